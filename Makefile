@@ -1,0 +1,109 @@
+# The Executable Transformer: `make help` lists what can be made.
+#
+# Everything that is installed lies in .venv, everything that is built in
+# _build; nothing outside the checkout is touched.
+
+PYTHON      ?= python3
+# Where Linux gets a CPU build of torch; `make book TORCH_INDEX=` takes the
+# default (CUDA) build instead.
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+
+# One thread everywhere: a number that was trained with two threads differs
+# from the same number trained with one.
+export OMP_NUM_THREADS := 1
+export MKL_NUM_THREADS := 1
+# What Jupyter and matplotlib keep for themselves stays in the checkout too.
+export IPYTHONDIR          := $(CURDIR)/.venv/var/ipython
+export JUPYTER_RUNTIME_DIR := $(CURDIR)/.venv/var/jupyter
+export MPLCONFIGDIR        := $(CURDIR)/.venv/var/matplotlib
+export PYTHONHASHSEED      := 0
+export UV_SYSTEM_CERTS     := 1
+
+PY   := .venv/bin/python
+LOCK := $(shell cat requirements.txt pyproject.toml | git hash-object --stdin)
+ENV  := .venv/lock-$(LOCK)
+
+.DEFAULT_GOAL := help
+.PHONY: help env book test lab fresh results lock clean \
+        lint types unit build compare pipeline pages
+
+help:  ## list what can be made
+	@echo "make TARGET, where TARGET is"
+	@sed -n 's/^\([a-z]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 12
+
+book: build  ## build the whole book, every chapter executed
+	@echo "Open file://$(CURDIR)/_build/html/book/index.html"
+
+test: $(ENV)  ## run every check
+	@$(PY) tests/run_parts.py
+
+lab: $(ENV)  ## open the chapters as notebooks in JupyterLab
+	.venv/bin/jupyter lab --notebook-dir=. book
+
+fresh:  ## run `make book` and `make test` in a clone with an empty environment
+	@sh tests/fresh.sh
+
+results: $(ENV)  ## make NAME's numbers again: make results NAME=ladder
+	@test -n "$(NAME)" || { echo "say which: make results NAME=ladder"; exit 2; }
+	$(PY) -m results.$(NAME)
+
+clean:  ## remove what was built (the environment stays)
+	rm -rf _build
+
+lock: $(ENV)  ## renew requirements.txt from pyproject.toml
+	.venv/bin/uv pip compile -q --universal --fork-strategy fewest \
+	  --all-extras --python-version 3.11 --no-header --no-annotate \
+	  -o requirements.txt pyproject.toml
+	@# torch's index says which CUDA packages it needs; the lock does not.
+	sed -i.old -E '/^(nvidia-|cuda-|triton)/d' requirements.txt
+	rm requirements.txt.old
+
+# -- the environment ---------------------------------------------------------
+# A stamp named by the hash of the lock: reused as long as that is the same.
+env: $(ENV)  ## make the environment, .venv
+
+locked = $(shell grep -o '^$(1)==[^ ;]*' requirements.txt)
+torch_index = $(if $(PIP_FIND_LINKS),,$(if $(filter Linux,$(shell uname -s)),\
+  $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))))
+uv_index = $(if $(PIP_INDEX_URL),--default-index $(PIP_INDEX_URL)) \
+  $(if $(PIP_FIND_LINKS),--find-links $(PIP_FIND_LINKS))
+
+$(ENV):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Python 3.11 or newer is needed; if you have one: make PYTHON=python3.12"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+	  { echo "Python's venv is missing: sudo apt-get install python3-venv"; exit 1; }
+	test -x $(PY) || $(PYTHON) -m venv .venv
+	$(PY) -m pip install -q $(torch_index) $(call locked,torch)
+	$(PY) -m pip install -q $(call locked,uv)
+	.venv/bin/uv pip install -q --python $(PY) $(uv_index) -r requirements.txt
+	.venv/bin/uv pip install -q --python $(PY) --no-deps --no-build-isolation -e .
+	@# JupyterLab opens a .md as what it is: a notebook.
+	@mkdir -p .venv/share/jupyter/lab/settings
+	@cp sphinx_ext/lab_overrides.json .venv/share/jupyter/lab/settings/overrides.json
+	@rm -f .venv/lock-* && touch $@
+
+# -- the parts of `make test`, in order --------------------------------------
+lint: $(ENV)
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+
+types: $(ENV)
+	.venv/bin/mypy
+
+unit: $(ENV)
+	$(PY) -m pytest tests -n 2 -rs --ignore=tests/test_book.py --ignore=tests/test_pages.py
+
+build: $(ENV)
+	$(PY) sphinx_ext/notebooks.py
+	.venv/bin/jupyter-book build . -W -n --keep-going
+
+compare: $(ENV)
+	$(PY) -m pytest _build/notebooks --nbval --nbval-current-env \
+	  --nbval-sanitize-with tests/nbval.cfg -n 2 --dist loadfile
+
+pipeline: $(ENV)
+	$(PY) -m pytest tests/test_book.py -rs
+
+pages: $(ENV)
+	$(PY) -m pytest tests/test_pages.py -n 2 -rs

@@ -1,0 +1,207 @@
+"""Scaled dot-product attention: a readable function and a fast one.
+
+Both have the same signature and, without dropout, the same values and
+gradients.  A module takes either: ``MultiHeadAttention(..., attend=attend)``.
+"""
+
+import math
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812
+
+from coursekit.masks import causal_mask, combine_masks
+
+__all__ = ["Attend", "attend", "attention_weights", "fast_attend"]
+
+
+Attend = Callable[..., Tensor]
+"""The signature that :func:`attend` and :func:`fast_attend` share."""
+
+
+def attention_weights(
+    q: Float[Tensor, "... T Dh"],
+    k: Float[Tensor, "... S Dh"],
+    mask: Tensor | None = None,
+    causal: bool = False,
+    bias: Float[Tensor, "..."] | None = None,
+) -> Float[Tensor, "... T S"]:
+    """How much each query takes from each key.
+
+    ``softmax(q kᵀ / √Dh)``, over the keys.
+
+    Args:
+        q: (..., T, Dh) queries.
+        k: (..., S, Dh) keys.
+        mask: booleans that broadcast to (..., T, S), True = may attend.
+        causal: query i sees key j only if j ≤ i + (S − T).
+        bias: numbers added to the scores, broadcast to (..., T, S).
+
+    Returns:
+        (..., T, S) weights.  A row sums to 1, or is all 0 if the query may
+        attend to nothing.
+
+    Raises:
+        ValueError: if shapes do not fit, or the mask is not boolean.
+
+    Chapter: 4, attention; masks in 5.
+    Source: vaswani2017attention, equation 1.
+    """
+    scores = q @ k.mT / math.sqrt(q.size(-1))
+    if bias is not None:
+        scores = scores + bias
+    if causal:
+        mask = combine_masks(
+            mask, causal_mask(q.size(-2), k.size(-2), q.device)
+        )
+    if mask is None:
+        return scores.softmax(dim=-1)
+    # The smallest finite number and not -inf: a row of -inf is NaN. What a
+    # query may not see is then set to 0, which also empties empty rows.
+    scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+    return scores.softmax(dim=-1).masked_fill(~mask, 0.0)
+
+
+def attend(
+    q: Float[Tensor, "... T Dh"],
+    k: Float[Tensor, "... S Dh"],
+    v: Float[Tensor, "... S Dv"],
+    mask: Tensor | None = None,
+    causal: bool = False,
+    dropout_p: float = 0.0,
+    bias: Float[Tensor, "..."] | None = None,
+) -> Float[Tensor, "... T Dv"]:
+    """Mix the values, weighted by how well their keys fit the query.
+
+    ``softmax(q kᵀ / √Dh) v``.
+
+    Args:
+        q: (..., T, Dh) queries.
+        k: (..., S, Dh) keys; with fewer heads than ``q``, each is shared by
+            a group of query heads.
+        v: (..., S, Dv) values.
+        mask: booleans that broadcast to (..., T, S), True = may attend.
+        causal: query i sees key j only if j ≤ i + (S − T).
+        dropout_p: share of weights zeroed; pass 0 outside training.
+        bias: numbers added to the scores, broadcast to (..., T, S).
+
+    Returns:
+        (..., T, Dv) outputs.  A query that may attend to nothing gets zeros,
+        in value and gradient.
+
+    Raises:
+        ValueError: if shapes do not fit, or the mask is not boolean.
+
+    Differs from the paper: dropout on the weights, as in most code since.
+    Chapter: 4, attention.
+    Source: vaswani2017attention, equation 1; Figure 2, left.
+    """
+    check_attention(q, k, v, mask)
+    k, v = share_heads(k, q), share_heads(v, q)
+    weights = attention_weights(q, k, mask, causal, bias)
+    return F.dropout(weights, dropout_p) @ v
+
+
+def fast_attend(
+    q: Float[Tensor, "... T Dh"],
+    k: Float[Tensor, "... S Dh"],
+    v: Float[Tensor, "... S Dv"],
+    mask: Tensor | None = None,
+    causal: bool = False,
+    dropout_p: float = 0.0,
+    bias: Float[Tensor, "..."] | None = None,
+) -> Float[Tensor, "... T Dv"]:
+    """:func:`attend` in one fused call, without keeping the weights.
+
+    Args, Returns, Raises: as :func:`attend`.
+
+    Chapter: 4, attention.
+    Source: PyTorch's ``scaled_dot_product_attention``; dao2022flashattention.
+    """
+    check_attention(q, k, v, mask)
+    n_queries, n_keys = q.size(-2), k.size(-2)
+    # `is_causal` aligns its mask top left: it is ours only for T = S. A
+    # single query is the last position and sees every key.
+    plain = mask is None and bias is None and n_queries == n_keys
+    if causal and not plain and not n_queries == 1 <= n_keys:
+        mask = combine_masks(mask, causal_mask(n_queries, n_keys, q.device))
+    if bias is not None:
+        bias = bias.to(q.dtype)
+        if mask is not None:
+            bias = bias.masked_fill(~mask, -math.inf)
+    return F.scaled_dot_product_attention(
+        q,
+        k,
+        v,
+        attn_mask=mask if bias is None else bias,
+        dropout_p=dropout_p,
+        is_causal=causal and plain,
+        enable_gqa=q.dim() > 2 and q.size(-3) != k.size(-3),
+    )
+
+
+def share_heads(
+    x: Float[Tensor, "... S Dh"], q: Float[Tensor, "... T Dq"]
+) -> Float[Tensor, "... S Dh"]:
+    """Repeat each key/value head for the query heads that share it.
+
+    Args:
+        x: (B, G, S, Dh) keys or values.
+        q: (B, H, T, Dq) queries; H is a multiple of G.
+
+    Returns:
+        (B, H, S, Dh); head h of the result is head h // (H/G) of ``x``.
+
+    Chapter: 15, modern.
+    Source: ainslie2023gqa.
+    """
+    if q.dim() < 3 or q.size(-3) == x.size(-3):
+        return x
+    return x.repeat_interleave(q.size(-3) // x.size(-3), dim=-3)
+
+
+def check_attention(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None
+) -> None:
+    """Refuse shapes that don't fit, before broadcasting hides it.
+
+    Raises:
+        ValueError: with the rule, the shapes received and the remedy.
+    """
+    shapes = f"got q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}."
+    if not q.dim() == k.dim() == v.dim() >= 2:
+        raise ValueError(
+            "q, k and v must have the same number of axes, (..., T, Dh): "
+            f"{shapes} Split all three into heads, or none."
+        )
+    if q.size(-1) != k.size(-1):
+        raise ValueError(
+            f"queries and keys must have the same size Dh: {shapes} "
+            "Project both to the same number of columns."
+        )
+    if k.shape[:-1] != v.shape[:-1]:
+        raise ValueError(
+            f"each key needs one value: {shapes} "
+            "Make keys and values from the same tokens."
+        )
+    if q.dim() > 2 and q.size(-3) % k.size(-3):
+        raise ValueError(
+            f"query heads must be a multiple of key/value heads: {shapes} "
+            "Attention takes (B, H, T, Dh): are heads and time swapped?"
+        )
+    if mask is not None and mask.dtype != torch.bool:
+        combine_masks(mask)
+    if mask is not None:
+        target = (*q.shape[:-1], k.size(-2))
+        try:
+            fits = torch.broadcast_shapes(mask.shape, target) == target
+        except RuntimeError:
+            fits = False
+        if not fits:
+            raise ValueError(
+                "a mask must broadcast to (..., T, S): got mask "
+                f"{tuple(mask.shape)} for {target}. Add axes of size 1, as "
+                "mask[:, None, None, :] for padding."
+            )

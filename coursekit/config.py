@@ -1,0 +1,244 @@
+"""Every choice that makes one transformer differ from another.
+
+The configurations are frozen dataclasses.  The string under each field is its
+help, here and on the command line.  A configuration that cannot work is
+refused when it is made, so no model has to check it again.
+"""
+
+from dataclasses import asdict, dataclass
+from typing import Any, TypeVar
+
+__all__ = ["EncoderConfig", "GPTConfig", "StackConfig", "TransformerConfig"]
+
+C = TypeVar("C", bound="StackConfig")
+
+CHOICES = {
+    "positions": ("learned", "sinusoidal", "rope", "alibi", "none"),
+    "position_layout": ("interleaved", "halves"),
+    "norm": ("layernorm", "rmsnorm", "none"),
+    "activation": ("gelu", "gelu_tanh", "relu", "silu", "swiglu"),
+}
+
+
+def _require(rule: str, holds: bool, received: str, remedy: str) -> None:
+    if not holds:
+        raise ValueError(f"{rule}: got {received}. {remedy}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StackConfig:
+    """What all stacks of blocks share: GPT, encoder, encoder-decoder.
+
+    Raises:
+        ValueError: if the values do not fit together.
+
+    Chapter: 9, the decoder.
+    """
+
+    vocab_size: int
+    """Number of tokens the model knows, V."""
+    max_len: int = 256
+    """Longest sequence the model accepts, in tokens."""
+    d_model: int = 128
+    """Width of the residual stream, D."""
+    n_heads: int = 4
+    """Number of query heads, H."""
+    n_kv_heads: int | None = None
+    """Number of key/value heads, G; H must be a multiple. [default: H]"""
+    d_head: int | None = None
+    """Size of a head's queries and keys, Dh. [default: D / H]"""
+    d_value: int | None = None
+    """Size of a head's values. [default: Dh]"""
+    d_ff: int | None = None
+    """Inner width of the feed-forward network; 0: none. [default: 4 D]"""
+    activation: str = "gelu"
+    """Nonlinearity: gelu, gelu_tanh, relu, silu, or swiglu (gated)."""
+    norm: str = "layernorm"
+    """Normalization: layernorm, rmsnorm, or none."""
+    norm_first: bool = True
+    """Normalize before each sub-layer (pre-norm), not after it (post-norm)."""
+    final_norm: bool = True
+    """Normalize once more after the last block."""
+    norm_eps: float = 1e-5
+    """Added to the variance, so that a constant row divides by no zero."""
+    residual: bool = True
+    """Add each sub-layer's input to its output."""
+    bias: bool = True
+    """Give linear layers and layer norms a bias."""
+    attention_bias: bool | None = None
+    """Give the attention projections a bias. [default: as `bias`]"""
+    dropout: float = 0.0
+    """Share of activations zeroed in training."""
+    positions: str = "learned"
+    """How order enters: learned, sinusoidal, rope, alibi, or none."""
+    position_layout: str = "interleaved"
+    """How sine and cosine (or RoPE's pairs) lie: interleaved, or halves."""
+    rope_base: float = 10000.0
+    """Longest wavelength of RoPE and of the sinusoids, over 2π."""
+    scale_embedding: bool = False
+    """Multiply token embeddings by √D, as the paper does."""
+    tie_embeddings: bool = True
+    """Use the embedding matrix as the output projection too."""
+    init_std: float = 0.02
+    """Standard deviation of the initial weights."""
+
+    def __post_init__(self) -> None:
+        for name in (
+            "vocab_size",
+            "max_len",
+            "d_model",
+            "n_heads",
+            "n_kv_heads",
+            "d_head",
+            "d_value",
+        ):
+            value = getattr(self, name)
+            _require(
+                f"{name} must be at least 1",
+                value is None or value >= 1,
+                str(value),
+                "Give a positive whole number.",
+            )
+        for name, choices in CHOICES.items():
+            value = getattr(self, name)
+            _require(
+                f"{name} must be one of {', '.join(choices)}",
+                value in choices,
+                repr(value),
+                "Choose one of these.",
+            )
+        _require(
+            "d_model must be divisible by n_heads (or d_head be given)",
+            self.d_head is not None or self.d_model % self.n_heads == 0,
+            f"d_model={self.d_model}, n_heads={self.n_heads}",
+            "Choose d_model a multiple of n_heads.",
+        )
+        _require(
+            "n_heads must be a multiple of n_kv_heads",
+            self.n_heads % self.kv_heads == 0,
+            f"n_heads={self.n_heads}, n_kv_heads={self.n_kv_heads}",
+            "Each key/value head serves the same number of query heads.",
+        )
+        _require(
+            "RoPE rotates pairs, so the head size must be even",
+            self.positions != "rope" or self.head_size % 2 == 0,
+            f"d_head={self.head_size}",
+            "Choose an even d_head.",
+        )
+        _require(
+            "sinusoids come in pairs, so d_model must be even",
+            self.positions != "sinusoidal" or self.d_model % 2 == 0,
+            f"d_model={self.d_model}",
+            "Choose an even d_model.",
+        )
+        _require(
+            "dropout must lie in [0, 1)",
+            0.0 <= self.dropout < 1.0,
+            str(self.dropout),
+            "0 turns it off; 0.1 is the paper's.",
+        )
+
+    @property
+    def kv_heads(self) -> int:
+        """Number of key/value heads, G."""
+        return self.n_kv_heads or self.n_heads
+
+    @property
+    def head_size(self) -> int:
+        """Size of a head's queries and keys, Dh."""
+        return self.d_head or self.d_model // self.n_heads
+
+    @property
+    def ff_size(self) -> int:
+        """Inner width of the feed-forward network; 0 if there is none."""
+        return 4 * self.d_model if self.d_ff is None else self.d_ff
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as a dictionary that JSON can hold."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls: type[C], fields: dict[str, Any]) -> C:
+        """Make a configuration from :meth:`to_dict`'s dictionary.
+
+        Raises:
+            ValueError: if a field is unknown or missing.
+        """
+        try:
+            return cls(**fields)
+        except TypeError as error:
+            raise ValueError(
+                f"a {cls.__name__} needs the fields that it defines: got "
+                f"{sorted(fields)} ({error}). Write it with to_dict()."
+            ) from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class GPTConfig(StackConfig):
+    """A decoder-only model.  The defaults are GPT-2's choices, smaller."""
+
+    n_layers: int = 4
+    """Number of blocks, L."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderConfig(StackConfig):
+    """An encoder.  The defaults are BERT's choices, smaller."""
+
+    n_layers: int = 4
+    """Number of blocks, L."""
+    norm_first: bool = False
+    """Normalize before each sub-layer (pre-norm), not after it (post-norm)."""
+    final_norm: bool = False
+    """Normalize once more after the last block."""
+    embedding_norm: bool = False
+    """Normalize the embeddings before the first block, as BERT does."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformerConfig(StackConfig):
+    """The paper's encoder-decoder; the defaults are its choices, smaller."""
+
+    n_encoder_layers: int = 2
+    """Number of encoder blocks."""
+    n_decoder_layers: int = 2
+    """Number of decoder blocks."""
+    pad_id: int = 0
+    """Token that fills up short sequences; it is never attended to."""
+    activation: str = "relu"
+    """Nonlinearity: gelu, gelu_tanh, relu, silu, or swiglu (gated)."""
+    norm_first: bool = False
+    """Normalize before each sub-layer (pre-norm), not after it (post-norm)."""
+    final_norm: bool = False
+    """Normalize once more after each stack, as nn.Transformer does."""
+    positions: str = "sinusoidal"
+    """How order enters: learned, sinusoidal, rope, alibi, or none."""
+    scale_embedding: bool = True
+    """Multiply token embeddings by √D, as the paper does."""
+    dropout: float = 0.1
+    """Share of activations zeroed in training."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _require(
+            "an encoder-decoder's blocks have a feed-forward network",
+            self.ff_size > 0,
+            f"d_ff={self.d_ff}",
+            "Give a positive d_ff.",
+        )
+
+    @classmethod
+    def paper_base(cls: type[C], vocab_size: int = 37000, **changes: Any) -> C:
+        """The paper's base model (Table 3): d 512, 8 heads, 6 + 6 layers."""
+        return cls(**(_PAPER_BASE | {"vocab_size": vocab_size} | changes))
+
+
+_PAPER_BASE: dict[str, Any] = {
+    "d_model": 512,
+    "n_heads": 8,
+    "d_ff": 2048,
+    "n_encoder_layers": 6,
+    "n_decoder_layers": 6,
+    "attention_bias": False,
+    "max_len": 512,
+}

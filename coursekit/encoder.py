@@ -1,0 +1,75 @@
+"""The encoder: the same blocks, and every position sees every other."""
+
+from jaxtyping import Float, Int
+from torch import Tensor, arange, nn
+
+from coursekit.attention import Attend, fast_attend
+from coursekit.config import EncoderConfig
+from coursekit.decoder import Block, check_length, initialize, make_scheme
+from coursekit.embedding import TokenEmbedding
+from coursekit.norm import make_norm
+
+__all__ = ["Encoder"]
+
+
+class Encoder(nn.Module):
+    """A stack of blocks that reads a whole sequence at once.
+
+    Args:
+        config: every choice.
+        attend: the attention function.
+
+    Chapter: 13, the encoder.
+    Source: vaswani2017attention, section 3.1; devlin2019bert.
+    """
+
+    def __init__(
+        self, config: EncoderConfig, attend: Attend = fast_attend
+    ) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = TokenEmbedding(
+            config.vocab_size, config.d_model, config.scale_embedding
+        )
+        self.positions = make_scheme(config)
+        norm = make_norm(
+            config.norm, config.d_model, config.norm_eps, config.bias
+        )
+        self.embedding_norm = norm if config.embedding_norm else nn.Identity()
+        self.dropout = nn.Dropout(config.dropout)
+        self.blocks = nn.ModuleList(
+            Block(config, attend) for _ in range(config.n_layers)
+        )
+        norm = make_norm(
+            config.norm, config.d_model, config.norm_eps, config.bias
+        )
+        self.final_norm = norm if config.final_norm else nn.Identity()
+        initialize(self, config, n_residual=2 * config.n_layers)
+
+    def forward(
+        self, ids: Int[Tensor, "B S"], mask: Tensor | None = None
+    ) -> Float[Tensor, "B S D"]:
+        """Give each token a vector that knows its context.
+
+        Args:
+            ids: (B, S) token ids.
+            mask: what may be seen, broadcast to (B, H, S, S); for padding
+                (B, 1, 1, S), True = real token.
+
+        Returns:
+            (B, S, D).
+
+        Raises:
+            ValueError: if an id is out of range, or the sequence is longer
+                than ``max_len``.
+        """
+        n_tokens = ids.size(1)
+        check_length(n_tokens, self.config.max_len)
+        positions = arange(n_tokens, device=ids.device)
+        x = self.positions(self.embedding(ids), positions)
+        x = self.dropout(self.embedding_norm(x))
+        rotate = self.positions.rotation(positions)
+        bias = self.positions.bias(n_tokens, n_tokens)
+        for block in self.blocks:
+            x = block(x, mask, False, rotate, bias)
+        return self.final_norm(x)

@@ -1,0 +1,88 @@
+"""Who may look at whom: boolean masks, True where a query may attend."""
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+__all__ = ["causal_mask", "combine_masks", "padding_mask"]
+
+
+def causal_mask(
+    n_queries: int,
+    n_keys: int | None = None,
+    device: torch.device | str | None = None,
+) -> Bool[Tensor, "T S"]:
+    """Let each position see itself and what lies before it.
+
+    Query i may see key j if and only if j ≤ i + (S − T): the queries are the
+    *last* T of S positions, as when new tokens meet a cache of old keys.
+
+    Args:
+        n_queries: T.
+        n_keys: S; T if not given.
+        device: where the mask lives.
+
+    Returns:
+        (T, S) booleans, True where query (row) may attend to key (column).
+
+    Raises:
+        ValueError: if there are more queries than keys.
+
+    Chapter: 5, masks.
+    Source: vaswani2017attention, section 3.2.3.
+    """
+    if n_keys is None:
+        n_keys = n_queries
+    if n_queries > n_keys:
+        raise ValueError(
+            "causal attention needs at least as many keys as queries: got "
+            f"T={n_queries} queries and S={n_keys} keys. Queries are the last "
+            "positions of the keys; for cross-attention use causal=False."
+        )
+    ones = torch.ones(n_queries, n_keys, dtype=torch.bool, device=device)
+    return ones.tril(n_keys - n_queries)
+
+
+def padding_mask(
+    ids: Int[Tensor, "B S"], pad_id: int
+) -> Bool[Tensor, "B 1 1 S"]:
+    """Let nobody see the padding.
+
+    Args:
+        ids: (B, S) token ids.
+        pad_id: the token that fills up short sequences.
+
+    Returns:
+        (B, 1, 1, S) booleans, True where the key is a real token.
+
+    Chapter: 5, masks.
+    """
+    return (ids != pad_id)[:, None, None, :]
+
+
+def combine_masks(*masks: Tensor | None) -> Tensor | None:
+    """Allow only what every mask allows; ``None`` allows everything.
+
+    Args:
+        masks: boolean masks that broadcast together, or ``None``.
+
+    Returns:
+        Their conjunction, or ``None`` if all are ``None``.
+
+    Raises:
+        ValueError: if a mask is not boolean.
+
+    Chapter: 5, masks.
+    """
+    combined = None
+    for mask in masks:
+        if mask is None:
+            continue
+        if mask.dtype != torch.bool:
+            raise ValueError(
+                "a mask must be boolean, True where a query may attend: got "
+                f"{mask.dtype}. Compare first (mask > 0); numbers that are "
+                "added to the scores go into `bias`."
+            )
+        combined = mask if combined is None else combined & mask
+    return combined

@@ -1,0 +1,319 @@
+"""How order enters a model that would otherwise see a set of tokens.
+
+Positions act at one of three places: they are added to the embeddings
+(sinusoidal, learned), they rotate queries and keys (RoPE), or they lower the
+scores of distant keys (ALiBi).  :class:`Positions` names the three places;
+each scheme fills in its own.
+"""
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+__all__ = [
+    "Alibi",
+    "LearnedPositions",
+    "Positions",
+    "Rotary",
+    "SinusoidalPositions",
+    "alibi_slopes",
+    "frequencies",
+    "make_positions",
+    "rotate_pairs",
+    "sinusoidal",
+]
+
+Rotation = Callable[[Tensor], Tensor]
+
+
+def frequencies(size: int, base: float = 10000.0) -> Float[Tensor, "P"]:
+    """Angles a step for each pair: 1, and down to nearly 1 / base.
+
+    ``ω_i = base^(−2i / size)`` for pair i in 0..size/2 − 1.
+
+    Args:
+        size: number of coordinates, even; two make a pair.
+        base: longest wavelength over 2π.
+
+    Returns:
+        (size/2,) radians a position, in float64 (rounded where it is used).
+
+    Raises:
+        ValueError: if ``size`` is odd.
+
+    Chapter: 3, positions.
+    Source: vaswani2017attention, section 3.5.
+    """
+    if size % 2:
+        raise ValueError(
+            f"positions turn pairs of coordinates: got size={size}, which is "
+            "odd. Choose an even size."
+        )
+    return base ** (-torch.arange(0, size, 2, dtype=torch.float64) / size)
+
+
+def sinusoidal(
+    n_positions: int,
+    d_model: int,
+    layout: str = "interleaved",
+    base: float = 10000.0,
+) -> Float[Tensor, "T D"]:
+    """The paper's position codes: pairs of hands turning at many speeds.
+
+    ``PE[t, 2i] = sin(t ω_i)``, ``PE[t, 2i + 1] = cos(t ω_i)``.
+
+    Args:
+        n_positions: T, rows for positions 0..T-1.
+        d_model: D, even.
+        layout: ``"interleaved"`` (the paper: sin, cos, sin, cos, ...) or
+            ``"halves"`` (all sines, then all cosines).
+        base: longest wavelength over 2π.
+
+    Returns:
+        (T, D) codes.
+
+    Raises:
+        ValueError: if ``d_model`` is odd.
+
+    Chapter: 3, positions.
+    Source: vaswani2017attention, section 3.5.
+    """
+    steps = torch.arange(n_positions, dtype=torch.float64)
+    angles = steps[:, None] * frequencies(d_model, base)
+    if layout == "halves":
+        code = torch.cat((angles.sin(), angles.cos()), dim=-1)
+    else:
+        code = torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)
+    return code.to(torch.get_default_dtype())
+
+
+def rotate_pairs(
+    x: Float[Tensor, "*B T Dh"],
+    cos: Float[Tensor, "*C T P"],
+    sin: Float[Tensor, "*C T P"],
+    layout: str = "interleaved",
+) -> Float[Tensor, "*B T Dh"]:
+    """Turn each pair of coordinates by its angle.
+
+    ``(a, b) → (a cos − b sin, a sin + b cos)``.
+
+    Args:
+        x: (..., T, Dh) queries or keys.
+        cos: (T, Dh/2) cosines of the angles, or (B, 1, T, Dh/2).
+        sin: their sines.
+        layout: which coordinates make a pair: neighbors
+            (``"interleaved"``), or i and i + Dh/2 (``"halves"``).
+
+    Returns:
+        (..., T, Dh), each row as long as before.
+
+    Chapter: 15, modern.
+    Source: su2021roformer, section 3.2.
+    """
+    cos, sin = cos.to(x.dtype), sin.to(x.dtype)
+    if layout == "halves":
+        a, b = x.chunk(2, dim=-1)
+        return torch.cat((a * cos - b * sin, a * sin + b * cos), dim=-1)
+    a, b = x[..., 0::2], x[..., 1::2]
+    turned = torch.stack((a * cos - b * sin, a * sin + b * cos), dim=-1)
+    return turned.flatten(-2)
+
+
+def alibi_slopes(n_heads: int) -> Float[Tensor, "H"]:
+    """How fast each head loses interest with distance.
+
+    ``m_h = 2^(−8 (h + 1) / H)`` if H is a power of 2; otherwise the slopes of
+    the next lower power, then every other one of the next higher.
+
+    Args:
+        n_heads: H.
+
+    Returns:
+        (H,) slopes, in score per position.
+
+    Chapter: 15, modern.
+    Source: press2022train, section 3.
+    """
+    power = 1 << (n_heads.bit_length() - 1)
+    slopes = [2 ** (-8 * (h + 1) / power) for h in range(power)]
+    finer = [2 ** (-4 * (h + 1) / power) for h in range(0, 2 * power, 2)]
+    return torch.tensor(slopes + finer[: n_heads - power])
+
+
+class Positions(nn.Module):
+    """No positions at all, and the three places where others act.
+
+    Chapter: 3, positions.
+    """
+
+    def forward(
+        self, x: Float[Tensor, "B T D"], positions: Int[Tensor, "..."]
+    ) -> Float[Tensor, "B T D"]:
+        """Add something to the embeddings.
+
+        Args:
+            x: (B, T, D) embeddings.
+            positions: (T,) or (B, T) positions.
+
+        Returns:
+            (B, T, D).
+        """
+        return x
+
+    def rotation(self, positions: Int[Tensor, "..."]) -> Rotation | None:
+        """How to rotate queries and keys at these positions, if at all."""
+        return None
+
+    def bias(
+        self, n_queries: int, n_keys: int
+    ) -> Float[Tensor, "H T S"] | None:
+        """What to add to the scores, if anything."""
+        return None
+
+
+class SinusoidalPositions(Positions):
+    """Adds :func:`sinusoidal` codes; it has no parameters.
+
+    Args:
+        max_len: number of positions.
+        d_model: D, even.
+        layout, base: as in :func:`sinusoidal`.
+
+    Chapter: 3, positions.
+    Source: vaswani2017attention, section 3.5.
+    """
+
+    def __init__(
+        self,
+        max_len: int,
+        d_model: int,
+        layout: str = "interleaved",
+        base: float = 10000.0,
+    ) -> None:
+        super().__init__()
+        code = sinusoidal(max_len, d_model, layout, base)
+        self.register_buffer("code", code, persistent=False)
+        self.code: Tensor
+
+    def forward(
+        self, x: Float[Tensor, "B T D"], positions: Int[Tensor, "..."]
+    ) -> Float[Tensor, "B T D"]:
+        """Add the code of each position."""
+        return x + self.code[positions].to(x.dtype)
+
+
+class LearnedPositions(Positions):
+    """Adds a learned row for each position.
+
+    Args:
+        max_len: number of rows.
+        d_model: D.
+
+    Chapter: 3, positions.
+    Source: vaswani2017attention, section 3.5 and Table 3 (E).
+    """
+
+    def __init__(self, max_len: int, d_model: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(max_len, d_model))
+        nn.init.normal_(self.weight, std=0.02)
+
+    def forward(
+        self, x: Float[Tensor, "B T D"], positions: Int[Tensor, "..."]
+    ) -> Float[Tensor, "B T D"]:
+        """Add the row of each position."""
+        return x + self.weight[positions]
+
+
+class Rotary(Positions):
+    """RoPE: queries and keys turn with their position.
+
+    The score of a query at m and a key at n then depends on m − n alone.
+
+    Args:
+        max_len: number of positions.
+        d_head: Dh, even.
+        layout, base: as in :func:`rotate_pairs` and :func:`frequencies`.
+
+    Chapter: 15, modern.
+    Source: su2021roformer, equations 13 to 16.
+    """
+
+    def __init__(
+        self,
+        max_len: int,
+        d_head: int,
+        layout: str = "interleaved",
+        base: float = 10000.0,
+    ) -> None:
+        super().__init__()
+        self.layout = layout
+        steps = torch.arange(max_len, dtype=torch.float64)
+        angles = steps[:, None] * frequencies(d_head, base)
+        dtype = torch.get_default_dtype()
+        self.register_buffer("cos", angles.cos().to(dtype), persistent=False)
+        self.register_buffer("sin", angles.sin().to(dtype), persistent=False)
+        self.cos: Tensor
+        self.sin: Tensor
+
+    def rotation(self, positions: Int[Tensor, "..."]) -> Rotation:
+        """The rotation that belongs to (T,) or (B, T) positions."""
+        cos, sin = self.cos[positions], self.sin[positions]
+        if positions.dim() == 2:  # one row of positions a sequence
+            cos, sin = cos[:, None], sin[:, None]
+        return lambda x: rotate_pairs(x, cos, sin, self.layout)
+
+
+class Alibi(Positions):
+    """ALiBi: a head's scores fall off linearly with distance.
+
+    Args:
+        n_heads: H.
+
+    Chapter: 15, modern.
+    Source: press2022train.
+    """
+
+    def __init__(self, n_heads: int) -> None:
+        super().__init__()
+        slopes = alibi_slopes(n_heads)
+        self.register_buffer("slopes", slopes, persistent=False)
+        self.slopes: Tensor
+
+    def bias(self, n_queries: int, n_keys: int) -> Float[Tensor, "H T S"]:
+        """Minus slope times distance; queries are the last T of S."""
+        keys = torch.arange(n_keys, device=self.slopes.device)
+        queries = keys[n_keys - n_queries :]
+        distance = (queries[:, None] - keys).abs()
+        return -self.slopes[:, None, None] * distance
+
+
+def make_positions(
+    kind: str,
+    max_len: int,
+    d_model: int,
+    n_heads: int,
+    d_head: int,
+    layout: str = "interleaved",
+    base: float = 10000.0,
+) -> Positions:
+    """Build the scheme of that name.
+
+    Args:
+        kind: learned, sinusoidal, rope, alibi, or none.
+        max_len, d_model, n_heads, d_head, layout, base: as in the schemes.
+
+    Returns:
+        A module with the three places of :class:`Positions`.
+    """
+    if kind == "learned":
+        return LearnedPositions(max_len, d_model)
+    if kind == "sinusoidal":
+        return SinusoidalPositions(max_len, d_model, layout, base)
+    if kind == "rope":
+        return Rotary(max_len, d_head, layout, base)
+    if kind == "alibi":
+        return Alibi(n_heads)
+    return Positions()

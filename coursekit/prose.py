@@ -1,0 +1,53 @@
+"""Numbers that a chapter's text quotes."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+__all__ = ["glue", "result"]
+
+HERE = Path(__file__).parent
+
+
+def glue(name: str, value: object) -> None:
+    """Save a value under a name, so that the text can quote it.
+
+    The text reads it with the role ``{glue:text}``; the cell shows nothing.
+    The record is the one that :func:`myst_nb.glue` writes, but a reader who
+    runs the chapter needs no Sphinx.
+
+    Args:
+        name: unique in the chapter.
+        value: a number or a string, rounded as it should be printed.
+    """
+    from IPython.display import display
+
+    prefix = "application/papermill.record/"
+    display(
+        {prefix + "text/plain": repr(value)},
+        raw=True,
+        metadata={"scrapbook": {"name": name, "mime_prefix": prefix}},
+    )
+
+
+def result(name: str) -> dict[str, Any]:
+    """Read the numbers of a run that took too long for a page.
+
+    Args:
+        name: of a file in ``results/``, without ``.json``.
+
+    Returns:
+        The file's ``metrics``.
+
+    Raises:
+        ValueError: if there is no such result.
+    """
+    for folder in (HERE.parent / "results", HERE / "results"):
+        path = folder / f"{name}.json"
+        if path.is_file():
+            metrics: dict[str, Any] = json.loads(path.read_text())["metrics"]
+            return metrics
+    raise ValueError(
+        f"a result is a file in results/: got {name!r}, and there is no "
+        f"{name}.json. Make it with `make results NAME={name}`."
+    )

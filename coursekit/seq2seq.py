@@ -1,0 +1,223 @@
+"""The whole paper: an encoder reads, a decoder writes and looks back."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from typing import Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from coursekit.attention import Attend, fast_attend
+from coursekit.config import EncoderConfig, TransformerConfig
+from coursekit.decoder import (
+    BlockCache,
+    check_length,
+    initialize,
+    make_attention,
+    make_residual,
+    make_scheme,
+)
+from coursekit.embedding import TokenEmbedding
+from coursekit.encoder import Encoder
+from coursekit.feedforward import make_feed_forward
+from coursekit.multihead import split_heads
+from coursekit.norm import make_norm
+
+__all__ = ["CrossBlock", "CrossCache", "Transformer"]
+
+KeysValues = tuple[Tensor, Tensor]
+
+
+@runtime_checkable
+class CrossCache(BlockCache, Protocol):
+    """A block's cache that also keeps what the memory projects to."""
+
+    memory: KeysValues | None
+
+
+class CrossBlock(nn.Module):
+    """Self-attention, then attention to the encoder's output, then a network.
+
+    Args:
+        config: widths, norm, activation, dropout.
+        attend: the attention function.
+
+    Chapter: 14, encoder and decoder together.
+    Source: vaswani2017attention, section 3.1 and Figure 1, right.
+    """
+
+    def __init__(
+        self, config: TransformerConfig, attend: Attend = fast_attend
+    ) -> None:
+        super().__init__()
+        self.attention = make_attention(config, attend)
+        self.around_attention = make_residual(config)
+        self.cross_attention = make_attention(config, attend)
+        self.around_cross_attention = make_residual(config)
+        self.feed_forward = make_feed_forward(
+            config.activation,
+            config.d_model,
+            config.ff_size,
+            config.bias,
+            config.dropout,
+        )
+        self.around_feed_forward = make_residual(config)
+
+    def forward(
+        self,
+        x: Float[Tensor, "B T D"],
+        memory: Float[Tensor, "B S D"],
+        memory_mask: Tensor | None = None,
+        mask: Tensor | None = None,
+        rotate: Callable[[Tensor], Tensor] | None = None,
+        bias: Tensor | None = None,
+        cache: CrossCache | None = None,
+    ) -> Float[Tensor, "B T D"]:
+        """Pass the target's residual stream through one block.
+
+        Args:
+            x: (B, T, D) target.
+            memory: (B, S, D) the encoder's output.
+            memory_mask: which of the memory may be seen, (B, 1, 1, S).
+            mask, rotate, bias, cache: as in :class:`Block`.
+
+        Returns:
+            (B, T, D).
+        """
+        x = self.around_attention(
+            x,
+            lambda y: self.attention(y, None, mask, True, rotate, bias, cache),
+        )
+        x = self.around_cross_attention(
+            x, lambda y: self.look(y, memory, memory_mask, cache)
+        )
+        return self.around_feed_forward(x, self.feed_forward)
+
+    def look(
+        self,
+        y: Float[Tensor, "B T D"],
+        memory: Float[Tensor, "B S D"],
+        memory_mask: Tensor | None = None,
+        cache: CrossCache | None = None,
+    ) -> Float[Tensor, "B T D"]:
+        """Attend to the memory; its keys and values are projected once."""
+        if cache is None:
+            return self.cross_attention(y, memory, memory_mask)
+        if cache.memory is None:
+            cache.memory = self.cross_attention.keys_values(memory)
+        cross = self.cross_attention
+        q = split_heads(cross.w_q(y), cross.n_heads)
+        return cross.mix(q, *cache.memory, memory_mask)
+
+
+class Transformer(nn.Module):
+    """Encoder and decoder, with one table of tokens for both and the head.
+
+    Args:
+        config: every choice.
+        attend: the attention function.
+
+    Differs from the paper: it ties the three tables through a joint
+        vocabulary, as here; the head can be untied.
+    Chapter: 14, encoder and decoder together.
+    Source: vaswani2017attention, Figure 1.
+    """
+
+    def __init__(
+        self, config: TransformerConfig, attend: Attend = fast_attend
+    ) -> None:
+        super().__init__()
+        self.config = config
+        self.encoder = Encoder(encoder_config(config), attend)
+        self.positions = make_scheme(config)
+        self.dropout = nn.Dropout(config.dropout)
+        self.blocks = nn.ModuleList(
+            CrossBlock(config, attend) for _ in range(config.n_decoder_layers)
+        )
+        norm = make_norm(
+            config.norm, config.d_model, config.norm_eps, config.bias
+        )
+        self.final_norm = norm if config.final_norm else nn.Identity()
+        self.head: nn.Linear | None = None
+        if not config.tie_embeddings:
+            self.head = nn.Linear(config.d_model, config.vocab_size, False)
+        initialize(self, config, n_residual=3 * config.n_decoder_layers)
+
+    @property
+    def embedding(self) -> TokenEmbedding:
+        """The one table of tokens; the encoder holds it."""
+        return self.encoder.embedding
+
+    def forward(
+        self,
+        src: Int[Tensor, "B S"],
+        tgt: Int[Tensor, "B T"],
+        src_mask: Tensor | None = None,
+        tgt_mask: Tensor | None = None,
+    ) -> Float[Tensor, "B T V"]:
+        """Predict each next target token from the source and the prefix.
+
+        Args:
+            src: (B, S) source ids.
+            tgt: (B, T) target ids, shifted right (they begin with BOS).
+            src_mask: (B, 1, 1, S), True = real token.
+            tgt_mask: more to hide in the target, True = may attend; the
+                causal mask is always there.
+
+        Returns:
+            (B, T, V) logits; row t predicts target token t + 1.
+
+        Raises:
+            ValueError: if an id is out of range, or a sequence is longer
+                than ``max_len``.
+        """
+        memory = self.encode(src, src_mask)
+        return self.decode(tgt, memory, src_mask, tgt_mask)
+
+    def encode(
+        self, src: Int[Tensor, "B S"], src_mask: Tensor | None = None
+    ) -> Float[Tensor, "B S D"]:
+        """Read the source: (B, S) ids to (B, S, D) memory."""
+        return self.encoder(src, src_mask)
+
+    def decode(
+        self,
+        tgt: Int[Tensor, "B T"],
+        memory: Float[Tensor, "B S D"],
+        src_mask: Tensor | None = None,
+        tgt_mask: Tensor | None = None,
+        positions: Int[Tensor, "..."] | None = None,
+        cache: Sequence[CrossCache] | None = None,
+    ) -> Float[Tensor, "B T V"]:
+        """Write: (B, T) target ids to (B, T, V) logits.
+
+        Args:
+            tgt: (B, T) target ids.
+            memory: (B, S, D) from :meth:`encode`.
+            src_mask, tgt_mask: as in :meth:`forward`.
+            positions, cache: as in :meth:`GPT.forward`.
+
+        Returns:
+            (B, T, V) logits.
+        """
+        n_new = tgt.size(1)
+        n_old = cache[0].length if cache else 0
+        check_length(n_old + n_new, self.config.max_len)
+        if positions is None:
+            positions = torch.arange(n_old, n_old + n_new, device=tgt.device)
+        x = self.dropout(self.positions(self.embedding(tgt), positions))
+        rotate = self.positions.rotation(positions)
+        bias = self.positions.bias(n_new, n_old + n_new)
+        for i, block in enumerate(self.blocks):
+            layer_cache = cache[i] if cache else None
+            x = block(x, memory, src_mask, tgt_mask, rotate, bias, layer_cache)
+        x = self.final_norm(x)
+        return self.embedding.unembed(x) if self.head is None else self.head(x)
+
+
+def encoder_config(config: TransformerConfig) -> EncoderConfig:
+    """The encoder's part of an encoder-decoder's configuration."""
+    names = {field.name for field in fields(EncoderConfig)}
+    shared = {k: v for k, v in config.to_dict().items() if k in names}
+    return EncoderConfig(**shared, n_layers=config.n_encoder_layers)

@@ -1,0 +1,119 @@
+"""Repairs to the built pages, and links that derive from the repository."""
+
+import importlib
+import shutil
+from pathlib import Path
+
+from docutils import nodes
+
+TORCH_DOCS = "https://docs.pytorch.org/docs/stable/generated/{}.html"
+
+
+def repository(app):
+    """The address that stands in _config.yml's ``repository.url``."""
+    return app.config.html_theme_options["repository_url"].rstrip("/")
+
+
+def define_links(app, config):
+    """Give writers ``{repo}`` and ``{{ repository }}``.
+
+    ``{repo}`issue tracker <issues>` `` links into the repository;
+    ``{{ repository }}`` is its bare address.
+    """
+    url = config.html_theme_options["repository_url"].rstrip("/")
+    config.extlinks = {"repo": (url + "/%s", "%s")}
+    config.myst_substitutions = {
+        **config.myst_substitutions,
+        "repository": url,
+    }
+
+
+def lookup(target):
+    """The module that defines ``target``; ``None`` if nothing does."""
+    parts = target.split(".")
+    for cut in range(len(parts), 0, -1):
+        try:
+            thing = importlib.import_module(".".join(parts[:cut]))
+        except ImportError:
+            continue
+        for name in parts[cut:]:
+            thing = getattr(thing, name, None)
+            if thing is None:
+                return None
+        return ".".join(parts[:cut])
+    return None
+
+
+def resolve(app, env, node, contnode):
+    """Link ``{py:func}`` and its kin where no API page defines the target.
+
+    A name of the package leads to its file, a name of torch to PyTorch's
+    documentation; a name that does not exist stays a warning.
+    """
+    target = node.get("reftarget", "")
+    package = target.split(".")[0]
+    if node.get("refdomain") != "py" or package not in ("coursekit", "torch"):
+        return None
+    module = lookup(target)
+    if module is None:
+        return None
+    if package == "torch":
+        url = TORCH_DOCS.format(target)
+    else:
+        path = module.replace(".", "/") + ".py"
+        url = f"{repository(app)}/blob/main/{path}"
+    return nodes.reference("", "", contnode, internal=False, refuri=url)
+
+
+def repair_scripts(app, pagename, templatename, context, doctree):
+    """Keep one of each script, and none of Thebe's.
+
+    sphinx-thebe and sphinx-togglebutton add their inline scripts twice, and
+    a second ``const`` throws on every page.
+    """
+    seen, keep = set(), []
+    for script in context.get("script_files", []):
+        body = script.attributes.get("body") or ""
+        key = (str(script.filename), body)
+        if key in seen or "thebe" in (key[0] + body).lower():
+            continue
+        seen.add(key)
+        keep.append(script)
+    context["script_files"] = keep
+
+
+def repair_launch_links(app, pagename, templatename, context, doctree):
+    """Colab and Binder cannot open a ``.md``: link the exported notebook.
+
+    It lies on the branch ``notebooks``, which the deployment writes.
+    """
+
+    def walk(buttons):
+        for button in buttons:
+            walk(button.get("buttons", []))
+            if button.get("text") in ("Colab", "Binder"):
+                url = button["url"].replace("/main", "/notebooks", 1)
+                button["url"] = url.removesuffix(".md") + ".ipynb"
+
+    walk(context.get("header_buttons", []))
+
+
+def copy_downloads(app, exception):
+    """Serve the exported notebooks: on a cache hit the others are empty."""
+    if exception or app.builder.format != "html":
+        return
+    readers = Path(app.srcdir, "_build", "readers")
+    for file in readers.rglob("*.ipynb"):
+        target = Path(app.outdir, "_sources", file.relative_to(readers))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, target)
+
+
+def setup(app):
+    """Register with Sphinx."""
+    app.connect("config-inited", define_links)
+    app.connect("missing-reference", resolve)
+    app.connect("html-page-context", repair_scripts, priority=900)
+    app.connect("html-page-context", repair_launch_links, priority=900)
+    app.connect("build-finished", copy_downloads)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,201 @@
+"""Run the chapters into the book's cache and export them as notebooks.
+
+    python sphinx_ext/notebooks.py
+
+1. If anything that a chapter computes with has changed (the package, the
+   results, the lock), the cache and Sphinx's doctrees are thrown away:
+   neither notices by itself, and the text would quote old numbers.
+2. Every chapter that is not in the cache is run, two at a time. A chapter
+   that fails does not hide the others.
+3. Every chapter is written, with its outputs, to ``_build/notebooks``
+   (nbval runs these again and compares), and as a reader should get it to
+   ``_build/readers``: the answers of predictions removed, and a first cell
+   that installs the package where it is missing.
+"""
+
+import copy
+import hashlib
+import shutil
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import nbformat
+import yaml
+from jupyter_cache import get_cache
+from jupyter_cache.base import CacheBundleIn
+from jupyter_cache.executors.utils import single_nb_execution
+from myst_nb.core.read import read_myst_markdown_notebook
+from myst_parser.config.main import MdParserConfig
+
+WORKERS = 2
+INPUTS = ("coursekit", "results", "requirements.txt")
+
+INSTALL = """\
+# In Colab or another fresh notebook: install the package of the book once.
+import importlib.util
+
+if importlib.util.find_spec("coursekit") is None:
+    %pip install -q "executable-transformer[notebook] @ git+{url}"
+"""
+
+
+def config(root):
+    """What _config.yml says, as a dictionary."""
+    return yaml.safe_load(Path(root, "_config.yml").read_text("utf8"))
+
+
+def pages(root):
+    """Every page that _toc.yml names, in reading order, without suffix."""
+
+    def walk(node):
+        if isinstance(node, list):
+            for child in node:
+                yield from walk(child)
+            return
+        for key in ("root", "file"):
+            if key in node:
+                yield node[key]
+        for key in ("parts", "chapters", "sections"):
+            yield from walk(node.get(key, []))
+
+    toc = yaml.safe_load(Path(root, "_toc.yml").read_text("utf8"))
+    return list(walk(toc))
+
+
+def read(root, page):
+    """The page as a notebook, read the way the book's build reads it.
+
+    The cache finds a notebook by a hash of its code cells; another reader
+    could differ by a blank, and every chapter would run twice.
+    """
+    extensions = config(root)["parse"]["myst_enable_extensions"]
+    text = Path(root, page + ".md").read_text("utf8")
+    return read_myst_markdown_notebook(
+        text, MdParserConfig(enable_extensions=extensions)
+    )
+
+
+def code_cells(notebook):
+    """The cells that run."""
+    return [c for c in notebook.cells if c.cell_type == "code"]
+
+
+def chapters(root):
+    """``(page, notebook)`` for every page that has code."""
+    found = ((page, read(root, page)) for page in pages(root))
+    return [(page, nb) for page, nb in found if code_cells(nb)]
+
+
+def fingerprint(root):
+    """A hash of everything that the chapters compute with."""
+    digest = hashlib.sha256()
+    for name in INPUTS:
+        path = Path(root, name)
+        for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+            if file.is_file() and "__pycache__" not in file.parts:
+                digest.update(str(file.relative_to(root)).encode())
+                digest.update(hashlib.sha256(file.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def invalidate(root):
+    """Throw the cache away if it was made with other inputs."""
+    build = Path(root, "_build")
+    stamp = build / ".inputs"
+    now = fingerprint(root)
+    if not stamp.exists() or stamp.read_text() != now:
+        for stale in (".jupyter_cache", ".doctrees"):
+            shutil.rmtree(build / stale, ignore_errors=True)
+        build.mkdir(exist_ok=True)
+        stamp.write_text(now)
+
+
+def execute(root):
+    """Run what the cache does not have; return the pages that failed."""
+    invalidate(root)
+    cache = get_cache(Path(root, "_build", ".jupyter_cache"))
+    timeout = config(root)["execute"]["timeout"]
+    todo = []
+    for page, notebook in chapters(root):
+        try:
+            cache.match_cache_notebook(notebook)
+        except KeyError:
+            todo.append((page, notebook))
+
+    def run(job):
+        page, notebook = job
+        return single_nb_execution(
+            notebook,
+            cwd=str(Path(root, page).parent.resolve()),
+            timeout=timeout,
+            allow_errors=False,
+        )
+
+    failed = []
+    with ThreadPoolExecutor(WORKERS) as pool:
+        for (page, notebook), done in zip(
+            todo, pool.map(run, todo), strict=True
+        ):
+            if done.err is not None:
+                failed.append(page)
+                print(f"{page}: failed\n{done.exc_string}", file=sys.stderr)
+                continue
+            print(f"{page}: ran in {done.time:.1f} s", flush=True)
+            cache.cache_notebook_bundle(
+                CacheBundleIn(
+                    notebook,
+                    str(Path(root, page + ".md").resolve()),
+                    data={"execution_seconds": done.time},
+                ),
+                check_validity=False,
+                overwrite=True,
+            )
+    return failed
+
+
+def for_reader(notebook, url):
+    """The notebook that a reader downloads or opens in Colab or Binder."""
+    notebook = copy.deepcopy(notebook)
+    for cell in code_cells(notebook):
+        if "predict" in cell.metadata.get("tags", []):
+            cell.outputs, cell.execution_count = [], None
+    first = nbformat.v4.new_code_cell(INSTALL.format(url=url).rstrip())
+    first.id = "install"
+    at = next(i for i, c in enumerate(notebook.cells) if c.cell_type == "code")
+    notebook.cells.insert(at, first)
+    return notebook
+
+
+def export(root):
+    """Write both kinds of notebook; ``KeyError`` if one never ran."""
+    cache = get_cache(Path(root, "_build", ".jupyter_cache"))
+    url = config(root)["repository"]["url"]
+    build = Path(root, "_build")
+    for kind in ("notebooks", "readers"):
+        shutil.rmtree(build / kind, ignore_errors=True)
+    for page, notebook in chapters(root):
+        _, ran = cache.merge_match_into_notebook(notebook)
+        for number, cell in enumerate(ran.cells):
+            cell.id = f"cell-{number}"  # else random, and never reproducible
+        for kind, nb in (
+            ("notebooks", ran),
+            ("readers", for_reader(ran, url)),
+        ):
+            target = build / kind / f"{page}.ipynb"
+            target.parent.mkdir(parents=True, exist_ok=True)
+            nbformat.write(nb, target)
+
+
+def main(root="."):
+    """Execute, then export; 1 if a chapter failed."""
+    failed = execute(root)
+    if failed:
+        print(f"failed: {', '.join(failed)}", file=sys.stderr)
+        return 1
+    export(root)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
