@@ -25,7 +25,7 @@ ENV  := .venv/lock-$(LOCK)
 
 .DEFAULT_GOAL := help
 .PHONY: help env book test lab fresh results lock clean \
-        lint types unit build compare pipeline pages
+        lint types unit build compare pages
 
 help:  ## list what can be made
 	@echo "make TARGET, where TARGET is"
@@ -38,7 +38,8 @@ test: $(ENV)  ## run every check
 	@$(PY) tests/run_parts.py
 
 lab: $(ENV)  ## open the chapters as notebooks in JupyterLab
-	.venv/bin/jupyter lab --notebook-dir=. book
+	.venv/bin/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) \
+	  --ServerApp.root_dir=. --LabApp.default_url=/lab/tree/book/index.md $(ARGS)
 
 fresh:  ## run `make book` and `make test` in a clone with an empty environment
 	@sh tests/fresh.sh
@@ -102,8 +103,6 @@ compare: $(ENV)
 	$(PY) -m pytest _build/notebooks --nbval --nbval-current-env \
 	  --nbval-sanitize-with tests/nbval.cfg -n 2 --dist loadfile
 
-pipeline: $(ENV)
-	$(PY) -m pytest tests/test_book.py -rs
-
 pages: $(ENV)
-	$(PY) -m pytest tests/test_pages.py -n 2 -rs
+	$(PY) -m pytest tests/test_book.py tests/test_pages.py \
+	  -n 2 --dist loadgroup -rs

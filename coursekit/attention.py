@@ -34,7 +34,8 @@ def attention_weights(
 
     Args:
         q: (..., T, Dh) queries.
-        k: (..., S, Dh) keys.
+        k: (..., S, Dh) keys; with fewer heads than ``q``, each is shared by
+            a group of query heads.
         mask: booleans that broadcast to (..., T, S), True = may attend.
         causal: query i sees key j only if j ≤ i + (S − T).
         bias: numbers added to the scores, broadcast to (..., T, S).
@@ -49,7 +50,8 @@ def attention_weights(
     Chapter: 4, attention; masks in 5.
     Source: vaswani2017attention, equation 1.
     """
-    scores = q @ k.mT / math.sqrt(q.size(-1))
+    check_attention(q, k, k, mask)
+    scores = q @ share_heads(k, q).mT / math.sqrt(q.size(-1))
     if bias is not None:
         scores = scores + bias
     if causal:
@@ -99,9 +101,8 @@ def attend(
     Source: vaswani2017attention, equation 1; Figure 2, left.
     """
     check_attention(q, k, v, mask)
-    k, v = share_heads(k, q), share_heads(v, q)
     weights = attention_weights(q, k, mask, causal, bias)
-    return F.dropout(weights, dropout_p) @ v
+    return F.dropout(weights, dropout_p) @ share_heads(v, q)
 
 
 def fast_attend(
@@ -185,6 +186,11 @@ def check_attention(
         raise ValueError(
             f"each key needs one value: {shapes} "
             "Make keys and values from the same tokens."
+        )
+    if q.shape[:-3] != k.shape[:-3]:
+        raise ValueError(
+            f"queries and keys must come from one batch: {shapes} "
+            "Expand the smaller one if all shall share it."
         )
     if q.dim() > 2 and q.size(-3) % k.size(-3):
         raise ValueError(

@@ -8,15 +8,26 @@ refused when it is made, so no model has to check it again.
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
-__all__ = ["EncoderConfig", "GPTConfig", "StackConfig", "TransformerConfig"]
+__all__ = [
+    "Config",
+    "EncoderConfig",
+    "GPTConfig",
+    "StackConfig",
+    "TrainConfig",
+    "TransformerConfig",
+]
 
-C = TypeVar("C", bound="StackConfig")
+C = TypeVar("C", bound="Config")
 
 CHOICES = {
     "positions": ("learned", "sinusoidal", "rope", "alibi", "none"),
     "position_layout": ("interleaved", "halves"),
     "norm": ("layernorm", "rmsnorm", "none"),
     "activation": ("gelu", "gelu_tanh", "relu", "silu", "swiglu"),
+}
+TRAIN_CHOICES = {
+    "schedule": ("cosine", "noam", "constant"),
+    "precision": ("float32", "bfloat16", "auto"),
 }
 
 
@@ -25,8 +36,43 @@ def _require(rule: str, holds: bool, received: str, remedy: str) -> None:
         raise ValueError(f"{rule}: got {received}. {remedy}")
 
 
+def _require_choices(config: Any, table: dict[str, tuple[str, ...]]) -> None:
+    for name, choices in table.items():
+        value = getattr(config, name)
+        _require(
+            f"{name} must be one of {', '.join(choices)}",
+            value in choices,
+            repr(value),
+            "Choose one of these.",
+        )
+
+
 @dataclass(frozen=True, kw_only=True)
-class StackConfig:
+class Config:
+    """What every configuration can do: become JSON, and come back."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as a dictionary that JSON can hold."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls: type[C], fields: dict[str, Any]) -> C:
+        """Make a configuration from :meth:`to_dict`'s dictionary.
+
+        Raises:
+            ValueError: if a field is unknown or missing.
+        """
+        try:
+            return cls(**fields)
+        except TypeError as error:
+            raise ValueError(
+                f"a {cls.__name__} needs the fields that it defines: got "
+                f"{sorted(fields)} ({error}). Write it with to_dict()."
+            ) from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class StackConfig(Config):
     """What all stacks of blocks share: GPT, encoder, encoder-decoder.
 
     Raises:
@@ -79,8 +125,8 @@ class StackConfig:
     """Multiply token embeddings by √D, as the paper does."""
     tie_embeddings: bool = True
     """Use the embedding matrix as the output projection too."""
-    init_std: float = 0.02
-    """Standard deviation of the initial weights."""
+    init_std: float | None = None
+    """Standard deviation of initial weights. [default: 0.5 / √D]"""
 
     def __post_init__(self) -> None:
         for name in (
@@ -94,19 +140,20 @@ class StackConfig:
         ):
             value = getattr(self, name)
             _require(
-                f"{name} must be at least 1",
-                value is None or value >= 1,
-                str(value),
+                f"{name} must be a whole number of at least 1",
+                value is None or (isinstance(value, int) and value >= 1),
+                repr(value),
                 "Give a positive whole number.",
             )
-        for name, choices in CHOICES.items():
-            value = getattr(self, name)
+        for name in ("d_ff", "n_layers"):
+            value = getattr(self, name, None)
             _require(
-                f"{name} must be one of {', '.join(choices)}",
-                value in choices,
+                f"{name} must be a whole number of at least 0",
+                value is None or (isinstance(value, int) and value >= 0),
                 repr(value),
-                "Choose one of these.",
+                "0 leaves that part out.",
             )
+        _require_choices(self, CHOICES)
         _require(
             "d_model must be divisible by n_heads (or d_head be given)",
             self.d_head is not None or self.d_model % self.n_heads == 0,
@@ -153,24 +200,10 @@ class StackConfig:
         """Inner width of the feed-forward network; 0 if there is none."""
         return 4 * self.d_model if self.d_ff is None else self.d_ff
 
-    def to_dict(self) -> dict[str, Any]:
-        """The fields as a dictionary that JSON can hold."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls: type[C], fields: dict[str, Any]) -> C:
-        """Make a configuration from :meth:`to_dict`'s dictionary.
-
-        Raises:
-            ValueError: if a field is unknown or missing.
-        """
-        try:
-            return cls(**fields)
-        except TypeError as error:
-            raise ValueError(
-                f"a {cls.__name__} needs the fields that it defines: got "
-                f"{sorted(fields)} ({error}). Write it with to_dict()."
-            ) from error
+    @property
+    def weight_std(self) -> float:
+        """Standard deviation of initial weights; GPT-2's 0.02 at D = 768."""
+        return self.init_std or 0.5 / self.d_model**0.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,6 +259,19 @@ class TransformerConfig(StackConfig):
             f"d_ff={self.d_ff}",
             "Give a positive d_ff.",
         )
+        depths = (self.n_encoder_layers, self.n_decoder_layers)
+        _require(
+            "encoder and decoder must have at least 1 block each",
+            min(depths) >= 1,
+            f"n_encoder_layers={depths[0]}, n_decoder_layers={depths[1]}",
+            "For one stack alone use GPTConfig or EncoderConfig.",
+        )
+        _require(
+            "pad_id must be one of the tokens",
+            0 <= self.pad_id < self.vocab_size,
+            f"pad_id={self.pad_id}, vocab_size={self.vocab_size}",
+            "Choose one in 0..vocab_size - 1.",
+        )
 
     @classmethod
     def paper_base(cls: type[C], vocab_size: int = 37000, **changes: Any) -> C:
@@ -242,3 +288,88 @@ _PAPER_BASE: dict[str, Any] = {
     "attention_bias": False,
     "max_len": 512,
 }
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig(Config):
+    """How a model is trained; the same loop serves all models.
+
+    Raises:
+        ValueError: if a value makes no sense.
+
+    Chapter: 11, training.
+    """
+
+    steps: int = 2000
+    """Number of updates of the weights."""
+    batch_size: int = 32
+    """Sequences in a micro-batch."""
+    accumulate: int = 1
+    """Micro-batches whose gradients are added up for one update."""
+    context: int = 64
+    """Tokens in a training window."""
+    learning_rate: float = 1e-3
+    """Highest learning rate; the schedule rises to it, then falls."""
+    schedule: str = "cosine"
+    """Learning rate after the warm-up: cosine, noam, or constant."""
+    warmup_steps: int = 100
+    """Updates over which the learning rate rises from 0 to its peak."""
+    floor: float = 0.1
+    """Where cosine ends, as a share of the peak."""
+    weight_decay: float = 0.1
+    """Share of a matrix that each update removes, times learning rate."""
+    beta1: float = 0.9
+    """Memory of AdamW's mean gradient."""
+    beta2: float = 0.99
+    """Memory of AdamW's mean square; small batches want a longer one."""
+    clip: float = 1.0
+    """Longest gradient, all weights together; 0 does not clip."""
+    label_smoothing: float = 0.0
+    """Share of the target's probability spread over all tokens."""
+    precision: str = "float32"
+    """Matrix products in float32, bfloat16, or auto (what is fast here)."""
+    compile: bool = False
+    """Compile the model first, with torch.compile."""
+    eval_every: int = 250
+    """Updates between two looks at the whole validation split."""
+    checkpoint_every: int = 250
+    """Updates between two checkpoints."""
+    seed: int = 0
+    """Fixes initial weights, batches and dropout."""
+
+    def __post_init__(self) -> None:
+        _require_choices(self, TRAIN_CHOICES)
+        at_least = dict.fromkeys(
+            ("batch_size", "accumulate", "context"), 1
+        ) | dict.fromkeys(("steps", "warmup_steps", "seed"), 0)
+        at_least |= {"eval_every": 1, "checkpoint_every": 1}
+        for name, least in at_least.items():
+            value = getattr(self, name)
+            _require(
+                f"{name} must be a whole number of at least {least}",
+                isinstance(value, int) and value >= least,
+                repr(value),
+                "Give a whole number.",
+            )
+        for name in ("beta1", "beta2", "label_smoothing"):
+            value = getattr(self, name)
+            _require(
+                f"{name} must lie in [0, 1)",
+                0.0 <= value < 1.0,
+                str(value),
+                "0 turns it off.",
+            )
+        for name in ("learning_rate", "weight_decay", "clip", "floor"):
+            value = getattr(self, name)
+            _require(
+                f"{name} must be a number of at least 0",
+                0.0 <= value < float("inf"),
+                str(value),
+                "0 turns it off.",
+            )
+        _require(
+            "floor is a share of the learning rate, at most 1",
+            self.floor <= 1.0,
+            str(self.floor),
+            "0.1 is usual.",
+        )

@@ -13,7 +13,11 @@ from coursekit.embedding import TokenEmbedding
 from coursekit.feedforward import make_feed_forward
 from coursekit.multihead import KeyValueCache, MultiHeadAttention
 from coursekit.norm import Residual, make_norm
-from coursekit.positions import Positions, make_positions
+from coursekit.positions import (
+    Positions,
+    check_positions,
+    make_positions,
+)
 
 __all__ = [
     "GPT",
@@ -154,8 +158,8 @@ class GPT(nn.Module):
             (B, T, V) logits; row t predicts token t + 1.
 
         Raises:
-            ValueError: if an id is out of range, or the sequence is longer
-                than ``max_len``.
+            ValueError: if an id or a position is out of range, or the
+                sequence is longer than ``max_len``.
         """
         return self.logits(self.hidden(ids, positions, mask, cache))
 
@@ -178,6 +182,7 @@ class GPT(nn.Module):
         check_length(n_old + n_new, self.config.max_len)
         if positions is None:
             positions = torch.arange(n_old, n_old + n_new, device=ids.device)
+        check_positions(positions, ids, self.config.max_len)
         x = self.dropout(self.positions(self.embedding(ids), positions))
         rotate = self.positions.rotation(positions)
         bias = self.positions.bias(n_new, n_old + n_new)
@@ -254,24 +259,24 @@ def check_length(length: int, max_len: int) -> None:
 def initialize(model: nn.Module, config: StackConfig, n_residual: int) -> None:
     """Draw the weights: small, so that an untrained model is unsure.
 
-    Matrices get N(0, init_std²); those that write to the residual stream are
+    Matrices get N(0, weight_std²); those that write to the residual stream are
     divided by √n_residual, so that the sum of all writes has the same scale
     at any depth.  Tokens that are scaled by √D get N(0, 1/D) instead.
 
     Args:
         model: a model made of this package's modules.
-        config: where ``init_std`` and ``scale_embedding`` stand.
+        config: where ``weight_std`` and ``scale_embedding`` stand.
         n_residual: how many sub-layers write to the residual stream.
 
     Source: radford2019language, section 2.3.
     """
     for name, module in model.named_modules():
         if isinstance(module, nn.Linear):
-            std = config.init_std
+            std = config.weight_std
             if name.endswith(("w_o", "w_out")):
                 std /= n_residual**0.5
             nn.init.normal_(module.weight, std=std)
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
         elif isinstance(module, TokenEmbedding) and not config.scale_embedding:
-            nn.init.normal_(module.weight, std=config.init_std)
+            nn.init.normal_(module.weight, std=config.weight_std)

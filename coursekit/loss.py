@@ -6,6 +6,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from coursekit.embedding import check_ids
+
 __all__ = ["cross_entropy", "perplexity"]
 
 
@@ -35,7 +37,8 @@ def cross_entropy(
         all is 0.
 
     Raises:
-        ValueError: if shapes do not fit, or the reduction is unknown.
+        ValueError: if shapes do not fit, a target is no token, or
+            ``label_smoothing`` or ``reduction`` is not one of those above.
 
     Differs from the paper: none; with ε = 0.1 its label smoothing.
     Chapter: 10, loss.
@@ -47,8 +50,16 @@ def cross_entropy(
             f"{tuple(logits.shape)} and targets {tuple(targets.shape)}. "
             "Logits are (..., V), targets the same without V."
         )
+    if not 0 <= label_smoothing < 1:
+        raise ValueError(
+            f"label_smoothing must lie in [0, 1): got {label_smoothing}. "
+            "0 turns it off; 0.1 is the paper's."
+        )
     counts = targets != ignore_index
     right = targets.masked_fill(~counts, 0)[..., None]
+    check_ids(right, logits.size(-1))
+    if logits.dtype in (torch.bfloat16, torch.float16):
+        logits = logits.float()  # 8 bits would round the loss to 3 digits
     nats = logits.logsumexp(dim=-1)
     nats = nats - (1 - label_smoothing) * logits.gather(-1, right)[..., 0]
     if label_smoothing:

@@ -130,10 +130,20 @@ def make_norm(
 
     Returns:
         A module from (..., D) to (..., D).
+
+    Raises:
+        ValueError: if the name is unknown.
     """
     if kind == "layernorm":
         return LayerNorm(d_model, eps, bias)
-    return RMSNorm(d_model, eps) if kind == "rmsnorm" else nn.Identity()
+    if kind == "rmsnorm":
+        return RMSNorm(d_model, eps)
+    if kind == "none":
+        return nn.Identity()
+    raise ValueError(
+        f"norm must be one of layernorm, rmsnorm, none: got {kind!r}. "
+        "Choose one of these."
+    )
 
 
 class Residual(nn.Module):

@@ -19,6 +19,7 @@ __all__ = [
     "Rotary",
     "SinusoidalPositions",
     "alibi_slopes",
+    "check_positions",
     "frequencies",
     "make_positions",
     "rotate_pairs",
@@ -26,6 +27,48 @@ __all__ = [
 ]
 
 Rotation = Callable[[Tensor], Tensor]
+LAYOUTS = ("interleaved", "halves")
+
+
+def _check_layout(layout: str) -> None:
+    if layout not in LAYOUTS:
+        raise ValueError(
+            f"layout must be one of {', '.join(LAYOUTS)}: got {layout!r}. "
+            "The paper interleaves; most published weights have halves."
+        )
+
+
+def check_positions(
+    positions: Int[Tensor, "..."], ids: Int[Tensor, "B T"], max_len: int
+) -> None:
+    """Refuse positions that don't fit the tokens or the table.
+
+    The values are looked at on the CPU only, as with token ids.
+
+    Raises:
+        ValueError: if the shape is neither (T,) nor (B, T), or a position
+            is negative or not below ``max_len``.
+    """
+    rows = positions.shape[:-1]
+    if positions.shape[-1:] != ids.shape[1:] or (
+        rows and rows not in (ids.shape[:1], (1,))
+    ):
+        raise ValueError(
+            "positions must be (T,) or (B, T), one for each token: got "
+            f"{tuple(positions.shape)} for ids {tuple(ids.shape)}. Without "
+            "positions the model counts by itself."
+        )
+    if positions.device.type != "cpu" or torch.compiler.is_compiling():
+        return
+    if positions.numel() == 0:
+        return
+    low, high = int(positions.min()), int(positions.max())
+    if low < 0 or high >= max_len:
+        raise ValueError(
+            f"positions must lie in 0..{max_len - 1}: got {low}..{high}. "
+            "Count from 0 at the first real token (padding on the left may "
+            "have any position, as it is masked), or raise max_len."
+        )
 
 
 def frequencies(size: int, base: float = 10000.0) -> Float[Tensor, "P"]:
@@ -75,11 +118,12 @@ def sinusoidal(
         (T, D) codes.
 
     Raises:
-        ValueError: if ``d_model`` is odd.
+        ValueError: if ``d_model`` is odd, or the layout unknown.
 
     Chapter: 3, positions.
     Source: vaswani2017attention, section 3.5.
     """
+    _check_layout(layout)
     steps = torch.arange(n_positions, dtype=torch.float64)
     angles = steps[:, None] * frequencies(d_model, base)
     if layout == "halves":
@@ -109,9 +153,13 @@ def rotate_pairs(
     Returns:
         (..., T, Dh), each row as long as before.
 
+    Raises:
+        ValueError: if the layout is unknown.
+
     Chapter: 15, modern.
     Source: su2021roformer, section 3.2.
     """
+    _check_layout(layout)
     cos, sin = cos.to(x.dtype), sin.to(x.dtype)
     if layout == "halves":
         a, b = x.chunk(2, dim=-1)
@@ -307,6 +355,9 @@ def make_positions(
 
     Returns:
         A module with the three places of :class:`Positions`.
+
+    Raises:
+        ValueError: if the name is unknown.
     """
     if kind == "learned":
         return LearnedPositions(max_len, d_model)
@@ -316,4 +367,9 @@ def make_positions(
         return Rotary(max_len, d_head, layout, base)
     if kind == "alibi":
         return Alibi(n_heads)
-    return Positions()
+    if kind == "none":
+        return Positions()
+    raise ValueError(
+        "positions must be one of learned, sinusoidal, rope, alibi, none: "
+        f"got {kind!r}. Choose one of these."
+    )

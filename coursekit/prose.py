@@ -1,10 +1,13 @@
 """Numbers that a chapter's text quotes."""
 
+import ast
+import inspect
 import json
+import textwrap
 from pathlib import Path
 from typing import Any
 
-__all__ = ["glue", "result"]
+__all__ = ["glue", "result", "show_code"]
 
 HERE = Path(__file__).parent
 
@@ -28,6 +31,30 @@ def glue(name: str, value: object) -> None:
         raw=True,
         metadata={"scrapbook": {"name": name, "mime_prefix": prefix}},
     )
+
+
+def show_code(thing: Any) -> None:
+    """Show a function or a class as it stands in the package.
+
+    What the page and a notebook show is what runs; only docstrings are left
+    out, since the text around explains.
+
+    Args:
+        thing: a function or a class.
+    """
+    from IPython.display import Markdown, display
+
+    source = textwrap.dedent(inspect.getsource(thing))
+    lines = source.splitlines()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            first = node.body[0]
+            if ast.get_docstring(node) is not None and len(node.body) > 1:
+                end = first.end_lineno or first.lineno
+                for i in range(first.lineno - 1, end):
+                    lines[i] = "\0"
+    code = "\n".join(line for line in lines if line != "\0")
+    display(Markdown(f"```python\n{code}\n```"))
 
 
 def result(name: str) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from coursekit.encoder import Encoder
 from coursekit.feedforward import make_feed_forward
 from coursekit.multihead import split_heads
 from coursekit.norm import make_norm
+from coursekit.positions import check_positions
 
 __all__ = ["CrossBlock", "CrossCache", "Transformer"]
 
@@ -206,6 +207,7 @@ class Transformer(nn.Module):
         check_length(n_old + n_new, self.config.max_len)
         if positions is None:
             positions = torch.arange(n_old, n_old + n_new, device=tgt.device)
+        check_positions(positions, tgt, self.config.max_len)
         x = self.dropout(self.positions(self.embedding(tgt), positions))
         rotate = self.positions.rotation(positions)
         bias = self.positions.bias(n_new, n_old + n_new)

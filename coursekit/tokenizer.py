@@ -6,21 +6,34 @@ the list, and decoding joins the bytes. Only encoding is an art.
 
 import base64
 import codecs
+import gzip
 import heapq
 import json
 import lzma
 import os
-import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from importlib import resources
-from importlib.util import find_spec
+from itertools import pairwise
 from math import inf
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, TypeVar
 
-import regex
+import regex  # type: ignore[import-untyped]
+
+__all__ = [
+    "SPLIT",
+    "BPETokenizer",
+    "CharTokenizer",
+    "StreamDecoder",
+    "Tokenizer",
+    "encode_chunk",
+    "learn_merges",
+    "load_tokenizer",
+    "merge_in_place",
+    "tokenizer_from_dict",
+]
 
 # GPT-2 never merges across these borders: contractions, words and
 # numbers with the space before them, other signs, the remaining space.
@@ -30,6 +43,7 @@ SPLIT = (
     r"|\s+(?!\S)|\s+"
 )
 Pair = tuple[int, int]
+K = TypeVar("K", bound="Tokenizer")
 
 
 class Tokenizer:
@@ -43,13 +57,15 @@ class Tokenizer:
     Raises:
         ValueError: two tokens are equal, or one is empty.
 
-    *Chapter*: 1, Tokenizer.
+    Chapter: 1, the tokenizer.
     """
 
-    type: ClassVar[str] = ""
+    kind: ClassVar[str] = ""
 
     def __init__(
-        self, tokens: Sequence[bytes], special_tokens: Sequence[str] = ()
+        self,
+        tokens: Sequence[bytes],
+        special_tokens: Sequence[str] = (),
     ) -> None:
         names = list(special_tokens)
         if (
@@ -78,19 +94,6 @@ class Tokenizer:
         """Turn text into ids."""
         raise NotImplementedError
 
-    def token_bytes(self, token: int) -> bytes:
-        """Return the bytes that one id stands for.
-
-        Raises:
-            ValueError: the id is not in 0 … vocab_size − 1.
-        """
-        if not 0 <= token < self.vocab_size:
-            raise ValueError(
-                f"token ids must be in 0 … {self.vocab_size - 1}: got "
-                f"{int(token)}. Decode with the tokenizer that encoded."
-            )
-        return self._bytes[token]
-
     def decode(self, ids: Iterable[int]) -> str:
         """Turn ids into text: join the bytes first, then decode once.
 
@@ -99,9 +102,27 @@ class Tokenizer:
 
         Returns:
             The text; bytes that are not UTF-8 become U+FFFD (�).
+
+        Raises:
+            ValueError: an id is out of range.
         """
-        joined = b"".join(self.token_bytes(i) for i in ids)
+        joined = self.decode_bytes(ids)
         return joined.decode("utf-8", errors="replace")
+
+    def decode_bytes(self, ids: Iterable[int]) -> bytes:
+        """Return the bytes of the ids; a token may hold half a character.
+
+        Raises:
+            ValueError: an id is not in 0 … vocab_size − 1.
+        """
+        ids = [int(i) for i in ids]
+        if ids and (min(ids) < 0 or max(ids) >= self.vocab_size):
+            bad = next(i for i in ids if not 0 <= i < self.vocab_size)
+            raise ValueError(
+                f"token ids must be in 0 … {self.vocab_size - 1}: got "
+                f"{bad}. Decode with the tokenizer that encoded."
+            )
+        return b"".join([self._bytes[i] for i in ids])
 
     def stream(self) -> "StreamDecoder":
         """Return a decoder that is fed one id at a time."""
@@ -114,7 +135,7 @@ class Tokenizer:
         back exactly, and what is ASCII can be read.
         """
         return {
-            "type": self.type,
+            "type": self.kind,
             "special_tokens": list(self.special_tokens),
             "tokens": [token.decode("latin-1") for token in self.tokens],
         }
@@ -124,7 +145,7 @@ class Tokenizer:
         write_atomically(path, json.dumps(self.to_dict(), indent=0) + "\n")
 
     @classmethod
-    def load(cls, path: str | Path) -> Self:
+    def load(cls: type[K], path: str | Path) -> K:
         """Read what `save` wrote.
 
         Raises:
@@ -133,8 +154,8 @@ class Tokenizer:
         loaded = load_tokenizer(path)
         if not isinstance(loaded, cls):
             raise ValueError(
-                f"the file must hold a tokenizer of type {cls.type!r}: got "
-                f"{loaded.type!r} in {path}. Use load_tokenizer, which "
+                f"the file must hold a tokenizer of type {cls.kind!r}: got "
+                f"{loaded.kind!r} in {path}. Use load_tokenizer, which "
                 "takes every type."
             )
         return loaded
@@ -152,7 +173,7 @@ class StreamDecoder:
 
     def push(self, token: int) -> str:
         """Take one id; return the text that is complete by now."""
-        return self._utf8.decode(self._tokenizer.token_bytes(token))
+        return self._utf8.decode(self._tokenizer.decode_bytes([token]))
 
     def finish(self) -> str:
         """Return what is left: "" or � for a character cut short."""
@@ -167,26 +188,28 @@ class CharTokenizer(Tokenizer):
             don't matter, so ids are the same in every run.
         special_tokens: names of control tokens, see `Tokenizer`.
 
-    *Chapter*: 1, Tokenizer.
+    Chapter: 1, the tokenizer.
     """
 
-    type: ClassVar[str] = "characters"
+    kind: ClassVar[str] = "characters"
 
     def __init__(
         self, chars: Iterable[str], special_tokens: Sequence[str] = ()
     ) -> None:
-        self.chars = "".join(sorted({*chars}))
+        self.chars = "".join(sorted({*"".join(chars)}))
         tokens = [utf8(char) for char in self.chars]
         super().__init__(tokens, special_tokens)
         self._ids = {char: i for i, char in enumerate(self.chars)}
 
     @classmethod
-    def train(cls, text: str, special_tokens: Sequence[str] = ()) -> Self:
+    def train(
+        cls, text: str, special_tokens: Sequence[str] = ()
+    ) -> "CharTokenizer":
         """Take every character that occurs in a text."""
         if not text:
             raise ValueError(
-                "training needs text: got an empty string. Pass at least "
-                "one character."
+                "training needs text: got an empty string. Pass at "
+                "least one character."
             )
         return cls(text, special_tokens)
 
@@ -201,11 +224,11 @@ class CharTokenizer(Tokenizer):
         except KeyError as error:
             char = error.args[0]
             raise ValueError(
-                "a character tokenizer knows only the characters it was "
-                f"trained on: got {char!r} (U+{ord(char):04X}) at index "
-                f"{text.index(char)}; it knows {len(self.chars)} others. "
-                "Train on a text that has it, or use BPETokenizer, which "
-                "falls back to bytes."
+                "a character tokenizer knows only the characters it "
+                f"was trained on: got {char!r} (U+{ord(char):04X}) at "
+                f"index {text.index(char)}; it knows {len(self.chars)} "
+                "others. Train on a text that has it, or use "
+                "BPETokenizer, which falls back to bytes."
             ) from None
 
 
@@ -238,14 +261,17 @@ def merge_in_place(
         i += 1
 
 
-def learn_merges(chunks: Mapping[bytes, int], n_merges: int) -> list[Pair]:
+def learn_merges(
+    chunks: Mapping[bytes, int],
+    n_merges: int,
+) -> list[Pair]:
     """Learn the merges of byte-pair encoding from counted chunks.
 
     Each step merges the most frequent pair of adjacent tokens. **Tie
-    rule**: of equally frequent pairs the one with the smallest ids wins
-    (first the left id, then the right). Counts are those of all adjacent
-    pairs, so "aaa" holds (a, a) twice. They are kept up to date, never
-    counted again: only chunks that hold the pair are touched.
+    rule**: of equally frequent pairs the one with the smallest ids
+    wins (first the left id, then the right). All adjacent pairs are
+    counted, so "aaa" holds (a, a) twice. Counts are kept up to date,
+    never taken again: only chunks that hold the pair are touched.
 
     Args:
         chunks: how often each chunk of the split text occurs.
@@ -255,14 +281,15 @@ def learn_merges(chunks: Mapping[bytes, int], n_merges: int) -> list[Pair]:
     Returns:
         The merged pairs in order; merge number i makes the id 256 + i.
 
-    *Chapter*: 1, Tokenizer. *Source*: sennrich2016bpe, algorithm 1.
+    Chapter: 1, the tokenizer.
+    Source: sennrich2016bpe, algorithm 1.
     """
     words = [list(chunk) for chunk in chunks]
     weights = list(chunks.values())
     counts: dict[Pair, int] = defaultdict(int)
     holders: dict[Pair, set[int]] = defaultdict(set)
     for w, word in enumerate(words):
-        for pair in zip(word, word[1:], strict=False):
+        for pair in pairwise(word):
             counts[pair] += weights[w]
             holders[pair].add(w)
     queue = [(-count, pair) for pair, count in counts.items()]
@@ -286,7 +313,9 @@ def learn_merges(chunks: Mapping[bytes, int], n_merges: int) -> list[Pair]:
                     holders[pair].add(w)
                     born.add(pair)
         for pair in born:
-            heapq.heappush(queue, (-counts[pair], pair))
+            # In aaaa → Xaa → XX the pair (X, a) came and went.
+            if counts[pair] > 0:
+                heapq.heappush(queue, (-counts[pair], pair))
     return merges
 
 
@@ -305,7 +334,7 @@ def encode_chunk(chunk: bytes, ranks: Mapping[bytes, int]) -> list[int]:
     """
     parts = [bytes([byte]) for byte in chunk]
     while len(parts) > 1:
-        unions = [a + b for a, b in zip(parts, parts[1:], strict=False)]
+        unions = [a + b for a, b in pairwise(parts)]
         best = min(unions, key=lambda union: ranks.get(union, inf))
         if best not in ranks:
             break
@@ -327,24 +356,28 @@ class BPETokenizer(Tokenizer):
 
     Args:
         tokens: the byte string of each id: the 256 single bytes in any
-            order (GPT-2's is not 0 … 255), then the merged tokens in the
-            order in which they were learned.
+            order (GPT-2's is not 0 … 255), then the merged tokens as
+            they were learned.
         special_tokens: names of control tokens, see `Tokenizer`.
 
     Raises:
         ValueError: one of the 256 single bytes is missing.
 
-    *Chapter*: 1, Tokenizer. *Source*: radford2019gpt2, section 2.2.
+    Chapter: 1, the tokenizer.
+    Source: radford2019gpt2, section 2.2.
     """
 
-    type: ClassVar[str] = "byte-level BPE"
+    kind: ClassVar[str] = "byte-level BPE"
 
     def __init__(
-        self, tokens: Sequence[bytes], special_tokens: Sequence[str] = ()
+        self,
+        tokens: Sequence[bytes],
+        special_tokens: Sequence[str] = (),
     ) -> None:
         super().__init__(tokens, special_tokens)
         self.ranks = {token: i for i, token in enumerate(tokens)}
-        missing = [i for i in range(256) if bytes([i]) not in self.ranks]
+        singles = [bytes([i]) for i in range(256)]
+        missing = [one[0] for one in singles if one not in self.ranks]
         if missing:
             raise ValueError(
                 "byte-level BPE needs all 256 single bytes as tokens: "
@@ -354,8 +387,11 @@ class BPETokenizer(Tokenizer):
 
     @classmethod
     def train(
-        cls, text: str, vocab_size: int, special_tokens: Sequence[str] = ()
-    ) -> Self:
+        cls,
+        text: str,
+        vocab_size: int,
+        special_tokens: Sequence[str] = (),
+    ) -> "BPETokenizer":
         """Learn a vocabulary from a text, see `learn_merges`.
 
         Args:
@@ -369,14 +405,14 @@ class BPETokenizer(Tokenizer):
         """
         if vocab_size < 256:
             raise ValueError(
-                "vocab_size counts the 256 bytes, so it must be at least "
-                f"256: got vocab_size={vocab_size}. Add 256 to the number "
-                "of merges that you want."
+                "vocab_size counts the 256 bytes, so it must be at "
+                f"least 256: got vocab_size={vocab_size}. Add 256 to "
+                "the number of merges that you want."
             )
         if not text:
             raise ValueError(
-                "training needs text: got an empty string. Pass the text "
-                "to learn merges from."
+                "training needs text: got an empty string. Pass the "
+                "text to learn merges from."
             )
         counted = Counter(regex.findall(SPLIT, text))
         chunks = {utf8(chunk): n for chunk, n in counted.items()}
@@ -404,11 +440,12 @@ class BPETokenizer(Tokenizer):
         Raises:
             ValueError: lone surrogates, or an unknown special token.
         """
+        utf8(text)
         ids: list[int] = []
-        for piece in self._cut(text, allowed_special):
-            if piece in self.special_tokens and piece in allowed_special:
-                ids.append(self.special_tokens[piece])
-            elif fast and self._fast and same_classes(piece):
+        for piece, special in self._cut(text, tuple(allowed_special)):
+            if special is not None:
+                ids.append(special)
+            elif fast and self._fast and fast_is_safe(piece):
                 ids += self._fast.encode_ordinary(piece)
             else:
                 ids += self._encode_plainly(piece)
@@ -422,3 +459,212 @@ class BPETokenizer(Tokenizer):
                 seen[chunk] = encode_chunk(chunk.encode(), self.ranks)
             ids += seen[chunk]
         return ids
+
+    def _cut(
+        self, text: str, allowed: tuple[str, ...]
+    ) -> Iterator[tuple[str, int | None]]:
+        """Cut at the allowed special tokens; yield (piece, its id)."""
+        unknown = [n for n in allowed if n not in self.special_tokens]
+        if unknown:
+            raise ValueError(
+                "allowed_special must name special tokens: got "
+                f"{unknown[0]!r}; there are {list(self.special_tokens)}. "
+                "Give special_tokens when the tokenizer is made."
+            )
+        # The longest name first, so that a name may begin another.
+        names = sorted(allowed, key=len, reverse=True)
+        pattern = "|".join(regex.escape(name) for name in names)
+        end = 0
+        for hit in regex.finditer(pattern, text) if names else ():
+            yield text[end : hit.start()], None
+            yield hit[0], self.special_tokens[hit[0]]
+            end = hit.end()
+        yield text[end:], None
+
+    @cached_property
+    def _fast(self) -> Any:
+        """Our ranks in tiktoken's core, or None without tiktoken."""
+        return tiktoken_encoding(SPLIT, self.ranks)
+
+    @classmethod
+    def from_ranks(
+        cls, path: str | Path, special_tokens: Sequence[str] = ()
+    ) -> "BPETokenizer":
+        """Read published ranks: a line is a token in base64 and its id.
+
+        Args:
+            path: a .tiktoken file, or one compressed to .xz.
+            special_tokens: names of control tokens, see `Tokenizer`.
+
+        Raises:
+            ValueError: a line is damaged, or ids are not 0, 1, 2, …
+        """
+        tokens = []
+        for number, line in enumerate(read_bytes(path).splitlines()):
+            try:
+                token, rank = line.split()
+                tokens.append(base64.b64decode(token, validate=True))
+                if int(rank) != number:
+                    raise ValueError
+            except ValueError:
+                raise ValueError(
+                    "each line of a ranks file must hold a token in "
+                    "base64 and the ids 0, 1, 2, …: got "
+                    f"{line[:40]!r} in line {number + 1} of {path}. "
+                    "Fetch the file again."
+                ) from None
+        return cls(tokens, special_tokens)
+
+    @classmethod
+    def gpt2(cls) -> "BPETokenizer":
+        """Return GPT-2's own tokenizer: 50,257 ids, the last one special.
+
+        Source: radford2019gpt2, section 2.2.
+        """
+        name = "assets/r50k_base.tiktoken.xz"
+        with resources.as_file(resources.files("coursekit") / name) as path:
+            return cls.from_ranks(path, ["<|endoftext|>"])
+
+
+def tiktoken_encoding(pattern: str, ranks: dict[bytes, int]) -> Any:
+    """Build a tiktoken encoding, or return None without tiktoken."""
+    try:
+        import tiktoken
+    except ImportError:
+        return None
+    return tiktoken.Encoding(
+        "coursekit",
+        pat_str=pattern,
+        mergeable_ranks=ranks,
+        special_tokens={},
+    )
+
+
+@cache
+def class_probe(pattern: str) -> Any:
+    """Return an encoding whose ids are the bytes that a pattern finds."""
+    return tiktoken_encoding(pattern, {bytes([i]): i for i in range(256)})
+
+
+def fast_is_safe(text: str) -> bool:
+    """Tell whether tiktoken's regex engine will split as `regex` does.
+
+    It overflows its stack on a run of several 100,000 spaces. And the
+    two know different versions of Unicode: a letter that is new to one
+    is "another sign" to the other.
+    """
+    step = 65_536  # a run of twice that covers a whole block
+    blocks = (text[i : i + step] for i in range(0, len(text), step))
+    if any(block.isspace() for block in blocks):
+        return False
+    if text.isascii():
+        return True
+    chars = "".join({*text})
+    return all(
+        bytes(class_probe(kind).encode_ordinary(chars))
+        == "".join(regex.findall(kind, chars)).encode()
+        for kind in (r"\p{L}", r"\p{N}", r"\s")
+    )
+
+
+def utf8(text: str) -> bytes:
+    """Turn text into UTF-8.
+
+    Raises:
+        ValueError: the text holds half of a surrogate pair.
+    """
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            "text must be valid Unicode: got the lone surrogate "
+            f"U+{ord(text[error.start]):04X} at index {error.start}. "
+            "Read the file with the right encoding."
+        ) from None
+
+
+def read_bytes(path: str | Path) -> bytes:
+    """Read a file; what ends in .xz or .gz is decompressed."""
+    data = Path(path).read_bytes()
+    try:
+        if str(path).endswith(".xz"):
+            return lzma.decompress(data)
+        if str(path).endswith(".gz"):
+            return gzip.decompress(data)
+    except (lzma.LZMAError, EOFError, OSError) as error:
+        raise ValueError(
+            f"a compressed file must be whole: got {len(data)} bytes in "
+            f"{path} ({error}). Fetch the file again."
+        ) from None
+    return data
+
+
+def write_atomically(path: str | Path, content: str | bytes) -> None:
+    """Write a file whole or not at all: write beside it, then rename.
+
+    Raises:
+        OSError: the disk is full or the folder is missing; an older
+            file of that name is then as it was.
+    """
+    path = Path(path)
+    data = content.encode() if isinstance(content, str) else content
+    beside = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        with beside.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+
+
+def tokenizer_from_dict(fields: Any) -> Tokenizer:
+    """Build a tokenizer from what `Tokenizer.to_dict` gave.
+
+    Raises:
+        ValueError: the type is unknown or a field is missing or wrong.
+    """
+    kinds = [CharTokenizer.kind, BPETokenizer.kind]
+    kind = fields.get("type") if isinstance(fields, dict) else None
+    if kind not in kinds:
+        raise ValueError(
+            f"a tokenizer's type must be one of {kinds}: got {kind!r}. "
+            "Save it again with Tokenizer.save."
+        )
+    try:
+        tokens = [token.encode("latin-1") for token in fields["tokens"]]
+        special = [str(name) for name in fields["special_tokens"]]
+        chars = [t.decode() for t in tokens if kind == CharTokenizer.kind]
+    except (KeyError, TypeError, AttributeError, UnicodeError) as error:
+        raise ValueError(
+            "a tokenizer needs the lists tokens and special_tokens: got "
+            f"{sorted(fields)} ({error!r}). Save it again with "
+            "Tokenizer.save."
+        ) from None
+    if kind == BPETokenizer.kind:
+        return BPETokenizer(tokens, special)
+    tokenizer = CharTokenizer(chars, special)
+    if tokenizer.tokens != tokens:
+        raise ValueError(
+            "a character tokenizer's tokens must be single characters, "
+            f"sorted: got {chars[:20]}. Save it again with Tokenizer.save."
+        )
+    return tokenizer
+
+
+def load_tokenizer(path: str | Path) -> Tokenizer:
+    """Read what `Tokenizer.save` wrote, of whichever type.
+
+    Raises:
+        ValueError: the file is not JSON or not a tokenizer's.
+    """
+    try:
+        fields = json.loads(Path(path).read_bytes())
+    except ValueError as error:
+        raise ValueError(
+            f"a tokenizer file must be whole JSON: got {path} ({error}). "
+            "Save it again with Tokenizer.save."
+        ) from None
+    return tokenizer_from_dict(fields)

@@ -2,18 +2,37 @@
 
 Colors are Okabe and Ito's, which stay apart for color-blind readers; no
 figure says anything by color alone.  A figure is 6.4 inches wide, so that its
-text is readable on a phone.
+text is readable on a phone.  A function that draws returns axes: end the cell
+with a semicolon, and the notebook shows the figure once.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from torch import Tensor
 
-__all__ = ["COLORS", "heatmap", "new_figure", "use_style"]
+from coursekit.attention import attention_weights
+
+__all__ = [
+    "COLORS",
+    "attention_flow",
+    "attention_steps",
+    "bars",
+    "curves",
+    "heatmap",
+    "intervals",
+    "ladder",
+    "mosaic",
+    "new_figure",
+    "pipeline",
+    "token_rows",
+    "use_style",
+]
 
 COLORS = {
     "blue": "#0072B2",
@@ -33,9 +52,9 @@ def use_style() -> None:
     plt.rcParams.update(
         {
             "figure.facecolor": "white",
-            "figure.dpi": 100,
+            # Twice the width at which the page shows it.
+            "figure.dpi": 200,
             "savefig.dpi": 200,
-            "savefig.bbox": "tight",
             "font.size": 12,
             "axes.titlesize": 12,
             "axes.titlelocation": "left",
@@ -55,26 +74,46 @@ def use_style() -> None:
 
 
 def new_figure(
-    height: float = 3.2, columns: int = 1
+    height: float = 3.2, columns: int = 1, rows: int = 1, **options: Any
 ) -> tuple[Figure, list[Axes]]:
     """An empty figure of the book's width.
 
     Args:
         height: in inches.
         columns: panels side by side.
+        rows: of panels.
+        options: for ``plt.subplots``, such as ``width_ratios``.
 
     Returns:
-        The figure and its axes, left to right.
+        The figure and its axes, left to right, then top to bottom.
     """
     use_style()
     figure, axes = plt.subplots(
-        1,
+        rows,
         columns,
         figsize=(WIDTH, height),
         layout="constrained",
         squeeze=False,
+        **options,
     )
-    return figure, list(axes[0])
+    return figure, list(axes.flat)
+
+
+def mosaic(layout: str, height: float, **options: Any) -> dict[str, Axes]:
+    """An empty figure whose panels differ in size.
+
+    Args:
+        layout: a letter a panel, as in ``"ab;cc"``: two panels over one.
+        height: in inches.
+        options: for ``plt.subplot_mosaic``, such as ``height_ratios``.
+
+    Returns:
+        The axes by their letters.
+    """
+    use_style()
+    return plt.subplot_mosaic(
+        layout, figsize=(WIDTH, height), layout="constrained", **options
+    )[1]
 
 
 def heatmap(
@@ -85,6 +124,7 @@ def heatmap(
     ax: Axes | None = None,
     numbers: bool | None = None,
     limits: tuple[float, float] | None = None,
+    color: str = "Blues",
 ) -> Axes:
     """Draw a matrix: queries are rows, keys are columns.
 
@@ -97,20 +137,19 @@ def heatmap(
         numbers: write each number in its cell; by default if T·S ≤ 80.
         limits: of the color scale; 0 to 1 for weights by default, symmetric
             if there are negative numbers.
+        color: matplotlib's color map, if no number is negative.
 
     Returns:
         The axes.
     """
-    grid = np.asarray(
-        values.detach() if isinstance(values, Tensor) else values
-    )
+    grid = _array(values)
     if ax is None:
         ax = new_figure(height=0.55 * grid.shape[0] + 1.4)[1][0]
     signed = bool((grid < 0).any())
     if limits is None:
         top = float(np.abs(grid).max()) or 1.0
         limits = (-top, top) if signed else (0.0, max(1.0, top))
-    cmap = "RdBu_r" if signed else "Blues"
+    cmap = "RdBu_r" if signed else color
     ax.imshow(grid, cmap=cmap, vmin=limits[0], vmax=limits[1], aspect="auto")
     ax.set_title(title)
     ax.set_xticks(range(grid.shape[1]), _labels(columns, grid.shape[1]))
@@ -132,5 +171,455 @@ def heatmap(
     return ax
 
 
+def bars(
+    values: Tensor | np.ndarray,
+    labels: Sequence[str] | None = None,
+    title: str = "",
+    ax: Axes | None = None,
+    color: str = "blue",
+) -> Axes:
+    """Draw one row of weights: a bar for each key, all scales from 0 to 1.
+
+    Args:
+        values: (S,) weights.
+        labels: S names; none by default.
+        title: above the picture.
+        ax: where to draw; a new figure by default.
+        color: a name in ``COLORS``.
+
+    Returns:
+        The axes.
+    """
+    heights = _array(values)
+    if ax is None:
+        ax = new_figure(height=2.4)[1][0]
+    ax.bar(range(len(heights)), heights, width=0.8, color=COLORS[color])
+    ax.set_ylim(0, 1)
+    ax.set_title(title)
+    ax.set_xticks(
+        range(len(heights)) if labels is not None else [],
+        list(labels) if labels is not None else [],
+    )
+    return ax
+
+
+def intervals(
+    x: Sequence[float],
+    samples: Tensor | np.ndarray,
+    label: str = "",
+    ax: Axes | None = None,
+    color: str = "blue",
+    style: str = "-",
+) -> Axes:
+    """Draw means over seeds, each with the range that the seeds cover.
+
+    Args:
+        x: N places.
+        samples: (seeds, N) measurements.
+        label: for the legend.
+        ax: where to draw; a new figure by default.
+        color: a name in ``COLORS``.
+        style: of the line; two lines differ in it and in their marker.
+
+    Returns:
+        The axes.
+    """
+    grid = _array(samples)
+    if ax is None:
+        ax = new_figure()[1][0]
+    mean = grid.mean(axis=0)
+    ax.errorbar(
+        x,
+        mean,
+        yerr=np.stack([mean - grid.min(axis=0), grid.max(axis=0) - mean]),
+        label=label,
+        color=COLORS[color],
+        linestyle=style,
+        marker="o" if style == "-" else "s",
+        capsize=4,
+    )
+    return ax
+
+
+def attention_steps(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    tokens: Sequence[str],
+) -> list[Axes]:
+    """Draw scores, weights and outputs side by side, with their numbers.
+
+    Args:
+        q: (T, Dh) queries.
+        k: (T, Dh) keys.
+        v: (T, Dv) values.
+        tokens: T names.
+
+    Returns:
+        The three axes.
+    """
+    weights = attention_weights(q, k)
+    scores = q @ k.mT / q.size(-1) ** 0.5
+    panels = [
+        ("scores\nq kᵀ / √Dh", scores, "Blues", "softmax"),
+        ("weights", weights, "Blues", "times v"),
+        ("new vectors", weights @ v, "Greens", ""),
+    ]
+    figure, axes = new_figure(
+        0.62 * len(tokens) + 1.35,
+        columns=3,
+        width_ratios=[k.size(0), k.size(0), 0.85 * v.size(-1)],
+    )
+    figure.set_layout_engine("constrained", wspace=0.12)
+    for ax, (title, grid, color, step) in zip(axes, panels, strict=True):
+        top = 1.0 if grid is weights else 1.25 * float(grid.abs().max())
+        last = ax is axes[-1]
+        names = [""] * v.size(-1) if last else tokens
+        rows = tokens if ax is axes[0] else [""] * len(tokens)
+        heatmap(grid, rows, names, title, ax, True, (0.0, top), color)
+        ax.set_xlabel("" if last else "key (column)")
+        ax.annotate(
+            f"{step}\n→" if step else "",
+            (1.02, 0.5),
+            xycoords="axes fraction",
+            va="center",
+            size=10,
+            linespacing=1.1,
+        )
+    axes[0].set_ylabel("query (row)")
+    return axes
+
+
+def attention_flow(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    tokens: Sequence[str],
+    asker: str,
+) -> Axes:
+    """Draw the way of one query: fits, weights, mixed values.
+
+    Args:
+        q: (Dh,) the query.
+        k: (S, Dh) keys.
+        v: (S, Dv) values.
+        tokens: S names.
+        asker: whose query it is.
+
+    Returns:
+        The axes; x runs from 0 to 100, and row j stands at height −j.
+    """
+    weights = attention_weights(q[None], k)[0]
+    scores = k @ q / q.size(-1) ** 0.5
+    rows = len(tokens)
+    ax = new_figure(0.42 * rows + 2.0)[1][0]
+    ax.set(xlim=(0, 100), ylim=(-rows - 1.3, 2.6))
+    ax.axis("off")
+    cell, key, value, bar = 5.6, 16.0, 77.0, 54.0
+    gray = COLORS["gray"]
+    for x, text in (
+        (key + 2 * cell, "keys"),
+        (45.5, "score"),
+        (61.5, "weight"),
+        (value + 2 * cell, "values"),
+    ):
+        ax.text(x, 0.62, text, ha="center", va="bottom", color=gray)
+    _strip(ax, q, key, 2.0, cell, "orange")
+    ax.text(key - 1.5, 2.0, asker, ha="right", va="center", fontweight="bold")
+    ax.text(key + 4 * cell + 1.5, 2.0, "asks: this is my query", va="center")
+    for j, token in enumerate(tokens):
+        ax.text(key - 1.5, -j, token, ha="right", va="center")
+        _strip(ax, k[j], key, -j, cell, "sky")
+        ax.text(45.5, -j, f"{scores[j]:.1f}", ha="center", va="center")
+        share = float(weights[j])
+        ax.barh(-j, 22 * share, left=bar, height=0.62, color=COLORS["blue"])
+        ax.text(bar + 22 * share + 1, -j, f"{share:.2f}", va="center")
+        _strip(ax, v[j], value, -j, cell, "yellow", 0.25 + 0.75 * share)
+    _strip(ax, weights @ v, value, -rows - 0.6, cell, "green")
+    ax.text(
+        value - 2,
+        -rows - 0.6,
+        f"weighted sum: the new vector of {asker}",
+        ha="right",
+        va="center",
+    )
+    ax.annotate(
+        "",
+        (value + 2 * cell, -rows - 0.15),
+        (value + 2 * cell, -rows + 0.5),
+        arrowprops={"arrowstyle": "-|>", "color": gray, "linewidth": 2},
+    )
+    return ax
+
+
+def _strip(
+    ax: Axes,
+    numbers: Tensor,
+    x: float,
+    y: float,
+    cell: float,
+    color: str,
+    strength: float = 1.0,
+) -> None:
+    """A vector as a row of boxes with its numbers in them."""
+    for i, number in enumerate(numbers.tolist()):
+        corner = (x + i * cell, y - 0.36)
+        ax.add_patch(
+            Rectangle(
+                corner,
+                cell,
+                0.72,
+                facecolor=COLORS[color],
+                alpha=0.55 * strength,
+                edgecolor="none",
+            )
+        )
+        ax.add_patch(
+            Rectangle(corner, cell, 0.72, fill=False, edgecolor="white")
+        )
+        text = f"{number:.0f}" if number == round(number) else f"{number:.1f}"
+        ax.text(x + (i + 0.5) * cell, y, text, ha="center", va="center")
+
+
+def _array(values: Tensor | np.ndarray) -> np.ndarray:
+    return np.asarray(
+        values.detach() if isinstance(values, Tensor) else values
+    )
+
+
 def _labels(labels: Sequence[str] | None, n: int) -> list[str]:
     return [str(i) for i in range(n)] if labels is None else list(labels)
+
+
+def token_rows(
+    rows: Mapping[str, Sequence[str]],
+    diagonals: bool = False,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw sequences of tokens as rows of boxes, one above the other.
+
+    Args:
+        rows: label and tokens of each row, all of one length; the last row
+            is filled, the others are outlined.
+        diagonals: link each box to the one a row higher and a step to the
+            right, to show that it is the same token.
+        ax: where to draw; a new figure by default.
+
+    Returns:
+        The axes.
+    """
+    n = max(len(tokens) for tokens in rows.values())
+    if ax is None:
+        ax = new_figure(height=0.95 * len(rows) + 0.3)[1][0]
+    for r, (label, tokens) in enumerate(rows.items()):
+        y, last = -1.5 * r, r == len(rows) - 1
+        ax.text(-0.7, y, label, ha="right", va="center")
+        for i, token in enumerate(tokens):
+            ax.text(
+                i,
+                y,
+                token,
+                ha="center",
+                va="center",
+                family="monospace",
+                size=15,
+                color="white" if last else COLORS["black"],
+                bbox={
+                    "boxstyle": "square,pad=0.3",
+                    "facecolor": COLORS["blue"] if last else "white",
+                    "edgecolor": COLORS["blue"],
+                },
+            )
+            if r:
+                _arrow(ax, (i, y + 1.05), (i, y + 0.45), "-")
+            if r and diagonals and i + 1 < n:
+                _arrow(ax, (i + 0.3, y + 0.4), (i + 0.72, y + 1.1), ":")
+    ax.set_xlim(-0.9, n - 0.4)
+    ax.set_ylim(-1.5 * (len(rows) - 1) - 0.6, 0.6)
+    ax.axis("off")
+    return ax
+
+
+def _arrow(
+    ax: Axes, start: tuple[float, float], end: tuple[float, float], line: str
+) -> None:
+    ax.annotate(
+        "",
+        end,
+        start,
+        arrowprops={
+            "arrowstyle": "->",
+            "linestyle": line,
+            "color": COLORS["gray"],
+        },
+    )
+
+
+def curves(
+    lines: Mapping[str, tuple[Sequence[float], Sequence[float]]],
+    references: Mapping[str, float] | None = None,
+    xlabel: str = "training step",
+    ylabel: str = "loss (nats per character)",
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw lines that are told apart by dash as well as by color.
+
+    Args:
+        lines: the points (x, y) of each label.
+        references: heights of thin labeled lines to compare with.
+        xlabel: what runs to the right.
+        ylabel: what runs upward, with its unit.
+        ax: where to draw; a new figure by default.
+
+    Returns:
+        The axes.
+    """
+    if ax is None:
+        ax = new_figure(height=3.4)[1][0]
+    for label, (x, y) in lines.items():
+        ax.plot(x, y, label=label)
+    for label, height in (references or {}).items():
+        ax.axhline(height, color=COLORS["gray"], linewidth=1, linestyle="-")
+        ax.annotate(
+            label,
+            (1, height),
+            (0, 3),
+            xycoords=("axes fraction", "data"),
+            textcoords="offset points",
+            ha="right",
+            color=COLORS["black"],
+            size=11,
+        )
+    ax.set_xlabel(xlabel)
+    ax.set_ylabel(ylabel)
+    if len(lines) > 1:
+        ax.legend()
+    return ax
+
+
+def ladder(
+    rungs: Sequence[Mapping[str, Any]],
+    current: str | None = None,
+    reveal: bool = False,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw the ladder: one bar a model, shorter is better.
+
+    Args:
+        rungs: of ``results/ladder.json``: each has a ``name``, a ``label``
+            and a ``loss`` with its ``mean`` and ``interval``.
+        current: name of the rung to mark (filled, bold, with an arrow).
+        reveal: draw the rungs above the current one too; else they are
+            named, and their bars left open.
+        ax: where to draw; a new figure by default.
+
+    Returns:
+        The axes.
+
+    Raises:
+        ValueError: if no rung is called ``current``.
+    """
+    names = [rung["name"] for rung in rungs]
+    if current is not None and current not in names:
+        raise ValueError(
+            f"current must be a rung of the ladder: got {current!r}, and the "
+            f"rungs are {', '.join(names)}. Use one of these names."
+        )
+    here = len(names) if current is None else names.index(current)
+    if ax is None:
+        ax = new_figure(height=0.42 * len(rungs) + 0.9)[1][0]
+    top = max(rung["loss"]["mean"] for rung in rungs)
+    for i, rung in enumerate(rungs):
+        if i > here and not reveal:
+            ax.text(0.02 * top, i, "?", va="center", color=COLORS["gray"])
+            continue
+        loss = rung["loss"]
+        ax.barh(
+            i,
+            loss["mean"],
+            height=0.7,
+            xerr=loss["interval"],
+            capsize=3,
+            color=COLORS["blue"] if i == here else "white",
+            edgecolor=COLORS["blue"],
+            ecolor=COLORS["black"],
+        )
+        ax.annotate(
+            f"{loss['mean']:.2f}" + ("  ◀" if i == here else ""),
+            (loss["mean"] + loss["interval"], i),
+            (5, 0),
+            textcoords="offset points",
+            va="center",
+            weight="bold" if i == here else "normal",
+        )
+    ax.set_yticks(range(len(rungs)), [rung["label"] for rung in rungs])
+    for i, label in enumerate(ax.get_yticklabels()):
+        label.set_fontweight("bold" if i == here else "normal")
+    ax.set_xlim(0, 1.18 * top)
+    ax.invert_yaxis()
+    ax.tick_params(axis="y", length=0)
+    ax.set_xlabel("validation loss (nats per character)")
+    return ax
+
+
+def pipeline(
+    stages: Mapping[str, str],
+    current: str | None = None,
+    loop: str = "",
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw a model as a column of boxes, from text in to token out.
+
+    Args:
+        stages: name of each box and a note beside it, in order.
+        current: the stage to mark (filled and bold): "you are here".
+        loop: says what the arrow from the last box to the first means; no
+            arrow if empty.
+        ax: where to draw; a new figure by default.
+
+    Returns:
+        The axes.
+
+    Raises:
+        ValueError: if no stage is called ``current``.
+    """
+    if current is not None and current not in stages:
+        raise ValueError(
+            f"current must be a stage: got {current!r}, and the stages are "
+            f"{', '.join(stages)}. Use one of these names."
+        )
+    if ax is None:
+        ax = new_figure(height=0.55 * len(stages) + 0.2)[1][0]
+    for i, (name, note) in enumerate(stages.items()):
+        here = name == current
+        ax.add_patch(
+            Rectangle(
+                (0, i - 0.32),
+                2.5,
+                0.64,
+                facecolor=COLORS["blue"] if here else "white",
+                edgecolor=COLORS["blue"],
+                linewidth=1.5,
+            )
+        )
+        ax.text(
+            1.25,
+            i,
+            name,
+            ha="center",
+            va="center",
+            weight="bold" if here else "normal",
+            color="white" if here else COLORS["black"],
+        )
+        ax.text(2.75, i, note, va="center", size=11)
+        if i:
+            _arrow(ax, (1.25, i - 0.72), (1.25, i - 0.28), "-")
+    if loop:
+        last = len(stages) - 1
+        ax.plot([0, -0.35, -0.35], [last, last, 0], color=COLORS["gray"])
+        _arrow(ax, (-0.37, 0), (0.05, 0), "-")
+        ax.text(-0.6, last / 2, loop, rotation=90, ha="center", va="center")
+    ax.set_xlim(-0.8 if loop else -0.1, 8)
+    ax.set_ylim(len(stages) - 0.6, -0.4)
+    ax.axis("off")
+    return ax

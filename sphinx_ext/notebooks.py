@@ -130,6 +130,8 @@ def execute(root):
             cwd=str(Path(root, page).parent.resolve()),
             timeout=timeout,
             allow_errors=False,
+            # else each kernel warns that it listens on this machine's ports
+            extra_arguments=["--IPKernelApp.log_level=40"],
         )
 
     failed = []

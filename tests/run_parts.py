@@ -14,8 +14,7 @@ PARTS = {
     "unit": "pytest: the package, shapes enforced",
     "build": "the book, built clean, every chapter executed",
     "compare": "nbval: every chapter once more, outputs compared",
-    "pipeline": "pytest: the book's pipeline",
-    "pages": "pytest: the pages, in Chromium",
+    "pages": "pytest: the book's pipeline, and its pages in Chromium",
 }
 
 

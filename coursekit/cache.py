@@ -1,0 +1,331 @@
+"""The KV cache: what generation need not compute twice.
+
+Under a causal mask no old token sees a new one, so the keys and values of
+old tokens never change.  Keep them, and a step costs one token, not all.
+"""
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from coursekit.decoder import GPT
+from coursekit.generation import (
+    PlainStepper,
+    PlainTranslator,
+    evaluating,
+    pad_rows,
+)
+from coursekit.seq2seq import Transformer
+
+__all__ = [
+    "CachedStepper",
+    "CachedTranslator",
+    "LayerCache",
+    "cache_bytes",
+    "make_cache",
+]
+
+
+class LayerCache:
+    """Keys and values of one layer, in a buffer made once.
+
+    ``update`` writes behind what is there and returns *views of the filled
+    part*.  That is why the causal rule "query i sees key j if and only if
+    j ≤ i + (S − T)" holds: S counts filled keys.
+
+    RoPE's keys come in already turned by their own positions, and are never
+    turned again.
+
+    Args:
+        batch_size: B.
+        n_kv_heads: G.
+        max_len: most positions, in tokens.
+        d_head: size of a key, Dh.
+        d_value: size of a value; default Dh.
+        dtype: of the keys and values.
+        device: where the buffer lives.
+
+    Attributes:
+        length: positions filled so far.
+        memory: the cross-attention's keys and values, which depend on the
+            source alone: stored by the first call, read by all others.
+
+    Chapter: 12, generation.
+    Source: shazeer2019fast, section 2.4; pope2022efficiently, section 2.
+    """
+
+    def __init__(
+        self,
+        batch_size: int,
+        n_kv_heads: int,
+        max_len: int,
+        d_head: int,
+        d_value: int | None = None,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> None:
+        shape = (batch_size, n_kv_heads, max_len)
+        self.k = torch.zeros(*shape, d_head, dtype=dtype, device=device)
+        self.v = torch.zeros(
+            *shape, d_value or d_head, dtype=dtype, device=device
+        )
+        self.length = 0
+        self.memory: tuple[Tensor, Tensor] | None = None
+
+    @property
+    def max_len(self) -> int:
+        """Most positions it can hold."""
+        return self.k.size(2)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the whole buffer, filled or not."""
+        return self.k.nbytes + self.v.nbytes
+
+    def update(
+        self, k: Float[Tensor, "B G T Dh"], v: Float[Tensor, "B G T Dv"]
+    ) -> tuple[Float[Tensor, "B G S Dh"], Float[Tensor, "B G S Dv"]]:
+        """Append new keys and values; return all so far.
+
+        Args:
+            k: (B, G, T, Dh) new keys.
+            v: (B, G, T, Dv) new values.
+
+        Returns:
+            (B, G, S, Dh) and (B, G, S, Dv) views, S = the new ``length``.
+
+        Raises:
+            ValueError: if they don't fit, or the cache is full.
+        """
+        start, stop = self.length, self.length + k.size(2)
+        if stop > self.max_len:
+            raise ValueError(
+                f"a cache holds at most max_len={self.max_len} positions: "
+                f"got {k.size(2)} more after {start}. Make a longer cache, or "
+                "begin a new one with the last tokens."
+            )
+        for new, buffer in ((k, self.k), (v, self.v)):
+            same = new.dtype == buffer.dtype
+            if not same or new[:, :, :1].shape != buffer[:, :, :1].shape:
+                raise ValueError(
+                    "new keys and values must fit the cache: got "
+                    f"{tuple(new.shape)} {new.dtype} for "
+                    f"{tuple(buffer.shape)} {buffer.dtype}. Make the cache "
+                    "for this model, batch size and dtype."
+                )
+        self.k[:, :, start:stop] = k
+        self.v[:, :, start:stop] = v
+        self.length = stop
+        return self.k[:, :, :stop], self.v[:, :, :stop]
+
+    def reorder(self, index: Int[Tensor, "N"], memory: bool = True) -> None:
+        """Let row i hold what is now in row index[i]; B may change.
+
+        Args:
+            index: (N,) rows.
+            memory: reorder the cross-attention's keys and values too; False
+                if each row keeps its source.
+        """
+        self.k = _pick_rows(self.k, index, self.length)
+        self.v = _pick_rows(self.v, index, self.length)
+        if memory and self.memory is not None:
+            k, v = self.memory
+            self.memory = k[index], v[index]
+
+
+def _pick_rows(
+    buffer: Float[Tensor, "B G M Dh"], index: Int[Tensor, "N"], length: int
+) -> Float[Tensor, "N G M Dh"]:
+    """Copy only what is filled, and within the buffer where it fits."""
+    filled = buffer[:, :, :length].index_select(0, index)
+    if index.size(0) != buffer.size(0):
+        buffer = buffer.new_zeros(index.size(0), *buffer.shape[1:])
+    buffer[:, :, :length] = filled
+    return buffer
+
+
+def make_cache(
+    model: GPT | Transformer,
+    batch_size: int,
+    max_len: int | None = None,
+    dtype: torch.dtype | None = None,
+) -> list[LayerCache]:
+    """Make an empty cache for each decoder layer of a model.
+
+    Args:
+        model: a GPT or a Transformer.
+        batch_size: B, rows.
+        max_len: positions, in tokens; default the model's own.
+        dtype: default the parameters', or autocast's where that is on.
+
+    Returns:
+        One :class:`LayerCache` a layer: each has keys of its own.
+
+    Chapter: 12, generation.
+    """
+    config = model.config
+    parameter = next(model.parameters())
+    device = parameter.device
+    if dtype is None:
+        dtype = parameter.dtype
+        if torch.is_autocast_enabled(device.type):
+            dtype = torch.get_autocast_dtype(device.type)
+    return [
+        LayerCache(
+            batch_size,
+            config.kv_heads,
+            config.max_len if max_len is None else max_len,
+            config.head_size,
+            config.d_value,
+            dtype,
+            device,
+        )
+        for _ in model.blocks
+    ]
+
+
+def cache_bytes(
+    n_layers: int,
+    n_kv_heads: int,
+    length: int,
+    d_head: int,
+    bytes_per_number: int = 2,
+    batch_size: int = 1,
+) -> int:
+    """How much memory the keys and values take.
+
+    ``2 · L · G · T · Dh · bytes · B``; 2 for keys and values.
+
+    Args:
+        n_layers: L.
+        n_kv_heads: G.
+        length: T, in tokens.
+        d_head: Dh.
+        bytes_per_number: 2 for float16 and bfloat16, 4 for float32.
+        batch_size: B.
+
+    Returns:
+        Bytes.
+
+    Chapter: 12, generation.
+    """
+    numbers = 2 * n_layers * n_kv_heads * length * d_head * batch_size
+    return numbers * bytes_per_number
+
+
+class CachedStepper(PlainStepper):
+    """Steps a GPT with a cache: the logits of :class:`PlainStepper`, fast.
+
+    Only when the cache is full does it read anew, by the same rule.
+
+    Args, Raises: as :class:`PlainStepper`.
+
+    Chapter: 12, generation.
+    """
+
+    cache: list[LayerCache]
+    real: Bool[Tensor, "B M"] | None
+    n_padding: Int[Tensor, "B"]
+
+    def step(self, tokens: Int[Tensor, "B"]) -> Float[Tensor, "B V"]:
+        """Append a token to each row; compute that token alone.
+
+        Args:
+            tokens: (B,) token ids.
+
+        Returns:
+            (B, V) logits of the next token.
+        """
+        self.append(tokens)
+        filled = self.cache[0].length
+        if filled == self.window:
+            return self.read()
+        positions = mask = None
+        if self.real is not None:
+            positions = (filled - self.n_padding)[:, None]
+            mask = self.real[:, None, None, : filled + 1]
+        return self.run(tokens[:, None], positions, mask)
+
+    def reorder(self, index: Int[Tensor, "N"]) -> None:
+        """Let row i go on from what is now row index[i], cache included."""
+        super().reorder(index)
+        for layer in self.cache:
+            layer.reorder(index)
+        if self.real is not None:
+            self.real = self.real[index]
+            self.n_padding = self.n_padding[index]
+
+    def read(self) -> Float[Tensor, "B V"]:
+        """Fill a fresh cache with all rows."""
+        device = next(self.model.parameters()).device
+        ids, real = pad_rows(self.rows, left=True, device=device)
+        self.cache = make_cache(self.model, len(self.rows), self.window)
+        if len({len(row) for row in self.rows}) == 1:
+            self.real = None
+            return self.run(ids, None, None)
+        # Padding stays hidden; every later column will be a real token.
+        self.real = real.new_ones(len(self.rows), self.window)
+        self.real[:, : ids.size(1)] = real
+        self.n_padding = (~real).sum(dim=1)
+        positions = (real.cumsum(dim=1) - 1).clamp(min=0)
+        return self.run(ids, positions, real[:, None, None])
+
+    def run(
+        self,
+        ids: Int[Tensor, "B T"],
+        positions: Int[Tensor, "B T"] | None,
+        mask: Bool[Tensor, "B 1 1 S"] | None,
+    ) -> Float[Tensor, "B V"]:
+        """Run the model over new tokens; logits of the last position."""
+        with evaluating(self.modules):
+            x = self.model.hidden(ids, positions, mask, self.cache)
+            return self.model.logits(x[:, -1])
+
+
+class CachedTranslator(PlainTranslator):
+    """Steps a Transformer with a cache, cross-attention included.
+
+    Args, Raises: as :class:`PlainTranslator`.
+
+    Chapter: 14, encoder and decoder together.
+    """
+
+    cache: list[LayerCache]
+
+    def begin(
+        self,
+        memory: Float[Tensor, "B S D"],
+        mask: Bool[Tensor, "B 1 1 S"] | None = None,
+    ) -> Float[Tensor, "B V"]:
+        """Start from what an encoder has read, with a fresh cache."""
+        self.cache = make_cache(self.model, memory.size(0))
+        self.sources = list(range(memory.size(0)))
+        return super().begin(memory, mask)
+
+    def step(self, tokens: Int[Tensor, "B"]) -> Float[Tensor, "B V"]:
+        """Append a token to each target; compute that token alone."""
+        return self.run(tokens[:, None])
+
+    def reorder(self, index: Int[Tensor, "N"]) -> None:
+        """Let row i go on from what is now row index[i], cache included."""
+        sources = [self.sources[i] for i in index.tolist()]
+        # Beams of one sentence trade places, but share their source.
+        moved = sources != self.sources
+        for layer in self.cache:
+            layer.reorder(index, memory=moved)
+        if moved:
+            self.sources, self.memory = sources, self.memory[index]
+            if self.mask is not None:
+                self.mask = self.mask[index]
+
+    def read(self) -> Float[Tensor, "B V"]:
+        """Run the decoder over the start tokens."""
+        return self.run(self.targets)
+
+    def run(self, tokens: Int[Tensor, "B T"]) -> Float[Tensor, "B V"]:
+        """Run the decoder over new tokens; logits of the last position."""
+        with evaluating(self.modules):
+            logits = self.model.decode(
+                tokens, self.memory, self.mask, cache=self.cache
+            )
+        return logits[:, -1]

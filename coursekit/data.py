@@ -1,0 +1,486 @@
+"""From text and pairs of texts to batches that a model can learn from.
+
+Every random batch is a pure function of (seed, step): a run that was
+stopped and resumed sees the data it would have seen.
+"""
+
+import datetime
+import gzip
+import hashlib
+import json
+import os
+import random
+import urllib.request
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from coursekit.tokenizer import read_bytes, write_atomically
+
+__all__ = [
+    "Batch",
+    "Dataset",
+    "Pairs",
+    "datasets",
+    "date_pairs",
+    "load_text",
+    "pad",
+    "pad_pairs",
+    "random_windows",
+    "sequential_windows",
+    "split",
+]
+
+IGNORE = -100
+"""The target of a position that is not counted."""
+
+Pair = tuple[Sequence[int], Sequence[int]]
+Data = TypeVar("Data", str, Tensor)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A text that is not ours to ship: fetched when it is asked for."""
+
+    url: str
+    """Its official address."""
+    file: str
+    """Its name in the cache and in the folder COURSEKIT_DATA."""
+    sha256: str
+    """The hash of the text, not of the compressed file."""
+    terms: str
+    """What it may be used for."""
+
+
+def datasets() -> dict[str, Dataset]:
+    """Return the datasets that `load_text` knows by name."""
+    listed = json.loads(read_asset("datasets.json"))
+    return {name: Dataset(**fields) for name, fields in listed.items()}
+
+
+def read_asset(name: str) -> bytes:
+    """Return the bytes of a file in the package's folder assets."""
+    asset = resources.files("coursekit") / "assets" / name
+    with resources.as_file(asset) as path:
+        return read_bytes(path)
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """What a model takes and what it should answer.
+
+    ``logits = model(**batch.inputs)``; the loss compares them to targets.
+    """
+
+    inputs: dict[str, Tensor]
+    """The model's arguments by name, such as ``ids`` (B, T)."""
+    targets: Int[Tensor, "B ..."]
+    """The tokens to predict; −100 is not counted."""
+
+    def to(self, device: str | torch.device) -> "Batch":
+        """Return the same batch on another device."""
+        inputs = {name: x.to(device) for name, x in self.inputs.items()}
+        return Batch(inputs, self.targets.to(device))
+
+    @property
+    def n_targets(self) -> int:
+        """The number of targets that count, in tokens."""
+        return int((self.targets != IGNORE).sum())
+
+
+def load_text(name: str | Path = "shakespeare") -> str:
+    """Read a text: the packaged one, a dataset by name, or a file.
+
+    Args:
+        name: "shakespeare" (nine plays, in the package), a name in
+            `datasets` (looked for in the folder that the environment
+            variable COURSEKIT_DATA names, then in the cache, then
+            fetched), or the path of a UTF-8 file (.gz and .xz too).
+
+    Returns:
+        The text, not empty.
+
+    Raises:
+        ValueError: no such name or file; the file is empty or not UTF-8;
+            a dataset's hash is wrong.
+        OSError: a dataset cannot be fetched.
+
+    Chapter: 0, the first model.
+    """
+    if name == "shakespeare":
+        return decode_text(read_asset("shakespeare.txt.xz"), name)
+    known = datasets()
+    if name in known:
+        return decode_text(fetch(known[str(name)]), str(name))
+    if not Path(name).is_file():
+        raise ValueError(
+            f"a text must be a file or one of {['shakespeare', *known]}: "
+            f"got {str(name)!r}. Check the path."
+        )
+    return decode_text(read_bytes(name), str(name))
+
+
+def decode_text(data: bytes, origin: str) -> str:
+    """Decode UTF-8 and refuse what no model can learn from."""
+    if not data:
+        raise ValueError(
+            f"a text must not be empty: got 0 bytes in {origin}. "
+            "Choose a file with text in it."
+        )
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            "a text must be UTF-8: got the byte "
+            f"0x{data[error.start]:02x} at offset {error.start} of "
+            f"{origin}. Convert the file to UTF-8."
+        ) from None
+
+
+def fetch(dataset: Dataset) -> bytes:
+    """Return a dataset's bytes from a folder here or from its address."""
+    folders = [Path.home() / ".cache" / "coursekit"]
+    if os.environ.get("COURSEKIT_DATA"):
+        folders.insert(0, Path(os.environ["COURSEKIT_DATA"]))
+    plain = dataset.file.removesuffix(".gz")
+    for folder in folders:
+        for path in (folder / plain, folder / f"{plain}.gz"):
+            if path.is_file():
+                return verify(read_bytes(path), dataset, str(path))
+    path = folders[-1] / dataset.file
+    try:
+        with urllib.request.urlopen(dataset.url, timeout=30) as answer:
+            data = answer.read()
+    except OSError as error:
+        raise OSError(
+            f"cannot fetch {dataset.url} ({error}). Put the file at "
+            f"{path}, or name its folder in COURSEKIT_DATA."
+        ) from error
+    text = gzip.decompress(data) if dataset.file.endswith(".gz") else data
+    verify(text, dataset, dataset.url)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, data)
+    return text
+
+
+def verify(data: bytes, dataset: Dataset, origin: str) -> bytes:
+    """Return the bytes if they have the dataset's hash."""
+    found = hashlib.sha256(data).hexdigest()
+    if found != dataset.sha256:
+        raise ValueError(
+            f"the text must have the SHA-256 {dataset.sha256}: got "
+            f"{found} from {origin}. Remove the file and fetch it again."
+        )
+    return data
+
+
+def split(data: Data, fraction: float = 0.1) -> tuple[Data, Data]:
+    """Cut off the end for validation, before any windows are cut.
+
+    Windows that are cut first and dealt out afterwards overlap: nearly
+    every token of the validation windows would be trained on.
+
+    Args:
+        data: a text, or ids (N,).
+        fraction: the part kept for validation, above 0 and below 1.
+
+    Returns:
+        (training, validation): the start, and the end.
+
+    Raises:
+        ValueError: a part would be empty.
+    """
+    cut = int(len(data) * (1 - fraction))
+    if not 0 < fraction < 1 or not 0 < cut < len(data):
+        raise ValueError(
+            "both parts of a split must hold something: got "
+            f"fraction={fraction} of length {len(data)}. Use a longer text "
+            "or a fraction between 0 and 1."
+        )
+    return data[:cut], data[cut:]
+
+
+def make_generator(seed: int, step: int) -> torch.Generator:
+    """Return a generator of its own for each (seed, step).
+
+    seed + step would not do: run 1 at step 2 would see the data of run
+    2 at step 1.
+    """
+    digest = hashlib.sha256(f"{seed},{step}".encode()).digest()
+    number = int.from_bytes(digest[:4], "big")
+    return torch.Generator().manual_seed(number)
+
+
+def random_windows(
+    ids: Int[Tensor, "N"],
+    batch_size: int,
+    context: int,
+    seed: int,
+    step: int,
+) -> Batch:
+    """Cut windows at random places; each token's target is the next.
+
+    Args:
+        ids: (N,) the training split, N > context.
+        batch_size: windows in the batch.
+        context: tokens in a window.
+        seed: of the run; with step it fixes the batch.
+        step: of the training, from 0.
+
+    Returns:
+        inputs ``ids`` and targets, each (batch_size, context).
+
+    Raises:
+        ValueError: the split is too short for one window and its target.
+    """
+    starts = len(ids) - context
+    if starts < 1 or context < 1:
+        raise ValueError(
+            "a window and its last target need context + 1 tokens: got "
+            f"{len(ids)} tokens and context={context}. Use a longer text "
+            "or a smaller context."
+        )
+    generator = make_generator(seed, step)
+    first = torch.randint(starts, (batch_size, 1), generator=generator)
+    index = first.to(ids.device) + torch.arange(context, device=ids.device)
+    return Batch({"ids": ids[index].long()}, ids[index + 1].long())
+
+
+def sequential_windows(
+    ids: Int[Tensor, "N"], batch_size: int, context: int
+) -> Iterator[Batch]:
+    """Go through a whole split; every target is counted exactly once.
+
+    Args:
+        ids: (N,) the split, N ≥ 2: the first token is no target.
+        batch_size: windows in a batch; the last batch may have fewer.
+        context: tokens in a window.
+
+    Returns:
+        Batches of inputs ``ids`` and targets, each (≤ batch_size,
+        context); what the last window lacks has the target −100.
+
+    Raises:
+        ValueError: the split has no target, or a size is below 1.
+    """
+    if len(ids) < 2 or context < 1 or batch_size < 1:
+        raise ValueError(
+            "an evaluation needs 2 tokens, context ≥ 1 and batch_size ≥ 1: "
+            f"got {len(ids)} tokens, context={context}, "
+            f"batch_size={batch_size}. Use a longer split."
+        )
+    inputs, targets = ids[:-1].long(), ids[1:].long()
+    lacking = -len(inputs) % context
+    # Any valid id will do: no counted position can see what follows it.
+    inputs = torch.cat([inputs, inputs[:1].expand(lacking)])
+    targets = torch.cat([targets, targets.new_full((lacking,), IGNORE)])
+    rows = inputs.view(-1, context).split(batch_size)
+    answers = targets.view(-1, context).split(batch_size)
+    # Not a generator function: the checks above must not wait.
+    return (
+        Batch({"ids": row}, answer)
+        for row, answer in zip(rows, answers, strict=True)
+    )
+
+
+def pad(sequences: Sequence[Sequence[int]], value: int) -> Int[Tensor, "B S"]:
+    """Stack id lists of unequal length; fill up on the right."""
+    longest = max(len(sequence) for sequence in sequences)
+    rows = [[*s, *[value] * (longest - len(s))] for s in sequences]
+    return torch.tensor(rows, dtype=torch.long).view(len(rows), longest)
+
+
+def pad_pairs(
+    pairs: Sequence[Pair], pad_id: int, bos_id: int, eos_id: int
+) -> Batch:
+    """Make one batch of (source, target) pairs.
+
+    The decoder reads bos, y₁, … and has to answer y₁, …, eos.
+
+    Args:
+        pairs: B pairs of id lists; no source is empty.
+        pad_id: fills up the inputs; it may be a real token's id too,
+            since the mask and the targets say what is padding.
+        bos_id: begins each target input.
+        eos_id: ends each target.
+
+    Returns:
+        inputs ``src`` (B, S), ``tgt`` (B, T) and ``src_mask``
+        (B, 1, 1, S), True = may attend; targets (B, T).
+    """
+    sources = [source for source, _ in pairs]
+    lengths = torch.tensor([len(source) for source in sources])
+    src = pad(sources, pad_id)
+    mask: Bool[Tensor, "B 1 1 S"] = (
+        torch.arange(src.shape[1]) < lengths[:, None]
+    )[:, None, None]
+    tgt = pad([[bos_id, *target] for _, target in pairs], pad_id)
+    targets = pad([[*target, eos_id] for _, target in pairs], IGNORE)
+    return Batch({"src": src, "tgt": tgt, "src_mask": mask}, targets)
+
+
+class Pairs:
+    """Pairs in batches of like length, by step.
+
+    Pairs are sorted by length, so that little is padding, and cut into
+    batches; each epoch deals out pairs of equal length anew and shuffles
+    the batches.
+
+    Args:
+        pairs: (source ids, target ids); no source is empty.
+        max_tokens: the most tokens in a batch, padding included, for
+            the source and for the target (with bos) each.
+        pad_id: fills up short rows.
+        bos_id: begins each target input.
+        eos_id: ends each target.
+        seed: of the run; with the step it fixes a batch.
+
+    Raises:
+        ValueError: no pairs, an empty source, or a pair that does not
+            fit into max_tokens.
+
+    Differs from the paper: in size only; it had about 25,000 source and
+    25,000 target tokens in a batch.
+
+    Chapter: 14, two sequences.
+    Source: vaswani2017attention, section 5.1.
+    """
+
+    def __init__(
+        self,
+        pairs: Sequence[Pair],
+        max_tokens: int,
+        pad_id: int,
+        bos_id: int,
+        eos_id: int,
+        seed: int = 0,
+    ) -> None:
+        self.pairs = list(pairs)
+        self.ids = (pad_id, bos_id, eos_id)
+        self.seed = seed
+        sizes = [(len(src), len(tgt) + 1) for src, tgt in self.pairs]
+        check_sizes(sizes, max_tokens)
+        base = max(tgt for _, tgt in sizes) + 1
+        self._keys = torch.tensor([src * base + tgt for src, tgt in sizes])
+        self._bounds = cut_batches(sorted(sizes), max_tokens)
+
+    def __len__(self) -> int:
+        """The number of batches in an epoch."""
+        return len(self._bounds)
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Go through the first epoch: every pair once."""
+        return (self.batch(step) for step in range(len(self)))
+
+    def rows(self, step: int) -> list[int]:
+        """Return which pairs the batch of this step holds."""
+        epoch, place = divmod(step, len(self))
+        generator = make_generator(self.seed, epoch)
+        deal = torch.randperm(len(self.pairs), generator=generator)
+        order = deal[torch.argsort(self._keys[deal], stable=True)]
+        turn = torch.randperm(len(self), generator=generator)[place]
+        start, end = self._bounds[int(turn)]
+        return order[start:end].tolist()
+
+    def batch(self, step: int) -> Batch:
+        """Return the batch of this step, see `pad_pairs`."""
+        return pad_pairs([self.pairs[i] for i in self.rows(step)], *self.ids)
+
+
+def check_sizes(sizes: Sequence[tuple[int, int]], max_tokens: int) -> None:
+    """Refuse pairs of which no batch can be made."""
+    for i, (src, tgt) in enumerate(sizes):
+        if src == 0 or max(src, tgt) > max_tokens:
+            raise ValueError(
+                "a pair needs 1 to max_tokens tokens on each side (bos "
+                f"counts): got {src} and {tgt} in pair {i}, "
+                f"max_tokens={max_tokens}. Drop the pair or allow more."
+            )
+    if not sizes:
+        raise ValueError(
+            "batches need at least one pair: got 0. Check the files."
+        )
+
+
+def cut_batches(
+    sizes: Sequence[tuple[int, int]], max_tokens: int
+) -> list[tuple[int, int]]:
+    """Cut sorted (source, target) sizes into runs [start, end)."""
+    bounds, start, longest = [], 0, 0
+    for i, size in enumerate(sizes):
+        longest = max(longest, *size)
+        if (i + 1 - start) * longest > max_tokens:
+            bounds.append((start, i))
+            start, longest = i, max(size)
+    return [*bounds, (start, len(sizes))]
+
+
+MONTHS = (
+    *("January", "February", "March", "April", "May", "June", "July"),
+    *("August", "September", "October", "November", "December"),
+)
+DAYS = ("Mon", "Tues", "Wednes", "Thurs", "Fri", "Satur", "Sun")
+DATE_FORMATS = (
+    "{d} {month} {y}",
+    "{d} {mon} {y}",
+    "{d}{th} {month} {y}",
+    "the {d}{th} of {month}, {y}",
+    "{d}{th} of {mon} {y}",
+    "{month} {d}, {y}",
+    "{mon} {d}, {y}",
+    "{month} {d}{th}, {y}",
+    "{month} the {d}{th}, {y}",
+    "{weekday}, {d} {month} {y}",
+    "{weekday}, {month} {d}, {y}",
+    "{y} {month} {d}",
+    "{y}, {mon} {d}{th}",
+    "{d}.{m}.{y}",  # with dots the day comes first,
+    "{m}/{d}/{y}",  # with slashes the month
+)
+
+
+def date_pairs(n: int, seed: int) -> list[tuple[str, str]]:
+    """Make dates as people write them, with the ISO form as the target.
+
+    ("the 3rd of March, 1987", "1987-03-03"): a task for an encoder and
+    a decoder that fits on a page, with a right answer for each input.
+
+    Args:
+        n: pairs to make, 0 or more.
+        seed: the same seed gives the same pairs.
+
+    Returns:
+        (human, ISO 8601) pairs of days from 1900 to 2099.
+
+    Chapter: 14, two sequences.
+    """
+    rng = random.Random(seed)
+    first = datetime.date(1900, 1, 1).toordinal()
+    last = datetime.date(2099, 12, 31).toordinal()
+    pairs = []
+    for _ in range(n):
+        day = datetime.date.fromordinal(rng.randint(first, last))
+        human = rng.choice(DATE_FORMATS).format(
+            d=day.day,
+            m=day.month,
+            y=day.year,
+            th=ordinal_suffix(day.day),
+            month=MONTHS[day.month - 1],
+            mon=MONTHS[day.month - 1][:3],
+            weekday=DAYS[day.weekday()] + "day",
+        )
+        pairs.append((human, day.isoformat()))
+    return pairs
+
+
+def ordinal_suffix(day: int) -> str:
+    """Return st, nd, rd or th: the 1st, the 11th, the 21st."""
+    if day in (11, 12, 13):
+        return "th"
+    return {1: "st", 2: "nd", 3: "rd"}.get(day % 10, "th")

@@ -1,0 +1,447 @@
+"""Black-box probes: change the input, and see what moves in the output.
+
+A probe needs nothing but a model from token ids (B, T) to logits (B, T, V):
+a module, or any function, as ``lambda ids: model(ids).logits``.  It returns a
+small report: ``report.ok``, the numbers behind it, and ``str(report)``, one
+sentence.  The model is left as it was: its weights, gradients and buffers,
+its mode, and the state of the random numbers.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from coursekit.loss import cross_entropy
+
+__all__ = [
+    "BatchIndependence",
+    "Causality",
+    "PrefixGap",
+    "TrainsEverything",
+    "UsesContext",
+    "batch_independence",
+    "causality",
+    "prefix_gap",
+    "trains_everything",
+    "uses_context",
+]
+
+Model = Callable[[Tensor], Tensor]
+
+TOLERANCE = 1e-5
+"""Changes below this share of the logits' spread are rounding."""
+
+
+@dataclass(frozen=True)
+class Causality:
+    """What :func:`causality` saw."""
+
+    ok: bool
+    leak: float
+    """Largest change of a logit when a later token changed."""
+    positions: tuple[int, ...]
+    """Positions that saw what comes later."""
+    token: int | None
+    """The later token that was seen the most."""
+
+    def __str__(self) -> str:
+        """One sentence."""
+        if self.ok:
+            return "causal: no position sees a later token"
+        return (
+            f"not causal: position {_join(self.positions)} sees what comes "
+            f"later; changing token {self.token} moved earlier logits by "
+            f"{self.leak:.2g}"
+        )
+
+
+@dataclass(frozen=True)
+class BatchIndependence:
+    """What :func:`batch_independence` saw."""
+
+    ok: bool
+    leak: float
+    """Largest change of a logit when another row changed."""
+    pairs: tuple[tuple[int, int], ...]
+    """(changed row, row that moved)."""
+
+    def __str__(self) -> str:
+        """One sentence."""
+        if self.ok:
+            return "independent: no row of the batch sees another"
+        changed, moved = self.pairs[0]
+        return (
+            f"not independent: changing row {changed} moved row {moved}; "
+            f"largest change of a logit {self.leak:.2g}"
+        )
+
+
+@dataclass(frozen=True)
+class UsesContext:
+    """What :func:`uses_context` saw."""
+
+    ok: bool
+    effects: tuple[float, ...]
+    """Change of the last logits when token t changed, for each earlier t."""
+    order: float
+    """Change of the last logits when the earlier tokens were reversed."""
+    ignored: tuple[int, ...]
+    """Earlier tokens that have no effect."""
+
+    def __str__(self) -> str:
+        """One sentence."""
+        if self.ok:
+            return "uses its context: every earlier token counts, and order"
+        if self.ignored:
+            return (
+                "ignores context: the last logits do not depend on token "
+                f"{_join(self.ignored)}"
+            )
+        return "blind to order: reversing the earlier tokens changed nothing"
+
+
+@dataclass(frozen=True)
+class TrainsEverything:
+    """What :func:`trains_everything` saw."""
+
+    ok: bool
+    loss: float
+    """Loss on random tokens, in nats."""
+    uniform: float
+    """ln V: the loss of a model that knows nothing."""
+    n_parameters: int
+    """Number of parameters; shared ones count once."""
+    problems: tuple[str, ...]
+    """What is wrong, one sentence each."""
+
+    def __str__(self) -> str:
+        """One sentence."""
+        if self.ok:
+            return (
+                f"trains everything: all {self.n_parameters:,} parameters "
+                f"have a gradient; the loss of {self.loss:.2f} is near "
+                f"ln V = {self.uniform:.2f}"
+            )
+        return f"does not train everything: {'; '.join(self.problems)}"
+
+
+@dataclass(frozen=True)
+class PrefixGap:
+    """What :func:`prefix_gap` saw."""
+
+    ok: bool
+    gaps: tuple[float, ...]
+    """Loss with the whole text minus loss with the prefix, by position."""
+    largest: float
+    """Largest difference for a single token, in nats."""
+
+    def __str__(self) -> str:
+        """One sentence."""
+        if self.ok:
+            return "honest: the text that follows changes no prediction"
+        t = max(range(len(self.gaps)), key=lambda i: abs(self.gaps[i]))
+        side = "lower" if self.gaps[t] < 0 else "higher"
+        return (
+            f"not honest: at position {t} the loss is {abs(self.gaps[t]):.2g} "
+            f"nats {side} when the model is given the text that follows"
+        )
+
+
+def causality(
+    model: Model,
+    vocab_size: int,
+    length: int = 8,
+    batch: int = 2,
+    seed: int = 0,
+) -> Causality:
+    """Change one token after the other: nothing before it may move.
+
+    Modules are probed in evaluation and in training mode.
+
+    Args:
+        model: from (B, T) ids to (B, T, V) logits.
+        vocab_size: V; ids are drawn from 0..V-1.
+        length: T, at least 2.
+        batch: B.
+        seed: of the ids, and of the model's own dropout.
+
+    Returns:
+        A report.
+
+    Raises:
+        ValueError: if ``vocab_size`` or ``length`` is below 2.
+
+    Chapter: 19, debugging.
+    """
+    ids = _draw(model, vocab_size, batch, length, seed)
+    worst, token, positions, ok = 0.0, None, set(), True
+    for training in _modes(model):
+        before = _run(model, ids, training, seed)
+        limit = TOLERANCE * float(before.std())
+        for t in range(1, length):
+            for step in {1, vocab_size // 2}:
+                other = ids.clone()
+                other[:, t] = (ids[:, t] + step) % vocab_size
+                after = _run(model, other, training, seed)
+                moved = _change(before, after).amax(0)[:t]
+                positions |= _above(moved, limit)
+                leak = float(moved.max())
+                ok = ok and leak <= limit
+                if leak > worst:
+                    worst, token = leak, t
+    return Causality(ok, worst, tuple(sorted(positions)), token)
+
+
+def batch_independence(
+    model: Model,
+    vocab_size: int,
+    length: int = 8,
+    batch: int = 3,
+    seed: int = 0,
+) -> BatchIndependence:
+    """Change one row after the other: no other row may move.
+
+    Args, Raises: as :func:`causality`; ``batch`` at least 2.
+
+    Returns:
+        A report.
+
+    Chapter: 19, debugging.
+    """
+    ids = _draw(model, vocab_size, max(batch, 2), length, seed)
+    worst, pairs, ok = 0.0, set(), True
+    for training in _modes(model):
+        before = _run(model, ids, training, seed)
+        limit = TOLERANCE * float(before.std())
+        for row in range(ids.size(0)):
+            other = ids.clone()
+            other[row] = (ids[row] + 1) % vocab_size
+            after = _run(model, other, training, seed)
+            moved = _change(before, after).amax(1)
+            moved[row] = 0.0
+            pairs |= {(row, r) for r in _above(moved, limit)}
+            worst = max(worst, float(moved.max()))
+            ok = ok and float(moved.max()) <= limit
+    return BatchIndependence(ok, worst, tuple(sorted(pairs)))
+
+
+def uses_context(
+    model: Model,
+    vocab_size: int,
+    length: int = 8,
+    batch: int = 2,
+    seed: int = 0,
+) -> UsesContext:
+    """Change each earlier token, and their order: the last logits must move.
+
+    Args, Raises: as :func:`causality`.
+
+    Returns:
+        A report.
+
+    Chapter: 19, debugging.
+    """
+    ids = _draw(model, vocab_size, batch, length, seed)
+    before = _run(model, ids, False, seed)
+    limit = TOLERANCE * float(before.std())
+    effects = []
+    for t in range(length - 1):
+        other = ids.clone()
+        other[:, t] = (ids[:, t] + 1) % vocab_size
+        after = _run(model, other, False, seed)
+        effects.append(float(_change(before, after)[:, -1].max()))
+    turned = torch.cat((ids[:, :-1].flip(1), ids[:, -1:]), dim=1)
+    after = _run(model, turned, False, seed)
+    order = float(_change(before, after)[:, -1].max())
+    ignored = tuple(t for t, e in enumerate(effects) if not e > limit)
+    ok = not ignored and (order > limit or length == 2)
+    return UsesContext(ok, tuple(effects), order, ignored)
+
+
+def trains_everything(
+    model: nn.Module,
+    vocab_size: int,
+    length: int = 8,
+    batch: int = 4,
+    seed: int = 0,
+    expected: int | None = None,
+    optimizer: torch.optim.Optimizer | None = None,
+) -> TrainsEverything:
+    """Look for parameters that will not learn, and for a start too sure.
+
+    Each parameter must get a gradient that is finite and not all zero.  The
+    loss of an untrained model is near ln V; only above ln V + 5 is it wrong.
+
+    Args:
+        model, vocab_size, length, batch, seed: as in :func:`causality`.
+        expected: the number of parameters by the formula, if known: layers
+            in a plain list are not found.
+        optimizer: must hold every parameter, if given.
+
+    Returns:
+        A report.
+
+    Raises:
+        ValueError: as :func:`causality`.
+
+    Chapter: 19, debugging.
+    """
+    ids = _draw(model, vocab_size, batch, length + 1, seed)
+    named = dict(model.named_parameters())
+    open_ = {n: p for n, p in named.items() if p.requires_grad}
+    with _undisturbed(model, True, seed), torch.enable_grad():
+        loss = cross_entropy(model(ids[:, :-1]).float(), ids[:, 1:])
+        gradients: list[Tensor | None] = [None] * len(open_)
+        if loss.requires_grad:
+            gradients = list(
+                torch.autograd.grad(
+                    loss, list(open_.values()), allow_unused=True
+                )
+            )
+    count = sum(p.numel() for p in named.values())
+    problems = [f"{n} is frozen" for n in named.keys() - open_.keys()]
+    for name, g in zip(open_, gradients, strict=True):
+        if g is None or not g.any():
+            problems.append(f"{name} gets no gradient")
+        elif not g.isfinite().all():
+            problems.append(f"{name} gets a gradient that is not finite")
+    if optimizer is not None:
+        held = {id(p) for g in optimizer.param_groups for p in g["params"]}
+        problems += [
+            f"the optimizer does not hold {n}"
+            for n, p in named.items()
+            if id(p) not in held
+        ]
+    if expected is not None and count != expected:
+        problems.append(f"{count:,} parameters instead of {expected:,}")
+    value, uniform = float(loss.detach()), math.log(vocab_size)
+    if not value <= uniform + 5:
+        problems.append(f"loss {value:.2f} at the start, ln V {uniform:.2f}")
+    return TrainsEverything(
+        not problems, value, uniform, count, tuple(problems)
+    )
+
+
+def prefix_gap(
+    model: Model, ids: Int[Tensor, "B T"], tolerance: float = 1e-4
+) -> PrefixGap:
+    """Compare the loss on whole texts with the loss on their prefixes alone.
+
+    In training a model is handed the text that it is asked to predict; in
+    use it is not.  For an honest model that makes no difference.
+
+    Args:
+        model: from (B, T) ids to (B, T, V) logits.
+        ids: (B, T) held-out text, T at least 2.
+        tolerance: largest difference that is rounding, in nats.
+
+    Returns:
+        A report.
+
+    Raises:
+        ValueError: if the text has fewer than 2 tokens.
+
+    Chapter: 19, debugging.
+    """
+    if ids.size(1) < 2:
+        raise ValueError(
+            "a text must have at least 2 tokens, one to predict the other: "
+            f"got {tuple(ids.shape)}. Give (B, T) ids of held-out text."
+        )
+    inputs, targets = ids[:, :-1], ids[:, 1:]
+    whole = _run(model, inputs, False, 0)
+    alone = torch.stack(
+        [
+            _run(model, inputs[:, : t + 1], False, 0)[:, -1]
+            for t in range(inputs.size(1))
+        ],
+        dim=1,
+    )
+    gap = cross_entropy(whole, targets, reduction="none") - cross_entropy(
+        alone, targets, reduction="none"
+    )
+    largest = float(gap.abs().max())
+    return PrefixGap(
+        largest <= tolerance, tuple(gap.mean(0).tolist()), largest
+    )
+
+
+def _draw(
+    model: Model, vocab_size: int, batch: int, length: int, seed: int
+) -> Int[Tensor, "B T"]:
+    """Random ids; in a row they differ as long as the vocabulary lasts."""
+    if vocab_size < 2 or length < 2:
+        raise ValueError(
+            "a probe changes tokens and looks at others: got "
+            f"vocab_size={vocab_size}, length={length}. Both must be at "
+            "least 2."
+        )
+    generator = torch.Generator().manual_seed(seed)
+    rows = []
+    for _ in range(batch):
+        turns = [
+            torch.randperm(vocab_size, generator=generator)
+            for _ in range(-(-length // vocab_size))
+        ]
+        rows.append(torch.cat(turns)[:length])
+    parameters = model.parameters() if isinstance(model, nn.Module) else ()
+    first = next(iter(parameters), None)
+    return torch.stack(rows).to("cpu" if first is None else first.device)
+
+
+def _modes(model: Model) -> tuple[bool, ...]:
+    """Evaluation and training mode; a function has no modes."""
+    return (False, True) if isinstance(model, nn.Module) else (False,)
+
+
+@contextmanager
+def _undisturbed(model: Model, training: bool, seed: int) -> Iterator[None]:
+    """Put everything back: modes, buffers, the random numbers' state."""
+    if not isinstance(model, nn.Module):
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            yield
+        return
+    modes = {m: m.training for m in model.modules()}
+    buffers = {b: b.clone() for b in model.buffers()}
+    try:
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            model.train(training)
+            yield
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+        with torch.no_grad():
+            for buffer, value in buffers.items():
+                buffer.copy_(value)
+
+
+@torch.no_grad()
+def _run(
+    model: Model, ids: Int[Tensor, "B T"], training: bool, seed: int
+) -> Float[Tensor, "B T V"]:
+    """Logits; the same dropout in each call with the same shape."""
+    with _undisturbed(model, training, seed):
+        return model(ids).float()
+
+
+def _change(
+    a: Float[Tensor, "B T V"], b: Float[Tensor, "B T V"]
+) -> Float[Tensor, "B T"]:
+    """Largest change of a logit, row by row; infinite where one is NaN."""
+    return (a - b).abs().amax(-1).nan_to_num(nan=math.inf)
+
+
+def _above(values: Float[Tensor, "N"], limit: float) -> set[int]:
+    """Indices of the values that are not within the limit."""
+    return {i for i, v in enumerate(values.tolist()) if not v <= limit}
+
+
+def _join(numbers: tuple[int, ...]) -> str:
+    return ", ".join(map(str, numbers))

@@ -1,0 +1,491 @@
+"""One loop that trains every model of this package.
+
+A training step is: gradients of the mean loss over all tokens of the step,
+cut to a length, applied by AdamW at the rate of the schedule.  All that is
+random in a step depends on (seed, number of the step) alone, so a run that
+was stopped goes on, from its checkpoint, as if nothing had happened.
+"""
+
+import hashlib
+import math
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from tqdm import tqdm
+
+from coursekit.config import TrainConfig
+from coursekit.data import Batch
+from coursekit.loss import cross_entropy
+from coursekit.optim import make_optimizer, make_schedule
+
+__all__ = [
+    "Progress",
+    "TrainState",
+    "TrainingDiverged",
+    "add_gradients",
+    "evaluate",
+    "is_finite",
+    "pick_device",
+    "pick_precision",
+    "start",
+    "train",
+]
+
+
+class TrainingDiverged(ValueError):
+    """A loss, gradient or weight is no number any more."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What the loop tells its callbacks after each update."""
+
+    step: int
+    """Updates done so far."""
+    steps: int
+    """Updates the run will have."""
+    loss: float
+    """Mean nats a token of this step's batch, before the update."""
+    learning_rate: float
+    """The rate of this update."""
+    grad_norm: float
+    """Length of the gradient before clipping."""
+    tokens: int
+    """Targets seen since the run began."""
+    tokens_per_second: float
+    """Since the loop began, without evaluations and callbacks."""
+    validation_loss: float | None = None
+    """Mean nats a token of the whole validation split, if it is due."""
+    is_best: bool = False
+    """Whether that is the lowest so far."""
+
+
+@dataclass
+class TrainState:
+    """What a run needs, besides its weights, to go on."""
+
+    optimizer: torch.optim.Optimizer
+    """With the means that it keeps of each weight's gradient."""
+    step: int = 0
+    """Updates done so far."""
+    tokens: int = 0
+    """Targets seen so far."""
+    best: float | None = None
+    """Lowest validation loss, in nats a token."""
+    losses: list[float] = field(default_factory=list)
+    """The loss of each step."""
+    history: list[dict[str, Any]] = field(default_factory=list)
+    """One record for each evaluation."""
+
+
+Callback = Callable[[Progress], bool | None]
+
+
+def start(model: nn.Module, config: TrainConfig) -> TrainState:
+    """The state of a run that has not begun."""
+    return TrainState(make_optimizer(model, config))
+
+
+def train(
+    model: nn.Module,
+    batches: Callable[[int], Sequence[Batch]],
+    config: TrainConfig,
+    validation: Iterable[Batch] | None = None,
+    callbacks: Sequence[Callback] = (),
+    state: TrainState | None = None,
+    bar: bool | None = None,
+) -> TrainState:
+    """Train a model, from the beginning or from where a state stands.
+
+    The caller's random numbers are untouched: chance (dropout) is seeded
+    anew at each step.
+
+    Args:
+        model: maps ``**batch.inputs`` to logits (B, T, V); on its device.
+        batches: from the number of a step, from 0, to its micro-batches; a
+            pure function, so that a resumed run sees the same data.
+        config: how to train.
+        validation: batches that cover the validation split; looked at every
+            ``eval_every`` updates and after the last.
+        callbacks: called after each update; one that returns True ends
+            the run.
+        state: of a run to go on with; by default a new one.
+        bar: show a progress bar; by default where stderr is a terminal.
+
+    Returns:
+        The state after the last update.
+
+    Raises:
+        TrainingDiverged: if loss or gradient is not finite; the weights
+            are then those before the step.
+        ValueError: if a step has no target, or there is nothing to train.
+
+    Chapter: 11, training.
+    """
+    state = start(model, config) if state is None else state
+    device = next(model.parameters()).device
+    precision = pick_precision(config.precision, device)
+    forward = _compiled(model) if config.compile else model
+    held_out = [batch.to(device) for batch in validation or ()]
+    schedule = make_schedule(config)
+    model.train()
+    clock = _Clock()
+    with _forked_rng(device), _Bar(state.step, config.steps, bar) as shown:
+        while state.step < config.steps:
+            clock.start()
+            rate = schedule(state.step + 1)
+            seed_step(config.seed, state.step)
+            micro_batches = batches(state.step)
+            loss, norm, n_targets = _update(
+                forward, micro_batches, config, state, rate, precision
+            )
+            state.step += 1
+            state.tokens += n_targets
+            state.losses.append(loss)
+            speed = clock.stop(n_targets)
+            nats, is_best = None, False
+            due = state.step % config.eval_every == 0
+            if held_out and (due or state.step == config.steps):
+                nats = evaluate(model, held_out, precision)
+                is_best = _record(state, loss, nats, rate)
+            progress = Progress(
+                state.step,
+                config.steps,
+                loss,
+                rate,
+                norm,
+                state.tokens,
+                speed,
+                nats,
+                is_best,
+            )
+            shown.update(progress)
+            # A list, not a generator: every callback is called.
+            if any([callback(progress) for callback in callbacks]):
+                break
+    return state
+
+
+def _update(
+    forward: Callable[..., Tensor],
+    micro_batches: Sequence[Batch],
+    config: TrainConfig,
+    state: TrainState,
+    rate: float,
+    precision: str,
+) -> tuple[float, float, int]:
+    """One update; the loss, the gradient's length, the number of targets."""
+    optimizer = state.optimizer
+    weights = [p for g in optimizer.param_groups for p in g["params"]]
+    n_targets = sum(batch.n_targets for batch in micro_batches)
+    optimizer.zero_grad(set_to_none=True)
+    total = add_gradients(
+        forward, micro_batches, config.label_smoothing, precision
+    )
+    limit = config.clip or math.inf
+    length = nn.utils.clip_grad_norm_(weights, limit)
+    # The one place a step where the CPU waits for the device.
+    loss, norm = torch.stack([total, length.float()]).tolist()
+    if not (math.isfinite(loss) and math.isfinite(norm)):
+        raise TrainingDiverged(
+            "loss and gradient must be finite numbers: got loss "
+            f"{loss} and gradient length {norm} at step {state.step + 1}. "
+            "The weights are those before that step. Lower the learning rate "
+            f"({rate:.3g}), warm up longer, or clip harder."
+        )
+    for group in optimizer.param_groups:
+        group["lr"] = rate
+    optimizer.step()
+    return loss, norm, n_targets
+
+
+def add_gradients(
+    forward: Callable[..., Tensor],
+    micro_batches: Sequence[Batch],
+    label_smoothing: float = 0.0,
+    precision: str = "float32",
+) -> Float[Tensor, ""]:
+    """Add up the gradients of the mean loss over *all* targets of a step.
+
+    ``Σ over micro-batches of Σ nats / n``, n the targets of all of them:
+    the gradient of one big batch.  The mean of the micro-batches' means
+    would be another, as soon as they differ in how many targets count.
+
+    Args:
+        forward: the model, or its compiled form.
+        micro_batches: at least one.
+        label_smoothing: as in :func:`coursekit.loss.cross_entropy`.
+        precision: ``"float32"`` or ``"bfloat16"`` (autocast).
+
+    Returns:
+        The mean loss, in nats a target.
+
+    Raises:
+        ValueError: if no target counts.
+
+    Chapter: 11, training.
+    """
+    n_targets = sum(batch.n_targets for batch in micro_batches)
+    if n_targets == 0:
+        raise ValueError(
+            "a step needs at least one target that counts: got "
+            f"{len(micro_batches)} micro-batches with none. Is everything "
+            "padding (target -100)?"
+        )
+    device = _device_of(forward)
+    losses = []
+    for batch in micro_batches:
+        batch = batch.to(device)
+        with _autocast(device, precision):
+            logits = forward(**batch.inputs)
+        nats = cross_entropy(
+            logits,
+            batch.targets,
+            label_smoothing=label_smoothing,
+            reduction="sum",
+        )
+        loss = nats / n_targets
+        loss.backward()
+        losses.append(loss.detach())  # the graph behind it is freed
+    return torch.stack(losses).sum()
+
+
+def evaluate(
+    model: nn.Module,
+    batches: Iterable[Batch],
+    precision: str = "float32",
+) -> float:
+    """Mean loss over all targets of all batches, with dropout off.
+
+    ``Σ nats / Σ targets``: how the targets are dealt out to batches does not
+    change it.
+
+    Args:
+        model: left in the mode (training or evaluation) it came in.
+        batches: usually :func:`coursekit.data.sequential_windows`.
+        precision: ``"float32"`` or ``"bfloat16"`` (autocast).
+
+    Returns:
+        Nats a target.
+
+    Raises:
+        ValueError: if no target counts.
+        TrainingDiverged: if the loss is not finite.
+
+    Chapter: 11, training.
+    """
+    device = _device_of(model)
+    modes = [(module, module.training) for module in model.modules()]
+    sums, n_targets = [], 0
+    model.eval()
+    try:
+        with torch.inference_mode():
+            for batch in batches:
+                n_targets += batch.n_targets
+                batch = batch.to(device)
+                with _autocast(device, precision):
+                    logits = model(**batch.inputs)
+                nats = cross_entropy(logits, batch.targets, reduction="sum")
+                sums.append(nats)
+    finally:
+        for module, mode in modes:
+            module.training = mode
+    if n_targets == 0:
+        raise ValueError(
+            "an evaluation needs at least one target that counts: got "
+            f"{len(sums)} batches with none. Pass the batches as a list: an "
+            "iterator that was used up gives nothing."
+        )
+    mean = math.fsum(nats.item() for nats in sums) / n_targets
+    if not math.isfinite(mean):
+        raise TrainingDiverged(
+            f"the evaluation's loss must be a finite number: got {mean}. "
+            "The weights are spoiled; go back to the last checkpoint and "
+            "lower the learning rate."
+        )
+    return mean
+
+
+def is_finite(model: nn.Module) -> bool:
+    """Whether every weight is a number."""
+    checks = [p.detach().isfinite().all() for p in model.parameters()]
+    return bool(torch.stack(checks).all())
+
+
+def seed_step(seed: int, step: int) -> None:
+    """Seed torch's random numbers for one step of one run.
+
+    Were chance drawn from one long stream, a resumed run would have to find
+    its place in it, on each device.  So each step begins its own.
+    """
+    digest = hashlib.sha256(f"dropout {seed} {step}".encode()).digest()
+    torch.manual_seed(int.from_bytes(digest[:4], "big"))
+
+
+# -- the machine -------------------------------------------------------------
+
+
+def pick_device(name: str = "auto") -> torch.device:
+    """The device of that name, or the fastest there is.
+
+    Args:
+        name: ``auto``, ``cpu``, ``cuda`` or ``mps``.
+
+    Returns:
+        The device.
+
+    Raises:
+        ValueError: if there is no such device, here or anywhere.
+
+    Chapter: 11, training.
+    """
+    there = {
+        "cuda": torch.cuda.is_available(),
+        "mps": torch.backends.mps.is_available(),
+        "cpu": True,
+    }
+    here = [device for device, found in there.items() if found]
+    if name == "auto":
+        return torch.device(here[0])
+    if name not in here:
+        raise ValueError(
+            f"the device must be auto or one that this machine has: got "
+            f"{name!r}. Choose one of auto, {', '.join(here)}."
+        )
+    return torch.device(name)
+
+
+def pick_precision(name: str, device: torch.device) -> str:
+    """Resolve ``auto``: bfloat16 where the hardware multiplies in it.
+
+    Elsewhere it would be emulated, and slower than float32.
+
+    Args:
+        name: ``float32``, ``bfloat16`` or ``auto``.
+        device: where the model will run.
+
+    Returns:
+        ``float32`` or ``bfloat16``.
+
+    Chapter: 11, training.
+    """
+    if name != "auto":
+        return name
+    fast = False
+    if device.type == "cuda":
+        fast = torch.cuda.is_bf16_supported(including_emulation=False)
+    elif device.type == "cpu":
+        names = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
+        checks = [getattr(torch.cpu, name, None) for name in names]
+        fast = any(check() for check in checks if check is not None)
+    return "bfloat16" if fast else "float32"
+
+
+def _autocast(
+    device: torch.device, precision: str
+) -> AbstractContextManager[Any]:
+    return torch.autocast(
+        device.type, torch.bfloat16, enabled=precision == "bfloat16"
+    )
+
+
+def _device_of(model: Any) -> torch.device:
+    return next(model.parameters()).device
+
+
+def _compiled(model: nn.Module) -> Any:
+    """The model's compiled form, which shares its weights."""
+    compiler = os.environ.get("CXX") or "g++"
+    on_cpu = next(model.parameters()).device.type == "cpu"
+    if on_cpu and not any(map(shutil.which, (compiler, "clang++", "cl"))):
+        raise ValueError(
+            "compile needs a C++ compiler on the CPU: got none. Install "
+            "g++, or train without compile."
+        )
+    return torch.compile(model)
+
+
+def _forked_rng(device: torch.device) -> AbstractContextManager[None]:
+    """Give torch's random numbers back as they were."""
+    if device.type in ("cpu", "mps"):
+        return torch.random.fork_rng(devices=[])
+    return torch.random.fork_rng(
+        devices=[device.index or 0], device_type=device.type
+    )
+
+
+# -- what is measured and shown ----------------------------------------------
+
+
+def _record(state: TrainState, loss: float, nats: float, rate: float) -> bool:
+    """Note an evaluation; say whether it is the best so far."""
+    is_best = state.best is None or nats < state.best
+    if is_best:
+        state.best = nats
+    state.history.append(
+        {
+            "step": state.step,
+            "tokens": state.tokens,
+            "loss": loss,
+            "validation_loss": nats,
+            "learning_rate": rate,
+        }
+    )
+    return is_best
+
+
+class _Clock:
+    """Tokens a second while training, and nothing else, goes on."""
+
+    def __init__(self) -> None:
+        self.seconds, self.tokens, self.began = 0.0, 0, 0.0
+
+    def start(self) -> None:
+        self.began = time.perf_counter()
+
+    def stop(self, tokens: int) -> float:
+        self.seconds += time.perf_counter() - self.began
+        self.tokens += tokens
+        return self.tokens / max(self.seconds, 1e-9)
+
+
+class _Bar:
+    """A progress bar with the loss, the validation loss and the speed."""
+
+    def __init__(self, step: int, steps: int, shown: bool | None) -> None:
+        # None: tqdm itself looks whether stderr is a terminal.
+        disable = None if shown is None else not shown
+        self.bar = tqdm(
+            total=steps,
+            initial=step,
+            disable=disable,
+            unit="step",
+            dynamic_ncols=True,
+        )
+        self.validation = ""
+
+    def __enter__(self) -> "_Bar":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.bar.close()
+
+    def update(self, progress: Progress) -> None:
+        if self.bar.disable:
+            return
+        if progress.validation_loss is not None:
+            self.validation = f"validation {progress.validation_loss:.3f}, "
+        self.bar.set_postfix_str(
+            f"loss {progress.loss:.3f}, {self.validation}"
+            f"{progress.tokens_per_second:,.0f} tokens/s",
+            refresh=False,
+        )
+        self.bar.update()

@@ -1,0 +1,306 @@
+"""The book's pipeline: what is shown was run, and would be run again alike.
+
+Most of it is tried on a book of one page, with this book's configuration
+but another repository, because there something can be spoiled on purpose.
+"""
+
+import copy
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+import yaml
+from jupyter_cache import get_cache
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "sphinx_ext"))
+
+import notebooks  # noqa: E402
+
+# The book of one page is built once: by one of the two workers.
+pytestmark = pytest.mark.xdist_group("book of one page")
+
+CHAPTERS = dict(notebooks.chapters(ROOT))
+EXPORTED = ROOT / "_build" / "notebooks"
+OURS = "https://github.com/OWNER/executable-transformer"
+THEIRS = "https://github.com/ada/another-name"
+
+FRONT = {
+    "jupytext": {
+        "text_representation": {"extension": ".md", "format_name": "myst"}
+    },
+    "kernelspec": {
+        "display_name": "Python 3",
+        "language": "python",
+        "name": "python3",
+    },
+}
+
+
+# -- every chapter -----------------------------------------------------------
+def unproven(source, exported):
+    """Why an exported notebook proves nothing; an empty list if it does."""
+    cells = notebooks.code_cells(exported)
+    wrong = []
+    if [c.source for c in cells] != [
+        c.source for c in notebooks.code_cells(source)
+    ]:
+        wrong.append("stale: its code is not the chapter's")
+    if any(c.execution_count is None for c in cells if c.source.strip()):
+        wrong.append("a cell never ran")
+    if not any(c.outputs for c in cells):
+        wrong.append("no outputs: nbval would compare nothing")
+    return wrong
+
+
+@pytest.mark.parametrize("page", CHAPTERS)
+def test_exported_with_outputs(page):
+    path = EXPORTED / f"{page}.ipynb"
+    assert path.exists(), "run `make book` first"
+    exported = nbformat.read(path, as_version=4)
+    assert unproven(CHAPTERS[page], exported) == []
+
+
+@pytest.mark.parametrize("page", CHAPTERS)
+def test_first_cell_sets_one_thread(page):
+    first = notebooks.code_cells(CHAPTERS[page])[0].source
+    assert "torch.set_num_threads(1)" in first
+
+
+@pytest.mark.parametrize("page", CHAPTERS)
+def test_no_cell_ends_in_a_semicolon(page):
+    """nbval runs cells without history, where it hides no output."""
+    for cell in notebooks.code_cells(CHAPTERS[page]):
+        assert not cell.source.rstrip().endswith(";"), cell.source
+
+
+@pytest.mark.parametrize("page", CHAPTERS)
+def test_front_matter(page):
+    """JupyterLab opens the chapter, and MyST runs it in Python 3."""
+    text = (ROOT / f"{page}.md").read_text("utf8")
+    front = yaml.safe_load(text.split("---\n")[1])
+    assert front["kernelspec"] == FRONT["kernelspec"]
+    representation = front["jupytext"]["text_representation"]
+    assert representation["extension"] == ".md"
+    assert representation["format_name"] == "myst"
+
+
+def test_the_address_stands_once():
+    """In _config.yml; everything else derives from it."""
+    assert notebooks.config(ROOT)["repository"]["url"] == OURS
+    listed = subprocess.run(
+        ["git", "grep", "-lI", "--untracked", "github.com/" + "OWNER"],
+        cwd=ROOT,
+        capture_output=True,
+        encoding="utf8",
+    ).stdout.split()
+    assert set(listed) == {"_config.yml", "tests/test_book.py"}
+
+
+# -- a book of one page ------------------------------------------------------
+TINY = f"""---
+{yaml.safe_dump(FRONT)}---
+
+# Tiny
+
+The mean is {{glue:text}}`mean:.3f`; {{repo}}`an issue <issues>`.
+See {{py:func}}`coursekit.attention.attend`, {{py:func}}`torch.tril`.
+
+```{{cite-book}}
+```
+
+$$
+\\boldsymbol{{x}}
+$$
+
+```{{code-cell}} ipython3
+import os
+from pathlib import Path
+
+import torch
+from coursekit.prose import glue
+
+torch.set_num_threads(1)
+print("read", Path(os.environ["TINY"], "coursekit/n.txt").read_text())
+```
+
+```{{code-cell}} ipython3
+glue("mean", torch.arange(7.0).mean().item())
+```
+
+```{{code-cell}} ipython3
+:tags: [predict]
+"the answer"
+```
+"""
+TOC = "format: jb-book\nroot: book/index\nchapters:\n  - file: book/tiny\n"
+
+
+class Book:
+    """A book of one page in a folder of its own."""
+
+    def __init__(self, root):
+        self.root = root
+        for folder in ("sphinx_ext", "vendor", "book/_static"):
+            shutil.copytree(ROOT / folder, root / folder)
+        shutil.copy(ROOT / "references.bib", root)
+        config = (ROOT / "_config.yml").read_text("utf8")
+        assert config.count(OURS) == 1
+        self.write("_config.yml", config.replace(OURS, THEIRS))
+        self.write("_toc.yml", TOC)
+        self.write("book/index.md", "# Front\n")
+        self.write("book/tiny.md", TINY)
+        self.write("coursekit/n.txt", "3.14")
+        self.env = dict(os.environ, TINY=str(root))
+
+    def write(self, name, text):
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf8")
+
+    def call(self, *command):
+        """Run a program of this environment there."""
+        program = Path(sys.executable).parent / command[0]
+        return subprocess.run(
+            [program, *command[1:]],
+            cwd=self.root,
+            env=self.env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf8",
+        )
+
+    def build(self):
+        """What `make book` does."""
+        build = ("jupyter-book", "build", ".", "-W", "-n", "--keep-going")
+        for command in (
+            ("python", "sphinx_ext/notebooks.py"),
+            build,
+        ):
+            done = self.call(*command)
+            assert done.returncode == 0, done.stdout
+        return self
+
+    def nbval(self, folder):
+        """What `make compare` does; pytest's exit code and text."""
+        done = self.call(
+            *("pytest", str(folder), "--nbval", "--nbval-current-env"),
+            *("--nbval-sanitize-with", str(ROOT / "tests/nbval.cfg")),
+            *("-p", "no:cacheprovider", "-c", str(ROOT / "pyproject.toml")),
+        )
+        return done.returncode, done.stdout
+
+    def page(self):
+        return (self.root / "_build/html/book/tiny.html").read_text("utf8")
+
+    def notebook(self, kind="notebooks"):
+        path = self.root / "_build" / kind / "book/tiny.ipynb"
+        return nbformat.read(path, as_version=4)
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    return Book(tmp_path_factory.mktemp("book")).build()
+
+
+def test_a_page_quotes_what_the_code_computed(tiny):
+    assert re.search(r"The mean is\s+<[^>]+>3\.000<", tiny.page())
+    assert "read 3.14" in tiny.page()
+
+
+def test_the_build_ran_nothing_twice(tiny):
+    """The page and the notebook are one record of the cache."""
+    cache = get_cache(tiny.root / "_build/.jupyter_cache")
+    assert len(cache.list_cache_records()) == 1
+
+
+def test_nbval_passes_what_was_built_and_finds_a_changed_number(
+    tiny, tmp_path
+):
+    code, text = tiny.nbval(tiny.root / "_build/notebooks")
+    assert code == 0, text
+    spoiled = tiny.notebook()
+    [glued] = [
+        output
+        for cell in notebooks.code_cells(spoiled)
+        for output in cell.outputs
+        if "scrapbook" in output.get("metadata", {})
+    ]
+    assert glued.data == {"application/papermill.record/text/plain": "3.0"}
+    glued.data["application/papermill.record/text/plain"] = "3.1"
+    nbformat.write(spoiled, tmp_path / "spoiled.ipynb")
+    code, text = tiny.nbval(tmp_path)
+    assert code == 1, text
+    assert "1 failed" in text
+
+
+def test_what_proves_nothing_is_found(tiny):
+    source, exported = notebooks.read(tiny.root, "book/tiny"), tiny.notebook()
+    assert unproven(source, exported) == []
+    assert len(unproven(source, source)) == 2  # never ran, no outputs
+    edited = copy.deepcopy(source)
+    edited.cells[-1].source = "'another answer'"
+    assert len(unproven(edited, exported)) == 1
+
+
+def test_links_derive_from_the_address(tiny):
+    """With another address in _config.yml, every link is another."""
+    pages = list((tiny.root / "_build/html").rglob("*.html"))
+    assert not [p for p in pages if "OWNER" in p.read_text("utf8")]
+    links = set(re.findall(r'href="(https?://[^"]+)"', tiny.page()))
+    name = "ada/another-name"
+    notebook = "notebooks/book/tiny.ipynb"
+    binder = f"https://mybinder.org/v2/gh/{name}/notebooks?urlpath=lab/tree"
+    for link in (
+        THEIRS,
+        f"https://colab.research.google.com/github/{name}/blob/{notebook}",
+        f"{binder}/book/tiny.ipynb",
+        f"{THEIRS}/edit/main/book/tiny.md",
+        f"{THEIRS}/issues",
+        f"{THEIRS}/blob/main/coursekit/attention.py",
+        "https://docs.pytorch.org/docs/stable/generated/torch.tril.html",
+    ):
+        assert link in links
+    citation = re.sub("<[^>]+>", "", tiny.page())
+    assert f"url = {{{THEIRS}}}" in re.sub(r"\s+", " ", citation)
+    assert any(link.startswith(f"{THEIRS}/issues/new") for link in links)
+    first = notebooks.code_cells(tiny.notebook("readers"))[0].source
+    assert f"git+{THEIRS}" in first
+
+
+def test_readers_get_predictions_without_answers(tiny):
+    ours, theirs = tiny.notebook(), tiny.notebook("readers")
+    assert "the answer" in str(ours.cells[-1].outputs)
+    assert theirs.cells[-1].outputs == []
+    assert theirs.cells[-1].source == ours.cells[-1].source
+    downloaded = tiny.root / "_build/html/_sources/book/tiny.ipynb"
+    assert nbformat.read(downloaded, as_version=4) == theirs
+
+
+def test_a_change_of_the_package_runs_the_chapters_again(tiny):
+    tiny.write("coursekit/n.txt", "2.71")
+    page = tiny.build().page()
+    assert "read 2.71" in page
+    assert "read 3.14" not in page
+
+
+def test_a_chapter_that_fails_fails_the_build(tiny):
+    text = TINY.replace("torch.arange(7.0)", "torch.arange(no_such_name)")
+    tiny.write("book/tiny.md", text)
+    done = tiny.call("python", "sphinx_ext/notebooks.py")
+    tiny.write("book/tiny.md", TINY)
+    assert done.returncode == 1
+    assert "NameError" in done.stdout
+    assert "failed: book/tiny" in done.stdout
+
+
+def test_a_name_that_does_not_exist_fails_the_build(tiny):
+    tiny.write("book/tiny.md", TINY.replace("attend", "no_such_name"))
+    with pytest.raises(AssertionError, match="reference target not found"):
+        tiny.build()
+    tiny.write("book/tiny.md", TINY)

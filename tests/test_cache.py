@@ -1,0 +1,389 @@
+"""A cache must change nothing but the time: cached equals uncached."""
+
+import copy
+
+import pytest
+import torch
+
+from coursekit.cache import (
+    CachedStepper,
+    CachedTranslator,
+    LayerCache,
+    cache_bytes,
+    make_cache,
+)
+from coursekit.config import GPTConfig, TransformerConfig
+from coursekit.decoder import GPT
+from coursekit.generation import PlainStepper, PlainTranslator
+from coursekit.seq2seq import Transformer
+
+V, MAX_LEN = 19, 23
+PROMPTS = [[3, 1, 4, 1, 5], [9, 2], [6, 5, 3, 5, 8, 9, 7]]  # 5, 2, 7
+POSITIONS = ("learned", "sinusoidal", "rope", "alibi", "none")
+VARIANTS = {
+    **{kind: {"positions": kind} for kind in POSITIONS},
+    "halves": {"positions": "rope", "position_layout": "halves"},
+    "grouped": {"positions": "rope", "n_kv_heads": 2},
+    "one group": {"positions": "alibi", "n_kv_heads": 1},
+    "value size": {"d_head": 6, "d_value": 5, "n_kv_heads": 2},
+    "llama": {
+        "positions": "rope",
+        "norm": "rmsnorm",
+        "activation": "swiglu",
+        "bias": False,
+        "n_kv_heads": 2,
+    },
+}
+
+
+def make_gpt(dtype=torch.float32, **changes):
+    """A small GPT whose logits differ by much more than rounding."""
+    settings = {
+        "vocab_size": V,
+        "max_len": MAX_LEN,
+        "d_model": 24,
+        "n_heads": 4,
+        "n_layers": 3,
+        "init_std": 0.3,
+        **changes,
+    }
+    torch.manual_seed(0)
+    return GPT(GPTConfig(**settings)).to(dtype).eval()
+
+
+def make_transformer(dtype=torch.float32, **changes):
+    settings = {
+        "vocab_size": V,
+        "max_len": MAX_LEN,
+        "d_model": 24,
+        "n_heads": 4,
+        "init_std": 0.3,
+        "scale_embedding": False,
+        "dropout": 0.0,
+        **changes,
+    }
+    torch.manual_seed(1)
+    return Transformer(TransformerConfig(**settings)).to(dtype).eval()
+
+
+def largest_gap(stepper, reference, prompts=PROMPTS, n_steps=11):
+    """Step two steppers alike; the largest difference in any logit."""
+    ours, theirs = stepper.prefill(prompts), reference.prefill(prompts)
+    gap = (ours - theirs).abs().max()
+    for n in range(n_steps):
+        # Tokens that are the same for both, and differ from row to row.
+        tokens = (torch.arange(ours.size(0)) * 7 + n * 5 + 2) % V
+        ours, theirs = stepper.step(tokens), reference.step(tokens)
+        gap = max(gap, (ours - theirs).abs().max())
+    return gap.item()
+
+
+TOLERANCES = [(torch.float32, 1e-5), (torch.float64, 1e-12)]
+
+
+# --- the whole: cached == uncached ---------------------------------------
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), TOLERANCES)
+@pytest.mark.parametrize("name", VARIANTS)
+def test_cached_gpt_equals_plain_at_every_step(name, dtype, tolerance):
+    model = make_gpt(dtype, **VARIANTS[name])
+    for prompts in (PROMPTS, PROMPTS[:1]):  # padded, and not
+        gap = largest_gap(CachedStepper(model), PlainStepper(model), prompts)
+        assert gap < tolerance
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), TOLERANCES)
+@pytest.mark.parametrize("name", VARIANTS)
+def test_cached_translator_equals_plain(name, dtype, tolerance):
+    model = make_transformer(dtype, **VARIANTS[name])
+    for start in ([1], [1, 11, 2]):
+        gap = largest_gap(
+            CachedTranslator(model, start), PlainTranslator(model, start)
+        )
+        assert gap < tolerance
+
+
+@pytest.mark.parametrize("keep", [0, 4, 10])
+def test_a_full_window_is_read_anew_by_the_same_rule(keep):
+    model = make_gpt()
+    steppers = [
+        kind(model, window=11, keep=keep)
+        for kind in (CachedStepper, PlainStepper)
+    ]
+    assert largest_gap(*steppers, n_steps=31) < 1e-5
+
+
+def test_the_cache_saves_reading():
+    """Equal logits could also come from reading everything each time."""
+    model = make_gpt()
+    seen = []
+    model.embedding.register_forward_hook(
+        lambda module, args, output: seen.append(args[0].size(1))
+    )
+    stepper = CachedStepper(model)
+    stepper.prefill(PROMPTS)
+    for n in range(5):
+        stepper.step(torch.tensor([1, 2, 3]) + n)
+    assert seen == [7, 1, 1, 1, 1, 1]
+
+
+@pytest.mark.parametrize("name", ["learned", "grouped", "alibi"])
+def test_reorder_carries_the_cache(name):
+    model = make_gpt(**VARIANTS[name])
+    steppers = CachedStepper(model), PlainStepper(model)
+    check_reorder(*steppers)
+
+
+def test_reorder_carries_the_memory_of_the_source():
+    model = make_transformer(n_kv_heads=2)
+    check_reorder(CachedTranslator(model, [1]), PlainTranslator(model, [1]))
+
+
+def check_reorder(cached, plain):
+    """Spread, permute, and shrink the batch between steps."""
+    orders = ([0, 0, 1, 1, 2], [1, 0, 2, 3, 4], [4, 2, 2, 0, 1], [3, 1])
+    for stepper in (cached, plain):
+        stepper.prefill(PROMPTS)
+    for order in orders:
+        logits = []
+        for stepper in (cached, plain):
+            stepper.reorder(torch.tensor(order))
+            tokens = (torch.arange(len(order)) * 3 + order[0]) % V
+            logits.append(stepper.step(tokens))
+        assert torch.allclose(*logits, atol=1e-5)
+
+
+def test_reorder_check_catches_a_cache_left_behind(monkeypatch):
+    model = make_gpt()
+    cached, plain = CachedStepper(model), PlainStepper(model)
+
+    def only_resize(self, index, memory=True):
+        rows = torch.arange(len(index)) % self.k.size(0)
+        self.k, self.v = self.k[rows], self.v[rows]
+
+    monkeypatch.setattr(LayerCache, "reorder", only_resize)
+    with pytest.raises(AssertionError):
+        check_reorder(cached, plain)
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_chunked_prefill_equals_one(name):
+    """1 + 4 + 2 tokens through the cache equal 7 at once."""
+    model = make_gpt(torch.float64, **VARIANTS[name])
+    ids = torch.tensor(PROMPTS[2:])
+    cache = make_cache(model, batch_size=1)
+    chunks = [model(part, cache=cache) for part in ids.split([1, 4, 2], 1)]
+    assert torch.allclose(torch.cat(chunks, 1), model(ids), atol=1e-12)
+
+
+def test_each_prefill_begins_with_an_empty_cache():
+    model = make_gpt()
+    stepper = CachedStepper(model)
+    first = stepper.prefill(PROMPTS)
+    stepper.step(torch.tensor([1, 2, 3]))
+    assert torch.equal(stepper.prefill(PROMPTS), first)
+    translator = CachedTranslator(make_transformer(), [1])
+    first = translator.prefill(PROMPTS)
+    translator.prefill([[2, 2, 2], [7], [11, 5]])
+    assert torch.equal(translator.prefill(PROMPTS), first)
+
+
+def test_bfloat16_is_as_near_to_the_truth_with_a_cache():
+    """Rounding differs, so both are held against float64."""
+    model = make_gpt(torch.bfloat16, n_kv_heads=2)
+    gold = PlainStepper(copy.deepcopy(model).double())
+    cached = largest_gap(CachedStepper(model), gold)
+    plain = largest_gap(PlainStepper(model), gold)
+    scale = gold.read().abs().max().item()
+    assert cached < 2 * plain < 0.1 * scale
+
+
+def test_autocast():
+    model = make_gpt()
+    with torch.autocast("cpu", torch.bfloat16):
+        assert make_cache(model, 2)[0].k.dtype == torch.bfloat16
+        gap = largest_gap(CachedStepper(model), PlainStepper(model))
+    assert 0 < gap < 0.1
+
+
+# --- mistakes that the equality must catch -------------------------------
+
+
+def cached_logits(model, ids, position_of, cache, n_prompt=5):
+    """A loop as beginners write it; position_of(n) numbers step n."""
+    rows = [model(ids[:, :n_prompt], cache=cache)[:, -1]]
+    for n in range(ids.size(1) - n_prompt):
+        token = ids[:, n_prompt + n, None]
+        position = torch.tensor([position_of(n)])
+        rows.append(model(token, position, cache=cache)[:, -1])
+    return torch.stack(rows, 1)
+
+
+class TurnsAgain(LayerCache):
+    """Turns all its keys once more at each step (RoPE on the cache)."""
+
+    def __init__(self, rotary, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.rotary = rotary
+
+    def update(self, k, v):
+        keys, values = super().update(k, v)
+        if k.size(2) == 1:
+            turn = self.rotary.rotation(torch.arange(self.length))
+            keys.copy_(turn(keys))
+        return keys, values
+
+
+class WholeBuffer(LayerCache):
+    """Hands out the unfilled part too."""
+
+    def update(self, k, v):
+        super().update(k, v)
+        return self.k, self.v
+
+
+IDS = torch.tensor([[3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5]])
+POSITION_BUGS = {
+    # name: (positions, position of step n, first step that is wrong)
+    "right, learned": ("learned", lambda n: 5 + n, None),
+    "right, rope": ("rope", lambda n: 5 + n, None),
+    "restart at 0": ("rope", lambda n: 0, 1),
+    "learned positions not offset": ("learned", lambda n: n, 1),
+    "prompt length added each step": ("rope", lambda n: 5 * (n + 1), 2),
+    "prompt length added, learned": ("learned", lambda n: 5 * (n + 1), 2),
+    "one late": ("sinusoidal", lambda n: 6 + n, 1),
+}
+
+
+def first_wrong_step(logits, reference):
+    """Step 0 is the prompt's own last position."""
+    gaps = (logits - reference).abs().amax(dim=(0, 2))
+    return next((n for n, gap in enumerate(gaps) if gap > 1e-5), None)
+
+
+@pytest.mark.parametrize("bug", POSITION_BUGS)
+def test_position_bugs_are_seen_at_their_first_step(bug):
+    kind, position_of, expected = POSITION_BUGS[bug]
+    model = make_gpt(positions=kind, max_len=37)
+    ids = IDS[:, :8] if "added" in bug else IDS
+    logits = cached_logits(model, ids, position_of, make_cache(model, 1))
+    assert first_wrong_step(logits, model(ids)[:, 4:]) == expected
+
+
+def test_turning_cached_keys_again_is_seen():
+    model = make_gpt(positions="rope")
+    cache = [TurnsAgain(model.positions, 1, 4, 23, 6) for _ in range(3)]
+    logits = cached_logits(model, IDS, lambda n: 5 + n, cache)
+    assert first_wrong_step(logits, model(IDS)[:, 4:]) == 1
+
+
+def test_one_cache_for_all_layers_is_seen():
+    model = make_gpt()
+    cache = make_cache(model, 1, max_len=64)[:1] * 3
+    logits = model(IDS[:, :5], torch.arange(5), cache=cache)
+    assert first_wrong_step(logits, model(IDS[:, :5])) is not None
+
+
+def test_handing_out_the_whole_buffer_is_seen():
+    """The causal rule j ≤ i + (S − T) needs S = number of filled keys."""
+    model = make_gpt()
+    right = make_cache(model, 1, max_len=11)
+    wrong = [WholeBuffer(1, 4, 11, 6) for _ in range(3)]
+    for layer in right + wrong:
+        layer.k[:], layer.v[:] = 0.5, 0.5  # what an old text left behind
+    step = {}
+    for name, cache in (("right", right), ("wrong", wrong)):
+        step[name] = cached_logits(model, IDS, lambda n: 5 + n, cache)
+    reference = model(IDS)[:, 4:]
+    assert first_wrong_step(step["right"], reference) is None
+    assert first_wrong_step(step["wrong"], reference) == 0
+
+
+def test_dropping_the_mask_of_the_padding_is_seen():
+    model = make_gpt()
+    stepper = CachedStepper(model)
+    stepper.prefill(PROMPTS)
+    tokens = torch.tensor([1, 2, 3])
+    right = copy.deepcopy(stepper).step(tokens)
+    stepper.real.fill_(True)
+    wrong = stepper.step(tokens)
+    gap = (right - wrong).abs().amax(dim=1)
+    assert gap[0] > 1e-3  # padded rows move
+    assert gap[1] > 1e-3
+    assert gap[2] == 0  # the longest has no padding
+
+
+def test_old_keys_stay_only_under_a_causal_mask():
+    """Why there is a cache at all: appending moves no earlier layer-2 key."""
+    model = make_gpt(torch.float64)
+
+    def second_layer_input(ids, causal):
+        x = model.positions(model.embedding(ids), torch.arange(ids.size(1)))
+        return model.blocks[0](x, causal=causal)
+
+    for causal in (True, False):
+        short = second_layer_input(IDS[:, :7], causal)
+        long = second_layer_input(IDS[:, :8], causal)[:, :7]
+        moved = (short - long).abs().max()
+        assert moved < 1e-12 if causal else moved > 1e-3
+
+
+# --- the parts -----------------------------------------------------------
+
+
+def test_update_writes_and_returns_views_of_the_filled_part():
+    cache = LayerCache(2, 3, 11, 5, d_value=7)
+    k, v = torch.randn(2, 3, 4, 5), torch.randn(2, 3, 4, 7)
+    keys, values = cache.update(k, v)
+    assert torch.equal(keys, k)
+    assert torch.equal(values, v)
+    keys, values = cache.update(k[:, :, :1], v[:, :, :1])
+    assert cache.length == keys.size(2) == 5
+    assert torch.equal(values[:, :, 4:], v[:, :, :1])
+    assert keys.data_ptr() == cache.k.data_ptr()  # a view, no copy
+
+
+def test_overflow_is_refused_with_numbers_and_changes_nothing():
+    cache = LayerCache(1, 1, 5, 2)
+    cache.update(torch.ones(1, 1, 3, 2), torch.ones(1, 1, 3, 2))
+    with pytest.raises(ValueError, match=r"max_len=5 .* got 3 more after 3"):
+        cache.update(torch.ones(1, 1, 3, 2), torch.ones(1, 1, 3, 2))
+    assert cache.length == 3
+    assert cache.k.sum() == 6
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "message"),
+    [
+        ((3, 1, 1, 2), torch.float32, r"\(3, 1, 1, 2\) .*\(1, 1, 5, 2\)"),
+        ((1, 7, 1, 2), torch.float32, r"\(1, 7, 1, 2\)"),
+        ((1, 1, 1, 2), torch.float64, r"float64 .*float32"),
+    ],
+)
+def test_what_does_not_fit_is_refused(shape, dtype, message):
+    cache = LayerCache(1, 1, 5, 2)
+    new = torch.ones(shape, dtype=dtype)
+    with pytest.raises(ValueError, match=message):
+        cache.update(new, new)
+    assert cache.length == 0
+
+
+def test_a_translation_longer_than_max_len_is_refused():
+    model = make_transformer(max_len=5)
+    for kind in (CachedTranslator, PlainTranslator):
+        stepper = kind(model, [1])
+        stepper.prefill([[2, 3]])
+        for _ in range(stepper.limit - 1):
+            stepper.step(torch.tensor([7]))
+        with pytest.raises(ValueError, match=r"max_len=5.*6"):
+            stepper.step(torch.tensor([7]))
+
+
+def test_bytes_are_what_the_buffers_take():
+    model = make_gpt(n_kv_heads=2)
+    cache = make_cache(model, batch_size=5, max_len=13)
+    counted = cache_bytes(3, 2, 13, 6, bytes_per_number=4, batch_size=5)
+    assert sum(layer.nbytes for layer in cache) == counted
+    # By hand, GPT-3 at 2,048 tokens in float16: 9.66 GB a sequence.
+    assert cache_bytes(96, 96, 2048, 128) == 9_663_676_416

@@ -1,0 +1,318 @@
+"""The layout of the house: imports run one way, chapters meet modules."""
+
+import ast
+import re
+import subprocess
+from pathlib import Path
+
+import jaxtyping
+import pytest
+import torch
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# THE import order: a module may import those above it, never one below.
+ORDER = [
+    "config",
+    "tokenizer",
+    "embedding",
+    "positions",
+    "masks",
+    "attention",
+    "multihead",
+    "norm",
+    "feedforward",
+    "decoder",
+    "loss",
+    "encoder",
+    "seq2seq",
+    "vision",
+    "audio",
+    "data",
+    "optim",
+    "training",
+    "checkpoint",
+    "generation",
+    "cache",
+    "scaling",
+    "distributed",
+]
+# Tools may import anything above; nothing above imports them.
+TOOLS = ["probe", "interpret", "visual", "prose", "live", "exercises"]
+EXEMPT = ["__init__", "__main__"]  # they re-export and compose everything
+
+# What writes or reads files of results is loaded by `load` and the chapters.
+CHAPTER_OF = {  # module -> chapter, where the names differ
+    "probe": "debugging",
+}
+CHAPTERS_WITHOUT_MODULE = {
+    "first_model": "a bigram model in 20 lines that the page itself shows",
+    "modern": "switches of positions, norm, feedforward and multihead",
+    "debugging": "its module is the tool probe.py",
+}
+MODULES_WITHOUT_CHAPTER = {
+    "config": "the settings; every chapter uses them",
+    "seq2seq": "see NOT_WRITTEN",
+    "audio": "only for published speech weights",
+    "data": "taught with training",
+    "optim": "taught with training",
+    "checkpoint": "taught with training",
+    "cache": "taught with generation",
+    "distributed": "taught with scaling",
+    "decoder": "see NOT_WRITTEN",
+}
+# Chapters that are not written yet. The list only shrinks: a chapter that
+# exists and still stands here fails the test.
+NOT_WRITTEN = {
+    "tokenizer",
+    "embedding",
+    "positions",
+    "masks",
+    "multihead",
+    "norm",
+    "feedforward",
+    "decoder",
+    "loss",
+    "training",
+    "generation",
+    "encoder",
+    "seq2seq",
+    "modern",
+    "interpret",
+    "vision",
+    "scaling",
+    "debugging",
+}
+NO_TEST_FILE = {
+    "prose": "tested with the pipeline, in test_book.py",
+}
+
+
+# -- imports -----------------------------------------------------------------
+def modules(package):
+    """``{name: [files]}`` of a package: its modules and subpackages."""
+    found = {}
+    for path in sorted(package.iterdir()):
+        if path.suffix == ".py":
+            found[path.stem] = [path]
+        elif (path / "__init__.py").exists():
+            found[path.name] = sorted(path.rglob("*.py"))
+    return found
+
+
+def imported(tree, file, package):
+    """The package's modules that a file names in an import, as a set."""
+    names = set()
+    depth = len(file.relative_to(package).parts)  # 1: a module of the package
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            dotted = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.level:
+            if node.level < depth:
+                continue  # inside its own subpackage
+            base = [package.name] + ([node.module] if node.module else [])
+            dotted = [".".join([*base, alias.name]) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            dotted = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for name in dotted:
+            parts = name.split(".")
+            if parts[0] == package.name:
+                # `from coursekit import x` takes x; a bare import, __init__
+                names.add(parts[1] if len(parts) > 1 else "__init__")
+    return names
+
+
+def upward_imports(package, order, tools):
+    """Sentences, one for each import that runs up the list."""
+    found = modules(package)
+    rank = {name: i for i, name in enumerate(order)}
+    rank |= {name: len(order) for name in tools}  # tools: all on one step
+    wrong = []
+    for name, files in found.items():
+        if name in EXEMPT:
+            continue
+        if name not in rank:
+            wrong.append(f"{name} has no place in the import order")
+            continue
+        for file in files:
+            tree = ast.parse(file.read_text("utf8"))
+            for other in imported(tree, file, package) - {name}:
+                if other in EXEMPT:
+                    wrong.append(f"{name} imports the package's {other}")
+                elif other not in found and other in rank:
+                    wrong.append(f"{name} imports {other}: no such module")
+                elif other not in rank:
+                    wrong.append(f"{name} imports {other} by the package")
+                elif rank[other] > rank[name]:
+                    wrong.append(f"{name} imports {other}, which is below")
+    return wrong
+
+
+def test_imports_run_one_way():
+    assert upward_imports(ROOT / "coursekit", ORDER, TOOLS) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from coursekit.decoder import GPT",
+        "from coursekit import decoder",
+        "import coursekit.decoder as d",
+        "from .decoder import GPT",
+        "from . import decoder",
+        "def f():\n    from coursekit.decoder import GPT",
+        "from coursekit import GPT",
+        "import coursekit",
+        "from coursekit.visual import plot",
+    ],
+)
+def test_a_planted_upward_import_is_found(tmp_path, line):
+    package = tmp_path / "coursekit"
+    package.mkdir()
+    for name in ("__init__", "config", "decoder", "visual"):
+        (package / f"{name}.py").write_text("")
+    order = ["config", "attention", "decoder"]
+    down = "from coursekit.config import GPTConfig\nimport torch\n"
+    (package / "attention.py").write_text(down)
+    assert upward_imports(package, order, ["visual"]) == []
+    (package / "attention.py").write_text(down + line + "\n")
+    assert len(upward_imports(package, order, ["visual"])) == 1
+
+
+def test_matplotlib_is_imported_in_one_place():
+    users = set()
+    for file in (ROOT / "coursekit").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text("utf8"))):
+            names = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                names = [node.module]
+            if any(n.split(".")[0] == "matplotlib" for n in names):
+                users.add(file.name)
+    assert users <= {"visual.py"}
+
+
+def test_annotations_are_not_deferred():
+    """Else jaxtyping would see strings and check nothing."""
+    for file in (ROOT / "coursekit").rglob("*.py"):
+        deferred = "from __future__ import annotations"
+        assert deferred not in file.read_text("utf8"), file
+
+
+# -- tests and chapters ------------------------------------------------------
+def test_each_module_has_its_tests():
+    expected = set(modules(ROOT / "coursekit")) - set(EXEMPT)
+    have = {p.stem.removeprefix("test_") for p in ROOT.glob("tests/test_*")}
+    assert expected - have == set(NO_TEST_FILE) & expected
+
+
+def numbered_chapters():
+    """``{"attention": 4, ...}`` from the files that _toc.yml names."""
+    toc = yaml.safe_load((ROOT / "_toc.yml").read_text("utf8"))
+    files = re.findall(r"'file': 'book/(\d\d)_(\w+)'", str(toc))
+    return {name: int(number) for number, name in files}
+
+
+def test_reading_order_is_the_numbers_order():
+    numbers = list(numbered_chapters().values())
+    assert numbers == sorted(set(numbers))
+
+
+def test_each_chapter_has_its_module():
+    package = set(modules(ROOT / "coursekit"))
+    homeless = set(numbered_chapters()) - package
+    assert homeless <= set(CHAPTERS_WITHOUT_MODULE)
+
+
+def test_each_module_has_its_chapter():
+    written = set(numbered_chapters())
+    for module in set(modules(ROOT / "coursekit")) - set(EXEMPT):
+        if module in TOOLS and module not in ("interpret", "probe"):
+            continue  # tools serve every chapter
+        chapter = CHAPTER_OF.get(module, module)
+        known = written | NOT_WRITTEN | set(MODULES_WITHOUT_CHAPTER)
+        assert chapter in known, f"{module}.py has no chapter"
+
+
+def test_the_list_of_unwritten_chapters_shrinks():
+    there = {p.stem[3:] for p in ROOT.glob("book/[0-9][0-9]_*.md")}
+    assert there & NOT_WRITTEN == set(), "written: take it off the list"
+    assert there == set(numbered_chapters()), "each page stands in _toc.yml"
+
+
+# -- the files in git --------------------------------------------------------
+def tracked():
+    """Files that git knows or would add, but for what others wrote."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a git checkout")
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard", "-z"],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+        encoding="utf8",
+    ).stdout
+    paths = [ROOT / name for name in listed.split("\0") if name]
+    return [p for p in paths if p.is_file() and "vendor" not in p.parts]
+
+
+def texts():
+    """``(path, text)`` of each of those that is text."""
+    for path in tracked():
+        try:
+            yield path, path.read_text("utf8")
+        except UnicodeDecodeError:
+            continue
+
+
+# Put together here, so that this file does not find itself.
+MACHINE = re.compile(
+    "|".join(["/" + "root/", "/" + r"home/\w+/", "/" + r"Users/\w+/"])
+    + "|/"
+    + r"work/(?:main|shared)"
+)
+MARKERS = re.compile("^(?:" + "<" * 7 + "|" + ">" * 7 + ") ", re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "planted"),
+    [
+        (MACHINE, "see /" + "home/ada/course"),
+        (MACHINE, '"/' + 'root/.cache"'),
+        (MARKERS, "a\n" + "<" * 7 + " HEAD\nb"),
+    ],
+)
+def test_no_file_names_this_machine_or_a_conflict(pattern, planted):
+    assert pattern.search(planted)
+    guilty = [str(path) for path, text in texts() if pattern.search(text)]
+    assert guilty == []
+
+
+def test_files_are_small():
+    """1 MB each, 4 MB for the assets that the package ships."""
+    for path in tracked():
+        limit = 4e6 if "assets" in path.parts else 1e6
+        assert path.stat().st_size <= limit, path
+
+
+def test_the_distribution_has_its_own_name():
+    """`coursekit` on PyPI is another project."""
+    wrong = re.compile(r"pip3? install (?:-\w+ |--\S+ )*" + "coursekit")
+    assert wrong.search("pip install -q " + "coursekit")
+    guilty = [str(path) for path, text in texts() if wrong.search(text)]
+    assert guilty == []
+
+
+# -- shapes ------------------------------------------------------------------
+def test_shapes_are_enforced():
+    """The import hook of conftest.py is at work: a wrong shape raises."""
+    from coursekit.attention import attend
+
+    q = torch.zeros(2, 3, 5, 7)
+    assert attend(q, q, q).shape == q.shape
+    with pytest.raises(jaxtyping.TypeCheckError):
+        attend(q, q, q[:, :, 1:])  # five keys, four values

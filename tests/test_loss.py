@@ -1,0 +1,201 @@
+"""Cross-entropy: values by hand, and PyTorch's, gradients too."""
+
+import math
+
+import pytest
+import torch
+from compare import close, differ
+from torch.nn import functional as F  # noqa: N812
+
+from coursekit.loss import cross_entropy, perplexity
+
+B, T, V = 3, 5, 7
+
+
+def draw(seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    logits = 3 * torch.randn(B, T, V, generator=generator, dtype=torch.float64)
+    return logits, torch.randint(V, (B, T), generator=generator)
+
+
+def hide(targets, pad=-100):
+    targets = targets.clone()
+    targets[0, 3:] = pad
+    targets[2, 1:] = pad
+    return targets
+
+
+def gradient(loss, logits):
+    return torch.autograd.grad(loss.sum(), logits)[0]
+
+
+@pytest.mark.parametrize("pad", [-100, 0, 6])
+@pytest.mark.parametrize("epsilon", [0.0, 0.1, 0.7])
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_equal_to_torch(reduction, epsilon, pad):
+    """F.cross_entropy with smoothing and ignored targets: value, gradient."""
+    logits, targets = draw()
+    targets = hide(targets, pad)
+    logits.requires_grad_()
+    ours = cross_entropy(logits, targets, pad, epsilon, reduction)
+    theirs = F.cross_entropy(
+        logits.flatten(0, 1),
+        targets.flatten(),
+        ignore_index=pad,
+        label_smoothing=epsilon,
+        reduction=reduction,
+    ).view(ours.shape)
+    close(ours, theirs, 1e-12)
+    close(gradient(ours, logits), gradient(theirs, logits), 1e-12)
+
+
+def test_nothing_to_count():
+    """All ignored: 0, with a gradient of 0.  PyTorch's mean is NaN there."""
+    logits, targets = draw()
+    logits.requires_grad_()
+    none = torch.full_like(targets, -100)
+    loss = cross_entropy(logits, none)
+    assert float(loss.detach()) == 0.0
+    assert (gradient(loss, logits) == 0).all()
+    theirs = F.cross_entropy(logits.flatten(0, 1), none.flatten())
+    assert theirs.isnan()
+
+
+def test_equal_logits_give_ln_v():
+    """A model that knows nothing: ln V nats, perplexity V."""
+    loss = cross_entropy(torch.zeros(B, T, V), torch.zeros(B, T).long())
+    assert float(loss) == pytest.approx(math.log(V), abs=1e-6)
+    assert perplexity(loss) == pytest.approx(V, abs=1e-4)
+    assert perplexity(math.log(11)) == pytest.approx(11)
+    assert perplexity(2.0) == pytest.approx(7.389, abs=1e-3)
+
+
+def test_two_tokens_by_hand():
+    """Logits 0 and ln 3: probabilities 1/4 and 3/4."""
+    z = torch.tensor([[0.0, math.log(3)]] * 2, dtype=torch.float64)
+    nats = cross_entropy(z, torch.tensor([0, 1]), reduction="none")
+    expected = torch.tensor([4.0, 4 / 3], dtype=torch.float64).log()
+    close(nats, expected, 1e-12)
+    # Smoothing with ε = 0.5 asks for 3/4 and 1/4 instead of 1 and 0.
+    smooth = cross_entropy(
+        z, torch.tensor([1, 1]), label_smoothing=0.5, reduction="none"
+    )
+    expected = 0.75 * math.log(4 / 3) + 0.25 * math.log(4)
+    assert smooth.tolist() == pytest.approx([expected] * 2)
+
+
+def test_floor_of_the_smoothed_loss():
+    """V = 5, ε = 0.1: the best model still pays 0.390 nats.
+
+    The floor is the entropy of the smoothed target, 0.92 and four of 0.02;
+    it is reached when the model says exactly that.
+    """
+    q = torch.full((1, 5), 0.02, dtype=torch.float64)
+    q[0, 2] = 0.92
+    best = cross_entropy(q.log(), torch.tensor([2]), label_smoothing=0.1)
+    floor = -(0.92 * math.log(0.92) + 4 * 0.02 * math.log(0.02))
+    assert float(best) == pytest.approx(floor, abs=1e-12)
+    assert round(floor, 3) == 0.390
+    # A surer model pays more.
+    sure = torch.zeros(1, 5, dtype=torch.float64)
+    sure[0, 2] = 50.0
+    assert (
+        float(cross_entropy(sure, torch.tensor([2]), label_smoothing=0.1)) > 3
+    )
+
+
+def test_huge_logits():
+    """±1e4: right and sure costs 0, wrong and sure 2e4; finite gradients.
+
+    Control: exponentials without the maximum subtracted overflow.
+    """
+    z = torch.full((2, V), -1e4, requires_grad=True)
+    with torch.no_grad():
+        z[:, 3] = 1e4
+    nats = cross_entropy(z, torch.tensor([3, 0]), reduction="none")
+    assert nats.tolist() == [0.0, 2e4]
+    assert gradient(nats, z).isfinite().all()
+    naive = -(z.exp() / z.exp().sum(-1, keepdim=True)).log()
+    assert not naive.isfinite().all()
+
+
+def test_gradient_is_probability_minus_target():
+    """∂loss/∂z = (softmax(z) − one-hot) / number of targets."""
+    logits, targets = draw()
+    logits.requires_grad_()
+    p = logits.softmax(-1) - F.one_hot(targets, V)
+    close(gradient(cross_entropy(logits, targets), logits), p / (B * T), 1e-12)
+
+
+def test_ignored_targets_weigh_nothing():
+    """Mean over what counts; their logits get no gradient."""
+    logits, targets = draw()
+    logits.requires_grad_()
+    hidden = hide(targets)
+    nats = cross_entropy(logits, targets, reduction="none")
+    counts = hidden != -100
+    loss = cross_entropy(logits, hidden)
+    close(loss, nats[counts].mean(), 1e-12)
+    differ(loss, nats[counts].sum() / counts.numel())  # control: over all
+    g = gradient(loss, logits)
+    assert (g[~counts] == 0).all()
+    assert (g[counts] != 0).all()
+
+
+def test_time_is_a_set():
+    """Permuting positions (logits and targets alike) permutes the nats."""
+    logits, targets = draw()
+    order = torch.tensor([3, 0, 4, 2, 1])
+    nats = cross_entropy(logits, targets, reduction="none")
+    shuffled = cross_entropy(
+        logits[:, order], targets[:, order], reduction="none"
+    )
+    assert torch.equal(shuffled, nats[:, order])
+    close(
+        cross_entropy(logits[:, order], targets[:, order]),
+        cross_entropy(logits, targets),
+        1e-14,
+    )
+    differ(
+        cross_entropy(logits[:, order], targets),
+        cross_entropy(logits, targets),
+    )
+
+
+@pytest.mark.parametrize("axes", [(), (B,), (B, T), (2, B, T)])
+def test_any_leading_axes(axes):
+    logits, targets = torch.zeros(*axes, V), torch.zeros(axes).long()
+    assert cross_entropy(logits, targets, reduction="none").shape == axes
+    assert cross_entropy(logits, targets).shape == ()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_is_summed_in_float32(dtype):
+    """Logits in half precision, but not the loss: 1e-6 of a float64 gold."""
+    logits, targets = draw()
+    logits = logits.to(dtype)
+    loss = cross_entropy(logits, targets)
+    assert loss.dtype == torch.float32
+    gold = cross_entropy(logits.double(), targets)
+    assert abs(float(loss) - float(gold)) < 1e-6
+    # Control: the same formula in half precision is a thousand times worse.
+    nats = logits.logsumexp(-1) - logits.gather(-1, targets[..., None])[..., 0]
+    assert abs(float(nats.mean()) - float(gold)) > 1e-4
+
+
+@pytest.mark.parametrize("epsilon", [-0.1, 1.0, 2.0])
+def test_smoothing_out_of_range(epsilon):
+    with pytest.raises(ValueError, match=rf"\[0, 1\): got {epsilon}"):
+        cross_entropy(*draw(), label_smoothing=epsilon)
+
+
+def test_unknown_reduction():
+    with pytest.raises(ValueError, match="got 'average'"):
+        cross_entropy(*draw(), reduction="average")
+
+
+def test_target_that_is_no_token():
+    logits, targets = draw()
+    targets[1, 2] = V
+    with pytest.raises(ValueError, match=rf"0\.\.{V - 1}: got 0\.\.{V}"):
+        cross_entropy(logits, targets)

@@ -1,0 +1,347 @@
+"""Every built page, in Chromium, with the network blocked.
+
+Each page is opened twice: by http, light, at the width of a laptop (then
+turned dark), and by file, dark, at the width of a phone (then turned light).
+So both protocols, both themes and both widths are seen, in two loads.
+"""
+
+import functools
+import http.server
+import os
+import re
+import shutil
+import threading
+from pathlib import Path
+from urllib.parse import unquote, urldefrag, urljoin, urlsplit
+
+import pytest
+from bs4 import BeautifulSoup
+
+ROOT = Path(__file__).resolve().parent.parent
+HTML = ROOT / "_build" / "html"
+AXE = ROOT / "tests" / "vendor" / "axe" / "axe.min.js"
+# The two pages that redirect or list, and have no text of ours.
+MADE_BY_SPHINX = {"index.html", "search.html", "genindex.html"}
+PAGES = sorted(str(p.relative_to(HTML)) for p in HTML.rglob("*.html"))
+PAGES = [p for p in PAGES if "_static" not in p and p != "index.html"]
+
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+# axe-core's findings that are the theme's and that we cannot mend: the rule,
+# and the elements that may break it. Anything else fails.
+ALLOWED = {
+    # Icon buttons whose label is not the text that they hold in the markup
+    # (a key to press, three hidden icons, a tooltip).
+    "label-content-name-mismatch": (
+        ".search-button__button, .theme-switch-button, .sd-stretched-link, "
+        ".headerbtn, .dropdown-toggle, .copybtn"
+    ),
+    # The title above the table of contents stands outside its <nav>.
+    "region": ".sidebar-primary-item",
+}
+
+
+def test_there_are_pages():
+    assert PAGES, "no pages in _build/html: run `make book` first"
+
+
+# -- what needs no browser ---------------------------------------------------
+@functools.cache
+def soup(page):
+    """A page, parsed."""
+    return BeautifulSoup((HTML / page).read_text("utf8"), "html.parser")
+
+
+@functools.cache
+def anchors(page):
+    """The ids that a link may lead to."""
+    return {tag["id"] for tag in soup(page).find_all(id=True)}
+
+
+def broken_links(page):
+    """Links of a page to files or anchors that are not there."""
+    broken = []
+    for tag in soup(page).find_all(["img", "a", "link", "script"]):
+        url = tag.get("href") or tag.get("src")
+        if not url or urlsplit(url).scheme or url.startswith("//"):
+            continue
+        path, anchor = urldefrag(urljoin(f"/{page}", url))
+        target = unquote(urlsplit(path).path).lstrip("/")
+        if not (HTML / target).is_file():
+            broken.append(url)
+        elif anchor and target.endswith(".html"):
+            broken += [url] * (unquote(anchor) not in anchors(target))
+    return broken
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_internal_links_lead_somewhere(page):
+    assert broken_links(page) == []
+
+
+def images_without_text(page):
+    """Images with no alt text (``alt=""`` says: decoration)."""
+    return [
+        tag.get("src")
+        for tag in soup(page).find_all("img")
+        if tag.get("alt") is None
+        # MyST-NB's own: the name of the file in the build
+        or re.search(r"\.(png|svg|jpe?g|gif|webp)$", tag["alt"])
+    ]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_images_have_alternative_text(page):
+    assert images_without_text(page) == []
+
+
+def stray_dollars(html):
+    """Text outside of code and formulas in which a ``$`` is left."""
+    page = BeautifulSoup(html, "html.parser")
+    article = page.find("article") or page
+    for tag in article.find_all(["pre", "code", "script", "style"]):
+        tag.decompose()
+    for tag in article.find_all(class_="math"):
+        tag.decompose()
+    return [
+        text.strip() for text in article.find_all(string=re.compile(r"\$"))
+    ]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_no_dollar_is_left_of_a_formula(page):
+    if page not in MADE_BY_SPHINX and not page.startswith("_modules"):
+        assert stray_dollars((HTML / page).read_text("utf8")) == []
+
+
+PLANTED = """<article id="here"><p>so $$x$$ <code>$</code></p>
+<span class="math">$y$</span><img src="a.png" alt="plot.png"><img src="b.png">
+<a href="#here">ok</a><a href="#gone">x</a><a href="none.html">x</a></article>
+"""
+
+
+def test_the_checks_without_browser_find_what_is_planted(
+    tmp_path, monkeypatch
+):
+    (tmp_path / "planted.html").write_text(PLANTED)
+    monkeypatch.setitem(globals(), "HTML", tmp_path)
+    broken = broken_links("planted.html")
+    assert set(broken) == {"a.png", "b.png", "#gone", "none.html"}
+    assert images_without_text("planted.html") == ["a.png", "b.png"]
+    assert stray_dollars(PLANTED) == ["so $$x$$"]
+
+
+# -- in the browser ----------------------------------------------------------
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    """Serve files and say nothing."""
+
+    def log_message(self, *args):
+        """Nothing."""
+
+
+@pytest.fixture(scope="module")
+def base():
+    """The book, served on a free port of this machine."""
+    handler = functools.partial(Quiet, directory=str(HTML))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+
+
+def chromium():
+    """The system's Chromium, or None."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    found = (shutil.which(name) for name in names)
+    return os.environ.get("CHROMIUM") or next(filter(None, found), None)
+
+
+@pytest.fixture(scope="module")
+def browser(missing):
+    """One browser for all pages."""
+    program = chromium()
+    if program is None:
+        missing("Chromium", "sudo apt-get install chromium")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=program, args=FLAGS
+        )
+        yield browser
+        browser.close()
+
+
+class Visit:
+    """A page in its own context, and everything that went wrong on it."""
+
+    def __init__(self, browser, base, width, scheme):
+        self.wrong = []
+        self.context = browser.new_context(
+            viewport={"width": width, "height": 800},
+            color_scheme=scheme,
+            service_workers="block",
+        )
+        # axe would measure a color half way through a change of theme.
+        self.context.add_init_script(STILL)
+        self.context.route("**/*", functools.partial(self.route, base))
+        self.page = self.context.new_page()
+        self.page.on("console", self.console)
+        self.page.on("pageerror", lambda e: self.wrong.append(f"throws {e}"))
+        self.page.on("requestfailed", self.failed)
+        self.page.on("response", self.answered)
+
+    def route(self, base, route):
+        """Let nothing through but the book itself."""
+        url = route.request.url
+        if url.startswith((base, "data:", "blob:")):
+            route.continue_()
+        else:
+            self.wrong.append(f"asks the network for {url}")
+            route.abort()
+
+    def console(self, message):
+        """Errors and warnings of the console."""
+        if message.type == "error":
+            self.wrong.append(f"console: {message.text}")
+
+    def failed(self, request):
+        """A request that got no answer."""
+        self.wrong.append(f"no answer: {request.url}")
+
+    def answered(self, response):
+        """An answer that is an error."""
+        if response.status >= 400:
+            self.wrong.append(f"{response.status}: {response.url}")
+
+    def open(self, url):
+        """Load a page and wait for its formulas."""
+        self.page.goto(url, wait_until="load")
+        self.page.evaluate(
+            "() => window.MathJax?.startup?.promise ?? Promise.resolve()"
+        )
+        return self
+
+    def theme(self, name):
+        """Turn the page light or dark, as its button does."""
+        self.page.evaluate(
+            "name => {document.documentElement.dataset.mode = name;"
+            "document.documentElement.dataset.theme = name;}",
+            name,
+        )
+
+    def look(self):
+        """What can be seen to be wrong on the page as it is now."""
+        return self.wrong + self.page.evaluate(LOOK)
+
+    def close(self):
+        """Leave nothing of this page to the next."""
+        self.context.close()
+
+
+STILL = """addEventListener("DOMContentLoaded", () => {
+  const style = document.createElement("style");
+  style.textContent = "* {transition: none !important}";
+  document.head.append(style);
+});"""
+
+LOOK = """() => {
+  const wrong = [];
+  const root = document.documentElement;
+  if (root.scrollWidth > window.innerWidth + 1) {
+    const guilty = [...document.querySelectorAll("main *")].filter(e => {
+      if (e.getBoundingClientRect().right <= window.innerWidth + 1)
+        return false;
+      for (let p = e.parentElement; p && p !== root; p = p.parentElement)
+        if (getComputedStyle(p).overflowX !== "visible") return false;
+      return true;
+    }).slice(0, 3).map(e => e.outerHTML.slice(0, 100));
+    wrong.push(`overflows: ${root.scrollWidth} > ${window.innerWidth} px: ` +
+               guilty.join(" | "));
+  }
+  for (const e of document.querySelectorAll("mjx-merror, .MathJax_Error"))
+    wrong.push("formula: " + (e.title || e.textContent));
+  const raw = [...document.querySelectorAll(".math")].filter(
+    e => !e.querySelector("mjx-container"));
+  if (raw.length) wrong.push(`not typeset: ${raw[0].textContent}`);
+  for (const e of document.images)
+    if (e.complete && e.naturalWidth === 0 && e.offsetParent !== null)
+      wrong.push("image not shown: " + e.src);
+  return wrong;
+}"""
+
+AXE_RUN = """async ([allowed, only]) => {
+  const options = {resultTypes: ["violations"], elementRef: true};
+  if (only) options.runOnly = only;
+  const found = await axe.run(document, options);
+  const wrong = [];
+  for (const {id, nodes} of found.violations)
+    for (const node of nodes)
+      if (!node.element?.matches(allowed[id] ?? "not-allowed"))
+        wrong.push(`${id}: ${node.html.slice(0, 160)}: ` +
+                   node.failureSummary);
+  return wrong;
+}"""
+
+
+def axe(visit, only=None):
+    """axe-core's findings that are not allowed above."""
+    if not visit.page.evaluate("() => 'axe' in window"):
+        visit.page.add_script_tag(content=AXE.read_text("utf8"))
+    return visit.page.evaluate(AXE_RUN, [ALLOWED, only])
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_page_on_a_laptop(browser, base, page):
+    visit = Visit(browser, base, 1280, "light").open(base + page)
+    try:
+        visit.theme("light")
+        assert visit.look() == []
+        if not page.startswith("_modules"):
+            assert axe(visit) == []
+            visit.theme("dark")
+            assert axe(visit, ["color-contrast"]) == []
+    finally:
+        visit.close()
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_page_on_a_phone_from_a_file(browser, page):
+    folder = HTML.as_uri() + "/"
+    visit = Visit(browser, folder, 360, "dark").open(folder + page)
+    try:
+        visit.theme("dark")
+        assert visit.look() == []
+        if not page.startswith("_modules"):
+            assert axe(visit) == []
+    finally:
+        visit.close()
+
+
+BAD = """<!doctype html><html lang="en"><title>t</title><main>
+<div style="width: 2000px">wide</div><img src="none.png">
+<span class="math">x</span>
+<script src="https://example.org/a.js"></script>
+<script>throw Error("planted")</script></main></html>"""
+
+
+def test_a_bad_page_is_found(browser, tmp_path):
+    (tmp_path / "bad.html").write_text(BAD)
+    folder = tmp_path.as_uri() + "/"
+    visit = Visit(browser, folder, 360, "light").open(folder + "bad.html")
+    found = " ".join(visit.look())
+    by_axe = axe(visit)
+    visit.close()
+    for sign in ("overflows", "asks the network", "planted", "not typeset"):
+        assert sign in found
+    assert "no answer" in found
+    assert any(finding.startswith("image-alt") for finding in by_axe)

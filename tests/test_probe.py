@@ -1,0 +1,390 @@
+"""Probes: they pass right models, and each mutant fails the probe it must."""
+
+import math
+
+import pytest
+import torch
+from compare import shake
+from torch import nn
+from torch.nn import functional as F  # noqa: N812
+from transformers import GPT2Config, GPT2LMHeadModel
+
+from coursekit.attention import attend, fast_attend
+from coursekit.config import GPTConfig
+from coursekit.decoder import GPT
+from coursekit.probe import (
+    batch_independence,
+    causality,
+    prefix_gap,
+    trains_everything,
+    uses_context,
+)
+
+V, T = 13, 7
+
+
+def make(attend=fast_attend, **changes):
+    torch.manual_seed(0)
+    options = {"d_model": 12, "n_heads": 3, "d_head": 4, "n_layers": 2}
+    options |= {"vocab_size": V, "max_len": T + 2} | changes
+    return GPT(GPTConfig(**options), attend)
+
+
+def text(seed=5):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(V, (3, T), generator=generator)
+
+
+def all_ok(model):
+    reports = [p(model, V, T) for p in (causality, batch_independence)]
+    reports += [uses_context(model, V, T), prefix_gap(model, text())]
+    return [str(r) for r in reports if not r.ok]
+
+
+# -- right models ------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"positions": "sinusoidal", "norm_first": False},
+        {"positions": "rope", "n_kv_heads": 1, "norm": "rmsnorm"},
+        {"positions": "alibi", "activation": "swiglu"},
+        {"dropout": 0.3},
+        {"positions": "none"},
+        {"attend": attend},
+    ],
+    ids=str,
+)
+def test_right_models_pass(changes):
+    """Trained or not, with dropout or without: no false alarm."""
+    model = make(**changes)
+    assert all_ok(model) == []
+    assert all_ok(shake(model)) == []
+
+
+def test_a_function_passes():
+    """Somebody else's model, wrapped."""
+    theirs = GPT2LMHeadModel(
+        GPT2Config(
+            vocab_size=V,
+            n_positions=T,
+            n_embd=12,
+            n_layer=2,
+            n_head=3,
+            bos_token_id=1,
+            eos_token_id=2,
+        )
+    ).eval()
+    assert all_ok(lambda ids: theirs(ids).logits) == []
+
+
+def test_right_models_train_everything():
+    model = make()
+    count = sum(p.numel() for p in model.parameters())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    report = trains_everything(
+        model, V, T, expected=count, optimizer=optimizer
+    )
+    assert report.ok, str(report)
+    assert report.uniform == pytest.approx(math.log(V))
+    assert abs(report.loss - report.uniform) < 0.3
+    assert f"{count:,} parameters" in str(report)
+
+
+def test_masking_after_softmax_is_fine_if_renormalized():
+    """Equal in exact arithmetic; the probe does not take rounding for it."""
+
+    def renormalized(q, k, v, mask=None, causal=False, p=0.0, bias=None):
+        w = attend_scores(q, k).softmax(-1) * triangle(q)
+        return w / w.sum(-1, keepdim=True) @ v
+
+    assert all_ok(make(renormalized)) == []
+
+
+# -- mutants -----------------------------------------------------------------
+
+
+def attend_scores(q, k):
+    return q @ k.mT / math.sqrt(q.size(-1))
+
+
+def triangle(q, diagonal=0):
+    n = q.size(-2)
+    return torch.ones(n, n, dtype=torch.bool).tril(diagonal)
+
+
+def mutant(weights):
+    """An attention function from (scores, lower triangle) to weights."""
+
+    def f(q, k, v, mask=None, causal=False, p=0.0, bias=None):
+        return weights(attend_scores(q, k), triangle(q)) @ v
+
+    return f
+
+
+def across_the_batch(q, k, v, *_):
+    q, k, v = (x.transpose(0, 2) for x in (q, k, v))
+    return fast_attend(q, k, v, causal=True).transpose(0, 2)
+
+
+def merged_by_view(q, k, v, *_):
+    y = fast_attend(q, k, v, causal=True)
+    b, h, t, d = y.shape
+    return y.reshape(b, t, h, d).transpose(1, 2)
+
+
+LEAKS = {
+    "no mask": mutant(lambda s, low: s.softmax(-1)),
+    "the wrong triangle": mutant(
+        lambda s, low: s.masked_fill(~low.mT, -math.inf).softmax(-1)
+    ),
+    "off by one": mutant(
+        lambda s, low: s.masked_fill(
+            torch.ones_like(low).triu(2), -math.inf
+        ).softmax(-1)
+    ),
+    "multiplied mask": mutant(lambda s, low: (s * low).softmax(-1)),
+    "mask after softmax": mutant(lambda s, low: s.softmax(-1) * low),
+    "softmax over queries": mutant(
+        lambda s, low: s.masked_fill(~low, -1e9).softmax(-2)
+    ),
+    "-1e-9 for -1e9": mutant(
+        lambda s, low: s.masked_fill(~low, -1e-9).softmax(-1)
+    ),
+    "own token hidden": mutant(
+        lambda s, low: s.masked_fill(low.triu() | ~low, -1e9).softmax(-1)
+    ),
+    "heads merged by view": merged_by_view,
+}
+
+
+@pytest.mark.parametrize("name", LEAKS)
+def test_causality_rejects(name):
+    report = causality(make(LEAKS[name]), V, T)
+    assert not report.ok
+    assert report.leak > 1e-4
+    assert report.positions
+    assert str(report).startswith("not causal: position ")
+
+
+@pytest.mark.parametrize("name", LEAKS)
+def test_prefix_gap_rejects(name):
+    """The same mutants give themselves away by the loss on prefixes."""
+    report = prefix_gap(shake(make(LEAKS[name])), text())
+    assert not report.ok
+    assert len(report.gaps) == T - 1
+    assert report.largest > 1e-3
+    assert str(report).startswith("not honest: at position ")
+
+
+def test_a_leak_at_position_0_alone():
+    """A first token that may not see itself sees everything, uniformly."""
+    report = causality(make(LEAKS["own token hidden"], n_layers=1), V, T)
+    assert report.positions == (0,)
+    assert "position 0 sees" in str(report)
+
+
+def test_off_by_one_leaks_one_step_a_layer():
+    """Every position but the last; the last has nobody after it."""
+    report = causality(make(LEAKS["off by one"], n_layers=1), V, T)
+    assert report.positions == tuple(range(T - 1))
+
+
+class NormOver(nn.Module):
+    """A layer norm that takes its mean over the wrong axes."""
+
+    def __init__(self, *axes):
+        super().__init__()
+        self.axes = axes
+
+    def forward(self, x):
+        mean = x.mean(self.axes, keepdim=True)
+        return (x - mean) / (x.var(self.axes, keepdim=True) + 1e-5).sqrt()
+
+
+@pytest.mark.parametrize("axes", [(1,), (1, 2)])
+def test_causality_rejects_norm_over_time(axes):
+    model = make()
+    model.blocks[0].around_attention.norm = NormOver(*axes)
+    assert not causality(model, V, T).ok
+    assert batch_independence(model, V, T).ok
+
+
+def test_causality_looks_at_training_too():
+    """A leak that only the training path has."""
+
+    class Sneaky(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.model = make()
+
+        def forward(self, ids):
+            y = self.model(ids)
+            return y + y.mean(1, keepdim=True) if self.training else y
+
+    model = Sneaky().eval()
+    assert not causality(model, V, T).ok
+    assert causality(model.forward, V, T).ok  # a function: evaluation only
+    assert not model.training
+
+
+def test_not_finite_is_not_ok():
+    """0 · −∞ = NaN in a mask that is multiplied."""
+    nan = mutant(lambda s, low: (s + (~low) * -math.inf).softmax(-1))
+    model = make(nan)
+    assert not causality(model, V, T).ok
+    assert not prefix_gap(model, text()).ok
+    assert not uses_context(model, V, T).ok
+    report = trains_everything(model, V, T)
+    assert not report.ok
+    assert any("loss nan" in p for p in report.problems)
+
+
+@pytest.mark.parametrize("kind", ["attention", "norm"])
+def test_batch_independence_rejects(kind):
+    """Also where row 0 is untouched, as under a mask over the batch."""
+    if kind == "attention":
+        model = make(across_the_batch)
+    else:
+        model = make()
+        model.blocks[0].around_attention.norm = NormOver(0)
+    report = batch_independence(model, V, T)
+    assert not report.ok
+    assert report.leak > 1e-4
+    assert str(report).startswith("not independent: changing row ")
+    if kind == "attention":
+        assert all(moved > changed for changed, moved in report.pairs)
+        # No leak over time, but no use of it either.
+        assert causality(model, V, T).ok
+        assert uses_context(model, V, T).ignored == tuple(range(T - 1))
+
+
+def test_uses_context_rejects_a_bigram_model():
+    report = uses_context(make(n_layers=0), V, T)
+    assert not report.ok
+    assert report.ignored == tuple(range(T - 1))
+    assert max(report.effects) == 0.0
+    assert "0, 1, 2, 3, 4, 5" in str(report)
+
+
+def test_uses_context_rejects_a_window():
+    """Two layers that look one back reach two back, and no further."""
+
+    def window(q, k, v, *_):
+        return attend(q, k, v, triangle(q) & ~triangle(q, -2))
+
+    report = uses_context(make(window), V, T)
+    assert report.ignored == (0, 1, 2, 3)
+
+
+def test_uses_context_rejects_a_bag_of_words():
+    """One layer without positions: a set.  Two layers tell order apart."""
+    report = uses_context(make(n_layers=1, positions="none"), V, T)
+    assert not report.ok
+    assert report.ignored == ()
+    assert str(report).startswith("blind to order")
+    assert uses_context(make(n_layers=2, positions="none"), V, T).ok
+
+
+def change(model, name):
+    """Break one thing in a right model; return the optimizer to check."""
+    block = model.blocks[0]
+    optimizer = None
+    if name == "detached":
+        inner = block.forward
+        block.forward = lambda x, *a: inner(x.detach(), *a)
+    elif name == "values are keys":
+        block.attention.attend = lambda q, k, v, *a: fast_attend(q, k, k, *a)
+    elif name == "frozen":
+        model.embedding.weight.requires_grad_(False)
+    elif name == "plain list":
+        model.blocks = nn.ModuleList([block, block])
+    elif name == "too sure":
+        with torch.no_grad():
+            model.embedding.weight.mul_(100)
+    elif name == "replaced":
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        block.attention.w_q = nn.Linear(12, 12)
+    return optimizer
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("detached", "positions.weight gets no gradient"),
+        ("values are keys", "blocks.0.attention.w_v.weight gets no gradient"),
+        ("frozen", "embedding.weight is frozen"),
+        ("plain list", "parameters instead of"),
+        ("too sure", "at the start, ln V 2.56"),
+        ("replaced", "does not hold blocks.0.attention.w_q.weight"),
+    ],
+)
+def test_trains_everything_rejects(name, problem):
+    model = make()
+    count = sum(p.numel() for p in model.parameters())
+    expected = count if name == "plain list" else None
+    optimizer = change(model, name)
+    report = trains_everything(
+        model, V, T, expected=expected, optimizer=optimizer
+    )
+    assert not report.ok
+    assert problem in str(report)
+
+
+def test_the_model_is_left_as_it_was():
+    """Weights, gradients, buffers, modes, and the random numbers."""
+    model = make(dropout=0.5)
+    model.norm = nn.BatchNorm1d(V)
+    body = model.logits
+    model.logits = lambda x: model.norm(body(x).mT).mT
+    model.blocks[1].eval()
+    before = {k: v.clone() for k, v in model.state_dict().items()}
+    modes = [m.training for m in model.modules()]
+    state = torch.get_rng_state()
+    for probe in (causality, batch_independence, uses_context):
+        probe(model, V, T)
+    trains_everything(model, V, T)
+    prefix_gap(model, text())
+    assert torch.equal(torch.get_rng_state(), state)
+    assert [m.training for m in model.modules()] == modes
+    assert all(p.grad is None for p in model.parameters())
+    for k, v in model.state_dict().items():
+        assert torch.equal(v, before[k])
+    # In training a batch norm sees the other rows.
+    assert not batch_independence(model, V, T).ok
+
+
+def test_prefix_gap_by_hand():
+    """A model that says the next token if it is there, else nothing.
+
+    With the text: 0 nats.  With the prefix alone: ln V.
+    """
+
+    def oracle(ids):
+        n = ids.size(1)
+        nxt = F.one_hot(ids.roll(-1, 1), V).float() * 1e4
+        return torch.cat((nxt[:, : n - 1], torch.zeros(len(ids), 1, V)), 1)
+
+    report = prefix_gap(oracle, text())
+    assert not report.ok
+    assert report.gaps[:-1] == pytest.approx([-math.log(V)] * (T - 2))
+    assert report.gaps[-1] == 0.0  # nothing follows the last
+    assert "2.6 nats lower" in str(report)
+
+
+@pytest.mark.parametrize(
+    "probe", [causality, batch_independence, uses_context, trains_everything]
+)
+def test_too_small_to_probe(probe):
+    with pytest.raises(ValueError, match=r"got vocab_size=1, length=\d"):
+        probe(make(), 1, T)
+    if probe is not trains_everything:
+        with pytest.raises(ValueError, match=r"length=1\."):
+            probe(make(), V, 1)
+
+
+def test_one_token_has_no_gap():
+    with pytest.raises(ValueError, match=r"got \(3, 1\)"):
+        prefix_gap(make(), text()[:, :1])
