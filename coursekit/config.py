@@ -25,7 +25,7 @@ CHOICES = {
     "norm": ("layernorm", "rmsnorm", "none"),
     "activation": ("gelu", "gelu_tanh", "relu", "silu", "swiglu"),
 }
-TRAIN_CHOICES = {
+TRAIN_CHOICES: dict[str, tuple[str, ...]] = {
     "schedule": ("cosine", "noam", "constant"),
     "precision": ("float32", "bfloat16", "auto"),
 }

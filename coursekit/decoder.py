@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from coursekit.attention import Attend, fast_attend
 from coursekit.config import GPTConfig, StackConfig
-from coursekit.embedding import TokenEmbedding
+from coursekit.embedding import TokenEmbedding, check_batch
 from coursekit.feedforward import make_feed_forward
 from coursekit.multihead import KeyValueCache, MultiHeadAttention
 from coursekit.norm import Residual, make_norm
@@ -177,6 +177,7 @@ class GPT(nn.Module):
         Returns:
             (B, T, D).
         """
+        check_batch(ids)
         n_new = ids.size(1)
         n_old = cache[0].length if cache else 0
         check_length(n_old + n_new, self.config.max_len)

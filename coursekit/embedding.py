@@ -7,7 +7,26 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-__all__ = ["TokenEmbedding", "check_ids"]
+__all__ = ["TokenEmbedding", "check_batch", "check_ids"]
+
+
+def check_batch(ids: Tensor) -> None:
+    """Refuse what is not a batch of token ids.
+
+    Raises:
+        ValueError: if ``ids`` are not whole numbers of shape (B, T), or T
+            is 0.
+    """
+    if ids.dtype not in (torch.int64, torch.int32):
+        raise ValueError(
+            f"token ids must be whole numbers: got {ids.dtype}. Encode the "
+            "text first, or call ids.long()."
+        )
+    if ids.dim() != 2 or ids.size(1) == 0:
+        raise ValueError(
+            "token ids must be (B, T) with at least 1 token: got "
+            f"{tuple(ids.shape)}. For one sequence write ids[None]."
+        )
 
 
 def check_ids(ids: Int[Tensor, "*shape"], vocab_size: int) -> None:

@@ -6,7 +6,7 @@ from torch import Tensor, arange, nn
 from coursekit.attention import Attend, fast_attend
 from coursekit.config import EncoderConfig
 from coursekit.decoder import Block, check_length, initialize, make_scheme
-from coursekit.embedding import TokenEmbedding
+from coursekit.embedding import TokenEmbedding, check_batch
 from coursekit.norm import make_norm
 
 __all__ = ["Encoder"]
@@ -63,6 +63,7 @@ class Encoder(nn.Module):
             ValueError: if an id is out of range, or the sequence is longer
                 than ``max_len``.
         """
+        check_batch(ids)
         n_tokens = ids.size(1)
         check_length(n_tokens, self.config.max_len)
         positions = arange(n_tokens, device=ids.device)

@@ -18,7 +18,7 @@ from coursekit.decoder import (
     make_residual,
     make_scheme,
 )
-from coursekit.embedding import TokenEmbedding
+from coursekit.embedding import TokenEmbedding, check_batch
 from coursekit.encoder import Encoder
 from coursekit.feedforward import make_feed_forward
 from coursekit.multihead import split_heads
@@ -202,6 +202,7 @@ class Transformer(nn.Module):
         Returns:
             (B, T, V) logits.
         """
+        check_batch(tgt)
         n_new = tgt.size(1)
         n_old = cache[0].length if cache else 0
         check_length(n_old + n_new, self.config.max_len)

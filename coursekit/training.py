@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 
-class TrainingDiverged(ValueError):
+class TrainingDiverged(ValueError):  # noqa: N818 (an end, as StopIteration)
     """A loss, gradient or weight is no number any more."""
 
 
@@ -66,6 +66,8 @@ class Progress:
     """Mean nats a token of the whole validation split, if it is due."""
     is_best: bool = False
     """Whether that is the lowest so far."""
+    is_last: bool = False
+    """Whether the loop ends here, all steps done or time up."""
 
 
 @dataclass
@@ -102,6 +104,7 @@ def train(
     callbacks: Sequence[Callback] = (),
     state: TrainState | None = None,
     bar: bool | None = None,
+    seconds: float | None = None,
 ) -> TrainState:
     """Train a model, from the beginning or from where a state stands.
 
@@ -119,6 +122,8 @@ def train(
             the run.
         state: of a run to go on with; by default a new one.
         bar: show a progress bar; by default where stderr is a terminal.
+        seconds: wall time after which no step begins; the last one done
+            is then treated as the last of the run.
 
     Returns:
         The state after the last update.
@@ -138,6 +143,7 @@ def train(
     schedule = make_schedule(config)
     model.train()
     clock = _Clock()
+    end = time.monotonic() + (math.inf if seconds is None else seconds)
     with _forked_rng(device), _Bar(state.step, config.steps, bar) as shown:
         while state.step < config.steps:
             clock.start()
@@ -152,8 +158,9 @@ def train(
             state.losses.append(loss)
             speed = clock.stop(n_targets)
             nats, is_best = None, False
-            due = state.step % config.eval_every == 0
-            if held_out and (due or state.step == config.steps):
+            is_last = state.step == config.steps or time.monotonic() > end
+            due = is_last or state.step % config.eval_every == 0
+            if held_out and due:
                 nats = evaluate(model, held_out, precision)
                 is_best = _record(state, loss, nats, rate)
             progress = Progress(
@@ -166,10 +173,11 @@ def train(
                 speed,
                 nats,
                 is_best,
+                is_last,
             )
             shown.update(progress)
-            # A list, not a generator: every callback is called.
-            if any([callback(progress) for callback in callbacks]):
+            wants = [callback(progress) for callback in callbacks]
+            if is_last or any(wants):
                 break
     return state
 
@@ -185,9 +193,8 @@ def _update(
     """One update; the loss, the gradient's length, the number of targets."""
     optimizer = state.optimizer
     weights = [p for g in optimizer.param_groups for p in g["params"]]
-    n_targets = sum(batch.n_targets for batch in micro_batches)
     optimizer.zero_grad(set_to_none=True)
-    total = add_gradients(
+    total, n_targets = add_gradients(
         forward, micro_batches, config.label_smoothing, precision
     )
     limit = config.clip or math.inf
@@ -212,7 +219,7 @@ def add_gradients(
     micro_batches: Sequence[Batch],
     label_smoothing: float = 0.0,
     precision: str = "float32",
-) -> Float[Tensor, ""]:
+) -> tuple[Float[Tensor, ""], int]:
     """Add up the gradients of the mean loss over *all* targets of a step.
 
     ``Σ over micro-batches of Σ nats / n``, n the targets of all of them:
@@ -226,7 +233,7 @@ def add_gradients(
         precision: ``"float32"`` or ``"bfloat16"`` (autocast).
 
     Returns:
-        The mean loss, in nats a target.
+        The mean loss, in nats a target, and how many targets there were.
 
     Raises:
         ValueError: if no target counts.
@@ -255,7 +262,7 @@ def add_gradients(
         loss = nats / n_targets
         loss.backward()
         losses.append(loss.detach())  # the graph behind it is freed
-    return torch.stack(losses).sum()
+    return torch.stack(losses).sum(), n_targets
 
 
 def evaluate(

@@ -1,7 +1,7 @@
 """Pictures in one visual language; the only module that needs matplotlib.
 
 Colors are Okabe and Ito's, which stay apart for color-blind readers; no
-figure says anything by color alone.  A figure is 6.4 inches wide, so that its
+figure says anything by color alone.  A figure is 5.4 inches wide, so that its
 text is readable on a phone.  A function that draws returns axes: end the cell
 with a semicolon, and the notebook shows the figure once.
 """
@@ -44,7 +44,7 @@ COLORS = {
     "gray": "#6B6B6B",
     "black": "#1A1A1A",
 }
-WIDTH = 6.4
+WIDTH = 5.4
 
 
 def use_style() -> None:
@@ -204,7 +204,7 @@ def bars(
 
 
 def intervals(
-    x: Sequence[float],
+    x: Sequence[int | float],
     samples: Tensor | np.ndarray,
     label: str = "",
     ax: Axes | None = None,
@@ -261,31 +261,35 @@ def attention_steps(
     weights = attention_weights(q, k)
     scores = q @ k.mT / q.size(-1) ** 0.5
     panels = [
-        ("scores\nq kᵀ / √Dh", scores, "Blues", "softmax"),
-        ("weights", weights, "Blues", "times v"),
-        ("new vectors", weights @ v, "Greens", ""),
+        ("scores\nq kᵀ / √Dh", scores, "Blues"),
+        ("weights\nrow softmax", weights, "Blues"),
+        ("new vectors\nweights · v", weights @ v, "Greens"),
     ]
     figure, axes = new_figure(
-        0.62 * len(tokens) + 1.35,
+        0.55 * len(tokens) + 1.45,
         columns=3,
-        width_ratios=[k.size(0), k.size(0), 0.85 * v.size(-1)],
+        width_ratios=[k.size(0), k.size(0), 0.95 * v.size(-1)],
     )
-    figure.set_layout_engine("constrained", wspace=0.12)
-    for ax, (title, grid, color, step) in zip(axes, panels, strict=True):
+    figure.set_layout_engine("constrained", wspace=0.1)
+    for ax, (title, grid, color) in zip(axes, panels, strict=True):
         top = 1.0 if grid is weights else 1.25 * float(grid.abs().max())
-        last = ax is axes[-1]
+        first, last = ax is axes[0], ax is axes[-1]
         names = [""] * v.size(-1) if last else tokens
-        rows = tokens if ax is axes[0] else [""] * len(tokens)
+        rows = tokens if first else [""] * len(tokens)
         heatmap(grid, rows, names, title, ax, True, (0.0, top), color)
-        ax.set_xlabel("" if last else "key (column)")
-        ax.annotate(
-            f"{step}\n→" if step else "",
-            (1.02, 0.5),
-            xycoords="axes fraction",
-            va="center",
-            size=10,
-            linespacing=1.1,
-        )
+        if not last:
+            ax.set_xlabel("key (column)")
+        if not first:
+            ax.annotate(
+                "→",
+                (0, 0.5),
+                (-14, 0),
+                xycoords="axes fraction",
+                textcoords="offset points",
+                ha="center",
+                va="center",
+                size=16,
+            )
     axes[0].set_ylabel("query (row)")
     return axes
 
@@ -329,12 +333,12 @@ def attention_flow(
     ax.text(key + 4 * cell + 1.5, 2.0, "asks: this is my query", va="center")
     for j, token in enumerate(tokens):
         ax.text(key - 1.5, -j, token, ha="right", va="center")
-        _strip(ax, k[j], key, -j, cell, "sky")
+        _strip(ax, k[j], key, -float(j), cell, "sky")
         ax.text(45.5, -j, f"{scores[j]:.1f}", ha="center", va="center")
         share = float(weights[j])
         ax.barh(-j, 22 * share, left=bar, height=0.62, color=COLORS["blue"])
         ax.text(bar + 22 * share + 1, -j, f"{share:.2f}", va="center")
-        _strip(ax, v[j], value, -j, cell, "yellow", 0.25 + 0.75 * share)
+        _strip(ax, v[j], value, -float(j), cell, "yellow", 0.25 + 0.75 * share)
     _strip(ax, weights @ v, value, -rows - 0.6, cell, "green")
     ax.text(
         value - 2,
@@ -377,8 +381,15 @@ def _strip(
         ax.add_patch(
             Rectangle(corner, cell, 0.72, fill=False, edgecolor="white")
         )
-        text = f"{number:.0f}" if number == round(number) else f"{number:.1f}"
-        ax.text(x + (i + 0.5) * cell, y, text, ha="center", va="center")
+        whole = number == round(number)
+        ax.text(
+            x + (i + 0.5) * cell,
+            y,
+            f"{number:.0f}" if whole else f"{number:.1f}",
+            ha="center",
+            va="center",
+            size=12 if whole else 10,
+        )
 
 
 def _array(values: Tensor | np.ndarray) -> np.ndarray:

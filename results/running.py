@@ -29,7 +29,7 @@ def parser() -> argparse.ArgumentParser:
     """The options of the command that a result names."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--seed", type=int, default=0)
-    options.add_argument("--steps", type=int, default=6000)
+    options.add_argument("--steps", type=int, default=5000)
     return options
 
 

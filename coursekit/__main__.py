@@ -1,0 +1,925 @@
+"""The command line: ``coursekit``, or ``python -m coursekit``.
+
+Each command is a function that adds its options and a function that runs.
+The options of a model and of a training are the fields of their
+configurations; the help of an option is the string under the field.
+"""
+
+import argparse
+import ast
+import dataclasses
+import hashlib
+import inspect
+import json
+import math
+import os
+import platform
+import signal
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib import metadata
+from itertools import pairwise
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, NoReturn, get_args
+
+import torch
+from torch import nn
+from tqdm import tqdm
+
+import coursekit
+from coursekit.cache import CachedStepper
+from coursekit.checkpoint import (
+    Loaded,
+    SaveError,
+    Saver,
+    build_model,
+    create_run,
+    load_checkpoint,
+    read_config,
+    read_tensors,
+)
+from coursekit.config import (
+    CHOICES,
+    TRAIN_CHOICES,
+    Config,
+    GPTConfig,
+    TrainConfig,
+)
+from coursekit.data import (
+    Batch,
+    load_text,
+    random_windows,
+    sequential_windows,
+    split,
+)
+from coursekit.decoder import GPT
+from coursekit.generation import beam_search, sampler, stream
+from coursekit.loss import perplexity
+from coursekit.tokenizer import (
+    BPETokenizer,
+    CharTokenizer,
+    Tokenizer,
+    load_tokenizer,
+)
+from coursekit.training import (
+    Progress,
+    TrainingDiverged,
+    evaluate,
+    pick_device,
+    pick_precision,
+    start,
+    train,
+)
+
+# What the command trains unless it is told otherwise: two minutes on two
+# cores, on the packaged text, character by character.
+TRAIN_DEFAULTS: dict[str, Any] = {
+    "steps": 2500,
+    "batch_size": 12,
+    "context": 64,
+    "learning_rate": 3e-3,
+    "precision": "auto",
+}
+BPE_VOCAB_SIZE = 1000
+EVAL_TOKENS = 8192  # in a batch of an evaluation
+
+INTRO = """\
+A transformer to train, to question and to take apart.
+
+In the order in which you will want them:
+
+  coursekit train       learn to write from a text
+  coursekit generate    write
+  coursekit eval        how surprised is the model by text it has not seen?
+  coursekit info        what a model is made of; what this machine can do
+
+Each explains itself: coursekit train --help
+"""
+EXAMPLES = """\
+examples:
+  coursekit train --out runs/first --minutes 2
+  coursekit generate runs/first --prompt "ROMEO:" --temperature 0.7
+  coursekit train my.txt --out runs/mine --tokenizer bpe --n-layers 6
+
+exit codes: 0 done; 1 training stopped (loss not finite, disk full); 2 wrong
+option or input, said in one line; 130 stopped by Ctrl-C, checkpoint kept
+"""
+
+
+# -- options -----------------------------------------------------------------
+
+
+class Parser(argparse.ArgumentParser):
+    """Says in one line what is wrong."""
+
+    def error(self, message: str) -> NoReturn:
+        """Exit with 2 and one line."""
+        hint = f"(see {self.prog} --help)"
+        self.exit(2, f"coursekit: error: {message} {hint}\n")
+
+
+def field_help(kind: type) -> dict[str, str]:
+    """The string under each field of a dataclass, base classes included."""
+    found: dict[str, str] = {}
+    for base in reversed(kind.__mro__):
+        if not dataclasses.is_dataclass(base):
+            continue
+        source = textwrap.dedent(inspect.getsource(base))
+        body = ast.parse(source).body[0].body  # type: ignore[attr-defined]
+        for field, text in pairwise(body):
+            if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
+                name = field.target.id  # type: ignore[union-attr]
+                found[name] = inspect.cleandoc(ast.literal_eval(text.value))
+    return found
+
+
+def add_fields(
+    parser: Any,
+    kind: type[Config],
+    defaults: dict[str, Any],
+    skip: Sequence[str] = (),
+) -> None:
+    """Add an option for each field of a configuration.
+
+    An option that is not given leaves no trace in the parsed arguments, so
+    that --resume can tell what was asked for.
+    """
+    texts = field_help(kind)
+    for field in dataclasses.fields(kind):
+        if field.name in skip:
+            continue
+        default = defaults.get(field.name, field.default)
+        text = texts[field.name].replace("%", "%%")
+        if "[default" not in text:
+            text += f" [default: {shown(default)}]"
+        flag = "--" + field.name.replace("_", "-")
+        options: dict[str, Any] = {"default": argparse.SUPPRESS, "help": text}
+        choices = (CHOICES | TRAIN_CHOICES).get(field.name)
+        if (value_type := plain_type(field.type)) is bool:
+            options["action"] = argparse.BooleanOptionalAction
+        elif choices:
+            options["choices"] = choices
+        else:
+            options |= {"type": value_type, "metavar": "N"}
+        parser.add_argument(flag, **options)
+
+
+def plain_type(kind: Any) -> Any:
+    """``int`` for ``int | None``."""
+    if isinstance(kind, UnionType):
+        return next(k for k in get_args(kind) if k is not NoneType)
+    return kind
+
+
+def shown(value: Any) -> str:
+    """A default as it is typed."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def given(args: argparse.Namespace, kind: type[Config]) -> dict[str, Any]:
+    """The fields of a configuration that the command line names."""
+    names = {field.name for field in dataclasses.fields(kind)}
+    return {k: v for k, v in vars(args).items() if k in names}
+
+
+# -- coursekit train ---------------------------------------------------------
+
+
+def train_options(parser: argparse.ArgumentParser) -> None:
+    """Options of ``coursekit train``."""
+    parser.add_argument(
+        "text",
+        nargs="?",
+        metavar="TEXT",
+        help="a UTF-8 file, or a packaged text [default: shakespeare]",
+    )
+    run = parser.add_argument_group("the run")
+    run.add_argument(
+        "--out",
+        required=True,
+        metavar="RUN",
+        help="folder for checkpoint, settings and weights",
+    )
+    run.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on with the run in that folder, with its settings",
+    )
+    run.add_argument(
+        "--minutes",
+        type=positive,
+        metavar="M",
+        help="stop after that time, with an evaluation and a checkpoint",
+    )
+    add_common(run)
+    text = parser.add_argument_group("the vocabulary")
+    text.add_argument(
+        "--tokenizer",
+        choices=("char", "bpe"),
+        default=argparse.SUPPRESS,
+        help="characters, or byte-pair encoding [default: char]",
+    )
+    text.add_argument(
+        "--vocab-size",
+        type=int,
+        metavar="N",
+        default=argparse.SUPPRESS,
+        help=f"tokens that bpe learns [default: {BPE_VOCAB_SIZE}]",
+    )
+    model = parser.add_argument_group("the model")
+    defaults = {"max_len": "the context"}
+    add_fields(model, GPTConfig, defaults, skip=["vocab_size"])
+    training = parser.add_argument_group("the training")
+    add_fields(training, TrainConfig, TRAIN_DEFAULTS)
+
+
+def run_train(args: argparse.Namespace) -> int:
+    """Train a GPT on a text, from the beginning or from a checkpoint."""
+    device = pick_device(args.device)
+    folder = Path(args.out)
+    run = resume_run(args) if args.resume else new_run(args, device)
+    model, _, config, learned, held_out = run
+    model.to(device)
+    state = start(model, config)
+    path = folder / "checkpoint.safetensors"
+    if path.exists():
+        load_checkpoint(path, model, state)
+    say = Reporter(args.json)
+    if state.step >= config.steps:
+        say.end(folder, state.step, state.best)
+        return 0
+    say.begin(model, device, config, learned, held_out, state.step)
+    saver = Saver(folder, model, state, config.checkpoint_every)
+    with until_interrupted() as interrupted:
+        train(
+            model,
+            batches_of(learned, config),
+            config,
+            windows_of(held_out, config.context),
+            [saver, say, lambda _: interrupted()],
+            state,
+            bar=False if args.json else None,
+            seconds=60 * args.minutes if args.minutes else None,
+        )
+        stopped = interrupted() and state.step < config.steps
+    if stopped:
+        saver.save()
+    say.end(folder, state.step, state.best)
+    return 130 if stopped else 0
+
+
+Run = tuple[GPT, Tokenizer, TrainConfig, torch.Tensor, torch.Tensor]
+
+
+def new_run(args: argparse.Namespace, device: torch.device) -> Run:
+    """Make a run's folder, after all that could be wrong was checked."""
+    folder = Path(args.out)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ValueError(
+            f"a new run needs a folder of its own: got {folder}, which has "
+            "files. Add --resume to go on with it, or choose another --out."
+        )
+    return make_run(args, device)
+
+
+def make_run(args: argparse.Namespace, device: torch.device) -> Run:
+    """Build the model and write what the folder needs to be resumed."""
+    config = TrainConfig(**(TRAIN_DEFAULTS | given(args, TrainConfig)))
+    precision = pick_precision(config.precision, device)
+    config = dataclasses.replace(config, precision=precision)
+    name = args.text or "shakespeare"
+    text = load_text(name)
+    learned, held_out = split(text)
+    tokenizer = make_tokenizer(args, text, learned)
+    fields = {"max_len": config.context} | given(args, GPTConfig)
+    fields["vocab_size"] = tokenizer.vocab_size
+    model_config = GPTConfig(**fields)
+    if config.context > model_config.max_len:
+        raise ValueError(
+            "the context must fit the model: got "
+            f"context={config.context}, max_len={model_config.max_len}. "
+            "Raise --max-len or lower --context."
+        )
+    ids = torch.tensor(tokenizer.encode(learned))
+    held_out_ids = torch.tensor(tokenizer.encode(held_out))
+    batches_of(ids, config)(0)  # a text too short is refused here
+    windows_of(held_out_ids, config.context)
+    model = fresh_model(model_config, config.seed)
+    data = {
+        "text": name if name == "shakespeare" else str(Path(name).absolute()),
+        "sha256": hash_of(text),
+        "threads": torch.get_num_threads(),
+    }
+    create_run(args.out, model, tokenizer, config, data)
+    return model, tokenizer, config, ids, held_out_ids
+
+
+def resume_run(args: argparse.Namespace) -> Run:
+    """Read a run's folder; its settings are those that count."""
+    folder = Path(args.out)
+    if folder.is_dir() and not (folder / "config.json").exists():
+        # Killed before it had begun: nothing is lost, so begin.
+        leftovers = [p for p in folder.iterdir() if p.suffix != ".part"]
+        if all(p.name == "tokenizer.json" for p in leftovers):
+            return make_run(args, pick_device(args.device))
+    fields = read_config(folder)
+    if "train" not in fields:
+        raise ValueError(
+            f"only a run can be resumed: got {folder}, a finished model. "
+            "Start a new run with another --out."
+        )
+    refuse_changes(args, fields)
+    config = TrainConfig.from_dict(fields["train"])
+    data = fields["data"]
+    text = load_text(data["text"])
+    if hash_of(text) != data["sha256"]:
+        raise ValueError(
+            "a run goes on with the text it began with: got another in "
+            f"{data['text']}. Restore the file, or start a new run."
+        )
+    if data["threads"] != torch.get_num_threads():
+        print(
+            f"coursekit: note: the run began with {data['threads']} threads, "
+            f"this has {torch.get_num_threads()}; sums may round otherwise",
+            file=sys.stderr,
+        )
+    tokenizer = load_tokenizer(folder / "tokenizer.json")
+    learned, held_out = split(text)
+    model = fresh_model(GPTConfig.from_dict(fields["config"]), config.seed)
+    return (
+        model,
+        tokenizer,
+        config,
+        torch.tensor(tokenizer.encode(learned)),
+        torch.tensor(tokenizer.encode(held_out)),
+    )
+
+
+def refuse_changes(args: argparse.Namespace, fields: dict[str, Any]) -> None:
+    """Refuse an option that is not what the run began with."""
+    asked = given(args, TrainConfig) | given(args, GPTConfig)
+    have = fields["train"] | fields["config"]
+    if asked.get("precision") == "auto":
+        del asked["precision"]
+    if args.text and args.text != "shakespeare":
+        asked["text"] = str(Path(args.text).absolute())
+        have["text"] = fields["data"]["text"]
+    changed = [k for k, value in asked.items() if value != have[k]]
+    if changed or hasattr(args, "tokenizer"):
+        name = changed[0] if changed else "tokenizer"
+        raise ValueError(
+            "--resume goes on with the run's own settings: got "
+            f"{name}={asked.get(name, getattr(args, name, None))}, the run "
+            f"has {have.get(name, 'its own')}. Leave the option out, or "
+            "start a new run with another --out."
+        )
+
+
+def make_tokenizer(
+    args: argparse.Namespace, text: str, learned: str
+) -> Tokenizer:
+    """The tokenizer that the options ask for."""
+    kind = getattr(args, "tokenizer", "char")
+    size = getattr(args, "vocab_size", None)
+    if kind == "bpe":
+        return BPETokenizer.train(learned, size or BPE_VOCAB_SIZE)
+    if size is not None:
+        raise ValueError(
+            "characters make up the vocabulary by themselves: got "
+            f"vocab_size={size} with --tokenizer char. Leave it out, or use "
+            "--tokenizer bpe."
+        )
+    # Of the whole text: a character that is missing can't be encoded.
+    return CharTokenizer.train(text)
+
+
+def fresh_model(config: GPTConfig, seed: int) -> GPT:
+    """A model whose initial weights depend on the seed alone."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return GPT(config)
+
+
+def batches_of(
+    ids: torch.Tensor, config: TrainConfig
+) -> Callable[[int], list[Batch]]:
+    """The micro-batches of each step."""
+    n = config.accumulate
+
+    def batches(step: int) -> list[Batch]:
+        size, context, seed = config.batch_size, config.context, config.seed
+        return [
+            random_windows(ids, size, context, seed, n * step + i)
+            for i in range(n)
+        ]
+
+    return batches
+
+
+def windows_of(ids: torch.Tensor, context: int) -> list[Batch]:
+    """All of a split, in large batches."""
+    rows = max(1, EVAL_TOKENS // context)
+    return list(sequential_windows(ids, rows, context))
+
+
+def hash_of(text: str) -> str:
+    """SHA-256 of a text."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@contextmanager
+def until_interrupted() -> Iterator[Callable[[], bool]]:
+    """Let Ctrl-C end the step that is under way, not tear it apart.
+
+    A second Ctrl-C stops at once.
+    """
+    pressed = []
+
+    def note(*_: object) -> None:
+        pressed.append(True)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield lambda: bool(pressed)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+class Reporter:
+    """A callback that prints a line for each evaluation."""
+
+    def __init__(self, as_json: bool) -> None:
+        self.as_json = as_json
+
+    def begin(
+        self,
+        model: nn.Module,
+        device: torch.device,
+        config: TrainConfig,
+        learned: torch.Tensor,
+        held_out: torch.Tensor,
+        step: int,
+    ) -> None:
+        """Say what will be trained on what."""
+        if self.as_json:
+            return
+        n = sum(p.numel() for p in model.parameters())
+        line = (
+            f"{n:,} weights on {device}, {config.precision}; "
+            f"{len(learned):,} tokens to learn from, "
+            f"{len(held_out):,} to check with"
+        )
+        print(line + (f"; from step {step}" if step else ""), flush=True)
+
+    def __call__(self, progress: Progress) -> None:
+        """Print an evaluation."""
+        if progress.validation_loss is None:
+            return
+        if self.as_json:
+            fields = {"event": "evaluation"} | dataclasses.asdict(progress)
+            print(json.dumps(fields), flush=True)
+            return
+        # tqdm.write moves a progress bar out of the way.
+        tqdm.write(
+            f"step {progress.step:>6}   training {progress.loss:.3f}   "
+            f"validation {progress.validation_loss:.4f}   "
+            f"{progress.tokens_per_second:,.0f} tokens/s",
+            file=sys.stdout,
+        )
+        sys.stdout.flush()
+
+    def end(self, folder: Path, step: int, best: float | None) -> None:
+        """Say how it went, and what comes next."""
+        if self.as_json:
+            fields = {"event": "end", "run": str(folder), "step": step}
+            print(json.dumps(fields | {"best_validation_loss": best}))
+            return
+        loss = "none yet" if best is None else f"{best:.4f} nats a token"
+        print(f"{step} steps; lowest validation loss: {loss}")
+        print(f'next: coursekit generate {folder} --prompt "The "')
+
+
+# -- coursekit generate ------------------------------------------------------
+
+
+def generate_options(parser: argparse.ArgumentParser) -> None:
+    """Options of ``coursekit generate``."""
+    add_run(parser)
+    parser.add_argument(
+        "--prompt",
+        default="\n",
+        metavar="TEXT",
+        help="what the text begins with [default: a new line]",
+    )
+    parser.add_argument(
+        "--max-new-tokens",
+        type=int,
+        default=300,
+        metavar="N",
+        help="tokens to write [default: 300]",
+    )
+    choice = parser.add_argument_group("the choice of each token")
+    choice.add_argument(
+        "--temperature",
+        type=float,
+        metavar="T",
+        help="below 1 bolder in what is likely, above 1 wilder; 0 always "
+        "takes the likeliest [default: 0.8]",
+    )
+    choice.add_argument(
+        "--top-k", type=int, metavar="K", help="draw from the K likeliest"
+    )
+    choice.add_argument(
+        "--top-p",
+        type=float,
+        metavar="P",
+        help="draw from the fewest that have P of the probability",
+    )
+    choice.add_argument(
+        "--beam",
+        type=int,
+        metavar="N",
+        help="do not draw: search the likeliest text, N at a time",
+    )
+    choice.add_argument(
+        "--seed",
+        type=int,
+        default=0,
+        metavar="N",
+        help="another seed, another text [default: 0]",
+    )
+    add_common(parser)
+
+
+def run_generate(args: argparse.Namespace) -> int:
+    """Write a text, and print it as it comes."""
+    model, tokenizer = text_model(args)
+    if not args.prompt:
+        raise ValueError(
+            "a prompt must have at least one character: got ''. Leave "
+            "--prompt out to begin on a new line."
+        )
+    prompt = tokenizer.encode(args.prompt)
+    began = time.perf_counter()
+    write = write_beams if args.beam is not None else write_sample
+    text, n_tokens = write(args, model, tokenizer, prompt)
+    if args.json:
+        seconds = time.perf_counter() - began
+        fields = {
+            "prompt": args.prompt,
+            "text": text,
+            "tokens": n_tokens,
+            "seconds": round(seconds, 3),
+        }
+        print(json.dumps(fields))
+    return 0
+
+
+def write_sample(
+    args: argparse.Namespace, model: GPT, tokenizer: Tokenizer, prompt: Any
+) -> tuple[str, int]:
+    """Draw token by token, and print each as soon as it is readable."""
+    show = Typewriter(args.json)
+    temperature = 0.8 if args.temperature is None else args.temperature
+    draw = sampler(
+        temperature,
+        args.top_k,
+        args.top_p,
+        torch.Generator().manual_seed(args.seed),
+    )
+    stops = list(tokenizer.special_tokens.values())
+    decoder, n_tokens = tokenizer.stream(), 0
+    steps = stream(
+        CachedStepper(model), [prompt], args.max_new_tokens, draw, stops
+    )
+    show(args.prompt)
+    pieces = []
+    for (token,) in steps:
+        if token is None:
+            continue
+        n_tokens += 1
+        pieces.append(decoder.push(token))
+        show(pieces[-1])
+    pieces.append(decoder.finish())
+    show(pieces[-1] + "\n")
+    return "".join(pieces), n_tokens
+
+
+def write_beams(
+    args: argparse.Namespace, model: GPT, tokenizer: Tokenizer, prompt: Any
+) -> tuple[str, int]:
+    """Search the likeliest text."""
+    for name in ("temperature", "top_k", "top_p"):
+        if getattr(args, name) is not None:
+            raise ValueError(
+                "beam search does not draw, so it knows no temperature, "
+                f"top-k or top-p: got {name}={getattr(args, name)} with "
+                f"beam={args.beam}. Leave one of them out."
+            )
+    stops = list(tokenizer.special_tokens.values())
+    found = beam_search(
+        CachedStepper(model), [prompt], args.beam, args.max_new_tokens, stops
+    )
+    best = found[0][0].tokens
+    text = tokenizer.decode(best)
+    Typewriter(args.json)(args.prompt + text + "\n")
+    return text, len(best)
+
+
+class Typewriter:
+    """Prints at once, unless JSON is wanted."""
+
+    def __init__(self, silent: bool) -> None:
+        self.silent = silent
+
+    def __call__(self, text: str) -> None:
+        """Print without a new line."""
+        if not self.silent:
+            print(text, end="", flush=True)
+
+
+# -- coursekit eval ----------------------------------------------------------
+
+
+def eval_options(parser: argparse.ArgumentParser) -> None:
+    """Options of ``coursekit eval``."""
+    add_run(parser)
+    parser.add_argument(
+        "text",
+        nargs="?",
+        metavar="TEXT",
+        help="a UTF-8 file, or a packaged text [default: the run's]",
+    )
+    parser.add_argument(
+        "--split",
+        choices=("validation", "training", "all"),
+        default="validation",
+        help="the last tenth, the rest, or all of the text "
+        "[default: validation]",
+    )
+    add_common(parser)
+
+
+def run_eval(args: argparse.Namespace) -> int:
+    """Measure the loss on a whole split."""
+    model, tokenizer = text_model(args)
+    name = args.text or recorded_text(args.run)
+    text = load_text(name)
+    if args.split != "all":
+        text = split(text)[args.split == "validation"]
+    ids = torch.tensor(tokenizer.encode(text))
+    context = model.config.max_len
+    nats = evaluate(model, windows_of(ids, context))
+    # The first token is no target.
+    first = ids[:1].tolist()
+    bits = nats * (len(ids) - 1) / math.log(2)
+    n_chars = len(text) - len(tokenizer.decode(first))
+    n_bytes = len(text.encode()) - len(tokenizer.decode_bytes(first))
+    fields = {
+        "text": str(name),
+        "split": args.split,
+        "tokens": len(ids) - 1,
+        "context": context,
+        "loss": nats,
+        "perplexity": perplexity(nats),
+        "bits_per_character": bits / n_chars,
+        "bits_per_byte": bits / n_bytes,
+    }
+    report(fields, args.json)
+    return 0
+
+
+def recorded_text(run: str) -> str:
+    """The text that a run was trained on."""
+    folder = Path(run)
+    fields = read_config(folder) if folder.is_dir() else {}
+    return fields.get("data", {}).get("text", "shakespeare")
+
+
+# -- coursekit info ----------------------------------------------------------
+
+
+def info_options(parser: argparse.ArgumentParser) -> None:
+    """Options of ``coursekit info``."""
+    parser.add_argument(
+        "run",
+        nargs="?",
+        metavar="RUN",
+        help="a run's folder or a shipped model; without it: this machine",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run_info(args: argparse.Namespace) -> int:
+    """Say what a model is made of, or what this machine can do."""
+    fields = about_machine() if args.run is None else about_run(args.run)
+    report(fields, args.json)
+    return 0
+
+
+def about_machine() -> dict[str, Any]:
+    """Versions, device, shipped models."""
+    device = pick_device()
+    return {
+        "version": version(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "device": str(device),
+        "precision": pick_precision("auto", device),
+        "threads": torch.get_num_threads(),
+        "models": coursekit.shipped(),
+    }
+
+
+def about_run(name: str) -> dict[str, Any]:
+    """Settings, parts and state of a run."""
+    folder = coursekit.find_model(name)
+    fields = read_config(folder)
+    with torch.device("meta"):
+        model = build_model(fields, folder)
+    parts = {
+        part: sum(p.numel() for p in module.parameters())
+        for part, module in model.named_children()
+    }
+    about: dict[str, Any] = {
+        "model": fields["model"],
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "parameters_by_part": {k: n for k, n in parts.items() if n},
+        "config": fields["config"],
+    }
+    about |= {k: fields[k] for k in ("train", "data") if k in fields}
+    if (folder / "tokenizer.json").exists():
+        tokenizer = load_tokenizer(folder / "tokenizer.json")
+        about["tokenizer"] = {
+            "type": tokenizer.kind,
+            "vocab_size": tokenizer.vocab_size,
+        }
+    weights = folder / "model.safetensors"
+    if weights.exists():
+        about["weights"] = read_tensors(weights)[1] | {
+            "sha256": hashlib.sha256(weights.read_bytes()).hexdigest()
+        }
+    checkpoint = folder / "checkpoint.safetensors"
+    if checkpoint.exists():
+        state = read_tensors(checkpoint)[1]
+        about["checkpoint"] = {k: state[k] for k in ("step", "tokens", "best")}
+    return about
+
+
+def version() -> str:
+    """The version of the installed package."""
+    try:
+        return metadata.version("executable-transformer")
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+# -- what the commands share -------------------------------------------------
+
+
+def add_run(parser: Any) -> None:
+    """The model to use."""
+    parser.add_argument(
+        "run", metavar="RUN", help="a run's folder, or a shipped model's name"
+    )
+
+
+def add_common(parser: Any) -> None:
+    """Device and JSON."""
+    parser.add_argument(
+        "--device",
+        default="auto",
+        metavar="NAME",
+        help="auto, cpu, cuda or mps [default: auto]",
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print JSON, for scripts"
+    )
+
+
+def positive(text: str) -> float:
+    """A number above 0, for argparse."""
+    value = float(text)
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"must be above 0: got {text}")
+    return value
+
+
+def text_model(args: argparse.Namespace) -> Loaded:
+    """A GPT and its tokenizer, or a line that says what is missing."""
+    device = pick_device(args.device)
+    loaded = coursekit.load(args.run, device)
+    if not isinstance(loaded.model, GPT) or loaded.tokenizer is None:
+        raise ValueError(
+            "this command needs a GPT with a tokenizer: got "
+            f"{type(loaded.model).__name__} from {args.run!r}. Choose a run "
+            "of coursekit train."
+        )
+    return loaded
+
+
+def report(fields: dict[str, Any], as_json: bool) -> None:
+    """Print a nested dictionary, for scripts or for people."""
+    if as_json:
+        print(json.dumps(fields))
+        return
+    for line in lines_of(fields):
+        print(line)
+
+
+def lines_of(fields: dict[str, Any], indent: str = "") -> Iterator[str]:
+    """``name  value``, one a line, aligned."""
+    width = max((len(name) for name in fields), default=0)
+    for name, value in fields.items():
+        if isinstance(value, dict):
+            yield f"{indent}{name}"
+            yield from lines_of(value, indent + "  ")
+            continue
+        if isinstance(value, float):
+            value = f"{value:.4g}" if abs(value) < 0.01 else f"{value:.4f}"
+        elif isinstance(value, list):
+            value = ", ".join(map(str, value)) or "none"
+        elif isinstance(value, int) and not isinstance(value, bool):
+            value = f"{value:,}"
+        yield f"{indent}{name:{width}}  {value}"
+
+
+# Name: how it is called, its options, what it does; in a newcomer's order.
+COMMANDS: dict[str, tuple[str, Callable[..., None], Callable[..., int]]] = {
+    "train": ("[TEXT] --out RUN [options]", train_options, run_train),
+    "generate": ("RUN [options]", generate_options, run_generate),
+    "eval": ("RUN [TEXT] [options]", eval_options, run_eval),
+    "info": ("[RUN] [--json]", info_options, run_info),
+}
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of all commands."""
+    plain = argparse.RawDescriptionHelpFormatter
+    parser = Parser(
+        prog="coursekit",
+        usage="coursekit COMMAND [options]",
+        description=INTRO,
+        epilog=EXAMPLES,
+        formatter_class=plain,
+    )
+    parser.add_argument(
+        "--version", action="version", version=f"coursekit {version()}"
+    )
+    commands = parser.add_subparsers(
+        dest="command",
+        required=True,
+        metavar="COMMAND",
+        help=argparse.SUPPRESS,
+    )
+    for name, (usage, add_options, run) in COMMANDS.items():
+        command = commands.add_parser(
+            name,
+            prog=f"coursekit {name}",
+            usage=f"coursekit {name} {usage}",
+            description=(run.__doc__ or "").strip(),
+        )
+        add_options(command)
+        command.set_defaults(function=run)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Args:
+        argv: the words after ``coursekit``; by default the process's own.
+
+    Returns:
+        The exit code: 0 done, 1 training stopped, 2 bad input, 130 Ctrl-C.
+    """
+    args = make_parser().parse_args(argv)
+    try:
+        return int(args.function(args))
+    except (TrainingDiverged, SaveError, torch.OutOfMemoryError) as error:
+        return complain(error, 1)
+    except BrokenPipeError:  # `coursekit generate ... | head` has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (ValueError, OSError) as error:
+        return complain(error, 2)
+    except KeyboardInterrupt:
+        return complain("interrupted", 130)
+
+
+def complain(error: object, code: int) -> int:
+    """One line on stderr."""
+    line = " ".join(str(error).split())
+    print(f"coursekit: error: {line}", file=sys.stderr)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,542 @@
+"""Saving, so that nothing is lost and nothing strange is loaded.
+
+Files are safetensors and JSON: numbers and text.  A pickle can run any code
+when it is opened, so none ever is.  Each file is written beside the old one
+and then takes its name in one go, so that at every moment, also that of a
+kill or of a full disk, the folder holds one whole version of it.
+
+A run's folder::
+
+    config.json             the model's class, all settings, the text's hash
+    tokenizer.json          the vocabulary
+    checkpoint.safetensors  all that is needed to go on
+    model.safetensors       the weights with the lowest validation loss
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor, nn
+
+from coursekit.config import (
+    Config,
+    EncoderConfig,
+    GPTConfig,
+    TrainConfig,
+    TransformerConfig,
+)
+from coursekit.decoder import GPT
+from coursekit.encoder import Encoder
+from coursekit.seq2seq import Transformer
+from coursekit.tokenizer import Tokenizer, load_tokenizer, write_atomically
+from coursekit.training import (
+    Progress,
+    TrainingDiverged,
+    TrainState,
+    is_finite,
+)
+
+__all__ = [
+    "Loaded",
+    "SaveError",
+    "Saver",
+    "build_model",
+    "create_run",
+    "load_checkpoint",
+    "load_model",
+    "read_config",
+    "read_tensors",
+    "save_checkpoint",
+    "save_model",
+    "save_weights",
+    "write_tensors",
+]
+
+MODELS: dict[str, tuple[type[nn.Module], type[Config]]] = {
+    "GPT": (GPT, GPTConfig),
+    "Encoder": (Encoder, EncoderConfig),
+    "Transformer": (Transformer, TransformerConfig),
+}
+FORMAT = 1
+PICKLES = {".pt", ".pth", ".bin", ".pkl", ".pickle", ".ckpt"}
+
+
+class SaveError(ValueError):
+    """A file could not be written; the one that was there is intact."""
+
+
+class Loaded(NamedTuple):
+    """A model and the tokenizer of its text, if it has one."""
+
+    model: Any
+    tokenizer: Any
+
+
+# -- files -------------------------------------------------------------------
+
+
+@contextmanager
+def saving(path: str | Path) -> Iterator[None]:
+    """Say what to do when a file or folder can't be written.
+
+    Raises:
+        SaveError: for each OSError.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise SaveError(
+            f"there must be room and leave to write: got {error.strerror!r} "
+            f"for {path}. What was there before is intact; make room or "
+            "choose another folder, then go on."
+        ) from error
+
+
+def write_tensors(
+    path: str | Path, tensors: dict[str, Tensor], about: dict[str, Any]
+) -> None:
+    """Write tensors and JSON as one safetensors file, with a checksum.
+
+    Args:
+        path: the file.
+        tensors: by name.
+        about: what JSON can hold; floats come back bit by bit.
+
+    Raises:
+        SaveError: if it can't be written; the old file is intact.
+    """
+    tensors = {
+        name: tensor.detach().cpu().contiguous()
+        for name, tensor in tensors.items()
+    }
+    text = json.dumps(about)
+    metadata = {"coursekit": text, "sha256": _checksum(tensors, text)}
+    with saving(path):
+        write_atomically(path, save(tensors, metadata))
+
+
+def read_tensors(
+    path: str | Path,
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Read what :func:`write_tensors` wrote.
+
+    Returns:
+        The tensors by name, and the JSON.
+
+    Raises:
+        ValueError: if the file is missing, a pickle, cut short, damaged, or
+            not written by this package.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise ValueError(
+            f"a checkpoint must be a file: got {path}, which does not exist. "
+            "Check the path, or train first."
+        )
+    with path.open("rb") as file:
+        # Zip archives begin with PK, bare pickles with 0x80.
+        begin = file.read(2)
+        if path.suffix in PICKLES or begin[:1] == b"\x80" or begin == b"PK":
+            raise ValueError(
+                "a checkpoint must be a safetensors file: got a pickle, "
+                f"{path}. Opening one can run any code, so this never does; "
+                "ask its author for safetensors."
+            )
+        data = begin + file.read()
+    try:
+        tensors = load(data)
+        size = int.from_bytes(data[:8], "little")
+        metadata = json.loads(data[8 : 8 + size]).get("__metadata__", {})
+    except (SafetensorError, ValueError) as error:
+        raise ValueError(
+            f"a checkpoint must be a whole safetensors file: got {len(data)} "
+            f"bytes in {path} that are not ({error}). It was cut short or "
+            "damaged; take a copy, or train again."
+        ) from error
+    text = metadata.get("coursekit", "")
+    if metadata.get("sha256") != _checksum(tensors, text):
+        raise ValueError(
+            "a checkpoint must have the checksum that was written with it: "
+            f"got another in {path}. It is damaged, or not from this "
+            "package; take a copy, or train again."
+        )
+    return tensors, json.loads(text)
+
+
+def _checksum(tensors: dict[str, Tensor], text: str) -> str:
+    """SHA-256 of the JSON and of each tensor with its name."""
+    digest = hashlib.sha256(text.encode())
+    for name in sorted(tensors):
+        tensor = tensors[name].reshape(-1)
+        digest.update(f"{name} {tensor.dtype} {tensors[name].shape}".encode())
+        digest.update(tensor.view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+# -- models ------------------------------------------------------------------
+
+
+def own_weights(model: nn.Module) -> dict[str, Tensor]:
+    """The model's tensors by name; a shared one under its first name."""
+    seen: set[int] = set()
+    kept = {}
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        if id(tensor) not in seen:
+            seen.add(id(tensor))
+            kept[name] = tensor
+    return kept
+
+
+def put_weights(
+    model: nn.Module, tensors: dict[str, Tensor], origin: str | Path
+) -> None:
+    """Copy tensors into a model, if names and shapes are the same.
+
+    Args:
+        model: that gets them, in its own dtype and on its own device.
+        tensors: by name.
+        origin: where they come from, for the message.
+
+    Raises:
+        ValueError: if a name is missing or unknown, or a shape differs.
+    """
+    own = own_weights(model)
+    wrong = [f"{name} is missing" for name in sorted(own.keys() - tensors)]
+    wrong += [f"{name} is unknown" for name in sorted(tensors.keys() - own)]
+    wrong += [
+        f"{name} has shape {tuple(tensors[name].shape)}, "
+        f"the model {tuple(own[name].shape)}"
+        for name in own.keys() & tensors.keys()
+        if tensors[name].shape != own[name].shape
+    ]
+    if wrong:
+        more = f" (and {len(wrong) - 3} more)" if len(wrong) > 3 else ""
+        raise ValueError(
+            "weights must fit the model that its configuration builds: got "
+            f"{'; '.join(wrong[:3])}{more} in {origin}. Load them with the "
+            "configuration and the vocabulary they were trained with."
+        )
+    with torch.no_grad():
+        for name, tensor in tensors.items():
+            own[name].copy_(tensor)
+
+
+def build_model(fields: dict[str, Any], origin: str | Path = "") -> nn.Module:
+    """Make the model that a ``config.json`` describes, with fresh weights.
+
+    Args:
+        fields: ``{"model": class name, "config": its fields}``.
+        origin: where they come from, for the message.
+
+    Raises:
+        ValueError: if the class is unknown or a field does not fit.
+    """
+    name = fields.get("model")
+    if name not in MODELS:
+        raise ValueError(
+            f"the model must be one of {', '.join(MODELS)}: got {name!r} in "
+            f"{origin}. Was it written by a newer version?"
+        )
+    model, config = MODELS[name]
+    return model(config.from_dict(fields.get("config", {})))
+
+
+def describe(model: Any) -> dict[str, Any]:
+    """What ``config.json`` says of a model."""
+    name = type(model).__name__
+    if name not in MODELS:
+        raise ValueError(
+            f"only {', '.join(MODELS)} can be saved: got {name}. Save your "
+            "own model's state_dict with safetensors."
+        )
+    return {
+        "format": FORMAT,
+        "model": name,
+        "config": model.config.to_dict(),
+    }
+
+
+def save_weights(
+    path: str | Path, model: nn.Module, about: dict[str, Any] | None = None
+) -> None:
+    """Write a model's weights alone.
+
+    Raises:
+        SaveError: if they can't be written; the old file is intact.
+    """
+    write_tensors(path, own_weights(model), about or {})
+
+
+def save_model(
+    folder: str | Path, model: nn.Module, tokenizer: Tokenizer | None = None
+) -> None:
+    """Write a model that is done, and its tokenizer, to a folder.
+
+    Args:
+        folder: is made if it does not exist.
+        model: a GPT, an Encoder or a Transformer.
+        tokenizer: of the text it was trained on.
+
+    Raises:
+        SaveError: if a file can't be written.
+        ValueError: if tokenizer and model don't fit.
+    """
+    create_run(folder, model, tokenizer)
+    save_weights(Path(folder) / "model.safetensors", model)
+
+
+def load_model(
+    folder: str | Path, device: str | torch.device = "cpu"
+) -> Loaded:
+    """Read a model and its tokenizer from a folder.
+
+    Args:
+        folder: as :func:`save_model` or a run wrote it.
+        device: where the model goes.
+
+    Returns:
+        The model, in evaluation mode, and its tokenizer (or None).
+
+    Raises:
+        ValueError: if a file is missing, damaged, or does not fit the
+            others.
+    """
+    folder = Path(folder)
+    fields = read_config(folder)
+    with torch.random.fork_rng(devices=[]):  # loading uses no chance
+        model = build_model(fields, folder)
+    tokenizer = None
+    if (folder / "tokenizer.json").exists():
+        tokenizer = load_tokenizer(folder / "tokenizer.json")
+        check_vocabulary(model, tokenizer, folder)
+    path = folder / "model.safetensors"
+    put_weights(model, read_tensors(path)[0], path)
+    return Loaded(model.to(device).eval(), tokenizer)
+
+
+def check_vocabulary(
+    model: Any, tokenizer: Tokenizer, origin: str | Path
+) -> None:
+    """Refuse a tokenizer that is not the model's.
+
+    Raises:
+        ValueError: if the numbers of tokens differ.
+    """
+    if tokenizer.vocab_size != model.config.vocab_size:
+        raise ValueError(
+            "tokenizer and model must know the same tokens: got "
+            f"{tokenizer.vocab_size} in the tokenizer, "
+            f"{model.config.vocab_size} in the model ({origin}). Use the "
+            "tokenizer the model was trained with."
+        )
+
+
+def read_config(folder: str | Path) -> dict[str, Any]:
+    """Read a folder's ``config.json``.
+
+    Raises:
+        ValueError: if it is missing, damaged, or of another format.
+    """
+    path = Path(folder) / "config.json"
+    if not path.is_file():
+        raise ValueError(
+            "a run is a folder with a config.json: got "
+            f"{str(folder)!r}, which has none. Check the path, or train it "
+            "first: coursekit train --out FOLDER."
+        )
+    try:
+        fields = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise ValueError(
+            f"a configuration must be whole JSON: got {path} ({error}). "
+            "It was damaged; take a copy, or train again."
+        ) from error
+    if not isinstance(fields, dict) or fields.get("format") != FORMAT:
+        raise ValueError(
+            f"a configuration must have format {FORMAT}: got {path} with "
+            "another. Was it written by another version or program?"
+        )
+    return fields
+
+
+# -- runs --------------------------------------------------------------------
+
+
+def create_run(
+    folder: str | Path,
+    model: nn.Module,
+    tokenizer: Tokenizer | None = None,
+    train: TrainConfig | None = None,
+    data: dict[str, Any] | None = None,
+) -> None:
+    """Write what a run's folder needs before the first step.
+
+    ``config.json`` comes last: a folder that has it has all.
+
+    Args:
+        folder: is made if it does not exist.
+        model: to be trained.
+        tokenizer: of the text.
+        train: the training's settings.
+        data: what is needed to find the text again.
+
+    Raises:
+        SaveError: if a file can't be written.
+        ValueError: if tokenizer and model don't fit.
+    """
+    folder = Path(folder)
+    fields = describe(model)
+    if tokenizer is not None:
+        check_vocabulary(model, tokenizer, folder)
+    if train is not None:
+        fields |= {"train": train.to_dict(), "data": data or {}}
+    with saving(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        if tokenizer is not None:
+            tokenizer.save(folder / "tokenizer.json")
+        text = json.dumps(fields, indent=2) + "\n"
+        write_atomically(folder / "config.json", text)
+
+
+def save_checkpoint(
+    path: str | Path, model: nn.Module, state: TrainState
+) -> None:
+    """Write all that a run needs to go on, as one file.
+
+    Args:
+        path: the file.
+        model: its weights are written.
+        state: optimizer, step, losses, history.
+
+    Raises:
+        SaveError: if it can't be written; the old file is intact.
+        TrainingDiverged: if a weight is not finite; the old file is
+            intact.
+
+    Chapter: 11, training.
+    """
+    if not is_finite(model):
+        raise TrainingDiverged(
+            "weights must be finite numbers to be worth keeping: got others "
+            f"after step {state.step}. The last checkpoint is intact; lower "
+            "the learning rate."
+        )
+    tensors = {f"weights/{n}": t for n, t in own_weights(model).items()}
+    for name, values in _optimizer_state(model, state.optimizer).items():
+        for key, value in values.items():
+            tensors[f"optimizer/{key}/{name}"] = value
+    # As float64, losses come back bit by bit.
+    tensors["losses"] = torch.tensor(state.losses, dtype=torch.float64)
+    about = {
+        "step": state.step,
+        "tokens": state.tokens,
+        "best": state.best,
+        "history": state.history,
+    }
+    write_tensors(path, tensors, about)
+
+
+def load_checkpoint(
+    path: str | Path, model: nn.Module, state: TrainState
+) -> None:
+    """Put a run back to where :func:`save_checkpoint` saw it.
+
+    Args:
+        path: the file.
+        model: built from the same configuration; gets the weights.
+        state: a new one for this model; gets all the rest.
+
+    Raises:
+        ValueError: if the file is damaged or does not fit the model.
+
+    Chapter: 11, training.
+    """
+    tensors, about = read_tensors(path)
+    put_weights(model, _below("weights/", tensors), path)
+    optimizer = state.optimizer
+    packed = optimizer.state_dict()
+    names = _names(model, optimizer)
+    saved: dict[int, dict[str, Tensor]] = {}
+    for key, tensor in _below("optimizer/", tensors).items():
+        kind, name = key.split("/", 1)
+        # A copy of its own, aligned as torch likes it.
+        saved.setdefault(names.index(name), {})[kind] = tensor.clone()
+    packed["state"] = saved
+    optimizer.load_state_dict(packed)
+    state.losses = tensors["losses"].tolist()
+    state.step, state.tokens = about["step"], about["tokens"]
+    state.best, state.history = about["best"], about["history"]
+
+
+def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    n = len(prefix)
+    return {k[n:]: v for k, v in tensors.items() if k.startswith(prefix)}
+
+
+def _names(model: nn.Module, optimizer: torch.optim.Optimizer) -> list[str]:
+    """The weights' names, in the optimizer's order."""
+    names = {id(p): name for name, p in model.named_parameters()}
+    groups = optimizer.param_groups
+    return [names[id(p)] for group in groups for p in group["params"]]
+
+
+def _optimizer_state(
+    model: nn.Module, optimizer: torch.optim.Optimizer
+) -> dict[str, dict[str, Tensor]]:
+    """What the optimizer keeps of each weight, by the weight's name."""
+    names = _names(model, optimizer)
+    packed = optimizer.state_dict()["state"]
+    return {names[index]: values for index, values in packed.items()}
+
+
+class Saver:
+    """A callback that keeps a run's folder up to date.
+
+    Args:
+        folder: the run's.
+        model: in training.
+        state: of the same training.
+        every: updates between two checkpoints.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        model: nn.Module,
+        state: TrainState,
+        every: int,
+    ) -> None:
+        self.folder = Path(folder)
+        self.model, self.state, self.every = model, state, every
+        for left_over in self.folder.glob("*.part"):
+            left_over.unlink(missing_ok=True)  # of a run that was killed
+
+    def __call__(self, progress: Progress) -> None:
+        """Keep the best weights, and a checkpoint when it is due.
+
+        Raises:
+            SaveError, TrainingDiverged: as :func:`save_checkpoint`.
+        """
+        if progress.is_best:
+            self.save_best()
+        if progress.is_last or progress.step % self.every == 0:
+            self.save()
+
+    def save(self) -> None:
+        """Write a checkpoint now."""
+        if self.state.best is None:  # no validation: the latest is the best
+            self.save_best()
+        path = self.folder / "checkpoint.safetensors"
+        save_checkpoint(path, self.model, self.state)
+
+    def save_best(self) -> None:
+        """Write the weights alone, for all who use the model."""
+        about = {"step": self.state.step, "validation_loss": self.state.best}
+        save_weights(self.folder / "model.safetensors", self.model, about)

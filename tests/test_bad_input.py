@@ -1,0 +1,274 @@
+"""Bad input to the models: a ValueError with rule, values and remedy.
+
+Elsewhere in the tests jaxtyping checks each call before our code does.  A
+reader has no such hook, so this file runs with it off:
+``JAXTYPING_DISABLE=1 python -m pytest tests/test_bad_input.py``.
+"""
+
+import re
+
+import pytest
+import torch
+from jaxtyping import config as jaxtyping_config
+
+from coursekit.attention import attend, attention_weights, fast_attend
+from coursekit.config import EncoderConfig, GPTConfig, TransformerConfig
+from coursekit.decoder import GPT
+from coursekit.encoder import Encoder
+from coursekit.feedforward import FeedForward
+from coursekit.loss import cross_entropy
+from coursekit.masks import causal_mask, combine_masks
+from coursekit.multihead import MultiHeadAttention, split_heads
+from coursekit.norm import make_norm
+from coursekit.positions import frequencies, make_positions, sinusoidal
+from coursekit.probe import causality, prefix_gap
+from coursekit.seq2seq import Transformer
+
+pytestmark = pytest.mark.skipif(
+    not jaxtyping_config.jaxtyping_disable,
+    reason="runs by itself with JAXTYPING_DISABLE=1, as make test does",
+)
+
+B, H, T, S, DH, D, V, MAX = 2, 3, 5, 7, 11, 42, 31, 13
+
+
+def ids(length=T, wrong=None):
+    x = torch.arange(B * length).view(B, length) % V
+    if wrong is not None:
+        x[1, 2] = wrong
+    return x
+
+
+def gpt(**changes):
+    options = {"vocab_size": V, "d_model": D, "n_heads": H, "n_layers": 1}
+    return GPT(GPTConfig(**(options | {"max_len": MAX} | changes)))
+
+
+def encoder():
+    return Encoder(
+        EncoderConfig(
+            vocab_size=V, d_model=D, n_heads=H, n_layers=1, max_len=MAX
+        )
+    )
+
+
+def translator():
+    return Transformer(
+        TransformerConfig(vocab_size=V, d_model=D, n_heads=H, max_len=MAX)
+    )
+
+
+def refused(call, *received):
+    """A ValueError that names the values, and then says what to do."""
+    with pytest.raises(ValueError, match=re.escape(received[0])) as error:
+        call()
+    message = str(error.value)
+    for value in received:
+        assert value in message
+    sentences = re.split(r"(?<=[.?])\s", message)
+    assert "got" in sentences[0]  # the rule, and what was received
+    assert len(sentences) > 1, f"no remedy: {message}"
+    assert message[-1] in ".?"
+
+
+# -- ids and lengths ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("wrong", [-1, V, 10**6])
+def test_id_out_of_range(wrong):
+    low, high = min(0, wrong), max(9, wrong)
+    seen = f"0..{V - 1}: got {low}..{high}"
+    refused(lambda: gpt()(ids(wrong=wrong)), seen)
+    refused(lambda: encoder()(ids(wrong=wrong)), seen)
+    refused(lambda: translator()(ids(wrong=wrong), ids()), seen)
+    refused(lambda: translator()(ids(), ids(wrong=wrong)), seen)
+
+
+def test_target_out_of_range():
+    """Also −1, which is not the index of what does not count."""
+    logits = torch.zeros(B, T, V)
+    for wrong in (-1, V):
+        refused(
+            lambda w=wrong: cross_entropy(logits, ids(wrong=w)),
+            f"0..{V - 1}: got {min(0, wrong)}..{max(9, wrong)}",
+        )
+
+
+def test_longer_than_max_len():
+    refused(lambda: gpt()(ids(MAX + 1)), f"max_len={MAX}", "got 14")
+    refused(lambda: encoder()(ids(MAX + 1)), f"max_len={MAX}", "got 14")
+    model = translator()
+    refused(lambda: model(ids(MAX + 1), ids()), f"max_len={MAX}", "got 14")
+    refused(lambda: model(ids(), ids(MAX + 1)), f"max_len={MAX}", "got 14")
+    assert gpt()(ids(MAX)).shape == (B, MAX, V)
+
+
+@pytest.mark.parametrize("positions", ["learned", "sinusoidal", "rope"])
+def test_longer_than_max_len_with_a_cache(positions):
+    """What the cache holds counts."""
+
+    class Full:
+        length = MAX - 2
+
+        def update(self, k, v):
+            return k, v
+
+    refused(
+        lambda: gpt(positions=positions)(ids(3), cache=[Full()]),
+        f"max_len={MAX}",
+        "got 14",
+    )
+
+
+@pytest.mark.parametrize("positions", ["learned", "sinusoidal", "rope"])
+def test_positions_out_of_range(positions):
+    """A negative one would silently read the table from its end."""
+    model = gpt(positions=positions)
+    at = torch.arange(T)
+    refused(lambda: model(ids(), at - 1), f"0..{MAX - 1}: got -1..3")
+    refused(lambda: model(ids(), at + MAX), f"0..{MAX - 1}: got 13..17")
+    refused(lambda: model(ids(), at[:1]), "got (1,) for ids (2, 5)")
+
+
+# -- shapes ------------------------------------------------------------------
+
+EACH = pytest.mark.parametrize("f", [attend, fast_attend])
+
+
+def qkv(*lead, t=T, s=S):
+    def one(n, size=DH):
+        return torch.zeros(*(lead or (B, H)), n, size)
+
+    return one(t), one(s), one(s)
+
+
+@EACH
+def test_attention_shapes(f):
+    q, k, v = qkv()
+    shapes = "got q (2, 3, 5, 11), k (2, 3, 7, "
+    refused(lambda: f(q, k[..., :7], v), shapes + "7)")
+    refused(lambda: f(q, k, v[:, :, :5]), shapes + "11), v (2, 3, 5, 11)")
+    refused(lambda: f(q, k[:, :2], v[:, :2]), "k (2, 2, 7, 11)", "multiple")
+    refused(lambda: f(q, k[0], v[0]), "k (3, 7, 11)", "number of axes")
+    refused(lambda: f(q, k[:1], v[:1]), "k (1, 3, 7, 11)", "one batch")
+    refused(lambda: f(q, torch.cat((k, k)), torch.cat((v, v))), "k (4, 3, ")
+    refused(lambda: f(q[0, 0, 0], k[0, 0, 0], v[0, 0, 0]), "q (11,)")
+    assert f(q, k, v).shape == (B, H, T, DH)
+
+
+@EACH
+@pytest.mark.parametrize(
+    "shape", [(S, T), (B, T, S), (T,), (B, 1, T, 1, S), (S + 1,), (5, 1, 1, S)]
+)
+def test_mask_shapes(f, shape):
+    """A mask that does not broadcast; (B, T, S) would mask by head."""
+    mask = torch.ones(shape, dtype=torch.bool)
+    refused(lambda: f(*qkv(), mask), f"got mask {shape} for (2, 3, 5, 7)")
+    refused(
+        lambda: attention_weights(*qkv()[:2], mask), f"got mask {shape} for"
+    )
+
+
+@EACH
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
+def test_mask_that_is_not_boolean(f, dtype):
+    """Some code adds such a mask, some multiplies it: ours asks."""
+    mask = torch.zeros(T, S, dtype=dtype)
+    refused(lambda: f(*qkv(), mask), f"got {dtype}", "mask > 0")
+    refused(lambda: f(*qkv(), mask, causal=True), f"got {dtype}")
+    refused(lambda: attention_weights(*qkv()[:2], mask), f"got {dtype}")
+    refused(lambda: combine_masks(None, mask), f"got {dtype}")
+
+
+def test_mask_through_the_models():
+    """The error comes up from wherever the mask was given."""
+    bad = torch.zeros(B, 1, 1, T)
+    refused(lambda: gpt()(ids(), mask=bad), "got torch.float32")
+    refused(lambda: encoder()(ids(), bad), "got torch.float32")
+    refused(lambda: translator()(ids(), ids(), bad), "got torch.float32")
+    short = torch.ones(B, 1, 1, T - 1, dtype=torch.bool)
+    seen = "got mask (2, 1, 1, 4) for (2, 3, 5, 5)"
+    refused(lambda: gpt()(ids(), mask=short), seen)
+    refused(lambda: encoder()(ids(), short), seen)
+    refused(lambda: translator()(ids(), ids(), short), seen)
+    refused(lambda: translator()(ids(), ids(), None, short), seen)
+
+
+@EACH
+def test_more_queries_than_keys(f):
+    refused(lambda: f(*qkv(t=7, s=5), causal=True), "T=7", "S=5")
+    refused(lambda: f(*qkv(t=1, s=0), causal=True), "T=1", "S=0")
+    refused(lambda: causal_mask(7, 5), "T=7", "S=5")
+
+
+def test_batches_that_do_not_match():
+    """A source for each target."""
+    refused(lambda: translator()(ids()[:1], ids()), "q (2, 3, 5, 14)")
+
+
+def test_ids_that_are_not_a_batch():
+    """One sequence needs its batch axis; floats are no ids."""
+    for model in (gpt(), encoder(), lambda x: translator()(x, x)):
+        refused(lambda m=model: m(ids()[0]), "(B, T)", "got (5,)")
+        refused(lambda m=model: m(ids().float()), "got torch.float32")
+        refused(lambda m=model: m(ids()[:, :0]), "got (2, 0)")
+
+
+def test_logits_and_targets():
+    logits = torch.zeros(B, T, V)
+    refused(
+        lambda: cross_entropy(logits, ids(T - 1)),
+        "got logits (2, 5, 31) and targets (2, 4)",
+    )
+    refused(lambda: cross_entropy(logits, logits), "targets (2, 5, 31)")
+    refused(lambda: cross_entropy(logits, ids(), reduction="avg"), "got 'avg'")
+    refused(
+        lambda: cross_entropy(logits, ids(), label_smoothing=1.0), "got 1.0"
+    )
+
+
+def test_heads():
+    refused(lambda: MultiHeadAttention(13, 3), "got d_model=13, n_heads=3")
+    refused(
+        lambda: MultiHeadAttention(12, 4, 3), "got n_heads=4, n_kv_heads=3"
+    )
+    refused(lambda: split_heads(torch.zeros(B, T, 13), 3), "got 13 columns")
+    refused(lambda: gpt(d_model=13), "got d_model=13, n_heads=3")
+
+
+# -- names and sizes ---------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("call", "received"),
+    [
+        (lambda: make_norm("batchnorm", D), "'batchnorm'"),
+        (lambda: make_positions("rotary", S, D, H, DH), "'rotary'"),
+        (lambda: sinusoidal(S, D, "half"), "'half'"),
+        (lambda: FeedForward(D, D, "tanh"), "'tanh'"),
+        (lambda: frequencies(7), "size=7"),
+        (lambda: gpt(d_model=42.0), "42.0"),
+        (lambda: gpt(d_model="42"), "'42'"),
+        (lambda: gpt(n_layers=1.5), "1.5"),
+        (lambda: gpt(norm="batchnorm"), "'batchnorm'"),
+        (lambda: gpt(dropout=1.0), "1.0"),
+        (lambda: causality(gpt(), 1, 5), "vocab_size=1, length=5"),
+        (lambda: prefix_gap(gpt(), ids(1)), "(2, 1)"),
+    ],
+)
+def test_names_and_sizes(call, received):
+    refused(call, f"got {received}")
+
+
+def test_nothing_is_changed_by_a_refusal():
+    """After an error the model works as before."""
+    model = gpt()
+    before = {k: v.clone() for k, v in model.state_dict().items()}
+    y = model(ids())
+    for bad in (ids(wrong=V), ids(MAX + 1)):
+        with pytest.raises(ValueError, match="got"):
+            model(bad)
+    assert all(
+        torch.equal(v, before[k]) for k, v in model.state_dict().items()
+    )
+    assert torch.equal(model(ids()), y)

@@ -1,0 +1,115 @@
+"""What is drawn is what was computed, and can be read."""
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+import matplotlib.pyplot as plt
+import pytest
+import torch
+
+from coursekit import visual
+
+Q = torch.tensor([[2.0, 1, 0, 0], [1, 0, 2, 1]])
+K = torch.tensor([[1.0, 1, 2, 0], [0, 2, 1, 1]])
+V = torch.tensor([[3.0, 0, 1, 0], [1, 1, 0, 2]])
+
+
+@pytest.fixture(autouse=True)
+def close_figures():
+    yield
+    plt.close("all")
+
+
+def words(ax):
+    """Everything that is written inside the axes."""
+    return [text.get_text() for text in ax.texts]
+
+
+def overlaps(texts, renderer):
+    """Pairs of texts that lie on one another."""
+    boxes = [(t.get_text(), t.get_window_extent(renderer)) for t in texts]
+    boxes = [(text, box) for text, box in boxes if text.strip()]
+    return [
+        (one, other)
+        for i, (one, a) in enumerate(boxes)
+        for other, b in boxes[:i]
+        if a.overlaps(b)
+    ]
+
+
+def test_heatmap_writes_each_number_at_its_place():
+    grid = torch.tensor([[0.25, 0.75, 0.0], [0.5, 0.125, 0.375]])
+    ax = visual.heatmap(grid, ["one", "two"], ["a", "b", "c"])
+    written = {t.get_position(): t.get_text() for t in ax.texts}
+    assert written[(1, 0)] == "0.75"
+    assert written[(0, 1)] == "0.50"
+    assert len(written) == 6
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["one", "two"]
+
+
+def test_heatmap_is_symmetric_around_zero_only_if_signed():
+    positive = visual.heatmap(torch.tensor([[0.5, 2.0]]))
+    assert positive.images[0].get_clim() == (0.0, 2.0)
+    signed = visual.heatmap(torch.tensor([[-3.0, 2.0]]))
+    assert signed.images[0].get_clim() == (-3.0, 3.0)
+
+
+def test_bars_share_one_scale():
+    ax = visual.bars(torch.tensor([0.1, 0.7, 0.2]), ["a", "b", "c"])
+    assert [round(p.get_height(), 6) for p in ax.patches] == [0.1, 0.7, 0.2]
+    assert ax.get_ylim() == (0, 1)
+
+
+def test_intervals_span_the_seeds():
+    samples = torch.tensor([[1.0, 5.0], [2.0, 5.0], [6.0, 5.0]])
+    ax = visual.intervals([10, 20], samples)
+    line, _, (bars,) = ax.containers[0]
+    assert line.get_ydata().tolist() == [3.0, 5.0]
+    ends = [segment[:, 1].tolist() for segment in bars.get_segments()]
+    assert ends == [[1.0, 6.0], [5.0, 5.0]]
+
+
+def test_attention_flow_shows_the_example_computed_by_hand():
+    ax = visual.attention_flow(Q[1], K, V, ["animal", "it"], "it")
+    written = words(ax)
+    for number in ("2.5", "1.5", "0.73", "0.27"):
+        assert number in written
+    # The mixed value, (2.46 0.27 0.73 0.54), closes the picture.
+    mixed = [w for w in written if w in ("2.5", "0.3", "0.7", "0.5")]
+    assert {"0.3", "0.7", "0.5"} <= set(mixed)
+
+
+def test_attention_steps_has_a_softmax_along_rows():
+    scores, weights, output = visual.attention_steps(Q, K, V, ["a", "b"])
+    panels = (scores, weights, output)
+    first, second, third = (ax.images[0].get_array().data for ax in panels)
+    assert first.tolist() == [[1.5, 1.0], [2.5, 1.5]]
+    assert second.sum(axis=1) == pytest.approx([1, 1])
+    assert second.sum(axis=0) != pytest.approx([1, 1], abs=0.1)
+    assert third[1] == pytest.approx([2.46, 0.27, 0.73, 0.54], abs=5e-3)
+
+
+@pytest.mark.parametrize("tokens", [["animal", "it"], ["because", "tired"]])
+def test_no_text_lies_on_another(tokens):
+    flow = visual.attention_flow(Q[1], K, V, tokens, "it")
+    renderer = flow.figure.canvas.get_renderer()
+    flow.figure.draw_without_rendering()
+    assert not overlaps(flow.texts, renderer)
+    # The check sees an overlap if there is one.
+    flow.text(*flow.texts[0].get_position(), "x", ha="center")
+    assert overlaps(flow.texts, renderer)
+
+
+def test_mosaic_gives_axes_by_letter():
+    axes = visual.mosaic("ab;cc", 3.0, height_ratios=[1, 2])
+    assert sorted(axes) == ["a", "b", "c"]
+    assert axes["a"].figure.get_size_inches().tolist() == [visual.WIDTH, 3.0]
+
+
+def test_two_lines_differ_in_more_than_color():
+    ax = visual.intervals([1, 2], torch.rand(3, 2), "one")
+    visual.intervals([1, 2], torch.rand(3, 2), "two", ax, "orange", "--")
+    one, two = (container[0] for container in ax.containers)
+    assert one.get_linestyle() != two.get_linestyle()
+    assert one.get_marker() != two.get_marker()
