@@ -83,6 +83,7 @@ TRAIN_DEFAULTS: dict[str, Any] = {
     "context": 64,
     "learning_rate": 3e-3,
     "precision": "auto",
+    "eval_every": 500,  # a look at the whole split takes seconds
 }
 BPE_VOCAB_SIZE = 1000
 EVAL_TOKENS = 8192  # in a batch of an evaluation

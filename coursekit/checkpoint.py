@@ -116,8 +116,10 @@ def write_tensors(
         name: tensor.detach().cpu().contiguous()
         for name, tensor in tensors.items()
     }
-    text = json.dumps(about)
-    metadata = {"coursekit": text, "sha256": _checksum(tensors, text)}
+    # One entry only: safetensors writes several in any order, and equal runs
+    # should give equal files.
+    head = {"sha256": _checksum(tensors, about), "about": about}
+    metadata = {"coursekit": json.dumps(head)}
     with saving(path):
         write_atomically(path, save(tensors, metadata))
 
@@ -140,39 +142,48 @@ def read_tensors(
             f"a checkpoint must be a file: got {path}, which does not exist. "
             "Check the path, or train first."
         )
-    with path.open("rb") as file:
-        # Zip archives begin with PK, bare pickles with 0x80.
-        begin = file.read(2)
-        if path.suffix in PICKLES or begin[:1] == b"\x80" or begin == b"PK":
-            raise ValueError(
-                "a checkpoint must be a safetensors file: got a pickle, "
-                f"{path}. Opening one can run any code, so this never does; "
-                "ask its author for safetensors."
-            )
-        data = begin + file.read()
+    data = path.read_bytes()
+    if path.suffix in PICKLES or _is_pickle(data):
+        raise ValueError(
+            "a checkpoint must be a safetensors file: got a pickle, "
+            f"{path}. Opening one can run any code, so this never does; "
+            "ask its author for safetensors."
+        )
     try:
         tensors = load(data)
         size = int.from_bytes(data[:8], "little")
         metadata = json.loads(data[8 : 8 + size]).get("__metadata__", {})
+        head = json.loads(metadata.get("coursekit", "{}"))
     except (SafetensorError, ValueError) as error:
         raise ValueError(
             f"a checkpoint must be a whole safetensors file: got {len(data)} "
             f"bytes in {path} that are not ({error}). It was cut short or "
             "damaged; take a copy, or train again."
         ) from error
-    text = metadata.get("coursekit", "")
-    if metadata.get("sha256") != _checksum(tensors, text):
+    about = head.get("about", {})
+    if head.get("sha256") != _checksum(tensors, about):
         raise ValueError(
             "a checkpoint must have the checksum that was written with it: "
             f"got another in {path}. It is damaged, or not from this "
             "package; take a copy, or train again."
         )
-    return tensors, json.loads(text)
+    return tensors, about
 
 
-def _checksum(tensors: dict[str, Tensor], text: str) -> str:
+def _is_pickle(data: bytes) -> bool:
+    """Whether it begins as a zip archive of pickles, or as a bare one.
+
+    A safetensors file begins with the length of its JSON, which may be the
+    same bytes; but then comes the JSON.
+    """
+    if data[8:9] == b"{":
+        return False
+    return data[:1] == b"\x80" or data[:2] == b"PK"
+
+
+def _checksum(tensors: dict[str, Tensor], about: dict[str, Any]) -> str:
     """SHA-256 of the JSON and of each tensor with its name."""
-    digest = hashlib.sha256(text.encode())
+    digest = hashlib.sha256(json.dumps(about).encode())
     for name in sorted(tensors):
         tensor = tensors[name].reshape(-1)
         digest.update(f"{name} {tensor.dtype} {tensors[name].shape}".encode())

@@ -203,7 +203,9 @@ class StackConfig(Config):
     @property
     def weight_std(self) -> float:
         """Standard deviation of initial weights; GPT-2's 0.02 at D = 768."""
-        return self.init_std or 0.5 / self.d_model**0.5
+        if self.init_std is None:
+            return 0.5 / self.d_model**0.5
+        return self.init_std
 
 
 @dataclass(frozen=True, kw_only=True)

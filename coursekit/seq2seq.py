@@ -143,7 +143,10 @@ class Transformer(nn.Module):
         self.head: nn.Linear | None = None
         if not config.tie_embeddings:
             self.head = nn.Linear(config.d_model, config.vocab_size, False)
-        initialize(self, config, n_residual=3 * config.n_decoder_layers)
+        # The encoder has drawn its own weights.
+        for part in (self.blocks, self.head):
+            if part is not None:
+                initialize(part, config, 3 * config.n_decoder_layers)
 
     @property
     def embedding(self) -> TokenEmbedding:

@@ -3,10 +3,12 @@
 Colors are Okabe and Ito's, which stay apart for color-blind readers; no
 figure says anything by color alone.  A figure is 5.4 inches wide, so that its
 text is readable on a phone.  A function that draws returns axes: end the cell
-with a semicolon, and the notebook shows the figure once.
+with a semicolon, or give them a name, and the notebook does not print them.
 """
 
 from collections.abc import Mapping, Sequence
+from importlib import import_module
+from io import BytesIO
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -14,6 +16,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from PIL import Image
 from torch import Tensor
 
 from coursekit.attention import attention_weights
@@ -30,6 +33,7 @@ __all__ = [
     "mosaic",
     "new_figure",
     "pipeline",
+    "png",
     "token_rows",
     "use_style",
 ]
@@ -45,6 +49,8 @@ COLORS = {
     "black": "#1A1A1A",
 }
 WIDTH = 5.4
+
+Number = int | float
 
 
 def use_style() -> None:
@@ -71,6 +77,30 @@ def use_style() -> None:
             "legend.frameon": False,
         }
     )
+    from IPython import get_ipython
+
+    if (shell := get_ipython()) is not None:
+        # It registers its own encoder when it is first imported.
+        import_module("matplotlib_inline.backend_inline")
+        shell.display_formatter.formatters["image/png"].for_type(Figure, png)
+
+
+def png(figure: Figure) -> bytes:
+    """Encode a figure in 256 colors, a third of the usual size.
+
+    Args:
+        figure: what to encode.
+
+    Returns:
+        The bytes of a PNG file.
+    """
+    full, small = BytesIO(), BytesIO()
+    figure.savefig(full, format="png", bbox_inches="tight")
+    image = Image.open(full).convert("RGB")
+    image.quantize(256, dither=Image.Dither.NONE).save(
+        small, format="png", optimize=True
+    )
+    return small.getvalue()
 
 
 def new_figure(
@@ -452,7 +482,10 @@ def token_rows(
 
 
 def _arrow(
-    ax: Axes, start: tuple[float, float], end: tuple[float, float], line: str
+    ax: Axes,
+    start: tuple[Number, Number],
+    end: tuple[Number, Number],
+    line: str,
 ) -> None:
     ax.annotate(
         "",
@@ -467,8 +500,8 @@ def _arrow(
 
 
 def curves(
-    lines: Mapping[str, tuple[Sequence[float], Sequence[float]]],
-    references: Mapping[str, float] | None = None,
+    lines: Mapping[str, tuple[Sequence[Number], Sequence[Number]]],
+    references: Mapping[str, Number] | None = None,
     xlabel: str = "training step",
     ylabel: str = "loss (nats per character)",
     ax: Axes | None = None,
@@ -489,15 +522,19 @@ def curves(
         ax = new_figure(height=3.4)[1][0]
     for label, (x, y) in lines.items():
         ax.plot(x, y, label=label)
-    for label, height in (references or {}).items():
+    references = references or {}
+    for label, height in references.items():
+        # Curves come down from above: the floor's label stands below it.
+        below = height == min(references.values()) and len(references) > 1
         ax.axhline(height, color=COLORS["gray"], linewidth=1, linestyle="-")
         ax.annotate(
             label,
             (1, height),
-            (0, 3),
+            (0, -12 if below else 3),
             xycoords=("axes fraction", "data"),
             textcoords="offset points",
             ha="right",
+            va="top" if below else "baseline",
             color=COLORS["black"],
             size=11,
         )
@@ -512,6 +549,7 @@ def ladder(
     rungs: Sequence[Mapping[str, Any]],
     current: str | None = None,
     reveal: bool = False,
+    marks: Mapping[str, Number] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
     """Draw the ladder: one bar a model, shorter is better.
@@ -522,6 +560,7 @@ def ladder(
         current: name of the rung to mark (filled, bold, with an arrow).
         reveal: draw the rungs above the current one too; else they are
             named, and their bars left open.
+        marks: losses to compare with, drawn as labeled vertical lines.
         ax: where to draw; a new figure by default.
 
     Returns:
@@ -563,11 +602,19 @@ def ladder(
             va="center",
             weight="bold" if i == here else "normal",
         )
+    for text, loss in (marks or {}).items():
+        ax.axvline(loss, color=COLORS["orange"], linewidth=1.5, linestyle="--")
+        ax.annotate(
+            f"{text}, {loss:.2f}",
+            (loss, 1.01),
+            xycoords=("data", "axes fraction"),
+            ha="center",
+        )
     ax.set_yticks(range(len(rungs)), [rung["label"] for rung in rungs])
     for i, label in enumerate(ax.get_yticklabels()):
         label.set_fontweight("bold" if i == here else "normal")
     ax.set_xlim(0, 1.18 * top)
-    ax.invert_yaxis()
+    ax.set_ylim(len(rungs) - 0.4, -0.6)  # the first rung on top
     ax.tick_params(axis="y", length=0)
     ax.set_xlabel("validation loss (nats per character)")
     return ax
@@ -622,13 +669,18 @@ def pipeline(
             weight="bold" if here else "normal",
             color="white" if here else COLORS["black"],
         )
-        ax.text(2.75, i, note, va="center", size=11)
+        ax.text(2.75, i, note, va="center")
         if i:
             _arrow(ax, (1.25, i - 0.72), (1.25, i - 0.28), "-")
     if loop:
         last = len(stages) - 1
-        ax.plot([0, -0.35, -0.35], [last, last, 0], color=COLORS["gray"])
-        _arrow(ax, (-0.37, 0), (0.05, 0), "-")
+        ax.plot(
+            [0, -0.35, -0.35, -0.2],
+            [last, last, 0, 0],
+            color=COLORS["gray"],
+            linewidth=1,
+        )
+        _arrow(ax, (-0.25, 0), (0.05, 0), "-")
         ax.text(-0.6, last / 2, loop, rotation=90, ha="center", va="center")
     ax.set_xlim(-0.8 if loop else -0.1, 8)
     ax.set_ylim(len(stages) - 0.6, -0.4)

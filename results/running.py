@@ -7,8 +7,8 @@ tokens.  The index and the chapters quote its numbers, so it is frozen.
 import argparse
 
 import torch
-from coursekit.checkpoint import save_model
 
+from coursekit.checkpoint import save_model
 from coursekit.config import GPTConfig, TrainConfig
 from coursekit.data import (
     load_text,

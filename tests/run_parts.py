@@ -33,7 +33,7 @@ def run(part):
             # pytest's closing line: "12 passed, 3 skipped in 4.56s"
             closing = re.search(r"(\d+) skipped.* in [\d.]+s", line)
             if closing:
-                skipped = int(closing.group(1))
+                skipped += int(closing.group(1))
     return process.returncode == 0, time.perf_counter() - start, skipped
 
 

@@ -55,7 +55,8 @@ def all_ok(model):
         {"positions": "none"},
         {"attend": attend},
     ],
-    ids=str,
+    # not `str`: an address would differ between two workers
+    ids=lambda changes: ",".join(changes) or "default",
 )
 def test_right_models_pass(changes):
     """Trained or not, with dropout or without: no false alarm."""
@@ -259,6 +260,25 @@ def test_batch_independence_rejects(kind):
         # No leak over time, but no use of it either.
         assert causality(model, V, T).ok
         assert uses_context(model, V, T).ignored == tuple(range(T - 1))
+
+
+def test_batch_independence_looks_both_ways():
+    """A leak from each row to the one before it, or after it, alone."""
+    model = make()
+
+    def leaky(step):
+        def f(ids):
+            y = model(ids)
+            other = y.roll(step, 0)
+            other[0 if step == 1 else -1] = 0.0
+            return y + 0.1 * other
+
+        return f
+
+    down = batch_independence(leaky(1), V, T)
+    assert down.pairs == ((0, 1), (1, 2))
+    up = batch_independence(leaky(-1), V, T)
+    assert up.pairs == ((1, 0), (2, 1))
 
 
 def test_uses_context_rejects_a_bigram_model():

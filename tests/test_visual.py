@@ -1,12 +1,16 @@
 """What is drawn is what was computed, and can be read."""
 
+from io import BytesIO
+
 import matplotlib
 
 matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from coursekit import visual
 
@@ -113,3 +117,101 @@ def test_two_lines_differ_in_more_than_color():
     one, two = (container[0] for container in ax.containers)
     assert one.get_linestyle() != two.get_linestyle()
     assert one.get_marker() != two.get_marker()
+
+
+def test_png_is_small_and_keeps_the_colors():
+    figure, (ax,) = visual.new_figure(2.0)
+    visual.bars(torch.tensor([0.2, 0.8]), ["a", "b"], ax=ax, color="orange")
+    usual, ours = BytesIO(), visual.png(figure)
+    figure.savefig(usual, format="png", bbox_inches="tight")
+    assert len(ours) < 0.6 * len(usual.getvalue())
+    before, after = (
+        np.asarray(Image.open(BytesIO(b)).convert("RGB"), dtype=int)
+        for b in (usual.getvalue(), ours)
+    )
+    assert before.shape == after.shape
+    assert np.abs(before - after).mean() < 1
+
+
+def rungs(*losses):
+    """Rungs a, b, … as results/ladder.json has them."""
+    return [
+        {"name": n, "label": f"+ {n}", "loss": {"mean": x, "interval": 0.1}}
+        for n, x in zip("abcdefg", losses, strict=False)
+    ]
+
+
+def test_ladder_hides_the_rungs_above_unless_told():
+    ax = visual.ladder(rungs(3.0, 2.0, 1.0), current="b")
+    assert [bar.get_width() for bar in ax.patches] == [3.0, 2.0]
+    assert words(ax) == ["3.00", "2.00  ◀", "?"]
+    revealed = visual.ladder(rungs(3.0, 2.0, 1.0), "b", reveal=True)
+    assert [bar.get_width() for bar in revealed.patches] == [3.0, 2.0, 1.0]
+
+
+def test_ladder_marks_the_current_rung_by_more_than_color():
+    ax = visual.ladder(rungs(3.0, 2.0, 1.0), current="b")
+    weights = [label.get_fontweight() for label in ax.get_yticklabels()]
+    assert weights == ["normal", "bold", "normal"]
+    plain = visual.ladder(rungs(3.0, 2.0, 1.0))
+    assert not any("◀" in word for word in words(plain))
+
+
+def test_ladder_runs_downward_and_shows_its_intervals():
+    ax = visual.ladder(rungs(3.0, 2.0), marks={"counting": 1.7})
+    bottom, top = ax.get_ylim()
+    assert bottom > top
+    segments = [s for c in ax.collections for s in c.get_segments()]
+    ends = [sorted(round(x, 6) for x in s[:, 0]) for s in segments]
+    assert ends == [[2.9, 3.1], [1.9, 2.1]]
+    assert "counting, 1.70" in words(ax)
+
+
+@pytest.mark.parametrize("name", ["ladder", "pipeline"])
+def test_an_unknown_place_is_refused(name):
+    draw = {
+        "ladder": lambda: visual.ladder(rungs(3.0), current="zzz"),
+        "pipeline": lambda: visual.pipeline({"text": ""}, current="zzz"),
+    }[name]
+    with pytest.raises(ValueError, match="'zzz'"):
+        draw()
+
+
+def test_pipeline_is_read_from_top_to_bottom():
+    stages = {"text": "7 letters", "tokens": "3 numbers", "logits": "V"}
+    ax = visual.pipeline(stages, current="tokens", loop="again")
+    heights = {t.get_text(): t.get_position()[1] for t in ax.texts}
+    assert heights["text"] < heights["tokens"] < heights["logits"]
+    assert heights["3 numbers"] == heights["tokens"]
+    bottom, top = ax.get_ylim()
+    assert bottom > top
+    bold = [t.get_text() for t in ax.texts if t.get_weight() == "bold"]
+    assert bold == ["tokens"]
+    assert "again" in words(ax)
+    assert "again" not in words(visual.pipeline(stages))
+
+
+def test_token_rows_stand_in_columns():
+    ax = visual.token_rows({"input": "abc", "target": "bcd"}, diagonals=True)
+    at = {}
+    for text in ax.texts:
+        if text.get_text():
+            at.setdefault(text.get_text(), []).append(text.get_position())
+    assert at["b"] == [(1, 0.0), (0, -1.5)]
+    assert at["d"] == [(2, -1.5)]
+    arrows = sum(not text.get_text() for text in ax.texts)
+    assert arrows == 3 + 2  # one down a column, and the diagonals between
+    plain = visual.token_rows({"input": "abc", "target": "bcd"})
+    assert sum(not text.get_text() for text in plain.texts) == 3
+
+
+def test_curves_label_their_references():
+    lines = {"one": ([0, 1], [3.0, 2.0]), "two": ([0, 1], [3.0, 2.5])}
+    ax = visual.curves(lines, {"high": 4.0, "low": 1.0})
+    styles = {line.get_linestyle() for line in ax.lines[:2]}
+    assert len(styles) == 2
+    heights = {line.get_ydata()[0] for line in ax.lines[2:]}
+    assert heights == {4.0, 1.0}
+    assert words(ax) == ["high", "low"]
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == [*lines]
+    assert visual.curves({"one": lines["one"]}).get_legend() is None

@@ -1,0 +1,587 @@
+"""Nothing is lost by a kill or a full disk, and nothing strange is loaded."""
+
+import errno
+import json
+import math
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from coursekit import checkpoint
+from coursekit.checkpoint import (
+    SaveError,
+    Saver,
+    create_run,
+    load_checkpoint,
+    load_model,
+    read_config,
+    read_tensors,
+    save_checkpoint,
+    save_model,
+    save_weights,
+    write_tensors,
+)
+from coursekit.config import (
+    EncoderConfig,
+    GPTConfig,
+    TrainConfig,
+    TransformerConfig,
+)
+from coursekit.data import random_windows, sequential_windows
+from coursekit.decoder import GPT
+from coursekit.encoder import Encoder
+from coursekit.seq2seq import Transformer
+from coursekit.tokenizer import BPETokenizer, CharTokenizer
+from coursekit.training import TrainingDiverged, start, train
+
+CHARS = "abcdefghijklm"
+V = len(CHARS)
+IDS = torch.randint(V, (499,), generator=torch.Generator().manual_seed(5))
+CONFIG = TrainConfig(steps=11, warmup_steps=2, eval_every=3)
+
+
+def tiny(seed=3, **changes):
+    torch.manual_seed(seed)
+    fields = {"d_model": 10, "n_heads": 2, "n_layers": 2, "max_len": 7}
+    fields |= {"vocab_size": V, "dropout": 0.2}
+    return GPT(GPTConfig(**(fields | changes)))
+
+
+def batches(step):
+    return [random_windows(IDS, 3, 7, seed=1, step=step)]
+
+
+def trained(steps=4, **changes):
+    """A model and the state of a run that was stopped after some steps."""
+    model = tiny(**changes)
+    held_out = list(sequential_windows(IDS[:50], 3, 7))
+    state = start(model, CONFIG)
+    train(
+        model,
+        batches,
+        CONFIG,
+        held_out,
+        [lambda p: p.step == steps],
+        state=state,
+    )
+    return model, state
+
+
+def equal_weights(one, other):
+    a, b = one.state_dict(), other.state_dict()
+    return a.keys() == b.keys() and all(torch.equal(a[k], b[k]) for k in a)
+
+
+def files(folder):
+    return {p.name: p.read_bytes() for p in Path(folder).iterdir()}
+
+
+# -- killed at any moment ----------------------------------------------------
+# The script imports torch once, then forks a child for each life of the run.
+# A child is killed at the n-th call of something that touches the disk, or by
+# its parent after some milliseconds.
+LIVES = '''
+import json, os, random, signal, sys, time
+from pathlib import Path
+import torch
+torch.set_num_threads(1)
+from coursekit import checkpoint
+from coursekit.checkpoint import (
+    Saver, build_model, create_run, load_checkpoint, read_config, read_tensors
+)
+from coursekit.config import GPTConfig, TrainConfig
+from coursekit.data import random_windows, sequential_windows
+from coursekit.decoder import GPT
+from coursekit.tokenizer import CharTokenizer
+from coursekit.training import start, train
+
+CONFIG = TrainConfig(
+    steps=37, warmup_steps=3, eval_every=3, checkpoint_every=2, seed=7
+)
+TOKENIZER = CharTokenizer("abcdefghijklm")
+IDS = torch.randint(13, (499,), generator=torch.Generator().manual_seed(5))
+
+def fresh():
+    torch.manual_seed(CONFIG.seed)
+    return GPT(GPTConfig(vocab_size=13, d_model=22, n_heads=2, n_layers=2,
+                         max_len=7, dropout=0.2))
+
+def batches(step):
+    return [random_windows(IDS, 3, 7, 1, 2 * step + i) for i in range(2)]
+
+def live(folder):
+    model = fresh()
+    if not (folder / "config.json").exists():
+        create_run(folder, model, TOKENIZER, CONFIG)
+    state = start(model, CONFIG)
+    path = folder / "checkpoint.safetensors"
+    if path.exists():
+        load_checkpoint(path, model, state)
+    torch.manual_seed(random.randrange(10**9))  # chance elsewhere is no help
+    saver = Saver(folder, model, state, CONFIG.checkpoint_every)
+    held_out = list(sequential_windows(IDS[:80], 3, 7))
+    train(model, batches, CONFIG, held_out, [saver], state)
+
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def arm(where, n):
+    """Die at the n-th call: before or after a rename, or while writing."""
+    real = {"fsync": os.fsync, "replace": os.replace}
+    calls = [0]
+    def fsync(handle):
+        calls[0] += where in ("half", "empty", "whole")
+        if calls[0] == n:
+            size = os.fstat(handle).st_size
+            os.ftruncate(handle, {"half": size // 2, "empty": 0}.get(
+                where, size))
+            die()
+        real["fsync"](handle)
+    def replace(source, target):
+        calls[0] += where in ("before", "after")
+        if calls[0] == n and where == "before":
+            die()
+        real["replace"](source, target)
+        if calls[0] == n and where == "after":
+            die()
+    os.fsync, os.replace = fsync, replace
+
+def check(folder):
+    """After a kill each file that is there is whole."""
+    if (folder / "config.json").exists():
+        build_model(read_config(folder))
+        assert (folder / "tokenizer.json").exists()
+    for path in folder.glob("*.safetensors"):
+        read_tensors(path)
+
+gold, folder = Path(sys.argv[1]), Path(sys.argv[2])
+live(gold)
+rng = random.Random(11)
+deaths = [(w, n) for n in (1, 2, 3) for w in
+          ("half", "before", "after", "empty", "whole")]
+deaths += [("time", rng.uniform(0.0, 0.4)) for _ in range(8)]
+rng.shuffle(deaths)
+killed = lives = 0
+while True:
+    lives += 1
+    where, when = deaths.pop() if deaths else ("never", 0)
+    child = os.fork()
+    if child == 0:
+        if where not in ("time", "never"):
+            arm(where, when)
+        live(folder)
+        os._exit(0)
+    if where == "time":
+        time.sleep(when)
+        os.kill(child, signal.SIGKILL)
+    status = os.waitpid(child, 0)[1]
+    if os.WIFSIGNALED(status):
+        assert os.WTERMSIG(status) == signal.SIGKILL
+        killed += 1
+        check(folder)
+    elif status != 0:
+        sys.exit("a life ended with an error")
+    else:  # the run is complete
+        ours, theirs = ({p.name: p.read_bytes() for p in f.iterdir()}
+                        for f in (folder, gold))
+        assert ours == theirs
+        if where == "never":
+            break
+        if where != "time":  # it ended before its death: again
+            deaths.append((where, when))
+        for path in folder.iterdir():
+            path.unlink()
+print(json.dumps({"killed": killed, "lives": lives}))
+'''
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+def test_a_killed_run_resumes_to_the_same_bits(tmp_path):
+    script = tmp_path / "lives.py"
+    script.write_text(LIVES)
+    gold, folder = tmp_path / "gold", tmp_path / "killed"
+    done = subprocess.run(
+        [sys.executable, script, gold, folder],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert json.loads(done.stdout)["killed"] >= 15
+    about = read_tensors(gold / "checkpoint.safetensors")[1]
+    assert about["step"] == 37
+    # The losses of all steps, the weights, the history, the best weights.
+    assert files(folder) == files(gold)
+
+
+# -- the round trip ----------------------------------------------------------
+def test_a_checkpoint_brings_everything_back(tmp_path):
+    model, state = trained()
+    path = tmp_path / "checkpoint.safetensors"
+    save_checkpoint(path, model, state)
+    other = tiny(seed=4)
+    back = start(other, CONFIG)
+    assert not equal_weights(model, other)
+    load_checkpoint(path, other, back)
+    assert equal_weights(model, other)
+    assert (back.step, back.tokens) == (4, 84)
+    assert (back.losses, back.history) == (state.losses, state.history)
+    assert back.best == state.best is not None
+    kept = checkpoint._optimizer_state(model, state.optimizer)
+    found = checkpoint._optimizer_state(other, back.optimizer)
+    assert kept.keys() == found.keys() == dict(model.named_parameters()).keys()
+    for name, values in kept.items():
+        assert values.keys() == {"step", "exp_avg", "exp_avg_sq"}
+        for key, value in values.items():
+            assert torch.equal(found[name][key], value)
+
+
+@pytest.mark.parametrize("lost", [None, "optimizer", "step"])
+def test_resuming_needs_each_part_of_the_state(tmp_path, lost):
+    """With all of it the losses are equal; the negative controls differ."""
+    whole = train(tiny(), batches, CONFIG).losses
+    model, state = trained()
+    path = tmp_path / "checkpoint.safetensors"
+    save_checkpoint(path, model, state)
+    other = tiny(seed=4)
+    back = start(other, CONFIG)
+    load_checkpoint(path, other, back)
+    if lost == "optimizer":
+        back.optimizer = start(other, CONFIG).optimizer
+    if lost == "step":
+        back.step = 0
+    train(other, batches, CONFIG, state=back)
+    assert (back.losses[:11] == whole) == (lost is None)
+
+
+MODELS = [
+    (GPT, GPTConfig, {}),
+    (GPT, GPTConfig, {"tie_embeddings": False, "positions": "rope"}),
+    (Encoder, EncoderConfig, {}),
+    (Transformer, TransformerConfig, {}),
+]
+
+
+@pytest.mark.parametrize(("kind", "config", "changes"), MODELS)
+def test_a_model_comes_back_from_its_folder(tmp_path, kind, config, changes):
+    fields = {"d_model": 14, "n_heads": 7, "max_len": 11} | changes
+    model = kind(config(vocab_size=V, **fields))
+    save_model(tmp_path / "m", model, CharTokenizer(CHARS))
+    torch.manual_seed(1)
+    expected = torch.rand(3)
+    torch.manual_seed(1)
+    back, tokenizer = load_model(tmp_path / "m")
+    assert torch.equal(torch.rand(3), expected)  # no chance was used
+    assert type(back) is kind
+    assert back.config == model.config
+    assert equal_weights(back, model)
+    assert not back.training
+    assert tokenizer.decode([2, 0, 1]) == "cab"
+    assert sorted(files(tmp_path / "m")) == [
+        "config.json",
+        "model.safetensors",
+        "tokenizer.json",
+    ]
+
+
+def test_shared_weights_are_stored_once_and_stay_shared(tmp_path):
+    model = tiny()
+    model.head = torch.nn.Linear(10, V, bias=False)
+    model.head.weight = model.embedding.weight
+    save_weights(tmp_path / "w.safetensors", model)
+    tensors, _ = read_tensors(tmp_path / "w.safetensors")
+    assert "head.weight" not in tensors
+    other = tiny(seed=4)
+    other.head = torch.nn.Linear(10, V, bias=False)
+    other.head.weight = other.embedding.weight
+    checkpoint.put_weights(other, tensors, "w")
+    assert other.head.weight is other.embedding.weight
+    assert equal_weights(model, other)
+
+
+def test_a_model_without_tokenizer(tmp_path):
+    save_model(tmp_path, tiny())
+    assert load_model(tmp_path).tokenizer is None
+
+
+def test_floats_come_back_bit_by_bit(tmp_path):
+    values = [0.1, math.pi, 1e-310, 1 / 3]
+    write_tensors(tmp_path / "x", {"a": torch.zeros(())}, {"v": values})
+    tensors, about = read_tensors(tmp_path / "x")
+    assert about == {"v": values}
+    assert tensors["a"].shape == ()
+
+
+def test_the_saver_keeps_the_best_weights(tmp_path):
+    """model.safetensors is of the lowest validation loss, not the last."""
+    model = tiny()
+    config = TrainConfig(steps=6, eval_every=2, learning_rate=0.0)
+    state = start(model, config)
+    saver = Saver(tmp_path, model, state, every=4)
+    (tmp_path / "checkpoint.safetensors.77.part").write_bytes(b"cut")
+    saver = Saver(tmp_path, model, state, every=4)
+    assert files(tmp_path) == {}  # left over from a kill
+    seen = []
+
+    def disturb(progress):
+        seen.append((progress.step, sorted(files(tmp_path))))
+        with torch.no_grad():  # each evaluation is worse than the first
+            model.embedding.weight.mul_(3.0)
+
+    best = {}
+
+    def remember(progress):
+        if progress.is_best:
+            best.clear()
+            best.update({k: v.clone() for k, v in model.state_dict().items()})
+
+    held_out = list(sequential_windows(IDS[:50], 3, 7))
+    train(model, batches, config, held_out, [remember, saver, disturb], state)
+    weights, about = read_tensors(tmp_path / "model.safetensors")
+    assert about["validation_loss"] == state.best
+    assert about["step"] < 6
+    assert all(torch.equal(best[name], weights[name]) for name in weights)
+    both = ["checkpoint.safetensors", "model.safetensors"]
+    assert seen[1:] == [
+        (2, both[1:]),
+        (3, both[1:]),
+        (4, both),
+        (5, both),
+        (6, both),
+    ]
+
+
+def test_without_validation_the_latest_weights_are_kept(tmp_path):
+    model = tiny()
+    state = start(model, CONFIG)
+    train(
+        model, batches, CONFIG, None, [Saver(tmp_path, model, state, 4)], state
+    )
+    weights, about = read_tensors(tmp_path / "model.safetensors")
+    assert about["step"] == 11
+    assert torch.equal(weights["embedding.weight"], model.embedding.weight)
+
+
+def test_a_runs_folder_is_complete_before_the_first_step(tmp_path):
+    create_run(
+        tmp_path, tiny(), CharTokenizer(CHARS), CONFIG, {"text": "x.txt"}
+    )
+    fields = read_config(tmp_path)
+    assert TrainConfig.from_dict(fields["train"]) == CONFIG
+    assert fields["data"] == {"text": "x.txt"}
+    assert GPTConfig.from_dict(fields["config"]) == tiny().config
+
+
+# -- what is refused ---------------------------------------------------------
+@pytest.fixture
+def saved(tmp_path):
+    """A checkpoint, its path, and a model and a state to load it into."""
+    model, state = trained()
+    path = tmp_path / "checkpoint.safetensors"
+    save_checkpoint(path, model, state)
+    other = tiny(seed=4)
+    return path, other, start(other, CONFIG)
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 8, 100, 5000, -1])
+def test_a_truncated_checkpoint_is_refused(saved, size):
+    path, model, state = saved
+    data = path.read_bytes()
+    path.write_bytes(data[:size])
+    before = {k: v.clone() for k, v in model.state_dict().items()}
+    with pytest.raises(ValueError, match="cut short or damaged") as error:
+        load_checkpoint(path, model, state)
+    assert str(path) in str(error.value)
+    after = model.state_dict()
+    assert all(torch.equal(before[k], after[k]) for k in before)
+    assert state.step == 0
+
+
+@pytest.mark.parametrize("place", [0.001, 0.05, 0.4, 0.7, 0.999])
+def test_one_flipped_bit_is_found(saved, place):
+    """Also in a weight, where safetensors itself would see nothing."""
+    path, model, state = saved
+    data = bytearray(path.read_bytes())
+    data[int(place * len(data))] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(ValueError, match=r"checkpoint must (be|have)"):
+        load_checkpoint(path, model, state)
+
+
+def test_safetensors_alone_would_not_find_it(saved):
+    """The negative control of the checksum."""
+    path, _, _ = saved
+    data = bytearray(path.read_bytes())
+    data[-3] ^= 1
+    path.write_bytes(data)
+    load_file(path)
+
+
+class Bomb:
+    """Shows that it was unpickled."""
+
+    def __reduce__(self):
+        return exec, ("import os; os.environ['BOMB_WENT_OFF'] = '1'",)
+
+
+@pytest.mark.parametrize("name", ["model.pt", "model.safetensors", "m.bin"])
+@pytest.mark.parametrize("kind", ["torch", "pickle"])
+def test_a_pickle_is_refused_and_never_opened(tmp_path, name, kind):
+    path = tmp_path / name
+    if kind == "torch":
+        torch.save({"a": torch.zeros(2), "b": Bomb()}, path)
+    else:
+        path.write_bytes(pickle.dumps(Bomb()))
+    with pytest.raises(ValueError, match="got a pickle") as error:
+        read_tensors(path)
+    assert str(path) in str(error.value)
+    assert "BOMB_WENT_OFF" not in os.environ
+    if kind == "pickle":  # the negative control: it is a bomb
+        pickle.loads(path.read_bytes())
+        assert os.environ.pop("BOMB_WENT_OFF") == "1"
+
+
+@pytest.mark.parametrize("begin", [b"\x80", b"PK"])
+def test_a_length_that_looks_like_a_pickle_is_none(tmp_path, begin):
+    """The first bytes of safetensors are a length: any bytes at all."""
+    path = tmp_path / "x.safetensors"
+    wanted = int.from_bytes(begin, "little")
+    for padding in range(max(0, wanted - 400), wanted + 400, 8):
+        write_tensors(path, {"a": torch.ones(2)}, {"text": "x" * padding})
+        if path.read_bytes().startswith(begin):
+            break
+    assert path.read_bytes().startswith(begin)
+    assert read_tensors(path)[1] == {"text": "x" * padding}
+
+
+def test_a_foreign_file_is_refused(tmp_path):
+    save_file({"a": torch.zeros(2)}, tmp_path / "x.safetensors")
+    with pytest.raises(ValueError, match="not from this package"):
+        read_tensors(tmp_path / "x.safetensors")
+    with pytest.raises(ValueError, match="does not exist"):
+        read_tensors(tmp_path / "y.safetensors")
+
+
+def test_other_sizes_are_named(saved):
+    path, _, _ = saved
+    model = tiny(vocab_size=17)
+    with pytest.raises(ValueError, match="weights must fit") as error:
+        load_checkpoint(path, model, start(model, CONFIG))
+    text = "embedding.weight has shape (13, 10), the model (17, 10)"
+    assert text in str(error.value)
+    model = tiny(n_layers=3, bias=False)
+    with pytest.raises(ValueError, match=r"is missing.*more\) in") as error:
+        load_checkpoint(path, model, start(model, CONFIG))
+    model = tiny(n_layers=1)
+    with pytest.raises(ValueError, match=r"blocks\.1\.\S+ is unknown"):
+        load_checkpoint(path, model, start(model, CONFIG))
+
+
+def test_a_vocabulary_of_another_model_is_refused(tmp_path):
+    model = tiny()
+    with pytest.raises(ValueError, match="got 256 in the tokenizer, 13 in"):
+        save_model(tmp_path / "a", model, BPETokenizer.train("abc", 256))
+    assert not (tmp_path / "a").exists()
+    save_model(tmp_path / "b", model, CharTokenizer(CHARS))
+    CharTokenizer(CHARS + "xyz").save(tmp_path / "b" / "tokenizer.json")
+    with pytest.raises(ValueError, match="got 16 in the tokenizer, 13 in"):
+        load_model(tmp_path / "b")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "must be whole JSON"),
+        ("[]", "must have format 1"),
+        ('{"format": 99}', "must have format 1"),
+        ('{"format": 1, "model": "LSTM"}', "got 'LSTM'"),
+        ('{"format": 1, "model": "GPT", "config": {"d": 1}}', "'d'"),
+    ],
+)
+def test_a_configuration_that_is_none_is_refused(tmp_path, content, message):
+    (tmp_path / "config.json").write_text(content)
+    with pytest.raises(ValueError, match=message):
+        load_model(tmp_path)
+
+
+def test_a_folder_without_a_run_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="which has none"):
+        load_model(tmp_path / "nowhere")
+
+
+def test_only_known_models_are_saved(tmp_path):
+    with pytest.raises(ValueError, match="got Linear"):
+        save_model(tmp_path, torch.nn.Linear(2, 3))
+
+
+def test_spoiled_weights_do_not_replace_good_ones(saved):
+    path, _, _ = saved
+    before = path.read_bytes()
+    model, state = trained()
+    with torch.no_grad():
+        model.blocks[0].attention.w_o.weight[0, 0] = math.nan
+    with pytest.raises(TrainingDiverged, match="after step 4"):
+        save_checkpoint(path, model, state)
+    assert path.read_bytes() == before
+
+
+# -- a full disk -------------------------------------------------------------
+def test_a_full_disk_keeps_the_old_checkpoint(saved, monkeypatch):
+    path, _, _ = saved
+    before = files(path.parent)
+    model, state = trained(steps=6)
+
+    def full(handle):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(SaveError, match="got 'No space left on device'"):
+        save_checkpoint(path, model, state)
+    assert files(path.parent) == before  # and no temporary file
+
+
+TINY_DISK = """
+import resource, signal, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+import test_checkpoint as t
+path = Path(sys.argv[1])
+model, state = t.trained(steps=6)
+# As on a full disk, write() itself fails after some bytes.
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, -1))
+try:
+    t.save_checkpoint(path, model, state)
+except t.SaveError as error:
+    print(error)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs RLIMIT_FSIZE")
+def test_a_write_that_is_cut_off_keeps_the_old_checkpoint(saved):
+    path, model, state = saved
+    before = files(path.parent)
+    assert len(before[path.name]) > 10_000
+    done = subprocess.run(
+        [sys.executable, "-c", TINY_DISK, path, Path(__file__).parent],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "What was there before is intact" in done.stdout
+    assert files(path.parent) == before
+    load_checkpoint(path, model, state)
+    assert state.step == 4
+
+
+def test_a_run_cannot_be_made_below_a_file(tmp_path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(SaveError, match="leave to write"):
+        create_run(tmp_path / "file" / "run", tiny())

@@ -1,0 +1,616 @@
+"""The commands, as a shell sees them: output, files and exit codes."""
+
+import dataclasses
+import errno
+import json
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+
+import coursekit
+from coursekit import __main__ as cli
+from coursekit.checkpoint import load_model, read_config, read_tensors
+from coursekit.config import GPTConfig, TrainConfig
+from coursekit.data import load_text
+from coursekit.training import evaluate
+
+TEXT = "".join(f"the {a} saw the {b}. " for a in "abcde" for b in "fghij") * 9
+SMALL = (  # noqa: SIM905 (as it is typed)
+    "--d-model 22 --n-heads 2 --n-layers 1 --context 11 --batch-size 3 "
+    "--steps 13 --warmup-steps 2 --eval-every 5 --checkpoint-every 4 "
+    "--precision float32 --dropout 0.1 --device cpu"
+).split()
+
+
+@pytest.fixture
+def text(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text(TEXT)
+    return path
+
+
+@pytest.fixture(scope="session")
+def run(tmp_path_factory):
+    """A run's folder; tests that change it make their own."""
+    folder = tmp_path_factory.mktemp("runs")
+    (folder / "text.txt").write_text(TEXT)
+    command = ["train", folder / "text.txt", "--out", folder / "r", *SMALL]
+    assert cli.main([str(word) for word in command]) == 0
+    return folder / "r"
+
+
+@pytest.fixture
+def call(capsys):
+    """``call(*words)``: exit code, stdout, stderr."""
+
+    def call(*words):
+        capsys.readouterr()
+        try:
+            code = cli.main([str(word) for word in words])
+        except SystemExit as stop:
+            code = stop.code
+        return code, *capsys.readouterr()
+
+    return call
+
+
+def refused(result, *parts):
+    """Exit code 2, nothing on stdout, one line on stderr with these parts."""
+    code, out, err = result
+    assert (code, out) == (2, "")
+    assert err.startswith("coursekit: error: ")
+    assert err.count("\n") == 1
+    assert err.endswith("\n")
+    for part in parts:
+        assert part in err, err
+
+
+# -- help --------------------------------------------------------------------
+def test_help_lists_the_commands_in_a_newcomers_order(call):
+    code, out, err = call("--help")
+    assert (code, err) == (0, "")
+    places = [out.index(f"coursekit {name} ") for name in cli.COMMANDS]
+    assert places == sorted(places)
+    assert list(cli.COMMANDS)[:4] == ["train", "generate", "eval", "info"]
+    examples = re.findall(r"^  (coursekit .*--.*)$", out, re.MULTILINE)
+    assert len(examples) == 3
+
+
+def test_the_examples_parse(call):
+    out = call("--help")[1]
+    for line in re.findall(r"^  coursekit (.*--.*)$", out, re.MULTILINE):
+        words = [word.strip('"') for word in line.split()]
+        assert callable(cli.make_parser().parse_args(words).function)
+
+
+@pytest.mark.parametrize("kind", [GPTConfig, TrainConfig])
+def test_every_field_is_an_option_with_its_help(call, kind):
+    out = " ".join(call("train", "--help")[1].split())
+    texts = cli.field_help(kind)
+    for field in dataclasses.fields(kind):
+        assert field.name in texts, f"{field.name} has no docstring"
+        if field.name == "vocab_size":
+            continue
+        assert "--" + field.name.replace("_", "-") in out
+        assert texts[field.name].split(" [")[0] in out
+
+
+def test_the_help_shows_the_defaults(call):
+    out = " ".join(call("train", "--help")[1].split())
+    for name, value in cli.TRAIN_DEFAULTS.items():
+        assert f"[default: {cli.shown(value)}]" in out, name
+    assert out.count("[default:") >= len(dataclasses.fields(TrainConfig))
+
+
+@pytest.mark.parametrize("command", list(cli.COMMANDS))
+def test_each_command_explains_itself(call, command):
+    code, out, err = call(command, "--help")
+    assert (code, err) == (0, "")
+    assert f"usage: coursekit {command}" in out
+
+
+# -- train -------------------------------------------------------------------
+def test_train_writes_a_run(run):
+    names = sorted(path.name for path in run.iterdir())
+    assert names == [
+        "checkpoint.safetensors",
+        "config.json",
+        "model.safetensors",
+        "tokenizer.json",
+    ]
+    fields = read_config(run)
+    assert fields["config"]["max_len"] == 11
+    assert fields["train"]["steps"] == 13
+    about = read_tensors(run / "checkpoint.safetensors")[1]
+    assert [h["step"] for h in about["history"]] == [5, 10, 13]
+
+
+def test_train_says_how_it_goes(call, text, tmp_path):
+    code, out, err = call("train", text, "--out", tmp_path / "r", *SMALL)
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    n = len(TEXT)
+    cut = int(n * 0.9)
+    assert f"{cut:,} tokens to learn from, {n - cut:,} to check" in lines[0]
+    steps = [re.match(r"step +(\d+) .*validation (\S+)", x) for x in lines]
+    assert [m[1] for m in steps if m] == ["5", "10", "13"]
+    assert "next: coursekit generate" in lines[-1]
+
+
+def test_train_prints_json_lines(call, text, tmp_path):
+    code, out, _ = call(
+        "train", text, "--out", tmp_path / "r", *SMALL, "--json"
+    )
+    assert code == 0
+    events = [json.loads(line) for line in out.splitlines()]
+    assert [e["event"] for e in events] == ["evaluation"] * 3 + ["end"]
+    assert [e["step"] for e in events] == [5, 10, 13, 13]
+    losses = [e["validation_loss"] for e in events[:3]]
+    assert events[3]["best_validation_loss"] == min(losses)
+
+
+def test_the_same_command_gives_the_same_files(run, tmp_path):
+    words = ["train", run.parent / "text.txt", "--out", tmp_path / "r", *SMALL]
+    assert cli.main([str(word) for word in words]) == 0
+    for path in run.iterdir():
+        assert (tmp_path / "r" / path.name).read_bytes() == path.read_bytes()
+    other = [*words[:3], tmp_path / "s", *SMALL, "--seed", "1"]
+    assert cli.main([str(word) for word in other]) == 0
+    name = "model.safetensors"
+    assert (tmp_path / "s" / name).read_bytes() != (run / name).read_bytes()
+
+
+def test_bytepair_vocabulary(call, text, tmp_path):
+    words = ["--tokenizer", "bpe", "--vocab-size", "263"]
+    code, _, _ = call("train", text, "--out", tmp_path / "r", *SMALL, *words)
+    assert code == 0
+    model, tokenizer = load_model(tmp_path / "r")
+    assert model.config.vocab_size == tokenizer.vocab_size == 263
+    code, out, _ = call("generate", tmp_path / "r", "--prompt", "é the")
+    assert code == 0
+    assert out.startswith("é the")
+
+
+def test_accumulated_batches_are_other_batches():
+    """Two micro-batches of a step, and those of the next, all differ."""
+    ids = torch.arange(101)
+    config = TrainConfig(accumulate=2, batch_size=3, context=5)
+    batches = cli.batches_of(ids, config)
+    starts = [
+        tuple(batch.inputs["ids"][:, 0].tolist())
+        for step in (0, 1)
+        for batch in batches(step)
+    ]
+    assert len(set(starts)) == 4
+
+
+def test_minutes_end_a_run_with_all_that_is_needed(call, text, tmp_path):
+    words = ["train", text, "--out", tmp_path / "r", *SMALL, "--json"]
+    code, out, _ = call(*words, "--minutes", "0.000001")
+    assert code == 0
+    events = [json.loads(line) for line in out.splitlines()]
+    assert [e["event"] for e in events] == ["evaluation", "end"]
+    step = events[1]["step"]
+    assert step < 13
+    about = read_tensors(tmp_path / "r" / "checkpoint.safetensors")[1]
+    assert about["step"] == step
+    code, out, _ = call(*words, "--resume")
+    assert code == 0
+    assert json.loads(out.splitlines()[-1])["step"] == 13
+
+
+# -- resume ------------------------------------------------------------------
+def test_a_finished_run_has_nothing_to_resume(call, run):
+    before = {p.name: p.read_bytes() for p in run.iterdir()}
+    code, out, _ = call("train", "--out", run, "--resume", "--device", "cpu")
+    assert code == 0
+    assert "13 steps" in out
+    assert {p.name: p.read_bytes() for p in run.iterdir()} == before
+
+
+def in_shell(*words, **options):
+    return subprocess.Popen(
+        [sys.executable, "-m", "coursekit", *map(str, words)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        **options,
+    )
+
+
+def wait_for(path, process):
+    deadline = time.monotonic() + 90
+    while not path.exists():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+# So long that no run ends by itself before it is stopped.
+LONG = [*SMALL, "--steps", "100000", "--schedule", "constant"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+@pytest.mark.parametrize("how", ["SIGKILL", "SIGINT"])
+def test_a_stopped_run_goes_on_to_the_same_losses(text, tmp_path, how, call):
+    folder, name = tmp_path / "r", "checkpoint.safetensors"
+    process = in_shell("train", text, "--out", folder, *LONG)
+    wait_for(folder / name, process)
+    process.send_signal(getattr(signal, how))
+    out, err = process.communicate(timeout=60)
+    assert err == ""
+    if how == "SIGINT":
+        assert process.returncode == 130
+        assert "next: coursekit" in out
+    else:
+        assert process.returncode == -signal.SIGKILL
+    stopped = read_tensors(folder / name)[1]["step"]
+    assert 0 < stopped < 100000
+    # A while longer, and then a run that was never stopped.
+    end = stopped + 9
+    fields = json.loads((folder / "config.json").read_text())
+    fields["train"]["steps"] = end
+    (folder / "config.json").write_text(json.dumps(fields))
+    assert (
+        call("train", "--out", folder, "--resume", "--device", "cpu")[0] == 0
+    )
+    whole = tmp_path / "whole"
+    words = ["train", text, "--out", whole, *LONG, "--steps", end]
+    assert call(*words)[0] == 0
+    ours, theirs = (read_tensors(f / name)[0] for f in (folder, whole))
+    assert len(ours["losses"]) == end
+    assert torch.equal(ours["losses"], theirs["losses"])
+    assert all(torch.equal(ours[key], theirs[key]) for key in theirs)
+
+
+def test_resume_after_a_kill_before_the_first_step(call, text, tmp_path, run):
+    folder = tmp_path / "r"
+    folder.mkdir()
+    (folder / "tokenizer.json").write_text("{}")
+    (folder / "config.json.77.part").write_text("{")
+    code, _, _ = call("train", text, "--out", folder, *SMALL, "--resume")
+    assert code == 0
+    name = "model.safetensors"
+    assert (folder / name).read_bytes() == (run / name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (["--learning-rate", "0.5"], "got learning_rate=0.5, the run has"),
+        (["--d-model", "44"], "got d_model=44, the run has 22"),
+        (["--tokenizer", "bpe"], "got tokenizer=bpe"),
+    ],
+)
+def test_resume_keeps_the_runs_settings(call, run, words, part):
+    words = [*words, "--device", "cpu"]
+    refused(call("train", "--out", run, "--resume", *words), part)
+
+
+def test_resume_needs_the_same_text(call, text, tmp_path):
+    folder = tmp_path / "r"
+    words = ["train", text, "--out", folder, *SMALL, "--minutes", "1e-6"]
+    assert call(*words)[0] == 0
+    text.write_text(TEXT + "More.")
+    resume = ["train", "--out", folder, "--resume", "--device", "cpu"]
+    refused(call(*resume), "got another in", "text.txt")
+    other = tmp_path / "other.txt"
+    other.write_text(TEXT)
+    resume.insert(1, other)
+    refused(call(*resume), "text=", "other.txt")
+
+
+def test_resume_needs_a_run(call, tmp_path):
+    words = ["train", "--out", tmp_path / "none", "--resume"]
+    refused(call(*words), "which has none", "none")
+    assert not (tmp_path / "none").exists()
+
+
+# -- bad input: nothing is lost or half written ------------------------------
+def test_a_run_is_never_overwritten(call, run, text):
+    before = {p.name: p.read_bytes() for p in run.iterdir()}
+    words = ["train", text, "--out", run, *SMALL]
+    refused(call(*words), "which has files", "--resume")
+    assert {p.name: p.read_bytes() for p in run.iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    ("content", "parts"),
+    [
+        (b"", ["must not be empty", "got 0 bytes"]),
+        (b"caf\xe9 noir" * 50, ["must be UTF-8", "0xe9 at offset 3"]),
+        (b"too short", ["context + 1 tokens", "context=11"]),
+    ],
+)
+def test_bad_texts(call, tmp_path, content, parts):
+    path = tmp_path / "bad.txt"
+    path.write_bytes(content)
+    folder = tmp_path / "r"
+    refused(call("train", path, "--out", folder, *SMALL), *parts)
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        (["--d-model", "23"], ["divisible", "d_model=23, n_heads=2"]),
+        (["--device", "tpu"], ["device must be", "got 'tpu'"]),
+        (["--max-len", "7"], ["context=11, max_len=7"]),
+        (["--vocab-size", "300"], ["vocab_size=300", "--tokenizer bpe"]),
+        (["--tokenizer", "bpe", "--vocab-size", "99"], ["vocab_size=99"]),
+        (["--dropout", "1.5"], ["dropout must lie in [0, 1)", "1.5"]),
+        (["--batch-size", "0"], ["batch_size must be", "got 0"]),
+        (["--steps", "many"], ["--steps", "'many'", "train --help"]),
+        (["--norm", "batch"], ["--norm", "'batch'"]),
+        (["--minutes", "0"], ["--minutes", "above 0"]),
+        (["--speling", "1"], ["--speling"]),
+    ],
+)
+def test_bad_options(call, text, tmp_path, words, parts):
+    folder = tmp_path / "r"
+    refused(call("train", text, "--out", folder, *SMALL, *words), *parts)
+    assert not folder.exists()
+
+
+def test_a_missing_text_and_a_missing_run(call, tmp_path):
+    words = ["train", tmp_path / "no.txt", "--out", tmp_path / "r", *SMALL]
+    refused(call(*words), "got '", "no.txt")
+    for command in ("generate", "eval", "info"):
+        refused(call(command, tmp_path / "r"), "a model must be", "r'")
+
+
+def test_no_command_and_an_unknown_one(call):
+    refused(call(), "COMMAND", "coursekit --help")
+    refused(call("tarin"), "tarin", "'train'")
+
+
+@pytest.mark.parametrize("command", ["generate", "eval", "info"])
+def test_a_corrupt_model(call, run, tmp_path, command):
+    folder = tmp_path / "copy"
+    folder.mkdir()
+    for path in run.iterdir():
+        (folder / path.name).write_bytes(path.read_bytes())
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-9])
+    refused(call(command, folder), "cut short or damaged", path.name)
+
+
+def test_a_corrupt_checkpoint(call, run, tmp_path):
+    folder = tmp_path / "copy"
+    folder.mkdir()
+    for path in run.iterdir():
+        (folder / path.name).write_bytes(path.read_bytes())
+    path = folder / "checkpoint.safetensors"
+    cut = path.read_bytes()[:-9]
+    path.write_bytes(cut)
+    words = ["train", "--out", folder, "--resume", "--device", "cpu"]
+    refused(call(*words), "cut short or damaged", path.name)
+    assert path.read_bytes() == cut
+
+
+def test_prompts_that_cannot_be_read(call, run):
+    words = ["generate", run, "--device", "cpu", "--prompt"]
+    refused(call(*words, ""), "at least one character", "got ''")
+    refused(call(*words, "the ü"), "got 'ü'", "index 4")
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        (["--temperature", "-1"], ["temperature", "-1"]),
+        (["--top-k", "0"], ["top_k", "got 0"]),
+        (["--top-p", "1.5"], ["top_p", "1.5"]),
+        (["--beam", "0"], ["n_beams", "0"]),
+        (["--beam", "2", "--top-k", "3"], ["top_k=3", "beam=2"]),
+        (["--max-new-tokens", "-1"], ["max_new_tokens", "-1"]),
+        (["--device", "quantum"], ["got 'quantum'"]),
+    ],
+)
+def test_bad_choices(call, run, words, parts):
+    refused(call("generate", run, "--prompt", "the", *words), *parts)
+
+
+# -- training that stops -----------------------------------------------------
+def test_a_loss_that_is_no_number(call, text, tmp_path):
+    words = ["--learning-rate", "1e20", "--clip", "0", "--warmup-steps", "0"]
+    folder = tmp_path / "r"
+    code, out, err = call("train", text, "--out", folder, *SMALL, *words)
+    assert code == 1
+    assert "next" not in out
+    assert err.startswith("coursekit: error: ")
+    assert err.count("\n") == 1
+    assert "learning rate" in err
+    for path in folder.glob("*.safetensors"):  # what is there is good
+        tensors, _ = read_tensors(path)
+        assert all(t.isfinite().all() for t in tensors.values())
+
+
+def test_a_full_disk(call, text, tmp_path, monkeypatch):
+    folder, real, calls = tmp_path / "r", os.fsync, []
+
+    def fsync(handle):
+        calls.append(handle)
+        if len(calls) == 5:  # the second checkpoint
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(handle)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    code, _, err = call("train", text, "--out", folder, *SMALL)
+    monkeypatch.undo()
+    assert code == 1
+    assert "No space left on device" in err
+    assert "intact" in err
+    assert err.count("\n") == 1
+    assert not list(folder.glob("*.part"))
+    assert read_tensors(folder / "checkpoint.safetensors")[1]["step"] == 4
+    code, _, _ = call("train", "--out", folder, "--resume", "--device", "cpu")
+    assert code == 0
+
+
+def test_memory_that_runs_out_is_said_in_a_line(call, run, monkeypatch):
+    def explode(*_, **__):
+        raise torch.OutOfMemoryError("CUDA out of memory.\nTried to ...")
+
+    monkeypatch.setattr(cli, "evaluate", explode)
+    code, _, err = call("eval", run)
+    assert (code, err.count("\n")) == (1, 1)
+
+
+# -- generate ----------------------------------------------------------------
+def test_generate_begins_with_the_prompt_and_is_repeatable(call, run):
+    words = ["generate", run, "--prompt", "the c", "--max-new-tokens", "29"]
+    code, out, err = call(*words)
+    assert (code, err) == (0, "")
+    assert out.startswith("the c")
+    assert len(out) == 5 + 29 + 1
+    assert call(*words)[1] == out
+    assert call(*words, "--seed", "1")[1] != out
+    assert call(*words, "--temperature", "0")[1] != out
+
+
+def test_generate_prints_json(call, run):
+    words = ["generate", run, "--prompt", "the", "--max-new-tokens", "17"]
+    plain = call(*words)[1]
+    fields = json.loads(call(*words, "--json")[1])
+    assert fields["prompt"] + fields["text"] + "\n" == plain
+    assert fields["tokens"] == 17
+
+
+def test_one_beam_is_greedy(call, run):
+    words = ["generate", run, "--prompt", "the", "--max-new-tokens", "19"]
+    greedy = call(*words, "--temperature", "0")[1]
+    assert call(*words, "--beam", "1")[1] == greedy
+    assert call(*words, "--beam", "3")[0] == 0
+
+
+def test_generate_streams(run):
+    """The first words are there before the last are written."""
+    words = ["--prompt", "the", "--max-new-tokens", "1000000"]
+    process = in_shell("generate", run, *words)
+    assert process.stdout.read(30).startswith("the")
+    process.stdout.close()  # as `| head` does
+    process.stderr.close()
+    assert process.wait(timeout=60) == 0
+
+
+# -- eval and info -----------------------------------------------------------
+def test_eval_measures_the_whole_validation_split(call, run):
+    fields = json.loads(call("eval", run, "--json")[1])
+    held_out = TEXT[int(len(TEXT) * 0.9) :]
+    assert fields["tokens"] == len(held_out) - 1
+    model, tokenizer = load_model(run)
+    ids = torch.tensor(tokenizer.encode(held_out))
+    nats = evaluate(model, cli.windows_of(ids, 11))
+    assert fields["loss"] == pytest.approx(nats)
+    assert fields["perplexity"] == pytest.approx(math.exp(nats))
+    bits = nats / math.log(2)
+    assert fields["bits_per_character"] == pytest.approx(bits)
+    assert fields["bits_per_byte"] == pytest.approx(bits)
+    about = read_tensors(run / "model.safetensors")[1]
+    assert nats == pytest.approx(about["validation_loss"], abs=1e-6)
+
+
+def test_eval_counts_characters_and_bytes(call, tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("süß und grün. " * 99, encoding="utf-8")
+    words = ["--tokenizer", "bpe", "--vocab-size", "260"]
+    folder = tmp_path / "r"
+    assert call("train", path, "--out", folder, *SMALL, *words)[0] == 0
+    fields = json.loads(call("eval", folder, "--json")[1])
+    held_out = path.read_text(encoding="utf-8")[int(14 * 99 * 0.9) :]
+    tokenizer = load_model(folder).tokenizer
+    first = tokenizer.encode(held_out)[:1]
+    bits = fields["loss"] * fields["tokens"] / math.log(2)
+    n_bytes = len(held_out.encode()) - len(tokenizer.decode_bytes(first))
+    assert fields["bits_per_byte"] == pytest.approx(bits / n_bytes)
+    assert fields["bits_per_character"] > fields["bits_per_byte"]
+
+
+def test_eval_of_another_text(call, run, tmp_path):
+    path = tmp_path / "other.txt"
+    path.write_text("the e saw the f. " * 20)
+    fields = json.loads(call("eval", run, path, "--split", "all", "--json")[1])
+    assert fields["tokens"] == 17 * 20 - 1
+    out = call("eval", run, path)[1]
+    assert re.search(r"^split +validation$", out, re.MULTILINE)
+
+
+def test_info_describes_a_run(call, run):
+    fields = json.loads(call("info", run, "--json")[1])
+    model, tokenizer = load_model(run)
+    assert fields["parameters"] == sum(p.numel() for p in model.parameters())
+    assert sum(fields["parameters_by_part"].values()) == fields["parameters"]
+    assert fields["tokenizer"]["vocab_size"] == tokenizer.vocab_size
+    assert fields["config"] == model.config.to_dict()
+    assert fields["checkpoint"]["step"] == 13
+    assert re.fullmatch("[0-9a-f]{64}", fields["weights"]["sha256"])
+    out = call("info", run)[1]
+    assert f"{fields['parameters']:,}" in out
+
+
+def test_info_describes_the_machine(call):
+    fields = json.loads(call("info", "--json")[1])
+    assert fields["torch"] == torch.__version__
+    assert fields["models"] == coursekit.shipped()
+    assert call("info")[0] == 0
+
+
+# -- the package -------------------------------------------------------------
+def test_shipped_models_load_by_name(tmp_path, run, monkeypatch):
+    (tmp_path / "first").mkdir()
+    for name in ("config.json", "model.safetensors", "tokenizer.json"):
+        (tmp_path / "first" / name).write_bytes((run / name).read_bytes())
+    monkeypatch.setattr(coursekit, "MODELS", tmp_path)
+    assert coursekit.shipped() == ["first"]
+    model, tokenizer = coursekit.load("first")
+    assert model.config.vocab_size == tokenizer.vocab_size
+    with pytest.raises(ValueError, match=r"\(first\): got 'second'"):
+        coursekit.load("second")
+
+
+def test_everything_that_is_exported_is_there():
+    for name in coursekit.__all__:
+        assert getattr(coursekit, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'atend'"):
+        coursekit.atend  # noqa: B018
+
+
+def test_importing_is_quick_and_loads_no_tool():
+    code = (
+        "import torch, sys, time; t = time.process_time(); import coursekit; "
+        "print(time.process_time() - t); "
+        "print([m for m in sys.modules if m.startswith('coursekit.')])"
+        "; print('matplotlib' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    seconds, modules, plots = done.stdout.splitlines()
+    assert float(seconds) < 0.6  # 0.3 on a quiet machine
+    assert "coursekit.visual" not in modules
+    assert "coursekit.__main__" not in modules
+    assert plots == "False"
+
+
+def test_the_packaged_text_is_the_default(tmp_path, monkeypatch, call):
+    asked = []
+
+    def note(name="shakespeare"):
+        asked.append(name)
+        return load_text(name)[:2000]
+
+    monkeypatch.setattr(cli, "load_text", note)
+    assert call("train", "--out", tmp_path / "r", *SMALL)[0] == 0
+    assert asked == ["shakespeare"]
+    assert read_config(tmp_path / "r")["data"]["text"] == "shakespeare"
