@@ -184,11 +184,14 @@ def sampler(
         return logits if top_p is None else keep_top_p(logits, top_p)
 
     def draw(logits: Tensor) -> Tensor:
-        probabilities = filtered(logits).softmax(dim=-1)
-        if generator is not None:
-            probabilities = probabilities.to(generator.device)
-        drawn = torch.multinomial(probabilities, 1, generator=generator)
-        return drawn.squeeze(-1).to(logits.device)
+        # One uniform number a row, looked up in the running sum: the same
+        # tokens on every machine, which torch.multinomial does not promise.
+        device = "cpu" if generator is None else generator.device
+        probabilities = filtered(logits).softmax(dim=-1).to(device)
+        sums = probabilities.double().cumsum(dim=-1)
+        chance = torch.rand_like(sums[:, :1], generator=generator)
+        drawn = (sums <= chance * sums[:, -1:]).sum(dim=-1)
+        return drawn.to(logits.device)
 
     if temperature == 0:
         return greedy

@@ -1,0 +1,108 @@
+"""Each result names a command that still parses and files that still match."""
+
+import importlib
+import itertools
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from coursekit.prose import result
+from results import ladder
+from results.record import ROOT, commit, record, sha256, summary
+
+FILES = sorted(Path(ROOT, "results").glob("*.json"))
+
+
+def check(path):
+    """Raise AssertionError if a result can't be made again as it says."""
+    found = json.loads(path.read_text("utf8"))
+    python, option, module, *arguments = shlex.split(found["command"])
+    assert [python, option, module] == ["python", "-m", f"results.{path.stem}"]
+    importlib.import_module(module).parser().parse_args(arguments)
+    for name, digest in found["artifacts"].items():
+        assert sha256(ROOT / name) == digest, name
+    assert found["seeds"]
+    assert found["metrics"]
+    assert len(found["commit"].split("+")[0]) == 40
+    assert found["wall_seconds"] > 0
+    assert found["cpu_seconds"] > 0
+    assert {"cores", "threads", "torch"} <= found["machine"].keys()
+
+
+def test_there_are_results():
+    assert {"ladder", "running"} <= {path.stem for path in FILES}
+
+
+@pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
+def test_result_can_be_made_again(path):
+    check(path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"command": "python -m results.running --nonsense 3"},
+        {"command": "python -m results.ladder"},
+        {"artifacts": {"LICENSE": "0" * 64}},
+        {"commit": "unknown"},
+    ],
+)
+def test_a_spoiled_result_is_caught(tmp_path, change, capsys):
+    spoiled = json.loads(Path(ROOT, "results/running.json").read_text("utf8"))
+    path = tmp_path / "running.json"
+    path.write_text(json.dumps(spoiled | change), "utf8")
+    with pytest.raises((AssertionError, SystemExit)):
+        check(path)
+
+
+def test_summary_is_a_student_interval():
+    # By hand: mean 3, deviation 1, t(2) = 4.303, so 4.303 / sqrt(3).
+    found = summary([2.0, 3.0, 4.0])
+    assert found["mean"] == 3.0
+    assert found["interval"] == pytest.approx(2.4843, abs=1e-4)
+    assert summary([5.0])["interval"] == 0.0
+
+
+def test_the_ladder_changes_one_part_a_rung():
+    rungs = [config.to_dict() for _, _, config in ladder.rungs(67)]
+    for before, after in itertools.pairwise(rungs):
+        assert {k for k in before if before[k] != after[k]} in (
+            {"positions"},
+            {"n_layers"},
+            {"n_heads"},
+            {"residual", "norm", "final_norm"},
+            {"d_ff"},
+        )
+    assert len(rungs) == len(result("ladder")["rungs"])
+
+
+def test_the_ladder_is_three_seeds_a_rung():
+    for rung in result("ladder")["rungs"]:
+        assert len(rung["loss"]["values"]) >= 3, rung["name"]
+
+
+def test_a_run_that_fails_writes_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr("results.record.HERE", tmp_path)
+    monkeypatch.setattr("sys.argv", ["x", "--steps", "7"])
+
+    def fail():
+        with record("toy", [11]) as metrics:
+            metrics["loss"] = 1.0
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fail()
+    assert list(tmp_path.iterdir()) == []
+    with record("toy", [11]) as metrics:
+        metrics["loss"] = 1.0
+    found = json.loads((tmp_path / "toy.json").read_text("utf8"))
+    assert found["command"] == "python -m results.toy --steps 7"
+    assert found["commit"] == commit()
+    assert found["metrics"] == {"loss": 1.0}
+
+
+def test_a_missing_result_says_how_to_make_it():
+    with pytest.raises(ValueError, match="make results NAME=nonsense"):
+        result("nonsense")
