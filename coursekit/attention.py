@@ -14,7 +14,14 @@ from torch.nn import functional as F  # noqa: N812
 
 from coursekit.masks import causal_mask, combine_masks
 
-__all__ = ["Attend", "attend", "attention_weights", "fast_attend"]
+__all__ = [
+    "Attend",
+    "attend",
+    "attention_weights",
+    "check_attention",
+    "fast_attend",
+    "share_heads",
+]
 
 
 Attend = Callable[..., Tensor]
@@ -47,7 +54,7 @@ def attention_weights(
     Raises:
         ValueError: if shapes do not fit, or the mask is not boolean.
 
-    Chapter: 4, attention; masks in 5.
+    Chapter: 4, attention.
     Source: vaswani2017attention, equation 1.
     """
     check_attention(q, k, k, mask)
@@ -60,8 +67,8 @@ def attention_weights(
         )
     if mask is None:
         return scores.softmax(dim=-1)
-    # The smallest finite number and not -inf: a row of -inf is NaN. What a
-    # query may not see is then set to 0, which also empties empty rows.
+    # The smallest finite number, not -inf: a row of -inf is NaN. What a
+    # query may not see is then set to 0, which empties empty rows too.
     scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
     return scores.softmax(dim=-1).masked_fill(~mask, 0.0)
 
@@ -119,15 +126,18 @@ def fast_attend(
     Args, Returns, Raises: as :func:`attend`.
 
     Chapter: 4, attention.
-    Source: PyTorch's ``scaled_dot_product_attention``; dao2022flashattention.
+    Source: dao2022flashattention, by PyTorch's
+        ``scaled_dot_product_attention``.
     """
     check_attention(q, k, v, mask)
     n_queries, n_keys = q.size(-2), k.size(-2)
     # `is_causal` aligns its mask top left: it is ours only for T = S. A
     # single query is the last position and sees every key.
     plain = mask is None and bias is None and n_queries == n_keys
-    if causal and not plain and not n_queries == 1 <= n_keys:
-        mask = combine_masks(mask, causal_mask(n_queries, n_keys, q.device))
+    sees_all = n_queries == 1 and n_keys >= 1
+    if causal and not plain and not sees_all:
+        earlier = causal_mask(n_queries, n_keys, q.device)
+        mask = combine_masks(mask, earlier)
     if bias is not None:
         bias = bias.to(q.dtype)
         if mask is not None:

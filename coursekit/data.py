@@ -346,9 +346,8 @@ class Pairs:
             fit into max_tokens.
 
     Differs from the paper: in size only; it had about 25,000 source and
-    25,000 target tokens in a batch.
-
-    Chapter: 14, two sequences.
+        25,000 target tokens in a batch.
+    Chapter: 14, encoder and decoder together.
     Source: vaswani2017attention, section 5.1.
     """
 
@@ -458,7 +457,7 @@ def date_pairs(n: int, seed: int) -> list[tuple[str, str]]:
     Returns:
         (human, ISO 8601) pairs of days from 1900 to 2099.
 
-    Chapter: 14, two sequences.
+    Chapter: 14, encoder and decoder together.
     """
     rng = random.Random(seed)
     first = datetime.date(1900, 1, 1).toordinal()

@@ -26,8 +26,11 @@ __all__ = [
     "check_length",
     "initialize",
     "make_attention",
+    "make_network",
     "make_residual",
     "make_scheme",
+    "make_stack_norm",
+    "next_positions",
 ]
 
 
@@ -62,13 +65,7 @@ class Block(nn.Module):
         self.around_attention = make_residual(config)
         self.feed_forward: nn.Module | None = None
         if config.ff_size:
-            self.feed_forward = make_feed_forward(
-                config.activation,
-                config.d_model,
-                config.ff_size,
-                config.bias,
-                config.dropout,
-            )
+            self.feed_forward = make_network(config)
             self.around_feed_forward = make_residual(config)
 
     def forward(
@@ -125,16 +122,11 @@ class GPT(nn.Module):
         self.blocks = nn.ModuleList(
             Block(config, attend) for _ in range(config.n_layers)
         )
-        self.final_norm = (
-            make_norm(
-                config.norm, config.d_model, config.norm_eps, config.bias
-            )
-            if config.final_norm
-            else nn.Identity()
-        )
+        self.final_norm = make_stack_norm(config, config.final_norm)
         self.head: nn.Linear | None = None
         if not config.tie_embeddings:
-            self.head = nn.Linear(config.d_model, config.vocab_size, False)
+            d_model, vocab_size = config.d_model, config.vocab_size
+            self.head = nn.Linear(d_model, vocab_size, bias=False)
         initialize(self, config, n_residual=2 * config.n_layers)
 
     def forward(
@@ -149,7 +141,8 @@ class GPT(nn.Module):
         Args:
             ids: (B, T) token ids in 0..V-1.
             positions: (T,) or (B, T) positions; by default they go on from
-                what the cache holds.
+                what the cache holds.  ALiBi counts columns instead, so it
+                takes no notice of gaps (see :meth:`Positions.bias`).
             mask: more to hide, broadcast to (B, H, T, S), True = may attend;
                 the causal mask is always there.
             cache: one cache a block, for generation.
@@ -170,23 +163,19 @@ class GPT(nn.Module):
         mask: Tensor | None = None,
         cache: Sequence[BlockCache] | None = None,
     ) -> Float[Tensor, "B T D"]:
-        """The residual stream after the last block, before the head.
+        """The residual stream after the last block, before the final norm.
 
         Args, Raises: as :meth:`forward`.
 
         Returns:
             (B, T, D).
         """
-        check_batch(ids)
-        n_new = ids.size(1)
         n_old = cache[0].length if cache else 0
-        check_length(n_old + n_new, self.config.max_len)
-        if positions is None:
-            positions = torch.arange(n_old, n_old + n_new, device=ids.device)
-        check_positions(positions, ids, self.config.max_len)
+        max_len = self.config.max_len
+        positions = next_positions(ids, n_old, max_len, positions)
         x = self.dropout(self.positions(self.embedding(ids), positions))
         rotate = self.positions.rotation(positions)
-        bias = self.positions.bias(n_new, n_old + n_new)
+        bias = self.positions.bias(ids.size(1), n_old + ids.size(1))
         for i, block in enumerate(self.blocks):
             layer_cache = cache[i] if cache else None
             x = block(x, mask, True, rotate, bias, layer_cache)
@@ -202,7 +191,9 @@ class GPT(nn.Module):
             (..., V).
         """
         x = self.final_norm(x)
-        return self.embedding.unembed(x) if self.head is None else self.head(x)
+        if self.head is None:
+            return self.embedding.unembed(x)
+        return self.head(x)
 
 
 def make_attention(
@@ -224,10 +215,34 @@ def make_attention(
     )
 
 
+def make_network(config: StackConfig) -> nn.Module:
+    """Build the feed-forward network as the configuration says."""
+    return make_feed_forward(
+        config.activation,
+        config.d_model,
+        config.ff_size,
+        config.bias,
+        config.dropout,
+    )
+
+
 def make_residual(config: StackConfig) -> Residual:
     """Build the path around a sub-layer as the configuration says."""
-    norm = make_norm(config.norm, config.d_model, config.norm_eps, config.bias)
-    return Residual(norm, config.norm_first, config.dropout, config.residual)
+    return Residual(
+        make_stack_norm(config),
+        config.norm_first,
+        config.dropout,
+        config.residual,
+    )
+
+
+def make_stack_norm(
+    config: StackConfig,
+    wanted: bool = True,
+) -> nn.Module:
+    """Build a norm of the stack's kind, or the identity if not wanted."""
+    kind = config.norm if wanted else "none"
+    return make_norm(kind, config.d_model, config.norm_eps, config.bias)
 
 
 def make_scheme(config: StackConfig) -> Positions:
@@ -241,6 +256,36 @@ def make_scheme(config: StackConfig) -> Positions:
         config.position_layout,
         config.rope_base,
     )
+
+
+def next_positions(
+    ids: Int[Tensor, "B T"],
+    n_old: int,
+    max_len: int,
+    positions: Int[Tensor, "..."] | None = None,
+) -> Int[Tensor, "..."]:
+    """Where new tokens stand: after the old ones, unless told otherwise.
+
+    Args:
+        ids: (B, T) new tokens.
+        n_old: how many tokens a cache holds already.
+        max_len: most tokens in all.
+        positions: (T,) or (B, T), only checked; by default n_old to
+            n_old + T − 1.
+
+    Returns:
+        (T,) or (B, T) positions.
+
+    Raises:
+        ValueError: if ids, length or positions are not what a model takes.
+    """
+    check_batch(ids)
+    n_all = n_old + ids.size(1)
+    check_length(n_all, max_len)
+    if positions is None:
+        positions = torch.arange(n_old, n_all, device=ids.device)
+    check_positions(positions, ids, max_len)
+    return positions
 
 
 def check_length(length: int, max_len: int) -> None:
@@ -257,7 +302,11 @@ def check_length(length: int, max_len: int) -> None:
         )
 
 
-def initialize(model: nn.Module, config: StackConfig, n_residual: int) -> None:
+def initialize(
+    model: nn.Module,
+    config: StackConfig,
+    n_residual: int,
+) -> None:
     """Draw the weights: small, so that an untrained model is unsure.
 
     Matrices get N(0, weight_std²); those that write to the residual stream are
@@ -271,6 +320,7 @@ def initialize(model: nn.Module, config: StackConfig, n_residual: int) -> None:
 
     Source: radford2019language, section 2.3.
     """
+    scaled = config.scale_embedding
     for name, module in model.named_modules():
         if isinstance(module, nn.Linear):
             std = config.weight_std
@@ -279,5 +329,5 @@ def initialize(model: nn.Module, config: StackConfig, n_residual: int) -> None:
             nn.init.normal_(module.weight, std=std)
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
-        elif isinstance(module, TokenEmbedding) and not config.scale_embedding:
+        elif isinstance(module, TokenEmbedding) and not scaled:
             nn.init.normal_(module.weight, std=config.weight_std)

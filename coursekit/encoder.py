@@ -1,13 +1,18 @@
 """The encoder: the same blocks, and every position sees every other."""
 
 from jaxtyping import Float, Int
-from torch import Tensor, arange, nn
+from torch import Tensor, nn
 
 from coursekit.attention import Attend, fast_attend
 from coursekit.config import EncoderConfig
-from coursekit.decoder import Block, check_length, initialize, make_scheme
-from coursekit.embedding import TokenEmbedding, check_batch
-from coursekit.norm import make_norm
+from coursekit.decoder import (
+    Block,
+    initialize,
+    make_scheme,
+    make_stack_norm,
+    next_positions,
+)
+from coursekit.embedding import TokenEmbedding
 
 __all__ = ["Encoder"]
 
@@ -32,18 +37,15 @@ class Encoder(nn.Module):
             config.vocab_size, config.d_model, config.scale_embedding
         )
         self.positions = make_scheme(config)
-        norm = make_norm(
-            config.norm, config.d_model, config.norm_eps, config.bias
+        self.embedding_norm = make_stack_norm(
+            config,
+            config.embedding_norm,
         )
-        self.embedding_norm = norm if config.embedding_norm else nn.Identity()
         self.dropout = nn.Dropout(config.dropout)
         self.blocks = nn.ModuleList(
             Block(config, attend) for _ in range(config.n_layers)
         )
-        norm = make_norm(
-            config.norm, config.d_model, config.norm_eps, config.bias
-        )
-        self.final_norm = norm if config.final_norm else nn.Identity()
+        self.final_norm = make_stack_norm(config, config.final_norm)
         initialize(self, config, n_residual=2 * config.n_layers)
 
     def forward(
@@ -63,14 +65,11 @@ class Encoder(nn.Module):
             ValueError: if an id is out of range, or the sequence is longer
                 than ``max_len``.
         """
-        check_batch(ids)
-        n_tokens = ids.size(1)
-        check_length(n_tokens, self.config.max_len)
-        positions = arange(n_tokens, device=ids.device)
+        positions = next_positions(ids, 0, self.config.max_len)
         x = self.positions(self.embedding(ids), positions)
         x = self.dropout(self.embedding_norm(x))
         rotate = self.positions.rotation(positions)
-        bias = self.positions.bias(n_tokens, n_tokens)
+        bias = self.positions.bias(ids.size(1), ids.size(1))
         for block in self.blocks:
             x = block(x, mask, False, rotate, bias)
         return self.final_norm(x)

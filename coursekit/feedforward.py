@@ -6,7 +6,13 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-__all__ = ["ACTIVATIONS", "FeedForward", "SwiGLU", "make_feed_forward"]
+__all__ = [
+    "ACTIVATIONS",
+    "FeedForward",
+    "SwiGLU",
+    "gelu_tanh",
+    "make_feed_forward",
+]
 
 
 def gelu_tanh(x: Tensor) -> Tensor:
@@ -97,7 +103,8 @@ class SwiGLU(nn.Module):
 
     def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
         """Map each (D,) vector of (..., D) by itself."""
-        return self.w_out(self.dropout(F.silu(self.w_gate(x)) * self.w_in(x)))
+        inner = F.silu(self.w_gate(x)) * self.w_in(x)
+        return self.w_out(self.dropout(inner))
 
 
 def make_feed_forward(

@@ -25,6 +25,7 @@ __all__ = [
     "Stepper",
     "apply_temperature",
     "beam_search",
+    "check_prompts",
     "evaluating",
     "generate",
     "greedy",
@@ -488,9 +489,8 @@ class PlainTranslator:
     def read(self) -> Float[Tensor, "B V"]:
         """Run the decoder over all targets, from their first token."""
         with evaluating(self.modules):
-            return self.model.decode(self.targets, self.memory, self.mask)[
-                :, -1
-            ]
+            logits = self.model.decode(self.targets, self.memory, self.mask)
+        return logits[:, -1]
 
 
 # --- Writing --------------------------------------------------------------

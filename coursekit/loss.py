@@ -28,7 +28,7 @@ def cross_entropy(
         targets: (...) ids of the right tokens, or ``ignore_index``.
         ignore_index: target that does not count (padding).
         label_smoothing: ε in [0, 1): share of the target's probability that
-            is spread over all V tokens.
+            is spread over all V tokens; the paper's is 0.1.
         reduction: ``"mean"`` over the targets that count, ``"sum"``, or
             ``"none"`` (ignored targets give 0).
 
@@ -40,7 +40,6 @@ def cross_entropy(
         ValueError: if shapes do not fit, a target is no token, or
             ``label_smoothing`` or ``reduction`` is not one of those above.
 
-    Differs from the paper: none; with ε = 0.1 its label smoothing.
     Chapter: 10, loss.
     Source: vaswani2017attention, section 5.4; szegedy2016rethinking.
     """

@@ -39,7 +39,8 @@ def causal_mask(
             f"T={n_queries} queries and S={n_keys} keys. Queries are the last "
             "positions of the keys; for cross-attention use causal=False."
         )
-    ones = torch.ones(n_queries, n_keys, dtype=torch.bool, device=device)
+    shape = (n_queries, n_keys)
+    ones = torch.ones(shape, dtype=torch.bool, device=device)
     return ones.tril(n_keys - n_queries)
 
 

@@ -189,6 +189,7 @@ class Residual(nn.Module):
         Returns:
             (B, T, D).
         """
-        y = self.dropout(sublayer(self.norm(x) if self.norm_first else x))
+        y = sublayer(self.norm(x) if self.norm_first else x)
+        y = self.dropout(y)
         y = x + y if self.residual else y
         return y if self.norm_first else self.norm(y)

@@ -94,7 +94,8 @@ def frequencies(size: int, base: float = 10000.0) -> Float[Tensor, "P"]:
             f"positions turn pairs of coordinates: got size={size}, which is "
             "odd. Choose an even size."
         )
-    return base ** (-torch.arange(0, size, 2, dtype=torch.float64) / size)
+    pairs = torch.arange(0, size, 2, dtype=torch.float64)
+    return base ** (-pairs / size)
 
 
 def sinusoidal(
@@ -129,7 +130,8 @@ def sinusoidal(
     if layout == "halves":
         code = torch.cat((angles.sin(), angles.cos()), dim=-1)
     else:
-        code = torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)
+        code = torch.stack((angles.sin(), angles.cos()), dim=-1)
+        code = code.flatten(-2)
     return code.to(torch.get_default_dtype())
 
 
@@ -186,8 +188,9 @@ def alibi_slopes(n_heads: int) -> Float[Tensor, "H"]:
     """
     power = 1 << (n_heads.bit_length() - 1)
     slopes = [2 ** (-8 * (h + 1) / power) for h in range(power)]
-    finer = [2 ** (-4 * (h + 1) / power) for h in range(0, 2 * power, 2)]
-    return torch.tensor(slopes + finer[: n_heads - power])
+    between = range(0, 2 * (n_heads - power), 2)
+    finer = [2 ** (-4 * (h + 1) / power) for h in between]
+    return torch.tensor(slopes + finer)
 
 
 class Positions(nn.Module):
@@ -217,7 +220,20 @@ class Positions(nn.Module):
     def bias(
         self, n_queries: int, n_keys: int
     ) -> Float[Tensor, "H T S"] | None:
-        """What to add to the scores, if anything."""
+        """What to add to the scores, if anything.
+
+        It knows columns only, not the positions given to a model: distances
+        are right for rows that count up by one, from anywhere, with or
+        without masked padding on the left.  For positions with gaps they are
+        the distances in the row, not those between the positions.
+
+        Args:
+            n_queries: T; the queries are the last T of the S columns.
+            n_keys: S, old keys included.
+
+        Returns:
+            (H, T, S) numbers, or None.
+        """
         return None
 
 

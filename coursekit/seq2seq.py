@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Protocol, runtime_checkable
 
-import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -12,20 +11,19 @@ from coursekit.attention import Attend, fast_attend
 from coursekit.config import EncoderConfig, TransformerConfig
 from coursekit.decoder import (
     BlockCache,
-    check_length,
     initialize,
     make_attention,
+    make_network,
     make_residual,
     make_scheme,
+    make_stack_norm,
+    next_positions,
 )
-from coursekit.embedding import TokenEmbedding, check_batch
+from coursekit.embedding import TokenEmbedding
 from coursekit.encoder import Encoder
-from coursekit.feedforward import make_feed_forward
 from coursekit.multihead import split_heads
-from coursekit.norm import make_norm
-from coursekit.positions import check_positions
 
-__all__ = ["CrossBlock", "CrossCache", "Transformer"]
+__all__ = ["CrossBlock", "CrossCache", "Transformer", "encoder_config"]
 
 KeysValues = tuple[Tensor, Tensor]
 
@@ -56,13 +54,7 @@ class CrossBlock(nn.Module):
         self.around_attention = make_residual(config)
         self.cross_attention = make_attention(config, attend)
         self.around_cross_attention = make_residual(config)
-        self.feed_forward = make_feed_forward(
-            config.activation,
-            config.d_model,
-            config.ff_size,
-            config.bias,
-            config.dropout,
-        )
+        self.feed_forward = make_network(config)
         self.around_feed_forward = make_residual(config)
 
     def forward(
@@ -88,7 +80,14 @@ class CrossBlock(nn.Module):
         """
         x = self.around_attention(
             x,
-            lambda y: self.attention(y, None, mask, True, rotate, bias, cache),
+            lambda y: self.attention(
+                y,
+                mask=mask,
+                causal=True,
+                rotate=rotate,
+                bias=bias,
+                cache=cache,
+            ),
         )
         x = self.around_cross_attention(
             x, lambda y: self.look(y, memory, memory_mask, cache)
@@ -102,7 +101,17 @@ class CrossBlock(nn.Module):
         memory_mask: Tensor | None = None,
         cache: CrossCache | None = None,
     ) -> Float[Tensor, "B T D"]:
-        """Attend to the memory; its keys and values are projected once."""
+        """Attend to the memory.
+
+        With a cache its keys and values are projected once, by the first
+        call; each later call must be about the same ``memory``.
+
+        Args:
+            y, memory, memory_mask, cache: as in :meth:`forward`.
+
+        Returns:
+            (B, T, D).
+        """
         if cache is None:
             return self.cross_attention(y, memory, memory_mask)
         if cache.memory is None:
@@ -115,14 +124,15 @@ class CrossBlock(nn.Module):
 class Transformer(nn.Module):
     """Encoder and decoder, with one table of tokens for both and the head.
 
+    As in the paper the vocabulary is joint; ``tie_embeddings=False`` gives
+    the head a table of its own.
+
     Args:
         config: every choice.
         attend: the attention function.
 
-    Differs from the paper: it ties the three tables through a joint
-        vocabulary, as here; the head can be untied.
     Chapter: 14, encoder and decoder together.
-    Source: vaswani2017attention, Figure 1.
+    Source: vaswani2017attention, Figure 1 and section 3.4.
     """
 
     def __init__(
@@ -133,20 +143,19 @@ class Transformer(nn.Module):
         self.encoder = Encoder(encoder_config(config), attend)
         self.positions = make_scheme(config)
         self.dropout = nn.Dropout(config.dropout)
+        n_layers = config.n_decoder_layers
         self.blocks = nn.ModuleList(
-            CrossBlock(config, attend) for _ in range(config.n_decoder_layers)
+            CrossBlock(config, attend) for _ in range(n_layers)
         )
-        norm = make_norm(
-            config.norm, config.d_model, config.norm_eps, config.bias
-        )
-        self.final_norm = norm if config.final_norm else nn.Identity()
+        self.final_norm = make_stack_norm(config, config.final_norm)
         self.head: nn.Linear | None = None
         if not config.tie_embeddings:
-            self.head = nn.Linear(config.d_model, config.vocab_size, False)
+            d_model, vocab_size = config.d_model, config.vocab_size
+            self.head = nn.Linear(d_model, vocab_size, bias=False)
         # The encoder has drawn its own weights.
         for part in (self.blocks, self.head):
             if part is not None:
-                initialize(part, config, 3 * config.n_decoder_layers)
+                initialize(part, config, n_residual=3 * n_layers)
 
     @property
     def embedding(self) -> TokenEmbedding:
@@ -204,22 +213,23 @@ class Transformer(nn.Module):
 
         Returns:
             (B, T, V) logits.
+
+        Raises:
+            ValueError: as :meth:`forward`.
         """
-        check_batch(tgt)
-        n_new = tgt.size(1)
         n_old = cache[0].length if cache else 0
-        check_length(n_old + n_new, self.config.max_len)
-        if positions is None:
-            positions = torch.arange(n_old, n_old + n_new, device=tgt.device)
-        check_positions(positions, tgt, self.config.max_len)
+        max_len = self.config.max_len
+        positions = next_positions(tgt, n_old, max_len, positions)
         x = self.dropout(self.positions(self.embedding(tgt), positions))
         rotate = self.positions.rotation(positions)
-        bias = self.positions.bias(n_new, n_old + n_new)
+        bias = self.positions.bias(tgt.size(1), n_old + tgt.size(1))
         for i, block in enumerate(self.blocks):
-            layer_cache = cache[i] if cache else None
-            x = block(x, memory, src_mask, tgt_mask, rotate, bias, layer_cache)
+            kept = cache[i] if cache else None
+            x = block(x, memory, src_mask, tgt_mask, rotate, bias, kept)
         x = self.final_norm(x)
-        return self.embedding.unembed(x) if self.head is None else self.head(x)
+        if self.head is None:
+            return self.embedding.unembed(x)
+        return self.head(x)
 
 
 def encoder_config(config: TransformerConfig) -> EncoderConfig:

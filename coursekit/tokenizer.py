@@ -32,7 +32,9 @@ __all__ = [
     "learn_merges",
     "load_tokenizer",
     "merge_in_place",
+    "read_bytes",
     "tokenizer_from_dict",
+    "write_atomically",
 ]
 
 # GPT-2 never merges across these borders: contractions, words and
@@ -364,7 +366,7 @@ class BPETokenizer(Tokenizer):
         ValueError: one of the 256 single bytes is missing.
 
     Chapter: 1, the tokenizer.
-    Source: radford2019gpt2, section 2.2.
+    Source: radford2019language, section 2.2.
     """
 
     kind: ClassVar[str] = "byte-level BPE"
@@ -519,7 +521,7 @@ class BPETokenizer(Tokenizer):
     def gpt2(cls) -> "BPETokenizer":
         """Return GPT-2's own tokenizer: 50,257 ids, the last one special.
 
-        Source: radford2019gpt2, section 2.2.
+        Source: radford2019language, section 2.2.
         """
         name = "assets/r50k_base.tiktoken.xz"
         with resources.as_file(resources.files("coursekit") / name) as path:

@@ -35,6 +35,7 @@ __all__ = [
     "is_finite",
     "pick_device",
     "pick_precision",
+    "seed_step",
     "start",
     "train",
 ]
@@ -113,6 +114,7 @@ def train(
 
     Args:
         model: maps ``**batch.inputs`` to logits (B, T, V); on its device.
+            It is left in training mode.
         batches: from the number of a step, from 0, to its micro-batches; a
             pure function, so that a resumed run sees the same data.
         config: how to train.
@@ -136,7 +138,7 @@ def train(
     Chapter: 11, training.
     """
     state = start(model, config) if state is None else state
-    device = next(model.parameters()).device
+    device = _device_of(model)
     precision = pick_precision(config.precision, device)
     forward = _compiled(model) if config.compile else model
     held_out = [batch.to(device) for batch in validation or ()]
@@ -411,7 +413,7 @@ def _device_of(model: Any) -> torch.device:
 def _compiled(model: nn.Module) -> Any:
     """The model's compiled form, which shares its weights."""
     compiler = os.environ.get("CXX") or "g++"
-    on_cpu = next(model.parameters()).device.type == "cpu"
+    on_cpu = _device_of(model).type == "cpu"
     if on_cpu and not any(map(shutil.which, (compiler, "clang++", "cl"))):
         raise ValueError(
             "compile needs a C++ compiler on the CPU: got none. Install "

@@ -321,6 +321,10 @@ def test_explicit_positions():
     at = torch.tensor([0, 1, 3, 4, 6, 9, 10])
     differ(model(ids(), at), model(ids()))
     differ(model(ids(), torch.zeros(S).long()), model(ids()))
+    # ALiBi counts columns: as documented, it takes no notice of gaps.
+    model = shake(make(positions="alibi").double())
+    close(model(ids(), at), model(ids()), 1e-15)
+    differ(model(ids()), model(ids().flip(1)))
 
 
 def test_more_to_hide():

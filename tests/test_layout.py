@@ -239,6 +239,154 @@ def test_the_list_of_unwritten_chapters_shrinks():
     assert there == set(numbered_chapters()), "each page stands in _toc.yml"
 
 
+# -- docstrings --------------------------------------------------------------
+CHAPTER_LINE = re.compile(r"Chapter: (\d+), ([^.,;:]+)\.")
+SOURCE_KEY = re.compile(r"\b[a-z]+\d{4}[a-z0-9]+\b")
+
+
+def trees():
+    """``(file, tree)`` of each file of the package."""
+    for file in sorted((ROOT / "coursekit").rglob("*.py")):
+        yield file, ast.parse(file.read_text("utf8"))
+
+
+def docstrings(tree):
+    """``(name, docstring or None)`` of all functions and classes."""
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    for node in ast.walk(tree):
+        if isinstance(node, kinds):
+            yield node.name, ast.get_docstring(node)
+
+
+def source_keys(docstring):
+    """The keys that a docstring's Source names, or None without Source."""
+    found = re.search(r"^Source:(.*(?:\n[ ]+.*)*)", docstring, re.MULTILINE)
+    return SOURCE_KEY.findall(found[1]) if found else None
+
+
+def bad_sources(tree, known):
+    """Names whose Source has no key, or one that ``known`` lacks."""
+    wrong = []
+    for name, text in docstrings(tree):
+        keys = source_keys(text or "")
+        if keys is not None and (not keys or set(keys) - known):
+            wrong.append(name)
+    return wrong
+
+
+def entries(text):
+    """The keys of a BibTeX file, in its order."""
+    return re.findall(r"^@\w+\{([^,\s]+),", text, re.MULTILINE)
+
+
+def test_every_source_is_in_the_bibliography():
+    known = entries((ROOT / "references.bib").read_text("utf8"))
+    assert len(known) == len(set(known)), "a key stands twice"
+    wrong = {f.name: bad_sources(tree, set(known)) for f, tree in trees()}
+    assert {name: bad for name, bad in wrong.items() if bad} == {}
+
+
+@pytest.mark.parametrize(
+    ("source", "is_bad"),
+    [
+        ("Source: vaswani2017attention, equation 1.", False),
+        ("Source: ba2016layer;\n        vaswani2017attention.", False),
+        ("Source: vaswani2018attention, equation 1.", True),
+        ("Source: ba2016layer;\n        vaswani2018attention.", True),
+        ("Source: the paper, equation 1.", True),
+        ("No such line.", False),
+    ],
+)
+def test_a_planted_wrong_source_is_found(source, is_bad):
+    tree = ast.parse(f'def f():\n    """One.\n\n    {source}\n    """')
+    known = set(entries("@misc{ba2016layer,\n}\n@a{vaswani2017attention,"))
+    assert bad_sources(tree, known) == (["f"] if is_bad else [])
+
+
+def test_chapter_lines_agree():
+    """One form, one name for each number, no emphasis around the labels."""
+    label = re.compile(r"^\W*(Chapter|Source|Differs from the paper)\b")
+    assert label.search("*Chapter*: 4")
+    assert CHAPTER_LINE.fullmatch("Chapter: 4, attention.")
+    assert not CHAPTER_LINE.fullmatch("Chapter: 4, attention; masks in 5.")
+    names = {}
+    for file, tree in trees():
+        for name, text in docstrings(tree):
+            for line in (text or "").splitlines():
+                if not (found := label.search(line)):
+                    continue
+                assert line.startswith(f"{found[1]}: "), (file.name, name)
+                if found[1] == "Chapter":
+                    form = CHAPTER_LINE.fullmatch(line)
+                    assert form, f"{file.name}, {name}: {line}"
+                    names.setdefault(int(form[1]), set()).add(form[2])
+    assert {n: s for n, s in names.items() if len(s) > 1} == {}
+
+
+# -- what a module offers ----------------------------------------------------
+def offers(tree):
+    """The names in a file's ``__all__``, or None if it has none."""
+    for node in tree.body:
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                if isinstance(target, ast.Name) and target.id == "__all__":
+                    return ast.literal_eval(node.value)
+    return None
+
+
+def undocumented(tree):
+    """What ``__all__`` offers without a docstring, methods included."""
+    offered, bare = set(offers(tree) or ()), []
+    for node in tree.body:
+        if getattr(node, "name", None) not in offered:
+            continue
+        if ast.get_docstring(node) is None:
+            bare.append(node.name)
+        for name, text in docstrings(node):
+            is_public = name == node.name or not name.startswith("_")
+            inner = isinstance(node, ast.ClassDef) and is_public
+            if inner and text is None:
+                bare.append(f"{node.name}.{name}")
+    return bare
+
+
+def test_what_a_module_offers_is_listed_and_documented():
+    for file, tree in trees():
+        if file.parent.name != "coursekit" or file.stem in EXEMPT:
+            continue
+        offered = offers(tree)
+        assert offered, f"{file.name} has no __all__"
+        assert len(offered) == len(set(offered)), file.name
+        assert undocumented(tree) == [], file.name
+        here = {getattr(node, "name", None) for node in tree.body}
+        for node in tree.body:
+            targets = getattr(node, "targets", [getattr(node, "target", 0)])
+            here |= {getattr(target, "id", None) for target in targets}
+        assert set(offered) <= here, f"{file.name} offers what it has not"
+
+
+def test_a_planted_bare_name_is_found():
+    bare = "__all__ = ['C', 'f']\ndef f(): pass\ndef g(): pass\n"
+    method = "class C:\n    'One.'\n    def m(self): pass\n"
+    assert undocumented(ast.parse(bare + method)) == ["f", "C.m"]
+
+
+def test_modules_take_only_what_others_offer():
+    """No import of a helper that its module keeps to itself."""
+    offered = {f.stem: offers(t) for f, t in trees() if offers(t)}
+    assert "write_atomically" in offered["tokenizer"]  # two others take it
+    for file, tree in trees():
+        if file.stem in EXEMPT:
+            continue
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.ImportFrom) or not node.module:
+                continue
+            package, _, module = node.module.partition(".")
+            if package == "coursekit" and module in offered:
+                taken = {alias.name for alias in node.names}
+                assert taken <= set(offered[module]), file.name
+
+
 # -- the files in git --------------------------------------------------------
 def tracked():
     """Files that git knows or would add, but for what others wrote."""

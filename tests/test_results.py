@@ -32,7 +32,7 @@ def check(path):
 
 
 def test_there_are_results():
-    assert {"ladder", "running"} <= {path.stem for path in FILES}
+    assert {"first_run", "ladder", "running"} <= {path.stem for path in FILES}
 
 
 @pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
@@ -106,3 +106,18 @@ def test_a_run_that_fails_writes_nothing(tmp_path, monkeypatch):
 def test_a_missing_result_says_how_to_make_it():
     with pytest.raises(ValueError, match="make results NAME=nonsense"):
         result("nonsense")
+
+
+def test_the_readme_quotes_the_results():
+    readme = Path(ROOT, "README.md").read_text("utf8")
+    running, first = result("running"), result("first_run")
+    last = first["training"][-1]
+    for number in (
+        f"{running['parameters']:,}",
+        f"{running['nats_per_character']:.2f}",
+        f"{first['evaluation']['loss']:.3f}",
+        f"{last['step']:,} steps",
+        f"{round(last['tokens_per_second'], -2):,.0f} tokens/s",
+    ):
+        assert number in readme, number
+    assert first["sample"].splitlines()[1] in readme
