@@ -37,6 +37,7 @@ from coursekit.checkpoint import (
     SaveError,
     Saver,
     build_model,
+    check_vocabulary,
     create_run,
     load_checkpoint,
     read_config,
@@ -313,12 +314,17 @@ def make_run(args: argparse.Namespace, device: torch.device) -> Run:
     windows_of(held_out_ids, config.context)
     model = fresh_model(model_config, config.seed)
     data = {
-        "text": name if name == "shakespeare" else str(Path(name).absolute()),
+        "text": name_of(name),
         "sha256": hash_of(text),
         "threads": torch.get_num_threads(),
     }
     create_run(args.out, model, tokenizer, config, data)
     return model, tokenizer, config, ids, held_out_ids
+
+
+def name_of(text: str) -> str:
+    """How a run remembers its text, wherever it is resumed from."""
+    return text if text == "shakespeare" else str(Path(text).absolute())
 
 
 def resume_run(args: argparse.Namespace) -> Run:
@@ -335,9 +341,15 @@ def resume_run(args: argparse.Namespace) -> Run:
             f"only a run can be resumed: got {folder}, a finished model. "
             "Start a new run with another --out."
         )
+    data = fields["data"]
+    if not {"text", "sha256", "threads"} <= data.keys():
+        raise ValueError(
+            "a run must know its text, sha256 and threads: got "
+            f"{sorted(data)} in {folder / 'config.json'}. It was damaged; "
+            "take a copy, or start a new run."
+        )
     refuse_changes(args, fields)
     config = TrainConfig.from_dict(fields["train"])
-    data = fields["data"]
     text = load_text(data["text"])
     if hash_of(text) != data["sha256"]:
         raise ValueError(
@@ -353,6 +365,7 @@ def resume_run(args: argparse.Namespace) -> Run:
     tokenizer = load_tokenizer(folder / "tokenizer.json")
     learned, held_out = split(text)
     model = fresh_model(GPTConfig.from_dict(fields["config"]), config.seed)
+    check_vocabulary(model, tokenizer, folder)
     return (
         model,
         tokenizer,
@@ -368,8 +381,8 @@ def refuse_changes(args: argparse.Namespace, fields: dict[str, Any]) -> None:
     have = fields["train"] | fields["config"]
     if asked.get("precision") == "auto":
         del asked["precision"]
-    if args.text and args.text != "shakespeare":
-        asked["text"] = str(Path(args.text).absolute())
+    if args.text:
+        asked["text"] = name_of(args.text)
         have["text"] = fields["data"]["text"]
     changed = [k for k, value in asked.items() if value != have[k]]
     if changed or hasattr(args, "tokenizer"):
@@ -589,6 +602,7 @@ def write_sample(
     """Draw token by token, and print each as soon as it is readable."""
     show = Typewriter(args.json)
     temperature = 0.8 if args.temperature is None else args.temperature
+    TrainConfig(seed=args.seed)  # refuses what is no seed
     draw = sampler(
         temperature,
         args.top_k,
@@ -770,7 +784,9 @@ def about_run(name: str) -> dict[str, Any]:
     checkpoint = folder / "checkpoint.safetensors"
     if checkpoint.exists():
         state = read_tensors(checkpoint)[1]
-        about["checkpoint"] = {k: state[k] for k in ("step", "tokens", "best")}
+        about["checkpoint"] = {
+            k: state.get(k) for k in ("step", "tokens", "best")
+        }
     return about
 
 

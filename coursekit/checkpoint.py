@@ -48,6 +48,7 @@ __all__ = [
     "SaveError",
     "Saver",
     "build_model",
+    "check_vocabulary",
     "create_run",
     "load_checkpoint",
     "load_model",
@@ -329,7 +330,14 @@ def load_model(
         check_vocabulary(model, tokenizer, folder)
     path = folder / "model.safetensors"
     put_weights(model, read_tensors(path)[0], path)
-    return Loaded(model.to(device).eval(), tokenizer)
+    try:
+        model = model.to(device)
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(
+            f"the device must be one that this machine has: got {device!s} "
+            f"({str(error).splitlines()[0]}). Use cpu, or see coursekit info."
+        ) from error
+    return Loaded(model.eval(), tokenizer)
 
 
 def check_vocabulary(
@@ -374,6 +382,14 @@ def read_config(folder: str | Path) -> dict[str, Any]:
             f"a configuration must have format {FORMAT}: got {path} with "
             "another. Was it written by another version or program?"
         )
+    parts = ["config"] + ["train", "data"] * ("train" in fields)
+    for part in parts:
+        if not isinstance(fields.get(part), dict):
+            raise ValueError(
+                f"a configuration must hold {part!r}, by names: got "
+                f"{str(fields.get(part))[:40]} in {path}. It was damaged; "
+                "take a copy, or train again."
+            )
     return fields
 
 

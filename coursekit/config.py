@@ -178,6 +178,20 @@ class StackConfig(Config):
             f"d_model={self.d_model}",
             "Choose an even d_model.",
         )
+        for name, least in (("init_std", 0.0), ("norm_eps", 0.0)):
+            value = getattr(self, name)
+            _require(
+                f"{name} must be a finite number of at least {least:g}",
+                value is None or least <= value < float("inf"),
+                str(value),
+                "Leave it out to get the default.",
+            )
+        _require(
+            "rope_base must be a finite number above 0",
+            0.0 < self.rope_base < float("inf"),
+            str(self.rope_base),
+            "10000 is the paper's.",
+        )
         _require(
             "dropout must lie in [0, 1)",
             0.0 <= self.dropout < 1.0,
@@ -353,6 +367,12 @@ class TrainConfig(Config):
                 repr(value),
                 "Give a whole number.",
             )
+        _require(
+            "seed must be below 2**63",
+            self.seed < 2**63,
+            str(self.seed),
+            "Give a smaller number.",
+        )
         for name in ("beta1", "beta2", "label_smoothing"):
             value = getattr(self, name)
             _require(

@@ -662,6 +662,11 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
     Raises:
         ValueError: the file is not JSON or not a tokenizer's.
     """
+    if not Path(path).is_file():
+        raise ValueError(
+            f"a tokenizer must be a file: got {path}, which is none. Check "
+            "the path, or save it with Tokenizer.save."
+        )
     try:
         fields = json.loads(Path(path).read_bytes())
     except ValueError as error:

@@ -501,7 +501,11 @@ def test_a_vocabulary_of_another_model_is_refused(tmp_path):
         ("{", "must be whole JSON"),
         ("[]", "must have format 1"),
         ('{"format": 99}', "must have format 1"),
-        ('{"format": 1, "model": "LSTM"}', "got 'LSTM'"),
+        ('{"format": 1, "model": "LSTM", "config": {}}', "got 'LSTM'"),
+        ('{"format": 1, "model": "GPT"}', "must hold 'config'.*got None"),
+        ('{"format": 1, "config": [7]}', r"must hold 'config'.*got \[7\]"),
+        ('{"format": 1, "config": {}, "train": 7}', "must hold 'train'"),
+        ('{"format": 1, "config": {}, "train": {}}', "must hold 'data'"),
         ('{"format": 1, "model": "GPT", "config": {"d": 1}}', "'d'"),
     ],
 )
@@ -509,6 +513,12 @@ def test_a_configuration_that_is_none_is_refused(tmp_path, content, message):
     (tmp_path / "config.json").write_text(content)
     with pytest.raises(ValueError, match=message):
         load_model(tmp_path)
+
+
+def test_a_device_that_is_not_there_is_refused(tmp_path):
+    save_model(tmp_path, tiny())
+    with pytest.raises(ValueError, match="got tpu"):
+        load_model(tmp_path, "tpu")
 
 
 def test_a_folder_without_a_run_is_refused(tmp_path):

@@ -19,6 +19,7 @@ from coursekit import __main__ as cli
 from coursekit.checkpoint import load_model, read_config, read_tensors
 from coursekit.config import GPTConfig, TrainConfig
 from coursekit.data import load_text
+from coursekit.tokenizer import CharTokenizer
 from coursekit.training import evaluate
 
 TEXT = "".join(f"the {a} saw the {b}. " for a in "abcde" for b in "fghij") * 9
@@ -308,6 +309,26 @@ def test_resume_needs_the_same_text(call, text, tmp_path):
     refused(call(*resume), "text=", "other.txt")
 
 
+def test_resume_refuses_the_packaged_text_for_another(call, run):
+    words = ["train", "shakespeare", "--out", run, "--resume"]
+    refused(call(*words, "--device", "cpu"), "got text=shakespeare")
+
+
+def test_resume_needs_its_own_vocabulary(call, text, tmp_path):
+    folder = tmp_path / "r"
+    words = ["train", text, "--out", folder, *SMALL, "--minutes", "1e-6"]
+    assert call(*words)[0] == 0
+    resume = ["train", "--out", folder, "--resume", "--device", "cpu"]
+    CharTokenizer(TEXT + "äöü").save(folder / "tokenizer.json")
+    refused(call(*resume), "must know the same tokens")
+    (folder / "tokenizer.json").unlink()
+    refused(call(*resume), "a tokenizer must be a file")
+    fields = json.loads((folder / "config.json").read_text())
+    fields["data"] = {"text": str(text)}
+    (folder / "config.json").write_text(json.dumps(fields))
+    refused(call(*resume), "must know its text, sha256 and threads")
+
+
 def test_resume_needs_a_run(call, tmp_path):
     words = ["train", "--out", tmp_path / "none", "--resume"]
     refused(call(*words), "which has none", "none")
@@ -351,6 +372,10 @@ def test_bad_texts(call, tmp_path, content, parts):
         (["--steps", "many"], ["--steps", "'many'", "train --help"]),
         (["--norm", "batch"], ["--norm", "'batch'"]),
         (["--minutes", "0"], ["--minutes", "above 0"]),
+        (["--init-std", "-1"], ["init_std must be", "-1"]),
+        (["--norm-eps", "-1"], ["norm_eps must be", "-1"]),
+        (["--rope-base", "nan"], ["rope_base must be", "nan"]),
+        (["--seed", str(2**63)], ["seed must be below", str(2**63)]),
         (["--speling", "1"], ["--speling"]),
     ],
 )
