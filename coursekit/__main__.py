@@ -921,7 +921,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return int(args.function(args))
     except (TrainingDiverged, SaveError, torch.OutOfMemoryError) as error:
-        return complain(error, 1)
+        return complain(f"{error} {what_is_kept(args)}", 1)
     except BrokenPipeError:  # `coursekit generate ... | head` has enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -929,6 +929,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         return complain(error, 2)
     except KeyboardInterrupt:
         return complain("interrupted", 130)
+
+
+def what_is_kept(args: argparse.Namespace) -> str:
+    """What is left of a run that stopped."""
+    if args.function is not run_train:
+        return ""
+    if Path(args.out, "checkpoint.safetensors").exists():
+        return "The last checkpoint is kept; --resume goes on from it."
+    return "There is no checkpoint yet; begin anew, with another --out."
 
 
 def complain(error: object, code: int) -> int:

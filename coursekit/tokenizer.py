@@ -11,6 +11,7 @@ import heapq
 import json
 import lzma
 import os
+from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
@@ -48,7 +49,7 @@ Pair = tuple[int, int]
 K = TypeVar("K", bound="Tokenizer")
 
 
-class Tokenizer:
+class Tokenizer(ABC):
     """What all tokenizers share: decoding, streaming and the file.
 
     Args:
@@ -92,9 +93,9 @@ class Tokenizer:
         """The number of ids, special tokens included: a model's V."""
         return len(self._bytes)
 
+    @abstractmethod
     def encode(self, text: str) -> list[int]:
         """Turn text into ids."""
-        raise NotImplementedError
 
     def decode(self, ids: Iterable[int]) -> str:
         """Turn ids into text: join the bytes first, then decode once.

@@ -208,7 +208,7 @@ def _update(
             "loss and gradient must be finite numbers: got loss "
             f"{loss} and gradient length {norm} at step {state.step + 1}. "
             "The weights are those before that step. Lower the learning rate "
-            f"({rate:.3g}), warm up longer, or clip harder."
+            f"({config.learning_rate:.3g}), warm up longer, or clip harder."
         )
     for group in optimizer.param_groups:
         group["lr"] = rate

@@ -335,6 +335,25 @@ def test_resume_needs_a_run(call, tmp_path):
     assert not (tmp_path / "none").exists()
 
 
+def test_a_loss_that_is_no_number_says_what_is_kept(call, text, tmp_path):
+    folder = tmp_path / "r"
+    words = ["train", text, "--out", folder, *SMALL, "--clip", "0"]
+    wild = ["--learning-rate", "1e30", "--warmup-steps", "0"]
+    code, _, err = call(*words, *wild)
+    assert code == 1
+    assert err.count("\n") == 1 or err.splitlines()[-1].startswith("coursekit")
+    line = err.splitlines()[-1]
+    for part in ("got loss", "at step", "1e+30", "There is no checkpoint yet"):
+        assert part in line, err
+    assert not (folder / "checkpoint.safetensors").exists()
+    kept = [*words, *wild, "--checkpoint-every", "1"]
+    kept[3] = tmp_path / "kept"
+    code, _, err = call(*kept)
+    assert code == 1
+    assert (tmp_path / "kept" / "checkpoint.safetensors").exists()
+    assert "The last checkpoint is kept" in err
+
+
 # -- bad input: nothing is lost or half written ------------------------------
 def test_a_run_is_never_overwritten(call, run, text):
     before = {p.name: p.read_bytes() for p in run.iterdir()}
