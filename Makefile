@@ -94,7 +94,8 @@ types: $(ENV)
 
 unit: $(ENV)
 	$(PY) -m pytest tests -n 2 -rs --ignore=tests/test_book.py \
-	  --ignore=tests/test_pages.py --ignore=tests/test_bad_input.py
+	  --ignore=tests/test_pages.py --ignore=tests/test_predict.py \
+	  --ignore=tests/test_weight.py --ignore=tests/test_bad_input.py
 	@# A reader has no shape checks: our own errors must come up without.
 	JAXTYPING_DISABLE=1 $(PY) -m pytest tests/test_bad_input.py -rs
 
@@ -109,4 +110,5 @@ compare: $(ENV)
 
 pages: $(ENV)
 	$(PY) -m pytest tests/test_book.py tests/test_pages.py \
+	  tests/test_predict.py tests/test_weight.py \
 	  -n 2 --dist loadgroup -rs

@@ -6,8 +6,11 @@ from pathlib import Path
 
 from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
+from sphinx.util.nodes import make_refnode
 
 TORCH_DOCS = "https://docs.pytorch.org/docs/stable/generated/{}.html"
+PYTHON_DOCS = "https://docs.python.org/3/library/{}.html#{}"
+PYTHON = ("abc", "collections", "pathlib", "typing")
 
 
 BIBTEX = """\
@@ -69,20 +72,43 @@ def lookup(target):
     return None
 
 
-def resolve(app, env, node, contnode):
-    """Link ``{py:func}`` and its kin where no API page defines the target.
+def find_on_api_page(env, target):
+    """Where the API page has the one name that ends like ``target``."""
+    objects = env.get_domain("py").objects
+    found = [name for name in objects if name.endswith(f".{target}")]
+    return objects[found[0]] if len(found) == 1 else None
 
-    A name of the package leads to its file, a name of torch to PyTorch's
-    documentation; a name that does not exist stays a warning.
+
+def resolve(app, env, node, contnode):
+    """Link ``{py:func}`` and its kin where Sphinx alone finds no target.
+
+    A short name leads to the API page, a name of the package to its file, a
+    name of torch or Python to their documentation; a name that does not
+    exist stays a warning.
     """
     target = node.get("reftarget", "")
+    if node.get("refdomain") == "py":
+        entry = find_on_api_page(env, target)
+        if entry:
+            return make_refnode(
+                app.builder,
+                node["refdoc"],
+                entry.docname,
+                entry.node_id,
+                contnode,
+            )
     package = target.split(".")[0]
-    if node.get("refdomain") != "py" or package not in ("coursekit", "torch"):
+    if node.get("refdomain") != "py" or package not in (
+        *("coursekit", "torch"),
+        *PYTHON,
+    ):
         return None
     module = lookup(target)
     if module is None:
         return None
-    if package == "torch":
+    if package in PYTHON:
+        url = PYTHON_DOCS.format(target.rpartition(".")[0], target)
+    elif package == "torch":
         url = TORCH_DOCS.format(target)
     else:
         path = module.replace(".", "/") + ".py"
@@ -155,6 +181,7 @@ def copy_downloads(app, exception):
 def setup(app):
     """Register with Sphinx."""
     app.add_directive("cite-book", CiteBook)
+    app.add_js_file("progress.js", loading_method="defer")
     app.connect("config-inited", define_links)
     app.connect("missing-reference", resolve)
     app.connect("html-page-context", repair_scripts, priority=900)

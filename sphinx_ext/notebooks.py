@@ -9,8 +9,8 @@
    that fails does not hide the others.
 3. Every chapter is written, with its outputs, to ``_build/notebooks``
    (nbval runs these again and compares), and as a reader should get it to
-   ``_build/readers``: the answers of predictions removed, and a first cell
-   that installs the package where it is missing.
+   ``_build/readers``: in plain Markdown, the answers of predictions removed,
+   and a first cell that installs the package where it is missing.
 """
 
 import copy
@@ -28,16 +28,38 @@ from jupyter_cache.executors.utils import single_nb_execution
 from myst_nb.core.read import read_myst_markdown_notebook
 from myst_parser.config.main import MdParserConfig
 
+sys.path.insert(0, str(Path(__file__).parent))
+import plain
+
 WORKERS = 2
 INPUTS = ("coursekit", "results", "requirements.txt")
+# Of these the pages quote nothing that a chapter computes.
+NO_INPUT = ("results/chapters.json", "results/chapters.py")
 
+# What the package needs, and its figures. A test compares with pyproject.toml.
+NEEDS = "torch numpy safetensors tqdm jaxtyping regex matplotlib"
 INSTALL = """\
 # In Colab or another fresh notebook: install the package of the book once.
-import importlib.util
+# What is there stays as it is, above all Colab's own PyTorch.
+import subprocess
+import sys
+from importlib.util import find_spec
 
-if importlib.util.find_spec("coursekit") is None:
-    %pip install -q "executable-transformer[notebook] @ git+{url}"
+
+def install(*what):
+    pip = [sys.executable, "-m", "pip", "install", "-q"]
+    subprocess.check_call([*pip, *what])
+
+
+if find_spec("coursekit") is None:
+    needs = "{needs}".split()
+    missing = [name for name in needs if find_spec(name) is None]
+    install("--no-deps", "git+{url}")
+    if missing:
+        install(*missing)
 """
+# Cells whose code the page folds away or leaves out.
+FOLDED = {"hide-input", "hide-cell", "remove-input", "remove-cell"}
 
 
 def config(root):
@@ -90,11 +112,14 @@ def chapters(root):
 def fingerprint(root):
     """A hash of everything that the chapters compute with."""
     digest = hashlib.sha256()
-    for name in INPUTS:
-        path = Path(root, name)
+    for part in INPUTS:
+        path = Path(root, part)
         for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
-            if file.is_file() and "__pycache__" not in file.parts:
-                digest.update(str(file.relative_to(root)).encode())
+            name = file.relative_to(root).as_posix()
+            if name in NO_INPUT or "__pycache__" in file.parts:
+                continue
+            if file.is_file():
+                digest.update(name.encode())
                 digest.update(hashlib.sha256(file.read_bytes()).digest())
     return digest.hexdigest()
 
@@ -156,13 +181,33 @@ def execute(root):
     return failed
 
 
-def for_reader(notebook, url):
-    """The notebook that a reader downloads or opens in Colab or Binder."""
+def for_reader(notebook, url, page):
+    """The notebook that a reader downloads or opens in Colab or Binder.
+
+    ``page`` is a :class:`plain.Page`, which knows how to say in Markdown
+    what the chapter says in MyST.
+    """
     notebook = copy.deepcopy(notebook)
-    for cell in code_cells(notebook):
-        if "predict" in cell.metadata.get("tags", []):
+    cells = []
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            cell.source = page.convert(cell.source)
+            cells += [cell] if cell.source else []
+            continue
+        cells.append(cell)
+        tags = set(cell.metadata.get("tags", []))
+        if tags & FOLDED:
+            cell.metadata["jupyter"] = {"source_hidden": True}
+        if "predict" in tags:
             cell.outputs, cell.execution_count = [], None
-    first = nbformat.v4.new_code_cell(INSTALL.format(url=url).rstrip())
+        figure = cell.metadata.get("mystnb", {}).get("figure", {})
+        if "caption" in figure:
+            caption = page.caption(figure["caption"], "predict" in tags)
+            cells.append(nbformat.v4.new_markdown_cell(caption))
+            cells[-1].id = f"{cell.id}-caption"
+    notebook.cells = cells
+    text = INSTALL.format(url=url, needs=NEEDS).rstrip()
+    first = nbformat.v4.new_code_cell(text)
     first.id = "install"
     at = next(i for i, c in enumerate(notebook.cells) if c.cell_type == "code")
     notebook.cells.insert(at, first)
@@ -172,8 +217,12 @@ def for_reader(notebook, url):
 def export(root):
     """Write both kinds of notebook; ``KeyError`` if one never ran."""
     cache = get_cache(Path(root, "_build", ".jupyter_cache"))
-    url = config(root)["repository"]["url"]
+    settings = config(root)
+    url = settings["repository"]["url"]
     build = Path(root, "_build")
+    book = plain.Pages(
+        root, settings, {page: read(root, page) for page in pages(root)}
+    )
     for kind in ("notebooks", "readers"):
         shutil.rmtree(build / kind, ignore_errors=True)
     for page, notebook in chapters(root):
@@ -182,7 +231,7 @@ def export(root):
             cell.id = f"cell-{number}"  # else random, and never reproducible
         for kind, nb in (
             ("notebooks", ran),
-            ("readers", for_reader(ran, url)),
+            ("readers", for_reader(ran, url, plain.Page(book, page, ran))),
         ):
             target = build / kind / f"{page}.ipynb"
             target.parent.mkdir(parents=True, exist_ok=True)

@@ -130,8 +130,23 @@ glue("mean", torch.arange(7.0).mean().item())
 torch.ones(3);
 ```
 
+::::{{predict}} The end
+What comes last?
+
+:::{{choice}} Nothing
+:correct:
+Yes.
+:::
+:::{{choice}} Something
+No.
+:::
+:::{{choice}} Everything
+No.
+:::
+::::
+
 ```{{code-cell}} ipython3
-:tags: [predict]
+:tags: [predict, hide-output]
 "the answer"
 ```
 """

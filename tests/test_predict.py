@@ -1,0 +1,716 @@
+"""Predict, then see: on the page, without JavaScript, and in notebooks.
+
+A small book is built with two predictions; a reader with a keyboard, with a
+phone and with JavaScript turned off works through it in Chromium. What the
+book remembers of a reader, choices and progress, is tried here as well.
+"""
+
+import importlib.util
+import re
+import subprocess
+import sys
+import tomllib
+
+import nbformat
+import pytest
+import test_book
+import test_pages
+from test_book import ROOT, notebooks
+from test_pages import Visit, axe
+
+# Built once, by one of the two workers.
+pytestmark = pytest.mark.xdist_group("predictions")
+browser = test_pages.browser
+plain = notebooks.plain
+
+FRONT = test_book.TINY.split("# Tiny")[0]
+PAGE = (
+    FRONT
+    + r"""
+(ch-tiny)=
+# Tiny
+
+Go to {ref}`the question <tiny-mean>`, {ref}`tiny-mean`,
+{ref}`the figure <fig-tiny>`, {ref}`the feedback <tiny-feedback>`.
+
+```{code-cell} ipython3
+import torch
+from coursekit.prose import glue
+
+torch.set_num_threads(1)
+x = torch.arange(7.0)
+```
+
+(tiny-mean)=
+::::{predict} The mean of $x$
+What is the mean, `x.mean()`, of {glue:text}`tiny-n` numbers?
+
+$$
+\bar x = \frac1n \sum_i x_i
+$$ (eq-mean)
+
+:::{choice} 3.5, for $7 / 2$ is that
+FEEDBACK-A. See {ref}`ch-tiny`.
+
+- a list with $x_1^2$
+:::
+:::{choice} 3
+:correct:
+FEEDBACK-B. It is {glue:text}`tiny-mean:.3f`, by {eq}`eq-mean`.
+:::
+:::{choice} 4, the middle
+(tiny-feedback)=
+FEEDBACK-C.
+:::
+::::
+
+```{code-cell} ipython3
+y = x + 1  # code between a question and its cells
+```
+
+```{code-cell} ipython3
+---
+tags: [predict, hide-output]
+mystnb:
+  code_prompt_show: Show the result
+  code_prompt_hide: Hide the result
+---
+print("RESULT", x.mean().item(), "so wide that a phone scrolls it " * 3)
+```
+
+```{code-cell} ipython3
+---
+tags: [predict, remove-input, hide-output]
+mystnb:
+  code_prompt_show: Show the figure
+  code_prompt_hide: Hide the figure
+  image:
+    alt: A rising line.
+  figure:
+    name: fig-tiny
+    caption: CAPTION
+---
+import matplotlib.pyplot as plt
+
+plt.plot(x);
+```
+
+```{code-cell} ipython3
+:tags: [remove-cell]
+
+glue("tiny-mean", x.mean().item())
+glue("tiny-n", len(x))
+```
+
+:::{answer}
+ANSWER: the mean is {glue:text}`tiny-mean:.1f`.
+:::
+
+PROSE between.
+
+::::{predict} A second one
+And now?
+
+:::{choice} One
+FEEDBACK-D.
+:::
+:::{choice} Two
+:correct:
+FEEDBACK-E.
+:::
+:::{choice} Three
+FEEDBACK-F.
+:::
+:::{choice} Four
+FEEDBACK-G.
+:::
+::::
+
+```{code-cell} ipython3
+---
+tags: [predict, hide-input, hide-output]
+mystnb:
+  code_prompt_show: Show the result
+  code_prompt_hide: Hide the result
+---
+print("SECOND")
+```
+
+The end.
+"""
+)
+LONG = "\n\n".join(f"Paragraph {n}." for n in range(99))
+NEXT = f"# Next\n\n{LONG}\n\n(next-takeaway)=\n## Takeaway\n\n{LONG}\n"
+TOC = test_book.TOC + "  - file: book/next\n"
+SECRETS = ("FEEDBACK", "RESULT", "CAPTION", "ANSWER", "SECOND")
+
+
+@pytest.fixture(scope="module")
+def book(tmp_path_factory):
+    book = test_book.Book(tmp_path_factory.mktemp("predict"))
+    book.write("book/tiny.md", PAGE)
+    book.write("book/next.md", NEXT)
+    book.write("_toc.yml", TOC)
+    return book.build()
+
+
+@pytest.fixture
+def visit(browser, book):
+    """Open the page, as a phone or as a laptop, with or without scripts."""
+    folder = (book.root / "_build/html").as_uri() + "/"
+    visits = []
+
+    def open_page(
+        width=1280, scheme="light", anchor="", scripts=True, name="tiny"
+    ):
+        visit = Visit(browser, folder, width, scheme)
+        if not scripts:
+            visit.context.close()
+            visit.context = browser.new_context(
+                java_script_enabled=False,
+                viewport={"width": width, "height": 800},
+            )
+            visit.page = visit.context.new_page()
+            visit.page.goto(f"{folder}book/{name}.html{anchor}")
+        else:
+            visit.open(f"{folder}book/{name}.html{anchor}")
+        visits.append(visit)
+        return visit
+
+    yield open_page
+    for each in visits:
+        each.close()
+
+
+# `inner_text` has what is rendered; code holds the word that is printed.
+def seen(page):
+    """The words among SECRETS that the page shows outside of code."""
+    text = "\n".join(
+        each.inner_text()
+        for each in page.locator(
+            "article p, article li, article figure, .cell_output"
+        ).all()
+        if each.is_visible()
+    )
+    return {word for word in SECRETS if word in text}
+
+
+def buttons(page):
+    return page.locator(".predict-option > button")
+
+
+# -- the page, with JavaScript -----------------------------------------------
+def test_nothing_is_seen_before_a_choice(visit):
+    page = visit().page
+    assert seen(page) == set()
+    assert "PROSE between" in page.locator("article").inner_text()
+    assert page.get_by_text("x.mean()").count() >= 2  # its code is there
+    page.evaluate(  # control: shown by force, it is found
+        "document.querySelectorAll('details').forEach(d => d.open = true);"
+        "document.querySelector('.predict-closed').className = ''"
+    )
+    assert seen(page) == {"RESULT", "CAPTION", "ANSWER"}
+
+
+def test_a_choice_opens_its_feedback_and_the_result(visit):
+    page = visit().page
+    buttons(page).nth(0).click()
+    assert seen(page) == {"FEEDBACK", "RESULT", "CAPTION", "ANSWER"}
+    text = page.locator("article").inner_text()
+    assert "FEEDBACK-A" in text
+    assert "FEEDBACK-B" not in text
+    assert "SECOND" not in seen(page)  # the other question is untouched
+    # Right and wrong are said in words, and announced.
+    assert "your choice: ✗ not this" in buttons(page).nth(0).inner_text()
+    assert "✓ right" in buttons(page).nth(1).inner_text()
+    status = page.get_by_role("status").first.inner_text()
+    assert status.startswith("You chose A. Right is B.")
+    buttons(page).nth(2).click()  # the others may be opened, too
+    assert "FEEDBACK-C" in page.locator("article").inner_text()
+    status = page.get_by_role("status").first.inner_text()
+    assert status.startswith("You chose A")
+
+
+def test_a_right_choice_is_called_right(visit):
+    page = visit().page
+    buttons(page).nth(1).click()
+    status = page.get_by_role("status").first.inner_text()
+    assert status.startswith("You chose B. That is right.")
+    assert "FEEDBACK-B. It is 3.000, by (1)" in (
+        page.locator("article").inner_text()
+    )
+
+
+def test_a_choice_is_kept_until_it_is_forgotten(visit):
+    page = visit().page
+    buttons(page).nth(0).click()
+    page.reload()
+    assert "your choice" in buttons(page).nth(0).inner_text()
+    assert "RESULT" in seen(page)
+    page.get_by_text("Forget my choice").first.click()
+    assert seen(page) == set()
+    page.reload()
+    assert seen(page) == set()
+    buttons(page).nth(0).click()
+    page.evaluate("localStorage.clear()")
+    page.reload()  # control: nothing but the storage remembers
+    assert seen(page) == set()
+
+
+def test_a_browser_that_keeps_nothing(visit):
+    forbid = (
+        "Object.defineProperty(window, 'localStorage',"
+        "{get() { throw new DOMException('no', 'SecurityError'); }})"
+    )
+    opened, thrown = visit(), []
+    opened.page.on("pageerror", lambda error: thrown.append(error.stack))
+    opened.context.add_init_script(forbid)
+    opened.page.reload()
+    buttons(opened.page).nth(0).click()
+    assert "RESULT" in seen(opened.page)
+    ours = ("predict.js", "progress.js")
+    assert not [t for t in thrown if any(name in t for name in ours)]
+    assert thrown, "control: the theme's own scripts do throw"
+
+
+def test_by_keyboard_alone(visit):
+    page = visit().page
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        focus = "document.activeElement.closest('.predict-option') !== null"
+        if page.evaluate(focus):
+            break
+    else:
+        pytest.fail("no choice is reached with the Tab key")
+    outline = page.evaluate(
+        "getComputedStyle(document.activeElement).outlineWidth"
+    )
+    assert float(outline.removesuffix("px")) >= 2
+    page.keyboard.press("Tab")  # from A to B
+    assert seen(page) == set()  # moving is not choosing
+    page.keyboard.press("Space")
+    assert "You chose B" in page.get_by_role("status").first.inner_text()
+    assert "RESULT" in seen(page)
+    for _ in range(9):
+        page.keyboard.press("Tab")
+        if "Forget" in page.evaluate("document.activeElement.textContent"):
+            break
+    page.keyboard.press("Enter")
+    assert seen(page) == set()
+    assert page.evaluate("document.activeElement.textContent").startswith("A")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_on_a_phone_and_for_everybody(visit, scheme):
+    """No overflow, big enough to press, and axe finds nothing."""
+    before = visit(width=360, scheme=scheme)
+    before.theme(scheme)
+    assert before.look() == []
+    assert axe(before) == []
+    opened = visit(width=360, scheme=scheme)
+    opened.theme(scheme)
+    page = opened.page
+    for button in buttons(page).all():
+        box = button.bounding_box()
+        assert box["height"] >= 44
+        assert 0 <= box["x"] <= box["x"] + box["width"] <= 360
+    buttons(page).nth(0).click()
+    buttons(page).nth(4).click()
+    assert opened.look() == []
+    assert axe(opened) == []
+    page.evaluate(  # control: axe reads the buttons
+        "document.querySelectorAll('.predict-option button').forEach("
+        "b => { b.style.color = '#888'; b.style.background = '#999'; })"
+    )
+    assert any("color-contrast" in found for found in axe(opened))
+
+
+def test_a_link_into_what_is_closed_opens_it(visit):
+    assert "CAPTION" in seen(visit(anchor="#fig-tiny").page)
+    page = visit(anchor="#tiny-feedback").page
+    assert "FEEDBACK-C" in page.locator("article").inner_text()
+    page = visit(anchor="#tiny-mean").page  # control: the question is open
+    assert seen(page) == set()
+    page.get_by_role("link", name="the figure").click()
+    page.wait_for_function(
+        "document.querySelector('#fig-tiny').checkVisibility()"
+    )
+    assert "CAPTION" in seen(page)
+
+
+def test_on_paper_everything_is_open(visit):
+    page = visit().page
+    page.emulate_media(media="print")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert seen(page) == set(SECRETS)
+    page.emulate_media(media="screen")
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert seen(page) == set()
+
+
+def test_nothing_moves(visit):
+    """There is no animation that a reader might want to have less of."""
+    style = (ROOT / "book/_static/course.css").read_text("utf8")
+    assert not re.search(r"\b(transition|animation)\s*:", style)
+    for script in ("predict.js", "progress.js"):
+        text = (ROOT / "book/_static" / script).read_text("utf8")
+        assert "smooth" not in text
+
+
+# -- the page, without -------------------------------------------------------
+@pytest.mark.parametrize("width", [1280, 360])
+def test_without_javascript_everything_can_be_opened(visit, width):
+    page = visit(width=width, scripts=False).page
+    assert buttons(page).count() == 0
+    assert seen(page) == set()
+    for summary in page.locator("article summary").all():
+        summary.click()
+    assert seen(page) == set(SECRETS)
+    text = page.locator("article").inner_text()
+    assert all(f"FEEDBACK-{letter}" in text for letter in "ABCDEFG")
+
+
+# -- what was read -----------------------------------------------------------
+def turn_to(page, name):
+    """Open another page of the book in the same window."""
+    page.goto(page.url.rsplit("/", 1)[0] + f"/{name}.html")
+
+
+def offered(page):
+    """What the first page offers to continue with."""
+    return [link.inner_text() for link in page.locator(".continue a").all()]
+
+
+def thrown(visit):
+    """Errors of scripts (leaving a page early leaves requests unanswered)."""
+    return [wrong for wrong in visit.wrong if wrong.startswith("throws")]
+
+
+def ticked(page):
+    """The pages that the table of contents shows as read."""
+    marks = page.locator(".bd-sidebar-primary a:has(.read-mark)").all()
+    return [mark.text_content().strip() for mark in marks]
+
+
+def test_progress_is_kept(visit):
+    opened = visit(name="index")
+    page = opened.page
+    assert (offered(page), ticked(page)) == ([], [])  # nothing to continue
+    turn_to(page, "next")
+    page.mouse.wheel(0, 500)
+    page.wait_for_timeout(300)
+    turn_to(page, "index")
+    assert offered(page) == ["Continue with Next"]
+    assert ticked(page) == []  # opened, but not to its takeaway
+    page.get_by_text("Continue with Next").click()
+    page.wait_for_url("**/next.html")
+    page.evaluate("document.getElementById('takeaway').scrollIntoView()")
+    page.wait_for_selector(".read-mark", state="attached")
+    assert ticked(page) == ["Next ✓(read)"]
+    turn_to(page, "index")
+    assert (offered(page), ticked(page)) == ([], ["Next ✓(read)"])
+    turn_to(page, "tiny")
+    turn_to(page, "index")
+    assert offered(page) == ["Continue with Tiny"]
+    for scheme in ("light", "dark"):
+        opened.theme(scheme)
+        assert axe(opened) == []
+    page.evaluate("localStorage.clear()")
+    page.reload()  # control: nothing but the storage remembers
+    assert (offered(page), ticked(page)) == ([], [])
+    assert thrown(opened) == []
+
+
+def test_progress_that_cannot_be_read_is_none(visit):
+    opened = visit(name="next")
+    page = opened.page
+    turn_to(page, "index")
+    assert offered(page) == ["Continue with Next"]
+    for junk in ("{", "7", "null", '{"read": 3, "last": []}'):
+        page.evaluate(
+            "junk => Object.keys(localStorage).forEach(key =>"
+            "key.startsWith('progress:') && localStorage.setItem(key, junk))",
+            junk,
+        )
+        page.reload()
+        assert (offered(page), ticked(page)) == ([], [])
+    assert thrown(opened) == []
+
+
+BOXED = [
+    page
+    for page in test_pages.PAGES
+    if "chapter-box" in (test_pages.HTML / page).read_text("utf8")
+]
+
+
+@pytest.mark.parametrize("name", BOXED)
+def test_the_three_minute_route_on_a_phone(browser, name):
+    """Each of its links brings its target on the screen of a phone."""
+    folder = test_pages.HTML.as_uri() + "/"
+    visit = Visit(browser, folder, 360, "light").open(folder + name)
+    route = visit.page.locator(".chapter-box p", has_text="three minutes")
+    links = route.locator("a").all()
+    tops = {}
+    for link in links:
+        link.click()
+        visit.page.wait_for_timeout(100)
+        tops[link.inner_text()] = visit.page.evaluate(
+            "document.querySelector(location.hash).getBoundingClientRect().top"
+        )
+    visit.close()
+    assert len(links) >= 3
+    assert all(-5 <= top < 500 for top in tops.values()), tops
+
+
+# -- the source --------------------------------------------------------------
+def test_a_question_can_be_linked_and_is_no_heading(book):
+    html = book.page()
+    assert 'href="#tiny-mean"' in html
+    assert '<span class="std std-ref">The mean of x</span>' in html
+    assert html.count("<h2") == 0
+    toc = html[html.index("</article>") :]
+    assert "The mean of" not in toc
+
+
+WRONG = {
+    "has 2 choices, not 3 or 4": (
+        ":::{choice} 4, the middle\n(tiny-feedback)=\nFEEDBACK-C.\n:::\n",
+        "",
+    ),
+    "no choice that is marked :correct:": (
+        ":correct:\nFEEDBACK-B",
+        "FEEDBACK-B",
+    ),
+    "has no feedback": ("FEEDBACK-D.", ""),
+    "no cell tagged predict follows it": (
+        "tags: [predict, hide-input, hide-output]",
+        "tags: [hide-output]",
+    ),
+    "neither hide-output nor hide-cell": (
+        "tags: [predict, hide-output]",
+        "tags: [predict]",
+    ),
+    "{answer} that no {predict} stands before": (
+        "PROSE between.",
+        "PROSE\n\n:::{answer}\nToo late.\n:::",
+    ),
+    "cell tagged predict that no {predict} stands before": (
+        "```{code-cell} ipython3\ny = x + 1",
+        "Prose.\n\n```{code-cell} ipython3\ny = x + 1",
+    ),
+    "{choice} outside of a {predict}": (
+        "PROSE between.",
+        "PROSE\n\n:::{choice} Lost\nIt is.\n:::",
+    ),
+}
+
+
+def test_a_wrong_source_fails_the_build(book, tmp_path):
+    """All mistakes at once, each on a page of its own; none is executed."""
+    broken = test_book.Book(tmp_path)
+    toc = ["format: jb-book", "root: book/index", "chapters:"]
+    config = (tmp_path / "_config.yml").read_text("utf8")
+    broken.write(
+        "_config.yml",
+        config.replace("execute_notebooks: cache", 'execute_notebooks: "off"'),
+    )
+    for number, (right, wrong) in enumerate(WRONG.values()):
+        assert PAGE.count(right) == 1, right
+        broken.write(f"book/p{number}.md", PAGE.replace(right, wrong))
+        toc.append(f"  - file: book/p{number}")
+    broken.write("book/good.md", PAGE)
+    broken.write("_toc.yml", "\n".join([*toc, "  - file: book/good"]))
+    done = broken.call("jupyter-book", "build", ".", "-W", "--keep-going")
+    assert done.returncode != 0
+    lines = done.stdout.splitlines()
+    for number, what in enumerate(WRONG):
+        mine = [line for line in lines if f"book/p{number}.md" in line]
+        assert any(what in line for line in mine), (what, mine)
+    good = [line for line in lines if "book/good.md" in line]
+    assert not [g for g in good if "predict" in g or "choice" in g]  # control
+
+
+# -- the notebook that readers get -------------------------------------------
+def markdown(notebook):
+    cells = (c for c in notebook.cells if c.cell_type == "markdown")
+    return "\n\n".join(cell.source for cell in cells)
+
+
+def test_readers_get_no_output_of_a_prediction(book):
+    ours, theirs = book.notebook(), book.notebook("readers")
+    for notebook, has in ((ours, True), (theirs, False)):
+        cells = [
+            cell
+            for cell in notebooks.code_cells(notebook)
+            if "predict" in cell.metadata.get("tags", [])
+        ]
+        assert len(cells) == 3
+        for cell in cells:
+            assert bool(cell.outputs) is has
+            assert (cell.execution_count is not None) is has
+    kept = [c for c in notebooks.code_cells(theirs) if c.outputs]
+    assert kept, "only the predictions lose their outputs"
+
+
+def test_readers_get_plain_markdown(book):
+    text = markdown(book.notebook("readers"))
+    assert plain.LEFT.findall(text) == []
+    assert "**Predict: The mean of $x$**" in text
+    summary = "<summary><strong>A.</strong> 3.5, for $7 / 2$ is that</summary>"
+    assert summary in text
+    assert "It is 3.000, by (1)." in text
+    assert "\\tag{1}" in text
+    closed = re.sub(r"<details>.*?</details>", "", text, flags=re.DOTALL)
+    for word in ("FEEDBACK", "ANSWER", "CAPTION", "3.000"):
+        assert word in text
+        assert word not in closed
+    assert "PROSE between." in closed
+    ours = markdown(book.notebook())  # control: it has the syntax
+    assert len(plain.LEFT.findall(ours)) > 10
+
+
+READERS = sorted((ROOT / "_build" / "readers").rglob("*.ipynb"))
+
+
+def test_the_book_has_notebooks_for_readers():
+    assert len(READERS) == len(test_book.CHAPTERS), "run `make book` first"
+
+
+@pytest.mark.parametrize(
+    "path", READERS, ids=lambda p: p.relative_to(ROOT / "_build/readers")
+)
+def test_every_notebook_is_plain_markdown(path):
+    text = markdown(nbformat.read(path, as_version=4))
+    code = re.compile(r"^( *)(`{3,}).*?^\1\2 *$", re.MULTILINE | re.DOTALL)
+    assert plain.LEFT.findall(code.sub("", text)) == []
+    # In code, too, no fence may be a directive's.
+    assert not re.search(r"^ *[`~:]{3,}\{", text, re.MULTILINE)
+
+
+PLAIN = {
+    "{doc}`the other <../other>`": "the other",
+    "{doc}`/other`": "Other page",
+    "{term}`causal mask`": "causal mask",
+    "{term}`masks <causal mask>`": "masks",
+    "{cite:t}`ada`": "Lovelace ([1843](https://doi.org/1/2))",
+    "{cite}`ada,two`": (
+        "([Lovelace, 1843](https://doi.org/1/2); Holmes and Watson, 1887)"
+    ),
+    "{cite:p}`nobody`": "[nobody]",
+    "{repo}`the file <blob/main/a.py>`": "[the file](https://e/blob/main/a.py)",
+    "{py:func}`coursekit.attend`": "`coursekit.attend`",
+    "{glue:text}`n:.2f` of `{glue:text}`": "3.14 of `{glue:text}`",
+    "a {ref}`box <other-label>`": "a box",
+    "see {ref}`other-label`": "see A section",
+    "in {cost}`time`": "in 12 seconds",
+    "(x)=\n% no\n<!-- numbers: by hand -->\nText": "Text",
+    "```{note}\nBe *warned*.\n```": "> **Note**\n>\n> Be *warned*.",
+    "```{dropdown} Why $a<b$ and `c`?\nSo.\n```": (
+        "<details><summary>Why $a&lt;b$ and <code>c</code>?</summary>\n\n"
+        "So.\n\n</details>"
+    ),
+    "- item\n\n  ```{dropdown} In\n  it\n  ```": (
+        "- item\n\n  <details><summary>In</summary>\n\n  it\n\n  </details>"
+    ),
+    "````{exercise} ★ Do\n:label: e\n\nIt.\n```python\n:::{x}\n```\n````": (
+        "**Exercise.** **★ Do**\n\nIt.\n```python\n:::{x}\n```"
+    ),
+    "```{code-block} sh\nls\n```": "```sh\nls\n```",
+    "```{math}\na^2\n```": "$$\na^2\n$$",
+    "```{here}\n```": "",
+    "{{ repository }}": "https://e",
+    "A <!-- numbers: by hand -->b<!-- numbers: end -->.": "A b.",
+}
+
+
+def plain_page(tmp_path, base=""):
+    """A page of a book of two, with a bibliography and measured costs."""
+    (tmp_path / "references.bib").write_text(
+        "@book{ada, author={Lovelace, Ada}, year={1843}, doi={1/2}}\n"
+        "@book{two, author={Holmes, S. and Watson, J.}, year={1887}}\n"
+    )
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results/chapters.json").write_text(
+        '{"metrics": {"pages": {"book/a": {"seconds": 12.3, "megabytes": 9}}}}'
+    )
+    other = nbformat.v4.new_notebook(
+        cells=[
+            nbformat.v4.new_markdown_cell(
+                "# Other page\n\n(other-label)=\n## A section"
+            )
+        ]
+    )
+    config = {"repository": {"url": "https://e/"}, "html": {"baseurl": base}}
+    ran = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("glue()")])
+    prefix = "application/papermill.record/"
+    ran.cells[0].outputs = [
+        nbformat.v4.new_output(
+            "display_data",
+            {prefix + "text/plain": "3.14159"},
+            metadata={"scrapbook": {"name": "n", "mime_prefix": prefix}},
+        )
+    ]
+    book = plain.Pages(tmp_path, config, {"other": other, "book/a": ran})
+    return plain.Page(book, "book/a", ran)
+
+
+def test_what_myst_says_is_said_in_markdown(tmp_path):
+    page = plain_page(tmp_path)
+    assert {source: page.convert(source) for source in PLAIN} == PLAIN
+
+
+def test_links_lead_to_the_book_if_it_has_an_address(tmp_path):
+    page = plain_page(tmp_path, "https://book.example/")
+    link = "[box](https://book.example/other.html#other-label)"
+    assert page.convert("{ref}`box <other-label>`") == link
+    link = "[Other page](https://book.example/other.html)"
+    assert page.convert("{doc}`../other`") == link
+
+
+def test_what_is_left_is_found():
+    for planted in (
+        ":::{note}",
+        "a\n```{note}",
+        "x {glue:text}`n` y",
+        "{ref}`x`",
+        "(label)=",
+        "<!-- numbers -->",
+        "{{ repository }}",
+    ):
+        assert plain.LEFT.findall(planted), planted
+    assert plain.LEFT.findall("$\\mathrm{x}$ `a` (b) = c\n```python") == []
+
+
+# -- the first cell in Colab -------------------------------------------------
+def install_cell(monkeypatch, present):
+    """Run it where only ``present`` can be imported; what pip was told."""
+    calls = []
+    monkeypatch.setattr(subprocess, "check_call", calls.append)
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda n: n if n in present else None
+    )
+    text = notebooks.INSTALL.format(url="https://e/x", needs=notebooks.NEEDS)
+    exec(compile(text, "install", "exec"), {"__name__": "__main__"})
+    for call in calls:
+        assert call[:4] == [sys.executable, "-m", "pip", "install"]
+    return [" ".join(call[5:]) for call in calls]
+
+
+def test_the_first_cell_never_replaces_torch(monkeypatch):
+    colab = {"torch", "numpy", "tqdm", "matplotlib", "regex", "safetensors"}
+    told = install_cell(monkeypatch, colab)
+    assert told == ["--no-deps git+https://e/x", "jaxtyping"]
+    assert "torch" not in " ".join(told)
+    bare = install_cell(monkeypatch, set())  # control: without it, it comes
+    assert bare == ["--no-deps git+https://e/x", notebooks.NEEDS]
+    everything = {*notebooks.NEEDS.split()}
+    assert len(install_cell(monkeypatch, everything)) == 1
+    assert install_cell(monkeypatch, {"coursekit"}) == []
+
+
+def test_the_first_cell_names_what_the_package_needs():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf8"))
+    needs = project["project"]["dependencies"]
+    names = [re.match(r"[\w-]+", need)[0] for need in needs]
+    assert notebooks.NEEDS.split() == [*names, "matplotlib"]

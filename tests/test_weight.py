@@ -1,0 +1,106 @@
+"""How much a page of the book makes a browser fetch, compressed.
+
+A server compresses what it sends, so each file counts with its gzipped size;
+Chromium says which files a page asks for.
+"""
+
+import gzip
+import random
+from urllib.parse import unquote
+
+import pytest
+import test_pages
+from bs4 import BeautifulSoup
+from test_pages import HTML, Visit
+
+browser, base = test_pages.browser, test_pages.base
+
+EMPTY = 1_100_000  # bytes of a page without text, with all that it loads
+OWN = 400_000  # bytes that a chapter may add
+TEXT = "article section > :not(h1), .bd-sidebar-secondary li"
+OPEN_ALL = """
+document.querySelectorAll("details").forEach(d => d.open = true);
+document.querySelectorAll("img").forEach(i => i.loading = "eager");
+document.querySelectorAll(".predict-closed").forEach(
+  g => g.classList.remove("predict-closed"));
+"""
+CHAPTERS = [
+    page
+    for page in test_pages.PAGES
+    if page.startswith("book/") and "/about/" not in page
+]
+
+
+def weight(data):
+    """Bytes that a server sends for these."""
+    return len(gzip.compress(data, 9, mtime=0))
+
+
+def fetched(browser, base, page, emptied=False, folder=HTML):
+    """``{path: bytes}`` of everything that a page loads, to its end."""
+    visit = Visit(browser, base, 1280, "light")
+    asked, text = [], (folder / page).read_text("utf8")
+    if emptied:
+        soup = BeautifulSoup(text, "html.parser")
+        for part in soup.select(TEXT):
+            part.decompose()
+        text = str(soup)
+        visit.page.route(
+            base + page,
+            lambda route: route.fulfill(body=text, content_type="text/html"),
+        )
+    visit.page.on("request", lambda request: asked.append(request.url))
+    try:
+        visit.open(base + page)
+        visit.page.evaluate(OPEN_ALL)
+        visit.page.wait_for_load_state("networkidle")
+    finally:
+        visit.close()
+    assert visit.wrong == []
+    paths = {
+        unquote(url.removeprefix(base).split("?")[0].split("#")[0])
+        for url in asked
+        if url.startswith(base)
+    }
+    sizes = {path: weight((folder / path).read_bytes()) for path in paths}
+    sizes[page] = weight(text.encode())
+    return sizes
+
+
+@pytest.fixture(scope="module")
+def empty(browser, base):
+    return fetched(browser, base, CHAPTERS[0], emptied=True)
+
+
+def test_there_are_chapters():
+    assert CHAPTERS, "no pages in _build/html: run `make book` first"
+
+
+def test_an_empty_page_is_light(empty):
+    largest = sorted(empty.items(), key=lambda item: -item[1])[:5]
+    assert sum(empty.values()) < EMPTY, largest
+    # Control: it is a page with its maths, its styles and its icons.
+    for part in ("tex-mml-chtml.js", "course.css", "fa-solid-900.woff2"):
+        assert any(path.endswith(part) for path in empty), part
+
+
+@pytest.mark.parametrize("page", CHAPTERS)
+def test_a_chapter_adds_little(browser, base, empty, page):
+    whole = fetched(browser, base, page)
+    own = {p: n for p, n in whole.items() if p == page or p not in empty}
+    largest = sorted(own.items(), key=lambda item: -item[1])[:8]
+    assert 0 < sum(own.values()) < OWN, largest
+
+
+def test_what_is_heavy_is_found(browser, tmp_path):
+    """An image that does not compress, in something closed, counts whole."""
+    noise = random.Random(0).randbytes(123_457)
+    (tmp_path / "noise.png").write_bytes(noise)
+    (tmp_path / "planted.html").write_text(
+        "<!doctype html><title>t</title><article>"
+        '<details><img loading="lazy" src="noise.png"></details></article>'
+    )
+    folder = tmp_path.as_uri() + "/"
+    sizes = fetched(browser, folder, "planted.html", folder=tmp_path)
+    assert set(sizes) == {"planted.html", "noise.png"}
+    assert 123_457 <= sizes["noise.png"] < 124_000
