@@ -40,7 +40,15 @@ from coursekit.seq2seq import Transformer
 from coursekit.tokenizer import BPETokenizer, CharTokenizer
 from coursekit.training import evaluate, train
 
-TOOLS = ("interpret", "live", "probe", "prose", "scaling", "visual")
+TOOLS = (
+    "exercises",
+    "interpret",
+    "live",
+    "probe",
+    "prose",
+    "scaling",
+    "visual",
+)
 MODELS = Path(__file__).parent / "assets" / "models"
 
 
@@ -87,6 +95,8 @@ def __getattr__(name: str) -> Any:
     """Load a tool when it is first asked for."""
     if name in TOOLS:
         return importlib.import_module(f"coursekit.{name}")
+    if name == "check":
+        return importlib.import_module("coursekit.exercises").check
     raise AttributeError(f"module 'coursekit' has no attribute {name!r}")
 
 

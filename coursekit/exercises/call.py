@@ -1,0 +1,102 @@
+"""Call a function so that nothing outside it changes."""
+
+import copy
+import dis
+import inspect
+import linecache
+import random
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+Function = Callable[..., Any]
+NOTHING = {"RESUME", "NOP", "LOAD_CONST", "RETURN_CONST", "RETURN_VALUE"}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one call came to."""
+
+    value: Any = None
+    """What the function returned; None if it raised."""
+
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    """Its arguments after the call, by name."""
+
+    error: BaseException | None = None
+    """What it raised."""
+
+
+def call(
+    function: Function, arguments: inspect.BoundArguments, seed: int = 0
+) -> Outcome:
+    """Call a function on copies of the arguments, with seeded randomness.
+
+    Whatever it raises is caught, but for an interrupt from the keyboard.
+    """
+    args = tuple(duplicate(a) for a in arguments.args)
+    kwargs = {name: duplicate(a) for name, a in arguments.kwargs.items()}
+    named = arguments.signature.bind(*args, **kwargs).arguments
+    try:
+        with randomness(seed), torch.enable_grad():
+            value = function(*args, **kwargs)
+    except (Exception, SystemExit) as error:
+        return Outcome(None, named, error)
+    return Outcome(value, named)
+
+
+def duplicate(value: Any) -> Any:
+    """A deep copy; a tensor keeps ``requires_grad`` and loses its history."""
+    if isinstance(value, torch.Tensor) and not value.is_leaf:
+        return value.detach().clone().requires_grad_(value.requires_grad)
+    if isinstance(value, tuple) and not hasattr(value, "_fields"):
+        return tuple(duplicate(v) for v in value)
+    if isinstance(value, list):
+        return [duplicate(v) for v in value]
+    return copy.deepcopy(value)
+
+
+@contextmanager
+def randomness(seed: int) -> Iterator[None]:
+    """Seed every source of random numbers; put all back afterwards."""
+    python, numpy = random.getstate(), np.random.get_state()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        random.seed(seed)
+        np.random.seed(seed % 2**32)
+        try:
+            yield
+        finally:
+            random.setstate(python)
+            np.random.set_state(numpy)
+
+
+def unwritten(function: Function, got: Outcome) -> str | None:
+    """Why a function counts as not written yet, or None if it is written."""
+    nothing = "Nothing is written yet."
+    if isinstance(got.error, NotImplementedError) or got.value is Ellipsis:
+        return nothing
+    if got.error or got.value is not None:
+        return None
+    code = getattr(function, "__code__", None)
+    if code and {s.opname for s in dis.get_instructions(code)} <= NOTHING:
+        return nothing
+    return "It returned None. Is there a `return` at its end?"
+
+
+def explain(error: BaseException) -> str:
+    """An exception in a line, and the line of the function it came from."""
+    said = str(error).strip().partition("\n")[0][:200]
+    text = f"{type(error).__name__}: {said}".rstrip(": ")
+    frames = traceback.extract_tb(error.__traceback__)[1:]
+    inner = [f for f in frames if f.filename == frames[0].filename]
+    if inner and inner[-1].lineno:
+        place = inner[-1].filename, inner[-1].lineno
+        if line := linecache.getline(*place).strip():
+            text += f"\nin line {place[1]}: {line}"
+    return text

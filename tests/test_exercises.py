@@ -1,0 +1,588 @@
+"""Each exercise of the book, played as a learner would, and its cases.
+
+A page's exercises and the entries of ``coursekit/exercises/<chapter>.py``
+belong together.  What these tests say is written for a chapter's author.
+"""
+
+import functools
+import itertools
+import math
+import re
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import jupytext
+import pytest
+import torch
+from torch.nn import functional as F  # noqa: N812
+
+import coursekit
+from coursekit.exercises import core
+from coursekit.exercises.compare import difference, is_value
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = {p.stem[3:]: p for p in sorted(ROOT.glob("book/[0-9][0-9]_*.md"))}
+SEEDS = range(5)
+
+FENCE = re.compile(
+    r"^(?P<fence>`{3,}|:{3,})\{(?P<kind>exercise|solution|predict)\}"
+    r"[ ]*(?P<title>.*)\n(?P<body>(?:.*\n)*?)(?P=fence)[ ]*$",
+    re.MULTILINE,
+)
+PYTHON = re.compile(r"^```python\n((?:.*\n)*?)```", re.MULTILINE)
+CHECK = re.compile(r"\bcheck\(\s*[\"']([^\"']+)[\"']")
+
+
+def listed():
+    """``(chapter, exercise)`` of all; a broken module fails its own tests."""
+    for chapter in core.chapters():
+        try:
+            names = list(core.exercises(chapter))
+        except Exception:
+            names = ["all"]
+        yield from ((chapter, name) for name in names)
+
+
+ALL = list(listed())
+
+
+# -- reading a page ----------------------------------------------------------
+@functools.cache
+def read(text):
+    """``(first cell, exercises)``: what the page has, in its order.
+
+    An exercise has its label and title, the sources of the cells up to its
+    solution, the solution's python blocks, and whether it predicts.
+    """
+    first, found, current = None, [], None
+    solutions = {}
+    for cell in jupytext.reads(text, fmt="md:myst").cells:
+        if cell.cell_type == "code":
+            first = cell.source if first is None else first
+            # What a reader cannot see is the build's business.
+            hidden = "remove-cell" in cell.metadata.get("tags", ())
+            if current is not None and not hidden:
+                current.cells.append(cell.source)
+            continue
+        blocks = list(FENCE.finditer(cell.source + "\n"))
+        for block in blocks:
+            body, title = block["body"], block["title"].strip()
+            if block["kind"] == "exercise":
+                label = re.search(r"^:label: *(\S+)", body, re.MULTILINE)
+                current = SimpleNamespace(
+                    title=title,
+                    label=label[1] if label else None,
+                    cells=[],
+                    solution=None,
+                    predicts="predict" in title.lower(),
+                )
+                found.append(current)
+            elif block["kind"] == "predict" and current is not None:
+                current.predicts = current.predicts or not current.cells
+                current = None
+            elif block["kind"] == "solution":
+                solutions[title] = PYTHON.findall(body)
+                current = None
+        tail = cell.source[blocks[-1].end() if blocks else 0 :]
+        if re.search(r"^#+ ", tail, re.MULTILINE):
+            current = None  # a new section
+    for exercise in found:
+        exercise.solution = solutions.get(exercise.label)
+        exercise.checks = [
+            id for source in exercise.cells for id in CHECK.findall(source)
+        ]
+    return first, found
+
+
+def mismatched(chapter, found, names):
+    """What page and module lack, as sentences to a chapter's author."""
+    wrong, seen = [], []
+    for exercise in found:
+        at = f"exercise {exercise.label!r} ({exercise.title})"
+        if exercise.label is None:
+            wrong.append(f"{at} has no :label:")
+        if exercise.predicts and not exercise.checks:
+            continue
+        task = re.search(r"implement|debug|write", exercise.title, re.I)
+        if task and not exercise.checks:
+            wrong.append(
+                f"{at} has no check: add a stub and a cell "
+                f'coursekit.check("{chapter}/NAME", f) before its solution'
+            )
+        if exercise.solution is None:
+            wrong.append(f"{at} has no {{solution}} {exercise.label}")
+        elif exercise.checks and not exercise.solution:
+            wrong.append(f"{at}: its solution has no ```python block")
+        seen += exercise.checks
+    for id in seen:
+        if id not in {f"{chapter}/{name}" for name in names}:
+            wrong.append(
+                f"the page checks {id!r}: no such entry in EXERCISES of "
+                f"coursekit/exercises/{chapter}.py"
+            )
+    for name in names:
+        if f"{chapter}/{name}" not in seen:
+            wrong.append(
+                f"EXERCISES has {name!r}, but no cell between an exercise "
+                f'and its solution calls coursekit.check("{chapter}/{name}"'
+            )
+    return wrong
+
+
+# -- playing a page ----------------------------------------------------------
+def execute(source, space, what):
+    """Run a page's code; say to whom it belongs if it fails."""
+    try:
+        exec(compile(source, f"<{what}>", "exec"), space)
+    except Exception as error:
+        pytest.fail(
+            f"{what} raises {type(error).__name__}: {error}\n"
+            "(It may use only the page's first code cell and the visible "
+            f"cells between exercise and solution.)\n{source}",
+            pytrace=False,
+        )
+
+
+def play(first, exercise, monkeypatch):
+    """Statuses before and after the solution: ``({id: ...}, {id: ...})``."""
+    seen = {}
+
+    def recorded(id, function, seed=0):
+        reports = [core.check(id, function, s) for s in seeds]
+        bad = [r for r in reports if r.status != "passed"]
+        seen[id] = (bad or reports)[0]
+        return seen[id]
+
+    monkeypatch.setattr(coursekit, "check", recorded, raising=False)
+    monkeypatch.setattr(coursekit.prose, "glue", lambda name, value: None)
+    space, seeds, label = {"__name__": "page"}, [0], exercise.label
+    execute(first, space, "the page's first cell")
+    for source in exercise.cells:
+        execute(source, space, f"a cell of {label}")
+    before, seen, seeds = seen, {}, [1]
+    for source in exercise.solution:
+        execute(source, space, f"the solution of {label}")
+    for source in exercise.cells:
+        if CHECK.search(source):
+            execute(source, space, f"the check of {label}")
+    return before, seen
+
+
+def misplayed(before, after):
+    """Sentences on checks that do not say what they should."""
+    wrong = [
+        f"before the solution, {id} must say 'not attempted': the stub "
+        f"must do nothing but `...`. It says:\n{report}"
+        for id, report in before.items()
+        if report.status != "not attempted"
+    ]
+    return wrong + [
+        f"the page's solution of {id} must pass:\n{report}"
+        for id, report in after.items()
+        if report.status != "passed"
+    ]
+
+
+@pytest.mark.parametrize("chapter", PAGES)
+def test_page_and_module_belong_together(chapter):
+    _, found = read(PAGES[chapter].read_text("utf8"))
+    has = chapter in core.chapters()
+    names = core.exercises(chapter) if has else {}
+    assert mismatched(chapter, found, names) == []
+
+
+def test_each_module_of_exercises_has_its_page():
+    assert set(core.chapters()) <= set(PAGES)
+
+
+def checked():
+    """``(chapter, label)`` of each exercise with a check."""
+    for chapter, path in PAGES.items():
+        for exercise in read(path.read_text("utf8"))[1]:
+            if exercise.checks:
+                yield chapter, exercise.label
+
+
+@pytest.mark.parametrize(("chapter", "label"), list(checked()))
+def test_stub_is_not_attempted_and_solution_passes(
+    chapter, label, monkeypatch
+):
+    first, found = read(PAGES[chapter].read_text("utf8"))
+    exercise = next(e for e in found if e.label == label)
+    assert exercise.solution, f"{label} has no solution with python"
+    before, after = play(first, exercise, monkeypatch)
+    assert set(before) == set(after) == set(exercise.checks)
+    assert misplayed(before, after) == []
+
+
+PAGE = """# A page
+
+```{code-cell} ipython3
+import coursekit
+```
+
+````{exercise} ★ Implement: attention
+:label: att-one
+
+Text.
+
+```{dropdown} Hint 1
+A hint.
+```
+````
+
+```{code-cell} ipython3
+def mine(q, k, v, mask=None):
+    ...
+```
+
+```{code-cell} ipython3
+coursekit.check("attention/attend", mine)
+```
+
+````{solution} att-one
+:class: dropdown
+
+```python
+mine = coursekit.attend
+```
+````
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("attention/attend", "attention/other", "no such entry"),
+        ('coursekit.check("attention/attend", mine)', "1", "has no check"),
+        ("{solution} att-one", "{solution} att-two", "has no {solution}"),
+        ("```python", "```text", "no ```python block"),
+        (":label: att-one\n", "", "no :label:"),
+    ],
+)
+def test_a_planted_mismatch_is_found(old, new, says):
+    names = {"attend": None}
+    assert mismatched("attention", read(PAGE)[1], names) == []
+    assert old in PAGE
+    wrong = mismatched("attention", read(PAGE.replace(old, new))[1], names)
+    assert any(says in sentence for sentence in wrong), wrong
+    wrong = mismatched("attention", read(PAGE)[1], {**names, "more": None})
+    assert len(wrong) == 1
+    assert "EXERCISES has 'more'" in wrong[0]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("    ...", "    return q", "must say 'not attempted'"),
+        ("mine = coursekit.attend", "mine = max", "must pass"),
+        ("mine = coursekit.attend", "pass", "must pass"),
+    ],
+)
+def test_a_planted_bad_play_is_found(old, new, says, monkeypatch):
+    first, (exercise,) = read(PAGE)
+    assert misplayed(*play(first, exercise, monkeypatch)) == []
+    first, (exercise,) = read(PAGE.replace(old, new))
+    wrong = misplayed(*play(first, exercise, monkeypatch))
+    assert [says in sentence for sentence in wrong] == [True]
+
+
+@pytest.mark.parametrize("new", ["undefined", "1 / 0"])
+def test_a_planted_cell_that_raises_is_found(new, monkeypatch):
+    first, (exercise,) = read(PAGE.replace("mine = coursekit.attend", new))
+    with pytest.raises(pytest.fail.Exception, match="the solution of att-one"):
+        play(first, exercise, monkeypatch)
+
+
+# -- the cases ---------------------------------------------------------------
+def answers(exercise, seed):
+    """What the reference returns on each case."""
+    found = []
+    for case in core.draw(exercise, seed):
+        outcome = core.outcomes(exercise, exercise.reference, case, seed)[1]
+        assert outcome.error is None, f"the reference raises {outcome.error!r}"
+        found.append(outcome.value)
+    return found
+
+
+def mapped(value, change):
+    """Change each tensor, number and text of a result."""
+    if isinstance(value, (list, tuple)):
+        return type(value)(mapped(v, change) for v in value)
+    if isinstance(value, dict):
+        return {k: mapped(v, change) for k, v in value.items()}
+    return value if value is None else change(value)
+
+
+def zeros(x):
+    return torch.zeros_like(x) if torch.is_tensor(x) else type(x)()
+
+
+def negated(x):
+    if torch.is_tensor(x) and x.dtype == torch.bool:
+        return ~x
+    if isinstance(x, bool):
+        return not x
+    return x[::-1] if isinstance(x, (str, bytes)) else -x
+
+
+def wrong_functions(exercise, seed=0):
+    """``{name: function}``: wrong whatever the exercise is about."""
+    reference = exercise.reference
+    constant = answers(exercise, seed)[0]
+    return {
+        "zeros": lambda *a, **k: mapped(reference(*a, **k), zeros),
+        "the negative": lambda *a, **k: mapped(reference(*a, **k), negated),
+        "always the same": lambda *a, **k: constant,
+    }
+
+
+@pytest.mark.parametrize(("chapter", "name"), ALL)
+def test_reference_passes_and_wrong_answers_do_not(chapter, name):
+    id, exercise = f"{chapter}/{name}", core.exercises(chapter)[name]
+    begin = time.process_time()
+    for seed in SEEDS:
+        report = core.check(id, exercise.reference, seed)
+        assert report.status == "passed", f"the reference fails:\n{report}"
+    took = (time.process_time() - begin) / len(SEEDS)
+    assert took < 1, f"a check takes {took:.1f} s of CPU time; aim at 0.1"
+    cases = core.draw(exercise, 0)
+    wrong = wrong_functions(exercise)
+    passed = [n for n, f in wrong.items() if core.check(id, f)]
+    if len(cases) == 1 or exercise.judge:
+        assert len(passed) < len(wrong), "the check accepts everything"
+        return
+    assert passed == [], (
+        f"{id} accepts wrong functions, those that return {passed}: choose "
+        "cases whose right answers differ and are not all zero"
+    )
+
+
+def content(value):
+    """What two draws of a case can be compared by."""
+    if isinstance(value, torch.nn.Module):
+        return dict(value.state_dict())
+    if isinstance(value, (list, tuple)):
+        return [content(v) for v in value]
+    if isinstance(value, dict):
+        return {k: content(v) for k, v in value.items()}
+    return value if is_value(value) else None
+
+
+def differ(some, others):
+    """Whether two lists of cases have other arguments."""
+    one, other = (
+        content([[case.name, case.args, dict(case.kwargs)] for case in cases])
+        for cases in (some, others)
+    )
+    return difference(one, other, 0.0, 0.0) is not None
+
+
+@pytest.mark.parametrize(("chapter", "name"), ALL)
+def test_cases_come_from_the_seed(chapter, name):
+    exercise = core.exercises(chapter)[name]
+    first = core.draw(exercise, 0)
+    assert not differ(first, core.draw(exercise, 0)), (
+        "cases(0) differs from cases(0): draw from generator(seed) only"
+    )
+    arguments = [case.args or case.kwargs for case in first]
+    if any(is_value(list(a)) for a in arguments if a):
+        assert differ(first, core.draw(exercise, 1)), (
+            "cases(1) equals cases(0): draw the numbers from the seed"
+        )
+
+
+# -- references against an outside judge -------------------------------------
+def cases_of(id):
+    chapter, name = id.split("/")
+    for seed in SEEDS:
+        yield from core.draw(core.exercises(chapter)[name], seed)
+
+
+@pytest.mark.parametrize("name", ["attend", "mended", "blocks"])
+def test_attention_is_pytorchs(name):
+    reference = core.exercises("attention")[name].reference
+    for case in cases_of(f"attention/{name}"):
+        q, k, v, *more = case.args
+        mask = more[0] if name == "attend" and more else None
+        right = F.scaled_dot_product_attention(q, k, v, mask)
+        torch.testing.assert_close(
+            reference(*case.args), right, rtol=0, atol=1e-12
+        )
+
+
+def test_temperature_is_autograds():
+    exercise = core.exercises("attention")["temperature"]
+    for case in cases_of("attention/temperature"):
+        dy, *inputs = [x.clone().requires_grad_() for x in case.args]
+        q, k, v, tau = inputs
+        y = (tau * q @ k.mT).softmax(-1) @ v
+        right = torch.autograd.grad(y, inputs, dy)
+        found = exercise.reference(*case.args)
+        for a, b in zip(found, right, strict=True):
+            torch.testing.assert_close(a, b, rtol=0, atol=1e-10)
+
+
+def test_surprise_and_evaluation_are_pytorchs():
+    found = core.exercises("first_model")
+    for case in cases_of("first_model/surprise"):
+        logits, target = case.args
+        right = F.cross_entropy(logits, torch.tensor(target))
+        torch.testing.assert_close(
+            found["surprise"].reference(*case.args), right
+        )
+    for case in cases_of("first_model/evaluate"):
+        table, ids, _ = case.args
+        right = F.cross_entropy(table(ids[:-1]), ids[1:]).item()
+        assert found["evaluate"].reference(*case.args) == pytest.approx(right)
+
+
+def attend_with(change):
+    """Attention with one classic mistake."""
+
+    def wrong(q, k, v, mask=None):
+        scale, dim, fill, after = q.size(-1) ** 0.5, -1, float("-inf"), False
+        scale = {"no scale": 1, "times": 1 / scale, "Dh": scale**2}.get(
+            change, scale
+        )
+        dim = {"over queries": -2, "over axis 1": 1}.get(change, dim)
+        scores = q @ k.mT / scale
+        if mask is not None:
+            mask = ~mask if change == "True hides" else mask
+            fill = 0.0 if change == "zero" else fill
+            after = change == "after"
+            if not after and change != "no mask":
+                scores = scores.masked_fill(~mask, fill)
+        if change == "sigmoid":
+            a = scores.sigmoid()
+        elif change == "naive":
+            a = scores.exp() / scores.exp().sum(-1, keepdim=True)
+        else:
+            a = scores.softmax(dim)
+        return (a * mask if after else a) @ v
+
+    return wrong
+
+
+MISTAKES = [
+    "no scale",
+    "times",
+    "Dh",
+    "over queries",
+    "over axis 1",
+    "True hides",
+    "zero",
+    "after",
+    "no mask",
+    "sigmoid",
+    "naive",
+]
+
+
+def test_each_classic_mistake_of_attention_is_seen_and_is_another():
+    """All are wrong, and no two of them give the same outputs."""
+    assert coursekit.check("attention/attend", attend_with("nothing"))
+    outputs = {}
+    for mistake in MISTAKES:
+        report = coursekit.check("attention/attend", attend_with(mistake))
+        assert report.status == "wrong", mistake
+        outputs[mistake] = [
+            attend_with(mistake)(*case.args)
+            for case in core.exercises("attention")["attend"].cases(0)
+        ]
+    for one, other in itertools.combinations(MISTAKES, 2):
+        found = difference(outputs[one], outputs[other], 1e-6, 1e-9)
+        assert found, f"{one} looks like {other}"
+
+
+def test_unusual_right_answers_of_attention_pass():
+    def renormalized(q, k, v, mask=None):
+        a = (q @ k.mT / q.size(-1) ** 0.5).softmax(-1)
+        if mask is not None:
+            a = a * mask
+            a = a / a.sum(-1, keepdim=True)
+        return a @ v
+
+    def large_number(q, k, v, mask=None):
+        hide = 0 if mask is None else -1e9 * ~mask
+        q = q / q.size(-1) ** 0.25
+        k = k / k.size(-1) ** 0.25
+        return (q @ k.transpose(-2, -1) + hide).softmax(-1) @ v
+
+    def by_hand(q, k, v, mask=None):
+        fit = torch.einsum("...td,...sd->...ts", q, k) / math.sqrt(q.shape[-1])
+        top = fit.max(dim=-1, keepdim=True).values
+        e = torch.exp(fit - top) * (1 if mask is None else mask)
+        return torch.einsum("...ts,...sd->...td", e, v) / e.sum(-1)[..., None]
+
+    for f in (renormalized, large_number, by_hand, coursekit.fast_attend):
+        report = coursekit.check("attention/attend", f)
+        assert report.status == "passed", report
+
+
+# -- judges ------------------------------------------------------------------
+def loud(weight=3.0, value=None, others=None, key=0):
+    """An answer to "a loud key that does nothing", with a flaw or without."""
+    q, k, v = torch.randn(1, 8), torch.randn(5, 8), torch.randn(5, 8)
+    k[0] = weight * q[0]
+    v[1:] = v[1:] if others is None else others
+    idle = coursekit.attend(q, k[1:], v[1:])[0]
+    v[0] = idle if value is None else value
+    return q, k, v, key
+
+
+@pytest.mark.parametrize(
+    ("flaw", "says"),
+    [
+        ({"weight": 0.0}, "not more than half"),
+        ({"value": 0.0}, "is zero, or nearly"),
+        ({"others": 1.0}, "all alike"),
+        ({"value": 2.0}, "Hiding the key changes the output by"),
+        ({"key": 5}, "There are 5 keys"),
+    ],
+)
+def test_the_loud_key_is_judged(flaw, says):
+    assert coursekit.check("attention/loud", loud)
+    report = coursekit.check("attention/loud", lambda: loud(**flaw))
+    assert report.status == "wrong"
+    assert says in report.message
+    report = coursekit.check("attention/loud", lambda: loud()[:3])
+    assert "Expected something like a tuple of 4" in report.message
+
+
+def dealt(border=0.9, start=None, gap=0, twice=False):
+    """A way to deal out windows, right or with a flaw."""
+
+    def deal(n_text, length):
+        cut = int(border * n_text)
+        learned = torch.arange(cut - length + gap)
+        held_out = torch.arange(int((start or border) * n_text), n_text)
+        held_out = held_out[: len(held_out) - length]
+        return learned, held_out.repeat(2) if twice else held_out
+
+    return deal
+
+
+@pytest.mark.parametrize(
+    ("flaw", "says"),
+    [
+        ({"gap": 1}, "of the validation text lies in training windows"),
+        ({"border": 0.5}, "Validation gets 50% of the text"),
+        ({"border": 0.8, "start": 0.9}, "Training gets"),
+        ({"twice": True}, "validation window is dealt twice"),
+    ],
+)
+def test_the_deal_is_judged(flaw, says):
+    assert coursekit.check("first_model/deal", dealt())
+    report = coursekit.check("first_model/deal", dealt(**flaw))
+    assert report.status == "wrong"
+    assert says in report.message
+
+
+def test_windows_beyond_the_text_are_told():
+    report = coursekit.check(
+        "first_model/deal",
+        lambda n, length: (torch.arange(n), torch.arange(n)),
+    )
+    assert "reaches beyond the text" in report.message
