@@ -6,6 +6,7 @@ validation split, in nats per character.
 """
 
 import argparse
+from collections.abc import Callable
 from dataclasses import replace
 
 import torch
@@ -64,12 +65,20 @@ def rungs(vocab_size: int) -> list[tuple[str, str, GPTConfig]]:
 
 
 def climb(
-    config: GPTConfig, ids: torch.Tensor, seed: int, steps: int
+    config: GPTConfig,
+    ids: torch.Tensor,
+    seed: int,
+    steps: int,
+    change: Callable[[GPT], object] = lambda model: None,
 ) -> tuple[GPT, float]:
-    """Train one rung with one seed; the model and its validation loss."""
+    """Train one rung with one seed; the model and its validation loss.
+
+    ``change`` may alter the model before it learns, for a control.
+    """
     learned, held_out = split(ids, 0.1)
     torch.manual_seed(seed)
     model = GPT(config)
+    change(model)
     budget = TrainConfig(  # PyTorch's AdamW as it comes, and nothing else
         steps=steps,
         learning_rate=1e-3,

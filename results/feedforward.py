@@ -1,0 +1,61 @@
+"""The ladder's feed-forward rung without its bend, and with less width.
+
+Same text, budget and seeds as the ladder's; only the network differs.
+"""
+
+import argparse
+from dataclasses import replace
+
+import torch
+from torch import nn
+
+from coursekit.data import load_text
+from coursekit.decoder import GPT
+from coursekit.tokenizer import CharTokenizer
+from results.ladder import climb, rungs
+from results.record import record, summary
+
+
+def straighten(model: GPT) -> None:
+    """Take the activation away: two linear maps in a row remain."""
+    for block in model.blocks:
+        block.feed_forward.activation = nn.Identity()
+
+
+VARIANTS = {  # d_ff, and what changes before training
+    "no bend": (256, straighten),
+    "as wide as the stream": (64, lambda model: None),
+}
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options of the command that a result names."""
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    options.add_argument("--steps", type=int, default=2000)
+    return options
+
+
+def main() -> None:
+    """Train both controls with every seed."""
+    args = parser().parse_args()
+    torch.set_num_threads(1)
+    text = load_text("shakespeare")
+    tokenizer = CharTokenizer.train(text)
+    ids = torch.tensor(tokenizer.encode(text))
+    made = {name: config for name, _, config in rungs(tokenizer.vocab_size)}
+    with record("feedforward", args.seeds) as metrics:
+        metrics["unit"] = "nats per character, whole validation split"
+        metrics["losses"] = {}
+        for name, (d_ff, change) in VARIANTS.items():
+            config = replace(made["feedforward"], d_ff=d_ff)
+            losses = [
+                round(climb(config, ids, seed, args.steps, change)[1], 4)
+                for seed in args.seeds
+            ]
+            metrics["losses"][name] = summary(losses)
+            print(f"{name:22} {losses}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,144 @@
+"""Pre-norm and post-norm: both curves, with and without warm-up.
+
+Small GPTs of 2, 6 and 12 blocks on the Shakespeare text, at a learning rate
+that is usual for their size and at one that is high.  Post-norm is the
+paper's: no norm after the stack.  All else is equal.
+"""
+
+import argparse
+import itertools
+import statistics
+
+import torch
+
+from coursekit.config import GPTConfig, TrainConfig
+from coursekit.data import (
+    load_text,
+    random_windows,
+    sequential_windows,
+    split,
+)
+from coursekit.decoder import GPT
+from coursekit.tokenizer import CharTokenizer
+from coursekit.training import evaluate, train
+from results.record import record, summary
+
+CONTEXT, BATCH, EVERY = 32, 8, 10
+HELD_OUT = 20_000
+
+
+def run(
+    norm_first: bool,
+    warmup: int,
+    rate: float,
+    depth: int,
+    seed: int,
+    steps: int,
+    learned: torch.Tensor,
+    held_out: torch.Tensor,
+    vocab_size: int,
+) -> tuple[list[float], float]:
+    """Train once; the loss of each stretch of steps, and the last one."""
+    torch.manual_seed(seed)
+    model = GPT(
+        GPTConfig(
+            vocab_size=vocab_size,
+            max_len=CONTEXT,
+            d_model=32,
+            n_layers=depth,
+            norm_first=norm_first,
+            final_norm=norm_first,
+        )
+    )
+    budget = TrainConfig(  # PyTorch's AdamW as it comes, and nothing else
+        steps=steps,
+        learning_rate=rate,
+        schedule="constant",
+        warmup_steps=warmup,
+        weight_decay=0.01,
+        beta2=0.999,
+        clip=0.0,
+        seed=seed,
+    )
+    state = train(
+        model,
+        lambda step: [random_windows(learned, BATCH, CONTEXT, seed, step)],
+        budget,
+    )
+    curve = [
+        statistics.fmean(state.losses[i : i + EVERY])
+        for i in range(0, steps, EVERY)
+    ]
+    windows = sequential_windows(held_out, 256, CONTEXT)
+    return curve, evaluate(model, windows)
+
+
+def letter_frequencies(ids: torch.Tensor) -> float:
+    """The loss of knowing how frequent each character is, and no more."""
+    share = ids.bincount() / len(ids)
+    share = share[share > 0]
+    return -(share * share.log()).sum().item()
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options of the command that a result names."""
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    options.add_argument("--steps", type=int, default=240)
+    options.add_argument("--warmup", type=int, default=80)
+    options.add_argument("--depths", type=int, nargs="+", default=[2, 6, 12])
+    options.add_argument(
+        "--rates", type=float, nargs="+", default=[3e-3, 1e-2]
+    )
+    return options
+
+
+def main() -> None:
+    """Every combination with every seed."""
+    args = parser().parse_args()
+    torch.set_num_threads(1)
+    text = load_text("shakespeare")
+    tokenizer = CharTokenizer.train(text)
+    learned, held_out = split(torch.tensor(tokenizer.encode(text)), 0.1)
+    cells = itertools.product(
+        args.rates, args.depths, (True, False), (0, args.warmup)
+    )
+    with record("pre_post", args.seeds) as metrics:
+        metrics["unit"] = "nats per character"
+        metrics["rates"], metrics["depths"] = args.rates, args.depths
+        metrics["warmup"], metrics["steps"] = args.warmup, args.steps
+        metrics["every"] = EVERY
+        metrics["letter_frequencies"] = round(letter_frequencies(learned), 4)
+        metrics["runs"] = []
+        for rate, depth, norm_first, warmup in cells:
+            runs = [
+                run(
+                    norm_first,
+                    warmup,
+                    rate,
+                    depth,
+                    seed,
+                    args.steps,
+                    learned,
+                    held_out[:HELD_OUT],
+                    tokenizer.vocab_size,
+                )
+                for seed in args.seeds
+            ]
+            nats = [round(last, 4) for _, last in runs]
+            curves = zip(*(curve for curve, _ in runs), strict=True)
+            found = {
+                "norm": "pre" if norm_first else "post",
+                "warmup": warmup > 0,
+                "rate": rate,
+                "depth": depth,
+                "loss": summary(nats),
+                "curve": [round(statistics.fmean(c), 3) for c in curves],
+            }
+            metrics["runs"].append(found)
+            where = f"rate {rate} depth {depth} {found['norm']}-norm"
+            print(f"{where} warm-up {warmup}: {nats}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

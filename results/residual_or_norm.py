@@ -1,0 +1,56 @@
+"""Which half of the rung did it: the residual path, or the norm?
+
+The ladder's fifth rung adds both at once.  Here each is added alone, with
+the ladder's text, budget and seeds, to the rung before it: one layer, four
+heads, no feed-forward network.  A third case leaves the last norm out, so
+that the norm stands in front of attention and nowhere else.
+"""
+
+import argparse
+from dataclasses import replace
+
+import torch
+
+from coursekit.data import load_text
+from coursekit.tokenizer import CharTokenizer
+from results.ladder import climb, rungs
+from results.record import record, summary
+
+NORM = {"norm": "layernorm", "final_norm": True}
+CASES = [
+    ("norm", "norm alone", NORM),
+    ("residual", "residual alone", {"residual": True}),
+    ("inner", "norm before attention alone", {"norm": "layernorm"}),
+]
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options of the command that a result names."""
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    options.add_argument("--steps", type=int, default=2000)
+    return options
+
+
+def main() -> None:
+    """Train each case with each seed."""
+    args = parser().parse_args()
+    torch.set_num_threads(1)
+    text = load_text("shakespeare")
+    tokenizer = CharTokenizer.train(text)
+    ids = torch.tensor(tokenizer.encode(text))
+    heads = {name: c for name, _, c in rungs(tokenizer.vocab_size)}["heads"]
+    with record("residual_or_norm", args.seeds) as metrics:
+        metrics["unit"] = "nats per character, whole validation split"
+        for name, label, changes in CASES:
+            config = replace(heads, **changes)
+            losses = []
+            for seed in args.seeds:
+                _, nats = climb(config, ids, seed, args.steps)
+                losses.append(round(nats, 4))
+            metrics[name] = {"label": label, "loss": summary(losses)}
+            print(f"{name:10} {losses}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
