@@ -8,6 +8,7 @@ configurations; the help of an option is the string under the field.
 import argparse
 import ast
 import dataclasses
+import errno
 import hashlib
 import inspect
 import json
@@ -87,6 +88,7 @@ TRAIN_DEFAULTS: dict[str, Any] = {
     "eval_every": 500,  # a look at the whole split takes seconds
 }
 BPE_VOCAB_SIZE = 1000
+FULL = (errno.ENOSPC, errno.EDQUOT)  # no fault of the folder's
 EVAL_TOKENS = 8192  # in a batch of an evaluation
 
 INTRO = """\
@@ -254,6 +256,8 @@ def run_train(args: argparse.Namespace) -> int:
         load_checkpoint(path, model, state)
     say = Reporter(args.json)
     if state.step >= config.steps:
+        if not path.exists():  # --steps 0: a model that has learned nothing
+            Saver(folder, model, state, config.checkpoint_every).save()
         say.end(folder, state.step, state.best)
         return 0
     say.begin(model, device, config, learned, held_out, state.step)
@@ -318,7 +322,16 @@ def make_run(args: argparse.Namespace, device: torch.device) -> Run:
         "sha256": hash_of(text),
         "threads": torch.get_num_threads(),
     }
-    create_run(args.out, model, tokenizer, config, data)
+    try:
+        create_run(args.out, model, tokenizer, config, data)
+    except SaveError as error:
+        reason = error.__cause__
+        if isinstance(reason, OSError) and reason.errno not in FULL:
+            raise ValueError(
+                "--out must name a folder that can be made: got "
+                f"{args.out} ({reason.strerror}). Choose another."
+            ) from error
+        raise
     return model, tokenizer, config, ids, held_out_ids
 
 

@@ -56,6 +56,7 @@ def attention_weights(
 
     Chapter: 4, attention.
     Source: vaswani2017attention, equation 1.
+    Test: tests/test_attention.py::test_weights_are_shares
     """
     check_attention(q, k, k, mask)
     scores = q @ share_heads(k, q).mT / math.sqrt(q.size(-1))
@@ -103,9 +104,11 @@ def attend(
     Raises:
         ValueError: if shapes do not fit, or the mask is not boolean.
 
-    Differs from the paper: dropout on the weights, as in most code since.
+    Differs from the paper: dropout on the weights, as in most code since; a
+        query that may attend to nothing gets zeros.
     Chapter: 4, attention.
-    Source: vaswani2017attention, equation 1; Figure 2, left.
+    Source: vaswani2017attention, equation 1 and Figure 2, left.
+    Test: tests/test_attention.py::test_equal_to_torch
     """
     check_attention(q, k, v, mask)
     weights = attention_weights(q, k, mask, causal, bias)
@@ -123,7 +126,7 @@ def fast_attend(
 ) -> Float[Tensor, "... T Dv"]:
     """:func:`attend` in one fused call, without keeping the weights.
 
-    Args, Returns, Raises: as :func:`attend`.
+    Takes, returns and raises what :func:`attend` does.
 
     Chapter: 4, attention.
     Source: dao2022flashattention, by PyTorch's

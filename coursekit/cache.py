@@ -4,6 +4,8 @@ Under a causal mask no old token sees a new one, so the keys and values of
 old tokens never change.  Keep them, and a step costs one token, not all.
 """
 
+from collections.abc import Sequence
+
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -12,6 +14,7 @@ from coursekit.decoder import GPT
 from coursekit.generation import (
     PlainStepper,
     PlainTranslator,
+    check_rows,
     evaluating,
     pad_rows,
 )
@@ -291,6 +294,7 @@ class CachedTranslator(PlainTranslator):
     """
 
     cache: list[LayerCache]
+    sources: Sequence[int] = ()
 
     def begin(
         self,
@@ -303,7 +307,12 @@ class CachedTranslator(PlainTranslator):
         return super().begin(memory, mask)
 
     def step(self, tokens: Int[Tensor, "B"]) -> Float[Tensor, "B V"]:
-        """Append a token to each target; compute that token alone."""
+        """Append a token to each target; compute that token alone.
+
+        Raises:
+            ValueError: if there is not one token for each target.
+        """
+        check_rows(tokens, len(self.sources))
         return self.run(tokens[:, None])
 
     def reorder(self, index: Int[Tensor, "N"]) -> None:

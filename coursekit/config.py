@@ -291,7 +291,21 @@ class TransformerConfig(StackConfig):
 
     @classmethod
     def paper_base(cls: type[C], vocab_size: int = 37000, **changes: Any) -> C:
-        """The paper's base model (Table 3): d 512, 8 heads, 6 + 6 layers."""
+        """The paper's base model: d 512, 8 heads, 6 + 6 layers.
+
+        Args:
+            vocab_size: of the joint vocabulary, in tokens.
+            changes: any other field, as in the rows of Table 3.
+
+        Returns:
+            The configuration.
+
+        Differs from the paper: in the count of parameters, which the paper
+            prints with a vocabulary that it does not state.
+        Chapter: 14, encoder and decoder together.
+        Source: vaswani2017attention, Table 3.
+        Test: tests/test_paper_table3.py::test_base_is_63_million
+        """
         return cls(**(_PAPER_BASE | {"vocab_size": vocab_size} | changes))
 
 

@@ -191,7 +191,7 @@ def split(data: Data, fraction: float = 0.1) -> tuple[Data, Data]:
         fraction: the part kept for validation, above 0 and below 1.
 
     Returns:
-        (training, validation): the start, and the end.
+        Training and validation part, the start and the end.
 
     Raises:
         ValueError: a part would be empty.
@@ -349,6 +349,7 @@ class Pairs:
         25,000 target tokens in a batch.
     Chapter: 14, encoder and decoder together.
     Source: vaswani2017attention, section 5.1.
+    Test: tests/test_data.py::test_buckets_save_padding
     """
 
     def __init__(

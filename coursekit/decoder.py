@@ -55,6 +55,7 @@ class Block(nn.Module):
 
     Chapter: 9, the decoder.
     Source: vaswani2017attention, section 3.1.
+    Test: tests/test_parity_torch.py::test_encoder_layer
     """
 
     def __init__(
@@ -105,8 +106,10 @@ class GPT(nn.Module):
         config: every choice.
         attend: the attention function.
 
+    Differs from the paper: no encoder, and no attention to one.
     Chapter: 9, the decoder.
-    Source: radford2019language; vaswani2017attention without the encoder.
+    Source: radford2019language; vaswani2017attention, section 3.1.
+    Test: tests/test_decoder.py::test_causal_by_perturbation
     """
 
     def __init__(

@@ -63,6 +63,7 @@ class TokenEmbedding(nn.Module):
 
     Chapter: 2, embedding.
     Source: vaswani2017attention, section 3.4; press2017using for the tying.
+    Test: tests/test_embedding.py::test_scale_is_the_root_of_d
     """
 
     def __init__(

@@ -46,6 +46,7 @@ class FeedForward(nn.Module):
     Differs from the paper: dropout inside too, as nn.Transformer has it.
     Chapter: 8, feed-forward.
     Source: vaswani2017attention, equation 2.
+    Test: tests/test_feedforward.py::test_equal_to_torch_layers
     """
 
     def __init__(
@@ -117,7 +118,7 @@ def make_feed_forward(
     """Build the feed-forward network of that name.
 
     Args:
-        activation: swiglu, or one of :data:`ACTIVATIONS`.
+        activation: swiglu, or one of ``ACTIVATIONS``.
         d_model, d_ff, bias, dropout: as in the networks.
 
     Returns:

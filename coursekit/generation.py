@@ -26,6 +26,7 @@ __all__ = [
     "apply_temperature",
     "beam_search",
     "check_prompts",
+    "check_rows",
     "evaluating",
     "generate",
     "greedy",
@@ -376,12 +377,7 @@ class PlainStepper:
         Raises:
             ValueError: if there is not one token for each row.
         """
-        if tokens.size(0) != len(self.rows):
-            raise ValueError(
-                f"a step needs one token for each row: got {tokens.size(0)} "
-                f"for {len(self.rows)} rows. Call prefill first, with as "
-                "many prompts."
-            )
+        check_rows(tokens, len(self.rows))
         for row, token in zip(self.rows, tokens.tolist(), strict=True):
             if len(row) >= self.window:
                 del row[: len(row) - self.keep]
@@ -421,6 +417,7 @@ class PlainTranslator:
             )
         self.model = model
         self.start = list(start)
+        self.targets = torch.empty(0, 0, dtype=torch.long)
 
     @property
     def limit(self) -> int:
@@ -474,8 +471,10 @@ class PlainTranslator:
         """Append a token to each target; see :meth:`PlainStepper.step`.
 
         Raises:
-            ValueError: if the target would be longer than ``max_len``.
+            ValueError: if there is not one token for each target, or the
+                target would be longer than ``max_len``.
         """
+        check_rows(tokens, self.targets.size(0))
         self.targets = torch.cat((self.targets, tokens[:, None]), dim=1)
         return self.read()
 
@@ -690,6 +689,7 @@ def beam_search(
     Differs from the paper: it divides by ``((5 + n) / 6)^0.6``.
     Chapter: 12, generation.
     Source: vaswani2017attention, section 6.1; wu2016google, section 7.
+    Test: tests/test_generation.py::test_a_beam_wide_enough_equals_brute_force
     """
     batch = _as_lists(prompts)
     _check_budget(stepper, max_new_tokens, at_least=1)
@@ -783,6 +783,19 @@ def check_prompts(prompts: Sequence[Sequence[int]]) -> None:
             )
 
 
+def check_rows(tokens: Int[Tensor, "B"], n_rows: int) -> None:
+    """Refuse a step that does not fit what was prefilled.
+
+    Raises:
+        ValueError: if there is not one token for each row.
+    """
+    if tokens.size(0) != n_rows:
+        raise ValueError(
+            f"a step needs one token for each row: got {tokens.size(0)} "
+            f"for {n_rows} rows. Call prefill first, with as many prompts."
+        )
+
+
 def _as_lists(prompts: Prompts) -> list[list[int]]:
     if isinstance(prompts, Tensor):
         prompts = prompts.tolist()
@@ -800,7 +813,10 @@ def _check_budget(
 ) -> None:
     limit = stepper.limit
     if max_new_tokens < at_least or (limit and max_new_tokens > limit):
+        remedy = f"Ask for {at_least} or more."
+        if limit and max_new_tokens > limit:
+            remedy = "The limit is the model's max_len."
         raise ValueError(
             f"max_new_tokens must lie in {at_least}..{limit or '∞'}: got "
-            f"{max_new_tokens}. The limit is the model's max_len."
+            f"{max_new_tokens}. {remedy}"
         )

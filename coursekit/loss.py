@@ -33,8 +33,8 @@ def cross_entropy(
             ``"none"`` (ignored targets give 0).
 
     Returns:
-        Nats: a scalar, or (...) for ``"none"``.  The mean over no target at
-        all is 0.
+        A loss in nats, a scalar, or (...) for ``"none"``.  The mean over no
+        target at all is 0.
 
     Raises:
         ValueError: if shapes do not fit, a target is no token, or
@@ -42,6 +42,7 @@ def cross_entropy(
 
     Chapter: 10, loss.
     Source: vaswani2017attention, section 5.4; szegedy2016rethinking.
+    Test: tests/test_loss.py::test_equal_to_torch
     """
     if logits.shape[:-1] != targets.shape:
         raise ValueError(

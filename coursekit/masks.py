@@ -30,6 +30,7 @@ def causal_mask(
 
     Chapter: 5, masks.
     Source: vaswani2017attention, section 3.2.3.
+    Test: tests/test_masks.py::test_causal_cell_by_cell
     """
     if n_keys is None:
         n_keys = n_queries

@@ -80,7 +80,9 @@ class MultiHeadAttention(nn.Module):
 
     Differs from the paper: biases by default, as in PyTorch and GPT-2.
     Chapter: 6, multi-head attention.
-    Source: vaswani2017attention, section 3.2.2; ainslie2023gqa for G < H.
+    Source: vaswani2017attention, section 3.2.2 and Figure 2, right;
+        ainslie2023gqa for G < H.
+    Test: tests/test_parity_torch.py::test_self_attention
     """
 
     def __init__(

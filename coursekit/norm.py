@@ -157,9 +157,11 @@ class Residual(nn.Module):
         dropout: share of the sub-layer's output zeroed in training.
         residual: keep the path; without it only ``f`` remains.
 
-    Differs from the paper: it has post-norm; most models since have pre-norm.
+    Differs from the paper: it has post-norm, here ``norm_first=False``. Most
+        models since have pre-norm, because it trains without a warm-up.
     Chapter: 7, residual and norm.
     Source: vaswani2017attention, sections 3.1 and 5.4; xiong2020layer.
+    Test: tests/test_norm.py::test_pre_and_post_norm
     """
 
     def __init__(

@@ -48,6 +48,7 @@ def noam(step: int, d_model: int, warmup: int) -> float:
 
     Chapter: 11, training.
     Source: vaswani2017attention, equation 3.
+    Test: tests/test_optim.py::test_noam_gives_the_papers_numbers
     """
     _check_step(step)
     if warmup < 1:
@@ -161,7 +162,7 @@ def parameter_groups(
         weight_decay: share removed by an update, times learning rate.
 
     Returns:
-        Two groups for the optimizer: with decay, and without.
+        Two groups for the optimizer, one with decay, one without.
 
     Raises:
         ValueError: if there is nothing to train.
@@ -198,7 +199,9 @@ def make_optimizer(
 
     Differs from the paper: Adam, β₂ = 0.98, ε = 1e-9, without decay.
     Chapter: 11, training.
-    Source: kingma2015adam; loshchilov2019decoupled, algorithm 2.
+    Source: vaswani2017attention, section 5.3; kingma2015adam;
+        loshchilov2019decoupled, algorithm 2.
+    Test: tests/test_optim.py::test_adamw_by_hand
     """
     groups = parameter_groups(model, config.weight_decay)
     devices = {p.device.type for g in groups for p in g["params"]}

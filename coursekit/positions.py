@@ -88,6 +88,7 @@ def frequencies(size: int, base: float = 10000.0) -> Float[Tensor, "P"]:
 
     Chapter: 3, positions.
     Source: vaswani2017attention, section 3.5.
+    Test: tests/test_positions.py::test_frequencies_end_where_they_should
     """
     if size % 2:
         raise ValueError(
@@ -123,6 +124,7 @@ def sinusoidal(
 
     Chapter: 3, positions.
     Source: vaswani2017attention, section 3.5.
+    Test: tests/test_positions.py::test_rows_by_the_papers_formula
     """
     _check_layout(layout)
     steps = torch.arange(n_positions, dtype=torch.float64)
@@ -247,6 +249,7 @@ class SinusoidalPositions(Positions):
 
     Chapter: 3, positions.
     Source: vaswani2017attention, section 3.5.
+    Test: tests/test_positions.py::test_sums_are_formed
     """
 
     def __init__(
@@ -277,6 +280,7 @@ class LearnedPositions(Positions):
 
     Chapter: 3, positions.
     Source: vaswani2017attention, section 3.5 and Table 3 (E).
+    Test: tests/test_paper_table3.py::test_row_e_adds_two_tables
     """
 
     def __init__(self, max_len: int, d_model: int) -> None:

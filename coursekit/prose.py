@@ -16,7 +16,7 @@ def glue(name: str, value: object) -> None:
     """Save a value under a name, so that the text can quote it.
 
     The text reads it with the role ``{glue:text}``; the cell shows nothing.
-    The record is the one that :func:`myst_nb.glue` writes, but a reader who
+    The record is the one that ``myst_nb.glue`` writes, but a reader who
     runs the chapter needs no Sphinx.
 
     Args:

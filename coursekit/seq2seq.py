@@ -44,6 +44,7 @@ class CrossBlock(nn.Module):
 
     Chapter: 14, encoder and decoder together.
     Source: vaswani2017attention, section 3.1 and Figure 1, right.
+    Test: tests/test_parity_torch.py::test_decoder_layer
     """
 
     def __init__(
@@ -132,7 +133,8 @@ class Transformer(nn.Module):
         attend: the attention function.
 
     Chapter: 14, encoder and decoder together.
-    Source: vaswani2017attention, Figure 1 and section 3.4.
+    Source: vaswani2017attention, section 3 and Figure 1.
+    Test: tests/test_parity_torch.py::test_whole_transformer_with_final_norm
     """
 
     def __init__(

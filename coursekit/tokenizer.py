@@ -366,8 +366,12 @@ class BPETokenizer(Tokenizer):
     Raises:
         ValueError: one of the 256 single bytes is missing.
 
+    Differs from the paper: on bytes, so that no text is unknown; its pairs of
+        merged pieces came from characters.
     Chapter: 1, the tokenizer.
-    Source: radford2019language, section 2.2.
+    Source: radford2019language, section 2.2; vaswani2017attention,
+        section 5.1; sennrich2016bpe.
+    Test: tests/test_tokenizer.py::test_training_by_hand
     """
 
     kind: ClassVar[str] = "byte-level BPE"
@@ -435,7 +439,7 @@ class BPETokenizer(Tokenizer):
         Args:
             text: any text without lone surrogates.
             allowed_special: names of special tokens that may be read
-                from the text. Default none: "<|endoftext|>" typed by a
+                from the text. Default none: ``<|endoftext|>`` typed by a
                 user is encoded as ordinary letters.
             fast: use tiktoken's core if it is installed (the extra
                 `fast`); the ids are the same.

@@ -15,7 +15,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
+from matplotlib.patches import Circle, Rectangle
 from PIL import Image
 from torch import Tensor
 
@@ -26,6 +26,7 @@ __all__ = [
     "attention_flow",
     "attention_steps",
     "bars",
+    "clocks",
     "curves",
     "heatmap",
     "intervals",
@@ -34,8 +35,10 @@ __all__ = [
     "new_figure",
     "pipeline",
     "png",
+    "token_cuts",
     "token_rows",
     "use_style",
+    "who_sees_whom",
 ]
 
 COLORS = {
@@ -230,6 +233,51 @@ def bars(
         range(len(heights)) if labels is not None else [],
         list(labels) if labels is not None else [],
     )
+    return ax
+
+
+def clocks(
+    angles: Tensor | np.ndarray,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw angles as clock hands that start upright and turn clockwise.
+
+    The tip of a hand is (sin, cos) of its angle, so a pair of numbers of a
+    position's code is what one dial shows.
+
+    Args:
+        angles: (R, C) in radians: a row of dials a pair, a column a position.
+        rows: R labels.
+        columns: C labels, written below.
+        ax: where to draw; a new figure by default.
+
+    Returns:
+        The axes; the dial of (r, c) has its center at (c, -r).
+    """
+    grid = _array(angles)
+    if ax is None:
+        ax = new_figure(height=0.62 * len(grid) + 0.5)[1][0]
+    radius = 0.4
+    for (r, c), angle in np.ndenumerate(grid):
+        ring = Circle(
+            (c, -r), radius, facecolor="white", edgecolor=COLORS["gray"]
+        )
+        ax.add_patch(ring)
+        tip = c + radius * np.sin(angle), -r + radius * np.cos(angle)
+        ax.plot(
+            [c, tip[0]],
+            [-r, tip[1]],
+            color=COLORS["blue"],
+            linestyle="-",
+            solid_capstyle="round",
+        )
+    ax.set_xticks(range(grid.shape[1]), list(columns))
+    ax.set_yticks([-r for r in range(len(grid))], list(rows))
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)
+    ax.set_aspect("equal")
     return ax
 
 
@@ -684,5 +732,120 @@ def pipeline(
         ax.text(-0.6, last / 2, loop, rotation=90, ha="center", va="center")
     ax.set_xlim(-0.8 if loop else -0.1, 8)
     ax.set_ylim(len(stages) - 0.6, -0.4)
+    ax.axis("off")
+    return ax
+
+
+def who_sees_whom(
+    sees: Tensor | np.ndarray,
+    rows: Sequence[str] | None = None,
+    columns: Sequence[str] | None = None,
+    title: str = "",
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw which query sees which key; a look into the future is crossed.
+
+    Args:
+        sees: (T, S) booleans. The queries are the last T of S positions, so
+            key j lies in the future of query i if j > i + (S − T).
+        rows: T labels (queries); none by default.
+        columns: S labels (keys); none by default.
+        title: above the picture.
+        ax: where to draw; a new figure by default.
+
+    Returns:
+        The axes.
+    """
+    grid = _array(sees).astype(bool)
+    n_queries, n_keys = grid.shape
+    if ax is None:
+        ax = new_figure(height=0.42 * n_queries + 1.2)[1][0]
+    for (i, j), seen in np.ndenumerate(grid):
+        future = j > i + n_keys - n_queries
+        color = COLORS["orange" if future else "blue"] if seen else "white"
+        ax.add_patch(
+            Rectangle(
+                (j - 0.44, i - 0.44),
+                0.88,
+                0.88,
+                facecolor=color,
+                edgecolor=COLORS["gray"],
+                linewidth=0.6,
+            )
+        )
+        if seen and future:
+            ax.text(
+                j, i, "×", ha="center", va="center", color="white", size=13
+            )
+    ax.set(xlim=(-0.6, n_keys - 0.4), ylim=(n_queries - 0.4, -0.6))
+    ax.set_title(title)
+    for axis, names in ((ax.xaxis, columns), (ax.yaxis, rows)):
+        names = list(names or [])
+        axis.set_ticks(range(len(names)), names)
+    ax.spines[:].set_visible(False)
+    ax.tick_params(length=0)
+    return ax
+
+
+def token_cuts(
+    rows: Mapping[str, Sequence[str]],
+    width: int = 32,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw where a text is cut: each token a box, lines broken like text.
+
+    Args:
+        rows: a heading, and the tokens under it; a space is drawn as ␣.
+        width: characters in a line.
+        ax: where to draw; a new figure by default.
+
+    Returns:
+        The axes; a character is 1 wide, a line 1 high, from the top down.
+    """
+    lines: list[tuple[float, str | list[str]]] = []
+    y = 0.0
+    for heading, tokens in rows.items():
+        lines.append((y, heading))
+        y += 1.0
+        line: list[str] = []
+        for token in tokens:
+            if line and sum(map(len, line)) + len(token) > width:
+                lines.append((y, line))
+                y, line = y + 1.0, []
+            line.append(token)
+        lines.append((y, line))
+        y += 1.3
+    if ax is None:
+        ax = new_figure(height=0.31 * y + 0.1)[1][0]
+    for y, line_or_heading in lines:
+        if isinstance(line_or_heading, str):
+            ax.text(0, y, line_or_heading, va="center", weight="bold")
+            continue
+        x = 0
+        for i, token in enumerate(line_or_heading):
+            ax.add_patch(
+                Rectangle(
+                    (x + 0.06, y - 0.41),
+                    len(token) - 0.12,
+                    0.82,
+                    facecolor=COLORS["sky" if i % 2 else "yellow"] + "55",
+                    edgecolor=COLORS["gray"],
+                    linewidth=1,
+                )
+            )
+            for j, char in enumerate(token.replace(" ", "␣")):
+                faint = COLORS["gray" if char == "␣" else "black"]
+                ax.text(
+                    x + j + 0.5,
+                    y,
+                    char,
+                    ha="center",
+                    va="center_baseline",
+                    family="monospace",
+                    size=13,
+                    color=faint,
+                )
+            x += len(token)
+    ax.set(xlim=(-0.1, width + 0.1), ylim=(lines[-1][0] + 0.6, -0.6))
     ax.axis("off")
     return ax

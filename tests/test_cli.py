@@ -329,6 +329,26 @@ def test_resume_needs_its_own_vocabulary(call, text, tmp_path):
     refused(call(*resume), "must know its text, sha256 and threads")
 
 
+def test_no_steps_leave_a_model_that_writes(call, text, tmp_path):
+    words = [*SMALL, "--steps", "0"]
+    code, out, _ = call("train", text, "--out", tmp_path / "r", *words)
+    assert code == 0
+    assert f"next: coursekit generate {tmp_path / 'r'}" in out
+    words = ["--prompt", "the", "--max-new-tokens", "7"]
+    code, out, _ = call("generate", tmp_path / "r", *words)
+    assert (code, len(out)) == (0, len("the") + 7 + len("\n"))
+
+
+def test_a_folder_that_cannot_be_made_is_refused(call, text, tmp_path):
+    folder = text / "r"  # below a file
+    refused(
+        call("train", text, "--out", folder, *SMALL),
+        "--out must name a folder that can be made",
+        str(folder),
+        "Not a directory",
+    )
+
+
 def test_resume_needs_a_run(call, tmp_path):
     words = ["train", "--out", tmp_path / "none", "--resume"]
     refused(call(*words), "which has none", "none")

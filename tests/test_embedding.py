@@ -1,13 +1,16 @@
 """The table against nn.Embedding and against one-hot times matrix."""
 
+import io
 import math
 
+import numpy as np
 import pytest
 import torch
 from compare import close, differ
 from torch import nn
 from torch.nn import functional as F  # noqa: N812
 
+from coursekit.data import read_asset
 from coursekit.embedding import TokenEmbedding, check_ids
 
 B, T, V, D = 2, 5, 13, 7
@@ -94,3 +97,19 @@ def test_ids_out_of_range(wrong):
 def test_no_ids_are_fine():
     check_ids(torch.empty(0, 3, dtype=torch.long), V)
     check_ids(torch.tensor([[0, V - 1]]), V)
+
+
+def test_word_vectors_of_the_package():
+    """GloVe's 20,000 words: like words are near, unlike ones are not."""
+    with np.load(io.BytesIO(read_asset("glove_6b_50d_top20k.npz"))) as file:
+        words, vectors = file["words"].tolist(), file["vectors"]
+    assert len(set(words)) == len(words) == 20_000
+    assert vectors.shape == (20_000, 50)
+    rows = F.normalize(torch.tensor(vectors).float(), dim=1)
+    place = {word: i for i, word in enumerate(words)}
+
+    def cosine(a, b):
+        return float(rows[place[a]] @ rows[place[b]])
+
+    assert cosine("king", "queen") > 0.7
+    assert abs(cosine("king", "tuesday")) < 0.4

@@ -454,11 +454,18 @@ def test_bad_settings_of_steppers_are_refused():
         stepper.prefill(PROMPTS)
         with pytest.raises(ValueError, match="got 2 for 3 rows"):
             stepper.step(torch.tensor([1, 2]))
+    for kind in (PlainTranslator, CachedTranslator):
+        translator = kind(model, [1])
+        with pytest.raises(ValueError, match="got 2 for 0 rows"):
+            translator.step(torch.tensor([1, 2]))
+        translator.prefill([[3, 5], [7]])
+        with pytest.raises(ValueError, match="got 3 for 2 rows"):
+            translator.step(torch.tensor([1, 2, 3]))
     translator = PlainTranslator(model, [1, 2])
     assert translator.limit == 4
     with pytest.raises(ValueError, match=r"0\.\.4: got 5"):
         generate(translator, [[3]], 5)
-    with pytest.raises(ValueError, match=r"0\.\.∞: got -1"):
+    with pytest.raises(ValueError, match=r"∞: got -1\. Ask for 0 or"):
         stream(PlainStepper(gpt), [[3]], -1)
     with pytest.raises(ValueError, match="max_len=5 tokens: got 6"):
         translator.prefill([[3] * 6])

@@ -62,15 +62,7 @@ MODULES_WITHOUT_CHAPTER = {
 # Chapters that are not written yet. The list only shrinks: a chapter that
 # exists and still stands here fails the test.
 NOT_WRITTEN = {
-    "tokenizer",
-    "embedding",
-    "positions",
-    "masks",
-    "multihead",
-    "norm",
-    "feedforward",
     "decoder",
-    "loss",
     "training",
     "generation",
     "encoder",

@@ -4,6 +4,7 @@ import importlib
 import itertools
 import json
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,10 @@ import pytest
 from coursekit.prose import result
 from results import ladder
 from results.record import ROOT, commit, record, sha256, summary
+
+sys.path.insert(0, str(ROOT / "sphinx_ext"))
+
+import notebooks
 
 FILES = sorted(Path(ROOT, "results").glob("*.json"))
 
@@ -121,3 +126,42 @@ def test_the_readme_quotes_the_results():
     ):
         assert number in readme, number
     assert first["sample"].splitlines()[1] in readme
+
+
+# -- what the pages cost -----------------------------------------------------
+CORE = [f"book/{number:02}_" for number in range(1, 11)]
+
+
+def too_dear(costs, names):
+    """Pages that were not measured, or that take too long."""
+    wrong = [f"not measured: {page}" for page in names if page not in costs]
+    wrong += [
+        f"{page} takes {cost['seconds']} s, more than 45"
+        for page, cost in costs.items()
+        if cost["seconds"] > 45
+    ]
+    core = sum(
+        cost["seconds"]
+        for page, cost in costs.items()
+        if page.startswith(tuple(CORE))
+    )
+    if core > 240:
+        wrong.append(f"the core chapters take {core} s, more than 240")
+    return wrong
+
+
+def test_pages_are_measured_and_quick():
+    """Remedy: make a chapter cheaper, or `make results NAME=chapters`."""
+    names = [page for page, _ in notebooks.chapters(ROOT)]
+    assert too_dear(result("chapters")["pages"], names) == []
+
+
+def test_a_dear_page_is_found():
+    costs = {f"book/{n:02}_x": {"seconds": 44} for n in range(1, 7)}
+    costs["book/09_slow"] = {"seconds": 46}
+    wrong = too_dear(costs, ["book/00_new"])
+    assert [line.split()[0] for line in wrong] == [
+        "not",
+        "book/09_slow",
+        "the",
+    ]

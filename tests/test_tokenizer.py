@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 
 from coursekit import tokenizer as module
 from coursekit.data import load_text, read_asset
+from coursekit.exercises import check
+from coursekit.exercises import tokenizer as exercises
 from coursekit.tokenizer import (
     SPLIT,
     BPETokenizer,
@@ -582,3 +584,99 @@ def test_speed():
     assert first < 2, f"1,000 tokens took {first:.2f} s of CPU time"
     assert second < 5, f"8,000 tokens took {second:.2f} s of CPU time"
     assert rate > 10, f"encoding ran at {rate:.1f} MB/s"
+
+
+# --- exercises --------------------------------------------------------------
+
+
+def cases(name):
+    """The calls of an exercise, over a few seeds."""
+    exercise = exercises.EXERCISES[name]
+    return [c for seed in range(5) for c in exercise.cases(seed)]
+
+
+def test_exercises_agree_with_the_package():
+    for case in cases("learn"):
+        assert exercises.learn(*case.args) == learn_merges(*case.args)
+    for case in cases("replay"):
+        word, merges = case.args
+        tokens = {i: bytes([i]) for i in range(256)}
+        for (left, right), new in merges.items():
+            tokens[new] = tokens[left] + tokens[right]
+        ranks = {token: i for i, token in tokens.items()}
+        expected = encode_chunk(bytes(word), ranks)
+        assert exercises.replay(word, merges) == expected
+    for case in cases("vocabulary"):
+        to_number, to_char = exercises.vocabulary(*case.args)
+        assert "".join(to_char.values()) == CharTokenizer(*case.args).chars
+        assert {i: c for c, i in to_number.items()} == to_char
+    for case in cases("stream"):
+        (pieces,) = case.args
+        assert "".join(exercises.stream(pieces)).encode() == b"".join(pieces)
+
+
+def first_of_ties(words, n_merges):
+    merges = recount(words, n_merges, lambda n: max(n, key=n.__getitem__))
+    return [tuple(pair) for pair in merges]
+
+
+MISTAKES = {
+    "ties by the order of the text": ("learn", first_of_ties),
+    "words counted once": (
+        "learn",
+        lambda words, n: exercises.learn(dict.fromkeys(words, 1), n),
+    ),
+    "from the left": (
+        "replay",
+        lambda word, merges: left_to_right(bytes(word), merges),
+    ),
+    "numbered as they come": (
+        "vocabulary",
+        lambda text: (
+            {c: i for i, c in enumerate(dict.fromkeys(text))},
+            dict(enumerate(dict.fromkeys(text))),
+        ),
+    ),
+    "piece by piece": (
+        "stream",
+        lambda pieces: [p.decode(errors="replace") for p in pieces],
+    ),
+    "swallowed": (
+        "stream",
+        lambda pieces: [p.decode(errors="ignore") for p in pieces],
+    ),
+    "measured on the training text": (
+        "measure",
+        lambda learned, held_out, n: exercises.tokens_per_character(
+            learned, learned, n
+        ),
+    ),
+    "per byte": (
+        "measure",
+        lambda learned, held_out, n: (
+            exercises.tokens_per_character(learned, held_out, n)
+            * len(held_out)
+            / len(held_out.encode())
+        ),
+    ),
+    "only the round trip": (
+        "trust",
+        lambda encode, decode, name, number: all(
+            decode(encode(text)) == text for text in (exercises.NASTY, name)
+        ),
+    ),
+    "one polite sentence": (
+        "trust",
+        lambda encode, decode, name, number: (
+            decode(encode("it was too tired.")) == "it was too tired."
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_exercises_see_the_classic_mistakes(mistake):
+    name, function = MISTAKES[mistake]
+    for seed in range(5):
+        report = check(f"tokenizer/{name}", function, seed)
+        assert report.status == "wrong", report

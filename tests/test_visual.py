@@ -1,5 +1,6 @@
 """What is drawn is what was computed, and can be read."""
 
+import math
 from io import BytesIO
 
 import matplotlib
@@ -215,3 +216,50 @@ def test_curves_label_their_references():
     assert words(ax) == ["high", "low"]
     assert [t.get_text() for t in ax.get_legend().get_texts()] == [*lines]
     assert visual.curves({"one": lines["one"]}).get_legend() is None
+
+
+def test_who_sees_whom_crosses_only_the_future():
+    """Told apart by a cross as well as by color; S − T shifts the line."""
+    sees = torch.tensor([[1, 1, 1, 0, 0], [0, 1, 1, 1, 0], [1, 0, 0, 0, 1]])
+    ax = visual.who_sees_whom(sees > 0, ["a", "b", "c"], list("vwxyz"), "x")
+    # 3 queries, 5 keys: query 0 stands at key 2.
+    assert words(ax) == []
+    filled = [p.get_facecolor()[:3] != (1, 1, 1) for p in ax.patches]
+    assert filled == (sees > 0).flatten().tolist()
+    square = visual.who_sees_whom(sees[:, :3] > 0)
+    crosses = [t.get_position() for t in square.texts]
+    assert crosses == [(1, 0), (2, 0), (2, 1)]
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["a", "b", "c"]
+    assert not square.get_yticklabels()
+
+
+def test_clocks_show_the_sine_and_cosine_of_each_angle():
+    angles = np.array([[0.0, 1.0, 2.0], [0.0, 0.1, 3.0]])
+    ax = visual.clocks(angles, ["fast", "slow"], ["0", "1", "7"])
+    assert len(ax.lines) == len(ax.patches) == 6
+    hands = iter(ax.lines)
+    for r in range(2):
+        for c in range(3):
+            (x0, x1), (y0, y1) = next(hands).get_data()
+            assert (x0, y0) == (c, -r)
+            tip = math.sin(angles[r, c]), math.cos(angles[r, c])
+            hand = (x1 - x0) / 0.4, (y1 - y0) / 0.4
+            assert hand == pytest.approx(tip, abs=1e-12)
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["fast", "slow"]
+    assert [t.get_text() for t in ax.get_xticklabels()] == ["0", "1", "7"]
+
+
+def test_token_cuts_break_lines_between_tokens():
+    rows = {"one": list("abcdefg"), "two": ["abc", " de", "fghij"]}
+    ax = visual.token_cuts(rows, width=5)
+    assert len(ax.patches) == 7 + 3
+    assert [round(p.get_width() + 0.12) for p in ax.patches[7:]] == [3, 3, 5]
+    at = {t.get_text(): t.get_position() for t in ax.texts}
+    assert at["two"][1] > at["one"][1]  # the axis points down
+    # " de" does not fit beside "abc", and stands at the start of a line.
+    assert at["␣"][0] == 0.5
+    assert at["d"][0] == 1.5
+    assert at["a"][1] < at["d"][1] < at["j"][1]
+    top, bottom = sorted(ax.get_ylim())
+    assert top < at["one"][1]
+    assert at["j"][1] < bottom
