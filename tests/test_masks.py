@@ -3,7 +3,9 @@
 import pytest
 import torch
 
+from coursekit.attention import attend
 from coursekit.masks import causal_mask, combine_masks, padding_mask
+from results.masks import KINDS, masked
 
 
 @pytest.mark.parametrize(("t", "s"), [(1, 1), (5, 5), (1, 7), (3, 7), (7, 11)])
@@ -60,3 +62,23 @@ def test_only_booleans(dtype):
     """A float mask would be added by some, multiplied by others."""
     with pytest.raises(ValueError, match=f"boolean.*got {dtype}"):
         combine_masks(causal_mask(3), torch.zeros(3, 3, dtype=dtype))
+
+
+def test_the_masks_of_the_result():
+    """Only "right" is causal attention; chapter 5 compares the others."""
+    torch.manual_seed(0)
+    q, k, v = (
+        torch.randn(2, 3, 7, d, dtype=torch.float64) for d in (5, 5, 11)
+    )
+    truth = attend(q, k, v, causal=True)
+    for kind in (*KINDS, "zeros"):
+        same = torch.allclose(masked(kind, q, k, v), truth)
+        assert same == (kind == "right"), kind
+    strict = causal_mask(7).tril(-1)
+    empty = masked("zeros", q, k, v)
+    assert torch.allclose(empty, attend(q, k, v, strict))
+    # With a finite fill the empty first row looks everywhere.
+    uniform = masked("diagonal", q, k, v)
+    assert torch.allclose(uniform[..., 0, :], v.mean(-2))
+    assert torch.allclose(uniform[..., 1:, :], empty[..., 1:, :])
+    assert torch.allclose(masked("no mask", q, k, v), attend(q, k, v))

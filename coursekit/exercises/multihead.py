@@ -78,9 +78,9 @@ def two_heads(
     turns = []
     for k in (1, 3):
         angles = k * frequencies(d_code).expand(d_code, -1)
-        turns.append(rotate_pairs(code, angles.cos(), angles.sin()))
-    w_q = F.pad(100 * torch.cat(turns, 1), (0, 0, d_token, 0))
-    w_k = F.pad(torch.cat((code, code), 1), (0, 0, d_token, 0))
+        turns.append(rotate_pairs(code, angles.cos(), -angles.sin()))
+    w_q = F.pad(100 * torch.cat((code, code), 1), (0, 0, d_token, 0))
+    w_k = F.pad(torch.cat(turns, 1), (0, 0, d_token, 0))
     w_v = F.pad(torch.cat((token, token), 1), (0, 0, 0, d_code))
     return w_q, w_k, w_v, torch.cat((token, -token))
 
