@@ -162,3 +162,65 @@ def test_a_spoiled_page_is_found():
     assert len(spoiled(merge)) == 2
     assert len(spoiled("# T\ncafÃ© â€œ\n# U\n")) == 3
     assert spoiled("# T\ncafé “\n```python\n# U\n```\n") == []
+
+
+# -- chapters ----------------------------------------------------------------
+CHAPTERS = [page for page in PAGES if re.match(r"book/\d\d_", page)]
+PROMISES = ("**What.**", "**Why.**", "**How.**")
+
+
+@pytest.mark.parametrize("page", CHAPTERS)
+def test_chapter_says_what_why_how(page):
+    text = (ROOT / f"{page}.md").read_text("utf8")
+    start = text[: text.index("{admonition} This chapter")]
+    assert [word for word in PROMISES if word not in start] == []
+
+
+@pytest.mark.parametrize("page", CHAPTERS)
+def test_chapter_has_predictions_and_exercises(page):
+    text = (ROOT / f"{page}.md").read_text("utf8")
+    assert len(re.findall(r"^:{4,}\{predict\}", text, re.M)) >= 4
+    exercises = re.findall(r"^`{4,}\{exercise\} ★+ (\w+)", text, re.M)
+    assert 5 <= len(exercises) <= 7
+    assert sum(kind in ("Implement", "Debug") for kind in exercises) >= 4
+    assert "{cost}`time`" in text
+    assert "visual.ladder(" in text
+
+
+def main_path(text):
+    """The words that a reader sees without opening anything."""
+    text = text.split("\n## Exercises")[0]
+    folded = r"\{(?:dropdown|predict|answer|solution|here)\}"
+    text = re.sub(
+        rf"^(`{{3,}}|:{{3,}}){folded}.*?^\1$", " ", text, flags=re.M | re.S
+    )
+    return len(re.findall(r"\w[\w'’-]*", prose(text)))
+
+
+@pytest.mark.parametrize("page", CHAPTERS)
+def test_main_path_is_a_quarter_of_an_hour(page):
+    """About 2,500 words; the captions and alt texts come on top."""
+    assert main_path((ROOT / f"{page}.md").read_text("utf8")) <= 2600
+
+
+def test_words_of_the_main_path():
+    text = (
+        "---\na: b\n---\n# One\n\ntwo three\n\n```{dropdown} No\nno\n```\n"
+        "::::{predict} No\n:::{choice} no\n:::\n::::\n## Exercises\nno\n"
+    )
+    assert main_path(text) == 3
+
+
+# -- glossary ----------------------------------------------------------------
+# What the sources name and leave without a definition.
+NAMED = (
+    *("attention", "transformer", "embedding", "cross-attention"),
+    *("self-attention", "multi-head attention", "residual connection"),
+    *("layer norm", "logits", "greedy decoding", "beam search"),
+)
+
+
+def test_glossary_has_the_terms_of_the_sources():
+    text = (ROOT / "book/about/glossary.md").read_text("utf8").lower()
+    defined = re.findall(r"^(\S.*)\n  \S", text, re.M)
+    assert [term for term in NAMED if term not in defined] == []

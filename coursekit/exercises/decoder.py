@@ -224,9 +224,7 @@ def diagnose(model: nn.Module, config: GPTConfig) -> str:
         return "stream detached"
     matrices = [p for p in model.parameters() if p.dim() == 2]
     pairs = (
-        torch.equal(a, b)
-        for i, a in enumerate(matrices)
-        for b in matrices[:i]
+        torch.equal(a, b) for i, a in enumerate(matrices) for b in matrices[:i]
     )
     return "blocks start equal" if any(pairs) else "right"
 
@@ -253,8 +251,10 @@ def _break(model: GPT, name: str) -> GPT:
         )
     elif name == "mixes the sentences":
         middle.register_forward_pre_hook(
-            lambda module, args: (args[0] + 0.5 * args[0].roll(1, 0),)
-            + args[1:]
+            lambda module, args: (
+                args[0] + 0.5 * args[0].roll(1, 0),
+                *args[1:],
+            )
         )
     elif name == "ignores its context":
         for block in model.blocks:
