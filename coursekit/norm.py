@@ -158,7 +158,8 @@ class Residual(nn.Module):
         residual: keep the path; without it only ``f`` remains.
 
     Differs from the paper: it has post-norm, here ``norm_first=False``. Most
-        models since have pre-norm, because it trains without a warm-up.
+        models since GPT-2 have pre-norm: a deep stack of it still trains at
+        learning rates at which one of post-norm gets stuck.
     Chapter: 7, residual and norm.
     Source: vaswani2017attention, sections 3.1 and 5.4; xiong2020layer.
     Test: tests/test_norm.py::test_pre_and_post_norm

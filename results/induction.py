@@ -1,32 +1,22 @@
 """What a second block buys: "after A B … A comes B", one block against two.
 
 A random order of the tokens is shown once; then tokens of it are asked, and
-the model has to answer with the one that came next.  One block, two blocks,
-and two blocks of which only the first has attention; the three have about as
-many weights.
+the model has to answer with the one that came next.  Two blocks of attention
+alone, one wider block of attention alone, and one block with a network.
 """
 
 import argparse
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from coursekit.attention import attention_weights
 from coursekit.config import GPTConfig
 from coursekit.decoder import GPT
 from coursekit.loss import cross_entropy
-from coursekit.masks import causal_mask
 from results.record import record, summary
 
 TOKENS, QUESTIONS, BATCH, EVERY = 8, 8, 32, 100
-
-
-class Skip(nn.Module):
-    """In the place of a residual path: leave the sub-layer out."""
-
-    def forward(self, x: Tensor, sublayer: object) -> Tensor:
-        """Pass the stream on as it is."""
-        return x
 
 
 def draw(n: int, generator: torch.Generator) -> Tensor:
@@ -37,29 +27,25 @@ def draw(n: int, generator: torch.Generator) -> Tensor:
     return torch.cat([order, pairs.flatten(1)], 1)
 
 
-def make(n_layers: int, d_ff: int, without: int | None = None) -> GPT:
-    """A small GPT; block ``without`` has no attention."""
+def make(n_layers: int, d_model: int, d_ff: int) -> GPT:
+    """A small GPT."""
     config = GPTConfig(
         vocab_size=TOKENS,
         max_len=TOKENS + 2 * QUESTIONS,
-        d_model=32,
+        d_model=d_model,
         n_heads=1,
         n_layers=n_layers,
         d_ff=d_ff,
         tie_embeddings=False,
         init_std=0.2,
     )
-    model = GPT(config)
-    if without is not None:
-        model.blocks[without].around_attention = Skip()
-        model.blocks[without].attention = nn.Identity()
-    return model
+    return GPT(config)
 
 
-VARIANTS = {  # blocks, inner units, which one has no attention
-    "one block": (1, 324, None),
-    "two blocks, one attention": (2, 162, 1),
-    "two blocks": (2, 128, None),
+VARIANTS = {  # blocks, width, inner units
+    "one block": (1, 48, 0),
+    "one block and a network": (1, 32, 65),
+    "two blocks": (2, 32, 0),
 }
 
 
@@ -77,31 +63,28 @@ def share_right(model: GPT, ids: Tensor) -> float:
 
 @torch.no_grad()
 def looks(model: GPT, ids: Tensor) -> tuple[float, float]:
-    """How much of its weight each block puts where the trick needs it.
+    """Where the second block looks from a question.
 
-    First block: from the tokens of the order to the one before.  Second: from
-    a question to the place after the token's first appearance.
+    Returns:
+        Its weight on the token's first appearance, and on the place after.
     """
     seen: list[Tensor] = []
-    hooks = [
-        block.attention.register_forward_pre_hook(
-            lambda module, args: seen.append(args[0])
-        )
-        for block in model.blocks
-    ]
-    model(ids[:, :-1])
-    for hook in hooks:
-        hook.remove()
-    mask = causal_mask(ids.size(1) - 1)
-    one, two = (
-        attention_weights(b.attention.w_q(x), b.attention.w_k(x), mask)
-        for b, x in zip(model.blocks, seen, strict=True)
+    attention = model.blocks[1].get_submodule("attention")
+    hook = attention.register_forward_pre_hook(
+        lambda module, args: seen.append(args[0])
     )
-    before = one[:, :TOKENS].diagonal(-1, 1, 2).mean().item()
+    model(ids[:, :-1])
+    hook.remove()
+    weights = attention_weights(
+        attention.w_q(seen[0]), attention.w_k(seen[0]), causal=True
+    )[:, TOKENS::2]
     asked = ids[:, TOKENS::2]
     place = (ids[:, None, :TOKENS] == asked[..., None]).long().argmax(-1)
-    after = two[:, TOKENS::2].gather(-1, place[..., None] + 1).mean().item()
-    return before, after
+    first, after = (
+        weights.gather(-1, place[..., None] + step).mean().item()
+        for step in (0, 1)
+    )
+    return first, after
 
 
 def learn(model: GPT, seed: int, steps: int, rate: float) -> list[float]:
@@ -127,8 +110,8 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument(
         "--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4]
     )
-    options.add_argument("--steps", type=int, default=1000)
-    options.add_argument("--rate", type=float, default=3e-3)
+    options.add_argument("--steps", type=int, default=1500)
+    options.add_argument("--rate", type=float, default=5e-3)
     return options
 
 
@@ -142,13 +125,13 @@ def main() -> None:
         metrics["tokens"], metrics["every"] = TOKENS, EVERY
         metrics["steps"] = args.steps
         metrics["variants"] = {}
-        for name, (n_layers, d_ff, without) in VARIANTS.items():
+        for name, (n_layers, d_model, d_ff) in VARIANTS.items():
             curves, weights = [], []
             for seed in args.seeds:
                 torch.manual_seed(seed)
-                model = make(n_layers, d_ff, without)
+                model = make(n_layers, d_model, d_ff)
                 curves.append(learn(model, seed, args.steps, args.rate))
-                if n_layers == 2 and without is None:
+                if n_layers == 2:
                     weights.append(looks(model, exam))
             metrics["variants"][name] = {
                 "parameters": sum(p.numel() for p in model.parameters()),
@@ -156,10 +139,10 @@ def main() -> None:
                 "curves": curves,
             }
             if weights:
-                before, after = zip(*weights, strict=True)
+                first, after = zip(*weights, strict=True)
                 metrics["looks"] = {
-                    "one before, in block 1": summary(before),
-                    "after its first appearance, in block 2": summary(after),
+                    "at its first appearance": summary(first),
+                    "at the place after": summary(after),
                 }
             print(name, [curve[-1] for curve in curves], flush=True)
 

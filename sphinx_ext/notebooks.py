@@ -136,6 +136,25 @@ def invalidate(root):
         stamp.write_text(now)
 
 
+def join_streams(notebook):
+    """Join what a cell printed in several messages.
+
+    A kernel may send its output in the middle of a line, and MyST-NB would
+    break the line there.
+    """
+    for cell in code_cells(notebook):
+        joined = []
+        for output in cell.outputs:
+            last = joined[-1] if joined else {}
+            if output.output_type == "stream" and (
+                last.get("name") == output.name
+            ):
+                last.text += output.text
+            else:
+                joined.append(output)
+        cell.outputs = joined
+
+
 def execute(root):
     """Run what the cache does not have; return the pages that failed."""
     invalidate(root)
@@ -169,6 +188,7 @@ def execute(root):
                 print(f"{page}: failed\n{done.exc_string}", file=sys.stderr)
                 continue
             print(f"{page}: ran in {done.time:.1f} s", flush=True)
+            join_streams(notebook)
             cache.cache_notebook_bundle(
                 CacheBundleIn(
                     notebook,

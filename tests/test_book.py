@@ -83,6 +83,18 @@ def test_front_matter(page):
     assert representation["format_name"] == "myst"
 
 
+def test_a_line_stays_whole():
+    """A kernel may send one line in two messages."""
+    said = [("stdout", "a: "), ("stdout", "7\n"), ("stderr", "b\n")]
+    outputs = [
+        nbformat.v4.new_output("stream", name=name, text=text)
+        for name, text in said
+    ]
+    cell = nbformat.v4.new_code_cell("print()", outputs=outputs)
+    notebooks.join_streams(nbformat.v4.new_notebook(cells=[cell]))
+    assert [out.text for out in cell.outputs] == ["a: 7\n", "b\n"]
+
+
 def test_the_address_stands_once():
     """In _config.yml; everything else derives from it."""
     assert notebooks.config(ROOT)["repository"]["url"] == OURS

@@ -28,6 +28,7 @@ def _look_up_cases(seed: int) -> list[Case]:
         Case((torch.tensor([4, 1, 2, 4, 0]), _draw(g, 5, 7)), name="a line"),
         Case((ids, _draw(g, 13, 7)), name="a batch of three lines"),
         Case((torch.tensor([10]), _draw(g, 11, 2)), name="the last row"),
+        Case((torch.tensor([3, 0]), _draw(g, 7, 2)), name="only low ids"),
     ]
 
 
@@ -91,15 +92,17 @@ def _rise_cases(seed: int) -> list[Case]:
 
 
 def _rise_judge(value: object, case: Case) -> str | None:
+    if isinstance(value, Tensor) and value.dim() == 0:
+        value = value.item()
     if not isinstance(value, float | int):
         return f"The mean rise is one number; got {type(value).__name__}."
-    if case.name == "the corpus" and not value >= 0.15:
+    if case.name == "the corpus" and not value >= 0.1:
         return (
-            f"The pairs' cosine rose by {value:.2f}, expected 0.15 at the "
+            f"The pairs' cosine rose by {value:.2f}, expected 0.10 at the "
             "least. Is it trained for long enough, and compared with the "
             "table before training (a copy of it)?"
         )
-    if case.name != "the corpus" and not abs(value) <= 0.12:
+    if case.name != "the corpus" and not abs(value) < 0.1:
         return (
             f"On the shuffled tokens the cosine changed by {value:.2f}, but "
             "there is nothing to learn. Longer vectors, fewer steps or more "

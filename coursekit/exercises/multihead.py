@@ -155,6 +155,15 @@ def _copies(x: Tensor) -> Tensor:
     return x.clone()
 
 
+def _blurs(x: Tensor) -> Tensor:
+    return x + x.roll(1, 1) + x.roll(-1, 1)
+
+
+def _deals_out(x: Tensor) -> Tensor:
+    b, t, d = x.shape
+    return x.reshape(t, b, d).transpose(0, 1)
+
+
 def _alike_cases(seed: int) -> list[Case]:
     def layer(split: bool, merge: bool) -> Layer:
         return _layer(seed, split, merge, 12, 3)
@@ -166,6 +175,8 @@ def _alike_cases(seed: int) -> list[Case]:
         Case((layer(False, True), 12), name="split by view only"),
         Case((_copies, 12), name="a layer that only copies"),
         Case((_layer(seed, True, True, 10, 5), 10), name="five heads"),
+        Case((_blurs, 12), name="each token mixed with its neighbors"),
+        Case((_deals_out, 12), name="batch and time mixed up"),
     ]
 
 
