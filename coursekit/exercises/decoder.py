@@ -145,7 +145,7 @@ def _problem(model: Any, vocab_size: int, expected: int | None) -> str | None:
         probe.trains_everything(model, vocab_size, expected=expected),
     ):
         if not report.ok:
-            return f"It is {report}."
+            return f"A probe says: {report}."
     return None
 
 
