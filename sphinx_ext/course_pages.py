@@ -1,12 +1,16 @@
 """Repairs to the built pages, and links that derive from the repository."""
 
+import functools
 import importlib
+import inspect
 import shutil
 from pathlib import Path
 
 from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.nodes import make_refnode
+
+import coursekit
 
 TORCH_DOCS = "https://docs.pytorch.org/docs/stable/generated/{}.html"
 PYTHON_DOCS = "https://docs.python.org/3/library/{}.html#{}"
@@ -35,10 +39,27 @@ def define_links(app, config):
     """
     url = repository(config)
     config.extlinks = {"repo": (url + "/%s", "%s")}
+    config.linkcode_resolve = functools.partial(source_link, url)
     config.myst_substitutions = {
         **config.myst_substitutions,
         "repository": url,
     }
+
+
+def source_link(url, domain, info):
+    """Where the repository has the lines of what the API page describes."""
+    thing = importlib.import_module(info["module"])
+    try:
+        for name in info["fullname"].split("."):
+            thing = getattr(thing, name)
+        thing = inspect.unwrap(getattr(thing, "fget", thing))
+        lines, start = inspect.getsourcelines(thing)
+        path = Path(inspect.getsourcefile(thing))
+    except (AttributeError, TypeError, OSError):
+        return None  # a field of a dataclass, a constant
+    package = Path(coursekit.__file__).parent
+    file = path.relative_to(package.parent).as_posix()
+    return f"{url}/blob/main/{file}#L{start}-L{start + len(lines) - 1}"
 
 
 class CiteBook(SphinxDirective):
