@@ -17,6 +17,12 @@ PYTHON_DOCS = "https://docs.python.org/3/library/{}.html#{}"
 PYTHON = ("abc", "collections", "pathlib", "typing")
 
 
+# A page opened as a file may not fetch others, so its search shows titles
+# without excerpts.
+SEARCH_A_FILE = """\
+if (location.protocol === "file:")
+  DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false;"""
+
 BIBTEX = """\
 @book{{executabletransformer,
   title  = {{{title}}},
@@ -203,6 +209,7 @@ def setup(app):
     """Register with Sphinx."""
     app.add_directive("cite-book", CiteBook)
     app.add_js_file("progress.js", loading_method="defer")
+    app.add_js_file(None, body=SEARCH_A_FILE, priority=900)
     app.connect("config-inited", define_links)
     app.connect("missing-reference", resolve)
     app.connect("html-page-context", repair_scripts, priority=900)

@@ -104,6 +104,26 @@ def test_images_have_alternative_text(page):
     assert images_without_text(page) == []
 
 
+def launched(page):
+    """The notebooks that a page's launch buttons open."""
+    found = []
+    for tag in soup(page).find_all("a", href=True):
+        url = unquote(tag["href"])
+        if "colab.research.google.com" in url:
+            found.append(url.split("/blob/notebooks/")[-1])
+        elif "mybinder.org" in url:
+            found.append(url.split("/notebooks?urlpath=lab/tree/")[-1])
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_launch_buttons_open_what_is_exported(page):
+    """The deployment copies _build/readers to the branch ``notebooks``."""
+    notebook = page.removesuffix(".html") + ".ipynb"
+    exported = (ROOT / "_build" / "readers" / notebook).is_file()
+    assert launched(page) == ([notebook] * 2 if exported else [])
+
+
 def stray_dollars(html):
     """Text outside of code and formulas in which a ``$`` is left."""
     page = BeautifulSoup(html, "html.parser")
@@ -321,6 +341,25 @@ def test_page_on_a_phone_from_a_file(browser, page):
         visit.theme("dark")
         assert visit.look() == []
         assert axe(visit) == []
+    finally:
+        visit.close()
+
+
+@pytest.mark.parametrize("scheme", ["http", "file"])
+@pytest.mark.parametrize(
+    ("words", "title"),
+    [("causal mask", "Masks"), ("perplexity", "Loss"), ("zyzzyva", None)],
+)
+def test_search(browser, base, scheme, words, title):
+    start = base if scheme == "http" else HTML.as_uri() + "/"
+    visit = Visit(browser, start, 1280, "light")
+    try:
+        visit.open(f"{start}search.html?q={words.replace(' ', '+')}")
+        visit.page.wait_for_selector("#search-results p", timeout=20_000)
+        visit.page.wait_for_timeout(1000)
+        found = visit.page.locator("#search-results li a").all_inner_texts()
+        assert (title in found) if title else found == []
+        assert visit.look() == []
     finally:
         visit.close()
 
