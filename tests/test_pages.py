@@ -270,7 +270,8 @@ class Visit:
 
 STILL = """addEventListener("DOMContentLoaded", () => {
   const style = document.createElement("style");
-  style.textContent = "* {transition: none !important}";
+  style.textContent =
+    "* {transition: none !important; animation: none !important}";
   document.head.append(style);
 });"""
 
