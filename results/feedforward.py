@@ -9,10 +9,8 @@ from dataclasses import replace
 import torch
 from torch import nn
 
-from coursekit.data import load_text
 from coursekit.decoder import GPT
-from coursekit.tokenizer import CharTokenizer
-from results.ladder import climb, rungs
+from results.ladder import climb, corpus, rungs
 from results.record import record, summary
 
 
@@ -40,9 +38,7 @@ def main() -> None:
     """Train both controls with every seed."""
     args = parser().parse_args()
     torch.set_num_threads(1)
-    text = load_text("shakespeare")
-    tokenizer = CharTokenizer.train(text)
-    ids = torch.tensor(tokenizer.encode(text))
+    tokenizer, ids = corpus()
     made = {name: config for name, _, config in rungs(tokenizer.vocab_size)}
     with record("feedforward", args.seeds) as metrics:
         metrics["unit"] = "nats per character, whole validation split"

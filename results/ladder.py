@@ -64,6 +64,13 @@ def rungs(vocab_size: int) -> list[tuple[str, str, GPTConfig]]:
     return made
 
 
+def corpus() -> tuple[CharTokenizer, torch.Tensor]:
+    """The ladder's text: its characters' tokenizer, and the whole in ids."""
+    text = load_text("shakespeare")
+    tokenizer = CharTokenizer.train(text)
+    return tokenizer, torch.tensor(tokenizer.encode(text))
+
+
 def climb(
     config: GPTConfig,
     ids: torch.Tensor,
@@ -119,9 +126,7 @@ def main() -> None:
     """Climb every rung with every seed."""
     args = parser().parse_args()
     torch.set_num_threads(1)
-    text = load_text("shakespeare")
-    tokenizer = CharTokenizer.train(text)
-    ids = torch.tensor(tokenizer.encode(text))
+    tokenizer, ids = corpus()
     with record("ladder", args.seeds) as metrics:
         metrics["unit"] = "nats per character, whole validation split"
         metrics["rungs"] = []

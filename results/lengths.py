@@ -12,15 +12,14 @@ import torch
 
 from coursekit.config import GPTConfig, TrainConfig
 from coursekit.data import (
-    load_text,
     random_windows,
     sequential_windows,
     split,
 )
 from coursekit.decoder import GPT
 from coursekit.loss import cross_entropy
-from coursekit.tokenizer import CharTokenizer
 from coursekit.training import train
+from results.ladder import corpus
 from results.record import record, summary
 
 SHORT, LONG, TOKENS = 32, 256, 1024  # TOKENS a step
@@ -91,9 +90,7 @@ def main() -> None:
     """Train every scheme with every seed, and read the loss by position."""
     args = parser().parse_args()
     torch.set_num_threads(1)
-    text = load_text("shakespeare")
-    ids = torch.tensor(CharTokenizer.train(text).encode(text))
-    learned, held_out = split(ids, 0.1)
+    learned, held_out = split(corpus()[1], 0.1)
     with record("lengths", args.seeds) as metrics:
         metrics["unit"] = "nats per character, whole validation split"
         metrics["trained_length"] = SHORT

@@ -15,16 +15,14 @@ from torch import Tensor
 
 from coursekit.config import GPTConfig, TrainConfig
 from coursekit.data import (
-    load_text,
     random_windows,
     sequential_windows,
     split,
 )
 from coursekit.decoder import GPT
 from coursekit.loss import cross_entropy
-from coursekit.tokenizer import CharTokenizer
 from coursekit.training import evaluate, train
-from results.ladder import rungs
+from results.ladder import corpus, rungs
 from results.record import record, summary
 
 CONTEXT = 32
@@ -121,9 +119,7 @@ def main() -> None:
     """Every mask with every seed, then rungs of the ladder, masked wrongly."""
     args = parser().parse_args()
     torch.set_num_threads(1)
-    text = load_text("shakespeare")
-    tokenizer = CharTokenizer.train(text)
-    ids = torch.tensor(tokenizer.encode(text))
+    tokenizer, ids = corpus()
     learned, held_out = split(ids, 0.1)
     config = GPTConfig(
         vocab_size=tokenizer.vocab_size,

@@ -13,14 +13,13 @@ import torch
 
 from coursekit.config import GPTConfig, TrainConfig
 from coursekit.data import (
-    load_text,
     random_windows,
     sequential_windows,
     split,
 )
 from coursekit.decoder import GPT
-from coursekit.tokenizer import CharTokenizer
 from coursekit.training import evaluate, train
+from results.ladder import corpus
 from results.record import record, summary
 
 CONTEXT, BATCH, EVERY = 32, 8, 10
@@ -97,9 +96,8 @@ def main() -> None:
     """Every combination with every seed."""
     args = parser().parse_args()
     torch.set_num_threads(1)
-    text = load_text("shakespeare")
-    tokenizer = CharTokenizer.train(text)
-    learned, held_out = split(torch.tensor(tokenizer.encode(text)), 0.1)
+    tokenizer, ids = corpus()
+    learned, held_out = split(ids, 0.1)
     cells = itertools.product(
         args.rates, args.depths, (True, False), (0, args.warmup)
     )

@@ -11,9 +11,7 @@ from dataclasses import replace
 
 import torch
 
-from coursekit.data import load_text
-from coursekit.tokenizer import CharTokenizer
-from results.ladder import climb, rungs
+from results.ladder import climb, corpus, rungs
 from results.record import record, summary
 
 NORM = {"norm": "layernorm", "final_norm": True}
@@ -36,9 +34,7 @@ def main() -> None:
     """Train each case with each seed."""
     args = parser().parse_args()
     torch.set_num_threads(1)
-    text = load_text("shakespeare")
-    tokenizer = CharTokenizer.train(text)
-    ids = torch.tensor(tokenizer.encode(text))
+    tokenizer, ids = corpus()
     heads = {name: c for name, _, c in rungs(tokenizer.vocab_size)}["heads"]
     with record("residual_or_norm", args.seeds) as metrics:
         metrics["unit"] = "nats per character, whole validation split"
