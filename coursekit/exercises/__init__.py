@@ -1,5 +1,5 @@
 """Exercises that say what is wrong: one module a chapter."""
 
-from coursekit.exercises.core import check
+from coursekit.exercises.checker import check
 
 __all__ = ["check"]

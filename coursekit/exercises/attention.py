@@ -3,7 +3,14 @@
 import torch
 from torch import Tensor
 
-from coursekit.exercises.core import Case, Exercise, generator
+from coursekit.exercises.core import (
+    NONE,
+    Bug,
+    Case,
+    Exercise,
+    Switches,
+    generator,
+)
 
 Gradients = tuple[Tensor, Tensor, Tensor, Tensor]
 
@@ -18,13 +25,126 @@ def draw(g: torch.Generator, *shapes: tuple[int, ...]) -> tuple[Tensor, ...]:
 
 # -- implement: attention ----------------------------------------------------
 def attend(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None = None,
+    *,
+    on: Switches = NONE,
 ) -> Tensor:
     """Each query's average of the values, weighted by how its keys fit."""
-    scores = q @ k.mT / q.size(-1) ** 0.5
-    if mask is not None:
-        scores = scores.masked_fill(~mask, float("-inf"))
-    return scores.softmax(dim=-1) @ v
+    root = q.size(-1) ** 0.5
+    if "no_scale" in on:
+        root = 1.0
+    if "by_dk" in on:
+        root = q.size(-1)
+    scores = q @ k.mT * root if "times_scale" in on else q @ k.mT / root
+    visible = mask
+    if "true_hides" in on and mask is not None:
+        visible = ~mask
+    if "mask_inverted" in on and visible is not None:
+        visible = ~visible
+    if visible is not None and "mask_ignored" not in on:
+        if "mask_zero" in on:
+            scores = scores * visible
+        elif "mask_after" not in on:
+            scores = scores.masked_fill(~visible, float("-inf"))
+    if "over_queries" in on:
+        weights = scores.softmax(dim=-2)
+    elif "sigmoid" in on:
+        weights = scores.sigmoid()
+    elif "axis_1" in on:
+        weights = scores.softmax(dim=1)
+    elif "naive" in on:
+        weights = scores.exp() / scores.exp().sum(dim=-1, keepdim=True)
+    else:
+        weights = scores.softmax(dim=-1)
+    if "mask_after" in on and visible is not None:
+        weights = weights * visible
+    return weights @ v
+
+
+_SCALE = {
+    "no_scale": Bug(
+        "the scores without 1/√d_k",
+        "Scores grow like √d_k. Without the division the softmax is nearly "
+        "one-hot from the start, and little gradient comes through.",
+        read="04_attention#att-predict-scale",
+        at="scale",
+    ),
+    "by_dk": Bug(
+        "the scores divided by d_k instead of √d_k",
+        "The standard deviation of a score is √d_k, not d_k: divided by d_k, "
+        "all weights start nearly equal.",
+        read="04_attention#att-predict-scale",
+        at="scale",
+    ),
+    "times_scale": Bug(
+        "the scores multiplied by √d_k",
+        "You scaled the wrong way round: divide, to keep the scores small.",
+        read="04_attention#att-predict-scale",
+        at="scale",
+    ),
+}
+_NAIVE = Bug(
+    "a softmax that takes exp of the scores as they are",
+    "exp(1000) is infinite, and infinity over infinity is NaN. Subtract the "
+    "row's maximum first: no weight changes.",
+    read="04_attention#att-formula",
+    at="softmax",
+)
+_ATTEND_BUGS = {
+    **_SCALE,
+    "over_queries": Bug(
+        "softmax over the queries (dim=-2) instead of the keys",
+        "Each query deals out its attention among the keys: normalize along "
+        "the last axis, so that rows sum to 1.",
+        read="04_attention#att-by-hand",
+        at="softmax",
+    ),
+    "axis_1": Bug(
+        "softmax along axis 1, whatever the number of axes",
+        "With a batch and heads, axis 1 is the heads: they would compete "
+        "with one another. The keys are the last axis, dim=-1.",
+        read="04_attention#att-code",
+        at="softmax",
+    ),
+    "sigmoid": Bug(
+        "a sigmoid of each score instead of a softmax over the keys",
+        "Weights must sum to 1 for each query; otherwise the output grows "
+        "with the number of keys.",
+        read="04_attention#att-by-hand",
+        at="softmax",
+    ),
+    "naive": _NAIVE,
+    "mask_inverted": Bug(
+        "a mask in which True hides",
+        "Here True means: may look. nn.MultiheadAttention has it the other "
+        "way round, F.scaled_dot_product_attention as we do.",
+        read="05_masks#ch-masks",
+        at="mask",
+    ),
+    "mask_ignored": Bug(
+        "no mask at all",
+        "Where the mask is False, the weight must be 0.",
+        read="05_masks#ch-masks",
+        at="mask",
+    ),
+    "mask_zero": Bug(
+        "hidden scores set to 0 instead of −∞",
+        "A score of 0 is a score like any other: e⁰ = 1. Only −∞ becomes "
+        "the weight 0.",
+        read="05_masks#ch-masks",
+        at="mask",
+    ),
+    "mask_after": Bug(
+        "the mask applied after the softmax, without dividing again",
+        "The sum in the softmax has seen the hidden keys, and the rows no "
+        "longer sum to 1. Mask before the softmax.",
+        read="05_masks#ch-masks",
+        at="mask",
+    ),
+}
 
 
 def _attend_cases(seed: int) -> list[Case]:
@@ -44,12 +164,32 @@ def _attend_cases(seed: int) -> list[Case]:
 
 
 # -- debug: the test passed --------------------------------------------------
-def mended(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+def mended(q: Tensor, k: Tensor, v: Tensor, *, on: Switches = NONE) -> Tensor:
     """Attention with a softmax of its own, for any sizes."""
-    scores = q @ k.mT / q.size(-1) ** 0.5
-    scores = scores - scores.amax(dim=-1, keepdim=True)
-    weights = scores.exp() / scores.exp().sum(dim=-1, keepdim=True)
-    return weights @ v
+    size = q.size(0) if "first_size" in on else q.size(-1)
+    scores = q @ k.mT / size**0.5
+    if "naive" not in on:
+        scores = scores - scores.amax(dim=-1, keepdim=True)
+    total = scores.exp().sum(dim=-1)
+    total = total.unsqueeze(1 if "axis_1" in on else -1)
+    return scores.exp() / total @ v
+
+
+_MENDED_BUGS = {
+    "first_size": Bug(
+        "the scale taken from q.size(0)",
+        "The first axis is the number of tokens, or the batch. The size of "
+        "a head is the last one: q.size(-1).",
+        read="04_attention#att-formula",
+    ),
+    "axis_1": Bug(
+        "the sums spread along axis 1, whatever the number of axes",
+        "With a batch, axis 1 is the queries' own. keepdim=True leaves the "
+        "sums where they belong.",
+        read="04_attention#att-code",
+    ),
+    "naive": _NAIVE,
+}
 
 
 def _mended_cases(seed: int) -> list[Case]:
@@ -65,14 +205,63 @@ def _mended_cases(seed: int) -> list[Case]:
 
 # -- implement: a learned temperature ----------------------------------------
 def temperature_backward(
-    dy: Tensor, q: Tensor, k: Tensor, v: Tensor, tau: Tensor
+    dy: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    tau: Tensor,
+    *,
+    on: Switches = NONE,
 ) -> Gradients:
     """Gradients of ``softmax(tau q kᵀ) v`` by q, k, v and tau."""
     fit = q @ k.mT
     a = (tau * fit).softmax(dim=-1)
     da = dy @ v.mT
-    dz = a * (da - (a * da).sum(dim=-1, keepdim=True))
-    return tau * dz @ k, tau * dz.mT @ q, a.mT @ dy, (dz * fit).sum()
+    if "elementwise" in on:
+        dz = a * (1 - a) * da
+    elif "axis_1" in on:
+        dz = a * (da - (a * da).sum(dim=1, keepdim=True))
+    else:
+        dz = a * (da - (a * da).sum(dim=-1, keepdim=True))
+    dq = dz @ k if "no_tau" in on else tau * dz @ k
+    dk = dz.mT @ q if "no_tau" in on else tau * dz.mT @ q
+    dv = dz.mT @ dy if "dv_from_dz" in on else a.mT @ dy
+    dtau = tau * (dz * fit).sum() if "tau_twice" in on else (dz * fit).sum()
+    return dq, dk, dv, dtau
+
+
+_TEMPERATURE_BUGS = {
+    "elementwise": Bug(
+        "a softmax differentiated entry by entry, a · (1 − a)",
+        "A weight depends on all scores of its row: subtract the row's sum "
+        "of a · da. The rows of dZ then sum to 0.",
+        read="04_attention#att-backward",
+        at="dz",
+    ),
+    "axis_1": Bug(
+        "the sum of a · da along axis 1, whatever the number of axes",
+        "With a batch, axis 1 is the queries. A row of weights lies along "
+        "the last axis, dim=-1.",
+        read="04_attention#att-backward",
+        at="dz",
+    ),
+    "no_tau": Bug(
+        "dQ and dK without the factor τ",
+        "The score is τ · q · k: by q it changes with τ · k.",
+        read="04_attention#att-temperature",
+    ),
+    "dv_from_dz": Bug(
+        "dV made from dZ instead of the weights",
+        "y is the weights times v; so dV is the weights, transposed, times "
+        "dY, and dZ has nothing to do with it.",
+        read="04_attention#att-backward",
+    ),
+    "tau_twice": Bug(
+        "dτ with a factor τ too many",
+        "The score is τ times the fit: its derivative by τ is the fit.",
+        read="04_attention#att-temperature",
+    ),
+}
 
 
 def _temperature_cases(seed: int) -> list[Case]:
@@ -107,21 +296,65 @@ def _stuck_cases(seed: int) -> list[Case]:
 
 # -- implement: never store the weights --------------------------------------
 def attend_in_blocks(
-    q: Tensor, k: Tensor, v: Tensor, block: int = 4
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    block: int = 4,
+    *,
+    on: Switches = NONE,
 ) -> Tensor:
     """Attention that looks at ``block`` keys at a time."""
-    top = q.new_full((*q.shape[:-1], 1), float("-inf"))
+    root = 1.0 if "no_scale" in on else q.size(-1) ** 0.5
+    start_at = 0.0 if "top_zero" in on else float("-inf")
+    top = q.new_full((*q.shape[:-1], 1), start_at)
     total = torch.zeros_like(top)
     mixed = q.new_zeros(*q.shape[:-1], v.size(-1))
-    for start in range(0, k.size(-2), block):
+    end = k.size(-2)
+    if "rest_dropped" in on:
+        end = end // block * block
+    for start in range(0, end, block):
         part = slice(start, start + block)
-        scores = q @ k[..., part, :].mT / q.size(-1) ** 0.5
+        scores = q @ k[..., part, :].mT / root
         new = torch.maximum(top, scores.amax(dim=-1, keepdim=True))
+        if "naive" in on:
+            new = torch.zeros_like(new)
         shrink, weights = (top - new).exp(), (scores - new).exp()
+        if "naive" in on or "no_shrink" in on:
+            shrink = torch.ones_like(shrink)
         total = total * shrink + weights.sum(dim=-1, keepdim=True)
         mixed = mixed * shrink + weights @ v[..., part, :]
         top = new
     return mixed / total
+
+
+_BLOCKS_BUGS = {
+    "no_scale": _SCALE["no_scale"],
+    "rest_dropped": Bug(
+        "a last block that is not full, and is dropped",
+        "Seven keys in blocks of four make two blocks: four keys and three.",
+        read="04_attention#att-blocks",
+    ),
+    "naive": Bug(
+        "exp of the scores as they are, without a maximum",
+        "exp(1000) is infinite. Carry the largest score so far, and subtract "
+        "it before exp.",
+        read="04_attention#att-blocks",
+        at="maximum",
+    ),
+    "no_shrink": Bug(
+        "sums that are not scaled down when a larger score turns up",
+        "Numerator and denominator were measured against the old maximum: "
+        "multiply both by exp(old − new).",
+        read="04_attention#att-blocks",
+        at="maximum",
+    ),
+    "top_zero": Bug(
+        "a maximum that starts at 0 instead of −∞",
+        "If all scores are far below 0, every exp is 0, and 0 over 0 is NaN.",
+        read="04_attention#att-blocks",
+        at="maximum",
+    ),
+}
 
 
 def _blocks_cases(seed: int) -> list[Case]:
@@ -168,11 +401,50 @@ def _judge_loud(answer: Loud, case: Case) -> str | None:
     return None
 
 
+_ATTENTION = (
+    "torch.nn.functional.scaled_dot_product_attention",
+    "torch.nn.functional.multi_head_attention_forward",
+    "coursekit.attend",
+    "coursekit.fast_attend",
+)
+
 EXERCISES = {
-    "attend": Exercise(attend, _attend_cases),
-    "mended": Exercise(mended, _mended_cases),
-    "temperature": Exercise(temperature_backward, _temperature_cases),
+    "attend": Exercise(
+        attend,
+        _attend_cases,
+        bugs=_ATTEND_BUGS,
+        alike=[
+            (
+                {"sigmoid"},
+                {"sigmoid", "mask_after"},
+                "a sigmoid of −∞ is 0, so the order does not matter",
+            ),
+            (
+                {"axis_1"},
+                {"axis_1", "mask_inverted"},
+                "a key hidden from all heads is 0/0, and NaN spreads",
+            ),
+        ],
+        variants={
+            "true_hides": "Here True in the mask means: may *not* look."
+        },
+        forbid=_ATTENTION,
+    ),
+    "mended": Exercise(
+        mended, _mended_cases, bugs=_MENDED_BUGS, forbid=_ATTENTION
+    ),
+    "temperature": Exercise(
+        temperature_backward,
+        _temperature_cases,
+        bugs=_TEMPERATURE_BUGS,
+        forbid=("torch.autograd.grad", "torch.Tensor.backward"),
+    ),
     "stuck_share": Exercise(stuck_share, _stuck_cases),
-    "blocks": Exercise(attend_in_blocks, _blocks_cases),
+    "blocks": Exercise(
+        attend_in_blocks,
+        _blocks_cases,
+        bugs=_BLOCKS_BUGS,
+        forbid=_ATTENTION,
+    ),
     "loud": Exercise(loud_but_idle, lambda seed: [Case()], judge=_judge_loud),
 }

@@ -1,35 +1,42 @@
-"""The engine of the exercises: cases in, a report out.
+"""What an exercise is, and where it is found.
 
-An exercise is a reference, which is plain and right, and ``cases(seed)``,
-which draws the inputs.  :func:`check` calls the learner's function and the
-reference on copies of the same inputs, with the same random numbers
-(``call.py``), compares what comes back (``compare.py``), and reports on the
-first case that is not right (``report.py``).
+An exercise is a reference, which is right, and ``cases(seed)``, which draws
+the inputs.  ``checker.py`` calls the learner's function and the reference on
+copies of the same inputs, with the same random numbers (``call.py``),
+compares what comes back (``compare.py``), finds the classic mistake that
+would have given the same (``diagnose.py``), and reports (``report.py``).
+
+A reference has switches: ``reference(..., on={"no_scale"})`` makes the
+mistake of that name.  What a switch means is said by its :class:`Bug`.
 """
 
 import importlib
+import importlib.util
 import inspect
 import pkgutil
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from functools import cache, partial
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
 
-from coursekit.exercises.call import (
-    Function,
-    Outcome,
-    call,
-    explain,
-    randomness,
-    unwritten,
-)
-from coursekit.exercises.compare import describe, difference, is_value
-from coursekit.exercises.report import Counterexample, Report
+from coursekit.exercises.call import Function, Outcome, call, randomness
 
-TOOLS = {"core", "call", "compare", "report"}  # the rest are chapters
+TOOLS = {  # the other modules here are chapters
+    *("call", "checker", "compare", "core", "diagnose", "forbid", "report"),
+    "source",
+}
+OVERLAYS: list[Path] = []
+"""Folders with modules of exercises that are not public."""
 
+Switches = frozenset[str]
+NONE: Switches = frozenset()
 Judge = Callable[[Any, "Case"], str | None]
 
 
@@ -44,8 +51,28 @@ class Case:
 
 
 @dataclass(frozen=True)
+class Bug:
+    """A classic mistake: one switch of a reference."""
+
+    says: str
+    """Ends the sentence "It behaves exactly like: …"."""
+
+    why: str
+    """What a tutor would say to it, in a sentence or two."""
+
+    read: str
+    """Where the book explains it: ``"04_attention#att-scale"``."""
+
+    at: str = ""
+    """The line it sits in; two bugs in one line exclude one another."""
+
+
+Alike = tuple[AbstractSet[str], AbstractSet[str], str]
+
+
+@dataclass(frozen=True)
 class Exercise:
-    """What is right, and on which inputs to look."""
+    """What is right, on which inputs to look, and how people go wrong."""
 
     reference: Function
     """Right, short, and called just as the learner's function is.
@@ -70,48 +97,31 @@ class Exercise:
     that says what is wrong with it.
     """
 
+    bugs: Mapping[str, Bug] = field(default_factory=dict)
+    """The classic mistakes, by the name of their switch."""
+
+    alike: Sequence[Alike] = ()
+    """Sets of bugs that nothing can tell apart, and the reason."""
+
+    variants: Mapping[str, str] = field(default_factory=dict)
+    """Switches that ask for something else: what they ask for."""
+
+    forbid: Sequence[str] = ()
+    """What would do the learner's work, such as ``torch.nn.LayerNorm``."""
+
+    view: Callable[[Any, Case], Any] | None = None
+    """With a judge: what of a value is compared with the mistakes' values.
+
+    None compares the values themselves.
+    """
+
+    local: str = ""
+    """Why it is checked on the page alone, and not in a sandbox."""
+
 
 def generator(seed: int) -> torch.Generator:
     """A source of random numbers for drawing cases."""
     return torch.Generator().manual_seed(seed)
-
-
-def check(id: str, function: Any, seed: int = 0) -> Report:
-    """Try a learner's function on the cases of an exercise.
-
-    Args:
-        id: ``"chapter/name"``, such as ``"attention/attend"``.
-        function: the learner's; it gets copies of the arguments.
-        seed: draws the numbers of the cases.
-
-    Returns:
-        a report that prints itself.  Nothing the function raises comes
-        through, except an interrupt from the keyboard.
-
-    Raises:
-        ValueError: if there is no such exercise, or ``function`` is none.
-    """
-    exercise = find(id)
-    if function is None or function is Ellipsis:
-        return Report(id, "not attempted", "Nothing is written yet.")
-    if not callable(function):
-        raise ValueError(
-            f"check takes the function itself: got {describe(function)}. "
-            "Give its name, without calling it."
-        )
-    cases = draw(exercise, seed)
-    found: list[tuple[int, Outcome, str]] = []
-    for number, case in enumerate(cases):
-        got, expected = outcomes(exercise, function, case, seed)
-        is_first = number == 0 and expected.value is not None
-        if is_first and (hint := unwritten(function, got)):
-            return Report(id, "not attempted", hint)
-        if problem := verdict(exercise, case, got, expected):
-            found.append((number, got, problem))
-    if not found:
-        n = "the one case" if len(cases) == 1 else f"all {len(cases)} cases"
-        return Report(id, "passed", f"Right on {n}.")
-    return failure(id, exercise, cases, found)
 
 
 def find(id: str) -> Exercise:
@@ -134,15 +144,38 @@ def find(id: str) -> Exercise:
 
 def chapters() -> list[str]:
     """Names of the chapters that have exercises to check."""
-    here = importlib.import_module("coursekit.exercises").__path__
-    return sorted({m.name for m in pkgutil.iter_modules(here)} - TOOLS)
+    here = list(importlib.import_module("coursekit.exercises").__path__)
+    public = {m.name for m in pkgutil.iter_modules(here)} - TOOLS
+    private = {m.name for m in pkgutil.iter_modules(map(str, OVERLAYS))}
+    return sorted(public | private)
 
 
 def exercises(chapter: str) -> Mapping[str, Exercise]:
-    """A chapter's exercises by name."""
-    module = importlib.import_module(f"coursekit.exercises.{chapter}")
-    found: Mapping[str, Exercise] = module.EXERCISES
+    """A chapter's exercises by name, those of overlays included."""
+    found: dict[str, Exercise] = {}
+    try:
+        module = importlib.import_module(f"coursekit.exercises.{chapter}")
+        found |= module.EXERCISES
+    except ModuleNotFoundError as error:
+        if error.name != f"coursekit.exercises.{chapter}":
+            raise
+    for folder in OVERLAYS:
+        if (path := folder / f"{chapter}.py").exists():
+            found |= load(path).EXERCISES
     return found
+
+
+@cache
+def load(path: Path) -> ModuleType:
+    """A module of an overlay; it belongs to no package."""
+    name = f"overlay_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # inspect finds sources through it
+    spec.loader.exec_module(module)
+    return module
 
 
 def draw(exercise: Exercise, seed: int) -> Sequence[Case]:
@@ -157,75 +190,14 @@ def bind(exercise: Exercise, case: Case) -> inspect.BoundArguments:
     return signature.bind(*case.args, **case.kwargs)
 
 
-def outcomes(
-    exercise: Exercise, function: Function, case: Case, seed: int
-) -> tuple[Outcome, Outcome]:
-    """What a function, and the reference, come to on a case."""
-    arguments = bind(exercise, case)
-    expected = call(exercise.reference, arguments, seed)
-    if expected.error is not None:
-        raise expected.error  # the author's mistake, not the learner's
-    return call(function, arguments, seed), expected
-
-
-def verdict(
-    exercise: Exercise, case: Case, got: Outcome, expected: Outcome
-) -> str | None:
-    """None if an outcome is right, else what is wrong with it."""
-    if got.error is not None:
-        return f"It raised {explain(got.error)}"
-    problem = judged(exercise, case, got.value, expected.value)
-    if problem:
-        return problem
-    for name, right in expected.arguments.items():
-        now = got.arguments[name]
-        if is_value(right) and difference(
-            now, right, 0.0, 0.0, equal_nan=True
-        ):
-            return (
-                f"The result is right, but the argument {name} is not what "
-                "it should be after the call. Was it changed in place?"
-            )
-    return None
-
-
-def judged(
-    exercise: Exercise, case: Case, got: Any, expected: Any
-) -> str | None:
-    """None if a value is right, else what is wrong with it."""
-    try:
-        if exercise.judge is None:
-            return difference(got, expected, exercise.rtol, exercise.atol)
-        with randomness(0):
-            return exercise.judge(got, case)
-    except Exception as error:  # not of a form that can be judged
-        if not is_value(expected) and exercise.judge is None:
-            raise  # nothing to compare with: the author's mistake
-        return (
-            f"Expected something like {describe(expected)}, got "
-            f"{describe(got)} ({explain(error).splitlines()[0]})."
-        )
-
-
-def failure(
-    id: str,
-    exercise: Exercise,
-    cases: Sequence[Case],
-    found: Sequence[tuple[int, Outcome, str]],
-) -> Report:
-    """Report on the first case that is not right."""
-    number, got, problem = found[0]
-    case, n = cases[number], len(cases)
-    called = [
-        f"{name} {describe(value)}".replace(" a tensor ", " ")
-        for name, value in bind(exercise, case).arguments.items()
-    ]
-    lines = [f"Case {number + 1} of {n}" + f": {case.name}." * bool(case.name)]
-    if called:
-        lines.append(f"Called with {', '.join(called)}.")
-    lines.append(problem)
-    if len(found) < n:
-        lines.append(f"Right on {n - len(found)} of {n} cases.")
-    status = "wrong" if got.error is None else "error"
-    example = Counterexample(case.name, case.args, case.kwargs)
-    return Report(id, status, "\n".join(lines), example)
+def expected(
+    exercise: Exercise, case: Case, seed: int, on: Switches = NONE
+) -> Outcome:
+    """What the reference comes to on a case, with these switches on."""
+    reference = exercise.reference
+    if on:
+        reference = partial(reference, on=frozenset(on))
+    right = call(reference, bind(exercise, case), seed)
+    if right.error is not None and on <= set(exercise.variants):
+        raise right.error  # the author's mistake, not the learner's
+    return right

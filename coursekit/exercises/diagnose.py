@@ -1,0 +1,100 @@
+"""Which classic mistakes give just these answers?
+
+A reference with one switch on, or two, is a *mutant*.  If a learner's function
+agrees with a mutant on every case, in what it returns, what it raises and what
+it does to its arguments, then on these inputs it is that mutant.
+"""
+
+from collections.abc import Sequence
+from itertools import combinations
+from typing import Any
+
+from coursekit.exercises.call import Outcome, kind
+from coursekit.exercises.compare import difference, is_value
+from coursekit.exercises.core import (
+    NONE,
+    Case,
+    Exercise,
+    Switches,
+    expected,
+)
+
+
+def mutants(exercise: Exercise) -> list[Switches]:
+    """Every bug alone, then every two that do not exclude one another."""
+    bugs = exercise.bugs
+    place = {name: bug.at or name for name, bug in bugs.items()}
+    pairs = [
+        frozenset((a, b))
+        for a, b in combinations(bugs, 2)
+        if place[a] != place[b]
+    ]
+    return [frozenset((name,)) for name in bugs] + pairs
+
+
+def explanations(
+    exercise: Exercise,
+    cases: Sequence[Case],
+    outcomes: Sequence[Outcome],
+    seed: int,
+    on: Switches = NONE,
+) -> list[Switches]:
+    """The sets of bugs that explain all outcomes, the smallest first.
+
+    A pair that does what one of its two does alone explains nothing more,
+    and is left out.
+
+    Args:
+        exercise, cases, outcomes, seed, on: as in ``checker.examine``.
+    """
+    found: list[Switches] = []
+    for mutant in mutants(exercise):
+        if any(one <= mutant for one in found):
+            continue
+        if all(
+            same(
+                exercise,
+                case,
+                got,
+                expected(exercise, case, seed, on | mutant),
+            )
+            for case, got in zip(cases, outcomes, strict=True)
+        ):
+            found.append(mutant)
+    return found
+
+
+def same(exercise: Exercise, case: Case, a: Outcome, b: Outcome) -> bool:
+    """Whether two outcomes of one case cannot be told apart."""
+    if a.error or b.error:
+        return raised(a) == raised(b)
+    try:
+        if not alike(
+            exercise, seen(exercise, case, a), seen(exercise, case, b)
+        ):
+            return False
+    except Exception:  # an answer that is not of the right form
+        return False
+    return all(
+        alike(exercise, a.arguments[name], value)
+        for name, value in b.arguments.items()
+        if is_value(value)
+    )
+
+
+def raised(outcome: Outcome) -> str | None:
+    """The name of what was raised."""
+    return kind(outcome.error) if outcome.error else None
+
+
+def seen(exercise: Exercise, case: Case, outcome: Outcome) -> Any:
+    """What of an outcome's value is compared."""
+    if exercise.view is None:
+        return outcome.value
+    return exercise.view(outcome.value, case)
+
+
+def alike(exercise: Exercise, a: Any, b: Any) -> bool:
+    """Whether two values are the same within the exercise's tolerance."""
+    gap = difference(a, b, exercise.rtol, exercise.atol, equal_nan=True)
+    return gap is None

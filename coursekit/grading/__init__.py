@@ -1,0 +1,1 @@
+"""The instructor's part: submissions in, grades out."""

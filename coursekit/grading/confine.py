@@ -1,0 +1,268 @@
+"""What a process gives up of its own accord, before it runs a stranger.
+
+Limits on memory, files and processes wherever the system has them; on Linux
+also system calls (seccomp), and where there is no bubblewrap the file system
+(Landlock).  None of it can be taken back.  Loaded inside the sandbox, alone:
+nothing but the standard library.
+"""
+
+import contextlib
+import ctypes
+import os
+import platform
+import struct
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+NO_NEW_PRIVS, SET_SECCOMP, SET_PDEATHSIG = 38, 22, 1  # prctl
+PROBE_ABI = 1  # landlock_create_ruleset's flag: only say which version
+CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446  # on every machine
+
+# Landlock's rights: what may be done with a file, and with a folder.
+READ_FILE, READ_DIR, WRITE_FILE, TRUNCATE = 1 << 2, 1 << 3, 1 << 1, 1 << 14
+READ = READ_FILE | READ_DIR
+FILE_RIGHTS = 0b111 | TRUNCATE | 1 << 15  # those that a plain file can have
+RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15}  # how many there are, by version
+
+# System calls by machine.  Denied: starting programs and processes, looking
+# into others, other name spaces, sockets, memory that no limit counts.
+# "own" may be called on the process itself only.
+X86_64 = {
+    "arch": 0xC000003E,
+    "clone": 56,
+    "clone3": 435,
+    "own": [62, 129, 200, 234, 297],  # kill and its kin
+    "denied": [
+        *(57, 58, 59, 322),  # fork vfork execve execveat
+        *(101, 310, 311, 312, 434, 438, 424),  # ptrace, memory of others
+        *(272, 308, 165, 166, 155, 161),  # unshare setns mount … chroot
+        *(248, 249, 250, 321, 298, 323, 425),  # keys bpf perf … io_uring
+        *(319, 447, 29),  # memfd_create memfd_secret shmget
+        *(41, 42, 49),  # socket connect bind
+    ],
+}
+AARCH64 = {
+    "arch": 0xC00000B7,
+    "clone": 220,
+    "clone3": 435,
+    "own": [129, 130, 131, 138, 240],
+    "denied": [
+        *(221, 281),
+        *(117, 270, 271, 272, 434, 438, 424),
+        *(97, 268, 40, 39, 41, 51),
+        *(217, 218, 219, 280, 241, 282, 425),
+        *(279, 447, 194),
+        *(198, 203, 200),
+    ],
+}
+MACHINES: dict[str, dict[str, Any]] = {"x86_64": X86_64, "aarch64": AARCH64}
+
+
+def machine() -> dict[str, Any] | None:
+    """This machine's system calls, or None where we do not know them."""
+    if sys.platform != "linux" or sys.maxsize < 2**32:
+        return None
+    return MACHINES.get(platform.machine())
+
+
+def landlock_version() -> int:
+    """Which Landlock the kernel has; 0 for none."""
+    if machine() is None:
+        return 0
+    return max(0, _syscall(CREATE_RULESET, None, 0, PROBE_ABI))
+
+
+def limit(
+    memory: int, file_size: int, files: int, processes: int | None
+) -> None:
+    """Set what limits the system knows, for this process and its children.
+
+    Args:
+        memory: bytes of address space.
+        file_size: bytes of any one file.
+        files: how many may be open.
+        processes: how many processes and threads the user may have; None
+            where others of this user are counted too.
+    """
+    try:
+        import resource
+    except ImportError:  # Windows
+        return
+    wanted = {
+        "RLIMIT_AS": memory,
+        "RLIMIT_FSIZE": file_size,
+        "RLIMIT_NOFILE": files,
+        "RLIMIT_NPROC": processes,
+        "RLIMIT_CORE": 0,
+        "RLIMIT_MSGQUEUE": 0,
+    }
+    for name, value in wanted.items():
+        kind = getattr(resource, name, None)
+        if kind is not None and value is not None:
+            # macOS refuses some of them
+            with contextlib.suppress(OSError, ValueError):
+                resource.setrlimit(kind, (value, value))
+
+
+def limit_cpu(seconds: int) -> None:
+    """End this process after so many more CPU seconds.
+
+    The parent counts too, and sooner: this holds where it cannot look.
+    """
+    try:
+        import resource
+    except ImportError:
+        return
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    soft = int(usage.ru_utime + usage.ru_stime) + seconds + 1
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_CPU, (soft, soft + 2))
+
+
+def die_with_parent() -> None:
+    """Have the kernel end this process when its parent ends (Linux)."""
+    if sys.platform == "linux":
+        _prctl(SET_PDEATHSIG, 9)
+
+
+def drop_capabilities() -> None:
+    """Give up root's powers, for who grades as root."""
+    header = struct.pack("<Ii", 0x20080522, 0)
+    nothing = struct.pack("<6I", *[0] * 6)
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.capset(header, nothing) != 0:
+        raise OSError(ctypes.get_errno(), "capset")
+
+
+def filter_calls() -> None:
+    """Deny system calls that no exercise needs (seccomp)."""
+    program = seccomp_program(machine() or {}, os.getpid())
+    code = ctypes.create_string_buffer(program)
+    address = ctypes.addressof(code)
+    head = struct.pack("<HxxxxxxQ", len(program) // 8, address)
+    if _prctl(NO_NEW_PRIVS, 1) or _prctl(SET_SECCOMP, 2, head):
+        raise OSError(ctypes.get_errno(), "seccomp")
+
+
+def seccomp_program(calls: dict[str, Any], pid: int) -> bytes:
+    """The filter in the kernel's code: an error for what is denied.
+
+    An error, not death: a learner who starts a program reads an ordinary
+    PermissionError.
+    """
+    load, equal, at_least, has, leave = 0x20, 0x15, 0x35, 0x45, 0x06
+    allow, error = 0x7FFF0000, 0x00050000
+    permission, missing = error | 1, error | 38
+    steps: list[tuple[int, int, int, int]] = [
+        (load, 0, 0, 4),  # the machine
+        (equal, 1, 0, calls["arch"]),
+        (leave, 0, 0, permission),
+        (load, 0, 0, 0),  # the call's number
+        (at_least, 0, 1, 0x40000000),  # x86's other table
+        (leave, 0, 0, permission),
+        # clone3 hides what it is asked in memory; without it libc uses clone
+        (equal, 0, 1, calls["clone3"]),
+        (leave, 0, 0, missing),
+    ]
+    for call in calls["denied"]:
+        steps += [(equal, 0, 1, call), (leave, 0, 0, permission)]
+    tests = [(calls["clone"], has, 0x10000)]  # a thread
+    tests += [(call, equal, pid) for call in calls["own"]]
+    for call, test, value in tests:
+        steps += [
+            (equal, 0, 4, call),
+            (load, 0, 0, 16),  # its first argument
+            (test, 0, 1, value),
+            (leave, 0, 0, allow),
+            (leave, 0, 0, permission),
+        ]
+    steps.append((leave, 0, 0, allow))
+    return b"".join(struct.pack("<HBBI", *step) for step in steps)
+
+
+def lock_files(
+    readable: Iterable[str], hidden: Iterable[str], writable: Iterable[str]
+) -> None:
+    """Allow to read some folders, to write others, and nothing else.
+
+    Args:
+        readable: folders and files; those that do not exist are passed over.
+        hidden: folders in them that stay out of reach.
+        writable: folders.
+    """
+    version = landlock_version()
+    if not version:
+        raise OSError("this kernel has no Landlock")
+    every = (1 << RIGHTS.get(version, 16)) - 1
+    rules = struct.pack(
+        "<QQQ",
+        every,
+        0b11 if version >= 4 else 0,  # bind and connect by TCP
+        0b11 if version >= 6 else 0,  # sockets without a name, signals
+    )
+    size = 24 if version >= 6 else 16 if version >= 4 else 8
+    rules_fd = _check(_syscall(CREATE_RULESET, rules, size, 0), "create")
+    away = {os.path.realpath(h) for h in hidden}
+    for path in readable:
+        for part in without(os.path.realpath(path), away):
+            _allow(rules_fd, part, READ)
+    for path in writable:
+        _allow(rules_fd, path, every & ~1)  # nothing to execute
+    for path in ("/dev/null", "/dev/zero", "/dev/urandom"):
+        _allow(rules_fd, path, READ | WRITE_FILE)
+    _check(_prctl(NO_NEW_PRIVS, 1), "no_new_privs")
+    _check(_syscall(RESTRICT_SELF, rules_fd, 0, 0), "restrict")
+    os.close(rules_fd)
+
+
+def without(path: str, hidden: set[str]) -> Iterator[str]:
+    """The largest folders and files of a folder that leave out others."""
+    if path in hidden:
+        return
+    if not any(h.startswith(path.rstrip("/") + "/") for h in hidden):
+        yield path
+        return
+    with os.scandir(path) as entries:
+        for entry in entries:
+            yield from without(entry.path, hidden)
+
+
+def _allow(rules_fd: int, path: str, rights: int) -> None:
+    try:
+        fd = os.open(path, getattr(os, "O_PATH", 0) | os.O_CLOEXEC)
+    except OSError:
+        return  # what is not there need not be allowed
+    try:
+        version = landlock_version()
+        rights &= (1 << RIGHTS.get(version, 16)) - 1
+        if not os.path.isdir(path):
+            rights &= FILE_RIGHTS
+        rule = struct.pack("<Qi", rights, fd)
+        _check(_syscall(ADD_RULE, rules_fd, 1, rule, 0), f"allow {path}")
+    finally:
+        os.close(fd)
+
+
+def _check(code: int, what: str) -> int:
+    if code < 0:
+        raise OSError(ctypes.get_errno(), f"Landlock: {what}")
+    return code
+
+
+def _prctl(option: int, value: Any, more: Any = 0) -> int:
+    libc = ctypes.CDLL(None, use_errno=True)
+    zero = ctypes.c_ulong(0)
+    third = more if isinstance(more, bytes) else ctypes.c_ulong(more)
+    code: int = libc.prctl(option, ctypes.c_ulong(value), third, zero, zero)
+    return code
+
+
+def _syscall(number: int, *arguments: Any) -> int:
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.syscall.restype = ctypes.c_long
+    passed = [
+        ctypes.c_long(a) if isinstance(a, int) else a for a in arguments
+    ]
+    code: int = libc.syscall(ctypes.c_long(number), *passed)
+    return code

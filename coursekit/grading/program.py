@@ -1,0 +1,250 @@
+"""What a cell's code needs, and where that comes from.
+
+To call one function of a notebook it takes the statements that the function
+depends on, not the hour of experiments around them.  Which names a statement
+reads and which it sets is read off its symbol table; nothing is run.
+"""
+
+import ast
+import re
+import symtable
+import warnings
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+LONGEST = 200_000  # characters of a cell: more is no code
+MAGIC = re.compile(r"^(\s*)(%|!|\?|.*\?\s*$|[\w., ]+=\s*[%!])")
+RUNS_PYTHON = {"%%time", "%%timeit", "%%capture", "%%prun"}
+BROKEN = (SyntaxError, ValueError, RecursionError, MemoryError)
+NOT_HERE = {"check", "get_ipython"}  # calls of these are not the answer's
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One statement at the top of a cell."""
+
+    first: int
+    """Its first line, from 1, decorators included."""
+
+    last: int
+    """Its last line."""
+
+    sets: frozenset[str]
+    """Names that it defines, imports, assigns or changes."""
+
+    reads: frozenset[str]
+    """Names that it takes from outside itself, now or when it is called."""
+
+    star: bool
+    """Whether it is ``from … import *``, which may set any name."""
+
+    side: bool
+    """Whether it runs a check or talks to IPython: never kept."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """A cell as Python: its lines, and what each statement is for."""
+
+    source: str
+    statements: tuple[Statement, ...]
+
+    def keep(self, chosen: Collection[int]) -> str:
+        """The source with the other statements blanked, line by line."""
+        lines = self.source.split("\n")
+        drop, stay = set[int](), set[int]()
+        for number, statement in enumerate(self.statements):
+            part = range(statement.first - 1, statement.last)
+            (stay if number in chosen else drop).update(part)
+        kept = [
+            "" if at in drop - stay else line for at, line in enumerate(lines)
+        ]
+        return "\n".join(kept).rstrip()
+
+
+def parse(source: str) -> Program:
+    """Read a cell; magics and shell lines become nothing.
+
+    Raises:
+        SyntaxError: if the rest is not Python.
+    """
+    source = without_cell_magic(source)
+    if len(source) > LONGEST:
+        raise SyntaxError(f"a cell of {len(source):,} characters")
+    source, tree = without_magics(source)
+    try:
+        found = tuple(statement(node) for node in tree.body)
+    except BROKEN as error:
+        raise SyntaxError(str(error)) from error
+    return Program(source, found)
+
+
+def without_cell_magic(source: str) -> str:
+    """A cell without its ``%%`` line, or nothing if it is not Python."""
+    lines = source.split("\n")
+    at = next((i for i, line in enumerate(lines) if line.strip()), 0)
+    if not lines[at].startswith("%%"):
+        return source
+    if lines[at].split()[0] not in RUNS_PYTHON:
+        return ""
+    lines[at] = ""
+    return "\n".join(lines)
+
+
+def without_magics(source: str) -> tuple[str, ast.Module]:
+    """Replace the lines that only IPython understands, one after another.
+
+    Only a line that Python stumbles over is touched, so that a ``%`` at the
+    start of a line within brackets stays what it is.
+    """
+    lines = source.split("\n")
+    while True:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # "\d" is no mistake of ours
+                return "\n".join(lines), ast.parse("\n".join(lines))
+        except BROKEN as error:
+            at = getattr(error, "lineno", None) or 0
+            near = [n for n in (at - 1, at - 2) if 0 <= n < len(lines)]
+            magic = next((n for n in near if MAGIC.match(lines[n])), None)
+            if magic is None or not isinstance(error, SyntaxError):
+                text = getattr(error, "msg", None) or type(error).__name__
+                where = ("cell", at, None, None)
+                raise SyntaxError(text, where) from None
+            indent = lines[magic][: -len(lines[magic].lstrip())]
+            lines[magic] = f"{indent}pass"
+
+
+def statement(node: ast.stmt) -> Statement:
+    """What one statement sets and reads."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        table = symtable.symtable(ast.unparse(node), "cell", "exec")
+    sets, reads = changed(node), set[str]()
+    for symbol in table.get_symbols():
+        if symbol.is_assigned() or symbol.is_imported():
+            sets.add(symbol.get_name())
+        if symbol.is_referenced():
+            reads.add(symbol.get_name())
+    inner = list(table.get_children())
+    while inner:
+        scope = inner.pop()
+        inner += scope.get_children()
+        for symbol in scope.get_symbols():
+            if symbol.is_global() and symbol.is_declared_global():
+                sets.add(symbol.get_name())
+            if symbol.is_global() and symbol.is_referenced():
+                reads.add(symbol.get_name())
+    star = isinstance(node, ast.ImportFrom) and node.names[0].name == "*"
+    marked = getattr(node, "decorator_list", [])
+    return Statement(
+        min([node.lineno, *(mark.lineno for mark in marked)]),
+        node.end_lineno or node.lineno,
+        frozenset(sets),
+        frozenset(reads),
+        star,
+        any(call_name(n) in NOT_HERE for n in outside_functions(node)),
+    )
+
+
+def outside_functions(node: ast.AST) -> Iterable[ast.AST]:
+    """The nodes of a statement that run when it runs."""
+    later = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+    todo = [node]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, later):
+            continue
+        yield node
+        todo += ast.iter_child_nodes(node)
+
+
+def call_name(node: ast.AST) -> str:
+    """``check`` for ``coursekit.check(…)``; nothing if it is no call."""
+    if not isinstance(node, ast.Call):
+        return ""
+    return getattr(node.func, "attr", getattr(node.func, "id", ""))
+
+
+def changed(node: ast.AST) -> set[str]:
+    """Names of what is changed in place: ``x[0] = 1``, ``x.append(1)``."""
+    found = set()
+    for part in outside_functions(node):
+        target: ast.AST | None = None
+        if isinstance(part, (ast.Attribute, ast.Subscript)):
+            target = None if isinstance(part.ctx, ast.Load) else part
+        elif isinstance(part, ast.Expr) and isinstance(part.value, ast.Call):
+            target = part.value.func
+        while isinstance(target, (ast.Attribute, ast.Subscript)):
+            target = target.value
+            if isinstance(target, ast.Name):
+                found.add(target.id)
+    return found
+
+
+def needed(
+    programs: Mapping[int, Program],
+    names: Iterable[str],
+    home: Mapping[str, int],
+) -> dict[int, list[int]]:
+    """The statements that some names depend on.
+
+    Args:
+        programs: the cells, by number.
+        names: what is to be called.
+        home: the one cell that counts for a name that several define.
+
+    Returns:
+        the numbers of the statements, by the number of their cell.
+    """
+    todo, seen = list(names), set[str]()
+    modules = imported(programs.values())
+    chosen: set[tuple[int, int]] = set()
+    while todo:
+        name = todo.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        for cell, program in programs.items():
+            if home.get(name, cell) != cell:
+                continue
+            for at, found in enumerate(program.statements):
+                sets = found.sets if name not in modules else plainly(found)
+                if found.side or not (name in sets or found.star):
+                    continue
+                if (cell, at) not in chosen:
+                    chosen.add((cell, at))
+                    todo += found.reads
+    return {
+        cell: sorted(at for c, at in chosen if c == cell)
+        for cell in sorted({c for c, _ in chosen})
+    }
+
+
+def imported(programs: Iterable[Program]) -> set[str]:
+    """Names that are only ever imported: ``torch.manual_seed(1)`` is no
+    change of ``torch``."""
+    found, other = set[str](), set[str]()
+    for program in programs:
+        lines = program.source.split("\n")
+        for part in program.statements:
+            first = lines[part.first - 1].split()
+            is_import = bool(first) and first[0] in ("import", "from")
+            (found if is_import else other).update(plainly(part))
+    return found - other
+
+
+def plainly(part: Statement) -> frozenset[str]:
+    """What a statement sets, but for what it changes in place."""
+    return part.sets - part.reads if not part.star else part.sets
+
+
+def defined(program: Program, names: Sequence[str] = ()) -> list[str]:
+    """Functions and classes of a cell, and those of ``names`` it assigns."""
+    found: list[str] = []
+    for node in ast.parse(program.source).body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            found.append(node.name)
+    for part in program.statements:
+        found += [n for n in names if n in plainly(part) and n not in found]
+    return found

@@ -1,0 +1,319 @@
+"""What the checks can see: every classic mistake, and which one it is.
+
+A chapter's mistakes are switches of its references
+(``coursekit/exercises/<chapter>.py``).  Each is written a second time in
+``tests/catalogue/<chapter>.py``, as somebody would write it who does not know
+the reference: what these tests call ``WRONG``.  ``RIGHT`` are right answers
+in other words, ``OUTSIDE`` mistakes that the catalogue does not have.
+"""
+
+import importlib
+import itertools
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from coursekit.exercises import core
+from coursekit.exercises.call import call
+from coursekit.exercises.checker import check, verdict
+from coursekit.exercises.diagnose import mutants, same
+from coursekit.exercises.source import specialize
+from tests.test_exercises import PAGES, read
+
+ROOT = Path(__file__).resolve().parent.parent
+SEEDS = range(3)
+CHAPTERS = core.chapters()
+
+
+def catalogue(chapter):
+    """The answers of ``tests/catalogue/<chapter>.py``."""
+    return importlib.import_module(f"tests.catalogue.{chapter}")
+
+
+def with_bugs():
+    """``(chapter, name)`` of each exercise whose reference has switches."""
+    for chapter in CHAPTERS:
+        for name, exercise in core.exercises(chapter).items():
+            if exercise.bugs:
+                yield chapter, name
+
+
+ALL = list(with_bugs())
+
+
+# -- what must be there ------------------------------------------------------
+def tasks():
+    """``(chapter, name)`` of each implement and debug exercise."""
+    for chapter, path in PAGES.items():
+        for exercise in read(path.read_text("utf8"))[1]:
+            if re.search(r"implement|debug", exercise.title, re.I):
+                for id in dict.fromkeys(exercise.checks):
+                    yield chapter, id.partition("/")[2]
+
+
+@pytest.mark.parametrize(("chapter", "name"), sorted(set(tasks())))
+def test_each_task_knows_its_mistakes(chapter, name):
+    assert len(core.exercises(chapter)[name].bugs) >= 2, (
+        "an exercise to implement or debug has at least two classic mistakes"
+    )
+
+
+def test_there_are_a_hundred_mistakes_and_forty_tasks():
+    assert len(set(tasks())) >= 40
+    assert sum(len(core.exercises(c)[n].bugs) for c, n in ALL) >= 100
+
+
+@pytest.mark.parametrize(("chapter", "name"), ALL)
+def test_the_answers_of_the_catalogue_are_there(chapter, name):
+    answers = catalogue(chapter)
+    exercise = core.exercises(chapter)[name]
+    assert set(answers.WRONG[name]) == set(exercise.bugs)
+    assert len(answers.RIGHT[name]) >= 3
+    assert len(answers.OUTSIDE[name]) >= 3
+
+
+def read_again():
+    for chapter, name in ALL:
+        for bug in core.exercises(chapter)[name].bugs.values():
+            yield bug.read
+
+
+@pytest.mark.parametrize("place", sorted(set(read_again())))
+def test_what_to_read_again_exists(place):
+    page, _, label = place.partition("#")
+    text = (ROOT / "book" / f"{page}.md").read_text("utf8")
+    found = re.search(
+        rf"^\({label}\)=|^:(?:label|name): *{label} *$", text, re.MULTILINE
+    )
+    assert found, f"{page} has no label {label!r}"
+
+
+# -- the switches ------------------------------------------------------------
+def came_to(exercise, function, seed):
+    """The outcomes of a function."""
+    return [
+        call(function, core.bind(exercise, case), seed)
+        for case in core.draw(exercise, seed)
+    ]
+
+
+def outcomes_of(exercise, on, seed):
+    """The outcomes of the reference with switches on."""
+    return [
+        core.expected(exercise, case, seed, on)
+        for case in core.draw(exercise, seed)
+    ]
+
+
+def rejected_by(exercise, outcomes, seed, variant=core.NONE):
+    """For each case, whether it rejects these outcomes."""
+    cases = core.draw(exercise, seed)
+    rights = outcomes_of(exercise, variant, seed)
+    return [
+        verdict(exercise, case, got, right) is not None
+        for case, got, right in zip(cases, outcomes, rights, strict=True)
+    ]
+
+
+def told_apart_by(exercise, one, other, seed):
+    """For each case, whether it tells two functions' outcomes apart."""
+    cases = core.draw(exercise, seed)
+    return [
+        not same(exercise, case, a, b)
+        for case, a, b in zip(cases, one, other, strict=True)
+    ]
+
+
+def declared(exercise, *both):
+    return any(
+        set(both) == {frozenset(a), frozenset(b)} for a, b, _ in exercise.alike
+    )
+
+
+def not_seen(exercise, seed, variant):
+    """Mutants that pass, and pairs of mutants that cannot be told apart."""
+    all_ = {
+        on: outcomes_of(exercise, on | variant, seed)
+        for on in mutants(exercise)
+    }
+    alive = [
+        sorted(on)
+        for on, found in all_.items()
+        if not any(rejected_by(exercise, found, seed, variant))
+    ]
+    twins = [
+        (sorted(a), sorted(b))
+        for a, b in itertools.combinations(all_, 2)
+        if not any(told_apart_by(exercise, all_[a], all_[b], seed))
+        and not declared(exercise, a, b)
+    ]
+    return alive, twins
+
+
+def variants():
+    for chapter, name in ALL:
+        exercise = core.exercises(chapter)[name]
+        for variant in (None, *exercise.variants):
+            yield chapter, name, variant
+
+
+@pytest.mark.parametrize(("chapter", "name", "variant"), list(variants()))
+def test_every_mistake_and_pair_is_rejected_and_told_apart(
+    chapter, name, variant
+):
+    exercise = core.exercises(chapter)[name]
+    on = frozenset({variant} - {None})
+    for seed in (0, 1) if variant is None else (0,):
+        alive, twins = not_seen(exercise, seed, on)
+        assert alive == [], f"no case rejects {alive}"
+        assert twins == [], (
+            f"nothing tells apart {twins}: add a case, put both at the same "
+            "place, or declare them alike with the reason"
+        )
+
+
+@pytest.mark.parametrize(("chapter", "name"), ALL)
+def test_what_is_declared_alike_is_alike(chapter, name):
+    exercise = core.exercises(chapter)[name]
+    known = mutants(exercise)
+    for a, b, reason in exercise.alike:
+        assert frozenset(a) in known, sorted(a)
+        assert frozenset(b) in known, sorted(b)
+        assert len(reason.split()) >= 3
+        one, other = (outcomes_of(exercise, frozenset(x), 0) for x in (a, b))
+        assert not any(told_apart_by(exercise, one, other, 0)), (a, b)
+
+
+def news(exercise, found, seed=0):
+    """Which cases are the first to see something in these outcomes."""
+    rows = [rejected_by(exercise, outcomes, seed) for outcomes in found]
+    rows += [
+        told_apart_by(exercise, a, b, seed)
+        for a, b in itertools.combinations(found, 2)
+    ]
+    return {row.index(True) for row in rows if True in row}
+
+
+@pytest.mark.parametrize(("chapter", "name"), ALL)
+def test_every_case_sees_something_new(chapter, name):
+    exercise = core.exercises(chapter)[name]
+    outside = catalogue(chapter).OUTSIDE[name]
+    found = [outcomes_of(exercise, on, 0) for on in mutants(exercise)]
+    found += [came_to(exercise, function, 0) for function in outside]
+    seeing, cases = news(exercise, found), core.draw(exercise, 0)
+    idle = [case.name for i, case in enumerate(cases) if i not in seeing]
+    assert idle == [], (
+        f"{idle}: no mistake is seen first by this case, and no two are told "
+        "apart first by it. Drop it, or add the mistake that needs it"
+    )
+
+
+@pytest.mark.parametrize(("chapter", "name"), ALL)
+def test_a_mutants_source_is_the_mutant(chapter, name):
+    exercise = core.exercises(chapter)[name]
+    space = vars(importlib.import_module(exercise.reference.__module__))
+    for on in [core.NONE, *mutants(exercise)]:
+        source = specialize(exercise.reference, on, "shown")
+        assert not re.search(r"\bon\b", source), source
+        made = dict(space)
+        exec(source, made)
+        shown, meant = (
+            came_to(exercise, made["shown"], 0),
+            outcomes_of(exercise, on, 0),
+        )
+        assert not any(told_apart_by(exercise, shown, meant, 0)), source
+
+
+# -- answers written by others -----------------------------------------------
+@pytest.mark.parametrize(("chapter", "name"), ALL)
+def test_right_answers_in_other_words_pass(chapter, name):
+    for n, answer in enumerate(catalogue(chapter).RIGHT[name]):
+        for seed in range(5):
+            report = check(f"{chapter}/{name}", answer, seed)
+            assert report.status == "passed", f"RIGHT[{n}]:\n{report}"
+
+
+@pytest.mark.parametrize(("chapter", "name"), ALL)
+def test_each_mistake_written_anew_is_named(chapter, name):
+    exercise = core.exercises(chapter)[name]
+    for bug, answer in catalogue(chapter).WRONG[name].items():
+        for seed in SEEDS:
+            report = check(f"{chapter}/{name}", answer, seed)
+            assert not report, f"{bug} passes"
+            names = [frozenset({bug})]
+            names += [b for a, b, _ in exercise.alike if set(a) == {bug}]
+            assert report.diagnosis in names, f"{bug}:\n{report}"
+            assert exercise.bugs[bug].says in str(report)
+
+
+@pytest.mark.parametrize(("chapter", "name"), ALL)
+def test_other_mistakes_are_rejected_and_not_named(chapter, name):
+    for n, answer in enumerate(catalogue(chapter).OUTSIDE[name]):
+        for seed in SEEDS:
+            report = check(f"{chapter}/{name}", answer, seed)
+            assert not report, f"OUTSIDE[{n}] passes"
+            assert report.diagnosis == core.NONE, f"OUTSIDE[{n}]:\n{report}"
+            said = "cause not recognized" in str(report)
+            assert said == (report.status == "wrong")
+
+
+@pytest.mark.parametrize(("chapter", "name"), ALL)
+def test_a_check_takes_less_than_a_second(chapter, name):
+    answers = catalogue(chapter)
+    slowest = 0.0
+    for answer in (answers.RIGHT[name][0], answers.OUTSIDE[name][0]):
+        begin = time.process_time()
+        check(f"{chapter}/{name}", answer)
+        slowest = max(slowest, time.process_time() - begin)
+    assert slowest < 1
+
+
+# -- controls: what these gates would say ------------------------------------
+def planted(reference, cases, **bugs):
+    return core.Exercise(
+        reference,
+        lambda seed: cases,
+        bugs={name: core.Bug(name, name, "x#y") for name in bugs},
+    )
+
+
+def half(x, *, on=core.NONE):
+    y = x * 0.5
+    if "double" in on:
+        y = x * 2
+    if "abs" in on:
+        y = abs(y)
+    return y
+
+
+def test_a_planted_mistake_that_passes_is_found():
+    weak = planted(half, [core.Case((0,)), core.Case((3,))], double=1, abs=1)
+    assert not_seen(weak, 0, core.NONE) == (
+        [["abs"]],
+        [(["double"], ["abs", "double"])],
+    )
+    good = planted(half, [core.Case((-3,))], double=1, abs=1)
+    assert not_seen(good, 0, core.NONE) == ([], [])
+
+
+def test_a_planted_case_that_sees_nothing_is_found():
+    cases = [core.Case((-3,)), core.Case((-5,)), core.Case((0,))]
+    idle = planted(half, cases, double=1, abs=1)
+    found = [outcomes_of(idle, on, 0) for on in mutants(idle)]
+    assert news(idle, found) == {0}
+
+
+def test_a_planted_lookalike_is_named_and_a_stranger_is_not(monkeypatch):
+    exercise = planted(half, [core.Case((-3.0,))], double=1, abs=1)
+    monkeypatch.setattr(core, "chapters", lambda: ["planted"])
+    monkeypatch.setattr(core, "exercises", lambda chapter: {"it": exercise})
+    named = check("planted/it", lambda x: x + x)
+    assert named.diagnosis == {"double"}
+    both = check("planted/it", lambda x: abs(x) * 2)
+    assert both.diagnosis == {"double", "abs"}
+    assert "abs, together with double" in str(both)
+    other = check("planted/it", lambda x: 0.25 * x)
+    assert other.diagnosis == core.NONE
+    assert "cause not recognized" in str(other)
