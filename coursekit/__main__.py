@@ -10,6 +10,7 @@ import ast
 import dataclasses
 import errno
 import hashlib
+import importlib
 import inspect
 import json
 import math
@@ -100,6 +101,10 @@ In the order in which you will want them:
   coursekit generate    write
   coursekit eval        how surprised is the model by text it has not seen?
   coursekit info        what a model is made of; what this machine can do
+
+For the exercises of the book, and for those who teach with it:
+
+  coursekit freeze      keep what a term's exercises are; what has changed?
 
 Each explains itself: coursekit train --help
 """
@@ -881,6 +886,10 @@ def lines_of(fields: dict[str, Any], indent: str = "") -> Iterator[str]:
         yield f"{indent}{name:{width}}  {value}"
 
 
+# Name: how it is called, and the module with its options and its work.
+TEACHING = {
+    "freeze": ("FILE [--changed]", "coursekit.grading.freeze"),
+}
 # Name: how it is called, its options, what it does; in a newcomer's order.
 COMMANDS: dict[str, tuple[str, Callable[..., None], Callable[..., int]]] = {
     "train": ("[TEXT] --out RUN [options]", train_options, run_train),
@@ -909,7 +918,11 @@ def make_parser() -> argparse.ArgumentParser:
         metavar="COMMAND",
         help=argparse.SUPPRESS,
     )
-    for name, (usage, add_options, run) in COMMANDS.items():
+    table = dict(COMMANDS)
+    for name, (usage, home) in TEACHING.items():
+        module = importlib.import_module(home)
+        table[name] = usage, module.add_options, module.run
+    for name, (usage, add_options, run) in table.items():
         command = commands.add_parser(
             name,
             prog=f"coursekit {name}",

@@ -18,7 +18,7 @@ import torch
 from torch.nn import functional as F  # noqa: N812
 
 import coursekit
-from coursekit.exercises import core
+from coursekit.exercises import check, core
 from coursekit.exercises.compare import difference, is_value
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -149,7 +149,7 @@ def play(first, exercise, monkeypatch):
     seen = {}
 
     def recorded(id, function, seed=0):
-        reports = [core.check(id, function, s) for s in seeds]
+        reports = [check(id, function, s) for s in seeds]
         bad = [r for r in reports if r.status != "passed"]
         seen[id] = (bad or reports)[0]
         return seen[id]
@@ -300,7 +300,7 @@ def answers(exercise, seed):
     """What the reference returns on each case."""
     found = []
     for case in core.draw(exercise, seed):
-        outcome = core.outcomes(exercise, exercise.reference, case, seed)[1]
+        outcome = core.expected(exercise, case, seed)
         assert outcome.error is None, f"the reference raises {outcome.error!r}"
         found.append(outcome.value)
     return found
@@ -343,13 +343,13 @@ def test_reference_passes_and_wrong_answers_do_not(chapter, name):
     id, exercise = f"{chapter}/{name}", core.exercises(chapter)[name]
     begin = time.process_time()
     for seed in SEEDS:
-        report = core.check(id, exercise.reference, seed)
+        report = check(id, exercise.reference, seed)
         assert report.status == "passed", f"the reference fails:\n{report}"
     took = (time.process_time() - begin) / len(SEEDS)
     assert took < 1, f"a check takes {took:.1f} s of CPU time; aim at 0.1"
     cases = core.draw(exercise, 0)
     wrong = wrong_functions(exercise)
-    passed = [n for n, f in wrong.items() if core.check(id, f)]
+    passed = [n for n, f in wrong.items() if check(id, f)]
     if len(cases) == 1 or exercise.judge:
         assert len(passed) < len(wrong), "the check accepts everything"
         return

@@ -65,9 +65,20 @@ def test_right_models_pass(changes):
     assert all_ok(shake(model)) == []
 
 
-def test_a_function_passes():
-    """Somebody else's model, wrapped."""
-    theirs = GPT2LMHeadModel(
+class Theirs(nn.Module):
+    """A model of Hugging Face as a module from ids to logits."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, ids):
+        return self.model(ids).logits
+
+
+def hugging_face():
+    torch.manual_seed(0)
+    return GPT2LMHeadModel(
         GPT2Config(
             vocab_size=V,
             n_positions=T,
@@ -78,7 +89,42 @@ def test_a_function_passes():
             eos_token_id=2,
         )
     ).eval()
+
+
+def test_a_model_of_hugging_face_passes_all_five():
+    theirs = hugging_face()
     assert all_ok(lambda ids: theirs(ids).logits) == []
+    report = trains_everything(Theirs(theirs), V, T)
+    assert report.ok, str(report)
+
+
+def test_a_broken_model_of_hugging_face_is_caught():
+    ids = text()
+    ahead = hugging_face()
+    ahead.transformer.h[1].register_forward_hook(
+        lambda module, args, output: (
+            (output[0] if isinstance(output, tuple) else output)
+            + 0.1 * args[0].flip(1).cumsum(1).flip(1)
+        )
+    )
+    logits = Theirs(ahead)
+    assert not causality(logits, V, T).ok
+    assert not prefix_gap(logits, ids).ok
+    mixed = hugging_face()
+    mixed.transformer.wte.register_forward_hook(
+        lambda module, args, output: output + 0.1 * output.roll(1, 0)
+    )
+    assert not batch_independence(Theirs(mixed), V, T).ok
+    alone = hugging_face()
+    for block in alone.transformer.h:
+        block.attn.c_proj.weight.data.zero_()
+    assert not uses_context(Theirs(alone), V, T).ok
+    cut = hugging_face()
+    cut.transformer.h[0].register_forward_pre_hook(
+        lambda module, args: (args[0].detach(), *args[1:])
+    )
+    report = trains_everything(Theirs(cut), V, T)
+    assert any("wpe" in problem for problem in report.problems), str(report)
 
 
 def test_right_models_train_everything():

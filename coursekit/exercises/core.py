@@ -29,8 +29,8 @@ import torch
 from coursekit.exercises.call import Function, Outcome, call, randomness
 
 TOOLS = {  # the other modules here are chapters
-    *("call", "checker", "compare", "core", "diagnose", "forbid", "report"),
-    "source",
+    *("call", "checker", "compare", "core", "diagnose", "forbid"),
+    *("matrix", "report", "source"),
 }
 OVERLAYS: list[Path] = []
 """Folders with modules of exercises that are not public."""

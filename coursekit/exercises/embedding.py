@@ -1,12 +1,22 @@
-"""Exercises of chapter 2: references and cases."""
+"""Exercises of chapter 2: embedding."""
 
 import math
+from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from coursekit.exercises.core import Case, Exercise, generator
+from coursekit.exercises.core import (
+    NONE,
+    Bug,
+    Case,
+    Exercise,
+    Switches,
+    generator,
+)
+from coursekit.exercises.diagnose import mutants
 from coursekit.positions import sinusoidal
 
 Pairs = list[tuple[int, int]]
@@ -16,9 +26,61 @@ def _draw(g: torch.Generator, *shape: int) -> Tensor:
     return torch.randn(shape, generator=g, dtype=torch.float64)
 
 
-def look_up(ids: Tensor, table: Tensor) -> Tensor:
-    """One row of the table for each id."""
-    return table[ids]
+_GUESSED = Bug(
+    "as many classes as the largest id in these ids asks for",
+    "one_hot(ids) without a size takes the largest id that it sees. A text "
+    "need not use the last tokens: say how many there are.",
+    read="02_embedding#emb-by-hand",
+)
+
+
+# -- implement: a look-up without looking up ---------------------------------
+def look_up(ids: Tensor, table: Tensor, *, on: Switches = NONE) -> Tensor:
+    """One row of the table for each id, by a product with one-hot rows."""
+    n_tokens = int(ids.max()) + 1 if "guessed" in on else len(table)
+    one_hot = F.one_hot(ids, n_tokens).to(table.dtype)
+    if "padding" in on:
+        one_hot[..., 0] = 0
+    if "flat" in on:
+        one_hot = one_hot.flatten(0, -2)
+    if "bag" in on:
+        one_hot = one_hot.sum(dim=-2)
+    x = one_hot @ table
+    if "root" in on:
+        x = x * table.size(-1) ** 0.5
+    return x.mT if "columns" in on else x
+
+
+_LOOK_UP_BUGS = {
+    "guessed": _GUESSED,
+    "flat": Bug(
+        "all lines of the batch in one long row",
+        "The vectors have the shape of the ids and one axis more: "
+        "(B, T) becomes (B, T, D), not (B · T, D).",
+        read="02_embedding#emb-formula",
+        at="shape",
+    ),
+    "bag": Bug(
+        "one vector for the whole line, the sum of its tokens' vectors",
+        "Several 1s in one row count the words and forget their order. Each "
+        "token has a one-hot vector of its own.",
+        read="02_embedding#emb-by-hand",
+        at="shape",
+    ),
+    "columns": Bug(
+        "a column for each token, (D, T), instead of a row, (T, D)",
+        "In some films and papers a word is a column. Here it is a row, and "
+        "the one-hot vectors stand on the left: O E.",
+        read="02_embedding#emb-convention",
+        at="shape",
+    ),
+    "root": Bug(
+        "the rows multiplied by √D",
+        "The paper does that after the look-up, to keep up with the "
+        "positions. The look-up itself gives the rows as they are.",
+        read="02_embedding#emb-root",
+    ),
+}
 
 
 def _look_up_cases(seed: int) -> list[Case]:
@@ -27,21 +89,68 @@ def _look_up_cases(seed: int) -> list[Case]:
     return [
         Case((torch.tensor([4, 1, 2, 4, 0]), _draw(g, 5, 7)), name="a line"),
         Case((ids, _draw(g, 13, 7)), name="a batch of three lines"),
-        Case((torch.tensor([10]), _draw(g, 11, 2)), name="the last row"),
         Case((torch.tensor([3, 0]), _draw(g, 7, 2)), name="only low ids"),
     ]
 
 
-def look_up_backward(dx: Tensor, ids: Tensor, vocab_size: int) -> Tensor:
+# -- implement: the gradient of the table ------------------------------------
+def look_up_backward(
+    dx: Tensor, ids: Tensor, vocab_size: int, *, on: Switches = NONE
+) -> Tensor:
     """The table's gradient: each row adds up what its uses get."""
-    gradient = dx.new_zeros(vocab_size, dx.size(-1))
-    return gradient.index_add(0, ids.flatten(), dx.flatten(0, -2))
+    n_tokens = int(ids.max()) + 1 if "guessed" in on else vocab_size
+    gradient = dx.new_zeros(n_tokens, dx.size(-1))
+    rows, pulls = ids.flatten(), dx.flatten(0, -2)
+    if "last_wins" in on:
+        gradient[rows] += pulls
+    elif "mean" in on:
+        uses = rows.bincount(minlength=n_tokens).clamp(min=1)
+        gradient = gradient.index_add(0, rows, pulls) / uses[:, None]
+    elif "by_line" in on:
+        gradient = F.one_hot(ids, n_tokens).to(dx.dtype).mT @ dx
+    else:
+        gradient = gradient.index_add(0, rows, pulls)
+    if "padding" in on:
+        gradient[..., 0, :] = 0
+    return gradient.mT if "columns" in on else gradient
+
+
+_BACKWARD_BUGS = {
+    "last_wins": Bug(
+        "a token that occurs twice keeps only its last gradient",
+        "gradient[ids] += dx reads, adds and writes each row once, however "
+        "often it is named. index_add adds them all.",
+        read="02_embedding#emb-gradient",
+        at="add",
+    ),
+    "mean": Bug(
+        "the mean of a token's gradients instead of their sum",
+        "Two uses, two gradients, added up: that is why frequent tokens move "
+        "far. Do not divide by the number of uses.",
+        read="02_embedding#emb-predict-rows",
+        at="add",
+    ),
+    "by_line": Bug(
+        "a gradient for each line of the batch, not added up",
+        "All lines share one table, so their gradients go to the same rows: "
+        "flatten the batch, or add over it.",
+        read="02_embedding#emb-gradient",
+        at="add",
+    ),
+    "columns": Bug(
+        "the transposed gradient, (D, V)",
+        "A gradient has the shape of what it belongs to: the table is "
+        "(V, D), and dE = Oᵀ dX.",
+        read="02_embedding#emb-gradient",
+    ),
+    "guessed": _GUESSED,
+}
 
 
 def _look_up_backward_cases(seed: int) -> list[Case]:
     g = generator(seed)
-    once = torch.randperm(11, generator=g)[:5]
-    thrice = torch.tensor([3, 1, 3, 3, 5])
+    once = torch.randperm(10, generator=g)[:5]
+    thrice = torch.tensor([3, 1, 3, 3, 6])
     batch = torch.randint(7, (3, 5), generator=g)
     return [
         Case((_draw(g, 5, 2), once, 11), name="no token twice"),
@@ -50,6 +159,7 @@ def _look_up_backward_cases(seed: int) -> list[Case]:
     ]
 
 
+# -- measure: where does the meaning come from? ------------------------------
 def rise(ids: Tensor, vocab_size: int, pairs: Pairs) -> float:
     """Mean rise of the pairs' cosine when next tokens are learned."""
     rises = []
@@ -111,30 +221,87 @@ def _rise_judge(value: object, case: Case) -> str | None:
     return None
 
 
+# -- debug: a start of dozens of nats ----------------------------------------
 def recipe(
-    vocab_size: int, d_model: int, g: torch.Generator
+    vocab_size: int, d_model: int, *, on: Switches = NONE
 ) -> tuple[Tensor, float]:
     """A tied table, and the factor on the way in: the paper's."""
-    table = torch.randn(vocab_size, d_model, generator=g) * d_model**-0.5
-    return table, d_model**0.5
+    std = d_model**-0.5
+    if "long" in on:
+        std = 1.0
+    if "small" in on:
+        std = 0.02
+    if "by_d" in on:
+        std = 1 / d_model
+    factor = d_model**0.5
+    if "no_factor" in on:
+        factor = 1.0
+    if "divided" in on:
+        factor = d_model**-0.5
+    return std * torch.randn(vocab_size, d_model), factor
+
+
+_RECIPE_BUGS = {
+    "long": Bug(
+        "a table with a standard deviation of 1",
+        "Its rows are √D long. On the way out the current token meets its own "
+        "row, and the model is all but certain. Tied rows have length 1.",
+        read="02_embedding#emb-predict-start",
+        at="table",
+    ),
+    "small": Bug(
+        "a table with a standard deviation of 0.02",
+        "That starts near ln V, as it should. But in the sum such rows are "
+        "far shorter than the places: they take a factor near 50.",
+        read="02_embedding#emb-predict-small",
+        at="table",
+    ),
+    "by_d": Bug(
+        "a standard deviation of 1/D instead of 1/√D",
+        "The length of a row is its standard deviation times √D: with 1/√D "
+        "it is 1, with 1/D it shrinks with the width.",
+        read="02_embedding#emb-root",
+        at="table",
+    ),
+    "no_factor": Bug(
+        "nothing multiplied by √D on the way in",
+        "The way out wants short rows, the way in wants them as long as the "
+        "places, √(D/2). A factor of √D gives both.",
+        read="02_embedding#emb-root",
+        at="factor",
+    ),
+    "divided": Bug(
+        "a factor of 1/√D on the way in",
+        "The wrong way round: rows of length 1 must become longer before a "
+        "place is added to them.",
+        read="02_embedding#emb-root",
+        at="factor",
+    ),
+}
 
 
 def _recipe_cases(seed: int) -> list[Case]:
-    sizes = [(97, 34), (29, 22), (211, 58)]
-    return [
-        Case((v, d, generator(seed)), name=f"V = {v}, D = {d}")
-        for v, d in sizes
-    ]
+    few, many = torch.randint(97, 211, (2,), generator=generator(seed))
+    sizes = [(int(few), 14), (int(many), 42)]
+    return [Case((v, d), name=f"V = {v}, D = {d}") for v, d in sizes]
 
 
-def _recipe_judge(value: tuple[Tensor, float], case: Case) -> str | None:
-    vocab_size, d_model, _ = case.args
+def _recipe_view(value: Any, case: Case) -> tuple[str, float, float]:
+    """The shape in words, the spread of the table, and the factor."""
+    table, factor = value
+    std = float(table.detach().std())
+    return str(tuple(table.shape)), std, float(factor)
+
+
+def _recipe_judge(value: Any, case: Case) -> str | None:
+    vocab_size, d_model = case.args
     table, factor = value
     if tuple(table.shape) != (vocab_size, d_model):
         return f"The table has the shape {tuple(table.shape)}."
-    ids = torch.randint(vocab_size, (101,), generator=generator(0))
-    tokens = factor * table[ids[:-1]]
-    places = sinusoidal(100, d_model)
+    table = table.detach().float()
+    ids = torch.randint(vocab_size, (401,), generator=generator(0))
+    tokens = float(factor) * table[ids[:-1]]
+    places = sinusoidal(400, d_model)
     ratio = float(places.norm(dim=1).mean() / tokens.norm(dim=1).mean())
     if not ratio <= 3:
         return (
@@ -157,6 +324,7 @@ def _recipe_judge(value: tuple[Tensor, float], case: Case) -> str | None:
     return None
 
 
+# -- debug: is it tied? ------------------------------------------------------
 class TwoEnds(nn.Module):
     """A table on the way in and a matrix on the way out."""
 
@@ -166,9 +334,61 @@ class TwoEnds(nn.Module):
         self.head = nn.Linear(d_model, vocab_size, bias=False)
 
 
-def is_tied(model: TwoEnds) -> bool:
+def is_tied(model: TwoEnds, *, on: Switches = NONE) -> bool:
     """One tensor under two names?"""
-    return model.head.weight is model.embedding.weight
+    table, matrix = model.embedding.weight, model.head.weight
+    if "modules" in on:
+        return model.head is model.embedding
+    if "shapes" in on:
+        return table.shape == matrix.shape
+    if "values" in on:
+        return torch.equal(table, matrix)
+    if "one_row" in on:
+        return torch.equal(table[0], matrix[0])
+    if "both_learn" in on:
+        before = matrix.detach().clone()
+        step = torch.optim.SGD(model.parameters(), lr=0.1)
+        model.head(model.embedding(torch.tensor([0, 1]))).sum().backward()
+        step.step()
+        return not torch.equal(before, matrix)
+    return table is matrix
+
+
+_TIED_BUGS = {
+    "modules": Bug(
+        "a test that never says True, such as comparing the two modules",
+        "An embedding and a linear layer are always two modules. What can be "
+        "one and the same is their weight.",
+        read="02_embedding#emb-wrong",
+        at="test",
+    ),
+    "shapes": Bug(
+        "a test that never says False, such as comparing shapes",
+        "Any two tables for these tokens have the same shape.",
+        read="02_embedding#emb-wrong",
+        at="test",
+    ),
+    "values": Bug(
+        "a test whether the numbers are equal",
+        "A copy is equal until one of the two is trained. Ask whether they "
+        "are one tensor: `is`, not `==` or torch.equal.",
+        read="02_embedding#emb-wrong",
+        at="test",
+    ),
+    "one_row": Bug(
+        "a test whether the first numbers are equal",
+        "Other rows may differ, and equal numbers are not shared numbers.",
+        read="02_embedding#emb-wrong",
+        at="test",
+    ),
+    "both_learn": Bug(
+        "a test whether a step of training moves both",
+        "If the loss goes through both, two separate tables move as well; "
+        "and where a gradient is 0, not even tied ones do.",
+        read="02_embedding#emb-unembed",
+        at="test",
+    ),
+}
 
 
 def _is_tied_cases(seed: int) -> list[Case]:
@@ -181,51 +401,173 @@ def _is_tied_cases(seed: int) -> list[Case]:
 
     tied, copied, replaced, zeros = make(), make(), make(), make()
     copied.head.weight = nn.Parameter(copied.embedding.weight.clone())
-    replaced.embedding = nn.Embedding.from_pretrained(
-        replaced.head.weight.detach().clone(), freeze=False
-    )
+    rows = replaced.embedding.weight.detach().clone()
+    rows[3:] = torch.randn(4, 3)  # vectors for some of the tokens
+    replaced.embedding = nn.Embedding.from_pretrained(rows, freeze=False)
     nn.init.zeros_(zeros.embedding.weight)
-    apart = TwoEnds(7, 3)
     return [
         Case((tied,), name="tied"),
-        Case((apart,), name="two tables"),
+        Case((TwoEnds(7, 3),), name="two tables"),
         Case((copied,), name="equal values, copied"),
         Case((replaced,), name="the table replaced after tying"),
         Case((zeros,), name="tied, all zero"),
     ]
 
 
-def analogy(table: Tensor, a: int, b: int, c: int, leave_out: bool) -> int:
+# -- implement, then judge: analogies, honestly ------------------------------
+def analogy(
+    table: Tensor,
+    a: int,
+    b: int,
+    c: int,
+    leave_out: bool,
+    *,
+    on: Switches = NONE,
+) -> int:
     """The row nearest to b − a + c, by cosine, rows of length 1."""
     rows = F.normalize(table, dim=1)
-    scores = rows @ (rows[b] - rows[a] + rows[c])
-    if leave_out:
-        scores[[a, b, c]] = -math.inf
+    summands = table if "long_query" in on else rows
+    if "dot" in on:
+        rows = summands = table
+    step = summands[b] - summands[a]
+    if "reversed" in on:
+        step = summands[a] - summands[b]
+    scores = rows @ (step + summands[c])
+    struck = [c] if "only_third" in on else [a, b, c]
+    if "never" not in on and (leave_out or "always" in on):
+        scores[struck] = -math.inf
     return int(scores.argmax())
 
 
-def _analogy_cases(seed: int) -> list[Case]:
-    g = generator(seed)
-    cases = []
-    for i in range(11):
-        table = _draw(g, 29, 5) * _draw(g, 29, 1).exp()
-        a, b, c = torch.randperm(29, generator=g)[:3].tolist()
-        if i == 1:
-            table[b] = -table[a]  # then b itself is the nearest row
-        name = "query words left out" if i % 3 else "every word may answer"
-        cases.append(Case((table, a, b, c, i % 3 > 0), name=name))
-    return cases
+_ANALOGY_BUGS = {
+    "dot": Bug(
+        "dot products of the rows as they are, not cosines",
+        "In a dot product long rows win, whatever their direction. Bring "
+        "all rows to length 1 first.",
+        read="02_embedding#emb-by-hand",
+        at="length",
+    ),
+    "long_query": Bug(
+        "b − a + c made from the rows as they are, not of length 1",
+        "The longest of the three words then has the most to say. Bring the "
+        "rows to length 1 before you add them.",
+        read="02_embedding#emb-directions",
+        at="length",
+    ),
+    "reversed": Bug(
+        "a − b + c instead of b − a + c",
+        "a is to b as c is to …: take the step from a to b, b − a, and make "
+        "it from c.",
+        read="02_embedding#emb-analogies",
+    ),
+    "only_third": Bug(
+        "only c left out, not a and b",
+        "b is often nearer to b − a + c than any answer: strike off all "
+        "three.",
+        read="02_embedding#emb-analogies",
+        at="leave_out",
+    ),
+    "never": Bug(
+        "the query words not left out, even where they should be",
+        "With leave_out, rows a, b and c may not answer.",
+        read="02_embedding#emb-predict-king",
+        at="leave_out",
+    ),
+    "always": Bug(
+        "the query words always left out",
+        "Without leave_out every word may answer. That is the honest test, "
+        "and the one that mostly fails.",
+        read="02_embedding#emb-predict-king",
+        at="leave_out",
+    ),
+}
 
+
+def _analogies(seed: int) -> Iterator[Case]:
+    """Questions without end, with rows of different lengths."""
+    g = generator(seed)
+    while True:
+        for leave_out in (False, True):
+            table = _draw(g, 29, 5) * (0.7 * _draw(g, 29, 1)).exp()
+            a, b, c = torch.randperm(29, generator=g)[:3].tolist()
+            name = "left out" if leave_out else "may answer"
+            yield Case((table, a, b, c, leave_out), name=f"query words {name}")
+
+
+def _analogy_cases(seed: int) -> list[Case]:
+    """Questions on which each mistake has answers of its own.
+
+    Another answer is mostly another word, but by chance the same: a question
+    is kept if it tells two mistakes apart that none before it did.
+    """
+    answers: dict[Switches, tuple[int, ...]] = {NONE: ()}
+    answers |= dict.fromkeys(mutants(EXERCISES["analogy"]), ())
+    cases = []
+    for case in _analogies(seed):
+        more = {
+            on: (*so_far, analogy(*case.args, on=on))
+            for on, so_far in answers.items()
+        }
+        if len(set(more.values())) > len(set(answers.values())):
+            answers = more
+            cases.append(case)
+        if len(set(answers.values())) == len(answers):
+            return cases
+    raise AssertionError("there is no end of questions")
+
+
+_GRADIENTS = (
+    "torch.autograd.grad",
+    "torch.autograd.backward",
+    "torch.Tensor.backward",
+)
 
 EXERCISES = {
-    "look_up": Exercise(reference=look_up, cases=_look_up_cases),
+    "look_up": Exercise(
+        look_up,
+        _look_up_cases,
+        bugs=_LOOK_UP_BUGS,
+        variants={
+            "padding": "Here id 0 is padding: its vector is all zeros, "
+            "whatever the table says."
+        },
+        forbid=(
+            "torch.nn.functional.embedding",
+            "torch.nn.functional.embedding_bag",
+            "torch.nn.Embedding",
+            "torch.index_select",
+            "torch.Tensor.index_select",
+            "coursekit.TokenEmbedding",
+        ),
+    ),
     "look_up_backward": Exercise(
-        reference=look_up_backward, cases=_look_up_backward_cases
+        look_up_backward,
+        _look_up_backward_cases,
+        bugs=_BACKWARD_BUGS,
+        variants={
+            "padding": "Here id 0 is padding: its row gets no gradient."
+        },
+        forbid=_GRADIENTS,
     ),
-    "rise": Exercise(reference=rise, cases=_rise_cases, judge=_rise_judge),
+    "rise": Exercise(rise, _rise_cases, judge=_rise_judge),
     "recipe": Exercise(
-        reference=recipe, cases=_recipe_cases, judge=_recipe_judge
+        recipe,
+        _recipe_cases,
+        rtol=0.1,  # of the table's spread and the factor: draws differ
+        judge=_recipe_judge,
+        bugs=_RECIPE_BUGS,
+        view=_recipe_view,
     ),
-    "is_tied": Exercise(reference=is_tied, cases=_is_tied_cases),
-    "analogy": Exercise(reference=analogy, cases=_analogy_cases),
+    "is_tied": Exercise(
+        is_tied,
+        _is_tied_cases,
+        bugs=_TIED_BUGS,
+        local="Its arguments are models. Whether two names mean one tensor "
+        "is lost when a model is sent to a sandbox.",
+    ),
+    "analogy": Exercise(
+        analogy,
+        _analogy_cases,
+        bugs=_ANALOGY_BUGS,
+    ),
 }

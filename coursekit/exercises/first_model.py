@@ -1,19 +1,79 @@
 """Exercises of chapter 0: the first model."""
 
+import math
 from collections.abc import Callable
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from coursekit.exercises.core import Case, Exercise, generator
+from coursekit.exercises.core import (
+    NONE,
+    Bug,
+    Case,
+    Exercise,
+    Switches,
+    generator,
+)
 from coursekit.loss import cross_entropy
 
 
 # -- implement: surprise by hand ---------------------------------------------
-def surprise(logits: Tensor, target: int) -> Tensor:
+def surprise(logits: Tensor, target: int, *, on: Switches = NONE) -> Tensor:
     """Nats of surprise at the target."""
-    z = logits - logits.max()
-    return z.exp().sum().log() - z[target]
+    z = logits
+    if "naive" not in on:
+        z = logits - logits.max()
+    own = logits[target] if "target_left" in on else z[target]
+    if "via_softmax" in on:
+        nats = -(own.exp() / z.exp().sum()).log()
+    elif "one_minus" in on:
+        nats = 1 - own.exp() / z.exp().sum()
+    else:
+        nats = z.exp().sum().log() - own
+    if "sign" in on:
+        nats = -nats
+    if "bits" in on:
+        nats = nats / math.log(2)
+    return nats
+
+
+_SURPRISE_BUGS = {
+    "naive": Bug(
+        "exp of the logits as they are",
+        "exp(10000) is infinite, and exp(−10000) is 0, whose logarithm is "
+        "−∞. Subtract the largest logit first: softmax stays the same.",
+        read="00_first_model#first-model-surprise",
+        at="shift",
+    ),
+    "target_left": Bug(
+        "the largest logit subtracted inside the sum, but not from the "
+        "target's logit",
+        "Softmax stays the same only if every logit moves by the same "
+        "number, the target's too.",
+        read="00_first_model#first-model-surprise",
+        at="shift",
+    ),
+    "via_softmax": Bug(
+        "the logarithm of a probability that has become 0",
+        "A softmax rounds a very small probability to 0, and ln 0 is −∞. "
+        "Stay with logarithms: ln of the sum, minus the target's logit.",
+        read="00_first_model#first-model-surprise",
+        at="formula",
+    ),
+    "one_minus": Bug(
+        "1 − p instead of −ln p",
+        "1 − p is how often one errs, at most 1. The surprise −ln p grows "
+        "without limit as p goes to 0.",
+        read="00_first_model#first-loss",
+        at="formula",
+    ),
+    "sign": Bug(
+        "the surprise with the wrong sign, ln p instead of −ln p",
+        "A probability is at most 1, so its logarithm is negative. The minus "
+        "makes 0 the best loss, and all others larger.",
+        read="00_first_model#first-loss",
+    ),
+}
 
 
 def _surprise_cases(seed: int) -> list[Case]:
@@ -29,36 +89,107 @@ def _surprise_cases(seed: int) -> list[Case]:
 
 
 # -- implement: a detective for loaders --------------------------------------
-def find_shift(inputs: Tensor, targets: Tensor) -> int | None:
+def find_shift(
+    inputs: Tensor, targets: Tensor, *, on: Switches = NONE
+) -> int | None:
     """The s in −3 … 3 with ``targets[b, t] == inputs[b, t + s]``."""
+    if "one_row" in on:
+        inputs, targets = inputs[:1], targets[:1]
+    if "sign" in on:
+        inputs, targets = targets, inputs
     length = inputs.size(1)
-    for s in range(-3, 4):
+    first = 0 if "no_negative" in on else -3
+    last = 2 if "last_missed" in on else 3
+    for s in range(first, last + 1):
         early, late = max(s, 0), max(-s, 0)
         seen = inputs[:, early : length - late]
-        if torch.equal(seen, targets[:, late : length - early]):
+        asked = targets[:, late : length - early]
+        if "wraps" in on:
+            seen, asked = inputs.roll(-s, dims=1), targets
+        found = torch.equal(seen, asked)
+        if "mostly" in on:
+            found = (seen == asked).double().mean().item() > 0.9
+        if "zero_lost" in on:
+            found = found and s != 0
+        if found:
             return s
     return None
 
 
+_SHIFT_BUGS = {
+    "sign": Bug(
+        "the shift with the wrong sign",
+        "targets[t] = inputs[t + s]: for s = 1 the target is the *next* "
+        "input, so the inputs lose their first place, the targets their last.",
+        read="00_first_model#first-windows",
+    ),
+    "no_negative": Bug(
+        "a search that tries no negative s",
+        "A target that lies *behind* is the worst of all: the model may have "
+        "seen it. Start at −3.",
+        read="00_first_model#first-predict-backward",
+        at="search",
+    ),
+    "last_missed": Bug(
+        "a search that stops before s = 3",
+        "range leaves out its end: range(-3, 4) reaches 3.",
+        read="00_first_model#first-model-detective",
+        at="search",
+    ),
+    "wraps": Bug(
+        "rows that are rolled around, so that only s = 0 can fit everywhere",
+        "roll puts what leaves a row at one end in at the other. Those "
+        "places have no partner: cut them off before you compare.",
+        read="00_first_model#first-model-detective",
+        at="search",
+    ),
+    "zero_lost": Bug(
+        "a shift of 0 that is never found",
+        "x[:, :-0] is empty, not the whole row, and 0 counts as false in "
+        "`if s` or `s or None`. 0 is a shift like any other.",
+        read="00_first_model#first-model-detective",
+    ),
+    "one_row": Bug(
+        "a comparison of the first row only",
+        "A loader may go wrong in a single window. Compare all rows.",
+        read="00_first_model#first-windows",
+        at="comparison",
+    ),
+    "mostly": Bug(
+        "a comparison that lets a few places differ",
+        "One wrong target is a wrong target: all places must agree.",
+        read="00_first_model#first-windows",
+        at="comparison",
+    ),
+}
+
+
 def _shift_cases(seed: int) -> list[Case]:
     g = generator(seed)
-    text = torch.randint(66, (5, 29), generator=g)
+    text = torch.randint(199, (5, 29), generator=g)
     inputs = text[:, 3:26]
-    row = int(torch.randint(5, (), generator=g))
-    place = int(torch.randint(19, (), generator=g))
+    row = int(torch.randint(1, 5, (), generator=g))
+    place = int(torch.randint(3, 19, (), generator=g))
 
     def shifted(s: int) -> Tensor:
         return text[:, 3 + s : 26 + s]
 
+    def first_row(s: int) -> Tensor:
+        return torch.cat([shifted(s)[:1], shifted(s)[1:].flip(0)])
+
     off = shifted(1).clone()
-    off[row, place] = (off[row, place] + 1) % 66
+    off[row, place] = (off[row, place] + 1) % 199
     return [
         *(
             Case((inputs, shifted(s)), name=f"targets shifted by {s}")
-            for s in (1, 0, -1, 2, -2, 3, -3)
+            for s in (1, 0, 3, -1, -3)
         ),
-        Case((inputs, shifted(1).roll(1, 0)), name="targets of other rows"),
         Case((inputs, off), name="one target of 115 is off"),
+        *(
+            Case((inputs, first_row(s)), name=f"only one row shifted by {s}")
+            for s in (1, 0)
+        ),
+        Case((inputs, inputs.roll(-1, 0)), name="the next row as target"),
     ]
 
 
@@ -66,11 +197,74 @@ def _shift_cases(seed: int) -> list[Case]:
 Starts = tuple[Tensor, Tensor]
 
 
-def deal(n_text: int, length: int) -> Starts:
+def deal(n_text: int, length: int, *, on: Switches = NONE) -> Starts:
     """Starts of the training windows, and of the validation windows."""
     border = int(0.9 * n_text)
-    learned = torch.randperm(border - length)
-    return learned, border + torch.randperm(n_text - border - length)
+    end = n_text - length
+    if "beyond" in on:
+        end = end + 1
+    starts = torch.randperm(end)
+    if "windows_dealt" in on:
+        cut = int(0.9 * end)
+        learned, held_out = starts[:cut], starts[cut:]
+    elif "starts_cut" in on:
+        learned, held_out = starts[starts < border], starts[starts >= border]
+    elif "target_forgotten" in on:
+        learned = starts[starts + length <= border]
+        held_out = starts[starts >= border]
+    elif "from_zero" in on:
+        learned = starts[starts + length < border]
+        held_out = starts[starts >= border] - border
+    else:
+        learned = starts[starts + length < border]
+        held_out = starts[starts >= border]
+    if "swapped" in on:
+        learned, held_out = held_out, learned
+    return learned, held_out
+
+
+_DEAL_BUGS = {
+    "windows_dealt": Bug(
+        "windows dealt at random, from one text",
+        "Windows overlap: a character is unseen only if all windows that "
+        "hold it go to validation. Cut the text first, then the windows.",
+        read="00_first_model#first-split",
+        at="border",
+    ),
+    "starts_cut": Bug(
+        "training windows that start before the border, and may reach over it",
+        "A window belongs to training only if all of it lies before the "
+        "border, its last target included.",
+        read="00_first_model#first-model-split",
+        at="border",
+    ),
+    "target_forgotten": Bug(
+        "a last training window whose inputs end at the border, and whose "
+        "last target lies behind it",
+        "A window of length inputs reads length + 1 characters: the last "
+        "target is one further on.",
+        read="00_first_model#first-windows",
+        at="border",
+    ),
+    "from_zero": Bug(
+        "validation starts counted from the border, not from the start of "
+        "the text",
+        "A start is a place in the whole text: add the border.",
+        read="00_first_model#first-split",
+        at="border",
+    ),
+    "beyond": Bug(
+        "a last validation window whose last target lies beyond the text",
+        "A window of length inputs reads length + 1 characters: its start "
+        "is at most n_text − length − 1.",
+        read="00_first_model#first-windows",
+    ),
+    "swapped": Bug(
+        "validation returned first, training second",
+        "Return the training starts first.",
+        read="00_first_model#first-model-split",
+    ),
+}
 
 
 def _judge_deal(starts: Starts, case: Case) -> str | None:
@@ -89,13 +283,13 @@ def _judge_deal(starts: Starts, case: Case) -> str | None:
     learned, held_out = covers
     both = (learned & held_out).sum() / held_out.sum()
     if both > 0:
-        return (
-            f"{both.item():.0%} of the validation text lies in training "
-            "windows too."
-        )
+        shown = f"{both.item():.0%}" if both > 0.005 else "A part"
+        return f"{shown} of the validation text lies in training windows too."
     share = held_out.sum().item() / n_text
     if not 0.08 < share < 0.12:
         return f"Validation gets {share:.0%} of the text, not a tenth."
+    if int(held_out.nonzero()[0]) < 0.88 * n_text:
+        return "Validation gets another part of the text, not its end."
     if not learned.sum().item() / n_text > 0.88:
         return (
             f"Training gets {learned.sum().item() / n_text:.0%} of the text."
@@ -103,44 +297,173 @@ def _judge_deal(starts: Starts, case: Case) -> str | None:
     return None
 
 
+def _view_deal(starts: Starts, case: Case) -> list[int | float]:
+    """Where the windows lie, whatever chance and the place of the border.
+
+    How many there are, beyond the number of characters; the share of the
+    first part; whether each part has no gaps; and how far the last target of
+    the earlier part is from the other part (not more than a window back).
+    """
+    n_text, length = case.args
+    ends = [(int(part.min()), int(part.max())) for part in starts]
+    dense = [
+        len(part.unique()) == high - low + 1
+        for part, (low, high) in zip(starts, ends, strict=True)
+    ]
+    (_, high), (low, _) = sorted(ends, key=lambda e: (e[0], -e[1]))
+    gap = max(low - high - length, -length - 1) if all(dense) else 0
+    share = round(len(starts[0]) / n_text, 1)
+    return [sum(map(len, starts)) - n_text, share, *dense, gap]
+
+
 def _deal_cases(seed: int) -> list[Case]:
     n = int(torch.randint(9_000, 11_000, (), generator=generator(seed)))
     return [
-        Case((n, 61), name="windows of 61 characters"),
-        Case((n // 2, 7), name="windows of 7 characters"),
+        Case((n // 2, 61), name="windows of 61 characters"),
+        Case((n, 97), name="windows of 97 characters"),
     ]
 
 
 # -- debug: the mean of means ------------------------------------------------
 def evaluate(
-    model: Callable[[Tensor], Tensor], ids: Tensor, batch: int
+    model: Callable[[Tensor], Tensor],
+    ids: Tensor,
+    batch: int,
+    *,
+    on: Switches = NONE,
 ) -> float:
     """Mean loss over a text, whatever the batch."""
-    total = 0.0
-    for start in range(0, len(ids) - 1, batch):
+    nats, answers = [], []
+    end = len(ids) - 1
+    if "rest_dropped" in on:
+        end = len(ids) - batch
+    for start in range(0, end, batch):
         part = ids[start : start + batch + 1]
+        if "border_lost" in on:
+            part = ids[start : start + batch]
         with torch.no_grad():
-            nats = cross_entropy(model(part[:-1]), part[1:], reduction="sum")
-        total += nats.item()
-    return total / (len(ids) - 1)
+            loss = cross_entropy(model(part[:-1]), part[1:], reduction="sum")
+        nats.append(loss.item())
+        answers.append(len(part) - 1)
+    if "mean_of_means" in on:
+        means = [x / n for x, n in zip(nats, answers, strict=True)]
+        mean = sum(means) / len(means)
+    elif "all_full" in on:
+        means = [x / n for x, n in zip(nats, answers, strict=True)]
+        mean = sum(batch * x for x in means) / (len(ids) - 1)
+    elif "all_ids" in on:
+        mean = sum(nats) / len(ids)
+    else:
+        mean = sum(nats) / sum(answers)
+    if "bits" in on:
+        mean = mean / math.log(2)
+    return mean
+
+
+_EVALUATE_BUGS = {
+    "mean_of_means": Bug(
+        "the mean of the batches' means",
+        "In it a last batch of one character weighs as much as a full one. "
+        "Add up the nats, count the answers, and divide once.",
+        read="00_first_model#first-model-mean",
+        at="mean",
+    ),
+    "all_full": Bug(
+        "each batch's mean times `batch`, as if the last batch were full",
+        "The last batch holds fewer answers: weigh its mean by their number.",
+        read="00_first_model#first-model-mean",
+        at="mean",
+    ),
+    "all_ids": Bug(
+        "the sum of nats divided by the number of characters",
+        "The first character is never asked for: N characters give N − 1 "
+        "answers.",
+        read="00_first_model#first-loss",
+        at="mean",
+    ),
+    "rest_dropped": Bug(
+        "a last batch that is left out unless it is full",
+        "Every answer counts once, those in the last batch too.",
+        read="00_first_model#first-model-mean",
+        at="batch",
+    ),
+    "border_lost": Bug(
+        "batches that do not share their border, so that one pair is lost "
+        "at each",
+        "The last character of a batch is a question too: its target is the "
+        "first of the next. Cut one character more.",
+        read="00_first_model#first-windows",
+        at="batch",
+    ),
+}
 
 
 def _evaluate_cases(seed: int) -> list[Case]:
     g = generator(seed)
-    table = nn.Embedding(17, 17, dtype=torch.float64)
-    with torch.no_grad():
-        table.weight.copy_(3 * torch.randn(17, 17, generator=g))
+    table = 3 * torch.randn(17, 17, generator=g, dtype=torch.float64)
     ids = torch.randint(17, (102,), generator=g)
+
+    def model(ids: Tensor) -> Tensor:
+        return table[ids]
+
     return [
-        Case((table, ids, 25), name="a last batch of one character"),
-        Case((table, ids[:80], 23), name="a last batch of ten characters"),
-        Case((table, ids[:53], 1000), name="a batch longer than the text"),
+        Case((model, ids[:80], 23), name="a last batch of ten answers"),
+        Case((model, ids, 25), name="a last batch of one answer"),
     ]
 
 
+_SOFTMAX = (
+    *("torch.softmax", "torch.log_softmax", "torch.logsumexp"),
+    *("torch.Tensor.softmax", "torch.Tensor.log_softmax"),
+    *("torch.Tensor.logsumexp", "torch.special.logsumexp"),
+    *("torch.nn.functional.softmax", "torch.nn.functional.log_softmax"),
+    *("torch.nn.functional.cross_entropy", "torch.nn.functional.nll_loss"),
+    *("torch.nn.CrossEntropyLoss", "coursekit.loss.cross_entropy"),
+    "coursekit.cross_entropy",
+)
+
 EXERCISES = {
-    "surprise": Exercise(surprise, _surprise_cases),
-    "shift": Exercise(find_shift, _shift_cases),
-    "deal": Exercise(deal, _deal_cases, judge=_judge_deal),
-    "evaluate": Exercise(evaluate, _evaluate_cases),
+    "surprise": Exercise(
+        surprise,
+        _surprise_cases,
+        bugs=_SURPRISE_BUGS,
+        variants={
+            "bits": "Here the surprise is in *bits*: −log₂ p of the target."
+        },
+        forbid=_SOFTMAX,
+    ),
+    "shift": Exercise(
+        find_shift,
+        _shift_cases,
+        bugs=_SHIFT_BUGS,
+        alike=[
+            (
+                {"wraps"},
+                {"wraps", "sign"},
+                "it finds nothing but 0, and 0 has no sign",
+            )
+        ],
+    ),
+    "deal": Exercise(
+        deal,
+        _deal_cases,
+        bugs=_DEAL_BUGS,
+        judge=_judge_deal,
+        view=_view_deal,
+    ),
+    "evaluate": Exercise(
+        evaluate,
+        _evaluate_cases,
+        bugs=_EVALUATE_BUGS,
+        alike=[
+            (
+                {"rest_dropped"},
+                {"rest_dropped", "mean_of_means"},
+                "batches that are all full weigh the same",
+            )
+        ],
+        variants={
+            "bits": "Here the mean loss is in *bits*: base 2, not base e."
+        },
+    ),
 }

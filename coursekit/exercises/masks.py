@@ -1,27 +1,126 @@
-"""Exercises of chapter 5: references and cases."""
+"""Exercises of chapter 5: masks."""
 
 from collections.abc import Callable
+from itertools import combinations
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-from coursekit.exercises.core import Case, Exercise, generator
+from coursekit.exercises.core import (
+    NONE,
+    Bug,
+    Case,
+    Exercise,
+    Switches,
+    generator,
+)
 
 Model = Callable[[Tensor], Tensor]
 
+INF = float("inf")
 
-def is_causal(model: Model, vocab_size: int, length: int) -> bool:
+
+def draw(g: torch.Generator, *shape: int) -> Tensor:
+    """A random tensor in double precision."""
+    return torch.randn(shape, generator=g, dtype=torch.float64)
+
+
+# -- implement: a causality probe --------------------------------------------
+def is_causal(
+    model: Model, vocab_size: int, length: int, *, on: Switches = NONE
+) -> bool:
     """Change each token to every other: nothing before it may move."""
     ids = torch.arange(length)[None] % vocab_size
     before = model(ids)
-    for t in range(1, length):
-        for token in range(vocab_size):
-            other = ids.clone()
-            other[:, t] = token
-            if not torch.allclose(before[:, :t], model(other)[:, :t]):
-                return False
+    changed = range(1, length)
+    if "last_token" in on:
+        changed = range(length - 1, length)
+    if "spared_last" in on:
+        changed = range(1, length - 1)
+    for t in changed:
+        tokens = torch.arange(vocab_size)
+        if "one_change" in on:
+            tokens = (ids[0, t : t + 1] + 1) % vocab_size
+        other = ids.repeat(len(tokens), 1)
+        other[:, t] = tokens
+        rows = slice(0, t)
+        if "neighbor" in on:
+            rows = slice(t - 1, t)
+        if "own_row" in on:
+            rows = slice(0, t + 1)
+        after = model(other)[:, rows]
+        kept = before[:, rows].expand_as(after)
+        if "argmax" in on:
+            same = torch.equal(kept.argmax(-1), after.argmax(-1))
+        elif "exact" in on:
+            same = torch.equal(kept, after)
+        elif "loose" in on:
+            same = torch.allclose(kept, after, atol=0.05)
+        else:
+            same = torch.allclose(kept, after)
+        if not same:
+            return False
     return True
+
+
+_IS_CAUSAL_BUGS = {
+    "last_token": Bug(
+        "a probe that changes only the last token",
+        "A leak may sit anywhere: position 0 may see token 1, and nothing "
+        "else. Change every token in turn.",
+        read="05_masks#mask-diagnosis",
+        at="token",
+    ),
+    "spared_last": Bug(
+        "a probe that never changes the last token",
+        "range(1, length - 1) ends one too early. The last token may be just "
+        "the one that leaks.",
+        read="05_masks#mask-diagnosis",
+        at="token",
+    ),
+    "one_change": Bug(
+        "a probe that changes each token once, to one other token",
+        "A model may react to one token and to no other. Try them all, or "
+        "many if there are many.",
+        read="05_masks#mask-diagnosis",
+        at="times",
+    ),
+    "neighbor": Bug(
+        "a probe that looks only at the position just before the change",
+        "A leak may reach further back. Compare all positions before the "
+        "changed one.",
+        read="05_masks#mask-diagnosis",
+        at="rows",
+    ),
+    "own_row": Bug(
+        "a probe that counts the changed position itself as the past",
+        "A position may see its own token. Compare [:, :t], without t.",
+        read="05_masks#mask-diagnosis",
+        at="rows",
+    ),
+    "argmax": Bug(
+        "a probe that compares the most likely tokens, not the logits",
+        "A leak can move every logit and leave the largest where it is.",
+        read="05_masks#mask-diagnosis",
+        at="compare",
+    ),
+    "exact": Bug(
+        "a probe that wants the logits equal to the last bit",
+        "Sums taken in another order differ in the last digits, and that is "
+        "no leak. Compare with torch.allclose.",
+        read="05_masks#mask-diagnosis",
+        at="compare",
+    ),
+    "loose": Bug(
+        "a probe that lets changes of a few hundredths pass",
+        "A right model moves by rounding only, about 1e-15 of a logit in "
+        "double precision. A leak may be small before training makes it "
+        "large.",
+        read="05_masks#mask-diagnosis",
+        at="compare",
+    ),
+}
 
 
 def _attention_model(
@@ -29,120 +128,274 @@ def _attention_model(
 ) -> Model:
     """One head on random vectors; ``weigh`` makes weights of the scores."""
     g = generator(seed)
-    table, *maps = (
-        torch.randn(n, 5, generator=g, dtype=torch.float64)
-        for n in (size, 5, 5, 5)
-    )
-    places = torch.randn(23, 5, generator=g, dtype=torch.float64)
+    table, *maps = (draw(g, n, 5) for n in (size, 5, 5, 5))
+    places = draw(g, 23, 5)
 
     def model(ids: Tensor) -> Tensor:
         x = table[ids] + places[: ids.size(1)]
         q, k, v = (x @ w for w in maps)
-        return (x + weigh(q @ k.mT / 5**0.5) @ v) @ table.T
+        logits = (x + 5 * weigh(q @ k.mT / 5**0.5) @ v) @ table.T
+        return logits.round(decimals=9)  # alike in batches of any size
 
     return model
 
 
-def _whispering_model(model: Model, position: int, token: int) -> Model:
-    """Right, but for one position, which knows if one token comes next."""
+def _blind_model(
+    seed: int, size: int, leak: Callable[[Tensor, Tensor], Tensor]
+) -> Model:
+    """Logits that know nothing but the position, and then a leak."""
+    places = draw(generator(seed), 23, size)
 
-    def leaky(ids: Tensor) -> Tensor:
-        logits = model(ids).clone()
-        logits[:, position, 0] += (ids[:, position + 1] == token).double()
+    def model(ids: Tensor) -> Tensor:
+        return leak(places[: ids.size(1)].repeat(len(ids), 1, 1), ids)
+
+    return model
+
+
+def _shouts(p: int, k: int = 1, only: int = -1) -> Callable[..., Tensor]:
+    """Position ``p`` names the token ``k`` ahead (or one token only)."""
+
+    def leak(logits: Tensor, ids: Tensor) -> Tensor:
+        if p + k >= ids.size(1):
+            return logits
+        seen = ids[:, p + k]
+        name = F.one_hot(seen, logits.size(-1)) * 100.0
+        if only >= 0:
+            name = name * (seen == only)[:, None]
+        logits[:, p] += name
         return logits
 
-    return leaky
+    return leak
 
 
-def _norm_over_time(model: Model) -> Model:
-    def normalized(ids: Tensor) -> Tensor:
-        y = model(ids)
-        return (y - y.mean(1, keepdim=True)) / y.std(1, keepdim=True)
+def _whispers(logits: Tensor, ids: Tensor) -> Tensor:
+    names = F.one_hot(ids[:, 1:], logits.size(-1))
+    logits[:, :-1] += 0.01 * names
+    return logits
 
-    return normalized
+
+def _scaled(logits: Tensor, ids: Tensor) -> Tensor:
+    return logits * (1 + ids.double().mean(dim=1))[:, None, None]
+
+
+def _rounded(logits: Tensor, ids: Tensor) -> Tensor:
+    shift = ids.double().exp().sum(dim=1)[:, None, None] / 3
+    return (logits - shift) + shift
+
+
+def _ahead(scores: Tensor) -> Tensor:
+    return torch.ones_like(scores, dtype=torch.bool).triu(1)
+
+
+def _causal(scores: Tensor) -> Tensor:
+    return scores.masked_fill(_ahead(scores), -INF).softmax(-1)
+
+
+def _no_mask(scores: Tensor) -> Tensor:
+    return scores.softmax(-1)
+
+
+def _no_diagonal(scores: Tensor) -> Tensor:
+    hide = torch.ones_like(scores, dtype=torch.bool).triu()
+    return scores.masked_fill(hide, -1e9).softmax(-1)
 
 
 def _is_causal_cases(seed: int) -> list[Case]:
-    size, length = 7, 5
-    ones = torch.ones(length, length, dtype=torch.bool)
-    inf, see, ahead = float("inf"), ones.tril(), ones.triu(1)
-
-    def right(s: Tensor) -> Tensor:
-        hide = torch.ones_like(s, dtype=torch.bool).triu(1)
-        return s.masked_fill(hide, -inf).softmax(-1)
-
-    weigh = {
-        "a causal model": right,
-        "another causal model": lambda s: (
-            (a := s.softmax(-1) * see) / a.sum(-1, keepdim=True)
-        ),
-        "a model without attention": torch.zeros_like,
-        "no mask": lambda s: s.softmax(-1),
-        "the past hidden": lambda s: s.masked_fill(
-            ones.tril(-1), -inf
-        ).softmax(-1),
-        "one token too far": lambda s: s.masked_fill(
-            ones.triu(2), -inf
-        ).softmax(-1),
-        "scores times 0": lambda s: (s * see).softmax(-1),
-        "a fill that is too small": lambda s: s.masked_fill(
-            ahead, -1e-9
-        ).softmax(-1),
-        "the mask after the softmax": lambda s: s.softmax(-1) * see,
-        "the softmax over the queries": lambda s: s.masked_fill(
-            ahead, -inf
-        ).softmax(-2),
-        "the diagonal hidden": lambda s: s.masked_fill(
-            ones.triu(), -1e9
-        ).softmax(-1),
+    size, length = 17, 5
+    g = generator(seed)
+    one, two = (int(n) for n in torch.randint(6, size, (2,), generator=g))
+    attention = {
+        "a causal model": _causal,
+        "no mask": _no_mask,
+        "the diagonal hidden: position 0 sees everything": _no_diagonal,
+    }
+    blind = {
+        "a causal model whose sums are rounded": _rounded,
+        "position 0 sees token 1": _shouts(0),
+        "position 3 sees token 4, the last": _shouts(3),
+        "position 1 sees token 3": _shouts(1, 2),
+        f"position 3 sees if token 4 is {one}": _shouts(3, only=one),
+        f"position 1 sees if token 2 is {two}": _shouts(1, only=two),
+        "all positions see the next token, a little": _whispers,
+        "all logits are scaled by the whole text": _scaled,
     }
     models = {
-        name: _attention_model(seed + i, size, w)
-        for i, (name, w) in enumerate(weigh.items())
+        name: _attention_model(seed + i, size, weigh)
+        for i, (name, weigh) in enumerate(attention.items())
     }
-    good = _attention_model(seed + 50, size, right)
-    models["a norm over the positions"] = _norm_over_time(good)
-    tokens = torch.randperm(size, generator=generator(seed)).tolist()
-    for position in (0, 2, length - 2):
-        name = f"a leak at position {position} for one token"
-        models[name] = _whispering_model(good, position, tokens[position])
+    models |= {
+        name: _blind_model(seed + i, size, leak)
+        for i, (name, leak) in enumerate(blind.items())
+    }
     return [
         Case((model, size, length), name=name)
         for name, model in models.items()
     ]
 
 
-def columns(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+# -- debug: the other mixture ------------------------------------------------
+def columns(
+    q: Tensor, k: Tensor, v: Tensor, *, on: Switches = NONE
+) -> tuple[Tensor, Tensor]:
     """Causal attention with keys as rows and queries as columns."""
     scores = k @ q.mT / q.size(-1) ** 0.5
-    ones = torch.ones_like(scores, dtype=torch.bool)
-    hide = ones.tril(-1 - (k.size(-2) - q.size(-2)))
-    weights = scores.masked_fill(hide, float("-inf")).softmax(dim=-2)
+    everywhere = torch.ones_like(scores, dtype=torch.bool)
+    earlier = k.size(-2) - q.size(-2)
+    if "upper_right" in on:
+        hide = everywhere.triu(1)
+    elif "main_diagonal" in on:
+        hide = everywhere.tril(-1)
+    elif "wrong_shift" in on:
+        hide = everywhere.tril(earlier - 1)
+    else:
+        hide = everywhere.tril(-1 - earlier)
+    scores = scores.masked_fill(hide, float("-inf"))
+    weights = scores.softmax(dim=-1 if "over_queries" in on else -2)
+    if "no_transpose" in on:
+        return weights, weights @ v
     return weights, weights.mT @ v
+
+
+_COLUMNS_BUGS = {
+    "upper_right": Bug(
+        "the upper right hidden, triu(1), as if queries were rows",
+        "Here rows are keys: the later ones lie below, so the lower left is "
+        "hidden. As it is, a query sees only itself and what comes later.",
+        read="05_masks#mask-conventions",
+        at="hide",
+    ),
+    "main_diagonal": Bug(
+        "tril(-1), whatever the number of earlier keys",
+        "If T < S, the queries are the last T positions: move the diagonal "
+        "down by S − T.",
+        read="05_masks#mask-formula",
+        at="hide",
+    ),
+    "wrong_shift": Bug(
+        "the diagonal moved by S − T the wrong way",
+        "With S − T earlier keys a query sees more, so less is hidden: "
+        "tril(-1 - (S - T)).",
+        read="05_masks#mask-formula",
+        at="hide",
+    ),
+    "over_queries": Bug(
+        "a softmax along the rows (dim=-1), over the queries",
+        "A column is a query here, and it is the query's weights that must "
+        "sum to 1: dim=-2.",
+        read="05_masks#mask-conventions",
+    ),
+    "no_transpose": Bug(
+        "weights @ v, without the transpose",
+        "The weights are (S, T), keys by queries. Each query's average needs "
+        "its column: weights.mT @ v.",
+        read="05_masks#mask-conventions",
+    ),
+}
 
 
 def _columns_cases(seed: int) -> list[Case]:
     g = generator(seed)
 
     def qkv(*shape: int, t: int, s: int) -> tuple[Tensor, ...]:
-        return tuple(
-            torch.randn(*shape, n, d, generator=g, dtype=torch.float64)
-            for n, d in ((t, 11), (s, 11), (s, 13))
-        )
+        sizes = (t, 11), (s, 11), (s, 13)
+        return tuple(draw(g, *shape, *size) for size in sizes)
 
     return [
         Case(qkv(t=5, s=5), name="as many keys as queries"),
         Case(qkv(t=3, s=7), name="three new queries, seven keys"),
-        Case(qkv(t=1, s=7), name="one new query"),
         Case(qkv(2, 3, t=5, s=7), name="batch and heads"),
     ]
 
 
-def visible(ids: Tensor, pad_id: int) -> Tensor:
+# -- implement: padding on either side ---------------------------------------
+def visible(ids: Tensor, pad_id: int, *, on: Switches = NONE) -> Tensor:
     """True where the key is a real token and not ahead of the query."""
-    real = (ids != pad_id)[:, None, None, :]
     size = ids.size(1)
-    return real & torch.ones(size, size, dtype=torch.bool).tril()
+    real = ids != pad_id
+    if "zero_is_padding" in on:
+        real = ids != 0
+    if "on_the_right" in on:
+        lengths = real.sum(dim=1, keepdim=True)
+        real = torch.arange(size) < lengths
+    may_look = real[:, None, None, :]
+    if "query_axis" in on:
+        may_look = real[:, None, :, None]
+    if "both_axes" in on:
+        may_look = real[:, None, None, :] & real[:, None, :, None]
+    everywhere = torch.ones(size, size, dtype=torch.bool)
+    earlier = everywhere.tril()
+    if "upside_down" in on:
+        earlier = everywhere.triu()
+    if "not_itself" in on:
+        earlier = everywhere.tril(-1)
+    see = may_look | earlier if "either" in on else may_look & earlier
+    if "no_head_axis" in on:
+        see = see[:, 0]
+    if "true_hides" in on:
+        see = ~see
+    return ~see if "inverted" in on else see
+
+
+_VISIBLE_BUGS = {
+    "zero_is_padding": Bug(
+        "token 0 taken for the padding, whatever pad_id is",
+        "Compare with pad_id: elsewhere 0 is a token like any other.",
+        read="05_masks#mask-padding",
+        at="real",
+    ),
+    "on_the_right": Bug(
+        "real tokens counted, and taken to be the first of the row",
+        "That holds only if the padding stands on the right. Compare each "
+        "token with pad_id instead.",
+        read="05_masks#mask-padding",
+        at="real",
+    ),
+    "query_axis": Bug(
+        "padding hidden as queries, [:, None, :, None], not as keys",
+        "It is the key's token that counts, and keys are the last axis: "
+        "[:, None, None, :]. As it is, real tokens read padding.",
+        read="05_masks#mask-padding",
+        at="axis",
+    ),
+    "both_axes": Bug(
+        "padding hidden as keys and as queries",
+        "The rows of the padding follow the same rule as all others. To "
+        "empty them gains nothing: nobody reads those outputs, and an empty "
+        "row is where NaN comes from.",
+        read="05_masks#mask-padding",
+        at="axis",
+    ),
+    "upside_down": Bug(
+        "a triangle that shows what comes later (triu)",
+        "Rows are queries: what a query may see lies on its left, in the "
+        "lower left. That is tril.",
+        read="05_masks#mask-formula",
+        at="earlier",
+    ),
+    "not_itself": Bug(
+        "a triangle without the diagonal, tril(-1)",
+        "A token may see itself. Without that, row 0 is empty.",
+        read="05_masks#mask-diagonal",
+        at="earlier",
+    ),
+    "either": Bug(
+        "either condition is enough (|) instead of both (&)",
+        "Two masks together allow what both allow.",
+        read="05_masks#mask-padding",
+    ),
+    "no_head_axis": Bug(
+        "a mask (B, T, T), without the axis for the heads",
+        "Broadcasting lines up from the right: against (B, H, T, T), your B "
+        "would land on H. Leave an axis of size 1 for the heads.",
+        read="05_masks#mask-padding",
+    ),
+    "inverted": Bug(
+        "True and False the wrong way round",
+        "A mask is a convention. Say which one it follows, and turn it round "
+        "with ~ if yours is the other.",
+        read="05_masks#mask-formula",
+    ),
+}
 
 
 def _visible_cases(seed: int) -> list[Case]:
@@ -151,76 +404,253 @@ def _visible_cases(seed: int) -> list[Case]:
     place = torch.arange(7)
     left = torch.tensor([2, 0, 5])[:, None]
     right = torch.tensor([3, 7, 1])[:, None]
+    other = ids[:2].where(place < right[:2], 17)
+    other[:, 1] = 0
     return [
         Case((ids, 0), name="no padding"),
-        Case((ids.where(place < right, 0), 0), name="padded right"),
-        Case((ids.where(place >= left, 0), 0), name="padded left"),
-        Case(
-            (ids[:2].where(place < right[:2], 17), 17),
-            name="token 17 is the padding",
-        ),
+        Case((ids.where(place < right, 0), 0), name="padded on the right"),
+        Case((ids.where(place >= left, 0), 0), name="padded on the left"),
+        Case((other, 17), name="17 is the padding, 0 a real token"),
     ]
 
 
+# -- implement: rows that see nothing ----------------------------------------
 def empty_rows(
-    scores: Tensor, mask: Tensor, pull: Tensor
+    scores: Tensor, mask: Tensor, pull: Tensor, *, on: Switches = NONE
 ) -> tuple[Tensor, Tensor]:
     """Softmax over visible keys, zeros for empty rows; and its gradient."""
-    scores = scores.detach().requires_grad_()
+    hide = mask if "true_hides" in on else ~mask
+    if "inverted" in on:
+        hide = ~hide
     low = torch.finfo(scores.dtype).min
-    weights = scores.masked_fill(~mask, low).softmax(-1)
-    weights = weights.masked_fill(~mask, 0.0)
+    if "infinite" in on:
+        low = -float("inf")
+    if "small" in on:
+        low = -1e9
+    if "zero" in on:
+        low = 0.0
+    scores = scores.detach().requires_grad_()
+    if "repaired" in on:
+        added = torch.zeros_like(scores).masked_fill(hide, -float("inf"))
+        weights = (scores + added).softmax(-1).nan_to_num()
+    else:
+        weights = scores.masked_fill(hide, low).softmax(-1)
+    if "infinite" not in on and "uniform" not in on:
+        weights = weights.masked_fill(hide, 0.0)
     (gradient,) = torch.autograd.grad(weights, scores, pull)
     return weights, gradient
 
 
+_EMPTY_ROWS_BUGS = {
+    "infinite": Bug(
+        "−∞ in the hidden cells, and nothing done about empty rows",
+        "A softmax of nothing but −∞ is 0/0, which is NaN. Fill with the "
+        "smallest finite number, then set the hidden weights to 0.",
+        read="05_masks#mask-padding",
+        at="fill",
+    ),
+    "repaired": Bug(
+        "−∞ added to the scores, and the NaN repaired by nan_to_num",
+        "The softmax remembers its output, and on the way back multiplies by "
+        "it: NaN. Never let one arise.",
+        read="05_masks#mask-padding",
+        at="fill",
+    ),
+    "small": Bug(
+        "hidden scores set to −10⁹, as if no score could be lower",
+        "Ask the number format for its smallest: torch.finfo(dtype).min.",
+        read="05_masks#mask-wrong",
+        at="fill",
+    ),
+    "zero": Bug(
+        "hidden scores set to 0",
+        "A score of 0 is a score like any other, e⁰ = 1: the sum under the "
+        "softmax counts it.",
+        read="05_masks#mask-wrong",
+        at="fill",
+    ),
+    "uniform": Bug(
+        "hidden weights that are not set to 0 after the softmax",
+        "In an empty row all scores are equal, so all weights are, and the "
+        "row looks everywhere. Set hidden weights to 0 at the end.",
+        read="05_masks#mask-diagonal",
+    ),
+    "inverted": Bug(
+        "True and False of the mask the wrong way round",
+        "masked_fill fills where its mask is True: hand it the cells to hide.",
+        read="05_masks#mask-formula",
+    ),
+}
+
+
 def _empty_rows_cases(seed: int) -> list[Case]:
     g = generator(seed)
-    scores, pull = torch.randn(2, 2, 5, 7, generator=g, dtype=torch.float64)
+    scores, pull = draw(g, 2, 2, 5, 7)
     mask = torch.rand(2, 5, 7, generator=g) > 0.4
-    mask[..., 3] = True
+    mask[..., 3], mask[..., 5] = True, False
     empty = mask.clone()
     empty[0, 1] = empty[1, 4] = False
+    empty[1, 2] = True
     return [
         Case((scores, mask, pull), name="no row is empty"),
-        Case((scores, empty, pull), name="two empty rows"),
+        Case((scores, empty, pull), name="two empty rows, and a full one"),
         Case((scores - 1e10, mask, pull), name="very low scores"),
-        Case((scores, torch.zeros_like(mask), pull), name="all empty"),
     ]
 
 
-def true_means(q: Tensor, k: Tensor, v: Tensor, hide: Tensor) -> Tensor:
+# -- debug: True means what? -------------------------------------------------
+def true_means(
+    q: Tensor, k: Tensor, v: Tensor, hide: Tensor, *, on: Switches = NONE
+) -> Tensor:
     """Attention under a mask (B, T, S), True = may not look."""
-    look = ~hide[:, None]
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=look)
+    look = hide if "true_looks" in on else ~hide
+    if "inverted" in on:
+        look = ~look
+    if "first_sentence" in on:
+        look = look[0]
+    elif "tiled" in on:
+        look = look.repeat(q.size(1), 1, 1).unflatten(0, q.shape[:2])
+    elif "no_head_axis" not in on:
+        look = look[:, None]
+    mask = look.to(q.dtype) if "added" in on else look
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+
+
+_TRUE_MEANS_BUGS = {
+    "inverted": Bug(
+        "the mask used the wrong way round",
+        "F.scaled_dot_product_attention takes True as: may look. Hand it the "
+        "opposite of what hides.",
+        read="05_masks#mask-wrong",
+    ),
+    "no_head_axis": Bug(
+        "a mask (B, T, S) without an axis for the heads",
+        "Lined up from the right, B lands on H: an error, or silently a mask "
+        "for each head if B = H. Insert the axis: mask[:, None].",
+        read="05_masks#mask-padding",
+        at="axis",
+    ),
+    "first_sentence": Bug(
+        "the first sentence's mask used for all",
+        "The shapes fit, but each sentence has a mask of its own: "
+        "mask[:, None], not mask[0].",
+        read="05_masks#mask-padding",
+        at="axis",
+    ),
+    "tiled": Bug(
+        "the masks repeated one after another, so that heads mix them up",
+        "repeat gives sentence 0, 1, 0, 1, …, and each sentence needs its own "
+        "mask for all heads. Broadcasting does it: mask[:, None].",
+        read="05_masks#mask-padding",
+        at="axis",
+    ),
+    "added": Bug(
+        "a mask of decimals, which is added to the scores",
+        "Only a boolean mask hides. Decimals are added: +1 for one key and 0 "
+        "for the other is a nudge.",
+        read="05_masks#mask-wrong",
+    ),
+}
 
 
 def _true_means_cases(seed: int) -> list[Case]:
     g = generator(seed)
 
-    def draw(b: int, h: int, empty: bool = False) -> tuple[Tensor, ...]:
-        q, k, v = (
-            torch.randn(b, h, n, d, generator=g, dtype=torch.float64)
-            for n, d in ((5, 11), (7, 11), (7, 13))
-        )
+    def case(b: int, h: int, name: str, empty: bool = False) -> Case:
+        q, k, v = (draw(g, b, h, *x) for x in ((5, 11), (7, 11), (7, 13)))
         hide = torch.rand(b, 5, 7, generator=g) > 0.6
         hide[..., 0] = False
+        hide[..., 1] = True
         if empty:
             hide[-1, 2] = True
-        return q, k, v, hide
+        return Case((q, k, v, hide), name=name)
 
     return [
-        Case(draw(1, 3), name="one sentence"),
-        Case(draw(2, 3), name="two sentences, three heads"),
-        Case(draw(3, 3), name="as many sentences as heads"),
-        Case(draw(2, 3, empty=True), name="a row that sees nothing"),
+        case(1, 3, "one sentence"),
+        case(3, 3, "as many sentences as heads"),
+        case(2, 3, "two sentences, three heads"),
+        case(2, 3, "a row that sees nothing", empty=True),
     ]
 
 
+_ATTENTION = (
+    "torch.nn.functional.scaled_dot_product_attention",
+    "coursekit.attend",
+    "coursekit.fast_attend",
+    "coursekit.attention.attention_weights",
+)
+_MASKS = (
+    "coursekit.causal_mask",
+    "coursekit.padding_mask",
+    "coursekit.combine_masks",
+)
+
 EXERCISES = {
-    "is_causal": Exercise(reference=is_causal, cases=_is_causal_cases),
-    "columns": Exercise(reference=columns, cases=_columns_cases),
-    "visible": Exercise(reference=visible, cases=_visible_cases),
-    "empty_rows": Exercise(reference=empty_rows, cases=_empty_rows_cases),
-    "true_means": Exercise(reference=true_means, cases=_true_means_cases),
+    "is_causal": Exercise(
+        is_causal,
+        _is_causal_cases,
+        bugs=_IS_CAUSAL_BUGS,
+        forbid=("coursekit.probe.causality", "coursekit.probe.prefix_gap"),
+    ),
+    "columns": Exercise(
+        columns,
+        _columns_cases,
+        bugs=_COLUMNS_BUGS,
+        alike=[
+            (a, b, "weights @ v raises unless T = S; there diagonals agree")
+            for a, b in combinations(
+                (
+                    {"no_transpose"},
+                    {"no_transpose", "main_diagonal"},
+                    {"no_transpose", "wrong_shift"},
+                ),
+                2,
+            )
+        ],
+        forbid=(*_ATTENTION, *_MASKS),
+    ),
+    "visible": Exercise(
+        visible,
+        _visible_cases,
+        bugs=_VISIBLE_BUGS,
+        alike=[
+            (
+                {"on_the_right", "query_axis"},
+                {"on_the_right", "both_axes"},
+                "if real tokens come first, no real query has padding before "
+                "it",
+            )
+        ],
+        variants={
+            "true_hides": "Here True in the mask means: may *not* look."
+        },
+        forbid=_MASKS,
+    ),
+    "empty_rows": Exercise(
+        empty_rows,
+        _empty_rows_cases,
+        bugs=_EMPTY_ROWS_BUGS,
+        alike=[
+            (
+                {"infinite"},
+                {"infinite", "uniform"},
+                "only an empty row would show it, and that row is NaN",
+            ),
+            (
+                {"repaired"},
+                {"repaired", "uniform"},
+                "nan_to_num has made the empty rows zero already",
+            ),
+        ],
+        variants={
+            "true_hides": "Here True in the mask means: may *not* look."
+        },
+        forbid=_ATTENTION,
+    ),
+    "true_means": Exercise(
+        true_means,
+        _true_means_cases,
+        bugs=_TRUE_MEANS_BUGS,
+        variants={"true_looks": "Here True in the mask means: *may* look."},
+    ),
 }

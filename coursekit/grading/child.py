@@ -6,6 +6,7 @@ as stdin and stdout.  What the stranger prints goes to stderr.  Nothing here
 protects anything once their code runs in this process: the parent knows.
 """
 
+import importlib
 import json
 import linecache
 import os
@@ -14,9 +15,15 @@ import sys
 import threading
 import traceback
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # loaded by main(), once this process is confined
+    import numpy
+    import torch
+
+    from coursekit.grading import confine, frames
 
 SKIPPED_CELLS = ("time", "timeit", "capture", "prun")  # run, but unmeasured
 LONG = 2000  # characters of a message
@@ -46,8 +53,8 @@ class Channel:
         self.nonce = frame.nonce
         return frames.unpack(frame, lambda n: Proxy(self, n))
 
-    def send(self, value: Any, functions: Any = None) -> None:
-        data = memoryview(frames.pack(value, self.nonce, functions))
+    def send(self, value: Any) -> None:
+        data = memoryview(frames.pack(value, self.nonce))
         while data:
             data = data[os.write(self.answers, data) :]
 
@@ -70,42 +77,28 @@ class Proxy:
         self.__name__ = f"function_{number}"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        watched = [
-            a
-            for a in args
-            if isinstance(a, torch.Tensor) and a.requires_grad
-        ]
-        if watched and torch.is_grad_enabled():
-            return remote(self, args, kwargs, watched)
-        return self.ask(args, kwargs)["value"]
-
-    def ask(self, args: Any, kwargs: Any) -> Any:
         question = {"call": self.number, "args": args, "kwargs": kwargs}
-        return self.channel.ask(question)
+        answer = self.channel.ask(question)
+        inputs = [a for a in args if isinstance(a, torch.Tensor)]
+        if "ticket" in answer and torch.is_grad_enabled():
+            return remote(answer, self.channel, inputs)
+        return answer["value"]
 
 
-def remote(
-    proxy: Proxy, args: Any, kwargs: Any, watched: list[Any]
-) -> Any:
-    """Call a function over there so that gradients flow through it here."""
+def remote(answer: dict[str, Any], channel: Channel, inputs: Any) -> Any:
+    """A result from over there, through which gradients flow back there."""
 
     class Remote(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, *inputs: Any) -> Any:
-            with torch.enable_grad():
-                answer = proxy.ask(args, kwargs)
-            ctx.ticket = answer["ticket"]
             return answer["value"].detach()
 
         @staticmethod
         def backward(ctx: Any, grad: Any) -> Any:
-            question = {"backward": ctx.ticket, "grad": grad}
-            return tuple(proxy.channel.ask(question)["value"])
+            question = {"backward": answer["ticket"], "grad": grad}
+            return tuple(channel.ask(question)["value"])
 
-    probe = proxy.ask(args, kwargs)
-    if "ticket" not in probe:
-        return probe["value"]
-    return Remote.apply(*watched)
+    return Remote.apply(*inputs)
 
 
 def rebuilt(kind: str, text: str) -> Exception:
@@ -251,7 +244,6 @@ def serve(channel: Channel) -> None:
     student = Student()
     while True:
         request = channel.receive()
-        functions: list[Callable[..., Any]] = []
         op = request["op"]
         if op == "start":
             answer: dict[str, Any] = {"value": os.getpid()}
@@ -267,10 +259,10 @@ def serve(channel: Channel) -> None:
                 request["function"], args, kwargs, request["seed"]
             )
             answer |= {"args": args, "kwargs": kwargs}
-        reply(channel, answer, functions)
+        reply(channel, answer)
 
 
-def reply(channel: Channel, answer: dict[str, Any], functions: Any) -> None:
+def reply(channel: Channel, answer: dict[str, Any]) -> None:
     """Send an answer, or why it cannot be sent."""
     try:
         channel.send(answer)
@@ -286,8 +278,7 @@ def prepare(settings: dict[str, Any]) -> tuple[int, int]:
     os.dup2(nothing, 0)
     os.dup2(2, 1)
     os.close(nothing)
-    import confine
-
+    globals()["confine"] = importlib.import_module("confine")
     if settings["landlock"]:
         confine.die_with_parent()
         if os.getuid() == 0:
@@ -301,20 +292,21 @@ def prepare(settings: dict[str, Any]) -> tuple[int, int]:
     return requests, answers
 
 
-if __name__ == "__main__":
-    _settings = json.loads(sys.argv[1])
-    sys.path[:0] = [str(Path(__file__).parent)]
-    _requests, _answers = prepare(_settings)
-    sys.path += _settings["paths"]
-    import confine
-    import numpy
-    import torch
-
-    import frames
-
+def main() -> None:
+    """Confine this process, load torch, and serve."""
+    settings = json.loads(sys.argv.pop())
+    here = str(Path(__file__).parent)
+    sys.path.insert(0, here)
+    channel = Channel(*prepare(settings))
+    sys.path += settings["paths"]
+    for name in ("frames", "numpy", "torch"):
+        globals()[name] = importlib.import_module(name)
+    sys.path.remove(here)  # a student's `import frames` is another
     stand_ins()
-    confine.limit_cpu(_settings["cpu_s"])
-    # Out of the stranger's way: their files are not ours to shadow.
-    sys.path.pop(0)
-    sys.argv[1:] = []
-    serve(Channel(_requests, _answers))
+    confine.limit_cpu(settings["cpu_s"])
+    serve(channel)
+
+
+if __name__ == "__main__":
+    _this = sys.modules["__main__"]  # the student's module takes its place
+    main()

@@ -261,8 +261,6 @@ def _prctl(option: int, value: Any, more: Any = 0) -> int:
 def _syscall(number: int, *arguments: Any) -> int:
     libc = ctypes.CDLL(None, use_errno=True)
     libc.syscall.restype = ctypes.c_long
-    passed = [
-        ctypes.c_long(a) if isinstance(a, int) else a for a in arguments
-    ]
+    passed = [ctypes.c_long(a) if isinstance(a, int) else a for a in arguments]
     code: int = libc.syscall(ctypes.c_long(number), *passed)
     return code

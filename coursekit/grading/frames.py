@@ -471,7 +471,7 @@ class Decoder:
             raise FrameError("requires_grad is true or false")
         return whole.requires_grad_(grad) if grad else whole
 
-    readers: Mapping[str, Function] = {  # noqa: RUF012
+    readers: Mapping[str, Function] = {
         "list": read_list,
         "tuple": read_tuple,
         "set": read_set,

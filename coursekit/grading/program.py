@@ -9,11 +9,13 @@ import ast
 import re
 import symtable
 import warnings
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-LONGEST = 200_000  # characters of a cell: more is no code
-MAGIC = re.compile(r"^(\s*)(%|!|\?|.*\?\s*$|[\w., ]+=\s*[%!])")
+LONGEST = 100_000  # characters of a cell: more is no code
+MAGICS = 50  # lines of a cell that only IPython understands
+# The quantifiers with a second + don't backtrack: lines can be long.
+MAGIC = re.compile(r"\s*+(?:[%!?]|[\w., ]++=\s*+[%!]|[^?]*+\?+\s*+$)")
 RUNS_PYTHON = {"%%time", "%%timeit", "%%capture", "%%prun"}
 BROKEN = (SyntaxError, ValueError, RecursionError, MemoryError)
 NOT_HERE = {"check", "get_ipython"}  # calls of these are not the answer's
@@ -30,10 +32,16 @@ class Statement:
     """Its last line."""
 
     sets: frozenset[str]
-    """Names that it defines, imports, assigns or changes."""
+    """Names that it defines, imports or assigns."""
+
+    changes: frozenset[str]
+    """Names of what it changes in place, perhaps: ``x.append(1)``."""
 
     reads: frozenset[str]
     """Names that it takes from outside itself, now or when it is called."""
+
+    imports: bool
+    """Whether it is an import."""
 
     star: bool
     """Whether it is ``from … import *``, which may set any name."""
@@ -48,6 +56,11 @@ class Program:
 
     source: str
     statements: tuple[Statement, ...]
+    functions: tuple[str, ...]
+    """The functions and classes it defines, in order."""
+
+    stub: bool
+    """Whether it says nothing but ``...``."""
 
     def keep(self, chosen: Collection[int]) -> str:
         """The source with the other statements blanked, line by line."""
@@ -76,7 +89,21 @@ def parse(source: str) -> Program:
         found = tuple(statement(node) for node in tree.body)
     except BROKEN as error:
         raise SyntaxError(str(error)) from error
-    return Program(source, found)
+    names = tuple(
+        node.name
+        for node in tree.body
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef))
+    )
+    return Program(source, found, names, all(map(is_empty, tree.body)))
+
+
+def is_empty(node: ast.stmt) -> bool:
+    """Whether a statement is a stub, or says nothing."""
+    if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+        return all(map(is_empty, node.body))
+    if isinstance(node, ast.Expr):
+        return isinstance(node.value, ast.Constant)
+    return isinstance(node, ast.Pass)
 
 
 def without_cell_magic(source: str) -> str:
@@ -98,7 +125,7 @@ def without_magics(source: str) -> tuple[str, ast.Module]:
     start of a line within brackets stays what it is.
     """
     lines = source.split("\n")
-    while True:
+    for _ in range(MAGICS):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # "\d" is no mistake of ours
@@ -113,6 +140,7 @@ def without_magics(source: str) -> tuple[str, ast.Module]:
                 raise SyntaxError(text, where) from None
             indent = lines[magic][: -len(lines[magic].lstrip())]
             lines[magic] = f"{indent}pass"
+    raise SyntaxError(f"a cell with {MAGICS} or more magics")
 
 
 def statement(node: ast.stmt) -> Statement:
@@ -120,7 +148,7 @@ def statement(node: ast.stmt) -> Statement:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         table = symtable.symtable(ast.unparse(node), "cell", "exec")
-    sets, reads = changed(node), set[str]()
+    sets, reads = set[str](), set[str]()
     for symbol in table.get_symbols():
         if symbol.is_assigned() or symbol.is_imported():
             sets.add(symbol.get_name())
@@ -141,7 +169,9 @@ def statement(node: ast.stmt) -> Statement:
         min([node.lineno, *(mark.lineno for mark in marked)]),
         node.end_lineno or node.lineno,
         frozenset(sets),
+        frozenset(changed(node)),
         frozenset(reads),
+        isinstance(node, (ast.Import, ast.ImportFrom)),
         star,
         any(call_name(n) in NOT_HERE for n in outside_functions(node)),
     )
@@ -198,7 +228,7 @@ def needed(
         the numbers of the statements, by the number of their cell.
     """
     todo, seen = list(names), set[str]()
-    modules = imported(programs.values())
+    modules = only_imported(programs.values())
     chosen: set[tuple[int, int]] = set()
     while todo:
         name = todo.pop()
@@ -208,43 +238,37 @@ def needed(
         for cell, program in programs.items():
             if home.get(name, cell) != cell:
                 continue
-            for at, found in enumerate(program.statements):
-                sets = found.sets if name not in modules else plainly(found)
-                if found.side or not (name in sets or found.star):
+            for at, part in enumerate(program.statements):
+                touched = part.sets if name in modules else touches(part)
+                if part.side or not (name in touched or part.star):
                     continue
                 if (cell, at) not in chosen:
                     chosen.add((cell, at))
-                    todo += found.reads
+                    todo += part.reads
     return {
         cell: sorted(at for c, at in chosen if c == cell)
         for cell in sorted({c for c, _ in chosen})
     }
 
 
-def imported(programs: Iterable[Program]) -> set[str]:
-    """Names that are only ever imported: ``torch.manual_seed(1)`` is no
-    change of ``torch``."""
-    found, other = set[str](), set[str]()
-    for program in programs:
-        lines = program.source.split("\n")
-        for part in program.statements:
-            first = lines[part.first - 1].split()
-            is_import = bool(first) and first[0] in ("import", "from")
-            (found if is_import else other).update(plainly(part))
-    return found - other
+def touches(part: Statement) -> frozenset[str]:
+    """What a statement gives a value, or another one."""
+    return part.sets | part.changes
 
 
-def plainly(part: Statement) -> frozenset[str]:
-    """What a statement sets, but for what it changes in place."""
-    return part.sets - part.reads if not part.star else part.sets
+def only_imported(programs: Iterable[Program]) -> set[str]:
+    """Names of modules and the like, which no statement changes.
 
-
-def defined(program: Program, names: Sequence[str] = ()) -> list[str]:
-    """Functions and classes of a cell, and those of ``names`` it assigns."""
-    found: list[str] = []
-    for node in ast.parse(program.source).body:
-        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-            found.append(node.name)
-    for part in program.statements:
-        found += [n for n in names if n in plainly(part) and n not in found]
+    ``torch.manual_seed(1)`` looks like ``numbers.append(1)``.
+    """
+    parts = [part for program in programs for part in program.statements]
+    found = {name for part in parts if part.imports for name in part.sets}
+    for part in parts:
+        if not part.imports:
+            found -= part.sets
     return found
+
+
+def defines(program: Program, name: str) -> bool:
+    """Whether a cell defines or assigns a name."""
+    return any(name in part.sets for part in program.statements)

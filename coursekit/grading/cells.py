@@ -1,0 +1,139 @@
+"""The cells of a chapter (.md) or of a notebook (.ipynb).
+
+A notebook is plain JSON, so reading it takes no library, and one that is
+damaged can be read as far as it goes.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+LARGEST = 64 << 20  # bytes: plots make notebooks large, nothing makes more
+INSTALL = "pip install 'executable-transformer[notebook]'"
+
+
+class NotebookError(ValueError):
+    """A file that is no notebook, in one sentence."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a chapter or a notebook, without its outputs."""
+
+    kind: str
+    """"code", "markdown" or "raw"."""
+
+    source: str
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def exercise(self) -> str:
+        """The id of the exercise that this cell answers, or nothing."""
+        found = self.metadata.get("exercise")
+        return found if isinstance(found, str) else ""
+
+    @property
+    def tags(self) -> set[str]:
+        """Such as ``remove-cell``."""
+        found = self.metadata.get("tags")
+        known = found if isinstance(found, list) else []
+        return {tag for tag in known if isinstance(tag, str)}
+
+
+def read_cells(path: Path | str) -> list[Cell]:
+    """The cells of a chapter (.md) or a notebook (.ipynb).
+
+    Raises:
+        NotebookError: if it is neither, or cannot be read.
+    """
+    path = Path(path)
+    if path.suffix == ".md":
+        return markdown_cells(path)
+    data = load(path)
+    cells = data.get("cells")
+    if not isinstance(cells, list):
+        raise NotebookError(
+            f"{path.name} has no list of cells: got a notebook of format "
+            f"{data.get('nbformat')!r}. Open it in Jupyter and save it."
+        )
+    return [cell_of(cell) for cell in cells if isinstance(cell, dict)]
+
+
+def load(path: Path) -> dict[str, Any]:
+    """The JSON of a notebook."""
+    try:
+        if path.stat().st_size > LARGEST:
+            raise NotebookError(
+                f"{path.name} has more than {LARGEST >> 20} MB. Clear its "
+                "outputs and save it again."
+            )
+        data = json.loads(decode(path.read_bytes()))
+    except OSError as error:
+        raise NotebookError(
+            f"{path} cannot be read: {error.strerror}."
+        ) from error
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, NotebookError):
+            raise
+        reason = str(error).partition("\n")[0][:100]
+        raise NotebookError(
+            f"{path.name} is no notebook: it is not valid JSON ({reason})."
+        ) from error
+    if not isinstance(data, dict):
+        raise NotebookError(f"{path.name} is no notebook, but other JSON.")
+    return data
+
+
+def decode(data: bytes) -> str:
+    """Text, in whatever encoding an editor has left it."""
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return data.decode("utf-16", "replace")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return data.decode("cp1252", "replace")
+
+
+def cell_of(cell: Mapping[str, Any]) -> Cell:
+    """A cell of a notebook's JSON, however it is damaged."""
+    source, metadata = cell.get("source", ""), cell.get("metadata")
+    if isinstance(source, list):
+        source = "".join(part for part in source if isinstance(part, str))
+    text = source if isinstance(source, str) else ""
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return Cell(
+        str(cell.get("cell_type")),
+        text.encode("utf8", "replace").decode("utf8"),  # half of a surrogate
+        metadata if isinstance(metadata, dict) else {},
+    )
+
+
+def markdown_cells(path: Path) -> list[Cell]:
+    """The cells of a chapter's file."""
+    try:
+        text = decode(path.read_bytes())
+    except OSError as error:
+        raise NotebookError(
+            f"{path} cannot be read: {error.strerror}."
+        ) from error
+    return myst_cells(text, path.name)
+
+
+def myst_cells(text: str, name: str = "the text") -> list[Cell]:
+    """The cells of a chapter's text."""
+    try:
+        import jupytext  # type: ignore[import-untyped]
+    except ModuleNotFoundError as error:
+        raise NotebookError(
+            f"a chapter in Markdown is read by jupytext, which is missing: "
+            f"got {name}. {INSTALL}, or give its .ipynb."
+        ) from error
+    try:
+        cells = jupytext.reads(text, fmt="md:myst").cells
+    except Exception as error:
+        raise NotebookError(
+            f"{name} is no chapter: jupytext cannot read it ({error})."
+        ) from error
+    return [Cell(c.cell_type, c.source, dict(c.metadata)) for c in cells]

@@ -1,0 +1,411 @@
+"""Which promises hold on this machine: ``coursekit doctor``.
+
+Each file in ``attacks/`` is a submission to one small exercise: a wrong
+answer, and an attack that is to make up for it.  The doctor grades them all
+and looks, from inside and from outside, whether any got what it was after.
+An attack runs only where the isolation at hand can contain it.
+"""
+
+import argparse
+import ast
+import contextlib
+import functools
+import inspect
+import os
+import secrets
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from coursekit.exercises.call import Outcome
+from coursekit.exercises.compare import difference
+from coursekit.grading.isolation import (
+    PACKAGE,
+    Isolation,
+    Limits,
+    best,
+    why_no_bubblewrap,
+    why_no_landlock,
+)
+from coursekit.grading.key import Key
+from coursekit.grading.sandbox import Sandbox, SandboxError
+
+FOLDER = Path(__file__).parent / "attacks"
+LIMITS = Limits(
+    cpu_s=1.0,
+    wall_s=6.0,
+    memory=2 << 30,
+    file_size=8 << 20,
+    disk=32 << 20,
+    processes=32,
+)
+PROMISES = {
+    "score": "Code changes its score only by returning right values.",
+    "secret": "Reference, cases, expected values and key are out of reach.",
+    "ends": "Every submission comes to an end, and the batch goes on.",
+    "memory": "Memory is limited.",
+    "disk": "What it writes is limited.",
+    "processes": "Processes and threads are limited.",
+    "network": "There is no network.",
+    "outside": "Nothing is written, signaled or left behind outside.",
+}
+CANARY = "COURSEKIT_DOCTOR"  # an environment variable of the grader's
+RIGHT = "import torch\ndef share(x):\n    return torch.softmax(x, -1)\n"
+HELD, BROKEN, UNTRIED = "held", "broken", "not tried, not promised"
+
+
+@dataclass(frozen=True)
+class Attack:
+    """One file of the corpus."""
+
+    name: str
+    says: str
+    """What it tries, in a line."""
+
+    promise: str
+    contained_by: tuple[str, ...]
+    """The isolations under which it may run."""
+
+    shares: bool
+    """Whether it leaves its process fit for the next one."""
+
+    source: str
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What became of an attack."""
+
+    attack: Attack
+    verdict: str
+    """``held``, ``broken``, or ``not tried, not promised``."""
+
+    note: str = ""
+    """How it ended, or what it got."""
+
+
+@dataclass
+class Host:
+    """Bait on this machine, and eyes on it, while attacks run."""
+
+    folder: Path
+    facts: dict[str, Any]
+    """What the attacks are told, so that they need not guess."""
+
+    contacts: list[str] = field(default_factory=list)
+    """Who came to a socket of ours."""
+
+    def traces(self, isolation: Isolation) -> list[str]:
+        """What an attack has left outside; none if all is well."""
+        names = {p.name for p in self.folder.iterdir()}
+        new = names - {"key.json", "service.sock"}
+        if isolation is Isolation.NONE:  # it may write: that is no news
+            new = {n for n in new if not n.startswith("started-")}
+        found = [f"{n} in the grader's folder" for n in sorted(new)]
+        found += self.contacts
+        if Path(self.facts["key"]).read_text() != self.facts["key text"]:
+            found.append("a key that was changed")
+        self.contacts.clear()
+        return found
+
+
+def read_attacks() -> list[Attack]:
+    """The corpus, in the order of the promises."""
+    found = [read_attack(path) for path in sorted(FOLDER.glob("*.py"))]
+    order = list(PROMISES)
+    return sorted(found, key=lambda a: order.index(a.promise))
+
+
+def read_attack(path: Path) -> Attack:
+    """An attack's file, read and not executed."""
+    source = path.read_text("utf-8")
+    tree = ast.parse(source)
+    facts = {
+        node.targets[0].id: ast.literal_eval(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        and isinstance(node.targets[0], ast.Name)
+        and node.targets[0].id in ("PROMISE", "CONTAINED_BY", "SHARES")
+    }
+    return Attack(
+        path.stem,
+        str(ast.get_docstring(tree)),
+        facts["PROMISE"],
+        facts["CONTAINED_BY"],
+        facts.get("SHARES", False),
+        source,
+    )
+
+
+@contextlib.contextmanager
+def host(limits: Limits = LIMITS) -> Iterator[Host]:
+    """Lay out the bait: a key, a folder, an environment, open ports."""
+    canary = secrets.token_hex(8)
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        key = folder / "key.json"
+        Key.create(key)
+        os.environ[CANARY] = canary
+        stack.callback(os.environ.pop, CANARY, None)
+        facts = {
+            "folder": str(folder),
+            "key": str(key),
+            "key text": key.read_text(),
+            "package": str(PACKAGE),
+            "pid": os.getpid(),
+            "uid": os.getuid() if hasattr(os, "getuid") else 0,
+            "canary": canary,
+            "disk": limits.disk,
+            "processes": limits.processes,
+        }
+        found = Host(folder, facts)
+        for listen in (tcp, udp, named):
+            stack.enter_context(listen(found))
+        yield found
+
+
+@contextlib.contextmanager
+def tcp(found: Host) -> Iterator[None]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        found.facts["tcp"] = server.getsockname()[1]
+        with watched(found, "a connection by TCP", server.accept, server):
+            yield
+
+
+@contextlib.contextmanager
+def udp(found: Host) -> Iterator[None]:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+        server.bind(("127.0.0.1", 0))
+        found.facts["udp"] = server.getsockname()[1]
+        take = functools.partial(server.recv, 9)
+        with watched(found, "a datagram", take, server):
+            yield
+
+
+@contextlib.contextmanager
+def named(found: Host) -> Iterator[None]:
+    """Sockets with the name of a file, and with one of Linux's own."""
+    path = str(found.folder / "service.sock")
+    abstract = f"coursekit-{found.facts['canary']}"
+    found.facts |= {"socket": path, "abstract": abstract}
+    names = [path, "\0" + abstract] if sys.platform == "linux" else []
+    with contextlib.ExitStack() as stack:
+        for name in names:
+            server = stack.enter_context(socket.socket(socket.AF_UNIX))
+            server.bind(name)
+            server.listen()
+            said = "a connection to a socket of this machine"
+            stack.enter_context(watched(found, said, server.accept, server))
+        yield
+
+
+@contextlib.contextmanager
+def watched(
+    found: Host, says: str, take: Callable[[], Any], server: socket.socket
+) -> Iterator[None]:
+    """Note down whoever comes to a socket."""
+    server.settimeout(0.2)
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.is_set():
+            with contextlib.suppress(OSError):
+                take()
+                found.contacts.append(says)
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def cases() -> list[inspect.BoundArguments]:
+    """The exercise: what share each number has, by softmax over a row."""
+    signature = inspect.signature(lambda x: None)
+    source = torch.Generator().manual_seed(secrets.randbits(32))
+    sizes = [(3, 5), (2, 7)]
+    return [
+        signature.bind(torch.randn(n, m, generator=source).double())
+        for n, m in sizes
+    ]
+
+
+def attempt(
+    box: Sandbox, name: str, source: str, bait: Host
+) -> tuple[str, list[str]]:
+    """Grade a submission in a sandbox.
+
+    Returns:
+        how it ended (``right`` if it passed), and what it got hold of.
+    """
+    facts = {k: v for k, v in bait.facts.items() if k != "key text"}
+    started = STARTED.format(name=name)
+    cells = [f"HOST = {facts!r}", started, source]
+    loot: list[str] = []
+    endings = []
+    try:
+        box.run(cells, fresh=True)
+        for case in cases():
+            outcome = box.call("share", case)
+            endings.append(ending(outcome, case))
+            loot += taken(outcome, bait)
+    except SandboxError as error:
+        endings.append(str(error))
+    ended = next((e for e in endings if e != "right"), "right")
+    if bait.facts["canary"] in box.output:
+        loot.append("a secret that it printed")
+    return ended, loot
+
+
+# Every submission leaves a file where the isolation lets it: so a test can
+# see which ones were started without any.
+STARTED = """
+try:
+    with open(HOST["folder"] + "/started-{name}", "a"):
+        pass
+except OSError:
+    pass
+"""
+
+
+def ending(outcome: Outcome, case: inspect.BoundArguments) -> str:
+    """Right, wrong or raised."""
+    if outcome.error is not None:
+        return f"error: {outcome.error!r}"[:100]
+    right = torch.softmax(case.arguments["x"], -1)
+    said = difference(outcome.value, right, 1e-6, 1e-9)
+    return f"wrong: {said}" if said else "right"
+
+
+def taken(outcome: Outcome, bait: Host) -> list[str]:
+    """What a function says it got hold of: our attacks answer in words."""
+    text = outcome.value
+    if isinstance(text, str):
+        return [text.strip()[:100]]
+    return []
+
+
+def examine(
+    attacks: Iterable[Attack],
+    isolation: Isolation,
+    limits: Limits = LIMITS,
+    bait: Host | None = None,
+) -> Iterator[Finding]:
+    """Run attacks, those that share a process first; a finding for each."""
+    todo = list(attacks)
+    with contextlib.ExitStack() as stack:
+        bait = bait or stack.enter_context(host(limits))
+        for attack in todo:
+            if isolation not in attack.contained_by:
+                yield Finding(attack, UNTRIED)
+        tried = [a for a in todo if isolation in a.contained_by]
+        shared: Sandbox | None = None
+        try:
+            for attack in sorted(tried, key=lambda a: not a.shares):
+                if not attack.shares:
+                    with Sandbox(isolation, limits) as box:
+                        yield finding(attack, box, bait)
+                    continue
+                if shared is None or shared.broken:
+                    shared = Sandbox(isolation, limits)
+                yield finding(attack, shared, bait)
+        finally:
+            if shared:
+                shared.close()
+
+
+def finding(attack: Attack, box: Sandbox, bait: Host) -> Finding:
+    """Run one attack and look what came of it."""
+    began = time.monotonic()
+    ended, loot = attempt(box, attack.name, attack.source, bait)
+    if not attack.shares:
+        box.close()
+        loot += [f"a process left behind: {p}" for p in box.survivors()]
+    took = time.monotonic() - began
+    if took > 2 * box.limits.wall_s + 120:
+        loot.append(f"{took:.0f} seconds of the grader's")
+    loot += bait.traces(box.isolation)
+    if ended == "right":
+        loot.append("full marks")
+    if loot:
+        return Finding(attack, BROKEN, "; ".join(loot))
+    return Finding(attack, HELD, ended)
+
+
+def control(isolation: Isolation, limits: Limits = LIMITS) -> str:
+    """How a right submission ends here: ``right``, or the doctor is ill."""
+    with host(limits) as bait, Sandbox(isolation, limits) as box:
+        return attempt(box, "control", RIGHT, bait)[0]
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options of ``coursekit doctor``."""
+    parser.add_argument(
+        "--isolation",
+        choices=[i.value for i in Isolation],
+        help="look at this one, not at the best that this machine has",
+    )
+    parser.add_argument(
+        "--verbose", action="store_true", help="say how each attack ended"
+    )
+
+
+def main(args: argparse.Namespace) -> int:
+    """Print which promises hold; 1 if one is broken, else 0."""
+    isolation = Isolation(args.isolation) if args.isolation else best()
+    for line in about(isolation):
+        print(line)
+    ended = control(isolation)
+    if ended != "right":
+        print(f"A right submission does not pass here: {ended}")
+        return 1
+    print("A right submission passes.\n")
+    found: list[Finding] = []
+    for one in examine(read_attacks(), isolation):
+        found.append(one)
+        if sys.stderr.isatty():
+            print(f"\r{len(found)} attacks", end="\r", file=sys.stderr)
+    print(report(found, args.verbose))
+    return int(any(f.verdict == BROKEN for f in found))
+
+
+def about(isolation: Isolation) -> list[str]:
+    """Which isolation it is, and why it is no better."""
+    lines = [f"Isolation: {isolation.value}"]
+    if isolation is not Isolation.BUBBLEWRAP and why_no_bubblewrap():
+        lines.append(f"No bubblewrap: {why_no_bubblewrap()}")
+    if isolation is Isolation.NONE and why_no_landlock():
+        lines.append(f"No Landlock: {why_no_landlock()}")
+    return lines
+
+
+def report(found: Sequence[Finding], verbose: bool = False) -> str:
+    """The findings by promise, in plain lines."""
+    lines = []
+    for promise, says in PROMISES.items():
+        mine = [f for f in found if f.attack.promise == promise]
+        tried = [f for f in mine if f.verdict != UNTRIED]
+        broken = [f for f in tried if f.verdict == BROKEN]
+        skipped = [f.attack.name for f in mine if f.verdict == UNTRIED]
+        verdict = BROKEN if broken else HELD if tried else UNTRIED
+        count = f"{len(tried)} attacks" if tried else ""
+        lines.append(f"{verdict:>7}  {says} {count}".rstrip())
+        shown = mine if verbose else broken
+        lines += [
+            f"         {f.verdict}: {f.attack.says} [{f.attack.name}] {f.note}"
+            for f in shown
+        ]
+        if skipped and tried and not verbose:
+            lines.append(f"         {UNTRIED}: {', '.join(skipped)}")
+    return "\n".join(lines)

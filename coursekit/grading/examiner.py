@@ -1,0 +1,595 @@
+"""One submission: what its functions come to in the sandbox, and the marks.
+
+The sandbox only ever sees cells and inputs.  What is right is computed here,
+and so is every comparison.
+"""
+
+import hashlib
+import inspect
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+from coursekit.exercises import core
+from coursekit.exercises.call import Outcome, Raised, explain, unwritten
+from coursekit.exercises.checker import examine, verdict
+from coursekit.exercises.core import NONE, Case, Exercise, Switches
+from coursekit.exercises.report import Report
+from coursekit.exercises.source import specialize
+from coursekit.grading import frames, library, viva
+from coursekit.grading.frames import FrameError
+from coursekit.grading.isolation import Limits
+from coursekit.grading.notebooks import (
+    Answer,
+    NotebookError,
+    Submission,
+    read_submission,
+)
+from coursekit.grading.records import Graded, Question, Result
+from coursekit.grading.sandbox import SandboxError
+from coursekit.grading.served import guarded
+
+BREAKDOWNS = 2  # sandboxes that one exercise may wear out
+SECONDS, MEMORY = 60, 4 << 30  # that comparing one answer may take
+STATUS = {"passed": "ok", "wrong": "wrong", "error": "error"}
+PROBLEMS = {  # of an answer, as notebooks.py finds them
+    "duplicate": "Several cells define {f}; the last one counts.",
+    "renamed": "The cell defines {f}, which is not the name it should have.",
+    "syntax": "The cell is not valid Python.",
+}
+TELLS = [  # the two cases of a student's own test
+    "True for a right function",
+    "False for the program that was given",
+]
+TRIES = 4  # of each: whoever guesses is right once in 70 times
+
+
+@dataclass(frozen=True)
+class Task:
+    """One exercise, as one student is examined in it."""
+
+    id: str
+    """Of the row."""
+
+    function: str
+    points: float
+    exercise: Exercise
+    seed: int
+    """Draws the hidden cases and every random number."""
+
+    on: Switches = NONE
+    """The variant that is asked for."""
+
+    stub: str = ""
+    mutant: Switches = NONE
+    """The mistakes that a program was given with."""
+
+    tells: bool = False
+    """Whether a test is asked for that knows the mutant from the right."""
+
+    questions: bool = False
+    """Whether the instructor gets questions about the answer."""
+
+    @property
+    def cases(self) -> Sequence[Case]:
+        """The hidden ones."""
+        return core.draw(self.exercise, self.seed)
+
+    def plain(self) -> dict[str, Any]:
+        """What decides about the marks, as JSON has it."""
+        return {
+            "id": self.id,
+            "function": self.function,
+            "points": self.points,
+            "seed": self.seed,
+            "on": sorted(self.on),
+            "stub": self.stub,
+            "mutant": sorted(self.mutant),
+            "tells": self.tells,
+            "questions": self.questions,
+        }
+
+
+def prove(task: Task) -> None:
+    """Try everything about a task that does not depend on a student.
+
+    Raises:
+        ValueError: if the exercise cannot be graded in a sandbox.
+    """
+    exercise, problem = task.exercise, task.exercise.local
+    for case in task.cases:
+        core.expected(exercise, case, task.seed, task.on)
+        bound = core.bind(exercise, case)
+        try:
+            frames.pack((bound.args, bound.kwargs), bytes(frames.NONCE), [])
+        except FrameError as error:
+            problem = problem or str(error)
+    if problem:
+        raise ValueError(
+            f"a graded exercise runs in a sandbox: got {task.id}, which "
+            f"cannot. {problem.rstrip('.')}. Take it out of the assignment."
+        )
+
+
+class Box(Protocol):
+    """What is used of a sandbox."""
+
+    limits: Limits
+
+    def run(self, cells: Sequence[str], fresh: bool = False) -> Any: ...
+    def call(
+        self, function: str, arguments: inspect.BoundArguments, seed: int = 0
+    ) -> Outcome: ...
+    def look(self, function: str) -> tuple[bool, bool] | None: ...
+    def close(self) -> None: ...
+    @property
+    def usage(self) -> Any: ...
+
+
+class StartError(RuntimeError):
+    """The sandbox does not start: this machine's fault, not a student's."""
+
+
+@dataclass
+class Session:
+    """The sandboxes of one student, one after another."""
+
+    take: Callable[[bool], Box]
+    """``take(alone)``: a fresh one; if alone, no other starts beside it."""
+
+    box: Box | None = None
+    cells: tuple[str, ...] | None = None
+    """What runs in the box."""
+
+    failed: dict[int, Raised] = field(default_factory=dict)
+    """Those of the cells that raised."""
+
+    cpu: float = 0.0
+    memory: int = 0
+
+    def open(self, alone: bool = False) -> None:
+        """Start anew; a box that does not start is no student's fault."""
+        self.close()
+        for _ in range(2):
+            box = self.take(alone)
+            try:
+                box.run([])
+            except SandboxError as error:
+                box.close()
+                problem = error
+                continue
+            self.box = box
+            return
+        raise StartError(f"the sandbox does not start: {problem.text}")
+
+    def load(self, cells: tuple[str, ...]) -> None:
+        """Run cells, unless they are what ran last."""
+        if self.box is None:
+            self.open()
+        if self.cells != cells:
+            assert self.box is not None
+            self.cells = None
+            found = self.box.run(cells, fresh=True)
+            self.failed = {f.cell: f.error for f in found}
+            self.cells = cells
+
+    def call(
+        self,
+        cells: tuple[str, ...],
+        function: str,
+        bound: inspect.BoundArguments,
+        seed: int,
+    ) -> Outcome:
+        """Call a function of some cells.
+
+        Raises:
+            SandboxError: if that wore the box out; the next has a new one.
+        """
+        try:
+            self.load(cells)
+            assert self.box is not None
+            return self.box.call(function, bound, seed)
+        except SandboxError:
+            self.close()
+            raise
+
+    def look(
+        self, cells: tuple[str, ...], function: str
+    ) -> tuple[bool, bool] | None:
+        """As a box does."""
+        try:
+            self.load(cells)
+            assert self.box is not None
+            return self.box.look(function)
+        except SandboxError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Give the box up, and add up what it used."""
+        if self.box is not None:
+            self.box.close()
+            self.cpu += self.box.usage.cpu_s
+            self.memory = max(self.memory, self.box.usage.memory)
+        self.box = self.cells = None
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What a function came to on every case."""
+
+    outcomes: list[Outcome]
+    broken: SandboxError | None = None
+    """What happened to the first sandbox that was worn out."""
+
+    at: int = 0
+    """On which case."""
+
+
+def grade_student(
+    student: str,
+    paths: Sequence[Path],
+    tasks: Sequence[Task],
+    take: Callable[[bool], Box],
+    isolation: str,
+    sha256: str,
+) -> Graded:
+    """Examine one student in every task; nothing they hand in raises.
+
+    Args:
+        student: their id.
+        paths: their notebooks; there may be none.
+        tasks: what is asked.
+        take: gives a sandbox, as in :class:`Session`.
+        isolation: its kind, for the rows.
+        sha256: of the notebooks.
+
+    Raises:
+        StartError: if no sandbox starts.
+    """
+    began = time.monotonic()
+    session = Session(take)
+    questions: dict[str, list[Question]] = {}
+    try:
+        submission, problem = read(paths, tasks)
+        results = [
+            nothing(task, *problem)
+            if submission is None
+            else result(task, submission, session, questions)
+            for task in tasks
+        ]
+    finally:
+        session.close()
+    return Graded(
+        student,
+        sha256,
+        [replace(r, isolation=isolation) for r in results],
+        questions,
+        round(time.monotonic() - began, 2),
+        round(session.cpu, 2),
+        session.memory,
+    )
+
+
+def read(
+    paths: Sequence[Path], tasks: Sequence[Task]
+) -> tuple[Submission | None, tuple[str, str]]:
+    """A submission, or a status and the reason why there is none."""
+    if not paths:
+        return None, ("not attempted", "Nothing was handed in.")
+    odd = [p.name for p in paths if p.is_symlink() or not p.is_file()]
+    if odd:
+        return None, ("unreadable", f"{odd[0]} is a link, not a file.")
+    try:
+        return read_submission(paths, tasks), ("", "")
+    except NotebookError as error:
+        return None, ("unreadable", str(error))
+    except Exception as error:  # whatever a file can make us stumble over
+        reason = f"The notebook cannot be read ({type(error).__name__})."
+        return None, ("unreadable", reason)
+
+
+def nothing(task: Task, status: str, text: str) -> Result:
+    """The row of an exercise in which nothing was run."""
+    return Result(task.id, task.function, task.points, status, message=text)
+
+
+def result(
+    task: Task,
+    submission: Submission,
+    session: Session,
+    questions: dict[str, list[Question]],
+) -> Result:
+    """Examine one task."""
+    answer = submission.answers[task.id]
+    if answer.problem == "missing":
+        text = f"There is no cell that defines {task.function}."
+        return nothing(task, "not attempted", text)
+    cells = (*answer.helpers, answer.source)
+    if "".join(answer.source.split()) == "".join(task.stub.split()) != "":
+        return nothing(task, "not attempted", "Nothing is written yet.")
+    try:
+        examiner = examine_test if task.tells else examine_function
+        found, tried = examiner(task, answer, cells, session)
+        written = found.status != "not attempted"
+        if task.questions and written and not task.tells:
+            asked = ask(task, answer, tried, session)
+            if asked:
+                questions[task.id] = asked
+    except StartError:
+        raise
+    except Exception as error:  # an answer that no comparison is ready for
+        reason = explain(error).splitlines()[0]
+        found = nothing(task, "protocol", f"It cannot be graded: {reason}")
+    notes = [*submission.problems]
+    if answer.problem in PROBLEMS:
+        notes.append(PROBLEMS[answer.problem].format(f=answer.function))
+    named = library.used(cells, task.exercise.forbid)
+    return replace(found, notes=notes, used_library=named)
+
+
+# -- a function, case by case ------------------------------------------------
+def examine_function(
+    task: Task, answer: Answer, cells: tuple[str, ...], session: Session
+) -> tuple[Result, Tried]:
+    """Call a function on the hidden cases, and compare."""
+    cases = task.cases
+    calls = [core.bind(task.exercise, case) for case in cases]
+    missing = absent(task, answer, cells, session)
+    if missing is not None:
+        return missing, Tried([])
+    tried = call_all(cells, answer.function, calls, task.seed, session)
+    with guarded(SECONDS, MEMORY):
+        return assess(task, cases, tried), tried
+
+
+def absent(
+    task: Task, answer: Answer, cells: tuple[str, ...], session: Session
+) -> Result | None:
+    """Why there is nothing to call, or None if there is."""
+    try:
+        there = session.look(cells, answer.function)
+    except SandboxError:
+        return None  # the calls will say what happens, and retry
+    if there is not None and there[0]:
+        return None
+    raised = session.failed.get(len(cells) - 1)
+    if raised is not None:
+        text = f"The cell raised {explain(raised)}"
+    elif there is None:
+        text = f"After the cell there is no {answer.function}."
+    else:
+        text = f"{answer.function} is no function."
+    return nothing(task, "error", text)
+
+
+def promised(task: Task) -> bool:
+    """Whether the right function returns anything."""
+    case = task.cases[0]
+    right = core.expected(task.exercise, case, task.seed, task.on)
+    return right.value is not None
+
+
+def call_all(
+    cells: tuple[str, ...],
+    function: str,
+    calls: Sequence[inspect.BoundArguments],
+    seed: int,
+    session: Session,
+) -> Tried:
+    """Call a function once for each case, in as few sandboxes as it takes.
+
+    The first time-out is tried again in a sandbox of its own, since the
+    machine may have been busy or an earlier call slow.
+    """
+    outcomes: list[Outcome] = []
+    first: SandboxError | None = None
+    at, broken, retried = 0, 0, False
+    for number, bound in enumerate(calls):
+        while True:
+            if broken == BREAKDOWNS:
+                outcomes.append(lost("it was not called any more"))
+                break
+            try:
+                outcomes.append(session.call(cells, function, bound, seed))
+                break
+            except SandboxError as error:
+                if error.status == "timeout" and not retried:
+                    retried = True
+                    session.open(alone=True)
+                    continue
+                if first is None:
+                    first, at = error, number
+                broken += 1
+                outcomes.append(lost(error.text))
+                break
+    return Tried(outcomes, first, at)
+
+
+def lost(text: str) -> Outcome:
+    """The outcome of a call that never came back."""
+    return Outcome(error=Raised("NoAnswer", text))
+
+
+def assess(task: Task, cases: Sequence[Case], tried: Tried) -> Result:
+    """Marks and a diagnosis for what a function came to."""
+    exercise, outcomes = task.exercise, tried.outcomes
+    # The function itself is elsewhere: any other stands in for it.
+    hints = {unwritten(assess, got) for got in outcomes}
+    if None not in hints and promised(task):
+        text = " ".join(sorted(h for h in hints if h))
+        return nothing(task, "not attempted", text)
+    right = [
+        problem(task, case, got) is None
+        for case, got in zip(cases, outcomes, strict=True)
+    ]
+    report = examine(task.id, exercise, cases, outcomes, task.seed, task.on)
+    return reported(task, report, cases, right, tried)
+
+
+def problem(task: Task, case: Case, got: Outcome) -> str | None:
+    """What is wrong with an outcome."""
+    right = core.expected(task.exercise, case, task.seed, task.on)
+    return verdict(task.exercise, case, got, right)
+
+
+def reported(
+    task: Task,
+    report: Report,
+    cases: Sequence[Case],
+    right: Sequence[bool],
+    tried: Tried,
+) -> Result:
+    """A report as plain data."""
+    status, message, n = STATUS[report.status], report.message, len(cases)
+    cause = report.cause()
+    if tried.broken is not None:
+        status, cause = tried.broken.status, []
+        name = cases[tried.at].name
+        message = (
+            f"Case {tried.at + 1} of {n}{': ' * bool(name)}{name}.\n"
+            f"No answer: {tried.broken.text}.\n"
+            f"Right on {sum(right)} of {n} cases."
+        )
+    return Result(
+        task.id,
+        task.function,
+        task.points,
+        status,
+        right=sum(right),
+        total=n,
+        cases=[
+            [case.name or f"case {number}", ok]
+            for number, (case, ok) in enumerate(
+                zip(cases, right, strict=True), 1
+            )
+        ],
+        diagnosis=sorted(report.diagnosis),
+        says=[bug.says for bug in (report.mistakes or [[]])[0]],
+        cause=cause,
+        message="" if report else message,
+        links=[list(link) for link in report.links()],
+    )
+
+
+# -- a student's own test ----------------------------------------------------
+def examine_test(
+    task: Task, answer: Answer, cells: tuple[str, ...], session: Session
+) -> tuple[Result, Tried]:
+    """Give a test the right function and the mutant, in a drawn order.
+
+    Both run here, on inputs of the student's; what they may use is limited.
+    """
+    missing = absent(task, answer, cells, session)
+    if missing is not None:
+        return missing, Tried([])
+    functions = [
+        switched(task.exercise, task.on | on) for on in (NONE, task.mutant)
+    ]
+    order = [0, 1] * TRIES
+    random.Random(task.seed).shuffle(order)
+    signature = inspect.signature(lambda f: f)
+    calls = [signature.bind(functions[kind]) for kind in order]
+    tried = call_all(cells, answer.function, calls, task.seed, session)
+    said: list[list[Outcome]] = [[], []]
+    for kind, outcome in zip(order, tried.outcomes, strict=True):
+        said[kind].append(outcome)
+    right = [
+        all(truth(o) is (kind == 0) for o in said[kind]) for kind in (0, 1)
+    ]
+    if all(right):
+        status, message = "ok", ""
+    elif tried.broken is not None:
+        status = tried.broken.status
+        message = f"No answer: {tried.broken.text}."
+    else:
+        kind = right.index(False)
+        odd = next(o for o in said[kind] if truth(o) is not (kind == 0))
+        status = "error" if odd.error else "wrong"
+        what = ("a right function", "the program that you were given")[kind]
+        came = (
+            f"raised {explain(odd.error)}"
+            if odd.error
+            else f"returned {viva.written(odd.value)}"
+        )
+        message = f"Given {what}, {answer.function} {came}."
+    return Result(
+        task.id,
+        task.function,
+        task.points,
+        status,
+        right=2 * all(right),  # one of two can be had without looking
+        total=2,
+        cases=[[t, ok] for t, ok in zip(TELLS, right, strict=True)],
+        message=message,
+    ), tried
+
+
+def switched(exercise: Exercise, on: Switches) -> Callable[..., Any]:
+    """A reference with some mistakes, called as a student's function is."""
+    reference = exercise.reference
+
+    def f(*args: Any, **kwargs: Any) -> Any:
+        kwargs.pop("on", None)  # the switches are not theirs to turn
+        return reference(*args, **kwargs, on=on)
+
+    return f
+
+
+def truth(outcome: Outcome) -> bool | None:
+    """True or False, if that is what was returned."""
+    value = outcome.value
+    if isinstance(value, torch.Tensor) and value.numel() == 1:
+        value = value.item()
+    return value if isinstance(value, bool) else None
+
+
+# -- questions ---------------------------------------------------------------
+def ask(
+    task: Task, answer: Answer, tried: Tried, session: Session
+) -> list[Question]:
+    """Questions about an answer, for the instructor."""
+    if len(tried.outcomes) != len(task.cases):
+        return []
+    given = ""
+    if task.mutant:
+        on = task.on | task.mutant
+        given = specialize(task.exercise.reference, on, task.function)
+    subject = viva.Subject(
+        task.exercise,
+        answer.source,
+        answer.function,
+        task.cases,
+        tried.outcomes,
+        task.seed,
+        task.on,
+        given,
+        task.mutant,
+    )
+    worn_out = tried.broken is not None
+
+    def try_out(
+        source: str, name: str, calls: Sequence[inspect.BoundArguments]
+    ) -> list[Outcome] | None:
+        nonlocal worn_out
+        if worn_out:
+            return None
+        cells = (*answer.helpers, source)
+        try:
+            return [session.call(cells, name, c, task.seed) for c in calls]
+        except SandboxError:
+            worn_out = True
+            return None
+
+    with_seed = task.seed ^ hash_of(answer.source)
+    return viva.questions(subject, try_out, with_seed)
+
+
+def hash_of(text: str) -> int:
+    """A number for a text, the same in every process."""
+    return int(hashlib.sha256(text.encode()).hexdigest()[:15], 16)

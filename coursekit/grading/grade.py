@@ -1,0 +1,568 @@
+"""``coursekit grade``: a folder of submissions in, a grade sheet out.
+
+Every student gets a row for every exercise, whatever they handed in.  The
+same key and submissions give the same sheet, byte for byte.
+"""
+
+import argparse
+import csv
+import hashlib
+import importlib
+import io
+import json
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from coursekit.exercises import core
+from coursekit.grading import feedback, notebooks, summary
+from coursekit.grading.examiner import Box, Task, grade_student, prove
+from coursekit.grading.isolation import Isolation, Limits, best
+from coursekit.grading.key import Key
+from coursekit.grading.records import STATUSES, Graded, Result, graded
+from coursekit.grading.sandbox import Pool
+
+COLUMNS = (
+    *("student", "exercise", "points", "max_points", "status", "diagnosis"),
+    *("used_library", "notebook_sha256", "isolation", "key_id", "version"),
+)
+TIMES = ("student", "seconds", "cpu_seconds", "memory_bytes")
+NO_STUDENTS = (".", "_")  # what a folder's name begins with that is none
+Fields = Mapping[str, Any]
+UNKNOWN = "nobody of this id is on the roster: no program was given to mend"
+
+
+# -- the command -------------------------------------------------------------
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Options of ``coursekit grade``."""
+    parser.add_argument(
+        "submissions",
+        metavar="DIR",
+        help="holds <id>.ipynb, or <id>/*.ipynb, for each student",
+    )
+    parser.add_argument(
+        "--key", required=True, metavar="FILE", help="the instructor's key"
+    )
+    parser.add_argument(
+        "--out", required=True, metavar="CSV", help="the grade sheet"
+    )
+    parser.add_argument(
+        "--feedback",
+        metavar="DIR",
+        help="a page of Markdown and of HTML for each student",
+    )
+    parser.add_argument(
+        "--assignment",
+        metavar="NAME",
+        help="which of the key's assignments, if it holds several",
+    )
+    parser.add_argument(
+        "--overlay",
+        metavar="DIR",
+        help="folder with exercises that are not public",
+    )
+    parser.add_argument(
+        "--timing",
+        metavar="CSV",
+        help="seconds and memory [default: timing.csv beside the sheet]",
+    )
+    parser.add_argument(
+        "--book",
+        default="",
+        metavar="URL",
+        help="where the book's pages are, for links in the feedback",
+    )
+    parser.add_argument(
+        "--cpu",
+        type=float,
+        default=Limits.cpu_s,
+        metavar="S",
+        help="CPU seconds that a submission may take "
+        f"[default: {Limits.cpu_s:g}]",
+    )
+    parser.add_argument(
+        "--isolation",
+        choices=[str(i) for i in Isolation],
+        help="how submissions are shut in [default: the best there is]",
+    )
+    parser.add_argument(
+        "--fresh",
+        action="store_true",
+        help="grade everybody anew, also who was graded in an earlier run",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Grade a folder of submissions: a sheet, feedback, a summary."""
+    if not 0 < args.cpu < 1e6:
+        raise ValueError(
+            f"--cpu is a number of seconds above 0: got {args.cpu}."
+        )
+    with overlay(args.overlay):
+        batch = Batch(
+            Key.load(args.key),
+            collect(Path(args.submissions), args),
+            Files.of(args),
+            args.assignment,
+            Isolation(args.isolation) if args.isolation else best(),
+            Limits(cpu_s=args.cpu),
+        )
+        done, whole = batch.grade(args.fresh)
+        if not whole:
+            print(
+                f"\ninterrupted: {len(done)} of {len(batch.students)} "
+                "students are graded. The same command goes on from here.",
+                file=sys.stderr,
+            )
+            return 130
+        batch.write(done, args.book)
+    for line in last_words(done, batch):
+        print(line)
+    return 0
+
+
+@contextmanager
+def overlay(folder: str | None) -> Iterator[None]:
+    """Have the exercises of a folder for a while."""
+    if folder is None:
+        yield
+        return
+    path = Path(folder).resolve()
+    if not path.is_dir():
+        raise ValueError(
+            f"an overlay is a folder with modules of exercises: got {folder}."
+        )
+    known = path in core.OVERLAYS
+    if not known:
+        core.OVERLAYS.append(path)
+    try:
+        yield
+    finally:
+        if not known:
+            core.OVERLAYS.remove(path)
+
+
+def collect(folder: Path, args: argparse.Namespace) -> dict[str, list[Path]]:
+    """The notebooks of each student.
+
+    Raises:
+        ValueError: if there are none, or results would lie among them.
+    """
+    if not folder.is_dir():
+        raise ValueError(
+            f"submissions are a folder: got {folder}, which is none."
+        )
+    if args.feedback:
+        feedback_folder = Path(args.feedback).resolve()
+        if feedback_folder.is_relative_to(folder.resolve()):
+            raise ValueError(
+                "feedback may not lie among the submissions: got "
+                f"{args.feedback}. Give a folder beside {folder}."
+            )
+    found: dict[str, list[Path]] = {}
+    for path in sorted(folder.iterdir()):
+        if path.name.startswith(NO_STUDENTS):
+            continue
+        if path.is_dir() and not path.is_symlink():
+            inside = sorted(
+                p
+                for p in path.glob("*.ipynb")
+                if not p.name.startswith(NO_STUDENTS)
+            )
+            found.setdefault(path.name, []).extend(inside)
+        elif path.suffix == ".ipynb":
+            found.setdefault(path.stem, []).append(path)
+    if not found:
+        raise ValueError(
+            "submissions are <id>.ipynb or <id>/*.ipynb: got none of either "
+            f"in {folder}."
+        )
+    return found
+
+
+# -- what to examine ---------------------------------------------------------
+def choose(key: Key, name: str | None) -> Fields | None:
+    """The assignment to grade; None if the key holds none.
+
+    Raises:
+        ValueError: if it is not clear which.
+    """
+    known = key.assignments
+    if name is None and len(known) > 1:
+        raise ValueError(
+            f"the key holds {len(known)} assignments: say which with "
+            f"--assignment, one of {', '.join(known)}."
+        )
+    if name is not None and name not in known:
+        there = f"It has {', '.join(known)}." if known else "It has none."
+        raise ValueError(
+            f"--assignment is one of the key's: got {name!r}. {there}"
+        )
+    if not known:
+        return None
+    return known[name] if name is not None else next(iter(known.values()))
+
+
+def from_notebooks(class_: Mapping[str, Sequence[Path]]) -> list[Fields]:
+    """The exercises that at least half of the students' notebooks declare.
+
+    A student can change what their own notebook says; nobody else's.
+    """
+    points: dict[str, Counter[float]] = {}
+    functions: dict[str, Counter[str]] = {}
+    declaring = 0
+    for paths in class_.values():
+        own = {d.id: d for path in paths for d in declarations(path)}
+        declaring += bool(own)
+        for d in own.values():
+            points.setdefault(d.id, Counter())[d.points] += 1
+            functions.setdefault(d.id, Counter())[d.function] += 1
+    return [
+        {"id": id, "points": mode(found), "function": mode(functions[id])}
+        for id, found in points.items()
+        if 2 * found.total() >= declaring and can_be_graded(id)
+    ]
+
+
+def declarations(path: Path) -> list[notebooks.Declared]:
+    """What a notebook declares; nothing if it is damaged: its rows say so."""
+    if path.is_symlink() or not path.is_file():
+        return []
+    try:
+        return notebooks.declared(path)
+    except Exception:
+        return []
+
+
+def can_be_graded(id: str) -> bool:
+    """Whether there is such an exercise, and a sandbox can run it."""
+    try:
+        return not core.find(id).local
+    except ValueError:
+        return False
+
+
+def mode(counted: Counter[Any]) -> Any:
+    """The most frequent; of several the smallest."""
+    return min(counted, key=lambda value: (-counted[value], value))
+
+
+def task_of(key: Key, fields: Fields) -> Task:
+    """An exercise of an assignment, the same for all students."""
+    return Task(
+        fields["id"],
+        fields["function"],
+        fields["points"],
+        core.find(fields["id"]),
+        key.seed("grade", fields["id"]),
+        frozenset(fields.get("variants", ())),
+        fields.get("stub", ""),
+    )
+
+
+# -- the batch ---------------------------------------------------------------
+@dataclass(frozen=True)
+class Files:
+    """Where results go."""
+
+    sheet: Path
+    timing: Path
+    feedback: Path | None
+
+    @classmethod
+    def of(cls, args: argparse.Namespace) -> "Files":
+        """What the command line names."""
+        sheet = Path(args.out)
+        timing = args.timing or sheet.with_name("timing.csv")
+        folder = Path(args.feedback) if args.feedback else None
+        return cls(sheet, Path(timing), folder)
+
+    @property
+    def progress(self) -> Path:
+        """Who is graded already."""
+        return self.sheet.with_name(self.sheet.name + ".progress")
+
+    @property
+    def viva(self) -> Path:
+        """Questions, apart from what students get."""
+        beside = self.feedback or self.sheet
+        return beside.parent / "viva"
+
+
+class Batch:
+    """All students of an assignment."""
+
+    def __init__(
+        self,
+        key: Key,
+        paths: Mapping[str, list[Path]],
+        files: Files,
+        assignment: str | None = None,
+        isolation: Isolation = Isolation.NONE,
+        limits: Limits | None = None,
+        take: Callable[[bool], Box] | None = None,
+    ) -> None:
+        """Plan everything; whatever the instructor got wrong raises here.
+
+        Args:
+            key: the instructor's.
+            paths: the notebooks of each student.
+            files: where results go.
+            assignment: its name, if the key holds several.
+            isolation: how submissions are shut in.
+            limits: what each may use.
+            take: gives a sandbox; by default one that runs ahead.
+        """
+        self.key, self.files = key, files
+        self.isolation, self.limits = isolation, limits or Limits()
+        self.take = take
+        self.plan = choose(key, assignment)
+        roster = (self.plan or {}).get("students") or {}
+        self.students = {
+            student: list(paths.get(student, []))
+            for student in sorted({*paths, *roster})
+        }
+        fields = (
+            self.plan["exercises"] if self.plan else from_notebooks(paths)
+        )
+        self.common = [task_of(key, f) for f in fields]
+        self.tasks = {s: self.tasks_of(s) for s in self.students}
+        if not any(self.tasks.values()):
+            raise ValueError(
+                "the key holds no assignment, and no notebook declares an "
+                "exercise that can be graded. Make the notebooks with "
+                "`coursekit assign --key`."
+            )
+        for task in self.common:
+            prove(task)
+        self.version = version()
+        self.code = code_hash()
+
+    def tasks_of(self, student: str) -> list[Task]:
+        """What one student is examined in."""
+        return self.common
+
+    # -- one after another ---------------------------------------------------
+    def grade(self, fresh: bool = False) -> tuple[list[Graded], bool]:
+        """Grade whoever is not graded yet.
+
+        Returns:
+            who is graded, and whether that is everybody: an interrupt from
+            the keyboard ends it early.
+        """
+        known = {} if fresh else self.load()
+        self.files.progress.parent.mkdir(parents=True, exist_ok=True)
+        done: list[Graded] = []
+        try:
+            with (
+                self.sandboxes() as take,
+                self.files.progress.open("w" if fresh else "a") as progress,
+                tqdm(
+                    self.students.items(),
+                    unit="student",
+                    disable=None,
+                ) as bar,
+            ):
+                for student, paths in bar:
+                    stamp, sha256 = self.stamp(student, paths)
+                    found = known.get(stamp)
+                    if found is None:
+                        found = grade_student(
+                            student,
+                            paths,
+                            self.tasks[student],
+                            take,
+                            str(self.isolation),
+                            sha256,
+                        )
+                        line = {"stamp": stamp, "graded": found.plain()}
+                        progress.write(json.dumps(line) + "\n")
+                        progress.flush()
+                    done.append(found)
+        except KeyboardInterrupt:
+            return done, False
+        return done, True
+
+    @contextmanager
+    def sandboxes(self) -> Iterator[Callable[[bool], Box]]:
+        """Gives sandboxes; the next one starts while one is used."""
+        if self.take is not None:
+            yield self.take
+            return
+        pool: Pool | None = None
+
+        def take(alone: bool) -> Box:
+            nonlocal pool  # it starts a sandbox, which may not be needed
+            pool = pool or Pool(self.isolation, self.limits)
+            return pool.take(last=alone)
+
+        try:
+            yield take
+        finally:
+            if pool is not None:
+                pool.close()
+
+    def stamp(self, student: str, paths: Sequence[Path]) -> tuple[str, str]:
+        """What the marks of a student depend on, and the notebooks' hash."""
+        plain = [p for p in paths if p.is_file() and not p.is_symlink()]
+        sha256 = notebooks.hash_of(plain) if plain else ""
+        depends = [
+            *(student, [p.name for p in paths], sha256),
+            *(self.key.id, self.version, self.code),
+            *(str(self.isolation), repr(self.limits)),
+            [task.plain() for task in self.tasks[student]],
+        ]
+        text = json.dumps(depends, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest(), sha256
+
+    def load(self) -> dict[str, Graded]:
+        """Who was graded in an earlier run, by stamp."""
+        found: dict[str, Graded] = {}
+        try:
+            lines = self.files.progress.read_text("utf8").splitlines()
+        except (OSError, UnicodeDecodeError):
+            return found
+        for line in lines:
+            try:
+                fields = json.loads(line)
+                found[fields["stamp"]] = graded(fields["graded"])
+            except (ValueError, TypeError, KeyError):
+                continue  # the run ended in the middle of a line
+        return found
+
+    # -- files ---------------------------------------------------------------
+    def write(self, class_: Sequence[Graded], book: str = "") -> None:
+        """Write the sheet, the times, the summary and the feedback."""
+        write(self.files.sheet, self.sheet(class_))
+        write(self.files.timing, timing(class_))
+        self.write_summary(class_)
+        for student in class_:
+            if self.files.feedback is not None:
+                base = self.files.feedback / student.student
+                write(with_ending(base, ".md"), feedback.markdown(student, book))
+                write(with_ending(base, ".html"), feedback.html(student, book))
+            if student.viva:
+                base = self.files.viva / student.student
+                write(with_ending(base, ".md"), feedback.viva_markdown(student))
+
+    def sheet(self, class_: Sequence[Graded]) -> str:
+        """A row for each student and exercise."""
+        return table(
+            COLUMNS,
+            (
+                (
+                    cell(student.student),
+                    r.exercise,
+                    f"{r.points:.2f}",
+                    f"{r.max_points:g}",
+                    r.status,
+                    "+".join(r.diagnosis),
+                    " ".join(r.used_library),
+                    student.sha256,
+                    r.isolation,
+                    self.key.id,
+                    self.version,
+                )
+                for student in class_
+                for r in student.results
+            ),
+        )
+
+    def write_summary(self, class_: Sequence[Graded]) -> None:
+        """The class on a page, with a picture if matplotlib is there."""
+        base, title = self.files.sheet, f"Summary of {self.files.sheet.name}"
+        picture = ""
+        try:
+            picture = summary.draw(class_)
+            write(base.with_name("summary.svg"), picture)
+        except ModuleNotFoundError as error:
+            print(f"no plot in the summary: {error}", file=sys.stderr)
+        name = "summary.svg" if picture else ""
+        text = summary.markdown(class_, title, name)
+        write(base.with_name("summary.md"), text)
+        page = summary.html(class_, title, picture)
+        write(base.with_name("summary.html"), page)
+
+
+def timing(class_: Sequence[Graded]) -> str:
+    """What each student's code took; never twice the same."""
+    return table(
+        TIMES,
+        (
+            (cell(s.student), f"{s.seconds:.2f}", f"{s.cpu:.2f}", s.memory)
+            for s in class_
+        ),
+    )
+
+
+def table(head: Sequence[str], rows: Any) -> str:
+    """CSV, with the same line ends on every system."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(head)
+    writer.writerows(rows)
+    return out.getvalue()
+
+
+def cell(text: str) -> str:
+    """A student's id, which no spreadsheet takes for a formula."""
+    return f"'{text}" if text[:1] in tuple("=+-@\t\r") else text
+
+
+def with_ending(base: Path, ending: str) -> Path:
+    """A file's name; ids may have dots."""
+    return base.with_name(base.name + ending)
+
+
+def write(path: Path, text: str) -> None:
+    """Write a file, all or nothing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = with_ending(path, ".new")
+    beside.write_text(text, "utf8", newline="\n")
+    os.replace(beside, path)
+
+
+def last_words(class_: Sequence[Graded], batch: Batch) -> Iterator[str]:
+    """What was done, for the terminal."""
+    statuses = Counter(r.status for s in class_ for r in s.results)
+    counted = ", ".join(f"{statuses[s]} {s}" for s in STATUSES if statuses[s])
+    yield f"{len(class_)} students, {statuses.total()} rows: {counted}"
+    yield f"sheet     {batch.files.sheet}"
+    if batch.files.feedback is not None:
+        yield f"feedback  {batch.files.feedback}"
+    if any(s.viva for s in class_):
+        yield f"questions {batch.files.viva} (not for students)"
+    yield f"summary   {batch.files.sheet.with_name('summary.html')}"
+    if batch.isolation is not Isolation.BUBBLEWRAP:
+        yield (
+            f"isolation {batch.isolation}: see `coursekit doctor` for what "
+            "it does not promise"
+        )
+
+
+def version() -> str:
+    """The version of the installed package."""
+    try:
+        return metadata.version("executable-transformer")
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def code_hash() -> str:
+    """Of all that decides about marks: exercises, grading, overlays."""
+    digest = hashlib.sha256()
+    folders = [*core.OVERLAYS]
+    for name in ("coursekit.exercises", "coursekit.grading"):
+        folders += map(Path, importlib.import_module(name).__path__)
+    for folder in folders:
+        for path in sorted(folder.glob("*.py")):
+            digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()

@@ -1,0 +1,93 @@
+"""A term's exercises, frozen: what counts as a change, and what does not."""
+
+import json
+
+import pytest
+
+from coursekit.__main__ import main
+from coursekit.exercises import core
+from coursekit.exercises.core import Bug, Case, Exercise
+from coursekit.grading import freeze
+
+
+def helper(x):
+    return x + 1
+
+
+def reference(x):
+    return helper(x)
+
+
+def with_comments(x):
+    """A docstring."""
+    # A comment.
+    return helper(
+        x,
+    )
+
+
+def other(x):
+    return helper(x) * 1
+
+
+def cases(seed):
+    return [Case((seed,))]
+
+
+def test_a_comment_is_no_change_and_a_helper_is(monkeypatch):
+    def as_reference(function):
+        found = freeze.program(function)
+        return found.replace(function.__name__, "f")
+
+    assert as_reference(reference) == as_reference(with_comments)
+    assert as_reference(reference) != as_reference(other)
+    before = freeze.program(reference)
+    monkeypatch.setitem(globals(), "helper", with_comments)
+    assert freeze.program(reference) != before
+
+
+def test_what_changed_is_said():
+    plain = Exercise(reference, cases)
+    richer = Exercise(reference, cases, bugs={"a": Bug("a", "b", "c")})
+    old = {"x/same": freeze.parts(plain), "x/more": freeze.parts(plain)}
+    new = {"x/same": freeze.parts(plain), "x/more": freeze.parts(richer)}
+    assert freeze.changes(old, old) == []
+    assert freeze.changes(old, new) == ["changed: x/more (mistakes)"]
+    assert freeze.changes(old, {"x/same": old["x/same"], "x/z": {}}) == [
+        "gone: x/more",
+        "new: x/z",
+    ]
+
+
+def test_the_command(tmp_path, capsys):
+    term = tmp_path / "term.json"
+    assert main(["freeze", str(term)]) == 0
+    assert main(["freeze", str(term), "--changed"]) == 0
+    kept = json.loads(term.read_text())
+    assert len(kept["exercises"]) >= 60
+    kept["exercises"]["attention/attend"]["cases"] = "other"
+    term.write_text(json.dumps(kept))
+    capsys.readouterr()
+    assert main(["freeze", str(term), "--changed"]) == 1
+    assert "changed: attention/attend (cases)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": "1"}'])
+def test_a_damaged_file_is_said(tmp_path, capsys, text):
+    term = tmp_path / "term.json"
+    term.write_text(text)
+    assert main(["freeze", str(term), "--changed"]) == 2
+    assert "is written by coursekit freeze" in capsys.readouterr().err
+    assert main(["freeze", str(term)]) == 2
+    assert "a term is frozen once" in capsys.readouterr().err
+
+
+def test_every_exercise_has_a_fingerprint():
+    found = freeze.fingerprints()
+    assert set(found) == {
+        f"{chapter}/{name}"
+        for chapter in core.chapters()
+        for name in core.exercises(chapter)
+    }
+    references = [parts["reference"] for parts in found.values()]
+    assert len(set(references)) == len(references)

@@ -1,0 +1,450 @@
+"""What students hand in is read, whatever state it is in."""
+
+import json
+import re
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from coursekit.grading.cells import LARGEST, myst_cells, read_cells
+from coursekit.grading.notebooks import (
+    NotebookError,
+    declared,
+    declared_in,
+    read_submission,
+)
+from coursekit.grading.program import LONGEST, parse
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = sorted(ROOT.glob("book/[0-9][0-9]_*.md"))
+ATTEND = SimpleNamespace(id="attention/attend", function="attend", stub="")
+BLOCKS = SimpleNamespace(id="attention/blocks", function="blocks", stub="")
+
+
+def code(*lines, exercise=None, kind="code"):
+    """A cell of a notebook's JSON."""
+    metadata = {"exercise": exercise} if exercise else {}
+    source = "\n".join(lines)
+    return {"cell_type": kind, "source": source, "metadata": metadata}
+
+
+@pytest.fixture
+def hand_in(tmp_path):
+    """``hand_in(cell, …)``: a submission of one notebook."""
+
+    def hand_in(*cells, wanted=(ATTEND, BLOCKS), name="ada.ipynb", minor=5):
+        path = tmp_path / name
+        book = {"cells": cells, "nbformat": 4, "nbformat_minor": minor}
+        path.write_text(json.dumps(book))
+        return read_submission(path, wanted)
+
+    return hand_in
+
+
+def run(submission, id):
+    """What an answer's function is, after all that it needs has run."""
+    answer, space = submission.answers[id], {}
+    for source in (*answer.helpers, answer.source):
+        exec(source, space)
+    return space[answer.function]
+
+
+# -- what a chapter asks -----------------------------------------------------
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
+def test_a_declared_function_is_the_one_that_is_checked(page):
+    """The cell after a stub checks that function under that id."""
+    checks = set()
+    for cell in read_cells(page):
+        found = re.findall(
+            r'coursekit\.check\(\s*"([\w/]+)",\s*(\w+)\)', cell.source
+        )
+        checks |= set(found)
+    for one in declared(page):
+        assert one.title, one.id
+        assert one.label, one.id
+        assert (one.id, one.function) in checks
+        assert one.minutes, one.id
+        assert one.objective, one.id
+
+
+def test_chapter_4_declares_its_exercises():
+    found = declared(ROOT / "book" / "04_attention.md")
+    assert [(d.id, d.function, d.label) for d in found] == [
+        ("attention/attend", "attend_yourself", "att-implement"),
+        ("attention/mended", "mended", "att-debug"),
+        ("attention/temperature", "temperature_backward", "att-temperature"),
+        ("attention/stuck_share", "stuck_share", "att-measure"),
+        ("attention/blocks", "attend_in_blocks", "att-blocks"),
+        ("attention/loud", "loud_but_idle", "att-loud"),
+    ]
+    first = found[0]
+    assert (first.points, first.kind, first.minutes) == (6, "practice", 20)
+    assert first.title == "★ Implement: attention"
+    assert first.page == "04_attention"
+
+
+CHAPTER = """---
+kernelspec:
+  display_name: Python 3
+  name: python3
+---
+
+# Page
+
+````{exercise} ★ Do it
+:class: wide
+:label: e-do
+
+Text.
+````
+
+```{code-cell} ipython3
+:exercise: a/do
+METADATA
+
+def do(x):
+    ...
+```
+"""
+
+
+@pytest.mark.parametrize(
+    ("metadata", "said"),
+    [
+        (":points: 0", "above 0: got 0 for a/do"),
+        (":points: many", "above 0: got 'many'"),
+        (":points: true", "above 0: got True"),
+        (":kind: exam", "practice or assessed: got 'exam'"),
+        (":minutes: 2.5", "whole number: got 2.5"),
+    ],
+)
+def test_a_wrong_declaration_is_refused(metadata, said):
+    cells = myst_cells(CHAPTER.replace("METADATA", metadata))
+    with pytest.raises(NotebookError, match=re.escape(said)):
+        declared_in(cells, "page")
+    good = declared_in(myst_cells(CHAPTER.replace("METADATA", "")), "page")
+    assert (good[0].title, good[0].label) == ("★ Do it", "e-do")
+
+
+def test_an_exercise_has_one_stub():
+    cells = myst_cells(CHAPTER.replace("METADATA", ""))
+    with pytest.raises(NotebookError, match="got two for a/do"):
+        declared_in([*cells, cells[-1]], "page")
+    stubless = CHAPTER.replace("METADATA", "").replace("def do(x)", "if x")
+    with pytest.raises(NotebookError, match="got none for a/do"):
+        declared_in(myst_cells(stubless), "page")
+
+
+def test_what_is_no_chapter_is_refused(tmp_path):
+    with pytest.raises(NotebookError, match="No such file"):
+        declared(tmp_path / "no.md")
+    (tmp_path / "front.md").write_text("---\na: [\n---\n")
+    with pytest.raises(NotebookError, match="jupytext cannot read it"):
+        declared(tmp_path / "front.md")
+
+
+# -- answers -----------------------------------------------------------------
+def test_an_answer_comes_with_what_it_needs(hand_in):
+    got = hand_in(
+        code("import math", "from os import path", "slow = math.sqrt(-1)"),
+        code("def half(x):", "    return x / TWO"),
+        code("TWO = 2", "numbers = []", "print(1 / 0)"),
+        code("numbers.append(7)", "math.nothing()"),
+        code(
+            "def attend(x):",
+            "    slow = half(x)",
+            "    return slow, numbers",
+            exercise=ATTEND.id,
+        ),
+        code(
+            "def blocks(x):",
+            "    return attend(math.floor(x))[0]",
+            exercise=BLOCKS.id,
+        ),
+    )
+    assert run(got, ATTEND.id)(6) == (3, [7])
+    assert run(got, BLOCKS.id)(6.5) == 3
+    assert "slow =" not in "".join(got.helpers)
+    assert got.helpers == [
+        "import math",
+        "def half(x):\n    return x / TWO",
+        "TWO = 2\nnumbers = []",
+        "numbers.append(7)",
+    ]
+    assert got.answers[ATTEND.id].helpers == tuple(got.helpers[1:])
+    assert got.problems == ()
+
+
+def test_checks_prints_and_asserts_are_dropped(hand_in):
+    got = hand_in(
+        code("import coursekit", "coursekit.check = lambda *_: True"),
+        code(
+            "import coursekit",
+            "def attend(x):",
+            "    return x",
+            "assert attend(1) == 2",
+            'coursekit.check("attention/attend", attend)',
+            "report = coursekit.check('attention/attend', attend)",
+            "print(report)",
+            exercise=ATTEND.id,
+        ),
+    )
+    answer = got.answers[ATTEND.id]
+    assert answer.source.split("\n") == ["", "def attend(x):", "    return x"]
+    assert got.helpers == []
+    assert answer.problem == ""
+
+
+@pytest.mark.parametrize(
+    ("lines", "kept"),
+    [
+        (["%matplotlib inline", "def attend(x):", "    return 1"], 1),
+        (["%%time", "def attend(x):", "    return 2"], 2),
+        (["", "%%capture out", "def attend(x):", "    return 2"], 2),
+        (["if True:", "    !pip install x", "    attend = lambda x: 3"], 3),
+        (["files = !ls", "def attend(x):", "    return 4", "attend?"], 4),
+        (["attend??", "?attend", "def attend(x): return 5", "!ls; ls"], 5),
+        (["def attend(x):", "    return (20", "    % 7)", "%time f()"], 6),
+        (["t = %timeit -o f()", "def attend(x): return 7"], 7),
+    ],
+)
+def test_magics_are_neutralized(hand_in, lines, kept):
+    got = hand_in(code(*lines, exercise=ATTEND.id))
+    assert run(got, ATTEND.id)(0) == kept
+    assert got.answers[ATTEND.id].problem == ""
+
+
+def test_a_cell_of_another_language_is_nothing(hand_in):
+    got = hand_in(
+        code("%%bash", "def attend", exercise=ATTEND.id),
+        code("%%writefile blocks.py", "def blocks(): return 1"),
+    )
+    assert {a.problem for a in got.answers.values()} == {"missing"}
+
+
+def test_missing_renamed_and_unmarked(hand_in):
+    got = hand_in(
+        code("def other(x):", "    return 1"),
+        code("def mine(x):", "    return 2", exercise=ATTEND.id),
+    )
+    assert got.answers[BLOCKS.id].problem == "missing"
+    assert got.answers[BLOCKS.id].source == ""
+    assert got.answers[BLOCKS.id].function == "blocks"
+    assert got.answers[ATTEND.id].problem == "renamed"
+    assert run(got, ATTEND.id)(0) == 2
+    got = hand_in(code("def attend(x):", "    return 3"))  # the id is lost
+    assert got.answers[ATTEND.id].problem == ""
+    assert run(got, ATTEND.id)(0) == 3
+    got = hand_in(code("attend = lambda x: 4"))
+    assert run(got, ATTEND.id)(0) == 4
+    got = hand_in(code("import os", exercise=ATTEND.id))
+    assert got.answers[ATTEND.id].problem == "missing"
+
+
+def test_a_split_cell_is_joined(hand_in):
+    got = hand_in(
+        code("def part(x):", "    return x + 1", exercise=ATTEND.id),
+        code("def attend(x):", "    return part(x)"),
+    )
+    assert run(got, ATTEND.id)(1) == 2
+    assert got.helpers == ["def part(x):\n    return x + 1"]
+    assert got.answers[ATTEND.id].problem == ""
+
+
+def test_of_several_cells_the_last_written_one_counts(hand_in):
+    lines = "def attend(x):", '    """Do."""', "    ..."
+    stub = code(*lines, exercise=ATTEND.id)
+    one = code("def attend(x):", "    return 1", exercise=ATTEND.id)
+    two = code("def attend(x):", "    return 2", exercise=ATTEND.id)
+    for cells, value in (
+        ([one, two], 2),
+        ([two, one], 1),
+        ([one, two, stub], 2),
+        ([stub, one], 1),
+    ):
+        got = hand_in(*cells)
+        assert run(got, ATTEND.id)(0) == value
+        assert got.answers[ATTEND.id].problem == "duplicate"
+        assert got.helpers == []
+    assert run(hand_in(stub), ATTEND.id)(0) is None
+
+
+def test_a_broken_cell_harms_no_other(hand_in):
+    got = hand_in(
+        code("import math", "x = = 1"),
+        code("def attend(x):", "return x", exercise=ATTEND.id),
+        code("def blocks(x):", "    return x", exercise=BLOCKS.id),
+        code("a\0b"),
+        code("(" * 5000),
+        code("-" * 90_000 + "1"),
+        code("x" * (LONGEST + 1)),
+    )
+    assert run(got, BLOCKS.id)(1) == 1
+    answer = got.answers[ATTEND.id]
+    assert (answer.problem, answer.source) == (
+        "syntax",
+        "def attend(x):\nreturn x",
+    )
+    # Another cell that defines it is better than a broken one.
+    got = hand_in(
+        code("def attend(x):", "return x", exercise=ATTEND.id),
+        code("def attend(x):", "    return 5"),
+    )
+    assert run(got, ATTEND.id)(1) == 5
+    got = hand_in(code("def attend(x):", "return x"))
+    assert got.answers[ATTEND.id].problem == "syntax"
+
+
+def test_an_answer_may_not_stand_in_anothers_cell(hand_in):
+    """A cell that is marked for one exercise does not answer another."""
+    got = hand_in(code("def attend(x): return 1", exercise="positions/codes"))
+    assert got.answers[ATTEND.id].problem == "missing"
+
+
+# -- files -------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b'{"cells": [', "not valid JSON"),
+        (b"", "not valid JSON"),
+        (b"\x00\x01\xff", "not valid JSON"),
+        (b"[" * 100_000, "not valid JSON"),
+        (b"[1, 2]", "is no notebook, but other JSON"),
+        (b'{"nbformat": 3, "worksheets": []}', "got a notebook of format 3"),
+        (b'{"cells": {}}', "has no list of cells"),
+        (b"%PDF-1.4", "not valid JSON"),
+    ],
+)
+def test_what_is_no_notebook_is_said_in_one_sentence(tmp_path, data, said):
+    path = tmp_path / "ada.ipynb"
+    path.write_bytes(data)
+    with pytest.raises(NotebookError, match=re.escape(said)) as caught:
+        read_submission(path, [ATTEND])
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 300
+
+
+def test_missing_and_huge_files(tmp_path):
+    with pytest.raises(NotebookError, match="No such file"):
+        read_submission(tmp_path / "no.ipynb", [ATTEND])
+    with pytest.raises(NotebookError, match="there is no notebook"):
+        read_submission([], [ATTEND])
+    with pytest.raises(NotebookError, match="cannot be read"):
+        read_submission(tmp_path, [ATTEND])
+    huge = tmp_path / "huge.ipynb"
+    with huge.open("wb") as file:
+        file.truncate(LARGEST + 1)
+    with pytest.raises(NotebookError, match="more than 64 MB"):
+        read_submission(huge, [ATTEND])
+
+
+def test_damaged_cells_are_read_as_far_as_they_go(hand_in):
+    for minor in (0, 4, 5, 99):
+        got = hand_in(
+            7,
+            None,
+            {},
+            {"cell_type": "code"},
+            {"cell_type": "code", "source": 5, "metadata": []},
+            {"cell_type": "code", "source": ["a\n", 3], "metadata": None},
+            {"cell_type": ["code"], "source": "x", "metadata": {}},
+            code("x = 1", exercise=["a", "b"]),
+            code("y = '\ud800'"),
+            {
+                "cell_type": "code",
+                "source": ["def attend(x):\r\n", "    return '√'\r\n"],
+                "metadata": {"exercise": ATTEND.id, "tags": 3},
+            },
+            minor=minor,
+        )
+        assert run(got, ATTEND.id)(0) == "√"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "cp1252"])
+def test_other_encodings(tmp_path, encoding):
+    path = tmp_path / "ada.ipynb"
+    book = {"cells": [code("# é", "def attend(x):", "    return 1")]}
+    path.write_bytes(json.dumps(book, ensure_ascii=False).encode(encoding))
+    assert run(read_submission(path, [ATTEND]), ATTEND.id)(0) == 1
+
+
+def test_50_mb_of_outputs(tmp_path):
+    path = tmp_path / "ada.ipynb"
+    cell = code("def attend(x):", "    return 1", exercise=ATTEND.id)
+    cell["outputs"] = [{"output_type": "stream", "text": "x" * 50_000_000}]
+    path.write_text(json.dumps({"cells": [cell]}))
+    start = time.process_time()
+    assert run(read_submission(path, [ATTEND]), ATTEND.id)(0) == 1
+    assert time.process_time() - start < 3
+
+
+def test_several_notebooks(tmp_path):
+    """Each answer takes the helpers of its own file."""
+    for name, value, want in (("a", 1, ATTEND), ("b", 2, BLOCKS)):
+        cells = [
+            code(f"N = {value}"),
+            code(f"def {want.function}(x):", "    return N"),
+        ]
+        path = tmp_path / f"{name}.ipynb"
+        path.write_text(json.dumps({"cells": cells}))
+    (tmp_path / "c.ipynb").write_text("{")
+    paths = list(tmp_path.glob("*.ipynb"))
+    got = read_submission(paths, [ATTEND, BLOCKS])
+    assert run(got, ATTEND.id)(0) == 1
+    assert run(got, BLOCKS.id)(0) == 2
+    assert len(got.problems) == 1
+    assert "c.ipynb is no notebook" in got.problems[0]
+    assert got.sha256 == read_submission(paths[::-1], [ATTEND]).sha256
+    assert got.sha256 != read_submission(tmp_path / "a.ipynb", [ATTEND]).sha256
+
+
+def test_chapters_that_share_a_name(tmp_path):
+    """Of two notebooks with `mended`, that which mentions the exercise."""
+    want = SimpleNamespace(id="norm/mended", function="mended", stub="")
+    for name, chapter, value in (("a", "norm", 1), ("b", "loss", 2)):
+        cells = [
+            code("def mended(x):", f"    return {value}"),
+            code(f'coursekit.check("{chapter}/mended", mended)'),
+        ]
+        path = tmp_path / f"{name}.ipynb"
+        path.write_text(json.dumps({"cells": cells}))
+    got = read_submission(tmp_path.glob("*.ipynb"), [want])
+    assert run(got, "norm/mended")(0) == 1
+    assert got.answers["norm/mended"].problem == ""
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        " " * 90_000 + "x =",
+        "\n" * 90_000 + "x =",
+        "a " * 45_000,
+        "? " * 45_000 + "x",
+        "!a\n" * 30_000,
+        "x = (" + "%a\n" * 30_000,
+        "f(" * 30_000,
+        "a.b" * 30_000,
+        "x if " * 20_000,
+        "[" * 150 + "]" * 150,
+        "lambda: " * 10_000 + "1",
+    ],
+)
+def test_no_source_takes_long_to_read(hand_in, source):
+    """Reading happens outside the sandbox."""
+    start = time.process_time()
+    hand_in(code(source), code(source, exercise=ATTEND.id))
+    assert time.process_time() - start < 6
+
+
+def test_a_program_keeps_its_lines():
+    program = parse("import os  # a\n\nx = 1; y = 2\n@f\ndef g():\n    pass\n")
+    assert [(s.first, s.last) for s in program.statements] == [
+        (1, 1),
+        (3, 3),
+        (3, 3),
+        (4, 6),
+    ]
+    assert program.keep([1]) == "\n\nx = 1; y = 2"
+    assert program.keep([3]) == "\n\n\n@f\ndef g():\n    pass"
