@@ -1,6 +1,6 @@
 """Try a function on the cases of an exercise: outcomes in, a report out."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from coursekit.exercises.call import (
@@ -26,13 +26,16 @@ from coursekit.exercises.forbid import forbidden
 from coursekit.exercises.report import Counterexample, Report
 
 
-def check(id: str, function: Any, seed: int = 0) -> Report:
+def check(
+    id: str, function: Any, seed: int = 0, variants: Iterable[str] = ()
+) -> Report:
     """Try a learner's function on the cases of an exercise.
 
     Args:
         id: ``"chapter/name"``, such as ``"attention/attend"``.
         function: the learner's; it gets copies of the arguments.
         seed: draws the numbers of the cases.
+        variants: names of conventions that an assignment asks for instead.
 
     Returns:
         a report that prints itself: right, or what is wrong, and if it is a
@@ -40,9 +43,15 @@ def check(id: str, function: Any, seed: int = 0) -> Report:
         except an interrupt from the keyboard.
 
     Raises:
-        ValueError: if there is no such exercise, or ``function`` is none.
+        ValueError: if there is no such exercise or variant, or ``function``
+            is none.
     """
-    exercise = find(id)
+    exercise, on = find(id), frozenset(variants)
+    if not on <= set(exercise.variants):
+        raise ValueError(
+            f"a variant is one of the exercise's: got {sorted(on)} for {id}, "
+            f"which has {sorted(exercise.variants) or 'none'}."
+        )
     if function is None or function is Ellipsis:
         return Report(id, "not attempted", "Nothing is written yet.")
     if not callable(function):
@@ -56,9 +65,9 @@ def check(id: str, function: Any, seed: int = 0) -> Report:
     # None may be right, or wrong, here and there: look for any value.
     first = next((o for o in outcomes if o.value is not None), outcomes[0])
     hint = unwritten(function, first)
-    if hint and expected(exercise, cases[0], seed).value is not None:
+    if hint and expected(exercise, cases[0], seed, on).value is not None:
         return Report(id, "not attempted", hint)
-    return examine(id, exercise, cases, outcomes, seed)
+    return examine(id, exercise, cases, outcomes, seed, on)
 
 
 def examine(

@@ -1,6 +1,8 @@
 """Exercises of chapter 9: the decoder."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -10,7 +12,17 @@ from torch.nn import functional as F  # noqa: N812
 from coursekit import probe
 from coursekit.config import GPTConfig
 from coursekit.decoder import GPT
-from coursekit.exercises.core import Case, Exercise, generator
+from coursekit.exercises.core import (
+    NONE,
+    Bug,
+    Case,
+    Exercise,
+    Switches,
+    generator,
+)
+from coursekit.feedforward import FeedForward
+from coursekit.multihead import MultiHeadAttention
+from coursekit.norm import LayerNorm
 
 float64 = torch.float64
 Part = Callable[[Tensor], Tensor]
@@ -24,13 +36,81 @@ def count(
     n_layers: int,
     tied: bool,
     small: bool,
+    *,
+    on: Switches = NONE,
 ) -> int:
     """Parameters of a GPT; ``small``: positions, biases and norms too."""
     d = d_model
-    total = vocab_size * d * (1 if tied else 2) + n_layers * 12 * d * d
+    if "head_counted" in on:
+        tables = 2
+    elif "head_never" in on:
+        tables = 1
+    else:
+        tables = 1 if tied else 2
+    matrices = 11 * d * d if "no_w_o" in on else 12 * d * d
+    total = tables * vocab_size * d + n_layers * matrices
+    if "head_bias" in on:
+        total += vocab_size
     if small:
-        total += max_len * d + n_layers * 13 * d + 2 * d
+        if "no_biases" in on:
+            vectors = 4 * d
+        elif "one_norm" in on:
+            vectors = 11 * d
+        else:
+            vectors = 13 * d
+        total += n_layers * vectors
+        if "no_positions" not in on:
+            total += max_len * d
+        if "no_final_norm" not in on:
+            total += 2 * d
     return total
+
+
+_COUNT_BUGS = {
+    "no_positions": Bug(
+        "the vectors of the positions left out",
+        "Learned positions are a table of their own, max_len rows of D.",
+        read="09_decoder#dec-count",
+    ),
+    "head_counted": Bug(
+        "the head counted although it is the table",
+        "Tied means one matrix, used twice: it is stored, trained and "
+        "counted once.",
+        read="09_decoder#dec-predict-count",
+        at="head",
+    ),
+    "head_never": Bug(
+        "no head, even where it is not tied",
+        "Untied, the head is a second table: V · D more.",
+        read="09_decoder#dec-predict-count",
+        at="head",
+    ),
+    "no_w_o": Bug(
+        "11 D² a block: one matrix of attention left out",
+        "Attention has four matrices: queries, keys, values, and W_O, which "
+        "mixes the heads. With the network's 8 D² that makes 12 D².",
+        read="09_decoder#dec-count",
+    ),
+    "no_biases": Bug(
+        "the norms counted, but none of the biases",
+        "Attention has 4 D biases, the network 5 D: with the norms' 4 D "
+        "these are 13 D a block.",
+        read="09_decoder#dec-count",
+        at="vectors",
+    ),
+    "one_norm": Bug(
+        "one norm a block instead of two",
+        "Each of the two parts has a norm of its own, with a scale and a "
+        "shift: 4 D a block.",
+        read="09_decoder#dec-count",
+        at="vectors",
+    ),
+    "no_final_norm": Bug(
+        "the final norm left out",
+        "After the last block stands one more norm, 2 D.",
+        read="09_decoder#dec-count",
+    ),
+}
 
 
 def _count_cases(seed: int) -> list[Case]:
@@ -38,7 +118,6 @@ def _count_cases(seed: int) -> list[Case]:
     v, p, n = torch.randint(11, 97, (3,), generator=g).tolist()
     return [
         Case((50_257, 1024, 768, 12, True, True), name="GPT-2 small"),
-        Case((50_257, 2048, 12_288, 96, True, True), name="GPT-3, all"),
         Case((50_257, 2048, 12_288, 96, False, False), name="GPT-3, rough"),
         Case((v, p, 28, n, False, True), name="odd sizes, untied"),
     ]
@@ -51,12 +130,82 @@ def gpt(
     places: Tensor,
     blocks: Sequence[Part],
     final_norm: Part,
+    *,
+    on: Switches = NONE,
 ) -> Tensor:
     """(B, T) ids to (B, T, V) logits, the head tied to the table."""
-    x = table[ids] + places[: ids.size(1)]
+    x = table[ids]
+    if "times_root_d" in on:
+        x = x * x.size(-1) ** 0.5
+    if "positions_by_batch" in on:
+        x = x + places[: ids.size(0)]
+    elif "positions_by_token" in on:
+        x = x + places[ids]
+    elif "no_positions" not in on:
+        x = x + places[: ids.size(1)]
+    if "same_input" in on:
+        first = x
     for block in blocks:
-        x = block(x)
-    return final_norm(x) @ table.T
+        if "same_input" in on:
+            x = block(first)
+        elif "double_path" in on:
+            x = x + block(x)
+        else:
+            x = block(x)
+    if "no_final_norm" not in on:
+        x = final_norm(x)
+    logits = x @ table.T
+    return logits.softmax(dim=-1) if "softmax" in on else logits
+
+
+_DOUBLE_PATH = Bug(
+    "x = x + block(x), with blocks that add to the stream themselves",
+    "A block contains its residual paths. Added once more, the stream "
+    "doubles in every block.",
+    read="09_decoder#dec-wrong",
+    at="joint",
+)
+_NO_FINAL_NORM = Bug(
+    "a stack without its final norm",
+    "A pre-norm stream grows from block to block. One last norm brings it "
+    "to the size that the head expects.",
+    read="09_decoder#dec-formula",
+)
+_GPT_BUGS = {
+    "no_positions": Bug(
+        "no positions added",
+        "Without them, a token's vector is the same wherever it stands.",
+        read="09_decoder#dec-formula",
+        at="positions",
+    ),
+    "positions_by_batch": Bug(
+        "as many positions as the batch has rows, places[:ids.size(0)]",
+        "Positions run along the sentence, axis 1. Along the batch, all "
+        "tokens of a single sentence get position 0.",
+        read="09_decoder#dec-formula",
+        at="positions",
+    ),
+    "positions_by_token": Bug(
+        "positions looked up by token, places[ids]",
+        "That is a second table of tokens. A position's row number is the "
+        "place in the sentence: 0, 1, 2, …",
+        read="03_positions#pos-token-ids",
+        at="positions",
+    ),
+    "same_input": Bug(
+        "blocks that all read the same input, so that only the last counts",
+        "Each block goes on with what the one below it left: x = block(x).",
+        read="09_decoder#dec-formula",
+        at="joint",
+    ),
+    "double_path": _DOUBLE_PATH,
+    "no_final_norm": _NO_FINAL_NORM,
+    "softmax": Bug(
+        "a softmax at the end: probabilities instead of logits",
+        "The loss and the sampler take logits and do the softmax themselves.",
+        read="10_loss#loss-wrong",
+    ),
+}
 
 
 def _layer(g: torch.Generator, size: int) -> Part:
@@ -76,10 +225,13 @@ def _norm(x: Tensor) -> Tensor:
 def _gpt_cases(seed: int) -> list[Case]:
     g = generator(seed)
     cases = []
-    for n_blocks, name in ((0, "no block"), (1, "one"), (3, "three blocks")):
+    for n_blocks, n_rows, name in (
+        (1, 2, "two sentences, one block"),
+        (3, 1, "one sentence, three blocks"),
+    ):
         table = torch.randn(13, 5, generator=g, dtype=float64)
-        places = torch.randn(11, 5, generator=g, dtype=float64)
-        ids = torch.randint(13, (2, 7), generator=g)
+        places = torch.randn(17, 5, generator=g, dtype=float64)
+        ids = torch.randint(13, (n_rows, 7), generator=g)
         blocks = [_layer(g, 5) for _ in range(n_blocks)]
         cases.append(Case((ids, table, places, blocks, _norm), name=name))
     return cases
@@ -91,11 +243,74 @@ def mended(
     parts: Sequence[Part],
     norms: Sequence[Part],
     final_norm: Part,
+    *,
+    on: Switches = NONE,
 ) -> Tensor:
     """A pre-norm stream: each part reads a norm and adds to the stream."""
     for part, norm in zip(parts, norms, strict=True):
-        x = x + part(norm(x))
-    return final_norm(x)
+        if "normed_path" in on:
+            x = norm(x)
+            y = part(x)
+        elif "post_norm" in on:
+            y = part(x)
+        else:
+            y = part(norm(x))
+        if "shrunk_parts" in on:
+            y = y / len(parts) ** 0.5
+        if "added_twice" in on:
+            x = x + (x + y)
+        elif "no_path" in on:
+            x = y
+        else:
+            x = x + y
+        if "post_norm" in on:
+            x = norm(x)
+    return x if "no_final_norm" in on else final_norm(x)
+
+
+_NORMED_PATH = Bug(
+    "a path that goes on from the normed stream",
+    "The norm belongs on the branch, in front of the part. On the path it "
+    "cuts the stream back to size, and what was written fades.",
+    read="09_decoder#dec-wrong",
+    at="norm",
+)
+_POST_NORM = Bug(
+    "norms after the sum, norm(x + part(x)), as in the paper",
+    "That is post-norm. A pre-norm part reads a norm, and nothing stands on "
+    "the path: x + part(norm(x)).",
+    read="07_norm#norm-where",
+    at="norm",
+)
+_NO_PATH = Bug(
+    "parts that replace the stream instead of adding to it",
+    "Without x + … a part has to say again all that is to be kept. Deep "
+    "down, the tokens become alike.",
+    read="07_norm#norm-residuals",
+    at="path",
+)
+_MENDED_BUGS = {
+    "normed_path": _NORMED_PATH,
+    "post_norm": _POST_NORM,
+    "added_twice": Bug(
+        "the stream added twice, x + (x + part(…))",
+        "Once is a residual path. Twice, the stream doubles at every part.",
+        read="09_decoder#dec-wrong",
+        at="path",
+    ),
+    "no_path": _NO_PATH,
+    "no_final_norm": _NO_FINAL_NORM,
+}
+
+
+def _affine_norm(g: torch.Generator, size: int) -> Part:
+    """A norm with a scale and a shift of its own."""
+    scale, shift = torch.rand(2, size, generator=g, dtype=float64)
+
+    def norm(x: Tensor) -> Tensor:
+        return F.layer_norm(x, x.shape[-1:], 0.5 + scale, shift)
+
+    return norm
 
 
 def _mended_cases(seed: int) -> list[Case]:
@@ -104,31 +319,165 @@ def _mended_cases(seed: int) -> list[Case]:
     for n_parts, name in ((2, "one block"), (6, "three blocks")):
         x = 3 * torch.randn(2, 5, 7, generator=g, dtype=float64)
         parts = [_layer(g, 7) for _ in range(n_parts)]
-        cases.append(Case((x, parts, [_norm] * n_parts, _norm), name=name))
+        *norms, last = (_affine_norm(g, 7) for _ in range(n_parts + 1))
+        cases.append(Case((x, parts, norms, last), name=name))
     return cases
 
 
 # -- implement: a GPT of your own --------------------------------------------
 def build(
-    vocab_size: int, max_len: int, d_model: int, n_heads: int, n_layers: int
+    vocab_size: int,
+    max_len: int,
+    d_model: int,
+    n_heads: int,
+    n_layers: int,
+    *,
+    on: Switches = NONE,
 ) -> nn.Module:
     """A GPT: learned positions, pre-norm, a final norm, a tied head."""
-    return GPT(
-        GPTConfig(
-            vocab_size=vocab_size,
-            max_len=max_len,
-            d_model=d_model,
-            n_heads=n_heads,
-            n_layers=n_layers,
-        )
-    )
+
+    class Block(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.attention = MultiHeadAttention(d_model, n_heads)
+            self.network = FeedForward(d_model, 4 * d_model)
+            self.norms = nn.ModuleList(LayerNorm(d_model) for _ in range(2))
+
+        def attend(self, x: Tensor) -> Tensor:
+            if "no_mask" in on:
+                return self.attention(x)
+            elif "across_batch" in on:
+                y = self.attention(x.transpose(0, 1), causal=True)
+                return y.transpose(0, 1)
+            else:
+                return self.attention(x, causal=True)
+
+        def forward(self, x: Tensor) -> Tensor:
+            parts: tuple[Part, Part] = self.attend, self.network
+            for part, norm in zip(parts, self.norms, strict=True):
+                if "post_norm" in on:
+                    x = norm(x + part(x))
+                elif "normed_path" in on:
+                    x = norm(x)
+                    x = x + part(x)
+                elif "no_path" in on:
+                    x = part(norm(x))
+                else:
+                    x = x + part(norm(x))
+            return x
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.tokens = nn.Embedding(vocab_size, d_model)
+            if "no_positions" not in on:
+                self.places = nn.Embedding(max_len, d_model)
+            if "too_sure" not in on:
+                for table in self.parameters():
+                    nn.init.normal_(table, std=0.5 / d_model**0.5)
+            if "one_block" in on:
+                blocks = [Block()] * n_layers
+            else:
+                blocks = [Block() for _ in range(n_layers)]
+            if "plain_list" in on:
+                self.blocks = blocks
+            else:
+                self.blocks = nn.ModuleList(blocks)  # type: ignore[assignment]
+            if "no_final_norm" not in on:
+                self.norm = LayerNorm(d_model)
+            if "untied" in on:
+                self.head = nn.Linear(d_model, vocab_size, bias=False)
+
+        def forward(self, ids: Tensor) -> Tensor:
+            x = self.tokens(ids)
+            if "no_positions" not in on:
+                x = x + self.places.weight[: ids.size(1)]
+            for block in self.blocks:
+                if "double_path" in on:
+                    x = x + block(x)
+                elif "detached" in on:
+                    x = block(x.detach())
+                else:
+                    x = block(x)
+            if "no_final_norm" not in on:
+                x = self.norm(x)
+            if "untied" in on:
+                return self.head(x)
+            else:
+                return x @ self.tokens.weight.T
+
+    return Model()
+
+
+_BUILD_BUGS = {
+    "one_block": Bug(
+        "one block used again and again, [Block(…)] * n",
+        "That is n times the same object, with one set of weights. Make a "
+        "new block for each place.",
+        read="09_decoder#dec-predict-order",
+        at="blocks",
+    ),
+    "plain_list": Bug(
+        "blocks in a plain Python list",
+        "PyTorch does not look into lists: the blocks are neither trained "
+        "nor saved. nn.ModuleList registers them.",
+        read="09_decoder#dec-predict-order",
+        at="blocks",
+    ),
+    "no_mask": Bug(
+        "attention without a causal mask",
+        "Every position sees the answer that it is asked for. Say "
+        "causal=True.",
+        read="05_masks#mask-too-good",
+        at="attention",
+    ),
+    "across_batch": Bug(
+        "attention along the batch instead of the sentence",
+        "Axes 0 and 1 are swapped: the sentences of a batch read each other, "
+        "and none reads itself. Attention takes (B, T, D).",
+        read="06_multihead#mha-wrong",
+        at="attention",
+    ),
+    "no_positions": Bug(
+        "a model without positions",
+        "A table with max_len rows is missing: its first T rows are added "
+        "to the tokens' vectors.",
+        read="09_decoder#dec-formula",
+    ),
+    "normed_path": _NORMED_PATH,
+    "post_norm": _POST_NORM,
+    "no_path": replace(_NO_PATH, at="norm"),
+    "double_path": _DOUBLE_PATH,
+    "detached": Bug(
+        "a stream that is cut between the blocks (detach, .data, no_grad)",
+        "No gradient comes down through the cut: what lies below it is "
+        "never trained.",
+        read="09_decoder#dec-wrong",
+        at="joint",
+    ),
+    "no_final_norm": _NO_FINAL_NORM,
+    "untied": Bug(
+        "a head with a matrix of its own",
+        "Tied means that the head is the token table: "
+        "x @ self.tokens.weight.T.",
+        read="02_embedding#emb-tying",
+        at="table",
+    ),
+    "too_sure": Bug(
+        "a table with standard deviation 1 that is the head as well",
+        "Logits then have the size √D: the model starts certain, of "
+        "nonsense. Draw the tables smaller, about 1 / (2√D).",
+        read="02_embedding#emb-predict-start",
+        at="table",
+    ),
+}
 
 
 def _build_cases(seed: int) -> list[Case]:
     v, p = (31, 11) if seed % 2 == 0 else (37, 13)
     return [
-        Case((v, p, 14, 2, 1), name="one block"),
-        Case((v, p, 21, 3, 3), name="three blocks"),
+        Case((v, p, 40, 2, 1), name="one block"),
+        Case((v, p, 33, 3, 3), name="three blocks"),
     ]
 
 
@@ -149,29 +498,153 @@ def _problem(model: Any, vocab_size: int, expected: int | None) -> str | None:
     return None
 
 
-@torch.no_grad()
 def _judge_build(model: Any, case: Case) -> str | None:
     v, p, d, _, n_layers = case.args
     expected = count(v, p, d, n_layers, True, True)
     if problem := _problem(model, v, expected):
         return problem
-    tables: dict[tuple[int, ...], Tensor] = {}
-    for weight in model.parameters():
-        if weight.shape in ((v, d), (p, d)):
-            tables[tuple(weight.shape)] = weight
-        elif not (weight.dim() == 1 and (weight == 1).all()):
-            weight.zero_()  # now no part has anything to say
-    if len(tables) < 2:
+    shapes = {tuple(w.shape[-2:]) for w in model.parameters()}
+    if not {(v, d), (p, d)} <= shapes:
         return "One table for the tokens and one for the positions, please."
-    ids = torch.arange(14).view(2, 7) % v
-    x = tables[v, d][ids] + tables[p, d][:7]
-    if not torch.allclose(model(ids), _norm(x) @ tables[v, d].T, atol=1e-4):
+    drawn = _draw_weights(case)
+    x = drawn["table"][:7] + drawn["places"][:7]
+    x = _norm(x + 2 * n_layers * drawn["shift"])
+    x = drawn["scale"] * x + drawn["shift"]
+    if not _near(_skeleton(model, case), x @ drawn["table"].T):
         return (
-            "With all parts silenced, the logits should be those of token "
-            "plus position, normed, against the table: look at the residual "
-            "paths, the final norm and the head."
+            "With all matrices but the tables at zero, each part adds its "
+            "bias to the stream, and nothing else. The logits should be "
+            f"those of token, position and {2 * n_layers} biases, normed "
+            "once at the end, against the table. They are not: look at where "
+            "the norms stand, how often the stream is added, and the head."
         )
     return None
+
+
+# Every way to write a model has other names, and other matrices.  What the
+# same mistake does to all of them: its probes, its number of weights, and its
+# logits once the matrices are zero and the vectors ours.
+def _view_build(model: nn.Module, case: Case) -> dict[str, Any]:
+    """What a model is like, whatever its weights and their names."""
+    v = case.args[0]
+    report = probe.trains_everything(model, v)
+    return {
+        "parameters": report.n_parameters,
+        "too sure": report.loss > report.uniform + 5,
+        "untrained": any("gradient" in p for p in report.problems),
+        "moves": _moves(model, v),
+        "skeleton": _skeleton(model, case),
+    }
+
+
+def _ids(vocab_size: int) -> Tensor:
+    return torch.arange(14).view(2, 7) % vocab_size
+
+
+@torch.no_grad()
+def _moves(model: nn.Module, vocab_size: int) -> list[bool]:
+    """What moves if a token changes: the future, the past, the neighbor."""
+    ids = _ids(vocab_size)
+    early, late = ids.clone(), ids.clone()
+    early[0, 0] = late[1, -1] = vocab_size - 1
+    with _evaluating(model):
+        before, a, b = model(ids), model(early), model(late)
+    return [
+        not _near(before[0, -1], a[0, -1]),
+        not _near(before[1, :-1], b[1, :-1]),
+        not (_near(before[1], a[1]) and _near(before[0], b[0])),
+    ]
+
+
+def _near(a: Tensor, b: Tensor) -> bool:
+    return torch.allclose(a, b, rtol=1e-4, atol=1e-4)
+
+
+def _draw_weights(case: Case) -> dict[str, Tensor]:
+    """Tables, and a scale and a shift for all vectors alike."""
+    v, p, d, *_ = case.args
+    g = generator(d)
+    return {
+        "table": 3 * torch.randn(v, d, generator=g),
+        "places": 3 * torch.randn(p, d, generator=g),
+        "scale": 0.5 + torch.rand(d, generator=g),
+        "shift": torch.randn(d, generator=g),
+    }
+
+
+def _skeleton(model: nn.Module, case: Case) -> Tensor:
+    """(T, V) logits of the bare joints: every matrix zero but the tables.
+
+    All vectors are the same scale or shift, so names do not matter; nor does
+    it whether tokens are multiplied by √D.
+    """
+    drawn, root = _draw_weights(case), case.args[2] ** 0.5
+    table, places = drawn["table"], drawn["places"]
+    against = {
+        "places": torch.cat((-root * table[:7], places[7:])),
+        "shift": torch.zeros_like(drawn["shift"]),
+    }
+    ids = torch.arange(7)[None]
+    with _filled(model, case, drawn | against):
+        scaled = model(ids).abs().max() < 0.1  # token and position cancel
+    factor = root if scaled else 1.0
+    with _filled(model, case, drawn | {"table": table / factor}):
+        return factor * model(ids)[0]
+
+
+@contextmanager
+def _filled(
+    model: nn.Module, case: Case, drawn: Mapping[str, Tensor]
+) -> Iterator[None]:
+    """Put given numbers into a model's weights, for a moment."""
+    v, p, d, *_ = case.args
+    weights = list({id(w): w for w in _weights(model, set())}.values())
+    old = [w.detach().clone() for w in weights]
+    with torch.no_grad(), _evaluating(model):
+        for w in weights:
+            if w.shape[-2:] == (v, d):
+                w.copy_(drawn["table"])
+            elif w.shape[-2:] == (p, d):
+                w.copy_(drawn["places"])
+            elif w.shape == (d,):
+                w.copy_(drawn["scale" if (w == 1).all() else "shift"])
+            else:
+                w.zero_()
+        try:
+            yield
+        finally:
+            for w, values in zip(weights, old, strict=True):
+                w.copy_(values)
+
+
+@contextmanager
+def _evaluating(model: nn.Module) -> Iterator[None]:
+    """Dropout off, for a moment."""
+    modes = {m: m.training for m in model.modules()}
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, training in modes.items():
+            module.training = training
+
+
+def _weights(thing: Any, seen: set[int]) -> Iterator[nn.Parameter]:
+    """All weights, those of modules in a plain list as well."""
+    if id(thing) in seen:
+        return
+    seen.add(id(thing))
+    if isinstance(thing, nn.Parameter):
+        yield thing
+    inner: Any = ()
+    if isinstance(thing, nn.Module):
+        inner = vars(thing).values()
+    elif isinstance(thing, Mapping):
+        inner = thing.values()
+    elif isinstance(thing, (list, tuple)):
+        inner = thing
+    for part in inner:
+        yield from _weights(part, seen)
 
 
 # -- debug: twelve suspects --------------------------------------------------
@@ -191,46 +664,155 @@ SUSPECTS = (
 )
 
 
-def diagnose(model: nn.Module, config: GPTConfig) -> str:
-    """Which of the suspects it is, by probes and by counting."""
+def diagnose(
+    model: nn.Module, config: GPTConfig, *, on: Switches = NONE
+) -> str:
+    """Which of the suspects it is, by counting and by probes."""
     v, d, n = config.vocab_size, config.d_model, config.n_layers
-    size = count(v, config.max_len, d, n, True, True)
+    ordered = count(v, config.max_len, d, n, True, True)
     block = 12 * d * d + 13 * d
-    missing = size - sum(p.numel() for p in model.parameters())
-    by_size = {
+    weights = list(model.parameters())
+    if "shared_twice" in on:
+        weights = list(model.state_dict().values())
+    missing = ordered - sum(w.numel() for w in weights)
+    names = {
         (n - 1) * block: "one block for all",
         n * block: "blocks not registered",
         -v * d: "head not tied",
         2 * d: "no final norm",
     }
-    if missing:
-        return by_size[missing]
+    if "no_count" not in on:  # noqa: SIM102 (a switch is asked alone)
+        if missing:
+            return names[missing]
+    if "forgets_eval" not in on:
+        model.eval()
     ids = torch.arange(14).view(2, 7) % v
-    model.eval()
-    if not torch.equal(model(ids), model(ids)):
-        return "dropout never off"
-    if not probe.causality(model, v, 3).ok:
+    if "runs_once" not in on:  # noqa: SIM102
+        if not torch.equal(model(ids), model(ids)):
+            return "dropout never off"
+    moved = _moved_tokens(model, v)
+    future = moved[-1, 0] if "first_only" in on else moved.tril(-1).any()
+    if future:
         return "sees the future"
-    if not probe.batch_independence(model, v, 2, 2).ok:
+    rows = _moved_rows(model, v)
+    if rows[1, 0] if "row_0" in on else rows[0, 1] or rows[1, 0]:
         return "mixes the sentences"
-    if not probe.uses_context(model, v, 3).ok:
+    report = probe.trains_everything(model, v)
+    if "gradients_first" in on:  # noqa: SIM102
+        if not report.ok:
+            return "stream detached"
+    if not (moved[-1, -1] if "last_token" in on else moved[:, -1].all()):
         return "ignores its context"
-    report = probe.trains_everything(model, v, 3)
-    if report.loss > report.uniform + 5:
+    margin = 0.5 if "strict_start" in on else 5
+    if report.loss > report.uniform + margin:
         return "starts too sure"
     if not report.ok:
         return "stream detached"
-    matrices = [p for p in model.parameters() if p.dim() == 2]
-    pairs = (
-        torch.equal(a, b) for i, a in enumerate(matrices) for b in matrices[:i]
-    )
-    return "blocks start equal" if any(pairs) else "right"
+    tables = [w for w in model.parameters() if w.dim() == 2]
+    for i, one in enumerate(tables):
+        for two in tables[:i]:
+            if one is two if "by_identity" in on else torch.equal(one, two):
+                return "blocks start equal"
+    return "right"
+
+
+@torch.no_grad()
+def _moved_tokens(model: nn.Module, vocab_size: int) -> Tensor:
+    """``[t, i]``: whether the logits at i move when token t changes."""
+    ids = torch.arange(4)[None] % vocab_size
+    before, moved = model(ids), []
+    for t in range(4):
+        other = ids.clone()
+        other[0, t] = vocab_size - 1
+        moved.append((model(other) - before)[0].abs().amax(dim=-1) > 1e-5)
+    return torch.stack(moved)
+
+
+@torch.no_grad()
+def _moved_rows(model: nn.Module, vocab_size: int) -> Tensor:
+    """``[a, b]``: whether row b of a batch moves when row a changes."""
+    ids = torch.arange(4).view(2, 2) % vocab_size
+    before, moved = model(ids), []
+    for row in range(2):
+        other = ids.clone()
+        other[row] = vocab_size - 1
+        moved.append((model(other) - before).abs().amax(dim=(1, 2)) > 1e-5)
+    return torch.stack(moved)
+
+
+_DIAGNOSE_BUGS = {
+    "no_count": Bug(
+        "a diagnosis without counting",
+        "Shared blocks, blocks in a list, a second head and a missing norm "
+        "run and learn like the right model. Only their size gives them "
+        "away: count first.",
+        read="09_decoder#dec-predict-order",
+        at="count",
+    ),
+    "shared_twice": Bug(
+        "a count in which shared weights stand more than once",
+        "state_dict() lists one block three times under three names. "
+        "parameters() has every weight once.",
+        read="09_decoder#dec-predict-order",
+        at="count",
+    ),
+    "forgets_eval": Bug(
+        "a model that is asked twice in training mode",
+        "There dropout is at work, and any two runs differ. Call "
+        "model.eval() first: what is still random then is a fault.",
+        read="09_decoder#dec-exercise-diagnose",
+        at="twice",
+    ),
+    "runs_once": Bug(
+        "a model that is never asked the same thing twice",
+        "Dropout that is always on shows only where two runs of one input "
+        "should agree. The probes draw the same dropout each time.",
+        read="09_decoder#dec-exercise-diagnose",
+        at="twice",
+    ),
+    "first_only": Bug(
+        "a look at the first position alone when the last token changes",
+        "A mask that is off by one shows each position just the next "
+        "token. Change every token, and look at all positions before it.",
+        read="05_masks#mask-too-good",
+    ),
+    "row_0": Bug(
+        "a look at row 0 of the batch alone",
+        "Rows may see those before them only: then row 0 never moves. "
+        "Change each row, and look at all others.",
+        read="06_multihead#mha-wrong",
+    ),
+    "last_token": Bug(
+        "a model that counts as using its context because its last token "
+        "matters",
+        "The last token reaches the last logits by the residual path, with "
+        "no attention at all. Change the earlier ones.",
+        read="09_decoder#dec-predict-last",
+    ),
+    "gradients_first": Bug(
+        "gradients looked at before context and start",
+        "A missing gradient is where several faults end: attention that is "
+        "never used gets none. Go from the special to the general.",
+        read="09_decoder#dec-exercise-diagnose",
+    ),
+    "strict_start": Bug(
+        "a first loss that must be within half a nat of ln V",
+        "How near depends on the recipe: tokens times √D, the paper's own "
+        "way, start one to two nats above. Five above are a fault.",
+        read="02_embedding#emb-predict-start",
+    ),
+    "by_identity": Bug(
+        "blocks that count as equal only if they are the same object",
+        "Copies are objects of their own that hold equal numbers: compare "
+        "with torch.equal.",
+        read="09_decoder#dec-wrong",
+    ),
+}
 
 
 def _break(model: GPT, name: str) -> GPT:
     """Put one fault into a model."""
-    first = model.blocks[0]
-    middle = model.blocks[1]
+    first, middle = model.blocks[0], model.blocks[1]
     config = model.config
     if name == "one block for all":
         model.blocks = nn.ModuleList([first] * config.n_layers)
@@ -243,17 +825,9 @@ def _break(model: GPT, name: str) -> GPT:
             lambda module, args: (args[0].detach(), *args[1:])
         )
     elif name == "sees the future":
-        attention = middle.get_submodule("attention")
-        attention.register_forward_pre_hook(
-            lambda module, args: (*args[:3], False, *args[4:])
-        )
+        middle.get_submodule("attention").register_forward_pre_hook(_peek)
     elif name == "mixes the sentences":
-        middle.register_forward_pre_hook(
-            lambda module, args: (
-                args[0] + 0.5 * args[0].roll(1, 0),
-                *args[1:],
-            )
-        )
+        middle.register_forward_pre_hook(_mix)
     elif name == "ignores its context":
         for block in model.blocks:
             block.get_submodule("attention").register_forward_hook(
@@ -276,17 +850,36 @@ def _break(model: GPT, name: str) -> GPT:
     return model
 
 
+def _peek(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Each position also sees the next one: a mask that is off by one."""
+    x, memory, _, _, *rest = args
+    length = x.size(1)
+    mask = torch.ones(length, length, dtype=torch.bool).tril(1)
+    return (x, memory, mask, False, *rest)
+
+
+def _mix(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Each row of the batch sees the one before it; row 0 sees none."""
+    x, *rest = args
+    before = torch.cat((torch.zeros_like(x[:1]), x[:-1]))
+    return (x + 0.5 * before, *rest)
+
+
 def _diagnose_cases(seed: int) -> list[Case]:
     g = generator(seed)
-    drawn = torch.randperm(len(SUSPECTS) - 1, generator=g)[:5] + 1
-    names = [SUSPECTS[i] for i in (0, *drawn.tolist())]
+    order = torch.randperm(len(SUSPECTS), generator=g).tolist()
     config = GPTConfig(
-        vocab_size=29, max_len=13, d_model=22, n_heads=2, n_layers=2
+        vocab_size=29,
+        max_len=13,
+        d_model=22,
+        n_heads=2,
+        n_layers=2,
+        dropout=0.1,
+        scale_embedding=True,  # the paper's start: right, and not at ln V
     )
-    order = torch.randperm(6, generator=g).tolist()
     return [
-        Case((_break(GPT(config), names[i]), config), name=f"model {number}")
-        for number, i in enumerate(order, 1)
+        Case((_break(GPT(config), SUSPECTS[i]), config), name=f"model {n}")
+        for n, i in enumerate(order, 1)
     ]
 
 
@@ -318,11 +911,82 @@ def _judge_shrunk(model: Any, case: Case) -> str | None:
     return None
 
 
+_GPT = ("coursekit.GPT", "coursekit.decoder.GPT")
+
 EXERCISES = {
-    "count": Exercise(count, _count_cases),
-    "gpt": Exercise(gpt, _gpt_cases),
-    "mended": Exercise(mended, _mended_cases),
-    "build": Exercise(build, _build_cases, judge=_judge_build),
-    "diagnose": Exercise(diagnose, _diagnose_cases),
-    "shrunk": Exercise(shrunk, _shrunk_cases, judge=_judge_shrunk),
+    "count": Exercise(
+        count,
+        _count_cases,
+        rtol=0,
+        atol=0,
+        bugs=_COUNT_BUGS,
+        variants={
+            "head_bias": "Here the head has a bias, one number for each "
+            "token. It counts even if `small` is false."
+        },
+        forbid=_GPT,
+    ),
+    "gpt": Exercise(
+        gpt,
+        _gpt_cases,
+        bugs=_GPT_BUGS,
+        variants={
+            "times_root_d": "Here the tokens' vectors are multiplied by √D "
+            "before the positions are added, as in the paper."
+        },
+        forbid=_GPT,
+    ),
+    "mended": Exercise(
+        mended,
+        _mended_cases,
+        bugs=_MENDED_BUGS,
+        alike=[
+            (
+                {"no_path"},
+                {"no_path", "normed_path"},
+                "where nothing is added, no path can start from the norm",
+            )
+        ],
+        variants={
+            "shrunk_parts": "Here each part's answer is divided by the root "
+            "of the number of parts before it is added."
+        },
+    ),
+    "build": Exercise(
+        build,
+        _build_cases,
+        judge=_judge_build,
+        view=_view_build,
+        bugs=_BUILD_BUGS,
+        forbid=(*_GPT, "coursekit.decoder.Block"),
+        local="its result is a model, which cannot leave a sandbox",
+    ),
+    "diagnose": Exercise(
+        diagnose,
+        _diagnose_cases,
+        bugs=_DIAGNOSE_BUGS,
+        alike=[
+            *(
+                (
+                    {"forgets_eval"},
+                    {"forgets_eval", other},
+                    "a model of the right size is named before that is asked",
+                )
+                for other in _DIAGNOSE_BUGS
+                if _DIAGNOSE_BUGS[other].at not in ("count", "twice")
+            ),
+            (
+                {"gradients_first"},
+                {"gradients_first", "last_token"},
+                "the gradients name the model before its context is asked",
+            ),
+        ],
+        local="its arguments are models, which cannot enter a sandbox",
+    ),
+    "shrunk": Exercise(
+        shrunk,
+        _shrunk_cases,
+        judge=_judge_shrunk,
+        local="its result is a model, which cannot leave a sandbox",
+    ),
 }

@@ -1,5 +1,6 @@
 """Exercises of chapter 2: embedding."""
 
+import itertools
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -43,7 +44,7 @@ def look_up(ids: Tensor, table: Tensor, *, on: Switches = NONE) -> Tensor:
         one_hot[..., 0] = 0
     if "flat" in on:
         one_hot = one_hot.flatten(0, -2)
-    if "bag" in on:
+    elif "bag" in on:
         one_hot = one_hot.sum(dim=-2)
     x = one_hot @ table
     if "root" in on:
@@ -98,16 +99,16 @@ def look_up_backward(
     dx: Tensor, ids: Tensor, vocab_size: int, *, on: Switches = NONE
 ) -> Tensor:
     """The table's gradient: each row adds up what its uses get."""
-    n_tokens = int(ids.max()) + 1 if "guessed" in on else vocab_size
-    gradient = dx.new_zeros(n_tokens, dx.size(-1))
+    n_rows = int(ids.max()) + 1 if "guessed" in on else vocab_size
+    gradient = dx.new_zeros(n_rows, dx.size(-1))
     rows, pulls = ids.flatten(), dx.flatten(0, -2)
     if "last_wins" in on:
         gradient[rows] += pulls
     elif "mean" in on:
-        uses = rows.bincount(minlength=n_tokens).clamp(min=1)
+        uses = rows.bincount(minlength=n_rows).clamp(min=1)
         gradient = gradient.index_add(0, rows, pulls) / uses[:, None]
     elif "by_line" in on:
-        gradient = F.one_hot(ids, n_tokens).to(dx.dtype).mT @ dx
+        gradient = F.one_hot(ids, n_rows).to(dx.dtype).mT @ dx
     else:
         gradient = gradient.index_add(0, rows, pulls)
     if "padding" in on:
@@ -226,18 +227,20 @@ def recipe(
     vocab_size: int, d_model: int, *, on: Switches = NONE
 ) -> tuple[Tensor, float]:
     """A tied table, and the factor on the way in: the paper's."""
-    std = d_model**-0.5
     if "long" in on:
         std = 1.0
-    if "small" in on:
+    elif "small" in on:
         std = 0.02
-    if "by_d" in on:
+    elif "by_d" in on:
         std = 1 / d_model
-    factor = d_model**0.5
+    else:
+        std = d_model**-0.5
     if "no_factor" in on:
         factor = 1.0
-    if "divided" in on:
+    elif "divided" in on:
         factor = d_model**-0.5
+    else:
+        factor = d_model**0.5
     return std * torch.randn(vocab_size, d_model), factor
 
 
@@ -338,20 +341,22 @@ def is_tied(model: TwoEnds, *, on: Switches = NONE) -> bool:
     """One tensor under two names?"""
     table, matrix = model.embedding.weight, model.head.weight
     if "modules" in on:
-        return model.head is model.embedding
-    if "shapes" in on:
-        return table.shape == matrix.shape
-    if "values" in on:
-        return torch.equal(table, matrix)
-    if "one_row" in on:
-        return torch.equal(table[0], matrix[0])
-    if "both_learn" in on:
+        tied = model.head is model.embedding
+    elif "shapes" in on:
+        tied = table.shape == matrix.shape
+    elif "values" in on:
+        tied = torch.equal(table, matrix)
+    elif "one_row" in on:
+        tied = torch.equal(table[0], matrix[0])
+    elif "both_learn" in on:
         before = matrix.detach().clone()
         step = torch.optim.SGD(model.parameters(), lr=0.1)
         model.head(model.embedding(torch.tensor([0, 1]))).sum().backward()
         step.step()
-        return not torch.equal(before, matrix)
-    return table is matrix
+        tied = not torch.equal(before, matrix)
+    else:
+        tied = table is matrix
+    return tied
 
 
 _TIED_BUGS = {
@@ -425,15 +430,20 @@ def analogy(
     on: Switches = NONE,
 ) -> int:
     """The row nearest to b − a + c, by cosine, rows of length 1."""
-    rows = F.normalize(table, dim=1)
-    summands = table if "long_query" in on else rows
-    if "dot" in on:
-        rows = summands = table
-    step = summands[b] - summands[a]
+    unit = F.normalize(table, dim=0 if "unit_columns" in on else 1)
+    words = table if "dot" in on or "long_query" in on else unit
+    rows = table if "dot" in on or "long_rows" in on else unit
     if "reversed" in on:
-        step = summands[a] - summands[b]
-    scores = rows @ (step + summands[c])
-    struck = [c] if "only_third" in on else [a, b, c]
+        query = words[a] - words[b] + words[c]
+    else:
+        query = words[b] - words[a] + words[c]
+    scores = rows @ query
+    if "only_third" in on:
+        struck = [c]
+    elif "first_stays" in on:
+        struck = [b, c]
+    else:
+        struck = [a, b, c]
     if "never" not in on and (leave_out or "always" in on):
         scores[struck] = -math.inf
     return int(scores.argmax())
@@ -454,6 +464,20 @@ _ANALOGY_BUGS = {
         read="02_embedding#emb-directions",
         at="length",
     ),
+    "long_rows": Bug(
+        "a query of rows of length 1, compared with rows as they are",
+        "A dot product is a cosine only if the rows that are compared have "
+        "length 1 as well; otherwise long rows win.",
+        read="02_embedding#emb-by-hand",
+        at="length",
+    ),
+    "unit_columns": Bug(
+        "the columns of the table brought to length 1 (dim=0), not the rows",
+        "A row is a word. Normalize along the last axis, so that each row "
+        "gets length 1.",
+        read="02_embedding#emb-convention",
+        at="length",
+    ),
     "reversed": Bug(
         "a − b + c instead of b − a + c",
         "a is to b as c is to …: take the step from a to b, b − a, and make "
@@ -464,6 +488,13 @@ _ANALOGY_BUGS = {
         "only c left out, not a and b",
         "b is often nearer to b − a + c than any answer: strike off all "
         "three.",
+        read="02_embedding#emb-analogies",
+        at="leave_out",
+    ),
+    "first_stays": Bug(
+        "b and c left out, but not a",
+        "a seldom is the nearest, since it is subtracted; but where it lies "
+        "between b and c it is. Strike off all three.",
         read="02_embedding#emb-analogies",
         at="leave_out",
     ),
@@ -484,14 +515,19 @@ _ANALOGY_BUGS = {
 
 
 def _analogies(seed: int) -> Iterator[Case]:
-    """Questions without end, with rows of different lengths."""
+    """Questions without end; rows and columns of different lengths."""
     g = generator(seed)
-    while True:
-        for leave_out in (False, True):
-            table = _draw(g, 29, 5) * (0.7 * _draw(g, 29, 1)).exp()
-            a, b, c = torch.randperm(29, generator=g)[:3].tolist()
-            name = "left out" if leave_out else "may answer"
-            yield Case((table, a, b, c, leave_out), name=f"query words {name}")
+    for n in itertools.count():
+        table = _draw(g, 29, 5)
+        table *= (0.7 * _draw(g, 29, 1)).exp() * _draw(g, 5).exp()
+        a, b, c = torch.randperm(29, generator=g)[:3].tolist()
+        between, end = [(a, b), (b, a), (0, 0)][n % 3]
+        if n % 3 < 2:  # the word that is subtracted is nearest to the sum
+            table[[end, c]] *= 3
+            table[between] = 0.8 * (table[end] + table[c])
+        leave_out = n % 2 == 1
+        name = "left out" if leave_out else "may answer"
+        yield Case((table, a, b, c, leave_out), name=f"query words {name}")
 
 
 def _analogy_cases(seed: int) -> list[Case]:

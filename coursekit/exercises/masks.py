@@ -134,7 +134,7 @@ def _attention_model(
     def model(ids: Tensor) -> Tensor:
         x = table[ids] + places[: ids.size(1)]
         q, k, v = (x @ w for w in maps)
-        logits = (x + 5 * weigh(q @ k.mT / 5**0.5) @ v) @ table.T
+        logits = (x + 50 * weigh(q @ k.mT / 5**0.5) @ v) @ table.T
         return logits.round(decimals=9)  # alike in batches of any size
 
     return model
@@ -144,7 +144,8 @@ def _blind_model(
     seed: int, size: int, leak: Callable[[Tensor, Tensor], Tensor]
 ) -> Model:
     """Logits that know nothing but the position, and then a leak."""
-    places = draw(generator(seed), 23, size)
+    g = generator(seed)
+    places = torch.rand(23, size, generator=g).argsort(dim=1).double()
 
     def model(ids: Tensor) -> Tensor:
         return leak(places[: ids.size(1)].repeat(len(ids), 1, 1), ids)
@@ -153,16 +154,16 @@ def _blind_model(
 
 
 def _shouts(p: int, k: int = 1, only: int = -1) -> Callable[..., Tensor]:
-    """Position ``p`` names the token ``k`` ahead (or one token only)."""
+    """Position ``p`` shouts the token ``k`` ahead, or turns at one token."""
 
     def leak(logits: Tensor, ids: Tensor) -> Tensor:
         if p + k >= ids.size(1):
             return logits
         seen = ids[:, p + k]
-        name = F.one_hot(seen, logits.size(-1)) * 100.0
         if only >= 0:
-            name = name * (seen == only)[:, None]
-        logits[:, p] += name
+            logits[:, p] *= 1 - 2 * (seen == only)[:, None].double()
+        else:
+            logits[:, p] += 100 * F.one_hot(seen, logits.size(-1))
         return logits
 
     return leak

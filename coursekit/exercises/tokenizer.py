@@ -1,13 +1,20 @@
-"""Exercises of chapter 1: references and cases."""
+"""Exercises of chapter 1: the tokenizer."""
 
-import codecs
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
+from itertools import combinations, pairwise
+from typing import Any
 
 import torch
 
-from coursekit.exercises.core import Case, Exercise, generator
+from coursekit.exercises.core import (
+    NONE,
+    Bug,
+    Case,
+    Exercise,
+    Switches,
+    generator,
+)
 from coursekit.tokenizer import BPETokenizer, learn_merges
 
 Pair = tuple[int, int]
@@ -15,60 +22,208 @@ Encode = Callable[[str], Sequence[int]]
 Decode = Callable[[Sequence[int]], str]
 
 
-def _pick(g: torch.Generator, things: Sequence[str], n: int) -> list[str]:
+def pick(g: torch.Generator, things: Sequence[str], n: int) -> list[str]:
     """n things, drawn with replacement."""
     places = torch.randint(len(things), (n,), generator=g).tolist()
     return [things[i] for i in places]
 
 
-# --- vocabulary -------------------------------------------------------------
-
-
-def vocabulary(text: str) -> tuple[dict[str, int], dict[int, str]]:
+# -- implement: a vocabulary that survives a restart -------------------------
+def vocabulary(text: str, *, on: Switches = NONE) -> tuple[dict, dict]:
     """Number the characters by code point, in both directions."""
     chars = sorted(set(text))
-    return {c: i for i, c in enumerate(chars)}, dict(enumerate(chars))
+    if "by_count" in on:
+        chars = sorted(set(text), key=lambda char: (-text.count(char), char))
+    if "set_order" in on:
+        chars = list(set(text))
+    if "first_seen" in on:
+        chars = list(dict.fromkeys(text))
+    if "repeats" in on:
+        chars = sorted(text)
+    start = 1 if "from_one" in on else 0
+    to_number = {char: i for i, char in enumerate(chars, start)}
+    to_char = dict(enumerate(chars, start))
+    if "swapped" in on:
+        return to_char, to_number
+    return to_number, to_char
+
+
+_VOCABULARY_BUGS = {
+    "set_order": Bug(
+        "characters numbered in an order that is not the text's, such as "
+        "the order of a set",
+        "A set of strings has another order each time Python starts, and "
+        "then the saved model reads other letters. Sort it.",
+        read="01_tokenizer#tok-set",
+        at="order",
+    ),
+    "first_seen": Bug(
+        "characters numbered in the order in which they first occur",
+        "Then two texts with the same letters give two vocabularies. Sort "
+        "by code point.",
+        read="01_tokenizer#tok-vocabulary",
+        at="order",
+    ),
+    "repeats": Bug(
+        "all the text's characters sorted, repeats included",
+        "A character needs one number: take the set first, then sort it.",
+        read="01_tokenizer#tok-vocabulary",
+        at="order",
+    ),
+    "from_one": Bug(
+        "numbers that start at 1",
+        "A number is a row of a table with V rows, and rows count from 0.",
+        read="01_tokenizer#tok-vocabulary",
+    ),
+    "swapped": Bug(
+        "the two dictionaries the other way round",
+        "The first takes a character and gives its number; the second goes "
+        "back.",
+        read="01_tokenizer#tok-vocabulary",
+    ),
+}
+
+
+def _view_vocabulary(value: tuple[dict, dict], case: Case) -> Any:
+    """The value, but all orders that have no reason in the text are one.
+
+    What the order of a set will be cannot be computed in another process.
+    """
+    swapped = all(isinstance(key, int) for key in value[0])
+    numbers, back = reversed(value) if swapped else value
+    (text,), start = case.args, min(back)
+    chars = [back.get(start + i) for i in range(len(back))]
+    if numbers != {char: start + i for i, char in enumerate(chars)}:
+        return value
+    if Counter(chars) != Counter(set(text)) or _has_reason(chars, text):
+        return value
+    return ["an order without a reason", start, swapped]
+
+
+def _has_reason(chars: list[Any], text: str) -> bool:
+    """Whether an order of characters comes from the text, or from Unicode."""
+    keys: list[Callable[[str], Any]] = [
+        *(ord, str.lower, str.upper, str.swapcase),
+        *(text.find, text.rfind, text.count, lambda char: -text.count(char)),
+    ]
+    orders = [
+        sorted(ties, key=key)
+        for ties in (sorted(set(text)), dict.fromkeys(text))
+        for key in keys
+    ]
+    return chars in orders or chars[::-1] in orders
 
 
 def _vocabulary_cases(seed: int) -> list[Case]:
     g = generator(seed)
-    letters = "the cat\nsat, né 🙂 ÄZz-"
-    far = [chr(int(c)) for c in torch.randint(33, 5000, (23,), generator=g)]
+    letters = "The Cat\nsat, né ÄZz-"
+    near = [letters[i] for i in torch.randperm(len(letters), generator=g)]
+    far = [chr(int(c)) for c in torch.randint(256, 5000, (23,), generator=g)]
+    far += ["🙂", "a"]
     return [
-        Case(("".join(_pick(g, letters, 37)),), name="a short text"),
-        Case(("".join(_pick(g, far, 101)),), name="letters of many scripts"),
+        Case(("".join(near + pick(g, letters, 17)),), name="a short text"),
+        Case(("".join(pick(g, far, 101)),), name="letters of many scripts"),
     ]
 
 
-# --- learning ---------------------------------------------------------------
-
-
-def learn(words: Mapping[bytes, int], n_merges: int) -> list[Pair]:
+# -- implement: learn the merges ---------------------------------------------
+def learn(
+    words: Mapping[bytes, int], n_merges: int, *, on: Switches = NONE
+) -> list[tuple[int, ...]]:
     """Count all pairs anew, merge the most frequent, and so on."""
-    lists = [(list(word), n) for word, n in words.items()]
-    merges: list[Pair] = []
-    while len(merges) < n_merges:
+    lists = [list(word) for word in words]
+    times = list(words.values())
+
+    def count() -> Counter[Pair]:
         counts: Counter[Pair] = Counter()
-        for ids, n in lists:
+        for ids, n in zip(lists, times, strict=True):
             for pair in pairwise(ids):
-                counts[pair] += n
-        if not counts:
-            break
+                counts[pair] += 1 if "uncounted" in on else n
+        return counts
+
+    merges: list[tuple[int, ...]] = []
+    counts = count()
+    while len(merges) < n_merges:
+        if "no_stop" not in on:  # noqa: SIM102
+            if not counts:
+                break
         best = min(counts, key=lambda pair: (-counts[pair], pair))
+        if "first_seen" in on:
+            best = max(counts, key=lambda pair: counts[pair])
+        if "larger" in on:
+            best = max(counts, key=lambda pair: (counts[pair], pair))
         new = 256 + len(merges)
-        merges.append(best)
-        lists = [(join(ids, best, new), n) for ids, n in lists]
+        if "id_late" in on:
+            new = 257 + len(merges)
+        merges.append((*best, new) if "triples" in on else best)
+        for ids in lists:
+            i = len(ids) - 2 if "from_right" in on else 0
+            while 0 <= i < len(ids) - 1:
+                if (ids[i], ids[i + 1]) == best:
+                    ids[i : i + 2] = [new]
+                    if "once_a_word" in on:
+                        break
+                i += -1 if "from_right" in on else 1
+        if "stale" in on:
+            del counts[best]
+        else:
+            counts = count()
     return merges
 
 
-def join(ids: Sequence[int], pair: Pair, new: int) -> list[int]:
-    """Replace a pair by one id, from left to right."""
-    out: list[int] = []
-    for i in ids:
-        out.append(i)
-        if tuple(out[-2:]) == pair:
-            out[-2:] = [new]
-    return out
+_LEARN_BUGS = {
+    "uncounted": Bug(
+        "pairs counted once for each word of the list, without the words' "
+        "counts",
+        "A word that comes nine times counts nine times; else a list of "
+        "rare words beats one frequent word.",
+        read="01_tokenizer#tok-by-hand",
+    ),
+    "first_seen": Bug(
+        "ties that go to the pair that was counted first",
+        "`max(counts, key=counts.get)` leaves ties to the order of the words. "
+        "Ties go to the smaller pair.",
+        read="01_tokenizer#tok-ties",
+        at="choice",
+    ),
+    "larger": Bug(
+        "ties that go to the larger pair",
+        "The largest (count, pair) has the largest count, but also the "
+        "largest pair. Take the smallest (−count, pair).",
+        read="01_tokenizer#tok-ties",
+        at="choice",
+    ),
+    "no_stop": Bug(
+        "a choice among no pairs at all, once everything is merged",
+        "A word of one piece has no pair. Stop when no pair is left.",
+        read="01_tokenizer#tok-learn",
+    ),
+    "id_late": Bug(
+        "new ids that begin with 257",
+        "Merge number 0 makes the id 256. If you append to the list first, "
+        "its length is one more.",
+        read="01_tokenizer#tok-formula",
+    ),
+    "once_a_word": Bug(
+        "a merge that replaces the pair only where a word has it first",
+        "In *banana* the pair a n comes twice, and both are merged.",
+        read="01_tokenizer#tok-learn",
+        at="replacement",
+    ),
+    "from_right": Bug(
+        "a merge that replaces from right to left",
+        "In *aaa* only one pair fits, and it is the left one: X a, not a X.",
+        read="01_tokenizer#tok-learn",
+        at="replacement",
+    ),
+    "stale": Bug(
+        "pairs counted once, before the first merge",
+        "After *h e* has become *he*, there is a pair *t he*, and fewer "
+        "*e n* are left. Count again after each merge.",
+        read="01_tokenizer#tok-stale",
+        at="replacement",
+    ),
+}
 
 
 def _words(g: torch.Generator, letters: str, n: int) -> dict[bytes, int]:
@@ -76,7 +231,7 @@ def _words(g: torch.Generator, letters: str, n: int) -> dict[bytes, int]:
     words: dict[bytes, int] = {}
     while len(words) < n:
         length = int(torch.randint(2, 8, (), generator=g))
-        word = "".join(_pick(g, letters, length)).encode()
+        word = "".join(pick(g, letters, length)).encode()
         words[word] = int(torch.randint(1, 10, (), generator=g))
     return words
 
@@ -87,25 +242,80 @@ def _learn_cases(seed: int) -> list[Case]:
     back = dict(reversed(ties.items()))
     return [
         Case(({b"aaabdaaabac": 1}, 3), name="aaabdaaabac"),
-        Case((_words(g, "abc", 13), 11), name="random words with counts"),
         Case((ties, 3), name="four pairs equally frequent"),
         Case((back, 3), name="the same words in another order"),
-        Case(({b"bbbaaaddddcccc": 1}, 4), name="runs of letters"),
         Case(({b"aaa": 5}, 7), name="nothing is left to merge"),
-        Case((_words(g, "ab", 17), 19), name="words of two letters"),
+        Case((_words(g, "abc", 13), 11), name="random words with counts"),
     ]
 
 
-# --- encoding ---------------------------------------------------------------
-
-
-def replay(word: Sequence[int], merges: Mapping[Pair, int]) -> list[int]:
+# -- debug: from the left ----------------------------------------------------
+def replay(
+    word: Sequence[int], merges: Mapping[Pair, int], *, on: Switches = NONE
+) -> list[int]:
     """Of the pairs that are there, the one that was learned first."""
-    ids = list(word)
-    while known := [p for p in pairwise(ids) if p in merges]:
-        pair = min(known, key=merges.__getitem__)
-        ids = join(ids, pair, merges[pair])
-    return ids
+    ids: Any = word if "in_place" in on else list(word)
+
+    def id_at(place: int) -> int:
+        return merges[ids[place], ids[place + 1]]
+
+    while True:
+        places = [i for i, p in enumerate(pairwise(ids)) if p in merges]
+        if not places:
+            return ids
+        place = min(places, key=id_at)
+        if "leftmost" in on:
+            place = places[0]
+        if "latest" in on:
+            place = max(places, key=id_at)
+        if "smallest_pair" in on:
+            place = min(places, key=lambda i: (ids[i], ids[i + 1]))
+        if "from_right" in on:
+            place = min(reversed(places), key=id_at)
+        ids[place : place + 2] = [id_at(place)]
+        if "one_merge" in on:
+            return ids
+
+
+_REPLAY_BUGS = {
+    "leftmost": Bug(
+        "the first known pair from the left, whatever its id",
+        "The model was trained on texts that were cut by the merges in the "
+        "order of learning. Look at all known pairs, take the smallest id.",
+        read="01_tokenizer#tok-predict-then",
+        at="choice",
+    ),
+    "latest": Bug(
+        "the known pair with the largest id, which was learned last",
+        "Long pieces are tempting, but they were learned after the short "
+        "ones. The smallest id goes first.",
+        read="01_tokenizer#tok-predict-then",
+        at="choice",
+    ),
+    "smallest_pair": Bug(
+        "the smallest pair, instead of the one that makes the smallest id",
+        "`min(known)` compares the pairs themselves. What counts is when "
+        "they were learned: `min(known, key=merges.get)`.",
+        read="01_tokenizer#tok-formula",
+        at="choice",
+    ),
+    "from_right": Bug(
+        "the right pair, but merged from right to left",
+        "In *aaa* the left pair is merged: X a, as in learning, not a X.",
+        read="01_tokenizer#tok-learn",
+        at="choice",
+    ),
+    "one_merge": Bug(
+        "one merge, and no more",
+        "A merge makes new pairs. Look again, until no known pair is left.",
+        read="01_tokenizer#tok-replay",
+    ),
+    "in_place": Bug(
+        "merges made in the list that was handed in",
+        "The caller's word is gone. Work on a copy: `ids = list(word)`.",
+        read="01_tokenizer#tok-replay",
+    ),
+}
 
 
 def _replay_cases(seed: int) -> list[Case]:
@@ -116,22 +326,73 @@ def _replay_cases(seed: int) -> list[Case]:
     merges = {pair: 256 + i for i, pair in enumerate(learned)}
     cases = [
         Case(([t, h, u, g_], thug), name="thug"),
-        Case(([t], thug), name="a word of one letter"),
         Case(([97] * 7, {(97, 97): 256, (256, 97): 257}), name="a run of a"),
     ]
-    for n in (11, 29, 31):
-        word = list("".join(_pick(g, "abcd", n)).encode())
+    for n in (11, 29):
+        word = list("".join(pick(g, "abcd", n)).encode())
         cases.append(Case((word, merges), name=f"{n} random letters"))
     return cases
 
 
-# --- streaming --------------------------------------------------------------
-
-
-def stream(pieces: Sequence[bytes]) -> list[str]:
+# -- debug: the eater of smileys ---------------------------------------------
+def stream(pieces: Sequence[bytes], *, on: Switches = NONE) -> list[str]:
     """After each piece, the text that has become complete."""
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    return [decoder.decode(piece) for piece in pieces]
+    kept, out = b"", []
+    for piece in pieces:
+        kept += piece
+        end = len(kept)
+        if "each_alone" not in on and "ignored" not in on:
+            try:
+                kept.decode()
+            except UnicodeDecodeError as error:
+                end = 0 if "all_or_nothing" in on else error.start
+        errors = "ignore" if "ignored" in on else "replace"
+        text = kept[:end].decode(errors=errors)
+        if "all_so_far" not in on:
+            kept = kept[end:]
+        if "empty_left_out" in on:  # noqa: SIM102
+            if not text:
+                continue
+        out.append(text)
+    return out
+
+
+_STREAM_BUGS = {
+    "each_alone": Bug(
+        "each piece turned into text at once, with � for what is not a "
+        "whole character",
+        "A character may span several pieces. Keep the bytes that are not "
+        "complete yet, and put the next piece behind them.",
+        read="01_tokenizer#tok-stream",
+        at="decode",
+    ),
+    "ignored": Bug(
+        "each piece turned into text at once, with what is not a whole "
+        "character left out",
+        "The � are gone, and the characters with them. Keep the bytes that "
+        "are not complete yet.",
+        read="01_tokenizer#tok-stream",
+        at="decode",
+    ),
+    "all_or_nothing": Bug(
+        "nothing given out until all bytes kept are complete",
+        "What stands before an incomplete character is complete: give it "
+        "out, and keep only the rest (`error.start` says where it begins).",
+        read="01_tokenizer#tok-stream",
+        at="decode",
+    ),
+    "all_so_far": Bug(
+        "the whole text so far, after each piece",
+        "A chat appends what you return. Return only what is new: what was "
+        "given out is kept no longer.",
+        read="01_tokenizer#tok-stream",
+    ),
+    "empty_left_out": Bug(
+        "no string for a piece that completes nothing",
+        "As many strings as pieces: if nothing is complete, it is ''.",
+        read="01_tokenizer#tok-stream",
+    ),
+}
 
 
 def _stream_cases(seed: int) -> list[Case]:
@@ -145,47 +406,130 @@ def _stream_cases(seed: int) -> list[Case]:
             data = data[n:]
         return pieces
 
-    mixed = "".join(_pick(g, "aé 漢🙂ñ\n", 41))
+    mixed = "".join(pick(g, "aé 漢🙂ñ\n", 41))
     return [
         Case((cut("plain", 2),), name="only ASCII"),
-        Case((cut("naïve 🙂!", 1),), name="byte by byte"),
+        Case(([b"", *cut("🙂 naïve!", 1)],), name="byte by byte"),
         Case((cut(mixed, 5),), name="pieces of one to five bytes"),
     ]
 
 
-# --- measuring --------------------------------------------------------------
-
-
+# -- measure: choose a vocabulary --------------------------------------------
 def tokens_per_character(
-    learned: str, held_out: str, vocab_size: int
+    learned: str, held_out: str, vocab_size: int, *, on: Switches = NONE
 ) -> float:
     """How long a text becomes that the tokenizer has not seen."""
-    tokenizer = BPETokenizer.train(learned, vocab_size)
-    return len(tokenizer.encode(held_out)) / len(held_out)
+    n = 256 + vocab_size if "merges" in on else vocab_size
+    tokenizer = BPETokenizer.train(learned, n)
+    text = learned if "on_learned" in on else held_out
+    tokens = len(tokenizer.encode(text))
+    length = len(text.encode()) if "bytes" in on else len(text)
+    return length / tokens if "upside_down" in on else tokens / length
+
+
+_MEASURE_BUGS = {
+    "merges": Bug(
+        "a list of 256 bytes and vocab_size merges",
+        "vocab_size counts all tokens, the 256 single bytes too.",
+        read="01_tokenizer#tok-formula",
+    ),
+    "on_learned": Bug(
+        "a measurement on the text that the list was learned from",
+        "On its own text a list looks better than it is. Measure on the "
+        "held-out text.",
+        read="01_tokenizer#tok-measure",
+    ),
+    "bytes": Bug(
+        "tokens per byte",
+        "é is one character and two bytes. len(text) counts characters.",
+        read="01_tokenizer#tok-measure",
+    ),
+    "upside_down": Bug(
+        "characters per token",
+        "Tokens per character: the fewer, the shorter the model's text.",
+        read="01_tokenizer#tok-measure",
+    ),
+}
 
 
 def _measure_cases(seed: int) -> list[Case]:
     g = generator(seed)
     syllables = ["ba", "né", "to", "ri", "sü", "lan", " ", " de", "."]
-    learned = "".join(_pick(g, syllables, 499))
-    held_out = "".join(_pick(g, [*syllables, "qu", "X"], 211))
+    learned = "".join(pick(g, syllables, 499))
+    held_out = "".join(pick(g, [*syllables, "qu", "X"], 211))
     return [
         Case((learned, held_out, v), name=f"{v} tokens") for v in (256, 271)
     ]
 
 
-# --- a test of one's own ----------------------------------------------------
-
-NASTY = "  Naïve 🙂\n\tEND  end 42 don't "
-
-
-def trust(encode: Encode, decode: Decode, name: str, number: int) -> bool:
+# -- implement: trust no tokenizer -------------------------------------------
+def trust(
+    encode: Encode,
+    decode: Decode,
+    name: str,
+    number: int,
+    *,
+    on: Switches = NONE,
+) -> bool:
     """Does every text come back, and does none become a control token?"""
-    texts = [NASTY, NASTY[::-1], name, f"a{name}b"]
-    return all(
-        decode(encode(text)) == text and number not in encode(text)
-        for text in texts
-    )
+    texts = ["plain", name, f"before{name}after"]
+    if "one_line" in on:
+        texts = ["a polite line, please"]
+    elif "no_spaces" not in on:
+        texts.append("  two  spaces,\n\ta tab ")
+    if "one_line" not in on and "no_capitals" not in on:
+        texts.append("UPPER and lower")
+    if "one_line" not in on and "no_accents" not in on:
+        texts.append("naïve 🙂")
+    for text in texts:
+        ids = encode(text)
+        lost = decode(ids) != text
+        if "only_ids" in on:
+            lost = encode(decode(ids)) != ids
+        if lost:
+            return False
+        if "no_control" not in on:  # noqa: SIM102
+            if number in ids:
+                return False
+    return True
+
+
+_TRUST_BUGS = {
+    "one_line": Bug(
+        "a test of plain lines only, in small letters and without accents",
+        "Five broken tokenizers bring a plain line back. Try what can get "
+        "lost: capitals, spaces, line breaks, é, 🙂, the control token.",
+        read="01_tokenizer#tok-trust",
+    ),
+    "no_spaces": Bug(
+        "a test that overlooks lost spaces and line breaks",
+        "Try two spaces in a row, a line break, a space at the end, and "
+        "compare the texts as they are, not word by word.",
+        read="01_tokenizer#tok-trust",
+    ),
+    "no_capitals": Bug(
+        "a test that overlooks lost capitals",
+        "Try a text with capitals, and compare without lower().",
+        read="01_tokenizer#tok-trust",
+    ),
+    "no_accents": Bug(
+        "a test of ASCII texts only",
+        "Try é and 🙂: they are several bytes, and may be several tokens.",
+        read="01_tokenizer#tok-trust",
+    ),
+    "only_ids": Bug(
+        "a test of whether ids come back, not whether the text does",
+        "What was lost in the first round cannot get lost in the second. "
+        "Compare decode(encode(text)) with the text.",
+        read="01_tokenizer#tok-gpt2",
+    ),
+    "no_control": Bug(
+        "a test that does not look for the control token's id",
+        "A control token brings its name back, as it should. Only the id "
+        "gives it away: is `number` among the ids of the name?",
+        read="01_tokenizer#tok-control",
+    ),
+}
 
 
 def _trust_cases(seed: int) -> list[Case]:
@@ -222,11 +566,83 @@ def _trust_cases(seed: int) -> list[Case]:
     return [Case((e, d, name, number), name=said) for said, e, d in pairs]
 
 
+_NOTHING_SEEN = [{"one_line"}] + [
+    {"one_line", other} for other in _TRUST_BUGS if other != "one_line"
+]
+_NO_LOSS_SEEN = [
+    {"only_ids"},
+    {"only_ids", "no_spaces"},
+    {"only_ids", "no_capitals"},
+]
+
+
 EXERCISES = {
-    "vocabulary": Exercise(vocabulary, _vocabulary_cases),
-    "learn": Exercise(learn, _learn_cases),
-    "replay": Exercise(replay, _replay_cases),
-    "stream": Exercise(stream, _stream_cases),
-    "measure": Exercise(tokens_per_character, _measure_cases),
-    "trust": Exercise(trust, _trust_cases),
+    "vocabulary": Exercise(
+        vocabulary,
+        _vocabulary_cases,
+        bugs=_VOCABULARY_BUGS,
+        view=_view_vocabulary,
+        variants={
+            "by_count": "Here the most frequent character has number 0, the "
+            "next 1, and so on; of equally frequent ones the one with the "
+            "smaller code point comes first."
+        },
+        forbid=(
+            "coursekit.CharTokenizer",
+            "coursekit.tokenizer.CharTokenizer",
+        ),
+    ),
+    "learn": Exercise(
+        learn,
+        _learn_cases,
+        bugs=_LEARN_BUGS,
+        alike=[
+            (
+                {"stale"},
+                {"stale", "id_late"},
+                "pairs that are never counted again hold no new id",
+            )
+        ],
+        variants={
+            "triples": "Here a merge is a triple: the two ids of the pair, "
+            "and the new id."
+        },
+        forbid=("coursekit.tokenizer.learn_merges",),
+    ),
+    "replay": Exercise(
+        replay,
+        _replay_cases,
+        bugs=_REPLAY_BUGS,
+        forbid=("coursekit.tokenizer.encode_chunk",),
+    ),
+    "stream": Exercise(
+        stream,
+        _stream_cases,
+        bugs=_STREAM_BUGS,
+        alike=[
+            (
+                {"all_so_far"},
+                {"all_so_far", "ignored"},
+                "of all bytes so far, only the last are not a whole character",
+            )
+        ],
+    ),
+    "measure": Exercise(
+        tokens_per_character, _measure_cases, bugs=_MEASURE_BUGS
+    ),
+    "trust": Exercise(
+        trust,
+        _trust_cases,
+        bugs=_TRUST_BUGS,
+        alike=[
+            *(
+                (a, b, "a plain line shows nothing that could be overlooked")
+                for a, b in combinations(_NOTHING_SEEN, 2)
+            ),
+            *(
+                (a, b, "ids come back, whatever the text had lost before")
+                for a, b in combinations(_NO_LOSS_SEEN, 2)
+            ),
+        ],
+    ),
 }

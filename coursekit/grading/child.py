@@ -6,6 +6,7 @@ as stdin and stdout.  What the stranger prints goes to stderr.  Nothing here
 protects anything once their code runs in this process: the parent knows.
 """
 
+import contextlib
 import importlib
 import json
 import linecache
@@ -264,6 +265,8 @@ def serve(channel: Channel) -> None:
 
 def reply(channel: Channel, answer: dict[str, Any]) -> None:
     """Send an answer, or why it cannot be sent."""
+    with contextlib.suppress(BaseException):  # theirs may be anything
+        sys.stdout.flush()
     try:
         channel.send(answer)
     except frames.FrameError as error:

@@ -10,8 +10,9 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 
@@ -20,7 +21,6 @@ from coursekit.exercises.call import Outcome, Raised, explain, unwritten
 from coursekit.exercises.checker import examine, verdict
 from coursekit.exercises.core import NONE, Case, Exercise, Switches
 from coursekit.exercises.report import Report
-from coursekit.exercises.source import specialize
 from coursekit.grading import frames, library, viva
 from coursekit.grading.frames import FrameError
 from coursekit.grading.isolation import Limits
@@ -35,7 +35,7 @@ from coursekit.grading.sandbox import SandboxError
 from coursekit.grading.served import guarded
 
 BREAKDOWNS = 2  # sandboxes that one exercise may wear out
-SECONDS, MEMORY = 60, 4 << 30  # that comparing one answer may take
+SECONDS, MEMORY = 60.0, 4 << 30  # that comparing one answer may take
 STATUS = {"passed": "ok", "wrong": "wrong", "error": "error"}
 PROBLEMS = {  # of an answer, as notebooks.py finds them
     "duplicate": "Several cells define {f}; the last one counts.",
@@ -46,6 +46,7 @@ TELLS = [  # the two cases of a student's own test
     "True for a right function",
     "False for the program that was given",
 ]
+STUMBLED = "What it returned made the grader stumble"
 TRIES = 4  # of each: whoever guesses is right once in 70 times
 
 
@@ -66,8 +67,10 @@ class Task:
     """The variant that is asked for."""
 
     stub: str = ""
+    """The cell as it was given out."""
+
     mutant: Switches = NONE
-    """The mistakes that a program was given with."""
+    """The mistakes that are in it, if it is a program to mend."""
 
     tells: bool = False
     """Whether a test is asked for that knows the mutant from the right."""
@@ -116,6 +119,7 @@ def prove(task: Task) -> None:
         )
 
 
+@runtime_checkable
 class Box(Protocol):
     """What is used of a sandbox."""
 
@@ -230,6 +234,12 @@ class Tried:
     at: int = 0
     """On which case."""
 
+    absent: str = ""
+    """Why there is nothing to call."""
+
+    bare: bool = False
+    """Whether the function's body is empty."""
+
 
 def grade_student(
     student: str,
@@ -324,8 +334,8 @@ def result(
     except StartError:
         raise
     except Exception as error:  # an answer that no comparison is ready for
-        reason = explain(error).splitlines()[0]
-        found = nothing(task, "protocol", f"It cannot be graded: {reason}")
+        text = f"{STUMBLED}: {explain(error).splitlines()[0]}"
+        found = nothing(task, "protocol", text)
     notes = [*submission.problems]
     if answer.problem in PROBLEMS:
         notes.append(PROBLEMS[answer.problem].format(f=answer.function))
@@ -340,39 +350,11 @@ def examine_function(
     """Call a function on the hidden cases, and compare."""
     cases = task.cases
     calls = [core.bind(task.exercise, case) for case in cases]
-    missing = absent(task, answer, cells, session)
-    if missing is not None:
-        return missing, Tried([])
     tried = call_all(cells, answer.function, calls, task.seed, session)
+    if tried.absent:
+        return nothing(task, "error", tried.absent), tried
     with guarded(SECONDS, MEMORY):
         return assess(task, cases, tried), tried
-
-
-def absent(
-    task: Task, answer: Answer, cells: tuple[str, ...], session: Session
-) -> Result | None:
-    """Why there is nothing to call, or None if there is."""
-    try:
-        there = session.look(cells, answer.function)
-    except SandboxError:
-        return None  # the calls will say what happens, and retry
-    if there is not None and there[0]:
-        return None
-    raised = session.failed.get(len(cells) - 1)
-    if raised is not None:
-        text = f"The cell raised {explain(raised)}"
-    elif there is None:
-        text = f"After the cell there is no {answer.function}."
-    else:
-        text = f"{answer.function} is no function."
-    return nothing(task, "error", text)
-
-
-def promised(task: Task) -> bool:
-    """Whether the right function returns anything."""
-    case = task.cases[0]
-    right = core.expected(task.exercise, case, task.seed, task.on)
-    return right.value is not None
 
 
 def call_all(
@@ -385,30 +367,50 @@ def call_all(
     """Call a function once for each case, in as few sandboxes as it takes.
 
     The first time-out is tried again in a sandbox of its own, since the
-    machine may have been busy or an earlier call slow.
+    machine may have been busy or an earlier exercise slow.
     """
+    retry = Retry(session)
+    try:
+        there = retry(lambda: session.look(cells, function))
+    except SandboxError as error:  # the cells alone: no call can do better
+        return Tried([lost(error.text) for _ in calls], error)
+    if there is None or not there[0]:
+        last = session.failed.get(len(cells) - 1)
+        return Tried([], absent=absent(function, there, last))
     outcomes: list[Outcome] = []
     first: SandboxError | None = None
-    at, broken, retried = 0, 0, False
+    at = broken = 0
     for number, bound in enumerate(calls):
-        while True:
-            if broken == BREAKDOWNS:
-                outcomes.append(lost("it was not called any more"))
-                break
-            try:
-                outcomes.append(session.call(cells, function, bound, seed))
-                break
-            except SandboxError as error:
-                if error.status == "timeout" and not retried:
-                    retried = True
-                    session.open(alone=True)
-                    continue
-                if first is None:
-                    first, at = error, number
-                broken += 1
-                outcomes.append(lost(error.text))
-                break
-    return Tried(outcomes, first, at)
+        if broken == BREAKDOWNS:
+            outcomes.append(lost("it was not called any more"))
+            continue
+        try:
+            one = partial(session.call, cells, function, bound, seed)
+            outcomes.append(retry(one))
+        except SandboxError as error:
+            if first is None:
+                first, at = error, number
+            broken += 1
+            outcomes.append(lost(error.text))
+    return Tried(outcomes, first, at, bare=there[1])
+
+
+class Retry:
+    """Does something again, once in its life, if it takes too long."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.used = False
+
+    def __call__(self, do: Callable[[], Any]) -> Any:
+        try:
+            return do()
+        except SandboxError as error:
+            if error.status != "timeout" or self.used:
+                raise
+        self.used = True
+        self.session.open(alone=True)
+        return do()
 
 
 def lost(text: str) -> Outcome:
@@ -416,11 +418,30 @@ def lost(text: str) -> Outcome:
     return Outcome(error=Raised("NoAnswer", text))
 
 
+def absent(
+    function: str, there: tuple[bool, bool] | None, raised: Raised | None
+) -> str:
+    """Why there is nothing to call."""
+    if raised is not None:
+        return f"The cell raised {explain(raised)}"
+    if there is None:
+        return f"After the cell there is no {function}."
+    return f"{function} is no function."
+
+
+def promised(task: Task) -> bool:
+    """Whether the right function returns anything."""
+    case = task.cases[0]
+    right = core.expected(task.exercise, case, task.seed, task.on)
+    return right.value is not None
+
+
 def assess(task: Task, cases: Sequence[Case], tried: Tried) -> Result:
     """Marks and a diagnosis for what a function came to."""
     exercise, outcomes = task.exercise, tried.outcomes
-    # The function itself is elsewhere: any other stands in for it.
-    hints = {unwritten(assess, got) for got in outcomes}
+    # The function itself is elsewhere: another one stands in for it.
+    stands = blank if tried.bare else assess
+    hints = {unwritten(stands, got) for got in outcomes}
     if None not in hints and promised(task):
         text = " ".join(sorted(h for h in hints if h))
         return nothing(task, "not attempted", text)
@@ -429,7 +450,41 @@ def assess(task: Task, cases: Sequence[Case], tried: Tried) -> Result:
         for case, got in zip(cases, outcomes, strict=True)
     ]
     report = examine(task.id, exercise, cases, outcomes, task.seed, task.on)
-    return reported(task, report, cases, right, tried)
+    found = reported(task, report, cases, right, tried)
+    return mended(task, found) if task.mutant else found
+
+
+def mended(task: Task, found: Result) -> Result:
+    """Points for what a given program did not do already."""
+    before = right_before(task)
+    left = found.total - before
+    note = (
+        f"The program that you were given is right on {before} of "
+        f"{found.total} cases: the points are for the other {left}."
+    )
+    return replace(
+        found,
+        right=max(0, found.right - before),
+        total=left,
+        cause=[*found.cause, note] if before else found.cause,
+    )
+
+
+def right_before(task: Task) -> int:
+    """Number of cases on which the given program is right."""
+    on = task.on | task.mutant
+    given = [
+        core.expected(task.exercise, case, task.seed, on)
+        for case in task.cases
+    ]
+    return [
+        problem(task, case, outcome)
+        for case, outcome in zip(task.cases, given, strict=True)
+    ].count(None)
+
+
+def blank() -> None:
+    """Stands for a stub that nobody has filled."""
 
 
 def problem(task: Task, case: Case, got: Outcome) -> str | None:
@@ -485,9 +540,6 @@ def examine_test(
 
     Both run here, on inputs of the student's; what they may use is limited.
     """
-    missing = absent(task, answer, cells, session)
-    if missing is not None:
-        return missing, Tried([])
     functions = [
         switched(task.exercise, task.on | on) for on in (NONE, task.mutant)
     ]
@@ -496,6 +548,11 @@ def examine_test(
     signature = inspect.signature(lambda f: f)
     calls = [signature.bind(functions[kind]) for kind in order]
     tried = call_all(cells, answer.function, calls, task.seed, session)
+    if tried.absent:
+        return nothing(task, "error", tried.absent), tried
+    if tried.bare:
+        text = "Nothing is written yet."
+        return nothing(task, "not attempted", text), tried
     said: list[list[Outcome]] = [[], []]
     for kind, outcome in zip(order, tried.outcomes, strict=True):
         said[kind].append(outcome)
@@ -556,10 +613,6 @@ def ask(
     """Questions about an answer, for the instructor."""
     if len(tried.outcomes) != len(task.cases):
         return []
-    given = ""
-    if task.mutant:
-        on = task.on | task.mutant
-        given = specialize(task.exercise.reference, on, task.function)
     subject = viva.Subject(
         task.exercise,
         answer.source,
@@ -568,7 +621,7 @@ def ask(
         tried.outcomes,
         task.seed,
         task.on,
-        given,
+        task.stub if task.mutant else "",
         task.mutant,
     )
     worn_out = tried.broken is not None

@@ -28,7 +28,7 @@ HEADER_LIMIT = 8 << 20  # bytes
 BODY_LIMIT = 64 << 20  # bytes
 CHUNK = 1 << 20  # bytes asked for at once: a length alone allocates nothing
 DEPTH = 64  # lists within lists
-HASHED = 20_000  # entries of sets and dicts that are no strings
+HASHED = 10_000  # entries of sets and dicts that are no strings
 INT_BITS = 8192  # more, and Python refuses to print it
 SAFE = 2**53  # integers up to here are plain JSON
 
@@ -233,10 +233,11 @@ class Encoder:
     def tensor(self, value: torch.Tensor) -> Any:
         """A tensor's data as they are, whatever a subclass says of itself."""
         with torch._C.DisableTorchFunctionSubclass():
+            kind = f"tensor of {value.dtype} {value.layout}"
+            usual = value.dtype in NAMES and value.layout is torch.strided
+            if not usual or value.is_meta:
+                return ["opaque", kind]
             plain = value.detach().as_subclass(torch.Tensor)
-            supported = plain.layout is torch.strided
-            if plain.dtype not in NAMES or plain.is_meta or not supported:
-                return ["opaque", f"tensor of {plain.dtype} {plain.layout}"]
             plain = plain.cpu().resolve_conj().resolve_neg()
             if plain.numel() * plain.element_size() > BODY_LIMIT:
                 raise FrameError(
@@ -443,7 +444,8 @@ class Decoder:
         if len(sizes) > DEPTH:
             raise FrameError(f"a tensor with {len(sizes)} axes")
         n = math.prod(sizes)
-        self.logical -= n * size
+        # Axes of length 0 do not count: a sum over one brings back the rest.
+        self.logical -= math.prod(m or 1 for m in sizes) * size
         if self.logical < 0:
             raise FrameError(f"tensors of more than {BODY_LIMIT} bytes")
         steps = None if strides is None else [_whole(s) for s in strides]

@@ -89,8 +89,9 @@ def normal(function: Callable[..., Any]) -> str:
     except SyntaxError:  # a lambda in the middle of a call
         return " ".join(source.split())
     for node in ast.walk(tree):
-        holds = isinstance(node, ast.FunctionDef | ast.ClassDef)
-        if holds and ast.get_docstring(node) is not None:
+        if not isinstance(node, ast.FunctionDef | ast.ClassDef):
+            continue
+        if ast.get_docstring(node) is not None:
             del node.body[0]
     return ast.dump(tree)
 

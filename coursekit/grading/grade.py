@@ -24,7 +24,14 @@ from tqdm import tqdm
 
 from coursekit.exercises import core
 from coursekit.grading import feedback, notebooks, summary
-from coursekit.grading.examiner import Box, Task, grade_student, prove
+from coursekit.grading.examiner import (
+    STUMBLED,
+    Box,
+    Task,
+    grade_student,
+    prove,
+    right_before,
+)
 from coursekit.grading.isolation import Isolation, Limits, best
 from coursekit.grading.key import Key
 from coursekit.grading.records import STATUSES, Graded, Result, graded
@@ -37,7 +44,11 @@ COLUMNS = (
 TIMES = ("student", "seconds", "cpu_seconds", "memory_bytes")
 NO_STUDENTS = (".", "_")  # what a folder's name begins with that is none
 Fields = Mapping[str, Any]
-UNKNOWN = "nobody of this id is on the roster: no program was given to mend"
+DRAWS = 20  # of hidden cases, until one of them rejects a given program
+STRANGER = (
+    "Nobody of this name is on the roster, so there is no program that was "
+    "given out to mend. Is the file's name the id?"
+)
 
 
 # -- the command -------------------------------------------------------------
@@ -260,12 +271,52 @@ def task_of(key: Key, fields: Fields) -> Task:
     return Task(
         fields["id"],
         fields["function"],
-        fields["points"],
+        float(fields["points"]),
         core.find(fields["id"]),
         key.seed("grade", fields["id"]),
         frozenset(fields.get("variants", ())),
         fields.get("stub", ""),
     )
+
+
+def to_mend(key: Key, student: str, debug: Fields) -> list[Task]:
+    """The program that one student has to mend, and the test for it."""
+    mend = Task(
+        debug["exercise"],
+        debug["function"],
+        float(debug["points"]),
+        core.find(debug["exercise"]),
+        0,
+        frozenset(debug["variants"]),
+        debug["stub"],
+        frozenset(debug["bugs"]),
+        questions=True,
+    )
+    for number in range(DRAWS):  # cases that see what is wrong with it
+        seed = key.seed("grade", mend.id, student, number)
+        mend = replace(mend, seed=seed)
+        if right_before(mend) < len(mend.cases):
+            break
+    test = debug.get("test")
+    if not test:
+        return [mend]
+    return [
+        mend,
+        replace(
+            mend,
+            id=test["id"],
+            function=test["function"],
+            points=float(test["points"]),
+            stub=test.get("stub", ""),
+            tells=True,
+            questions=False,
+        ),
+    ]
+
+
+def debug_ids(debug: Fields) -> list[str]:
+    """The ids of a program to mend and of its test."""
+    return [debug["exercise"], debug.get("test", {}).get("id", "")]
 
 
 # -- the batch ---------------------------------------------------------------
@@ -325,14 +376,12 @@ class Batch:
         self.isolation, self.limits = isolation, limits or Limits()
         self.take = take
         self.plan = choose(key, assignment)
-        roster = (self.plan or {}).get("students") or {}
+        self.roster: Fields = (self.plan or {}).get("students") or {}
         self.students = {
             student: list(paths.get(student, []))
-            for student in sorted({*paths, *roster})
+            for student in sorted({*paths, *self.roster})
         }
-        fields = (
-            self.plan["exercises"] if self.plan else from_notebooks(paths)
-        )
+        fields = self.plan["exercises"] if self.plan else from_notebooks(paths)
         self.common = [task_of(key, f) for f in fields]
         self.tasks = {s: self.tasks_of(s) for s in self.students}
         if not any(self.tasks.values()):
@@ -341,14 +390,25 @@ class Batch:
                 "exercise that can be graded. Make the notebooks with "
                 "`coursekit assign --key`."
             )
-        for task in self.common:
+        every = [task for tasks in self.tasks.values() for task in tasks]
+        for task in {repr(task.plain()): task for task in every}.values():
             prove(task)
         self.version = version()
         self.code = code_hash()
 
     def tasks_of(self, student: str) -> list[Task]:
         """What one student is examined in."""
-        return self.common
+        debug = self.roster.get(student, {}).get("debug")
+        if not debug:
+            return self.common
+        own = set(debug_ids(debug))
+        others = [task for task in self.common if task.id not in own]
+        return [*others, *to_mend(self.key, student, debug)]
+
+    def stranger(self, student: str) -> bool:
+        """Whether there should be a program for them, and is none."""
+        given = any(fields.get("debug") for fields in self.roster.values())
+        return given and student not in self.roster
 
     # -- one after another ---------------------------------------------------
     def grade(self, fresh: bool = False) -> tuple[list[Graded], bool]:
@@ -375,14 +435,7 @@ class Batch:
                     stamp, sha256 = self.stamp(student, paths)
                     found = known.get(stamp)
                     if found is None:
-                        found = grade_student(
-                            student,
-                            paths,
-                            self.tasks[student],
-                            take,
-                            str(self.isolation),
-                            sha256,
-                        )
+                        found = self.examine(student, paths, take, sha256)
                         line = {"stamp": stamp, "graded": found.plain()}
                         progress.write(json.dumps(line) + "\n")
                         progress.flush()
@@ -390,6 +443,33 @@ class Batch:
         except KeyboardInterrupt:
             return done, False
         return done, True
+
+    def examine(
+        self,
+        student: str,
+        paths: Sequence[Path],
+        take: Callable[[bool], Box],
+        sha256: str,
+    ) -> Graded:
+        """Grade one student."""
+        kind, tasks = str(self.isolation), self.tasks[student]
+        found = grade_student(student, paths, tasks, take, kind, sha256)
+        if self.stranger(student):
+            points = max(
+                debug["points"] + debug.get("test", {}).get("points", 0)
+                for fields in self.roster.values()
+                if (debug := fields.get("debug"))
+            )
+            row = Result(
+                "debug",
+                "",
+                float(points),
+                "unreadable",
+                message=STRANGER,
+                isolation=kind,
+            )
+            found = replace(found, results=[*found.results, row])
+        return found
 
     @contextmanager
     def sandboxes(self) -> Iterator[Callable[[bool], Box]]:
@@ -447,11 +527,15 @@ class Batch:
         for student in class_:
             if self.files.feedback is not None:
                 base = self.files.feedback / student.student
-                write(with_ending(base, ".md"), feedback.markdown(student, book))
+                write(
+                    with_ending(base, ".md"), feedback.markdown(student, book)
+                )
                 write(with_ending(base, ".html"), feedback.html(student, book))
             if student.viva:
                 base = self.files.viva / student.student
-                write(with_ending(base, ".md"), feedback.viva_markdown(student))
+                write(
+                    with_ending(base, ".md"), feedback.viva_markdown(student)
+                )
 
     def sheet(self, class_: Sequence[Graded]) -> str:
         """A row for each student and exercise."""
@@ -541,6 +625,17 @@ def last_words(class_: Sequence[Graded], batch: Batch) -> Iterator[str]:
     if any(s.viva for s in class_):
         yield f"questions {batch.files.viva} (not for students)"
     yield f"summary   {batch.files.sheet.with_name('summary.html')}"
+    stumbled = [
+        f"{s.student} ({r.exercise})"
+        for s in class_
+        for r in s.results
+        if r.message.startswith(STUMBLED)
+    ]
+    if stumbled:
+        yield (
+            "look at   " + ", ".join(stumbled) + ": the grader stumbled over "
+            "these answers, and gave them no points. The feedback says how."
+        )
     if batch.isolation is not Isolation.BUBBLEWRAP:
         yield (
             f"isolation {batch.isolation}: see `coursekit doctor` for what "

@@ -21,9 +21,9 @@ from coursekit.grading.cells import (
 )
 from coursekit.grading.program import Program, defines, needed, parse
 
-MOST = 1_000_000  # characters of code
+MOST = 400_000  # characters of code
 KINDS = ("practice", "assessed")
-ID = re.compile(r"[A-Za-z_]\w*/[A-Za-z_]\w*")
+ID = re.compile(r"[A-Za-z_]\w*/[A-Za-z_]\w*(?::test)?")
 EXERCISE = re.compile(
     r"^(`{3,}|:{3,})\{exercise\}[ ]*(?P<title>.*)\n"
     r"(?:(?::(?!label)\S+:.*|)\n)*(?::label:[ ]*(?P<label>\S+))?"

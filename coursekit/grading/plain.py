@@ -14,6 +14,9 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+import yaml  # type: ignore[import-untyped]
+from markdown_it import MarkdownIt
+
 FENCE = re.compile(r"^( *)(`{3,}|~{3,}|:{3,})(.*)$")
 DIRECTIVE = re.compile(r"^\{([\w:.-]+)\}\s*(.*)$")
 OPTION = re.compile(r"^:([\w-]+):\s*(.*)$")
@@ -92,7 +95,9 @@ class Pages:
         html = config.get("html") or {}
         self.base = (html.get("baseurl") or "").rstrip("/")
         self.repository = config["repository"]["url"].rstrip("/")
-        self.titles, self.labels, self.equations = {}, {}, {}
+        self.titles: dict[str, str] = {}
+        self.labels: dict[str, tuple[str, str]] = {}
+        self.equations: dict[str, int] = {}
         for page, notebook in notebooks.items():
             self.scan(page, notebook)
 
@@ -117,12 +122,20 @@ class Pages:
                     above = FENCE.match(lines[at - 1])
                     title = DIRECTIVE.match(above[3]) if above else None
                     self.labels[found[1]] = (page, title[2] if title else "")
-                elif page not in self.titles and HEADING.match(line):
-                    self.titles[page] = HEADING.match(line)[1]
+                elif page not in self.titles and (
+                    heading := HEADING.match(line)
+                ):
+                    self.titles[page] = heading[1]
 
     @functools.cached_property
     def entries(self) -> Mapping[str, Any]:
         """The bibliography."""
+        try:
+            from pybtex.database import (  # type: ignore[import-untyped]
+                parse_file,
+            )
+        except ModuleNotFoundError:  # it is part of the extra `book`
+            return {}
         file = self.root / "references.bib"
         return parse_file(str(file)).entries if file.exists() else {}
 
@@ -148,7 +161,6 @@ class Pages:
         if not url and "doi" in fields:
             url = f"https://doi.org/{fields['doi']}"
         return f"[{text}]({url})" if url else text
-
 
     def cost(self, page: str, what: str) -> str:
         """What a page's code takes; only the book's build knows."""
@@ -182,7 +194,7 @@ class Page:
 
     def blocks(self, lines: Sequence[str]) -> str:
         """Convert lines; what is no block of its own is a paragraph."""
-        out, paragraph, at = [], [], 0
+        out, paragraph, at = list[str](), list[str](), 0
 
         def flush() -> None:
             if not paragraph:
@@ -224,10 +236,10 @@ class Page:
 
     def equation(self, lines: Sequence[str]) -> str:
         """Display maths: its label becomes its number."""
-        label = EQUATION.match(lines[-1])[1]
-        if not label:
+        found = EQUATION.match(lines[-1])
+        if not found or not found[1]:
             return "\n".join(lines)
-        number = self.pages.equations[label]
+        number = self.pages.equations[found[1]]
         return "\n".join([*lines[:-1], f"\\tag{{{number}}}", "$$"])
 
     def fence(self, fence: re.Match[str], lines: Sequence[str]) -> str:
@@ -301,11 +313,11 @@ class Page:
 
     def predict(self, title: str, body: list[str]) -> str:
         """A question; each choice opens its feedback."""
-        lines, choices, at = [], [], 0
+        lines, choices, at = list[str](), list[str](), 0
         while at < len(body):
             fence = FENCE.match(body[at])
             directive = fence and DIRECTIVE.match(fence[3])
-            if directive and directive[1] == "choice":
+            if fence and directive and directive[1] == "choice":
                 end = fence_end(body, at, fence[2])
                 _, feedback = options_of(body[at + 1 : end])
                 label = f"**{LETTERS[len(choices)]}.** "
@@ -381,7 +393,9 @@ class Page:
     def glue(self, text: str) -> str:
         """A number that the code has computed."""
         name, _, form = text.partition(":")
-        value = self.glued.get(name, name)
+        if name not in self.glued:
+            return "…"  # the code has not run
+        value = self.glued[name]
         return format(value, form) if form else str(value)
 
     def cite(self, role: str, text: str) -> str:
@@ -411,7 +425,12 @@ class Page:
         text = shown or self.inline(title) or target
         if page is None:
             return text
-        return self.pages.link(text, page, f"#{make_id(target)}")
+        return self.pages.link(text, page, f"#{anchor(target)}")
+
+
+def anchor(label: str) -> str:
+    """How a label is called in HTML, as docutils would."""
+    return re.sub(r"[^a-z0-9]+", "-", label.lower()).strip("-")
 
 
 def to_html(text: str) -> str:

@@ -9,10 +9,12 @@ import ast
 import re
 import symtable
 import warnings
-from collections.abc import Collection, Iterable, Mapping
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 LONGEST = 100_000  # characters of a cell: more is no code
+STATEMENTS = 2000  # at the top of a cell
 MAGICS = 50  # lines of a cell that only IPython understands
 # The quantifiers with a second + don't backtrack: lines can be long.
 MAGIC = re.compile(r"\s*+(?:[%!?]|[\w., ]++=\s*+[%!]|[^?]*+\?+\s*+$)")
@@ -37,8 +39,14 @@ class Statement:
     changes: frozenset[str]
     """Names of what it changes in place, perhaps: ``x.append(1)``."""
 
-    reads: frozenset[str]
-    """Names that it takes from outside itself, now or when it is called."""
+    now: frozenset[str]
+    """Names that it reads when it runs."""
+
+    later: frozenset[str]
+    """Names that its functions read when they are called."""
+
+    sure: bool
+    """Whether it sets what it sets in any case."""
 
     imports: bool
     """Whether it is an import."""
@@ -48,6 +56,11 @@ class Statement:
 
     side: bool
     """Whether it runs a check or talks to IPython: never kept."""
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """Names that it takes from outside itself."""
+        return self.now | self.later
 
 
 @dataclass(frozen=True)
@@ -85,6 +98,8 @@ def parse(source: str) -> Program:
     if len(source) > LONGEST:
         raise SyntaxError(f"a cell of {len(source):,} characters")
     source, tree = without_magics(source)
+    if len(tree.body) > STATEMENTS:
+        raise SyntaxError(f"a cell of {len(tree.body):,} statements")
     try:
         found = tuple(statement(node) for node in tree.body)
     except BROKEN as error:
@@ -148,21 +163,22 @@ def statement(node: ast.stmt) -> Statement:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         table = symtable.symtable(ast.unparse(node), "cell", "exec")
-    sets, reads = set[str](), set[str]()
+    sets, now, later = set[str](), set[str](), set[str]()
     for symbol in table.get_symbols():
         if symbol.is_assigned() or symbol.is_imported():
             sets.add(symbol.get_name())
         if symbol.is_referenced():
-            reads.add(symbol.get_name())
-    inner = list(table.get_children())
-    while inner:
-        scope = inner.pop()
-        inner += scope.get_children()
+            now.add(symbol.get_name())
+    scopes = [(scope, False) for scope in table.get_children()]
+    while scopes:
+        scope, waits = scopes.pop()
+        waits = waits or not runs_now(scope)
+        scopes += [(inner, waits) for inner in scope.get_children()]
         for symbol in scope.get_symbols():
             if symbol.is_global() and symbol.is_declared_global():
                 sets.add(symbol.get_name())
             if symbol.is_global() and symbol.is_referenced():
-                reads.add(symbol.get_name())
+                (later if waits else now).add(symbol.get_name())
     star = isinstance(node, ast.ImportFrom) and node.names[0].name == "*"
     marked = getattr(node, "decorator_list", [])
     return Statement(
@@ -170,11 +186,19 @@ def statement(node: ast.stmt) -> Statement:
         node.end_lineno or node.lineno,
         frozenset(sets),
         frozenset(changed(node)),
-        frozenset(reads),
+        frozenset(now),
+        frozenset(later),
+        not isinstance(node, (ast.If, ast.Try, ast.For, ast.While)),
         isinstance(node, (ast.Import, ast.ImportFrom)),
         star,
         any(call_name(n) in NOT_HERE for n in outside_functions(node)),
     )
+
+
+def runs_now(scope: symtable.SymbolTable) -> bool:
+    """Whether a scope is a class's or a comprehension's."""
+    inside = ("listcomp", "setcomp", "dictcomp", "genexpr")
+    return scope.get_type() == "class" or scope.get_name() in inside
 
 
 def outside_functions(node: ast.AST) -> Iterable[ast.AST]:
@@ -217,43 +241,72 @@ def needed(
     names: Iterable[str],
     home: Mapping[str, int],
 ) -> dict[int, list[int]]:
-    """The statements that some names depend on.
+    """The statements that some names depend on, when all cells are run.
+
+    What a statement reads has the value it has there; what a function reads
+    has the last one.
 
     Args:
-        programs: the cells, by number.
+        programs: the cells, by number, in their order.
         names: what is to be called.
         home: the one cell that counts for a name that several define.
 
     Returns:
         the numbers of the statements, by the number of their cell.
     """
-    todo, seen = list(names), set[str]()
-    modules = only_imported(programs.values())
-    chosen: set[tuple[int, int]] = set()
+    places = [
+        (cell, at, part)
+        for cell, program in programs.items()
+        for at, part in enumerate(program.statements)
+        if not part.side
+    ]
+    touching = touched(places, only_imported(programs.values()), home)
+    todo = [(name, len(places)) for name in names]
+    seen: dict[str, set[int]] = {}
+    chosen = set[int]()
     while todo:
-        name = todo.pop()
-        if name in seen:
-            continue
-        seen.add(name)
-        for cell, program in programs.items():
-            if home.get(name, cell) != cell:
-                continue
-            for at, part in enumerate(program.statements):
-                touched = part.sets if name in modules else touches(part)
-                if part.side or not (name in touched or part.star):
-                    continue
-                if (cell, at) not in chosen:
-                    chosen.add((cell, at))
-                    todo += part.reads
-    return {
-        cell: sorted(at for c, at in chosen if c == cell)
-        for cell in sorted({c for c, _ in chosen})
-    }
+        name, before = todo.pop()
+        known = seen.setdefault(name, set())
+        for number in found_before(touching.get(name, []), before):
+            if number in known:
+                break
+            known.add(number)
+            _, _, part = places[number]
+            if number not in chosen:
+                chosen.add(number)
+                todo += [(n, number) for n in part.now]
+                todo += [(n, len(places)) for n in part.later]
+            if name in part.sets and part.sure and name not in part.now:
+                break
+    kept: dict[int, list[int]] = {}
+    for number in sorted(chosen):
+        cell, at, _ = places[number]
+        kept.setdefault(cell, []).append(at)
+    return kept
 
 
-def touches(part: Statement) -> frozenset[str]:
-    """What a statement gives a value, or another one."""
-    return part.sets | part.changes
+def touched(
+    places: Sequence[tuple[int, int, Statement]],
+    modules: Collection[str],
+    home: Mapping[str, int],
+) -> dict[str, list[int]]:
+    """Which statements give a name a value, or another one, in order."""
+    found: dict[str, list[int]] = {}
+    stars = [n for n, (_, _, part) in enumerate(places) if part.star]
+    for number, (cell, _, part) in enumerate(places):
+        for name in part.sets | (part.changes - set(modules)):
+            if home.get(name, cell) == cell:
+                found.setdefault(name, []).append(number)
+    for name in {n for _, _, part in places for n in part.reads} | set(home):
+        if stars:
+            found[name] = sorted({*found.get(name, []), *stars})
+    return found
+
+
+def found_before(numbers: Sequence[int], end: int) -> Iterator[int]:
+    """Those below an end, the largest first."""
+    for at in range(bisect_left(numbers, end) - 1, -1, -1):
+        yield numbers[at]
 
 
 def only_imported(programs: Iterable[Program]) -> set[str]:

@@ -98,12 +98,12 @@ class Graded:
     @property
     def points(self) -> float:
         """The sum over the exercises."""
-        return round(sum(r.points for r in self.results), 2)
+        return round(sum((r.points for r in self.results), 0.0), 2)
 
     @property
     def max_points(self) -> float:
         """What there was to get."""
-        return sum(r.max_points for r in self.results)
+        return sum((r.max_points for r in self.results), 0.0)
 
     def plain(self) -> dict[str, Any]:
         """As JSON has it."""

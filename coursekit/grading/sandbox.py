@@ -209,9 +209,9 @@ class Sandbox:
         value = answer.get("value")
         if value is None:
             return None
-        if value not in ([False, False], [True, False], [True, True]):
-            raise self._fail("protocol", "an answer of another form")
-        return value[0], value[1]
+        if isinstance(value, list) and [type(v) for v in value] == [bool] * 2:
+            return value[0], value[1]
+        raise self._fail("protocol", "an answer of another form")
 
     @property
     def output(self) -> str:
@@ -369,10 +369,13 @@ class Sandbox:
         self._closed.set()
         self._failure = self._failure or SandboxError("died", "it is closed")
         # Under bubblewrap the first child is the name space's init: the
-        # kernel ends all the others with it.
+        # kernel ends all the others with it, and bwrap then ends by itself.
         for pid in descendants(self._process.pid):
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
+        if self.isolation is Isolation.BUBBLEWRAP:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(1)
         if hasattr(os, "killpg"):
             with contextlib.suppress(OSError):
                 os.killpg(self._process.pid, signal.SIGKILL)

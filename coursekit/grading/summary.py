@@ -136,8 +136,8 @@ def html(class_: Sequence[Graded], title: str, picture: str = "") -> str:
             head = ("mistake", "students")
             parts.append(table(head, t.mistakes, caption))
         if t.cases:
-            head = ("case", "right", "tried")
-            parts.append(table(head, t.cases, "Cases"))
+            columns = ("case", "right", "tried")
+            parts.append(table(columns, t.cases, "Cases"))
     return page(title, "\n".join(parts))
 
 
@@ -204,7 +204,7 @@ def draw(class_: Sequence[Graded]) -> str:
         ax.set_yticks(range(len(found)), [t.exercise for t in found])
         ax.invert_yaxis()
         ax.set_xlabel("students")
-        ax.xaxis.get_major_locator().set_params(integer=True)
+        ax.locator_params(axis="x", integer=True)
         figure.legend(loc="outside lower left", fontsize=9)
         out = io.StringIO()
         figure.savefig(out, format="svg", metadata={"Date": None})

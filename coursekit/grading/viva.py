@@ -30,7 +30,7 @@ from coursekit.grading.served import guarded
 
 N_QUESTIONS = 3
 MUTATIONS = 6  # tried for one question
-SECONDS, MEMORY = 60, 4 << 30  # that comparing one answer may take
+SECONDS, MEMORY = 60.0, 4 << 30  # that comparing one answer may take
 SMALL = 24  # numbers of an input that a question writes out
 SEEN = "coursekit_seen"  # the list that an instrumented program fills
 TRACE = "coursekit_shapes"
@@ -75,7 +75,7 @@ def questions(subject: Subject, try_out: TryOut, seed: int) -> list[Question]:
         seed: chooses among the questions that could be asked.
     """
     rng = random.Random(seed)
-    found = []
+    found: list[Question] = []
     makers = [about_mending, about_shapes, about_tiny_input, about_a_change]
     for maker in [*makers, *general(subject)]:
         if len(found) == N_QUESTIONS:
@@ -326,7 +326,7 @@ def tiny(bound: BoundArguments, rng: random.Random) -> BoundArguments | None:
     if not cut or not plain or numbers > SMALL:
         return None
     values = {**bound.arguments, **cut}
-    return BoundArguments(bound.signature, values)  # type: ignore[arg-type]
+    return BoundArguments(bound.signature, values)
 
 
 def smaller(t: Tensor, shape: list[int], rng: random.Random) -> Tensor:
@@ -407,9 +407,7 @@ def about_a_change(
     return best[1] if best else None
 
 
-def effect(
-    subject: Subject, outcomes: Sequence[Outcome]
-) -> tuple[int, str]:
+def effect(subject: Subject, outcomes: Sequence[Outcome]) -> tuple[int, str]:
     """What a changed program does, and how telling that is (0: most)."""
     named = explanations(
         subject.exercise, subject.cases, outcomes, subject.seed, subject.on
@@ -434,9 +432,7 @@ def effect(
         lines.append(came_to(after))
     elif is_value(before.value) and before.error is None:
         tolerance = subject.exercise.rtol, subject.exercise.atol
-        gap = difference(
-            after.value, before.value, *tolerance, equal_nan=True
-        )
+        gap = difference(after.value, before.value, *tolerance, equal_nan=True)
         said = (gap or "").replace("expected", "before").replace("got", "then")
         lines.append(said)
     if after.error is not None:
@@ -455,7 +451,7 @@ def changes(source: str, function: str) -> Iterator[Change]:
             target = list(ast.walk(defined(new, function) or new))[number]
             before = ast.unparse(node)
             target.__dict__.update(other.__dict__)
-            target.__class__ = other.__class__  # type: ignore[assignment]
+            target.__class__ = other.__class__
             ast.fix_missing_locations(new)
             yield Change(
                 getattr(node, "lineno", 0),
@@ -549,9 +545,9 @@ def about_a_case(
     number = rng.randrange(len(subject.cases))
     case = subject.cases[number]
     right = core.expected(subject.exercise, case, subject.seed, subject.on)
-    problem = verdict(
-        subject.exercise, case, subject.outcomes[number], right
-    )
+    with guarded(SECONDS, MEMORY):
+        got = subject.outcomes[number]
+        problem = verdict(subject.exercise, case, got, right)
     called = shapes_of(core.bind(subject.exercise, case)) or "no argument"
     return Question(
         f"Your function is called with {called} ({case.name or 'case 1'}). "

@@ -251,7 +251,9 @@ def cell_by_cell(ids, pad_id):
 def by_products(ids, pad_id):
     n = ids.size(1)
     real = (ids != pad_id).long()
-    see = torch.ones(n, 1).long() * real[:, None, None] * torch.ones(n, n).tril()
+    see = (
+        torch.ones(n, 1).long() * real[:, None, None] * torch.ones(n, n).tril()
+    )
     return see > 0.5
 
 

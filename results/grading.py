@@ -1,0 +1,192 @@
+"""The commands of the page for teachers, run from an empty folder.
+
+What each prints is kept, and shown on the page.  The class is made up: its
+students answer in ways that are known, right, wrong and hostile.
+"""
+
+import argparse
+import copy
+import csv
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import nbformat
+
+from results.record import ROOT, record
+
+STUDENTS = {
+    "ada": "Ada Okafor",
+    "bo": "Bo Lindqvist",
+    "chen": "Chen Yu",
+    "dana": "Dana Haddad",
+    "eli": "Eli Novak",
+    "fay": "Fay Moreau",
+    "gil": "Gil Santos",
+}
+RIGHT = """
+def attend_yourself(q, k, v, mask=None):
+    scores = q @ k.mT / q.size(-1) ** 0.5
+    if mask is not None:
+        scores = scores.masked_fill(~mask, float("-inf"))
+    return scores.softmax(-1) @ v
+"""
+ANSWERS = {
+    "ada": RIGHT,
+    "bo": RIGHT.replace(" / q.size(-1) ** 0.5", ""),
+    "chen": RIGHT.replace("softmax(-1)", "softmax(-2)"),
+    "dana": RIGHT.replace("softmax(-1)", "softmax(-1).round(decimals=2)"),
+    "eli": """
+import torch.nn.functional as F
+
+def attend_yourself(q, k, v, mask=None):
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+""",
+    "fay": """
+import os
+
+def attend_yourself(q, k, v, mask=None):
+    os._exit(0)
+""",
+}
+OWN = '''
+"""A warm-up of our own."""
+
+import torch
+
+from coursekit.exercises.core import NONE, Bug, Case, Exercise, generator
+
+
+def center(x, *, on=NONE):
+    """Subtract from each vector its own mean."""
+    if "over_tokens" in on:
+        return x - x.mean(0)
+    return x - x.mean(-1, keepdim=True)
+
+
+def cases(seed):
+    g = generator(seed)
+    x = torch.randn(5, 7, generator=g, dtype=torch.float64)
+    return [Case((x,), name="five vectors of seven numbers")]
+
+
+bugs = {
+    "over_tokens": Bug(
+        "the mean over the tokens instead of each token's own numbers",
+        "A vector is a row: its numbers lie along the last axis.",
+        read="07_norm#ch-norm",
+    )
+}
+EXERCISES = {"center": Exercise(center, cases, bugs=bugs)}
+'''
+TRY = """
+from pathlib import Path
+import coursekit
+from coursekit.exercises import core
+
+core.OVERLAYS.append(Path("overlay"))
+print(coursekit.check("warmup/center", lambda x: x - x.mean(0)))
+"""
+NOT_TIMES = re.compile(r"\d+%\|.*|\x1b\[\w+")
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options of the command that a result names."""
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--seed", type=int, default=0, help="of the class")
+    return options
+
+
+class Desk:
+    """An empty folder in which the commands are run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.printed: dict[str, str] = {}
+
+    def type(self, name: str, *lines: str) -> str:
+        """Run some lines in a shell; keep what a terminal would show."""
+        shown = []
+        for line in lines:
+            path = f"{Path(sys.executable).parent}{os.pathsep}"
+            done = subprocess.run(
+                ["sh", "-c", line],
+                cwd=self.folder,
+                env=os.environ | {"PATH": path + os.environ["PATH"]},
+                capture_output=True,
+                text=True,
+            )
+            printed = done.stdout
+            if done.returncode not in (0, 1):
+                raise RuntimeError(f"{line}:\n{done.stdout}{done.stderr}")
+            shown.append(f"$ {line}\n{printed}".rstrip())
+        self.printed[name] = "\n".join(shown)
+        return self.printed[name]
+
+
+def answer(path: Path, id: str, source: str) -> nbformat.NotebookNode:
+    """A student's notebook with one answer in it."""
+    notebook = copy.deepcopy(nbformat.read(path, as_version=4))
+    for cell in notebook.cells:
+        if cell.metadata.get("exercise") == id:
+            cell.source = source.strip()
+    return notebook
+
+
+def play(desk: Desk) -> dict[str, Any]:
+    """The whole of the page, command by command."""
+    here = desk.folder
+    (here / "book").mkdir()
+    page = "book/04_attention.md"
+    shutil.copy(ROOT / page, here / page)
+    desk.type(
+        "assign",
+        f"coursekit assign {page} --out dist/ --key key.txt",
+        "ls dist/ dist/student",
+    )
+    submissions = here / "submissions"
+    submissions.mkdir()
+    blank = here / "dist" / "student" / "04_attention.ipynb"
+    for student, source in ANSWERS.items():
+        notebook = answer(blank, "attention/attend", source)
+        nbformat.write(notebook, submissions / f"{student}.ipynb")
+    (submissions / "gil.ipynb").write_text('{"cells": [')
+    desk.type(
+        "grade",
+        "coursekit grade submissions/ --key key.txt --out grades.csv "
+        "--feedback feedback/",
+        "ls",
+    )
+    desk.type("sheet", "grep -E 'student|attend' grades.csv | cut -d, -f1-7")
+    desk.type("feedback", "head -30 feedback/chen.md")
+    desk.type("summary", "head -40 feedback/summary.md")
+    with (here / "timing.csv").open() as file:
+        times = [float(row["cpu_seconds"]) for row in csv.DictReader(file)]
+    return {
+        "submissions": len(times),
+        "cpu_seconds_a_submission": sum(times) / len(times),
+    }
+
+
+def main() -> None:
+    """Run every command of the page."""
+    args = parser().parse_args()
+    random.seed(args.seed)
+    with (
+        record("grading", [args.seed]) as metrics,
+        tempfile.TemporaryDirectory() as folder,
+    ):
+        desk = Desk(Path(folder))
+        metrics["measured"] = play(desk)
+        metrics["overlay"] = OWN.strip()
+        metrics["transcripts"] = desk.printed
+
+
+if __name__ == "__main__":
+    main()

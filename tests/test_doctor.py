@@ -1,0 +1,243 @@
+"""The attack corpus: each promise holds here, and the tests can fail."""
+
+import argparse
+import dataclasses
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from coursekit.grading import doctor, isolation
+from coursekit.grading.doctor import BROKEN, HELD, UNTRIED, Finding
+from coursekit.grading.isolation import Isolation
+from coursekit.grading.sandbox import Sandbox
+
+ATTACKS = {a.name: a for a in doctor.read_attacks()}
+SHARING = [a for a in ATTACKS.values() if a.shares]
+ALONE = [a for a in ATTACKS.values() if not a.shares]
+# Landlock's own promises; what the parent does alone needs no second run.
+LANDLOCK = [
+    a
+    for a in ATTACKS.values()
+    if "landlock" in a.contained_by and "none" not in a.contained_by
+]
+# What succeeds without any isolation, and does no harm.
+HARMLESS = ["host_socket", "import_reference", "key_file", "parent_memory"]
+HARMLESS += ["search_files", "signal_the_grader", "tcp", "udp"]
+HARMLESS += ["write_outside"]
+
+
+def bubblewrap():
+    if why := isolation.why_no_bubblewrap():
+        pytest.skip(why)
+    return Isolation.BUBBLEWRAP
+
+
+def landlock():
+    if why := isolation.why_no_landlock():
+        pytest.skip(why)
+    return Isolation.LANDLOCK
+
+
+@pytest.fixture(scope="module")
+def bait():
+    with doctor.host() as bait:
+        yield bait
+
+
+@pytest.fixture(scope="module")
+def shared():
+    """``shared(isolation)``: a child that harmless attacks have in common."""
+    boxes = {}
+
+    def give(kind):
+        if kind not in boxes or boxes[kind].broken:
+            boxes[kind] = Sandbox(kind, doctor.LIMITS)
+        return boxes[kind]
+
+    yield give
+    for box in boxes.values():
+        box.close()
+
+
+def ids(attack):
+    return attack.name
+
+
+# -- the promises ------------------------------------------------------------
+@pytest.mark.parametrize("attack", SHARING, ids=ids)
+def test_an_attack_gets_nothing_under_bubblewrap(attack, bait, shared):
+    found = doctor.finding(attack, shared(bubblewrap()), bait)
+    assert found.verdict == HELD, found.note
+
+
+@pytest.mark.parametrize("attack", ALONE, ids=ids)
+def test_an_attack_on_its_process_gets_nothing(attack, bait):
+    with Sandbox(bubblewrap(), doctor.LIMITS) as box:
+        found = doctor.finding(attack, box, bait)
+    assert found.verdict == HELD, found.note
+
+
+@pytest.mark.parametrize("attack", LANDLOCK, ids=ids)
+def test_an_attack_gets_nothing_under_landlock(attack, bait, shared):
+    attack = dataclasses.replace(attack, shares=True)
+    found = doctor.finding(attack, shared(landlock()), bait)
+    assert found.verdict == HELD, found.note
+    assert (
+        shared(Isolation.LANDLOCK).survivors()
+        == shared(Isolation.LANDLOCK).pids
+    )
+
+
+@pytest.mark.parametrize(
+    "attack", [a for a in SHARING if "none" in a.contained_by], ids=ids
+)
+def test_an_attack_on_the_score_gets_nothing_anywhere(attack, bait, shared):
+    found = doctor.finding(attack, shared(Isolation.NONE), bait)
+    (bait.folder / f"started-{attack.name}").unlink(missing_ok=True)
+    assert found.verdict == HELD, found.note
+
+
+# -- controls ----------------------------------------------------------------
+@pytest.mark.parametrize("name", HARMLESS)
+def test_the_same_attack_succeeds_without_isolation(name, bait, shared):
+    """So the attacks do attack, and the doctor would see it."""
+    if sys.platform != "linux" and name == "parent_memory":
+        pytest.skip("there is no /proc here")
+    found = doctor.finding(ATTACKS[name], shared(Isolation.NONE), bait)
+    (bait.folder / f"started-{name}").unlink(missing_ok=True)
+    assert found.verdict == BROKEN
+    assert found.note
+
+
+def test_an_orphan_is_seen(bait):
+    """Without isolation it lives on, and is reported; then we end it."""
+    if sys.platform != "linux":
+        pytest.skip("processes are looked up in /proc")
+    with Sandbox(Isolation.NONE, doctor.LIMITS) as box:
+        found = doctor.finding(ATTACKS["orphan"], box, bait)
+    left = box.survivors()
+    for pid in left:
+        subprocess.run(["kill", "-9", str(pid)], check=True)
+    (bait.folder / "started-orphan").unlink()
+    assert found.verdict == BROKEN
+    assert "left behind" in found.note
+    assert len(left) == 2  # one a call
+
+
+@pytest.mark.parametrize("kind", list(Isolation), ids=str)
+def test_a_right_submission_passes_in_the_same_set_up(kind, bait, shared):
+    if kind is not Isolation.NONE:
+        {"bubblewrap": bubblewrap, "landlock": landlock}[kind.value]()
+    box = shared(kind)
+    assert doctor.attempt(box, "right", doctor.RIGHT, bait) == ("right", [])
+    wrong = doctor.RIGHT.replace("-1", "0")
+    ended, loot = doctor.attempt(box, "right", wrong, bait)
+    assert ended.startswith("wrong")
+    assert loot == []
+    (bait.folder / "started-right").unlink(missing_ok=True)
+
+
+def test_patched_asserts_do_deceive_a_checker_in_their_process():
+    code = (
+        f"{ATTACKS['patched_assert'].source}\n"
+        "x = torch.randn(3, 5)\n"
+        "torch.testing.assert_close(share(x), torch.softmax(x, -1))\n"
+        "assert torch.allclose(share(x), torch.softmax(x, -1))\n"
+        "assert (share(x) == torch.softmax(x, -1)).all()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()
+
+
+def test_a_lying_tensor_does_deceive_a_checker_in_its_process():
+    space = {}
+    exec(ATTACKS["lying_tensor"].source, space)
+    x = torch.randn(3, 5)
+    assert torch.allclose(space["share"](x), torch.softmax(x, -1))
+
+
+def test_a_wrong_answer_that_got_full_marks_would_be_broken(bait, shared):
+    cheat = dataclasses.replace(
+        ATTACKS["nan_answer"], source=doctor.RIGHT, name="cheat"
+    )
+    found = doctor.finding(cheat, shared(Isolation.NONE), bait)
+    (bait.folder / "started-cheat").unlink(missing_ok=True)
+    assert (found.verdict, found.note) == (BROKEN, "full marks")
+
+
+# -- what is not tried -------------------------------------------------------
+@pytest.mark.parametrize("kind", [Isolation.LANDLOCK, Isolation.NONE])
+def test_what_only_bubblewrap_contains_never_starts_elsewhere(kind, bait):
+    """No process is made for it, and so nothing of it is ever executed."""
+    only = [a for a in ATTACKS.values() if a.contained_by == ("bubblewrap",)]
+    names = {a.name for a in only}
+    assert {"memory", "disk", "fork_bomb", "thread_bomb"} <= names
+    found = list(doctor.examine(only, kind, bait=bait))
+    assert [f.verdict for f in found] == [UNTRIED] * len(only)
+    assert not list(bait.folder.glob("started-*"))
+
+
+def test_what_is_started_leaves_its_mark(bait):
+    """The control: an attack that may run is seen to have started."""
+    found = list(
+        doctor.examine(
+            [ATTACKS["nan_answer"], ATTACKS["fork_bomb"], ATTACKS["udp"]],
+            Isolation.NONE,
+            bait=bait,
+        )
+    )
+    assert sorted(f.verdict for f in found) == [HELD, UNTRIED, UNTRIED]
+    marks = list(bait.folder.glob("started-*"))
+    assert [m.name for m in marks] == ["started-nan_answer"]
+    marks[0].unlink()
+
+
+@pytest.mark.parametrize("attack", ATTACKS.values(), ids=ids)
+def test_each_attack_says_what_it_tries(attack):
+    assert attack.says.endswith((".", ").")), attack.says
+    assert "\n" not in attack.says
+    assert attack.promise in doctor.PROMISES
+    assert set(attack.contained_by) <= {i.value for i in Isolation}
+    assert "bubblewrap" in attack.contained_by
+    dangerous = attack.promise in ("memory", "disk", "processes")
+    assert dangerous == (attack.contained_by == ("bubblewrap",))
+
+
+# -- the command -------------------------------------------------------------
+def test_the_report_says_held_broken_and_not_tried():
+    a, b, c = (ATTACKS[n] for n in ("nan_answer", "tcp", "disk"))
+    found = [Finding(a, HELD, "wrong"), Finding(b, BROKEN, "connected")]
+    text = doctor.report([*found, Finding(c, UNTRIED)])
+    assert "   held  Code changes its score only by" in text
+    assert " broken  There is no network. 1 attack" in text
+    assert "Connect to a port of this machine, by TCP. [tcp]" in text
+    assert "not tried, not promised  What it writes is limited." in text
+    mixed = doctor.report([Finding(a, HELD), Finding(c, UNTRIED)], True)
+    assert "[nan_answer]" in mixed
+    assert "[disk]" in mixed
+
+
+def test_the_command_prints_and_fails_if_a_promise_is_broken(
+    monkeypatch, capsys
+):
+    parser = argparse.ArgumentParser()
+    doctor.add_options(parser)
+    args = parser.parse_args(["--isolation", "none"])
+    fake = {"nan_answer": HELD, "fork_bomb": UNTRIED}
+    monkeypatch.setattr(doctor, "control", lambda isolation: "right")
+    monkeypatch.setattr(
+        doctor,
+        "examine",
+        lambda *_: (Finding(ATTACKS[n], v, "") for n, v in fake.items()),
+    )
+    assert doctor.main(args) == 0
+    said = capsys.readouterr().out
+    assert "Isolation: none" in said
+    assert "A right submission passes." in said
+    fake["tcp"] = BROKEN
+    assert doctor.main(args) == 1
+    monkeypatch.setattr(doctor, "control", lambda isolation: "died")
+    assert doctor.main(args) == 1
+    assert "does not pass here: died" in capsys.readouterr().out

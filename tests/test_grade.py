@@ -1,0 +1,1010 @@
+"""A folder of submissions becomes the sheet that it should become.
+
+``tests/submissions/corpus.py`` has the submissions and what is to come of
+them; they go through the real sandbox.  What is about files, texts and
+questions is tried on functions in this process, which is faster.
+"""
+
+import argparse
+import csv
+import inspect
+import io
+import json
+import re
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from html.parser import HTMLParser
+from types import SimpleNamespace
+
+import pytest
+
+from coursekit.exercises import core
+from coursekit.exercises.call import Outcome, Raised, call
+from coursekit.grading import feedback, grade, library, summary, viva
+from coursekit.grading.examiner import Task
+from coursekit.grading.grade import Batch, Files, collect
+from coursekit.grading.isolation import Isolation, Limits, best
+from coursekit.grading.key import Key
+from coursekit.grading.records import STATUSES, Graded, Result, graded
+from coursekit.grading.sandbox import Pool, SandboxError
+from tests.submissions import corpus
+from tests.submissions.corpus import ATTEND, MENDED, RIGHT, RIGHT_MENDED
+
+KEY = "5e" * 32
+LIMITS = Limits(cpu_s=1.0, wall_s=60.0)
+ASSIGNMENT = {"page": "04_attention", "exercises": corpus.EXERCISES}
+
+
+# -- what the tests share ----------------------------------------------------
+class Here:
+    """Stands in for a sandbox: runs in this process."""
+
+    def __init__(self, limits=LIMITS):
+        self.limits = limits
+        self.usage = SimpleNamespace(cpu_s=0.0, memory=0)
+        self.space = {}
+
+    def run(self, cells, fresh=False):
+        if fresh:
+            self.space = {}
+        failed = []
+        for number, source in enumerate(cells):
+            try:
+                exec(compile(source, "<cell>", "exec"), self.space)
+            except Exception as error:
+                raised = Raised(type(error).__name__, str(error))
+                failed.append(SimpleNamespace(cell=number, error=raised))
+        return failed
+
+    def call(self, function, arguments, seed=0):
+        found = call(self.space.get(function), arguments, seed)
+        error = found.error
+        if error is None:
+            return found
+        if isinstance(error, TimeoutError):
+            raise SandboxError("timeout", "it took more than 1 s of CPU time")
+        said = Raised(type(error).__name__, str(error))
+        return Outcome(None, found.arguments, said)
+
+    def look(self, function):
+        found = self.space.get(function)
+        return None if found is None else (callable(found), False)
+
+    def close(self):
+        pass
+
+
+def here(alone):
+    return Here()
+
+
+def batch(tmp_path, entries, take=here, key=None, name="grades.csv"):
+    """Grade some submissions, and write everything."""
+    folder = tmp_path / "submissions"
+    if not folder.exists():
+        corpus.build(folder, entries)
+    files = Files(
+        tmp_path / name, tmp_path / "timing.csv", tmp_path / "feedback"
+    )
+    args = argparse.Namespace(feedback=None)
+    key = key or Key(KEY, {"attention": ASSIGNMENT})
+    isolation = best() if take is None else Isolation.NONE
+    return Batch(
+        key, collect(folder, args), files, None, isolation, LIMITS, take
+    )
+
+
+def finished(tmp_path, entries, **options):
+    """The batch, and its rows by student and exercise."""
+    found = batch(tmp_path, entries, **options)
+    done, whole = found.grade()
+    assert whole
+    found.write(done)
+    return found, {(r["student"], r["exercise"]): r for r in rows(found)}
+
+
+def rows(found):
+    text = found.files.sheet.read_text("utf8")
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def entry(name, attend, mended=RIGHT_MENDED):
+    data = corpus.answered(attend, mended)
+    return corpus.Entry(
+        name, "", {f"{name}.ipynb": data}, corpus.OK, corpus.OK
+    )
+
+
+RIGHT_ONE = entry("ada", RIGHT)
+WRONG_ONE = entry("bob", corpus.NOT_SCALED)
+
+
+# -- the corpus, in the real sandbox -----------------------------------------
+def can_run(one):
+    """What only bubblewrap contains starts nowhere else."""
+    return not one.needs or one.needs == best()
+
+
+@pytest.fixture(scope="module")
+def corpus_batch(tmp_path_factory):
+    """The corpus, graded once: interrupted in the middle, and resumed."""
+    tmp_path = tmp_path_factory.mktemp("corpus")
+    entries = [one for one in corpus.ENTRIES if can_run(one)]
+    with Pool(best(), LIMITS) as pool:
+        left = 25
+
+        def until_interrupted(alone):
+            nonlocal left
+            left -= 1
+            if not left:
+                raise KeyboardInterrupt
+            return pool.take(alone)
+
+        first = batch(tmp_path, entries, until_interrupted)
+        first.isolation = best()
+        done, whole = first.grade()
+        assert not whole
+        assert 5 < len(done) < len(entries)
+        assert not first.files.sheet.exists()
+
+        asked = []
+        second = batch(tmp_path, entries, pool.take)
+        second.isolation = best()
+        examine = second.examine
+
+        def watched(student, *rest):
+            asked.append(student)
+            return examine(student, *rest)
+
+        second.examine = watched
+        class_, whole = second.grade()
+        assert whole
+        kept = {student.student for student in done}
+        assert kept.isdisjoint(asked)
+        assert len(kept) + len(asked) == len(class_) == len(entries)
+        second.write(class_)
+    return second, entries, class_
+
+
+def test_the_corpus_has_all_kinds():
+    kinds = [one.kind for one in corpus.ENTRIES]
+    assert len(kinds) >= 36
+    for kind in ("right", "wrong", "hostile", "broken"):
+        assert kinds.count(kind) >= 8
+    names = [one.name for one in corpus.ENTRIES]
+    assert len(names) == len(set(names))
+
+
+def test_every_submission_gets_what_it_should(corpus_batch):
+    found, entries, _ = corpus_batch
+    sheet = {
+        (r["student"], r["exercise"]): (
+            r["status"],
+            float(r["points"]),
+            r["diagnosis"],
+        )
+        for r in rows(found)
+    }
+    wanted = {
+        (one.name, id): row
+        for one in entries
+        for id, row in ((ATTEND, one.attend), (MENDED, one.mended))
+    }
+    wrong = {
+        at: f"expected {row}, got {sheet.get(at)}"
+        for at, row in wanted.items()
+        if sheet.get(at) != row
+    }
+    assert wrong == {}
+    assert len(sheet) == len(wanted)
+
+
+def test_what_could_not_be_contained_was_left_out(corpus_batch):
+    out = [one.name for one in corpus.ENTRIES if not can_run(one)]
+    if out:
+        pytest.skip(f"only bubblewrap contains {', '.join(out)}")
+    assert len(corpus_batch[1]) == len(corpus.ENTRIES)
+
+
+def test_the_sheet_says_who_used_the_library(corpus_batch):
+    found, entries, _ = corpus_batch
+    used = {
+        r["student"]: r["used_library"]
+        for r in rows(found)
+        if r["exercise"] == ATTEND
+    }
+    wrong = [one.name for one in entries if used[one.name] != one.used]
+    assert wrong == []
+    assert any(used.values())
+
+
+def test_grading_again_gives_the_same_bytes(corpus_batch, tmp_path):
+    before, entries, _ = corpus_batch
+    some = entries[::6]
+    with Pool(best(), LIMITS) as pool:
+        again = batch(tmp_path, some, pool.take)
+        again.isolation = best()
+        class_, _ = again.grade()
+    again.write(class_)
+    names = {one.name for one in some}
+    lines = before.files.sheet.read_bytes().splitlines(keepends=True)
+    same = [
+        line
+        for n, line in enumerate(lines)
+        if n == 0 or line.decode().partition(",")[0] in names
+    ]
+    assert again.files.sheet.read_bytes() == b"".join(same)
+    for name in names:
+        for ending in (".md", ".html"):
+            one, other = (
+                (b.files.feedback / (name + ending)).read_bytes()
+                for b in (before, again)
+            )
+            assert one == other
+
+
+def test_the_summary_of_the_corpus(corpus_batch):
+    found, entries, _ = corpus_batch
+    text = found.files.sheet.with_name("summary.md").read_text("utf8")
+    n = sum("no_scale" in one.attend[2].split("+") for one in entries)
+    assert n >= 2
+    assert f"{n} of {len(entries)}: the scores without 1/√d" in text
+    seconds = csv.DictReader(found.files.timing.open())
+    assert len(list(seconds)) == len(entries)
+
+
+# -- the sheet ---------------------------------------------------------------
+def test_a_row_has_the_columns_of_the_contract(tmp_path):
+    found, by = finished(tmp_path, [RIGHT_ONE, WRONG_ONE])
+    row = by["bob", ATTEND]
+    assert tuple(row) == grade.COLUMNS
+    assert row["points"] == "1.50"
+    assert row["max_points"] == "6"
+    assert row["diagnosis"] == "no_scale"
+    assert row["isolation"] == "none"
+    assert row["key_id"] == found.key.id
+    assert re.fullmatch("[0-9a-f]{64}", row["notebook_sha256"])
+
+
+def test_everybody_on_the_roster_gets_rows(tmp_path):
+    students = {"zoe": {"name": "Zoe"}, "ada": {"name": "Ada"}}
+    key = Key(KEY, {"a": ASSIGNMENT | {"students": students}})
+    _, by = finished(tmp_path, [RIGHT_ONE], key=key)
+    assert by["zoe", ATTEND]["status"] == "not attempted"
+    assert by["zoe", ATTEND]["points"] == "0.00"
+    assert by["ada", ATTEND]["status"] == "ok"
+
+
+def test_without_an_assignment_the_notebooks_declare(tmp_path):
+    greedy = corpus.answered(RIGHT).replace(b'"points": 6', b'"points": 600')
+    entries = [
+        RIGHT_ONE,
+        WRONG_ONE,
+        corpus.Entry("eve", "", {"eve.ipynb": greedy}, corpus.OK, corpus.OK),
+    ]
+    _, by = finished(tmp_path, entries, key=Key(KEY))
+    assert by["eve", ATTEND]["max_points"] == "6"
+    assert by["eve", ATTEND]["points"] == "6.00"
+    assert len(by) == 6
+
+
+def test_an_invented_exercise_of_one_student_counts_for_nobody(tmp_path):
+    more = corpus.notebook(
+        corpus.code(corpus.IMPORTS),
+        corpus.code(RIGHT, ATTEND),
+        corpus.code("def attend_in_blocks():\n    ...", "attention/blocks"),
+        corpus.code("def nothing():\n    ...", "attention/nothing"),
+    )
+    eve = corpus.Entry("eve", "", {"eve.ipynb": more}, corpus.OK, corpus.OK)
+    cy = entry("cy", RIGHT)
+    _, by = finished(tmp_path, [RIGHT_ONE, cy, eve], key=Key(KEY))
+    assert {exercise for _, exercise in by} == {ATTEND, MENDED}
+
+
+def test_an_id_is_never_a_formula(tmp_path):
+    _, by = finished(tmp_path, [entry("=1+1", RIGHT)])
+    assert ("'=1+1", ATTEND) in by
+
+
+def test_links_and_pipes_are_no_submissions(tmp_path):
+    import os
+
+    corpus.build(tmp_path / "submissions", [RIGHT_ONE])
+    secret = tmp_path / "secret.ipynb"
+    secret.write_bytes(corpus.answered(RIGHT))
+    (tmp_path / "submissions" / "eve.ipynb").symlink_to(secret)
+    os.mkfifo(tmp_path / "submissions" / "fay.ipynb")
+    _, by = finished(tmp_path, [])
+    for name in ("eve", "fay"):
+        assert by[name, ATTEND]["status"] == "unreadable"
+        assert by[name, ATTEND]["notebook_sha256"] == ""
+
+
+def test_another_key_draws_other_cases(tmp_path):
+    seeds = set()
+    for n, secret in enumerate((KEY, "77" * 32)):
+        folder = tmp_path / str(n)
+        key = Key(secret, {"a": ASSIGNMENT})
+        found, _ = finished(folder, [RIGHT_ONE], key=key)
+        seeds.add(found.common[0].seed)
+    assert len(seeds) == 2
+
+
+def test_an_error_of_ours_costs_one_student_their_rows_alone(
+    tmp_path, monkeypatch
+):
+    def stumble(paths, wanted):
+        if "bob" in str(paths):
+            raise ZeroDivisionError
+        return read(paths, wanted)
+
+    from coursekit.grading import examiner
+
+    read = examiner.read_submission
+    monkeypatch.setattr(examiner, "read_submission", stumble)
+    _, by = finished(tmp_path, [RIGHT_ONE, WRONG_ONE])
+    assert by["bob", ATTEND]["status"] == "unreadable"
+    assert by["ada", ATTEND]["status"] == "ok"
+
+
+# -- time-outs ---------------------------------------------------------------
+class Slow(Here):
+    """Takes too long for a while."""
+
+    left = 0
+
+    def call(self, function, arguments, seed=0):
+        if Slow.left:
+            Slow.left -= 1
+            raise SandboxError("timeout", "it took more than 1 s")
+        return super().call(function, arguments, seed)
+
+
+@pytest.mark.parametrize(
+    ("slow", "status", "points", "sandboxes"),
+    [
+        (0, "ok", "6.00", 1),
+        (1, "ok", "6.00", 2),  # tried again
+        (2, "timeout", "4.50", 3),  # twice on one case; the others count
+        (3, "timeout", "3.00", 4),
+        (99, "timeout", "0.00", 4),  # given up: it is not asked any more
+    ],
+)
+def test_a_time_out_is_tried_again_once_alone(
+    tmp_path, monkeypatch, slow, status, points, sandboxes
+):
+    monkeypatch.setattr(Slow, "left", slow)
+    taken = []
+
+    def take(alone):
+        taken.append(alone)
+        return Slow()
+
+    key = Key(KEY, {"a": {"exercises": corpus.EXERCISES[:1]}})
+    _, by = finished(tmp_path, [RIGHT_ONE], take=take, key=key)
+    assert by["ada", ATTEND]["status"] == status
+    assert by["ada", ATTEND]["points"] == points
+    assert taken.count(True) == min(slow, 1)
+    assert len(taken) <= sandboxes
+
+
+def test_a_sandbox_that_does_not_start_is_nobodys_fault(tmp_path):
+    class Dead(Here):
+        def run(self, cells, fresh=False):
+            raise SandboxError("died", "no torch")
+
+    found = batch(tmp_path, [RIGHT_ONE], lambda alone: Dead())
+    with pytest.raises(RuntimeError, match="does not start: no torch"):
+        found.grade()
+
+
+# -- progress ----------------------------------------------------------------
+def counting(tmp_path, entries, **options):
+    """How many are examined anew."""
+    found = batch(tmp_path, entries, **options)
+    asked, examine = [], found.examine
+    found.examine = lambda student, *rest: (
+        asked.append(student) or examine(student, *rest)
+    )
+    found.grade()
+    return asked
+
+
+def test_who_is_graded_stays_graded(tmp_path):
+    entries = [RIGHT_ONE, WRONG_ONE]
+    assert counting(tmp_path, entries) == ["ada", "bob"]
+    assert counting(tmp_path, entries) == []
+    changed = tmp_path / "submissions" / "bob.ipynb"
+    changed.write_bytes(corpus.answered(RIGHT))
+    assert counting(tmp_path, entries) == ["bob"]
+    other = Key("77" * 32, {"a": ASSIGNMENT})
+    assert counting(tmp_path, entries, key=other) == ["ada", "bob"]
+    found = batch(tmp_path, entries)
+    assert len(found.load()) == 2 + 1 + 2
+    found.grade(fresh=True)
+    assert len(found.load()) == 2
+
+
+def test_half_a_line_of_progress_is_no_student(tmp_path):
+    found, _ = finished(tmp_path, [RIGHT_ONE, WRONG_ONE])
+    path = found.files.progress
+    text = path.read_text("utf8")
+    path.write_text(text[:-40], "utf8")
+    assert counting(tmp_path, []) == ["bob"]
+    path.write_text("[]\n{}\nnull\n", "utf8")
+    assert counting(tmp_path, []) == ["ada", "bob"]
+
+
+def test_a_record_survives_json(tmp_path):
+    found, _ = finished(tmp_path, [WRONG_ONE])
+    (one,) = found.load().values()
+    assert graded(json.loads(json.dumps(one.plain()))) == one
+
+
+# -- the command -------------------------------------------------------------
+def command(tmp_path, *more, assignments=None):
+    """Parsed arguments of `coursekit grade`."""
+    key = tmp_path / "key.txt"
+    if not key.exists():
+        made = Key.create(key)
+        made.assignments = assignments or {"attention": ASSIGNMENT}
+        made.save()
+    parser = argparse.ArgumentParser()
+    grade.add_options(parser)
+    words = [tmp_path / "submissions", "--key", key]
+    words += ["--out", tmp_path / "out" / "grades.csv", *more]
+    return parser.parse_args(list(map(str, words)))
+
+
+@pytest.fixture
+def in_process(monkeypatch):
+    class Pool:
+        def __init__(self, isolation, limits):
+            pass
+
+        def take(self, last=False):
+            return Here()
+
+        def close(self):
+            pass
+
+    monkeypatch.setattr(grade, "Pool", Pool)
+    return Pool
+
+
+def test_the_command_writes_everything(tmp_path, in_process, capsys):
+    corpus.build(tmp_path / "submissions", [RIGHT_ONE, WRONG_ONE])
+    folder = tmp_path / "feedback"
+    assert grade.run(command(tmp_path, "--feedback", folder)) == 0
+    said = capsys.readouterr().out
+    assert "2 students, 4 rows: 3 ok, 1 wrong" in said
+    out = {p.name for p in (tmp_path / "out").iterdir()}
+    assert out == {
+        *("grades.csv", "timing.csv", "grades.csv.progress"),
+        *("summary.md", "summary.html", "summary.svg"),
+    }
+    assert {p.name for p in folder.iterdir()} == {
+        f"{name}.{ending}"
+        for name in ("ada", "bob")
+        for ending in ("md", "html")
+    }
+
+
+def test_an_interrupt_leaves_a_state_to_go_on_from(
+    tmp_path, in_process, capsys
+):
+    corpus.build(tmp_path / "submissions", [RIGHT_ONE, WRONG_ONE])
+    take, taken = in_process.take, []
+
+    def interrupted(self, last=False):
+        taken.append(last)
+        if len(taken) == 2:
+            raise KeyboardInterrupt
+        return take(self, last)
+
+    in_process.take = interrupted
+    assert grade.run(command(tmp_path)) == 130
+    assert "1 of 2 students are graded" in capsys.readouterr().err
+    assert not (tmp_path / "out" / "grades.csv").exists()
+    assert grade.run(command(tmp_path)) == 0
+    assert len(taken) == 3
+
+
+@pytest.mark.parametrize(
+    ("make", "more", "said"),
+    [
+        (False, [], "submissions are a folder: got .*submissions"),
+        (True, [], "got none of either"),
+        (True, ["--cpu", "0"], "above 0: got 0"),
+        (True, ["--feedback", "{}/submissions/f"], "among the submissions"),
+        (True, ["--assignment", "b"], "got 'b'. It has attention"),
+        (True, ["--overlay", "{}/nowhere"], "got .*nowhere"),
+    ],
+)
+def test_what_an_instructor_gets_wrong_is_said(tmp_path, make, more, said):
+    if make:
+        entries = [] if "none" in said else [RIGHT_ONE]
+        (tmp_path / "submissions").mkdir()
+        corpus.build(tmp_path / "submissions", entries)
+    more = [word.format(tmp_path) for word in more]
+    with pytest.raises(ValueError, match=said):
+        grade.run(command(tmp_path, *more))
+
+
+def test_several_assignments_need_a_name(tmp_path):
+    corpus.build(tmp_path / "submissions", [RIGHT_ONE])
+    two = {"one": ASSIGNMENT, "two": ASSIGNMENT}
+    with pytest.raises(ValueError, match="--assignment, one of one, two"):
+        grade.run(command(tmp_path, assignments=two))
+
+
+def test_what_cannot_be_graded_in_a_sandbox_is_refused(tmp_path, monkeypatch):
+    local = replace(core.find(ATTEND), local="It gets a model.")
+    monkeypatch.setattr(core, "find", lambda id: local)
+    with pytest.raises(ValueError, match="got attention/attend, which canno"):
+        batch(tmp_path, [RIGHT_ONE])
+    key = Key(KEY)  # what no sandbox can run is no reason to grade nothing
+    with pytest.raises(ValueError, match="no notebook declares"):
+        batch(tmp_path, [RIGHT_ONE], key=key)
+
+
+OVERLAY = '''
+"""An exercise that is not public."""
+
+import torch
+
+from coursekit.exercises.core import NONE, Bug, Case, Exercise, generator
+
+
+def double(x, *, on=NONE):
+    return x + 2 if "adds" in on else 2 * x
+
+
+def cases(seed):
+    return [Case((torch.randn(3, generator=generator(seed)),))]
+
+
+EXERCISES = {
+    "double": Exercise(
+        double, cases, bugs={"adds": Bug("x + 2", "Times, not plus.", "a#b")}
+    )
+}
+'''
+
+
+def test_an_overlay_has_exercises_of_its_own(tmp_path, in_process):
+    (tmp_path / "private").mkdir()
+    (tmp_path / "private" / "secret.py").write_text(OVERLAY)
+    data = corpus.notebook(corpus.code("def double(x):\n    return x + 2"))
+    corpus.build(
+        tmp_path / "submissions",
+        [corpus.Entry("ada", "", {"ada.ipynb": data}, corpus.OK, corpus.OK)],
+    )
+    fields = {"id": "secret/double", "function": "double", "points": 1}
+    found = command(
+        tmp_path,
+        "--overlay",
+        tmp_path / "private",
+        assignments={"a": {"exercises": [fields]}},
+    )
+    assert grade.run(found) == 0
+    text = (tmp_path / "out" / "grades.csv").read_text()
+    assert "secret/double,0.00,1,wrong,adds," in text
+    assert core.OVERLAYS == []
+
+
+# -- everyone debugs another model -------------------------------------------
+TELLS = """
+import torch
+
+def tells(f):
+    q, k, v = (torch.randn(n, 4, dtype=torch.float64) for n in (3, 5, 5))
+    mask = torch.rand(3, 5) > 0.4
+    mask[:, 0] = True
+    scores = (q @ k.mT / 2).masked_fill(~mask, float("-inf"))
+    return torch.allclose(f(q, k, v, mask), scores.softmax(-1) @ v)
+"""
+COUNTS = """
+calls = []
+
+def tells(f):
+    calls.append(1)
+    return len(calls) % 2 == 1
+"""
+GIVEN = RIGHT.replace('float("-inf")', "0.0").replace(
+    "attend_yourself", "attend"
+)
+
+
+def debug_key(bugs=("mask_zero",), variants=()):
+    debug = {
+        "exercise": ATTEND,
+        "function": "attend",
+        "points": 6,
+        "bugs": list(bugs),
+        "variants": list(variants),
+        "stub": GIVEN,
+        "test": {"id": f"{ATTEND}:test", "function": "tells", "points": 4},
+    }
+    students = {"ada": {"name": "Ada", "debug": debug}}
+    return Key(KEY, {"a": {"exercises": [], "students": students}})
+
+
+def debugged(tmp_path, program, test, **options):
+    """Rows of a student who mended a program and wrote a test."""
+    data = corpus.notebook(
+        corpus.code(corpus.IMPORTS),
+        corpus.code(program, ATTEND),
+        corpus.code(test, f"{ATTEND}:test"),
+    )
+    one = corpus.Entry("ada", "", {"ada.ipynb": data}, corpus.OK, corpus.OK)
+    found, by = finished(tmp_path, [one], key=debug_key(**options))
+    rows = by["ada", ATTEND], by["ada", f"{ATTEND}:test"]
+    return found, *((r["status"], r["points"]) for r in rows)
+
+
+MENDED_PROGRAM = RIGHT.replace("attend_yourself", "attend")
+
+
+@pytest.mark.parametrize(
+    ("program", "test", "mend", "told"),
+    [
+        (MENDED_PROGRAM, TELLS, ("ok", "6.00"), ("ok", "4.00")),
+        (GIVEN, TELLS, ("not attempted", "0.00"), ("ok", "4.00")),
+        # the right cases were right before: no points for those
+        ("one = 1\n" + GIVEN, TELLS, ("wrong", "0.00"), ("ok", "4.00")),
+        (
+            MENDED_PROGRAM,
+            "def tells(f):\n    return True",
+            ("ok", "6.00"),
+            ("wrong", "0.00"),
+        ),
+        (MENDED_PROGRAM, COUNTS, ("ok", "6.00"), ("wrong", "0.00")),
+        (
+            MENDED_PROGRAM,
+            "def tells(f):\n    assert f(1)",
+            ("ok", "6.00"),
+            ("error", "0.00"),
+        ),
+        (
+            MENDED_PROGRAM,
+            TELLS.replace("f(q, k, v, mask)", "f(q, k, v, mask, on=set())"),
+            ("ok", "6.00"),
+            ("ok", "4.00"),
+        ),
+    ],
+)
+def test_a_program_is_mended_and_a_test_tells(
+    tmp_path, program, test, mend, told
+):
+    if program.startswith("one"):
+        program = program.replace("one = 1\n", "").replace("scores", "s")
+    _, *found = debugged(tmp_path, program, test)
+    assert found == [mend, told]
+
+
+def test_a_convention_of_ones_own(tmp_path):
+    hides = MENDED_PROGRAM.replace("~mask", "mask")
+    inverted = TELLS.replace("~mask", "mask").replace(
+        "mask[:, 0] = True", "mask[:, 0] = False"
+    )
+    options = {"variants": ["true_hides"], "bugs": ["mask_zero"]}
+    _, mend, told = debugged(tmp_path, hides, inverted, **options)
+    assert (mend, told) == (("ok", "6.00"), ("ok", "4.00"))
+
+
+def test_questions_are_for_the_instructor_alone(tmp_path):
+    found, *_ = debugged(tmp_path, MENDED_PROGRAM, TELLS)
+    asked = (tmp_path / "viva" / "ada.md").read_text("utf8")
+    assert asked.count("Ask:") == viva.N_QUESTIONS
+    assert "Which line of the given program did you change" in asked
+    assert "-         scores = scores.masked_fill(~mask, 0.0)" in asked
+    assert "Cases that show a difference: with a mask" in asked
+    for path in found.files.feedback.iterdir():
+        text = path.read_text("utf8")
+        assert "Ask" not in text
+        assert "Which line of the given" not in text
+
+
+def test_a_stranger_to_the_roster_gets_a_row_too(tmp_path):
+    found, by = finished(tmp_path, [WRONG_ONE], key=debug_key())
+    row = by["bob", "debug"]
+    assert (row["status"], row["points"]) == ("unreadable", "0.00")
+    assert row["max_points"] == "10"
+    text = (found.files.feedback / "bob.md").read_text("utf8")
+    assert "Nobody of this name is on the roster" in text
+    assert by["ada", ATTEND]["status"] == "not attempted"
+
+
+# -- questions ---------------------------------------------------------------
+def asked(source, seed=0, function="attend_yourself", box=Here):
+    """Questions to an answer."""
+    exercise = core.find(ATTEND)
+    cases = core.draw(exercise, 7)
+    room = box()
+    room.run([corpus.IMPORTS, source])
+    calls = [core.bind(exercise, case) for case in cases]
+    outcomes = [room.call(function, c, 7) for c in calls]
+
+    def try_out(cell, name, calls):
+        inside = box()
+        failed = inside.run([corpus.IMPORTS, cell])
+        assert failed == []
+        return [inside.call(name, c, 7) for c in calls]
+
+    subject = viva.Subject(exercise, source, function, cases, outcomes, 7)
+    return viva.questions(subject, try_out, seed)
+
+
+def test_three_questions_with_measured_answers():
+    shapes, tiny, change = asked(RIGHT)
+    assert "which shape has `scores`" in shapes.ask
+    assert shapes.answer in ("(5, 7)", "(2, 3, 5, 7)")
+    assert ("q (5, 11)" in shapes.ask) == (shapes.answer == "(5, 7)")
+    assert "What does your function return for q = [[" in tiny.ask
+    assert "That is right." in tiny.answer
+    assert "What changes if" in change.ask
+    assert "in line" in change.ask
+    assert "It then behaves exactly like" in change.answer
+
+
+def test_the_same_questions_for_the_same_answer_and_key():
+    assert asked(RIGHT, 3) == asked(RIGHT, 3)
+    many = {q.ask for seed in range(8) for q in asked(RIGHT, seed)}
+    assert len(many) > 5
+
+
+def test_a_wrong_answer_is_asked_about_what_it_does():
+    _, tiny, _ = asked(corpus.NOT_SCALED)
+    assert "It returns" in tiny.answer
+    assert "Right would be" in tiny.answer
+
+
+ODD = {
+    "lambda": "attend_yourself = lambda q, k, v, mask=None: q",
+    "class": """
+class Attend:
+    def __call__(self, q, k, v, mask=None):
+        scores = q @ k.mT
+        return scores.softmax(-1) @ v
+attend_yourself = Attend()
+""",
+    "one line": "def attend_yourself(q, k, v, mask=None): return v[..., :5]",
+    "raises": "def attend_yourself(q, k, v, mask=None):\n    raise KeyError",
+    "loop": """
+def attend_yourself(q, k, v, mask=None):
+    out = []
+    for i in range(q.size(-2)):
+        row = q[..., i : i + 1, :] @ k.mT
+        weights = row.softmax(-1)
+        out.append(weights @ v)
+    return torch.cat(out, -2)
+""",
+    "returns a string": """
+def attend_yourself(q, k, v, mask=None):
+    return "attention"
+""",
+    "nested": """
+def attend_yourself(q, k, v, mask=None):
+    def inner(x):
+        y = x * 2
+        return y
+    try:
+        z = inner(q)
+    except ValueError:
+        z = q
+    return z
+""",
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_odd_code_gets_three_questions_too(name):
+    found = asked(ODD[name])
+    assert len(found) == viva.N_QUESTIONS
+    assert all(q.ask and q.answer for q in found)
+    assert len({q.ask for q in found}) == viva.N_QUESTIONS
+
+
+def test_questions_when_the_sandbox_is_gone():
+    exercise = core.find(ATTEND)
+    cases = core.draw(exercise, 7)
+    lost = [Outcome(error=Raised("NoAnswer", "")) for _ in cases]
+    subject = viva.Subject(exercise, RIGHT, "f", cases, lost, 7)
+    found = viva.questions(subject, lambda *_: None, 0)
+    assert len(found) == viva.N_QUESTIONS
+
+
+def test_a_traced_program_does_what_it_did():
+    source, places = viva.traced(RIGHT, "attend_yourself")
+    assert [(name, line) for name, line, _ in places] == [
+        ("scores", 2),
+        ("scores", 4),
+    ]
+    space = {}
+    exec(source, space)
+    exercise = core.find(ATTEND)
+    for case in core.draw(exercise, 1):
+        bound = core.bind(exercise, case)
+        one = call(space["attend_yourself"], bound, 1)
+        other = core.expected(exercise, case, 1)
+        assert one.value.allclose(other.value)
+
+
+# -- what students read ------------------------------------------------------
+EVIL = 'x</pre><script>alert(1)</script> ``` \x1b[31m **b** <img src=x> "'
+
+
+def evil():
+    one = Result(
+        ATTEND,
+        "f",
+        6.0,
+        "error",
+        1,
+        4,
+        cases=[["one", True], ["two", False]],
+        message=EVIL,
+        notes=[EVIL],
+        links=[["chapter 4, attention", "04_attention.html#att"]],
+    )
+    return Graded("e<v>il", "", [one])
+
+
+class Tags(HTMLParser):
+    """The tags of a page, and whether they close."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.seen = [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.seen.append((tag, dict(attrs)))
+        if tag not in ("meta",):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def tags(page):
+    parser = Tags()
+    parser.feed(page)
+    assert parser.open == []
+    return parser.seen
+
+
+def test_feedback_quotes_what_came_from_a_submission():
+    page = feedback.html(evil())
+    names = [tag for tag, _ in tags(page)]
+    assert "script" not in names
+    assert "img" not in names
+    assert "\x1b" not in page
+    text = feedback.markdown(evil())
+    assert "\x1b" not in text
+    assert "````text" in text
+    outside = re.sub(r"(`{3,})text\n.*?\n\1", "", text, flags=re.S)
+    assert "<script" not in re.sub(r"\\<", "", outside)
+
+
+def test_feedback_is_a_page_that_anybody_can_read():
+    page = feedback.html(evil(), "https://example.org/book")
+    seen = tags(page)
+    assert ("html", {"lang": "en"}) in seen
+    assert [tag for tag, _ in seen].count("h1") == 1
+    heads = [attrs for tag, attrs in seen if tag == "th"]
+    assert heads
+    assert all("scope" in attrs for attrs in heads)
+    assert "prefers-color-scheme: dark" in page
+    links = [attrs["href"] for tag, attrs in seen if tag == "a"]
+    assert links == ["https://example.org/book/04_attention.html#att"]
+    loaded = [a for _, attrs in seen for a in attrs if a == "src"]
+    assert loaded == []
+    assert "hidden" not in page
+
+
+def test_feedback_says_what_is_wrong_with_numbers(tmp_path):
+    found, _ = finished(tmp_path, [WRONG_ONE])
+    text = (found.files.feedback / "bob.md").read_text("utf8")
+    assert "It behaves exactly like: the scores without 1/√d" in text
+    assert re.search(r"expected -?\d", text)
+    assert "Read again: chapter 4, attention" in text
+    assert "✗ not right: one sentence" in text
+
+
+@pytest.mark.parametrize("status", STATUSES)
+def test_every_status_has_words(status):
+    one = Graded("a", "", [Result(ATTEND, "f", 6.0, status)])
+    assert STATUSES[status] in feedback.markdown(one)
+    assert STATUSES[status] in feedback.html(one)
+    assert STATUSES[status] in summary.markdown([one], "Class")
+
+
+# -- the class ---------------------------------------------------------------
+def class_of(n_wrong, n):
+    wrong = Result(
+        ATTEND,
+        "f",
+        6.0,
+        "wrong",
+        1,
+        4,
+        cases=[["one", False], ["50 times", True]],
+        diagnosis=["no_scale"],
+        says=["the scores without 1/√d_k"],
+    )
+    right = Result(
+        ATTEND, "f", 6.0, "ok", 4, 4, [["one", True], ["50 times", True]]
+    )
+    return [
+        Graded(f"s{i}", "", [wrong if i < n_wrong else right])
+        for i in range(n)
+    ]
+
+
+def test_the_summary_counts_mistakes_in_words():
+    text = summary.markdown(class_of(14, 60), "Class")
+    assert r"14 of 60: the scores without 1/√d\_k" in text
+    assert "- one: 46 of 60" in text
+    assert "- 50 times: 60 of 60" in text
+
+
+def test_the_plot_is_drawn_the_same_and_says_what_it_shows():
+    one, other = (summary.draw(class_of(14, 60)) for _ in range(2))
+    assert one == other
+    root = ET.fromstring(one)
+    assert root.attrib["role"] == "img"
+    said = root.find("{http://www.w3.org/2000/svg}desc").text
+    assert "46 right, 14 not right yet" in said
+    page = summary.html(class_of(14, 60), "Class", one)
+    assert "<script" not in page
+    assert "<svg" in page
+
+
+def test_a_class_without_anybody():
+    assert "No student" in summary.markdown([], "Class")
+
+
+# -- what was used -----------------------------------------------------------
+FORBIDDEN = (
+    "torch.nn.functional.scaled_dot_product_attention",
+    "coursekit.attend",
+    "torch.nn.LayerNorm",
+    "torch.Tensor.backward",
+    "torch.autograd.grad",
+)
+
+
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        ("import torch.nn.functional as F\nF.scaled_dot_product_attention", 0),
+        (
+            "from torch.nn import functional as F\n"
+            "getattr(F, 'scaled_dot_product_attention')",
+            0,
+        ),
+        ("import torch\nf = torch._C._nn.scaled_dot_product_attention\nf", 0),
+        ("from torch.nn.functional import *\nscaled_dot_product_attention", 0),
+        ("from coursekit.attention import attend as a\na", 1),
+        ("import torch.nn as nn\nnn.modules.normalization.LayerNorm(3)", 2),
+        ("exec('from torch.nn import LayerNorm\\nLayerNorm(3)')", 2),
+        ("def f(y):\n    y.sum().backward()", 3),
+        ("import importlib as i\ni.import_module('torch.autograd').grad", 4),
+        ("import torch as t\nif g := t.autograd.grad: g", 4),
+        ("import torch\ntorch.softmax(1)", None),
+        ("def attend(q):\n    return q\nattend(1)", None),
+        ("class LayerNorm:\n    pass\nLayerNorm()", None),
+        ("def f(:", None),
+    ],
+)
+def test_forbidden_names_are_found(source, names):
+    wanted = [] if names is None else [FORBIDDEN[names]]
+    assert library.used([source], FORBIDDEN) == wanted
+
+
+def test_what_a_task_depends_on_is_written_down():
+    """A field that decides about marks has to be in the stamp."""
+    fields = set(inspect.signature(Task).parameters)
+    task = Task(ATTEND, "f", 6.0, core.find(ATTEND), 1)
+    assert fields - set(task.plain()) == {"exercise"}  # its code is hashed

@@ -1,0 +1,91 @@
+"""The catalogue through the grader: values cross, and mean the same there.
+
+One child for a chapter runs the text of ``tests/catalogue/<chapter>.py``,
+in whatever isolation this machine has, and is asked for every answer in it.
+"""
+
+import importlib
+import inspect
+from pathlib import Path
+
+import pytest
+
+from coursekit.exercises import core
+from coursekit.exercises.call import Outcome, Raised
+from coursekit.exercises.checker import examine
+from coursekit.grading.isolation import Limits
+from coursekit.grading.sandbox import Sandbox
+
+ROOT = Path(__file__).resolve().parent.parent
+SEED = 11
+PATIENT = Limits(
+    cpu_s=600.0, wall_s=600.0, asks=10**6
+)  # for a chapter's answers
+
+
+def crossing(chapter):
+    """``{name: exercise}`` of those with mistakes that a sandbox can take."""
+    return {
+        name: exercise
+        for name, exercise in core.exercises(chapter).items()
+        if exercise.bugs and not exercise.local
+    }
+
+
+def report(box, chapter, name, answer):
+    """What the parent says to an answer that ran in the child."""
+    exercise = core.find(f"{chapter}/{name}")
+    cases = core.draw(exercise, SEED)
+    outcomes = [
+        box.call(answer, core.bind(exercise, case), SEED) for case in cases
+    ]
+    return examine(f"{chapter}/{name}", exercise, cases, outcomes, SEED)
+
+
+@pytest.mark.parametrize("chapter", core.chapters())
+def test_every_answer_is_judged_the_same_from_afar(chapter):
+    answers = importlib.import_module(f"tests.catalogue.{chapter}")
+    wrong = []
+    with Sandbox(limits=PATIENT) as box:
+        assert box.run(inspect.getsource(answers)) == []
+        for name, exercise in crossing(chapter).items():
+            alike = {frozenset(a): frozenset(b) for a, b, _ in exercise.alike}
+            for n in range(len(answers.RIGHT[name])):
+                found = report(box, chapter, name, f"RIGHT['{name}'][{n}]")
+                wrong += [] if found else [str(found)]
+            for bug in answers.WRONG[name]:
+                found = report(box, chapter, name, f"WRONG['{name}']['{bug}']")
+                named = {frozenset({bug}), alike.get(frozenset({bug}))}
+                wrong += (
+                    [] if found.diagnosis in named else [f"{bug}: {found}"]
+                )
+            for n in range(len(answers.OUTSIDE[name])):
+                found = report(box, chapter, name, f"OUTSIDE['{name}'][{n}]")
+                ok = not found and not found.diagnosis
+                wrong += [] if ok else [str(found)]
+    assert wrong == []
+
+
+def test_few_exercises_stay_at_home_and_say_why():
+    local = [
+        (f"{chapter}/{name}", exercise.local)
+        for chapter in core.chapters()
+        for name, exercise in core.exercises(chapter).items()
+        if exercise.local
+    ]
+    assert len(local) <= 8, local
+    assert all(len(reason.split()) >= 4 for _, reason in local)
+
+
+def test_a_wrong_value_from_afar_is_wrong():
+    """The control: with other outcomes the same report says otherwise."""
+    exercise = core.find("attention/attend")
+    cases = core.draw(exercise, SEED)
+    right = [core.expected(exercise, case, SEED) for case in cases]
+    id = "attention/attend"
+    assert examine(id, exercise, cases, right, SEED)
+    lost = [Outcome(None, {}, Raised("ValueError", "no")), *right[1:]]
+    found = examine(id, exercise, cases, lost, SEED)
+    assert found.status == "error"
+    assert (found.right, found.total) == (len(cases) - 1, len(cases))
+    assert "ValueError: no" in str(found)

@@ -1,0 +1,464 @@
+"""A child runs a stranger's code; whatever it does, the parent goes on."""
+
+import inspect
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy
+import pytest
+import torch
+
+from coursekit.exercises.call import Raised, call
+from coursekit.grading import confine, isolation
+from coursekit.grading.frames import FrameError, Opaque
+from coursekit.grading.isolation import Isolation, Limits
+from coursekit.grading.sandbox import Pool, Sandbox, SandboxError
+from coursekit.grading.served import Served
+
+CELLS = [
+    "%matplotlib inline\nimport warnings\nimport random\nimport numpy\n"
+    "import torch\nwarnings.warn('careful')\nprint('hello')\n!rm -rf /",
+    "def double(x, y=0, *rest, **more):\n    return 2 * x + y",
+    "1 / 0\n",
+    "def draws(n):\n"
+    "    return torch.rand(n), random.random(), numpy.random.rand()\n",
+    "def fails(x):\n    y = x + 1\n    raise KeyError('no such thing')\n",
+    "def changes(x, y):\n    x += 1\n    y.append(3)\n    return y\n",
+    "def apply(f, many, x):\n    return [g(x) for g in [f, *many]]\n",
+    "def slope(f, x):\n"
+    "    x = x.clone().requires_grad_()\n"
+    "    return torch.autograd.grad(f(x).sum(), x)[0]\n",
+    "def empty(x):\n    ...\n",
+    "def odd(x):\n    return numpy.ones(2)\n",
+    "def leaves():\n    raise SystemExit(3)\n",
+    "def spins(seconds):\n"
+    "    import time\n"
+    "    end = time.process_time() + seconds\n"
+    "    while time.process_time() < end:\n"
+    "        pass\n"
+    "    return 'done'\n",
+    "nothing = 5\nx = !ls\n",
+]
+
+
+def usable(kind):
+    """Skip, with the reason, what cannot run on this machine."""
+    why = {
+        Isolation.BUBBLEWRAP: isolation.why_no_bubblewrap,
+        Isolation.LANDLOCK: isolation.why_no_landlock,
+        Isolation.NONE: str,
+    }[kind]()
+    if why:
+        pytest.skip(why)
+    return kind
+
+
+@pytest.fixture(scope="module", params=list(Isolation), ids=str)
+def box(request):
+    """A child with the cells above, for each isolation."""
+    with Sandbox(usable(request.param)) as box:
+        box.failed = box.run(CELLS)
+        yield box
+
+
+@pytest.fixture(scope="module")
+def warm():
+    """One child on the best isolation."""
+    with Sandbox() as box:
+        box.run(CELLS)
+        yield box
+
+
+def bind(function, *args, **kwargs):
+    return inspect.signature(function).bind(*args, **kwargs)
+
+
+def loose(*args, **kwargs):
+    """Arguments for a function of any signature."""
+    return bind(lambda *a, **k: None, *args, **kwargs)
+
+
+def comes(condition):
+    """Whether something is so within ten seconds."""
+    end = time.monotonic() + 10
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.01)
+    return condition()
+
+
+# -- what it is for ----------------------------------------------------------
+def test_a_cell_that_raises_costs_only_itself(box):
+    assert [(f.cell, f.error.kind) for f in box.failed] == [
+        (2, "ZeroDivisionError")
+    ]
+    assert box.failed[0].error.text == "division by zero\nin line 1: 1 / 0"
+    for word in ("hello", "careful"):  # a warning costs nothing
+        assert comes(lambda word=word: word in box.output), box.output
+    assert box.run(["x = nothing + 1", "oops("])[0].cell == len(CELLS) + 1
+
+
+def test_a_call_gives_the_value_and_the_arguments(box):
+    def double(x, y=0, *rest, **more):
+        return 2 * x + y
+
+    x = torch.randn(3, 4).T
+    got = box.call("double", bind(double, x, y=1.5))
+    assert got.error is None
+    assert torch.equal(got.value, 2 * x + 1.5)
+    assert got.value.dtype is x.dtype
+    assert list(got.arguments) == ["x", "y"]
+
+    def changes(x, y):
+        pass
+
+    x, y = torch.zeros(2), [1]
+    got = box.call("changes", bind(changes, x, y))
+    assert got.arguments["x"].tolist() == [1.0, 1.0]
+    assert got.arguments["y"] == [1, 3] == got.value
+    assert (x.tolist(), y) == ([0.0, 0.0], [1])  # ours are untouched
+
+
+def test_the_same_seed_gives_what_it_gives_in_this_process(box):
+    def draws(n):
+        return torch.rand(n), random.random(), numpy.random.rand()
+
+    for seed in (0, 5, 2**40 + 1):
+        here = call(draws, bind(draws, 4), seed).value
+        there = box.call("draws", bind(draws, 4), seed).value
+        assert torch.equal(here[0], there[0])
+        assert here[1:] == there[1:]
+    assert box.call("draws", bind(draws, 4), 1).value[1] != here[1]
+
+
+def test_an_error_says_its_class_message_and_line(box):
+    got = box.call("fails", loose(1))
+    assert isinstance(got.error, Raised)
+    assert got.error.kind == "KeyError"
+    assert got.error.text == (
+        "'no such thing'\nin line 3: raise KeyError('no such thing')"
+    )
+    assert got.value is None
+    assert box.call("leaves", loose()).error.kind == "SystemExit"
+    assert box.call("missing", loose()).error.kind == "NameError"
+    assert box.call("nothing", loose()).error.kind == "TypeError"
+    assert box.call("double", loose()).error.kind == "TypeError"
+
+
+def test_functions_of_the_parent_are_called_there(box):
+    asked = []
+
+    def ours(x):
+        asked.append(x)
+        return x.sin()
+
+    got = box.call("apply", loose(ours, [torch.cos, len], torch.ones(2)))
+    assert got.error is None
+    assert torch.equal(got.value[0], torch.ones(2).sin())
+    assert torch.equal(got.value[1], torch.ones(2).cos())
+    assert got.value[2] == 2
+    assert len(asked) == 1
+
+    def wrong(x):
+        raise ValueError("the rule")
+
+    got = box.call("apply", loose(wrong, [], 1))
+    assert got.error.kind == "ValueError"
+    assert got.error.text.startswith("the rule\nin line 2")
+
+
+def test_gradients_go_through_a_function_of_the_parent(box):
+    x = torch.randn(5)
+    got = box.call("slope", loose(lambda x: (x**3).tanh(), x))
+    assert got.error is None
+    y = x.clone().requires_grad_()
+    right = torch.autograd.grad((y**3).tanh().sum(), y)[0]
+    assert torch.allclose(got.value, right)
+
+
+def test_what_does_not_travel_is_said(box):
+    assert isinstance(box.call("odd", loose(1)).value, Opaque)
+    with pytest.raises(FrameError, match=r"module cannot be sent.*Linear"):
+        box.call("double", loose(torch.nn.Linear(2, 2)))
+    assert box.call("double", loose(2)).value == 4  # it is still well
+
+    def module(x):
+        return {1: [2**10_000_000]}, torch.zeros(1).expand(10**6, 10**6)
+
+    got = box.call("apply", loose(module, [], 1))
+    assert got.error.kind == "ValueError"
+
+
+def test_it_says_which_isolation_it_has(box):
+    assert box.isolation in ("bubblewrap", "landlock", "none")
+    assert f"{box.isolation}" == box.isolation.value
+
+
+def test_look_tells_an_empty_function_from_a_written_one(warm):
+    assert warm.look("empty") == (True, True)
+    assert warm.look("double") == (True, False)
+    assert warm.look("nothing") == (False, False)
+    assert warm.look("missing") is None
+
+
+def test_the_package_is_there_and_its_check_does_nothing(warm):
+    failed = warm.run(
+        "import coursekit\n"
+        "from coursekit import attend\n"
+        "assert coursekit.check('attention/attend', attend) is None\n"
+    )
+    assert failed == []
+
+
+def test_a_fresh_namespace_forgets_the_one_before(warm):
+    with Sandbox() as other:
+        other.run("kept = 1")
+        other.run("def f(): return kept")
+        assert other.call("f", loose()).value == 1
+        failed = other.run("kept + 1", fresh=True)
+        assert failed[0].error.kind == "NameError"
+        assert failed[0].cell == 0
+        usage = other.usage
+        folder = Path(other._folder)
+        assert folder.exists()
+        pids = other.pids
+    assert 0 <= usage.cpu_s < 5
+    if sys.platform == "linux":
+        assert usage.memory > 50 << 20
+    assert not folder.exists()
+    assert len(pids) >= 1
+    assert comes(lambda: not any(Path(f"/proc/{p}").exists() for p in pids))
+    with pytest.raises(SandboxError, match="closed"):
+        other.run("1")
+
+
+@pytest.mark.parametrize(
+    ("source", "plain"),
+    [
+        ("%matplotlib inline\nx = 1", "pass\nx = 1"),
+        ("x = 7\nx %= 3\ny = (x\n% 2)", "x = 7\nx %= 3\ny = (x\n% 2)"),
+        ("if 1:\n    !ls -l\n    x = 1", "if 1:\n    pass\n    x = 1"),
+        ("files = !ls\nx = 1", "files = None\nx = 1"),
+        ("t = %timeit -o f()", "t = None"),
+        ("attend?\n?attend\nx = 1", "pass\npass\nx = 1"),
+        ("%%time\nx = 1", "pass\nx = 1"),
+        ("%%bash\nrm -rf /", ""),
+        ("\n%%html\n<b>", ""),
+        ("s = '''\n%time\n!ls\n'''", "s = '''\n%time\n!ls\n'''"),
+        ("def f(:\n    pass", "def f(:\n    pass"),
+    ],
+)
+def test_magics_do_nothing_and_lines_keep_their_number(source, plain):
+    from coursekit.grading import child
+
+    assert child.plain_python(source).strip("\n") == plain.strip("\n")
+
+
+# -- limits ------------------------------------------------------------------
+def test_cpu_time_is_limited_and_more_of_it_helps():
+    """A time-out is not for ever: a larger limit lets the same code pass."""
+    for limit, ended in ((0.4, "timeout"), (20.0, None)):
+        with Sandbox(limits=Limits(cpu_s=limit)) as box:
+            box.run(CELLS)
+            if ended is None:
+                assert box.call("spins", loose(1.5)).value == "done"
+                continue
+            with pytest.raises(SandboxError, match="CPU time") as caught:
+                box.call("spins", loose(30.0))
+            assert caught.value.status == ended
+            with pytest.raises(SandboxError, match="CPU time"):
+                box.call("double", loose(1))  # it is dead, and says why
+
+
+def test_time_on_the_clock_is_limited_too():
+    with Sandbox(limits=Limits(wall_s=0.5)) as box:
+        box.run("import time\ndef f(): time.sleep(100)")
+        began = time.monotonic()
+        with pytest.raises(SandboxError, match="on the clock") as caught:
+            box.call("f", loose())
+        assert caught.value.status == "timeout"
+        assert time.monotonic() - began < 30
+
+
+def test_output_is_kept_up_to_its_limit():
+    with Sandbox(limits=Limits(output=1000)) as box:
+        box.run("print('begin'); print('x' * 5_000_000)\ndef f(): return 1")
+        assert box.call("f", loose()).value == 1
+        assert comes(lambda: len(box.output) == 1000)
+        assert box.output.startswith("begin\nxxx")
+
+
+def test_a_stranger_may_ask_only_so_often():
+    limits = Limits(asks=20)
+    with Sandbox(limits=limits) as box:
+        box.run("def f(g):\n    while True: g(1)")
+        with pytest.raises(SandboxError, match="21 times") as caught:
+            box.call("f", loose(abs))
+        assert caught.value.status == "timeout"
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        None,
+        "call",
+        {},
+        {"call": 1, "args": (), "kwargs": {}},
+        {"call": -1, "args": (), "kwargs": {}},
+        {"call": True, "args": (), "kwargs": {}},
+        {"call": 0, "args": [], "kwargs": {}},
+        {"call": 0, "args": (), "kwargs": {1: 2}},
+        {"call": 0, "args": ()},
+        {"backward": 0, "grad": torch.ones(1)},
+        {"backward": "x", "grad": None},
+    ],
+)
+def test_questions_of_another_form_are_refused(question):
+    with pytest.raises(FrameError):
+        Served([abs], Limits()).answer(question, 10)
+
+
+def test_serving_a_stranger_is_bounded():
+    served = Served([torch.zeros, spin], Limits(cpu_s=0.3))
+    with pytest.raises(FrameError):
+        served.answer({"call": 0, "args": (1,), "kwargs": {}}, 2 << 20)
+    if sys.platform == "linux":
+        answer = served.answer(
+            {"call": 0, "args": (10**11,), "kwargs": {}}, 10
+        )
+        assert answer["error"][0] in ("RuntimeError", "MemoryError")
+    began = time.process_time()
+    answer = served.answer({"call": 1, "args": (), "kwargs": {}}, 10)
+    assert answer["error"][0] == "TimeoutError"
+    assert time.process_time() - began < 5
+    with pytest.raises(TimeoutError):
+        served.answer({"call": 0, "args": (1,), "kwargs": {}}, 10)
+    assert torch.zeros(2).sum() == 0  # our own limits are as before
+
+
+def spin():
+    while True:
+        pass
+
+
+# -- broken children ---------------------------------------------------------
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [
+        ("import os\nos._exit(0)", "died"),
+        ("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)", "died"),
+        ("import ctypes\nctypes.string_at(0)", "died"),
+        ("channel().send({'value': 1})\nwhile True: pass", "protocol"),
+        ("channel().send(5)", "protocol"),
+        ("channel().nonce = bytes(16)", "protocol"),
+    ],
+)
+def test_a_child_that_breaks_says_how(code, status):
+    body = code.replace("\n", "\n    ")
+    source = (
+        "import gc\n"
+        "def channel():\n"
+        "    return next(o for o in gc.get_objects()\n"
+        "                if type(o).__name__ == 'Channel')\n"
+        f"def f(x):\n    {body}\n"
+    )
+    with Sandbox(limits=Limits(cpu_s=2.0)) as box:
+        box.run(source)
+        with pytest.raises(SandboxError) as caught:  # the first, or the next
+            [box.call("f", bind(lambda x: None, 1)) for _ in range(2)]
+        assert caught.value.status == status
+
+
+def test_answers_of_another_form_are_the_protocol_s_fault():
+    box = Sandbox.__new__(Sandbox)  # no process: only what it makes of them
+    fails = []
+
+    def fail(status, text):
+        fails.append(status)
+        return SandboxError(status, text)
+
+    box._fail, box._cells = fail, 0
+    odd = [
+        {},
+        {"value": 1, "args": (), "kwargs": {}},
+        {"value": 1, "args": (1, 2), "kwargs": {}},
+        {"value": 1, "args": [1], "kwargs": {}},
+        {"value": 1, "args": (1,), "kwargs": {"x": 1}},
+        {"error": 5},
+        {"error": [1, 2]},
+        {"error": ["a"]},
+        {"error": torch.ones(3)},
+    ]
+    for answer in odd:
+        box._exchange = lambda *_, answer=answer: answer
+        with pytest.raises(SandboxError):
+            box.call("f", bind(lambda x: None, 1))
+    runs = [{}, {"value": 3}, {"value": [[1]]}, {"value": [["a", "b", "c"]]}]
+    runs += [{"value": [[float("inf"), "b", "c"]]}, {"value": [[0, 1, 2]]}]
+    for answer in runs:
+        box._exchange = lambda *_, answer=answer: answer
+        with pytest.raises(SandboxError):
+            box.run("1")
+    looks = [{"value": 1}, {"value": [1, 0]}, {"value": [torch.ones(3)] * 2}]
+    for answer in looks:
+        box._exchange = lambda *_, answer=answer: answer
+        with pytest.raises(SandboxError):
+            box.look("f")
+    assert fails == ["protocol"] * (len(odd) + len(runs) + len(looks))
+
+
+def test_an_error_s_text_holds_nothing_that_a_terminal_obeys():
+    from coursekit.grading.sandbox import raised
+
+    error = raised("Bad\x1b[31m<b>", "a\x1b[2J\x07b\r\nin line 1: x\x00")
+    assert error.kind == "Bad31mb"
+    assert error.text == "a�[2J�b�\nin line 1: x�"
+    assert len(raised("E" * 10**6, "x" * 10**6).text) <= 2000
+
+
+# -- around it ---------------------------------------------------------------
+def test_a_pool_has_the_next_one_ready():
+    with Pool(limits=Limits(cpu_s=10.0)) as pool:
+        with pool.take() as first:
+            first.run("x = 1")
+            waiting = pool._next
+            assert waiting is not None
+        second = pool.take(last=True)
+        assert second is waiting
+        failed = second.run("x")
+        assert failed[0].error.kind == "NameError"
+        second.close()
+        assert pool._next is None
+
+
+def test_the_grader_imports_where_unix_modules_are_missing():
+    code = (
+        "import sys\n"
+        "for name in ('fcntl', 'resource', 'pwd', 'grp', 'termios'):\n"
+        "    sys.modules[name] = None\n"
+        "import coursekit.grading.sandbox, coursekit.grading.doctor\n"
+        "from coursekit.grading import confine\n"
+        "confine.limit(1, 1, 1, 1)\n"
+        "confine.limit_cpu(1)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()
+
+
+def test_what_is_readable_leaves_out_what_is_hidden(tmp_path):
+    for name in ("a/x.py", "a/b/y.py", "a/c/z.py", "d/w.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    root = os.path.realpath(tmp_path)
+    found = confine.without(root, {f"{root}/a/b"})
+    assert sorted(found) == [f"{root}/a/c", f"{root}/a/x.py", f"{root}/d"]
+    assert list(confine.without(root, {"/elsewhere"})) == [root]
+
+
+def test_a_checkout_shows_its_package_and_not_its_tests():
+    here = Path(__file__).resolve().parent
+    for path in isolation.readable_paths():
+        assert not here.is_relative_to(Path(path).resolve()), path
