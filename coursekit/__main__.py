@@ -104,6 +104,10 @@ In the order in which you will want them:
 
 For the exercises of the book, and for those who teach with it:
 
+  coursekit check       check all answers in a chapter or notebook
+  coursekit assign      make an assignment: notebooks for students, a key
+  coursekit grade       a folder of submissions in, a grade sheet out
+  coursekit doctor      what can grading be trusted with on this machine?
   coursekit freeze      keep what a term's exercises are; what has changed?
 
 Each explains itself: coursekit train --help
@@ -888,6 +892,13 @@ def lines_of(fields: dict[str, Any], indent: str = "") -> Iterator[str]:
 
 # Name: how it is called, and the module with its options and its work.
 TEACHING = {
+    "check": ("FILE [--only ID]", "coursekit.grading.checkfile"),
+    "assign": (
+        "PAGE ... | --roster CSV [options]",
+        "coursekit.grading.assign",
+    ),
+    "grade": ("DIR --key FILE --out CSV [options]", "coursekit.grading.grade"),
+    "doctor": ("[options]", "coursekit.grading.doctor"),
     "freeze": ("FILE [--changed]", "coursekit.grading.freeze"),
 }
 # Name: how it is called, its options, what it does; in a newcomer's order.

@@ -53,7 +53,7 @@ def shared():
 
     def give(kind):
         if kind not in boxes or boxes[kind].broken:
-            boxes[kind] = Sandbox(kind, doctor.LIMITS)
+            boxes[kind] = Sandbox(kind, doctor.together(doctor.LIMITS))
         return boxes[kind]
 
     yield give
@@ -232,12 +232,12 @@ def test_the_command_prints_and_fails_if_a_promise_is_broken(
         "examine",
         lambda *_: (Finding(ATTACKS[n], v, "") for n, v in fake.items()),
     )
-    assert doctor.main(args) == 0
+    assert doctor.run(args) == 0
     said = capsys.readouterr().out
     assert "Isolation: none" in said
     assert "A right submission passes." in said
     fake["tcp"] = BROKEN
-    assert doctor.main(args) == 1
+    assert doctor.run(args) == 1
     monkeypatch.setattr(doctor, "control", lambda isolation: "died")
-    assert doctor.main(args) == 1
+    assert doctor.run(args) == 1
     assert "does not pass here: died" in capsys.readouterr().out

@@ -87,6 +87,7 @@ _LOOK_UP_BUGS = {
 def _look_up_cases(seed: int) -> list[Case]:
     g = generator(seed)
     ids = torch.randint(13, (3, 5), generator=g)
+    ids[1, 2] = 12  # only the last case leaves out the last row
     return [
         Case((torch.tensor([4, 1, 2, 4, 0]), _draw(g, 5, 7)), name="a line"),
         Case((ids, _draw(g, 13, 7)), name="a batch of three lines"),
@@ -151,7 +152,7 @@ _BACKWARD_BUGS = {
 def _look_up_backward_cases(seed: int) -> list[Case]:
     g = generator(seed)
     once = torch.randperm(10, generator=g)[:5]
-    thrice = torch.tensor([3, 1, 3, 3, 6])
+    thrice = torch.tensor([3, 0, 3, 3, 6])
     batch = torch.randint(7, (3, 5), generator=g)
     return [
         Case((_draw(g, 5, 2), once, 11), name="no token twice"),
@@ -521,8 +522,8 @@ def _analogies(seed: int) -> Iterator[Case]:
         table = _draw(g, 29, 5)
         table *= (0.7 * _draw(g, 29, 1)).exp() * _draw(g, 5).exp()
         a, b, c = torch.randperm(29, generator=g)[:3].tolist()
-        between, end = [(a, b), (b, a), (0, 0)][n % 3]
-        if n % 3 < 2:  # the word that is subtracted is nearest to the sum
+        if n % 3:  # a word between two others is near b − a + c, or a − b + c
+            end, between = (b, a) if n % 3 == 1 else (a, b)
             table[[end, c]] *= 3
             table[between] = 0.8 * (table[end] + table[c])
         leave_out = n % 2 == 1

@@ -252,9 +252,8 @@ _IS_AFFINE_BUGS = {
 
 def _is_affine_cases(seed: int) -> list[Case]:
     g = generator(seed)
-    w_in, b_in, w_out, b_out = draw_network(g, 5, 7)
+    w_in, b_in, w_out, _ = draw_network(g, 5, 7)
     far = b_in + 60  # on for all but large inputs
-    back = -far @ w_out  # nothing comes out at 0
 
     def layer(x: Tensor) -> Tensor:
         return x @ w_in + b_in
@@ -262,8 +261,9 @@ def _is_affine_cases(seed: int) -> list[Case]:
     def matrix(x: Tensor) -> Tensor:
         return x @ w_in
 
+    # Nothing comes out of the networks at 0, as if they had no biases.
     def network(x: Tensor) -> Tensor:
-        return feed_forward(x, w_in, b_in, w_out, b_out)
+        return feed_forward(x, w_in, b_in, w_out, -b_in.relu() @ w_out)
 
     def large(x: Tensor) -> Tensor:
         return 1e8 * x @ w_in
@@ -272,7 +272,7 @@ def _is_affine_cases(seed: int) -> list[Case]:
         return (x @ w_in).relu() @ w_out
 
     def bends_far_away(x: Tensor) -> Tensor:
-        return feed_forward(x, w_in, far, w_out, back)
+        return feed_forward(x, w_in, far, w_out, -far @ w_out)
 
     return [
         Case((layer, 5), name="one layer with a bias"),

@@ -20,9 +20,7 @@ from coursekit.loss import cross_entropy
 # -- implement: surprise by hand ---------------------------------------------
 def surprise(logits: Tensor, target: int, *, on: Switches = NONE) -> Tensor:
     """Nats of surprise at the target."""
-    z = logits
-    if "naive" not in on:
-        z = logits - logits.max()
+    z = logits if "naive" in on else logits - logits.max()
     own = logits[target] if "target_left" in on else z[target]
     if "via_softmax" in on:
         nats = -(own.exp() / z.exp().sum()).log()
@@ -102,15 +100,17 @@ def find_shift(
     last = 2 if "last_missed" in on else 3
     for s in range(first, last + 1):
         early, late = max(s, 0), max(-s, 0)
-        seen = inputs[:, early : length - late]
-        asked = targets[:, late : length - early]
         if "wraps" in on:
             seen, asked = inputs.roll(-s, dims=1), targets
-        found = torch.equal(seen, asked)
+        else:
+            seen = inputs[:, early : length - late]
+            asked = targets[:, late : length - early]
         if "mostly" in on:
             found = (seen == asked).double().mean().item() > 0.9
+        else:
+            found = torch.equal(seen, asked)
         if "zero_lost" in on:
-            found = found and s != 0
+            found = found and bool(s)
         if found:
             return s
     return None
@@ -202,7 +202,7 @@ def deal(n_text: int, length: int, *, on: Switches = NONE) -> Starts:
     border = int(0.9 * n_text)
     end = n_text - length
     if "beyond" in on:
-        end = end + 1
+        end += 1
     starts = torch.randperm(end)
     if "windows_dealt" in on:
         cut = int(0.9 * end)
@@ -219,8 +219,9 @@ def deal(n_text: int, length: int, *, on: Switches = NONE) -> Starts:
         learned = starts[starts + length < border]
         held_out = starts[starts >= border]
     if "swapped" in on:
-        learned, held_out = held_out, learned
-    return learned, held_out
+        return held_out, learned
+    else:
+        return learned, held_out
 
 
 _DEAL_BUGS = {
@@ -334,13 +335,10 @@ def evaluate(
 ) -> float:
     """Mean loss over a text, whatever the batch."""
     nats, answers = [], []
-    end = len(ids) - 1
-    if "rest_dropped" in on:
-        end = len(ids) - batch
-    for start in range(0, end, batch):
-        part = ids[start : start + batch + 1]
-        if "border_lost" in on:
-            part = ids[start : start + batch]
+    last = len(ids) - batch if "rest_dropped" in on else len(ids) - 1
+    length = batch if "border_lost" in on else batch + 1
+    for start in range(0, last, batch):
+        part = ids[start : start + length]
         with torch.no_grad():
             loss = cross_entropy(model(part[:-1]), part[1:], reduction="sum")
         nats.append(loss.item())

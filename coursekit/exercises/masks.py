@@ -34,7 +34,7 @@ def is_causal(
     ids = torch.arange(length)[None] % vocab_size
     before = model(ids)
     changed = range(1, length)
-    if "last_token" in on:
+    if "last_token" in on or "last_pair" in on:
         changed = range(length - 1, length)
     if "spared_last" in on:
         changed = range(1, length - 1)
@@ -44,11 +44,8 @@ def is_causal(
             tokens = (ids[0, t : t + 1] + 1) % vocab_size
         other = ids.repeat(len(tokens), 1)
         other[:, t] = tokens
-        rows = slice(0, t)
-        if "neighbor" in on:
-            rows = slice(t - 1, t)
-        if "own_row" in on:
-            rows = slice(0, t + 1)
+        start = t - 1 if "neighbor" in on or "last_pair" in on else 0
+        rows = slice(start, t + 1 if "own_row" in on else t)
         after = model(other)[:, rows]
         kept = before[:, rows].expand_as(after)
         if "argmax" in on:
@@ -72,6 +69,14 @@ _IS_CAUSAL_BUGS = {
         read="05_masks#mask-diagnosis",
         at="token",
     ),
+    "last_pair": Bug(
+        "a probe that looks at one pair: the last token, and the position "
+        "before it",
+        "A leak may sit anywhere: position 0 may see token 1, or the last. "
+        "Change every token in turn, and look at all positions before it.",
+        read="05_masks#mask-diagnosis",
+        at="token",
+    ),
     "spared_last": Bug(
         "a probe that never changes the last token",
         "range(1, length - 1) ends one too early. The last token may be just "
@@ -84,20 +89,17 @@ _IS_CAUSAL_BUGS = {
         "A model may react to one token and to no other. Try them all, or "
         "many if there are many.",
         read="05_masks#mask-diagnosis",
-        at="times",
     ),
     "neighbor": Bug(
         "a probe that looks only at the position just before the change",
         "A leak may reach further back. Compare all positions before the "
         "changed one.",
         read="05_masks#mask-diagnosis",
-        at="rows",
     ),
     "own_row": Bug(
         "a probe that counts the changed position itself as the past",
         "A position may see its own token. Compare [:, :t], without t.",
         read="05_masks#mask-diagnosis",
-        at="rows",
     ),
     "argmax": Bug(
         "a probe that compares the most likely tokens, not the logits",
@@ -134,8 +136,8 @@ def _attention_model(
     def model(ids: Tensor) -> Tensor:
         x = table[ids] + places[: ids.size(1)]
         q, k, v = (x @ w for w in maps)
-        logits = (x + 50 * weigh(q @ k.mT / 5**0.5) @ v) @ table.T
-        return logits.round(decimals=9)  # alike in batches of any size
+        logits = (x + 5 * weigh(q @ k.mT / 5**0.5) @ v) @ table.T
+        return logits.round(decimals=6)  # alike in batches of any size
 
     return model
 
@@ -145,7 +147,8 @@ def _blind_model(
 ) -> Model:
     """Logits that know nothing but the position, and then a leak."""
     g = generator(seed)
-    places = torch.rand(23, size, generator=g).argsort(dim=1).double()
+    order = torch.rand(23, size, generator=g).argsort(dim=1)
+    places = order.double() / 3  # no two logits of a row are close
 
     def model(ids: Tensor) -> Tensor:
         return leak(places[: ids.size(1)].repeat(len(ids), 1, 1), ids)
@@ -167,6 +170,12 @@ def _shouts(p: int, k: int = 1, only: int = -1) -> Callable[..., Tensor]:
         return logits
 
     return leak
+
+
+def _sees_all(logits: Tensor, ids: Tensor) -> Tensor:
+    all_of_it = ids.sum(dim=1) % logits.size(-1)
+    logits[:, 0] += 100 * F.one_hot(all_of_it, logits.size(-1))
+    return logits
 
 
 def _whispers(logits: Tensor, ids: Tensor) -> Tensor:
@@ -196,11 +205,6 @@ def _no_mask(scores: Tensor) -> Tensor:
     return scores.softmax(-1)
 
 
-def _no_diagonal(scores: Tensor) -> Tensor:
-    hide = torch.ones_like(scores, dtype=torch.bool).triu()
-    return scores.masked_fill(hide, -1e9).softmax(-1)
-
-
 def _is_causal_cases(seed: int) -> list[Case]:
     size, length = 17, 5
     g = generator(seed)
@@ -208,10 +212,10 @@ def _is_causal_cases(seed: int) -> list[Case]:
     attention = {
         "a causal model": _causal,
         "no mask": _no_mask,
-        "the diagonal hidden: position 0 sees everything": _no_diagonal,
     }
     blind = {
         "a causal model whose sums are rounded": _rounded,
+        "position 0 sees all tokens: its row was empty": _sees_all,
         "position 0 sees token 1": _shouts(0),
         "position 3 sees token 4, the last": _shouts(3),
         "position 1 sees token 3": _shouts(1, 2),
@@ -591,6 +595,17 @@ EXERCISES = {
         is_causal,
         _is_causal_cases,
         bugs=_IS_CAUSAL_BUGS,
+        alike=[
+            (a, b, "these are one pair of positions, put in three ways")
+            for a, b in combinations(
+                (
+                    {"last_pair"},
+                    {"last_pair", "neighbor"},
+                    {"last_token", "neighbor"},
+                ),
+                2,
+            )
+        ],
         forbid=("coursekit.probe.causality", "coursekit.probe.prefix_gap"),
     ),
     "columns": Exercise(

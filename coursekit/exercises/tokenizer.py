@@ -31,21 +31,23 @@ def pick(g: torch.Generator, things: Sequence[str], n: int) -> list[str]:
 # -- implement: a vocabulary that survives a restart -------------------------
 def vocabulary(text: str, *, on: Switches = NONE) -> tuple[dict, dict]:
     """Number the characters by code point, in both directions."""
-    chars = sorted(set(text))
-    if "by_count" in on:
-        chars = sorted(set(text), key=lambda char: (-text.count(char), char))
     if "set_order" in on:
         chars = list(set(text))
-    if "first_seen" in on:
+    elif "first_seen" in on:
         chars = list(dict.fromkeys(text))
-    if "repeats" in on:
+    elif "repeats" in on:
         chars = sorted(text)
+    elif "by_count" in on:
+        chars = sorted(set(text), key=lambda char: (-text.count(char), char))
+    else:
+        chars = sorted(set(text))
     start = 1 if "from_one" in on else 0
     to_number = {char: i for i, char in enumerate(chars, start)}
     to_char = dict(enumerate(chars, start))
     if "swapped" in on:
         return to_char, to_number
-    return to_number, to_char
+    else:
+        return to_number, to_char
 
 
 _VOCABULARY_BUGS = {
@@ -131,30 +133,23 @@ def learn(
     words: Mapping[bytes, int], n_merges: int, *, on: Switches = NONE
 ) -> list[tuple[int, ...]]:
     """Count all pairs anew, merge the most frequent, and so on."""
-    lists = [list(word) for word in words]
-    times = list(words.values())
-
-    def count() -> Counter[Pair]:
-        counts: Counter[Pair] = Counter()
-        for ids, n in zip(lists, times, strict=True):
-            for pair in pairwise(ids):
-                counts[pair] += 1 if "uncounted" in on else n
-        return counts
-
+    if "uncounted" in on:
+        lists = [list(word) for word in words]
+    else:
+        lists = [list(word) for word, n in words.items() for _ in range(n)]
+    counts = Counter(pair for ids in lists for pair in pairwise(ids))
     merges: list[tuple[int, ...]] = []
-    counts = count()
     while len(merges) < n_merges:
         if "no_stop" not in on:  # noqa: SIM102
             if not counts:
                 break
-        best = min(counts, key=lambda pair: (-counts[pair], pair))
         if "first_seen" in on:
             best = max(counts, key=lambda pair: counts[pair])
-        if "larger" in on:
+        elif "larger" in on:
             best = max(counts, key=lambda pair: (counts[pair], pair))
-        new = 256 + len(merges)
-        if "id_late" in on:
-            new = 257 + len(merges)
+        else:
+            best = min(counts, key=lambda pair: (-counts[pair], pair))
+        new = len(merges) + (257 if "id_late" in on else 256)
         merges.append((*best, new) if "triples" in on else best)
         for ids in lists:
             i = len(ids) - 2 if "from_right" in on else 0
@@ -167,7 +162,7 @@ def learn(
         if "stale" in on:
             del counts[best]
         else:
-            counts = count()
+            counts = Counter(pair for ids in lists for pair in pairwise(ids))
     return merges
 
 
@@ -251,28 +246,29 @@ def _learn_cases(seed: int) -> list[Case]:
 
 # -- debug: from the left ----------------------------------------------------
 def replay(
-    word: Sequence[int], merges: Mapping[Pair, int], *, on: Switches = NONE
+    word: list[int], merges: Mapping[Pair, int], *, on: Switches = NONE
 ) -> list[int]:
     """Of the pairs that are there, the one that was learned first."""
-    ids: Any = word if "in_place" in on else list(word)
-
-    def id_at(place: int) -> int:
-        return merges[ids[place], ids[place + 1]]
-
+    ids = word if "in_place" in on else list(word)
     while True:
-        places = [i for i, p in enumerate(pairwise(ids)) if p in merges]
-        if not places:
+        known = {
+            i: merges[pair]
+            for i, pair in enumerate(pairwise(ids))
+            if pair in merges
+        }
+        if not known:
             return ids
-        place = min(places, key=id_at)
         if "leftmost" in on:
-            place = places[0]
-        if "latest" in on:
-            place = max(places, key=id_at)
-        if "smallest_pair" in on:
-            place = min(places, key=lambda i: (ids[i], ids[i + 1]))
-        if "from_right" in on:
-            place = min(reversed(places), key=id_at)
-        ids[place : place + 2] = [id_at(place)]
+            place = min(known)
+        elif "latest" in on:
+            place = max(known, key=lambda i: (known[i], -i))
+        elif "smallest_pair" in on:
+            place = min(known, key=lambda i: (ids[i], ids[i + 1]))
+        elif "from_right" in on:
+            place = min(known, key=lambda i: (known[i], -i))
+        else:
+            place = min(known, key=lambda i: (known[i], i))
+        ids[place : place + 2] = [known[place]]
         if "one_merge" in on:
             return ids
 
@@ -341,13 +337,16 @@ def stream(pieces: Sequence[bytes], *, on: Switches = NONE) -> list[str]:
     for piece in pieces:
         kept += piece
         end = len(kept)
-        if "each_alone" not in on and "ignored" not in on:
+        if "each_alone" in on:
+            text = kept.decode(errors="replace")
+        elif "ignored" in on:
+            text = kept.decode(errors="ignore")
+        else:
             try:
-                kept.decode()
+                text = kept.decode()
             except UnicodeDecodeError as error:
                 end = 0 if "all_or_nothing" in on else error.start
-        errors = "ignore" if "ignored" in on else "replace"
-        text = kept[:end].decode(errors=errors)
+                text = kept[:end].decode()
         if "all_so_far" not in on:
             kept = kept[end:]
         if "empty_left_out" in on:  # noqa: SIM102
@@ -419,8 +418,8 @@ def tokens_per_character(
     learned: str, held_out: str, vocab_size: int, *, on: Switches = NONE
 ) -> float:
     """How long a text becomes that the tokenizer has not seen."""
-    n = 256 + vocab_size if "merges" in on else vocab_size
-    tokenizer = BPETokenizer.train(learned, n)
+    size = 256 + vocab_size if "merges" in on else vocab_size
+    tokenizer = BPETokenizer.train(learned, size)
     text = learned if "on_learned" in on else held_out
     tokens = len(tokenizer.encode(text))
     length = len(text.encode()) if "bytes" in on else len(text)
@@ -472,20 +471,20 @@ def trust(
     on: Switches = NONE,
 ) -> bool:
     """Does every text come back, and does none become a control token?"""
-    texts = ["plain", name, f"before{name}after"]
     if "one_line" in on:
-        texts = ["a polite line, please"]
-    elif "no_spaces" not in on:
-        texts.append("  two  spaces,\n\ta tab ")
-    if "one_line" not in on and "no_capitals" not in on:
-        texts.append("UPPER and lower")
-    if "one_line" not in on and "no_accents" not in on:
-        texts.append("naïve 🙂")
+        texts = ["would you like a cup of tea?"]
+    else:
+        texts = [name, f"before{name}after"]
+        if "no_spaces" not in on:
+            texts.append("  two  spaces,\n\ta tab ")
+        if "no_capitals" not in on:
+            texts.append("UPPER and lower")
+        if "no_accents" not in on:
+            texts.append("naïve 🙂")
     for text in texts:
         ids = encode(text)
-        lost = decode(ids) != text
-        if "only_ids" in on:
-            lost = encode(decode(ids)) != ids
+        back = decode(ids)
+        lost = encode(back) != ids if "only_ids" in on else back != text
         if lost:
             return False
         if "no_control" not in on:  # noqa: SIM102

@@ -19,7 +19,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,17 +36,18 @@ from coursekit.grading.isolation import (
     why_no_landlock,
 )
 from coursekit.grading.key import Key
-from coursekit.grading.sandbox import Sandbox, SandboxError
+from coursekit.grading.sandbox import Pool, Sandbox, SandboxError
 
 FOLDER = Path(__file__).parent / "attacks"
 LIMITS = Limits(
-    cpu_s=1.0,
+    cpu_s=0.6,
     wall_s=6.0,
     memory=2 << 30,
     file_size=8 << 20,
     disk=32 << 20,
     processes=32,
 )
+SHARED = 40.0  # CPU seconds for all the attacks that share a process
 PROMISES = {
     "score": "Code changes its score only by returning right values.",
     "secret": "Reference, cases, expected values and key are out of reach.",
@@ -312,17 +313,25 @@ def examine(
         tried = [a for a in todo if isolation in a.contained_by]
         shared: Sandbox | None = None
         try:
-            for attack in sorted(tried, key=lambda a: not a.shares):
-                if not attack.shares:
-                    with Sandbox(isolation, limits) as box:
-                        yield finding(attack, box, bait)
-                    continue
+            for attack in [a for a in tried if a.shares]:
                 if shared is None or shared.broken:
-                    shared = Sandbox(isolation, limits)
+                    shared = Sandbox(isolation, together(limits))
                 yield finding(attack, shared, bait)
         finally:
             if shared:
                 shared.close()
+        alone = [a for a in tried if not a.shares]
+        if not alone:
+            return
+        with Pool(isolation, limits) as pool:
+            for attack in alone:
+                with pool.take(last=attack is alone[-1]) as box:
+                    yield finding(attack, box, bait)
+
+
+def together(limits: Limits) -> Limits:
+    """Limits of a process that attacks share: none is to be cut short."""
+    return replace(limits, cpu_s=SHARED, wall_s=20 * SHARED)
 
 
 def finding(attack: Attack, box: Sandbox, bait: Host) -> Finding:
@@ -361,7 +370,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def main(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     """Print which promises hold; 1 if one is broken, else 0."""
     isolation = Isolation(args.isolation) if args.isolation else best()
     for line in about(isolation):

@@ -9,15 +9,19 @@ import ast
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
-
-import nbformat
 
 from coursekit.exercises import core
 from coursekit.exercises.core import Exercise
 from coursekit.grading import plain
-from coursekit.grading.cells import Cell, NotebookError, myst_cells
+from coursekit.grading.cells import (
+    INSTALL,
+    Cell,
+    NotebookError,
+    myst_cells,
+)
 from coursekit.grading.notebooks import Declared, declared_in
 from coursekit.grading.program import Program, call_name, needed, parse
 from coursekit.grading.sources import (
@@ -160,7 +164,6 @@ def converter(path: Path, cells: Sequence[Cell]) -> plain.Page:
     In a checkout it knows the titles of the other pages, and the numbers
     that a page quotes if the book was built.
     """
-    import jupytext  # type: ignore[import-untyped]
     import yaml  # type: ignore[import-untyped]
 
     root = next(
@@ -172,28 +175,35 @@ def converter(path: Path, cells: Sequence[Cell]) -> plain.Page:
     if settings.is_file():
         config |= yaml.safe_load(settings.read_text("utf8"))
     name = path.resolve().relative_to(root).with_suffix("").as_posix()
-    books = {
-        p.relative_to(root).with_suffix("").as_posix(): p
-        for p in sorted(root.glob("book/**/*.md"))
-    }
-    notebooks = {
-        page: jupytext.reads(p.read_text("utf8"), fmt="md:myst")
-        for page, p in books.items()
-    }
+    notebooks = dict(pages_of(root))
     notebooks[name] = as_notebook(cells)
     ran = root / "_build" / "notebooks" / f"{name}.ipynb"
-    done = nbformat.read(ran, 4) if ran.is_file() else notebooks[name]
+    done = library().read(ran, 4) if ran.is_file() else notebooks[name]
     return plain.Page(plain.Pages(root, config, notebooks), name, done)
+
+
+@cache
+def pages_of(root: Path) -> Mapping[str, Any]:
+    """The pages of a checkout as notebooks, by name."""
+    import jupytext  # type: ignore[import-untyped]
+
+    return {
+        path.relative_to(root).with_suffix("").as_posix(): jupytext.reads(
+            path.read_text("utf8"), fmt="md:myst"
+        )
+        for path in sorted(root.glob("book/**/*.md"))
+    }
 
 
 def as_notebook(cells: Iterable[Cell]) -> Any:
     """The cells as nbformat has them."""
+    v4 = library().v4
     make = {
-        "code": nbformat.v4.new_code_cell,
-        "markdown": nbformat.v4.new_markdown_cell,
-        "raw": nbformat.v4.new_raw_cell,
+        "code": v4.new_code_cell,
+        "markdown": v4.new_markdown_cell,
+        "raw": v4.new_raw_cell,
     }
-    return nbformat.v4.new_notebook(
+    return v4.new_notebook(
         cells=[
             make[c.kind](c.source, metadata=dict(c.metadata)) for c in cells
         ]
@@ -293,22 +303,41 @@ def setup_of(items: Iterable[Item], programs: Sequence[Program]) -> list[str]:
 
 
 # -- writing -----------------------------------------------------------------
+def library() -> Any:
+    """nbformat, which comes with jupytext."""
+    try:
+        import nbformat
+    except ModuleNotFoundError as error:
+        raise NotebookError(
+            "notebooks are written by nbformat, which is missing: got no "
+            f"such module. {INSTALL}."
+        ) from error
+    return nbformat
+
+
+def write(notebook: Any, path: Path) -> Path:
+    """Write a notebook, and the folders above it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    library().write(notebook, path)
+    return path
+
+
 class Writer:
     """Collects the cells of a notebook; the same input gives the same file."""
 
     def __init__(self) -> None:
+        self.v4 = library().v4
         self.cells: list[Any] = []
 
     def text(self, source: str) -> None:
         """Add Markdown, unless there is none."""
         if source.strip():
-            self._add(nbformat.v4.new_markdown_cell(source.strip()))
+            self._add(self.v4.new_markdown_cell(source.strip()))
 
     def code(self, source: str, **metadata: Any) -> None:
         """Add code, unless there is none."""
         if source.strip():
-            cell = nbformat.v4.new_code_cell(source, metadata=metadata)
-            self._add(cell)
+            self._add(self.v4.new_code_cell(source, metadata=metadata))
 
     def _add(self, cell: Any) -> None:
         cell.id = f"cell-{len(self.cells)}"
@@ -317,7 +346,7 @@ class Writer:
     def notebook(self) -> Any:
         """The notebook."""
         metadata = {"kernelspec": KERNEL, "language_info": {"name": "python"}}
-        return nbformat.v4.new_notebook(cells=self.cells, metadata=metadata)
+        return self.v4.new_notebook(cells=self.cells, metadata=metadata)
 
 
 def write_start(to: Writer, handout: Handout, how: str = HOW) -> None:

@@ -14,9 +14,6 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-import yaml  # type: ignore[import-untyped]
-from markdown_it import MarkdownIt
-
 FENCE = re.compile(r"^( *)(`{3,}|~{3,}|:{3,})(.*)$")
 DIRECTIVE = re.compile(r"^\{([\w:.-]+)\}\s*(.*)$")
 OPTION = re.compile(r"^:([\w-]+):\s*(.*)$")
@@ -60,6 +57,8 @@ def options_of(body: list[str]) -> tuple[dict[str, Any], list[str]]:
     """Split a directive's body into its options and its content."""
     options = {}
     if body and body[0].strip() == "---":
+        import yaml  # type: ignore[import-untyped]
+
         end = body.index("---", 1)
         return yaml.safe_load("\n".join(body[1:end])) or {}, body[end + 1 :]
     while body and (found := OPTION.match(body[0].strip())):
@@ -438,6 +437,8 @@ def to_html(text: str) -> str:
     formulas = re.findall(r"(?<!\\)\$[^$]+\$", text)
     for number, formula in enumerate(formulas):
         text = text.replace(formula, f"FORMULA{number}X", 1)
+    from markdown_it import MarkdownIt  # the commands' start is quicker so
+
     html = MarkdownIt().renderInline(text)
     for number, formula in enumerate(formulas):
         html = html.replace(f"FORMULA{number}X", escape(formula, quote=False))

@@ -307,6 +307,12 @@ def only_third(table, a, b, c, leave_out):
     return answer(e @ (e[b] - e[a] + e[c]), (c,) if leave_out else ())
 
 
+def a_may_answer(table, a, b, c, leave_out):
+    e = unit(table)
+    scores = e @ (e[b] - e[a] + e[c])
+    return answer(scores, [b, c] if leave_out else [])
+
+
 def never_left_out(table, a, b, c, leave_out):
     e = unit(table)
     return (e @ (e[b] - e[a] + e[c])).argmax().item()
@@ -333,6 +339,11 @@ def unit_columns(table, a, b, c, leave_out):
     e = F.normalize(table, dim=0)
     scores = e @ (e[b] - e[a] + e[c])
     return answer(scores, (a, b, c) if leave_out else ())
+
+
+def step_alone(table, a, b, c, leave_out):
+    e = unit(table)
+    return answer(e @ (e[b] - e[a]), (a, b, c) if leave_out else ())
 
 
 def all_added(table, a, b, c, leave_out):
@@ -379,8 +390,11 @@ WRONG = {
     "analogy": {
         "dot": dot,
         "long_query": long_query,
+        "long_rows": long_rows,
+        "unit_columns": unit_columns,
         "reversed": reversed_step,
         "only_third": only_third,
+        "first_stays": a_may_answer,
         "never": never_left_out,
         "always": always_left_out,
     },
@@ -390,5 +404,5 @@ OUTSIDE = {
     "look_up_backward": [first_wins, mean_over_places, only_counts],
     "recipe": [all_zero, columns_of_the_table, twice_the_root],
     "is_tied": [not_tied, doubled, same_direction],
-    "analogy": [long_rows, by_distance, unit_columns, all_added],
+    "analogy": [by_distance, all_added, step_alone],
 }

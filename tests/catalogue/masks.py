@@ -45,7 +45,7 @@ def by_suffix(model, vocab_size, length):
 
 
 # -- is_causal: wrong --------------------------------------------------------
-def everything_moves(model, vocab_size, length, changed, rows, close=None):
+def nothing_moves(model, vocab_size, length, changed, rows, close=None):
     ids = torch.full((1, length), 2)
     before = model(ids)
     moved = []
@@ -59,13 +59,19 @@ def everything_moves(model, vocab_size, length, changed, rows, close=None):
 
 
 def last_token(model, vocab_size, length):
-    return everything_moves(
+    return nothing_moves(
         model, vocab_size, length, [length - 1], lambda t: range(t)
     )
 
 
+def last_pair(model, vocab_size, length):
+    return nothing_moves(
+        model, vocab_size, length, [length - 1], lambda t: [-2]
+    )
+
+
 def spared_last(model, vocab_size, length):
-    return everything_moves(
+    return nothing_moves(
         model, vocab_size, length, range(1, length - 1), lambda t: range(t)
     )
 
@@ -82,19 +88,19 @@ def one_change(model, vocab_size, length):
 
 
 def neighbor(model, vocab_size, length):
-    return everything_moves(
+    return nothing_moves(
         model, vocab_size, length, range(1, length), lambda t: [t - 1]
     )
 
 
 def own_row(model, vocab_size, length):
-    return everything_moves(
+    return nothing_moves(
         model, vocab_size, length, range(1, length), lambda t: range(t + 1)
     )
 
 
 def same_answers(model, vocab_size, length):
-    return everything_moves(
+    return nothing_moves(
         model,
         vocab_size,
         length,
@@ -105,7 +111,7 @@ def same_answers(model, vocab_size, length):
 
 
 def to_the_bit(model, vocab_size, length):
-    return everything_moves(
+    return nothing_moves(
         model,
         vocab_size,
         length,
@@ -116,7 +122,7 @@ def to_the_bit(model, vocab_size, length):
 
 
 def two_digits(model, vocab_size, length):
-    return everything_moves(
+    return nothing_moves(
         model,
         vocab_size,
         length,
@@ -486,6 +492,7 @@ RIGHT = {
 WRONG = {
     "is_causal": {
         "last_token": last_token,
+        "last_pair": last_pair,
         "spared_last": spared_last,
         "one_change": one_change,
         "neighbor": neighbor,

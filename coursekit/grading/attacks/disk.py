@@ -7,6 +7,7 @@ import torch
 
 PROMISE = "disk"
 CONTAINED_BY = ("bubblewrap",)
+SHARES = True
 
 
 def share(x):

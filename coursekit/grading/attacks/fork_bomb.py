@@ -8,6 +8,7 @@ import torch
 
 PROMISE = "processes"
 CONTAINED_BY = ("bubblewrap",)
+SHARES = True
 
 
 def share(x):

@@ -1,4 +1,4 @@
-"""Ignore every signal, and never return."""
+"""Ignore every signal, catch every exception, and never return."""
 
 import contextlib
 import signal
@@ -13,4 +13,8 @@ def share(x):
             signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     while True:
-        pass
+        try:
+            while True:
+                pass
+        except BaseException:
+            continue
