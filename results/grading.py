@@ -5,20 +5,22 @@ students answer in ways that are known, right, wrong and hostile.
 """
 
 import argparse
-import copy
-import csv
+import json
 import os
-import random
-import re
+import resource
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import nbformat
 
+from coursekit.exercises.core import find
+from coursekit.exercises.source import specialize
+from coursekit.grading.key import Key
 from results.record import ROOT, record
 
 STUDENTS = {
@@ -85,6 +87,16 @@ bugs = {
 }
 EXERCISES = {"center": Exercise(center, cases, bugs=bugs)}
 '''
+TEST = """
+import torch
+
+def tells(f):
+    g = torch.Generator().manual_seed(0)
+    q, k, v = (torch.randn(2, 5, 7, generator=g).double() for _ in range(3))
+    mask = torch.rand(2, 5, 5, generator=g) > 0.5
+    mask = mask | torch.eye(5, dtype=torch.bool)
+    return bool(torch.allclose(f(q, k, v, mask), NAME(q, k, v, mask)))
+"""
 TRY = """
 from pathlib import Path
 import coursekit
@@ -93,7 +105,6 @@ from coursekit.exercises import core
 core.OVERLAYS.append(Path("overlay"))
 print(coursekit.check("warmup/center", lambda x: x - x.mean(0)))
 """
-NOT_TIMES = re.compile(r"\d+%\|.*|\x1b\[\w+")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -130,11 +141,17 @@ class Desk:
         return self.printed[name]
 
 
-def answer(path: Path, id: str, source: str) -> nbformat.NotebookNode:
-    """A student's notebook with one answer in it."""
-    notebook = copy.deepcopy(nbformat.read(path, as_version=4))
+def read(path: Path) -> nbformat.NotebookNode:
+    """A notebook."""
+    return nbformat.read(path, as_version=4)
+
+
+def answer(path: Path, answers: Mapping[str, str]) -> nbformat.NotebookNode:
+    """A student's notebook with answers in it."""
+    notebook = read(path)
     for cell in notebook.cells:
-        if cell.metadata.get("exercise") == id:
+        source = answers.get(cell.metadata.get("exercise"))
+        if source is not None:
             cell.source = source.strip()
     return notebook
 
@@ -145,39 +162,94 @@ def play(desk: Desk) -> dict[str, Any]:
     (here / "book").mkdir()
     page = "book/04_attention.md"
     shutil.copy(ROOT / page, here / page)
+    key = Key("5" * 64, path=here / "key.txt")  # always the same class
+    key.save()
     desk.type(
         "assign",
         f"coursekit assign {page} --out dist/ --key key.txt",
-        "ls dist/ dist/student",
+        "ls dist/",
     )
     submissions = here / "submissions"
     submissions.mkdir()
     blank = here / "dist" / "student" / "04_attention.ipynb"
     for student, source in ANSWERS.items():
-        notebook = answer(blank, "attention/attend", source)
+        notebook = answer(blank, {"attention/attend": source})
         nbformat.write(notebook, submissions / f"{student}.ipynb")
     (submissions / "gil.ipynb").write_text('{"cells": [')
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     desk.type(
         "grade",
         "coursekit grade submissions/ --key key.txt --out grades.csv "
         "--feedback feedback/",
-        "ls",
     )
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
     desk.type("sheet", "grep -E 'student|attend' grades.csv | cut -d, -f1-7")
-    desk.type("feedback", "head -30 feedback/chen.md")
-    desk.type("summary", "head -40 feedback/summary.md")
-    with (here / "timing.csv").open() as file:
-        times = [float(row["cpu_seconds"]) for row in csv.DictReader(file)]
-    return {
-        "submissions": len(times),
-        "cpu_seconds_a_submission": sum(times) / len(times),
+    desk.type("feedback", "head -40 feedback/chen.md")
+    desk.type("summary", "head -40 summary.md")
+    used = (after.ru_utime + after.ru_stime) - (
+        before.ru_utime + before.ru_stime
+    )
+    debug(desk)
+    desk.type("doctor", "coursekit doctor")
+    (here / "overlay").mkdir()
+    (here / "overlay" / "warmup.py").write_text(OWN.lstrip())
+    (here / "try.py").write_text(TRY.lstrip())
+    desk.type("own", "cat try.py", "python try.py")
+    desk.type(
+        "freeze",
+        "coursekit freeze term.json",
+        "coursekit freeze term.json --changed",
+    )
+    n = len(ANSWERS) + 1
+    return {"submissions": n, "cpu_seconds_a_submission": used / n}
+
+
+def debug(desk: Desk) -> None:
+    """Everyone debugs a different program; Ada hands in hers."""
+    here = desk.folder
+    rows = "".join(f"{id},{name}\n" for id, name in STUDENTS.items())
+    (here / "students.csv").write_text(f"id,name\n{rows}")
+    desk.type("roster", "head -4 students.csv")
+    desk.type(
+        "assign_roster",
+        "coursekit assign --roster students.csv --key key.txt --out class/",
+        "ls class/ class/students",
+    )
+    given = json.loads((here / "key.txt").read_text())["assignments"]
+    students = given["debug"]["students"]
+    # Someone who got a program that the test below is for.
+    student, mine = next(
+        (id, fields["debug"])
+        for id, fields in students.items()
+        if fields["debug"]["exercise"] == "attention/attend"
+    )
+    desk.printed["program"] = mine["stub"]
+    blank = here / "class" / "students" / f"{student}.ipynb"
+    mended = specialize(
+        find(mine["exercise"]).reference,
+        frozenset(mine["variants"]),
+        mine["function"],
+    )
+    answers = {
+        mine["exercise"]: mended,
+        mine["test"]["id"]: TEST.replace("NAME", mine["function"]),
     }
+    (here / "mended").mkdir()
+    nbformat.write(
+        answer(blank, answers), here / "mended" / f"{student}.ipynb"
+    )
+    desk.type(
+        "viva",
+        "coursekit grade mended/ --key key.txt --assignment debug "
+        "--out debug.csv --feedback mended-feedback/",
+        "cut -d, -f1-7 debug.csv | head -3",
+        f"cat viva/{student}.md",
+    )
 
 
 def main() -> None:
     """Run every command of the page."""
     args = parser().parse_args()
-    random.seed(args.seed)
     with (
         record("grading", [args.seed]) as metrics,
         tempfile.TemporaryDirectory() as folder,

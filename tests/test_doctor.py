@@ -211,9 +211,11 @@ def test_the_report_says_held_broken_and_not_tried():
     found = [Finding(a, HELD, "wrong"), Finding(b, BROKEN, "connected")]
     text = doctor.report([*found, Finding(c, UNTRIED)])
     assert "   held  Code changes its score only by" in text
-    assert " broken  There is no network. 1 attack" in text
+    assert " broken  There is no network. 1 of 1 attacks tried." in text
     assert "Connect to a port of this machine, by TCP. [tcp]" in text
     assert "not tried, not promised  What it writes is limited." in text
+    half = doctor.report([Finding(a, HELD), Finding(a, UNTRIED)])
+    assert "not tried, not promised  Code changes its score" in half
     mixed = doctor.report([Finding(a, HELD), Finding(c, UNTRIED)], True)
     assert "[nan_answer]" in mixed
     assert "[disk]" in mixed

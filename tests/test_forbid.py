@@ -62,6 +62,19 @@ def test_the_forbidden_function_itself():
         function(X)
 
 
+def test_a_class_refuses_its_class_methods_too():
+    def cheat():
+        return coursekit.CharTokenizer.train("abc").chars
+
+    assert cheat() == "abc"
+    with (
+        forbidden(["coursekit.CharTokenizer"], cheat) as function,
+        pytest.raises(ForbiddenError, match=r"without coursekit\.Char"),
+    ):
+        function()
+    assert cheat() == "abc"
+
+
 def test_a_check_says_it(monkeypatch):
     exercise = Exercise(by_hand, lambda seed: [Case((X,))], forbid=NAMES)
     monkeypatch.setattr(core, "chapters", lambda: ["planted"])

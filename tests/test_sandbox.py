@@ -3,6 +3,7 @@
 import inspect
 import os
 import random
+import socket
 import subprocess
 import sys
 import time
@@ -422,6 +423,56 @@ def test_an_error_s_text_holds_nothing_that_a_terminal_obeys():
     assert error.kind == "Bad31mb"
     assert error.text == "a�[2J�b�\nin line 1: x�"
     assert len(raised("E" * 10**6, "x" * 10**6).text) <= 2000
+
+
+def test_bubblewrap_holds_without_the_filter_of_system_calls(monkeypatch):
+    """Two walls: where the filter is not known, name spaces and counting."""
+    usable(Isolation.BUBBLEWRAP)
+    plain = isolation.command
+
+    def unfiltered(*args):
+        *words, settings = plain(*args)
+        assert '"plain": false' in settings
+        return [*words, settings.replace('"plain": false', '"plain": true')]
+
+    monkeypatch.setattr("coursekit.grading.sandbox.command", unfiltered)
+    source = """
+import ctypes, os, socket, time
+def walls(port):
+    found = []
+    libc = ctypes.CDLL(None)
+    for flag in (0x10000000, 0x00020000):
+        if libc.unshare(flag) == 0:
+            found.append("a name space")
+    try:
+        socket.create_connection(("127.0.0.1", port), 1)
+        found.append("a connection")
+    except OSError:
+        pass
+    if os.fork() == 0:  # it can, here
+        os.setsid()
+        if os.fork() == 0:
+            time.sleep(60)
+        os._exit(0)
+    os.wait()
+    return found
+def many():
+    for _ in range(200):
+        if os.fork() == 0:
+            time.sleep(60)
+    time.sleep(60)
+"""
+    with (
+        Sandbox(Isolation.BUBBLEWRAP) as box,
+        socket.create_server(("127.0.0.1", 0)) as server,
+    ):
+        box.run(source)
+        port = server.getsockname()[1]
+        assert box.call("walls", loose(port)).value == []
+        assert len(box.pids) == 4  # bwrap, its init, the child, the orphan
+        with pytest.raises(SandboxError, match="more than 32 processes"):
+            box.call("many", loose())
+    assert box.survivors() == []
 
 
 # -- around it ---------------------------------------------------------------

@@ -97,7 +97,14 @@ def examine(
     if not any(problems):
         text = f"Right on {'the one case' if n == 1 else f'all {n} cases'}."
         return Report(id, "passed", text, right=n, total=n)
-    named = explanations(exercise, cases, outcomes, seed, on)
+    telling = sorted(range(n), key=lambda i: problems[i] is None)
+    named = explanations(  # what is wrong rules most mistakes out at once
+        exercise,
+        [cases[i] for i in telling],
+        [outcomes[i] for i in telling],
+        seed,
+        on,
+    )
     return failure(id, exercise, cases, outcomes, problems, named)
 
 

@@ -127,8 +127,9 @@ def pattern(a: torch.Tensor, b: torch.Tensor, wrong: torch.Tensor) -> str:
     if len(ratio) < 2 or a.is_complex() or (a[b == 0] != 0).any():
         return f"{text}."
     mean = ratio.mean()
-    if (ratio - mean).abs().max() < 1e-4 * mean.abs():
-        text += f"; each is {mean.item():.4g} times what it should be"
+    share = f"{mean.item():.4g}"
+    if share != "1" and (ratio - mean).abs().max() < 1e-4 * mean.abs():
+        text += f"; each is {share} times what it should be"
     return f"{text}."
 
 

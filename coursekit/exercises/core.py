@@ -13,6 +13,7 @@ mistake of that name.  What a switch means is said by its :class:`Bug`.
 import importlib
 import importlib.util
 import inspect
+import os
 import pkgutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -32,7 +33,11 @@ TOOLS = {  # the other modules here are chapters
     *("call", "checker", "compare", "core", "diagnose", "forbid"),
     *("matrix", "report", "source"),
 }
-OVERLAYS: list[Path] = []
+OVERLAYS = [
+    Path(folder)
+    for folder in os.environ.get("COURSEKIT_OVERLAY", "").split(os.pathsep)
+    if folder
+]
 """Folders with modules of exercises that are not public."""
 
 Switches = frozenset[str]

@@ -75,15 +75,15 @@ _FEED_FORWARD_BUGS = {
     ),
     "gelu": Bug(
         "GELU as the bend",
-        "GELU is a smooth relative that most models since use. Asked for is "
-        "what the paper has, max(0, z).",
+        "GELU is a smooth relative that most models since use. The bend that "
+        "is asked for has a corner at 0.",
         read="08_feedforward#ff-formula",
         at="bend",
     ),
     "end_bend": Bug(
         "a bend after the second layer as well",
-        "Nothing is left below 0 then, so the network can only add to the "
-        "stream. Bend once, in the middle.",
+        "The output is added to the stream and must be as free to lower a "
+        "number as to raise it. Bend once, in the middle.",
         read="08_feedforward#ff-wrong",
     ),
     "residual": Bug(
@@ -325,15 +325,15 @@ _MENDED_BUGS = {
     ),
     "late_bend": Bug(
         "a bend at the end, and none in the middle",
-        "At the end it forbids lowering any number; and without one in the "
-        "middle the two matrices are one.",
+        "At the end it keeps the network from lowering numbers; and without "
+        "a bend in the middle the two matrices are one.",
         read="08_feedforward#ff-wrong",
         at="bend",
     ),
     "end_bend": Bug(
         "a bend at the end, besides the one in the middle",
-        "Nothing is left below 0 then, so the network can only add to the "
-        "stream.",
+        "The output is added to the stream and must be as free to lower a "
+        "number as to raise it.",
         read="08_feedforward#ff-wrong",
         at="bend",
     ),
@@ -393,15 +393,15 @@ def backward(
 _BACKWARD_BUGS = {
     "slope_forgotten": Bug(
         "a backward pass without the bend's slope",
-        "Where z is not above 0 the unit was off, and nothing comes back "
-        "through it: multiply dh by (z > 0).",
+        "What comes back through a unit is multiplied by the bend's slope at "
+        "z. ReLU's is 1 where z > 0 and 0 elsewhere.",
         read="08_feedforward#ff-backward-pass",
         at="slope",
     ),
     "dh_bent": Bug(
-        "the bend applied to the gradient: its negative entries set to 0",
-        "What counts is whether the *unit* was on. A gradient may well be "
-        "negative there: multiply it by (z > 0).",
+        "the bend applied to the gradient: f(dh) instead of f′(z) · dh",
+        "What counts is where the unit stood, not the sign of the gradient: "
+        "multiply dh by the bend's slope at z.",
         read="08_feedforward#ff-backward-pass",
         at="slope",
     ),
@@ -483,8 +483,8 @@ def edit(
 _EDIT_BUGS = {
     "unbent": Bug(
         "inner units before the bend",
-        "W_out is multiplied by what comes out of the bend. Units that are "
-        "off have no say, so their rows must stay as they are.",
+        "W_out is multiplied by what comes out of the bend, h = f(z): the "
+        "change goes along h, and not along z.",
         read="08_feedforward#ff-memory",
     ),
     "length": Bug(

@@ -83,6 +83,7 @@ def _surprise_cases(seed: int) -> list[Case]:
         Case((logits + 10_000, best), name="logits near 10,000"),
         Case((logits - 10_000, best), name="logits near −10,000"),
         Case((10_000 * logits, worst), name="logits thousands apart"),
+        Case((10_000 * logits, best), name="the same, and the likely target"),
     ]
 
 
@@ -119,14 +120,14 @@ def find_shift(
 _SHIFT_BUGS = {
     "sign": Bug(
         "the shift with the wrong sign",
-        "targets[t] = inputs[t + s]: for s = 1 the target is the *next* "
-        "input, so the inputs lose their first place, the targets their last.",
+        "targets[t] = inputs[t + s]: for s = 1 the target is the next input, "
+        "so the inputs lose their first place, the targets their last.",
         read="00_first_model#first-windows",
     ),
     "no_negative": Bug(
-        "a search that tries no negative s",
-        "A target that lies *behind* is the worst of all: the model may have "
-        "seen it. Start at −3.",
+        "a search that finds no negative s",
+        "A target that lies behind has been seen by the model. Try −3 to −1 "
+        "as well; and mind that place −1 is the last one, not one before 0.",
         read="00_first_model#first-predict-backward",
         at="search",
     ),
@@ -226,7 +227,7 @@ def deal(n_text: int, length: int, *, on: Switches = NONE) -> Starts:
 
 _DEAL_BUGS = {
     "windows_dealt": Bug(
-        "windows dealt at random, from one text",
+        "windows of the whole text, dealt at random to both parts",
         "Windows overlap: a character is unseen only if all windows that "
         "hold it go to validation. Cut the text first, then the windows.",
         read="00_first_model#first-split",
@@ -262,7 +263,7 @@ _DEAL_BUGS = {
     ),
     "swapped": Bug(
         "validation returned first, training second",
-        "Return the training starts first.",
+        "Whoever calls it would train on a tenth, and measure on the rest.",
         read="00_first_model#first-model-split",
     ),
 }
@@ -272,7 +273,8 @@ def _judge_deal(starts: Starts, case: Case) -> str | None:
     n_text, length = case.args
     reach = torch.arange(length + 1)  # the inputs, and the last target
     covers = []
-    for name, start in zip(("training", "validation"), starts, strict=True):
+    for name, part in zip(("training", "validation"), starts, strict=True):
+        start = torch.as_tensor(part)
         places = start[:, None] + reach
         if places.min() < 0 or places.max() >= n_text:
             return f"A {name} window reaches beyond the text."
@@ -306,10 +308,11 @@ def _view_deal(starts: Starts, case: Case) -> list[int | float]:
     the earlier part is from the other part (not more than a window back).
     """
     n_text, length = case.args
-    ends = [(int(part.min()), int(part.max())) for part in starts]
+    parts = [torch.as_tensor(part) for part in starts]
+    ends = [(int(part.min()), int(part.max())) for part in parts]
     dense = [
         len(part.unique()) == high - low + 1
-        for part, (low, high) in zip(starts, ends, strict=True)
+        for part, (low, high) in zip(parts, ends, strict=True)
     ]
     (_, high), (low, _) = sorted(ends, key=lambda e: (e[0], -e[1]))
     gap = max(low - high - length, -length - 1) if all(dense) else 0

@@ -78,6 +78,12 @@ def stand_in(name: str, thing: Any) -> Any:
     def refuse(*args: Any, **kwargs: Any) -> Any:
         raise ForbiddenError(text)
 
+    class Refusing(type):
+        def __getattr__(cls, attribute: str) -> Any:
+            if hasattr(thing, attribute):  # Class.train(...) is a call, too
+                return refuse
+            raise AttributeError(attribute)
+
     if isinstance(thing, type):
-        return type(thing.__name__, (), {"__new__": refuse})
+        return Refusing(thing.__name__, (), {"__new__": refuse})
     return refuse

@@ -143,8 +143,7 @@ _NORMS_BUGS = {
     ),
     "rms_bias": Bug(
         "an RMSNorm that adds the bias too",
-        "RMSNorm has a scale and no shift: multiply by the weight, and leave "
-        "it there.",
+        "RMSNorm has a scale and no shift: multiply by γ, and leave it there.",
         read="07_norm#norm-formula",
         at="affine",
     ),
@@ -228,9 +227,8 @@ _BACKWARD_BUGS = {
         at="dx",
     ),
     "no_weight": Bug(
-        "a dx made from dy itself, without the weight",
-        "The weight stands between y and the output: what reaches y is "
-        "dy · weight.",
+        "a dx made from dy itself, without γ",
+        "γ stands between y and the output: what reaches y is dy · γ.",
         read="07_norm#norm-jacobian",
     ),
     "dweight_by_x": Bug(
@@ -241,8 +239,8 @@ _BACKWARD_BUGS = {
         at="dweight",
     ),
     "dweight_weighted": Bug(
-        "the weight's gradient with a factor weight too many",
-        "The output is y · weight + bias: by the weight its derivative is y.",
+        "the weight's gradient with a factor γ too many",
+        "The output is y · γ + β: by γ its derivative is y.",
         read="07_norm#norm-formula",
         at="dweight",
     ),
@@ -465,8 +463,8 @@ _PROBE_BUGS = {
     ),
     "itself": Bug(
         "a test that watches the changed token too",
-        "A token that you change must move. Compare [:, :t], which ends "
-        "before token t.",
+        "The token that you change moves, of course. Compare [:, :t], which "
+        "ends before token t.",
         read="05_masks#ch-masks",
         at="tokens",
     ),
@@ -494,12 +492,12 @@ def _mean(x: Tensor) -> Tensor:
 
 
 def _over(*axes: int) -> Norm:
-    def norm(x: Tensor) -> Tensor:
+    def normalized(x: Tensor) -> Tensor:
         mean = x.mean(axes, keepdim=True)
         variance = x.var(axes, correction=0, keepdim=True)
         return (x - mean) / (variance + 1e-5).sqrt()
 
-    return norm
+    return normalized
 
 
 def _so_far(x: Tensor) -> Tensor:
@@ -512,12 +510,12 @@ def _so_far(x: Tensor) -> Tensor:
 def _peeks(who: slice, seen: Callable[[Tensor], Tensor]) -> Norm:
     """Layer norm, but some tokens are scaled by something of the next."""
 
-    def norm(x: Tensor) -> Tensor:
+    def peeking(x: Tensor) -> Tensor:
         scale = torch.ones_like(x[..., :1])
         scale[:, :-1][:, who] = seen(x[:, 1:])[:, who]
         return _layer(x) * scale
 
-    return norm
+    return peeking
 
 
 def _probe_cases(seed: int) -> list[Case]:

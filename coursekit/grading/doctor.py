@@ -158,6 +158,7 @@ def host(limits: Limits = LIMITS) -> Iterator[Host]:
         stack.callback(os.environ.pop, CANARY, None)
         facts = {
             "folder": str(folder),
+            "home": str(Path.home() / ".ssh"),
             "key": str(key),
             "key text": key.read_text(),
             "package": str(PACKAGE),
@@ -407,14 +408,15 @@ def report(found: Sequence[Finding], verbose: bool = False) -> str:
         tried = [f for f in mine if f.verdict != UNTRIED]
         broken = [f for f in tried if f.verdict == BROKEN]
         skipped = [f.attack.name for f in mine if f.verdict == UNTRIED]
-        verdict = BROKEN if broken else HELD if tried else UNTRIED
-        count = f"{len(tried)} attacks" if tried else ""
-        lines.append(f"{verdict:>7}  {says} {count}".rstrip())
+        # A promise of which only a part could be tried is none.
+        verdict = BROKEN if broken else UNTRIED if skipped else HELD
+        count = f"{len(tried)} of {len(mine)} attacks tried."
+        lines.append(f"{verdict:>7}  {says} {count}")
         shown = mine if verbose else broken
         lines += [
             f"         {f.verdict}: {f.attack.says} [{f.attack.name}] {f.note}"
             for f in shown
         ]
-        if skipped and tried and not verbose:
-            lines.append(f"         {UNTRIED}: {', '.join(skipped)}")
+        if skipped and not verbose:
+            lines.append(f"         not tried: {', '.join(skipped)}")
     return "\n".join(lines)

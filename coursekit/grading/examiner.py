@@ -46,6 +46,8 @@ TELLS = [  # the two cases of a student's own test
     "True for a right function",
     "False for the program that was given",
 ]
+BLANK = "Nothing is written yet."
+SAME = "The cell is as it was given out."
 STUMBLED = "What it returned made the grader stumble"
 TRIES = 4  # of each: whoever guesses is right once in 70 times
 
@@ -135,7 +137,7 @@ class Box(Protocol):
     def usage(self) -> Any: ...
 
 
-class StartError(RuntimeError):
+class StartError(OSError):
     """The sandbox does not start: this machine's fault, not a student's."""
 
 
@@ -322,7 +324,7 @@ def result(
         return nothing(task, "not attempted", text)
     cells = (*answer.helpers, answer.source)
     if "".join(answer.source.split()) == "".join(task.stub.split()) != "":
-        return nothing(task, "not attempted", "Nothing is written yet.")
+        return nothing(task, "not attempted", SAME if task.mutant else BLANK)
     try:
         examiner = examine_test if task.tells else examine_function
         found, tried = examiner(task, answer, cells, session)
@@ -339,7 +341,9 @@ def result(
     notes = [*submission.problems]
     if answer.problem in PROBLEMS:
         notes.append(PROBLEMS[answer.problem].format(f=answer.function))
-    named = library.used(cells, task.exercise.forbid)
+    # A test may well compare with the library.
+    forbid = () if task.tells else task.exercise.forbid
+    named = library.used(cells, forbid)
     return replace(found, notes=notes, used_library=named)
 
 
@@ -550,9 +554,8 @@ def examine_test(
     tried = call_all(cells, answer.function, calls, task.seed, session)
     if tried.absent:
         return nothing(task, "error", tried.absent), tried
-    if tried.bare:
-        text = "Nothing is written yet."
-        return nothing(task, "not attempted", text), tried
+    if tried.bare and all(o.value is None for o in tried.outcomes):
+        return nothing(task, "not attempted", BLANK), tried
     said: list[list[Outcome]] = [[], []]
     for kind, outcome in zip(order, tried.outcomes, strict=True):
         said[kind].append(outcome)

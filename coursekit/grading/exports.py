@@ -56,7 +56,7 @@ def write_nbgrader(handout: Handout, key: Key, folder: Path) -> Path:
                 known["nbgrader"] = marks(item, "answer", solution=True)
                 to.code(answer(item), **known)
             else:
-                to.code(visible(cell, item))
+                to.cell(cell, visible(cell, item))
         if not item.exercise.local:
             points = item.declared.points
             said = marks(item, "tests", grade=True, points=points)

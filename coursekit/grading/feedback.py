@@ -53,7 +53,8 @@ def markdown(student: Graded, book: str = "") -> str:
         f"| {plain(r.exercise)} | {score(r)} | {STATUSES[r.status]} |"
         for r in student.results
     ]
-    lines += ["", HIDDEN]
+    if tried(student):
+        lines += ["", HIDDEN]
     for r in student.results:
         lines += ["", f"## {plain(r.exercise)}: {headline(r)}"]
         for text in sentences(r):
@@ -78,8 +79,9 @@ def html(student: Graded, book: str = "") -> str:
     parts = [
         f"<p><strong>{escape(total(student, ''))}</strong></p>",
         table(("exercise", "points", "result"), rows, "Points by exercise"),
-        f"<p>{escape(HIDDEN)}</p>",
     ]
+    if tried(student):
+        parts.append(f"<p>{escape(HIDDEN)}</p>")
     for r in student.results:
         title = escape(f"{r.exercise}: {headline(r)}")
         parts.append(f"<section><h2>{title}</h2>")
@@ -118,14 +120,19 @@ def viva_markdown(student: Graded) -> str:
 def asked(number: int, question: Question) -> list[str]:
     """A question and its answer; both quote the submission."""
     return [
-        f"{number}. Ask:",
+        f"### Question {number}",
         "",
         fenced(question.ask),
         "",
-        "   The answer:",
+        "Answer:",
         "",
         fenced(question.answer),
     ]
+
+
+def tried(student: Graded) -> bool:
+    """Whether any function of theirs was called."""
+    return any(r.cases for r in student.results)
 
 
 def sentences(r: Result) -> list[str]:

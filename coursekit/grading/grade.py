@@ -436,8 +436,9 @@ class Batch:
                     found = known.get(stamp)
                     if found is None:
                         found = self.examine(student, paths, take, sha256)
+                        # On a line of its own, also after half a line.
                         line = {"stamp": stamp, "graded": found.plain()}
-                        progress.write(json.dumps(line) + "\n")
+                        progress.write("\n" + json.dumps(line))
                         progress.flush()
                     done.append(found)
         except KeyboardInterrupt:

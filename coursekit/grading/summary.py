@@ -12,7 +12,7 @@ from coursekit.grading.feedback import page, plain, table
 from coursekit.grading.records import STATUSES, Graded, Result
 
 UNNAMED = "wrong in a way that the catalogue does not know"
-FAILED = ("wrong", "error")  # the statuses that a mistake can explain
+NOT_RECOGNIZED = "Wrong; cause not recognized."  # as a report says it
 LOOKS = {  # of the bars; told apart by hatching as well as by color
     "ok": ("blue", ""),
     "wrong": ("orange", "//"),
@@ -62,12 +62,11 @@ def tally(results: Sequence[Result]) -> Tally:
     mistakes: Counter[str] = Counter()
     for r in results:
         mistakes.update(r.says)
-        if r.status in FAILED and not r.says:
-            mistakes[UNNAMED] += 1
+        mistakes[UNNAMED] += NOT_RECOGNIZED in r.cause
     names = dict.fromkeys(name for r in results for name, _ in r.cases)
     tried = Counter(name for r in results for name, _ in r.cases)
     right = Counter(name for r in results for name, ok in r.cases if ok)
-    ranked = sorted(mistakes.items(), key=lambda item: (-item[1], item[0]))
+    ranked = sorted((+mistakes).items(), key=lambda item: (-item[1], item[0]))
     return Tally(
         results[0].exercise,
         len(results),

@@ -123,7 +123,7 @@ def about_mending(
     lines = [
         f"The given program's mistake: {says(bugs)}.",
         *(["Changed:", *changes[:20]] if changes else ["Nothing changed."]),
-        "Cases that show a difference: " + (", ".join(telling) or "none."),
+        "Cases that show a difference: " + ("; ".join(telling) or "none."),
     ]
     return Question(
         "Which line of the given program did you change, why, and which "
@@ -423,7 +423,7 @@ def effect(subject: Subject, outcomes: Sequence[Outcome]) -> tuple[int, str]:
     if not differs:
         return 2, f"Nothing that the {n} cases can see."
     _, before, after = differs[0]
-    names = ", ".join(case.name or "the one case" for case, _, _ in differs)
+    names = "; ".join(case.name or "the one case" for case, _, _ in differs)
     lines = [f"{len(differs)} of {n} cases come out differently: {names}."]
     if named:
         bugs = [subject.exercise.bugs[name] for name in sorted(named[0])]
@@ -560,7 +560,7 @@ def about_testing(
     subject: Subject, try_out: TryOut, rng: random.Random
 ) -> Question:
     """How they would convince somebody."""
-    names = ", ".join(case.name for case in subject.cases if case.name)
+    names = "; ".join(case.name for case in subject.cases if case.name)
     return Question(
         "Which input would you try first to convince somebody that your "
         "function is right, and what must come out?",

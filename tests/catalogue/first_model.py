@@ -32,7 +32,11 @@ def with_logaddexp(logits, target):
 
 def put_back(logits, target):
     top = max(logits)
-    return top + torch.log(sum(torch.exp(z - top) for z in logits)) - logits[target]
+    return (
+        top
+        + torch.log(sum(torch.exp(z - top) for z in logits))
+        - logits[target]
+    )
 
 
 # -- surprise: wrong ---------------------------------------------------------
@@ -79,6 +83,11 @@ def clamped(logits, target):
 
 def farthest_from_zero(logits, target):
     z = logits - logits.abs().max()
+    return z.exp().sum().log() - z[target]
+
+
+def smallest_subtracted(logits, target):
+    z = logits - logits.min()
     return z.exp().sum().log() - z[target]
 
 
@@ -249,7 +258,9 @@ def windows_dealt(n_text, length):
 
 def starts_cut(n_text, length):
     border = int(0.9 * n_text)
-    return torch.randperm(border), border + torch.randperm(n_text - border - length)
+    return torch.randperm(border), border + torch.randperm(
+        n_text - border - length
+    )
 
 
 def target_forgotten(n_text, length):
@@ -395,7 +406,6 @@ def border_lost(model, ids, batch):
     return total / n
 
 
-
 def last_batch(model, ids, batch):
     for start in range(0, len(ids) - 1, batch):
         y = ids[start + 1 : start + 1 + batch]
@@ -461,8 +471,20 @@ WRONG = {
     },
 }
 OUTSIDE = {
-    "surprise": [with_an_epsilon, target_not_counted, clamped, farthest_from_zero, mean_of_exps],
-    "shift": [along_the_rows, begins_at_minus_two, minus_one_for_none, best_fit],
+    "surprise": [
+        with_an_epsilon,
+        target_not_counted,
+        clamped,
+        farthest_from_zero,
+        smallest_subtracted,
+        mean_of_exps,
+    ],
+    "shift": [
+        along_the_rows,
+        begins_at_minus_two,
+        minus_one_for_none,
+        best_fit,
+    ],
     "deal": [windows_of_64, first_tenth, drawn_again, a_fifth],
     "evaluate": [last_batch, never_divided, last_answer_lost, by_batches],
 }

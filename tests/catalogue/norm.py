@@ -27,7 +27,8 @@ def centering_matrix(x, weight, bias, eps):
 
     def rms(z):
         length = torch.linalg.vector_norm(z, dim=-1, keepdim=True)
-        return z / torch.hypot(length / d**0.5, torch.tensor(eps).double().sqrt())
+        root = torch.tensor(eps, dtype=x.dtype).sqrt()
+        return z / torch.hypot(length / d**0.5, root)
 
     return [torch.addcmul(bias, rms(x @ center), weight), rms(x) * weight]
 
@@ -138,7 +139,8 @@ def by_jacobian(dy, x, weight, eps):
     d = x.shape[-1]
     _, s, y = forward_parts(x, eps)
     eye = torch.eye(d, dtype=x.dtype)
-    jacobian = (eye - 1 / d - y[..., :, None] * y[..., None, :] / d) / s[..., None]
+    square = y[..., :, None] * y[..., None, :]
+    jacobian = (eye - 1 / d - square / d) / s[..., None]
     dx = torch.einsum("...i,...ij->...j", dy * weight, jacobian)
     dweight = torch.einsum("...d,...d->d", dy, y)
     return dx, dweight, torch.einsum("...d->d", dy)
@@ -238,7 +240,8 @@ def backward_at_least_eps(dy, x, weight, eps):
 
 def weight_last(dy, x, weight, eps):
     _, s, y = forward_parts(x, eps)
-    inner = dy - dy.mean(-1, keepdim=True) - y * (dy * y).mean(-1, keepdim=True)
+    inner = dy - dy.mean(-1, keepdim=True)
+    inner = inner - y * (dy * y).mean(-1, keepdim=True)
     return weight * inner / s, shared(dy * y, x), shared(dy, x)
 
 

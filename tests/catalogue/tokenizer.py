@@ -26,7 +26,9 @@ def by_insertion(text):
         place = sum(c < char for c in chars)
         if chars[place : place + 1] != [char]:
             chars.insert(place, char)
-    return {c: chars.index(c) for c in chars}, {chars.index(c): c for c in chars}
+    return {c: chars.index(c) for c in chars}, {
+        chars.index(c): c for c in chars
+    }
 
 
 def by_utf8(text):
@@ -60,7 +62,7 @@ def repeats(text):
 
 
 def from_one(text):
-    numbers = dict(zip(sorted(set(text)), count(1)))  # noqa: B905
+    numbers = dict(zip(sorted(set(text)), count(1)))
     return numbers, {i: c for c, i in numbers.items()}
 
 
@@ -117,7 +119,7 @@ def learn_with(
     for new in range(first, first + n_merges):
         counts = defaultdict(int)
         for word, ids in lists.items():
-            for pair in zip(ids[:-1], ids[1:], strict=True):
+            for pair in pairwise(ids):
                 counts[pair] += weight(words[word])
         if not counts:
             break
@@ -224,6 +226,34 @@ def never_again(words, n_merges):
     return sorted(counts, key=lambda pair: (-counts[pair], pair))[:n_merges]
 
 
+def thrown_away(words, n_merges):
+    # join returns a new list, and nobody takes it.
+    return learn_with(
+        words,
+        n_merges,
+        replace=lambda ids, pair, new: join(ids, pair, new) and ids,
+    )
+
+
+def runs_count_once(words, n_merges):
+    lists, merges = {w: list(w) for w in words}, []
+    while len(merges) < n_merges:
+        counts = Counter()
+        for word, ids in lists.items():
+            end = {}  # of the last place where a pair was counted
+            for i, pair in enumerate(pairwise(ids)):
+                if end.get(pair) != i:
+                    counts[pair] += words[word]
+                    end[pair] = i + 1
+        if not counts:
+            break
+        best = min(counts, key=lambda pair: (-counts[pair], pair))
+        new = 256 + len(merges)
+        lists = {w: join(ids, best, new) for w, ids in lists.items()}
+        merges.append(best)
+    return merges
+
+
 def overlapping(ids, pair, new):
     # Goes on with the second of the pair, which is used twice.
     out, i = [], 0
@@ -263,7 +293,9 @@ def merge_by_merge(word, merges):
 
 
 def by_recursion(word, merges):
-    known = [(merges[p], i) for i, p in enumerate(pairwise(word)) if p in merges]
+    known = [
+        (merges[p], i) for i, p in enumerate(pairwise(word)) if p in merges
+    ]
     if not known:
         return list(word)
     new, i = min(known)
@@ -292,7 +324,9 @@ def replay_broken(word, merges):
 
 
 def latest(word, merges):
-    known = [(merges[p], -i) for i, p in enumerate(pairwise(word)) if p in merges]
+    known = [
+        (merges[p], -i) for i, p in enumerate(pairwise(word)) if p in merges
+    ]
     if not known:
         return list(word)
     new, i = max(known)
@@ -325,7 +359,7 @@ def one_merge(word, merges):
 
 
 def in_place(word, merges):
-    while known := [p for p in zip(word[:-1], word[1:], strict=True) if p in merges]:
+    while known := [p for p in pairwise(word) if p in merges]:
         pair = min(known, key=merges.get)
         i = next(i for i in range(len(word)) if tuple(word[i : i + 2]) == pair)
         word[i] = merges[pair]
@@ -521,8 +555,8 @@ def by_exceptions(encode, decode, name, number):
 
 
 # -- trust: wrong ------------------------------------------------------------
-def one_line(encode, decode, name, number):
-    text = "would you like a cup of tea?"
+def one_sentence(encode, decode, name, number):
+    text = "The animal didn't cross the street because it was too tired."
     return decode(encode(text)) == text and number not in encode(text)
 
 
@@ -562,6 +596,10 @@ def name_comes_back(encode, decode, name, number):
     return all(decode(encode(text)) == text for text in texts)
 
 
+def only_the_name(encode, decode, name, number):
+    return number not in encode(f"{name} and {name}")
+
+
 def trusts_nobody(encode, decode, name, number):
     return encode(name) == [number]
 
@@ -572,7 +610,9 @@ def the_number_too(encode, decode, name, number):
 
 def any_will_do(encode, decode, name, number):
     texts = ["  Naïve\n", f"🙂 A{name}"]
-    return any(decode(encode(t)) == t for t in texts) and number in encode(name)
+    return any(decode(encode(t)) == t for t in texts) and number in encode(
+        name
+    )
 
 
 RIGHT = {
@@ -599,6 +639,7 @@ WRONG = {
         "id_late": id_late,
         "once_a_word": once_a_word,
         "from_right": from_right,
+        "on_a_copy": thrown_away,
         "stale": never_again,
     },
     "replay": {
@@ -623,7 +664,7 @@ WRONG = {
         "upside_down": characters_per_token,
     },
     "trust": {
-        "one_line": one_line,
+        "one_sentence": one_sentence,
         "no_spaces": word_by_word,
         "no_capitals": in_small_letters,
         "no_accents": all_of_ascii,
@@ -639,9 +680,20 @@ OUTSIDE = {
         ignores_case,
         backward,
     ],
-    "learn": [used_twice, ids_of_pieces, pieces_of_bytes, one_more],
-    "replay": [never_goes_back, longest_piece, no_merge_at_all, each_merge_once],
+    "learn": [
+        runs_count_once,
+        used_twice,
+        ids_of_pieces,
+        pieces_of_bytes,
+        one_more,
+    ],
+    "replay": [
+        never_goes_back,
+        longest_piece,
+        no_merge_at_all,
+        each_merge_once,
+    ],
     "stream": [latin, at_the_end, one_string, one_late],
     "measure": [learned_from_both, per_word, per_character_of_the_learned],
-    "trust": [trusts_nobody, the_number_too, any_will_do],
+    "trust": [only_the_name, trusts_nobody, the_number_too, any_will_do],
 }

@@ -7,8 +7,8 @@ import torch
 PROMISE = "secret"
 CONTAINED_BY = ("bubblewrap", "landlock")
 SHARES = True
-PLACES = ("/etc/passwd", "/etc/hostname", "/etc/shadow", "/root/.ssh")
-PLACES += ("/proc/1/cwd/etc/passwd", "/proc/1/root/root/.ssh", "/var/log")
+PLACES = ("/etc/passwd", "/etc/hostname", "/etc/shadow", "/var/log")
+PLACES += ("/proc/1/cwd/etc/passwd",)
 
 
 def share(x):
@@ -20,7 +20,7 @@ def share(x):
                 return f"listed {path}"
         except OSError:
             pass
-    for path in (*PLACES, HOST["folder"], HOST["key"]):
+    for path in (*PLACES, HOST["home"], HOST["folder"], HOST["key"]):
         try:
             with open(path) as file:
                 return "read " + file.read(20)

@@ -1,0 +1,693 @@
+"""From chapters and a roster to notebooks, exports and the key."""
+
+import builtins
+import json
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+import zipfile
+from argparse import Namespace
+from collections import Counter
+from pathlib import Path
+from statistics import median
+
+import nbformat
+import pytest
+import torch
+
+import coursekit
+from coursekit.exercises import core
+from coursekit.exercises.checker import verdict
+from coursekit.exercises.core import NONE
+from coursekit.grading import assign, exports, handout, plain, roster
+from coursekit.grading.checkfile import check_file
+from coursekit.grading.key import Key
+from coursekit.grading.notebooks import declared, read_submission
+from coursekit.grading.program import parse
+from coursekit.grading.roster import read_roster, safe_name
+from coursekit.grading.standalone import NotStandaloneError, standalone
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = sorted(ROOT.glob("book/[0-9][0-9]_*.md"))
+CHAPTER = ROOT / "book" / "04_attention.md"
+IDS = ["attention/attend", "attention/mended", "attention/blocks"]
+
+
+def run(tmp_path, *pages, **options):
+    """Run the command; what it returns is the folder."""
+    known = {
+        "pages": [str(page) for page in pages],
+        "key": str(tmp_path / "key.txt"),
+        "out": str(tmp_path / "dist"),
+        "roster": None,
+        "assess": None,
+        "overlay": None,
+    }
+    assert assign.run(Namespace(**known | options)) == 0
+    return tmp_path / "dist"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """An assignment of chapter 4, one exercise of it assessed."""
+    folder = tmp_path_factory.mktemp("assign")
+    run(folder, CHAPTER, assess=["attention/attend"])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def key():
+    return Key("5e" * 32)
+
+
+def cells(path):
+    return nbformat.read(path, as_version=4).cells
+
+
+# -- the student's notebook --------------------------------------------------
+def test_students_get_texts_stubs_and_checks(made):
+    path = made / "dist/student/04_attention.ipynb"
+    nbformat.validate(nbformat.read(path, as_version=4))
+    said = declared(path)
+    ours = declared(CHAPTER)
+    assert [(d.id, d.function, d.points, d.title) for d in said] == [
+        (d.id, d.function, d.points, d.title) for d in ours
+    ]
+    text = path.read_text("utf8")
+    for there in ("Hint 1", "6 points", "about 20 minutes", "suspicious"):
+        assert there in text
+    for key_word in ("Solution", "masked_fill(~visible", 'outputs": [{'):
+        assert key_word not in text
+    checks = [c.source for c in cells(path) if ".check(" in c.source]
+    assert len(checks) == len(ours)
+    assert checks[0].endswith("attend_yourself, variants=['true_hides'])")
+    assert "variants" not in "".join(checks[1:])
+    assert "may *not* look" in text
+    assert {r.status for r in check_file(path)} == {"not attempted"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
+def test_every_chapter_makes_a_notebook_that_runs(page):
+    """Plain Markdown, no solution, and no name that nobody defines."""
+    made = handout.student_notebook(handout.read_handout(page))
+    text = "\n".join(c.source for c in made.cells if c.cell_type != "code")
+    code = re.compile(r"^( *)(`{3,}).*?^\1\2 *$", re.MULTILINE | re.DOTALL)
+    assert plain.LEFT.findall(code.sub("", text)) == []
+    assert "Solution:" not in text
+    programs = [parse(c.source) for c in made.cells if c.cell_type == "code"]
+    parts = [part for program in programs for part in program.statements]
+    known = set(dir(builtins)) | {n for part in parts for n in part.sets}
+    assert {n for part in parts for n in part.reads} - known == set()
+    assert sum("..." in program.source for program in programs) >= 4
+
+
+def test_a_setup_takes_what_is_needed_and_no_more(made):
+    setup = cells(made / "dist/student/04_attention.ipynb")[2:4]
+    assert setup[0].source.split() == [
+        "import",
+        "torch",
+        "import",
+        "coursekit",
+    ]
+    assert setup[1].source.startswith("def draw(")  # the text speaks of it
+
+
+# -- the instructor's --------------------------------------------------------
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
+def test_the_instructors_answers_are_right(page, key):
+    """What the grader expects passes the checks, variants included."""
+    first = handout.read_handout(page)
+    ids = [item.declared.id for item in first.items]
+    variants = {id: assign.draw_variants(id, key) for id in ids}
+    full = handout.read_handout(page, None, variants, instructor=True)
+    assert all(item.solution for item in full.items)
+    for item in full.items:
+        one, exercise = item.declared, item.exercise
+        try:
+            source = standalone(
+                exercise.reference, item.variants, one.function
+            )
+        except NotStandaloneError:
+            assert "# No solution" in handout.solution_of(item)
+            continue
+        assert re.search(r"\bon\b", str(source)) is None, one.id
+        space = {}
+        exec(str(source), space)
+        function = space[one.function]
+        report = coursekit.check(one.id, function, variants=item.variants)
+        assert report, report
+
+
+def test_the_instructor_gets_solutions_and_variants(made):
+    path = made / "dist/instructor/04_attention.ipynb"
+    text = path.read_text("utf8")
+    assert "Solution: ★ Implement: attention" in text
+    assert "Variants of `attention/attend`: true_hides." in text
+    assert {d.id for d in declared(path)} == {d.id for d in declared(CHAPTER)}
+    key = Key.load(made / "key.txt")
+    assert key.id in text
+    assert key.secret not in text
+
+
+# -- the key -----------------------------------------------------------------
+def test_the_key_knows_what_was_asked(made):
+    key = Key.load(made / "key.txt")
+    plan = key.assignments["04_attention"]
+    assert plan["page"] == "04_attention"
+    fields = plan["exercises"]
+    assert [f["id"] for f in fields] == [d.id for d in declared(CHAPTER)]
+    assert fields[0] == {
+        "id": "attention/attend",
+        "function": "attend_yourself",
+        "points": 6,
+        "kind": "assessed",
+        "variants": ["true_hides"],
+        "stub": "def attend_yourself(q, k, v, mask=None):\n    ...",
+    }
+    assert {f["kind"] for f in fields[1:]} == {"practice"}
+    assert stat.S_IMODE((made / "key.txt").stat().st_mode) == 0o600
+
+
+def test_the_same_key_gives_the_same_files(made, tmp_path, capsys):
+    shutil.copy(made / "key.txt", tmp_path)
+    run(tmp_path, CHAPTER, assess=["attention/attend"])
+    for path in sorted((made / "dist").rglob("*")):
+        if path.is_file():
+            again = tmp_path / "dist" / path.relative_to(made / "dist")
+            assert path.read_bytes() == again.read_bytes(), path
+    said = capsys.readouterr().out
+    assert "assessed   attention/attend: true_hides" in said
+    assert "keep it" in said
+
+
+def test_an_assessed_exercise_without_variants_is_noted(tmp_path, capsys):
+    run(tmp_path, CHAPTER, assess=["attention/mended"])
+    said = capsys.readouterr().out
+    assert "attention/mended has no variants" in said
+
+
+def test_errors_are_said(tmp_path):
+    with pytest.raises(ValueError, match="got neither"):
+        run(tmp_path)
+    with pytest.raises(ValueError, match="got nothing"):
+        run(tmp_path, "nothing.md")
+    with pytest.raises(ValueError, match="got no/such"):
+        run(tmp_path, CHAPTER, assess=["no/such"])
+    with pytest.raises(ValueError, match="not for students"):
+        run(tmp_path, CHAPTER, key=str(tmp_path / "dist/student/key.txt"))
+    page = tmp_path / "page.md"
+    page.write_text("# Page\n")
+    with pytest.raises(ValueError, match="an assignment has exercises"):
+        run(tmp_path, page)
+    with pytest.raises(ValueError, match=r"chapter's \.md"):
+        run(tmp_path, ROOT / "LICENSE")
+    with pytest.raises(ValueError, match="overlay"):
+        run(tmp_path, CHAPTER, overlay=str(tmp_path / "nowhere"))
+    (tmp_path / "key.txt").write_text("nonsense")
+    with pytest.raises(ValueError, match="is no key"):
+        run(tmp_path, CHAPTER)
+
+
+# -- an overlay --------------------------------------------------------------
+MODULE = """
+from coursekit.exercises.core import Case, Exercise
+def twice(x):
+    return 2 * x
+EXERCISES = {"twice": Exercise(twice, lambda seed: [Case((seed % 7,))])}
+"""
+PAGE = """---
+kernelspec:
+  display_name: Python 3
+  name: python3
+---
+
+# Warm-up
+
+````{exercise} ★ Implement: twice
+:label: twice
+
+Double it.
+````
+
+```{code-cell} ipython3
+:exercise: warmup/twice
+:kind: assessed
+
+def twice(x):
+    ...
+```
+
+```{code-cell} ipython3
+coursekit.check("warmup/twice", twice)
+```
+
+```{solution} twice
+2 * x
+```
+"""
+
+
+def test_exercises_of_an_overlay(tmp_path):
+    """A page of its own, or after the chapter's; students get no check."""
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "warmup.py").write_text(MODULE)
+    (own / "warmup.md").write_text(PAGE)
+    (own / "04_attention.md").write_text(
+        PAGE.replace("warmup/twice", "attention/attend")
+    )
+    with pytest.raises(ValueError, match="there is no such"):
+        run(tmp_path, own / "warmup.md")
+    dist = run(tmp_path, "warmup", overlay=str(own))
+    text = (dist / "student" / "warmup.ipynb").read_text("utf8")
+    assert "Double it." in text
+    assert ".check(" not in text
+    assert "2 * x" not in text
+    assert "2 * x" in (dist / "instructor" / "warmup.ipynb").read_text("utf8")
+    with zipfile.ZipFile(dist / "gradescope.zip") as file:
+        assert "overlay/warmup.py" in file.namelist()
+    # One that is in both counts as it is in the overlay.
+    run(tmp_path, CHAPTER, overlay=str(own))
+    plan = Key.load(tmp_path / "key.txt").assignments["04_attention"]
+    [first] = [f for f in plan["exercises"] if f["id"] == "attention/attend"]
+    assert (first["kind"], first["function"]) == ("assessed", "twice")
+    assert core.OVERLAYS == []
+
+
+# -- the class ---------------------------------------------------------------
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"id,name\nada,Ada\nbob,Bob B.\n",
+        b"\xef\xbb\xbfid,name\r\nada,Ada\r\nbob,Bob B.\r\n",
+        b"id;name\nada;Ada\nbob;Bob B.\n",
+        b"name\tID \nAda\tada\nBob B.\tbob\n",
+        "id,name\nada,Ada\nbob,Bob B.\n".encode("utf-16"),
+        b'\n"Name","x","Id"\n"Ada","1"," ada "\n,,\n"Bob B.",2,bob,9\n',
+    ],
+)
+def test_a_roster_is_read(tmp_path, data):
+    path = tmp_path / "class.csv"
+    path.write_bytes(data)
+    assert read_roster(path) == {"ada": "Ada", "bob": "Bob B."}
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"", "class.csv is empty"),
+        (b"\n , \n", "class.csv is empty"),
+        (b"id,name\n", "got none in class.csv"),
+        (b"number,name\n1,Ada\n", "got number, name in class.csv"),
+        (b"id,id,name\n1,1,Ada\n", "got id, id, name"),
+        (b"ada,Ada\nbob,Bob\n", "got ada, Ada"),
+        (b"id,name\n1,Ada\n1,Bob\n", "got '1' in line 3 .* as in line 2"),
+        (b"id,name\na/b,Ada\na b,Bob\n", "got 'a b' in line 3"),
+        (b"id,name\nA,Ada\na,Bob\n", "got 'a' in line 3"),
+        (b"id,name\n,Ada\n", "got '' in line 2"),
+        (b"id,name\n../,Ada\n", "got '../' in line 2"),
+        (b"PK\x03\x04\x00\x00", "In Excel, save it as CSV"),
+    ],
+)
+def test_a_bad_roster_is_refused(tmp_path, data, said):
+    path = tmp_path / "class.csv"
+    path.write_bytes(data)
+    with pytest.raises(ValueError, match=said):
+        read_roster(path)
+    with pytest.raises(ValueError, match="No such file"):
+        read_roster(tmp_path / "no.csv")
+
+
+def test_ids_become_safe_names():
+    assert {id: safe_name(id) for id in SAFE} == SAFE
+
+
+SAFE = {
+    "s123": "s123",
+    "Ada.L-9_x@uni.edu": "Ada.L-9_x@uni.edu",
+    "../../etc/passwd": "etc_passwd",
+    ".hidden": "hidden",
+    "_me": "me",
+    "a/b\\c:d*e": "a_b_c_d_e",
+    "Zoë √": "Zo___",
+    "CON": "id_CON",
+    "nul.txt": "id_nul.txt",
+    "a" * 300: "a" * 100,
+    "x.": "x",
+    " \n": "",
+}
+
+
+# -- everyone debugs a different program -------------------------------------
+@pytest.fixture(scope="module")
+def pool(key):
+    found, without = roster.programs([*IDS, "attention/loud"], key)
+    assert without == {"attention/loud": "it has no bugs"}
+    return found
+
+
+def measured(program, key):
+    """The share of the cases that reject a program, run from its source."""
+    exercise = core.find(program.id)
+    seed = key.seed("debug", program.id)
+    space = {}
+    exec(str(roster.mutant(program, "theirs")), space)
+    rejected = []
+    for case in core.draw(exercise, seed):
+        bound = core.bind(exercise, case)
+        got = core.call(space["theirs"], bound, seed)
+        right = core.expected(exercise, case, seed, program.variants)
+        rejected.append(verdict(exercise, case, got, right) is not None)
+    return sum(rejected) / len(rejected)
+
+
+def test_the_programs_are_equally_hard(pool, key):
+    """The source that is given out is wrong on as many cases as is said."""
+    middle = median(p.share for p in pool)
+    hard = roster.equally_hard(pool)
+    assert len(hard) >= 20
+    for program in hard:
+        share = measured(program, key)
+        assert share == pytest.approx(program.share)
+        assert abs(share - middle) <= 0.10 + 1e-9
+    left = [p for p in pool if p not in hard]  # control: some are not
+    assert left
+    assert all(abs(p.share - middle) > 0.10 for p in left)
+
+
+def test_no_program_is_right(pool):
+    """A mistake may be none under another convention; it is left out."""
+    assert all(p.share > 0 for p in pool)
+    inverted = frozenset({"mask_inverted"})
+    kept = {p.variants for p in pool if p.bugs == inverted}
+    assert kept == {NONE}  # with true_hides it would be
+
+
+def test_two_students_rarely_share_a_program(pool, key):
+    hard = roster.equally_hard(pool)
+    names = [f"s{number}" for number in range(60)]
+    given = roster.deal(names, hard, key, {})
+    assert set(given) == set(names)
+    used = Counter(given.values())
+    fewest = len(names) // len(hard)
+    assert set(used.values()) <= {fewest, fewest + 1}
+    few = roster.deal(names[: len(hard)], hard, key, {})
+    assert len(set(few.values())) == len(hard)
+
+
+def test_a_program_depends_on_key_and_student_alone(pool, key):
+    hard = roster.equally_hard(pool)
+    names = [f"s{number}" for number in range(13)]
+    one = roster.deal(names, hard, key, {})
+    assert one == roster.deal(names[::-1], hard, key, {})
+    other = roster.deal(names, hard, Key("a7" * 32), {})
+    assert sum(one[n] == other[n] for n in names) < 5
+    # Who comes later takes nothing from anybody.
+    more = roster.deal([*names, "a0"], hard, key, one)
+    assert {n: more[n] for n in names} == one
+    assert more["a0"] not in one.values()
+
+
+@pytest.fixture(scope="module")
+def debug(tmp_path_factory):
+    """A class of five, and one who comes later."""
+    folder = tmp_path_factory.mktemp("debug")
+    class_ = folder / "class.csv"
+    class_.write_text("id,name\n" + "".join(f"s{i},S {i}\n" for i in range(5)))
+    run(folder, CHAPTER)
+    run(folder, roster=str(class_))
+    return folder
+
+
+def test_each_student_gets_a_notebook(debug):
+    plan = Key.load(debug / "key.txt").assignments["debug"]
+    assert set(plan["students"]) == {f"s{i}" for i in range(5)}
+    sources = set()
+    for name, fields in plan["students"].items():
+        one = fields["debug"]
+        path = debug / "dist/students" / f"{name}.ipynb"
+        nbformat.validate(nbformat.read(path, as_version=4))
+        text = path.read_text("utf8")
+        assert fields["name"] in text
+        assert ".check(" not in text  # it would name the mistake
+        for bug in one["bugs"]:
+            assert core.find(one["exercise"]).bugs[bug].says not in text
+        assert "bugs" not in text
+        first, second = declared(path)
+        assert (first.id, first.function) == (one["exercise"], one["function"])
+        assert first.stub == one["stub"]
+        assert (second.id, second.function) == (one["test"]["id"], "tells")
+        assert first.points + second.points == 10
+        for variant in one["variants"]:
+            asked = core.find(one["exercise"]).variants[variant]
+            assert asked in "".join(c.source for c in cells(path))
+        got = read_submission(path, [first, second])
+        assert {a.problem for a in got.answers.values()} == {""}
+        space = {}
+        for source in (*got.helpers, got.answers[first.id].source):
+            exec(source, space)
+        assert callable(space[first.function])
+        sources.add((one["exercise"], one["stub"], *one["variants"]))
+    assert len(sources) == 5
+
+
+def test_a_student_who_comes_later_changes_nothing(debug, tmp_path):
+    shutil.copy(debug / "key.txt", tmp_path)
+    class_ = tmp_path / "class.csv"
+    class_.write_text("id,name\nnew,New\ns0,Other name\ns3,S 3\n")
+    run(tmp_path, roster=str(class_))
+    before, after = (
+        Key.load(folder / "key.txt").assignments["debug"]["students"]
+        for folder in (debug, tmp_path)
+    )
+    assert {n: after[n] for n in before} == before
+    assert set(after) - set(before) == {"new"}
+    stubs = [
+        (f["debug"]["exercise"], f["debug"]["stub"]) for f in after.values()
+    ]
+    assert len(stubs) == 6
+
+
+def test_without_a_program_there_is_no_assignment(tmp_path, key):
+    class_ = tmp_path / "class.csv"
+    class_.write_text("id,name\na,A\n")
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "warmup.py").write_text(MODULE)
+    (own / "warmup.md").write_text(PAGE)
+    with pytest.raises(ValueError, match="warmup/twice: it has no bugs"):
+        run(tmp_path, "warmup", overlay=str(own), roster=str(class_))
+
+
+# -- a reference as a program ------------------------------------------------
+def test_every_mutant_of_the_catalogue_can_be_written_down():
+    """The source does what the switches do, on a case of each exercise."""
+    tried = 0
+    for chapter in core.chapters():
+        for name, exercise in core.exercises(chapter).items():
+            if exercise.local or not exercise.bugs:
+                continue
+            for bug in exercise.bugs:
+                on = frozenset({bug})
+                space = {}
+                exec(str(standalone(exercise.reference, on, "f")), space)
+                case = core.draw(exercise, 3)[-1]
+                bound = core.bind(exercise, case)
+                with torch.no_grad():
+                    got = core.call(space["f"], bound, 3)
+                right = core.expected(exercise, case, 3, on)
+                assert type(got.error) is type(right.error), (name, bug)
+                assert str(got.value) == str(right.value), (name, bug)
+                tried += 1
+    assert tried > 100
+
+
+def test_what_cannot_be_written_down_is_said():
+    thing = object()
+    space = {"thing": thing}
+    exec("def f(x):\n    return thing", space)
+    with pytest.raises(NotStandaloneError):
+        standalone(space["f"])
+    with pytest.raises(NotStandaloneError, match="no plain function"):
+        standalone(len)
+
+
+# -- exports -----------------------------------------------------------------
+def test_nbgrader_cells_are_marked(made):
+    path = made / "dist/nbgrader/source/04_attention/04_attention.ipynb"
+    marked = [c for c in cells(path) if "nbgrader" in c.metadata]
+    solutions = [c for c in marked if c.metadata.nbgrader.solution]
+    tests = [c for c in marked if c.metadata.nbgrader.grade]
+    assert len(solutions) == len(tests) == 6
+    assert sum(c.metadata.nbgrader.points for c in tests) == 34
+    seeds = set()
+    for cell in tests:
+        assert cell.source.startswith("### BEGIN HIDDEN TESTS\n")
+        assert cell.source.endswith("\n### END HIDDEN TESTS")
+        seeds |= set(re.findall(r"seed=(\d+)", cell.source))
+    assert len(seeds) == 6
+    for cell in solutions:
+        assert cell.source.count("### BEGIN SOLUTION") == 1
+        assert cell.source.count("### END SOLUTION") == 1
+
+
+def test_nbgraders_solutions_get_all_points(made):
+    """The cells as nbgrader would run them, one after another."""
+    path = made / "dist/nbgrader/source/04_attention/04_attention.ipynb"
+    space = {}
+    for cell in cells(path):
+        if cell.cell_type != "code":
+            continue
+        *lines, last = cell.source.split("\n")
+        if last != "### END HIDDEN TESTS":
+            exec(cell.source, space)
+            continue
+        exec("\n".join(lines[:-1]), space)
+        points = eval(lines[-1], space)
+        assert points == cell.metadata.nbgrader.points
+
+
+NBGRADER = os.environ.get("NBGRADER") or shutil.which("nbgrader")
+
+
+@pytest.mark.skipif(not NBGRADER, reason="nbgrader is not installed")
+def test_nbgrader_takes_it(made, tmp_path):
+    """The real program releases it without solutions, and grades it."""
+    course = tmp_path / "course"
+    shutil.copytree(made / "dist/nbgrader", course)
+
+    def call(command):
+        done = subprocess.run(
+            [NBGRADER, command, "04_attention", "--create"],
+            cwd=course,
+            capture_output=True,
+            encoding="utf8",
+        )
+        assert done.returncode == 0, done.stderr
+
+    call("generate_assignment")
+    name = "04_attention/04_attention.ipynb"
+    text = (course / "release" / name).read_text("utf8")
+    for secret in ("HIDDEN TESTS", "BEGIN SOLUTION", "masked_fill(~vis"):
+        assert secret not in text
+    assert text.count("raise NotImplementedError()") == 6
+    answers = {
+        "attend_yourself": "    scores = q @ k.mT / q.size(-1) ** 0.5\n"
+        "    if mask is not None:\n"
+        "        scores = scores.masked_fill(mask, float('-inf'))\n"
+        "    return scores.softmax(-1) @ v",
+        "attend_in_blocks": "    return (q @ k.mT).softmax(-1) @ v",
+    }
+    notebook = nbformat.read(course / "release" / name, as_version=4)
+    for cell in notebook.cells:
+        for function, body in answers.items():
+            if cell.source.startswith(f"def {function}("):
+                cell.source = cell.source.split("\n")[0] + "\n" + body
+    target = course / "submitted" / "ada" / name
+    target.parent.mkdir(parents=True)
+    nbformat.write(notebook, target)
+    call("autograde")
+    outputs = {
+        c.metadata.nbgrader.grade_id: c.outputs
+        for c in cells(course / "autograded" / "ada" / name)
+        if c.metadata.get("nbgrader", {}).get("grade")
+    }
+
+    def points(id):
+        [result] = [
+            o for o in outputs[id] if o.output_type == "execute_result"
+        ]
+        return float(result.data["text/plain"])
+
+    assert points("attention-attend-tests") == 6
+    assert points("attention-blocks-tests") == 4
+    assert points("attention-mended-tests") == 0
+
+
+def test_gradescope_grades_a_submission(made, debug, tmp_path):
+    """The zip alone, in a container's folder, with this Python."""
+    answers = {
+        "attend_yourself": "    return q @ k.mT",
+        "mended": "    a = (q @ k.mT / q.size(-1) ** 0.5).exp()\n"
+        "    return a / a.sum(-1, keepdim=True) @ v",
+    }
+    notebook = nbformat.read(
+        made / "dist/student/04_attention.ipynb", as_version=4
+    )
+    for cell in notebook.cells:
+        for function, body in answers.items():
+            if cell.source.startswith(f"def {function}("):
+                cell.source = cell.source.split("\n")[0] + "\n" + body
+    for name, zipped, handed_in, people in (
+        ("a", made / "dist/gradescope.zip", notebook, None),
+        (
+            "b",
+            debug / "dist/gradescope-debug.zip",
+            nbformat.read(debug / "dist/students/s3.ipynb", as_version=4),
+            {"users": [{"email": "S3@uni.edu", "name": "S 3"}]},
+        ),
+    ):
+        here = tmp_path / name
+        (here / "submission").mkdir(parents=True)
+        nbformat.write(handed_in, here / "submission" / "mine.ipynb")
+        if people:
+            (here / "submission_metadata.json").write_text(json.dumps(people))
+        with zipfile.ZipFile(zipped) as file:
+            file.extractall(here / "source")
+        done = subprocess.run(
+            ["bash", here / "source" / "run_autograder"],
+            env=os.environ | {"AUTOGRADER": here, "PYTHON": sys.executable},
+            capture_output=True,
+            encoding="utf8",
+        )
+        assert done.returncode == 0, done.stderr
+        said = json.loads((here / "results/results.json").read_text())
+        tests = {t["name"]: t for t in said["tests"]}
+        if name == "a":
+            assert len(tests) == 6, said
+            assert tests["attention/mended"]["score"] == 2.67  # 2 of 3 cases
+            assert tests["attention/attend"]["score"] == 0
+            assert said["score"] == 2.67
+            assert tests["attention/blocks"]["output"] == "not attempted"
+            assert "exp" in said["output"]  # the feedback names the mistake
+        else:
+            assert len(tests) == 2, said
+            assert sum(t["max_score"] for t in said["tests"]) == 10
+
+
+def test_gradescope_says_what_went_wrong(made, tmp_path):
+    with zipfile.ZipFile(made / "dist/gradescope.zip") as file:
+        file.extractall(tmp_path / "source")
+    (tmp_path / "source" / "key.txt").write_text("{")
+    (tmp_path / "submission").mkdir()
+    subprocess.run(
+        ["bash", tmp_path / "source" / "run_autograder"],
+        env=os.environ | {"AUTOGRADER": tmp_path, "PYTHON": sys.executable},
+        check=True,
+    )
+    said = json.loads((tmp_path / "results/results.json").read_text())
+    assert said["score"] == 0
+    assert "could not be graded" in said["output"]
+
+
+def test_gradescopes_zip_is_for_the_instructor(made):
+    path = made / "dist/gradescope.zip"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    with zipfile.ZipFile(path) as file:
+        names = file.namelist()
+        needs = file.read("requirements.txt").decode()
+        shell = file.getinfo("run_autograder").external_attr >> 16
+    assert shell & 0o111
+    assert "package/coursekit/__main__.py" in names
+    assert not [n for n in names if "__pycache__" in n]
+    pinned = [line.partition("==")[0] for line in needs.split()]
+    ours = re.findall(
+        r'^  "(\w+)>=.*$',
+        (ROOT / "pyproject.toml").read_text().split("[project.opt")[0],
+        re.MULTILINE,
+    )
+    assert set(ours) <= set(pinned)
+    assert exports.requirements() == needs

@@ -1,0 +1,104 @@
+"""The instructor's key: made once, read back, and the source of seeds."""
+
+import json
+import os
+
+import pytest
+
+from coursekit.grading.key import Key, KeyFileError
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "key.txt"
+
+
+def test_a_key_is_read_back_as_it_was_made(path):
+    key = Key.create(path)
+    again = Key.load(path)
+    assert again == key
+    assert again.id == key.id
+    assert again.seed("attention/attend", "anna") == key.seed(
+        "attention/attend", "anna"
+    )
+    if os.name == "posix":
+        assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_assignments_are_kept_with_it(path):
+    key = Key.create(path)
+    key.assignments["anna"] = {"attention/attend": ["no_scale"], "ü": 3}
+    key.save()
+    again = Key.load(path)
+    assert again.assignments == key.assignments
+    assert again.secret == key.secret
+    assert [p.name for p in path.parent.iterdir()] == ["key.txt"]
+    if os.name == "posix":
+        assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_seeds_are_known_for_a_known_secret():
+    """Frozen: another number here would change every hidden case."""
+    key = Key("00" * 32)
+    assert key.id == "859921f8"
+    assert key.seed("attention/attend", "anna", 3) == 8850713759488586459
+
+
+def test_names_and_keys_give_seeds_of_their_own():
+    a, b = Key("00" * 32), Key("01" * 32)
+    names = [("a", "bc"), ("ab", "c"), ("abc",), ("a", "bc", ""), ("a", "b")]
+    seeds = [key.seed(*n) for key in (a, b) for n in names]
+    assert len(set(seeds)) == len(seeds)
+    assert all(0 <= s < 2**63 for s in seeds)
+    assert a.seed("x", 1) == a.seed("x", "1")
+    assert a.id != b.id
+    assert a.id not in a.secret
+
+
+def test_the_id_and_the_seeds_do_not_show_the_secret(path):
+    key = Key.create(path)
+    assert Key.create(path.with_name("other")).secret != key.secret
+    assert key.secret not in f"{key.id} {key.seed('x')}"
+
+
+def test_a_key_is_never_overwritten(path):
+    key = Key.create(path)
+    with pytest.raises(KeyFileError, match=r"key.txt exists already"):
+        Key.create(path)
+    assert Key.load(path) == key
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "is empty"),
+        ("  \n", "is empty"),
+        ("not json", "no key, or damaged"),
+        ("[]", "no key, or damaged"),
+        ("5", "no key, or damaged"),
+        ('{"version": 1}', "no key, or damaged"),
+        ('{"version": 1, "secret": "abc"}', "no key, or damaged"),
+        ('{"version": 1, "secret": 5}', "no key, or damaged"),
+        (json.dumps({"version": 1, "secret": "zz" * 32}), "damaged"),
+        (json.dumps({"version": 2, "secret": "00" * 32}), "version 2"),
+        (
+            json.dumps({"version": 1, "secret": "00" * 32, "assignments": []}),
+            "damaged",
+        ),
+    ],
+)
+def test_a_file_that_is_no_key_says_so(path, text, said):
+    path.write_text(text)
+    with pytest.raises(KeyFileError, match=said):
+        Key.load(path)
+
+
+def test_a_missing_file_or_folder_says_what_to_do(path):
+    with pytest.raises(KeyFileError, match=r"no key at .*coursekit assign"):
+        Key.load(path)
+    with pytest.raises(KeyFileError, match="cannot be read"):
+        Key.load(path.parent)
+    with pytest.raises(KeyFileError, match="cannot be written"):
+        Key.create(path / "deeper")
+    with pytest.raises(KeyFileError, match="has no file"):
+        Key("00" * 32).save()
