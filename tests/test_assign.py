@@ -378,12 +378,33 @@ def test_the_programs_are_equally_hard(pool, key):
     assert all(abs(p.share - middle) > 0.10 for p in left)
 
 
+def shifted(x, *, on=NONE):
+    y = x + 1 if "one_more" in on else x
+    return y.abs() if "unsigned" in on or "same" in on else y
+
+
 def test_no_program_is_right(pool):
     """A mistake may be none under another convention; it is left out."""
     assert all(p.share > 0 for p in pool)
-    inverted = frozenset({"mask_inverted"})
-    kept = {p.variants for p in pool if p.bugs == inverted}
-    assert kept == {NONE}  # with true_hides it would be
+    bugs = {
+        name: core.Bug(name, name, "00_first_model#ch")
+        for name in ("one_more", "same")
+    }
+    exercise = core.Exercise(
+        shifted,
+        lambda seed: [core.Case((torch.tensor([-3.0, 2.0]),))],
+        bugs=bugs,
+        variants={"unsigned": "Without its sign."},
+    )
+    found = roster.rejected("a/b", exercise, 0)
+    named = {("+".join(sorted(p.bugs)), *p.variants) for p in found}
+    assert named == {
+        ("one_more",),
+        ("same",),
+        ("one_more+same",),
+        ("one_more", "unsigned"),
+        ("one_more+same", "unsigned"),
+    }
 
 
 def test_two_students_rarely_share_a_program(pool, key):
@@ -557,12 +578,14 @@ NBGRADER = os.environ.get("NBGRADER") or shutil.which("nbgrader")
 def test_nbgrader_takes_it(made, tmp_path):
     """The real program releases it without solutions, and grades it."""
     course = tmp_path / "course"
+    path = f"{Path(NBGRADER).parent}{os.pathsep}{os.environ['PATH']}"
     shutil.copytree(made / "dist/nbgrader", course)
 
     def call(command):
         done = subprocess.run(
             [NBGRADER, command, "04_attention", "--create"],
             cwd=course,
+            env=os.environ | {"PATH": path},
             capture_output=True,
             encoding="utf8",
         )

@@ -2,7 +2,8 @@
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -28,7 +29,7 @@ def _draw(g: torch.Generator, *shape: int) -> Tensor:
 
 
 _GUESSED = Bug(
-    "as many classes as the largest id in these ids asks for",
+    "a vocabulary that ends with the largest of these ids",
     "one_hot(ids) without a size takes the largest id that it sees. A text "
     "need not use the last tokens: say how many there are.",
     read="02_embedding#emb-by-hand",
@@ -531,7 +532,8 @@ def _analogies(seed: int) -> Iterator[Case]:
         yield Case((table, a, b, c, leave_out), name=f"query words {name}")
 
 
-def _analogy_cases(seed: int) -> list[Case]:
+@lru_cache
+def _analogy_cases(seed: int) -> Sequence[Case]:
     """Questions on which each mistake has answers of its own.
 
     Another answer is mostly another word, but by chance the same: a question

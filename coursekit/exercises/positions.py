@@ -15,7 +15,6 @@ from coursekit.exercises.core import (
     generator,
 )
 
-FLOAT64 = torch.float64
 SINGLE = 1e-4
 """What an angle of some hundred radians loses in single precision, at most.
 
@@ -26,7 +25,7 @@ Add = Callable[[Tensor], Tensor]
 
 def speeds(d_model: int, base: float = 10000.0) -> Tensor:
     """Radians a position, for each of the d_model / 2 pairs."""
-    pair = torch.arange(d_model // 2, dtype=FLOAT64)
+    pair = torch.arange(d_model // 2, dtype=torch.float64)
     return base ** (-2 * pair / d_model)
 
 
@@ -51,7 +50,7 @@ def codes(positions: Tensor, d_model: int, *, on: Switches = NONE) -> Tensor:
         positions = torch.arange(len(positions))
     elif "counts_on" in on:
         positions = positions[0] + torch.arange(len(positions))
-    pair = torch.arange(d_model // 2, dtype=FLOAT64)
+    pair = torch.arange(d_model // 2, dtype=torch.float64)
     if "pair_twice" in on:
         exponent = 4 * pair / d_model
     elif "whole" in on:
@@ -59,16 +58,17 @@ def codes(positions: Tensor, d_model: int, *, on: Switches = NONE) -> Tensor:
     else:
         exponent = 2 * pair / d_model
     angles = positions[:, None] * 10000**-exponent
-    sin, cos = angles.sin(), angles.cos()
+    sin = angles.sin()
     if "own_speed" in on:
         cos = (angles * 10000 ** (-1 / d_model)).cos()
-    if "cos_first" in on:
-        sin, cos = cos, sin
+    else:
+        cos = angles.cos()
+    parts = (cos, sin) if "cos_first" in on else (sin, cos)
     if "halves" in on:
         axis = -1 if "other_layout" in on else -2
     else:
         axis = -2 if "other_layout" in on else -1
-    return torch.stack((sin, cos), dim=axis).flatten(-2)
+    return torch.stack(parts, dim=axis).flatten(-2)
 
 
 _CODE_BUGS = {
@@ -106,9 +106,8 @@ _CODE_BUGS = {
     ),
     "other_layout": Bug(
         "the other layout of the pairs",
-        "Interleaved: sine and cosine side by side. Halves: all of one kind, "
-        "then all of the other. It is one code in another order, but weights "
-        "that were trained with the other one do not fit.",
+        "Interleaved has sine and cosine side by side, halves has all sines "
+        "first. It is one code in two orders, but weights fit only one.",
         read="03_positions#pos-code",
     ),
 }
@@ -128,10 +127,9 @@ def _code_cases(seed: int) -> list[Case]:
 # -- debug: length and distance are right ------------------------------------
 def table(n_positions: int, d_model: int, *, on: Switches = NONE) -> Tensor:
     """Codes of positions 0 .. n_positions - 1."""
-    code = torch.zeros(n_positions, d_model, dtype=FLOAT64)
-    position = torch.arange(n_positions, dtype=FLOAT64)
-    if "from_one" in on:
-        position = position + 1
+    code = torch.zeros(n_positions, d_model, dtype=torch.float64)
+    first = 1.0 if "from_one" in on else 0.0
+    position = first + torch.arange(n_positions, dtype=torch.float64)
     for i in range(0, d_model, 2):
         if "pair_twice" in on:
             speed = 10000 ** (-2 * i / d_model)
@@ -186,7 +184,7 @@ def read_speeds(code: Tensor, *, on: Switches = NONE) -> Tensor:
     else:
         sin, cos = row[0::2], row[1::2]
     if "formula" in on:
-        pair = torch.arange(len(row) // 2, dtype=FLOAT64)
+        pair = torch.arange(len(row) // 2, dtype=torch.float64)
         angle = n_steps * 10000 ** (-2 * pair / len(row))
     elif "asin" in on:
         angle = torch.asin(sin)
@@ -253,8 +251,8 @@ _NOT_READ = [
 
 def _speed_cases(seed: int) -> list[Case]:
     g = generator(seed)
-    base = int(torch.randint(100, 1000, (), generator=g))
-    free = 3.1 * torch.rand(7, generator=g, dtype=FLOAT64)
+    base = float(torch.randint(100, 1000, (), generator=g))
+    free = 3.1 * torch.rand(7, generator=g, dtype=torch.float64)
     free[[0, -1]] = 3.1 - free[[0, -1]] / 4  # more than a quarter turn
     steps = torch.arange(13)[:, None]
     return [
@@ -267,7 +265,7 @@ def _speed_cases(seed: int) -> list[Case]:
 # -- implement: the matrix of k steps ----------------------------------------
 def shift(k: int, d_model: int, *, on: Switches = NONE) -> Tensor:
     """(D, D): ``codes(t) @ shift(k)`` is ``codes(t + k)`` for every t."""
-    pair = torch.arange(d_model // 2, dtype=FLOAT64)
+    pair = torch.arange(d_model // 2, dtype=torch.float64)
     if "pair_twice" in on:
         speed = 10000 ** (-4 * pair / d_model)
     else:
@@ -345,7 +343,7 @@ def _shift_cases(seed: int) -> list[Case]:
 # -- debug: everybody sits at place b ----------------------------------------
 def sees_places(add: Add, *, on: Switches = NONE) -> bool:
     """Whether add gives each place of each sequence its own vector."""
-    x = torch.randn(3, 5, 8, dtype=FLOAT64)
+    x = torch.randn(3, 5, 8, dtype=torch.float64)
     added = add(x) - x
     if "axes" in on:
         added = added.transpose(0, 1)
@@ -411,7 +409,7 @@ _PLACES_BUGS = {
     ),
     "exact": Bug(
         "a test that never says True, such as one without a tolerance",
-        "add(x) − x is rounded, in each sentence otherwise: compare with "
+        "add(x) − x is rounded, differently in each sentence: compare with "
         "torch.allclose, or take zeros for x.",
         read="03_positions#pos-wrong",
         at="places",
@@ -421,7 +419,7 @@ _PLACES_BUGS = {
 
 def _adders(g: torch.Generator) -> list[tuple[str, Add]]:
     """Ways to add positions to (B, T, D): two right, six wrong."""
-    learned = torch.randn(64, 8, generator=g, dtype=FLOAT64)
+    learned = torch.randn(64, 8, generator=g, dtype=torch.float64)
     sines = table(64, 8)
     fixed = table(64, 8)[:, None]  # (64, 1, D), for batches (T, B, D)
 
@@ -461,7 +459,7 @@ def design() -> Tensor:
     """(200, 8) codes: four clocks at speeds found by a random search."""
     g, best, kept = generator(0), 0.0, None
     for _ in range(200):
-        w = torch.pi * torch.rand(4, generator=g, dtype=FLOAT64)
+        w = torch.pi * torch.rand(4, generator=g, dtype=torch.float64)
         angles = torch.arange(200)[:, None] * w
         code = torch.stack((angles.sin(), angles.cos()), -1).flatten(1) / 2
         closest = float((code[0] - code[1:]).norm(dim=1).min())
@@ -474,7 +472,7 @@ def design() -> Tensor:
 def _judge_design(value: object, case: Case) -> str | None:
     if not isinstance(value, Tensor) or value.shape != (200, 8):
         return "the codes must be a tensor of shape (200, 8)"
-    code = value.detach().to(FLOAT64)
+    code = value.detach().to(torch.float64)
     if not bool(code.isfinite().all()):
         return "some of the numbers are not finite"
     lengths = code.norm(dim=1)

@@ -135,7 +135,7 @@ def home_of(value: Any, name: str) -> str:
             found = __import__(module or "", fromlist=[name])
         except (ImportError, ValueError):
             continue
-        if getattr(found, name, None) is value and module:
+        if inspect.unwrap(getattr(found, name, None)) is value and module:
             return module
     raise NotStandaloneError(f"{name} comes from nowhere known")
 
