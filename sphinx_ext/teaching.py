@@ -118,8 +118,8 @@ class Prerequisites(SphinxDirective):
             for name, below in graph.items()
         )
         table = (
-            '<table class="course-list"><thead><tr><th scope="col">chapter'
-            '</th><th scope="col">needs</th></tr></thead>'
+            '<table class="table course-needs-list"><thead><tr>'
+            '<th scope="col">chapter</th><th scope="col">needs</th></tr></thead>'
             f"<tbody>{rows}</tbody></table>"
         )
         return [nodes.raw("", drawing(graph, titles) + table, format="html")]
@@ -177,20 +177,20 @@ class ExerciseList(SphinxDirective):
         rows = []
         for found in exercises(path):
             name = link(path.stem, found["title"], found["label"])
-            code = f"<code>{found['id']}</code>" if found["id"] else "–"
+            if found["id"]:
+                name += f"<br><code>{found['id']}</code>"
+            what = f"{found['kind']}, {found['difficulty']}, "
             rows.append(
-                f'<tr><th scope="row">{name}</th><td>{found["kind"]}</td>'
-                f"<td>{found['difficulty']}</td>"
-                f"<td>{found['minutes']}</td><td>{code}</td>"
+                f'<tr><th scope="row">{name}</th>'
+                f"<td>{what}{found['minutes']} minutes</td>"
                 f"<td>{escape(found['objective'])}</td></tr>"
             )
         return (
-            '<div class="course-table-wide"><table class="course-list">'
+            '<table class="table course-list">'
             f"<caption>Chapter {escape(short(path.stem))}</caption><thead><tr>"
-            '<th scope="col">exercise</th><th scope="col">kind</th>'
-            '<th scope="col">difficulty</th><th scope="col">minutes</th>'
-            '<th scope="col">id</th><th scope="col">what one can do then</th>'
-            f"</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
+            '<th scope="col">exercise</th><th scope="col">what it is</th>'
+            '<th scope="col">what one can do then</th>'
+            f"</tr></thead><tbody>{''.join(rows)}</tbody></table>"
         )
 
 

@@ -89,3 +89,21 @@ def test_a_wrong_value_from_afar_is_wrong():
     assert found.status == "error"
     assert (found.right, found.total) == (len(cases) - 1, len(cases))
     assert "ValueError: no" in str(found)
+
+
+def test_an_answer_to_the_book_instead_of_the_variant_is_said():
+    id = "attention/attend"
+    exercise, on = core.find(id), frozenset({"true_hides"})
+    cases = core.draw(exercise, SEED)
+    plain = [core.expected(exercise, case, SEED) for case in cases]
+    found = examine(id, exercise, cases, plain, SEED, on)
+    assert found.status == "wrong"
+    # Here the book's answer is a classic mistake by itself.
+    assert found.diagnosis == {"mask_inverted"}
+    id, on = "norm/norms", frozenset({"from_one"})
+    exercise = core.find(id)
+    cases = core.draw(exercise, SEED)
+    plain = [core.expected(exercise, case, SEED) for case in cases]
+    found = examine(id, exercise, cases, plain, SEED, on)
+    assert not found
+    assert "as the book has it" in str(found)

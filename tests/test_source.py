@@ -51,3 +51,18 @@ def test_what_it_looks_like():
         "        x = -x",
         "    return x",
     ]
+
+
+def leaves_early(x, *, on=frozenset()):
+    if "a" in on:
+        return x
+    x = x + 1
+    return x
+
+
+def test_what_is_never_reached_is_left_out():
+    assert specialize(leaves_early, frozenset("a"), "f").splitlines() == [
+        "def f(x):",
+        "    return x",
+    ]
+    assert "x + 1" in specialize(leaves_early, frozenset(), "f")

@@ -25,6 +25,11 @@ from coursekit.exercises.diagnose import explanations
 from coursekit.exercises.forbid import forbidden
 from coursekit.exercises.report import Counterexample, Report
 
+PLAIN = (
+    "This is right for the exercise as the book has it. Here something else "
+    "was asked: read the text of the exercise again."
+)
+
 
 def check(
     id: str, function: Any, seed: int = 0, variants: Iterable[str] = ()
@@ -105,7 +110,23 @@ def examine(
         seed,
         on,
     )
-    return failure(id, exercise, cases, outcomes, problems, named)
+    found = failure(id, exercise, cases, outcomes, problems, named)
+    if on and not named and is_plain(exercise, cases, outcomes, seed):
+        return replace(found, hint=PLAIN)
+    return found
+
+
+def is_plain(
+    exercise: Exercise,
+    cases: Sequence[Case],
+    outcomes: Sequence[Outcome],
+    seed: int,
+) -> bool:
+    """Whether the exercise was solved, but not the variant asked for."""
+    return not any(
+        verdict(exercise, case, got, expected(exercise, case, seed))
+        for case, got in zip(cases, outcomes, strict=True)
+    )
 
 
 def verdict(

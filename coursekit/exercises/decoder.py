@@ -447,16 +447,16 @@ _BUILD_BUGS = {
         "to the tokens' vectors.",
         read="09_decoder#dec-formula",
     ),
-    "normed_path": _NORMED_PATH,
-    "post_norm": _POST_NORM,
-    "no_path": replace(_NO_PATH, at="norm"),
-    "double_path": _DOUBLE_PATH,
+    "normed_path": replace(_NORMED_PATH, at="stream"),
+    "post_norm": replace(_POST_NORM, at="stream"),
+    "no_path": replace(_NO_PATH, at="stream"),
+    "double_path": replace(_DOUBLE_PATH, at="stream"),
     "detached": Bug(
         "a stream that is cut between the blocks (detach, .data, no_grad)",
         "No gradient comes down through the cut: what lies below it is "
         "never trained.",
         read="09_decoder#dec-wrong",
-        at="joint",
+        at="stream",
     ),
     "no_final_norm": _NO_FINAL_NORM,
     "untied": Bug(
@@ -491,9 +491,9 @@ def _problem(model: Any, vocab_size: int, expected: int | None) -> str | None:
     if sum(p.numel() for p in model.parameters()) == 0:
         return "It has no parameters: are all parts registered?"
     for report in (
-        probe.causality(model, vocab_size),
-        probe.batch_independence(model, vocab_size),
-        probe.uses_context(model, vocab_size),
+        probe.causality(model, vocab_size, 4),
+        probe.batch_independence(model, vocab_size, 4, 2),
+        probe.uses_context(model, vocab_size, 4),
         probe.trains_everything(model, vocab_size, expected=expected),
     ):
         if not report.ok:

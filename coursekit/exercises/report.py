@@ -50,12 +50,17 @@ class Report:
     sought: bool = False
     """Whether classic mistakes of this exercise are known at all."""
 
+    hint: str = ""
+    """What else explains the answer, if no mistake does."""
+
     def __bool__(self) -> bool:
         """Whether the check passed."""
         return self.status == "passed"
 
     def cause(self) -> list[str]:
         """What was done wrong, in sentences; empty if nothing was."""
+        if self.hint:
+            return [self.hint]
         if not self.mistakes:
             known = self.status == "wrong" and self.sought
             return ["Wrong; cause not recognized."] if known else []

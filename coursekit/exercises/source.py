@@ -43,7 +43,20 @@ def specialize(
         if isinstance(node, ast.arg):
             node.annotation = None
     Decide(on).visit(tree)
+    for node in ast.walk(tree):
+        for branch in ("body", "orelse"):
+            drop_unreachable(getattr(node, branch, None))
     return ast.unparse(ast.fix_missing_locations(tree))
+
+
+def drop_unreachable(statements: Any) -> None:
+    """Leave out what follows a ``return`` or a ``raise``."""
+    if not isinstance(statements, list):
+        return
+    for at, statement in enumerate(statements):
+        if isinstance(statement, ast.Return | ast.Raise):
+            del statements[at + 1 :]
+            return
 
 
 class Decide(ast.NodeTransformer):
