@@ -108,6 +108,7 @@ For the exercises of the book, and for those who teach with it:
   coursekit assign      make an assignment: notebooks for students, a key
   coursekit grade       a folder of submissions in, a grade sheet out
   coursekit doctor      what can grading be trusted with on this machine?
+  coursekit book        build the book with solutions, or without
   coursekit freeze      keep what a term's exercises are; what has changed?
 
 Each explains itself: coursekit train --help
@@ -899,6 +900,7 @@ TEACHING = {
     ),
     "grade": ("DIR --key FILE --out CSV [options]", "coursekit.grading.grade"),
     "doctor": ("[options]", "coursekit.grading.doctor"),
+    "book": ("--edition E [PAGE ...]", "coursekit.grading.editions"),
     "freeze": ("FILE [--changed]", "coursekit.grading.freeze"),
 }
 # Name: how it is called, its options, what it does; in a newcomer's order.

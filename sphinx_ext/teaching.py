@@ -119,7 +119,8 @@ class Prerequisites(SphinxDirective):
         )
         table = (
             '<table class="table course-needs-list"><thead><tr>'
-            '<th scope="col">chapter</th><th scope="col">needs</th></tr></thead>'
+            '<th scope="col">chapter</th><th scope="col">needs</th>'
+            "</tr></thead>"
             f"<tbody>{rows}</tbody></table>"
         )
         return [nodes.raw("", drawing(graph, titles) + table, format="html")]

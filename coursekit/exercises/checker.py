@@ -1,6 +1,7 @@
 """Try a function on the cases of an exercise: outcomes in, a report out."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from coursekit.exercises.call import (

@@ -11,7 +11,14 @@ from torch.nn import functional as F  # noqa: N812
 from coursekit.attention import attend
 from coursekit.config import GPTConfig
 from coursekit.decoder import GPT
-from coursekit.exercises.core import Case, Exercise, generator
+from coursekit.exercises.core import (
+    NONE,
+    Bug,
+    Case,
+    Exercise,
+    Switches,
+    generator,
+)
 from coursekit.multihead import merge_heads, split_heads
 from coursekit.positions import frequencies, rotate_pairs, sinusoidal
 
@@ -29,14 +36,95 @@ def multihead(
     w_v: Tensor,
     w_o: Tensor,
     n_heads: int,
+    *,
+    on: Switches = NONE,
 ) -> Tensor:
     """Cut the columns into heads, attend in each, join, and mix by W_O."""
-    q, k, v = (
-        (x @ w).unflatten(-1, (n_heads, -1)).transpose(1, 2)
-        for w in (w_q, w_k, w_v)
-    )
-    weights = (q @ k.mT / q.size(-1) ** 0.5).softmax(-1)
-    return (weights @ v).transpose(1, 2).flatten(2) @ w_o
+    b, t, d = x.shape
+    q, k, v = x @ w_q, x @ w_k, x @ w_v
+    root = (q.size(-1) // n_heads) ** 0.5
+    if "scale_all" in on:
+        root = q.size(-1) ** 0.5
+    if "scale_model" in on:
+        root = d**0.5
+    if "no_scale" in on:
+        root = 1.0
+    if "one_head" in on:
+        q, k, v = q[:, None], k[:, None], v[:, None]
+    elif "split_view" in on:
+        q, k, v = (y.reshape(b, n_heads, t, -1) for y in (q, k, v))
+    else:
+        q, k, v = (
+            y.unflatten(-1, (n_heads, -1)).transpose(1, 2) for y in (q, k, v)
+        )
+    scores = q @ k.mT / root
+    weights = scores.softmax(-2 if "over_queries" in on else -1)
+    y = weights @ v
+    if "merge_view" not in on:
+        y = y.transpose(1, 2)
+    y = y.reshape(b, t, -1)
+    if "no_output" in on:
+        return y
+    return y @ w_o
+
+
+_MULTIHEAD_BUGS = {
+    "no_scale": Bug(
+        "the scores without 1/√d_head",
+        "Each head's scores grow like √d_head. Divide, as one head does.",
+        read="06_multihead#mha-formula",
+        at="scale",
+    ),
+    "scale_all": Bug(
+        "the scores divided by the root of all heads' columns together",
+        "A score is a product of two vectors of d_head numbers: the root of "
+        "that size, not of all the columns.",
+        read="06_multihead#mha-formula",
+        at="scale",
+    ),
+    "scale_model": Bug(
+        "the scores divided by √d_model",
+        "A score is a product of two vectors of d_head numbers, and the "
+        "model's width does not enter.",
+        read="06_multihead#mha-formula",
+        at="scale",
+    ),
+    "one_head": Bug(
+        "columns for many heads, compared as one long vector",
+        "You projected for all heads, but never split: cut the columns into "
+        "heads first, or there is one pattern instead of many.",
+        read="06_multihead#mha-code",
+        at="split",
+    ),
+    "split_view": Bug(
+        "heads cut by view(B, H, T, d_head), without a transpose",
+        "These heads are stretches of time. Cut the last axis, "
+        "view(B, T, H, d_head), and then swap the axes.",
+        read="06_multihead#mha-wrong",
+        at="split",
+    ),
+    "merge_view": Bug(
+        "heads merged without swapping the axes back",
+        "reshape on (B, H, T, d_head) mixes the tokens up: transpose(1, 2) "
+        "first.",
+        read="06_multihead#mha-wrong",
+        at="merge",
+    ),
+    "over_queries": Bug(
+        "softmax over the queries (dim=-2) instead of the keys",
+        "In every head each query deals out its attention among the keys: "
+        "the last axis.",
+        read="04_attention#att-by-hand",
+        at="softmax",
+    ),
+    "no_output": Bug(
+        "the heads joined, but not mixed by W_O",
+        "Without W_O the heads cannot speak to one another, and their "
+        "columns stay where they are.",
+        read="06_multihead#mha-concat-or-add",
+        at="output",
+    ),
+}
 
 
 def _multihead_cases(seed: int) -> list[Case]:
@@ -56,9 +144,46 @@ def _multihead_cases(seed: int) -> list[Case]:
     ]
 
 
-def contributions(heads: Tensor, w_o: Tensor) -> Tensor:
+def contributions(
+    heads: Tensor, w_o: Tensor, *, on: Switches = NONE
+) -> Tensor:
     """What each head adds: its output times its own rows of W_O."""
-    return heads @ w_o.unflatten(0, (heads.size(1), -1))
+    n_heads = heads.size(1)
+    if "dealt" in on:
+        rows = w_o.unflatten(0, (-1, n_heads)).transpose(0, 1)
+    elif "first_rows" in on:
+        rows = w_o[: heads.size(-1)]
+    else:
+        rows = w_o.unflatten(0, (n_heads, -1))
+    added = heads @ rows
+    if "mean" in on:
+        added = added / n_heads
+    if "heads_last" in on:
+        added = added.transpose(1, 2)
+    return added
+
+
+_CONTRIBUTIONS_BUGS = {
+    "dealt": Bug(
+        "the rows of W_O dealt out to the heads like cards",
+        "The heads stand side by side: the first d_head rows belong to head "
+        "1, the next to head 2. view(H, d_head, D), not view(d_head, H, D).",
+        read="06_multihead#mha-concat-or-add",
+        at="rows",
+    ),
+    "first_rows": Bug(
+        "every head times the first head's rows of W_O",
+        "Each head has rows of its own in W_O.",
+        read="06_multihead#mha-concat-or-add",
+        at="rows",
+    ),
+    "mean": Bug(
+        "a division by the number of heads",
+        "The output is the sum of what the heads add, not their mean.",
+        read="06_multihead#mha-concat-or-add",
+        at="sum",
+    ),
+}
 
 
 def _contributions_cases(seed: int) -> list[Case]:
@@ -70,19 +195,56 @@ def _contributions_cases(seed: int) -> list[Case]:
 
 
 def two_heads(
-    d_token: int, d_code: int
+    d_token: int, d_code: int, *, on: Switches = NONE
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Head 1 looks one back, head 2 three back; W_O holds the minus."""
     token = torch.eye(d_token, dtype=torch.float64)
     code = torch.eye(d_code, dtype=torch.float64)
     turns = []
-    for k in (1, 3):
+    for k in (1, 1) if "same_place" in on else (1, 3):
         angles = k * frequencies(d_code).expand(d_code, -1)
         turns.append(rotate_pairs(code, angles.cos(), -angles.sin()))
     w_q = F.pad(100 * torch.cat((code, code), 1), (0, 0, d_token, 0))
     w_k = F.pad(torch.cat(turns, 1), (0, 0, d_token, 0))
     w_v = F.pad(torch.cat((token, token), 1), (0, 0, 0, d_code))
-    return w_q, w_k, w_v, torch.cat((token, -token))
+    if "no_minus" in on:
+        w_o = torch.cat((token, token))
+    elif "swapped" in on:
+        w_o = torch.cat((-token, token))
+    elif "first_alone" in on:
+        w_o = torch.cat((token, 0 * token))
+    else:
+        w_o = torch.cat((token, -token))
+    return w_q, w_k, w_v, w_o
+
+
+_TWO_HEADS_BUGS = {
+    "no_minus": Bug(
+        "two heads that are added, without the minus",
+        "Weights are positive: the minus has to stand in W_O (or in one "
+        "head's W_V).",
+        read="06_multihead#mha-two-places",
+        at="w_o",
+    ),
+    "swapped": Bug(
+        "the token three back minus the token one back",
+        "The minus belongs to the head that looks three back.",
+        read="06_multihead#mha-two-places",
+        at="w_o",
+    ),
+    "first_alone": Bug(
+        "one head alone, since W_O gives the other one nothing",
+        "W_O has rows for each head; none of them may be all 0.",
+        read="06_multihead#mha-two-places",
+        at="w_o",
+    ),
+    "same_place": Bug(
+        "two heads that look at the same place",
+        "Each head needs a rotation of its own: R for 1 and R for 3.",
+        read="06_multihead#mha-look-back",
+        at="places",
+    ),
+}
 
 
 def _two_heads_cases(seed: int) -> list[Case]:
@@ -94,7 +256,8 @@ def _two_heads_cases(seed: int) -> list[Case]:
     ]
 
 
-def _judge_two_heads(value: Any, case: Case) -> str | None:
+def _look_back(value: Any, case: Case) -> tuple[Tensor, Tensor, Tensor]:
+    """What the heads return, and the tokens one and three back."""
     d_token, d_code = case.args
     w_q, w_k, w_v, w_o = (w.double() for w in value)
     g, n_tokens = generator(7), 23
@@ -103,31 +266,97 @@ def _judge_two_heads(value: Any, case: Case) -> str | None:
     x = torch.cat((tokens, codes.expand(3, -1, -1)), dim=-1)
     q, k, v = (split_heads(x @ w, 2) for w in (w_q, w_k, w_v))
     y = (merge_heads(attend(q, k, v, causal=True)) @ w_o)[:, 3:]
-    wanted = tokens[:, 2:-1] - tokens[:, :-3]
+    return y, tokens[:, 2:-1], tokens[:, :-3]
+
+
+def _judge_two_heads(value: Any, case: Case) -> str | None:
+    y, one, three = _look_back(value, case)
+    wanted = one - three
     if y.shape != wanted.shape:
-        return f"Each output has {y.size(-1)} numbers, a token {d_token}."
+        return f"Each output has {y.size(-1)} numbers, a token {one.size(-1)}."
     left = float((y - wanted).square().mean() / wanted.square().mean())
     if left < 0.02:
         return None
-    for name, other in (
-        ("the token three back minus the token one back", -wanted),
-        ("the sum of both tokens", tokens[:, 2:-1] + tokens[:, :-3]),
-        ("the token one back alone", tokens[:, 2:-1]),
-        ("minus the token three back alone", -tokens[:, :-3]),
-    ):
-        if float((y - other).square().mean()) < 0.05:
-            return f"The heads return {name}."
     return (
         f"An error of {left:.0%} of the variance is left. Where do the two "
         "heads look, and are their weights sharp?"
     )
 
 
-def treats_tokens_alike(layer: Layer, d_model: int) -> bool:
+def _view_two_heads(value: Any, case: Case) -> str:
+    """What the heads return, in words."""
+    y, one, three = _look_back(value, case)
+    known = {
+        "the difference": one - three,
+        "minus the difference": three - one,
+        "the sum": one + three,
+        "one back": one,
+        "twice one back": 2 * one,
+        "nothing": 0 * one,
+    }
+    for name, other in known.items():
+        close = 0.05 if name != "nothing" else 1e-9
+        if y.shape == other.shape and (y - other).square().mean() < close:
+            return name
+    return "something else"
+
+
+def treats_tokens_alike(
+    layer: Layer, d_model: int, *, on: Switches = NONE
+) -> bool:
     """Without a mask, shuffled tokens must give shuffled outputs."""
-    x = _draw(generator(5), 2, 7, d_model)
+    x = _draw(generator(5), 1 if "one_row" in on else 2, 7, d_model)
     order = torch.tensor([3, 0, 6, 1, 5, 2, 4])
+    if "flip" in on:
+        order = torch.arange(6, -1, -1)
+    if "shape" in on:
+        return layer(x).shape == x.shape
+    if "invariant" in on:
+        return torch.allclose(layer(x[:, order]), layer(x))
     return torch.allclose(layer(x[:, order]), layer(x)[:, order])
+
+
+_ALIKE_BUGS = {
+    "shape": Bug(
+        "a test that accepts every layer, such as one of the shape",
+        "The wrong layers have the right shape too. Ask for a property that "
+        "they lack.",
+        read="06_multihead#mha-alike",
+        at="compare",
+    ),
+    "invariant": Bug(
+        "a test that accepts none: shuffled tokens, the same outputs",
+        "If the tokens change places, so do their outputs: shuffle those as "
+        "well before you compare.",
+        read="06_multihead#mha-alike",
+        at="compare",
+    ),
+    "flip": Bug(
+        "a test whose shuffle is a reversal",
+        "A reversal keeps neighbors together, and what depends on neighbors "
+        "may not notice. Take an order without a pattern.",
+        read="06_multihead#mha-alike",
+        at="order",
+    ),
+    "one_row": Bug(
+        "a test with a single sentence in the batch",
+        "With one sentence no layer can mix sentences up. Take two.",
+        read="06_multihead#mha-alike",
+        at="batch",
+    ),
+}
+_ALIKE_ALIKE = [
+    ({bug}, {bug, other}, f"a test that {says} every layer asks nothing else")
+    for bug, says in (("shape", "accepts"), ("invariant", "rejects"))
+    for other in ("flip", "one_row")
+] + [
+    (
+        {bug, "flip"},
+        {bug, "one_row"},
+        f"a test that {says} every layer asks nothing else",
+    )
+    for bug, says in (("shape", "accepts"), ("invariant", "rejects"))
+]
 
 
 def _layer(seed: int, split: bool, merge: bool, d: int, h: int) -> Layer:
@@ -171,42 +400,101 @@ def _alike_cases(seed: int) -> list[Case]:
     return [
         Case((layer(True, True), 12), name="a right layer"),
         Case((layer(True, False), 12), name="merged without transpose"),
-        Case((layer(False, False), 12), name="split and merged by view"),
-        Case((layer(False, True), 12), name="split by view only"),
         Case((_copies, 12), name="a layer that only copies"),
-        Case((_layer(seed, True, True, 10, 5), 10), name="five heads"),
         Case((_blurs, 12), name="each token mixed with its neighbors"),
         Case((_deals_out, 12), name="batch and time mixed up"),
     ]
 
 
 class _Heads(nn.Module):
-    """Small maps for each head, all of them registered."""
+    """Small maps for each head, kept in ``keep``."""
 
-    def __init__(self, d_model: int, n_heads: int) -> None:
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        keep: Callable[[list[nn.Module]], Any],
+        n_made: int,
+        bias: bool,
+        shared: bool,
+    ) -> None:
         super().__init__()
-        self.w_q, self.w_k, self.w_v = (
-            nn.ModuleList(
-                nn.Linear(d_model, d_model // n_heads, bias=False)
-                for _ in range(n_heads)
-            )
-            for _ in range(3)
-        )
-        self.w_o = nn.Linear(d_model, d_model, bias=False)
+        size, each = d_model // n_heads, n_heads // n_made
+
+        def maps() -> list[nn.Module]:
+            made = [nn.Linear(d_model, size, bias=bias) for _ in range(n_made)]
+            return [linear for linear in made for _ in range(each)]
+
+        self.w_q, self.w_k, self.w_v = (keep(maps()) for _ in range(3))
+        self.w_o: nn.Module = nn.Linear(d_model, d_model, bias=bias)
+        self.shared = shared
 
     def forward(self, x: Tensor) -> Tensor:
         outputs = []
         for maps in zip(self.w_q, self.w_k, self.w_v, strict=True):
             q, k, v = (w(x) for w in maps)
+            k = q if self.shared else k
             weights = (q @ k.mT / q.size(-1) ** 0.5).softmax(-1)
             outputs.append(weights @ v)
         mixed: Tensor = self.w_o(torch.cat(outputs, dim=-1))
         return mixed
 
 
-def registered(d_model: int, n_heads: int) -> nn.Module:
+def registered(
+    d_model: int, n_heads: int, *, on: Switches = NONE
+) -> nn.Module:
     """A module all of whose parameters are registered."""
-    return _Heads(d_model, n_heads)
+    keep: Callable[[list[nn.Module]], Any] = nn.ModuleList
+    if "list" in on:
+        keep = list
+    n_made, bias, shared = n_heads, False, False
+    if "one_for_all" in on:
+        n_made = 1
+    if "bias" in on:
+        bias = True
+    if "keys_are_queries" in on:
+        shared = True
+    module = _Heads(d_model, n_heads, keep, n_made, bias, shared)
+    if "no_output" in on:
+        module.w_o = nn.Identity()
+    return module
+
+
+_REGISTERED_BUGS = {
+    "list": Bug(
+        "modules kept in a plain list, or in a class that is no nn.Module",
+        "PyTorch finds parameters in attributes that are modules. A list "
+        "hides them: take nn.ModuleList, and modules for its items.",
+        read="06_multihead#mha-registered",
+        at="keep",
+    ),
+    "one_for_all": Bug(
+        "one head, n times the same",
+        "[head] * n holds one head n times. Make a new one for each.",
+        read="06_multihead#mha-registered",
+        at="make",
+    ),
+    "no_output": Bug(
+        "no W_O",
+        "Three projections for each head, and a fourth matrix for all: four "
+        "times d_model².",
+        read="06_multihead#mha-registered",
+        at="output",
+    ),
+    "bias": Bug(
+        "maps with biases",
+        "Here the maps have none: bias=False.",
+        read="06_multihead#mha-registered",
+        at="bias",
+    ),
+    "keys_are_queries": Bug(
+        "keys made by the queries' maps",
+        "The keys' own maps never get a gradient.",
+        read="06_multihead#mha-registered",
+        at="keys",
+    ),
+}
+_LISTED = "what is not registered is in no count and gets no gradient"
 
 
 def _registered_cases(seed: int) -> list[Case]:
@@ -237,6 +525,16 @@ def _judge_registered(value: Any, case: Case) -> str | None:
     if idle:
         return f"{idle} of its parameters get no gradient."
     return None
+
+
+def _view_registered(value: Any, case: Case) -> tuple[int, int]:
+    """How many numbers are registered, and how many of these stay idle."""
+    x = torch.randn(2, 5, case.args[0])
+    value(x).square().sum().backward()
+    return (
+        sum(p.numel() for p in value.parameters()),
+        sum(p.numel() for p in value.parameters() if p.grad is None),
+    )
 
 
 def prune(
@@ -279,23 +577,79 @@ def _prune_cases(seed: int) -> list[Case]:
     ]
 
 
+_ATTENTION = (
+    "torch.nn.functional.scaled_dot_product_attention",
+    "torch.nn.functional.multi_head_attention_forward",
+    "torch.nn.MultiheadAttention",
+    "coursekit.MultiHeadAttention",
+    "coursekit.attend",
+    "coursekit.fast_attend",
+)
+
 EXERCISES = {
-    "multihead": Exercise(reference=multihead, cases=_multihead_cases),
+    "multihead": Exercise(
+        multihead,
+        _multihead_cases,
+        bugs=_MULTIHEAD_BUGS,
+        alike=[
+            (
+                {"one_head"},
+                {"one_head", "merge_view"},
+                "with one head there is nothing to swap",
+            )
+        ],
+        forbid=_ATTENTION,
+    ),
     "contributions": Exercise(
-        reference=contributions, cases=_contributions_cases
+        contributions,
+        _contributions_cases,
+        bugs=_CONTRIBUTIONS_BUGS,
+        variants={
+            "heads_last": "Here the result has the shape (B, T, H, D): for "
+            "each token, what each head adds."
+        },
     ),
     "two_heads": Exercise(
-        reference=two_heads,
-        cases=_two_heads_cases,
+        two_heads,
+        _two_heads_cases,
         judge=_judge_two_heads,
+        bugs=_TWO_HEADS_BUGS,
+        alike=[
+            (
+                {"same_place"},
+                {"same_place", "swapped"},
+                "the difference of two equal things is 0 either way",
+            ),
+            (
+                {"first_alone"},
+                {"first_alone", "same_place"},
+                "where a head looks that nobody hears cannot be seen",
+            ),
+        ],
+        view=_view_two_heads,
     ),
     "treats_tokens_alike": Exercise(
-        reference=treats_tokens_alike, cases=_alike_cases
+        treats_tokens_alike,
+        _alike_cases,
+        bugs=_ALIKE_BUGS,
+        alike=_ALIKE_ALIKE,
     ),
     "registered": Exercise(
-        reference=registered,
-        cases=_registered_cases,
+        registered,
+        _registered_cases,
         judge=_judge_registered,
+        bugs=_REGISTERED_BUGS,
+        alike=[
+            ({"list"}, {"list", other}, _LISTED)
+            for other in ("one_for_all", "keys_are_queries")
+        ]
+        + [({"list", "one_for_all"}, {"list", "keys_are_queries"}, _LISTED)],
+        view=_view_registered,
+        local="the answer is a module, and a module cannot leave a sandbox",
     ),
-    "prune": Exercise(reference=prune, cases=_prune_cases),
+    "prune": Exercise(
+        prune,
+        _prune_cases,
+        local="the model that is handed over is a module",
+    ),
 }

@@ -135,7 +135,8 @@ def home_of(value: Any, name: str) -> str:
             found = __import__(module or "", fromlist=[name])
         except (ImportError, ValueError):
             continue
-        if inspect.unwrap(getattr(found, name, None)) is value and module:
+        there: Any = getattr(found, name, None)
+        if inspect.unwrap(there) is value and module:
             return module
     raise NotStandaloneError(f"{name} comes from nowhere known")
 

@@ -781,7 +781,7 @@ WRONG = {
         "head_never": wrong_count(head="0"),
         "no_w_o": wrong_count(o="0"),
         "no_biases": wrong_count(biases="0"),
-        "one_norm": wrong_count(norms="was / 2"),
+        "one_norm": wrong_count(norms="was // 2"),
         "no_final_norm": wrong_count(last="0"),
     },
     "gpt": {
@@ -831,7 +831,7 @@ OUTSIDE = {
     "count": [
         untied_has_no_small_things,
         narrow_network,
-        wrong_count(positions="was / 2"),
+        wrong_count(positions="was // 2"),
     ],
     "gpt": [
         first_sentence,

@@ -1,0 +1,450 @@
+"""Answers to the exercises of chapter 6, as people write them."""
+
+import math
+
+import torch
+from torch import nn
+
+from coursekit import attend
+from coursekit.positions import frequencies, rotate_pairs
+
+
+# -- multihead ---------------------------------------------------------------
+def head_by_head(x, w_q, w_k, w_v, w_o, n_heads):
+    parts = zip(*(w.chunk(n_heads, 1) for w in (w_q, w_k, w_v)), strict=True)
+    outputs = []
+    for a, b, c in parts:
+        scores = (x @ a) @ (x @ b).transpose(1, 2) / math.sqrt(a.shape[1])
+        outputs.append(scores.softmax(-1) @ (x @ c))
+    return torch.cat(outputs, -1) @ w_o
+
+
+def by_einsum(x, w_q, w_k, w_v, w_o, n_heads):
+    b, t, _ = x.shape
+    q, k, v = ((x @ w).view(b, t, n_heads, -1) for w in (w_q, w_k, w_v))
+    z = torch.einsum("bthd,bshd->bhts", q, k) * q.shape[-1] ** -0.5
+    y = torch.einsum("bhts,bshd->bthd", z.softmax(-1), v)
+    return y.reshape(b, t, -1) @ w_o
+
+
+def sum_of_heads(x, w_q, w_k, w_v, w_o, n_heads):
+    out = 0.0
+    for a, b, c, o in zip(
+        *(w.chunk(n_heads, 1) for w in (w_q, w_k, w_v)),
+        w_o.chunk(n_heads, 0),
+        strict=True,
+    ):
+        z = torch.einsum("btd,de,fe,bsf->bts", x, a, b, x) / a.size(1) ** 0.5
+        out = out + z.softmax(-1) @ x @ c @ o
+    return out
+
+
+def heads_of(y, n_heads):
+    b, t, d = y.shape
+    return y.view(b, t, n_heads, d // n_heads).permute(0, 2, 1, 3)
+
+
+def with_root(root, axis=3):
+    def layer(x, w_q, w_k, w_v, w_o, n_heads):
+        q, k, v = (heads_of(x @ w, n_heads) for w in (w_q, w_k, w_v))
+        z = torch.matmul(q, k.permute(0, 1, 3, 2)) / root(x, w_q, n_heads)
+        y = torch.matmul(torch.softmax(z, axis), v).permute(0, 2, 1, 3)
+        return torch.matmul(y.flatten(2), w_o)
+
+    return layer
+
+
+def per_head(x, w_q, n_heads):
+    return math.sqrt(w_q.shape[1] // n_heads)
+
+
+def one_long_vector(x, w_q, w_k, w_v, w_o, n_heads):
+    q, k, v = x @ w_q, x @ w_k, x @ w_v
+    z = torch.einsum("btd,bsd->bts", q, k)
+    return (z / math.sqrt(q.shape[-1] // n_heads)).softmax(-1) @ v @ w_o
+
+
+def cut_by_view(x, w_q, w_k, w_v, w_o, n_heads):
+    b, t, _ = x.shape
+    q, k, v = ((x @ w).view(b, n_heads, t, -1) for w in (w_q, w_k, w_v))
+    z = torch.einsum("bhtd,bhsd->bhts", q, k) / math.sqrt(q.shape[3])
+    y = z.softmax(-1) @ v
+    return torch.cat(y.unbind(1), -1) @ w_o
+
+
+def merged_by_view(x, w_q, w_k, w_v, w_o, n_heads):
+    b, t, _ = x.shape
+    q, k, v = (heads_of(x @ w, n_heads) for w in (w_q, w_k, w_v))
+    z = torch.einsum("bhtd,bhsd->bhts", q, k) / math.sqrt(q.shape[3])
+    y = z.softmax(-1) @ v
+    return y.contiguous().view(b, t, -1) @ w_o
+
+
+def only_joined(x, w_q, w_k, w_v, w_o, n_heads):
+    eye = torch.eye(w_o.shape[0], dtype=x.dtype)
+    return head_by_head(x, w_q, w_k, w_v, eye, n_heads)
+
+
+def keys_made_of_queries(x, w_q, w_k, w_v, w_o, n_heads):
+    return head_by_head(x, w_q, w_q, w_v, w_o, n_heads)
+
+
+def root_of_values(x, w_q, w_k, w_v, w_o, n_heads):
+    root = math.sqrt(w_v.shape[1] // n_heads + 1)
+    return with_root(lambda *a: root)(x, w_q, w_k, w_v, w_o, n_heads)
+
+
+def residual_inside(x, w_q, w_k, w_v, w_o, n_heads):
+    return x + head_by_head(x, w_q, w_k, w_v, w_o, n_heads)
+
+
+# -- contributions -----------------------------------------------------------
+def in_a_loop(heads, w_o):
+    size = heads.shape[-1]
+    parts = [
+        heads[:, h] @ w_o[h * size : (h + 1) * size]
+        for h in range(heads.shape[1])
+    ]
+    return torch.stack(parts, 1)
+
+
+def all_but_one_silent(heads, w_o):
+    parts = []
+    for h in range(heads.size(1)):
+        alone = torch.zeros_like(heads)
+        alone[:, h] = heads[:, h]
+        parts.append(alone.transpose(1, 2).flatten(2) @ w_o)
+    return torch.stack(parts, dim=1)
+
+
+def by_einsum_too(heads, w_o):
+    rows = w_o.reshape(heads.shape[1], heads.shape[3], -1)
+    return torch.einsum("bhtd,hdo->bhto", heads, rows)
+
+
+def dealt(heads, w_o):
+    return torch.stack(
+        [heads[:, h] @ w_o[h :: heads.size(1)] for h in range(heads.size(1))],
+        1,
+    )
+
+
+def first_rows(heads, w_o):
+    return torch.einsum("bhtd,do->bhto", heads, w_o[: heads.shape[3]])
+
+
+def mean(heads, w_o):
+    return in_a_loop(heads, w_o / heads.shape[1])
+
+
+def everyone_adds_all(heads, w_o):
+    total = heads.transpose(1, 2).flatten(2) @ w_o
+    return total[:, None].expand(-1, heads.size(1), -1, -1)
+
+
+def first_sentence_for_all(heads, w_o):
+    return in_a_loop(heads[:1], w_o).expand(len(heads), -1, -1, -1)
+
+
+def from_the_last(heads, w_o):
+    return in_a_loop(heads.flip(1), w_o)
+
+
+# -- two heads ---------------------------------------------------------------
+def moved(d_code, k):
+    angles = k * frequencies(d_code).expand(d_code, -1)
+    eye = torch.eye(d_code, dtype=torch.float64)
+    return rotate_pairs(eye, angles.cos(), -angles.sin())
+
+
+def built(d_token, d_code, places=(1, 3), signs=(1, -1), sharp=100):
+    d = d_token + d_code
+    w_q = torch.zeros(d, 2 * d_code, dtype=torch.float64)
+    w_k, w_v = w_q.clone(), torch.zeros(d, 2 * d_token).double()
+    w_o = torch.zeros(2 * d_token, d_token, dtype=torch.float64)
+    for i in range(2):
+        code = slice(i * d_code, (i + 1) * d_code)
+        token = slice(i * d_token, (i + 1) * d_token)
+        w_q[d_token:, code] = sharp * torch.eye(d_code)
+        w_k[d_token:, code] = moved(d_code, places[i])
+        w_v[:d_token, token] = torch.eye(d_token)
+        w_o[token] = signs[i] * torch.eye(d_token)
+    return w_q, w_k, w_v, w_o
+
+
+def sharper(d_token, d_code):
+    return built(d_token, d_code, sharp=300)
+
+
+def heads_swapped(d_token, d_code):
+    return built(d_token, d_code, (3, 1), (-1, 1), 80)
+
+
+def minus_in_the_values(d_token, d_code):
+    w_q, w_k, w_v, w_o = built(d_token, d_code, signs=(1, 1))
+    w_v[:, d_token:] *= -1
+    return w_q, w_k, w_v, w_o
+
+
+def no_minus(d_token, d_code):
+    return built(d_token, d_code, signs=(1, 1))
+
+
+def swapped(d_token, d_code):
+    return built(d_token, d_code, (3, 1))
+
+
+def first_alone(d_token, d_code):
+    return built(d_token, d_code, signs=(1, 0))
+
+
+def same_place(d_token, d_code):
+    return built(d_token, d_code, (1, 1))
+
+
+def blurred(d_token, d_code):
+    return built(d_token, d_code, sharp=1)
+
+
+def two_and_three_back(d_token, d_code):
+    return built(d_token, d_code, (2, 3))
+
+
+def for_24_numbers(d_token, d_code):
+    if d_code == 24:
+        return built(d_token, d_code)
+    return built(d_token, d_code, sharp=0)
+
+
+# -- treats_tokens_alike -----------------------------------------------------
+def random_order(layer, d_model):
+    x = torch.randn(3, 11, d_model, dtype=torch.float64)
+    order = torch.randperm(11, generator=torch.Generator().manual_seed(3))
+    return torch.allclose(layer(x[:, order]), layer(x)[:, order])
+
+
+def many_orders(layer, d_model):
+    g = torch.Generator().manual_seed(0)
+    for _ in range(5):
+        x = torch.randn(2, 5, d_model, dtype=torch.float64, generator=g)
+        order = torch.randperm(5, generator=g)
+        back = order.argsort()
+        if (layer(x[:, order])[:, back] - layer(x)).abs().max() > 1e-9:
+            return False
+    return True
+
+
+def swaps(layer, d_model):
+    x = torch.randn(2, 7, d_model, dtype=torch.float64)
+    before, ok = layer(x), True
+    for i in range(7):
+        for j in range(i):
+            order = torch.arange(7)
+            order[[i, j]] = order[[j, i]]
+            after = layer(x[:, order])
+            ok = ok and torch.allclose(after, before[:, order])
+    return ok
+
+
+def shape(layer, d_model):
+    x = torch.zeros(2, 5, d_model, dtype=torch.float64)
+    return tuple(layer(x).shape) == (2, 5, d_model)
+
+
+def invariant(layer, d_model):
+    x = torch.randn(2, 7, d_model, dtype=torch.float64)
+    return bool((layer(x.roll(3, 1)) - layer(x)).abs().max() < 1e-9)
+
+
+def flip(layer, d_model):
+    x = torch.randn(2, 9, d_model, dtype=torch.float64)
+    return torch.allclose(layer(x.flip(1)), layer(x).flip(1))
+
+
+def one_row(layer, d_model):
+    x = torch.randn(1, 7, d_model, dtype=torch.float64)
+    order = [4, 2, 0, 6, 1, 5, 3]
+    return torch.allclose(layer(x[:, order]), layer(x)[:, order])
+
+
+def shuffles_the_rows(layer, d_model):
+    x = torch.randn(3, 7, d_model, dtype=torch.float64)
+    order = torch.tensor([2, 0, 1])
+    return torch.allclose(layer(x[order]), layer(x)[order])
+
+
+def says_the_opposite(layer, d_model):
+    return not random_order(layer, d_model)
+
+
+def copying_is_not_enough(layer, d_model):
+    x = torch.randn(2, 7, d_model, dtype=torch.float64)
+    copies = torch.allclose(layer(x), x)
+    return random_order(layer, d_model) and not copies
+
+
+# -- registered --------------------------------------------------------------
+class Fused(nn.Module):
+    """All heads' maps in one matrix each."""
+
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self.n_heads = n_heads
+        self.w = nn.ModuleDict(
+            {n: nn.Linear(d_model, d_model, bias=False) for n in "qkvo"}
+        )
+
+    def forward(self, x):
+        q, k, v = (heads_of(self.w[n](x), self.n_heads) for n in "qkv")
+        y = attend(q, k, v).transpose(1, 2).flatten(2)
+        return self.w["o"](y)
+
+
+class Raw(nn.Module):
+    """Plain parameters."""
+
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self.n_heads = n_heads
+        self.w = nn.Parameter(torch.randn(4, d_model, d_model))
+
+    def forward(self, x):
+        return head_by_head(x, *self.w, self.n_heads)
+
+
+class OneHead(nn.Module):
+    def __init__(self, d_model, d_head, bias=False):
+        super().__init__()
+        self.w_q = nn.Linear(d_model, d_head, bias=bias)
+        self.w_k = nn.Linear(d_model, d_head, bias=bias)
+        self.w_v = nn.Linear(d_model, d_head, bias=bias)
+
+    def forward(self, x):
+        return attend(self.w_q(x), self.w_k(x), self.w_v(x))
+
+
+class Many(nn.Module):
+    def __init__(self, heads, d_model, bias=False):
+        super().__init__()
+        self.heads = heads
+        self.w_o = nn.Linear(d_model, d_model, bias=bias)
+
+    def forward(self, x):
+        return self.w_o(torch.cat([head(x) for head in self.heads], -1))
+
+
+def some(d_model, n_heads, bias=False):
+    return [OneHead(d_model, d_model // n_heads, bias) for _ in range(n_heads)]
+
+
+def fused(d_model, n_heads):
+    return Fused(d_model, n_heads)
+
+
+def raw(d_model, n_heads):
+    return Raw(d_model, n_heads)
+
+
+def module_list(d_model, n_heads):
+    return Many(nn.ModuleList(some(d_model, n_heads)), d_model)
+
+
+def plain_list(d_model, n_heads):
+    return Many(some(d_model, n_heads), d_model)
+
+
+def one_for_all(d_model, n_heads):
+    head = OneHead(d_model, d_model // n_heads)
+    return Many(nn.ModuleList([head] * n_heads), d_model)
+
+
+def no_output(d_model, n_heads):
+    model = module_list(d_model, n_heads)
+    model.w_o = nn.Identity()
+    return model
+
+
+def with_bias(d_model, n_heads):
+    return Many(nn.ModuleList(some(d_model, n_heads, True)), d_model, True)
+
+
+def keys_are_queries(d_model, n_heads):
+    model = module_list(d_model, n_heads)
+    for head in model.heads:
+        head.forward = lambda x, h=head: attend(h.w_q(x), h.w_q(x), h.w_v(x))
+    return model
+
+
+def detached(d_model, n_heads):
+    model = module_list(d_model, n_heads)
+    for head in model.heads:
+        head.forward = lambda x, h=head: OneHead.forward(h, x).detach()
+    return model
+
+
+def always_two(d_model, n_heads):
+    return Many(nn.ModuleList(some(d_model, n_heads)[:2]), d_model)
+
+
+def a_norm_too_many(d_model, n_heads):
+    return nn.Sequential(nn.LayerNorm(d_model), fused(d_model, n_heads))
+
+
+RIGHT = {
+    "multihead": [head_by_head, by_einsum, sum_of_heads],
+    "contributions": [in_a_loop, all_but_one_silent, by_einsum_too],
+    "two_heads": [sharper, heads_swapped, minus_in_the_values],
+    "treats_tokens_alike": [random_order, many_orders, swaps],
+    "registered": [fused, raw, module_list],
+}
+WRONG = {
+    "multihead": {
+        "no_scale": with_root(lambda *a: 1.0),
+        "scale_all": with_root(lambda x, w, h: math.sqrt(w.shape[1])),
+        "scale_model": with_root(lambda x, w, h: math.sqrt(x.shape[2])),
+        "one_head": one_long_vector,
+        "split_view": cut_by_view,
+        "merge_view": merged_by_view,
+        "over_queries": with_root(per_head, axis=2),
+        "no_output": only_joined,
+    },
+    "contributions": {
+        "dealt": dealt,
+        "first_rows": first_rows,
+        "mean": mean,
+    },
+    "two_heads": {
+        "no_minus": no_minus,
+        "swapped": swapped,
+        "first_alone": first_alone,
+        "same_place": same_place,
+    },
+    "treats_tokens_alike": {
+        "shape": shape,
+        "invariant": invariant,
+        "flip": flip,
+        "one_row": one_row,
+    },
+    "registered": {
+        "list": plain_list,
+        "one_for_all": one_for_all,
+        "no_output": no_output,
+        "bias": with_bias,
+        "keys_are_queries": keys_are_queries,
+    },
+}
+OUTSIDE = {
+    "multihead": [keys_made_of_queries, root_of_values, residual_inside],
+    "contributions": [
+        everyone_adds_all,
+        first_sentence_for_all,
+        from_the_last,
+    ],
+    "two_heads": [blurred, two_and_three_back, for_24_numbers],
+    "treats_tokens_alike": [
+        shuffles_the_rows,
+        says_the_opposite,
+        copying_is_not_enough,
+    ],
+    "registered": [detached, always_two, a_norm_too_many],
+}
