@@ -804,6 +804,13 @@ def attend_yourself(q, k, v, mask=None):
 def attend_yourself(q, k, v, mask=None):
     return "attention"
 """,
+    "while": """
+def attend_yourself(q, k, v, mask=None):
+    left = k.size(-2) - 1
+    while left > 0:
+        left = left - 1
+    return v[..., :5, :]
+""",
     "nested": """
 def attend_yourself(q, k, v, mask=None):
     def inner(x):
@@ -824,6 +831,10 @@ def test_odd_code_gets_three_questions_too(name):
     assert len(found) == viva.N_QUESTIONS
     assert all(q.ask and q.answer for q in found)
     assert len({q.ask for q in found}) == viva.N_QUESTIONS
+
+
+def test_no_question_makes_a_loop_endless():
+    assert not any("What changes" in q.ask for q in asked(ODD["while"]))
 
 
 def test_questions_when_the_sandbox_is_gone():

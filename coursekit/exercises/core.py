@@ -7,7 +7,7 @@ compares what comes back (``compare.py``), finds the classic mistake that
 would have given the same (``diagnose.py``), and reports (``report.py``).
 
 A reference has switches: ``reference(..., on={"no_scale"})`` makes the
-mistake of that name.  What a switch means is said by its :class:`Bug`.
+mistake of that name.  What a switch means is said by its ``Bug``.
 """
 
 import importlib

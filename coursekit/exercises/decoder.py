@@ -836,7 +836,7 @@ def _break(model: GPT, name: str) -> GPT:
             )
     elif name == "starts too sure":
         with torch.no_grad():
-            model.embedding.weight.mul_(60)
+            model.embedding.weight.mul_(6)
     elif name == "dropout never off":
         model.dropout.register_forward_hook(
             lambda module, args, output: F.dropout(output, 0.3, True)

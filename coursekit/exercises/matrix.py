@@ -55,8 +55,11 @@ class Matrix:
 
     def _html(self) -> Iterator[str]:
         yield (
-            '<div class="course-table-wide"><table class="course-matrix">'
-            f"<caption><code>{escape(self.id)}</code></caption>"
+            '<details class="course-matrix"><summary>'
+            f"<code>{escape(self.id)}</code>: {len(self.bugs)} mistakes, "
+            f"{len(self.cases)} inputs</summary>"
+            '<div class="course-table-wide" tabindex="0" role="region" '
+            f'aria-label="{escape(self.id)}"><table>'
             '<thead><tr><th scope="col">mistake</th>'
         )
         for case in self.cases:
@@ -67,7 +70,7 @@ class Matrix:
             for seen in row:
                 yield f"<td>{'rejects' if seen else '–'}</td>"
             yield "</tr>"
-        yield "</tbody></table></div>"
+        yield "</tbody></table></div></details>"
 
 
 def matrix(id: str, seed: int = 0) -> Matrix:

@@ -188,8 +188,11 @@ def tensors_of(bound: BoundArguments) -> dict[str, Tensor]:
 
 def shapes_of(bound: BoundArguments) -> str:
     """``q (5, 11), k (7, 11)``; nothing if no argument is a tensor."""
-    if not tensors_of(bound):
-        return ""
+    return all_of(bound) if tensors_of(bound) else ""
+
+
+def all_of(bound: BoundArguments) -> str:
+    """Every argument in a few words."""
     return ", ".join(
         f"{name} {describe(value)}".replace(" a tensor ", " ")
         for name, value in bound.arguments.items()
@@ -386,6 +389,8 @@ def about_a_change(
     subject: Subject, try_out: TryOut, rng: random.Random
 ) -> Question | None:
     """What a small change does; those that do something telling first."""
+    if any(isinstance(n, ast.While) for n in ast.walk(tree_of(subject))):
+        return None  # a changed loop may never end
     options = list(changes(subject.source, subject.function))
     rng.shuffle(options)
     best: tuple[int, Question] | None = None
@@ -405,6 +410,11 @@ def about_a_change(
         if rank == 0:
             break
     return best[1] if best else None
+
+
+def tree_of(subject: Subject) -> ast.Module:
+    """The cell's program."""
+    return ast.parse(subject.source)
 
 
 def effect(subject: Subject, outcomes: Sequence[Outcome]) -> tuple[int, str]:
@@ -548,7 +558,7 @@ def about_a_case(
     with guarded(SECONDS, MEMORY):
         got = subject.outcomes[number]
         problem = verdict(subject.exercise, case, got, right)
-    called = shapes_of(core.bind(subject.exercise, case)) or "no argument"
+    called = all_of(core.bind(subject.exercise, case)) or "no argument"
     return Question(
         f"Your function is called with {called} ({case.name or 'case 1'}). "
         "Is what it returns right? How do you know?",
