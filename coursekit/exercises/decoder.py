@@ -1,10 +1,12 @@
 """Exercises of chapter 9: the decoder."""
 
+import copy
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import combinations
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -15,6 +17,7 @@ from torch.nn import functional as F  # noqa: N812
 from coursekit import probe
 from coursekit.config import GPTConfig
 from coursekit.decoder import GPT
+from coursekit.exercises.call import explain
 from coursekit.exercises.core import (
     NONE,
     Bug,
@@ -490,14 +493,18 @@ def _problem(model: Any, vocab_size: int, expected: int | None) -> str | None:
         return "It should be a module: a class that inherits from nn.Module."
     if sum(p.numel() for p in model.parameters()) == 0:
         return "It has no parameters: are all parts registered?"
-    for report in (
-        probe.causality(model, vocab_size, 4),
-        probe.batch_independence(model, vocab_size, 4, 2),
-        probe.uses_context(model, vocab_size, 4),
-        probe.trains_everything(model, vocab_size, expected=expected),
-    ):
-        if not report.ok:
-            return f"A probe says: {report}."
+    try:
+        for report in (
+            probe.causality(model, vocab_size, 4),
+            probe.batch_independence(model, vocab_size, 4, 2),
+            probe.uses_context(model, vocab_size, 4),
+            probe.trains_everything(model, vocab_size, expected=expected),
+        ):
+            if not report.ok:
+                return f"A probe says: {report}."
+    except Exception as error:
+        said = explain(error).splitlines()[0]
+        return f"Run on ids, or trained for a step, it raised {said}"
     return None
 
 
@@ -525,44 +532,67 @@ def _judge_build(model: Any, case: Case) -> str | None:
 
 
 # Every way to write a model has other names, and other matrices.  What the
-# same mistake does to all of them: its probes, its number of weights, and its
-# logits once the matrices are zero and the vectors ours.
-def _view_build(model: nn.Module, case: Case) -> dict[str, Any]:
-    """What a model is like, whatever its weights and their names."""
-    if model in _VIEWS:
-        return _VIEWS[model]
-    v = case.args[0]
-    weights = list(model.parameters())
-    ids = torch.arange(28).view(4, 7) % v
-    with _evaluating(model):
-        logits = model(ids)
-        moves = _moves(model, ids, logits)
-    loss = F.cross_entropy(logits[:, :-1].mT, ids[:, 1:])
-    slopes = torch.autograd.grad(loss, weights, allow_unused=True)
-    _VIEWS[model] = {
-        "parameters": sum(w.numel() for w in weights),
-        "too sure": loss.item() > math.log(v) + 5,
-        "untrained": any(s is None or not s.any() for s in slopes),
-        "moves": moves,
-        "skeleton": _skeleton(model, case),
-    }
-    return _VIEWS[model]
+# same mistake does to all of them: its number of weights, what moves if a
+# token changes, how it starts, and its logits once the matrices are zero and
+# the vectors ours.
+class _View(Mapping[str, Any]):
+    """What a model is like, whatever its weights and their names.
+
+    A part is looked at when it is asked for: most mistakes are told apart by
+    the first.
+    """
+
+    def __init__(self, model: nn.Module, case: Case) -> None:
+        self.model, self.case = model, case
+        self.found = _FOUND.setdefault(model, {})
+
+    def __getitem__(self, part: str) -> Any:
+        if part not in self.found:
+            with _evaluating(self.model):
+                self.found[part] = _LOOKS[part](self.model, self.case)
+        return self.found[part]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_LOOKS)
+
+    def __len__(self) -> int:
+        return len(_LOOKS)
 
 
-_VIEWS: WeakKeyDictionary[nn.Module, dict[str, Any]] = WeakKeyDictionary()
+_FOUND: WeakKeyDictionary[nn.Module, dict[str, Any]] = WeakKeyDictionary()
+
+
+def _size(model: nn.Module, case: Case) -> int:
+    return sum(w.numel() for w in model.parameters())
 
 
 @torch.no_grad()
-def _moves(model: nn.Module, ids: Tensor, logits: Tensor) -> list[bool]:
+def _moves(model: nn.Module, case: Case) -> list[bool]:
     """What moves if a token changes: the future, the past, other rows."""
+    ids = _ids(case)
     first, last = ids.clone(), ids.clone()
     first[0, 0] = last[3, -1] = 9
-    a, b = model(first), model(last)
+    logits, a, b = model(ids), model(first), model(last)
     return [
         not _near(logits[0, -1], a[0, -1]),
         not _near(logits[3, :-1], b[3, :-1]),
         not (_near(logits[1:], a[1:]) and _near(logits[:3], b[:3])),
     ]
+
+
+def _start(model: nn.Module, case: Case) -> list[bool]:
+    """Whether the first loss is far too high, and whether all is trained."""
+    ids, weights = _ids(case), list(model.parameters())
+    loss = F.cross_entropy(model(ids)[:, :-1].mT, ids[:, 1:])
+    slopes = torch.autograd.grad(loss, weights, allow_unused=True)
+    return [
+        loss.item() > math.log(case.args[0]) + 5,
+        all(slope is not None and slope.any() for slope in slopes),
+    ]
+
+
+def _ids(case: Case) -> Tensor:
+    return torch.arange(28).view(4, 7) % case.args[0]
 
 
 def _near(a: Tensor, b: Tensor) -> bool:
@@ -599,6 +629,14 @@ def _skeleton(model: nn.Module, case: Case) -> Tensor:
     factor = root if scaled else 1.0
     with _filled(model, case, drawn | {"table": table / factor}):
         return factor * model(ids)[0]
+
+
+_LOOKS: Mapping[str, Callable[[nn.Module, Case], Any]] = {
+    "size": _size,
+    "moves": _moves,
+    "start": _start,
+    "skeleton": _skeleton,
+}
 
 
 @contextmanager
@@ -680,10 +718,8 @@ def diagnose(
     v, d, n = config.vocab_size, config.d_model, config.n_layers
     ordered = count(v, config.max_len, d, n, True, True)
     block = 12 * d * d + 13 * d
-    weights = list(model.parameters())
-    if "shared_twice" in on:
-        weights = list(model.state_dict().values())
-    missing = ordered - sum(w.numel() for w in weights)
+    seen = _look(model, v)
+    held = seen.size_by_name if "shared_twice" in on else seen.size
     names = {
         (n - 1) * block: "one block for all",
         n * block: "blocks not registered",
@@ -691,19 +727,13 @@ def diagnose(
         2 * d: "no final norm",
     }
     if "no_count" not in on:  # noqa: SIM102 (a switch is asked alone)
-        if missing:
-            return names[missing]
-    if "forgets_eval" not in on:
-        model.eval()
-    ids = torch.arange(6).view(2, 3) % v
+        if held != ordered:
+            return names[ordered - held]
+    repeats = seen.repeats_training if "forgets_eval" in on else seen.repeats
     if "runs_once" not in on:  # noqa: SIM102
-        if not torch.equal(model(ids), model(ids)):
+        if not repeats:
             return "dropout never off"
-    before = _run(model, ids)
-    first, middle, last, other = (
-        (_run(model, changed) - before).abs().amax(dim=-1) > 1e-5
-        for changed in _change(ids)
-    )
+    first, middle, last, other = seen.moved
     if "first_only" in on:
         future = last[0, 0]
     else:
@@ -712,32 +742,94 @@ def diagnose(
         return "sees the future"
     if other[0].any() if "row_0" in on else other[0].any() or first[1].any():
         return "mixes the sentences"
-    report = probe.trains_everything(model, v)
     if "gradients_first" in on:  # noqa: SIM102
-        if not report.ok:
+        if not seen.report.ok:
             return "stream detached"
-    if not (first[0, -1] and middle[0, -1]):
+    early = first[0, -1] and middle[0, -1]
+    if not (last[0, -1] if "last_token" in on else early):
         return "ignores its context"
     margin = 0.5 if "strict_start" in on else 5
-    if report.loss > report.uniform + margin:
+    if seen.report.loss > seen.report.uniform + margin:
         return "starts too sure"
-    if not report.ok:
+    if not seen.report.ok:
         return "stream detached"
-    tables = [w for w in model.parameters() if w.dim() == 2]
-    for i, one in enumerate(tables):
-        for two in tables[:i]:
-            if one is two if "by_identity" in on else torch.equal(one, two):
-                return "blocks start equal"
+    if seen.shared if "by_identity" in on else seen.equal:
+        return "blocks start equal"
     return "right"
 
 
-def _change(ids: Tensor) -> list[Tensor]:
-    """Each of row 0's three tokens changed, and then all of row 1."""
+@dataclass(frozen=True)
+class _Look:
+    """All that can be known of a suspect from outside."""
+
+    size: int
+    size_by_name: int
+    """Shared weights stand in it once for each of their names."""
+    repeats: bool
+    """Whether two runs agree, in evaluation mode."""
+    repeats_training: bool
+    moved: Sequence[Tensor]
+    """(B, T): which logits move, for each of the changed inputs."""
+    report: probe.TrainsEverything
+    equal: bool
+    """Whether two matrices hold equal numbers."""
+    shared: bool
+    """Whether two matrices are the same object."""
+
+
+class Suspect(GPT):
+    """A model whose copies remember of what they are a copy.
+
+    A check copies each model for each mistake that it considers; to look
+    once is enough.
+    """
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Suspect":
+        """The same as for any module, and a note."""
+        copied = type(self).__new__(type(self))
+        memo[id(self)] = copied
+        for name, value in vars(self).items():
+            vars(copied)[name] = copy.deepcopy(value, memo)
+        _ORIGINALS[copied] = _ORIGINALS.get(self, self)
+        return copied
+
+
+_ORIGINALS: WeakKeyDictionary[nn.Module, nn.Module] = WeakKeyDictionary()
+_SEEN: WeakKeyDictionary[nn.Module, _Look] = WeakKeyDictionary()
+
+
+def _look(model: nn.Module, vocab_size: int) -> _Look:
+    """Look at a model from all sides, or remember having done so."""
+    original = _ORIGINALS.get(model)
+    if original is None:
+        return _look_at(model, vocab_size)
+    if original not in _SEEN:
+        _SEEN[original] = _look_at(model, vocab_size)
+    return _SEEN[original]
+
+
+def _look_at(model: nn.Module, vocab_size: int) -> _Look:
+    ids = torch.arange(6).view(2, 3) % vocab_size
     changed = [ids.clone() for _ in range(4)]
     for t in range(3):
-        changed[t][0, t] += 9
-    changed[3][1] += 9
-    return changed
+        changed[t][0, t] += 9  # each token of row 0
+    changed[3][1] += 9  # all of row 1
+    with torch.no_grad():
+        repeats_training = torch.equal(model.train()(ids), model(ids))
+        repeats = torch.equal(model.eval()(ids), model(ids))
+    before = _run(model, ids)
+    moved = [_run(model, x) - before for x in changed]
+    matrices = [w for w in model.parameters() if w.dim() == 2]
+    return _Look(
+        size=sum(w.numel() for w in model.parameters()),
+        size_by_name=sum(w.numel() for w in model.state_dict().values()),
+        repeats=repeats,
+        repeats_training=repeats_training,
+        moved=[x.abs().amax(dim=-1) > 1e-5 for x in moved],
+        report=probe.trains_everything(model, vocab_size),
+        equal=any(torch.equal(a, b) for a, b in combinations(matrices, 2)),
+        shared=any(a is b for a, b in combinations(matrices, 2)),
+    )
 
 
 @torch.no_grad()
@@ -790,6 +882,12 @@ _DIAGNOSE_BUGS = {
         "Change each row, and look at all others.",
         read="06_multihead#mha-wrong",
     ),
+    "last_token": Bug(
+        "a context that counts as used because the last token matters",
+        "The last token reaches the last logits by the residual path, with "
+        "no attention at all. Change the earlier ones.",
+        read="09_decoder#dec-predict-last",
+    ),
     "gradients_first": Bug(
         "gradients looked at before context and start",
         "A missing gradient is where several faults end: attention that is "
@@ -811,7 +909,7 @@ _DIAGNOSE_BUGS = {
 }
 
 
-def _break(model: GPT, name: str) -> GPT:
+def _break(model: Suspect, name: str) -> Suspect:
     """Put one fault into a model."""
     first, middle = model.blocks[0], model.blocks[1]
     config = model.config
@@ -880,7 +978,7 @@ def _diagnose_cases(seed: int) -> list[Case]:
         scale_embedding=True,  # the paper's start: right, and not at ln V
     )
     return [
-        Case((_break(GPT(config), SUSPECTS[i]), config), name=f"model {n}")
+        Case((_break(Suspect(config), SUSPECTS[i]), config), name=f"model {n}")
         for n, i in enumerate(order, 1)
     ]
 
@@ -913,6 +1011,11 @@ def _judge_shrunk(model: Any, case: Case) -> str | None:
     return None
 
 
+_RESTLESS = [
+    {"forgets_eval", other}
+    for other, bug in _DIAGNOSE_BUGS.items()
+    if other == "forgets_eval" or bug.at not in ("count", "twice")
+]
 _GPT = ("coursekit.GPT", "coursekit.decoder.GPT")
 
 EXERCISES = {
@@ -958,7 +1061,7 @@ EXERCISES = {
         build,
         _build_cases,
         judge=_judge_build,
-        view=_view_build,
+        view=_View,
         bugs=_BUILD_BUGS,
         forbid=(*_GPT, "coursekit.decoder.Block"),
         local="its result is a model, which cannot leave a sandbox",
@@ -969,13 +1072,18 @@ EXERCISES = {
         bugs=_DIAGNOSE_BUGS,
         alike=[
             *(
-                (
-                    {"forgets_eval"},
-                    {"forgets_eval", other},
-                    "a model of the right size is named before that is asked",
-                )
-                for other in _DIAGNOSE_BUGS
-                if _DIAGNOSE_BUGS[other].at not in ("count", "twice")
+                (a, b, "every model of the right size is named before that")
+                for a, b in combinations(_RESTLESS, 2)
+            ),
+            (
+                {"strict_start"},
+                {"strict_start", "by_identity"},
+                "the start names the model before its blocks are compared",
+            ),
+            (
+                {"gradients_first"},
+                {"gradients_first", "last_token"},
+                "the gradients name the model before its context is asked",
             ),
         ],
         local="its arguments are models, which cannot enter a sandbox",

@@ -131,7 +131,7 @@ def _causal_model(seed: int, size: int) -> Model:
     table, *maps = (draw(g, n, 5) for n in (size, 5, 5, 5))
     places = draw(g, 23, 5)
 
-    def model(ids: Tensor) -> Tensor:
+    def logits_of(ids: Tensor) -> Tensor:
         x = table[ids] + places[: ids.size(1)]
         q, k, v = (x @ w for w in maps)
         scores = q @ k.mT / 5**0.5
@@ -140,7 +140,7 @@ def _causal_model(seed: int, size: int) -> Model:
         logits = (x + y) @ table.T
         return logits.round(decimals=6)  # alike in batches of any size
 
-    return model
+    return logits_of
 
 
 def _blind_model(
@@ -151,10 +151,10 @@ def _blind_model(
     order = torch.rand(23, size, generator=g).argsort(dim=1)
     places = order.double() / 3  # no two logits of a row are close
 
-    def model(ids: Tensor) -> Tensor:
+    def logits_of(ids: Tensor) -> Tensor:
         return leak(places[: ids.size(1)].repeat(len(ids), 1, 1), ids)
 
-    return model
+    return logits_of
 
 
 def _shouts(p: int, k: int = 1, only: int = -1) -> Callable[..., Tensor]:
@@ -204,7 +204,7 @@ def _is_causal_cases(seed: int) -> list[Case]:
     one, two = (int(n) for n in torch.randint(6, size, (2,), generator=g))
     leaks = {
         "all positions see all tokens": _sees_all,
-        "a causal model whose sums are rounded": _rounded,
+        "a causal model that is off by rounding": _rounded,
         "position 0 sees all tokens: its row was empty": _first_sees_all,
         "position 0 sees token 1": _shouts(0),
         "position 3 sees token 4, the last": _shouts(3),
@@ -321,9 +321,11 @@ def visible(ids: Tensor, pad_id: int, *, on: Switches = NONE) -> Tensor:
     see = may_look | earlier if "either" in on else may_look & earlier
     if "no_head_axis" in on:
         see = see[:, 0]
-    if "true_hides" in on:
-        see = ~see
-    return ~see if "inverted" in on else see
+    if "true_hides" in on and "inverted" not in on:
+        return ~see
+    if "inverted" in on and "true_hides" not in on:
+        return ~see
+    return see
 
 
 _VISIBLE_BUGS = {
@@ -409,9 +411,11 @@ def empty_rows(
     scores: Tensor, mask: Tensor, pull: Tensor, *, on: Switches = NONE
 ) -> tuple[Tensor, Tensor]:
     """Softmax over visible keys, zeros for empty rows; and its gradient."""
-    hide = mask if "true_hides" in on else ~mask
-    if "inverted" in on:
-        hide = ~hide
+    hide = ~mask
+    if "true_hides" in on and "inverted" not in on:
+        hide = mask
+    if "inverted" in on and "true_hides" not in on:
+        hide = mask
     low = torch.finfo(scores.dtype).min
     if "infinite" in on:
         low = -float("inf")
@@ -493,9 +497,11 @@ def true_means(
     q: Tensor, k: Tensor, v: Tensor, hide: Tensor, *, on: Switches = NONE
 ) -> Tensor:
     """Attention under a mask (B, T, S), True = may not look."""
-    look = hide if "true_looks" in on else ~hide
-    if "inverted" in on:
-        look = ~look
+    look = ~hide
+    if "true_looks" in on and "inverted" not in on:
+        look = hide
+    if "inverted" in on and "true_looks" not in on:
+        look = hide
     if "first_sentence" in on:
         look = look[0]
     elif "tiled" in on:

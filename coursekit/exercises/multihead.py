@@ -2,17 +2,19 @@
 
 import copy
 from collections.abc import Callable, Sequence
+from itertools import combinations
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from coursekit.attention import attend
+from coursekit.attention import attend, attention_weights
 from coursekit.config import GPTConfig
 from coursekit.decoder import GPT
 from coursekit.exercises.core import (
     NONE,
+    Alike,
     Bug,
     Case,
     Exercise,
@@ -42,7 +44,12 @@ def multihead(
     """Cut the columns into heads, attend in each, join, and mix by W_O."""
     b, t, d = x.shape
     q, k, v = x @ w_q, x @ w_k, x @ w_v
-    root = (q.size(-1) // n_heads) ** 0.5
+    size, value_size = w_q.size(1) // n_heads, w_v.size(1) // n_heads
+    if "size_of_model" in on:
+        size = value_size = d // n_heads
+    if "size_of_keys" in on:
+        value_size = size
+    root = size**0.5
     if "scale_all" in on:
         root = q.size(-1) ** 0.5
     if "scale_model" in on:
@@ -52,12 +59,15 @@ def multihead(
     if "one_head" in on:
         q, k, v = q[:, None], k[:, None], v[:, None]
     elif "split_view" in on:
-        q, k, v = (y.reshape(b, n_heads, t, -1) for y in (q, k, v))
+        q, k = (y.reshape(b, n_heads, t, size) for y in (q, k))
+        v = v.reshape(b, n_heads, t, value_size)
     else:
-        q, k, v = (
-            y.unflatten(-1, (n_heads, -1)).transpose(1, 2) for y in (q, k, v)
-        )
+        q, k = (y.reshape(b, t, n_heads, size).transpose(1, 2) for y in (q, k))
+        v = v.reshape(b, t, n_heads, value_size).transpose(1, 2)
     scores = q @ k.mT / root
+    if "causal" in on:
+        later = torch.ones(t, t, dtype=torch.bool).triu(1)
+        scores = scores.masked_fill(later, float("-inf"))
     weights = scores.softmax(-2 if "over_queries" in on else -1)
     y = weights @ v
     if "merge_view" not in on:
@@ -88,6 +98,20 @@ _MULTIHEAD_BUGS = {
         "model's width does not enter.",
         read="06_multihead#mha-formula",
         at="scale",
+    ),
+    "size_of_model": Bug(
+        "heads of d_model/H numbers, whatever the matrices have",
+        "d_head is the number of a matrix's columns over the number of "
+        "heads. That it is d_model/H is usual, and no law.",
+        read="06_multihead#mha-formula",
+        at="size",
+    ),
+    "size_of_keys": Bug(
+        "values cut into as many numbers a head as the keys",
+        "A head's values may be wider or narrower than its keys: W_V has "
+        "H·Dv columns.",
+        read="06_multihead#mha-qa-value",
+        at="size",
     ),
     "one_head": Bug(
         "columns for many heads, compared as one long vector",
@@ -140,6 +164,7 @@ def _multihead_cases(seed: int) -> list[Case]:
     return [
         case(1, 5, 6, 1, 6, 6, "one head"),
         case(2, 5, 12, 3, 4, 4, "three heads"),
+        case(2, 5, 13, 3, 5, 5, "heads of another size than d_model/H"),
         case(2, 7, 13, 3, 5, 11, "values of another size than keys"),
     ]
 
@@ -202,9 +227,12 @@ def two_heads(
     code = torch.eye(d_code, dtype=torch.float64)
     turns = []
     for k in (1, 1) if "same_place" in on else (1, 3):
+        if "ahead" in on:
+            k = -k
         angles = k * frequencies(d_code).expand(d_code, -1)
         turns.append(rotate_pairs(code, angles.cos(), -angles.sin()))
-    w_q = F.pad(100 * torch.cat((code, code), 1), (0, 0, d_token, 0))
+    sharp = 1 if "blurred" in on else 100
+    w_q = F.pad(sharp * torch.cat((code, code), 1), (0, 0, d_token, 0))
     w_k = F.pad(torch.cat(turns, 1), (0, 0, d_token, 0))
     w_v = F.pad(torch.cat((token, token), 1), (0, 0, 0, d_code))
     if "no_minus" in on:
@@ -244,6 +272,18 @@ _TWO_HEADS_BUGS = {
         read="06_multihead#mha-look-back",
         at="places",
     ),
+    "ahead": Bug(
+        "heads that look ahead: the keys turned the wrong way",
+        "Each key has to present itself as if it stood later: turn the keys "
+        "by R, or the queries back, not the other way round.",
+        read="06_multihead#mha-look-back",
+    ),
+    "blurred": Bug(
+        "queries that are not made large, so that the weights are not sharp",
+        "The right key has the largest score, but its neighbors' are close. "
+        "A larger W_Q makes the softmax sharper.",
+        read="06_multihead#mha-look-back",
+    ),
 }
 
 
@@ -256,24 +296,30 @@ def _two_heads_cases(seed: int) -> list[Case]:
     ]
 
 
-def _look_back(value: Any, case: Case) -> tuple[Tensor, Tensor, Tensor]:
-    """What the heads return, and the tokens one and three back."""
+def _tokens_and_codes(case: Case) -> tuple[Tensor, Tensor]:
+    """Random tokens (3, 23, d_token), and with their codes beside them."""
     d_token, d_code = case.args
+    tokens = _draw(generator(7), 3, 23, d_token)
+    codes = sinusoidal(23, d_code).double().expand(3, -1, -1)
+    return tokens, torch.cat((tokens, codes), dim=-1)
+
+
+def _output(value: Any, x: Tensor) -> Tensor:
+    """What two causal heads make of ``x`` with these four matrices."""
     w_q, w_k, w_v, w_o = (w.double() for w in value)
-    g, n_tokens = generator(7), 23
-    tokens = _draw(g, 3, n_tokens, d_token)
-    codes = sinusoidal(n_tokens, d_code).double()
-    x = torch.cat((tokens, codes.expand(3, -1, -1)), dim=-1)
     q, k, v = (split_heads(x @ w, 2) for w in (w_q, w_k, w_v))
-    y = (merge_heads(attend(q, k, v, causal=True)) @ w_o)[:, 3:]
-    return y, tokens[:, 2:-1], tokens[:, :-3]
+    y: Tensor = merge_heads(attend(q, k, v, causal=True)) @ w_o
+    return y
 
 
 def _judge_two_heads(value: Any, case: Case) -> str | None:
-    y, one, three = _look_back(value, case)
-    wanted = one - three
+    tokens, x = _tokens_and_codes(case)
+    y = _output(value, x)[:, 3:]
+    wanted = tokens[:, 2:-1] - tokens[:, :-3]
     if y.shape != wanted.shape:
-        return f"Each output has {y.size(-1)} numbers, a token {one.size(-1)}."
+        return (
+            f"Each output has {y.size(-1)} numbers, a token {wanted.size(-1)}."
+        )
     left = float((y - wanted).square().mean() / wanted.square().mean())
     if left < 0.02:
         return None
@@ -283,37 +329,52 @@ def _judge_two_heads(value: Any, case: Case) -> str | None:
     )
 
 
-def _view_two_heads(value: Any, case: Case) -> str:
-    """What the heads return, in words."""
-    y, one, three = _look_back(value, case)
-    known = {
-        "the difference": one - three,
-        "minus the difference": three - one,
-        "the sum": one + three,
-        "one back": one,
-        "twice one back": 2 * one,
-        "nothing": 0 * one,
-    }
-    for name, other in known.items():
-        close = 0.05 if name != "nothing" else 1e-9
-        if y.shape == other.shape and (y - other).square().mean() < close:
-            return name
-    return "something else"
+def _view_two_heads(value: Any, case: Case) -> tuple[list[Any], bool]:
+    """For each head how far back it looks, how sharply, and its factor.
+
+    Then whether this is all that the heads do.
+    """
+    tokens, x = _tokens_and_codes(case)
+    w_q, w_k, w_v, w_o = (w.double() for w in value)
+    q, k = (split_heads(x @ w, 2) for w in (w_q, w_k))
+    weights = attention_weights(q, k)[:, :, 8:15].mean(0)
+    values = w_v[: tokens.size(-1)].chunk(2, dim=1)
+    heads = []
+    said = torch.zeros_like(tokens[:, 8:15])
+    for weight, to, out in zip(weights, values, w_o.chunk(2), strict=True):
+        share, key = weight.max(dim=-1)
+        back = int((torch.arange(8, 15) - key).median())
+        factor = round(float((to @ out).diagonal().mean()), 2)
+        heads.append((back, bool(share.mean() > 0.5), factor))
+        said += factor * tokens[:, 8 - back : 15 - back]
+    left = (_output(value, x)[:, 8:15] - said).square().mean()
+    return sorted(heads), bool(left < 0.05)
 
 
 def treats_tokens_alike(
     layer: Layer, d_model: int, *, on: Switches = NONE
 ) -> bool:
-    """Without a mask, shuffled tokens must give shuffled outputs."""
-    x = _draw(generator(5), 1 if "one_row" in on else 2, 7, d_model)
+    """Shuffle the tokens of one sentence: its outputs move along."""
+    n_rows = 1 if "one_row" in on else 2
+    x = torch.randn(n_rows, 7, d_model, dtype=torch.float64)
+    if "equal_tokens" in on:
+        x = torch.ones_like(x)
     order = torch.tensor([3, 0, 6, 1, 5, 2, 4])
     if "flip" in on:
         order = torch.arange(6, -1, -1)
+    rows = slice(None) if "same_shuffle" in on else slice(0, 1)
+    other, wanted = x.clone(), layer(x).clone()
     if "shape" in on:
-        return layer(x).shape == x.shape
-    if "invariant" in on:
-        return torch.allclose(layer(x[:, order]), layer(x))
-    return torch.allclose(layer(x[:, order]), layer(x)[:, order])
+        return wanted.shape == x.shape
+    other[rows] = x[rows][:, order]
+    if "invariant" not in on:
+        wanted[rows] = wanted[rows][:, order]
+    found = layer(other)
+    if "first_token" in on:
+        found, wanted = found[:, 0], wanted[:, 0]
+    if "exact" in on:
+        return torch.equal(found, wanted)
+    return torch.allclose(found, wanted)
 
 
 _ALIKE_BUGS = {
@@ -321,41 +382,81 @@ _ALIKE_BUGS = {
         "a test that accepts every layer, such as one of the shape",
         "The wrong layers have the right shape too. Ask for a property that "
         "they lack.",
-        read="06_multihead#mha-alike",
+        read="06_multihead#mha-wrong",
         at="compare",
     ),
     "invariant": Bug(
         "a test that accepts none: shuffled tokens, the same outputs",
         "If the tokens change places, so do their outputs: shuffle those as "
         "well before you compare.",
-        read="06_multihead#mha-alike",
+        read="06_multihead#mha-wrong",
+        at="compare",
+    ),
+    "exact": Bug(
+        "a test that wants the outputs equal to the last bit",
+        "Sums over shuffled keys are taken in another order and differ in "
+        "the last digits. Compare with torch.allclose.",
+        read="06_multihead#mha-wrong",
+        at="compare",
+    ),
+    "equal_tokens": Bug(
+        "a test whose tokens are all equal, such as torch.ones",
+        "Equal tokens can change places and nobody notices. Draw random ones.",
+        read="06_multihead#mha-wrong",
         at="compare",
     ),
     "flip": Bug(
-        "a test whose shuffle is a reversal",
-        "A reversal keeps neighbors together, and what depends on neighbors "
-        "may not notice. Take an order without a pattern.",
-        read="06_multihead#mha-alike",
+        "a test whose shuffle has a pattern: a reversal, or a shift",
+        "Neighbors stay neighbors, and what depends on neighbors may not "
+        "notice. Take an order without a pattern.",
+        read="06_multihead#mha-wrong",
         at="order",
+    ),
+    "first_token": Bug(
+        "a test that compares the output at the first position only",
+        "Another position may be the one that is treated otherwise. Compare "
+        "all outputs.",
+        read="06_multihead#mha-wrong",
+        at="where",
     ),
     "one_row": Bug(
         "a test with a single sentence in the batch",
         "With one sentence no layer can mix sentences up. Take two.",
-        read="06_multihead#mha-alike",
+        read="06_multihead#mha-wrong",
+        at="batch",
+    ),
+    "same_shuffle": Bug(
+        "a test that shuffles all sentences in the same way",
+        "A layer that attends over the batch instead of the tokens shuffles "
+        "along. Shuffle one sentence, and leave the other as it is.",
+        read="06_multihead#mha-wrong",
         at="batch",
     ),
 }
+
+
+def _asks_nothing_else(bug: str, others: str, why: str) -> list[Alike]:
+    """Whatever else is wrong with a test with this bug cannot be seen."""
+    same = [{bug}, *({bug, other} for other in others.split())]
+    return [(a, b, why) for a, b in combinations(same, 2)]
+
+
 _ALIKE_ALIKE = [
-    ({bug}, {bug, other}, f"a test that {says} every layer asks nothing else")
-    for bug, says in (("shape", "accepts"), ("invariant", "rejects"))
-    for other in ("flip", "one_row")
-] + [
-    (
-        {bug, "flip"},
-        {bug, "one_row"},
-        f"a test that {says} every layer asks nothing else",
-    )
-    for bug, says in (("shape", "accepts"), ("invariant", "rejects"))
+    *_asks_nothing_else(
+        "shape",
+        "flip first_token one_row same_shuffle",
+        "a test that accepts every layer asks nothing else",
+    ),
+    *_asks_nothing_else(
+        "invariant",
+        "flip first_token one_row same_shuffle",
+        "a test that rejects every layer asks nothing else",
+    ),
+    *_asks_nothing_else(
+        "equal_tokens",
+        "flip one_row same_shuffle",
+        "if all tokens are equal, no shuffle changes anything",
+    ),
 ]
 
 
@@ -385,7 +486,24 @@ def _copies(x: Tensor) -> Tensor:
 
 
 def _blurs(x: Tensor) -> Tensor:
-    return x + x.roll(1, 1) + x.roll(-1, 1)
+    return x + (x.roll(1, 1) + x.roll(-1, 1))
+
+
+def _averages(x: Tensor) -> Tensor:
+    """Each token becomes the mean of those up to it."""
+    places = torch.arange(1, x.size(1) + 1, dtype=x.dtype)
+    return x.cumsum(1) / places[:, None]
+
+
+def _marks(x: Tensor) -> Tensor:
+    y = x.clone()
+    y[:, 2] += 1
+    return y
+
+
+def _over_the_batch(x: Tensor) -> Tensor:
+    y = x.transpose(0, 1)
+    return ((y @ y.mT / y.size(-1)).softmax(-1) @ y).transpose(0, 1)
 
 
 def _deals_out(x: Tensor) -> Tensor:
@@ -402,7 +520,10 @@ def _alike_cases(seed: int) -> list[Case]:
         Case((layer(True, False), 12), name="merged without transpose"),
         Case((_copies, 12), name="a layer that only copies"),
         Case((_blurs, 12), name="each token mixed with its neighbors"),
+        Case((_averages, 12), name="each token averaged with those before"),
+        Case((_marks, 12), name="something added at position 2"),
         Case((_deals_out, 12), name="batch and time mixed up"),
+        Case((_over_the_batch, 12), name="attention over the batch"),
     ]
 
 
@@ -465,32 +586,32 @@ _REGISTERED_BUGS = {
         "modules kept in a plain list, or in a class that is no nn.Module",
         "PyTorch finds parameters in attributes that are modules. A list "
         "hides them: take nn.ModuleList, and modules for its items.",
-        read="06_multihead#mha-registered",
+        read="06_multihead#mha-wrong",
         at="keep",
     ),
     "one_for_all": Bug(
         "one head, n times the same",
         "[head] * n holds one head n times. Make a new one for each.",
-        read="06_multihead#mha-registered",
+        read="06_multihead#mha-wrong",
         at="make",
     ),
     "no_output": Bug(
         "no W_O",
         "Three projections for each head, and a fourth matrix for all: four "
         "times d_model².",
-        read="06_multihead#mha-registered",
+        read="06_multihead#mha-wrong",
         at="output",
     ),
     "bias": Bug(
         "maps with biases",
         "Here the maps have none: bias=False.",
-        read="06_multihead#mha-registered",
+        read="06_multihead#mha-wrong",
         at="bias",
     ),
     "keys_are_queries": Bug(
         "keys made by the queries' maps",
         "The keys' own maps never get a gradient.",
-        read="06_multihead#mha-registered",
+        read="06_multihead#mha-wrong",
         at="keys",
     ),
 }
@@ -596,8 +717,27 @@ EXERCISES = {
                 {"one_head"},
                 {"one_head", "merge_view"},
                 "with one head there is nothing to swap",
-            )
+            ),
+            (
+                {"one_head"},
+                {"one_head", "size_of_keys"},
+                "nothing is cut into heads at all",
+            ),
+            (
+                {"one_head", "merge_view"},
+                {"one_head", "size_of_keys"},
+                "nothing is cut into heads, and nothing is merged",
+            ),
+            (
+                {"size_of_model", "scale_all"},
+                {"size_of_model", "scale_model"},
+                "it raises wherever the two roots are not the same",
+            ),
         ],
+        variants={
+            "causal": "Here attention is causal: a token sees itself and "
+            "what came before it."
+        },
         forbid=_ATTENTION,
     ),
     "contributions": Exercise(
@@ -619,11 +759,6 @@ EXERCISES = {
                 {"same_place"},
                 {"same_place", "swapped"},
                 "the difference of two equal things is 0 either way",
-            ),
-            (
-                {"first_alone"},
-                {"first_alone", "same_place"},
-                "where a head looks that nobody hears cannot be seen",
             ),
         ],
         view=_view_two_heads,

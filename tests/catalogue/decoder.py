@@ -437,7 +437,7 @@ class NoPath(Net):
 class DoublePath(Net):
     def run(self, x):
         for block in self.h:
-            x += block(x)
+            x = block(x).add(x)
         return x
 
 
@@ -698,9 +698,20 @@ def row_0(model, config):
     return inside(model, v)
 
 
+def last_token(model, config):
+    v = config.vocab_size
+    found = by_prefixes(model, config)
+    if found != "ignores its context":
+        return found
+    a, b = torch.tensor([[1, 2, 3, 4], [1, 2, 3, 5]])
+    if torch.allclose(model(a[None])[0, -1], model(b[None])[0, -1]):
+        return found
+    return inside(model, v)
+
+
 def gradients_first(model, config):
     v = config.vocab_size
-    found = by_probes(model, config)
+    found = by_prefixes(model, config)
     late = ("ignores its context", "starts too sure", "stream detached")
     if found in late and not probe.trains_everything(model, v).ok:
         return "stream detached"
@@ -708,7 +719,7 @@ def gradients_first(model, config):
 
 
 def strict_start(model, config):
-    found = by_probes(model, config)
+    found = by_prefixes(model, config)
     if found not in ("right", "blocks start equal", "stream detached"):
         return found
     loss = probe.trains_everything(model, config.vocab_size).loss
@@ -717,7 +728,7 @@ def strict_start(model, config):
 
 
 def by_identity(model, config):
-    found = by_probes(model, config)
+    found = by_prefixes(model, config)
     if found != "blocks start equal":
         return found
     blocks = list(model.parameters())
@@ -726,27 +737,29 @@ def by_identity(model, config):
 
 
 def never_looks_at_the_loss(model, config):
-    found = by_probes(model, config)
+    found = by_prefixes(model, config)
     return "stream detached" if found == "starts too sure" else found
 
 
 def shared_and_lost_swapped(model, config):
     one, none = "one block for all", "blocks not registered"
-    return {one: none, none: one}.get(found := by_probes(model, config), found)
+    return {one: none, none: one}.get(
+        found := by_prefixes(model, config), found
+    )
 
 
 def expects_less_for_a_head(model, config):
-    found = by_probes(model, config)
+    found = by_prefixes(model, config)
     return "right" if found == "head not tied" else found
 
 
 def norm_without_shift(model, config):
-    found = by_probes(model, config)
+    found = by_prefixes(model, config)
     return "right" if found == "no final norm" else found
 
 
 def never_looks_at_gradients(model, config):
-    found = by_probes(model, config)
+    found = by_prefixes(model, config)
     return "right" if found == "stream detached" else found
 
 
@@ -755,7 +768,7 @@ RIGHT = {
     "gpt": [by_embedding, one_hot, recursive],
     "mended": [written_out, sum_of_writes, block_by_block],
     "build": [Net, Paper, Tied],
-    "diagnose": [by_probes, by_prefixes, by_slopes],
+    "diagnose": [by_prefixes, by_probes, by_slopes],
 }
 WRONG = {
     "count": {
@@ -805,6 +818,7 @@ WRONG = {
         "runs_once": runs_once,
         "first_only": first_only,
         "row_0": row_0,
+        "last_token": last_token,
         "gradients_first": gradients_first,
         "strict_start": strict_start,
         "by_identity": by_identity,

@@ -58,6 +58,26 @@ def per_head(x, w_q, n_heads):
     return math.sqrt(w_q.shape[1] // n_heads)
 
 
+def size_of_model(x, w_q, w_k, w_v, w_o, n_heads):
+    b, t, d = x.shape
+    parts = [
+        (x @ w).view(b, t, n_heads, d // n_heads) for w in (w_q, w_k, w_v)
+    ]
+    q, k, v = (y.transpose(1, 2) for y in parts)
+    z = q @ k.mT / math.sqrt(d // n_heads)
+    return (z.softmax(-1) @ v).transpose(1, 2).reshape(b, t, -1) @ w_o
+
+
+def size_of_keys(x, w_q, w_k, w_v, w_o, n_heads):
+    b, t, _ = x.shape
+    d_head = w_q.shape[1] // n_heads
+    q, k, v = (x @ w for w in (w_q, w_k, w_v))
+    q, k = heads_of(q, n_heads), heads_of(k, n_heads)
+    v = v.view(b, t, n_heads, d_head).permute(0, 2, 1, 3)
+    y = (q @ k.mT / d_head**0.5).softmax(-1) @ v
+    return torch.cat(list(y.transpose(0, 1)), -1) @ w_o
+
+
 def one_long_vector(x, w_q, w_k, w_v, w_o, n_heads):
     q, k, v = x @ w_q, x @ w_k, x @ w_v
     z = torch.einsum("btd,bsd->bts", q, k)
@@ -202,8 +222,18 @@ def same_place(d_token, d_code):
     return built(d_token, d_code, (1, 1))
 
 
+def ahead(d_token, d_code):
+    return built(d_token, d_code, (-1, -3), sharp=150)
+
+
 def blurred(d_token, d_code):
-    return built(d_token, d_code, sharp=1)
+    return built(d_token, d_code, sharp=2)
+
+
+def with_the_code(d_token, d_code):
+    w_q, w_k, w_v, w_o = built(d_token, d_code)
+    w_v[d_token:] = 0.3  # the values should ignore it
+    return w_q, w_k, w_v, w_o
 
 
 def two_and_three_back(d_token, d_code):
@@ -217,33 +247,72 @@ def for_24_numbers(d_token, d_code):
 
 
 # -- treats_tokens_alike -----------------------------------------------------
-def random_order(layer, d_model):
+def each_its_own_order(layer, d_model):
+    g = torch.Generator().manual_seed(3)
     x = torch.randn(3, 11, d_model, dtype=torch.float64)
-    order = torch.randperm(11, generator=torch.Generator().manual_seed(3))
-    return torch.allclose(layer(x[:, order]), layer(x)[:, order])
+    orders = torch.stack([torch.randperm(11, generator=g) for _ in range(3)])
+    row = torch.arange(3)[:, None]
+    return torch.allclose(layer(x[row, orders]), layer(x)[row, orders])
 
 
-def many_orders(layer, d_model):
+def sentence_alone(layer, d_model):
+    # Each sentence apart, then a shuffle of all.
+    x = torch.randn(2, 5, d_model, dtype=torch.float64)
+    y = layer(x)
+    for b in range(2):
+        if (layer(x[b : b + 1]) - y[b : b + 1]).abs().max() > 1e-9:
+            return False
     g = torch.Generator().manual_seed(0)
     for _ in range(5):
-        x = torch.randn(2, 5, d_model, dtype=torch.float64, generator=g)
         order = torch.randperm(5, generator=g)
         back = order.argsort()
-        if (layer(x[:, order])[:, back] - layer(x)).abs().max() > 1e-9:
+        if (layer(x[:, order])[:, back] - y).abs().max() > 1e-9:
             return False
     return True
 
 
 def swaps(layer, d_model):
-    x = torch.randn(2, 7, d_model, dtype=torch.float64)
+    x = torch.randn(2, 6, d_model, dtype=torch.float64)
     before, ok = layer(x), True
-    for i in range(7):
+    for i in range(6):
         for j in range(i):
-            order = torch.arange(7)
-            order[[i, j]] = order[[j, i]]
-            after = layer(x[:, order])
-            ok = ok and torch.allclose(after, before[:, order])
+            moved, wanted = x.clone(), before.clone()
+            moved[1, [i, j]] = x[1, [j, i]]
+            wanted[1, [i, j]] = before[1, [j, i]]
+            ok = ok and torch.allclose(layer(moved), wanted)
     return ok
+
+
+def second_sentence(layer, d_model, x=None, equal=None, rows=slice(None)):
+    g = torch.Generator().manual_seed(1)
+    if x is None:
+        x = torch.randn(2, 7, d_model, dtype=torch.float64, generator=g)
+    order = [1, 5, 3, 0, 6, 4, 2]
+    other = torch.stack([x[0], x[1, order]])
+    y = layer(x)
+    a, b = layer(other), torch.stack([y[0], y[1, order]])
+    return (equal or torch.allclose)(a[:, rows], b[:, rows])
+
+
+def to_the_bit(layer, d_model):
+    return second_sentence(
+        layer, d_model, equal=lambda a, b: bool((a == b).all())
+    )
+
+
+def tokens_of_ones(layer, d_model):
+    return second_sentence(layer, d_model, torch.ones(2, 7, d_model).double())
+
+
+def first_token(layer, d_model):
+    return second_sentence(layer, d_model, rows=slice(0, 1))
+
+
+def all_in_one_order(layer, d_model):
+    x = torch.randn(3, 8, d_model, dtype=torch.float64)
+    order = torch.tensor([6, 1, 4, 0, 7, 3, 5, 2])
+    gap = layer(x.index_select(1, order)) - layer(x).index_select(1, order)
+    return gap.norm().item() < 1e-8
 
 
 def shape(layer, d_model):
@@ -258,7 +327,9 @@ def invariant(layer, d_model):
 
 def flip(layer, d_model):
     x = torch.randn(2, 9, d_model, dtype=torch.float64)
-    return torch.allclose(layer(x.flip(1)), layer(x).flip(1))
+    y = layer(x)
+    other = torch.stack([x[0].roll(1, 0), x[1]])
+    return torch.allclose(layer(other), torch.stack([y[0].roll(1, 0), y[1]]))
 
 
 def one_row(layer, d_model):
@@ -274,13 +345,13 @@ def shuffles_the_rows(layer, d_model):
 
 
 def says_the_opposite(layer, d_model):
-    return not random_order(layer, d_model)
+    return not swaps(layer, d_model)
 
 
 def copying_is_not_enough(layer, d_model):
     x = torch.randn(2, 7, d_model, dtype=torch.float64)
     copies = torch.allclose(layer(x), x)
-    return random_order(layer, d_model) and not copies
+    return swaps(layer, d_model) and not copies
 
 
 # -- registered --------------------------------------------------------------
@@ -394,7 +465,7 @@ RIGHT = {
     "multihead": [head_by_head, by_einsum, sum_of_heads],
     "contributions": [in_a_loop, all_but_one_silent, by_einsum_too],
     "two_heads": [sharper, heads_swapped, minus_in_the_values],
-    "treats_tokens_alike": [random_order, many_orders, swaps],
+    "treats_tokens_alike": [each_its_own_order, sentence_alone, swaps],
     "registered": [fused, raw, module_list],
 }
 WRONG = {
@@ -402,6 +473,8 @@ WRONG = {
         "no_scale": with_root(lambda *a: 1.0),
         "scale_all": with_root(lambda x, w, h: math.sqrt(w.shape[1])),
         "scale_model": with_root(lambda x, w, h: math.sqrt(x.shape[2])),
+        "size_of_model": size_of_model,
+        "size_of_keys": size_of_keys,
         "one_head": one_long_vector,
         "split_view": cut_by_view,
         "merge_view": merged_by_view,
@@ -418,12 +491,18 @@ WRONG = {
         "swapped": swapped,
         "first_alone": first_alone,
         "same_place": same_place,
+        "ahead": ahead,
+        "blurred": blurred,
     },
     "treats_tokens_alike": {
         "shape": shape,
         "invariant": invariant,
+        "exact": to_the_bit,
+        "equal_tokens": tokens_of_ones,
         "flip": flip,
+        "first_token": first_token,
         "one_row": one_row,
+        "same_shuffle": all_in_one_order,
     },
     "registered": {
         "list": plain_list,
@@ -440,7 +519,7 @@ OUTSIDE = {
         first_sentence_for_all,
         from_the_last,
     ],
-    "two_heads": [blurred, two_and_three_back, for_24_numbers],
+    "two_heads": [with_the_code, two_and_three_back, for_24_numbers],
     "treats_tokens_alike": [
         shuffles_the_rows,
         says_the_opposite,
