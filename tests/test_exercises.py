@@ -245,7 +245,11 @@ coursekit.check("attention/attend", mine)
 :class: dropdown
 
 ```python
-mine = coursekit.attend
+def mine(q, k, v, mask=None):
+    scores = q @ k.mT / q.size(-1) ** 0.5
+    if mask is not None:
+        scores = scores.masked_fill(~mask, float("-inf"))
+    return scores.softmax(-1) @ v
 ```
 ````
 """
@@ -276,8 +280,9 @@ def test_a_planted_mismatch_is_found(old, new, says):
     ("old", "new", "says"),
     [
         ("    ...", "    return q", "must say 'not attempted'"),
-        ("mine = coursekit.attend", "mine = max", "must pass"),
-        ("mine = coursekit.attend", "pass", "must pass"),
+        ("scores.softmax(-1)", "scores", "must pass"),
+        ("return scores.softmax", "scores.softmax", "must pass"),
+        (") ** 0.5", ")", "must pass"),
     ],
 )
 def test_a_planted_bad_play_is_found(old, new, says, monkeypatch):
@@ -290,7 +295,7 @@ def test_a_planted_bad_play_is_found(old, new, says, monkeypatch):
 
 @pytest.mark.parametrize("new", ["undefined", "1 / 0"])
 def test_a_planted_cell_that_raises_is_found(new, monkeypatch):
-    first, (exercise,) = read(PAGE.replace("mine = coursekit.attend", new))
+    first, (exercise,) = read(PAGE.replace("```python", f"```python\n{new}"))
     with pytest.raises(pytest.fail.Exception, match="the solution of att-one"):
         play(first, exercise, monkeypatch)
 
@@ -516,7 +521,7 @@ def test_unusual_right_answers_of_attention_pass():
         e = torch.exp(fit - top) * (1 if mask is None else mask)
         return torch.einsum("...ts,...sd->...td", e, v) / e.sum(-1)[..., None]
 
-    for f in (renormalized, large_number, by_hand, coursekit.fast_attend):
+    for f in (renormalized, large_number, by_hand):
         report = coursekit.check("attention/attend", f)
         assert report.status == "passed", report
 

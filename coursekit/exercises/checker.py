@@ -44,9 +44,9 @@ def check(
         variants: names of conventions that an assignment asks for instead.
 
     Returns:
-        a report that prints itself: right, or what is wrong, and if it is a
-        classic mistake, which.  Nothing the function raises comes through,
-        except an interrupt from the keyboard.
+        a report that prints itself and says right, or what is wrong, and
+        if it is a classic mistake, which.  Nothing the function raises comes
+        through, except an interrupt from the keyboard.
 
     Raises:
         ValueError: if there is no such exercise or variant, or ``function``
