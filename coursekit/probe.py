@@ -399,19 +399,27 @@ def _modes(model: Model) -> tuple[bool, ...]:
     return (False, True) if isinstance(model, nn.Module) else (False,)
 
 
+def _seed(seed: int) -> None:
+    """Seed the random numbers of every device there is."""
+    if torch.accelerator.is_available():
+        torch.manual_seed(seed)
+    else:  # the same, but it does not prepare for one: 100 times faster
+        torch.default_generator.manual_seed(seed)
+
+
 @contextmanager
 def _undisturbed(model: Model, training: bool, seed: int) -> Iterator[None]:
     """Put everything back: modes, buffers, the random numbers' state."""
     if not isinstance(model, nn.Module):
         with torch.random.fork_rng():
-            torch.manual_seed(seed)
+            _seed(seed)
             yield
         return
     modes = {m: m.training for m in model.modules()}
     buffers = {b: b.clone() for b in model.buffers()}
     try:
         with torch.random.fork_rng():
-            torch.manual_seed(seed)
+            _seed(seed)
             model.train(training)
             yield
     finally:

@@ -18,7 +18,7 @@ import pytest
 from coursekit.exercises import core
 from coursekit.exercises.call import call
 from coursekit.exercises.checker import check, verdict
-from coursekit.exercises.diagnose import mutants, same
+from coursekit.exercises.diagnose import mutants, same, trace
 from coursekit.exercises.source import specialize
 from tests.test_exercises import PAGES, read
 
@@ -91,39 +91,52 @@ def test_what_to_read_again_exists(place):
 
 
 # -- the switches ------------------------------------------------------------
-def came_to(exercise, function, seed):
-    """The outcomes of a function."""
-    return [
-        call(function, core.bind(exercise, case), seed)
-        for case in core.draw(exercise, seed)
-    ]
+class Played:
+    """An exercise's cases, and what functions come to on them."""
 
+    def __init__(self, exercise, seed=0, variant=core.NONE):
+        self.exercise, self.seed, self.variant = exercise, seed, variant
+        self.cases = core.draw(exercise, seed)
+        self.rights = self.mutant(core.NONE)
 
-def outcomes_of(exercise, on, seed):
-    """The outcomes of the reference with switches on."""
-    return [
-        core.expected(exercise, case, seed, on)
-        for case in core.draw(exercise, seed)
-    ]
+    def mutant(self, on):
+        """What the reference comes to with switches on."""
+        on = on | self.variant
+        return [
+            core.expected(self.exercise, case, self.seed, on)
+            for case in self.cases
+        ]
 
+    def mutants(self):
+        """What each mutant comes to."""
+        return {on: self.mutant(on) for on in mutants(self.exercise)}
 
-def rejected_by(exercise, outcomes, seed, variant=core.NONE):
-    """For each case, whether it rejects these outcomes."""
-    cases = core.draw(exercise, seed)
-    rights = outcomes_of(exercise, variant, seed)
-    return [
-        verdict(exercise, case, got, right) is not None
-        for case, got, right in zip(cases, outcomes, rights, strict=True)
-    ]
+    def function(self, function):
+        """What another function comes to."""
+        return [
+            call(function, core.bind(self.exercise, case), self.seed)
+            for case in self.cases
+        ]
 
+    def rejecting(self, outcomes):
+        """Numbers of the cases that reject these outcomes, in order."""
+        answers = zip(self.cases, outcomes, self.rights, strict=True)
+        for i, (case, got, right) in enumerate(answers):
+            if verdict(self.exercise, case, got, right) is not None:
+                yield i
 
-def told_apart_by(exercise, one, other, seed):
-    """For each case, whether it tells two functions' outcomes apart."""
-    cases = core.draw(exercise, seed)
-    return [
-        not same(exercise, case, a, b)
-        for case, a, b in zip(cases, one, other, strict=True)
-    ]
+    def traces(self, outcomes):
+        """What of these outcomes is compared."""
+        return [
+            trace(self.exercise, case, outcome)
+            for case, outcome in zip(self.cases, outcomes, strict=True)
+        ]
+
+    def telling_apart(self, one, other):
+        """Numbers of the cases that tell two functions' traces apart."""
+        for i, both in enumerate(zip(one, other, strict=True)):
+            if not same(self.exercise, *both):
+                yield i
 
 
 def declared(exercise, *both):
@@ -134,19 +147,18 @@ def declared(exercise, *both):
 
 def not_seen(exercise, seed, variant):
     """Mutants that pass, and pairs of mutants that cannot be told apart."""
-    all_ = {
-        on: outcomes_of(exercise, on | variant, seed)
-        for on in mutants(exercise)
-    }
+    played = Played(exercise, seed, variant)
+    found = played.mutants()
     alive = [
         sorted(on)
-        for on, found in all_.items()
-        if not any(rejected_by(exercise, found, seed, variant))
+        for on, outcomes in found.items()
+        if next(played.rejecting(outcomes), None) is None
     ]
+    traces = {on: played.traces(outcomes) for on, outcomes in found.items()}
     twins = [
         (sorted(a), sorted(b))
-        for a, b in itertools.combinations(all_, 2)
-        if not any(told_apart_by(exercise, all_[a], all_[b], seed))
+        for a, b in itertools.combinations(found, 2)
+        if next(played.telling_apart(traces[a], traces[b]), None) is None
         and not declared(exercise, a, b)
     ]
     return alive, twins
@@ -177,33 +189,33 @@ def test_every_mistake_and_pair_is_rejected_and_told_apart(
 @pytest.mark.parametrize(("chapter", "name"), ALL)
 def test_what_is_declared_alike_is_alike(chapter, name):
     exercise = core.exercises(chapter)[name]
-    known = mutants(exercise)
+    known, played = mutants(exercise), Played(exercise)
     for a, b, reason in exercise.alike:
         assert frozenset(a) in known, sorted(a)
         assert frozenset(b) in known, sorted(b)
         assert len(reason.split()) >= 3
-        one, other = (outcomes_of(exercise, frozenset(x), 0) for x in (a, b))
-        assert not any(told_apart_by(exercise, one, other, 0)), (a, b)
+        both = (played.traces(played.mutant(frozenset(x))) for x in (a, b))
+        assert list(played.telling_apart(*both)) == [], (a, b)
 
 
-def news(exercise, found, seed=0):
+def news(played, found):
     """Which cases are the first to see something in these outcomes."""
-    rows = [rejected_by(exercise, outcomes, seed) for outcomes in found]
-    rows += [
-        told_apart_by(exercise, a, b, seed)
-        for a, b in itertools.combinations(found, 2)
+    traces = [played.traces(outcomes) for outcomes in found]
+    firsts = [next(played.rejecting(outcomes), None) for outcomes in found]
+    firsts += [
+        next(played.telling_apart(a, b), None)
+        for a, b in itertools.combinations(traces, 2)
     ]
-    return {row.index(True) for row in rows if True in row}
+    return set(firsts) - {None}
 
 
 @pytest.mark.parametrize(("chapter", "name"), ALL)
 def test_every_case_sees_something_new(chapter, name):
-    exercise = core.exercises(chapter)[name]
-    outside = catalogue(chapter).OUTSIDE[name]
-    found = [outcomes_of(exercise, on, 0) for on in mutants(exercise)]
-    found += [came_to(exercise, function, 0) for function in outside]
-    seeing, cases = news(exercise, found), core.draw(exercise, 0)
-    idle = [case.name for i, case in enumerate(cases) if i not in seeing]
+    played = Played(core.exercises(chapter)[name])
+    found = list(played.mutants().values())
+    found += map(played.function, catalogue(chapter).OUTSIDE[name])
+    seeing = news(played, found)
+    idle = [c.name for i, c in enumerate(played.cases) if i not in seeing]
     assert idle == [], (
         f"{idle}: no mistake is seen first by this case, and no two are told "
         "apart first by it. Drop it, or add the mistake that needs it"
@@ -213,17 +225,16 @@ def test_every_case_sees_something_new(chapter, name):
 @pytest.mark.parametrize(("chapter", "name"), ALL)
 def test_a_mutants_source_is_the_mutant(chapter, name):
     exercise = core.exercises(chapter)[name]
+    played = Played(exercise)
     space = vars(importlib.import_module(exercise.reference.__module__))
     for on in [core.NONE, *mutants(exercise)]:
         source = specialize(exercise.reference, on, "shown")
         assert not re.search(r"\bon\b", source), source
         made = dict(space)
         exec(source, made)
-        shown, meant = (
-            came_to(exercise, made["shown"], 0),
-            outcomes_of(exercise, on, 0),
-        )
-        assert not any(told_apart_by(exercise, shown, meant, 0)), source
+        shown = played.traces(played.function(made["shown"]))
+        meant = played.traces(played.mutant(on))
+        assert list(played.telling_apart(shown, meant)) == [], source
 
 
 # -- answers written by others -----------------------------------------------
@@ -301,8 +312,8 @@ def test_a_planted_mistake_that_passes_is_found():
 def test_a_planted_case_that_sees_nothing_is_found():
     cases = [core.Case((-3,)), core.Case((-5,)), core.Case((0,))]
     idle = planted(half, cases, double=1, abs=1)
-    found = [outcomes_of(idle, on, 0) for on in mutants(idle)]
-    assert news(idle, found) == {0}
+    played = Played(idle)
+    assert news(played, list(played.mutants().values())) == {0}
 
 
 def test_a_planted_lookalike_is_named_and_a_stranger_is_not(monkeypatch):

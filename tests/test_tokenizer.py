@@ -662,7 +662,7 @@ MISTAKES = {
     "only the round trip": (
         "trust",
         lambda encode, decode, name, number: all(
-            decode(encode(text)) == text for text in (exercises.NASTY, name)
+            decode(encode(text)) == text for text in (" naïve\r\n\t🍵", name)
         ),
     ),
     "one polite sentence": (

@@ -5,7 +5,8 @@ agrees with a mutant on every case, in what it returns, what it raises and what
 it does to its arguments, then on these inputs it is that mutant.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
 
@@ -47,6 +48,10 @@ def explanations(
     Args:
         exercise, cases, outcomes, seed, on: as in ``checker.examine``.
     """
+    traces = [
+        trace(exercise, case, got)
+        for case, got in zip(cases, outcomes, strict=True)
+    ]
     found: list[Switches] = []
     for mutant in mutants(exercise):
         if any(one <= mutant for one in found):
@@ -54,24 +59,57 @@ def explanations(
         if all(
             same(
                 exercise,
-                case,
                 got,
-                expected(exercise, case, seed, on | mutant),
+                trace(
+                    exercise,
+                    case,
+                    expected(exercise, case, seed, on | mutant),
+                ),
             )
-            for case, got in zip(cases, outcomes, strict=True)
+            for case, got in zip(cases, traces, strict=True)
         ):
             found.append(mutant)
     return found
 
 
-def same(exercise: Exercise, case: Case, a: Outcome, b: Outcome) -> bool:
+@dataclass(frozen=True)
+class Trace:
+    """What can be compared of an outcome."""
+
+    raised: str = ""
+    """The name of what was raised."""
+
+    value: Any = None
+    """The exercise's view of what was returned."""
+
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    """The arguments after the call, by name."""
+
+    malformed: bool = False
+    """Whether the answer is not of a form that can be compared."""
+
+
+def trace(exercise: Exercise, case: Case, outcome: Outcome) -> Trace:
+    """What can be compared of a case's outcome."""
+    if outcome.error:
+        return Trace(raised=kind(outcome.error))
+    value = outcome.value
+    if exercise.view is not None:
+        try:
+            value = exercise.view(value, case)
+        except Exception:
+            return Trace(malformed=True)
+    return Trace(value=value, arguments=outcome.arguments)
+
+
+def same(exercise: Exercise, a: Trace, b: Trace) -> bool:
     """Whether two outcomes of one case cannot be told apart."""
-    if a.error or b.error:
-        return raised(a) == raised(b)
+    if a.malformed or b.malformed:
+        return False
+    if a.raised or b.raised:
+        return a.raised == b.raised
     try:
-        if not alike(
-            exercise, seen(exercise, case, a), seen(exercise, case, b)
-        ):
+        if not alike(exercise, a.value, b.value):
             return False
     except Exception:  # an answer that is not of the right form
         return False
@@ -80,18 +118,6 @@ def same(exercise: Exercise, case: Case, a: Outcome, b: Outcome) -> bool:
         for name, value in b.arguments.items()
         if is_value(value)
     )
-
-
-def raised(outcome: Outcome) -> str | None:
-    """The name of what was raised."""
-    return kind(outcome.error) if outcome.error else None
-
-
-def seen(exercise: Exercise, case: Case, outcome: Outcome) -> Any:
-    """What of an outcome's value is compared."""
-    if exercise.view is None:
-        return outcome.value
-    return exercise.view(outcome.value, case)
 
 
 def alike(exercise: Exercise, a: Any, b: Any) -> bool:

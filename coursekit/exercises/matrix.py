@@ -1,20 +1,13 @@
 """What an exercise's cases can see: mistakes against cases."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
 from itertools import combinations
 
-from coursekit.exercises.call import Outcome
 from coursekit.exercises.checker import verdict
-from coursekit.exercises.core import (
-    Case,
-    Exercise,
-    draw,
-    expected,
-    find,
-)
-from coursekit.exercises.diagnose import mutants, same
+from coursekit.exercises.core import draw, expected, find
+from coursekit.exercises.diagnose import mutants, same, trace
 
 
 @dataclass(frozen=True)
@@ -97,9 +90,13 @@ def matrix(id: str, seed: int = 0) -> Matrix:
         )
         for on, found in played.items()
     }
+    traces = [
+        [trace(exercise, *seen) for seen in zip(cases, found, strict=True)]
+        for found in played.values()
+    ]
     apart = sum(
-        _differ(exercise, cases, a, b)
-        for a, b in combinations(played.values(), 2)
+        not all(same(exercise, *both) for both in zip(a, b, strict=True))
+        for a, b in combinations(traces, 2)
     )
     return Matrix(
         id,
@@ -112,16 +109,4 @@ def matrix(id: str, seed: int = 0) -> Matrix:
         n_rejected=sum(any(row) for row in rows.values()),
         n_apart=apart,
         n_alike=len(exercise.alike),
-    )
-
-
-def _differ(
-    exercise: Exercise,
-    cases: Sequence[Case],
-    one: Sequence[Outcome],
-    other: Sequence[Outcome],
-) -> bool:
-    return not all(
-        same(exercise, case, a, b)
-        for case, a, b in zip(cases, one, other, strict=True)
     )

@@ -23,7 +23,7 @@ from coursekit.exercises.call import Outcome, explain
 from coursekit.exercises.checker import verdict
 from coursekit.exercises.compare import describe, difference, is_value
 from coursekit.exercises.core import NONE, Case, Exercise, Switches
-from coursekit.exercises.diagnose import explanations, same
+from coursekit.exercises.diagnose import explanations, same, trace
 from coursekit.exercises.report import says
 from coursekit.grading.records import Question
 from coursekit.grading.served import guarded
@@ -107,7 +107,7 @@ def about_mending(
         for number, (case, got) in enumerate(
             zip(subject.cases, subject.outcomes, strict=True), 1
         )
-        if not same(
+        if differ(
             subject.exercise,
             case,
             got,
@@ -130,6 +130,12 @@ def about_mending(
         "input shows the difference between the given program and yours?",
         "\n".join(lines),
     )
+
+
+def differ(exercise: Exercise, case: Case, a: Outcome, b: Outcome) -> bool:
+    """Whether two outcomes of a case can be told apart."""
+    one, other = (trace(exercise, case, outcome) for outcome in (a, b))
+    return not same(exercise, one, other)
 
 
 def tidy(source: str) -> list[str]:
@@ -427,7 +433,7 @@ def effect(subject: Subject, outcomes: Sequence[Outcome]) -> tuple[int, str]:
         for case, before, after in zip(
             subject.cases, subject.outcomes, outcomes, strict=True
         )
-        if not same(subject.exercise, case, after, before)
+        if differ(subject.exercise, case, after, before)
     ]
     n = len(subject.cases)
     if not differs:
