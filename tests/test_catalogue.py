@@ -20,7 +20,7 @@ from coursekit.exercises.call import call
 from coursekit.exercises.checker import check, verdict
 from coursekit.exercises.diagnose import mutants, same, trace
 from coursekit.exercises.source import specialize
-from tests.test_exercises import PAGES, read
+from tests.test_exercises import PAGES, execute, read
 
 ROOT = Path(__file__).resolve().parent.parent
 SEEDS = range(3)
@@ -257,6 +257,26 @@ def test_each_mistake_written_anew_is_named(chapter, name):
             names += [b for a, b, _ in exercise.alike if set(a) == {bug}]
             assert report.diagnosis in names, f"{bug}:\n{report}"
             assert exercise.bugs[bug].says in str(report)
+
+
+@pytest.mark.parametrize(
+    ("chapter", "program"),
+    [
+        ("attention", "suspicious"),
+        ("decoder", "theirs"),
+        ("feedforward", "theirs"),
+        ("loss", "it_runs"),
+    ],
+)
+def test_a_program_that_nobody_mended_is_recognized(chapter, program):
+    first, found = read(PAGES[chapter].read_text("utf8"))
+    (exercise,) = (e for e in found if f"{chapter}/mended" in e.checks)
+    space = {"__name__": "page"}
+    execute(first, space, "the page's first cell")
+    for source in exercise.cells:
+        execute(source, space, f"a cell of {exercise.label}")
+    report = check(f"{chapter}/mended", space[program])
+    assert len(report.diagnosis) >= 2, report
 
 
 @pytest.mark.parametrize(("chapter", "name"), ALL)

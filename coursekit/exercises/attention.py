@@ -431,7 +431,11 @@ EXERCISES = {
         forbid=_ATTENTION,
     ),
     "mended": Exercise(
-        mended, _mended_cases, bugs=_MENDED_BUGS, forbid=_ATTENTION
+        mended,
+        _mended_cases,
+        bugs=_MENDED_BUGS,
+        planted={"first_size", "axis_1", "naive"},
+        forbid=_ATTENTION,
     ),
     "temperature": Exercise(
         temperature_backward,

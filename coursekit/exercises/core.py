@@ -105,6 +105,10 @@ class Exercise:
     bugs: Mapping[str, Bug] = field(default_factory=dict)
     """The classic mistakes, by the name of their switch."""
 
+    planted: AbstractSet[str] = NONE
+    """The bugs of the program that is handed out to be mended, if it has
+    more than two: a learner who changed nothing is told so."""
+
     alike: Sequence[Alike] = ()
     """Sets of bugs that nothing can tell apart, and the reason."""
 

@@ -1045,6 +1045,7 @@ EXERCISES = {
         mended,
         _mended_cases,
         bugs=_MENDED_BUGS,
+        planted={"normed_path", "added_twice", "no_final_norm"},
         alike=[
             (
                 {"no_path"},

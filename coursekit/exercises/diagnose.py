@@ -1,8 +1,9 @@
 """Which classic mistakes give just these answers?
 
-A reference with one switch on, or two, is a *mutant*.  If a learner's function
-agrees with a mutant on every case, in what it returns, what it raises and what
-it does to its arguments, then on these inputs it is that mutant.
+A reference with one switch on, or two, or those of a program that is handed
+out to be mended, is a *mutant*.  If a learner's function agrees with a mutant
+on every case, in what it returns, what it raises and what it does to its
+arguments, then on these inputs it is that mutant.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +23,7 @@ from coursekit.exercises.core import (
 
 
 def mutants(exercise: Exercise) -> list[Switches]:
-    """Every bug alone, then every two that do not exclude one another."""
+    """Every bug alone, every compatible two, and what is planted."""
     bugs = exercise.bugs
     place = {name: bug.at or name for name, bug in bugs.items()}
     pairs = [
@@ -30,7 +31,9 @@ def mutants(exercise: Exercise) -> list[Switches]:
         for a, b in combinations(bugs, 2)
         if place[a] != place[b]
     ]
-    return [frozenset((name,)) for name in bugs] + pairs
+    found = [frozenset((name,)) for name in bugs] + pairs
+    planted = frozenset(exercise.planted)
+    return found + [planted] * (len(planted) > 2)
 
 
 def explanations(

@@ -82,6 +82,7 @@ def matrix(id: str, seed: int = 0) -> Matrix:
     played = {
         on: [expected(exercise, case, seed, on) for case in cases]
         for on in mutants(exercise)
+        if len(on) <= 2
     }
     rows = {
         on: tuple(
