@@ -353,6 +353,19 @@ def rest_made_equal(norm):
     return max(gaps) > 1e-6
 
 
+def by_gradients(norm):
+    x = torch.randn(2, 6, 5, dtype=torch.float64, requires_grad=True)
+    y = norm(x)
+    for t in range(5):
+        weights = torch.randn_like(y[0, t])
+        (dx,) = torch.autograd.grad(
+            (y[0, t] * weights).sum(), x, retain_graph=True
+        )
+        if dx[0, t + 1 :].abs().max() > 1e-9:
+            return True
+    return False
+
+
 def last_only(norm):
     x = torch.randn(2, 8, 6, dtype=torch.float64)
     y = x.clone()
@@ -516,7 +529,7 @@ RIGHT = {
     "norms": [by_variance, token_by_token, centering_matrix],
     "backward": [step_by_step, by_jacobian, in_a_loop],
     "places": [in_one_line, three_steps, with_identity],
-    "probe": [by_prefixes, rest_replaced, rest_made_equal],
+    "probe": [by_prefixes, rest_replaced, rest_made_equal, by_gradients],
     "fold": [with_matrices, row_by_row, from_the_outputs],
 }
 WRONG = {
