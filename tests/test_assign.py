@@ -1,6 +1,7 @@
 """From chapters and a roster to notebooks, exports and the key."""
 
 import builtins
+import inspect
 import json
 import os
 import re
@@ -196,6 +197,7 @@ def test_errors_are_said(tmp_path):
         run(tmp_path, "nothing.md")
     with pytest.raises(ValueError, match="got no/such"):
         run(tmp_path, CHAPTER, assess=["no/such"])
+    assert not (tmp_path / "key.txt").exists()
     with pytest.raises(ValueError, match="not for students"):
         run(tmp_path, CHAPTER, key=str(tmp_path / "dist/student/key.txt"))
     page = tmp_path / "page.md"
@@ -209,6 +211,28 @@ def test_errors_are_said(tmp_path):
     (tmp_path / "key.txt").write_text("nonsense")
     with pytest.raises(ValueError, match="is no key"):
         run(tmp_path, CHAPTER)
+
+
+def test_an_assessed_exercise_may_be_of_any_page(tmp_path):
+    other = ROOT / "book/05_masks.md"
+    run(tmp_path, CHAPTER, other, assess=["masks/visible"])
+    found = Key.load(tmp_path / "key.txt").assignments
+    kinds = {
+        e["id"]: e["kind"] for a in found.values() for e in a["exercises"]
+    }
+    assert [id for id, kind in kinds.items() if kind == "assessed"] == [
+        "masks/visible"
+    ]
+
+
+def test_everybody_on_the_roster_is_in_each_assignment(tmp_path):
+    class_ = tmp_path / "class.csv"
+    class_.write_text("id,name\nada,Ada\nbob,Bob\n")
+    run(tmp_path, CHAPTER, roster=str(class_))
+    found = Key.load(tmp_path / "key.txt").assignments
+    for name in (CHAPTER.stem, "debug"):
+        assert set(found[name]["students"]) == {"ada", "bob"}
+    assert "debug" not in found[CHAPTER.stem]["students"]["ada"]
 
 
 # -- an overlay --------------------------------------------------------------
@@ -332,7 +356,9 @@ SAFE = {
     ".hidden": "hidden",
     "_me": "me",
     "a/b\\c:d*e": "a_b_c_d_e",
-    "Zoë √": "Zo___",
+    "Zoë √": "Zoë__",
+    "Zoe\u0308": "Zoë",
+    "张伟": "张伟",
     "CON": "id_CON",
     "nul.txt": "id_nul.txt",
     "a" * 300: "a" * 100,
@@ -462,6 +488,10 @@ def test_each_student_gets_a_notebook(debug):
         assert first.stub == one["stub"]
         assert (second.id, second.function) == (one["test"]["id"], "tells")
         assert first.points + second.points == 10
+        assert inspect.getdoc(core.find(one["exercise"]).reference) in "".join(
+            c.source for c in cells(path)
+        )
+        assert all(f"`{n}`" in text for n in core.find(first.id).forbid)
         for variant in one["variants"]:
             asked = core.find(one["exercise"]).variants[variant]
             assert asked in "".join(c.source for c in cells(path))

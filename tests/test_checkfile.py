@@ -32,8 +32,10 @@ def book(tmp_path):
     def book(*cells, name="mine.ipynb"):
         made = []
         for cell in cells:
-            id, source = cell if isinstance(cell, tuple) else (None, cell)
+            cell = cell if isinstance(cell, tuple) else (None, cell)
+            id, source, *more = cell
             metadata = {"exercise": id} if id else {}
+            metadata |= {"variants": more} if more else {}
             made.append(
                 {"cell_type": "code", "source": source, "metadata": metadata}
             )
@@ -104,6 +106,33 @@ def test_a_check_says_what_counts_where_no_cell_is_marked(book):
         "attention/attend": "passed",
         "attention/mended": "not attempted",
     }
+
+
+def test_the_convention_that_was_asked_for_counts(book):
+    """The check says it, or the cell that was given out."""
+    id, half = "attention/attend", "def half(x):\n    return x / 2"
+    hides = RIGHT.replace("~mask", "mask")
+    check = (
+        f"coursekit.check({id!r}, attend_yourself, variants=['true_hides'])"
+    )
+    for cells in ([(id, hides), check], [(id, hides, "true_hides")]):
+        assert statuses(book(half, *cells)) == {id: "passed"}
+    for cells in ([(id, RIGHT), check], [(id, RIGHT, "true_hides")]):
+        assert statuses(book(half, *cells)) == {id: "wrong"}
+    assert statuses(book(half, (id, RIGHT, "no_such"))) == {id: "error"}
+
+
+def test_a_test_of_ones_own_is_left_to_the_grader(book):
+    id = "attention/attend"
+    half, test = (
+        "def half(x):\n    return x / 2",
+        "def tells(f):\n    return 1",
+    )
+    path = book(half, (id, RIGHT), (f"{id}:test", test))
+    found = {r.id: r for r in check_file(path)}
+    assert found[id].status == "passed"
+    assert found[f"{id}:test"].status == "not attempted"
+    assert "when it is graded" in found[f"{id}:test"].message
 
 
 def test_problems_are_reported_where_they_matter(book):

@@ -20,7 +20,14 @@ import pytest
 
 from coursekit.exercises import core
 from coursekit.exercises.call import Outcome, Raised, call
-from coursekit.grading import feedback, grade, library, summary, viva
+from coursekit.grading import (
+    feedback,
+    grade,
+    library,
+    roster,
+    summary,
+    viva,
+)
 from coursekit.grading.examiner import Task
 from coursekit.grading.grade import Batch, Files, collect
 from coursekit.grading.isolation import Isolation, Limits, best
@@ -287,6 +294,63 @@ def test_everybody_on_the_roster_gets_rows(tmp_path):
     assert by["zoe", ATTEND]["status"] == "not attempted"
     assert by["zoe", ATTEND]["points"] == "0.00"
     assert by["ada", ATTEND]["status"] == "ok"
+
+
+def test_a_name_that_a_system_has_changed_is_known(tmp_path):
+    """Decomposed letters, and what the roster's file names do not have."""
+    students = {"jos\u00e9": {"name": "José"}, "ada_b": {"name": "Ada B."}}
+    key = Key(KEY, {"a": ASSIGNMENT | {"students": students}})
+    entries = [entry("jose\u0301", RIGHT), entry("ada b", RIGHT)]
+    _, by = finished(tmp_path, entries, key=key)
+    assert {s for s, _ in by} == set(students)
+    assert {r["status"] for r in by.values()} == {"ok"}
+
+
+def test_any_spelling_of_the_ending_is_a_notebook(tmp_path):
+    loud = entry("kim", RIGHT)
+    loud = replace(loud, files={"kim.IPYNB": loud.files["kim.ipynb"]})
+    _, by = finished(tmp_path, [loud])
+    assert by["kim", ATTEND]["status"] == "ok"
+
+
+def test_what_is_no_notebook_is_named(tmp_path, in_process, capsys):
+    corpus.build(tmp_path / "submissions", [RIGHT_ONE])
+    for name in ("lea.py", "mia.zip", "_noa.ipynb", "ivo/sol.py", ".hidden"):
+        path = tmp_path / "submissions" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("")
+    assert grade.run(command(tmp_path)) == 0
+    (line,) = (
+        line
+        for line in capsys.readouterr().out.splitlines()
+        if line.startswith("ignored")
+    )
+    for name in ("lea.py", "mia.zip", "_noa.ipynb", "ivo/sol.py"):
+        assert name in line
+    assert "ada" not in line
+    assert ".hidden" not in line
+
+
+def test_two_sheets_in_one_folder_do_not_meet(tmp_path, in_process):
+    corpus.build(tmp_path / "submissions", [RIGHT_ONE])
+    for name in ("grades.csv", "debug.csv"):
+        args = command(tmp_path, "--out", tmp_path / "out" / name)
+        assert grade.run(args) == 0
+    out = {p.name for p in (tmp_path / "out").iterdir()}
+    for name in ("summary.md", "summary.html", "summary.svg", "timing.csv"):
+        assert {name, f"debug-{name}"} <= out
+
+
+def test_where_nothing_can_be_written_nothing_is_graded(tmp_path, in_process):
+    corpus.build(tmp_path / "submissions", [RIGHT_ONE])
+    (tmp_path / "file").write_text("")
+    in_process.take = None  # no sandbox is asked for
+    for out, said in (
+        (tmp_path, "a sheet is a file"),
+        (tmp_path / "file" / "grades.csv", "where nothing can be"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            grade.run(command(tmp_path, "--out", out))
 
 
 def test_without_an_assignment_the_notebooks_declare(tmp_path):
@@ -636,6 +700,7 @@ def debug_key(bugs=("mask_zero",), variants=()):
         "function": "attend",
         "points": 6,
         "bugs": list(bugs),
+        "share": 0.25,
         "variants": list(variants),
         "stub": GIVEN,
         "test": {"id": f"{ATTEND}:test", "function": "tells", "points": 4},
@@ -726,10 +791,25 @@ def test_questions_are_for_the_instructor_alone(tmp_path):
         assert "Which line of the given" not in text
 
 
+def test_the_graded_cases_are_as_hard_as_was_promised(tmp_path):
+    """What `assign` has measured holds for each student's own cases."""
+    key = Key(KEY)
+    pool, _ = roster.programs([ATTEND, "masks/visible"], key)
+    hard = roster.equally_hard(pool)
+    given = roster.deal([f"s{i}" for i in range(11)], hard, key, {})
+    seeds = set()
+    for student, program in given.items():
+        debug = roster.entry(program, "f", student)["debug"]
+        mend, _test = grade.to_mend(key, student, debug)
+        assert grade.share(mend) == pytest.approx(program.share, abs=0.1)
+        seeds.add(mend.seed)
+    assert len(seeds) == len(given)
+
+
 def test_a_stranger_to_the_roster_gets_a_row_too(tmp_path):
     found, by = finished(tmp_path, [WRONG_ONE], key=debug_key())
     row = by["bob", "debug"]
-    assert (row["status"], row["points"]) == ("unreadable", "0.00")
+    assert (row["status"], row["points"]) == ("not attempted", "0.00")
     assert row["max_points"] == "10"
     text = (found.files.feedback / "bob.md").read_text("utf8")
     assert "Nobody of this name is on the roster" in text

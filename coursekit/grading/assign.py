@@ -1,6 +1,7 @@
 """``coursekit assign``: from chapters to what students get, and the key."""
 
 import argparse
+import inspect
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
@@ -10,11 +11,13 @@ from typing import Any
 import torch
 
 from coursekit.exercises import core
+from coursekit.exercises.report import title
 from coursekit.grading.exports import write_gradescope, write_nbgrader
 from coursekit.grading.grade import overlay
 from coursekit.grading.handout import (
     Handout,
     Writer,
+    amendments,
     instructor_notebook,
     read_handout,
     student_notebook,
@@ -93,11 +96,12 @@ def run(args: argparse.Namespace) -> int:
     with overlay(args.overlay):
         pages = [find_page(page, folder) for page in args.pages]
         class_ = read_roster(args.roster) if args.roster else {}
+        assess = assessed_ids(args.assess or (), pages, folder)
         key = open_key(Path(args.key), out)
         for page in pages:
-            assess = set(args.assess or ())
             for line in make(page, key, out, folder, assess, len(pages) > 1):
                 print(line)
+            enroll(key.assignments[page.stem], class_)
         if class_:
             for line in make_debug(class_, key, out, pages, folder):
                 print(line)
@@ -115,9 +119,34 @@ def find_page(name: str, folder: Path | None) -> Path:
         if path.is_file():
             return path
     raise ValueError(
-        f"a page is a chapter's file: got {name}, which does not exist. In "
-        "a checkout, try book/04_attention.md."
+        f"a page is a chapter's file: got {name}, which does not exist here. "
+        "The chapters lie in the folder book/ of the repository: run this "
+        "there, or give the path of one."
     )
+
+
+def assessed_ids(
+    asked: Iterable[str], pages: Iterable[Path], folder: Path | None
+) -> set[str]:
+    """The exercises named by ``--assess``, each of which some page has."""
+    known = {
+        item.declared.id
+        for page in pages
+        for item in read_handout(page, folder).items
+    }
+    if unknown := set(asked) - known - {"all"}:
+        raise ValueError(
+            f"--assess takes exercises of the pages: got "
+            f"{', '.join(sorted(unknown))}, and they have "
+            f"{', '.join(sorted(known)) or 'none'}."
+        )
+    return set(asked)
+
+
+def enroll(assignment: dict[str, Any], class_: Mapping[str, str]) -> None:
+    """Have a row for everybody on the roster, whether they hand in or not."""
+    for name, full in class_.items():
+        assignment["students"].setdefault(name, {"name": full})
 
 
 def open_key(path: Path, out: Path) -> Key:
@@ -145,13 +174,6 @@ def make(
 ) -> Iterator[str]:
     """Write everything about one chapter, and enter it into the key."""
     first = read_handout(page, folder)
-    known = {item.declared.id for item in first.items}
-    if unknown := assess - known - {"all"}:
-        raise ValueError(
-            f"--assess takes exercises of the page: got "
-            f"{', '.join(sorted(unknown))}, and {page.name} has "
-            f"{', '.join(sorted(known))}."
-        )
     assessed = {
         item.declared.id
         for item in first.items
@@ -302,7 +324,6 @@ def debug_notebook(fields: Mapping[str, Any]) -> Any:
     debug, program = fields["debug"], entered(fields)
     exercise = core.find(program.id)
     function, test = debug["function"], debug["test"]
-    says = (exercise.reference.__doc__ or program.id).strip().split("\n")[0]
     to = Writer()
     to.text(
         f"# Mend a program\n\n{fields['name']}, this program is yours alone: "
@@ -311,10 +332,14 @@ def debug_notebook(fields: Mapping[str, Any]) -> Any:
         "cells."
     )
     lines = [
-        f"## The program\n\n`{function}` should be this: {says}",
-        *(exercise.variants[name] for name in sorted(program.variants)),
-        f"There is at least one mistake in it. Mend it. *({debug['points']} "
-        "points)*",
+        f"## What `{function}` should be",
+        inspect.getdoc(exercise.reference) or "",
+        *amendments(exercise, program.variants),
+        f"The book explains it in {chapter(program.id)}.",
+        "## The program",
+        "There is at least one mistake in it. Mend it; write it yourself"
+        + without(exercise)
+        + f". *({debug['points']} points)*",
     ]
     to.text("\n\n".join(lines))
     source = mutant(program, function)
@@ -324,6 +349,7 @@ def debug_notebook(fields: Mapping[str, Any]) -> Any:
         exercise=program.id,
         points=debug["points"],
         kind="assessed",
+        variants=sorted(program.variants),
     )
     to.text(
         "## A test of your own\n\nWrite a test that tells a right function "
@@ -343,3 +369,20 @@ def debug_notebook(fields: Mapping[str, Any]) -> Any:
         "hand in: what it does with certain inputs, and why."
     )
     return to.notebook()
+
+
+def chapter(id: str) -> str:
+    """The chapter of an exercise, in words."""
+    name = id.partition("/")[0]
+    pages = [bug.read.partition("#")[0] for bug in core.find(id).bugs.values()]
+    return next(
+        (title(page) for page in pages if page.endswith(f"_{name}")),
+        f"its chapter, {name}",
+    )
+
+
+def without(exercise: core.Exercise) -> str:
+    """What may not be used."""
+    if not exercise.forbid:
+        return ""
+    return f", without {', '.join(f'`{name}`' for name in exercise.forbid)}"

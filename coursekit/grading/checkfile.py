@@ -7,7 +7,7 @@ import linecache
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 from coursekit.exercises import check
 from coursekit.exercises.call import explain
 from coursekit.exercises.report import Report
-from coursekit.grading.cells import read_cells
+from coursekit.grading.cells import Cell, read_cells
 from coursekit.grading.notebooks import Notebook, NotebookError, place
 from coursekit.grading.program import call_name, defines, needed, parse
 
@@ -62,6 +62,9 @@ class Task:
     function: str
     """Its name, or what else stands in the check."""
 
+    variants: tuple[str, ...] = ()
+    """The conventions that are asked for."""
+
 
 def check_file(path: str | Path, only: Sequence[str] = ()) -> Iterator[Report]:
     """Check the exercises of a file in its order; its code runs here.
@@ -106,7 +109,7 @@ def find_tasks(book: Notebook, path: Path) -> list[Task]:
         if number in book.broken and not name:
             said = re.search(r"\bdef +(\w+)", book.cells[number].source)
             name = said[1] if said else "answer"
-        found[id] = Task(id, name)
+        found[id] = Task(id, name, variants_of(found[id], book.cells[number]))
     if not found:
         raise NotebookError(
             f"{path} has no exercises that can be checked: no stub cell with "
@@ -124,7 +127,25 @@ def checks(source: str) -> Iterator[Task]:
         if len(values) < 2 or not isinstance(values[0], ast.Constant):
             continue
         if isinstance(name := values[0].value, str):
-            yield Task(name, ast.unparse(values[1]))
+            said = {k.arg: k.value for k in node.keywords}
+            yield Task(name, ast.unparse(values[1]), strings(said))
+
+
+def strings(keywords: Mapping[str | None, ast.expr]) -> tuple[str, ...]:
+    """What ``variants=["…"]`` of a check says."""
+    with contextlib.suppress(KeyError, ValueError):
+        said = ast.literal_eval(keywords["variants"])
+        if isinstance(said, (list, tuple, set)):
+            return tuple(sorted(map(str, said)))
+    return ()
+
+
+def variants_of(task: Task, cell: Cell) -> tuple[str, ...]:
+    """The conventions of an answer, by its check or else by its own cell."""
+    said = cell.metadata.get("variants", ())
+    if task.variants or not isinstance(said, (list, tuple)):
+        return task.variants
+    return tuple(sorted(map(str, said)))
 
 
 def chosen(tasks: list[Task], only: Sequence[str], path: Path) -> list[Task]:
@@ -209,6 +230,9 @@ def check_task(
     task: Task, space: dict[str, Any], problems: dict[str, str]
 ) -> Report:
     """Check one answer."""
+    if task.id.endswith(":test"):
+        text = "A test of your own is tried when it is graded."
+        return Report(task.id, "not attempted", text)
     if not task.function:
         return Report(task.id, "not attempted", "Its cell defines nothing.")
     for name in sorted(names_in(task.function)):
@@ -220,6 +244,6 @@ def check_task(
         text = f"There is no {task.function}: {explain(error)}"
         return Report(task.id, "not attempted", text)
     try:
-        return check(task.id, function)
+        return check(task.id, function, variants=task.variants)
     except ValueError as error:  # no such exercise, or no function
         return Report(task.id, "error", str(error))

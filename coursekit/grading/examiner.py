@@ -293,7 +293,7 @@ def read(
 ) -> tuple[Submission | None, tuple[str, str]]:
     """A submission, or a status and the reason why there is none."""
     if not paths:
-        return None, ("not attempted", "Nothing was handed in.")
+        return None, ("not attempted", "No notebook was handed in.")
     odd = [p.name for p in paths if p.is_symlink() or not p.is_file()]
     if odd:
         return None, ("unreadable", f"{odd[0]} is a link, not a file.")

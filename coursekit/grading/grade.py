@@ -10,8 +10,10 @@ import hashlib
 import importlib
 import io
 import json
+import math
 import os
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -35,6 +37,7 @@ from coursekit.grading.examiner import (
 from coursekit.grading.isolation import Isolation, Limits, best
 from coursekit.grading.key import Key
 from coursekit.grading.records import STATUSES, Graded, Result, graded
+from coursekit.grading.roster import safe_name
 from coursekit.grading.sandbox import Pool
 
 COLUMNS = (
@@ -43,8 +46,10 @@ COLUMNS = (
 )
 TIMES = ("student", "seconds", "cpu_seconds", "memory_bytes")
 NO_STUDENTS = (".", "_")  # what a folder's name begins with that is none
+NOTEBOOK = ".ipynb"
 Fields = Mapping[str, Any]
-DRAWS = 20  # of hidden cases, until one of them rejects a given program
+DRAWS = 20  # of hidden cases, until they are as hard as was promised
+NEAR = 0.001  # of two shares
 STRANGER = (
     "Nobody of this name is on the roster, so there is no program that was "
     "given out to mend. Is the file's name the id?"
@@ -83,7 +88,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--timing",
         metavar="CSV",
-        help="seconds and memory [default: timing.csv beside the sheet]",
+        help="seconds and memory [default: timing.csv beside grades.csv]",
     )
     parser.add_argument(
         "--book",
@@ -118,14 +123,16 @@ def run(args: argparse.Namespace) -> int:
             f"--cpu is a number of seconds above 0: got {args.cpu}."
         )
     with overlay(args.overlay):
+        files = Files.of(args)
         batch = Batch(
             Key.load(args.key),
             collect(Path(args.submissions), args),
-            Files.of(args),
+            files,
             args.assignment,
             Isolation(args.isolation) if args.isolation else best(),
             Limits(cpu_s=args.cpu),
         )
+        files.try_out()
         done, whole = batch.grade(args.fresh)
         if not whole:
             print(
@@ -137,6 +144,8 @@ def run(args: argparse.Namespace) -> int:
         batch.write(done, args.book)
     for line in last_words(done, batch):
         print(line)
+    if names := ignored(Path(args.submissions)):
+        print(f"ignored   {', '.join(names)}: no notebook of a student")
     return 0
 
 
@@ -185,11 +194,12 @@ def collect(folder: Path, args: argparse.Namespace) -> dict[str, list[Path]]:
         if path.is_dir() and not path.is_symlink():
             inside = sorted(
                 p
-                for p in path.glob("*.ipynb")
-                if not p.name.startswith(NO_STUDENTS)
+                for p in path.iterdir()
+                if p.suffix.lower() == NOTEBOOK
+                and not p.name.startswith(NO_STUDENTS)
             )
             found.setdefault(path.name, []).extend(inside)
-        elif path.suffix == ".ipynb":
+        elif path.suffix.lower() == NOTEBOOK:
             found.setdefault(path.stem, []).append(path)
     if not found:
         raise ValueError(
@@ -197,6 +207,21 @@ def collect(folder: Path, args: argparse.Namespace) -> dict[str, list[Path]]:
             f"in {folder}."
         )
     return found
+
+
+def ignored(folder: Path) -> list[str]:
+    """What lies among the submissions and is none."""
+    names = list[str]()
+    for path in sorted(folder.iterdir()):
+        whole = path.is_dir() and not path.is_symlink()
+        for inner in sorted(path.iterdir()) if whole else [path]:
+            taken = inner.suffix.lower() == NOTEBOOK and not (
+                inner.name.startswith(NO_STUDENTS)
+                or path.name.startswith(NO_STUDENTS)
+            )
+            if not taken and not inner.name.startswith("."):
+                names.append(inner.relative_to(folder).as_posix())
+    return names
 
 
 # -- what to examine ---------------------------------------------------------
@@ -292,11 +317,14 @@ def to_mend(key: Key, student: str, debug: Fields) -> list[Task]:
         frozenset(debug["bugs"]),
         questions=True,
     )
-    for number in range(DRAWS):  # cases that see what is wrong with it
+    drawn = dict[float, Task]()
+    for number in range(DRAWS):  # as many cases reject it as was promised
         seed = key.seed("grade", mend.id, student, number)
-        mend = replace(mend, seed=seed)
-        if right_before(mend) < len(mend.cases):
+        task = replace(mend, seed=seed)
+        drawn.setdefault(abs(share(task) - debug["share"]), task)
+        if min(drawn) < NEAR:
             break
+    mend = drawn[min(drawn)]
     test = debug.get("test")
     if not test:
         return [mend]
@@ -312,6 +340,12 @@ def to_mend(key: Key, student: str, debug: Fields) -> list[Task]:
             questions=False,
         ),
     ]
+
+
+def share(task: Task) -> float:
+    """Of the hidden cases that reject the program to mend; inf if none."""
+    n = len(task.cases)
+    return (n - right_before(task)) / n or math.inf
 
 
 def debug_ids(debug: Fields) -> list[str]:
@@ -332,9 +366,33 @@ class Files:
     def of(cls, args: argparse.Namespace) -> "Files":
         """What the command line names."""
         sheet = Path(args.out)
-        timing = args.timing or sheet.with_name("timing.csv")
+        timing = args.timing or beside(sheet, "timing.csv")
         folder = Path(args.feedback) if args.feedback else None
         return cls(sheet, Path(timing), folder)
+
+    def summary(self, ending: str) -> Path:
+        """The summary, or its picture."""
+        return beside(self.sheet, f"summary{ending}")
+
+    def try_out(self) -> None:
+        """Fail before hours of grading, not after.
+
+        Raises:
+            ValueError: if something cannot be written.
+        """
+        for path in (self.sheet, self.timing, self.progress):
+            if path.is_dir():
+                raise ValueError(f"a sheet is a file: got {path}, a folder.")
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with tempfile.TemporaryFile(dir=path.parent):
+                    pass
+            except OSError as error:
+                raise ValueError(
+                    f"results must be written somewhere: got {path}, where "
+                    f"nothing can be ({error.strerror}). Choose another "
+                    "place for --out and --timing."
+                ) from error
 
     @property
     def progress(self) -> Path:
@@ -377,10 +435,10 @@ class Batch:
         self.take = take
         self.plan = choose(key, assignment)
         self.roster: Fields = (self.plan or {}).get("students") or {}
-        self.students = {
-            student: list(paths.get(student, []))
-            for student in sorted({*paths, *self.roster})
-        }
+        handed_in: dict[str, list[Path]] = {name: [] for name in self.roster}
+        for name, files_of in paths.items():
+            handed_in.setdefault(self.known_as(name), []).extend(files_of)
+        self.students = dict(sorted(handed_in.items()))
         fields = self.plan["exercises"] if self.plan else from_notebooks(paths)
         self.common = [task_of(key, f) for f in fields]
         self.tasks = {s: self.tasks_of(s) for s in self.students}
@@ -395,6 +453,13 @@ class Batch:
             prove(task)
         self.version = version()
         self.code = code_hash()
+
+    def known_as(self, name: str) -> str:
+        """A student's id as the roster has it, if it does."""
+        for id in (name, safe_name(name)):
+            if id in self.roster:
+                return id
+        return name
 
     def tasks_of(self, student: str) -> list[Task]:
         """What one student is examined in."""
@@ -465,7 +530,7 @@ class Batch:
                 "debug",
                 "",
                 float(points),
-                "unreadable",
+                "not attempted",
                 message=STRANGER,
                 isolation=kind,
             )
@@ -563,18 +628,29 @@ class Batch:
 
     def write_summary(self, class_: Sequence[Graded]) -> None:
         """The class on a page, with a picture if matplotlib is there."""
-        base, title = self.files.sheet, f"Summary of {self.files.sheet.name}"
+        place = self.files.summary
+        title = f"Summary of {self.files.sheet.name}"
         picture = ""
         try:
             picture = summary.draw(class_)
-            write(base.with_name("summary.svg"), picture)
+            write(place(".svg"), picture)
         except ModuleNotFoundError as error:
             print(f"no plot in the summary: {error}", file=sys.stderr)
-        name = "summary.svg" if picture else ""
+        name = place(".svg").name if picture else ""
         text = summary.markdown(class_, title, name)
-        write(base.with_name("summary.md"), text)
+        write(place(".md"), text)
         page = summary.html(class_, title, picture)
-        write(base.with_name("summary.html"), page)
+        write(place(".html"), page)
+
+
+def beside(sheet: Path, name: str) -> Path:
+    """A file that belongs to a sheet.
+
+    That of ``grades.csv`` has a plain name; others begin with the sheet's,
+    so that two sheets may lie in one folder.
+    """
+    first = "" if sheet.stem == "grades" else f"{sheet.stem}-"
+    return sheet.with_name(first + name)
 
 
 def timing(class_: Sequence[Graded]) -> str:
@@ -625,7 +701,7 @@ def last_words(class_: Sequence[Graded], batch: Batch) -> Iterator[str]:
         yield f"feedback  {batch.files.feedback}"
     if any(s.viva for s in class_):
         yield f"questions {batch.files.viva} (not for students)"
-    yield f"summary   {batch.files.sheet.with_name('summary.html')}"
+    yield f"summary   {batch.files.summary('.html')}"
     stumbled = [
         f"{s.student} ({r.exercise})"
         for s in class_

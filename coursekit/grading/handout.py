@@ -389,9 +389,17 @@ def asked(item: Item) -> str:
     if one.minutes:
         said += f"; about {one.minutes} minutes"
     lines = [item.text, f"*({said})*"]
-    for name in sorted(item.variants):
-        lines.append(f"**In this assignment:** {exercise.variants[name]}")
+    lines += amendments(exercise, item.variants)
     return "\n\n".join(line for line in lines if line)
+
+
+def amendments(exercise: Exercise, variants: Iterable[str]) -> list[str]:
+    """What is different from the book's own text, in Markdown."""
+    return [
+        f"**Different in this assignment**, whatever stands above: "
+        f"{exercise.variants[name]}"
+        for name in sorted(variants)
+    ]
 
 
 def student_notebook(handout: Handout) -> Any:

@@ -8,6 +8,7 @@ share of the cases that reject one lies within 10 points of the median.
 import csv
 import random
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -90,8 +91,8 @@ def students(
         id = safe_name(given)
         if not id:
             raise ValueError(
-                f"every student has an id: got {given!r} in line {line} of "
-                f"{file}."
+                "every student has an id with a letter or a digit: got "
+                f"{given!r} in line {line} of {file}."
             )
         if id.casefold() in lines:
             raise ValueError(
@@ -110,9 +111,11 @@ def safe_name(id: str) -> str:
     """An id as a file can be called on every system.
 
     Letters, digits and ``-_.@+`` stay; others become ``_``.  It begins with a
-    letter or a digit, since files that begin with a dot are hidden.
+    letter or a digit, since files that begin with a dot are hidden.  Letters
+    are composed (é is one), as not every system keeps them.
     """
-    name = re.sub(r"[^\w.@+-]", "_", id.strip(), flags=re.ASCII)
+    composed = unicodedata.normalize("NFC", id.strip())
+    name = re.sub(r"[^\w.@+-]", "_", composed)
     name = name.lstrip("._-+@").rstrip(".")[:100]
     return f"id_{name}" if RESERVED.fullmatch(name) else name
 
