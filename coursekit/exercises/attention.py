@@ -32,7 +32,17 @@ def attend(
     *,
     on: Switches = NONE,
 ) -> Tensor:
-    """Each query's average of the values, weighted by how its keys fit."""
+    """Each query's average of the values, weighted by how its keys fit.
+
+    `softmax(q kᵀ / √Dh) v`: `q` is `(..., T, Dh)`, `k` `(..., S, Dh)`, `v`
+    `(..., S, Dv)`, the result `(..., T, Dv)`. There may be any number of axes
+    in front, or none; `T ≠ S` and `Dv ≠ Dh` are allowed. The weights of one
+    query, over its `S` keys, sum to 1.
+    `mask` is boolean and broadcasts to `(..., T, S)`. True means: may look. A
+    hidden key has weight 0, as if it were not there; each query may look at
+    one key at least. Without a mask all keys are seen. Scores of many
+    thousands give finite results, too.
+    """
     root = q.size(-1) ** 0.5
     if "no_scale" in on:
         root = 1.0
@@ -165,7 +175,15 @@ def _attend_cases(seed: int) -> list[Case]:
 
 # -- debug: the test passed --------------------------------------------------
 def mended(q: Tensor, k: Tensor, v: Tensor, *, on: Switches = NONE) -> Tensor:
-    """Attention with a softmax of its own, for any sizes."""
+    """Attention without a mask: each query's weighted average of the values.
+
+    `softmax(q kᵀ / √Dh) v`: `q` is `(..., T, Dh)`, `k` `(..., S, Dh)`, `v`
+    `(..., S, Dv)`, the result `(..., T, Dv)`. The weights of one query, over
+    its `S` keys, sum to 1.
+    It is right for any sizes, all equal or all different, and for any number
+    of axes in front, or none. Scores of many thousands give finite results,
+    too.
+    """
     size = q.size(0) if "first_size" in on else q.size(-1)
     scores = q @ k.mT / size**0.5
     if "naive" not in on:
@@ -213,7 +231,16 @@ def temperature_backward(
     *,
     on: Switches = NONE,
 ) -> Gradients:
-    """Gradients of ``softmax(tau q kᵀ) v`` by q, k, v and tau."""
+    """Gradients of attention with a factor `tau` by q, k, v and tau.
+
+    The forward pass is `y = softmax(tau q kᵀ) v`, with `tau` (one number, a
+    tensor without axes) where `1/√Dh` usually stands. `q` is `(..., T, Dh)`,
+    `k` `(..., S, Dh)`, `v` `(..., S, Dv)` and `y` `(..., T, Dv)`; there may be
+    axes in front, such as a batch. The softmax runs over the keys.
+    `dy` has the shape of `y` and is the gradient of the loss by it. Returned
+    are four gradients of that loss, `(dq, dk, dv, dtau)`, each of the shape of
+    what it belongs to. `dtau` is one number for the whole batch.
+    """
     fit = q @ k.mT
     a = (tau * fit).softmax(dim=-1)
     da = dy @ v.mT
@@ -303,7 +330,16 @@ def attend_in_blocks(
     *,
     on: Switches = NONE,
 ) -> Tensor:
-    """Attention that looks at ``block`` keys at a time."""
+    """Attention that looks at `block` keys at a time.
+
+    The result is that of `softmax(q kᵀ / √Dh) v` over all keys, whatever
+    `block` is, 1 included: `q` is `(..., T, Dh)`, `k` `(..., S, Dh)`, `v`
+    `(..., S, Dv)`, the result `(..., T, Dv)`. There may be axes in front, such
+    as a batch.
+    Every key counts. `S` need not be a multiple of `block`: the last block may
+    be smaller. Scores of many thousands give finite, right results, too, also
+    if all are far below 0.
+    """
     root = 1.0 if "no_scale" in on else q.size(-1) ** 0.5
     start_at = 0.0 if "top_zero" in on else float("-inf")
     top = q.new_full((*q.shape[:-1], 1), start_at)

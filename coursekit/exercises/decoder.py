@@ -45,7 +45,17 @@ def count(
     *,
     on: Switches = NONE,
 ) -> int:
-    """Parameters of a GPT; ``small``: positions, biases and norms too."""
+    """The number of parameters of a GPT, as an exact whole number.
+
+    `D` is `d_model`. The table of the tokens has `vocab_size` rows of `D`. The
+    head is the same table if `tied`, else a second one; it has no bias. Each
+    of `n_layers` blocks has attention with four `D × D` matrices (queries,
+    keys, values, output) and a network from `D` to `4 D` and back.
+    If `small` is False, only these tables and matrices count. If True, the
+    rest counts too: a table of `max_len` positions, `D` numbers each; a bias
+    for each of a block's six matrices, of as many numbers as come out; two
+    norms a block and one after the last, each with `D` scales and `D` shifts.
+    """
     d = d_model
     if "head_counted" in on:
         tables = 2
@@ -139,7 +149,16 @@ def gpt(
     *,
     on: Switches = NONE,
 ) -> Tensor:
-    """(B, T) ids to (B, T, V) logits, the head tied to the table."""
+    """(B, T) ids to (B, T, V) logits, the head tied to the table.
+
+    A token's vector is its row of `table`, `(V, D)`, as it stands there. To it
+    is added the vector of its place in the sentence: place t, counted from 0,
+    has row t of `places`, `(P, D)` with `P ≥ T`, in every sentence.
+    `blocks` are functions from `(B, T, D)` to the same shape. Each contains
+    its residual paths and takes the result of the one before. Then comes
+    `final_norm`, a function as well. The logits are `x tableᵀ`: any real
+    numbers, not probabilities.
+    """
     x = table[ids]
     if "times_root_d" in on:
         x = x * x.size(-1) ** 0.5
@@ -252,7 +271,15 @@ def mended(
     *,
     on: Switches = NONE,
 ) -> Tensor:
-    """A pre-norm stream: each part reads a norm and adds to the stream."""
+    """A pre-norm stream: each part reads a norm and adds to the stream.
+
+    `parts` and `norms` are equally many functions from `(B, T, D)` to the same
+    shape, used in order, the i-th norm with the i-th part: `x + part(norm(x))`
+    is the stream that the next part finds. Parts contain no residual path of
+    their own.
+    `final_norm` is applied once, to the stream after the last part. The result
+    is `(B, T, D)`, as `x` is.
+    """
     for part, norm in zip(parts, norms, strict=True):
         if "normed_path" in on:
             x = norm(x)

@@ -38,7 +38,15 @@ _GUESSED = Bug(
 
 # -- implement: a look-up without looking up ---------------------------------
 def look_up(ids: Tensor, table: Tensor, *, on: Switches = NONE) -> Tensor:
-    """One row of the table for each id, by a product with one-hot rows."""
+    """One row of the table for each id, by a product with one-hot rows.
+
+    `table` is `(V, D)`: row i is the vector of token i. `ids` are whole
+    numbers from 0 to `V − 1` of any shape, such as `(T,)` or `(B, T)`; the
+    largest of them may be far below `V − 1`.
+    The result has the shape of `ids` and one axis more, of `D` numbers:
+    `(T, D)` or `(B, T, D)`. At each place stands the row of its id, unchanged:
+    what `table[ids]` gives.
+    """
     n_tokens = int(ids.max()) + 1 if "guessed" in on else len(table)
     one_hot = F.one_hot(ids, n_tokens).to(table.dtype)
     if "padding" in on:
@@ -100,7 +108,15 @@ def _look_up_cases(seed: int) -> list[Case]:
 def look_up_backward(
     dx: Tensor, ids: Tensor, vocab_size: int, *, on: Switches = NONE
 ) -> Tensor:
-    """The table's gradient: each row adds up what its uses get."""
+    """The table's gradient: each row adds up what its uses get.
+
+    The forward pass is `x = table[ids]`, with a `table` of `(V, D)` and
+    `V = vocab_size`. `ids` has any shape, such as `(T,)` or `(B, T)`; `dx` has
+    one axis more, of `D` numbers, and is the gradient of the loss by `x`.
+    Returned is the gradient of the loss by the table, `(V, D)`: row i is the
+    sum of `dx` over all places of all sentences where `ids` is i. Rows of
+    tokens that do not occur are 0, and there may be many at the end.
+    """
     n_rows = int(ids.max()) + 1 if "guessed" in on else vocab_size
     gradient = dx.new_zeros(n_rows, dx.size(-1))
     rows, pulls = ids.flatten(), dx.flatten(0, -2)
@@ -228,7 +244,17 @@ def _rise_judge(value: object, case: Case) -> str | None:
 def recipe(
     vocab_size: int, d_model: int, *, on: Switches = NONE
 ) -> tuple[Tensor, float]:
-    """A tied table, and the factor on the way in: the paper's."""
+    """A tied table, and the factor on the way in, for a sane start.
+
+    `(table, factor)` is used so: `x = factor * table[ids] + places`, then a
+    norm brings the entries of `x` to size 1, then `logits = x tableᵀ`.
+    `places` are the paper's sinusoids, rows of length `√(D/2)`. `table` is
+    random, `(vocab_size, d_model)`; `factor` is one number.
+    They are right if at any width `D` an untrained model starts below
+    `ln V + 5` nats, and of a place and a token's vector, after the factor,
+    neither is over three times as long as the other. The paper's are: entries
+    with mean 0 and standard deviation `1/√D`, and the factor `√D`.
+    """
     if "long" in on:
         std = 1.0
     elif "small" in on:
@@ -431,7 +457,15 @@ def analogy(
     *,
     on: Switches = NONE,
 ) -> int:
-    """The row nearest to b − a + c, by cosine, rows of length 1."""
+    """The answer to “a is to b as c is to …”, as the number of a row.
+
+    `table` is `(V, D)`, a row for each word; `a`, `b` and `c` are three
+    different row numbers. Each row is first brought to length 1. From these
+    unit rows comes the query, `b − a + c`. The answer is the row whose cosine
+    with the query is the largest: a whole number, counted from 0.
+    With `leave_out` True, none of the rows a, b and c may be the answer. With
+    False every row may be, these three included. `table` stays as it was.
+    """
     unit = F.normalize(table, dim=0 if "unit_columns" in on else 1)
     words = table if "dot" in on or "long_query" in on else unit
     rows = table if "dot" in on or "long_rows" in on else unit

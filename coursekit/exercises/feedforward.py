@@ -37,7 +37,16 @@ def feed_forward(
     *,
     on: Switches = NONE,
 ) -> Tensor:
-    """Two layers with a ReLU between them, for each vector by itself."""
+    """Two layers with a bend between them, for each vector by itself.
+
+    `f(x w_in + b_in) w_out + b_out`, and nothing else: no residual, no norm.
+    The bend `f` is ReLU, for each number by itself: `f(z)` is z where z is
+    positive, and 0 elsewhere.
+    `x` is `(..., D)` with any number of axes in front, or none; `w_in` is
+    `(D, Dff)`, `b_in` `(Dff,)`, `w_out` `(Dff, D)`, `b_out` `(D,)`. `Dff` may
+    be above or below `D`. The result has the shape of `x`, and may be
+    negative.
+    """
     z = x @ w_in if "early_bend" in on else x @ w_in + b_in
     if "no_bend" in on:
         h = z
@@ -108,7 +117,15 @@ def _feed_forward_cases(seed: int) -> list[Case]:
 
 # -- implement: count the weights --------------------------------------------
 def count(d_model: int, d_ff: int, *, on: Switches = NONE) -> tuple[int, int]:
-    """Weights in attention and in the network, biases included."""
+    """Weights of one block's attention and of its network, biases included.
+
+    Returned are two whole numbers, `(attention, network)`. Attention has four
+    layers from `d_model` to `d_model` numbers: queries, keys, values, output.
+    The network has two layers, from `d_model` to `d_ff` and back to `d_model`;
+    `d_ff` is any number.
+    A layer from a to b numbers has a matrix of `a · b` and a bias of `b`.
+    Norms are not counted.
+    """
     wide = 4 * d_model if "four_d" in on else d_ff
     projections = 3 if "three_projections" in on else 4
     if "no_biases" in on:
@@ -179,7 +196,17 @@ def _count_cases(seed: int) -> list[Case]:
 def is_affine(
     function: Callable[[Tensor], Tensor], size: int, *, on: Switches = NONE
 ) -> bool:
-    """Whether sums of inputs give sums of outputs, at every scale."""
+    """Whether a function is affine, a matrix and a bias, up to rounding.
+
+    `function` maps float64 tensors, `(..., size)` with any axes in front, to
+    tensors of vectors, each vector by itself. It is a black box. The answer is
+    True if it is `x A + b` for some matrix `A` and bias `b`; either may be 0,
+    and numbers of 10⁸ or more may come out. Differences by rounding, a tiny
+    share of the numbers, are no bend.
+    The answer is False if it bends anywhere: also if it does so between rays
+    on which it is straight, such as a ReLU network without biases, and if only
+    vectors with entries as large as 100 reach its bend.
+    """
     at_zero = function(torch.zeros(size, dtype=torch.float64))
     scales = [1.0] if "near_zero" in on else [0.1, 1.0, 10.0, 100.0]
     for scale in scales:
@@ -294,7 +321,15 @@ def mended(
     *,
     on: Switches = NONE,
 ) -> Tensor:
-    """The same network, mended."""
+    """A feed-forward network: two layers with one bend between them.
+
+    `f(x w_in + b_in) w_out + b_out`, and nothing else. The bend `f` is ReLU,
+    for each number by itself: `f(z)` is z where z is positive, and 0
+    elsewhere.
+    `x` is `(..., T, D)`, `w_in` `(D, Dff)`, `b_in` `(Dff,)`, `w_out`
+    `(Dff, D)`, `b_out` `(D,)`. The result has the shape of `x`. Each token's
+    result is the same alone as among others.
+    """
     h = x @ w_in + b_in
     if "over_positions" in on:
         h = h / h.abs().amax(dim=-2, keepdim=True)
@@ -367,7 +402,17 @@ def backward(
     *,
     on: Switches = NONE,
 ) -> tuple[Tensor, ...]:
-    """Gradients by x, w_in, b_in, w_out, b_out, from that by the output."""
+    """Gradients by `x`, `w_in`, `b_in`, `w_out` and `b_out`, as five tensors.
+
+    The forward pass is `y = f(x w_in + b_in) w_out + b_out`, with the bend
+    `f`: ReLU, z where z is positive, and 0 elsewhere; so its slope is 1 where
+    z is positive, and 0 elsewhere. `x` and `y` are `(T, D)`, `w_in`
+    `(D, Dff)`, `b_in` `(Dff,)`, `w_out` `(Dff, D)`, `b_out` `(D,)`.
+    `dy`, `(T, D)`, is the gradient of the loss by `y`. Returned are five
+    gradients of that loss, in the order above, each of the shape of what it
+    belongs to. The rows share the weights and biases, and their pulls on these
+    add up. T may be 1.
+    """
     z = x @ w_in + b_in
     h = torch.maximum(z, z / 10) if "leaky" in on else z.relu()
     dh = dy @ w_out.T
@@ -454,7 +499,17 @@ def edit(
     *,
     on: Switches = NONE,
 ) -> Tensor:
-    """The nearest ``w_out`` that answers ``right`` to ``x``."""
+    """The nearest `w_out` with which the network answers `right` to `x`.
+
+    The network is `f(x w_in + b_in) w_out + b_out`, with the bend `f`: ReLU, z
+    where z is positive, and 0 elsewhere. `x` and `right` are `(D,)`, `w_in`
+    `(D, Dff)`, `b_in` `(Dff,)`, `w_out` `(Dff, D)`, `b_out` `(D,)`.
+    Returned is a new `w_out` of the same shape; the old one stays as it was.
+    With it, and all else as before, the network's output for `x` is exactly
+    `right`. Of all such matrices it is the nearest to the old, with the
+    smallest sum of squared changes. So an input whose inner units, after the
+    bend, are at right angles to those of `x` is answered as before.
+    """
     z = x @ w_in + b_in
     if "unbent" in on:
         h = z

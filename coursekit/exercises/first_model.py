@@ -19,7 +19,15 @@ from coursekit.loss import cross_entropy
 
 # -- implement: surprise by hand ---------------------------------------------
 def surprise(logits: Tensor, target: int, *, on: Switches = NONE) -> Tensor:
-    """Nats of surprise at the target."""
+    """The surprise at the target, in nats: −ln of its probability.
+
+    `logits` is `(V,)`, any real numbers; `target` is a token's number, from 0
+    to `V − 1`. The probabilities are the softmax of the logits, and the result
+    is `−ln p[target]`: one number, 0 or above, and without an upper limit.
+    It is finite and right for any size of logits: near 10,000, near −10,000,
+    and tens of thousands apart, where a probability is too small to be told
+    from 0.
+    """
     z = logits if "naive" in on else logits - logits.max()
     own = logits[target] if "target_left" in on else z[target]
     if "via_softmax" in on:
@@ -91,7 +99,16 @@ def _surprise_cases(seed: int) -> list[Case]:
 def find_shift(
     inputs: Tensor, targets: Tensor, *, on: Switches = NONE
 ) -> int | None:
-    """The s in −3 … 3 with ``targets[b, t] == inputs[b, t + s]``."""
+    """The s in −3 … 3 with `targets[b, t] == inputs[b, t + s]`, or None.
+
+    `inputs` and `targets` are whole numbers, `(B, T)`, from one loader. With
+    `s = 1` each target is the next input, with `s = −1` it is the one before;
+    0 is a possible answer, as are −3 and 3.
+    The equation has to hold in every row b and at every place t for which both
+    t and `t + s` lie in the row, `0 … T − 1`; places without such a partner do
+    not count. A single target that differs rules s out. At most one s fits; if
+    none does, the answer is None.
+    """
     if "one_row" in on:
         inputs, targets = inputs[:1], targets[:1]
     if "sign" in on:
@@ -199,7 +216,17 @@ Starts = tuple[Tensor, Tensor]
 
 
 def deal(n_text: int, length: int, *, on: Switches = NONE) -> Starts:
-    """Starts of the training windows, and of the validation windows."""
+    """Starts of the training windows, and of the validation windows.
+
+    A window with start s covers the characters `s … s + length` of a text of
+    `n_text` characters: `length` inputs, and the last target behind them. The
+    last tenth of the text, from place `int(0.9 * n_text)` on, is for
+    validation.
+    Returned are two tensors of whole numbers, `(training, validation)`, with
+    the starts of all windows that fit, each once, in any order; starts are
+    places in the whole text. All that a training window covers lies before the
+    last tenth, and all that a validation window covers within it.
+    """
     border = int(0.9 * n_text)
     end = n_text - length
     if "beyond" in on:
@@ -336,7 +363,16 @@ def evaluate(
     *,
     on: Switches = NONE,
 ) -> float:
-    """Mean loss over a text, whatever the batch."""
+    """The mean loss over a text in nats, the same for every batch size.
+
+    `ids` is `(N,)`. `model` takes `(n,)` ids and returns `(n, V)` logits, for
+    each id those of the next one, from that id alone. Each id but the first is
+    a target once: there are `N − 1` surprises, `−ln p` of the target, and the
+    result is their mean, a number.
+    The model is asked about `batch` ids at a time, and in the last batch about
+    those that are left, perhaps one. What is returned does not depend on
+    `batch`.
+    """
     nats, answers = [], []
     last = len(ids) - batch if "rest_dropped" in on else len(ids) - 1
     length = batch if "border_lost" in on else batch + 1

@@ -27,7 +27,15 @@ def draw(g: torch.Generator, *shape: int) -> tuple[Tensor, Tensor]:
 
 # -- implement: stable cross-entropy -----------------------------------------
 def stable(logits: Tensor, targets: Tensor, *, on: Switches = NONE) -> Tensor:
-    """The mean surprise at the targets that count, in nats."""
+    """The mean surprise at the targets that count, in nats.
+
+    `logits` is `(N, V)`, a prediction in each row; `targets` is `(N,)`, whole
+    numbers. The surprise of a row is `−ln p[target]`, with p the softmax of
+    that row. A target of −100 does not count, neither in the sum nor in the
+    number that it is divided by, also if V is above 100.
+    The result is one number, a tensor without axes. It is finite for logits of
+    ±10,000, and 0 if no target counts.
+    """
     if "no_ignore" in on:
         z, y = logits, targets
     else:
@@ -142,7 +150,15 @@ def _finite(value: Tensor | float, case: Case) -> Tensor:
 def gradient(
     logits: Tensor, targets: Tensor, *, on: Switches = NONE
 ) -> Tensor:
-    """Probability minus target, over the number of targets that count."""
+    """The gradient of the mean loss by the logits.
+
+    The loss is the mean over the targets that count of `−ln p[target]`, in
+    nats, with p the softmax of a row. `logits` is `(N, V)`, `targets` is
+    `(N,)`, whole numbers. A target of −100 does not count, neither in the sum
+    nor in the number that it is divided by, also if V is above 100.
+    The result is `(N, V)`: how fast the loss grows with each logit. Rows whose
+    target does not count are 0; if none counts, all are.
+    """
     p = logits.softmax(dim=-1)
     y = torch.zeros_like(p)
     if "no_ignore" in on:
@@ -227,7 +243,16 @@ def _gradient_cases(seed: int) -> list[Case]:
 
 # -- debug: it runs ----------------------------------------------------------
 def mended(logits: Tensor, targets: Tensor, *, on: Switches = NONE) -> Tensor:
-    """The mean loss over a batch of sequences."""
+    """The mean loss over a batch of sequences, in nats.
+
+    `logits` is `(B, T, V)`, any real numbers, whose softmax over the V tokens
+    is p; `targets` is `(B, T)`, whole numbers. The loss at a place is
+    `−ln p[target]`. A target of −100 does not count, neither in the sum nor in
+    the number that it is divided by.
+    The mean is taken once, over all targets of all sequences that count, each
+    with the same weight, however long its sequence is. The result is one
+    number, a tensor without axes.
+    """
     z = logits.softmax(dim=-1) if "softmax_first" in on else logits
     if "viewed" in on:
         batch, length, vocab_size = z.shape
@@ -297,7 +322,15 @@ def smooth(
     *,
     on: Switches = NONE,
 ) -> Tensor:
-    """The mean loss with a share of the target spread over all tokens."""
+    """The mean loss with a share of the target spread over all tokens.
+
+    `logits` is `(N, V)`, with p the softmax of a row; `targets` is `(N,)`,
+    whole numbers from 0 to `V − 1`; `epsilon` lies between 0 and 1. The loss
+    of a row is `−Σ y[j] ln p[j]` over all V tokens j, in nats. There y is
+    `1 − ε + ε/V` for the target and `ε/V` for every other token, so that it
+    sums to 1; ε is `epsilon`.
+    The result is the mean over the N rows, a tensor without axes.
+    """
     n_tokens = logits.size(-1)
     y = F.one_hot(targets, n_tokens)
     share = 1.0 if "right_whole" in on else 1 - epsilon
@@ -379,7 +412,15 @@ def _smooth_cases(seed: int) -> list[Case]:
 def whole_perplexity(
     parts: Sequence[tuple[float, int]], *, on: Switches = NONE
 ) -> float:
-    """e to the mean surprise over all targets together."""
+    """The perplexity of all targets of all batches together.
+
+    `parts` is a list of pairs, one for each batch: its mean loss in nats, and
+    the number of its targets. The perplexity is `e` to the power of the mean
+    loss over all these targets, each with the same weight: as if the batches
+    had been one.
+    Batches may have different numbers of targets. One with 0 targets changes
+    nothing. The result is a number.
+    """
     base = 2 if "base_2" in on else math.e
     if "mean_of_perplexities" in on:
         return sum(base**nats for nats, _ in parts) / len(parts)
@@ -453,7 +494,16 @@ def per_byte(
     *,
     on: Switches = NONE,
 ) -> list[float]:
-    """Nats per byte of UTF-8, from bits a token and the number of tokens."""
+    """The losses of some models on one text, in nats per byte.
+
+    `models` is a list of pairs, one for each model: its mean loss in bits a
+    token, and the number of tokens into which it cuts the text. `text` is that
+    text. The whole text's surprise is the mean loss times the number of
+    tokens; one bit is ln 2 nats.
+    Returned is a list of numbers in the order of the models: the surprise of
+    the whole text in nats, divided by the number of its bytes in UTF-8. There
+    may be fewer characters than bytes.
+    """
     size = len(text) if "characters" in on else len(text.encode("utf-8"))
     nats_each = math.log(10) if "in_digits" in on else math.log(2)
     found = []

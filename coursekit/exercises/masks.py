@@ -30,7 +30,17 @@ def draw(g: torch.Generator, *shape: int) -> Tensor:
 def is_causal(
     model: Model, vocab_size: int, length: int, *, on: Switches = NONE
 ) -> bool:
-    """Change each token to every other: nothing before it may move."""
+    """Whether no position of a model sees a later token.
+
+    `model` is a black box: ids `(B, length)`, from 0 to `vocab_size − 1`, to
+    logits `(B, length, vocab_size)`, for any B. The result is True if the
+    logits at each position t depend on tokens 0 … t alone, its own included.
+    Differences by rounding, in the last digits, do not count.
+    It is False if there is any leak: from one later token, the next or the
+    last or any other, to one position only; if it shows only when that token
+    is a certain one; if it moves the logits by a hundredth, and the most
+    likely token stays.
+    """
     ids = torch.arange(length)[None] % vocab_size
     before = model(ids)
     changed = range(1, length)
@@ -227,7 +237,17 @@ def _is_causal_cases(seed: int) -> list[Case]:
 def columns(
     q: Tensor, k: Tensor, v: Tensor, *, on: Switches = NONE
 ) -> tuple[Tensor, Tensor]:
-    """Causal attention with keys as rows and queries as columns."""
+    """Causal attention with keys as rows and queries as columns.
+
+    `q` is `(..., T, Dh)`, `k` `(..., S, Dh)`, `v` `(..., S, Dv)`, with any
+    axes in front, or none, and `T ≤ S`. The scores are `k qᵀ / √Dh`,
+    `(..., S, T)`. The queries are the last T of S positions: query i may see
+    key j if `j ≤ i + (S − T)`, and all other weights are 0.
+    Returned is a pair. The weights, `(..., S, T)`: entry j, i is the weight of
+    key j for query i, a softmax over the keys that i may see, so each column
+    sums to 1. And the output, `(..., T, Dv)`: row i is the sum of the values,
+    each times its weight for query i.
+    """
     scores = k @ q.mT / q.size(-1) ** 0.5
     everywhere = torch.ones_like(scores, dtype=torch.bool)
     earlier = k.size(-2) - q.size(-2)
@@ -299,7 +319,16 @@ def _columns_cases(seed: int) -> list[Case]:
 
 # -- implement: padding on either side ---------------------------------------
 def visible(ids: Tensor, pad_id: int, *, on: Switches = NONE) -> Tensor:
-    """True where the key is a real token and not ahead of the query."""
+    """True where the key is a real token and not ahead of the query.
+
+    `ids` is `(B, T)`, whole numbers. A token is padding if it equals `pad_id`,
+    any number, and real otherwise: 0 is real if `pad_id` is another number.
+    Padding may stand on the left or on the right, or be absent.
+    Returned are booleans, `(B, 1, T, T)`; the axis of size 1 is for the heads.
+    Entry b, 0, i, j says whether query i may look at key j: True if token j of
+    sentence b is real and `j ≤ i`, its own place included. That holds for
+    every row i, also where the query itself is padding; rows may be empty.
+    """
     size = ids.size(1)
     real = ids != pad_id
     if "zero_is_padding" in on:
@@ -410,7 +439,16 @@ def _visible_cases(seed: int) -> list[Case]:
 def empty_rows(
     scores: Tensor, mask: Tensor, pull: Tensor, *, on: Switches = NONE
 ) -> tuple[Tensor, Tensor]:
-    """Softmax over visible keys, zeros for empty rows; and its gradient."""
+    """Softmax over the visible keys, zeros for empty rows; and its gradient.
+
+    `scores` and `pull` are `(..., T, S)`. `mask` has the same shape, booleans,
+    True = may look. Returned is a pair of that shape: weights, and gradient.
+    The weights are the softmax of a row over its visible keys alone; hidden
+    keys have weight 0, and a row that sees nothing is all zeros. The gradient
+    is that of `(weights · pull).sum()` by the scores: finite everywhere, and 0
+    at hidden scores and in empty rows. Both are right for any finite scores,
+    also if all are near −10¹⁰. `scores` stays as it was.
+    """
     hide = ~mask
     if "true_hides" in on and "inverted" not in on:
         hide = mask
@@ -496,7 +534,16 @@ def _empty_rows_cases(seed: int) -> list[Case]:
 def true_means(
     q: Tensor, k: Tensor, v: Tensor, hide: Tensor, *, on: Switches = NONE
 ) -> Tensor:
-    """Attention under a mask (B, T, S), True = may not look."""
+    """Attention under a mask, one for each sentence.
+
+    `softmax(q kᵀ / √Dh) v` over the keys that a query may see: `q` is
+    `(B, H, T, Dh)`, `k` `(B, H, S, Dh)`, `v` `(B, H, S, Dv)`, the result
+    `(B, H, T, Dv)`.
+    `hide` is the mask, booleans `(B, T, S)`: True means that the query (row)
+    may not look at the key (column). `hide[b]` holds for all heads of sentence
+    b, whether B and H are equal or not. A hidden key has weight 0, and the
+    other weights sum to 1. A query that may see no key gets zeros.
+    """
     look = ~hide
     if "true_looks" in on and "inverted" not in on:
         look = hide

@@ -43,7 +43,17 @@ def norms(
     *,
     on: Switches = NONE,
 ) -> tuple[Tensor, Tensor]:
-    """Layer norm and RMSNorm over the last axis, eps under the root."""
+    """Layer norm and RMSNorm over the last axis, as a pair.
+
+    Layer norm is `(x − μ) / √(σ² + eps) · γ + β`, with μ the mean of a token's
+    D features and σ² the mean of their squared differences from μ. RMSNorm is
+    `x / √(m + eps) · γ`, with m the mean of the squares of the features; it
+    has no β. γ is `weight`, β is `bias`.
+    `x` is `(..., D)` with one axis in front or several; `weight` and `bias`
+    are `(D,)`; `eps` is a small number above 0. Each token is normalized by
+    itself. Both results have the shape of `x`, and are finite for a token
+    whose features are all equal.
+    """
     if "over_tokens" in on:
         axes = [-2]
     elif "over_first" in on:
@@ -174,7 +184,17 @@ def backward(
     *,
     on: Switches = NONE,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of layer norm by x, weight and bias."""
+    """Gradients of layer norm by x, weight and bias.
+
+    The forward pass is `(x − μ) / √(σ² + eps) · γ + β`, with μ the mean of a
+    token's D features and σ² the mean of their squared differences from μ. γ
+    is `weight`, β is `bias`. `x` is `(..., D)` with one axis in front or
+    several, `weight` is `(D,)`. `eps` may be large; a token's features may all
+    be equal.
+    `dy`, `(..., D)`, is the gradient of the loss by the output. Returned are
+    those by x, weight and bias: `(..., D)`, `(D,)` and `(D,)`. All tokens
+    share weight and bias, and their pulls on these add up.
+    """
     correction = 1 if "unbiased" in on else 0
     variance = x.var(-1, correction=correction, keepdim=True)
     s = variance.sqrt() if "no_eps" in on else (variance + eps).sqrt()
@@ -295,7 +315,13 @@ def places(
     *,
     on: Switches = NONE,
 ) -> Tensor:
-    """Pre-norm or post-norm around a part."""
+    """Pre-norm or post-norm around a part, with its residual path.
+
+    `part` and `norm` are functions from a tensor to one of the same shape; `x`
+    is such a tensor, the stream, and the result is the stream after the part.
+    If `norm_first` is True, it is pre-norm: `x + part(norm(x))`. If it is
+    False, it is post-norm: `norm(x + part(x))`.
+    """
     before = not norm_first if "norm_last" in on else norm_first
     if before if "swapped" not in on else not before:
         if "pre_stream_normed" in on:
@@ -391,7 +417,17 @@ def _places_cases(seed: int) -> list[Case]:
 
 # -- debug: a norm that tells the future -------------------------------------
 def tells_the_future(norm: Norm, *, on: Switches = NONE) -> bool:
-    """Whether some token's result depends on a later token."""
+    """Whether some token's result depends on a later token.
+
+    `norm` maps `(B, T, D)` in float64 to the same shape, for any sizes; it is
+    a black box. The answer is True if the result at some place of a sentence
+    depends in any way on a later token of the same sentence: be it one place
+    only, be it only the next token that matters, or of that token only the
+    mean of its features, or only their spread about it.
+    Otherwise it is False: a result may depend on its own token, on earlier
+    tokens of its sentence and on other sentences. Differences by rounding do
+    not count.
+    """
     x = torch.randn(3, 5, 7, dtype=torch.float64)
     before = norm(x)
     if "last_only" in on:
@@ -547,7 +583,17 @@ def _probe_cases(seed: int) -> list[Case]:
 def fold(
     gamma: Tensor, beta: Tensor, w: Tensor, b: Tensor, *, on: Switches = NONE
 ) -> tuple[Tensor, Tensor]:
-    """The matrix and bias that need neither γ, β nor centering."""
+    """The matrix and bias that need neither γ, β nor centering.
+
+    A layer norm, `LN(x) = (x − μ) / √(σ² + ε) · γ + β`, feeds a linear map,
+    `LN(x) W + b`. μ and σ² are mean and variance of a token's D features. γ is
+    `gamma` and β is `beta`, both `(D,)`; W is `w`, `(D, Dout)`; b is `b`,
+    `(Dout,)`. A token x is a row.
+    Returned is the pair `(W′, b′)`, of the shapes of `w` and `b`, with which
+    `x / √(σ² + ε) W′ + b′` is the same as `LN(x) W + b` for every x and ε: x
+    goes in with its mean, and nothing is subtracted from it. There is one such
+    pair. `Dout` may equal D.
+    """
     scale = 1 + gamma if "from_one" in on else gamma
     columns = w - w.mean(0) if "centered_first" in on else w
     scaled = scale * columns if "columns" in on else scale[:, None] * columns

@@ -45,7 +45,15 @@ _PAIR_TWICE = Bug(
 
 # -- implement: codes at any positions ---------------------------------------
 def codes(positions: Tensor, d_model: int, *, on: Switches = NONE) -> Tensor:
-    """(T, D): sine and cosine of each pair side by side."""
+    """The sinusoidal codes of given positions, (T, D), interleaved.
+
+    `positions` is `(T,)`, whole numbers: any, in any order, with gaps or
+    without. Row t of the result is the code of `positions[t]`. `d_model` is D,
+    even.
+    The code of position p: for each pair i in `0 … D/2 − 1`, coordinate `2i`
+    is `sin(p · ω)` and coordinate `2i + 1` is `cos(p · ω)`, both with the
+    speed `ω = 10000^(−2i/D)` in radians a position.
+    """
     if "counts" in on:
         positions = torch.arange(len(positions))
     elif "counts_on" in on:
@@ -126,7 +134,14 @@ def _code_cases(seed: int) -> list[Case]:
 
 # -- debug: length and distance are right ------------------------------------
 def table(n_positions: int, d_model: int, *, on: Switches = NONE) -> Tensor:
-    """Codes of positions 0 .. n_positions - 1."""
+    """The sinusoidal codes of positions `0 … n_positions − 1`, interleaved.
+
+    The result is `(n_positions, D)`, with D even, `d_model`. Row t is the code
+    of position t, and the first row is that of position 0.
+    The code of position t: for each pair i in `0 … D/2 − 1`, coordinate `2i`
+    is `sin(t · ω)` and coordinate `2i + 1` is `cos(t · ω)`, both with the
+    speed `ω = 10000^(−2i/D)` in radians a position.
+    """
     code = torch.zeros(n_positions, d_model, dtype=torch.float64)
     first = 1.0 if "from_one" in on else 0.0
     position = first + torch.arange(n_positions, dtype=torch.float64)
@@ -176,7 +191,15 @@ def _table_cases(seed: int) -> list[Case]:
 
 # -- measure: read the speeds off a table ------------------------------------
 def read_speeds(code: Tensor, *, on: Switches = NONE) -> Tensor:
-    """(D/2,): the angle by which each pair turns from row 0 to row 1."""
+    """(D/2,): the speed of each pair of a table of codes, read off it.
+
+    `code` is `(T, D)`, D even and `T ≥ 2`; row t is the code of position t. It
+    is interleaved: for each pair i, column `2i` holds `sin(t · ω)` and column
+    `2i + 1` holds `cos(t · ω)`, with a speed ω of its own.
+    Returned is ω for each pair, in order, in radians a step. The speeds may be
+    any numbers from 0 to π, above π/2 too; they need not follow the paper's
+    formula. The result is exact but for rounding.
+    """
     n_steps = len(code) - 1 if "last_row" in on else 1
     row = code[n_steps]
     if "halves" in on:
@@ -264,7 +287,16 @@ def _speed_cases(seed: int) -> list[Case]:
 
 # -- implement: the matrix of k steps ----------------------------------------
 def shift(k: int, d_model: int, *, on: Switches = NONE) -> Tensor:
-    """(D, D): ``codes(t) @ shift(k)`` is ``codes(t + k)`` for every t."""
+    """The matrix R, (D, D), that moves every code on by k positions.
+
+    With codes as rows, `code[t] R` is `code[t + k]` for every position t. `k`
+    is a whole number of either sign, D is `d_model`, even. R is exact for any
+    k and D but for rounding.
+    The codes are the paper's, interleaved: for each pair i in `0 … D/2 − 1`,
+    coordinate `2i` is `sin(t · ω)` and coordinate `2i + 1` is `cos(t · ω)`,
+    with `ω = 10000^(−2i/D)`. R turns each pair by itself: between different
+    pairs its entries are 0.
+    """
     pair = torch.arange(d_model // 2, dtype=torch.float64)
     if "pair_twice" in on:
         speed = 10000 ** (-4 * pair / d_model)
@@ -342,7 +374,17 @@ def _shift_cases(seed: int) -> list[Case]:
 
 # -- debug: everybody sits at place b ----------------------------------------
 def sees_places(add: Add, *, on: Switches = NONE) -> bool:
-    """Whether add gives each place of each sequence its own vector."""
+    """Whether `add` gives each place of each sequence its own vector.
+
+    `add` takes `x`, `(B, T, 8)` in float64, with `B · T` up to 64, and returns
+    `x` with something added to it: B counts sequences, T places. The result is
+    True if two things hold. All sequences get the same: what is added at place
+    t does not depend on the sequence. And any two places of a sequence,
+    neighbors or not, get different vectors.
+    Otherwise it is False: if nothing is added, or the same everywhere, if only
+    some places share a vector, if what is added goes by the number of the
+    sequence. Differences by rounding do not count.
+    """
     x = torch.randn(3, 5, 8, dtype=torch.float64)
     added = add(x) - x
     if "axes" in on:

@@ -30,7 +30,16 @@ def pick(g: torch.Generator, things: Sequence[str], n: int) -> list[str]:
 
 # -- implement: a vocabulary that survives a restart -------------------------
 def vocabulary(text: str, *, on: Switches = NONE) -> tuple[dict, dict]:
-    """Number the characters by code point, in both directions."""
+    """Number the characters of a text by code point, in both directions.
+
+    Returned are two dictionaries: the first from character to number, the
+    second from number to character. Each different character of `text` has one
+    number, however often it occurs.
+    The numbers are 0, 1, 2, … without gaps, in the order of the characters'
+    code points (`ord`), smallest first. Any characters may occur: capitals,
+    line breaks, letters of any script, emoji. Texts with the same characters
+    have the same vocabulary.
+    """
     if "set_order" in on:
         chars = list(set(text))
     elif "first_seen" in on:
@@ -132,7 +141,17 @@ def _vocabulary_cases(seed: int) -> list[Case]:
 def learn(
     words: Mapping[bytes, int], n_merges: int, *, on: Switches = NONE
 ) -> list[tuple[int, ...]]:
-    """Count all pairs anew, merge the most frequent, and so on."""
+    """The first merges of byte pair encoding, at most `n_merges` of them.
+
+    `words` gives each word, as bytes, its count. A word begins as the list of
+    its bytes. In each round all pairs of neighbors are counted in all words as
+    they are now, each times its word's count; aaa has the pair (a, a) twice.
+    The most frequent pair is merged; of equally frequent ones, the smaller
+    tuple. In all words it is replaced wherever it stands, from left to right
+    (aaa becomes X a), by a new id: 256, then 257, and so on.
+    Returned is the list of merged pairs, tuples of two ids, shorter if no pair
+    is left. `words` stays as it was.
+    """
     if "uncounted" in on:
         lists = [list(word) for word in words]
     else:
@@ -259,7 +278,17 @@ def _learn_cases(seed: int) -> list[Case]:
 def replay(
     word: list[int], merges: Mapping[Pair, int], *, on: Switches = NONE
 ) -> list[int]:
-    """Of the pairs that are there, the one that was learned first."""
+    """The ids of a word after all merges that apply, in the learned order.
+
+    `word` is a list of ids. `merges` gives each known pair of neighboring ids
+    the id that replaces it; smaller new ids were learned earlier. Again and
+    again, of the known pairs that stand in the word now, the one with the
+    smallest new id is replaced by that id; if it stands at several places, the
+    one furthest left (with merge a a, aaa becomes X a). New ids can form known
+    pairs.
+    It ends when no known pair is left. Returned is a list of ids; `word`
+    itself stays as it was.
+    """
     ids = word if "in_place" in on else list(word)
     while True:
         known = {
@@ -343,7 +372,16 @@ def _replay_cases(seed: int) -> list[Case]:
 
 # -- debug: the eater of smileys ---------------------------------------------
 def stream(pieces: Sequence[bytes], *, on: Switches = NONE) -> list[str]:
-    """After each piece, the text that has become complete."""
+    """After each piece, the text that has become complete.
+
+    `pieces` are bytes; joined they are a text in UTF-8. A piece may be empty,
+    and may end within a character or consist of inner bytes of one. A
+    character is complete once its last byte has arrived.
+    Returned is a list of strings, one for each piece: all characters that this
+    piece completes, and none that an earlier one did; '' if it completes none.
+    Characters that are complete are not held back because of an unfinished one
+    behind them. Joined, the strings are the whole text.
+    """
     kept, out = b"", []
     for piece in pieces:
         kept += piece
@@ -428,7 +466,15 @@ def _stream_cases(seed: int) -> list[Case]:
 def tokens_per_character(
     learned: str, held_out: str, vocab_size: int, *, on: Switches = NONE
 ) -> float:
-    """How long a text becomes that the tokenizer has not seen."""
+    """Tokens per character of a text that the tokenizer has not seen.
+
+    A BPE tokenizer is learned from the text `learned`. It has `vocab_size`
+    tokens in all, of which 256 are the single bytes; so with 256 nothing is
+    merged.
+    It then encodes `held_out`, another text. The result is the number of
+    tokens of `held_out`, divided by the number of its characters. A letter
+    with an accent is one character, though it is two bytes.
+    """
     size = 256 + vocab_size if "merges" in on else vocab_size
     tokenizer = BPETokenizer.train(learned, size)
     text = learned if "on_learned" in on else held_out
@@ -481,7 +527,17 @@ def trust(
     *,
     on: Switches = NONE,
 ) -> bool:
-    """Does every text come back, and does none become a control token?"""
+    """Whether every text comes back, and none becomes a control token.
+
+    `encode` maps a text to ids and `decode` ids to a text. `name` is the name
+    of the control token, such as `<end>`, and `number` its id. The result is
+    True if for every text `decode(encode(text)) == text` exactly, and `number`
+    is not among the ids of any text, even one in which `name` stands.
+    It is False if a text comes back changed, in its capitals, its spaces and
+    line breaks, or its characters outside ASCII, of which one may be several
+    tokens; or if a text that holds `name` gets the id `number`, though it
+    comes back unchanged.
+    """
     texts = ["would you like a cup of tea?"]
     if "no_capitals" not in on:
         texts.append("Tea, please.")
