@@ -34,6 +34,7 @@ from coursekit.grading.isolation import Isolation, Limits, best
 from coursekit.grading.key import Key
 from coursekit.grading.records import STATUSES, Graded, Result, graded
 from coursekit.grading.sandbox import Pool, SandboxError
+from coursekit.grading.standalone import standalone
 from tests.submissions import corpus
 from tests.submissions.corpus import ATTEND, MENDED, RIGHT, RIGHT_MENDED
 
@@ -671,6 +672,61 @@ def test_an_overlay_has_exercises_of_its_own(tmp_path, in_process):
     assert core.OVERLAYS == []
 
 
+COUNTED = """
+calls = []
+
+def is_causal(*args, **kwargs):
+    calls.append(1)
+    return RIGHTS[len(calls) - 1]
+"""
+ALWAYS = "def is_causal(logits_of, vocab_size, length):\n    return VALUE"
+LAST_ONLY = """
+import torch
+
+def is_causal(logits_of, vocab_size, length):
+    ids = torch.arange(length) % vocab_size
+    other = ids.clone()
+    other[-1] = (ids[-1] + 1) % vocab_size
+    gap = logits_of(ids[None]) - logits_of(other[None])
+    return bool(gap[0, :-1].abs().max() < 1e-6)
+"""
+
+
+@pytest.mark.parametrize("secret", ["5e" * 32, "a1" * 32])
+def test_what_needs_no_look_at_the_input_gets_no_points(tmp_path, secret):
+    """True and False in the public order of the cases, or always one."""
+    id = "masks/is_causal"
+    fields = {"id": id, "function": "is_causal", "points": 8}
+    exercise = core.find(id)
+    public = core.draw(exercise, 0)
+    rights = [core.expected(exercise, case, 0).value for case in public]
+    sources = {
+        "counts": COUNTED.replace("RIGHTS", repr(rights)),
+        "always": ALWAYS.replace("VALUE", "True"),
+        "never": ALWAYS.replace("VALUE", "False"),
+        "looks": LAST_ONLY,
+        "solves": str(standalone(exercise.reference, core.NONE, "is_causal")),
+    }
+    entries = [
+        corpus.Entry(
+            name,
+            "",
+            {f"{name}.ipynb": corpus.notebook(corpus.code(source, id))},
+            corpus.OK,
+            corpus.OK,
+        )
+        for name, source in sources.items()
+    ]
+    key = Key(secret, {"a": {"exercises": [fields]}})
+    _, by = finished(tmp_path, entries, key=key)
+    points = {name: float(by[name, id]["points"]) for name in sources}
+    assert points["always"] == points["never"] == 0
+    assert points["solves"] == 8
+    assert points["counts"] < 8 / 2  # a guess may meet some
+    assert 8 / 3 < points["looks"] < 8
+    assert by["looks", id]["diagnosis"] == "last_token"
+
+
 # -- everyone debugs another model -------------------------------------------
 TELLS = """
 import torch
@@ -688,6 +744,19 @@ calls = []
 def tells(f):
     calls.append(1)
     return len(calls) % 2 == 1
+"""
+SEEN = """
+import torch
+g = torch.Generator().manual_seed(0)
+q, k, v = (torch.randn(2, 5, 7, generator=g) for _ in range(3))
+mask = (torch.arange(5) < 3).expand(2, 5, 5)
+seen = []
+
+def tells(f):
+    y = f(q, k, v, mask)
+    if not seen:
+        seen.append(y)
+    return torch.allclose(y, seen[0])
 """
 GIVEN = RIGHT.replace('float("-inf")', "0.0").replace(
     "attend_yourself", "attend"
@@ -739,6 +808,7 @@ MENDED_PROGRAM = RIGHT.replace("attend_yourself", "attend")
             ("wrong", "0.00"),
         ),
         (MENDED_PROGRAM, COUNTS, ("ok", "6.00"), ("wrong", "0.00")),
+        (MENDED_PROGRAM, SEEN, ("ok", "6.00"), ("wrong", "0.00")),
         (
             MENDED_PROGRAM,
             "def tells(f):\n    ...",

@@ -10,6 +10,7 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -82,8 +83,14 @@ class Task:
 
     @property
     def cases(self) -> Sequence[Case]:
-        """The hidden ones."""
-        return core.draw(self.exercise, self.seed)
+        """The hidden ones, in an order that only the key knows.
+
+        Where the answers are True and False, the order is all there is to
+        know.
+        """
+        cases = list(core.draw(self.exercise, self.seed))
+        random.Random(self.seed).shuffle(cases)
+        return cases
 
     def plain(self) -> dict[str, Any]:
         """What decides about the marks, as JSON has it."""
@@ -455,36 +462,67 @@ def assess(task: Task, cases: Sequence[Case], tried: Tried) -> Result:
     ]
     report = examine(task.id, exercise, cases, outcomes, task.seed, task.on)
     found = reported(task, report, cases, right, tried)
-    return mended(task, found) if task.mutant else found
+    return credited(task, found, right)
 
 
-def mended(task: Task, found: Result) -> Result:
-    """Points for what a given program did not do already."""
-    before = right_before(task)
-    left = found.total - before
-    note = (
-        f"The program that you were given is right on {before} of "
-        f"{found.total} cases: the points are for the other {left}."
-    )
+def credited(task: Task, found: Result, right: Sequence[bool]) -> Result:
+    """Points for what is right, and was not before, and is no guess."""
+    now, before, notes = share_of(task, right), Fraction(), []
+    if task.mutant:
+        given = right_given(task)
+        before = share_of(task, given)
+        notes.append(
+            f"The program that you were given is right on {sum(given)} of "
+            f"{len(given)} cases: the points are for the others."
+        )
+    if yes_or_no(task) and not all(right):
+        notes.append(
+            "The points are for telling the cases where True is right from "
+            "those where it is not: always the same answer gets none."
+        )
+    gained = max(Fraction(), now - before) / (1 - before)
     return replace(
         found,
-        right=max(0, found.right - before),
-        total=left,
-        cause=[*found.cause, note] if before else found.cause,
+        right=gained.numerator,
+        total=gained.denominator,
+        cause=[*found.cause, *notes],
     )
 
 
-def right_before(task: Task) -> int:
-    """Number of cases on which the given program is right."""
-    on = task.on | task.mutant
-    given = [
-        core.expected(task.exercise, case, task.seed, on)
+def share_of(task: Task, right: Sequence[bool]) -> Fraction:
+    """How much of an exercise is solved.
+
+    The share of the cases; of True and False the share of the ones and that
+    of the others, less 1 (Youden's J), so that no constant gets anything.
+    """
+    if not (wanted := yes_or_no(task)):
+        return Fraction(sum(right), len(right))
+    both = [
+        [ok for ok, value in zip(right, wanted, strict=True) if value is kind]
+        for kind in (True, False)
+    ]
+    ones, others = (Fraction(sum(oks), len(oks)) for oks in both)
+    return max(Fraction(), ones + others - 1)
+
+
+def yes_or_no(task: Task) -> list[bool]:
+    """The right answers, if they are True and False; else nothing."""
+    values = [
+        core.expected(task.exercise, case, task.seed, task.on).value
         for case in task.cases
     ]
+    plain = all(isinstance(value, bool) for value in values)
+    return values if plain and len(set(values)) == 2 else []
+
+
+def right_given(task: Task) -> list[bool]:
+    """Whether the given program is right, case by case."""
+    on = task.on | task.mutant
     return [
-        problem(task, case, outcome)
-        for case, outcome in zip(task.cases, given, strict=True)
-    ].count(None)
+        problem(task, case, core.expected(task.exercise, case, task.seed, on))
+        is None
+        for case in task.cases
+    ]
 
 
 def blank() -> None:
@@ -559,9 +597,20 @@ def examine_test(
     said: list[list[Outcome]] = [[], []]
     for kind, outcome in zip(order, tried.outcomes, strict=True):
         said[kind].append(outcome)
-    right = [
-        all(truth(o) is (kind == 0) for o in said[kind]) for kind in (0, 1)
-    ]
+    if all(right_on(said)):
+        # A test that only compares with the first function it has met is
+        # right if that was a right one: so it meets another one first.
+        session.open()
+        first = 1 - order[0]
+        again = call_all(
+            cells,
+            answer.function,
+            [signature.bind(functions[first])],
+            task.seed,
+            session,
+        )
+        said[first] += again.outcomes
+    right = right_on(said)
     if all(right):
         status, message = "ok", ""
     elif tried.broken is not None:
@@ -588,6 +637,14 @@ def examine_test(
         cases=[[t, ok] for t, ok in zip(TELLS, right, strict=True)],
         message=message,
     ), tried
+
+
+def right_on(said: Sequence[Sequence[Outcome]]) -> list[bool]:
+    """Whether a test was always right on a right function, and on a wrong."""
+    return [
+        all(truth(outcome) is (kind == 0) for outcome in outcomes)
+        for kind, outcomes in enumerate(said)
+    ]
 
 
 def switched(exercise: Exercise, on: Switches) -> Callable[..., Any]:

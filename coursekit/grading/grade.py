@@ -32,7 +32,7 @@ from coursekit.grading.examiner import (
     Task,
     grade_student,
     prove,
-    right_before,
+    right_given,
 )
 from coursekit.grading.isolation import Isolation, Limits, best
 from coursekit.grading.key import Key
@@ -344,8 +344,8 @@ def to_mend(key: Key, student: str, debug: Fields) -> list[Task]:
 
 def share(task: Task) -> float:
     """Of the hidden cases that reject the program to mend; inf if none."""
-    n = len(task.cases)
-    return (n - right_before(task)) / n or math.inf
+    right = right_given(task)
+    return right.count(False) / len(right) or math.inf
 
 
 def debug_ids(debug: Fields) -> list[str]:

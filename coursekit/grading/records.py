@@ -30,10 +30,10 @@ class Result:
     max_points: float
     status: str
     right: int = 0
-    """Number of cases that are right."""
+    """The part of ``total`` that points are given for."""
 
     total: int = 0
-    """Number of cases; 0 if nothing was tried."""
+    """0 if nothing was tried."""
 
     cases: list[list[Any]] = field(default_factory=list)
     """``[name, right]`` of each case."""
