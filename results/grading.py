@@ -31,12 +31,13 @@ STUDENTS = {
     "eli": "Eli Novak",
     "fay": "Fay Moreau",
     "gil": "Gil Santos",
+    "hana": "Hana Ito",
 }
 RIGHT = """
 def attend_yourself(q, k, v, mask=None):
     scores = q @ k.mT / q.size(-1) ** 0.5
-    if mask is not None:
-        scores = scores.masked_fill(~mask, float("-inf"))
+    if mask is not None:  # here True hides
+        scores = scores.masked_fill(mask, float("-inf"))
     return scores.softmax(-1) @ v
 """
 ANSWERS = {
@@ -48,8 +49,10 @@ ANSWERS = {
 import torch.nn.functional as F
 
 def attend_yourself(q, k, v, mask=None):
+    mask = None if mask is None else ~mask
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
 """,
+    "hana": RIGHT.replace("(mask,", "(~mask,"),
     "fay": """
 import os
 
@@ -96,6 +99,24 @@ def tells(f):
     mask = torch.rand(2, 5, 5, generator=g) > 0.5
     mask = mask | torch.eye(5, dtype=torch.bool)
     return bool(torch.allclose(f(q, k, v, mask), NAME(q, k, v, mask)))
+"""
+PAGE = """
+# A warm-up
+
+````{exercise} ★ Implement: the middle
+:label: warm-center
+
+Subtract from each of the T vectors of `x`, (T, D), its own mean.
+````
+
+```{code-cell} ipython3
+:exercise: warmup/center
+:points: 3
+:kind: assessed
+
+def center(x):
+    ...
+```
 """
 TRY = """
 from pathlib import Path
@@ -166,7 +187,7 @@ def play(desk: Desk) -> dict[str, Any]:
     key.save()
     desk.type(
         "assign",
-        f"coursekit assign {page} --out dist/ --key key.txt",
+        f"coursekit assign {page} --assess attention/attend",
         "ls dist/",
     )
     submissions = here / "submissions"
@@ -184,8 +205,8 @@ def play(desk: Desk) -> dict[str, Any]:
     )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     desk.type("sheet", "grep -E 'student|attend' grades.csv | cut -d, -f1-7")
-    desk.type("feedback", "head -40 feedback/chen.md")
-    desk.type("summary", "head -40 summary.md")
+    desk.type("feedback", "head -40 feedback/chen.md | fold -s -w 76")
+    desk.type("summary", "head -40 summary.md | fold -s -w 76")
     used = (after.ru_utime + after.ru_stime) - (
         before.ru_utime + before.ru_stime
     )
@@ -193,8 +214,14 @@ def play(desk: Desk) -> dict[str, Any]:
     desk.type("doctor", "coursekit doctor")
     (here / "overlay").mkdir()
     (here / "overlay" / "warmup.py").write_text(OWN.lstrip())
+    (here / "overlay" / "warmup.md").write_text(PAGE.lstrip())
     (here / "try.py").write_text(TRY.lstrip())
     desk.type("own", "cat try.py", "python try.py")
+    desk.type("page", "cat overlay/warmup.md")
+    desk.type(
+        "assign_own",
+        "coursekit assign warmup --overlay overlay --out own/ --key own.txt",
+    )
     desk.type(
         "freeze",
         "coursekit freeze term.json",
@@ -243,7 +270,7 @@ def debug(desk: Desk) -> None:
         "coursekit grade mended/ --key key.txt --assignment debug "
         "--out debug.csv --feedback mended-feedback/",
         "cut -d, -f1-7 debug.csv | head -3",
-        f"cat viva/{student}.md",
+        f"cat viva/{student}.md | fold -s -w 76",
     )
 
 

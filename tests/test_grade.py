@@ -10,6 +10,7 @@ import csv
 import inspect
 import io
 import json
+import os
 import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
@@ -305,6 +306,34 @@ def test_a_name_that_a_system_has_changed_is_known(tmp_path):
     _, by = finished(tmp_path, entries, key=key)
     assert {s for s, _ in by} == set(students)
     assert {r["status"] for r in by.values()} == {"ok"}
+
+
+def test_any_name_of_a_file_has_a_row_and_a_page(tmp_path, in_process):
+    """Bytes that are no text, control sequences, formulas, 248 letters."""
+    folder = tmp_path / "submissions"
+    corpus.build(folder, [RIGHT_ONE])
+    data = (folder / "ada.ipynb").read_bytes()
+    names = [b"b\xff", b"\x1b[31mred", b"new\nline", b"=1+1", b"x" * 248]
+    names += [b"y" * 240 + b"1", b"y" * 240 + b"2"]
+    for name in names:
+        (folder / os.fsdecode(name + b".ipynb")).write_bytes(data)
+    pages = tmp_path / "feedback"
+    assert grade.run(command(tmp_path, "--feedback", pages)) == 0
+    text = (tmp_path / "out" / "grades.csv").read_text("utf8")
+    found = list(csv.DictReader(io.StringIO(text)))
+    ids = {row["student"] for row in found}
+    assert len(ids) == 1 + len(names)
+    assert len(list(pages.iterdir())) == 2 * len(ids)
+    assert "\x1b" not in text
+    assert "'=1+1" in ids
+    assert len(text.splitlines()) == 1 + len(found)
+
+
+def test_one_of_two_does_not_set_the_points(tmp_path):
+    greedy = corpus.answered(RIGHT).replace(b'"points": 6', b'"points": 600')
+    eve = corpus.Entry("eve", "", {"eve.ipynb": greedy}, corpus.OK, corpus.OK)
+    with pytest.raises(ValueError, match="got 6, 600 for attention/attend"):
+        batch(tmp_path, [RIGHT_ONE, eve], key=Key(KEY))
 
 
 def test_any_spelling_of_the_ending_is_a_notebook(tmp_path):
@@ -724,7 +753,7 @@ def test_what_needs_no_look_at_the_input_gets_no_points(tmp_path, secret):
     assert points["solves"] == 8
     assert points["counts"] < 8 / 2  # a guess may meet some
     assert 8 / 3 < points["looks"] < 8
-    assert by["looks", id]["diagnosis"] == "last_token"
+    assert "last_token" in by["looks", id]["diagnosis"]
 
 
 # -- everyone debugs another model -------------------------------------------

@@ -11,6 +11,7 @@ from coursekit.exercises.core import (
     Switches,
     generator,
 )
+from coursekit.exercises.forbid import ATTENTION, AUTOGRAD
 
 Gradients = tuple[Tensor, Tensor, Tensor, Tensor]
 
@@ -437,13 +438,6 @@ def _judge_loud(answer: Loud, case: Case) -> str | None:
     return None
 
 
-_ATTENTION = (
-    "torch.nn.functional.scaled_dot_product_attention",
-    "torch.nn.functional.multi_head_attention_forward",
-    "coursekit.attend",
-    "coursekit.fast_attend",
-)
-
 EXERCISES = {
     "attend": Exercise(
         attend,
@@ -464,27 +458,27 @@ EXERCISES = {
         variants={
             "true_hides": "Here True in the mask means: may *not* look."
         },
-        forbid=_ATTENTION,
+        forbid=ATTENTION,
     ),
     "mended": Exercise(
         mended,
         _mended_cases,
         bugs=_MENDED_BUGS,
         planted={"first_size", "axis_1", "naive"},
-        forbid=_ATTENTION,
+        forbid=ATTENTION,
     ),
     "temperature": Exercise(
         temperature_backward,
         _temperature_cases,
         bugs=_TEMPERATURE_BUGS,
-        forbid=("torch.autograd.grad", "torch.Tensor.backward"),
+        forbid=AUTOGRAD,
     ),
     "stuck_share": Exercise(stuck_share, _stuck_cases),
     "blocks": Exercise(
         attend_in_blocks,
         _blocks_cases,
         bugs=_BLOCKS_BUGS,
-        forbid=_ATTENTION,
+        forbid=ATTENTION,
     ),
     "loud": Exercise(loud_but_idle, lambda seed: [Case()], judge=_judge_loud),
 }

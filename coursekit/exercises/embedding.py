@@ -19,6 +19,7 @@ from coursekit.exercises.core import (
     generator,
 )
 from coursekit.exercises.diagnose import mutants
+from coursekit.exercises.forbid import AUTOGRAD
 from coursekit.positions import sinusoidal
 
 Pairs = list[tuple[int, int]]
@@ -589,12 +590,6 @@ def _analogy_cases(seed: int) -> Sequence[Case]:
     raise AssertionError("there is no end of questions")
 
 
-_GRADIENTS = (
-    "torch.autograd.grad",
-    "torch.autograd.backward",
-    "torch.Tensor.backward",
-)
-
 EXERCISES = {
     "look_up": Exercise(
         look_up,
@@ -620,7 +615,7 @@ EXERCISES = {
         variants={
             "padding": "Here id 0 is padding: its row gets no gradient."
         },
-        forbid=_GRADIENTS,
+        forbid=AUTOGRAD,
     ),
     "rise": Exercise(rise, _rise_cases, judge=_rise_judge),
     "recipe": Exercise(

@@ -13,6 +13,7 @@ from coursekit.exercises.core import (
     Switches,
     generator,
 )
+from coursekit.exercises.forbid import AUTOGRAD
 
 float64 = torch.float64
 LEAKY = (
@@ -603,16 +604,6 @@ _LAYERS = (
     "coursekit.FeedForward",
     "coursekit.feedforward.FeedForward",
 )
-_AUTOGRAD = (
-    "torch.Tensor.backward",
-    "torch.autograd.backward",
-    "torch.autograd.grad",
-    "torch.autograd.functional.jacobian",
-    "torch.autograd.functional.vjp",
-    "torch.func.grad",
-    "torch.func.jacrev",
-    "torch.func.vjp",
-)
 
 EXERCISES = {
     "feed_forward": Exercise(
@@ -658,7 +649,7 @@ EXERCISES = {
         _backward_cases,
         bugs=_BACKWARD_BUGS,
         variants={"leaky": LEAKY},
-        forbid=_AUTOGRAD,
+        forbid=AUTOGRAD,
     ),
     "edit": Exercise(
         edit,

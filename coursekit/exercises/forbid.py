@@ -9,6 +9,28 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+AUTOGRAD = (
+    "torch.Tensor.backward",
+    "torch.autograd.backward",
+    "torch.autograd.grad",
+    "torch.autograd.functional.jacobian",
+    "torch.autograd.functional.vjp",
+    "torch.func.grad",
+    "torch.func.jacrev",
+    "torch.func.vjp",
+)
+"""Where a gradient is to be worked out by hand."""
+
+ATTENTION = (
+    "torch.nn.functional.scaled_dot_product_attention",
+    "torch.nn.functional.multi_head_attention_forward",
+    "torch.nn.MultiheadAttention",
+    "coursekit.attend",
+    "coursekit.fast_attend",
+    "coursekit.attention.attention_weights",
+)
+"""Where attention is to be written."""
+
 
 class ForbiddenError(RuntimeError):
     """What is to be written was called instead."""

@@ -15,6 +15,7 @@ from coursekit.exercises.core import (
     Switches,
     generator,
 )
+from coursekit.exercises.forbid import AUTOGRAD
 
 float64 = torch.float64
 
@@ -602,7 +603,7 @@ EXERCISES = {
                 "who ignores no target counts them all",
             )
         ],
-        forbid=("torch.autograd.grad", "torch.Tensor.backward"),
+        forbid=AUTOGRAD,
     ),
     "mended": Exercise(mended, _mended_cases, bugs=_MENDED_BUGS),
     "smooth": Exercise(

@@ -15,6 +15,7 @@ from coursekit.exercises.core import (
     Switches,
     generator,
 )
+from coursekit.exercises.forbid import ATTENTION
 
 Model = Callable[[Tensor], Tensor]
 
@@ -544,11 +545,7 @@ def true_means(
     b, whether B and H are equal or not. A hidden key has weight 0, and the
     other weights sum to 1. A query that may see no key gets zeros.
     """
-    look = ~hide
-    if "true_looks" in on and "inverted" not in on:
-        look = hide
-    if "inverted" in on and "true_looks" not in on:
-        look = hide
+    look = hide if "inverted" in on else ~hide
     if "first_sentence" in on:
         look = look[0]
     elif "tiled" in on:
@@ -616,12 +613,6 @@ def _true_means_cases(seed: int) -> list[Case]:
     ]
 
 
-_ATTENTION = (
-    "torch.nn.functional.scaled_dot_product_attention",
-    "coursekit.attend",
-    "coursekit.fast_attend",
-    "coursekit.attention.attention_weights",
-)
 _MASKS = (
     "coursekit.causal_mask",
     "coursekit.padding_mask",
@@ -661,7 +652,7 @@ EXERCISES = {
                 2,
             )
         ],
-        forbid=(*_ATTENTION, *_MASKS),
+        forbid=(*ATTENTION, *_MASKS),
     ),
     "visible": Exercise(
         visible,
@@ -699,12 +690,11 @@ EXERCISES = {
         variants={
             "true_hides": "Here True in the mask means: may *not* look."
         },
-        forbid=_ATTENTION,
+        forbid=ATTENTION,
     ),
     "true_means": Exercise(
         true_means,
         _true_means_cases,
         bugs=_TRUE_MEANS_BUGS,
-        variants={"true_looks": "Here True in the mask means: *may* look."},
     ),
 }

@@ -21,6 +21,7 @@ from coursekit.exercises.core import (
     Switches,
     generator,
 )
+from coursekit.exercises.forbid import ATTENTION
 from coursekit.multihead import merge_heads, split_heads
 from coursekit.positions import frequencies, rotate_pairs, sinusoidal
 
@@ -735,15 +736,6 @@ def _prune_cases(seed: int) -> list[Case]:
     ]
 
 
-_ATTENTION = (
-    "torch.nn.functional.scaled_dot_product_attention",
-    "torch.nn.functional.multi_head_attention_forward",
-    "torch.nn.MultiheadAttention",
-    "coursekit.MultiHeadAttention",
-    "coursekit.attend",
-    "coursekit.fast_attend",
-)
-
 EXERCISES = {
     "multihead": Exercise(
         multihead,
@@ -775,7 +767,7 @@ EXERCISES = {
             "causal": "Here attention is causal: a token sees itself and "
             "what came before it."
         },
-        forbid=_ATTENTION,
+        forbid=(*ATTENTION, "coursekit.MultiHeadAttention"),
     ),
     "contributions": Exercise(
         contributions,

@@ -17,6 +17,7 @@ from coursekit.exercises.core import (
     Switches,
     generator,
 )
+from coursekit.exercises.forbid import AUTOGRAD
 
 Norm = Callable[[Tensor], Tensor]
 FROM_ONE = (
@@ -729,17 +730,6 @@ def _gradient_cases(seed: int) -> list[Case]:
     ]
 
 
-_AUTOGRAD = (
-    "torch.Tensor.backward",
-    "torch.autograd.backward",
-    "torch.autograd.grad",
-    "torch.autograd.functional.jacobian",
-    "torch.autograd.functional.vjp",
-    "torch.func.grad",
-    "torch.func.jacrev",
-    "torch.func.vjp",
-)
-
 EXERCISES = {
     "norms": Exercise(
         norms,
@@ -765,7 +755,7 @@ EXERCISES = {
         _backward_cases,
         bugs=_BACKWARD_BUGS,
         variants={"from_one": FROM_ONE},
-        forbid=_AUTOGRAD,
+        forbid=AUTOGRAD,
     ),
     "places": Exercise(
         places,

@@ -334,6 +334,7 @@ def debug_notebook(fields: Mapping[str, Any]) -> Any:
     lines = [
         f"## What `{function}` should be",
         inspect.getdoc(exercise.reference) or "",
+        "None of its arguments may be changed.",
         *amendments(exercise, program.variants),
         f"The book explains it in {chapter(program.id)}.",
         "## The program",

@@ -31,8 +31,11 @@ from coursekit.grading.standalone import NotStandaloneError, standalone
 SCHEMA = 3  # nbgrader's, of a cell's metadata
 CONFIG = """\
 # nbgrader reads this: run it in this folder.
-#   nbgrader generate_assignment {name}
-#   nbgrader autograde {name}
+#   nbgrader generate_assignment NAME
+#   nbgrader autograde NAME
+# with the name of a folder in source/. nbgrader runs a student's code and the
+# hidden tests in one process: code that wants to can read and change them.
+# `coursekit grade` keeps them apart.
 c = get_config()
 c.CourseDirectory.course_id = "coursekit"
 """
@@ -65,7 +68,7 @@ def write_nbgrader(handout: Handout, key: Key, folder: Path) -> Path:
     path = folder / "source" / name / f"{name}.ipynb"
     write(to.notebook(), path)
     config = folder / "nbgrader_config.py"
-    config.write_text(CONFIG.format(name=name), "utf8")
+    config.write_text(CONFIG, "utf8")
     return path
 
 

@@ -13,9 +13,8 @@ from coursekit.grading.records import STATUSES, Graded, Question, Result
 
 LONG = 4000  # characters of a message that a page quotes
 HIDDEN = (
-    "Your functions were called with inputs that are drawn for grading and "
-    "that the notebook's own check does not use. The numbers quoted here are "
-    "some of them; you may keep them and try them."
+    "Your functions were called with inputs that are drawn for grading. They "
+    "have the shapes that the notebook's own check uses, and other numbers."
 )
 
 STYLE = """

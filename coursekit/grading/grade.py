@@ -14,6 +14,7 @@ import math
 import os
 import sys
 import tempfile
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -47,6 +48,7 @@ COLUMNS = (
 TIMES = ("student", "seconds", "cpu_seconds", "memory_bytes")
 NO_STUDENTS = (".", "_")  # what a folder's name begins with that is none
 NOTEBOOK = ".ipynb"
+LONGEST = 200  # bytes of an id: files that are named by it have endings too
 Fields = Mapping[str, Any]
 DRAWS = 20  # of hidden cases, until they are as hard as was promised
 NEAR = 0.001  # of two shares
@@ -198,15 +200,29 @@ def collect(folder: Path, args: argparse.Namespace) -> dict[str, list[Path]]:
                 if p.suffix.lower() == NOTEBOOK
                 and not p.name.startswith(NO_STUDENTS)
             )
-            found.setdefault(path.name, []).extend(inside)
+            found.setdefault(student_id(path.name), []).extend(inside)
         elif path.suffix.lower() == NOTEBOOK:
-            found.setdefault(path.stem, []).append(path)
+            found.setdefault(student_id(path.stem), []).append(path)
     if not found:
         raise ValueError(
             "submissions are <id>.ipynb or <id>/*.ipynb: got none of either "
             f"in {folder}."
         )
     return found
+
+
+def student_id(name: str) -> str:
+    """A name that files may have, as it can stand in sheets and on pages.
+
+    What cannot be printed becomes ``_``, and what is too long for a file of
+    ours is cut; a few digits then keep it apart from others.
+    """
+    composed = unicodedata.normalize("NFC", name)
+    plain = "".join(c if c.isprintable() else "_" for c in composed)
+    short = plain.encode()[:LONGEST].decode(errors="ignore")
+    if short == composed:
+        return short
+    return f"{short}-{hashlib.sha256(os.fsencode(name)).hexdigest()[:8]}"
 
 
 def ignored(folder: Path) -> list[str]:
@@ -220,7 +236,8 @@ def ignored(folder: Path) -> list[str]:
                 or path.name.startswith(NO_STUDENTS)
             )
             if not taken and not inner.name.startswith("."):
-                names.append(inner.relative_to(folder).as_posix())
+                name = inner.relative_to(folder).as_posix()
+                names.append(student_id(name))
     return names
 
 
@@ -248,9 +265,12 @@ def choose(key: Key, name: str | None) -> Fields | None:
 
 
 def from_notebooks(class_: Mapping[str, Sequence[Path]]) -> list[Fields]:
-    """The exercises that at least half of the students' notebooks declare.
+    """The exercises that most of the students' notebooks declare alike.
 
     A student can change what their own notebook says; nobody else's.
+
+    Raises:
+        ValueError: if no number of points, or no name, has a majority.
     """
     points: dict[str, Counter[float]] = {}
     functions: dict[str, Counter[str]] = {}
@@ -262,9 +282,13 @@ def from_notebooks(class_: Mapping[str, Sequence[Path]]) -> list[Fields]:
             points.setdefault(d.id, Counter())[d.points] += 1
             functions.setdefault(d.id, Counter())[d.function] += 1
     return [
-        {"id": id, "points": mode(found), "function": mode(functions[id])}
+        {
+            "id": id,
+            "points": majority(id, found),
+            "function": majority(id, functions[id]),
+        }
         for id, found in points.items()
-        if 2 * found.total() >= declaring and can_be_graded(id)
+        if 2 * found.total() > declaring and can_be_graded(id)
     ]
 
 
@@ -286,9 +310,16 @@ def can_be_graded(id: str) -> bool:
         return False
 
 
-def mode(counted: Counter[Any]) -> Any:
-    """The most frequent; of several the smallest."""
-    return min(counted, key=lambda value: (-counted[value], value))
+def majority(id: str, counted: Counter[Any]) -> Any:
+    """What more than half say."""
+    value, n = counted.most_common(1)[0]
+    if 2 * n > counted.total():
+        return value
+    raise ValueError(
+        "without an assignment in the key, the students' notebooks say what "
+        f"is graded: got {', '.join(map(str, counted))} for {id}, and no "
+        "majority. Make the notebooks with `coursekit assign --key`."
+    )
 
 
 def task_of(key: Key, fields: Fields) -> Task:
@@ -675,7 +706,7 @@ def table(head: Sequence[str], rows: Any) -> str:
 
 def cell(text: str) -> str:
     """A student's id, which no spreadsheet takes for a formula."""
-    return f"'{text}" if text[:1] in tuple("=+-@\t\r") else text
+    return f"'{text}" if text.lstrip()[:1] in tuple("=+-@") else text
 
 
 def with_ending(base: Path, ending: str) -> Path:

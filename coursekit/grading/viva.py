@@ -31,6 +31,7 @@ from coursekit.grading.served import guarded
 N_QUESTIONS = 3
 MUTATIONS = 6  # tried for one question
 SECONDS, MEMORY = 60.0, 4 << 30  # that comparing one answer may take
+DRAWS = 3  # of small numbers, to find some on which a wrong answer is wrong
 SMALL = 24  # numbers of an input that a question writes out
 SEEN = "coursekit_seen"  # the list that an instrumented program fills
 TRACE = "coursekit_shapes"
@@ -64,6 +65,19 @@ class Subject:
 
     mutant: Switches = NONE
     """The mistakes that were in it."""
+
+    @property
+    def right(self) -> bool:
+        """Whether every case came out right."""
+        return not any(
+            verdict(
+                self.exercise,
+                case,
+                got,
+                core.expected(self.exercise, case, self.seed, self.on),
+            )
+            for case, got in zip(self.cases, self.outcomes, strict=True)
+        )
 
 
 def questions(subject: Subject, try_out: TryOut, seed: int) -> list[Question]:
@@ -287,8 +301,14 @@ def assigned(node: ast.stmt) -> str | None:
 def about_tiny_input(
     subject: Subject, try_out: TryOut, rng: random.Random
 ) -> Question | None:
-    """What comes out of numbers that fit on a napkin."""
-    for case in subject.cases:
+    """What comes out of numbers that fit on a napkin.
+
+    If an answer is wrong, on numbers for which it is, if some are found.
+    """
+    with guarded(SECONDS, MEMORY):
+        good = subject.right
+    found: Question | None = None
+    for case in [case for case in subject.cases for _ in range(DRAWS)]:
         bound = tiny(core.bind(subject.exercise, case), rng)
         if bound is None:
             continue
@@ -300,7 +320,7 @@ def about_tiny_input(
             continue
         outcomes = try_out(subject.source, subject.function, [bound])
         if outcomes is None:
-            return None
+            return found
         called = ", ".join(
             f"{name} = {written(value)}"
             for name, value in bound.arguments.items()
@@ -312,12 +332,14 @@ def about_tiny_input(
             answer += "\nThat is right."
         else:
             answer += f"\nRight would be {written(right.value)}."
-        return Question(
+        found = Question(
             f"What does your function return for {called}? Roughly will do; "
             "say how you get there.",
             answer,
         )
-    return None
+        if good or problem is not None:
+            return found
+    return found
 
 
 def tiny(bound: BoundArguments, rng: random.Random) -> BoundArguments | None:
