@@ -4,14 +4,19 @@ One line a chapter's module; the tools below load when they are asked for.
 """
 
 import importlib
-from pathlib import Path
 from typing import Any
-
-from torch import device as _device
 
 from coursekit.attention import attend, attention_weights, fast_attend
 from coursekit.cache import CachedStepper, CachedTranslator, LayerCache
-from coursekit.checkpoint import Loaded, load_model, save_model
+from coursekit.checkpoint import (
+    Loaded,
+    find_model,
+    load,
+    load_model,
+    round_weights,
+    save_model,
+    shipped,
+)
 from coursekit.config import (
     EncoderConfig,
     GPTConfig,
@@ -20,6 +25,7 @@ from coursekit.config import (
 )
 from coursekit.data import (
     Batch,
+    load_pairs,
     load_text,
     random_windows,
     sequential_windows,
@@ -39,6 +45,7 @@ from coursekit.positions import rotate_pairs, sinusoidal
 from coursekit.seq2seq import Transformer
 from coursekit.tokenizer import BPETokenizer, CharTokenizer
 from coursekit.training import evaluate, train
+from coursekit.translate import Translator
 
 TOOLS = (
     "exercises",
@@ -49,46 +56,6 @@ TOOLS = (
     "scaling",
     "visual",
 )
-MODELS = Path(__file__).parent / "assets" / "models"
-
-
-def load(name: str | Path, device: str | _device = "cpu") -> Loaded:
-    """Load a trained model and its tokenizer.
-
-    Args:
-        name: of a model that the package ships, such as ``"running"``, or a
-            run's folder.
-        device: where the model goes.
-
-    Returns:
-        ``(model, tokenizer)``, the model in evaluation mode.
-
-    Raises:
-        ValueError: if there is no such model, or it is damaged.
-    """
-    return load_model(find_model(name), device)
-
-
-def find_model(name: str | Path) -> Path:
-    """The folder of a run, or of a model that the package ships.
-
-    Raises:
-        ValueError: if there is neither.
-    """
-    if str(name) in shipped():
-        return MODELS / name
-    if Path(name).is_dir():
-        return Path(name)
-    raise ValueError(
-        "a model must be a run's folder or one that the package ships "
-        f"({', '.join(shipped()) or 'none yet'}): got {str(name)!r}. Check "
-        "the path, or train it first: coursekit train --out FOLDER."
-    )
-
-
-def shipped() -> list[str]:
-    """Names of the models in the package."""
-    return sorted(path.parent.name for path in MODELS.glob("*/config.json"))
 
 
 def __getattr__(name: str) -> Any:
@@ -123,6 +90,7 @@ __all__ = [
     "TrainConfig",
     "Transformer",
     "TransformerConfig",
+    "Translator",
     "attend",
     "attention_weights",
     "beam_search",
@@ -137,6 +105,7 @@ __all__ = [
     "greedy",
     "load",
     "load_model",
+    "load_pairs",
     "load_text",
     "make_optimizer",
     "merge_heads",
@@ -146,6 +115,7 @@ __all__ = [
     "perplexity",
     "random_windows",
     "rotate_pairs",
+    "round_weights",
     "sampler",
     "save_model",
     "sequential_windows",

@@ -12,6 +12,7 @@ import errno
 import hashlib
 import importlib
 import inspect
+import io
 import json
 import math
 import os
@@ -23,10 +24,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import metadata
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, NoReturn, get_args
+from typing import Any, BinaryIO, NoReturn, get_args
 
 import torch
 from torch import nn
@@ -77,6 +78,7 @@ from coursekit.training import (
     start,
     train,
 )
+from coursekit.translate import Translator
 
 # What the command trains unless it is told otherwise: two minutes on two
 # cores, on the packaged text, character by character.
@@ -91,6 +93,7 @@ TRAIN_DEFAULTS: dict[str, Any] = {
 BPE_VOCAB_SIZE = 1000
 FULL = (errno.ENOSPC, errno.EDQUOT)  # no fault of the folder's
 EVAL_TOKENS = 8192  # in a batch of an evaluation
+LINES = 256  # that are read before they are translated
 
 INTRO = """\
 A transformer to train, to question and to take apart.
@@ -100,6 +103,7 @@ In the order in which you will want them:
   coursekit train       learn to write from a text
   coursekit generate    write
   coursekit eval        how surprised is the model by text it has not seen?
+  coursekit translate   into another language, line by line
   coursekit info        what a model is made of; what this machine can do
 
 For the exercises of the book, and for those who teach with it:
@@ -119,8 +123,9 @@ examples:
   coursekit generate runs/first --prompt "ROMEO:" --temperature 0.7
   coursekit train my.txt --out runs/mine --tokenizer bpe --n-layers 6
 
-exit codes: 0 done; 1 training stopped (loss not finite, disk full); 2 wrong
-option or input, said in one line; 130 stopped by Ctrl-C, checkpoint kept
+exit codes: 0 done; 1 training stopped (loss not finite, disk full), or a line
+could not be translated; 2 wrong option or input, said in one line; 130 stopped
+by Ctrl-C, checkpoint kept
 """
 
 
@@ -741,6 +746,114 @@ def recorded_text(run: str) -> str:
     return fields.get("data", {}).get("text", "shakespeare")
 
 
+# -- coursekit translate -----------------------------------------------------
+
+
+def translate_options(parser: argparse.ArgumentParser) -> None:
+    """Options of ``coursekit translate``."""
+    parser.add_argument(
+        "run",
+        metavar="MODEL",
+        help="a shipped translator's name, or a model's folder",
+    )
+    parser.add_argument(
+        "file",
+        nargs="?",
+        metavar="FILE",
+        help="a UTF-8 file, a text a line [default: what is typed or piped]",
+    )
+    parser.add_argument(
+        "--beams",
+        type=int,
+        default=4,
+        metavar="N",
+        help="search the likeliest text, N at a time; 1 takes the likeliest "
+        "token at each step [default: 4]",
+    )
+    parser.add_argument(
+        "--length-penalty",
+        type=float,
+        default=1.0,
+        metavar="A",
+        help="0 favors short texts, more favors longer ones [default: 1]",
+    )
+    add_common(parser)
+
+
+def run_translate(args: argparse.Namespace) -> int:
+    """Translate a text line by line: a line out for each line in."""
+    translator = Translator.load(args.run, pick_device(args.device))
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")  # as what comes in
+    n_lines, failed = 0, False
+    with open_lines(args.file) as file:
+        size = 1 if file.isatty() else LINES  # who types wants an answer
+        while lines := list(islice(file, size)):
+            read = [
+                read_line(translator, number, line)
+                for number, line in enumerate(lines, n_lines + 1)
+            ]
+            wanted = [line for line in read if line["translation"] is None]
+            wanted = [line for line in wanted if line["problem"] is None]
+            texts = [line["source"] for line in wanted]
+            found = translator(texts, args.beams, args.length_penalty)
+            for line, text in zip(wanted, found, strict=True):
+                line["translation"] = text
+            show_lines(read, args.json)
+            n_lines += len(read)
+            failed |= any(line["problem"] for line in read)
+    return 1 if failed else 0
+
+
+@contextmanager
+def open_lines(file: str | None) -> Iterator[BinaryIO]:
+    """A file's bytes, or those of the standard input."""
+    if file is None:
+        yield sys.stdin.buffer
+        return
+    if not Path(file).exists() or Path(file).is_dir():  # a pipe is fine
+        raise ValueError(
+            f"the text must be a file: got {file!r}, which is none. Check "
+            "the path, or leave it out and pipe the text in."
+        )
+    with open(file, "rb") as opened:
+        yield opened
+
+
+def read_line(
+    translator: Translator, number: int, line: bytes
+) -> dict[str, Any]:
+    """A line, and what is wrong with it, which is told on stderr."""
+    line = line.removesuffix(b"\n").removesuffix(b"\r")
+    text = line.decode("utf-8", "replace")
+    if text.encode() != line:
+        print(
+            f"coursekit: note: line {number} is not UTF-8; what cannot be "
+            "read became �",
+            file=sys.stderr,
+        )
+    is_blank = not text.strip()
+    problem = None if is_blank else translator.problem(text)
+    if problem:
+        complain(f"line {number}: {problem}", 1)
+    return {
+        "line": number,
+        "source": text,
+        "translation": "" if is_blank else None,
+        "problem": problem,
+    }
+
+
+def show_lines(lines: Sequence[dict[str, Any]], as_json: bool) -> None:
+    """Print the translations at once, a line each."""
+    for line in lines:
+        if as_json:
+            print(json.dumps(line))
+        else:
+            print(" ".join((line["translation"] or "").splitlines()))
+    sys.stdout.flush()
+
+
 # -- coursekit info ----------------------------------------------------------
 
 
@@ -757,9 +870,28 @@ def info_options(parser: argparse.ArgumentParser) -> None:
 
 def run_info(args: argparse.Namespace) -> int:
     """Say what a model is made of, or what this machine can do."""
-    fields = about_machine() if args.run is None else about_run(args.run)
-    report(fields, args.json)
+    if args.run is None:
+        report(about_machine(), args.json)
+        return 0
+    fields, texts = about_run(args.run), texts_of(args.run)
+    if args.json:
+        report(fields | texts, True)
+        return 0
+    report(fields, False)
+    for text in texts.values():
+        print(f"\n{text.strip()}")
     return 0
+
+
+def texts_of(name: str) -> dict[str, str]:
+    """A model's card and license, where its folder has them."""
+    folder = coursekit.find_model(name)
+    files = {"card": folder / "CARD.md", "license": folder / "LICENSE"}
+    return {
+        kind: path.read_text(encoding="utf-8", errors="replace")
+        for kind, path in files.items()
+        if path.is_file()
+    }
 
 
 def about_machine() -> dict[str, Any]:
@@ -908,6 +1040,11 @@ COMMANDS: dict[str, tuple[str, Callable[..., None], Callable[..., int]]] = {
     "train": ("[TEXT] --out RUN [options]", train_options, run_train),
     "generate": ("RUN [options]", generate_options, run_generate),
     "eval": ("RUN [TEXT] [options]", eval_options, run_eval),
+    "translate": (
+        "MODEL [FILE] [options]",
+        translate_options,
+        run_translate,
+    ),
     "info": ("[RUN] [--json]", info_options, run_info),
 }
 
@@ -954,7 +1091,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: the words after ``coursekit``; by default the process's own.
 
     Returns:
-        The exit code: 0 done, 1 training stopped, 2 bad input, 130 Ctrl-C.
+        The exit code: 0 done, 1 training stopped or a line not translated,
+        2 bad input, 130 Ctrl-C.
     """
     args = make_parser().parse_args(argv)
     try:

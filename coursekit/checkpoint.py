@@ -11,6 +11,10 @@ A run's folder::
     tokenizer.json          the vocabulary
     checkpoint.safetensors  all that is needed to go on
     model.safetensors       the weights with the lowest validation loss
+
+A model that is done may be stored in a quarter of the bytes: each matrix as
+whole numbers from −127 to 127, with one float32 step for each of its rows.
+What is loaded then *is* the model: round it first, and measure that.
 """
 
 import hashlib
@@ -21,8 +25,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from jaxtyping import Float
 from safetensors import SafetensorError
-from safetensors.torch import load, save
+from safetensors.torch import load as unpack
+from safetensors.torch import save
 from torch import Tensor, nn
 
 from coursekit.config import (
@@ -50,13 +56,18 @@ __all__ = [
     "build_model",
     "check_vocabulary",
     "create_run",
+    "find_model",
+    "load",
     "load_checkpoint",
     "load_model",
     "read_config",
     "read_tensors",
+    "read_weights",
+    "round_weights",
     "save_checkpoint",
     "save_model",
     "save_weights",
+    "shipped",
     "write_tensors",
 ]
 
@@ -66,6 +77,7 @@ MODELS: dict[str, tuple[type[nn.Module], type[Config]]] = {
     "Transformer": (Transformer, TransformerConfig),
 }
 FORMAT = 1
+SHIPPED = Path(__file__).parent / "assets" / "models"
 PICKLES = {".pt", ".pth", ".bin", ".pkl", ".pickle", ".ckpt"}
 
 
@@ -151,7 +163,7 @@ def read_tensors(
             "ask its author for safetensors."
         )
     try:
-        tensors = load(data)
+        tensors = unpack(data)
         size = int.from_bytes(data[:8], "little")
         metadata = json.loads(data[8 : 8 + size]).get("__metadata__", {})
         head = json.loads(metadata.get("coursekit", "{}"))
@@ -276,18 +288,48 @@ def describe(model: Any) -> dict[str, Any]:
 
 
 def save_weights(
-    path: str | Path, model: nn.Module, about: dict[str, Any] | None = None
+    path: str | Path,
+    model: nn.Module,
+    about: dict[str, Any] | None = None,
+    int8: bool = False,
 ) -> None:
     """Write a model's weights alone.
 
+    Args:
+        path: the file.
+        model: its weights are written; a shared one once.
+        about: what else to note, as JSON.
+        int8: store matrices as :func:`round_weights` says.
+
     Raises:
         SaveError: if they can't be written; the old file is intact.
+        ValueError: with ``int8``, if a weight is not finite.
+
+    Chapter: 14, encoder and decoder together.
     """
-    write_tensors(path, own_weights(model), about or {})
+    tensors = own_weights(model)
+    write_tensors(path, to_int8(tensors) if int8 else tensors, about or {})
+
+
+def read_weights(path: str | Path) -> dict[str, Tensor]:
+    """Read what :func:`save_weights` wrote, with or without int8.
+
+    Returns:
+        The tensors by name; matrices stored as int8 are float32 again.
+
+    Raises:
+        ValueError: as :func:`read_tensors`.
+
+    Chapter: 14, encoder and decoder together.
+    """
+    return from_int8(read_tensors(path)[0])
 
 
 def save_model(
-    folder: str | Path, model: nn.Module, tokenizer: Tokenizer | None = None
+    folder: str | Path,
+    model: nn.Module,
+    tokenizer: Tokenizer | None = None,
+    int8: bool = False,
 ) -> None:
     """Write a model that is done, and its tokenizer, to a folder.
 
@@ -295,13 +337,22 @@ def save_model(
         folder: is made if it does not exist.
         model: a GPT, an Encoder or a Transformer.
         tokenizer: of the text it was trained on.
+        int8: store matrices in a quarter of the bytes, rounded as
+            :func:`round_weights` does; the model itself stays as it is.
 
     Raises:
         SaveError: if a file can't be written.
-        ValueError: if tokenizer and model don't fit.
+        ValueError: if tokenizer and model don't fit, or, with ``int8``,
+            a weight is not finite.
+
+    Chapter: 14, encoder and decoder together.
+    Test: tests/test_checkpoint.py::test_a_rounded_model_is_what_is_loaded
     """
+    if int8:
+        to_int8(own_weights(model))  # refuses before a file is written
     create_run(folder, model, tokenizer)
-    save_weights(Path(folder) / "model.safetensors", model)
+    path = Path(folder) / "model.safetensors"
+    save_weights(path, model, int8=int8)
 
 
 def load_model(
@@ -329,7 +380,7 @@ def load_model(
         tokenizer = load_tokenizer(folder / "tokenizer.json")
         check_vocabulary(model, tokenizer, folder)
     path = folder / "model.safetensors"
-    put_weights(model, read_tensors(path)[0], path)
+    put_weights(model, read_weights(path), path)
     try:
         model = model.to(device)
     except (RuntimeError, AssertionError) as error:
@@ -391,6 +442,141 @@ def read_config(folder: str | Path) -> dict[str, Any]:
                 "take a copy, or train again."
             )
     return fields
+
+
+def load(name: str | Path, device: str | torch.device = "cpu") -> Loaded:
+    """Load a trained model and its tokenizer.
+
+    Args:
+        name: of a model that the package ships, such as ``"running"``, or a
+            run's folder.
+        device: where the model goes.
+
+    Returns:
+        ``(model, tokenizer)``, the model in evaluation mode.
+
+    Raises:
+        ValueError: if there is no such model, or it is damaged.
+
+    Chapter: 11, training.
+    """
+    return load_model(find_model(name), device)
+
+
+def find_model(name: str | Path) -> Path:
+    """The folder of a run, or of a model that the package ships.
+
+    Raises:
+        ValueError: if there is neither.
+
+    Chapter: 11, training.
+    """
+    if str(name) in shipped():
+        return SHIPPED / name
+    if Path(name).is_dir():
+        return Path(name)
+    raise ValueError(
+        "a model must be a run's folder or one that the package ships "
+        f"({', '.join(shipped()) or 'none yet'}): got {str(name)!r}. Check "
+        "the path, or train it first: coursekit train --out FOLDER."
+    )
+
+
+def shipped() -> list[str]:
+    """Names of the models in the package.
+
+    Chapter: 11, training.
+    """
+    return sorted(path.parent.name for path in SHIPPED.glob("*/config.json"))
+
+
+# -- int8 --------------------------------------------------------------------
+
+SCALE = ".scale"  # behind a matrix's name: the name of its rows' steps
+
+
+def round_weights(model: nn.Module) -> None:
+    """Round a model, in place, to what a file of int8 can hold.
+
+    ``w ← s · round(w / s)``, a step s for each row, the largest entry of
+    the row being 127 steps.  Measure a model after this: then each number
+    is one of the model that others load.
+
+    Args:
+        model: float32; its matrices (2 axes or more; a row is all that has
+            one index on the first) are rounded, vectors stay.
+
+    Raises:
+        ValueError: if a weight is not finite.
+
+    Chapter: 14, encoder and decoder together.
+    Test: tests/test_checkpoint.py::test_the_error_is_half_a_step_at_most
+    """
+    own = own_weights(model)
+    put_weights(model, from_int8(to_int8(own)), "the rounded model")
+
+
+def to_int8(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Each matrix as int8 with its steps; all else as it is.
+
+    Raises:
+        ValueError: if a number is not finite.
+    """
+    packed = {}
+    for name, tensor in tensors.items():
+        if tensor.dim() < 2 or not tensor.is_floating_point():
+            packed[name] = tensor
+            continue
+        if not tensor.isfinite().all():
+            raise ValueError(
+                "weights must be finite numbers to be rounded: got others "
+                f"in {name}. Go back to the last good checkpoint."
+            )
+        rows = tensor.detach().float().flatten(1)
+        steps = row_steps(rows)
+        whole = (rows / steps[:, None]).round().to(torch.int8)
+        packed[name] = whole.view(tensor.shape)
+        packed[name + SCALE] = steps
+    return packed
+
+
+def row_steps(rows: Float[Tensor, "N K"]) -> Float[Tensor, "N"]:
+    """The step of each row: a 127th of its largest entry.
+
+    A rounded row has the same step, to the last bit: in float32
+    ``(127 · (x / 127)) / 127 = x / 127`` for every x, though
+    ``127 · (x / 127)`` is not always x.
+
+    Args:
+        rows: (N, K) finite numbers.
+
+    Returns:
+        (N,) steps, above 0 also for a row of zeros.
+
+    Test: tests/test_checkpoint.py::test_a_127th_is_the_same_again
+    """
+    return rows.abs().amax(dim=1).clamp(min=2.0**-100) / 127
+
+
+def from_int8(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Undo :func:`to_int8`; tensors without int8 stay as they are.
+
+    Raises:
+        ValueError: if the steps of a matrix are missing.
+    """
+    restored = dict(tensors)
+    for name, whole in tensors.items():
+        if whole.dtype != torch.int8:
+            continue
+        if name + SCALE not in tensors:
+            raise ValueError(
+                "a matrix of int8 needs a step for each row: got none for "
+                f"{name}. Write it with save_model(..., int8=True)."
+            )
+        steps = restored.pop(name + SCALE)
+        rows = whole.flatten(1).float() * steps[:, None]
+        restored[name] = rows.view(whole.shape)
+    return restored
 
 
 # -- runs --------------------------------------------------------------------

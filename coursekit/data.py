@@ -11,9 +11,12 @@ import json
 import os
 import random
 import urllib.request
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import resources
+from itertools import accumulate
+from math import log
 from pathlib import Path
 from typing import TypeVar
 
@@ -29,6 +32,7 @@ __all__ = [
     "Pairs",
     "datasets",
     "date_pairs",
+    "load_pairs",
     "load_text",
     "pad",
     "pad_pairs",
@@ -59,7 +63,7 @@ class Dataset:
 
 
 def datasets() -> dict[str, Dataset]:
-    """Return the datasets that `load_text` knows by name."""
+    """Return the datasets that `load_text` and `load_pairs` know."""
     listed = json.loads(read_asset("datasets.json"))
     return {name: Dataset(**fields) for name, fields in listed.items()}
 
@@ -136,11 +140,129 @@ def decode_text(data: bytes, origin: str) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
         raise ValueError(
             "a text must be UTF-8: got the byte "
             f"0x{data[error.start]:02x} at offset {error.start} of "
-            f"{origin}. Convert the file to UTF-8."
+            f"{origin}, in line {line}. Convert the file to UTF-8."
         ) from None
+
+
+def load_pairs(
+    name: str | tuple[str | Path, str | Path],
+    source: str = "de",
+    target: str = "en",
+    split: str = "train",
+) -> list[tuple[str, str]]:
+    """Read sentences and their translations, line by line.
+
+    A line ends in a line feed, or in a carriage return and a line feed;
+    these are taken off and nothing else is: spaces stay, and other
+    characters that some programs take for line ends do too.
+
+    Args:
+        name: of a dataset, "multi30k", or the paths of two UTF-8 files
+            (.gz and .xz too), the sources' and the targets'.
+        source: the dataset's language to translate from: de, en or fr.
+        target: its language to translate to.
+        split: its part: train, val or test_2016_flickr.
+
+    Returns:
+        (source, target) pairs in the order of the files. Where either
+        line is blank there is no pair; a warning names those lines.
+
+    Raises:
+        ValueError: no such dataset, language, split or file; a file is
+            empty or not UTF-8; the numbers of lines differ; no pair is
+            left.
+        OSError: a dataset cannot be fetched.
+
+    Chapter: 14, encoder and decoder together.
+    Test: tests/test_data.py::test_one_line_too_many_is_found
+    """
+    if isinstance(name, str):
+        files = [f"{name}/{split}.{language}" for language in (source, target)]
+    else:
+        files = [str(path) for path in name]
+    sources, targets = (read_lines(file) for file in files)
+    if len(sources) != len(targets):
+        place = parting(sources, targets)
+        told = f", which by their lengths part near line {place}"
+        raise ValueError(
+            "each source needs its target, line by line: got "
+            f"{len(sources)} lines in {files[0]} and {len(targets)} in "
+            f"{files[1]}{told if place else ''}. Mend the files: later "
+            "pairs would be sentences that do not belong together."
+        )
+    pairs = list(zip(sources, targets, strict=True))
+    kept = [pair for pair in pairs if is_whole(pair)]
+    if not kept:
+        raise ValueError(
+            "a translation needs lines with text on both sides: got none in "
+            f"the {len(pairs)} of {files[0]} and {files[1]}. Check the files."
+        )
+    if len(kept) < len(pairs):
+        gone = [i for i, pair in enumerate(pairs, 1) if not is_whole(pair)]
+        more = f" and {len(gone) - 20} more" if len(gone) > 20 else ""
+        warnings.warn(
+            f"{len(gone)} of {len(pairs)} pairs are left out because their "
+            f"source or target is blank: line {str(gone[:20])[1:-1]}{more}.",
+            stacklevel=2,
+        )
+    return kept
+
+
+def is_whole(pair: tuple[str, str]) -> bool:
+    """Tell whether neither line is blank."""
+    return all(line.strip() for line in pair)
+
+
+def read_lines(name: str) -> list[str]:
+    """Return the lines of a dataset's file or of one here."""
+    known = datasets()
+    if name in known:
+        data = fetch(known[name])
+    elif Path(name).is_file():
+        data = read_bytes(name)
+    else:
+        raise ValueError(
+            "pairs come from two files, or from a dataset by its name: got "
+            f"{name!r}, which is neither; there are {sorted(known)}. Check "
+            "path, language and split."
+        )
+    lines = decode_text(data, name).removesuffix("\n").split("\n")
+    return [line.removesuffix("\r") for line in lines]
+
+
+def parting(first: Sequence[str], second: Sequence[str]) -> int | None:
+    """Guess where two lists of translations lose each other.
+
+    A translation is about as long as its original.  So lines are compared
+    in their places up to some line, and from there each with the one that
+    the longer list is ahead.  Where that fits best, lines came in; at the
+    end, the shorter list was cut off.
+
+    Args:
+        first: lines.
+        second: what should be their translations, more or fewer.
+
+    Returns:
+        A line's number, from 1; None if no place fits far better.
+    """
+    sizes = ([len(line) + 1 for line in lines] for lines in (first, second))
+    short, long = sorted(sizes, key=len)
+    usual = log(sum(long) / sum(short))
+
+    def misfit(lines: Sequence[int]) -> list[float]:
+        pairs = zip(lines, short, strict=False)
+        return [abs(log(a / b) - usual) for a, b in pairs]
+
+    here, ahead = misfit(long), misfit(long[len(long) - len(short) :])
+    gains = (b - a for a, b in zip(here, ahead, strict=True))
+    gain = [0.0, *accumulate(gains)]
+    best = max(gain)
+    fits = sum(ahead) - best < 0.7 * (sum(here) + best)
+    return gain.index(best) + 1 if fits else None
 
 
 def fetch(dataset: Dataset) -> bytes:

@@ -23,7 +23,7 @@ from tqdm import tqdm
 
 from coursekit.config import TrainConfig
 from coursekit.data import Batch
-from coursekit.loss import cross_entropy
+from coursekit.loss import fast_cross_entropy
 from coursekit.optim import make_optimizer, make_schedule
 
 __all__ = [
@@ -255,7 +255,7 @@ def add_gradients(
         batch = batch.to(device)
         with _autocast(device, precision):
             logits = forward(**batch.inputs)
-        nats = cross_entropy(
+        nats = fast_cross_entropy(
             logits,
             batch.targets,
             label_smoothing=label_smoothing,
@@ -302,7 +302,9 @@ def evaluate(
                 batch = batch.to(device)
                 with _autocast(device, precision):
                     logits = model(**batch.inputs)
-                nats = cross_entropy(logits, batch.targets, reduction="sum")
+                nats = fast_cross_entropy(
+                    logits, batch.targets, reduction="sum"
+                )
                 sums.append(nats)
     finally:
         for module, mode in modes:

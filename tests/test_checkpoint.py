@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from compare import close, shake
 from safetensors.torch import load_file, save_file
 
 from coursekit import checkpoint
@@ -18,10 +19,13 @@ from coursekit.checkpoint import (
     SaveError,
     Saver,
     create_run,
+    load,
     load_checkpoint,
     load_model,
     read_config,
     read_tensors,
+    read_weights,
+    round_weights,
     save_checkpoint,
     save_model,
     save_weights,
@@ -377,6 +381,198 @@ def test_a_runs_folder_is_complete_before_the_first_step(tmp_path):
     assert TrainConfig.from_dict(fields["train"]) == CONFIG
     assert fields["data"] == {"text": "x.txt"}
     assert GPTConfig.from_dict(fields["config"]) == tiny().config
+
+
+# -- int8 --------------------------------------------------------------------
+def steps_of(matrix):
+    """The oracle: a 127th of the largest entry of each row."""
+    return matrix.abs().flatten(1).amax(1) / 127
+
+
+@pytest.mark.parametrize(("kind", "config", "changes"), MODELS)
+def test_a_rounded_model_is_what_is_loaded(tmp_path, kind, config, changes):
+    """Bit by bit; control: without rounding it would not be."""
+    fields = {"d_model": 14, "n_heads": 7, "max_len": 11} | changes
+    model = shake(kind(config(vocab_size=V, **fields)))
+    save_model(tmp_path / "raw", model, CharTokenizer(CHARS), int8=True)
+    raw = load_model(tmp_path / "raw").model
+    assert not equal_weights(raw, model)
+    round_weights(model)
+    assert equal_weights(raw, model)  # saving rounds in the same way
+    save_model(tmp_path / "m", model, CharTokenizer(CHARS), int8=True)
+    back, tokenizer = load_model(tmp_path / "m")
+    assert equal_weights(back, model)
+    assert back.config == model.config
+    assert tokenizer.decode([2, 0, 1]) == "cab"
+    assert files(tmp_path / "m") == files(tmp_path / "raw")
+
+
+def test_a_127th_is_the_same_again():
+    """All 2²³ fractions that a float32 can have; control: not x itself."""
+    x = torch.arange(2**23, 2**24).float()
+    step = x / 127
+    assert torch.equal(127 * step / 127, step)
+    assert not torch.equal(127 * step, x)
+
+
+def test_rounding_twice_changes_nothing():
+    """Control: if the largest entry is 126.5 steps, the step shrinks."""
+    rows = torch.randn(997, 11, generator=torch.Generator().manual_seed(0))
+    rows *= 2.0 ** (torch.arange(997) % 111 - 60)[:, None]
+
+    def again(rows):
+        packed = checkpoint.to_int8({"w": rows})
+        return checkpoint.from_int8(packed)["w"]
+
+    def otherwise(rows):
+        steps = steps_of(rows)[:, None] * 127 / 126.5
+        return (rows / steps).round() * steps
+
+    once = again(rows)
+    assert not torch.equal(once, rows)
+    assert torch.equal(again(once), once)
+    once = otherwise(rows)
+    assert not torch.equal(otherwise(once), once)
+
+
+def test_a_model_rounded_twice_is_the_same_file(tmp_path):
+    model = shake(tiny())
+    round_weights(model)
+    save_weights(tmp_path / "a", model, int8=True)
+    round_weights(model)
+    save_weights(tmp_path / "b", model, int8=True)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_the_error_is_half_a_step_at_most():
+    model = shake(tiny())
+    before = {k: v.clone() for k, v in model.state_dict().items()}
+    round_weights(model)
+    worst = 0.0
+    for name, after in model.state_dict().items():
+        if after.dim() < 2:
+            assert torch.equal(after, before[name])
+            continue
+        gap = (after - before[name]).abs().double().flatten(1).amax(1)
+        steps = steps_of(before[name]).double()
+        assert (gap <= 0.5 * steps * (1 + 2.0**-15)).all(), name
+        worst = max(worst, float((gap / steps).max()))
+    assert worst > 0.45  # control: it is no finer than that, either
+
+
+def test_each_row_has_its_own_step():
+    """Small rows beside a large one keep their digits; one step would not."""
+    w = torch.randn(5, 7, generator=torch.Generator().manual_seed(0))
+    w *= torch.tensor([1e-6, 1e-3, 1.0, 1e3, 1e6])[:, None]
+    packed = checkpoint.to_int8({"w": w})
+    assert packed["w"].dtype == torch.int8
+    assert packed["w.scale"].shape == (5,)
+    assert (packed["w"].abs().amax(1) == 127).all()
+    back = checkpoint.from_int8(packed)["w"]
+    assert ((back - w).abs().amax(1) / w.abs().amax(1) < 0.004).all()
+    step = w.abs().max() / 127
+    assert (((w / step).round() * step)[:3] == 0).all()
+
+
+@pytest.mark.parametrize("size", [0.0, 1e-44, 1e-38, 2.0**-100])
+def test_a_row_of_zeros_survives(size):
+    """Also dust, of which no 127th could be told from 0."""
+    w = torch.full((3, 5), size)
+    w[1] = torch.arange(5.0)
+    packed = checkpoint.to_int8({"w": w})
+    back = checkpoint.from_int8(packed)["w"]
+    assert back.isfinite().all()
+    assert (back - w).abs().max() <= 2 / 127 + 1e-6
+    assert ((back[::2] - w[::2]).abs() <= 2.0**-106).all()
+    again = checkpoint.to_int8({"w": back})
+    assert torch.equal(checkpoint.from_int8(again)["w"], back)
+    if size == 0:
+        assert (back[::2] == 0).all()
+
+
+def test_shared_weights_are_rounded_and_stored_once(tmp_path):
+    model = shake(tiny())
+    model.head = torch.nn.Linear(10, V, bias=False)
+    model.head.weight = model.embedding.weight
+    round_weights(model)
+    assert model.head.weight is model.embedding.weight
+    save_weights(tmp_path / "w", model, int8=True)
+    tensors, _ = read_tensors(tmp_path / "w")
+    assert {"embedding.weight", "embedding.weight.scale"} <= tensors.keys()
+    assert "head.weight" not in tensors
+    back = read_weights(tmp_path / "w")["embedding.weight"]
+    assert torch.equal(back, model.head.weight)
+
+
+def test_int8_takes_a_quarter_of_the_bytes(tmp_path):
+    """A byte a weight, four bytes a row: measured on the file."""
+    model = tiny(vocab_size=211, d_model=134, n_layers=2)
+    matrices = [p for p in model.parameters() if p.dim() > 1]
+    vectors = sum(p.numel() for p in model.parameters() if p.dim() < 2)
+    n = sum(p.numel() for p in matrices)
+    n_bytes = n + 4 * (sum(p.size(0) for p in matrices) + vectors)
+    save_model(tmp_path / "plain", model)
+    save_model(tmp_path / "int8", model, int8=True)
+    name = "model.safetensors"
+    plain, small = (
+        (tmp_path / kind / name).stat().st_size for kind in ("plain", "int8")
+    )
+    assert 0 < small - n_bytes < 6000  # names, shapes, checksum
+    assert 0 < plain - 4 * (n + vectors) < 6000
+    assert small < 0.28 * plain
+
+
+def test_what_is_no_matrix_of_floats_is_kept():
+    kept = {"b": torch.randn(7), "i": torch.arange(6).view(2, 3)}
+    packed = checkpoint.to_int8(kept)
+    assert packed.keys() == kept.keys()
+    assert all(packed[name] is kept[name] for name in kept)
+    assert checkpoint.from_int8(packed) == kept
+
+
+def test_three_axes_have_a_step_for_each_first_index():
+    w = torch.randn(3, 5, 7, generator=torch.Generator().manual_seed(0))
+    packed = checkpoint.to_int8({"w": w})
+    assert packed["w"].shape == w.shape
+    assert packed["w.scale"].shape == (3,)
+    close(checkpoint.from_int8(packed)["w"], w, 0.02)
+
+
+def test_old_files_still_load(tmp_path):
+    """Without int8 nothing changes: the same bytes as a plain write."""
+    model = tiny()
+    save_model(tmp_path, model)
+    own = checkpoint.own_weights(model)
+    write_tensors(tmp_path / "old", own, {})
+    name = "model.safetensors"
+    assert (tmp_path / name).read_bytes() == (tmp_path / "old").read_bytes()
+    assert equal_weights(load_model(tmp_path).model, model)
+    assert load("running").model.config.d_model == 64  # was shipped before
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_weights_that_are_no_numbers_are_not_rounded(tmp_path, bad):
+    model = tiny()
+    with torch.no_grad():
+        model.blocks[0].attention.w_o.weight[0, 0] = bad
+    for call in (
+        lambda: round_weights(model),
+        lambda: save_model(tmp_path / "m", model, int8=True),
+    ):
+        with pytest.raises(ValueError, match=r"others in blocks\.0\.att"):
+            call()
+    assert not (tmp_path / "m").exists()
+
+
+def test_a_matrix_without_its_steps_is_refused(tmp_path):
+    model = tiny()
+    save_model(tmp_path, model, int8=True)
+    path = tmp_path / "model.safetensors"
+    tensors, about = read_tensors(path)
+    del tensors["embedding.weight.scale"]
+    write_tensors(path, tensors, about)
+    with pytest.raises(ValueError, match=r"got none for embedding\.weight"):
+        load_model(tmp_path)
 
 
 # -- what is refused ---------------------------------------------------------

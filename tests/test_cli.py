@@ -2,6 +2,7 @@
 
 import dataclasses
 import errno
+import io
 import json
 import math
 import os
@@ -16,11 +17,19 @@ import torch
 
 import coursekit
 from coursekit import __main__ as cli
-from coursekit.checkpoint import load_model, read_config, read_tensors
-from coursekit.config import GPTConfig, TrainConfig
+from coursekit import checkpoint
+from coursekit.checkpoint import (
+    load_model,
+    read_config,
+    read_tensors,
+    save_model,
+)
+from coursekit.config import GPTConfig, TrainConfig, TransformerConfig
 from coursekit.data import load_text
+from coursekit.seq2seq import Transformer
 from coursekit.tokenizer import CharTokenizer
 from coursekit.training import evaluate
+from coursekit.translate import SPECIALS, Translator
 
 TEXT = "".join(f"the {a} saw the {b}. " for a in "abcde" for b in "fghij") * 9
 SMALL = (  # noqa: SIM905 (as it is typed)
@@ -79,7 +88,8 @@ def test_help_lists_the_commands_in_a_newcomers_order(call):
     assert (code, err) == (0, "")
     places = [out.index(f"coursekit {name} ") for name in cli.COMMANDS]
     assert places == sorted(places)
-    assert list(cli.COMMANDS)[:4] == ["train", "generate", "eval", "info"]
+    names = ["train", "generate", "eval", "translate", "info"]
+    assert list(cli.COMMANDS)[:5] == names
     examples = re.findall(r"^  (coursekit .*--.*)$", out, re.MULTILINE)
     assert len(examples) == 3
 
@@ -427,7 +437,7 @@ def test_bad_options(call, text, tmp_path, words, parts):
 def test_a_missing_text_and_a_missing_run(call, tmp_path):
     words = ["train", tmp_path / "no.txt", "--out", tmp_path / "r", *SMALL]
     refused(call(*words), "got '", "no.txt")
-    for command in ("generate", "eval", "info"):
+    for command in ("generate", "eval", "translate", "info"):
         refused(call(command, tmp_path / "r"), "a model must be", "r'")
 
 
@@ -436,7 +446,7 @@ def test_no_command_and_an_unknown_one(call):
     refused(call("tarin"), "tarin", "'train'")
 
 
-@pytest.mark.parametrize("command", ["generate", "eval", "info"])
+@pytest.mark.parametrize("command", ["generate", "eval", "translate", "info"])
 def test_a_corrupt_model(call, run, tmp_path, command):
     folder = tmp_path / "copy"
     folder.mkdir()
@@ -565,6 +575,156 @@ def test_generate_streams(run):
     assert process.wait(timeout=60) == 0
 
 
+# -- translate ---------------------------------------------------------------
+@pytest.fixture(scope="session")
+def wild(tmp_path_factory):
+    """The folder of a translator that has learned nothing."""
+    tokenizer = CharTokenizer("abcdefgh \t�\u2028", SPECIALS)
+    fields = {"vocab_size": tokenizer.vocab_size, "max_len": 11}
+    torch.manual_seed(19)
+    model = Transformer(
+        TransformerConfig(
+            **fields, d_model=14, n_heads=7, tie_embeddings=False
+        )
+    )
+    with torch.no_grad():
+        for p in model.parameters():
+            p.mul_(3 if p.dim() > 1 else 1)
+    folder = tmp_path_factory.mktemp("wild")
+    save_model(folder, model, tokenizer, int8=True)
+    return folder
+
+
+@pytest.fixture
+def pipe(call, monkeypatch):
+    """``pipe(data, *words)``: as ``call``, with these bytes on stdin."""
+
+    def pipe(data, *words):
+        stdin = io.TextIOWrapper(io.BytesIO(data))
+        monkeypatch.setattr(sys, "stdin", stdin)
+        return call(*words)
+
+    return pipe
+
+
+def expected(folder, texts, **options):
+    """What the translator says, each text in one line."""
+    found = Translator.load(folder)(texts, **options)
+    return [" ".join(text.splitlines()) for text in found]
+
+
+GOOD = ["abc", "bad", "a cab", "fed", "gaffe", "hgfedcba", "dad", "ebb"]
+
+
+def test_translate_gives_a_line_for_each_line(pipe, wild, tmp_path):
+    data = "".join(f"{line}\n" for line in GOOD).encode()
+    code, out, err = pipe(data, "translate", wild)
+    assert (code, err) == (0, "")
+    assert out.split("\n")[:-1] == expected(wild, GOOD)
+    assert len(set(out.split("\n"))) > 5
+    path = tmp_path / "text.txt"
+    path.write_bytes(data)
+    assert pipe(b"abc", "translate", wild, path)[1] == out  # not of stdin
+    assert pipe(data.replace(b"\n", b"\r\n"), "translate", wild)[1] == out
+    assert pipe(data[:-1], "translate", wild)[1] == out  # no last line end
+    assert pipe(b"", "translate", wild) == (0, "", "")
+
+
+def test_translate_takes_beams_and_length_penalty(pipe, wild):
+    data = "".join(f"{line}\n" for line in GOOD).encode()
+    words = ["--beams", "2", "--length-penalty", "0"]
+    found = pipe(data, "translate", wild, *words)[1].split("\n")[:-1]
+    assert found == expected(wild, GOOD, n_beams=2, length_penalty=0.0)
+    assert found != expected(wild, GOOD)
+    greedy = pipe(data, "translate", wild, "--beams", "1")[1]
+    assert greedy.split("\n")[:-1] == expected(wild, GOOD, n_beams=1)
+
+
+@pytest.mark.parametrize("lines_at_once", [1, 2, 256])
+def test_a_line_that_cannot_be_translated_loses_no_other(
+    pipe, wild, monkeypatch, lines_at_once
+):
+    """A blank line for it, its number on stderr, and exit code 1."""
+    monkeypatch.setattr(cli, "LINES", lines_at_once)
+    lines = ["abc", "", "abcdefghabc", "bad", "xyz", " \t", "cab"]
+    data = "".join(f"{line}\n" for line in lines).encode()
+    code, out, err = pipe(data, "translate", wild)
+    assert code == 1
+    a, b, c = expected(wild, ["abc", "bad", "cab"])
+    assert out.split("\n") == [a, "", "", b, "", "", c, ""]
+    long, unknown = err.splitlines()
+    assert long.startswith("coursekit: error: line 3: a source may have")
+    assert "max_len=11" in long
+    assert "got 12, beginning 'abcdefghabc'. Split" in long
+    assert "line 5: a character tokenizer" in unknown
+    assert "got 'x'" in unknown
+    # Blank lines alone are no failure.
+    assert pipe(b"abc\n\n\t\n", "translate", wild) == (0, f"{a}\n\n\n", "")
+
+
+def test_bytes_that_are_not_utf8_are_replaced_and_told(pipe, wild):
+    code, out, err = pipe(b"abc\nb\xe9d\ncab\n", "translate", wild)
+    assert code == 0
+    assert out.split("\n")[:-1] == expected(wild, ["abc", "b�d", "cab"])
+    assert err == (
+        "coursekit: note: line 2 is not UTF-8; what cannot be read became �\n"
+    )
+    # Whoever writes that sign is told nothing.
+    assert pipe("b�d\n".encode(), "translate", wild)[2] == ""
+
+
+def test_translate_prints_json(pipe, wild):
+    lines = ["abc", "", "xyz", "cab"]
+    data = "".join(f"{line}\n" for line in lines).encode()
+    code, out, err = pipe(data, "translate", wild, "--json")
+    assert code == 1
+    assert err.count("\n") == 1
+    found = [json.loads(line) for line in out.splitlines()]
+    a, c = Translator.load(wild)(["abc", "cab"])
+    assert [line["line"] for line in found] == [1, 2, 3, 4]
+    assert [line["source"] for line in found] == lines
+    assert [line["translation"] for line in found] == [a, "", None, c]
+    problems = [line["problem"] for line in found]
+    assert problems[0] is problems[1] is problems[3] is None
+    assert "got 'x'" in problems[2]
+
+
+def test_a_translation_is_one_line_whatever_it_says(pipe, wild, monkeypatch):
+    monkeypatch.setattr(
+        Translator, "__call__", lambda self, texts, *_: ["a\nb\u2028c"]
+    )
+    assert pipe(b"abc\n", "translate", wild)[1] == "a b c\n"
+    out = pipe(b"abc\n", "translate", wild, "--json")[1]
+    assert json.loads(out)["translation"] == "a\nb\u2028c"
+
+
+def test_translations_come_batch_by_batch(wild):
+    """The first are there while the last lines are not yet written."""
+    process = in_shell(
+        "translate", wild, "--beams", "1", stdin=subprocess.PIPE
+    )
+    process.stdin.write("abc\n" * (cli.LINES + 1))
+    process.stdin.flush()
+    first = [process.stdout.readline() for _ in range(cli.LINES)]
+    assert process.poll() is None
+    rest, err = process.communicate("bad\n", timeout=60)
+    assert (process.returncode, err) == (0, "")
+    a, b = expected(wild, ["abc", "bad"], n_beams=1)
+    assert first == [f"{a}\n"] * cli.LINES
+    assert rest == f"{a}\n{b}\n"
+
+
+def test_bad_translate_options(pipe, wild, run, tmp_path):
+    refused(pipe(b"abc\n", "translate", run), "got GPT and CharTokenizer")
+    missing = tmp_path / "no.txt"
+    refused(pipe(b"", "translate", wild, missing), "must be a file", "no.txt")
+    refused(pipe(b"", "translate", wild, tmp_path), "must be a file")
+    refused(pipe(b"abc\n", "translate", wild, "--beams", "0"), "n_beams=0")
+    words = ["--length-penalty", "-1"]
+    refused(pipe(b"abc\n", "translate", wild, *words), "length_penalty=-1")
+    refused(pipe(b"abc\n", "translate", wild, "--device", "tpu"), "'tpu'")
+
+
 # -- eval and info -----------------------------------------------------------
 def test_eval_measures_the_whole_validation_split(call, run):
     fields = json.loads(call("eval", run, "--json")[1])
@@ -620,6 +780,23 @@ def test_info_describes_a_run(call, run):
     assert f"{fields['parameters']:,}" in out
 
 
+def test_info_prints_card_and_license(call, wild, tmp_path):
+    folder = tmp_path / "wild"
+    folder.mkdir()
+    for path in wild.iterdir():
+        (folder / path.name).write_bytes(path.read_bytes())
+    bare = call("info", folder)[1]
+    assert "card" not in json.loads(call("info", folder, "--json")[1])
+    (folder / "CARD.md").write_text("# Wild\n\n- übt noch\n", "utf-8")
+    (folder / "LICENSE").write_text("Research\nonly.\n", "utf-8")
+    out = call("info", folder)[1]
+    assert out == f"{bare}\n# Wild\n\n- übt noch\n\nResearch\nonly.\n"
+    fields = json.loads(call("info", folder, "--json")[1])
+    assert fields["card"] == "# Wild\n\n- übt noch\n"
+    assert fields["license"] == "Research\nonly.\n"
+    assert fields["model"] == "Transformer"
+
+
 def test_info_describes_the_machine(call):
     fields = json.loads(call("info", "--json")[1])
     assert fields["torch"] == torch.__version__
@@ -632,7 +809,7 @@ def test_shipped_models_load_by_name(tmp_path, run, monkeypatch):
     (tmp_path / "first").mkdir()
     for name in ("config.json", "model.safetensors", "tokenizer.json"):
         (tmp_path / "first" / name).write_bytes((run / name).read_bytes())
-    monkeypatch.setattr(coursekit, "MODELS", tmp_path)
+    monkeypatch.setattr(checkpoint, "SHIPPED", tmp_path)
     assert coursekit.shipped() == ["first"]
     model, tokenizer = coursekit.load("first")
     assert model.config.vocab_size == tokenizer.vocab_size

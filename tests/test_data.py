@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import io
 import os
+import random
 import urllib.request
 from collections import Counter
 from datetime import datetime
@@ -19,9 +20,11 @@ from coursekit.data import (
     Pairs,
     datasets,
     date_pairs,
+    load_pairs,
     load_text,
     pad,
     pad_pairs,
+    parting,
     random_windows,
     sequential_windows,
     split,
@@ -53,8 +56,9 @@ def test_text_files(tmp_path):
     ("content", "rule"),
     [
         (b"", r"not be empty: got 0 bytes in .*bad.txt\. Choose"),
-        (b"caf\xe9!", r"0xe9 at offset 3 of .*bad.txt\. Convert"),
-        ("half 🙂".encode()[:-1], "0xf0 at offset 5 of .*bad.txt"),
+        (b"caf\xe9!", r"0xe9 at offset 3 of .*bad.txt, in line 1\. Convert"),
+        ("half 🙂".encode()[:-1], "0xf0 at offset 5 of .*bad.txt, in line 1"),
+        (b"one\r\ntwo\n\xff", "0xff at offset 9 of .*bad.txt, in line 3"),
     ],
 )
 def test_unreadable_text(content, rule, tmp_path):
@@ -167,7 +171,166 @@ def test_real_datasets(name, lines, characters, monkeypatch):
         monkeypatch.setenv("COURSEKIT_DATA", str(LOCAL))
     text = load_text(name)
     assert text.count("\n") == lines
+    if (base := name.removesuffix(".de")) != name:
+        pairs = load_pairs("multi30k", split=base.removeprefix("multi30k/"))
+        assert len(pairs) == lines
+        assert "\n".join(pair[0] for pair in pairs) + "\n" == text
     assert characters in (None, len(text))
+
+
+# --- sentence pairs ---------------------------------------------------------
+
+# Our own sentences, of unlike lengths, as translations are.
+GERMAN = [
+    "Es regnet.",
+    "Die alte Lehrerin wartet seit einer Stunde auf den Bus.",
+    "Wir trinken Tee.",
+    "Im Garten hinter dem Haus stehen drei große Apfelbäume.",
+    "Warum?",
+    "Mein Bruder hat gestern ein Fahrrad gekauft.",
+    "Niemand wusste, wem der schwarze Regenschirm im Flur gehörte.",
+    "Guten Morgen!",
+    "Der Zug hält nicht in jedem Dorf.",
+    "Setz dich.",
+    "Auf dem Tisch liegt ein Brief, den noch niemand geöffnet hat.",
+]
+ENGLISH = [
+    "It is raining.",
+    "The old teacher has been waiting for the bus for an hour.",
+    "We drink tea.",
+    "Three large apple trees stand in the garden behind the house.",
+    "Why?",
+    "My brother bought a bicycle yesterday.",
+    "Nobody knew to whom the black umbrella in the hall belonged.",
+    "Good morning!",
+    "The train does not stop in every village.",
+    "Sit down.",
+    "On the table lies a letter that nobody has opened yet.",
+]
+
+
+@pytest.fixture
+def write(tmp_path):
+    """``write(sources, targets)``: two files of these lines or bytes."""
+
+    def write(*contents):
+        paths = (tmp_path / "a.de", tmp_path / "a.en")
+        for path, lines in zip(paths, contents, strict=True):
+            if not isinstance(lines, bytes):
+                lines = "".join(f"{line}\n" for line in lines).encode()
+            path.write_bytes(lines)
+        return paths
+
+    return write
+
+
+def test_pairs_of_two_files(write):
+    expected = list(zip(GERMAN, ENGLISH, strict=True))
+    paths = write(GERMAN, ENGLISH)
+    assert load_pairs(paths) == expected
+    assert load_pairs(tuple(map(str, paths))) == expected
+    a, b = paths
+    for path in paths:  # compressed ones too
+        packed = gzip.compress(path.read_bytes())
+        path.with_name(path.name + ".gz").write_bytes(packed)
+    assert load_pairs((f"{a}.gz", f"{b}.gz")) == expected
+
+
+def test_line_ends_and_nothing_else_is_taken_off(write):
+    """LF and CR LF; Python's splitlines would cut at seven more signs."""
+    odd = " ein\u2028Satz\x0b\x85 \t"
+    paths = write(f"{odd}\r\nb\rb\nc".encode(), b"x\n y \nz\r\n")
+    assert load_pairs(paths) == [(odd, "x"), ("b\rb", " y "), ("c", "z")]
+    assert len(f"{odd}\r\nb\rb\nc".splitlines()) == 7
+
+
+def test_one_line_too_many_is_found(write):
+    """The place that the lengths tell, within a line; both counts."""
+    for lost in range(len(ENGLISH)):
+        short = ENGLISH[:lost] + ENGLISH[lost + 1 :]
+        found = parting(GERMAN, short)
+        assert abs(found - (lost + 1)) <= 1, (lost, found)
+        assert parting(short, GERMAN) == found  # whichever is too short
+    paths = write(GERMAN, ENGLISH[:4] + ENGLISH[5:])
+    rule = r"got 11 lines in .*a\.de and 10 in .*a\.en, .* near line 5\. Mend"
+    with pytest.raises(ValueError, match=rule):
+        load_pairs(paths)
+
+
+def test_the_end_that_is_cut_off_is_found():
+    assert parting(GERMAN, ENGLISH[:-3]) == 9
+    assert parting(GERMAN[3:], ENGLISH) == 1
+
+
+def test_where_lengths_tell_nothing_no_place_is_named(write):
+    """Controls: lines that are all alike, and unrelated ones."""
+    assert parting(["gleich"] * 11, ["alike."] * 10) is None
+    rng = random.Random(0)
+    lines = ["x" * rng.randint(1, 60) for _ in range(199)]
+    assert parting(lines[:100], lines[100:]) is None
+    paths = write(["gleich"] * 11, ["alike."] * 10)
+    with pytest.raises(ValueError, match=r"and 10 in \S+a\.en\. Mend"):
+        load_pairs(paths)
+
+
+def test_blank_lines_are_left_out_and_told(write):
+    german, english = list(GERMAN), list(ENGLISH)
+    german[2], english[6], german[9], english[9] = "", " \t", "\u3000", ""
+    paths = write(german, english)
+    told = r"^3 of 11 pairs are left out .* blank: line 3, 7, 10\.$"
+    with pytest.warns(UserWarning, match=told):
+        pairs = load_pairs(paths)
+    kept = [i for i in range(11) if i not in (2, 6, 9)]
+    assert pairs == [(GERMAN[i], ENGLISH[i]) for i in kept]
+    paths = write([*GERMAN, *[""] * 31], [*ENGLISH, *["x"] * 31])
+    with pytest.warns(UserWarning, match=r"line 12, .*, 31 and 11 more\.$"):
+        assert len(load_pairs(paths)) == 11
+
+
+@pytest.mark.parametrize(
+    ("german", "english", "rule"),
+    [
+        (b"a\nb\nk\xfchl\n", b"a\nb\ncool\n", r"0xfc .*a\.de, in line 3"),
+        (b"a\n", b"\xe9\n", r"0xe9 .*a\.en, in line 1\. Convert"),
+        (b"", b"a\n", r"got 0 bytes in .*a\.de"),
+        (b"\n \n", b"a\nb\n", r"got none in the 2 of .*a\.de and .*a\.en"),
+    ],
+)
+def test_pairs_that_cannot_be_read(write, german, english, rule):
+    with pytest.raises(ValueError, match=rule):
+        load_pairs(write(german, english))
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "got"),
+    [
+        ("multi30k", {"split": "test"}, "multi30k/test.de"),
+        ("multi30k", {"source": "es"}, "multi30k/train.es"),
+        ("europarl", {}, "europarl/train.de"),
+        (("no/such", "file"), {}, "no/such"),
+    ],
+)
+def test_unknown_pairs(name, words, got, web):
+    with pytest.raises(ValueError, match=f"got '{got}', which is neither"):
+        load_pairs(name, **words)
+
+
+def test_pairs_of_a_dataset_are_fetched(web, monkeypatch):
+    """Both files, by language and split, each with its hash."""
+    pages, asked, _ = web
+    known = {}
+    for language, text in (("de", "eins\nzwei\n"), ("en", "one\ntwo\n")):
+        url = f"https://example.org/val.{language}"
+        pages[url] = text.encode()
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        name = f"multi30k/val.{language}"
+        known[name] = module.Dataset(url, name, digest, "ours")
+    monkeypatch.setattr(module, "datasets", lambda: known)
+    pairs = [("eins", "one"), ("zwei", "two")]
+    assert load_pairs("multi30k", split="val") == pairs
+    back = load_pairs("multi30k", "en", "de", "val")
+    assert back == [(b, a) for a, b in pairs]
+    assert len(asked) == 2
 
 
 # --- windows ----------------------------------------------------------------

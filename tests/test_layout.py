@@ -35,6 +35,7 @@ ORDER = [
     "checkpoint",
     "generation",
     "cache",
+    "translate",
     "scaling",
     "distributed",
 ]
@@ -58,6 +59,7 @@ MODULES_WITHOUT_CHAPTER = {
     "optim": "taught with training",
     "checkpoint": "taught with training",
     "cache": "taught with generation",
+    "translate": "taught with seq2seq",
     "distributed": "taught with scaling",
 }
 # Chapters that are not written yet. The list only shrinks: a chapter that

@@ -7,9 +7,10 @@ import torch
 from compare import close, differ
 from torch.nn import functional as F  # noqa: N812
 
-from coursekit.loss import cross_entropy, perplexity
+from coursekit.loss import cross_entropy, fast_cross_entropy, perplexity
 
 B, T, V = 3, 5, 7
+EACH = pytest.mark.parametrize("f", [cross_entropy, fast_cross_entropy])
 
 
 def draw(seed=0):
@@ -49,14 +50,72 @@ def test_equal_to_torch(reduction, epsilon, pad):
     close(gradient(ours, logits), gradient(theirs, logits), 1e-12)
 
 
-def test_nothing_to_count():
+@pytest.mark.parametrize("pad", [-100, 0, 6])
+@pytest.mark.parametrize("epsilon", [0.0, 0.1, 0.7])
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("at", [(), (1,), (0, 1), (None,)])
+def test_fast_equals_readable(reduction, epsilon, pad, at):
+    """Value and gradient; two, one, no and three leading axes."""
+    logits, targets = draw()
+    targets = hide(targets, pad)
+    logits, targets = logits[at], targets[at]
+    logits.requires_grad_()
+    arguments = (logits, targets, pad, epsilon, reduction)
+    ours, fast = cross_entropy(*arguments), fast_cross_entropy(*arguments)
+    assert ours.shape == fast.shape
+    close(fast, ours, 1e-12)
+    close(gradient(fast, logits), gradient(ours, logits), 1e-12)
+
+
+@EACH
+def test_each_choice_changes_the_loss(f):
+    """Controls: a loss that forgot an argument would not equal the other."""
+    logits, targets = draw()
+    hidden = hide(targets, 6)
+    whole = f(logits, hidden, 6, 0.1)
+    differ(f(logits, hidden, -100, 0.1), whole)
+    differ(f(logits, hidden, 6, 0.0), whole)
+    differ(f(logits, hidden, 6, 0.1, "sum"), whole)
+    differ(f(logits.roll(1, -1), hidden, 6, 0.1), whole)
+
+
+@EACH
+def test_logits_that_lie_apart_in_memory(f):
+    """A transposed view, as a head may give it."""
+    logits, targets = draw()
+    apart = logits.transpose(0, 1).contiguous().transpose(0, 1)
+    assert not apart.is_contiguous()
+    close(f(apart, targets), f(logits, targets), 1e-15)
+    assert f(apart, targets, reduction="none").shape == (B, T)
+
+
+def test_the_fast_one_is_one_call_of_torch(monkeypatch):
+    """Which is why an exercise that forbids PyTorch's forbids it too."""
+    seen = []
+    real = F.cross_entropy
+
+    def spy(*args, **kwargs):
+        seen.append(kwargs["reduction"])
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(F, "cross_entropy", spy)
+    cross_entropy(*draw())
+    assert seen == []
+    fast_cross_entropy(*draw())
+    assert seen == ["sum"]
+
+
+@EACH
+def test_nothing_to_count(f):
     """All ignored: 0, with a gradient of 0.  PyTorch's mean is NaN there."""
     logits, targets = draw()
     logits.requires_grad_()
     none = torch.full_like(targets, -100)
-    loss = cross_entropy(logits, none)
+    loss = f(logits, none, label_smoothing=0.1)
     assert float(loss.detach()) == 0.0
     assert (gradient(loss, logits) == 0).all()
+    assert (f(logits, none, reduction="none") == 0).all()
+    assert float(f(logits[:0], none[:0]).detach()) == 0.0  # no row at all
     theirs = F.cross_entropy(logits.flatten(0, 1), none.flatten())
     assert theirs.isnan()
 
@@ -70,16 +129,15 @@ def test_equal_logits_give_ln_v():
     assert perplexity(2.0) == pytest.approx(7.389, abs=1e-3)
 
 
-def test_two_tokens_by_hand():
+@EACH
+def test_two_tokens_by_hand(f):
     """Logits 0 and ln 3: probabilities 1/4 and 3/4."""
     z = torch.tensor([[0.0, math.log(3)]] * 2, dtype=torch.float64)
-    nats = cross_entropy(z, torch.tensor([0, 1]), reduction="none")
+    nats = f(z, torch.tensor([0, 1]), reduction="none")
     expected = torch.tensor([4.0, 4 / 3], dtype=torch.float64).log()
     close(nats, expected, 1e-12)
     # Smoothing with ε = 0.5 asks for 3/4 and 1/4 instead of 1 and 0.
-    smooth = cross_entropy(
-        z, torch.tensor([1, 1]), label_smoothing=0.5, reduction="none"
-    )
+    smooth = f(z, torch.tensor([1, 1]), label_smoothing=0.5, reduction="none")
     expected = 0.75 * math.log(4 / 3) + 0.25 * math.log(4)
     assert smooth.tolist() == pytest.approx([expected] * 2)
 
@@ -104,7 +162,8 @@ def test_floor_of_the_smoothed_loss():
     )
 
 
-def test_huge_logits():
+@EACH
+def test_huge_logits(f):
     """±1e4: right and sure costs 0, wrong and sure 2e4; finite gradients.
 
     Control: exponentials without the maximum subtracted overflow.
@@ -112,7 +171,7 @@ def test_huge_logits():
     z = torch.full((2, V), -1e4, requires_grad=True)
     with torch.no_grad():
         z[:, 3] = 1e4
-    nats = cross_entropy(z, torch.tensor([3, 0]), reduction="none")
+    nats = f(z, torch.tensor([3, 0]), reduction="none")
     assert nats.tolist() == [0.0, 2e4]
     assert gradient(nats, z).isfinite().all()
     naive = -(z.exp() / z.exp().sum(-1, keepdim=True)).log()
@@ -162,40 +221,50 @@ def test_time_is_a_set():
     )
 
 
+@EACH
 @pytest.mark.parametrize("axes", [(), (B,), (B, T), (2, B, T)])
-def test_any_leading_axes(axes):
+def test_any_leading_axes(f, axes):
     logits, targets = torch.zeros(*axes, V), torch.zeros(axes).long()
-    assert cross_entropy(logits, targets, reduction="none").shape == axes
-    assert cross_entropy(logits, targets).shape == ()
+    assert f(logits, targets, reduction="none").shape == axes
+    assert f(logits, targets).shape == ()
 
 
+@EACH
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_half_precision_is_summed_in_float32(dtype):
+def test_half_precision_is_summed_in_float32(f, dtype):
     """Logits in half precision, but not the loss: 1e-6 of a float64 gold."""
     logits, targets = draw()
-    logits = logits.to(dtype)
-    loss = cross_entropy(logits, targets)
+    logits = logits.to(dtype).requires_grad_()
+    loss = f(logits, targets)
     assert loss.dtype == torch.float32
-    gold = cross_entropy(logits.double(), targets)
-    assert abs(float(loss) - float(gold)) < 1e-6
+    assert gradient(loss, logits).dtype == dtype
+    logits = logits.detach()
+    gold = f(logits.double(), targets)
+    assert abs(float(loss.detach()) - float(gold)) < 1e-6
     # Control: the same formula in half precision is a thousand times worse.
     nats = logits.logsumexp(-1) - logits.gather(-1, targets[..., None])[..., 0]
     assert abs(float(nats.mean()) - float(gold)) > 1e-4
 
 
+@EACH
 @pytest.mark.parametrize("epsilon", [-0.1, 1.0, 2.0])
-def test_smoothing_out_of_range(epsilon):
+def test_smoothing_out_of_range(f, epsilon):
     with pytest.raises(ValueError, match=rf"\[0, 1\): got {epsilon}"):
-        cross_entropy(*draw(), label_smoothing=epsilon)
+        f(*draw(), label_smoothing=epsilon)
 
 
-def test_unknown_reduction():
+@EACH
+def test_unknown_reduction(f):
     with pytest.raises(ValueError, match="got 'average'"):
-        cross_entropy(*draw(), reduction="average")
+        f(*draw(), reduction="average")
 
 
-def test_target_that_is_no_token():
+@EACH
+@pytest.mark.parametrize("wrong", [-1, V])
+def test_target_that_is_no_token(f, wrong):
     logits, targets = draw()
-    targets[1, 2] = V
-    with pytest.raises(ValueError, match=rf"0\.\.{V - 1}: got 0\.\.{V}"):
-        cross_entropy(logits, targets)
+    targets[0, 0], targets[1, 2] = 0, wrong
+    low, high = min(0, wrong), max(int(targets.max()), wrong)
+    rule = rf"0\.\.{V - 1}: got {low}\.\.{high}"
+    with pytest.raises(ValueError, match=rule):
+        f(logits, targets)
