@@ -178,19 +178,8 @@ def beam(
     below −700. No two candidates tie.
     """
     open_texts: list[tuple[float, list[int]]] = [(0.0, [])]
-    finished: list[tuple[float, list[int]]] = []
+    finished: list[tuple[float, int, list[int]]] = []
     width = n_beams
-
-    def score(total: float, n: int, stopped: bool) -> float:
-        if "stop_not_counted" in on:
-            n = max(n - stopped, 1)
-        if "sum_only" in on:
-            return total
-        elif "google" in on:
-            return total / ((5 + n) / 6) ** length_penalty
-        else:
-            return total / n**length_penalty
-
     for n in range(1, max_new_tokens + 1):
         ranked = []
         for at, (total, tokens) in enumerate(open_texts):
@@ -208,7 +197,8 @@ def beam(
             if token == stop_id:
                 if rank < width:
                     ended += 1
-                    finished.append((score(total, n, True), tokens))
+                    counted = max(n - 1, 1) if "stop_not_counted" in on else n
+                    finished.append((total, counted, tokens))
             elif len(texts) < width:
                 texts.append((total, [*tokens, token]))
         if "shrinks" in on:
@@ -221,8 +211,17 @@ def beam(
         finished = []
     if not ("first_stop" in on and finished):
         for total, tokens in open_texts:
-            finished.append((score(total, len(tokens), False), tokens))
-    best, tokens = max(finished, key=lambda f: f[0])
+            finished.append((total, len(tokens), tokens))
+    rated = []
+    for total, counted, tokens in finished:
+        if "sum_only" in on:
+            score = total
+        elif "google" in on:
+            score = total / ((5 + counted) / 6) ** length_penalty
+        else:
+            score = total / counted**length_penalty
+        rated.append((score, tokens))
+    best, tokens = max(rated, key=lambda r: r[0])
     return tokens, best
 
 

@@ -68,8 +68,6 @@ def cross(
         see = see & torch.ones_like(scores, dtype=torch.bool).tril()
     if "hidden_after" in on:
         weights = scores.softmax(dim=-1).masked_fill(~see, 0.0)
-    elif "over_queries" in on:
-        weights = scores.softmax(dim=-2).masked_fill(~see, 0.0)
     else:
         scores = scores.masked_fill(~see, -1e30)
         weights = scores.softmax(dim=-1)
@@ -124,14 +122,7 @@ _CROSS_BUGS = {
         "The weights then sum to less than 1. Hide scores before the "
         "softmax, with minus infinity.",
         read="05_masks#mask-formula",
-        at="softmax",
-    ),
-    "over_queries": Bug(
-        "softmax over the places that ask (dim=-2) instead of the words",
-        "Each place of the decoder shares out one unit of weight among the "
-        "words of the source: rows sum to 1.",
-        read="14_seq2seq#seq-by-hand",
-        at="softmax",
+        at="source",
     ),
 }
 
@@ -143,13 +134,10 @@ def _cross_cases(seed: int) -> list[Case]:
         w = [_draw(g, d, d_head) * 0.7 for _ in range(3)]
         return [_draw(g, b, t, d), _draw(g, b, s, d), *w]
 
-    y, memory, *w = inputs(3, 7, 7, 5, 3)
-    lengths = torch.tensor([7, 3, 5])
-    equal = Case((y, memory, lengths, *w), name="seven words, seven places")
-    y, memory, *w = inputs(2, 5, 11, 7, 2)
-    lengths = torch.tensor([4, 11])
-    longer = Case((y, memory, lengths, *w), name="a source of eleven words")
-    return [equal, longer]
+    y, memory, *w = inputs(3, 5, 11, 7, 2)
+    lengths = torch.tensor([4, 11, 7])
+    name = "three sources, of eleven words at most"
+    return [Case((y, memory, lengths, *w), name=name)]
 
 
 # -- debug: swapped roles ----------------------------------------------------
@@ -185,19 +173,17 @@ def mended(
     causal = torch.ones(n, n, dtype=torch.bool).tril()
     now = torch.ones_like(causal) if "no_causal" in on else causal
     a = x + one_head(x, x, now, w_self)
-    if "causal_source" in on:
-        see = torch.ones(n, memory.size(1), dtype=torch.bool).tril()
-    elif "no_source_mask" in on:
-        see = torch.ones(n, memory.size(1), dtype=torch.bool)
-    else:
-        see = real[:, None]
-    asks = x if "old_queries" in on else a
+    asks, asked = (x if "old_queries" in on else a), memory
     if "swapped" in on:
-        b = one_head(memory, asks, see, w_cross)
-    elif "itself" in on:
-        b = one_head(asks, asks, causal, w_cross)
-    else:
-        b = one_head(asks, memory, see, w_cross)
+        asks, asked = asked, asks
+    if "itself" in on:
+        asked = asks
+    see = torch.ones(asks.size(1), asked.size(1), dtype=torch.bool)
+    if "causal_source" in on or "itself" in on:
+        see = see.tril()
+    elif "no_source_mask" not in on:
+        see = real[:, None]
+    b = one_head(asks, asked, see, w_cross)
     if "not_added" in on:
         return b
     elif "old_stream" in on:
@@ -219,7 +205,7 @@ _MENDED_BUGS = {
         "Nothing of the source arrives: keys and values have to come from "
         "the memory.",
         read="14_seq2seq#seq-formula",
-        at="roles",
+        at="mask",
     ),
     "causal_source": Bug(
         "the causal mask on the source",
@@ -276,8 +262,8 @@ def _mended_cases(seed: int) -> list[Case]:
         return Case((x, memory, real, *w), name=name)
 
     return [
-        case(2, 5, 5, 3, "five words, five places"),
         case(3, 3, 7, 5, "seven words, three places"),
+        case(2, 5, 5, 3, "five words, five places"),
     ]
 
 
@@ -400,10 +386,11 @@ def _shift_cases(seed: int) -> list[Case]:
         ids = iter((steps.cumsum(0) % 11 + 3).tolist())
         return [[next(ids) for _ in range(n)] for n in lengths]
 
+    words = rows(4, 0, 3)
     return [
         Case((rows(5, 2, 3), 0, 1, 2), name="three targets"),
         Case((rows(2, 5), 2, 1, 2), name="padding is the end's id"),
-        Case((rows(3, 0), 0, 1, 2), name="an empty target"),
+        Case((words, words[0][1], 1, 2), name="padding is a token's id"),
     ]
 
 
@@ -482,14 +469,14 @@ _TRANSLATE_BUGS = {
         "Without a cache it has to read everything written so far, from "
         "the begin on.",
         read="14_seq2seq#seq-when",
-        at="fed",
+        at="done",
     ),
     "first_row": Bug(
         "the logits of the first place instead of the last",
         "Row t is about the token after token t: the newest question is "
         "answered by the last row.",
         read="14_seq2seq#seq-shift",
-        at="row",
+        at="done",
     ),
     "begin_kept": Bug(
         "ids that still begin with bos",
@@ -515,7 +502,7 @@ def _translate_cases(seed: int) -> list[Case]:
         seen = (tgt + 3).cumsum(dim=1) * 37 + read.sum(dim=1, keepdim=True)
         logits = table[(seen + 101 * torch.arange(tgt.size(1))) % 1009]
         # The end comes once, somewhere on the way.
-        ends = seen % 5 == 0
+        ends = (seen % 5 == 0) & (tgt != 1)
         logits[..., 2] = torch.where(ends, 2.0, logits[..., 2] / 4)
         return logits
 
@@ -613,37 +600,44 @@ _EXACT_BUGS = {
 
 def _exact_cases(seed: int) -> list[Case]:
     g = generator(seed)
-    eos, size = 2, 9
-    ids = torch.randint(3, 89, (13, size), generator=g)
-    answers = []
-    kinds = torch.randint(0, 2, (13,), generator=g).tolist()
-    # One row of each kind that a mistake would count or miss.
-    kinds[:5] = ["right", "wrong", "short", "long", "rubbish"]
-    kinds[5:9] = ["again", "open", "empty", "late"]
-    for row, kind in zip(ids, kinds, strict=True):
-        n = int(torch.randint(3, 6, (1,), generator=g))
-        answer = row[:n].tolist()
-        if kind not in ("open",):
-            row[n] = eos
-        if kind in ("right", 1):
-            row[n + 1 :] = eos
-        elif kind in ("wrong", 0):
-            answer[1] += 1
-        elif kind == "short":
-            answer += [3, 4]
-        elif kind == "long":
-            answer = answer[:-1]
-        elif kind == "again":
-            row[n + 2] = eos
-        elif kind == "open":
-            answer = row.tolist()
-        elif kind == "empty":
-            row[0] = eos
-        elif kind == "late":
-            row[n + 1 :] = eos
-            answer = [*answer[:-1], answer[-1] + 1]
-        answers.append(answer)
-    return [Case((ids, answers, eos), name="thirteen texts")]
+
+    def case(name: str, *kinds: str) -> Case:
+        ids = torch.randint(3, 89, (len(kinds), 11), generator=g)
+        answers = []
+        for row, kind in zip(ids, kinds, strict=True):
+            n = int(torch.randint(3, 6, (1,), generator=g))
+            answer = row[:n].tolist()
+            if kind == "cut off":
+                answers.append(row.tolist())
+                continue
+            row[n] = 2
+            if kind == "right":
+                row[n + 1 :] = 2
+            elif kind == "wrong":
+                answer[1] += 1
+            elif kind in ("short", "shorter"):
+                answer += row[n + 1 : n + 3].tolist()[::-1]
+                if kind == "shorter":
+                    row[n + 3] = 2
+            elif kind == "long":
+                answer = answer[:-1]
+            elif kind == "two ends":
+                row[n + 3] = 2
+            elif kind == "goes on":
+                answer += row[n + 1 :].tolist()
+            elif kind == "further":
+                answer += [*row[n + 1 :].tolist(), 3]
+            answers.append(answer)
+        return Case((ids, answers, 2), name=name)
+
+    return [
+        case("a wrong token", "right", "wrong", "right"),
+        case("a text too short", "short", "two ends", "shorter"),
+        case("a text too long", "long", "right"),
+        case("the rest behind the end", "goes on", "right"),
+        case("not all the rest behind the end", "further", "right"),
+        case("cut off", "cut off", "right", "rubbish"),
+    ]
 
 
 # -- measure: alignment ------------------------------------------------------
@@ -702,7 +696,7 @@ _ALIGNMENT_BUGS = {
         "A head that spreads its weight may have its largest in the right "
         "place. Asked is how much weight lies there.",
         read="14_seq2seq#seq-measure",
-        at="weight",
+        at="links",
     ),
     "best_link": Bug(
         "the weight on one link alone, the largest",
@@ -728,7 +722,7 @@ _ALIGNMENT_BUGS = {
         "the head with the lowest score",
         "Asked is the best head: argmax.",
         read="14_seq2seq#seq-measure",
-        at="choice",
+        at="heads",
     ),
 }
 
@@ -769,6 +763,17 @@ EXERCISES = {
         forbid=("coursekit.data.pad_pairs", "coursekit.data.Pairs"),
     ),
     "translate": Exercise(translate, _translate_cases, bugs=_TRANSLATE_BUGS),
-    "exact": Exercise(exact, _exact_cases, bugs=_EXACT_BUGS),
+    "exact": Exercise(
+        exact,
+        _exact_cases,
+        bugs=_EXACT_BUGS,
+        alike=[
+            (
+                {"beginning"},
+                {"beginning", "to_the_last_end"},
+                "no answer holds an end, so it has to fit before the first",
+            )
+        ],
+    ),
     "alignment": Exercise(alignment, _alignment_cases, bugs=_ALIGNMENT_BUGS),
 }

@@ -322,8 +322,8 @@ _ACCUMULATE_BUGS = {
     ),
     "not_divided": Bug(
         "the micro-batches' mean losses added up and not divided",
-        "Each backward adds to what is there: with n micro-batches the "
-        "gradient is about n times too long.",
+        "Each backward adds to what is there: the more micro-batches, the "
+        "longer the gradient. Divide once, by the number of all targets.",
         read="11_training#train-accumulate",
         at="mean",
     ),

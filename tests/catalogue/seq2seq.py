@@ -638,7 +638,6 @@ WRONG = {
         "no_scale": no_scale,
         "scale_model": scale_model,
         "hidden_after": hidden_after,
-        "over_queries": over_queries,
     },
     "mended": {
         "swapped": swapped,
@@ -688,7 +687,13 @@ WRONG = {
     },
 }
 OUTSIDE = {
-    "cross": [padding_only, score_zero, keys_as_values, one_too_many],
+    "cross": [
+        over_queries,
+        padding_only,
+        score_zero,
+        keys_as_values,
+        one_too_many,
+    ],
     "mended": [cross_first, matrices_swapped, half_the_stream],
     "shift": [
         padding_fed_as_ignored,
