@@ -140,13 +140,14 @@ def maps(model: Transformer, batch: Batch) -> list[Tensor]:
         seen.append(attention_weights(q, k, rest[0]))
         return attend(q, k, v, *rest)
 
-    usual = [block.cross_attention.attend for block in model.blocks]
-    for block in model.blocks:
-        block.cross_attention.attend = spy
+    parts: list[Any] = [block.cross_attention for block in model.blocks]
+    usual = [part.attend for part in parts]
+    for part in parts:
+        part.attend = spy
     model.eval()
     model(**batch.inputs)
-    for block, function in zip(model.blocks, usual, strict=True):
-        block.cross_attention.attend = function
+    for part, function in zip(parts, usual, strict=True):
+        part.attend = function
     return seen
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from coursekit.attention import attend
 from coursekit.exercises.core import (
     NONE,
     Bug,
@@ -165,9 +166,7 @@ def mended(
     def one_head(
         asks: Tensor, asked: Tensor, see: Tensor, w: Sequence[Tensor]
     ) -> Tensor:
-        q, k, v = asks @ w[0], asked @ w[1], asked @ w[2]
-        scores = q @ k.mT / math.sqrt(q.size(-1))
-        return scores.masked_fill(~see, -1e30).softmax(dim=-1) @ v
+        return attend(asks @ w[0], asked @ w[1], asked @ w[2], see)
 
     n = x.size(1)
     causal = torch.ones(n, n, dtype=torch.bool).tril()
@@ -178,10 +177,13 @@ def mended(
         asks, asked = asked, asks
     if "itself" in on:
         asked = asks
-    see = torch.ones(asks.size(1), asked.size(1), dtype=torch.bool)
-    if "causal_source" in on or "itself" in on:
-        see = see.tril()
-    elif "no_source_mask" not in on:
+    if "causal_source" in on:
+        see = causal
+    elif "itself" in on:
+        see = torch.ones(asks.size(1), asks.size(1), dtype=torch.bool).tril()
+    elif "no_source_mask" in on:
+        see = torch.ones(1, 1, dtype=torch.bool)
+    else:
         see = real[:, None]
     b = one_head(asks, asked, see, w_cross)
     if "not_added" in on:

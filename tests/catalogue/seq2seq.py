@@ -6,6 +6,8 @@ from itertools import takewhile
 import torch
 from torch.nn import functional as F  # noqa: N812
 
+from coursekit.attention import attend
+
 
 # -- cross -------------------------------------------------------------------
 def one_by_one(y, memory, lengths, w_q, w_k, w_v):
@@ -111,6 +113,11 @@ def head(asks, asked, see, w):
     return s.masked_fill(~see, -math.inf).softmax(-1) @ (asked @ c)
 
 
+def one_head(asks, asked, mask, w):
+    # As on the page.
+    return attend(asks @ w[0], asked @ w[1], asked @ w[2], mask)
+
+
 def past(x):
     return torch.ones(x.size(1), x.size(1)).tril().bool()
 
@@ -144,7 +151,7 @@ def prefixes(x, memory, real, w_self, w_cross):
 
 def swapped(x, memory, real, w_self, w_cross):
     x = x + head(x, x, past(x), w_self)
-    return x + head(memory, x, real[:, None], w_cross)
+    return x + one_head(memory, x, real[:, None], w_cross)
 
 
 def itself(x, memory, real, w_self, w_cross):
@@ -154,9 +161,7 @@ def itself(x, memory, real, w_self, w_cross):
 
 def causal_source(x, memory, real, w_self, w_cross):
     x = x + head(x, x, past(x), w_self)
-    t = torch.arange(x.size(1))[:, None]
-    see = torch.arange(memory.size(1)) <= t
-    return x + head(x, memory, see, w_cross)
+    return x + one_head(x, memory, past(x), w_cross)
 
 
 def no_source_mask(x, memory, real, w_self, w_cross):
