@@ -839,7 +839,7 @@ def _tasted(value: Any, case: Case) -> str | None:
     prompts = [
         tokenizer.encode(start)
         for start in ("ROMEO:\n", "My lord, ", "The king", "What is", "I am")
-        for _ in range(2)
+        for _ in range(6)
     ]
     g = generator(12)
     try:
@@ -869,7 +869,7 @@ def _tasted(value: Any, case: Case) -> str | None:
 
 
 def _taste_cases(seed: int) -> list[Case]:
-    return [Case((), name="ten texts of the running model")]
+    return [Case((), name="thirty texts of the running model")]
 
 
 EXERCISES = {
