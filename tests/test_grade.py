@@ -1232,10 +1232,10 @@ UNKNOWN = ",".join(f"v{n}" for n in range(3000))
 @pytest.mark.parametrize(
     "source",
     [
-        "if 0:\n    from torch import *\n" * 300 + f"[{UNKNOWN}]",
-        f"torch{'.a' * 200}\n" * 100,
+        "if 0:\n    from torch import *\n" * 120 + f"[{UNKNOWN}]",
+        "\n".join(f"torch.a{n}{'.a' * 150}" for n in range(25)),
         "import torch as a0\n"
-        + "\n".join(f"a{n + 1} = a{n}{'.a' * 50}" for n in range(80)),
+        + "\n".join(f"a{n + 1} = a{n}{'.a' * 50}" for n in range(10)),
     ],
     ids=["stars", "long names", "names of names"],
 )

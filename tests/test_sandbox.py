@@ -437,40 +437,48 @@ def question(args):
         '["dict",[["ask",["dict",[["call",0],["args",["tuple",[' + args +
         ']]],["kwargs",["dict",[]]]]]]]]'
     ).encode()
-def costly(f, n):
-    header = question('["list",[' + ",".join(['["list",[]]'] * 80_000) + "]]")
-    for _ in range(n):
-        send(f.channel, header)
-        f.channel.receive()
 def wide(f, n):
     return f("x" * n)
 def impatient(f, n):
     for _ in range(n):
         send(f.channel, question("1"))
     import time
-    time.sleep(60)
+    time.sleep(2)
 """
 
 
 @pytest.mark.parametrize(
-    ("function", "n", "status", "said"),
+    ("function", "n", "said"),
     [
-        ("costly", 20, "timeout", "asked took more than 1 s of CPU"),
-        ("wide", 1_500_000, "protocol", "too large"),
-        ("impatient", 5, "protocol", "before it took the last answer"),
+        ("wide", 1_500_000, "too large"),
+        ("impatient", 5, "before it took the last answer"),
     ],
 )
-def test_questions_cost_who_asks_them(function, n, status, said):
-    """Each of these the parent would answer, and answer."""
-    with Sandbox(limits=Limits(cpu_s=1.0)) as box:
+def test_questions_that_cost_too_much_are_refused(function, n, said):
+    with Sandbox() as box:
         assert box.run(FORGER) == []
         assert box.call("wide", loose(len, 900_000)).value == 900_000
-        began = time.process_time()
         answer = torch.zeros(1 << 20)
         with pytest.raises(SandboxError, match=said) as caught:
             box.call(function, loose(lambda x: answer, n))
-        assert caught.value.status == status
-        assert time.process_time() - began < 4
+        assert caught.value.status == "protocol"
+
+
+def test_reading_questions_is_paid_for_by_who_asks(monkeypatch):
+    unpack = frames.unpack
+
+    def slow(frame):
+        end = time.process_time() + 0.2
+        while time.process_time() < end:
+            pass
+        return unpack(frame)
+
+    with Sandbox(limits=Limits(cpu_s=0.7)) as box:
+        box.run("def f(g, n): return [g(1) for _ in range(n)]")
+        monkeypatch.setattr(frames, "unpack", slow)
+        with pytest.raises(SandboxError, match="asked took more than 0") as e:
+            box.call("f", loose(abs, 10))
+        assert e.value.status == "timeout"
 
 
 def spin():

@@ -178,6 +178,8 @@ def bubblewrap(limits: Limits, disable_userns: bool) -> list[str]:
     ]
     if disable_userns:
         options.append("--disable-userns")
+    # First: Python or this package may lie in /tmp, and is laid over it.
+    options += ["--size", str(limits.disk), "--tmpfs", "/tmp"]
     for path in readable_paths():
         options += ["--ro-bind-try", path, path]
     hidden = [PACKAGE / name for name in SECRET if (PACKAGE / name).is_dir()]
@@ -187,7 +189,6 @@ def bubblewrap(limits: Limits, disable_userns: bool) -> list[str]:
     for name in FILES:
         options += ["--ro-bind", str(HERE / name), f"{INSIDE}/{name}"]
     options += ["--proc", "/proc", "--dev", "/dev", "--remount-ro", "/dev"]
-    options += ["--size", str(limits.disk), "--tmpfs", "/tmp"]
     options += ["--chdir", "/tmp", "--remount-ro", "/"]
     for name, value in environment("/tmp").items():
         options += ["--setenv", name, value]
