@@ -178,10 +178,16 @@ def bubblewrap(limits: Limits, disable_userns: bool) -> list[str]:
     ]
     if disable_userns:
         options.append("--disable-userns")
-    # First: Python or this package may lie in /tmp, and is laid over it.
     options += ["--size", str(limits.disk), "--tmpfs", "/tmp"]
-    for path in readable_paths():
+    readable = readable_paths()
+    # Where Python or this package lies in /tmp itself.
+    within = {Path(*Path(p).parts[:3]) for p in readable if p[:5] == "/tmp/"}
+    for folder in sorted(within):
+        options += ["--size", "4096", "--tmpfs", str(folder)]
+    for path in readable:
         options += ["--ro-bind-try", path, path]
+    for folder in sorted(within):
+        options += ["--remount-ro", str(folder)]
     hidden = [PACKAGE / name for name in SECRET if (PACKAGE / name).is_dir()]
     for folder in hidden:
         options += ["--size", "4096", "--tmpfs", str(folder)]
