@@ -167,8 +167,7 @@ def execute(root):
         except KeyError:
             todo.append((page, notebook))
 
-    def run(job):
-        page, notebook = job
+    def start(page, notebook):
         return single_nb_execution(
             notebook,
             cwd=str(Path(root, page).parent.resolve()),
@@ -177,6 +176,12 @@ def execute(root):
             # else each kernel warns that it listens on this machine's ports
             extra_arguments=["--IPKernelApp.log_level=40"],
         )
+
+    def run(job):
+        try:
+            return start(*job)
+        except RuntimeError:  # somebody took the port that it had chosen
+            return start(*job)
 
     failed = []
     with ThreadPoolExecutor(WORKERS) as pool:

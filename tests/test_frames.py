@@ -1,5 +1,7 @@
 """The wire: values come back as they went; anything else is one error."""
 
+import io
+import itertools
 import json
 import math
 import random
@@ -328,6 +330,33 @@ def test_keys_that_collide_cannot_stall_us():
     assert time.process_time() - began < 5
     words = [[f"word {n}", n] for n in range(12_000)]
     assert len(frames.unpack(forged(["dict", words]))) == 12_000
+
+
+def test_tuples_that_collide_cannot_stall_us():
+    """hash(-1) is hash(-2): of n such tuples each is compared with all."""
+    alike = itertools.product((-1, -2), repeat=10)
+    keys = [["tuple", [*[1.5] * 100, *key]] for key in alike]
+    began = time.process_time()
+    with pytest.raises(FrameError, match="16 keys that have one hash"):
+        frames.unpack(forged(["set", keys]))
+    with pytest.raises(FrameError, match="16 keys that have one hash"):
+        frames.unpack(forged(["dict", [[key, 0] for key in keys]]))
+    assert time.process_time() - began < 3
+    for honest in (
+        set(itertools.product((-1, -2), repeat=4)),  # 16 of one hash
+        {(i, j): i * j for i in range(-30, 60) for j in range(-30, 60)},
+        {float(n) for n in range(-4000, 4000)} | {0.5, -0.5},
+    ):
+        assert again(honest) == honest
+
+
+def test_lists_of_a_hundred_thousand_come_through():
+    """What honest answers may need of a header."""
+    ids = [random.randrange(50_000) for _ in range(100_000)]
+    decimals = [-random.random() for _ in range(100_000)]
+    for value in (ids, decimals):
+        data = io.BytesIO(frames.pack(value, NONCE))
+        assert frames.unpack(frames.receive(data.read)) == value
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import io
 import json
 import os
 import re
+import time
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -22,6 +23,7 @@ import pytest
 from coursekit.exercises import core
 from coursekit.exercises.call import Outcome, Raised, call
 from coursekit.grading import (
+    examiner,
     feedback,
     grade,
     library,
@@ -1202,6 +1204,17 @@ FORBIDDEN = (
         ("def f(y):\n    y.sum().backward()", 3),
         ("import importlib as i\ni.import_module('torch.autograd').grad", 4),
         ("import torch as t\nif g := t.autograd.grad: g", 4),
+        ("import torch.nn as nn\nf: type = nn\nf.LayerNorm(3)", 2),
+        ("import torch.nn as nn\nf, _ = nn, 1\nf.LayerNorm(3)", 2),
+        ("import torch.nn\ndef g(x, n=torch.nn):\n    n.LayerNorm(3)", 2),
+        ("import torch.nn\ndef g(*, n=torch.nn):\n    n.LayerNorm(3)", 2),
+        (
+            "import torch\n"
+            "torch.ops.aten.scaled_dot_product_attention.default(1)",
+            0,
+        ),
+        ("from torch import *\nnn.LayerNorm(3)", 2),
+        ("import torch\ntorch.ops.aten.linear(1)", None),
         ("import torch\ntorch.softmax(1)", None),
         ("def attend(q):\n    return q\nattend(1)", None),
         ("class LayerNorm:\n    pass\nLayerNorm()", None),
@@ -1211,6 +1224,47 @@ FORBIDDEN = (
 def test_forbidden_names_are_found(source, names):
     wanted = [] if names is None else [FORBIDDEN[names]]
     assert library.used([source], FORBIDDEN) == wanted
+
+
+UNKNOWN = ",".join(f"v{n}" for n in range(3000))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "if 0:\n    from torch import *\n" * 120 + f"[{UNKNOWN}]",
+        "\n".join(f"torch.a{n}{'.a' * 150}" for n in range(25)),
+        "import torch as a0\n"
+        + "\n".join(f"a{n + 1} = a{n}{'.a' * 50}" for n in range(10)),
+    ],
+    ids=["stars", "long names", "names of names"],
+)
+def test_no_source_is_looked_through_for_long(source):
+    start = time.process_time()
+    assert library.used([source], FORBIDDEN) == []
+    assert time.process_time() - start < 2
+
+
+@pytest.mark.parametrize("trouble", [TimeoutError, MemoryError, KeyError])
+def test_a_look_that_fails_ends_no_batch(tmp_path, monkeypatch, trouble):
+    def fails(*_):
+        raise trouble
+
+    monkeypatch.setattr(library, "used", fails)
+    found, by = finished(tmp_path, [RIGHT_ONE])
+    assert by["ada", ATTEND]["status"] == "ok"
+    assert by["ada", ATTEND]["used_library"] == ""
+    assert "not found out" in (found.files.feedback / "ada.md").read_text()
+
+
+def test_a_look_is_bounded(monkeypatch):
+    def forever(*_):
+        while True:
+            pass
+
+    monkeypatch.setattr(examiner, "LOOK_S", 0.2)
+    monkeypatch.setattr(library, "used", forever)
+    assert examiner.names_in(["x"], FORBIDDEN) is None
 
 
 def test_what_a_task_depends_on_is_written_down():

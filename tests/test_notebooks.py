@@ -1,18 +1,22 @@
 """What students hand in is read, whatever state it is in."""
 
+import hashlib
 import json
 import re
+import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from coursekit.grading.cells import LARGEST, myst_cells, read_cells
+from coursekit.grading import examiner
+from coursekit.grading.cells import CELLS, LARGEST, myst_cells, read_cells
 from coursekit.grading.notebooks import (
     NotebookError,
     declared,
     declared_in,
+    hash_of,
     read_submission,
 )
 from coursekit.grading.program import LONGEST, parse
@@ -340,6 +344,84 @@ def test_missing_and_huge_files(tmp_path):
         read_submission(huge, [ATTEND])
 
 
+def test_only_so_many_cells_and_files_are_read(tmp_path):
+    path = tmp_path / "a.ipynb"
+    for n in (CELLS, CELLS + 1):
+        path.write_text('{"cells": [' + ",".join(["{}"] * n) + "]}")
+        if n == CELLS:
+            assert len(read_cells(path)) == n
+    with pytest.raises(NotebookError, match=r"most 5,000.*5,001 in a.ipynb"):
+        read_submission(path, [ATTEND])
+
+    path.write_text('{"cells": []}')
+    read_submission([path] * 40, [ATTEND])
+    with pytest.raises(NotebookError, match=r"40 notebooks.*got 41 and 0 MB"):
+        read_submission([path] * 41, [ATTEND])
+
+    holes = [tmp_path / f"{n}.ipynb" for n in range(5)]
+    for hole in holes:
+        with hole.open("wb") as file:
+            file.truncate(60 << 20)
+    with pytest.raises(NotebookError, match="256 MB: got 5 and 300 MB"):
+        read_submission(holes, [ATTEND])
+    assert hash_of(holes) == ""
+
+
+def test_of_what_is_too_large_nothing_is_hashed(tmp_path):
+    """A file of 8 GB may be all hole; a terabyte, too."""
+    path, good = tmp_path / "huge.ipynb", tmp_path / "good.ipynb"
+    good.write_text('{"cells": []}')
+    with path.open("wb") as file:
+        file.truncate(LARGEST + 1)
+    assert hash_of([path]) == ""
+    assert hash_of([path, good]) == hash_of([good]) != ""
+    got = read_submission([path, good], [ATTEND])
+    assert "more than 64 MB" in got.problems[0]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is not limited")
+def test_what_takes_too_much_to_read_is_a_row_with_a_reason(
+    tmp_path, monkeypatch
+):
+    def forever(paths, wanted):
+        while True:
+            pass
+
+    def large(paths, wanted):
+        len(bytearray(2 * examiner.READ_MEMORY))  # its pages are not touched
+
+    path = tmp_path / "a.ipynb"
+    path.write_text('{"cells": []}')
+    monkeypatch.setattr(examiner, "READ_S", 0.2)
+    for reads in (forever, large):
+        monkeypatch.setattr(examiner, "read_submission", reads)
+        began = time.process_time()
+        assert examiner.read([path], []) == (
+            None,
+            ("unreadable", examiner.TOO_MUCH),
+        )
+        assert time.process_time() - began < 2
+
+
+def test_the_graders_clock_is_not_taken_for_a_files_fault(
+    tmp_path, monkeypatch
+):
+    """A TimeoutError is an OSError, which a file may raise as well."""
+
+    def rings(*_):
+        raise TimeoutError
+
+    path = tmp_path / "a.ipynb"
+    path.write_text('{"cells": []}')
+    monkeypatch.setattr(Path, "read_bytes", rings)
+    with pytest.raises(TimeoutError):
+        read_submission(path, [ATTEND])
+    monkeypatch.undo()
+    monkeypatch.setattr(hashlib, "file_digest", rings)
+    with pytest.raises(TimeoutError):
+        read_submission(path, [ATTEND])
+
+
 def test_damaged_cells_are_read_as_far_as_they_go(hand_in):
     for minor in (0, 4, 5, 99):
         got = hand_in(
@@ -436,6 +518,36 @@ def test_no_source_takes_long_to_read(hand_in, source):
     start = time.process_time()
     hand_in(code(source), code(source, exercise=ATTEND.id))
     assert time.process_time() - start < 6
+
+
+def test_star_imports_are_not_counted_for_each_name(hand_in):
+    """60 kB that took a gigabyte."""
+    names = ",".join(f"v{n}" for n in range(6000))
+    start = time.process_time()
+    got = hand_in(
+        code("from a import *\n" * 1500),
+        code(f"def attend(): return [{names}]", exercise=ATTEND.id),
+    )
+    assert time.process_time() - start < 2
+    assert len(got.answers[ATTEND.id].helpers[0].split("\n")) == 1500
+
+
+@pytest.mark.parametrize(
+    ("name", "numbers"),
+    [("x", [1, 2, 4]), ("y", [0, 2, 4]), ("z", [0, 2, 3, 4])],
+)
+def test_a_star_import_may_set_any_name(hand_in, name, numbers):
+    """Those count after the last assignment that is sure to happen."""
+    cells = [
+        "from a import *",
+        "x = 1",
+        "from b import *",
+        "if y:\n    z = 2",
+        "from c import *",
+    ]
+    answer = code(f"def attend(): return {name}", exercise=ATTEND.id)
+    got = hand_in(*map(code, cells), answer)
+    assert list(got.answers[ATTEND.id].helpers) == [cells[n] for n in numbers]
 
 
 def test_a_program_keeps_its_lines():

@@ -1,6 +1,7 @@
 """A child runs a stranger's code; whatever it does, the parent goes on."""
 
 import inspect
+import io
 import os
 import random
 import socket
@@ -14,12 +15,13 @@ import pytest
 import torch
 
 from coursekit.exercises.call import Raised, call
-from coursekit.grading import confine, isolation
+from coursekit.grading import confine, frames, isolation
 from coursekit.grading.frames import FrameError, Opaque
 from coursekit.grading.isolation import Isolation, Limits
 from coursekit.grading.sandbox import Pool, Sandbox, SandboxError
 from coursekit.grading.served import Served
 
+NONCE = bytes(range(16))
 CELLS = [
     "%matplotlib inline\nimport warnings\nimport random\nimport numpy\n"
     "import torch\nwarnings.warn('careful')\nprint('hello')\n!rm -rf /",
@@ -326,25 +328,157 @@ def test_a_stranger_may_ask_only_so_often():
 )
 def test_questions_of_another_form_are_refused(question):
     with pytest.raises(FrameError):
-        Served([abs], Limits()).answer(question, 10)
+        Served([abs], Limits()).answer(question, 10, NONCE)
+
+
+def ask(served, number, *args, size=10):
+    """What a function of ours answers."""
+    question = {"call": number, "args": args, "kwargs": {}}
+    return opened(served.answer(question, size, NONCE))
+
+
+def opened(data):
+    left = io.BytesIO(data)
+    return frames.unpack(frames.receive(left.read))
 
 
 def test_serving_a_stranger_is_bounded():
     served = Served([torch.zeros, spin], Limits(cpu_s=0.3))
     with pytest.raises(FrameError):
-        served.answer({"call": 0, "args": (1,), "kwargs": {}}, 2 << 20)
+        ask(served, 0, 1, size=2 << 20)
     if sys.platform == "linux":
-        answer = served.answer(
-            {"call": 0, "args": (10**11,), "kwargs": {}}, 10
-        )
+        answer = ask(served, 0, 10**11)
         assert answer["error"][0] in ("RuntimeError", "MemoryError")
     began = time.process_time()
-    answer = served.answer({"call": 1, "args": (), "kwargs": {}}, 10)
-    assert answer["error"][0] == "TimeoutError"
+    assert ask(served, 1)["error"][0] == "TimeoutError"
     assert time.process_time() - began < 5
-    with pytest.raises(TimeoutError):
-        served.answer({"call": 0, "args": (1,), "kwargs": {}}, 10)
+    with pytest.raises(TimeoutError, match=r"0\.3 s of CPU time"):
+        ask(served, 0, 1)
     assert torch.zeros(2).sum() == 0  # our own limits are as before
+
+
+def test_reading_what_a_stranger_sends_is_bounded(monkeypatch):
+    frame = frames.Frame(NONCE, b"[]", b"")
+    served = Served([], Limits(cpu_s=0.2))
+    monkeypatch.setattr(frames, "unpack", lambda frame: spin())
+    began = time.process_time()
+    for _ in range(2):  # it costs what it took, so that the next is refused
+        with pytest.raises(TimeoutError):
+            served.unpack(frame)
+    assert 0.2 < time.process_time() - began < 2
+    # The next call of the same child begins with what it has cost.
+    again = Served([], Limits(cpu_s=0.2), served.cpu_s)
+    with pytest.raises(TimeoutError, match=r"0\.2 s of CPU time"):
+        again.unpack(frame)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is not limited")
+def test_what_is_kept_for_gradients_adds_up(monkeypatch):
+    """20 questions for 40 MB each, of 200 that answering them may take."""
+    monkeypatch.setattr("coursekit.grading.served.ASK_MEMORY", 200 << 20)
+
+    def long(x):
+        return x * torch.ones(2_500_000, dtype=torch.float64)
+
+    served = Served([long], Limits())
+    x = torch.ones(1, requires_grad=True)
+    answers = [ask(served, 0, x) for _ in range(20)]
+    refused = [a["error"][0] for a in answers if "error" in a]
+    assert {*refused} <= {"MemoryError", "RuntimeError"}
+    assert 2 <= len(served.tickets) <= 6
+    assert len(refused) == 20 - len(served.tickets)
+
+
+def test_what_cannot_be_sent_is_not_kept():
+    served = Served([lambda x: x.expand(10**9)], Limits())
+    answer = ask(served, 0, torch.ones(1, requires_grad=True))
+    assert answer["error"][0] == "ValueError"
+    assert "more than" in answer["error"][1]
+    assert served.tickets == []
+
+
+def test_nothing_is_kept_once_a_call_has_ended(monkeypatch):
+    made = []
+
+    class Kept(Served):
+        def __init__(self, *args):
+            super().__init__(*args)
+            made.append(self)
+
+        def answer(self, *args):
+            data = super().answer(*args)
+            self.most = len(self.tickets)
+            return data
+
+    monkeypatch.setattr("coursekit.grading.sandbox.Served", Kept)
+    with Sandbox() as box:
+        box.run(CELLS)
+        box.run("def stuck(f, x):\n    f(x)\n    import os\n    os._exit(0)")
+        x = torch.ones(3, requires_grad=True)
+        assert box.call("slope", loose(torch.sin, x)).error is None
+        with pytest.raises(SandboxError):
+            box.call("stuck", loose(torch.sin, x))
+    asked = [served for served in made if served.asks]
+    assert [served.most for served in asked] == [1, 1]
+    assert [served.tickets for served in asked] == [[], []]
+    assert asked[1].cpu_s >= asked[0].cpu_s > 0  # one account for the child
+
+
+FORGER = """
+import gc, os, sys
+def send(channel, header):
+    fr = sys.modules["frames"]
+    head = fr.HEAD.pack(fr.MAGIC, channel.nonce, len(header), 0)
+    data = memoryview(head + header)
+    while data:
+        data = data[os.write(channel.answers, data):]
+def question(args):
+    return (
+        '["dict",[["ask",["dict",[["call",0],["args",["tuple",[' + args +
+        ']]],["kwargs",["dict",[]]]]]]]]'
+    ).encode()
+def wide(f, n):
+    return f("x" * n)
+def impatient(f, n):
+    for _ in range(n):
+        send(f.channel, question("1"))
+    import time
+    time.sleep(2)
+"""
+
+
+@pytest.mark.parametrize(
+    ("function", "n", "said"),
+    [
+        ("wide", 1_500_000, "too large"),
+        ("impatient", 5, "before it took the last answer"),
+    ],
+)
+def test_questions_that_cost_too_much_are_refused(function, n, said):
+    with Sandbox() as box:
+        assert box.run(FORGER) == []
+        assert box.call("wide", loose(len, 900_000)).value == 900_000
+        answer = torch.zeros(1 << 20)
+        with pytest.raises(SandboxError, match=said) as caught:
+            box.call(function, loose(lambda x: answer, n))
+        assert caught.value.status == "protocol"
+
+
+def test_reading_questions_is_paid_for_by_who_asks(monkeypatch):
+    unpack = frames.unpack
+
+    def slow(frame):
+        end = time.process_time() + 0.2
+        while time.process_time() < end:
+            pass
+        return unpack(frame)
+
+    with Sandbox(limits=Limits(cpu_s=0.7)) as box:
+        box.run("def f(g, n): return [g(1) for _ in range(n)]")
+        monkeypatch.setattr(frames, "unpack", slow)
+        with pytest.raises(SandboxError, match="asked took more than 0") as e:
+            box.call("f", loose(abs, 10))
+        assert e.value.status == "timeout"
 
 
 def spin():

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 LARGEST = 64 << 20  # bytes: plots make notebooks large, nothing makes more
+CELLS = 5000  # of a notebook: ours have fewer than a hundred
 INSTALL = "pip install 'executable-transformer[notebook]'"
 
 
@@ -58,6 +59,11 @@ def read_cells(path: Path | str) -> list[Cell]:
             f"{path.name} has no list of cells: got a notebook of format "
             f"{data.get('nbformat')!r}. Open it in Jupyter and save it."
         )
+    if len(cells) > CELLS:
+        raise NotebookError(
+            f"a notebook has at most {CELLS:,} cells: got {len(cells):,} in "
+            f"{path.name}. Hand in the cells that answer."
+        )
     return [cell_of(cell) for cell in cells if isinstance(cell, dict)]
 
 
@@ -70,6 +76,8 @@ def load(path: Path) -> dict[str, Any]:
                 "outputs and save it again."
             )
         data = json.loads(decode(path.read_bytes()))
+    except TimeoutError:  # the grader's clock, not the file's fault
+        raise
     except OSError as error:
         raise NotebookError(
             f"{path} cannot be read: {error.strerror}."

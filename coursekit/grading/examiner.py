@@ -37,6 +37,8 @@ from coursekit.grading.served import guarded
 
 BREAKDOWNS = 2  # sandboxes that one exercise may wear out
 SECONDS, MEMORY = 60.0, 4 << 30  # that comparing one answer may take
+READ_S, READ_MEMORY = 30.0, 1 << 30  # that reading a submission may take
+LOOK_S = 5.0  # that looking for forbidden names in an answer may take
 STATUS = {"passed": "ok", "wrong": "wrong", "error": "error"}
 PROBLEMS = {  # of an answer, as notebooks.py finds them
     "duplicate": "Several cells define {f}; the last one counts.",
@@ -48,6 +50,11 @@ TELLS = [  # the two cases of a student's own test
     "False for the program that was given",
 ]
 BLANK = "Nothing is written yet."
+TOO_MUCH = (
+    f"What was handed in cannot be read within {READ_S:g} s and "
+    f"{READ_MEMORY >> 30} GB. Hand in the cells that answer, without outputs."
+)
+UNSEEN = "Which forbidden functions it names was not found out in time."
 SAME = "The cell is as it was given out."
 STUMBLED = "What it returned made the grader stumble"
 TRIES = 4  # of each: whoever guesses is right once in 70 times
@@ -305,9 +312,12 @@ def read(
     if odd:
         return None, ("unreadable", f"{odd[0]} is a link, not a file.")
     try:
-        return read_submission(paths, tasks), ("", "")
+        with guarded(READ_S, READ_MEMORY):
+            return read_submission(paths, tasks), ("", "")
     except NotebookError as error:
         return None, ("unreadable", str(error))
+    except (TimeoutError, MemoryError):
+        return None, ("unreadable", TOO_MUCH)
     except Exception as error:  # whatever a file can make us stumble over
         reason = f"The notebook cannot be read ({type(error).__name__})."
         return None, ("unreadable", reason)
@@ -350,8 +360,23 @@ def result(
         notes.append(PROBLEMS[answer.problem].format(f=answer.function))
     # A test may well compare with the library.
     forbid = () if task.tells else task.exercise.forbid
-    named = library.used(cells, forbid)
+    named = names_in(cells, forbid)
+    if named is None:
+        notes.append(UNSEEN)
+        named = []
     return replace(found, notes=notes, used_library=named)
+
+
+def names_in(cells: Sequence[str], forbid: Sequence[str]) -> list[str] | None:
+    """The forbidden names of an answer; None if it resists a look.
+
+    They take no points, so nothing about them may end the batch.
+    """
+    try:
+        with guarded(LOOK_S, READ_MEMORY):
+            return library.used(cells, forbid)
+    except Exception:
+        return None
 
 
 # -- a function, case by case ------------------------------------------------

@@ -13,6 +13,7 @@ coursekit.
 import json
 import math
 import struct
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -24,11 +25,12 @@ Function = Callable[..., Any]
 MAGIC = b"CKF1"
 HEAD = struct.Struct("<4s16sIQ")  # magic, nonce, header's and body's bytes
 NONCE = 16  # bytes
-HEADER_LIMIT = 8 << 20  # bytes
+HEADER_LIMIT = 4 << 20  # bytes: a list of 100,000 decimals takes half
 BODY_LIMIT = 64 << 20  # bytes
 CHUNK = 1 << 20  # bytes asked for at once: a length alone allocates nothing
 DEPTH = 64  # lists within lists
 HASHED = 10_000  # entries of sets and dicts that are no strings
+ALIKE = 16  # of these, that one hash may have in a set or dict
 INT_BITS = 8192  # more, and Python refuses to print it
 SAFE = 2**53  # integers up to here are plain JSON
 
@@ -390,12 +392,19 @@ class Decoder:
         return dict(pairs)
 
     def count(self, keys: Any) -> None:
-        """Numbers can be chosen to collide: n of them cost n² steps."""
-        self.hashed -= sum(type(k) is not str for k in keys)
+        """Keys can be chosen to collide: n of them cost n² comparisons.
+
+        Strings cannot: their hashes are another in each process.
+        """
+        chosen = [k for k in keys if type(k) is not str]
+        self.hashed -= len(chosen)
         if self.hashed < 0:
             raise FrameError(f"more than {HASHED} keys that are no strings")
-        if any(isinstance(k, torch.Tensor) for k in keys):
+        if any(isinstance(k, torch.Tensor) for k in chosen):
             raise FrameError("a tensor is no key")
+        alike = Counter(map(hash, chosen))
+        if max(alike.values(), default=0) > ALIKE:
+            raise FrameError(f"more than {ALIKE} keys that have one hash")
 
     def read_int(self, digits: Any, *, depth: int) -> int:
         if len(digits) > INT_BITS // 4 + 3:

@@ -178,8 +178,16 @@ def bubblewrap(limits: Limits, disable_userns: bool) -> list[str]:
     ]
     if disable_userns:
         options.append("--disable-userns")
-    for path in readable_paths():
+    options += ["--size", str(limits.disk), "--tmpfs", "/tmp"]
+    readable = readable_paths()
+    # Where Python or this package lies in /tmp itself.
+    within = {Path(*Path(p).parts[:3]) for p in readable if p[:5] == "/tmp/"}
+    for folder in sorted(within):
+        options += ["--size", "4096", "--tmpfs", str(folder)]
+    for path in readable:
         options += ["--ro-bind-try", path, path]
+    for folder in sorted(within):
+        options += ["--remount-ro", str(folder)]
     hidden = [PACKAGE / name for name in SECRET if (PACKAGE / name).is_dir()]
     for folder in hidden:
         options += ["--size", "4096", "--tmpfs", str(folder)]
@@ -187,7 +195,6 @@ def bubblewrap(limits: Limits, disable_userns: bool) -> list[str]:
     for name in FILES:
         options += ["--ro-bind", str(HERE / name), f"{INSIDE}/{name}"]
     options += ["--proc", "/proc", "--dev", "/dev", "--remount-ro", "/dev"]
-    options += ["--size", str(limits.disk), "--tmpfs", "/tmp"]
     options += ["--chdir", "/tmp", "--remount-ro", "/"]
     for name, value in environment("/tmp").items():
         options += ["--setenv", name, value]

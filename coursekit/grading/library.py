@@ -8,13 +8,16 @@ import ast
 import importlib
 import inspect
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import ModuleType
 from typing import Any
 
 from coursekit.exercises.forbid import locate
 from coursekit.grading.program import parse
 
 ROOTS = ("torch", "numpy", "coursekit")  # where names are followed
+ATEN = "torch.ops.aten."  # holds functions under the names they have in C++
+LONG = 200  # characters of a dotted name that is followed
 
 
 def used(cells: Sequence[str], forbid: Sequence[str]) -> list[str]:
@@ -27,7 +30,8 @@ def used(cells: Sequence[str], forbid: Sequence[str]) -> list[str]:
     trees = [tree for cell in cells if (tree := read(cell)) is not None]
     names = Names(trees)
     paths = {path for tree in trees for path in names.paths(tree)}
-    return [f for f in forbid if any(names.means(p, f) for p in paths)]
+    found = {path: thing(path) for path in paths}
+    return [f for f in forbid if leads(found, f)]
 
 
 def read(cell: str) -> ast.Module | None:
@@ -43,51 +47,68 @@ class Names:
 
     def __init__(self, trees: Sequence[ast.Module]) -> None:
         self.known: dict[str, str] = {}
-        self.stars: list[str] = []
+        self.stars: dict[str, str] = {}
+        """What star imports bring, from modules that are loaded."""
+        self.starred = set[int]()
+        self.paths_of: dict[ast.AST, str] = {}
+        """Of members, found already: each is asked for, and its owner."""
         nodes = [node for tree in trees for node in ast.walk(tree)]
         for node in nodes:
             self.note_import(node)
         for _ in range(2):  # an alias of an alias
             for node in nodes:
-                self.note_alias(node)
+                for target, value in bindings(node):
+                    self.note_alias(target, value)
 
     def note_import(self, node: ast.AST) -> None:
         """``import torch.nn as n``, ``from torch.nn import LayerNorm``."""
         if isinstance(node, ast.Import):
             for a in node.names:
                 first = a.name.partition(".")[0]
-                self.known[a.asname or first] = a.name if a.asname else first
+                self.learn(a.asname or first, a.name if a.asname else first)
         elif isinstance(node, ast.ImportFrom) and node.module:
             for a in node.names:
                 if a.name == "*":
-                    self.stars.append(node.module)
+                    self.note_star(node.module)
                 else:
-                    path = f"{node.module}.{a.name}"
-                    self.known[a.asname or a.name] = path
+                    self.learn(a.asname or a.name, f"{node.module}.{a.name}")
 
-    def note_alias(self, node: ast.AST) -> None:
+    def note_star(self, path: str) -> None:
+        """``from torch.nn import *``, of each module once."""
+        module = thing(path)
+        if isinstance(module, ModuleType) and id(module) not in self.starred:
+            self.starred.add(id(module))
+            for name in vars(module):
+                self.stars.setdefault(name, f"{path}.{name}")
+            self.paths_of.clear()
+
+    def note_alias(self, name: str, value: ast.AST) -> None:
         """``sdpa = F.scaled_dot_product_attention``."""
-        if not isinstance(node, (ast.Assign, ast.NamedExpr)):
-            return
-        targets = (
-            node.targets if isinstance(node, ast.Assign) else [node.target]
-        )
-        path = self.path(node.value)
-        for target in targets:
-            if isinstance(target, ast.Name) and path and path[0] != ".":
-                self.known.setdefault(target.id, path)
+        path = self.path(value)
+        if path and path[0] != "." and name not in self.known:
+            self.learn(name, path)
+
+    def learn(self, name: str, path: str) -> None:
+        """From here on a name means something else."""
+        self.known[name] = path
+        self.paths_of.clear()
 
     def path(self, node: ast.AST) -> str:
         """A dotted name; it begins with a dot if its owner is not known."""
+        chain = list[ast.Attribute]()  # a loop: it may be hundreds long
+        while isinstance(node, ast.Attribute) and node not in self.paths_of:
+            chain.append(node)
+            node = node.value
+        path = self.paths_of.get(node)
+        path = self.first(node) if path is None else path
+        for part in reversed(chain):
+            path = self.paths_of[part] = member(path, part.attr)
+        return path
+
+    def first(self, node: ast.AST) -> str:
+        """The dotted name of what is no member of anything."""
         if isinstance(node, ast.Name):
-            if node.id in self.known:
-                return self.known[node.id]
-            for module in self.stars:
-                if thing(f"{module}.{node.id}") is not None:
-                    return f"{module}.{node.id}"
-            return ""
-        if isinstance(node, ast.Attribute):
-            return f"{self.path(node.value)}.{node.attr}"
+            return self.known.get(node.id, self.stars.get(node.id, ""))
         if isinstance(node, ast.Call) and node.args:
             called = node.func
             name = getattr(called, "id", getattr(called, "attr", ""))
@@ -98,7 +119,7 @@ class Names:
             if len(node.args) > 1:
                 text = getattr(node.args[1], "value", None)
             if name == "getattr" and isinstance(text, str):
-                return f"{self.path(node.args[0])}.{text}"
+                return member(self.path(node.args[0]), text)
         return ""
 
     def paths(self, tree: ast.AST) -> Iterator[str]:
@@ -116,29 +137,67 @@ class Names:
                             self.note_import(part)
                         yield from self.paths(inner)
 
-    def means(self, path: str, name: str) -> bool:
-        """Whether a path of the program leads to what a full name means."""
-        if path == name:
+
+def member(owner: str, name: str) -> str:
+    """A dotted name from its two halves."""
+    known = owner and owner[0] != "." and len(owner) < LONG
+    return f"{owner}.{name}" if known else f".{name}"
+
+
+def bindings(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
+    """The names that a statement gives to something, and to what.
+
+    ``f = F``, ``f: Any = F``, ``(f := F)``, ``f, g = F, 1``, and the
+    defaults of ``def h(x, f=F)``.
+    """
+    pairs = list[tuple[ast.AST, ast.AST | None]]()
+    if isinstance(node, ast.Assign):
+        pairs = [(target, node.value) for target in node.targets]
+    elif isinstance(node, (ast.AnnAssign, ast.NamedExpr)):
+        pairs = [(node.target, node.value)]
+    elif isinstance(node, ast.arguments):
+        plain, kept = [*node.posonlyargs, *node.args], node.kwonlyargs
+        pairs = [*zip(plain[::-1], node.defaults[::-1], strict=False)]
+        pairs += zip(kept, node.kw_defaults, strict=True)
+    for target, value in pairs:
+        inner: Any = [(target, value)]
+        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+            inner = zip(target.elts, value.elts, strict=False)
+        for part, meant in inner:
+            name = getattr(part, "id", getattr(part, "arg", None))
+            if name and meant is not None:
+                yield name, meant
+
+
+def leads(found: Mapping[str, Any], name: str) -> bool:
+    """Whether one of some paths leads to what a full name means.
+
+    Args:
+        found: the paths of a program, and what they stand for.
+        name: such as ``torch.nn.LayerNorm``.
+    """
+    owner, last, forbidden = locate(name)
+    # A method of who knows what, or a function's twin: the name has to do.
+    ends, method = f".{last}", isinstance(owner, type)
+    for path, meant in found.items():
+        if path == name or meant is forbidden:
             return True
-        owner, last, forbidden = locate(name)
-        if path.startswith(".") or not path.startswith(ROOTS):
-            # A method of who knows what: the name has to do.
-            return path.endswith(f".{last}") and isinstance(owner, type)
-        return thing(path) is forbidden
+        strange = method and not path.startswith(ROOTS)
+        if path.endswith(ends) and (strange or path.startswith(ATEN)):
+            return True
+    return False
 
 
 def thing(path: str) -> Any:
     """What a dotted name stands for in modules that are loaded, or None."""
-    parts = path.split(".")
-    if parts[0] not in ROOTS:
+    root, *parts = path.split(".")
+    if root not in ROOTS:
         return None
-    for n in range(len(parts), 0, -1):
-        module = ".".join(parts[:n])
-        if n == 1:
-            importlib.import_module(module)
-        found: Any = sys.modules.get(module)
-        if found is not None:
-            for part in parts[n:]:
-                found = inspect.getattr_static(found, part, None)
-            return found
-    return None
+    found: Any = importlib.import_module(root)
+    for part in parts:
+        root += f".{part}"
+        inner = inspect.getattr_static(found, part, None)
+        found = sys.modules.get(root, inner)
+        if found is None:
+            return None
+    return found

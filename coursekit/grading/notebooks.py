@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from coursekit.grading.cells import (
+    LARGEST,
     Cell,
     NotebookError,
     read_cells,
@@ -22,6 +23,8 @@ from coursekit.grading.cells import (
 from coursekit.grading.program import Program, defines, needed, parse
 
 MOST = 400_000  # characters of code
+FILES = 40  # of a student: a chapter each, and some twice
+TOTAL = 4 * LARGEST  # bytes of a student's files
 KINDS = ("practice", "assessed")
 ID = re.compile(r"[A-Za-z_]\w*/[A-Za-z_]\w*(?::test)?")
 EXERCISE = re.compile(
@@ -207,9 +210,12 @@ def read_submission(
     answer depends on.
 
     Raises:
-        NotebookError: if none of the files can be read.
+        NotebookError: if none of the files can be read, or there are too
+            many of them.
     """
     given = [paths] if isinstance(paths, (str, Path)) else sorted(paths)
+    if refused := too_many(given):
+        raise NotebookError(refused)
     files, problems = list[Notebook](), list[str]()
     for path in map(Path, given):
         try:
@@ -239,15 +245,46 @@ def small(cells: list[Cell], name: str) -> list[Cell]:
     return cells
 
 
+def too_many(paths: Sequence[Path | str]) -> str:
+    """Why some files are not read, before any is; nothing if they are."""
+    size = sum(map(size_of, paths))
+    if len(paths) <= FILES and size <= TOTAL:
+        return ""
+    return (
+        f"a student hands in at most {FILES} notebooks and {TOTAL >> 20} MB: "
+        f"got {len(paths)} and {size >> 20} MB. Hand in those that answer, "
+        "without outputs."
+    )
+
+
+def size_of(path: Path | str) -> int:
+    """Bytes to read of a file; none of one that is too large, or absent."""
+    try:
+        size = Path(path).stat().st_size
+    except OSError:
+        return 0
+    return size if size <= LARGEST else 0
+
+
 def hash_of(paths: Sequence[Path | str]) -> str:
-    """SHA-256 of a file, as ``sha256sum`` prints it; of several, joined."""
+    """SHA-256 of a file, as ``sha256sum`` prints it; of several, joined.
+
+    What is too large to be read is left out: nobody's disk holds the
+    terabytes that an empty file can claim to have.
+    """
     each = []
-    for path in map(Path, paths):
+    for path in [] if too_many(paths) else map(Path, paths):
         try:
+            if path.stat().st_size > LARGEST:
+                continue
             with path.open("rb") as file:
                 each.append(hashlib.file_digest(file, "sha256").hexdigest())
+        except TimeoutError:  # the grader's clock, not the file's fault
+            raise
         except OSError:  # it is among the problems
             continue
+    if not each:
+        return ""
     if len(each) == 1:
         return each[0]
     return hashlib.sha256("\n".join(each).encode()).hexdigest()

@@ -261,13 +261,16 @@ def needed(
         if not part.side
     ]
     touching = touched(places, only_imported(programs.values()), home)
+    stars = [n for n, (_, _, part) in enumerate(places) if part.star]
     todo = [(name, len(places)) for name in names]
     seen: dict[str, set[int]] = {}
     chosen = set[int]()
     while todo:
         name, before = todo.pop()
         known = seen.setdefault(name, set())
+        start = 0  # of the statements that may have set the name
         for number in found_before(touching.get(name, []), before):
+            start = number
             if number in known:
                 break
             known.add(number)
@@ -278,6 +281,12 @@ def needed(
                 todo += [(n, len(places)) for n in part.later]
             if name in part.sets and part.sure and name not in part.now:
                 break
+        else:
+            start = 0
+        # A star import may set any name, and reads none: it is taken once.
+        between = slice(bisect_left(stars, start), bisect_left(stars, before))
+        chosen.update(stars[between])
+        del stars[between]
     kept: dict[int, list[int]] = {}
     for number in sorted(chosen):
         cell, at, _ = places[number]
@@ -290,16 +299,15 @@ def touched(
     modules: Collection[str],
     home: Mapping[str, int],
 ) -> dict[str, list[int]]:
-    """Which statements give a name a value, or another one, in order."""
+    """Which statements give a name a value, or another one, in order.
+
+    Star imports are left out.
+    """
     found: dict[str, list[int]] = {}
-    stars = [n for n, (_, _, part) in enumerate(places) if part.star]
     for number, (cell, _, part) in enumerate(places):
         for name in part.sets | (part.changes - set(modules)):
             if home.get(name, cell) == cell:
                 found.setdefault(name, []).append(number)
-    for name in {n for _, _, part in places for n in part.reads} | set(home):
-        if stars:
-            found[name] = sorted({*found.get(name, []), *stars})
     return found
 
 

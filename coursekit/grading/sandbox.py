@@ -100,6 +100,7 @@ class Sandbox:
         self._nonce = b""
         self._cells = 0
         self._wall = self._cpu_before = self._cpu = 0.0
+        self._served = 0.0  # CPU seconds that it has cost this process
         self._memory = 0
         self._output = bytearray()
         self._inbox: queue.Queue[Frame | Exception] = queue.Queue(2)
@@ -262,27 +263,31 @@ class Sandbox:
             late = self._inbox.get()
             raise self._broken(late, "it spoke without being asked")
         self._post(request, functions)
-        served = Served(functions or [], self.limits)
-        while True:
-            frame = self._wait(self._left)
-            try:
-                answer = frames.unpack(frame)
-            except FrameError as error:
-                raise self._fail("protocol", str(error)) from None
-            if not isinstance(answer, dict):
-                raise self._fail("protocol", "an answer of another form")
-            if "ask" not in answer:
-                return answer
-            try:
-                reply = served.answer(answer["ask"], len(frame.body))
-            except FrameError as error:
-                raise self._fail("protocol", str(error)) from None
-            except TimeoutError as error:
-                raise self._fail("timeout", str(error)) from None
-            try:
-                self._send(reply, self._nonce)
-            except FrameError as error:  # what our function returned
-                self._send({"error": ["ValueError", str(error)]}, self._nonce)
+        served = Served(functions or [], self.limits, self._served)
+        try:
+            while "ask" in (answer := self._serve(served)):
+                pass
+        except FrameError as error:
+            raise self._fail("protocol", str(error)) from None
+        except TimeoutError as error:
+            raise self._fail("timeout", str(error)) from None
+        finally:
+            self._served = served.cpu_s
+            served.tickets.clear()  # an error's trace would keep them
+        return answer
+
+    def _serve(self, served: Served) -> dict[str, Any]:
+        """What comes next; if it is a question, it has been answered."""
+        frame = self._wait(self._left)
+        answer = served.unpack(frame)
+        if not isinstance(answer, dict):
+            raise FrameError("an answer of another form")
+        if "ask" in answer:
+            if not self._outbox.empty():  # ours would pile up
+                raise FrameError("a question before it took the last answer")
+            size = len(frame.header) + len(frame.body)
+            self._outbox.put(served.answer(answer["ask"], size, self._nonce))
+        return answer
 
     def _wait_ready(self) -> None:
         deadline = time.monotonic() + START_S
@@ -332,16 +337,8 @@ class Sandbox:
     ) -> None:
         """Send a request under a new nonce."""
         nonce = secrets.token_bytes(frames.NONCE)
-        self._send(request, nonce, functions)
+        self._outbox.put(frames.pack(request, nonce, functions))
         self._nonce = nonce
-
-    def _send(
-        self,
-        value: Any,
-        nonce: bytes,
-        functions: list[Function] | None = None,
-    ) -> None:
-        self._outbox.put(frames.pack(value, nonce, functions))
 
     def _broken(self, item: Frame | Exception, text: str) -> SandboxError:
         """What became of a child that did not answer as it should."""
@@ -420,6 +417,8 @@ class Sandbox:
                 item = item or EOFError()
             except FrameError as error:
                 item = error
+            except MemoryError:  # at the limit of what it may cost us
+                item = FrameError("an answer for which there is no memory")
             except OSError:
                 item = EOFError()
             while not self._closed.is_set():

@@ -12,27 +12,56 @@ from typing import Any
 
 import torch
 
-from coursekit.grading.frames import FrameError
+from coursekit.grading import frames
+from coursekit.grading.frames import Frame, FrameError
 from coursekit.grading.isolation import Limits
 
 Function = Callable[..., Any]
 
-ASK_BODY = 1 << 20  # bytes that a question to a parent's function may have
-ASK_MEMORY = 2 << 30  # bytes that answering one may take
+ASK_SIZE = 1 << 20  # bytes that a question to a parent's function may have
+ASK_MEMORY = 2 << 30  # bytes that answering all of a call's may take
 
 
 class Served:
-    """The functions that a child may call back, and how much."""
+    """What this process does for a child during one call, and how much.
 
-    def __init__(self, functions: list[Function], limits: Limits) -> None:
+    Args:
+        functions: those that the child may call back.
+        limits: the child's.
+        cpu_s: what it has cost this process so far; added to here.
+    """
+
+    def __init__(
+        self, functions: list[Function], limits: Limits, cpu_s: float = 0.0
+    ) -> None:
         self.functions = functions
         self.limits = limits
         self.asks = 0
-        self.cpu_s = 0.0
+        self.cpu_s = cpu_s
+        # From here on: what is kept for later questions counts as well.
+        self.before = address_space()
         self.tickets: list[tuple[torch.Tensor, list[Any]]] = []
 
-    def answer(self, question: Any, size: int) -> dict[str, Any]:
-        """Call a function, or go back through one.
+    def unpack(self, frame: Frame) -> Any:
+        """What the child has sent: it may be made to take long.
+
+        Raises:
+            FrameError: if it is malformed, or takes too much memory.
+            TimeoutError: if this child has cost too much time.
+        """
+        try:
+            with self.paid():
+                return frames.unpack(frame)
+        except TimeoutError:
+            raise TimeoutError(self.spent()) from None
+
+    def answer(self, question: Any, size: int, nonce: bytes) -> bytes:
+        """Call a function, or go back through one; a frame with the answer.
+
+        Args:
+            question: as :meth:`unpack` gives it.
+            size: bytes of its frame, header and body.
+            nonce: for the answer.
 
         Raises:
             FrameError: if the question is none, or too large.
@@ -43,28 +72,44 @@ class Served:
             raise TimeoutError(
                 f"it called the functions it was given {self.asks} times"
             )
-        if self.cpu_s > self.limits.cpu_s:
-            raise TimeoutError(
-                "the functions it was given took more than "
-                f"{self.limits.cpu_s:g} s of CPU time"
-            )
-        if not isinstance(question, dict) or size > ASK_BODY:
+        if not isinstance(question, dict) or size > ASK_SIZE:
             raise FrameError("a question of another form, or too large")
-        began = time.process_time()
+        self.left()  # here it ends the call; below it would be an answer
         try:
-            with guarded(self.limits.cpu_s, ASK_MEMORY):
+            with self.paid():
                 if "backward" in question:
-                    return self.backward(question)
-                return self.forward(question)
+                    return packed(self.backward(question), nonce)
+                return self.forward(question, nonce)
         except FrameError:
             raise
         except (Exception, SystemExit) as error:
             said = str(error)[:500]
-            return {"error": [type(error).__name__, said]}
+            return frames.pack({"error": [type(error).__name__, said]}, nonce)
+
+    def left(self) -> float:
+        """CPU seconds that this process may still spend on the child."""
+        if self.cpu_s >= self.limits.cpu_s:
+            raise TimeoutError(self.spent())
+        return self.limits.cpu_s - self.cpu_s
+
+    def spent(self) -> str:
+        """What is wrong once nothing is left."""
+        return (
+            "reading what it sent and answering what it asked took more than "
+            f"{self.limits.cpu_s:g} s of CPU time"
+        )
+
+    @contextlib.contextmanager
+    def paid(self) -> Iterator[None]:
+        """Bound what is done for the child, and charge it."""
+        left, began = self.left(), time.process_time()
+        try:
+            with guarded(left, ASK_MEMORY, self.before):
+                yield
         finally:
             self.cpu_s += time.process_time() - began
 
-    def forward(self, question: dict[str, Any]) -> dict[str, Any]:
+    def forward(self, question: dict[str, Any], nonce: bytes) -> bytes:
         number, args = question.get("call"), question.get("args")
         kwargs = question.get("kwargs")
         if (
@@ -78,12 +123,13 @@ class Served:
         with torch.enable_grad():
             value = self.functions[number](*args, **kwargs)
         inputs = [a for a in args if isinstance(a, torch.Tensor)]
-        answer = {"value": value}
         wanted = any(a.requires_grad for a in inputs)
         if wanted and isinstance(value, torch.Tensor) and value.requires_grad:
-            self.tickets.append((value, inputs))
-            answer["ticket"] = len(self.tickets) - 1
-        return answer
+            answer = {"value": value, "ticket": len(self.tickets)}
+            data = packed(answer, nonce)
+            self.tickets.append((value, inputs))  # it can be sent
+            return data
+        return packed({"value": value}, nonce)
 
     def backward(self, question: dict[str, Any]) -> dict[str, Any]:
         ticket, grad = question["backward"], question.get("grad")
@@ -101,28 +147,56 @@ class Served:
         return {"value": grads}
 
 
+def packed(answer: dict[str, Any], nonce: bytes) -> bytes:
+    """A frame with an answer of ours.
+
+    Raises:
+        ValueError: if our function returned what cannot be sent, which is no
+            fault of the question's.
+    """
+    try:
+        return frames.pack(answer, nonce)
+    except FrameError as error:
+        raise ValueError(str(error)) from None
+
+
+def address_space() -> int:
+    """Bytes that this process has reserved; 0 where it cannot be known."""
+    if sys.platform != "linux":
+        return 0
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
 @contextlib.contextmanager
-def guarded(seconds: float, memory: int) -> Iterator[None]:
+def guarded(
+    seconds: float, memory: int, size: int | None = None
+) -> Iterator[None]:
     """Bound what a function of ours may use on a stranger's arguments.
 
     Where the system can: memory on Linux, CPU time in the main thread.
+
+    Args:
+        seconds: of CPU time.
+        memory: bytes of address space, on top of ``size``.
+        size: what this process has now, unless another size is given.
     """
     with contextlib.ExitStack() as stack:
-        if sys.platform == "linux":
-            import resource
-
-            before = resource.getrlimit(resource.RLIMIT_AS)
-            pages = int(Path("/proc/self/statm").read_text().split()[0])
-            wanted = pages * os.sysconf("SC_PAGE_SIZE") + memory
-            if before[0] in (-1, resource.RLIM_INFINITY):
-                resource.setrlimit(resource.RLIMIT_AS, (wanted, before[1]))
-                stack.callback(resource.setrlimit, resource.RLIMIT_AS, before)
         main = threading.current_thread() is threading.main_thread()
         if main and hasattr(signal, "SIGVTALRM"):
             handler = signal.signal(signal.SIGVTALRM, _too_long)
-            signal.setitimer(signal.ITIMER_VIRTUAL, seconds + 0.1)
             stack.callback(signal.signal, signal.SIGVTALRM, handler)
             stack.callback(signal.setitimer, signal.ITIMER_VIRTUAL, 0)
+            signal.setitimer(signal.ITIMER_VIRTUAL, seconds + 0.1)
+        if sys.platform == "linux":  # last: nothing of ours shall lack memory
+            import resource
+
+            before = resource.getrlimit(resource.RLIMIT_AS)
+            wanted = (address_space() if size is None else size) + memory
+            free = before[0] in (-1, resource.RLIM_INFINITY)
+            if free or wanted < before[0]:
+                stack.callback(resource.setrlimit, resource.RLIMIT_AS, before)
+                resource.setrlimit(resource.RLIMIT_AS, (wanted, before[1]))
         yield
 
 
