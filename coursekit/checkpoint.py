@@ -19,7 +19,7 @@ What is loaded then *is* the model: round it first, and measure that.
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -53,6 +53,7 @@ __all__ = [
     "Loaded",
     "SaveError",
     "Saver",
+    "average_weights",
     "build_model",
     "check_vocabulary",
     "create_run",
@@ -493,6 +494,42 @@ def shipped() -> list[str]:
 # -- int8 --------------------------------------------------------------------
 
 SCALE = ".scale"  # behind a matrix's name: the name of its rows' steps
+
+
+def average_weights(
+    versions: Sequence[dict[str, Tensor]],
+) -> dict[str, Tensor]:
+    """Take the mean of each weight over several states of one run.
+
+    Late states of a run differ mostly by the noise of their last batches;
+    the mean has less of it.
+
+    Args:
+        versions: weights by name, as :func:`read_weights` gives them.
+
+    Returns:
+        The means, by the same names.
+
+    Raises:
+        ValueError: if there are no versions, or they do not have the same
+            names and shapes.
+
+    Chapter: 14, encoder and decoder together.
+    Source: vaswani2017attention, section 6.1.
+    Test: tests/test_checkpoint.py::test_the_mean_of_states
+    """
+    shapes = [{n: tuple(t.shape) for n, t in v.items()} for v in versions]
+    if not versions or any(each != shapes[0] for each in shapes):
+        raise ValueError(
+            "averaging needs states of one model, at least one: got "
+            f"{len(versions)}"
+            f"{' of different names or shapes' if versions else ''}. Take "
+            "checkpoints of one run."
+        )
+    return {
+        name: torch.stack([v[name].float() for v in versions]).mean(0)
+        for name in versions[0]
+    }
 
 
 def round_weights(model: nn.Module) -> None:

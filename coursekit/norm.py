@@ -193,6 +193,8 @@ class Residual(nn.Module):
             (B, T, D).
         """
         y = sublayer(self.norm(x) if self.norm_first else x)
-        y = self.dropout(y)
+        # To one dtype first: a sum of two, as autocast leaves it, is slow
+        # on CPUs.
+        y = self.dropout(y).to(x.dtype)
         y = x + y if self.residual else y
         return y if self.norm_first else self.norm(y)

@@ -11,6 +11,7 @@ import heapq
 import json
 import lzma
 import os
+import random
 from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,6 +31,7 @@ __all__ = [
     "StreamDecoder",
     "Tokenizer",
     "encode_chunk",
+    "encode_chunk_with_dropout",
     "learn_merges",
     "load_tokenizer",
     "merge_in_place",
@@ -354,6 +356,45 @@ def encode_chunk(chunk: bytes, ranks: Mapping[bytes, int]) -> list[int]:
     return [ranks[part] for part in parts]
 
 
+def encode_chunk_with_dropout(
+    chunk: bytes,
+    ranks: Mapping[bytes, int],
+    dropout: float,
+    chance: random.Random,
+) -> list[int]:
+    """Turn one chunk into ids, overlooking merges by chance.
+
+    Before each merge every pair that could be merged is overlooked with
+    probability ``dropout``; of the others the lowest rank wins, leftmost
+    first. So one word is seen in many spellings, whole and in pieces.
+
+    Args:
+        chunk: the bytes of one chunk of the split text.
+        ranks: the id of each token; a lower id was learned earlier.
+        dropout: 0 merges as :func:`encode_chunk`, 1 leaves single bytes.
+        chance: from which the decisions are drawn.
+
+    Returns:
+        The ids, one or more unless the chunk is empty.
+
+    Chapter: 14, encoder and decoder together.
+    Source: provilkov2020bpe, algorithm 1.
+    Test: tests/test_tokenizer.py::test_dropout_keeps_the_text
+    """
+    parts = [bytes([byte]) for byte in chunk]
+    while True:
+        unions = [ranks.get(a + b) for a, b in pairwise(parts)]
+        seen = [
+            (rank, i)
+            for i, rank in enumerate(unions)
+            if rank is not None and chance.random() >= dropout
+        ]
+        if not seen:
+            return [ranks[part] for part in parts]
+        _, i = min(seen)
+        parts[i : i + 2] = [parts[i] + parts[i + 1]]
+
+
 class BPETokenizer(Tokenizer):
     """Byte-level BPE with GPT-2's split: encodes every text.
 
@@ -457,6 +498,40 @@ class BPETokenizer(Tokenizer):
             else:
                 ids += self._encode_plainly(piece)
         return ids
+
+    def encode_with_dropout(
+        self, text: str, dropout: float, chance: random.Random
+    ) -> list[int]:
+        """Turn text into ids in one of its many spellings, for training.
+
+        Args:
+            text: any text without lone surrogates.
+            dropout: the probability of overlooking a possible merge, at
+                each look; 0.1 is usual.
+            chance: from which the decisions are drawn.
+
+        Returns:
+            Ids of which `decode` gives the text back.
+
+        Raises:
+            ValueError: lone surrogates, or a dropout outside 0 to 1.
+
+        Chapter: 14, encoder and decoder together.
+        Source: provilkov2020bpe.
+        """
+        utf8(text)
+        if not 0 <= dropout <= 1:
+            raise ValueError(
+                f"dropout must be a probability: got {dropout}. 0 overlooks "
+                "no merge, 0.1 is usual."
+            )
+        return [
+            i
+            for chunk in regex.findall(SPLIT, text)
+            for i in encode_chunk_with_dropout(
+                chunk.encode(), self.ranks, dropout, chance
+            )
+        ]
 
     def _encode_plainly(self, text: str) -> list[int]:
         seen: dict[str, list[int]] = {}  # most words come again

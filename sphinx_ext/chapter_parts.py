@@ -31,6 +31,10 @@ MAP = [
     ],
     ("09_decoder", "The stack"),
     ("10_loss", "Loss"),
+    ("11_training", "Training"),
+    ("12_generation", "Generation"),
+    ("13_encoder", "Encoder"),
+    ("14_seq2seq", "Both"),
 ]
 
 

@@ -18,6 +18,7 @@ from coursekit import checkpoint
 from coursekit.checkpoint import (
     SaveError,
     Saver,
+    average_weights,
     create_run,
     load,
     load_checkpoint,
@@ -791,3 +792,23 @@ def test_a_run_cannot_be_made_below_a_file(tmp_path):
     (tmp_path / "file").write_text("x")
     with pytest.raises(SaveError, match="leave to write"):
         create_run(tmp_path / "file" / "run", tiny())
+
+
+# -- averaging ---------------------------------------------------------------
+
+
+def test_the_mean_of_states():
+    torch.manual_seed(0)
+    states = [{"a": torch.randn(3, 5), "b": torch.randn(7)} for _ in "xyz"]
+    mean = average_weights(states)
+    for name in ("a", "b"):
+        expected = sum(state[name].double() for state in states) / 3
+        torch.testing.assert_close(mean[name].double(), expected)
+    assert not torch.equal(mean["a"], states[0]["a"])
+
+
+def test_states_of_two_models_have_no_mean():
+    with pytest.raises(ValueError, match="different names or shapes"):
+        average_weights([{"a": torch.ones(3)}, {"a": torch.ones(5)}])
+    with pytest.raises(ValueError, match="got 0"):
+        average_weights([])

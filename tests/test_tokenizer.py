@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import random
 import subprocess
 import sys
 from collections import Counter
@@ -25,6 +26,7 @@ from coursekit.tokenizer import (
     CharTokenizer,
     Tokenizer,
     encode_chunk,
+    encode_chunk_with_dropout,
     fast_is_safe,
     learn_merges,
     load_tokenizer,
@@ -680,3 +682,41 @@ def test_exercises_see_the_classic_mistakes(mistake):
     for seed in range(5):
         report = check(f"tokenizer/{name}", function, seed)
         assert report.status == "wrong", report
+
+
+# -- BPE-dropout -------------------------------------------------------------
+
+
+def test_dropout_keeps_the_text(small, shakespeare):
+    text = shakespeare[:5003]
+    chance = random.Random(0)
+    spellings = [small.encode_with_dropout(text, 0.1, chance) for _ in "abc"]
+    assert all(small.decode(ids) == text for ids in spellings)
+    assert len({tuple(ids) for ids in spellings}) == 3
+    assert all(len(ids) > len(small.encode(text)) for ids in spellings)
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_dropout_at_its_ends(small, shakespeare, share):
+    text = shakespeare[:5003]
+    ids = small.encode_with_dropout(text, share, random.Random(0))
+    expected = small.encode(text) if share == 0 else list(text.encode())
+    assert ids == expected
+
+
+def test_dropout_overlooks_as_often_as_it_says(small):
+    # " a" needs one merge, which is looked at once.
+    chance, n, share = random.Random(0), 4001, 0.3
+    assert len(small.encode(" a")) == 1
+    whole = sum(
+        len(encode_chunk_with_dropout(b" a", small.ranks, share, chance)) == 1
+        for _ in range(n)
+    )
+    error = 4 * (share * (1 - share) / n) ** 0.5
+    assert abs(whole / n - (1 - share)) < error
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.1])
+def test_a_dropout_that_is_no_probability(small, share):
+    with pytest.raises(ValueError, match="probability"):
+        small.encode_with_dropout("a", share, random.Random(0))

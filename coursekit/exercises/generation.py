@@ -191,7 +191,8 @@ def beam(
                 found = [max(found, key=lambda c: c[0])]
             ranked += found
         ranked.sort(key=lambda c: c[0], reverse=True)
-        texts, ended = [], 0
+        texts: list[tuple[float, list[int]]] = []
+        ended = 0
         for rank, (total, at, token) in enumerate(ranked):
             tokens = open_texts[at][1]
             if token == stop_id:
@@ -813,7 +814,7 @@ def taste() -> dict[str, float | int | None]:
 
 @cache
 def _material() -> tuple[Any, Any, frozenset[str]]:
-    from coursekit import load
+    from coursekit.checkpoint import load
     from coursekit.data import load_text, split
 
     model, tokenizer = load("running")
@@ -827,7 +828,8 @@ def _words(text: str) -> list[str]:
 
 def _tasted(value: Any, case: Case) -> str | None:
     """None if the texts are neither nonsense nor repetition."""
-    from coursekit import CachedStepper, generate, sampler
+    from coursekit.cache import CachedStepper
+    from coursekit.generation import generate, sampler
 
     wanted = {"temperature", "top_k", "top_p"}
     if not isinstance(value, dict) or not set(value) <= wanted:

@@ -1,0 +1,173 @@
+"""What the translators' results share: pairs, training, BLEU."""
+
+import json
+import random
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from coursekit.checkpoint import (
+    average_weights,
+    load_checkpoint,
+    own_weights,
+    put_weights,
+    read_weights,
+    save_checkpoint,
+    save_weights,
+)
+from coursekit.config import TrainConfig, TransformerConfig
+from coursekit.data import Batch, Pairs, load_pairs
+from coursekit.seq2seq import Transformer
+from coursekit.tokenizer import BPETokenizer, Tokenizer
+from coursekit.training import Progress, start, train
+from coursekit.translate import SPECIALS, Translator, special_ids
+
+DATA, TEST = "multi30k", "test_2016_flickr"
+Direction = tuple[str, str]
+SPELLINGS = 8  # of the whole text; epochs take them in turn
+KEPT, APART = 10, 250  # states that are averaged, and the steps between
+
+
+def learn_vocabulary(size: int) -> BPETokenizer:
+    """One vocabulary for German and English, from the training part."""
+    text = "\n".join(side for pair in load_pairs(DATA) for side in pair)
+    return BPETokenizer.train(text, size - len(SPECIALS), SPECIALS)
+
+
+def make_model(tokenizer: Tokenizer, seed: int, **changes: Any) -> Transformer:
+    """A fresh model; ``changes`` are fields of its configuration."""
+    torch.manual_seed(seed)
+    fields: dict[str, Any] = {
+        "vocab_size": tokenizer.vocab_size,
+        "pad_id": special_ids(tokenizer)[0],
+        "max_len": 200,
+        "d_model": 128,
+        "n_heads": 4,
+        "d_ff": 512,
+        "norm_first": True,
+        "final_norm": True,
+        "attention_bias": False,
+        "tie_embeddings": True,
+    }
+    return Transformer(TransformerConfig(**(fields | changes)))
+
+
+def make_batches(
+    tokenizer: BPETokenizer,
+    directions: Sequence[Direction],
+    max_tokens: int,
+    bpe_dropout: float,
+    seed: int,
+) -> Callable[[int], list[Batch]]:
+    """The batches of each step.
+
+    Args:
+        tokenizer: of both languages.
+        directions: (source, target) languages.  No token says which way to
+            go: the source's own language does.
+        max_tokens: the most in a batch, on each side.
+        bpe_dropout: how often a merge is overlooked.
+        seed: of the batches and the spellings.
+    """
+    ids = special_ids(tokenizer)
+    texts = [p for d in directions for p in load_pairs(DATA, *d)]
+
+    def spelled(number: int) -> Pairs:
+        chance = random.Random(f"{seed} {number}")
+
+        def encode(text: str) -> list[int]:
+            if bpe_dropout == 0:
+                return tokenizer.encode(text)
+            return tokenizer.encode_with_dropout(text, bpe_dropout, chance)
+
+        pairs = [([*encode(a), ids[2]], encode(b)) for a, b in texts]
+        return Pairs(pairs, max_tokens, *ids, seed)
+
+    corpora = [spelled(k) for k in range(SPELLINGS if bpe_dropout else 1)]
+    epoch = len(corpora[0])
+    return lambda step: [corpora[step // epoch % len(corpora)].batch(step)]
+
+
+def learn(
+    model: Transformer,
+    batches: Callable[[int], list[Batch]],
+    budget: TrainConfig,
+    folder: Path,
+) -> dict[str, Any]:
+    """Train a model, from where the folder's checkpoint stands.
+
+    The model gets the mean of the last :data:`KEPT` states, and the last
+    state is left in the folder too.
+
+    Returns:
+        CPU and wall seconds, over all the times that it was gone on with,
+        and the number of targets.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    checkpoint, clock = folder / "checkpoint.safetensors", folder / "time.json"
+    state = start(model, budget)
+    spent = {"cpu_seconds": 0.0, "wall_seconds": 0.0}
+    if checkpoint.exists():
+        load_checkpoint(checkpoint, model, state)
+        spent = json.loads(clock.read_text("utf8"))
+    began = {
+        "cpu_seconds": spent["cpu_seconds"] - time.process_time(),
+        "wall_seconds": spent["wall_seconds"] - time.perf_counter(),
+    }
+
+    def keep(progress: Progress) -> None:
+        if progress.step % APART and not progress.is_last:
+            return
+        save_weights(folder / f"state{progress.step:06d}.safetensors", model)
+        for old in states(folder)[:-KEPT]:
+            old.unlink()
+        spent["cpu_seconds"] = began["cpu_seconds"] + time.process_time()
+        spent["wall_seconds"] = began["wall_seconds"] + time.perf_counter()
+        save_checkpoint(checkpoint, model, state)
+        clock.write_text(json.dumps(spent), "utf8")
+        loss = sum(state.losses[-APART:]) / len(state.losses[-APART:])
+        print(f"{folder.name} {progress.step} loss {loss:.3f}", flush=True)
+
+    if state.step < budget.steps:
+        train(model, batches, budget, callbacks=[keep], state=state, bar=False)
+    put_weights(model, average_states(folder), folder)
+    return {k: round(v, 1) for k, v in spent.items()} | {
+        "targets": state.tokens
+    }
+
+
+def states(folder: Path) -> list[Path]:
+    """The states that were kept, oldest first."""
+    return sorted(folder.glob("state*.safetensors"))
+
+
+def average_states(folder: Path) -> dict[str, torch.Tensor]:
+    """The mean of the states that were kept."""
+    return average_weights([read_weights(path) for path in states(folder)])
+
+
+def count(model: Transformer) -> int:
+    """Parameters, a shared one once."""
+    return sum(tensor.numel() for tensor in own_weights(model).values())
+
+
+def bleu(
+    translator: Translator, direction: Direction, part: str, **search: Any
+) -> dict[str, Any]:
+    """Corpus BLEU of raw text against raw text, and how it was counted."""
+    # Of the extra `bleu`; imported here, so that `--help` needs it not.
+    from sacrebleu.metrics import BLEU
+
+    sources, references = zip(*load_pairs(DATA, *direction, part), strict=True)
+    metric = BLEU()
+    score = metric.corpus_score(
+        translator(sources, **search), [list(references)]
+    )
+    return {
+        "bleu": round(score.score, 2),
+        "brevity": round(score.bp, 3),
+        "signature": str(metric.get_signature()),
+    }

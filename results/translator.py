@@ -1,0 +1,107 @@
+"""The shipped translators, German to English and English to German.
+
+One model learns both directions at first: twice the text, and what it learns
+of either language as a source helps with it as a target.  Then each
+direction goes on alone, with a learning rate that falls to zero.  The mean
+of the last states is rounded to int8 and shipped.  Stop it at any time: the
+same command goes on.
+"""
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from coursekit.checkpoint import put_weights, round_weights, save_model
+from coursekit.config import TrainConfig
+from coursekit.translate import Translator
+from results.record import ROOT, record
+from results.translating import (
+    Direction,
+    average_states,
+    bleu,
+    count,
+    learn,
+    learn_vocabulary,
+    make_batches,
+    make_model,
+)
+
+PAIRS: list[Direction] = [("de", "en"), ("en", "de")]
+MODELS = ROOT / "coursekit" / "assets" / "models"
+VOCABULARY, MAX_TOKENS, BPE_DROPOUT = 4000, 4096, 0.1
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options of the command that a result names."""
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--seed", type=int, default=0)
+    options.add_argument("--steps", type=int, default=9000, help="of both")
+    options.add_argument("--own", type=int, default=2500, help="of each alone")
+    options.add_argument("--threads", type=int, default=1)
+    options.add_argument("--runs", type=Path, default=ROOT / "runs")
+    return options
+
+
+def main() -> None:
+    """Train them and write them where ``coursekit.load`` looks."""
+    args = parser().parse_args()
+    torch.set_num_threads(args.threads)
+    tokenizer = learn_vocabulary(VOCABULARY)
+    together = TrainConfig(
+        steps=args.steps,
+        learning_rate=3e-3,
+        schedule="constant",
+        warmup_steps=1000,
+        weight_decay=0.01,
+        beta2=0.98,
+        label_smoothing=0.1,
+        precision="auto",
+        seed=args.seed,
+    )
+    alone = replace(
+        together,
+        steps=args.own,
+        schedule="cosine",
+        floor=0.0,
+        warmup_steps=100,
+        seed=args.seed + 1,
+    )
+
+    def batches(directions: list[Direction], seed: int) -> Any:
+        return make_batches(
+            tokenizer, directions, MAX_TOKENS, BPE_DROPOUT, seed
+        )
+
+    folders = [MODELS / f"translator-{a}-{b}" for a, b in PAIRS]
+    files = [f / n for f in folders for n in ("model.safetensors",)]
+    model = make_model(
+        tokenizer,
+        args.seed,
+        n_encoder_layers=4,
+        n_decoder_layers=4,
+        dropout=0.2,
+    )
+    with record("translator", [args.seed], files) as metrics:
+        metrics["parameters"] = count(model)
+        both = args.runs / "translator-both"
+        metrics["together"] = learn(
+            model, batches(PAIRS, together.seed), together, both
+        )
+        for pair, folder in zip(PAIRS, folders, strict=True):
+            put_weights(model, average_states(both), both)
+            own = args.runs / folder.name
+            metrics[folder.name] = learn(
+                model, batches([pair], alone.seed), alone, own
+            )
+            round_weights(model)
+            save_model(folder, model, tokenizer, int8=True)
+            metrics[folder.name]["validation"] = bleu(
+                Translator(model, tokenizer), pair, "val"
+            )
+
+
+if __name__ == "__main__":
+    main()
