@@ -2,8 +2,9 @@
 
 The model that chapter 14 trains for a few seconds, here to the end, over
 several seeds: how many dates of days that it has never seen come out right,
-fed with the right answer and left alone; what each head of the attention to
-the source looks at; and the same model with its target not shifted.
+fed with the right answer and left alone; what happens after a first mistake;
+what each head of the attention to the source looks at; and the same model
+with its target not shifted.
 """
 
 import argparse
@@ -23,11 +24,12 @@ from coursekit.generation import generate
 from coursekit.seq2seq import Transformer
 from coursekit.tokenizer import CharTokenizer
 from coursekit.training import Progress, train
-from coursekit.translate import SPECIALS, special_ids
+from coursekit.translate import SPECIALS, Translator, special_ids
 from results.record import record, summary
 
 N_PAIRS, N_HELD_OUT, MAX_TOKENS = 20_000, 500, 1600
 LENGTH = 11  # target tokens of a date, the end included
+SHOWN = "the 3rd of March, 1987", "1987-03-03"
 Ids = tuple[list[int], list[int]]
 
 
@@ -163,17 +165,28 @@ def aligned(model: Transformer, dates: Dates) -> list[list[float]]:
     return found
 
 
+def shown(model: Transformer, dates: Dates) -> list[list[float]]:
+    """What is looked at while one date is written: the mean of all heads."""
+    batch = pad_pairs([dates.encode(SHOWN)], *dates.ids)
+    mean = torch.stack(maps(model, batch)).mean(dim=(0, 1, 2))
+    return [[round(x, 3) for x in row] for row in mean.tolist()]
+
+
 # -- the runs ----------------------------------------------------------------
-def run(dates: Dates, seed: int, steps: int, page: int) -> dict[str, Any]:
+def run(
+    dates: Dates, seed: int, steps: int, page: int, copy_steps: int
+) -> dict[str, Any]:
     """Train to the end, with looks on the way and one where the page ends."""
     model = dates.model(seed)
     found: dict[str, Any] = {"seed": seed, "untrained": aligned(model, dates)}
     looks: list[tuple[int, float]] = []
+    losses: list[float] = []
     spent = 0.0
 
     def look(progress: Progress) -> None:
         nonlocal spent
         began = time.process_time()
+        losses.append(progress.loss)
         if progress.step % 100 == 0 or progress.is_last:
             looks.append((progress.step, share(dates.free(model))))
             print(
@@ -199,7 +212,10 @@ def run(dates: Dates, seed: int, steps: int, page: int) -> dict[str, Any]:
         "training_cpu_seconds": round(seconds, 1),
         "looks": looks,
         "exact": looks[-1][1],
+        "loss_early": round(losses[copy_steps - 1], 4),
         "aligned": aligned(model, dates),
+        "shown": shown(model, dates),
+        "wrong": wrong(model, dates),
     }
 
 
@@ -215,7 +231,36 @@ def places(dates: Dates, model: Transformer) -> dict[str, Any]:
             "exact": share(right),
             "places": [round(x, 4) for x in each],
         }
-    return found
+    return found | {"after_a_mistake": after_a_mistake(dates, model)}
+
+
+def after_a_mistake(dates: Dates, model: Transformer) -> dict[str, Any]:
+    """How often is the character right that follows the first wrong one?
+
+    Up to there fed and free are one run. What comes next reads the right
+    character in one, and the wrong one in the other.
+    """
+    kinds = {"fed": dates.fed(model), "free": dates.free(model)}
+    wrong = ~kinds["free"][:, :-1]
+    rows = wrong.any(dim=1).nonzero()[:, 0]
+    following = wrong[rows].int().argmax(dim=1) + 1
+    shares = {
+        kind: round(right[rows, following].float().mean().item(), 4)
+        for kind, right in kinds.items()
+    }
+    return {"dates": len(rows)} | shares
+
+
+def wrong(model: Transformer, dates: Dates) -> list[tuple[str, str, str]]:
+    """The unseen dates that it does not get right: asked, right, written."""
+    texts = Translator(model, dates.tokenizer)(
+        [human for human, _ in dates.held_out], n_beams=1
+    )
+    return [
+        (human, day, text)
+        for (human, day), text in zip(dates.held_out, texts, strict=True)
+        if text != day
+    ]
 
 
 def unshifted(dates: Dates, seed: int, steps: int) -> dict[str, Any]:
@@ -228,10 +273,12 @@ def unshifted(dates: Dates, seed: int, steps: int) -> dict[str, Any]:
         return Batch(batch.inputs | {"tgt": whole}, whole)
 
     model, batches = dates.model(seed), dates.batches(seed)
+    losses: list[float] = []
     train(
         model,
         lambda step: [spoil(batch) for batch in batches(step)],
         budget(seed, steps),
+        callbacks=[lambda progress: losses.append(progress.loss)],
         bar=False,
     )
     fed = spoil(dates.questions)
@@ -252,6 +299,8 @@ def unshifted(dates: Dates, seed: int, steps: int) -> dict[str, Any]:
         "fed": share(right),
         "free": sum(map(str.__eq__, texts, days)) / len(days),
         "empty": sum(not text for text in texts) / len(texts),
+        "begins_only": sum(set(row) == {bos} for row in rows) / len(rows),
+        "loss": round(losses[-1], 4),
     }
 
 
@@ -281,7 +330,8 @@ def main() -> None:
         ]
         metrics["unshifted"] = copies
         print(copies, flush=True)
-        runs = [run(dates, s, args.steps, args.page) for s in args.seeds]
+        budgets = args.steps, args.page, args.copy_steps
+        runs = [run(dates, seed, *budgets) for seed in args.seeds]
         metrics["runs"] = runs
         metrics["exact"] = summary([found["exact"] for found in runs])
 
