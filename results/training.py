@@ -1,9 +1,10 @@
 """Curves to compare one's own with: the default model, and what changes it.
 
 The band is `coursekit train` as it comes, for its first steps and over three
-seeds.  All else is a model small enough for many runs: learning rates with and
-without warm-up, six curves with their causes, number formats, one accident
-with and without clipping, and characters against byte pairs.
+seeds.  All else is a model small enough for many runs: AdamW against plain
+descent, learning rates with and without warm-up, six curves with their causes,
+number formats, one accident with and without clipping, and characters against
+byte pairs.
 """
 
 import argparse
@@ -42,6 +43,7 @@ HELD_OUT = 16_000  # characters of the validation split, for the small model
 EVERY = 10  # steps in a point of a curve
 CONTEXT, BATCH, WARMUP = 32, 12, 40
 RATES = [3e-3, 1e-2, 3e-2, 1e-1]
+OPTIMIZERS = {"AdamW": [3e-3, 1e-2, 3e-2], "descent": [0.1, 0.3, 1.0]}
 ACCIDENT = 100  # the step whose loss is summed, not averaged
 SHAPE = {"d_model": 32, "n_heads": 2, "n_layers": 2, "max_len": CONTEXT}
 
@@ -122,6 +124,54 @@ def default_run(seed: int, steps: int) -> dict[str, Any]:
         "validation": round(evaluate(model, windows), 4),
         "parameters": sum(p.numel() for p in model.parameters()),
     }
+
+
+# -- AdamW or descent --------------------------------------------------------
+def descent(model: nn.Module) -> TrainState:
+    """The state of a run by plain descent with momentum."""
+    return TrainState(torch.optim.SGD(model.parameters(), 1.0, momentum=0.9))
+
+
+def optimizers(
+    texts: dict[str, Any], seeds: Sequence[int], steps: int
+) -> list[dict[str, Any]]:
+    """The held-out loss of both at each rate, on two vocabularies."""
+    found = []
+    for (text, (size, ids, asked)), name in itertools.product(
+        texts.items(), OPTIMIZERS
+    ):
+        windows = list(sequential_windows(asked, 256, CONTEXT))
+        for rate in OPTIMIZERS[name]:
+            nats = []
+            for seed in seeds:
+                torch.manual_seed(seed)
+                model = GPT(GPTConfig(vocab_size=size, **SHAPE))
+                config = TrainConfig(
+                    steps=steps,
+                    learning_rate=rate,
+                    warmup_steps=WARMUP,
+                    seed=seed,
+                )
+                train(
+                    model,
+                    lambda step, seed=seed, ids=ids: [
+                        random_windows(ids, BATCH, CONTEXT, seed, step)
+                    ],
+                    config,
+                    state=descent(model) if name == "descent" else None,
+                    bar=False,
+                )
+                nats.append(round(evaluate(model, windows), 4))
+            found.append(
+                {
+                    "text": text,
+                    "optimizer": name,
+                    "rate": rate,
+                    "loss": summary(nats),
+                }
+            )
+            print(f"{text} {name} {rate}: {nats}", flush=True)
+    return found
 
 
 # -- warm-up -----------------------------------------------------------------
@@ -265,7 +315,7 @@ def accident(
 def clipping(small: Small, seeds: Sequence[int]) -> list[dict[str, Any]]:
     """What one step of a hundredfold gradient costs, and for how long."""
     found = []
-    for clip, happens in ((0.0, False), (0.0, True), (1.0, True)):
+    for clip, happens in itertools.product((0.0, 1.0), (False, True)):
         runs = [accident(small, seed, clip, happens) for seed in seeds]
         curves = [thin(losses) for losses, _ in runs]
         after = [statistics.fmean(losses[-20:]) for losses, _ in runs]
@@ -284,21 +334,43 @@ def clipping(small: Small, seeds: Sequence[int]) -> list[dict[str, Any]]:
 
 
 # -- characters or byte pairs ------------------------------------------------
-def vocabularies(seeds: Sequence[int], steps: int) -> list[dict[str, Any]]:
-    """The same model and loop on two vocabularies, in nats a character."""
+def encoded() -> dict[str, Any]:
+    """For both vocabularies: their size, the training and held-out ids."""
     learned, held_out = split(load_text("shakespeare"), 0.1)
-    held_out = held_out[:HELD_OUT]
+    tokenizers = {
+        "characters": CharTokenizer.train(load_text("shakespeare")),
+        "byte pairs": BPETokenizer.train(learned, 1000),
+    }
+    return {
+        name: (
+            tokenizer.vocab_size,
+            torch.tensor(tokenizer.encode(learned)),
+            torch.tensor(tokenizer.encode(held_out[:HELD_OUT])),
+        )
+        for name, tokenizer in tokenizers.items()
+    }
+
+
+def vocabularies(
+    texts: dict[str, Any], seeds: Sequence[int], steps: int
+) -> list[dict[str, Any]]:
+    """The same loop on two vocabularies, in nats a character.
+
+    Byte pairs come twice: with as many tokens in a window as characters, and
+    with windows shortened until they hold as much *text*.
+    """
     found = []
-    for tokenizer in (
-        CharTokenizer.train(load_text("shakespeare")),
-        BPETokenizer.train(learned, 1000),
+    asked = texts["byte pairs"][2]
+    short = round(64 * len(asked) / HELD_OUT)
+    for text, context in (
+        ("characters", 64),
+        ("byte pairs", 64),
+        ("byte pairs", short),
     ):
-        ids = torch.tensor(tokenizer.encode(learned))
-        asked = torch.tensor(tokenizer.encode(held_out))
+        size, ids, asked = texts[text]
         nats = []
         for seed in seeds:
             torch.manual_seed(seed)
-            size = tokenizer.vocab_size
             shape = SHAPE | {"d_model": 64, "n_heads": 4, "max_len": 64}
             model = GPT(GPTConfig(vocab_size=size, **shape))
             config = TrainConfig(
@@ -309,25 +381,27 @@ def vocabularies(seeds: Sequence[int], steps: int) -> list[dict[str, Any]]:
             )
             train(
                 model,
-                lambda step, seed=seed, ids=ids: [
-                    random_windows(ids, BATCH, 64, seed, step)
+                lambda step, seed=seed, ids=ids, context=context: [
+                    random_windows(ids, BATCH, context, seed, step)
                 ],
                 config,
                 bar=False,
             )
-            windows = sequential_windows(asked, 64, 64)
+            windows = sequential_windows(asked, 64, context)
             total = evaluate(model, windows) * (len(asked) - 1)
-            nats.append(round(total / len(held_out), 4))
+            nats.append(round(total / HELD_OUT, 4))
         found.append(
             {
+                "text": text,
                 "vocab_size": size,
+                "context": context,
                 "tokens": len(asked),
-                "characters": len(held_out),
+                "characters": HELD_OUT,
                 "parameters": sum(p.numel() for p in model.parameters()),
                 "nats_per_character": summary(nats),
             }
         )
-        print(f"vocabulary {size}: {nats}", flush=True)
+        print(f"{text}, {context}: {nats}", flush=True)
     return found
 
 
@@ -354,7 +428,11 @@ def main() -> None:
         metrics["rates"] = rates(small, args.seeds)
         metrics["formats"] = formats(small, args.seeds)
         metrics["clipping"] = clipping(small, args.seeds)
-        metrics["vocabularies"] = vocabularies(args.seeds, args.small_steps)
+        texts = encoded()
+        metrics["optimizers"] = optimizers(texts, args.seeds, args.small_steps)
+        metrics["vocabularies"] = vocabularies(
+            texts, args.seeds, args.small_steps
+        )
         metrics["band"] = []
         for seed in args.seeds:
             metrics["band"].append(default_run(seed, args.steps))

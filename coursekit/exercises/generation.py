@@ -147,7 +147,7 @@ def _chances_cases(seed: int) -> list[Case]:
         Case((rows[:3], 0.7, None, None), name="temperature alone"),
         Case((rows[:3] + 1, 1.0, 3, None), name="top-k alone"),
         Case((four.log(), 1.0, None, 0.6), name="top-p alone, p = 0.6"),
-        Case((rows, 1.3, 5, 0.8), name="all three"),
+        Case((rows, 2.0, 7, 0.7), name="all three"),
     ]
 
 

@@ -290,11 +290,11 @@ def accumulate(
     w = weights.detach().requires_grad_()
     gradient = torch.zeros_like(weights)
     if "last_counts" in on:
-        n_all = (micro_batches[-1][1] != -100).sum()
+        n_all = int((micro_batches[-1][1] != -100).sum())
     elif "all_rows" in on or "by_rows" in on:
         n_all = sum(len(y) for _, y in micro_batches)
     else:
-        n_all = sum((y != -100).sum() for _, y in micro_batches)
+        n_all = sum(int((y != -100).sum()) for _, y in micro_batches)
     for x, y in micro_batches:
         nats = F.cross_entropy(x @ w, y, reduction="sum")
         if "mean_of_means" in on:
@@ -421,6 +421,7 @@ def learn(
             if "by_value" in on:
                 nn.utils.clip_grad_value_([w], limit)
             elif "always_scaled" in on:
+                assert w.grad is not None
                 w.grad *= limit / w.grad.norm()
             elif "clip_after" in on:
                 optimizer.step()
@@ -633,7 +634,7 @@ def _plan_cases(seed: int) -> list[Case]:
     n_layers = int(torch.randint(3, 9, (), generator=g))
     std = 0.02 + 0.1 * torch.rand(1, generator=g).item()
     decay = 0.05 + 0.1 * torch.rand(1, generator=g).item()
-    block = {
+    block: dict[str, tuple[int, ...]] = {
         "attention.w_q.weight": (8, 8),
         "attention.w_q.bias": (8,),
         "attention.w_o.weight": (8, 8),
@@ -644,7 +645,10 @@ def _plan_cases(seed: int) -> list[Case]:
         "feed_forward.w_in.weight": (32, 8),
         "feed_forward.w_out.weight": (8, 32),
     }
-    shapes = {"embedding.weight": (31, 8), "positions.weight": (5, 8)}
+    shapes: dict[str, tuple[int, ...]] = {
+        "embedding.weight": (31, 8),
+        "positions.weight": (5, 8),
+    }
     shapes |= {f"blocks.0.{name}": shape for name, shape in block.items()}
     shapes |= {"final_norm.weight": (8,), "head.weight": (31, 8)}
     return [

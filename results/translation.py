@@ -1,0 +1,54 @@
+"""BLEU of the shipped translators on Multi30k's test set of 2016.
+
+Needs only the models, which the package has, and the test set: a few minutes
+for anyone who wants to see the numbers again.
+"""
+
+import argparse
+import time
+
+import torch
+
+from coursekit.checkpoint import find_model
+from coursekit.translate import Translator
+from results.record import record
+from results.translating import TEST, bleu, count
+from results.translator import PAIRS
+
+SEARCH = {"n_beams": 5, "length_penalty": 1.0}
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options of the command that a result names."""
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--threads", type=int, default=1)
+    return options
+
+
+def main() -> None:
+    """Translate the test set both ways, greedily and with a beam."""
+    args = parser().parse_args()
+    torch.set_num_threads(args.threads)
+    names = ["-".join(pair) for pair in PAIRS]
+    files = [
+        find_model(f"translator-{name}") / "model.safetensors"
+        for name in names
+    ]
+    with record("translation", [0], files) as metrics:
+        metrics["data"], metrics["search"] = TEST, SEARCH
+        metrics["entries"] = []
+        for pair, name in zip(PAIRS, names, strict=True):
+            translator = Translator.load(f"translator-{name}")
+            greedy = bleu(translator, pair, TEST, n_beams=1)
+            began = time.perf_counter()
+            found = bleu(translator, pair, TEST, **SEARCH)
+            seconds = round(time.perf_counter() - began, 1)
+            metrics["entries"].append(
+                {"pair": name, **found}
+                | {"greedy": greedy["bleu"], "seconds": seconds}
+                | {"parameters": count(translator.model)}
+            )
+
+
+if __name__ == "__main__":
+    main()
