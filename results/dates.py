@@ -27,9 +27,10 @@ from coursekit.training import Progress, train
 from coursekit.translate import SPECIALS, Translator, special_ids
 from results.record import record, summary
 
-N_PAIRS, N_HELD_OUT, MAX_TOKENS = 20_000, 500, 1600
+N_PAIRS, N_HELD_OUT, MAX_TOKENS = 20_000, 500, 800
 LENGTH = 11  # target tokens of a date, the end included
-SHOWN = "the 3rd of March, 1987", "1987-03-03"
+SHOWN = "the 5th of March, 1987", "1987-03-05"
+OTHER = "the 5th of April, 1987"  # as long, with one other digit
 Ids = tuple[list[int], list[int]]
 
 
@@ -100,7 +101,7 @@ def budget(seed: int, steps: int) -> TrainConfig:
     """How it is trained."""
     return TrainConfig(
         steps=steps,
-        learning_rate=4e-3,
+        learning_rate=3e-3,
         warmup_steps=50,
         weight_decay=0.0,
         seed=seed,
@@ -172,6 +173,35 @@ def shown(model: Transformer, dates: Dates) -> list[list[float]]:
     return [[round(x, 3) for x in row] for row in mean.tolist()]
 
 
+@torch.no_grad()
+def swapped(model: Transformer, dates: Dates) -> dict[str, Any]:
+    """Which vectors of the memory decide about the month?
+
+    Some get the place of those of a date that differs in its month. What does
+    the model then write for the month's second digit?
+    """
+    batch = pad_pairs([dates.encode(SHOWN)], *dates.ids)
+    model.eval()
+    read, other = (
+        model.encode(torch.tensor([dates.encode((human, ""))[0]]))
+        for human in (SHOWN[0], OTHER)
+    )
+    at = SHOWN[1].index("-") + 2
+
+    def digit(places: Tensor) -> str:
+        memory = torch.where(places[:, None], other, read)
+        logits = model.decode(batch.inputs["tgt"], memory)[0, at]
+        return dates.tokenizer.decode([int(logits.argmax())])
+
+    each = torch.eye(read.size(1), dtype=torch.bool)
+    word = each[parts(SHOWN[0])["month"]].any(dim=0)
+    return {
+        "each": "".join(digit(places) for places in each),
+        "word": digit(word),
+        "all_but_word": digit(~word),
+    }
+
+
 # -- the runs ----------------------------------------------------------------
 def run(
     dates: Dates, seed: int, steps: int, page: int, copy_steps: int
@@ -215,6 +245,7 @@ def run(
         "loss_early": round(losses[copy_steps - 1], 4),
         "aligned": aligned(model, dates),
         "shown": shown(model, dates),
+        "swapped": swapped(model, dates),
         "wrong": wrong(model, dates),
     }
 
@@ -244,11 +275,12 @@ def after_a_mistake(dates: Dates, model: Transformer) -> dict[str, Any]:
     wrong = ~kinds["free"][:, :-1]
     rows = wrong.any(dim=1).nonzero()[:, 0]
     following = wrong[rows].int().argmax(dim=1) + 1
-    shares = {
-        kind: round(right[rows, following].float().mean().item(), 4)
-        for kind, right in kinds.items()
-    }
-    return {"dates": len(rows)} | shares
+    found: dict[str, Any] = {"dates": len(rows)}
+    if len(rows) > 0:
+        for kind, right in kinds.items():
+            hits = right[rows, following].float()
+            found[kind] = round(hits.mean().item(), 4)
+    return found
 
 
 def wrong(model: Transformer, dates: Dates) -> list[tuple[str, str, str]]:
@@ -308,9 +340,9 @@ def parser() -> argparse.ArgumentParser:
     """The options of the command that a result names."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    options.add_argument("--steps", type=int, default=1700)
-    options.add_argument("--page", type=int, default=350)
-    options.add_argument("--copy-steps", type=int, default=120)
+    options.add_argument("--steps", type=int, default=2500)
+    options.add_argument("--page", type=int, default=600)
+    options.add_argument("--copy-steps", type=int, default=200)
     return options
 
 
@@ -325,6 +357,7 @@ def main() -> None:
         metrics["pairs"], metrics["max_tokens"] = N_PAIRS, MAX_TOKENS
         metrics["held_out"] = len(dates.held_out)
         metrics["page_steps"] = args.page
+        metrics["copy_steps"] = args.copy_steps
         copies = [
             unshifted(dates, seed, args.copy_steps) for seed in args.seeds
         ]

@@ -31,15 +31,15 @@ from results.translating import (
 
 PAIRS: list[Direction] = [("de", "en"), ("en", "de")]
 MODELS = ROOT / "coursekit" / "assets" / "models"
-VOCABULARY, MAX_TOKENS, BPE_DROPOUT = 4000, 4096, 0.1
+VOCABULARY, MAX_TOKENS, BPE_DROPOUT = 4000, 2500, 0.1
 
 
 def parser() -> argparse.ArgumentParser:
     """The options of the command that a result names."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--seed", type=int, default=0)
-    options.add_argument("--steps", type=int, default=9000, help="of both")
-    options.add_argument("--own", type=int, default=2500, help="of each alone")
+    options.add_argument("--steps", type=int, default=14000, help="of both")
+    options.add_argument("--own", type=int, default=4000, help="of each alone")
     options.add_argument("--threads", type=int, default=1)
     options.add_argument("--runs", type=Path, default=ROOT / "runs")
     return options

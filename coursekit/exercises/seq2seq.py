@@ -269,6 +269,145 @@ def _mended_cases(seed: int) -> list[Case]:
     ]
 
 
+# -- implement: the whole model ----------------------------------------------
+def whole(
+    src: Tensor,
+    tgt: Tensor,
+    real: Tensor,
+    embed: Callable[..., Tensor],
+    encoder: Sequence[Callable[..., Tensor]],
+    decoder: Sequence[Callable[..., Tensor]],
+    unembed: Callable[..., Tensor],
+    *,
+    on: Switches = NONE,
+) -> Tensor:
+    """Encoder and decoder, put together from their blocks.
+
+    `src` is `(B, S)` ids, `tgt` is `(B, T)` ids that are shifted right
+    already, and `real` is `(B, S)` booleans, True for real source words.
+    `embed(ids)` gives vectors with their positions, `(B, T, D)`, for both
+    sides. Each of `encoder` is a function `block(x, real)`, and each of
+    `decoder` a function `block(x, memory, real)`, with its causal mask inside;
+    both return new `(B, T, D)` vectors, and take None for `real`, which means
+    that all is real. `unembed(x)` gives `(B, T, V)` logits.
+    The source goes through all encoder blocks, one after the other; what comes
+    out of the last is the memory. The target goes through all decoder blocks,
+    and each of them is given that memory. The result is the logits.
+    """
+    x = embed(src)
+    states = []
+    for block in encoder:
+        x = block(x, None if "encoder_unmasked" in on else real)
+        states.append(x)
+    if "embeddings" in on:
+        memory = embed(src)
+    elif "first_state" in on:
+        memory = states[0]
+    else:
+        memory = x
+    y = embed(tgt)
+    for i, block in enumerate(decoder):
+        if "side_by_side" in on:
+            memory = states[i]
+        mask = None if "decoder_unmasked" in on else real
+        if "not_handed_on" in on:
+            y = block(embed(tgt), memory, mask)
+        else:
+            y = block(y, memory, mask)
+    return unembed(y)
+
+
+_WHOLE_BUGS = {
+    "side_by_side": Bug(
+        "a first decoder block that reads the first encoder block, a second "
+        "that reads the second",
+        "The towers do not go side by side. The encoder runs to its end, "
+        "and every decoder block reads its last output.",
+        read="14_seq2seq#seq-blocks",
+        at="memory",
+    ),
+    "embeddings": Bug(
+        "a decoder that reads the source's embeddings",
+        "The encoder has run for nothing: no word of the memory knows "
+        "about the others. Read what comes out of the last block.",
+        read="14_seq2seq#seq-formula",
+        at="memory",
+    ),
+    "first_state": Bug(
+        "a memory taken from the first encoder block",
+        "The memory is the output of the last block, in which all the "
+        "others have had their part.",
+        read="14_seq2seq#seq-formula",
+        at="memory",
+    ),
+    "encoder_unmasked": Bug(
+        "an encoder that reads the padding",
+        "The mask of the source is needed twice: in each encoder block, and "
+        "wherever the memory is read.",
+        read="14_seq2seq#seq-masks",
+        at="encoder",
+    ),
+    "decoder_unmasked": Bug(
+        "a decoder that is not told which of the memory is padding",
+        "The encoder gives padding a vector, too, and the decoder reads it: "
+        "a text then depends on its neighbors in the batch.",
+        read="14_seq2seq#seq-masks",
+        at="decoder",
+    ),
+    "not_handed_on": Bug(
+        "decoder blocks that all begin with the embeddings",
+        "Each block goes on from what the block before it made. Otherwise "
+        "only the last of them counts.",
+        read="14_seq2seq#seq-formula",
+        at="stream",
+    ),
+}
+
+
+def _whole_cases(seed: int) -> list[Case]:
+    g = generator(seed)
+
+    def case(b: int, t: int, s: int, n: int, name: str) -> Case:
+        d, v = 7, 11
+        table = _draw(g, v, d)
+        codes = 0.5 * _draw(g, max(s, t), d)
+
+        def embed(ids: Tensor) -> Tensor:
+            return table[ids] + codes[: ids.size(1)]
+
+        def read(w: Tensor) -> Callable[..., Tensor]:
+            def block(x: Tensor, real: Tensor | None) -> Tensor:
+                see = None if real is None else real[:, None]
+                return (x + attend(x @ w, x, x, see)).tanh()
+
+            return block
+
+        def write(w: Tensor) -> Callable[..., Tensor]:
+            def block(
+                x: Tensor, memory: Tensor, real: Tensor | None
+            ) -> Tensor:
+                see = None if real is None else real[:, None]
+                x = x + attend(x, x, x, causal=True)
+                return (x + attend(x @ w, memory, memory, see)).tanh()
+
+            return block
+
+        src = torch.randint(v, (b, s), generator=g)
+        tgt = torch.randint(v, (b, t), generator=g)
+        lengths = torch.tensor([s, *(s // 2 + i for i in range(1, b))])
+        real = torch.arange(s) < lengths[:, None]
+        encoder = [read(_draw(g, d, d)) for _ in range(n)]
+        decoder = [write(_draw(g, d, d)) for _ in range(n)]
+
+        def unembed(x: Tensor) -> Tensor:
+            return x @ table.T
+
+        parts = embed, encoder, decoder, unembed
+        return Case((src, tgt, real, *parts), name=name)
+
+    return [case(3, 3, 5, 2, "two blocks on each side")]
+
+
 # -- implement: shift right --------------------------------------------------
 def shift(
     targets: Sequence[Sequence[int]],
@@ -754,6 +893,24 @@ EXERCISES = {
         forbid=ATTENTION,
     ),
     "mended": Exercise(mended, _mended_cases, bugs=_MENDED_BUGS),
+    "whole": Exercise(
+        whole,
+        _whole_cases,
+        bugs=_WHOLE_BUGS,
+        alike=[
+            (
+                {"embeddings"},
+                {"embeddings", "encoder_unmasked"},
+                "nobody reads what the encoder makes",
+            ),
+            (
+                {"not_handed_on"},
+                {"not_handed_on", "side_by_side"},
+                "only the last decoder block counts, and it reads the last "
+                "state",
+            ),
+        ],
+    ),
     "shift": Exercise(
         shift,
         _shift_cases,

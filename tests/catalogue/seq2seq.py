@@ -1,6 +1,7 @@
 """Answers to the exercises of chapter 14, by people who have no reference."""
 
 import math
+from functools import reduce
 from itertools import takewhile
 
 import torch
@@ -201,6 +202,99 @@ def matrices_swapped(x, memory, real, w_self, w_cross):
 
 def half_the_stream(x, memory, real, w_self, w_cross):
     return with_heads(x, memory, real, w_self, w_cross) - x
+
+
+# -- whole -------------------------------------------------------------------
+def with_reduce(src, tgt, real, embed, encoder, decoder, unembed):
+    memory = reduce(lambda x, block: block(x, real), encoder, embed(src))
+    y = reduce(lambda x, block: block(x, memory, real), decoder, embed(tgt))
+    return unembed(y)
+
+
+def recursive(src, tgt, real, embed, encoder, decoder, unembed):
+    def climb(x, blocks, *given):
+        if not blocks:
+            return x
+        return climb(blocks[0](x, *given), blocks[1:], *given)
+
+    memory = climb(embed(src), list(encoder), real)
+    return unembed(climb(embed(tgt), list(decoder), memory, real))
+
+
+def text_by_text(src, tgt, real, embed, encoder, decoder, unembed):
+    # Without its padding, a text needs no mask.
+    rows = []
+    for a, b, r in zip(src, tgt, real, strict=True):
+        x, y = embed(a[r][None]), embed(b[None])
+        for block in encoder:
+            x = block(x, None)
+        for block in decoder:
+            y = block(y, x, None)
+        rows.append(unembed(y))
+    return torch.cat(rows)
+
+
+def side_by_side(src, tgt, real, embed, encoder, decoder, unembed):
+    x, y = embed(src), embed(tgt)
+    for one, other in zip(encoder, decoder, strict=True):
+        x = one(x, real)
+        y = other(y, x, real)
+    return unembed(y)
+
+
+def stacks(x, y, encoder, decoder, *masks):
+    for block in encoder:
+        x = block(x, masks[0])
+    for block in decoder:
+        y = block(y, x, masks[-1])
+    return y
+
+
+def embeddings(src, tgt, real, embed, encoder, decoder, unembed):
+    return unembed(stacks(embed(src), embed(tgt), [], decoder, real))
+
+
+def first_state(src, tgt, real, embed, encoder, decoder, unembed):
+    vectors = embed(src), embed(tgt)
+    return unembed(stacks(*vectors, encoder[:1], decoder, real))
+
+
+def reads_padding(src, tgt, real, embed, encoder, decoder, unembed):
+    vectors = embed(src), embed(tgt)
+    return unembed(stacks(*vectors, encoder, decoder, None, real))
+
+
+def writes_from_padding(src, tgt, real, embed, encoder, decoder, unembed):
+    vectors = embed(src), embed(tgt)
+    return unembed(stacks(*vectors, encoder, decoder, real, None))
+
+
+def not_handed_on(src, tgt, real, embed, encoder, decoder, unembed):
+    vectors = embed(src), embed(tgt)
+    return unembed(stacks(*vectors, encoder, decoder[-1:], real))
+
+
+def last_state_first(src, tgt, real, embed, encoder, decoder, unembed):
+    vectors = embed(src), embed(tgt)
+    return unembed(stacks(*vectors, encoder[::-1], decoder, real))
+
+
+def decoder_upside_down(src, tgt, real, embed, encoder, decoder, unembed):
+    vectors = embed(src), embed(tgt)
+    return unembed(stacks(*vectors, encoder, decoder[::-1], real))
+
+
+def one_decoder_block(src, tgt, real, embed, encoder, decoder, unembed):
+    vectors = embed(src), embed(tgt)
+    return unembed(stacks(*vectors, encoder, decoder[:1], real))
+
+
+def sums_of_states(src, tgt, real, embed, encoder, decoder, unembed):
+    x, states = embed(src), 0
+    for block in encoder:
+        x = block(x, real)
+        states = states + x
+    return unembed(stacks(states, embed(tgt), [], decoder, real))
 
 
 # -- shift -------------------------------------------------------------------
@@ -629,6 +723,7 @@ def score_alone(weights, links):
 RIGHT = {
     "cross": [one_by_one, added_infinity, with_exp],
     "mended": [with_heads, sentences, prefixes],
+    "whole": [with_reduce, recursive, text_by_text],
     "shift": [with_lists, cut_from_one, by_lengths],
     "translate": [rows_alone, padded_at_the_end, in_a_buffer],
     "exact": [taken, with_the_end, as_a_tensor],
@@ -653,6 +748,14 @@ WRONG = {
         "old_queries": old_queries,
         "not_added": not_added,
         "old_stream": old_stream,
+    },
+    "whole": {
+        "side_by_side": side_by_side,
+        "embeddings": embeddings,
+        "first_state": first_state,
+        "encoder_unmasked": reads_padding,
+        "decoder_unmasked": writes_from_padding,
+        "not_handed_on": not_handed_on,
     },
     "shift": {
         "unshifted": unshifted,
@@ -700,6 +803,12 @@ OUTSIDE = {
         one_too_many,
     ],
     "mended": [cross_first, matrices_swapped, half_the_stream],
+    "whole": [
+        last_state_first,
+        decoder_upside_down,
+        one_decoder_block,
+        sums_of_states,
+    ],
     "shift": [
         padding_fed_as_ignored,
         end_after_padding,
