@@ -265,6 +265,8 @@ def test_each_mistake_written_anew_is_named(chapter, name):
         ("attention", "suspicious"),
         ("decoder", "theirs"),
         ("feedforward", "theirs"),
+        ("encoder", "from_a_decoder"),
+        ("generation", "theirs"),
         ("loss", "it_runs"),
     ],
 )
