@@ -98,7 +98,7 @@ def make_writer(
             **({"max_len": 256, "positions": "rope"} | recipe.model),
         )
     )
-    windows = sequential_windows(held_out_ids, 128, recipe.context)
+    windows = list(sequential_windows(held_out_ids, 128, recipe.context))
     budget = TrainConfig(
         steps=recipe.steps,
         learning_rate=recipe.learning_rate,
