@@ -374,11 +374,15 @@ def test_reading_what_a_stranger_sends_is_bounded(monkeypatch):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is not limited")
 def test_what_is_kept_for_gradients_adds_up(monkeypatch):
-    """20 questions for 40 MB each, of 200 that answering them may take."""
-    monkeypatch.setattr("coursekit.grading.served.ASK_MEMORY", 200 << 20)
+    """20 questions for 80 MB each, of 400 that answering them may take.
+
+    Above 32 MB each tensor is asked of the system anew; below, it may take
+    a place that an earlier test left free, and nothing grows.
+    """
+    monkeypatch.setattr("coursekit.grading.served.ASK_MEMORY", 400 << 20)
 
     def long(x):
-        return x * torch.ones(2_500_000, dtype=torch.float64)
+        return x * torch.ones(5_000_000, dtype=torch.float64)
 
     served = Served([long], Limits())
     x = torch.ones(1, requires_grad=True)
