@@ -417,7 +417,7 @@ _MENDED_BUGS = {
     "no_scale": Bug(
         "scores that are not divided by √Dh",
         "Without it the softmax is the sharper the wider a head is.",
-        read="04_attention#fig-att-scale",
+        read="04_attention#att-predict-scale",
     ),
     "zero_fill": Bug(
         "hidden scores set to 0",
