@@ -40,7 +40,10 @@ def train_one(
     tokenizer = learn_vocabulary(4000)
     fields = {"n_encoder_layers": 2, "n_decoder_layers": 2, "dropout": 0.2}
     model = make_model(tokenizer, seed, **(fields | changes))
-    batches = make_batches(tokenizer, [PAIR], MAX_TOKENS, bpe_dropout, seed)
+
+    def batches() -> Any:
+        return make_batches(tokenizer, [PAIR], MAX_TOKENS, bpe_dropout, seed)
+
     budget = TrainConfig(
         steps=steps,
         learning_rate=4e-3,

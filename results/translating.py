@@ -2,6 +2,7 @@
 
 import json
 import random
+import statistics
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -28,7 +29,7 @@ from coursekit.translate import SPECIALS, Translator, special_ids
 DATA, TEST = "multi30k", "test_2016_flickr"
 Direction = tuple[str, str]
 SPELLINGS = 8  # of the whole text; epochs take them in turn
-KEPT, APART = 10, 250  # states that are averaged, and the steps between
+KEPT, OF = 10, 50  # states that are averaged, of all that a run saves
 
 
 def learn_vocabulary(size: int) -> BPETokenizer:
@@ -93,11 +94,13 @@ def make_batches(
 
 def learn(
     model: Transformer,
-    batches: Callable[[int], list[Batch]],
+    make: Callable[[], Callable[[int], list[Batch]]],
     budget: TrainConfig,
     folder: Path,
 ) -> dict[str, Any]:
     """Train a model, from where the folder's checkpoint stands.
+
+    ``make`` makes the batches, if any are still to be learned.
 
     The model gets the mean of the last :data:`KEPT` states, and the last
     state is left in the folder too.
@@ -118,8 +121,10 @@ def learn(
         "wall_seconds": spent["wall_seconds"] - time.perf_counter(),
     }
 
+    apart = max(1, budget.steps // OF)
+
     def keep(progress: Progress) -> None:
-        if progress.step % APART and not progress.is_last:
+        if progress.step % apart and not progress.is_last:
             return
         save_weights(folder / f"state{progress.step:06d}.safetensors", model)
         for old in states(folder)[:-KEPT]:
@@ -128,11 +133,11 @@ def learn(
         spent["wall_seconds"] = began["wall_seconds"] + time.perf_counter()
         save_checkpoint(checkpoint, model, state)
         clock.write_text(json.dumps(spent), "utf8")
-        loss = sum(state.losses[-APART:]) / len(state.losses[-APART:])
+        loss = statistics.fmean(state.losses[-apart:])
         print(f"{folder.name} {progress.step} loss {loss:.3f}", flush=True)
 
     if state.step < budget.steps:
-        train(model, batches, budget, callbacks=[keep], state=state, bar=False)
+        train(model, make(), budget, callbacks=[keep], state=state, bar=False)
     put_weights(model, average_states(folder), folder)
     return {k: round(v, 1) for k, v in spent.items()} | {
         "targets": state.tokens

@@ -42,6 +42,12 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--own", type=int, default=4000, help="of each alone")
     options.add_argument("--threads", type=int, default=1)
     options.add_argument("--runs", type=Path, default=ROOT / "runs")
+    options.add_argument(
+        "--only",
+        metavar="de-en",
+        help="train this direction and write nothing: two such commands may "
+        "run side by side, once both are learned together",
+    )
     return options
 
 
@@ -71,12 +77,11 @@ def main() -> None:
     )
 
     def batches(directions: list[Direction], seed: int) -> Any:
-        return make_batches(
+        return lambda: make_batches(
             tokenizer, directions, MAX_TOKENS, BPE_DROPOUT, seed
         )
 
-    folders = [MODELS / f"translator-{a}-{b}" for a, b in PAIRS]
-    files = [f / n for f in folders for n in ("model.safetensors",)]
+    both = args.runs / "translator-both"
     model = make_model(
         tokenizer,
         args.seed,
@@ -84,23 +89,28 @@ def main() -> None:
         n_decoder_layers=4,
         dropout=0.2,
     )
+
+    def learn_alone(pair: Direction) -> dict[str, Any]:
+        put_weights(model, average_states(both), both)
+        folder = args.runs / f"translator-{'-'.join(pair)}"
+        return learn(model, batches([pair], alone.seed), alone, folder)
+
+    if args.only:
+        learn_alone(tuple(args.only.split("-")))
+        return
+    folders = [MODELS / f"translator-{a}-{b}" for a, b in PAIRS]
+    files = [folder / "model.safetensors" for folder in folders]
     with record("translator", [args.seed], files) as metrics:
         metrics["parameters"] = count(model)
-        both = args.runs / "translator-both"
         metrics["together"] = learn(
             model, batches(PAIRS, together.seed), together, both
         )
         for pair, folder in zip(PAIRS, folders, strict=True):
-            put_weights(model, average_states(both), both)
-            own = args.runs / folder.name
-            metrics[folder.name] = learn(
-                model, batches([pair], alone.seed), alone, own
-            )
+            spent = learn_alone(pair)
             round_weights(model)
             save_model(folder, model, tokenizer, int8=True)
-            metrics[folder.name]["validation"] = bleu(
-                Translator(model, tokenizer), pair, "val"
-            )
+            score = bleu(Translator(model, tokenizer), pair, "val")
+            metrics[folder.name] = spent | {"validation": score}
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ from coursekit.training import Progress, evaluate, train
 from results.record import ROOT, record
 
 MODELS = ROOT / "coursekit" / "assets" / "models"
-KEPT, APART = 8, 100  # states that are averaged, and the steps between
+KEPT, OF = 8, 50  # states that are averaged, of 50 along the run
 
 
 def captions() -> tuple[str, str]:
@@ -112,9 +112,9 @@ def make_writer(
     def keep(progress: Progress) -> None:
         if report and progress.validation_loss is not None:
             print(progress.step, progress.loss, progress.validation_loss)
-        if progress.steps - progress.step < KEPT * APART and (
-            progress.step % APART == 0
-        ):
+        apart = max(1, progress.steps // OF)
+        left = progress.steps - progress.step
+        if progress.step % apart == 0 and left < KEPT * apart:
             weights = own_weights(model)
             late.append({n: w.detach().clone() for n, w in weights.items()})
 
