@@ -160,13 +160,26 @@ def count(model: Transformer) -> int:
 
 
 def bleu(
-    translator: Translator, direction: Direction, part: str, **search: Any
+    translator: Translator,
+    direction: Direction,
+    part: str,
+    first: int | None = None,
+    **search: Any,
 ) -> dict[str, Any]:
-    """Corpus BLEU of raw text against raw text, and how it was counted."""
+    """Corpus BLEU of raw text against raw text, and how it was counted.
+
+    Args:
+        translator: of this direction.
+        direction: (source, target) languages.
+        part: of the data.
+        first: take these many pairs; by default all.
+        search: as for a call of the translator.
+    """
     # Of the extra `bleu`; imported here, so that `--help` needs it not.
     from sacrebleu.metrics import BLEU
 
-    sources, references = zip(*load_pairs(DATA, *direction, part), strict=True)
+    pairs = load_pairs(DATA, *direction, part)[:first]
+    sources, references = zip(*pairs, strict=True)
     metric = BLEU()
     score = metric.corpus_score(
         translator(sources, **search), [list(references)]
