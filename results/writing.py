@@ -1,14 +1,13 @@
-"""The shipped writers: one of captions, one of Shakespeare.
+"""What the shipped writers share: two small GPTs, of captions and of plays.
 
-Two small GPTs for the live figures and for looking inside.  Texts are cut
-into byte-pair tokens, trained on with dropout in random windows; the mean of
-the last states is rounded to int8, measured and shipped.
+They are for the live figures and for looking inside.  Texts are cut into
+byte-pair tokens and learned with dropout in random windows; the mean of the
+last states is rounded to int8, measured and shipped.
 """
 
 import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,11 +21,8 @@ from coursekit.checkpoint import (
 )
 from coursekit.config import GPTConfig, TrainConfig
 from coursekit.data import (
-    load_pairs,
-    load_text,
     random_windows,
     sequential_windows,
-    split,
 )
 from coursekit.decoder import GPT
 from coursekit.tokenizer import BPETokenizer
@@ -35,21 +31,6 @@ from results.record import ROOT, record
 
 MODELS = ROOT / "coursekit" / "assets" / "models"
 KEPT, OF = 8, 50  # states that are averaged, of 50 along the run
-
-
-def captions() -> tuple[str, str]:
-    """Multi30k's English sides, a line each: to learn, and held out."""
-    parts = [load_pairs("multi30k", split=part) for part in ("train", "val")]
-    learned, held_out = (
-        "\n".join(english.strip() for _, english in part) + "\n"
-        for part in parts
-    )
-    return learned, held_out
-
-
-def shakespeare() -> tuple[str, str]:
-    """The packaged plays: the first nine tenths, and the last."""
-    return split(load_text("shakespeare"), 0.1)
 
 
 @dataclass(frozen=True)
@@ -63,23 +44,6 @@ class Recipe:
     batch: int = 48
     context: int = 128
     learning_rate: float = 3e-3
-
-
-RECIPES = {
-    "captions": Recipe(
-        captions,
-        vocabulary=2000,
-        model={"d_model": 112, "n_layers": 4, "n_heads": 4, "dropout": 0.1},
-        steps=4000,
-        context=64,
-    ),
-    "shakespeare": Recipe(
-        shakespeare,
-        vocabulary=500,
-        model={"d_model": 128, "n_layers": 4, "n_heads": 4, "dropout": 0.2},
-        steps=4000,
-    ),
-}
 
 
 def make_writer(
@@ -146,24 +110,19 @@ def make_writer(
     )
 
 
-def parser() -> argparse.ArgumentParser:
+def parser(about: str | None) -> argparse.ArgumentParser:
     """The options of the command that a result names."""
-    options = argparse.ArgumentParser(description=__doc__)
+    options = argparse.ArgumentParser(description=about)
     options.add_argument("--seed", type=int, default=0)
     options.add_argument("--threads", type=int, default=1)
     return options
 
 
-def main() -> None:
-    """Train both and write them where ``coursekit.load`` looks."""
-    args = parser().parse_args()
+def ship(name: str, recipe: Recipe, args: argparse.Namespace) -> None:
+    """Train one and write it where ``coursekit.load`` looks."""
     torch.set_num_threads(args.threads)
-    files: list[Path] = [MODELS / n / "model.safetensors" for n in RECIPES]
-    with record("writers", [args.seed], files) as metrics:
-        for name, recipe in RECIPES.items():
-            model, tokenizer, metrics[name] = make_writer(recipe, args.seed)
-            save_model(MODELS / name, model, tokenizer, int8=True)
-
-
-if __name__ == "__main__":
-    main()
+    folder = MODELS / name
+    with record(name, [args.seed], [folder / "model.safetensors"]) as metrics:
+        model, tokenizer, found = make_writer(recipe, args.seed, report=True)
+        metrics |= found
+        save_model(folder, model, tokenizer, int8=True)

@@ -1,0 +1,33 @@
+"""The shipped writer of plays: learned from the packaged Shakespeare."""
+
+import argparse
+
+from coursekit.data import load_text, split
+from results import writing
+
+
+def texts() -> tuple[str, str]:
+    """The first nine tenths of the plays, and the last."""
+    return split(load_text("shakespeare"), 0.1)
+
+
+RECIPE = writing.Recipe(
+    texts,
+    vocabulary=500,
+    model={"d_model": 128, "n_layers": 4, "n_heads": 4, "dropout": 0.2},
+    steps=4000,
+)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options of the command that a result names."""
+    return writing.parser(__doc__)
+
+
+def main() -> None:
+    """Train it and write it where ``coursekit.load`` looks."""
+    writing.ship("shakespeare", RECIPE, parser().parse_args())
+
+
+if __name__ == "__main__":
+    main()
