@@ -62,6 +62,7 @@ def make_batches(
     max_tokens: int,
     bpe_dropout: float,
     seed: int,
+    more: Sequence[tuple[str, str]] = (),
 ) -> Callable[[int], list[Batch]]:
     """The batches of each step.
 
@@ -72,9 +73,11 @@ def make_batches(
         max_tokens: the most in a batch, on each side.
         bpe_dropout: how often a merge is overlooked.
         seed: of the batches and the spellings.
+        more: pairs beside those of the data.
     """
     ids = special_ids(tokenizer)
     texts = [p for d in directions for p in load_pairs(DATA, *d)]
+    texts += more
 
     def spelled(number: int) -> Pairs:
         chance = random.Random(f"{seed} {number}")
@@ -90,6 +93,21 @@ def make_batches(
     corpora = [spelled(k) for k in range(SPELLINGS if bpe_dropout else 1)]
     epoch = len(corpora[0])
     return lambda step: [corpora[step // epoch % len(corpora)].batch(step)]
+
+
+def own_translations(
+    translator: Translator, direction: Direction
+) -> list[tuple[str, str]]:
+    """Pairs for a direction of which the model wrote one side each.
+
+    Of each training pair two are made: its source with the model's
+    translation, and its target with the model's translation back as the
+    source.  The translator must know both directions.
+    """
+    sources, targets = zip(*load_pairs(DATA, *direction), strict=True)
+    there = zip(sources, translator(sources, n_beams=1), strict=True)
+    back = zip(translator(targets, n_beams=1), targets, strict=True)
+    return [p for p in [*there, *back] if p[0].strip() and p[1].strip()]
 
 
 def learn(

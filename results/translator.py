@@ -1,13 +1,16 @@
 """The shipped translators, German to English and English to German.
 
 One model learns both directions at first: twice the text, and what it learns
-of either language as a source helps with it as a target.  Then each
-direction goes on alone, with a learning rate that falls to zero.  The mean
+of either language as a source helps with it as a target.  It then translates
+all of the text, both ways.  Each direction goes on alone, with these pairs
+beside the true ones and a learning rate that falls to zero.  The mean
 of the last states is rounded to int8 and shipped.  Stop it at any time: the
 same command goes on.
 """
 
 import argparse
+import copy
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -76,9 +79,13 @@ def main() -> None:
         seed=args.seed + 1,
     )
 
-    def batches(directions: list[Direction], seed: int) -> Any:
-        return lambda: make_batches(
-            tokenizer, directions, MAX_TOKENS, BPE_DROPOUT, seed
+    def batches(
+        directions: list[Direction],
+        seed: int,
+        more: Sequence[tuple[str, str]] = (),
+    ) -> Any:
+        return make_batches(
+            tokenizer, directions, MAX_TOKENS, BPE_DROPOUT, seed, more
         )
 
     both = args.runs / "translator-both"
@@ -93,7 +100,14 @@ def main() -> None:
     def learn_alone(pair: Direction) -> dict[str, Any]:
         put_weights(model, average_states(both), both)
         folder = args.runs / f"translator-{'-'.join(pair)}"
-        return learn(model, batches([pair], alone.seed), alone, folder)
+
+        def make() -> Any:
+            learner = copy.deepcopy(model)
+            put_weights(learner, average_states(both), both)
+            written = own_translations(Translator(learner, tokenizer), pair)
+            return batches([pair], alone.seed, written)
+
+        return learn(model, make, alone, folder)
 
     if args.only:
         learn_alone(tuple(args.only.split("-")))
@@ -103,7 +117,7 @@ def main() -> None:
     with record("translator", [args.seed], files) as metrics:
         metrics["parameters"] = count(model)
         metrics["together"] = learn(
-            model, batches(PAIRS, together.seed), together, both
+            model, lambda: batches(PAIRS, together.seed), together, both
         )
         for pair, folder in zip(PAIRS, folders, strict=True):
             spent = learn_alone(pair)
