@@ -21,7 +21,7 @@ def texts() -> tuple[str, str]:
 RECIPE = writing.Recipe(
     texts,
     vocabulary=4000,
-    model={"d_model": 96, "n_layers": 4, "n_heads": 4, "dropout": 0.1},
+    model={"d_model": 96, "n_layers": 4, "n_heads": 4, "dropout": 0.2},
     steps=4000,
     context=64,
 )

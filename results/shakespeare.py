@@ -13,8 +13,8 @@ def texts() -> tuple[str, str]:
 
 RECIPE = writing.Recipe(
     texts,
-    vocabulary=500,
-    model={"d_model": 128, "n_layers": 4, "n_heads": 4, "dropout": 0.2},
+    vocabulary=1000,
+    model={"d_model": 120, "n_layers": 4, "n_heads": 4, "dropout": 0.2},
     steps=4000,
 )
 
