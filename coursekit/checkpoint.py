@@ -491,9 +491,7 @@ def shipped() -> list[str]:
     return sorted(path.parent.name for path in SHIPPED.glob("*/config.json"))
 
 
-# -- int8 --------------------------------------------------------------------
-
-SCALE = ".scale"  # behind a matrix's name: the name of its rows' steps
+# -- the mean of several -----------------------------------------------------
 
 
 def average_weights(
@@ -530,6 +528,11 @@ def average_weights(
         name: torch.stack([v[name].float() for v in versions]).mean(0)
         for name in versions[0]
     }
+
+
+# -- int8 --------------------------------------------------------------------
+
+SCALE = ".scale"  # behind a matrix's name: the name of its rows' steps
 
 
 def round_weights(model: nn.Module) -> None:

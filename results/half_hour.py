@@ -21,7 +21,6 @@ from results.translating import (
     count,
     learn,
     learn_vocabulary,
-    make_batches,
     make_model,
 )
 
@@ -40,10 +39,11 @@ def train_one(
     tokenizer = learn_vocabulary(4000)
     fields = {"n_encoder_layers": 2, "n_decoder_layers": 2, "dropout": 0.2}
     model = make_model(tokenizer, seed, **(fields | changes))
-
-    def batches() -> Any:
-        return make_batches(tokenizer, [PAIR], MAX_TOKENS, bpe_dropout, seed)
-
+    data = {
+        "directions": [PAIR],
+        "max_tokens": MAX_TOKENS,
+        "bpe_dropout": bpe_dropout,
+    }
     budget = TrainConfig(
         steps=steps,
         learning_rate=4e-3,
@@ -55,7 +55,7 @@ def train_one(
         precision="auto",
         seed=seed,
     )
-    spent = learn(model, batches, budget, folder)
+    spent = learn(model, tokenizer, data, budget, folder)
     return Translator(model, tokenizer), spent | {"parameters": count(model)}
 
 

@@ -12,9 +12,11 @@ import torch
 
 from coursekit.checkpoint import (
     average_weights,
+    create_run,
     load_checkpoint,
     own_weights,
     put_weights,
+    read_config,
     read_weights,
     save_checkpoint,
     save_weights,
@@ -112,22 +114,33 @@ def own_translations(
 
 def learn(
     model: Transformer,
-    make: Callable[[], Callable[[int], list[Batch]]],
+    tokenizer: BPETokenizer,
+    data: dict[str, Any],
     budget: TrainConfig,
     folder: Path,
+    more: Callable[[], list[tuple[str, str]]] = list,
 ) -> dict[str, Any]:
     """Train a model, from where the folder's checkpoint stands.
-
-    ``make`` makes the batches, if any are still to be learned.
 
     The model gets the mean of the last :data:`KEPT` states, and the last
     state is left in the folder too.
 
+    Args:
+        model: fresh, or where an earlier training has left it.
+        tokenizer: of both languages.
+        data: arguments of :func:`make_batches`.
+        budget: how to train.
+        folder: of this run alone.
+        more: makes pairs beside those of the data, once, at the start.
+
     Returns:
         CPU and wall seconds, over all the times that it was gone on with,
         and the number of targets.
+
+    Raises:
+        ValueError: if the folder holds a run with other settings.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    begin(folder, model, tokenizer, data, budget)
     checkpoint, clock = folder / "checkpoint.safetensors", folder / "time.json"
     state = start(model, budget)
     spent = {"cpu_seconds": 0.0, "wall_seconds": 0.0}
@@ -155,11 +168,46 @@ def learn(
         print(f"{folder.name} {progress.step} loss {loss:.3f}", flush=True)
 
     if state.step < budget.steps:
-        train(model, make(), budget, callbacks=[keep], state=state, bar=False)
+        batches = make_batches(
+            tokenizer, seed=budget.seed, more=more(), **data
+        )
+        train(model, batches, budget, callbacks=[keep], state=state, bar=False)
     put_weights(model, average_states(folder), folder)
     return {k: round(v, 1) for k, v in spent.items()} | {
         "targets": state.tokens
     }
+
+
+def begin(
+    folder: Path,
+    model: Transformer,
+    tokenizer: BPETokenizer,
+    data: dict[str, Any],
+    budget: TrainConfig,
+) -> None:
+    """Note a run's settings in its folder; refuse one begun with others.
+
+    At a constant rate, a run may be made longer than it was meant to be.
+    """
+    wanted = {
+        "config": model.config.to_dict(),
+        "train": budget.to_dict(),
+        "data": json.loads(json.dumps(data)),
+    }
+    if not (folder / "config.json").exists():
+        create_run(folder, model, tokenizer, budget, data)
+    found = read_config(folder)
+    if budget.schedule == "constant":
+        found["train"]["steps"] = wanted["train"]["steps"]
+    for part, fields in wanted.items():
+        for name, value in fields.items():
+            if found[part].get(name) != value:
+                raise ValueError(
+                    "a run goes on with the settings that it began with: got "
+                    f"{name}={value!r}, and {folder} has "
+                    f"{found[part].get(name)!r}. Take another folder, or "
+                    "delete this one."
+                )
 
 
 def states(folder: Path) -> list[Path]:

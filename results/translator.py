@@ -10,7 +10,6 @@ same command goes on.
 
 import argparse
 import copy
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,8 +27,8 @@ from results.translating import (
     count,
     learn,
     learn_vocabulary,
-    make_batches,
     make_model,
+    own_translations,
 )
 
 PAIRS: list[Direction] = [("de", "en"), ("en", "de")]
@@ -79,14 +78,12 @@ def main() -> None:
         seed=args.seed + 1,
     )
 
-    def batches(
-        directions: list[Direction],
-        seed: int,
-        more: Sequence[tuple[str, str]] = (),
-    ) -> Any:
-        return make_batches(
-            tokenizer, directions, MAX_TOKENS, BPE_DROPOUT, seed, more
-        )
+    def data(*directions: Direction) -> dict[str, Any]:
+        return {
+            "directions": directions,
+            "max_tokens": MAX_TOKENS,
+            "bpe_dropout": BPE_DROPOUT,
+        }
 
     both = args.runs / "translator-both"
     model = make_model(
@@ -101,13 +98,12 @@ def main() -> None:
         put_weights(model, average_states(both), both)
         folder = args.runs / f"translator-{'-'.join(pair)}"
 
-        def make() -> Any:
+        def written() -> list[tuple[str, str]]:
             learner = copy.deepcopy(model)
             put_weights(learner, average_states(both), both)
-            written = own_translations(Translator(learner, tokenizer), pair)
-            return batches([pair], alone.seed, written)
+            return own_translations(Translator(learner, tokenizer), pair)
 
-        return learn(model, make, alone, folder)
+        return learn(model, tokenizer, data(pair), alone, folder, written)
 
     if args.only:
         learn_alone(tuple(args.only.split("-")))
@@ -117,7 +113,7 @@ def main() -> None:
     with record("translator", [args.seed], files) as metrics:
         metrics["parameters"] = count(model)
         metrics["together"] = learn(
-            model, lambda: batches(PAIRS, together.seed), together, both
+            model, tokenizer, data(*PAIRS), together, both
         )
         for pair, folder in zip(PAIRS, folders, strict=True):
             spent = learn_alone(pair)

@@ -55,11 +55,13 @@ def make_writer(
     ids, held_out_ids = (
         torch.tensor(tokenizer.encode(text)) for text in (learned, held_out)
     )
+    fields: dict[str, Any] = {"max_len": 256, "positions": "rope"}
+    fields |= recipe.model
     torch.manual_seed(seed)
     model = GPT(
         GPTConfig(
             vocab_size=tokenizer.vocab_size,
-            **({"max_len": 256, "positions": "rope"} | recipe.model),
+            **fields,
         )
     )
     windows = list(sequential_windows(held_out_ids, 128, recipe.context))

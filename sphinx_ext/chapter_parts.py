@@ -34,7 +34,7 @@ MAP = [
     ("11_training", "Training"),
     ("12_generation", "Generation"),
     ("13_encoder", "Encoder"),
-    ("14_seq2seq", "Both"),
+    ("14_seq2seq", "Encoder + decoder"),
 ]
 
 
