@@ -22,7 +22,7 @@ RECIPE = writing.Recipe(
     texts,
     vocabulary=4000,
     model={"d_model": 96, "n_layers": 4, "n_heads": 4, "dropout": 0.2},
-    steps=4000,
+    steps=2500,
     context=64,
 )
 
