@@ -43,8 +43,10 @@ def commit() -> str:
     git = ["git", "-C", str(ROOT)]
     try:
         head = subprocess.check_output([*git, "rev-parse", "HEAD"], text=True)
+        # Models that runs have written are no code; they have their hashes.
+        code = ["coursekit/*.py", "results/*.py"]
         dirty = subprocess.check_output(
-            [*git, "status", "--porcelain", "--", "coursekit"], text=True
+            [*git, "status", "--porcelain", "--", *code], text=True
         )
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
