@@ -31,6 +31,7 @@ from coursekit.translate import SPECIALS, Translator, special_ids
 DATA, TEST = "multi30k", "test_2016_flickr"
 Direction = tuple[str, str]
 SPELLINGS = 8  # of the whole text; epochs take them in turn
+LONGEST = 150  # tokens; a pair with more of them is left out
 KEPT, OF = 10, 50  # states that are averaged, of all that a run saves
 
 
@@ -90,6 +91,7 @@ def make_batches(
             return tokenizer.encode_with_dropout(text, bpe_dropout, chance)
 
         pairs = [([*encode(a), ids[2]], encode(b)) for a, b in texts]
+        pairs = [p for p in pairs if max(map(len, p)) < LONGEST]
         return Pairs(pairs, max_tokens, *ids, seed)
 
     corpora = [spelled(k) for k in range(SPELLINGS if bpe_dropout else 1)]
@@ -104,12 +106,18 @@ def own_translations(
 
     Of each training pair two are made: its source with the model's
     translation, and its target with the model's translation back as the
-    source.  The translator must know both directions.
+    source.  The translator must know both directions.  A few translations
+    are empty, or go in a circle; they are left out.
     """
     sources, targets = zip(*load_pairs(DATA, *direction), strict=True)
     there = zip(sources, translator(sources, n_beams=1), strict=True)
     back = zip(translator(targets, n_beams=1), targets, strict=True)
-    return [p for p in [*there, *back] if p[0].strip() and p[1].strip()]
+
+    def is_sound(pair: tuple[str, str]) -> bool:
+        short, long = sorted(len(text.strip()) for text in pair)
+        return 0 < short and long < 2 * short + 20
+
+    return [pair for pair in [*there, *back] if is_sound(pair)]
 
 
 def learn(

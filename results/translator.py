@@ -10,6 +10,7 @@ same command goes on.
 
 import argparse
 import copy
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -99,9 +100,14 @@ def main() -> None:
         folder = args.runs / f"translator-{'-'.join(pair)}"
 
         def written() -> list[tuple[str, str]]:
-            learner = copy.deepcopy(model)
-            put_weights(learner, average_states(both), both)
-            return own_translations(Translator(learner, tokenizer), pair)
+            file = folder / "own.json"  # minutes of work: kept
+            if not file.exists():
+                learner = copy.deepcopy(model)
+                put_weights(learner, average_states(both), both)
+                learned = Translator(learner, tokenizer)
+                own = own_translations(learned, pair)
+                file.write_text(json.dumps(own), "utf8")
+            return [(a, b) for a, b in json.loads(file.read_text("utf8"))]
 
         return learn(model, tokenizer, data(pair), alone, folder, written)
 
