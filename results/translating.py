@@ -115,7 +115,7 @@ def own_translations(
 
     def is_sound(pair: tuple[str, str]) -> bool:
         short, long = sorted(len(text.strip()) for text in pair)
-        return 0 < short and long < 2 * short + 20
+        return short > 0 and long < 2 * short + 20
 
     return [pair for pair in [*there, *back] if is_sound(pair)]
 
