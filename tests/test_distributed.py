@@ -436,7 +436,7 @@ def test_a_killed_worker_ends_the_run(run):
         __file__, "kill", folder, *words, other, "--parallel", "ddp"
     )
     seconds = time.time() - float((folder / "killed at").read_text())
-    assert seconds < 120  # 2 where nothing else runs
+    assert seconds < 120  # measured: 4, with both cores busy
     assert ended.returncode != 0
     (line,) = errors(ended)
     assert "all 2 processes of a run must live: got the end of rank 1" in line
