@@ -61,6 +61,16 @@ from coursekit.data import (
     split,
 )
 from coursekit.decoder import GPT
+from coursekit.distributed import (
+    Scribe,
+    check_start,
+    gather,
+    is_launched,
+    join,
+    replicate,
+    shard,
+    share,
+)
 from coursekit.generation import beam_search, sampler, stream
 from coursekit.loss import perplexity
 from coursekit.tokenizer import (
@@ -70,8 +80,11 @@ from coursekit.tokenizer import (
     load_tokenizer,
 )
 from coursekit.training import (
+    ALONE,
     Progress,
+    Team,
     TrainingDiverged,
+    TrainState,
     evaluate,
     pick_device,
     pick_precision,
@@ -236,6 +249,14 @@ def train_options(parser: argparse.ArgumentParser) -> None:
         metavar="M",
         help="stop after that time, with an evaluation and a checkpoint",
     )
+    run.add_argument(
+        "--parallel",
+        choices=("ddp", "fsdp"),
+        help="work in all processes that torchrun starts: torchrun "
+        "--nproc-per-node 2 -m coursekit train --parallel ddp ...; each "
+        "has its rows of a batch and the whole model (ddp) or a part of "
+        "each weight (fsdp); --resume may change or drop it",
+    )
     add_common(run)
     text = parser.add_argument_group("the vocabulary")
     text.add_argument(
@@ -261,41 +282,94 @@ def train_options(parser: argparse.ArgumentParser) -> None:
 def run_train(args: argparse.Namespace) -> int:
     """Train a GPT on a text, from the beginning or from a checkpoint."""
     device = pick_device(args.device)
+    if not (args.parallel or is_launched()):
+        return run_share(args, ALONE, device)
+    if not args.parallel:
+        raise ValueError(
+            "processes must be told how they share a model: got torchrun "
+            "without --parallel. Add --parallel ddp or --parallel fsdp."
+        )
+
+    def tell(text: str) -> None:
+        complain(f"{text} {what_is_kept(args)}", 1)
+
+    with join(device, tell) as (team, own_device):
+        return run_share(args, team, own_device)
+
+
+def run_share(
+    args: argparse.Namespace, team: Team, device: torch.device
+) -> int:
+    """What one process of a training does: mostly, all of it."""
     folder = Path(args.out)
-    run = resume_run(args) if args.resume else new_run(args, device)
-    model, _, config, learned, held_out = run
-    model.to(device)
+    model, _, config, learned, held_out = open_run(args, team, device)
+    if args.parallel != "fsdp":  # which has a device for each part
+        model.to(device)
     state = start(model, config)
     path = folder / "checkpoint.safetensors"
     if path.exists():
         load_checkpoint(path, model, state)
-    say = Reporter(args.json)
+    check_start(state.step, team)
+    say = Reporter(args.json, team.rank > 0)
+    saver = Saver(folder, model, state, config.checkpoint_every)
     if state.step >= config.steps:
         if not path.exists():  # --steps 0: a model that has learned nothing
-            Saver(folder, model, state, config.checkpoint_every).save()
+            Scribe(saver, team).save()
         say.end(folder, state.step, state.best)
         return 0
     say.begin(model, device, config, learned, held_out, state.step)
-    saver = Saver(folder, model, state, config.checkpoint_every)
+    trained, state, scribe = distribute(args, saver, config, team, device)
+    batches = batches_of(learned, config)
     with until_interrupted() as interrupted:
         train(
-            model,
-            batches_of(learned, config),
+            trained,
+            lambda step: [share(batch, team) for batch in batches(step)],
             config,
-            windows_of(held_out, config.context),
-            [saver, say, lambda _: interrupted()],
+            [share(b, team) for b in windows_of(held_out, config.context)],
+            [scribe, say, lambda _: team.total(interrupted()) > 0],
             state,
-            bar=False if args.json else None,
+            bar=False if args.json or team.rank else None,
             seconds=60 * args.minutes if args.minutes else None,
+            team=team,
         )
-        stopped = interrupted() and state.step < config.steps
+        stopped = team.total(interrupted()) > 0 and state.step < config.steps
     if stopped:
-        saver.save()
+        scribe.save()
     say.end(folder, state.step, state.best)
     return 130 if stopped else 0
 
 
+def distribute(
+    args: argparse.Namespace,
+    saver: Saver,
+    config: TrainConfig,
+    team: Team,
+    device: torch.device,
+) -> tuple[nn.Module, TrainState, Scribe]:
+    """What --parallel makes of a model, its state, and how they are saved."""
+    model, state = saver.model, saver.state
+    if args.parallel == "ddp":
+        return replicate(model), state, Scribe(saver, team)
+    if args.parallel == "fsdp":
+        model, state = shard(model, state, config, device)
+        scribe = Scribe(saver, team, lambda: gather(state, saver, team))
+        return model, state, scribe
+    return model, state, Scribe(saver, team)
+
+
 Run = tuple[GPT, Tokenizer, TrainConfig, torch.Tensor, torch.Tensor]
+
+
+def open_run(
+    args: argparse.Namespace, team: Team, device: torch.device
+) -> Run:
+    """Begin or resume; the other processes read what the first wrote."""
+    if team.rank == 0:
+        run = resume_run(args) if args.resume else new_run(args, device)
+        team.total(0)  # the others wait for this
+        return run
+    team.total(0)
+    return read_run(Path(args.out), read_settings(Path(args.out)))
 
 
 def new_run(args: argparse.Namespace, device: torch.device) -> Run:
@@ -363,6 +437,21 @@ def resume_run(args: argparse.Namespace) -> Run:
         leftovers = [p for p in folder.iterdir() if p.suffix != ".part"]
         if all(p.name == "tokenizer.json" for p in leftovers):
             return make_run(args, pick_device(args.device))
+    fields = read_settings(folder)
+    refuse_changes(args, fields)
+    run = read_run(folder, fields)
+    threads = fields["data"]["threads"]
+    if threads != torch.get_num_threads():
+        print(
+            f"coursekit: note: the run began with {threads} threads, "
+            f"this has {torch.get_num_threads()}; sums may round otherwise",
+            file=sys.stderr,
+        )
+    return run
+
+
+def read_settings(folder: Path) -> dict[str, Any]:
+    """Read the ``config.json`` of what can be resumed."""
     fields = read_config(folder)
     if "train" not in fields:
         raise ValueError(
@@ -376,19 +465,17 @@ def resume_run(args: argparse.Namespace) -> Run:
             f"{sorted(data)} in {folder / 'config.json'}. It was damaged; "
             "take a copy, or start a new run."
         )
-    refuse_changes(args, fields)
-    config = TrainConfig.from_dict(fields["train"])
+    return fields
+
+
+def read_run(folder: Path, fields: dict[str, Any]) -> Run:
+    """Build what a run's settings say, and read its text."""
+    data, config = fields["data"], TrainConfig.from_dict(fields["train"])
     text = load_text(data["text"])
     if hash_of(text) != data["sha256"]:
         raise ValueError(
             "a run goes on with the text it began with: got another in "
             f"{data['text']}. Restore the file, or start a new run."
-        )
-    if data["threads"] != torch.get_num_threads():
-        print(
-            f"coursekit: note: the run began with {data['threads']} threads, "
-            f"this has {torch.get_num_threads()}; sums may round otherwise",
-            file=sys.stderr,
         )
     tokenizer = load_tokenizer(folder / "tokenizer.json")
     learned, held_out = split(text)
@@ -497,8 +584,8 @@ def until_interrupted() -> Iterator[Callable[[], bool]]:
 class Reporter:
     """A callback that prints a line for each evaluation."""
 
-    def __init__(self, as_json: bool) -> None:
-        self.as_json = as_json
+    def __init__(self, as_json: bool, silent: bool = False) -> None:
+        self.as_json, self.silent = as_json, silent
 
     def begin(
         self,
@@ -510,7 +597,7 @@ class Reporter:
         step: int,
     ) -> None:
         """Say what will be trained on what."""
-        if self.as_json:
+        if self.as_json or self.silent:
             return
         n = sum(p.numel() for p in model.parameters())
         line = (
@@ -522,7 +609,7 @@ class Reporter:
 
     def __call__(self, progress: Progress) -> None:
         """Print an evaluation."""
-        if progress.validation_loss is None:
+        if progress.validation_loss is None or self.silent:
             return
         if self.as_json:
             fields = {"event": "evaluation"} | dataclasses.asdict(progress)
@@ -539,6 +626,8 @@ class Reporter:
 
     def end(self, folder: Path, step: int, best: float | None) -> None:
         """Say how it went, and what comes next."""
+        if self.silent:
+            return
         if self.as_json:
             fields = {"event": "end", "run": str(folder), "step": step}
             print(json.dumps(fields | {"best_validation_loss": best}))

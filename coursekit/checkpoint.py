@@ -771,6 +771,10 @@ class Saver:
         for left_over in self.folder.glob("*.part"):
             left_over.unlink(missing_ok=True)  # of a run that was killed
 
+    def is_due(self, progress: Progress) -> bool:
+        """Whether it is time for a checkpoint."""
+        return progress.is_last or progress.step % self.every == 0
+
     def __call__(self, progress: Progress) -> None:
         """Keep the best weights, and a checkpoint when it is due.
 
@@ -779,7 +783,7 @@ class Saver:
         """
         if progress.is_best:
             self.save_best()
-        if progress.is_last or progress.step % self.every == 0:
+        if self.is_due(progress):
             self.save()
 
     def save(self) -> None:

@@ -27,6 +27,7 @@ from torch import Tensor
 from coursekit.tokenizer import read_bytes, write_atomically
 
 __all__ = [
+    "IGNORE",
     "Batch",
     "Dataset",
     "Pairs",

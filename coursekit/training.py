@@ -28,6 +28,7 @@ from coursekit.optim import make_optimizer, make_schedule
 
 __all__ = [
     "Progress",
+    "Team",
     "TrainState",
     "TrainingDiverged",
     "add_gradients",
@@ -43,6 +44,28 @@ __all__ = [
 
 class TrainingDiverged(ValueError):  # noqa: N818 (an end, as StopIteration)
     """A loss, gradient or weight is no number any more."""
+
+
+@dataclass(frozen=True)
+class Team:
+    """The processes that train one model: one, unless more are passed in.
+
+    Each computes on its share of every batch.  What a model of several
+    processes does with its gradients is take their mean; all else that the
+    loop has to know of the others is in ``total``.
+
+    Chapter: 11, training.
+    """
+
+    rank: int = 0
+    """The number of this process, from 0; each has a dropout of its own."""
+    size: int = 1
+    """How many there are."""
+    total: Callable[[float], float] = float
+    """Adds a number up over all processes; each calls it, and gets the sum."""
+
+
+ALONE = Team()
 
 
 @dataclass(frozen=True)
@@ -106,6 +129,7 @@ def train(
     state: TrainState | None = None,
     bar: bool | None = None,
     seconds: float | None = None,
+    team: Team = ALONE,
 ) -> TrainState:
     """Train a model, from the beginning or from where a state stands.
 
@@ -126,6 +150,8 @@ def train(
         bar: show a progress bar; by default where stderr is a terminal.
         seconds: wall time after which no step begins; the last one done
             is then treated as the last of the run.
+        team: of which this process is one; model and batches are then its
+            share, and its callbacks end the run as the others' do.
 
     Returns:
         The state after the last update.
@@ -150,20 +176,21 @@ def train(
         while state.step < config.steps:
             clock.start()
             rate = schedule(state.step + 1)
-            seed_step(config.seed, state.step)
+            seed_step(config.seed, state.step, team.rank)
             micro_batches = batches(state.step)
             loss, norm, n_targets = _update(
-                forward, micro_batches, config, state, rate, precision
+                forward, micro_batches, config, state, rate, precision, team
             )
             state.step += 1
             state.tokens += n_targets
             state.losses.append(loss)
             speed = clock.stop(n_targets)
             nats, is_best = None, False
-            is_last = state.step == config.steps or time.monotonic() > end
+            is_late = team.total(time.monotonic() > end) > 0
+            is_last = state.step == config.steps or is_late
             due = is_last or state.step % config.eval_every == 0
             if held_out and due:
-                nats = evaluate(model, held_out, precision)
+                nats = evaluate(model, held_out, precision, team)
                 is_best = _record(state, loss, nats, rate)
             progress = Progress(
                 state.step,
@@ -191,18 +218,19 @@ def _update(
     state: TrainState,
     rate: float,
     precision: str,
+    team: Team,
 ) -> tuple[float, float, int]:
     """One update; the loss, the gradient's length, the number of targets."""
     optimizer = state.optimizer
     weights = [p for g in optimizer.param_groups for p in g["params"]]
     optimizer.zero_grad(set_to_none=True)
-    total, n_targets = add_gradients(
-        forward, micro_batches, config.label_smoothing, precision
+    part, n_targets = add_gradients(
+        forward, micro_batches, config.label_smoothing, precision, team
     )
     limit = config.clip or math.inf
     length = nn.utils.clip_grad_norm_(weights, limit)
     # The one place a step where the CPU waits for the device.
-    loss, norm = torch.stack([total, length.float()]).tolist()
+    norm, loss = length.item(), team.total(part.item())
     if not (math.isfinite(loss) and math.isfinite(norm)):
         raise TrainingDiverged(
             "loss and gradient must be finite numbers: got loss "
@@ -221,6 +249,7 @@ def add_gradients(
     micro_batches: Sequence[Batch],
     label_smoothing: float = 0.0,
     precision: str = "float32",
+    team: Team = ALONE,
 ) -> tuple[Float[Tensor, ""], int]:
     """Add up the gradients of the mean loss over *all* targets of a step.
 
@@ -233,16 +262,19 @@ def add_gradients(
         micro_batches: at least one.
         label_smoothing: as in :func:`coursekit.loss.cross_entropy`.
         precision: ``"float32"`` or ``"bfloat16"`` (autocast).
+        team: of which this process is one.
 
     Returns:
-        The mean loss, in nats a target, and how many targets there were.
+        The mean loss, in nats a target, and how many targets there were;
+        in a team the targets of all, and this process's part of the loss.
 
     Raises:
         ValueError: if no target counts.
 
     Chapter: 11, training.
     """
-    n_targets = sum(batch.n_targets for batch in micro_batches)
+    own = sum(batch.n_targets for batch in micro_batches)
+    n_targets = int(team.total(own))
     if n_targets == 0:
         raise ValueError(
             "a step needs at least one target that counts: got "
@@ -262,7 +294,8 @@ def add_gradients(
             reduction="sum",
         )
         loss = nats / n_targets
-        loss.backward()
+        # The mean of the processes' gradients is to be the sum of these.
+        (loss * team.size).backward()
         losses.append(loss.detach())  # the graph behind it is freed
     return torch.stack(losses).sum(), n_targets
 
@@ -271,6 +304,7 @@ def evaluate(
     model: nn.Module,
     batches: Iterable[Batch],
     precision: str = "float32",
+    team: Team = ALONE,
 ) -> float:
     """Mean loss over all targets of all batches, with dropout off.
 
@@ -281,9 +315,10 @@ def evaluate(
         model: left in the mode (training or evaluation) it came in.
         batches: usually :func:`coursekit.data.sequential_windows`.
         precision: ``"float32"`` or ``"bfloat16"`` (autocast).
+        team: of which this process is one; the batches are its share.
 
     Returns:
-        Nats a target.
+        Nats a target, of all processes.
 
     Raises:
         ValueError: if no target counts.
@@ -293,12 +328,13 @@ def evaluate(
     """
     device = _device_of(model)
     modes = [(module, module.training) for module in model.modules()]
-    sums, n_targets = [], 0
+    sums, own = [], 0
     model.eval()
     try:
-        with torch.inference_mode():
+        # inference_mode would spoil what FSDP2 gathers, for the next step.
+        with torch.no_grad():
             for batch in batches:
-                n_targets += batch.n_targets
+                own += batch.n_targets
                 batch = batch.to(device)
                 with _autocast(device, precision):
                     logits = model(**batch.inputs)
@@ -309,13 +345,14 @@ def evaluate(
     finally:
         for module, mode in modes:
             module.training = mode
+    n_targets = int(team.total(own))
     if n_targets == 0:
         raise ValueError(
             "an evaluation needs at least one target that counts: got "
             f"{len(sums)} batches with none. Pass the batches as a list: an "
             "iterator that was used up gives nothing."
         )
-    mean = math.fsum(nats.item() for nats in sums) / n_targets
+    mean = team.total(math.fsum(nats.item() for nats in sums)) / n_targets
     if not math.isfinite(mean):
         raise TrainingDiverged(
             f"the evaluation's loss must be a finite number: got {mean}. "
@@ -331,13 +368,14 @@ def is_finite(model: nn.Module) -> bool:
     return bool(torch.stack(checks).all())
 
 
-def seed_step(seed: int, step: int) -> None:
-    """Seed torch's random numbers for one step of one run.
+def seed_step(seed: int, step: int, rank: int = 0) -> None:
+    """Seed torch's random numbers for one step of one process of a run.
 
     Were chance drawn from one long stream, a resumed run would have to find
     its place in it, on each device.  So each step begins its own.
     """
-    digest = hashlib.sha256(f"dropout {seed} {step}".encode()).digest()
+    name = f"dropout {seed} {step}" + (f" {rank}" if rank else "")
+    digest = hashlib.sha256(name.encode()).digest()
     torch.manual_seed(int.from_bytes(digest[:4], "big"))
 
 

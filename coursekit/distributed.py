@@ -1,0 +1,434 @@
+"""Past one machine: one model, trained by the processes that torchrun starts.
+
+Each process takes its rows of every batch and works through them with the
+same loop as ever; PyTorch takes the mean of the gradients.  Two engines do:
+DDP keeps the whole model in each process, FSDP2 a part of each weight.  What
+is computed is what one process would compute with the same batches, so runs
+may change between one process and many at any checkpoint::
+
+    torchrun --nproc-per-node 2 -m coursekit train --out RUN --parallel ddp
+
+Only dropout differs: each process draws its own.
+"""
+
+import copy
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from coursekit.checkpoint import Saver
+from coursekit.config import TrainConfig
+from coursekit.data import IGNORE, Batch
+from coursekit.optim import make_optimizer
+from coursekit.training import Progress, Team, TrainState
+
+__all__ = [
+    "Scribe",
+    "check_start",
+    "gather",
+    "is_launched",
+    "join",
+    "replicate",
+    "shard",
+    "share",
+]
+
+LAUNCHED = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+"""What torchrun tells each process that it starts."""
+BACKENDS = {"cpu": "gloo", "cuda": "cpu:gloo,cuda:nccl"}
+"""What carries numbers between processes, by the model's device."""
+PATIENCE = 10.0
+"""Seconds that torchrun has to end a process that has lost another."""
+
+
+# -- the processes -----------------------------------------------------------
+
+
+def is_launched() -> bool:
+    """Whether torchrun started this process, with others or alone.
+
+    Chapter: 18, scaling.
+    """
+    return all(name in os.environ for name in LAUNCHED)
+
+
+@contextmanager
+def join(
+    device: torch.device, tell: Callable[[str], object]
+) -> Iterator[tuple[Team, torch.device]]:
+    """Meet the other processes, and leave them in an orderly way.
+
+    When one of them dies, torchrun sends SIGTERM to those that are left.
+    The first of these says which one is missing, and all end.
+
+    Args:
+        device: the kind that each process computes on, cpu or cuda.
+        tell: is given the line to print when the run is ended from
+            outside; in one process only.
+
+    Returns:
+        A context of this team and of this process's own device.  An error
+        leaves it in the first process that has one; the others exit.
+
+    Raises:
+        ValueError: if torchrun did not start this process, or PyTorch has
+            nothing that connects processes on this device.
+
+    Chapter: 18, scaling.
+    Test: tests/test_distributed.py::test_a_killed_worker_ends_the_run
+    """
+    check_launch(device)
+    if device.type == "cuda":
+        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+        torch.cuda.set_device(device)
+    store, rank, size = next(dist.rendezvous("env://"))
+    backend = BACKENDS[device.type]
+    dist.init_process_group(backend, store=store, rank=rank, world_size=size)
+
+    def speaks() -> bool:
+        """Whether nobody has spoken: what comes later only follows."""
+        return bool(store.add("spoken", 1) == 1)
+
+    with watch(store, Team(rank, size), speaks, tell):
+        try:
+            yield Team(rank, size, total), device
+        except Exception as error:
+            if isinstance(error, RuntimeError):
+                # A process that died breaks what its peers were about to
+                # add up.  If it was that, the watch ends this one meanwhile.
+                time.sleep(PATIENCE)
+            if not speaks():
+                raise SystemExit(1) from error
+            raise
+    dist.destroy_process_group()
+
+
+def check_launch(device: torch.device) -> None:
+    """Refuse what cannot become several processes.
+
+    Raises:
+        ValueError: as :func:`join` says.
+    """
+    if not is_launched():
+        missing = [name for name in LAUNCHED if name not in os.environ]
+        raise ValueError(
+            "only torchrun starts processes that can work together: got one "
+            f"without {', '.join(missing)}. Start it as torchrun "
+            "--nproc-per-node 2 -m coursekit train ..."
+        )
+    if device.type not in BACKENDS:
+        raise ValueError(
+            "processes can work together on cpu or cuda: got "
+            f"{device.type}. Add --device cpu."
+        )
+    needed = {"cpu": ("gloo",), "cuda": ("gloo", "nccl")}[device.type]
+    lacking = [name for name in needed if not has_backend(name)]
+    if lacking:
+        raise ValueError(
+            f"processes on {device.type} need {' and '.join(needed)}: got a "
+            f"PyTorch without {', '.join(lacking)}. Add --device cpu, use "
+            "Linux, or train in one process."
+        )
+    local, n_gpus = int(os.environ["LOCAL_RANK"]), torch.cuda.device_count()
+    if device.type == "cuda" and local >= n_gpus:
+        raise ValueError(
+            "each process needs a GPU of its own: got at least "
+            f"{local + 1} processes and {n_gpus} GPUs on this machine. Lower "
+            "--nproc-per-node, or add --device cpu."
+        )
+
+
+def has_backend(name: str) -> bool:
+    """Whether this PyTorch can use gloo, or nccl."""
+    there = dist.is_available() and getattr(dist, f"is_{name}_available")()
+    return bool(there)
+
+
+def total(number: float) -> float:
+    """Add a number up over all processes, in float64; a collective."""
+    summed = torch.tensor(float(number), dtype=torch.float64)
+    dist.all_reduce(summed)
+    return summed.item()
+
+
+@contextmanager
+def watch(
+    store: Any,
+    team: Team,
+    speaks: Callable[[], bool],
+    tell: Callable[[str], object],
+) -> Iterator[None]:
+    """Have a thread answer SIGTERM, whatever the process is waiting for.
+
+    A handler of Python's would wait until the process comes back from what
+    it does in C, such as adding up with one that is dead.
+    """
+    node = os.environ.get("GROUP_RANK", "0")
+    store.set(f"process {team.rank}", f"{node} {os.getpid()}")
+    peers = [
+        store.get(f"process {rank}").decode().split()
+        for rank in range(team.size)
+    ]
+
+    def answer() -> None:
+        while number := inbox.recv(1):
+            if number[0] == signal.SIGTERM:
+                try:
+                    here = [n != node or is_alive(int(p)) for n, p in peers]
+                    dead = [r for r in range(team.size) if not here[r]]
+                    if speaks():
+                        tell(last_words(dead, team.size))
+                finally:
+                    os._exit(1)
+
+    inbox, outbox = socket.socketpair()
+    outbox.setblocking(False)  # as signals ask for
+    before = signal.signal(signal.SIGTERM, lambda *_: None)
+    signal.set_wakeup_fd(outbox.fileno())
+    threading.Thread(target=answer, daemon=True).start()
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGTERM, before)
+        outbox.close()  # which ends the thread
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process of this machine has not ended."""
+    if os.name != "posix":  # there, looking would kill
+        return True
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def last_words(dead: Sequence[int], size: int) -> str:
+    """What to say when torchrun ends this process."""
+    if not dead:
+        return (
+            "a run goes on until its steps are done: got SIGTERM, with no "
+            f"process of the {size} missing. Did somebody stop torchrun?"
+        )
+    ranks = ", ".join(map(str, dead))
+    return (
+        f"all {size} processes of a run must live: got the end of rank "
+        f"{ranks}. Was it killed, for its memory perhaps? torchrun's report "
+        "says how it ended."
+    )
+
+
+# -- the data ----------------------------------------------------------------
+
+
+def share(batch: Batch, team: Team) -> Batch:
+    """Return this process's rows of a batch: every size-th.
+
+    All shares together have each row once.  If there are more processes
+    than rows, those without one compute on the first, with no target that
+    counts: all have to take part in each step.
+
+    Args:
+        batch: inputs and targets, rows first; B ≥ 1.
+        team: of which this process is one.
+
+    Returns:
+        About B / size rows.  Padding is kept.
+
+    Raises:
+        ValueError: if an input has not a row for each row of targets.
+
+    Chapter: 18, scaling.
+    Test: tests/test_distributed.py::test_each_row_has_one_process
+    """
+    n = len(batch.targets)
+    wrong = {k: len(x) for k, x in batch.inputs.items() if len(x) != n}
+    if wrong or n == 0:
+        raise ValueError(
+            "a batch is dealt out by rows, so each input has one for each of "
+            f"its targets: got {wrong or 'none'} and {n} rows of targets. "
+            "Expand what is shared to all rows."
+        )
+    mine = slice(team.rank, None, team.size)
+    targets = batch.targets[mine]
+    if not len(targets):
+        mine = slice(1)
+        targets = torch.full_like(batch.targets[mine], IGNORE)
+    return Batch({k: x[mine] for k, x in batch.inputs.items()}, targets)
+
+
+# -- the engines -------------------------------------------------------------
+
+
+def replicate(model: nn.Module) -> nn.Module:
+    """Wrap a model in DDP: a copy in each process, gradients averaged.
+
+    Args:
+        model: on this process's device; stays in use, with its names.
+
+    Returns:
+        What to train in its place.
+
+    Chapter: 18, scaling.
+    Source: li2020ddp.
+    Test: tests/test_distributed.py::test_losses_are_those_of_one_process
+    """
+    return nn.parallel.DistributedDataParallel(model)
+
+
+def shard(
+    model: nn.Module,
+    state: TrainState,
+    config: TrainConfig,
+    device: torch.device,
+) -> tuple[nn.Module, TrainState]:
+    """Deal a model and its optimizer out by FSDP2: a part in each process.
+
+    A block's weights are whole only while it computes.
+
+    Args:
+        model: on any device; is copied, so that :func:`gather` can fill it.
+        state: of that model, fresh or loaded.
+        config: how to train.
+        device: this process's.
+
+    Returns:
+        What to train in their place.
+
+    Chapter: 18, scaling.
+    Source: zhao2023fsdp; rajbhandari2020zero, stage 3.
+    Test: tests/test_distributed.py::test_losses_are_those_of_one_process
+    """
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.tensor import DTensor, distribute_tensor
+
+    def spread(value: Tensor, like: DTensor) -> Tensor:
+        if value.shape != like.shape:  # the number of the step
+            return value.to(like.device, copy=True)
+        # Each process has all of it, and cuts out its own part.
+        return distribute_tensor(
+            value, like.device_mesh, like.placements, src_data_rank=None
+        )
+
+    sharded = copy.deepcopy(model)
+    mesh = init_device_mesh(device.type, (dist.get_world_size(),))
+    stacks = [m for m in sharded.modules() if isinstance(m, nn.ModuleList)]
+    for part in [block for stack in stacks for block in stack] + [sharded]:
+        fully_shard(part, mesh=mesh)
+    optimizer = make_optimizer(sharded, config)
+    for whole, ours in pairs(state.optimizer, optimizer):
+        kept = state.optimizer.state[whole]
+        optimizer.state[ours] = {k: spread(v, ours) for k, v in kept.items()}
+    return sharded, replace(state, optimizer=optimizer)
+
+
+def gather(state: TrainState, saver: Saver, team: Team) -> None:
+    """Put what is sharded together where the first process can save it.
+
+    Args:
+        state: of the sharded model.
+        saver: of the whole model and state, as :func:`shard` got them.
+        team: each of its processes calls this.
+
+    Chapter: 18, scaling.
+    Test: tests/test_distributed.py::test_a_run_may_change_its_processes
+    """
+    optimizer = saver.state.optimizer
+    for whole, ours in pairs(optimizer, state.optimizer):
+        weight, kept = full(ours.detach()), state.optimizer.state[ours]
+        # In one order: what is loaded from a file comes in any.
+        kept = {k: full(kept[k]).to(whole.device) for k in sorted(kept)}
+        if team.rank == 0:
+            whole.data.copy_(weight)
+            optimizer.state[whole] = kept
+    saver.state = replace(state, optimizer=optimizer)
+
+
+def full(value: Any) -> Tensor:
+    """A tensor from all its shards."""
+    return value.full_tensor() if hasattr(value, "full_tensor") else value
+
+
+def pairs(
+    one: torch.optim.Optimizer, other: torch.optim.Optimizer
+) -> Iterator[tuple[Any, Any]]:
+    """The same weight as two optimizers know it, weight by weight."""
+    for group, same in zip(one.param_groups, other.param_groups, strict=True):
+        yield from zip(group["params"], same["params"], strict=True)
+
+
+# -- checkpoints -------------------------------------------------------------
+
+
+class Scribe:
+    """A callback by which the first process saves for all.
+
+    The files are those that one process writes.
+
+    Args:
+        saver: knows when and where.
+        team: each of its processes has a scribe.
+        collect: called in each before the first writes.
+
+    Chapter: 18, scaling.
+    """
+
+    def __init__(
+        self,
+        saver: Saver,
+        team: Team,
+        collect: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.saver, self.team, self.collect = saver, team, collect
+
+    def __call__(self, progress: Progress) -> None:
+        """Save what is due.
+
+        Raises:
+            SaveError, TrainingDiverged: as
+                :func:`coursekit.checkpoint.save_checkpoint`.
+        """
+        if progress.is_best or self.saver.is_due(progress):
+            self.collect()
+            if self.team.rank == 0:
+                self.saver(progress)
+
+    def save(self) -> None:
+        """Write a checkpoint now."""
+        self.collect()
+        if self.team.rank == 0:
+            self.saver.save()
+
+
+def check_start(step: int, team: Team) -> None:
+    """Refuse processes that begin from different checkpoints.
+
+    Args:
+        step: from which this process would go on.
+        team: each of its processes calls this.
+
+    Raises:
+        ValueError: if not all steps are equal.
+
+    Chapter: 18, scaling.
+    """
+    mean = team.total(step) / team.size
+    if team.total(step != mean):
+        raise ValueError(
+            "all processes must go on from the same checkpoint: got step "
+            f"{step} in rank {team.rank}, {mean:g} on average. Choose an "
+            "--out that all machines see."
+        )
