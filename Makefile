@@ -99,6 +99,7 @@ unit: $(ENV)
 	$(PY) -m pytest tests -n 2 -rs --ignore=tests/test_book.py \
 	  --ignore=tests/test_pages.py --ignore=tests/test_predict.py \
 	  --ignore=tests/test_weight.py --ignore=tests/test_bad_input.py \
+	  --ignore=tests/test_corpus.py \
 	  --ignore=tests/test_catalogue.py --ignore=tests/test_protocol.py
 	@# A reader has no shape checks: our own errors must come up without, and
 	@# a check of an exercise is timed as a reader gets it.
@@ -116,5 +117,5 @@ compare: $(ENV)
 
 pages: $(ENV)
 	$(PY) -m pytest tests/test_book.py tests/test_pages.py \
-	  tests/test_predict.py tests/test_weight.py \
+	  tests/test_predict.py tests/test_weight.py tests/test_corpus.py \
 	  -n 2 --dist loadgroup -rs

@@ -1,7 +1,8 @@
 """No sentence of a corpus that may not be passed on stands in the project.
 
-Every text in git is compared with all of Multi30k, where the corpus is at
-hand: in the folder that COURSEKIT_DATA names, or beside the checkout.
+Every text in git, and all that the built notebooks print, is compared with all
+of Multi30k, where the corpus is at hand: in the folder that COURSEKIT_DATA
+names, or beside the checkout.
 """
 
 import gzip
@@ -76,10 +77,16 @@ def committed():
     return [p for p in paths if p.is_file() and p.suffix not in BINARY]
 
 
+def built():
+    """The notebooks of the built book, with what their cells print."""
+    return sorted(ROOT.glob("_build/notebooks/**/*.ipynb"))
+
+
 @needs_corpus
 def test_no_sentence_is_passed_on(corpus):
+    assert built(), "run `make build` first"
     found = {}
-    for path in committed():
+    for path in [*committed(), *built()]:
         text = path.read_text(encoding="utf-8", errors="replace")
         if hits := corpus.found_in(text):
             found[str(path.relative_to(ROOT))] = hits[:3]
