@@ -176,8 +176,8 @@ def log_mel(
 class ConvStem(nn.Module):
     """Columns to vectors: two convolutions, the second in steps of two.
 
-    Each looks at three neighbors.  What a letter is for a tokenizer, 10 ms
-    are here: a step of the sequence should hold more.
+    Each looks at three neighbors, so a vector knows 5 columns.  What a
+    letter is for a tokenizer, 10 ms are here: a step should hold more.
 
     Args:
         n_mels: M, bands of a column.
@@ -259,6 +259,8 @@ class SpeechTransformer(Transformer):
     Source: radford2023robust, section 2.2; vaswani2017attention, section 3.
     Test: tests/test_uses.py::test_whisper_has_the_reference_logits
     """
+
+    config: SpeechConfig
 
     def __init__(
         self, config: SpeechConfig, attend: Attend = fast_attend
