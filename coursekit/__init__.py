@@ -7,6 +7,7 @@ import importlib
 from typing import Any
 
 from coursekit.attention import attend, attention_weights, fast_attend
+from coursekit.audio import SpeechTransformer, load_speech, log_mel, read_wav
 from coursekit.cache import CachedStepper, CachedTranslator, LayerCache
 from coursekit.checkpoint import (
     Loaded,
@@ -20,6 +21,7 @@ from coursekit.checkpoint import (
 from coursekit.config import (
     EncoderConfig,
     GPTConfig,
+    SpeechConfig,
     TrainConfig,
     TransformerConfig,
 )
@@ -42,10 +44,26 @@ from coursekit.multihead import MultiHeadAttention, merge_heads, split_heads
 from coursekit.norm import LayerNorm, Residual, RMSNorm
 from coursekit.optim import cosine, make_optimizer, noam, parameter_groups
 from coursekit.positions import rotate_pairs, sinusoidal
+from coursekit.published import (
+    MissingModelError,
+    load_gpt2,
+    load_published,
+)
 from coursekit.seq2seq import Transformer
-from coursekit.tokenizer import BPETokenizer, CharTokenizer
+from coursekit.tokenizer import (
+    BPETokenizer,
+    CharTokenizer,
+    WordPieceTokenizer,
+)
 from coursekit.training import evaluate, train
 from coursekit.translate import Translator
+from coursekit.uses import (
+    align,
+    chat,
+    complete,
+    sentence_vectors,
+    transcribe,
+)
 
 TOOLS = (
     "exercises",
@@ -82,20 +100,27 @@ __all__ = [
     "LayerCache",
     "LayerNorm",
     "Loaded",
+    "MissingModelError",
     "MultiHeadAttention",
     "RMSNorm",
     "Residual",
+    "SpeechConfig",
+    "SpeechTransformer",
     "SwiGLU",
     "TokenEmbedding",
     "TrainConfig",
     "Transformer",
     "TransformerConfig",
     "Translator",
+    "WordPieceTokenizer",
+    "align",
     "attend",
     "attention_weights",
     "beam_search",
     "causal_mask",
+    "chat",
     "combine_masks",
+    "complete",
     "cosine",
     "cross_entropy",
     "evaluate",
@@ -104,9 +129,13 @@ __all__ = [
     "generate",
     "greedy",
     "load",
+    "load_gpt2",
     "load_model",
     "load_pairs",
+    "load_published",
+    "load_speech",
     "load_text",
+    "log_mel",
     "make_optimizer",
     "merge_heads",
     "noam",
@@ -114,14 +143,17 @@ __all__ = [
     "parameter_groups",
     "perplexity",
     "random_windows",
+    "read_wav",
     "rotate_pairs",
     "round_weights",
     "sampler",
     "save_model",
+    "sentence_vectors",
     "sequential_windows",
     "shipped",
     "sinusoidal",
     "split",
     "split_heads",
     "train",
+    "transcribe",
 ]

@@ -31,10 +31,12 @@ from safetensors.torch import load as unpack
 from safetensors.torch import save
 from torch import Tensor, nn
 
+from coursekit.audio import SpeechTransformer
 from coursekit.config import (
     Config,
     EncoderConfig,
     GPTConfig,
+    SpeechConfig,
     TrainConfig,
     TransformerConfig,
 )
@@ -61,6 +63,7 @@ __all__ = [
     "load",
     "load_checkpoint",
     "load_model",
+    "put_weights",
     "read_config",
     "read_tensors",
     "read_weights",
@@ -76,6 +79,7 @@ MODELS: dict[str, tuple[type[nn.Module], type[Config]]] = {
     "GPT": (GPT, GPTConfig),
     "Encoder": (Encoder, EncoderConfig),
     "Transformer": (Transformer, TransformerConfig),
+    "SpeechTransformer": (SpeechTransformer, SpeechConfig),
 }
 FORMAT = 1
 SHIPPED = Path(__file__).parent / "assets" / "models"

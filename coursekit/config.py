@@ -12,6 +12,7 @@ __all__ = [
     "Config",
     "EncoderConfig",
     "GPTConfig",
+    "SpeechConfig",
     "StackConfig",
     "TrainConfig",
     "TransformerConfig",
@@ -318,6 +319,46 @@ _PAPER_BASE: dict[str, Any] = {
     "attention_bias": False,
     "max_len": 512,
 }
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpeechConfig(TransformerConfig):
+    """An encoder-decoder that hears.  The defaults are Whisper's choices.
+
+    Raises:
+        ValueError: if the values do not fit together.
+
+    Chapter: 15, modern.
+    Source: radford2023robust, section 2.2.
+    """
+
+    n_mels: int = 80
+    """Frequency bands of the sound that the encoder reads."""
+    max_frames: int = 1500
+    """Longest sound the encoder accepts, in steps of two columns."""
+    activation: str = "gelu"
+    """Nonlinearity: gelu, gelu_tanh, relu, silu, or swiglu (gated)."""
+    norm_first: bool = True
+    """Normalize before each sub-layer (pre-norm), not after it (post-norm)."""
+    final_norm: bool = True
+    """Normalize once more after each stack."""
+    positions: str = "learned"
+    """How order enters: learned, sinusoidal, rope, alibi, or none."""
+    scale_embedding: bool = False
+    """Multiply token embeddings by √D, as the paper does."""
+    dropout: float = 0.0
+    """Share of activations zeroed in training."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("n_mels", "max_frames"):
+            value = getattr(self, name)
+            _require(
+                f"{name} must be a whole number of at least 1",
+                isinstance(value, int) and value >= 1,
+                repr(value),
+                "Whisper has 80 bands and 1500 frames.",
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

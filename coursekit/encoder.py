@@ -67,10 +67,28 @@ class Encoder(nn.Module):
                 than ``max_len``.
         """
         positions = next_positions(ids, 0, self.config.max_len)
-        x = self.positions(self.embedding(ids), positions)
+        return self.read(self.embedding(ids), positions, mask)
+
+    def read(
+        self,
+        x: Float[Tensor, "B S D"],
+        positions: Int[Tensor, "..."],
+        mask: Tensor | None = None,
+    ) -> Float[Tensor, "B S D"]:
+        """Read vectors, whatever they were made of: tokens, or sound.
+
+        Args:
+            x: (B, S, D) vectors that know nothing of their places yet.
+            positions: (S,) or (B, S) places.
+            mask: as in :meth:`forward`.
+
+        Returns:
+            (B, S, D).
+        """
+        x = self.positions(x, positions)
         x = self.dropout(self.embedding_norm(x))
         rotate = self.positions.rotation(positions)
-        bias = self.positions.bias(ids.size(1), ids.size(1))
+        bias = self.positions.bias(x.size(1), x.size(1))
         for block in self.blocks:
             x = block(x, mask, False, rotate, bias)
         return self.final_norm(x)

@@ -131,6 +131,8 @@ class Transformer(nn.Module):
     Args:
         config: every choice.
         attend: the attention function.
+        encoder: what reads the source and holds the table of tokens;
+            default an :class:`Encoder` of token ids.
 
     Chapter: 14, encoder and decoder together.
     Source: vaswani2017attention, section 3 and Figure 1.
@@ -138,11 +140,14 @@ class Transformer(nn.Module):
     """
 
     def __init__(
-        self, config: TransformerConfig, attend: Attend = fast_attend
+        self,
+        config: TransformerConfig,
+        attend: Attend = fast_attend,
+        encoder: Encoder | None = None,
     ) -> None:
         super().__init__()
         self.config = config
-        self.encoder = Encoder(encoder_config(config), attend)
+        self.encoder = encoder or Encoder(encoder_config(config), attend)
         self.positions = make_scheme(config)
         self.dropout = nn.Dropout(config.dropout)
         n_layers = config.n_decoder_layers

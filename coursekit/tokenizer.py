@@ -1,4 +1,4 @@
-"""Text to token ids and back: characters, and byte-level BPE.
+"""Text to token ids and back: characters, byte-level BPE, WordPiece.
 
 A tokenizer is a list of byte strings: the id of a token is its place in
 the list, and decoding joins the bytes. Only encoding is an art.
@@ -12,6 +12,7 @@ import json
 import lzma
 import os
 import random
+import unicodedata
 from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,17 +26,22 @@ from typing import Any, ClassVar, TypeVar
 import regex  # type: ignore[import-untyped]
 
 __all__ = [
+    "DIGITS_APART",
     "SPLIT",
     "BPETokenizer",
     "CharTokenizer",
     "StreamDecoder",
     "Tokenizer",
+    "WordPieceTokenizer",
     "encode_chunk",
     "encode_chunk_with_dropout",
+    "encode_word",
+    "from_printable",
     "learn_merges",
     "load_tokenizer",
     "merge_in_place",
     "read_bytes",
+    "split_words",
     "tokenizer_from_dict",
     "write_atomically",
 ]
@@ -46,6 +52,13 @@ SPLIT = (
     r"'s|'t|'re|'ve|'m|'ll|'d"
     r"| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+"
     r"|\s+(?!\S)|\s+"
+)
+# Most models since keep numbers readable: each digit is a chunk of its own,
+# and space before it does not join it.
+DIGITS_APART = (
+    r"'s|'t|'re|'ve|'m|'ll|'d"
+    r"| ?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+"
+    r"|\s+(?=\p{N})|\s+(?!\S)|\s+"
 )
 Pair = tuple[int, int]
 K = TypeVar("K", bound="Tokenizer")
@@ -403,6 +416,10 @@ class BPETokenizer(Tokenizer):
             order (GPT-2's is not 0 … 255), then the merged tokens as
             they were learned.
         special_tokens: names of control tokens, see `Tokenizer`.
+        split: the pattern of the chunks that merges never cross.
+        complete: refuse tokens that lack one of the 256 single bytes.
+            Without, texts that need such a byte are refused; a few
+            published vocabularies are like that.
 
     Raises:
         ValueError: one of the 256 single bytes is missing.
@@ -421,17 +438,29 @@ class BPETokenizer(Tokenizer):
         self,
         tokens: Sequence[bytes],
         special_tokens: Sequence[str] = (),
+        split: str = SPLIT,
+        complete: bool = True,
     ) -> None:
         super().__init__(tokens, special_tokens)
+        self.split = split
         self.ranks = {token: i for i, token in enumerate(tokens)}
         singles = [bytes([i]) for i in range(256)]
-        missing = [one[0] for one in singles if one not in self.ranks]
-        if missing:
+        self.missing = [one[0] for one in singles if one not in self.ranks]
+        if self.missing and complete:
             raise ValueError(
                 "byte-level BPE needs all 256 single bytes as tokens: "
-                f"{len(missing)} are missing, the first is {missing[0]}. "
-                "Put them before the merged tokens."
+                f"{len(self.missing)} are missing, the first is "
+                f"{self.missing[0]}. Put them before the merged tokens."
             )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Describe the tokenizer; what is as GPT-2's is left out."""
+        fields = super().to_dict()
+        if self.split != SPLIT:
+            fields["split"] = self.split
+        if self.missing:
+            fields["complete"] = False
+        return fields
 
     @classmethod
     def train(
@@ -486,9 +515,10 @@ class BPETokenizer(Tokenizer):
                 `fast`); the ids are the same.
 
         Raises:
-            ValueError: lone surrogates, or an unknown special token.
+            ValueError: lone surrogates, an unknown special token, or a
+                byte that the vocabulary lacks.
         """
-        utf8(text)
+        self._check(text)
         ids: list[int] = []
         for piece, special in self._cut(text, tuple(allowed_special)):
             if special is not None:
@@ -519,7 +549,7 @@ class BPETokenizer(Tokenizer):
         Chapter: 14, encoder and decoder together.
         Source: provilkov2020bpe.
         """
-        utf8(text)
+        self._check(text)
         if not 0 <= dropout <= 1:
             raise ValueError(
                 f"dropout must be a probability: got {dropout}. 0 overlooks "
@@ -527,16 +557,28 @@ class BPETokenizer(Tokenizer):
             )
         return [
             i
-            for chunk in regex.findall(SPLIT, text)
+            for chunk in regex.findall(self.split, text)
             for i in encode_chunk_with_dropout(
                 chunk.encode(), self.ranks, dropout, chance
             )
         ]
 
+    def _check(self, text: str) -> None:
+        """Refuse what has no ids."""
+        data = utf8(text)
+        if self.missing and (lost := {*self.missing} & {*data}):
+            at = min(data.index(byte) for byte in lost)
+            char = text[len(data[:at].decode(errors="ignore"))]
+            raise ValueError(
+                "a text must be made of bytes that the vocabulary has: got "
+                f"{char!r} (U+{ord(char):04X}); {len(self.missing)} bytes "
+                "are missing in these tokens. Leave it out."
+            )
+
     def _encode_plainly(self, text: str) -> list[int]:
         seen: dict[str, list[int]] = {}  # most words come again
         ids: list[int] = []
-        for chunk in regex.findall(SPLIT, text):
+        for chunk in regex.findall(self.split, text):
             if chunk not in seen:
                 seen[chunk] = encode_chunk(chunk.encode(), self.ranks)
             ids += seen[chunk]
@@ -566,7 +608,7 @@ class BPETokenizer(Tokenizer):
     @cached_property
     def _fast(self) -> Any:
         """Our ranks in tiktoken's core, or None without tiktoken."""
-        return tiktoken_encoding(SPLIT, self.ranks)
+        return tiktoken_encoding(self.split, self.ranks)
 
     @classmethod
     def from_ranks(
@@ -606,6 +648,188 @@ class BPETokenizer(Tokenizer):
         name = "assets/r50k_base.tiktoken.xz"
         with resources.as_file(resources.files("coursekit") / name) as path:
             return cls.from_ranks(path, ["<|endoftext|>"])
+
+
+def from_printable(token: str) -> bytes:
+    """Turn a token as published files write it into its bytes.
+
+    JSON holds no bytes, so GPT-2's files show each byte by a letter: those
+    that can be printed by themselves, the other 68 by the letters from
+    U+0100 on, in their order.  So ``Ġ`` (U+0120) is the space.
+
+    Args:
+        token: one token, in such letters.
+
+    Returns:
+        Its bytes.
+
+    Raises:
+        ValueError: a letter stands for no byte.
+
+    Chapter: 15, modern.
+    Test: tests/test_wordpiece.py::test_printable_letters_are_bytes
+    """
+    letters = printable_letters()
+    try:
+        return bytes([letters[letter] for letter in token])
+    except KeyError as error:
+        raise ValueError(
+            "each letter of a published token must stand for a byte: got "
+            f"{error.args[0]!r} in {token!r}. Is it a special token?"
+        ) from None
+
+
+@cache
+def printable_letters() -> dict[str, int]:
+    """Return the byte that each letter stands for."""
+    shown = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    hidden = [byte for byte in range(256) if byte not in shown]
+    letters = {chr(byte): byte for byte in shown}
+    return letters | {chr(256 + i): byte for i, byte in enumerate(hidden)}
+
+
+# The Chinese characters, as BERT counts them: each is a word.
+CHINESE = (
+    r"\u4e00-\u9fff\u3400-\u4dbf\U00020000-\U0002a6df"
+    r"\U0002a700-\U0002ceaf\uf900-\ufaff\U0002f800-\U0002fa1f"
+)
+SIGNS = r"\p{P}$+<=>^`|~"  # all ASCII signs, and Unicode's punctuation
+
+
+def split_words(text: str) -> list[str]:
+    """Cut text into lower-case words without accents, and single signs.
+
+    Args:
+        text: any text.
+
+    Returns:
+        Words, signs and Chinese characters; what can't be seen is gone.
+
+    Chapter: 15, modern.
+    Source: devlin2019bert.
+    """
+    text = regex.sub(r"[\t\n\r]", " ", text)
+    text = regex.sub(r"[\p{C}\ufffd]", "", text)
+    # é becomes e and its accent, a mark of its own, which then goes.
+    text = regex.sub(r"\p{Mn}", "", unicodedata.normalize("NFD", text))
+    text = "".join([char.lower() for char in text])
+    words = rf"[{CHINESE}{SIGNS}]|[^\s{CHINESE}{SIGNS}]+"
+    return regex.findall(words, text)
+
+
+def encode_word(
+    word: str, ids: Mapping[bytes, int], unknown: int
+) -> list[int]:
+    """Cut a word into the longest pieces that are known, from the left.
+
+    A piece that does not begin the word is known by ``##`` before it:
+    *embeddings* becomes em ##bed ##ding ##s.
+
+    Args:
+        word: without spaces.
+        ids: the id of each piece.
+        unknown: the id of the whole word if a part of it is unknown, or
+            if it has more than 100 letters.
+
+    Returns:
+        The ids of its pieces.
+
+    Chapter: 15, modern.
+    Source: wu2016google, section 4.1.
+    """
+    found: list[int] = []
+    start = 0
+    while start < len(word) <= 100:
+        before = "##" if start else ""
+        for stop in range(len(word), start, -1):
+            piece = (before + word[start:stop]).encode()
+            if piece in ids:
+                found.append(ids[piece])
+                start = stop
+                break
+        else:
+            break
+    return found if start == len(word) else [unknown]
+
+
+class WordPieceTokenizer(Tokenizer):
+    """BERT's tokenizer: words, or their longest known pieces.
+
+    What it forgets can't be decoded: capitals, accents, spaces.
+
+    Args:
+        tokens: the pieces in the order of their ids, special ones
+            included.
+        special_tokens: which of them are control tokens; the first is
+            given to words that can't be made of pieces.
+
+    Raises:
+        ValueError: a special token is not among the tokens, or there is
+            none.
+
+    Chapter: 15, modern.
+    Source: devlin2019bert; wu2016google, section 4.1.
+    Test: tests/test_wordpiece.py::test_wordpiece_is_that_of_another_library
+    """
+
+    kind: ClassVar[str] = "WordPiece"
+
+    def __init__(
+        self,
+        tokens: Sequence[bytes],
+        special_tokens: Sequence[str] = (
+            "[UNK]",
+            "[PAD]",
+            "[CLS]",
+            "[SEP]",
+            "[MASK]",
+        ),
+    ) -> None:
+        super().__init__(tokens)
+        self.ids = {token: i for i, token in enumerate(tokens)}
+        names = list(special_tokens)
+        absent = [name for name in names if name.encode() not in self.ids]
+        if absent or not names:
+            raise ValueError(
+                "WordPiece's special tokens must be among its tokens: got "
+                f"{names}, of which {absent} are not. Name the one for "
+                "unknown words first."
+            )
+        self.special_tokens = {name: self.ids[name.encode()] for name in names}
+        self._unknown = self.special_tokens[names[0]]
+        # Decoded, a word begins with a space, a later piece does not.
+        self._bytes = [
+            token[2:] if token.startswith(b"##") else b" " + token
+            for token in self.tokens
+        ]
+
+    def encode(self, text: str) -> list[int]:
+        """Turn text into ids, without [CLS] and [SEP] around it.
+
+        Raises:
+            ValueError: lone surrogates.
+        """
+        utf8(text)
+        words = split_words(text)
+        return [
+            i
+            for word in words
+            for i in encode_word(word, self.ids, self._unknown)
+        ]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Turn ids into text, with a space between words and signs."""
+        return super().decode(ids).removeprefix(" ")
+
+    @classmethod
+    def from_vocab(cls, path: str | Path) -> "WordPieceTokenizer":
+        """Read a published ``vocab.txt``: one piece a line.
+
+        Raises:
+            ValueError: it is no such file.
+        """
+        lines = read_bytes(path).splitlines()
+        return cls(lines)
 
 
 def tiktoken_encoding(pattern: str, ranks: dict[bytes, int]) -> Any:
@@ -708,7 +932,7 @@ def tokenizer_from_dict(fields: Any) -> Tokenizer:
     Raises:
         ValueError: the type is unknown or a field is missing or wrong.
     """
-    kinds = [CharTokenizer.kind, BPETokenizer.kind]
+    kinds = [CharTokenizer.kind, BPETokenizer.kind, WordPieceTokenizer.kind]
     kind = fields.get("type") if isinstance(fields, dict) else None
     if kind not in kinds:
         raise ValueError(
@@ -726,7 +950,11 @@ def tokenizer_from_dict(fields: Any) -> Tokenizer:
             "Tokenizer.save."
         ) from None
     if kind == BPETokenizer.kind:
-        return BPETokenizer(tokens, special)
+        split = str(fields.get("split", SPLIT))
+        complete = fields.get("complete", True) is not False
+        return BPETokenizer(tokens, special, split, complete)
+    if kind == WordPieceTokenizer.kind:
+        return WordPieceTokenizer(tokens, special)
     tokenizer = CharTokenizer(chars, special)
     if tokenizer.tokens != tokens:
         raise ValueError(

@@ -1,6 +1,7 @@
 """Shapes are enforced, one thread, and what to do where a piece is missing."""
 
 import os
+from functools import cache
 
 import pytest
 import torch
@@ -23,3 +24,27 @@ def missing():
         pytest.skip(text)
 
     return give_up
+
+
+@pytest.fixture(scope="session")
+def published():
+    """``published(name)``: a published model, loaded once; or skip."""
+
+    @cache
+    def give(name):
+        from coursekit.published import MissingModelError, load_published
+
+        try:
+            return load_published(name)
+        except MissingModelError as error:
+            return error
+
+    def ask(name):
+        loaded = give(name)
+        if not isinstance(loaded, Exception):
+            return loaded
+        if os.environ.get("MODELS") == "1":  # asked for, so it must be there
+            pytest.fail(str(loaded))
+        pytest.skip(f"{loaded} Or: MODELS=1 make test")
+
+    return ask

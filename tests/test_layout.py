@@ -36,6 +36,8 @@ ORDER = [
     "generation",
     "cache",
     "translate",
+    "published",
+    "uses",
     "scaling",
     "distributed",
 ]
@@ -60,6 +62,8 @@ MODULES_WITHOUT_CHAPTER = {
     "checkpoint": "taught with training",
     "cache": "taught with generation",
     "translate": "taught with seq2seq",
+    "published": "taught with modern: models that others trained",
+    "uses": "taught with modern: what these models are for",
     "distributed": "taught with scaling",
 }
 # Chapters that are not written yet. The list only shrinks: a chapter that
