@@ -443,7 +443,7 @@ def loss_in_slices(
 
     rows, flat = x.reshape(-1, x.size(-1)), targets.reshape(-1)
     sums = [
-        checkpoint(nats, *both, use_reentrant=False)
+        checkpoint(nats, *both, use_reentrant=False, preserve_rng_state=False)
         for both in zip(rows.split(size), flat.split(size), strict=True)
     ]
     counted = (flat != ignore_index).sum().clamp(min=1)
