@@ -521,14 +521,14 @@ _RECOMPUTED_BUGS = {
 
 def _recomputed_cases(seed: int) -> list[Case]:
     g = generator(seed)
-    q, k, v = draw(g, 5, 11), draw(g, 7, 11), draw(g, 7, 3)
-    scores = q @ k.T / 11**0.5
-    out, log_sum = scores.softmax(dim=1) @ v, scores.logsumexp(dim=1)
-    given = q, k, v, out, log_sum, draw(g, 5, 3)
-    return [
-        Case((*given, 7), name="one block"),
-        Case((*given, 3), name="blocks of three"),
-    ]
+    cases = []
+    for size, name in ((7, "one block"), (3, "blocks of three")):
+        q, k, v = draw(g, 5, 11), draw(g, 7, 11), draw(g, 7, 3)
+        scores = q @ k.T / 11**0.5
+        out, log_sum = scores.softmax(dim=1) @ v, scores.logsumexp(dim=1)
+        given = q, k, v, out, log_sum, draw(g, 5, 3), size
+        cases.append(Case(given, name=name))
+    return cases
 
 
 # -- debug: the bent line ----------------------------------------------------
