@@ -24,7 +24,7 @@ LOCK := $(shell cat requirements.txt pyproject.toml | git hash-object --stdin)
 ENV  := .venv/lock-$(LOCK)
 
 .DEFAULT_GOAL := help
-.PHONY: help env book test lab fresh results figures lock clean \
+.PHONY: help env book test lab fresh results bench figures lock clean \
         lint types unit build compare pages
 
 help:  ## list what can be made
@@ -47,6 +47,9 @@ fresh:  ## run `make book` and `make test` in a clone with an empty environment
 results: $(ENV)  ## make NAME's numbers again: make results NAME=ladder
 	@test -n "$(NAME)" || { echo "say which: make results NAME=ladder"; exit 2; }
 	$(PY) -m results.$(NAME)
+
+bench: $(ENV)  ## measure speed beside peers: make bench ARGS=--quick
+	OMP_NUM_THREADS=2 MKL_NUM_THREADS=2 $(PY) -m benchmarks $(ARGS)
 
 figures: $(ENV)  ## write every figure of the book as SVG, for slides
 	$(PY) sphinx_ext/figures.py

@@ -151,8 +151,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         return
     with record("bench", [0], [out], recorded(words)) as metrics:
         run(args, metrics)
-        out.write_text(table.markdown(metrics), "utf8")
-    print("\n" + table.markdown(metrics))
+        metrics["table"] = table.markdown(metrics)
+        out.write_text(metrics["table"], "utf8")
+    print("\n" + metrics["table"])
 
 
 if __name__ == "__main__":

@@ -212,8 +212,8 @@ def makers(kind: str, settings: Settings) -> dict[str, Callable[[Task], Any]]:
 
     def of(path: str) -> Callable[[Task], Any]:
         def make(task: Task) -> Any:
-            module, _, name = path.partition(":")
-            module = importlib.import_module(f"benchmarks.peers.{module}")
+            file, _, name = path.partition(":")
+            module = importlib.import_module(f"benchmarks.peers.{file}")
             return getattr(module, name)(task, settings)
 
         return make

@@ -1,7 +1,7 @@
 """Cost as it grows: time and memory over context and width.
 
 Each probe runs in a process of its own, because the operating system keeps
-only a process's highest memory: ``python -m benchmarks.growing step 256 128``.
+only a process's highest memory: ``python -m benchmarks.growing 2 loss ours``.
 """
 
 import json
@@ -71,7 +71,7 @@ def step(context: int, d_model: int) -> dict[str, float]:
 
 def forward(context: int) -> dict[str, float]:
     """One text through a narrow model, without gradients."""
-    shape = Shape(2, 128, 4, context, 65, 1)
+    shape = Shape(2, 64, 2, context, 65, 1)
     model = make(shape)
     model.module.eval()
     ids = sample(shape, 1)[0]
@@ -108,7 +108,7 @@ def loss(how: str) -> dict[str, float]:
     def pieces() -> torch.Tensor:
         cut = zip(x.split(128, 1), targets.split(128, 1), strict=True)
         parts = [checkpoint(part, a, b, use_reentrant=False) for a, b in cut]
-        return torch.stack(parts).sum() / n  # type: ignore[arg-type]
+        return torch.stack(parts).sum() / n
 
     ways = {"ours": ours, "whole": whole, "pieces": pieces}
     table.grad = torch.zeros_like(table)  # its gradient is there in any case
@@ -117,7 +117,8 @@ def loss(how: str) -> dict[str, float]:
 
 def child(*arguments: object) -> dict[str, float]:
     """Run a probe in a process of its own."""
-    command = [sys.executable, "-m", __name__, *map(str, arguments)]
+    words = [str(word) for word in (torch.get_num_threads(), *arguments)]
+    command = [sys.executable, "-m", "benchmarks.growing", *words]
     if arguments[0] == "import":
         code = (
             "import torch, time; t = time.perf_counter(); import coursekit; "
@@ -210,8 +211,8 @@ WORKLOADS = [
 ]
 
 if __name__ == "__main__":
-    torch.set_num_threads(2)
-    name, *values = sys.argv[1:]
+    threads, name, *values = sys.argv[1:]
+    torch.set_num_threads(int(threads))
     probes: dict[str, Callable[..., dict[str, float]]] = {
         "step": step,
         "forward": forward,

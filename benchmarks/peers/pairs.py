@@ -85,7 +85,7 @@ class TorchPairs(nn.Module):
         nn.init.normal_(self.table.weight, std=shape.d_model**-0.5)
         self.dropout = nn.Dropout(shape.dropout)
         codes = sinusoids(shape.limit, shape.d_model)
-        self.register_buffer("codes", codes, persistent=False)
+        self.codes = nn.Buffer(codes, persistent=False)
 
     def embed(self, ids: Tensor) -> Tensor:
         """(B, T) ids to (B, T, D)."""
