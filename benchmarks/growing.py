@@ -103,6 +103,7 @@ def loss(how: str) -> dict[str, float]:
             logits = F.linear(part, table)
             (F.cross_entropy(logits, y, reduction="sum") / n).backward()
 
+    ways: dict[str, Callable[[], None]]
     ways = {"ours": ours, "whole": whole, "pieces": partial(whole, 64)}
     table.grad = torch.zeros_like(table)  # its gradient is there in any case
     return measure(ways[how], 1)
