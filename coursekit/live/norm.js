@@ -1,0 +1,45 @@
+// The residual connection, and the norms: coursekit/norm.py.
+import { add } from "./tensor.js";
+
+/** Give a row mean 0 and variance 1, then a learned scale and shift. */
+export function layerNorm(row, weight, bias, eps) {
+  let mean = 0, variance = 0;
+  for (const value of row) mean += value / row.length;
+  for (const value of row) variance += (value - mean) ** 2 / row.length;
+  const scale = 1 / Math.sqrt(variance + eps);
+  return row.map((value, i) =>
+    (value - mean) * scale * weight[i] + (bias ? bias[i] : 0));
+}
+
+/** Give a row a mean square of 1, then a learned scale. */
+export function rmsNorm(row, weight, eps) {
+  let square = 0;
+  for (const value of row) square += value ** 2 / row.length;
+  const scale = 1 / Math.sqrt(square + eps);
+  return row.map((value, i) => value * scale * weight[i]);
+}
+
+/** The norm that the configuration names, with its weights. */
+export function makeNorm(config, weights, wanted = true) {
+  const eps = config.norm_eps;
+  if (!wanted || config.norm === "none") return (x) => x;
+  const { weight, bias } = weights;
+  if (config.norm === "rmsnorm")
+    return (x) => x.map((row) => rmsNorm(row, weight, eps));
+  return (x) => x.map((row) => layerNorm(row, weight, bias, eps));
+}
+
+/** A path around a sub-layer, and the norm before or after it. */
+export class Residual {
+  constructor(config, weights) {
+    this.norm = makeNorm(config, weights?.norm);
+    this.normFirst = config.norm_first;
+    this.residual = config.residual;
+  }
+
+  forward(x, sublayer) {
+    let y = sublayer(this.normFirst ? this.norm(x) : x);
+    if (this.residual) y = add(x, y);
+    return this.normFirst ? y : this.norm(y);
+  }
+}
