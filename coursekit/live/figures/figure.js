@@ -1,0 +1,100 @@
+// What all figures share: the still picture comes first, and stays if anything
+// is missing; the model is fetched when the reader comes near.
+import { attentionWeights, mixValues } from "../attention.js";
+import { loadModel } from "./library.js";
+import { make } from "./parts.js";
+import { say } from "./strings.js";
+
+const NEAR = "400px";
+const MOST_SIGNS = 400; // of a text; what is longer is cut
+
+export class LiveFigure extends HTMLElement {
+  connectedCallback() {
+    if (this.root) return this.watchTheme(); // it was only moved
+    this.picture = this.querySelector("img");
+    this.sentence = make("p", { className: "live-sentence", "aria-hidden": true });
+    this.spoken = make("p", { className: "live-spoken", role: "status" });
+    this.root = make("div", {
+      className: "live", role: "group",
+      "aria-label": say("figure", { title: say(`${this.constructor.key}.title`) }),
+    });
+    this.near = new IntersectionObserver((entries) => {
+      if (entries.some((entry) => entry.isIntersecting)) this.load();
+    }, { rootMargin: NEAR });
+    this.near.observe(this.picture ?? this);
+    this.watchTheme();
+  }
+
+  disconnectedCallback() {
+    this.theme?.disconnect();
+  }
+
+  /** The page may turn dark. */
+  watchTheme() {
+    this.theme ??= new MutationObserver(() => this.redraw?.());
+    this.theme.observe(document.documentElement,
+      { attributes: true, attributeFilter: ["data-theme"] });
+  }
+
+  async load() {
+    this.near.disconnect();
+    this.dataset.state = "loading";
+    try {
+      const address = this.getAttribute("model");
+      if (address) this.library = await loadModel(address);
+      this.root.append(...this.parts(), this.sentence, this.spoken);
+      this.replace();
+      this.run();
+      this.dataset.state = "ready";
+    } catch (error) {
+      this.dataset.state = "failed";
+      const text = say("failed", { reason: error.message });
+      this.root.replaceChildren(make("p", { role: "status" }, text));
+      if (this.picture) this.picture.hidden = false;
+      (this.picture ?? this).after(this.root);
+    }
+  }
+
+  /** Take the picture's place. */
+  replace() {
+    if (!this.picture) return this.append(this.root);
+    this.picture.before(this.root);
+    this.picture.hidden = true;
+  }
+
+  /** Show a sentence; say it once the reader pauses. */
+  tell(text) {
+    this.sentence.textContent = text;
+    clearTimeout(this.pause);
+    this.pause = setTimeout(() => { this.spoken.textContent = text; }, 500);
+  }
+
+  /** A number among the attributes. */
+  number(name, otherwise) {
+    return Number(this.getAttribute(name) ?? otherwise);
+  }
+
+  /** The ids of a text, and what had to be left out of it. */
+  read(text, most) {
+    const { tokenizer } = this.library;
+    const known = tokenizer.known(text.slice(0, MOST_SIGNS));
+    const ids = tokenizer.encode(known);
+    const names = ids.slice(0, most).map((id) => tokenizer.decode([id]));
+    return { ids: ids.slice(0, most), names, cut: ids.length > most
+      || text.length > MOST_SIGNS };
+  }
+
+  /** A model that keeps what each attention computes, in order. */
+  watched(kept, isCausal = () => true) {
+    return this.library.build((q, k, v, causal, bias) => {
+      const weights = attentionWeights(q, k, causal && isCausal(), bias);
+      kept.push({ q, k, weights });
+      return mixValues(weights, v);
+    });
+  }
+}
+
+/** Give a figure its element, unless the page has it already. */
+export function define(name, figure) {
+  if (!customElements.get(name)) customElements.define(name, figure);
+}

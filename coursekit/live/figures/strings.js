@@ -1,0 +1,116 @@
+// Every word that the figures show or say, in one table for translators.
+export const STRINGS = {
+  "figure": "Live figure: {title}",
+  "loading": "The model is being loaded …",
+  "failed": "This figure could not come alive: {reason}. The picture is what it"
+    + " shows at first.",
+  "text": "Text",
+  "shortened": "Only the first {n} tokens are shown.",
+  "unknown": "Left out, as the model does not know them: {signs}",
+  "empty": "Type something.",
+  "layer": "Layer",
+  "head": "Head",
+  "all-heads": "mean of all",
+  "query": "query (row)",
+  "key": "key (column)",
+  "query-of": "query (row): “{token}”",
+  "choose-query": "Tokens. Arrow keys choose the query.",
+  "share": "“{token}” {percent}",
+  "space": "␣",
+  "newline": "↵",
+  "and": ", ",
+
+  "attention.title": "attention map",
+  "attention.causal": "causal mask",
+  "attention.sentence": "Layer {layer}, head {head}: the query “{token}”"
+    + " (row {row} of {n}) takes most from {shares}.",
+  "attention.mean": "Layer {layer}, mean of all heads: the query “{token}”"
+    + " (row {row} of {n}) takes most from {shares}.",
+
+  "scores.title": "from scores to weights",
+  "scores.root": "divide by √Dh = {root}",
+  "scores.mask": "causal mask",
+  "scores.key": "key",
+  "scores.product": "q · k",
+  "scores.score": "score",
+  "scores.weight": "weight",
+  "scores.hidden": "hidden",
+  "scores.sentence": "The query “{token}” gives {shares}. The largest weight is"
+    + " {largest}.",
+
+  "next.title": "the next token",
+  "next.prompt": "Beginning of the text",
+  "next.temperature": "Temperature",
+  "next.top-k": "Top-k",
+  "next.top-p": "Top-p",
+  "next.all": "all",
+  "next.likeliest": "Take the likeliest",
+  "next.draw": "Draw one",
+  "next.back": "Back",
+  "next.again": "Start again",
+  "next.take": "Take “{token}”",
+  "next.written": "Written so far",
+  "next.bars": "Likeliest next tokens. The frame is the model's probability,"
+    + " the bar what your settings make of it.",
+  "next.sentence": "The likeliest next token is “{token}”, {percent}."
+    + " {n} of {all} tokens can be drawn.",
+  "next.none": "none",
+
+  "beam.title": "beam search",
+  "beam.beams": "Beams",
+  "beam.steps": "Steps",
+  "beam.penalty": "Length penalty",
+  "beam.tree": "Beam search, {steps} steps with {beams} beams. {best}",
+  "beam.best": "Best of the beams: “{text}”, {sum} nats in all.",
+  "beam.greedy": "Greedy search: “{text}”, {sum} nats in all.",
+  "beam.step": "step {n}",
+  "beam.kept": "kept",
+  "beam.dropped": "dropped",
+
+  "translator.title": "translator",
+  "translator.source": "Source",
+  "translator.target": "Translation",
+  "translator.sentence": "“{token}” (row {row} of {n}) looks most at {shares}.",
+  "translator.end": "end",
+
+  "bpe.title": "byte-pair merges",
+  "bpe.step": "Merges applied",
+  "bpe.before": "Before the first merge: {n} bytes.",
+  "bpe.sentence": "Merge {step} of {all}: “{left}” + “{right}” becomes"
+    + " token {id}. {n} tokens are left of {bytes} bytes.",
+  "bpe.tokens": "Tokens",
+
+  "positions.title": "positions",
+  "positions.query": "Position of the query",
+  "positions.key": "Position of the key",
+  "positions.pair": "pair {n}",
+  "positions.sentence": "Query at {m}, key at {n}, distance {distance}: their"
+    + " dot product is {product}. Move both by the same step and it stays.",
+  "positions.dials": "Hands of the first pairs: the query's and the key's.",
+  "positions.curve": "Dot product by distance.",
+
+  "checkpoint.title": "your own model",
+  "checkpoint.drop": "Choose model.safetensors, or drop it here. With"
+    + " config.json and tokenizer.json of the same folder it runs, too.",
+  "checkpoint.tensor": "Tensor",
+  "checkpoint.shape": "{shape}: {n} numbers, the largest {largest}",
+  "checkpoint.picture": "{name}, {shape}: blue is positive, orange negative.",
+  "checkpoint.total": "{tensors} tensors, {n} numbers in all.",
+  "checkpoint.bad": "{file} could not be read: {reason}.",
+};
+
+/** A string of the table with its blanks filled. */
+export function say(key, values = {}) {
+  return STRINGS[key].replace(/\{(\w+)\}/g, (_, name) => values[name]);
+}
+
+/** A token as it is shown: spaces and line ends can be seen. */
+export function visible(text) {
+  return text.replaceAll(" ", say("space")).replaceAll("\n", say("newline"));
+}
+
+/** A share as it is said: 12 %, or 0.3 % where it is small. */
+export function percent(share) {
+  const digits = share >= 0.1 || share === 0 ? 0 : 1;
+  return `${(100 * share).toFixed(digits)} %`;
+}
