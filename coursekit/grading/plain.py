@@ -30,7 +30,8 @@ EXPLICIT = re.compile(r"^(.*?)\s*<([^<>]+)>$", re.DOTALL)
 EQUATION = re.compile(r"^\$\$ *(?:\(([^()\s]+)\))? *$")
 
 # What has no place in a notebook.
-DROPPED = {"bibliography", "contents", "eval-rst", "here", "index", "toctree"}
+DROPPED = {"bibliography", "contents", "eval-rst", "here", "index", "live"}
+DROPPED |= {"toctree"}
 ADMONITIONS = {
     *("attention", "caution", "danger", "error", "hint", "important"),
     *("note", "seealso", "tip", "warning"),

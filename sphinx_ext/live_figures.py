@@ -1,0 +1,179 @@
+"""Live figures: a still one that comes alive where there is JavaScript.
+
+    ```{live} attention
+    :model: captions
+    :text: a dog runs
+    ```
+
+Behind it stands the code cell that draws the still figure. Its picture stays
+where there is no script, and until the model is there; its caption and its
+code stay always. The element, ``<live-attention>``, is one of those in
+``coursekit/live/figures``.
+"""
+
+from pathlib import Path
+from posixpath import dirname, relpath
+
+from docutils import nodes
+from docutils.parsers.rst import directives
+from predict import BETWEEN, is_cell
+from sphinx.transforms import SphinxTransform
+from sphinx.util import logging
+from sphinx.util.docutils import SphinxDirective
+
+import coursekit
+from coursekit import live
+
+LOGGER = logging.getLogger(__name__)
+SCRIPT = "live.js"
+FOLDER = "_static/live"
+# What each figure needs: a model, its tokenizer alone, or neither.
+KINDS = {
+    "attention": "model",
+    "scores": "model",
+    "next-token": "model",
+    "beam": "model",
+    "translator": "model",
+    "bpe": "tokenizer",
+    "positions": None,
+    "checkpoint": None,
+}
+NUMBERS = (
+    *("layer", "head", "temperature", "seed", "beams", "steps"),
+    *("step", "query", "key"),
+)
+
+
+class live_figure(nodes.General, nodes.Element):  # noqa: N801  docutils' custom
+    """The element around a still figure's cell."""
+
+
+class Live(SphinxDirective):
+    """``{live}``: which figure, of which model, on which text."""
+
+    required_arguments = 1
+    option_spec = {  # noqa: RUF012
+        "model": directives.unchanged_required,
+        "text": directives.unchanged_required,
+        **dict.fromkeys(NUMBERS, float),
+    }
+
+    def run(self):
+        """Return the element; a transform puts the cell into it."""
+        kind, *_ = self.arguments
+        node = live_figure(kind=kind, options=dict(self.options))
+        self.set_source_info(node)
+        if kind not in KINDS:
+            complain(node, f"must be one of {', '.join(KINDS)}")
+        elif (KINDS[kind] is None) == ("model" in self.options):
+            need = "needs a" if KINDS[kind] else "takes no"
+            complain(node, f"{need} :model:")
+        return [node]
+
+
+def complain(node, what):
+    """Warn; the book is built with warnings as errors."""
+    LOGGER.warning("{live} %s %s", node["kind"], what, location=node)
+
+
+class Enclose(SphinxTransform):
+    """Put the cell that draws the still figure into its element."""
+
+    default_priority = 690  # before predictions are grouped
+
+    def apply(self, **kwargs):
+        """Enclose the next cell of each live figure of the page."""
+        for figure in list(self.document.findall(live_figure)):
+            parent = figure.parent
+            for node in parent[parent.index(figure) + 1 :]:
+                if is_cell(node):
+                    parent.remove(node)
+                    figure += node
+                    break
+                if not isinstance(node, BETWEEN):
+                    break
+            if not len(figure):
+                complain(figure, "has no code cell behind it, with a figure")
+
+
+def write_script(app):
+    """Bundle the figures' scripts, which needs no Node."""
+    if app.builder.format == "html":
+        path = Path(app.outdir, "_static", SCRIPT)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(live.bundle(), "utf8")
+
+
+def find_models(app, doctree, docname):
+    """Export what a page's figures need, and tell them where it lies."""
+    if app.builder.format != "html":
+        return
+    for node in doctree.findall(live_figure):
+        name, need = node["options"].get("model"), KINDS.get(node["kind"])
+        if not name or not need:
+            continue
+        try:
+            file = exported(app, name, need == "tokenizer")
+        except ValueError as error:
+            complain(node, str(error))
+            continue
+        here = dirname(docname) or "."
+        node["address"] = relpath(f"{FOLDER}/{file}", here)
+
+
+def exported(app, name, only_tokenizer):
+    """The name of a model's script, which is written once a build."""
+    known = app.__dict__.setdefault("live_models", {})
+    key = f"{name}-tokenizer" if only_tokenizer else name
+    if key not in known:
+        model, tokenizer = coursekit.load(name)
+        folder = Path(app.outdir, FOLDER)
+        for old in folder.glob(f"{key}-????????.js"):
+            old.unlink()
+        path = live.export(
+            None if only_tokenizer else model, tokenizer, folder, key
+        )
+        known[key] = path.name
+    return known[key]
+
+
+def load_script(app, pagename, templatename, context, doctree):
+    """Load the script where there is a live figure, and nowhere else."""
+    if doctree and any(doctree.findall(live_figure)):
+        app.add_js_file(SCRIPT, loading_method="defer")
+
+
+def visit_html(self, node):
+    """Open the element."""
+    attributes = {
+        name: f"{value:g}" if name in NUMBERS else value
+        for name, value in node["options"].items()
+        if name != "model"
+    }
+    if "address" in node:
+        attributes["model"] = node["address"]
+    tag = f"live-{node['kind']}"
+    self.body.append(
+        self.starttag(node, tag, CLASS="live-figure", **attributes)
+    )
+
+
+def depart_html(self, node):
+    """Close the element."""
+    self.body.append(f"</live-{node['kind']}>\n")
+
+
+def keep(self, node):
+    """Elsewhere there is the still figure alone."""
+
+
+def setup(app):
+    """Register with Sphinx."""
+    still = dict.fromkeys(("latex", "text", "man"), (keep, keep))
+    app.add_node(live_figure, html=(visit_html, depart_html), **still)
+    app.add_directive("live", Live)
+    app.add_transform(Enclose)
+    app.connect("builder-inited", write_script)
+    app.connect("doctree-resolved", find_models)
+    app.connect("html-page-context", load_script)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

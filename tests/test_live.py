@@ -1,0 +1,606 @@
+"""The engine in the page against PyTorch, in Chromium.
+
+Each model is exported, loaded in a page that may ask the network for nothing,
+and run there on the same ids: logits, attention, greedy and beam search.
+"""
+
+import gzip
+import itertools
+import json
+import random
+
+import pytest
+import test_pages
+import torch
+
+import coursekit
+from coursekit import live
+from coursekit.attention import attend, attention_weights
+from coursekit.cache import CachedStepper, CachedTranslator
+from coursekit.checkpoint import (
+    build_model,
+    find_model,
+    round_weights,
+    save_model,
+    shipped,
+)
+from coursekit.config import GPTConfig, TransformerConfig
+from coursekit.decoder import GPT
+from coursekit.encoder import Encoder
+from coursekit.generation import beam_search, generate, keep_top_p, sampler
+from coursekit.seq2seq import Transformer, encoder_config
+from coursekit.tokenizer import DIGITS_APART, BPETokenizer, CharTokenizer
+from coursekit.translate import SPECIALS, special_ids
+
+browser = test_pages.browser
+pytestmark = pytest.mark.xdist_group("live")
+
+LOGITS, ATTENTION = 1e-4, 1e-5
+CLEAR = 1e-3  # two candidates that differ by less may trade places
+MOST = 1_000_000  # bytes, gzipped: scripts and the writer of captions
+
+# -- our own texts -----------------------------------------------------------
+WHO = (
+    "a tired dog",
+    "two old sailors",
+    "the baker's girl",
+    "nobody",
+    "a red kite",
+)
+DOES = (
+    "waits at",
+    "sings to",
+    "paints",
+    "runs 12 times around",
+    "is not afraid of",
+)
+WHAT = (
+    "the harbor",
+    "a snow-covered bridge",
+    "seven yellow boats",
+    "the café, at noon",
+    "an empty street because it is too cold",
+    "his grandmother's piano",
+    "the last train",
+    "a field of poppies",
+)
+TEXTS = [" ".join(parts) for parts in itertools.product(WHO, DOES, WHAT)]
+ODD = [
+    "",
+    " ",
+    "   two  spaces\n\n and\ttabs ",
+    "don't I'll we've 'tis it's",
+    "Größe, naïve café, Ελλάδα, Москва, 東京, हिन्दी",
+    "👩‍👩‍👧 🙂🙃 👍🏽",
+    "3.14159 10,000 ½ ① x²",
+    "a\u00a0b\u0085c\ufeffd\u2028e\u200bf",
+    "\ufeffmark",
+    "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+    "\x00\x1f\x7f",
+    "=== --- ... !?",
+]
+
+
+def test_there_are_200_texts_of_our_own():
+    assert len(set(TEXTS)) == 200
+
+
+# -- the page ----------------------------------------------------------------
+# What the tests ask of the engine, in its own language.
+HARNESS = """
+const L = coursekitLive;
+globalThis.loaded = {};
+globalThis.ready = async (path) => {
+  const library = await L.loadModel(path);
+  const kept = [];
+  const model = library.build((q, k, v, causal, bias) => {
+    const weights = L.attentionWeights(q, k, causal, bias);
+    kept.push(weights);
+    return L.mixValues(weights, v);
+  });
+  globalThis.loaded[path] = {library, kept, model};
+};
+const worst = (ours, theirs) => {
+  const a = ours.flat(9).flatMap((row) => [...row]), b = theirs.flat(9);
+  if (a.length !== b.length) return `${a.length} numbers, not ${b.length}`;
+  return a.reduce((most, x, i) => Math.max(most, Math.abs(x - b[i])), 0);
+};
+globalThis.compare = ([path, inputs, outputs, attention]) => {
+  const {kept, model} = loaded[path];
+  kept.length = 0;
+  const ours = model.forward(...inputs);
+  return [worst(ours, outputs), worst(kept, attention)];
+};
+const stepper = (path, start) => {
+  const {model} = loaded[path];
+  return start.length ? new L.CachedTranslator(model, start)
+    : new L.CachedStepper(model);
+};
+globalThis.write = ([path, start, prompt, n, stopIds]) =>
+  L.generate(stepper(path, start), prompt, n, L.greedy, stopIds);
+globalThis.search = ([path, start, prompt, rules]) =>
+  L.beamSearch(stepper(path, start), prompt, rules).map(
+    ({tokens, logProb, score, finished}) =>
+      ({tokens, logProb, score, finished}));
+"""
+
+
+@pytest.fixture(scope="module")
+def page(browser, tmp_path_factory):
+    """A page opened as a file, with the bundle and no network."""
+    folder = tmp_path_factory.mktemp("live")
+    (folder / "live.js").write_text(live.bundle(), "utf8")
+    (folder / "harness.js").write_text(HARNESS, "utf8")
+    (folder / "page.html").write_text(
+        '<!doctype html><meta charset="utf8"><title>t</title>'
+        '<script src="live.js"></script><script src="harness.js"></script>'
+    )
+    base = folder.as_uri() + "/"
+    visit = test_pages.Visit(browser, base, 1280, "light")
+    visit.page.set_default_timeout(600_000)
+    visit.page.goto(base + "page.html")
+    visit.page.folder = folder
+    yield visit.page
+    assert visit.wrong == []
+    visit.close()
+
+
+def put(page, model, tokenizer=None, name="model"):
+    """Load a model in the page; return the address by which it is known."""
+    path = live.export(model, tokenizer, page.folder, name)
+    page.evaluate("path => ready(path)", path.name)
+    return path.name
+
+
+# -- parity ------------------------------------------------------------------
+def outputs_and_attention(model, *inputs):
+    """PyTorch's outputs and the weights of each attention, in order."""
+    kept = []
+
+    def watched(q, k, v, mask, causal, dropout_p, bias):
+        kept.append(attention_weights(q, k, mask, causal, bias))
+        return attend(q, k, v, mask, causal, dropout_p, bias)
+
+    attentions = [m for m in model.modules() if hasattr(m, "keys_values")]
+    before = [a.attend for a in attentions]
+    for each in attentions:
+        each.attend = watched
+    with torch.no_grad():
+        outputs = model(*(torch.tensor([ids]) for ids in inputs))
+    for each, old in zip(attentions, before, strict=True):
+        each.attend = old
+    return outputs[0], [weights[0] for weights in kept]
+
+
+def parity(page, name, model, *inputs):
+    """The largest differences of outputs and of attention weights."""
+    outputs, kept = outputs_and_attention(model, *inputs)
+    found = page.evaluate(
+        "given => compare(given)",
+        [name, inputs, outputs.tolist(), [w.tolist() for w in kept]],
+    )
+    assert not any(isinstance(x, str) for x in found), found
+    return found
+
+
+def small(**changes):
+    """A GPT's configuration of distinct small sizes."""
+    sizes = {
+        "vocab_size": 53,
+        "max_len": 29,
+        "d_model": 24,
+        "n_heads": 6,
+        "d_ff": 37,
+        "n_layers": 2,
+        "init_std": 0.4,
+    }
+    return sizes | changes
+
+
+GPTS = {
+    "learned, gelu": {},
+    "sinusoidal, relu, post-norm, scaled": {
+        "positions": "sinusoidal",
+        "activation": "relu",
+        "norm_first": False,
+        "scale_embedding": True,
+    },
+    "halves": {"positions": "sinusoidal", "position_layout": "halves"},
+    "Llama's": {
+        "positions": "rope",
+        "norm": "rmsnorm",
+        "activation": "swiglu",
+        "n_kv_heads": 2,
+        "bias": False,
+        "tie_embeddings": False,
+    },
+    "rope in halves, few biases": {
+        "positions": "rope",
+        "position_layout": "halves",
+        "rope_base": 500.0,
+        "attention_bias": False,
+        "d_head": 10,
+        "d_value": 5,
+        "activation": "silu",
+    },
+    "alibi, no norm": {
+        "positions": "alibi",
+        "norm": "none",
+        "activation": "gelu_tanh",
+        "init_std": 0.1,
+    },
+    "attention alone": {
+        "positions": "none",
+        "d_ff": 0,
+        "residual": False,
+        "final_norm": False,
+    },
+}
+PROMPT = [7, 1, 52, 30, 7, 0, 19, 44]
+
+
+@pytest.mark.parametrize("name", GPTS)
+def test_a_gpt_is_the_same(page, name):
+    torch.manual_seed(len(name))
+    model = GPT(GPTConfig(**small(**GPTS[name])))
+    shaken(model)
+    path = put(page, model.eval())
+    ids = [*PROMPT, *range(21)]  # all of max_len
+    logits, attention = parity(page, path, model, ids)
+    assert logits < LOGITS
+    assert attention < ATTENTION
+    same_texts(page, path, model, PROMPT)
+
+
+TRANSFORMERS = {
+    "the paper's": {},
+    "pre-norm, learned": {
+        "norm_first": True,
+        "final_norm": True,
+        "positions": "learned",
+        "activation": "gelu",
+        "tie_embeddings": False,
+    },
+    "new": {
+        "positions": "rope",
+        "norm": "rmsnorm",
+        "norm_first": True,
+        "final_norm": True,
+        "activation": "swiglu",
+        "n_kv_heads": 3,
+        "bias": False,
+        "scale_embedding": False,
+    },
+    "alibi": {"positions": "alibi"},
+}
+
+
+@pytest.mark.parametrize("name", TRANSFORMERS)
+def test_a_transformer_is_the_same(page, name):
+    torch.manual_seed(len(name))
+    sizes = small(n_encoder_layers=2, n_decoder_layers=3)
+    del sizes["n_layers"]
+    config = TransformerConfig(**(sizes | TRANSFORMERS[name]))
+    model = Transformer(config).eval()
+    shaken(model)
+    path = put(page, model)
+    logits, attention = parity(page, path, model, [3, 5, 52, 9, 9], PROMPT)
+    assert logits < LOGITS
+    assert attention < ATTENTION
+    same_texts(page, path, model, PROMPT, start=[2])
+
+
+def test_an_encoder_is_the_same(page):
+    sizes = small(n_encoder_layers=2, n_decoder_layers=1)
+    del sizes["n_layers"]
+    config = TransformerConfig(**sizes)
+    model = Encoder(encoder_config(config)).eval()
+    shaken(model)
+    outputs, attention = parity(page, put(page, model), model, PROMPT)
+    assert outputs < LOGITS
+    assert attention < ATTENTION
+
+
+def shaken(model):
+    """Vectors, too, get numbers that are neither 0 nor 1."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() == 1:
+                parameter += 0.1 * torch.randn_like(parameter)
+    round_weights(model)
+
+
+def steppers(model, start):
+    """Python's stepper and its limit."""
+    if start:
+        stepper = CachedTranslator(model, start)
+        return stepper, stepper.limit
+    return CachedStepper(model), 2 * model.config.max_len
+
+
+def same_texts(page, path, model, prompt, start=(), stops=(11,), n=None):
+    """Greedy and beam search in the page find what they find here.
+
+    Where two candidates are too close to each other to be told apart, the
+    page may decide otherwise; then the result is False.
+    """
+    stepper, limit = steppers(model, start)
+    n = min(limit, n or limit)
+    start, stops = list(start), list(stops)
+    (greedy,) = generate(stepper, [prompt], n, stop_ids=stops)
+    ours = page.evaluate(
+        "given => write(given)", [path, start, prompt, n, stops]
+    )
+    rules = {
+        "nBeams": 3,
+        "maxNewTokens": n,
+        "stopIds": stops,
+        "exhaustive": False,
+    }
+    (found,) = beam_search(stepper, [prompt], 3, n, stops, exhaustive=False)
+    theirs = page.evaluate(
+        "given => search(given)", [path, start, prompt, rules]
+    )
+    same = greedy == ours and [list(h.tokens) for h in found] == [
+        h["tokens"] for h in theirs
+    ]
+    if not same:
+        assert closest(model, prompt, start, n, stops) < CLEAR
+        return False
+    for a, b in zip(found, theirs, strict=True):
+        assert a.log_prob == pytest.approx(b["logProb"], abs=1e-3)
+        assert a.score == pytest.approx(b["score"], abs=1e-3)
+        assert a.finished == b["finished"]
+    return True
+
+
+def closest(model, prompt, start, n, stops):
+    """How near two candidates came to each other in greedy or beam search."""
+    least = []
+    stepper, _ = steppers(model, start)
+
+    def choose(logits):
+        best = logits.topk(2).values[0]
+        least.append(float(best[0] - best[1]))
+        return logits.argmax(dim=-1)
+
+    generate(stepper, [prompt], n, choose, stops)
+
+    class Watched:
+        """The search's ranking: the gaps between neighbors near the cut."""
+
+        limit = stepper.limit
+
+        def __init__(self):
+            self.sums = torch.zeros(1)
+
+        def prefill(self, prompts):
+            return self.see(stepper.prefill(prompts))
+
+        def step(self, tokens):
+            return self.see(stepper.step(tokens))
+
+        def reorder(self, index):
+            stepper.reorder(index)
+
+        def see(self, logits):
+            best = logits.log_softmax(-1).topk(min(8, logits.size(-1)))
+            gaps = best.values.diff(dim=-1).abs()
+            least.append(float(gaps.min()))
+            return logits
+
+    beam_search(Watched(), [prompt], 3, n, stops, exhaustive=False)
+    return min(least)
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_a_shipped_model_is_the_same_on_200_texts(page, name, capsys):
+    model, tokenizer = coursekit.load(name)
+    path = put(page, model, tokenizer, name)
+    translates = isinstance(model, Transformer)
+    start, stops = [], []
+    if translates:
+        _, bos, eos = special_ids(tokenizer)
+        start, stops = [bos], [eos]
+    worst = [0.0, 0.0]
+    clear = 0
+    for number, text in enumerate(TEXTS):
+        ids = tokenizer.encode(text) + stops
+        inputs = [ids, [*start, *ids]] if translates else [ids]
+        pair = parity(page, path, model, *inputs)
+        worst = [max(a, b) for a, b in zip(worst, pair, strict=True)]
+        if number % 10 == 0:  # a search takes as long as ten such texts
+            clear += same_texts(page, path, model, ids, start, stops, n=9)
+    with capsys.disabled():
+        print(
+            f"\nlive: {name}: logits within {worst[0]:.1e}, attention within "
+            f"{worst[1]:.1e}; {20 - clear} of 20 searches undecided"
+        )
+    assert worst[0] < LOGITS
+    assert worst[1] < ATTENTION
+    assert clear >= 15
+
+
+# -- tokenizers --------------------------------------------------------------
+ENCODE = """([path, texts]) => texts.map((text) => {
+  const {tokenizer} = loaded[path].library;
+  const ids = tokenizer.encode(text);
+  return [ids, tokenizer.decode(ids)];
+})"""
+
+
+def tokens_of(page, tokenizer, texts):
+    """Ids and decoded texts, as the page has them."""
+    path = live.export(None, tokenizer, page.folder, "tokens")
+    page.evaluate("path => ready(path)", path.name)
+    return page.evaluate(ENCODE, [path.name, texts])
+
+
+@pytest.mark.parametrize("split", [None, DIGITS_APART])
+def test_byte_pairs_are_the_same(page, split):
+    _, learned = coursekit.load("captions")
+    tokenizer = learned
+    if split:
+        tokenizer = BPETokenizer(learned.tokens, ["<eos>"], split)
+    texts = [*TEXTS, *ODD]
+    found = tokens_of(page, tokenizer, texts)
+    for text, (ids, decoded) in zip(texts, found, strict=True):
+        assert ids == tokenizer.encode(text), text
+        assert decoded == text
+
+
+def test_halves_of_characters_are_decoded_alike(page):
+    tokenizer = BPETokenizer([bytes([i]) for i in range(256)], ["<eos>"])
+    path = live.export(None, tokenizer, page.folder, "bytes")
+    page.evaluate("path => ready(path)", path.name)
+    rows = [[226, 130], [256, 65, 255], [240, 159, 65, 153], [0xEF, 0xBB]]
+    rows += [random.Random(i).choices(range(257), k=31) for i in range(20)]
+    ours = page.evaluate(
+        "([path, rows]) => rows.map(ids => "
+        "loaded[path].library.tokenizer.decode(ids))",
+        [path.name, rows],
+    )
+    assert ours == [tokenizer.decode(ids) for ids in rows]
+
+
+def test_characters_are_the_same(page):
+    tokenizer = CharTokenizer("ab é🙂\n", ["<eos>"])
+    [(ids, text)] = tokens_of(page, tokenizer, ["é🙂 ba\nab"])
+    assert ids == tokenizer.encode("é🙂 ba\nab")
+    assert text == "é🙂 ba\nab"
+    with pytest.raises(Exception, match="does not know the sign z"):
+        tokens_of(page, tokenizer, ["az"])
+
+
+# -- choosing ----------------------------------------------------------------
+SAMPLE = """([rows, chances, how]) => {
+  let n = 0;
+  const draw = coursekitLive.sampler({...how, random: () => chances[n++]});
+  return rows.map(row => draw(Float32Array.from(row)));
+}"""
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {},
+        {"temperature": 0},
+        {"temperature": 0.3},
+        {"top_k": 3},
+        {"top_p": 0.8},
+        {"temperature": 1.7, "top_k": 9, "top_p": 0.5},
+        {"temperature": 1e-9},
+    ],
+)
+def test_the_same_chance_draws_the_same_tokens(page, how):
+    rows = torch.randn(97, 31, generator=torch.manual_seed(1)) * 3
+    chance = torch.manual_seed(5)
+    theirs = sampler(**how, generator=chance)(rows)
+    chance.manual_seed(5)  # what the sampler drew
+    chances = torch.rand(97, 1, dtype=torch.double, generator=chance)
+    names = {"top_k": "topK", "top_p": "topP"}
+    given = {names.get(key, key): value for key, value in how.items()}
+    ours = page.evaluate(
+        SAMPLE, [rows.tolist(), chances[:, 0].tolist(), given]
+    )
+    assert ours == theirs.tolist()
+
+
+def test_ties_are_kept_and_won_by_the_lowest_id(page):
+    ours = page.evaluate(
+        """() => {
+          const row = Float32Array.of(1, 3, 2, 3, 2, 0);
+          const {greedy, keepTopK, keepTopP, ranking} = coursekitLive;
+          const ids = (kept) => [...kept].flatMap(
+            (logit, id) => logit > -Infinity ? [id] : []);
+          return [greedy(row), ranking(row), ids(keepTopK(row, 3)),
+            ids(keepTopP(row, 0.3)), ids(keepTopP(row, 0.01))];
+        }"""
+    )
+    row = torch.tensor([1.0, 3, 2, 3, 2, 0])
+    kept = keep_top_p(row, 0.3) > -torch.inf
+    assert ours[:3] == [1, [1, 3, 2, 4, 0, 5], [1, 2, 3, 4]]
+    assert ours[3] == kept.nonzero().flatten().tolist()
+    assert ours[4] == [1]
+
+
+# -- the file ----------------------------------------------------------------
+def fields_of(path):
+    """What an exported script hands over."""
+    text = path.read_text("utf8")
+    call = f'coursekitLive.receive("{path.stem}", '
+    assert text.startswith(call)
+    assert text.endswith(");\n")
+    return json.loads(text[len(call) : -3])
+
+
+def test_the_pages_model_is_the_one_given(tmp_path):
+    torch.manual_seed(0)
+    model = GPT(GPTConfig(**small()))
+    path = live.export(model, None, tmp_path, "m")
+    whole = fields_of(path)
+    round_weights(model)
+    rounded = fields_of(live.export(model, None, tmp_path, "m"))
+    assert len(rounded["weights"]) < 0.5 * len(whole["weights"])
+    again = live.export(model, None, tmp_path, "m")
+    assert fields_of(again) == rounded
+    assert again != path  # another model has another address
+    save_model(tmp_path / "saved", model)
+    built = build_model(
+        {"model": rounded["model"], "config": rounded["config"]}
+    )
+    assert built.config == model.config
+
+
+def test_what_is_nothing_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="got no model and no tokenizer"):
+        live.export(None, None, tmp_path, "m")
+
+
+def test_there_is_room_on_the_page(tmp_path, capsys):
+    """Scripts and one model, as a server would send them."""
+    path = live.export(*coursekit.load("captions"), tmp_path, "captions")
+    script = len(gzip.compress(live.bundle().encode(), 9))
+    model = len(gzip.compress(path.read_bytes(), 9))
+    with capsys.disabled():
+        print(f"\nlive: scripts {script} bytes, captions {model}, gzipped")
+    assert script + model <= MOST
+    assert find_model("captions").exists()
+
+
+# -- the bundle --------------------------------------------------------------
+def test_a_name_that_is_exported_twice_is_found():
+    files = {"a.js": "export const x = 1;\n", "b.js": "export class x {}\n"}
+    with pytest.raises(ValueError, match=r"got x in a\.js and b\.js"):
+        live.bundle(files)
+    files["b.js"] = "const x = 2;\n"  # one of its own is its own affair
+    assert "const x = 2;" in live.bundle(files)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'import { y } from "./a.js";\n',
+        'import {\n  x,\n  y,\n} from "./a.js";\n',
+    ],
+)
+def test_an_import_of_what_is_not_there_is_found(line):
+    files = {"a.js": "export const x = 1;\n", "b.js": line}
+    with pytest.raises(ValueError, match=r"got y from \./a\.js in b\.js"):
+        live.bundle(files)
+
+
+def test_the_bundle_has_every_file():
+    there = {
+        path.relative_to(live.HERE).as_posix()
+        for path in live.HERE.rglob("*.js")
+    }
+    assert there == set(live.sources())
+    text = live.bundle()
+    assert "\nimport " not in text
+    assert "\nexport " not in text
+
+
+def test_special_names_are_those_of_the_package():
+    text = (live.HERE / "translate.js").read_text("utf8")
+    assert all(f'"{name}"' in text for name in SPECIALS[1:])
