@@ -12,7 +12,7 @@ export class Encoder {
     this.embedding = new TokenEmbedding(config, weights.embedding);
     this.positions = makePositions(config, weights.positions);
     this.embeddingNorm = makeNorm(
-      config, weights.embedding_norm, config.embedding_norm);
+      config, weights.embedding_norm, config.embedding_norm ?? false);
     this.blocks = Object.values(weights.blocks ?? {}).map(
       (block) => new Block(config, block, attendTo));
     this.finalNorm = makeNorm(config, weights.final_norm, config.final_norm);
