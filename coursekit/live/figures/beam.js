@@ -3,7 +3,7 @@ import { CachedStepper } from "../cache.js";
 import { beamSteps } from "../generation.js";
 import { define, LiveFigure } from "./figure.js";
 import { make, shape, slider, textBox } from "./parts.js";
-import { say, visible } from "./strings.js";
+import { say, signed, visible } from "./strings.js";
 
 const MOST_STEPS = 8;
 const WIDE = 92, HIGH = 44; // of a place in the tree, in pixels
@@ -23,87 +23,112 @@ class LiveBeam extends LiveFigure {
     this.tree = make("div",
       { className: "live-scroll", tabIndex: 0, role: "group",
         "aria-label": say("beam.title") });
-    this.best = make("ul", { className: "live-best" });
+    this.other = make("p");
+    // Where a text ends: by default at the end of its line.
+    this.stops = this.library.tokenizer.encode(
+      this.getAttribute("stop") ?? "\n").slice(0, 1);
     return [
       this.text.field,
       make("div", { className: "live-row" },
         this.beams.field, this.steps.field),
-      this.tree, this.best,
+      this.tree, this.other,
     ];
   }
 
   run() {
+    const { tokenizer } = this.library;
     const { ids } = this.read(this.text.input.value || "\n", Infinity);
-    const root = visible(this.library.tokenizer.decode(ids.slice(-1)));
     const beams = this.search(ids, this.beams.value);
     const greedy = this.search(ids, 1);
-    const steps = this.steps.value;
-    const best = beams.at(-1)[0], only = greedy.at(-1)[0];
-    const sentence = say("beam.tree", {
-      steps, beams: this.beams.value, best: this.inWords("beam.best", best),
-    });
-    const high = HIGH * (this.beams.value + 1) + 36;
-    const picture = shape("svg", {
+    const best = winner(beams), only = winner(greedy);
+    const sentence = this.inWords("beam.best", best);
+    const rows = Math.max(...beams.map((step) => step.length));
+    const width = WIDE * (this.steps.value + 1), high = HIGH * (rows + 1) + 40;
+    const below = HIGH * rows + 20;
+    const root = visible(tokenizer.decode(ids.slice(-1)));
+    const heading = (y, text) => shape(
+      "text", { x: 1, y, class: "live-start" }, say(text));
+    this.tree.replaceChildren(shape("svg", {
       role: "img", "aria-label": sentence, class: "live-tree",
-      width: WIDE * (steps + 1), height: high,
-      viewBox: `0 0 ${WIDE * (steps + 1)} ${high}`,
-    });
-    picture.append(...this.draw(beams, root, 0, best));
-    picture.append(shape("line", { x1: 0, x2: WIDE * (steps + 1),
-      y1: high - HIGH - 8, y2: high - HIGH - 8, class: "live-rule" }));
-    picture.append(...this.draw(greedy, root, this.beams.value + 0.55, only));
-    this.tree.replaceChildren(picture);
-    this.best.replaceChildren(
-      make("li", {}, this.inWords("beam.best", best)),
-      make("li", {}, this.inWords("beam.greedy", only)));
+      width, height: high, viewBox: `0 0 ${width} ${high}`,
+    },
+    heading(11, "beam.tree-row"), ...this.draw(beams, root, 18, best),
+    heading(below + 11, "beam.greedy-row"),
+    ...this.draw(greedy, root, below + 18, only)));
+    this.other.textContent = this.inWords("beam.greedy", only);
     this.tell(sentence);
   }
 
-  /** The open beams after each step: {tokens, logProb, parent}. */
+  /** After each step the open beams, then what ended: {tokens, logProb,
+   *  parent, ended}. */
   search(prompt, nBeams) {
-    // One step more than is shown, for at the last the beams are closed.
-    const rules = { nBeams, maxNewTokens: this.steps.value + 1 };
-    const steps = [];
-    for (const { beams, parents } of beamSteps(this.stepper, prompt, rules))
-      steps.push(beams.map((beam, i) => ({ ...beam, parent: parents[i] })));
-    return steps.slice(0, -1);
+    const steps = [], ended = new Set();
+    // Room for one step more than is shown: the last would close all beams.
+    const rules = {
+      nBeams, stopIds: this.stops, maxNewTokens: this.steps.value + 1,
+    };
+    for (const search of beamSteps(this.stepper, prompt, rules)) {
+      const open = search.beams.map((beam, i) => (
+        { ...beam, parent: search.parents[i], length: beam.tokens.length }));
+      const closed = search.finished.filter((found) => !ended.has(found));
+      closed.forEach((found) => ended.add(found));
+      steps.push([...open, ...closed.map(({ tokens, logProb, beam }) => (
+        { tokens, logProb, parent: beam, ended: true,
+          length: tokens.length + 1 }))]);
+      if (steps.length === this.steps.value) break;
+    }
+    return steps;
   }
 
-  inWords(key, { tokens, logProb }) {
-    const text = visible(this.library.tokenizer.decode(tokens));
-    return say(key, { text, sum: logProb.toFixed(2).replace("-", "−") });
+  inWords(key, { tokens, logProb, length }) {
+    const { tokenizer } = this.library;
+    return say(key, {
+      beams: this.beams.value, steps: this.steps.value,
+      text: tokenizer.decode(tokens).replaceAll("\n", say("newline")).trim(),
+      score: signed(logProb / length),
+    });
   }
 
   /** Boxes and lines; those on the way to the winner are strong. */
-  draw(steps, root, first, winner) {
-    const y = (place) => 14 + HIGH * (first + place);
+  draw(steps, root, top, best) {
+    const y = (place) => top + HIGH * place;
+    const way = new Set();
+    steps.forEach((step) => step.forEach((beam) => {
+      const isBest = beam === best || (!beam.ended && beam.tokens.length
+        < best.length && beam.tokens.every((id, i) => id === best.tokens[i]));
+      if (isBest) way.add(beam);
+    }));
     const drawn = [this.box(root, "", 0, y(0), "live-won")];
-    steps.forEach((beams, n) => beams.forEach((beam, place) => {
-      const won = beam.tokens.every((token, i) => token === winner.tokens[i]);
-      const goesOn = steps[n + 1]?.some(({ parent }) => parent === place)
-        ?? true;
-      const kind = won ? "live-won" : goesOn ? "live-open" : "live-lost";
-      const from = n === 0 ? 0 : beam.parent;
-      const x = WIDE * (n + 1);
-      drawn.unshift(shape("path", { class: kind, d: `M${x - 18} ${y(from) + 15}`
-        + `C${x - 6} ${y(from) + 15} ${x - 12} ${y(place) + 15} `
-        + `${x} ${y(place) + 15}` }));
+    steps.forEach((step, n) => step.forEach((beam, place) => {
+      const goesOn = !steps[n + 1] || beam.ended
+        || steps[n + 1].some(({ parent }) => parent === place);
+      const kind = way.has(beam) ? "live-won" : goesOn ? "" : "live-lost";
+      const x = WIDE * (n + 1), from = y(beam.parent) + 15, to = y(place) + 15;
+      drawn.unshift(shape("path", { class: kind,
+        d: `M${x - 18} ${from} C${x - 6} ${from} ${x - 12} ${to} ${x} ${to}` }));
       const token = this.library.tokenizer.decode(beam.tokens.slice(-1));
-      drawn.push(this.box(visible(token),
-        beam.logProb.toFixed(2).replace("-", "−"), x, y(place), kind));
+      drawn.push(this.box(beam.ended ? say("beam.end") : visible(token),
+        signed(beam.logProb), x, y(place), kind));
     }));
     return drawn;
   }
 
   box(token, sum, x, y, kind) {
-    const cut = token.length > 9 ? `${token.slice(0, 8)}…` : token;
+    const cut = token.length > 8 ? `${token.slice(0, 7)}…` : token;
+    const middle = x + (WIDE - 18) / 2;
     return shape("g", { class: kind },
-      shape("rect", { x: x + 0.5, y: y - 1, width: WIDE - 19, height: 32,
-        rx: 5 }),
-      shape("text", { x: x + (WIDE - 18) / 2, y: y + (sum ? 12 : 19) }, cut),
-      shape("text", { x: x + (WIDE - 18) / 2, y: y + 26, class: "live-sum" },
-        sum));
+      shape("rect", { x: x + 1, y: y - 1, width: WIDE - 20, height: 32, rx: 5 }),
+      shape("text", { x: middle, y: y + (sum ? 12 : 19) }, cut),
+      shape("text", { x: middle, y: y + 26, class: "live-sum" }, sum));
   }
+}
+
+/** What ended or is open at the end, with the highest mean. */
+function winner(steps) {
+  const score = ({ logProb, length }) => logProb / length;
+  const all = [...steps.flat().filter((beam) => beam.ended),
+    ...steps.at(-1).filter((beam) => !beam.ended)];
+  return all.reduce((a, b) => (score(b) > score(a) ? b : a));
 }
 
 define("live-beam", LiveBeam);

@@ -93,7 +93,7 @@ class LiveNextToken extends LiveFigure {
       this.bar(tokenizer.decode([id]), own[id], made[id], id)));
     const added = tokenizer.decode(this.past.map(({ token }) => token));
     this.written.replaceChildren(
-      make("span", {}, this.text.input.value), make("mark", {}, added));
+      say("next.written"), this.text.input.value, make("mark", {}, added));
     this.back.disabled = this.again.disabled = this.past.length === 0;
     this.tell(say("next.sentence", {
       token: visible(tokenizer.decode([best[0]])),

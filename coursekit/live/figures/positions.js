@@ -3,7 +3,7 @@
 import { frequencies } from "../positions.js";
 import { define, LiveFigure } from "./figure.js";
 import { make, shape, slider } from "./parts.js";
-import { say } from "./strings.js";
+import { say, signed } from "./strings.js";
 
 const LAST = 40; // position
 const SIZE = 16; // coordinates: eight pairs
@@ -39,7 +39,7 @@ class LivePositions extends LiveFigure {
     this.tell(say("positions.sentence", {
       m, n,
       distance: String(m - n).replace("-", "−"),
-      product: product(speeds, m - n).toFixed(2).replace("-", "−"),
+      product: signed(product(speeds, m - n)),
     }));
   }
 }
@@ -75,7 +75,7 @@ function curve(speeds, distance) {
     class: "live-point" }),
   ...[-LAST, 0, LAST].map((d) => shape("text",
     { x: x(d), y: 128, class: d < 0 ? "live-start" : d > 0 ? "live-end" : "" },
-    String(d).replace("-", "−"))));
+    say("positions.distance", { d: String(d).replace("-", "−") }))));
 }
 
 define("live-positions", LivePositions);

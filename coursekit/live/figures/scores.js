@@ -4,7 +4,7 @@ import { define, LiveFigure } from "./figure.js";
 import {
   checkbox, largest, make, numbered, select, textBox, TokenRow,
 } from "./parts.js";
-import { percent, say, visible } from "./strings.js";
+import { percent, say, signed, visible } from "./strings.js";
 
 const MOST = 16; // tokens: a row of the table each
 
@@ -85,10 +85,6 @@ class LiveScores extends LiveFigure {
       largest: percent(Math.max(...weights)),
     }));
   }
-}
-
-function signed(number) {
-  return number.toFixed(2).replace("-", "−");
 }
 
 define("live-scores", LiveScores);

@@ -6,14 +6,12 @@ export const STRINGS = {
     + " shows at first.",
   "text": "Text",
   "shortened": "Only the first {n} tokens are shown.",
-  "unknown": "Left out, as the model does not know them: {signs}",
   "empty": "Type something.",
   "layer": "Layer",
   "head": "Head",
   "all-heads": "mean of all",
   "query": "query (row)",
   "key": "key (column)",
-  "query-of": "query (row): “{token}”",
   "choose-query": "Tokens. Arrow keys choose the query.",
   "share": "“{token}” {percent}",
   "space": "␣",
@@ -49,7 +47,7 @@ export const STRINGS = {
   "next.back": "Back",
   "next.again": "Start again",
   "next.take": "Take “{token}”",
-  "next.written": "Written so far",
+  "next.written": "Written so far: ",
   "next.bars": "Likeliest next tokens. The frame is the model's probability,"
     + " the bar what your settings make of it.",
   "next.sentence": "The likeliest next token is “{token}”, {percent}."
@@ -59,13 +57,12 @@ export const STRINGS = {
   "beam.title": "beam search",
   "beam.beams": "Beams",
   "beam.steps": "Steps",
-  "beam.penalty": "Length penalty",
-  "beam.tree": "Beam search, {steps} steps with {beams} beams. {best}",
-  "beam.best": "Best of the beams: “{text}”, {sum} nats in all.",
-  "beam.greedy": "Greedy search: “{text}”, {sum} nats in all.",
-  "beam.step": "step {n}",
-  "beam.kept": "kept",
-  "beam.dropped": "dropped",
+  "beam.tree-row": "beam search",
+  "beam.greedy-row": "greedy search",
+  "beam.end": "(end)",
+  "beam.best": "Best of {beams} beams after {steps} steps: “{text}”, a mean of"
+    + " {score} nats a token.",
+  "beam.greedy": "Greedy search: “{text}”, a mean of {score} nats a token.",
 
   "translator.title": "translator",
   "translator.source": "Source",
@@ -88,6 +85,7 @@ export const STRINGS = {
     + " dot product is {product}. Move both by the same step and it stays.",
   "positions.dials": "Hands of the first pairs: the query's and the key's.",
   "positions.curve": "Dot product by distance.",
+  "positions.distance": "distance {d}",
 
   "checkpoint.title": "your own model",
   "checkpoint.drop": "Choose model.safetensors, or drop it here. With"
@@ -109,8 +107,13 @@ export function visible(text) {
   return text.replaceAll(" ", say("space")).replaceAll("\n", say("newline"));
 }
 
-/** A share as it is said: 12 %, or 0.3 % where it is small. */
+/** A share as it is said: 12%, or 0.3% where it is small. */
 export function percent(share) {
   const digits = share >= 0.1 || share === 0 ? 0 : 1;
-  return `${(100 * share).toFixed(digits)} %`;
+  return `${(100 * share).toFixed(digits)}%`;
+}
+
+/** A number with two digits and a minus sign. */
+export function signed(number) {
+  return number.toFixed(2).replace("-", "−");
 }
