@@ -26,12 +26,12 @@ ENV  := .venv/lock-$(LOCK)
 HAVE_MODELS := .venv/models-$(shell git hash-object requirements-models.txt)
 
 .DEFAULT_GOAL := help
-.PHONY: help env models book test lab fresh results bench figures lock clean \
-        lint types unit build compare pages
+.PHONY: help env models book test lab fresh results bench bench-live figures \
+        lock clean lint types unit build compare pages
 
 help:  ## list what can be made
 	@echo "make TARGET, where TARGET is"
-	@sed -n 's/^\([a-z]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
 book: build  ## build the whole book, every chapter executed
 	@echo "Open file://$(CURDIR)/_build/html/book/index.html"
@@ -52,6 +52,9 @@ results: $(ENV)  ## make NAME's numbers again: make results NAME=ladder
 
 bench: $(ENV)  ## measure speed beside peers: make bench ARGS=--quick
 	OMP_NUM_THREADS=2 MKL_NUM_THREADS=2 $(PY) -m benchmarks $(ARGS)
+
+bench-live: $(ENV)  ## measure the live figures' speed: results/live.json
+	$(PY) -m results.live
 
 figures: $(ENV)  ## write every figure of the book as SVG, for slides
 	$(PY) sphinx_ext/figures.py
@@ -110,6 +113,7 @@ types: $(ENV)
 unit: $(ENV) $(if $(filter 1,$(MODELS)),$(HAVE_MODELS))
 	$(PY) -m pytest tests -n 2 -rs --ignore=tests/test_book.py \
 	  --ignore=tests/test_pages.py --ignore=tests/test_predict.py \
+	  --ignore=tests/test_live_figures.py \
 	  --ignore=tests/test_uses.py \
 	  --ignore=tests/test_weight.py --ignore=tests/test_bad_input.py \
 	  --ignore=tests/test_corpus.py \
@@ -132,5 +136,6 @@ compare: $(ENV)
 
 pages: $(ENV)
 	$(PY) -m pytest tests/test_book.py tests/test_pages.py \
-	  tests/test_predict.py tests/test_weight.py tests/test_corpus.py \
+	  tests/test_predict.py tests/test_live_figures.py tests/test_weight.py \
+	  tests/test_corpus.py \
 	  -n 2 --dist loadgroup -rs

@@ -4,7 +4,7 @@ import { Encoder } from "./encoder.js";
 import { Transformer } from "./seq2seq.js";
 
 const MODELS = { GPT, Encoder, Transformer };
-const TYPES = { F32: Float32Array, I8: Int8Array };
+const TYPES = { F32: Float32Array, F64: Float64Array, I8: Int8Array };
 const SCALE = ".scale"; // behind a matrix's name: the name of its rows' steps
 
 /** Read a safetensors file: {name: {shape, data}}.

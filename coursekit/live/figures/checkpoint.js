@@ -2,6 +2,7 @@
 // there: nothing is sent anywhere.
 import { fromInt8, readTensors } from "../checkpoint.js";
 import { define, LiveFigure } from "./figure.js";
+import { Library } from "./library.js";
 import { make, select } from "./parts.js";
 import { say } from "./strings.js";
 
@@ -32,16 +33,33 @@ class LiveCheckpoint extends LiveFigure {
   }
 
   async open(files) {
-    const named = {};
-    for (const file of files) named[file.name.split(".").at(-1)] ??= file;
-    const file = named.safetensors ?? files[0];
+    this.inside.replaceChildren();
+    const named = Object.fromEntries([...files].map((file) =>
+      [file.name.endsWith(".safetensors") ? "weights" : file.name, file]));
+    const file = named.weights ?? files[0];
     try {
-      const tensors = fromInt8(readTensors(await file.arrayBuffer()));
-      this.show(tensors);
+      const buffer = await file.arrayBuffer();
+      this.show(fromInt8(readTensors(buffer)));
+      const config = named["config.json"], tokens = named["tokenizer.json"];
+      if (config && tokens)
+        this.use(new Library({
+          ...JSON.parse(await config.text()),
+          tokenizer: JSON.parse(await tokens.text()),
+        }, buffer));
     } catch (error) {
-      this.inside.replaceChildren();
       this.tell(say("checkpoint.bad",
         { file: file.name, reason: error.message }));
+    }
+  }
+
+  /** The figures that this model can run. */
+  use(library) {
+    const kinds = library.fields.model === "Transformer"
+      ? ["attention", "translator"] : ["attention", "next-token"];
+    for (const kind of kinds) {
+      const figure = make(`live-${kind}`, { text: say("checkpoint.text") });
+      figure.library = library;
+      this.inside.append(figure);
     }
   }
 

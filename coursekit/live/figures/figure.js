@@ -41,7 +41,7 @@ export class LiveFigure extends HTMLElement {
     this.dataset.state = "loading";
     try {
       const address = this.getAttribute("model");
-      if (address) this.library = await loadModel(address);
+      if (address) this.library ??= await loadModel(address);
       this.root.append(...this.parts(), this.sentence, this.spoken);
       this.replace();
       this.run();

@@ -45,11 +45,12 @@ function loadScript(address) {
 
 /** A tokenizer and a model's weights, of which figures build models. */
 export class Library {
-  constructor({ weights, tokenizer, proof, ...fields }) {
+  constructor({ weights, tokenizer, proof, ...fields }, buffer = null) {
     this.fields = fields;
     this.config = fields.config;
     if (tokenizer) this.tokenizer = tokenizerFromDict(tokenizer);
-    if (weights) this.weights = readWeights(fromBase64(weights));
+    if (weights) buffer = fromBase64(weights);
+    if (buffer) this.weights = readWeights(buffer);
     if (proof) this.check(proof);
   }
 

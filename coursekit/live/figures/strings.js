@@ -90,6 +90,7 @@ export const STRINGS = {
   "checkpoint.title": "your own model",
   "checkpoint.drop": "Choose model.safetensors, or drop it here. With"
     + " config.json and tokenizer.json of the same folder it runs, too.",
+  "checkpoint.text": "The cat sat on the street",
   "checkpoint.tensor": "Tensor",
   "checkpoint.shape": "{shape}: {n} numbers, the largest {largest}",
   "checkpoint.picture": "{name}, {shape}: blue is positive, orange negative.",

@@ -1,0 +1,125 @@
+"""How fast the live figures are, in Chromium, on a page opened as a file.
+
+Ready: from the page's first byte to the figure that has replaced its picture,
+with the writer of captions. Key: from a key pressed to the map drawn anew, at
+64 tokens. Step: one more token with a cache of 64.
+"""
+
+import argparse
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import coursekit
+from coursekit import live
+from results.record import record
+
+GOALS = {"ready": 1000.0, "key": 50.0, "step": 5.0}  # milliseconds
+TEXT = " ".join(["two old sailors and a tired dog wait at the harbor"] * 7)
+PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>t</title>
+<script defer src="live.js"></script>
+<live-attention model="{model}" text="A dog sleeps"></live-attention></html>
+"""
+READY = """new Promise((resolve) => {
+  const look = () => document.querySelector("live-attention").dataset.state
+    === "ready" ? resolve(performance.now()) : setTimeout(look, 1);
+  look();
+})"""
+KEYS = """(times) => {
+  const figure = document.querySelector("live-attention");
+  const box = figure.querySelector("input");
+  const found = [];
+  for (let i = 0; i < times; i++) {
+    box.value = TEXT.slice(i % 3);
+    const start = performance.now();
+    box.dispatchEvent(new Event("input"));
+    found.push(performance.now() - start);
+  }
+  if (figure.names.length !== 64) throw Error(`${figure.names.length} tokens`);
+  return found;
+}"""
+STEPS = """(times) => {
+  const {library} = document.querySelector("live-attention");
+  const stepper = new coursekitLive.CachedStepper(library.build());
+  stepper.prefill(library.tokenizer.encode(TEXT).slice(0, 64));
+  const found = [];
+  for (let i = 0; i < times; i++) {
+    const start = performance.now();
+    stepper.step([300 + i]);
+    found.push(performance.now() - start);
+  }
+  return found;
+}"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options of the command that a result names."""
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--times", type=int, default=20)
+    return options
+
+
+@contextmanager
+def chromium() -> Iterator[Any]:
+    """The system's Chromium."""
+    from playwright.sync_api import sync_playwright
+
+    names = ("chromium", "chromium-browser", "google-chrome")
+    found = (shutil.which(name) for name in names)
+    program = os.environ.get("CHROMIUM") or next(filter(None, found), None)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=program,
+            args=["--headless", "--no-sandbox", "--disable-gpu"],
+        )
+        yield browser
+        browser.close()
+
+
+def measure(browser: Any, times: int) -> dict[str, list[float]]:
+    """Milliseconds of ``times`` loads, keys and steps, all in one browser."""
+    model, tokenizer = coursekit.load("captions")
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        script = live.export(model, tokenizer, folder, "captions")
+        (folder / "live.js").write_text(live.bundle(), "utf8")
+        path = folder / "page.html"
+        path.write_text(PAGE.format(model=script.name), "utf8")
+        ready = []
+        for _ in range(times):
+            page = browser.new_page()
+            page.goto(path.as_uri(), wait_until="commit")
+            ready.append(page.evaluate(READY))
+            if len(ready) < times:
+                page.close()
+        page.evaluate(f"globalThis.TEXT = {TEXT!r}")
+        page.evaluate(KEYS, 5)  # the first are compiled
+        keys, steps = page.evaluate(KEYS, times), page.evaluate(STEPS, times)
+        page.close()
+    return {"ready": ready, "key": keys, "step": steps}
+
+
+def main() -> None:
+    """Measure and write down."""
+    args = parser().parse_args()
+    with record("live", [0]) as metrics, chromium() as browser:
+        found = measure(browser, args.times)
+        metrics["unit"] = "milliseconds"
+        metrics["browser"] = browser.version
+        metrics["goals"] = GOALS
+        for name, values in found.items():
+            metrics[name] = {
+                "median": round(median(values), 2),
+                "least": round(min(values), 2),
+                "most": round(max(values), 2),
+            }
+            print(f"{name}: {metrics[name]}")
+
+
+if __name__ == "__main__":
+    main()

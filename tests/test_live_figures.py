@@ -1,0 +1,547 @@
+"""Live figures on a built page: each is driven, and each may fail.
+
+A small book with one figure of each kind is built; a reader with a keyboard,
+with a phone, without JavaScript and without the models works through it in
+Chromium, by http and from a file, where nothing may ask the network.
+"""
+
+import functools
+import http.server
+import re
+import threading
+
+import pytest
+import test_book
+import test_pages
+from test_book import notebooks
+from test_pages import Visit, axe
+
+import coursekit
+from coursekit.checkpoint import save_model
+
+pytestmark = pytest.mark.xdist_group("live figures")
+browser = test_pages.browser
+plain = notebooks.plain
+
+# Each figure's directive, and what its sentence begins with.
+FIGURES = {
+    "attention": (
+        ":model: captions\n:text: A tired dog sleeps, because it is hot.",
+        "Layer 1, head 1: the query “.”",
+    ),
+    "scores": (
+        ":model: captions\n:text: A dog sleeps\n:layer: 1",
+        "The query “␣sleeps” gives",
+    ),
+    "next-token": (
+        ":model: captions\n:text: Two old sailors",
+        "The likeliest next token is",
+    ),
+    "beam": (
+        ":model: captions\n:text: An old sailor\n:beams: 3\n:steps: 4",
+        "Best of 3 beams after 4 steps",
+    ),
+    "translator": (
+        ":model: translator-de-en\n:text: Ein Hund schläft.",
+        "“A” (row 1 of",
+    ),
+    "positions": (":query: 12\n:key: 7", "Query at 12, key at 7"),
+    "bpe": (
+        ":model: captions\n:text: streetlights\n:step: 2",
+        "Merge 2 of",
+    ),
+    "checkpoint": ("", ""),
+}
+CELL = """```{{live}} {kind}
+{options}
+```
+
+```{{code-cell}} ipython3
+---
+tags: [remove-input]
+mystnb:
+  image:
+    alt: STILL {kind}.
+  figure:
+    name: fig-{kind}
+    caption: CAPTION of {kind}.
+---
+draw("{kind}")
+```
+"""
+LONG = "\n\n".join(f"Paragraph {n}." for n in range(60))
+PAGE = (
+    test_book.TINY.split("# Tiny")[0]
+    + """# Tiny
+
+```{code-cell} ipython3
+import torch
+from coursekit import visual
+
+torch.set_num_threads(1)
+
+
+def draw(name):
+    figure, (ax,) = visual.new_figure(height=1.0)
+    ax.set_title(name)
+    return figure
+```
+
+"""
+    + LONG
+    + "\n\n"
+    + "\n\n".join(
+        CELL.format(kind=kind, options=options)
+        for kind, (options, _) in FIGURES.items()
+    )
+    + "\n\nThe end.\n"
+)
+READY = """kind => {
+  const state = document.querySelector("live-" + kind).dataset.state;
+  return state === "ready" || state === "failed";
+}"""
+
+
+@pytest.fixture(scope="module")
+def book(tmp_path_factory):
+    book = test_book.Book(tmp_path_factory.mktemp("live"))
+    book.write("book/tiny.md", PAGE)
+    return book.build()
+
+
+@pytest.fixture(scope="module")
+def served(book):
+    """The small book by http."""
+    folder = str(book.root / "_build/html")
+    handler = functools.partial(test_pages.Quiet, directory=folder)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+
+
+class Reader(Visit):
+    """A visit to the page with the figures."""
+
+    def figure(self, kind):
+        """The element of a figure, once it is alive or has failed."""
+        element = self.page.locator(f"live-{kind}").first
+        element.scroll_into_view_if_needed()
+        self.page.wait_for_function(READY, arg=kind)
+        return element
+
+    def sentence(self, kind):
+        """What the figure says of itself."""
+        return self.page.locator(f"live-{kind} .live-sentence").inner_text()
+
+    def spoken(self, kind):
+        """What a screen reader is told, after a pause."""
+        self.page.wait_for_timeout(700)
+        return self.page.locator(f"live-{kind} .live-spoken").text_content()
+
+
+@pytest.fixture
+def visit(browser, book):
+    """Open the page as a reader."""
+    visits = []
+
+    def open_page(width=1280, scheme="light", base=None, broken=None):
+        folder = base or (book.root / "_build/html").as_uri() + "/"
+        reader = Reader(browser, folder, width, scheme)
+        reader.page.set_default_timeout(300_000)
+        reader.asked = []
+        reader.page.on("request", lambda r: reader.asked.append(r.url))
+        if broken is not None:
+            reader.page.route(re.compile("_static/live/"), broken)
+        visits.append(reader)
+        return reader.open(f"{folder}book/tiny.html")
+
+    yield open_page
+    for each in visits:
+        each.close()
+
+
+# -- alive -------------------------------------------------------------------
+@pytest.mark.parametrize("scheme", ["http", "file"])
+def test_every_figure_comes_alive(visit, served, scheme):
+    reader = visit(base=served if scheme == "http" else None)
+    for kind, (_, begins) in FIGURES.items():
+        element = reader.figure(kind)
+        assert element.get_attribute("data-state") == "ready", kind
+        assert reader.sentence(kind).startswith(begins)
+        assert not element.locator("img").is_visible()
+        assert f"CAPTION of {kind}" in element.inner_text()
+    assert reader.look() == []
+
+
+def test_a_model_is_fetched_once_when_the_reader_comes_near(visit):
+    reader = visit()
+    reader.page.wait_for_timeout(500)
+    assert not [url for url in reader.asked if "_static/live/" in url]
+    assert reader.page.locator("img:visible").count() >= len(FIGURES)
+    for kind in FIGURES:
+        reader.figure(kind)
+    models = [url for url in reader.asked if "_static/live/" in url]
+    names = sorted(re.sub(r".*/(.*)-\w{8}\.js", r"\1", m) for m in models)
+    assert names == ["captions", "captions-tokenizer", "translator-de-en"]
+
+
+def test_the_attention_map(visit):
+    reader = visit()
+    element = reader.figure("attention")
+    page = reader.page
+    assert "(row 11 of 11)" in reader.sentence("attention")
+    tokens = element.get_by_role("listbox")
+    tokens.focus()
+    page.keyboard.press("Home")
+    first = reader.sentence("attention")
+    assert "the query “A” (row 1 of 11) takes most from “A” 100%" in first
+    page.keyboard.press("ArrowRight")
+    assert "(row 2 of 11)" in reader.sentence("attention")
+    assert reader.spoken("attention") == reader.sentence("attention")
+    label = element.locator("canvas").get_attribute("aria-label")
+    assert label == reader.sentence("attention")
+    element.get_by_label("causal mask").uncheck()
+    tokens.focus()
+    page.keyboard.press("Home")
+    assert "100%" not in reader.sentence("attention")
+    element.get_by_label("Layer").select_option("3")
+    element.get_by_label("Head").select_option("mean of all")
+    assert reader.sentence("attention").startswith("Layer 3, mean of all")
+    element.locator("canvas").click(position={"x": 200, "y": 400})
+    assert "(row 1 of" not in reader.sentence("attention")
+    element.get_by_label("Text").fill("Two cats")
+    assert "of 2)" in reader.sentence("attention")
+
+
+def test_from_scores_to_weights(visit):
+    reader = visit()
+    element = reader.figure("scores")
+
+    def column(number):
+        cells = element.locator(f"tbody tr td:nth-of-type({number})")
+        return [float(t.replace("−", "-")) for t in cells.all_inner_texts()]
+
+    root = 24**0.5  # 96 columns, 4 heads
+    products, scores = column(1), column(2)
+    assert scores == pytest.approx([p / root for p in products], abs=0.01)
+    assert sum(column(3)) == pytest.approx(1, abs=0.02)
+    sharp = max(column(3))
+    element.get_by_label("divide by").uncheck()
+    assert column(2) == column(1)
+    assert max(column(3)) >= sharp
+    element.get_by_role("listbox").focus()
+    reader.page.keyboard.press("Home")
+    hidden = element.locator("tbody tr td:nth-of-type(2)").all_inner_texts()
+    assert hidden[1:] == ["hidden"] * (len(products) - 1)
+
+
+def test_the_next_token(visit):
+    reader = visit()
+    element = reader.figure("next-token")
+    written = element.locator(".live-written mark")
+    start = reader.sentence("next-token")
+    assert "4,000 of 4,000 tokens can be drawn" in start
+    press = functools.partial(element.get_by_role, "button")
+
+    def draws(n):
+        for _ in range(n):
+            press(name="Draw one").click()
+        return written.inner_text()
+
+    drawn = draws(5)
+    assert drawn
+    press(name="Back", exact=True).click()
+    assert drawn.startswith(written.inner_text())
+    press(name="Start again").click()
+    assert written.inner_text() == ""
+    assert reader.sentence("next-token") == start
+    slider = element.get_by_label("Top-k")
+    slider.focus()
+    reader.page.keyboard.press("Home")  # the likeliest alone
+    assert "100%. 1 of 4,000 tokens" in reader.sentence("next-token")
+    assert slider.get_attribute("aria-valuetext") == "1"
+    alone = draws(3)
+    press(name="Start again").click()
+    for _ in range(3):
+        press(name="Take the likeliest").click()
+    assert written.inner_text() == alone
+    element.get_by_label("Beginning").fill("Two old sailors ")
+    assert written.inner_text() == ""
+    again = [draws(3)]
+    element.get_by_label("Beginning").fill("Two old sailors")
+    element.get_by_label("Beginning").fill("Two old sailors ")
+    assert draws(3) == again[0]  # the same chance for everybody
+
+
+def test_the_beams(visit):
+    reader = visit()
+    element = reader.figure("beam")
+    boxes = element.locator(".live-tree rect")
+    many = boxes.count()
+    element.get_by_label("Steps").focus()
+    reader.page.keyboard.press("Home")
+    assert reader.sentence("beam").startswith("Best of 3 beams after 1 steps")
+    assert boxes.count() < many
+    element.get_by_label("Beams").focus()
+    reader.page.keyboard.press("Home")
+    assert boxes.count() == 4  # a root and a token, twice
+    label = element.locator(".live-tree").get_attribute("aria-label")
+    assert label == reader.sentence("beam")
+
+
+def test_the_translator(visit):
+    reader = visit()
+    element = reader.figure("translator")
+    assert "sleeping" in element.locator(".live-target").inner_text()
+    element.get_by_label("Source").fill("Zwei Katzen spielen im Garten.")
+    reader.page.wait_for_function(
+        "document.querySelector('.live-target').textContent.includes('cats')"
+    )
+    element.get_by_role("listbox").focus()
+    reader.page.keyboard.press("End")
+    sentence = reader.sentence("translator")
+    rows = re.match(r"“<end>” \(row (\d+) of (\d+)\) looks", sentence)
+    assert rows[1] == rows[2]
+    element.get_by_label("Layer").select_option("1")
+    assert reader.sentence("translator") != sentence
+
+
+def test_positions_know_only_their_distance(visit):
+    reader = visit()
+    element = reader.figure("positions")
+
+    def product():
+        return re.search(r"is (\S+)\. ", reader.sentence("positions"))[1]
+
+    before = product()
+    for name in ("query", "key"):
+        element.get_by_label(f"Position of the {name}").focus()
+        reader.page.keyboard.press("ArrowRight")
+        if name == "query":
+            assert product() != before
+    assert product() == before
+
+
+def test_the_merges(visit):
+    reader = visit()
+    element = reader.figure("bpe")
+    boxes = element.locator(".live-boxes li")
+    slider = element.get_by_label("Merges applied")
+    slider.focus()
+    reader.page.keyboard.press("Home")
+    assert reader.sentence("bpe") == "Before the first merge: 12 bytes."
+    assert boxes.count() == 12
+    reader.page.keyboard.press("End")
+    tokenizer = coursekit.load("captions").tokenizer
+    ids = [
+        int(i) for i in element.locator(".live-boxes span").all_inner_texts()
+    ]
+    assert ids == tokenizer.encode("streetlights")
+    element.get_by_label("Text").fill("🙂")
+    reader.page.keyboard.press("End")
+    assert element.locator(".live-boxes").inner_text()
+
+
+@pytest.mark.parametrize("name", ["captions", "translator-de-en"])
+def test_a_model_of_the_readers_own(visit, tmp_path, name):
+    reader = visit()
+    element = reader.figure("checkpoint")
+    model, tokenizer = coursekit.load(name)
+    save_model(tmp_path, model, tokenizer, int8=True)
+    chooser = element.locator("input[type=file]")
+    chooser.set_input_files(tmp_path / "model.safetensors")
+    reader.page.wait_for_selector(".live-weights")
+    total = sum(p.numel() for p in model.parameters())
+    assert f"{total:,} numbers in all" in reader.sentence("checkpoint")
+    element.get_by_label("Tensor").select_option("final_norm.weight")
+    width = model.config.d_model
+    assert f"final_norm.weight: {width}: {width} numbers" in (
+        reader.sentence("checkpoint")
+    )
+    assert element.locator("live-attention").count() == 0
+    chooser.set_input_files(sorted(tmp_path.iterdir()))
+    reader.page.wait_for_selector("live-checkpoint live-attention canvas")
+    text = element.locator("live-attention .live-sentence").inner_text()
+    assert text.startswith("Layer 1, head 1")
+    (tmp_path / "bad.safetensors").write_bytes(b"no tensors at all")
+    chooser.set_input_files(tmp_path / "bad.safetensors")
+    reader.page.wait_for_function(
+        "document.querySelector('live-checkpoint .live-sentence')"
+        ".textContent.startsWith('bad.safetensors could not be read')"
+    )
+    assert reader.wrong == []
+
+
+# -- what can go wrong -------------------------------------------------------
+def test_without_javascript_the_pictures_stay(browser, book):
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto((book.root / "_build/html/book/tiny.html").as_uri())
+    for kind in FIGURES:
+        image = page.locator(f"live-{kind} img")
+        assert image.is_visible()
+        assert image.get_attribute("alt") == f"STILL {kind}."
+    context.close()
+
+
+BROKEN = {
+    "missing": lambda route: route.fulfill(status=404, body=""),
+    "cut short": lambda route: route.fulfill(
+        body="coursekitLive.receive('x', {", content_type="text/javascript"
+    ),
+    "another": lambda route: route.fulfill(
+        body="coursekitLive.receive('x', {});", content_type="text/javascript"
+    ),
+}
+
+
+@pytest.mark.parametrize("how", BROKEN)
+def test_a_model_that_does_not_come(visit, served, how):
+    reader = visit(base=served, broken=BROKEN[how])
+    element = reader.figure("attention")
+    assert element.get_attribute("data-state") == "failed"
+    assert element.locator("img").is_visible()
+    text = element.get_by_role("status").inner_text()
+    assert text.startswith("This figure could not come alive: captions-")
+    assert reader.figure("positions").get_attribute("data-state") == "ready"
+
+
+def test_a_model_that_computes_something_else_is_not_shown(visit, book):
+    folder = book.root / "_build/html/_static/live"
+    (path,) = folder.glob("captions-????????.js")
+    text = path.read_text("utf8")
+    spoiled = re.sub(r'("outputs":\[)', r"\g<1>99,", text, count=1)
+    assert spoiled != text
+    reader = visit(
+        broken=lambda route: route.fulfill(
+            body=spoiled, content_type="text/javascript"
+        )
+    )
+    element = reader.figure("attention")
+    assert element.get_attribute("data-state") == "failed"
+    assert "does not compute what it should" in element.inner_text()
+
+
+ODD = ["", " ", "🙂👩‍👩‍👧", "\ufeff\u200b", "a" * 10_000, "die Straße " * 1000]
+
+
+@pytest.mark.parametrize("kind", ["attention", "scores", "next-token", "bpe"])
+def test_odd_texts(visit, kind):
+    reader = visit()
+    element = reader.figure(kind)
+    box = element.locator("input[type=text]")
+    for text in [*ODD, "A dog"]:
+        box.evaluate(
+            "(box, text) => {box.value = text;"
+            "box.dispatchEvent(new Event('input'))}",
+            text,
+        )
+    assert reader.sentence(kind)
+    assert reader.look() == []
+
+
+def test_odd_sources(visit):
+    reader = visit()
+    element = reader.figure("translator")
+    for text in ("", "🙂", "die Straße " * 40):
+        element.get_by_label("Source").fill(text)
+        reader.page.wait_for_timeout(300)
+    assert reader.sentence("translator")
+    assert reader.look() == []
+
+
+def test_memory_is_flat(visit):
+    reader = visit()
+    element = reader.figure("attention")
+    session = reader.context.new_cdp_session(reader.page)
+    session.send("HeapProfiler.enable")
+
+    def used(edits):
+        element.locator("input[type=text]").evaluate(
+            """(box, edits) => {
+              for (let i = 0; i < edits; i++) {
+                box.value = `Dog number ${i} and cat number ${i % 7}`;
+                box.dispatchEvent(new Event("input"));
+              }
+            }""",
+            edits,
+        )
+        session.send("HeapProfiler.collectGarbage")
+        usage = session.send("Runtime.getHeapUsage")
+        return usage["usedSize"] + usage.get("backingStorageSize", 0)
+
+    before = used(20)
+    assert used(200) < before + 1_000_000
+
+
+# -- for everyone ------------------------------------------------------------
+@pytest.mark.parametrize("width", [1280, 360])
+def test_for_everyone(visit, width):
+    reader = visit(width=width)
+    for kind in FIGURES:
+        reader.figure(kind)
+    for scheme in ("light", "dark"):
+        reader.theme(scheme)
+        assert reader.look() == []
+        assert axe(reader) == []
+
+
+def test_a_map_turns_dark_with_the_page(visit):
+    reader = visit()
+    canvas = reader.figure("attention").locator("canvas")
+    reader.theme("light")
+    reader.page.wait_for_timeout(100)
+    light = canvas.evaluate("canvas => canvas.toDataURL()")
+    reader.theme("dark")
+    reader.page.wait_for_timeout(100)
+    assert canvas.evaluate("canvas => canvas.toDataURL()") != light
+
+
+# -- the source --------------------------------------------------------------
+WRONG = {
+    "must be one of attention": ("{live} positions", "{live} position"),
+    "needs a :model:": (
+        ":model: captions\n:text: A dog sl",
+        ":text: A dog sl",
+    ),
+    "takes no :model:": (":query: 12", ":query: 12\n:model: captions"),
+    "got 'nobody'": (
+        ":model: captions\n:text: streetl",
+        ":model: nobody\n:text: streetl",
+    ),
+    "has no code cell behind it": (
+        "{live} checkpoint\n\n```",
+        "{live} checkpoint\n\n```\n\nText between.",
+    ),
+}
+
+
+def test_a_wrong_source_fails_the_build(book, tmp_path):
+    broken = test_book.Book(tmp_path)
+    config = (tmp_path / "_config.yml").read_text("utf8")
+    broken.write(
+        "_config.yml",
+        config.replace("execute_notebooks: cache", 'execute_notebooks: "off"'),
+    )
+    toc = ["format: jb-book", "root: book/index", "chapters:"]
+    for number, (right, wrong) in enumerate(WRONG.values()):
+        assert PAGE.count(right) == 1, right
+        broken.write(f"book/p{number}.md", PAGE.replace(right, wrong))
+        toc.append(f"  - file: book/p{number}")
+    broken.write("_toc.yml", "\n".join(toc))
+    done = broken.call("jupyter-book", "build", ".", "-W", "--keep-going")
+    assert done.returncode != 0
+    lines = [line for line in done.stdout.splitlines() if "{live}" in line]
+    for number, what in enumerate(WRONG):
+        mine = [line for line in lines if f"book/p{number}.md" in line]
+        assert len(mine) == 1, (what, mine)
+        assert what in mine[0]
+
+
+def test_notebooks_have_the_still_figures_alone(book):
+    notebook = book.notebook("readers")
+    text = "\n".join(cell.source for cell in notebook.cells)
+    assert "{live}" not in text
+    assert text.count("draw(") > len(FIGURES)
+    assert "{live}" in "\n".join(c.source for c in book.notebook().cells)
