@@ -615,10 +615,33 @@ def test_the_bundle_has_every_file():
         path.relative_to(live.HERE).as_posix()
         for path in live.HERE.rglob("*.js")
     }
-    assert there == set(live.sources())
+    assert there | {"figures/style.js"} == set(live.sources())
     text = live.bundle()
     assert "\nimport " not in text
     assert "\nexport " not in text
+
+
+def test_a_notebook_shows_a_model_of_its_own(page):
+    torch.manual_seed(0)
+    tokenizer = CharTokenizer("abcdef ghij")
+    config = small(vocab_size=tokenizer.vocab_size)
+    model = GPT(GPTConfig(**config)).eval()
+    html = live.show(model, "bad cafe", tokenizer=tokenizer, layer=1).data
+    path = page.folder / "shown.html"
+    path.write_text(f'<!doctype html><meta charset="utf-8">{html}{html}')
+    shown = page.context.new_page()
+    shown.goto(path.as_uri())
+    shown.wait_for_function(
+        "document.querySelector('live-attention').dataset.state === 'ready'"
+    )
+    sentence = shown.locator(".live-sentence").first.inner_text()
+    assert sentence.startswith("Layer 2, head 1: the query “e” (row 8 of 8)")
+    shown.close()
+
+
+def test_a_figure_without_a_tokenizer_is_refused():
+    with pytest.raises(ValueError, match="got none"):
+        live.show(GPT(GPTConfig(**small())), "a")
 
 
 def test_special_names_are_those_of_the_package():

@@ -13,6 +13,7 @@ import base64
 import hashlib
 import json
 import re
+from html import escape
 from pathlib import Path
 from posixpath import dirname, join, normpath
 from tempfile import TemporaryDirectory
@@ -21,12 +22,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from coursekit.checkpoint import SaveError, load_model, save_model
+from coursekit.checkpoint import SaveError, load, load_model, save_model
 from coursekit.generation import evaluating
 from coursekit.seq2seq import Transformer
 from coursekit.tokenizer import Tokenizer, write_atomically
 
-__all__ = ["ENGINE", "FIGURES", "bundle", "export", "sources"]
+__all__ = ["ENGINE", "FIGURES", "bundle", "export", "show", "sources"]
 
 HERE = Path(__file__).parent
 ENGINE = (
@@ -49,6 +50,7 @@ ENGINE = (
 )
 """The engine's files in their order: each imports only those before it."""
 FIGURES = (
+    "style",
     "strings",
     "parts",
     "library",
@@ -62,7 +64,7 @@ FIGURES = (
     "bpe",
     "checkpoint",
 )
-"""The files of the figures, in their order."""
+"""The files of the figures, in their order; ``style`` is made of live.css."""
 
 IMPORT = re.compile(r'^import \{([^}]*)\} from "(.+?)";\n', re.MULTILINE)
 COMMENT = re.compile(r"^ *(?://.*|/\*\*[\s\S]*?\*/)\n", re.MULTILINE)
@@ -75,7 +77,12 @@ def sources() -> dict[str, str]:
     """The text of each JavaScript file, by its path, in order."""
     paths = [f"{name}.js" for name in ENGINE]
     paths += [f"figures/{name}.js" for name in FIGURES]
-    return {path: (HERE / path).read_text("utf8") for path in paths}
+    style = (HERE / "figures/live.css").read_text("utf8")
+    made = {"figures/style.js": f"export const STYLE = {json.dumps(style)};\n"}
+    return {
+        path: made.get(path) or (HERE / path).read_text("utf8")
+        for path in paths
+    }
 
 
 def bundle(files: dict[str, str] | None = None) -> str:
@@ -128,7 +135,9 @@ def bundle(files: dict[str, str] | None = None) -> str:
             f"return {{ {', '.join(names)} }};\n}})();\n"
         )
     return (
-        '(() => {\n"use strict";\nconst files = {};\n'
+        '(() => {\n"use strict";\n'
+        "if (globalThis.coursekitLive) return;\n"  # a notebook shows two
+        "const files = {};\n"
         f"{''.join(parts)}"
         "globalThis.coursekitLive ="
         " Object.assign({}, ...Object.values(files));\n})();\n"
@@ -184,6 +193,50 @@ def export(
             f"for {path}. Make room or choose another folder."
         ) from error
     return path
+
+
+def show(
+    model: str | nn.Module,
+    text: str = "",
+    figure: str = "attention",
+    tokenizer: Tokenizer | None = None,
+    **options: float,
+) -> Any:
+    """Show a live figure of a model in a notebook.
+
+    Args:
+        model: a name for :func:`coursekit.load`, or a model.
+        text: what it is shown on; the reader may change it.
+        figure: attention, scores, next-token, beam or translator.
+        tokenizer: of the model, if it is not a name.
+        options: as of the book's figures: layer, head, beams, …
+
+    Returns:
+        What a notebook draws when it ends a cell.
+
+    Raises:
+        ValueError: if there is no such model, or it has no tokenizer.
+    """
+    from IPython.display import HTML
+
+    if isinstance(model, str):
+        model, tokenizer = load(model)
+    if tokenizer is None:
+        raise ValueError(
+            "a figure needs the model's tokenizer: got none. Pass the one "
+            "that the model was trained with."
+        )
+    with TemporaryDirectory() as folder:
+        path = export(model, tokenizer, folder, type(model).__name__)
+        script = path.read_text("utf8")
+    given = {"model": path.stem, "text": text, **options}
+    attributes = "".join(
+        f' {name}="{escape(str(value))}"' for name, value in given.items()
+    )
+    return HTML(
+        f"<script>{bundle()}</script><script>{script}</script>"
+        f"<live-{figure}{attributes}></live-{figure}>"
+    )
 
 
 def _packed(model: nn.Module, tokenizer: Tokenizer | None) -> dict[str, Any]:

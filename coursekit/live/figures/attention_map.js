@@ -38,7 +38,8 @@ class LiveAttention extends LiveFigure {
   }
 
   run() {
-    const read = this.read(this.text.input.value, MOST);
+    const read = this.read(
+      this.text.input.value, Math.min(MOST, this.library.config.max_len));
     this.kept.length = 0;
     this.row = Math.min(this.row ?? Infinity, read.ids.length - 1);
     this.names = read.names;

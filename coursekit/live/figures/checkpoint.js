@@ -57,7 +57,9 @@ class LiveCheckpoint extends LiveFigure {
     const kinds = library.fields.model === "Transformer"
       ? ["attention", "translator"] : ["attention", "next-token"];
     for (const kind of kinds) {
-      const figure = make(`live-${kind}`, { text: say("checkpoint.text") });
+      const figure = make(`live-${kind}`, {
+        className: "live-figure", text: say("checkpoint.text"),
+      });
       figure.library = library;
       this.inside.append(figure);
     }

@@ -4,10 +4,18 @@ import { attentionWeights, mixValues } from "../attention.js";
 import { loadModel } from "./library.js";
 import { make } from "./parts.js";
 import { say } from "./strings.js";
+import { STYLE } from "./style.js";
 
 const NEAR = "400px";
 const MOST_SIGNS = 400; // of a text; what is longer is cut
 
+/** A still figure that comes alive. A kind of its own defines
+ *
+ *    static key    the beginning of its strings' names
+ *    parts()       the elements of which it is made
+ *    run()         the model's work, after each change of the text
+ *    redraw()      only for a canvas: the page's colors have changed
+ */
 export class LiveFigure extends HTMLElement {
   connectedCallback() {
     if (this.root) return this.watchTheme(); // it was only moved
@@ -39,6 +47,8 @@ export class LiveFigure extends HTMLElement {
   async load() {
     this.near.disconnect();
     this.dataset.state = "loading";
+    if (!document.getElementById("live-style"))
+      document.head.append(make("style", { id: "live-style" }, STYLE));
     try {
       const address = this.getAttribute("model");
       if (address) this.library ??= await loadModel(address);
@@ -50,8 +60,8 @@ export class LiveFigure extends HTMLElement {
       this.dataset.state = "failed";
       const text = say("failed", { reason: error.message });
       this.root.replaceChildren(make("p", { role: "status" }, text));
+      this.replace();
       if (this.picture) this.picture.hidden = false;
-      (this.picture ?? this).after(this.root);
     }
   }
 

@@ -26,11 +26,16 @@ export function loadModel(address) {
 function loadScript(address) {
   const name = address.split("/").at(-1).replace(/\.js$/, "");
   const script = document.createElement("script");
+  const take = () => {
+    const fields = received.get(name);
+    received.delete(name);
+    return fields;
+  };
+  if (received.has(name)) return Promise.resolve(take()); // it came before
   return new Promise((resolve, reject) => {
     script.addEventListener("load", () => {
       script.remove();
-      const fields = received.get(name);
-      received.delete(name);
+      const fields = take();
       if (fields) resolve(fields);
       else reject(new Error(`${name} is damaged`));
     });
