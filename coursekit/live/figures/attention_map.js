@@ -41,12 +41,12 @@ class LiveAttention extends LiveFigure {
     const read = this.read(
       this.text.input.value, Math.min(MOST, this.library.config.max_len));
     this.kept.length = 0;
-    this.row = Math.min(this.row ?? Infinity, read.ids.length - 1);
     this.names = read.names;
     this.cut = read.cut;
     this.tokens.set(this.names);
     this.map.element.hidden = read.ids.length === 0;
     if (read.ids.length === 0) return this.tell(say("empty"));
+    this.row = Math.min(this.row ?? Infinity, read.ids.length - 1);
     const model = this.model.encoder ?? this.model;
     if (model.hidden) model.hidden(read.ids); // a GPT, without its logits
     else model.forward(read.ids);

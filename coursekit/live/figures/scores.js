@@ -47,10 +47,12 @@ class LiveScores extends LiveFigure {
   run() {
     const { ids, names } = this.read(this.text.input.value, MOST);
     this.names = names;
-    this.row = Math.min(this.row ?? Infinity, ids.length - 1);
     this.tokens.set(names);
     this.kept.length = 0;
-    if (ids.length) this.model.hidden(ids);
+    if (ids.length) {
+      this.row = Math.min(this.row ?? Infinity, ids.length - 1);
+      this.model.hidden(ids);
+    }
     this.show();
   }
 
