@@ -644,6 +644,15 @@ def test_a_figure_without_a_tokenizer_is_refused():
         live.show(GPT(GPTConfig(**small())), "a")
 
 
+def test_the_page_shows_whole_functions():
+    text = live.source_of("attentionWeights")
+    assert text.startswith("function attentionWeights(q, k, causal")
+    assert text.endswith("  });\n}\n")
+    assert live.source_of("GPT").count("logits(x)") == 1
+    with pytest.raises(ValueError, match="got 'attentionWeight'"):
+        live.source_of("attentionWeight")
+
+
 def test_special_names_are_those_of_the_package():
     text = (live.HERE / "translate.js").read_text("utf8")
     assert all(f'"{name}"' in text for name in SPECIALS[1:])

@@ -24,10 +24,20 @@ from torch import nn
 
 from coursekit.checkpoint import SaveError, load, load_model, save_model
 from coursekit.generation import evaluating
+from coursekit.prose import show_code
 from coursekit.seq2seq import Transformer
 from coursekit.tokenizer import Tokenizer, write_atomically
 
-__all__ = ["ENGINE", "FIGURES", "bundle", "export", "show", "sources"]
+__all__ = [
+    "ENGINE",
+    "FIGURES",
+    "bundle",
+    "export",
+    "show",
+    "show_beside",
+    "source_of",
+    "sources",
+]
 
 HERE = Path(__file__).parent
 ENGINE = (
@@ -237,6 +247,45 @@ def show(
         f"<script>{bundle()}</script><script>{script}</script>"
         f"<live-{figure}{attributes}></live-{figure}>"
     )
+
+
+def source_of(name: str) -> str:
+    """A function or class of the engine, without its comment.
+
+    Args:
+        name: as it is exported, such as ``attentionWeights``.
+
+    Returns:
+        Its JavaScript.
+
+    Raises:
+        ValueError: if no file of the engine exports it.
+    """
+    pattern = rf"^export ((?:function\*?|class) {name}\b.*?^}}\n)"
+    for text in sources().values():
+        if found := re.search(pattern, text, re.MULTILINE | re.DOTALL):
+            return re.sub(r"^ *(?:/\*\*.*?\*/)\n", "", found[1], flags=re.M)
+    raise ValueError(
+        "a name must be one that the engine exports, as a function or class: "
+        f"got {name!r}. Look into coursekit/live."
+    )
+
+
+def show_beside(thing: Any, name: str) -> None:
+    """Show a function of the package, and the engine's under it.
+
+    Args:
+        thing: a function or a class.
+        name: its counterpart in the engine.
+
+    Raises:
+        ValueError: as :func:`source_of`.
+    """
+    from IPython.display import Markdown, display
+
+    script = source_of(name)
+    show_code(thing)
+    display(Markdown(f"```javascript\n{script}```"))
 
 
 def _packed(model: nn.Module, tokenizer: Tokenizer | None) -> dict[str, Any]:
