@@ -9,6 +9,7 @@ import gzip
 import itertools
 import json
 import random
+import re
 from statistics import median
 
 import pytest
@@ -651,6 +652,19 @@ def test_the_page_shows_whole_functions():
     assert live.source_of("GPT").count("logits(x)") == 1
     with pytest.raises(ValueError, match="got 'attentionWeight'"):
         live.source_of("attentionWeight")
+
+
+def test_every_word_stands_in_the_table_and_is_used():
+    files = live.sources()
+    table = files.pop("figures/strings.js").split("/** A string of")[0]
+    keys = set(re.findall(r'^  "([\w.-]+)":', table, re.MULTILINE))
+    text = "".join(files.values())
+    used = set(re.findall(r'"([a-z]+(?:[.-][a-z-]+)*)"', text))
+    used |= {f"scores.{n}" for n in ("key", "product", "score", "weight")}
+    used |= {f"{key}.title" for key in re.findall(r'key = "(\w+)"', text)}
+    used |= {"space", "newline"}  # the table's own functions
+    assert keys - used == set()
+    assert set(re.findall(r'say\("([\w.-]+)"', text)) - keys == set()
 
 
 def test_special_names_are_those_of_the_package():

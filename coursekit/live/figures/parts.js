@@ -142,7 +142,10 @@ export class HeatMap {
       if (event.pointerType === "mouse") aim(event);
     });
     this.canvas.addEventListener("click", aim);
-    this.resized = new ResizeObserver(() => this.weights && this.draw());
+    // Drawing changes the height: only another width is worth drawing for.
+    this.resized = new ResizeObserver(() => requestAnimationFrame(() => {
+      if (this.weights && this.element.clientWidth !== this.width) this.draw();
+    }));
     this.resized.observe(this.element);
   }
 
@@ -160,7 +163,8 @@ export class HeatMap {
     pen.font = font;
     const length = (texts) => Math.min(90, 8
       + Math.max(...texts.map((text) => pen.measureText(visible(text)).width)));
-    const width = this.element.clientWidth;
+    const width = this.width = this.element.clientWidth;
+    if (width === 0) return; // within something closed: drawn when it opens
     let left = 20 + length(rows), top = 20 + length(columns);
     let cell = Math.min(44, (width - left - 1) / columns.length);
     const named = cell >= 11; // below, a name would lie on its neighbor

@@ -1,9 +1,8 @@
 // Every word that the figures show or say, in one table for translators.
 export const STRINGS = {
   "figure": "Live figure: {title}",
-  "loading": "The model is being loaded …",
-  "failed": "This figure could not come alive: {reason}. The picture is what it"
-    + " shows at first.",
+  "failed": "This figure could not come alive: {reason}. The picture shows"
+    + " what it begins with.",
   "text": "Text",
   "shortened": "Only the first {n} tokens are shown.",
   "empty": "Type something.",

@@ -48,7 +48,8 @@ class LiveTranslator extends LiveFigure {
 
   run() {
     const text = this.text.input.value;
-    const read = this.read(text, MOST);
+    const most = Math.min(MOST, this.model.config.max_len - 1); // and its end
+    const read = this.read(text, most);
     const isEmpty = text.trim() === "";
     this.map.element.hidden = this.tokens.element.hidden = isEmpty;
     this.target.textContent = "";
