@@ -11,6 +11,7 @@ code stay always. The element, ``<live-attention>``, is one of those in
 ``coursekit/live/figures``.
 """
 
+import shutil
 from pathlib import Path
 from posixpath import dirname, relpath
 
@@ -134,6 +135,9 @@ def exported(app, name, only_tokenizer):
             None if only_tokenizer else model, tokenizer, folder, key
         )
         known[key] = path.name
+        terms = coursekit.find_model(name) / "LICENSE"
+        if terms.exists():  # some weights have terms of their own
+            shutil.copy(terms, folder / f"{name}.LICENSE")
     return known[key]
 
 

@@ -484,6 +484,13 @@ def test_memory_is_flat(visit):
     assert used(200) < before + 1_000_000
 
 
+def test_terms_of_the_weights_lie_beside_them(book):
+    folder = book.root / "_build/html/_static/live"
+    for name in ("captions", "translator-de-en"):
+        terms = (folder / f"{name}.LICENSE").read_text("utf8")
+        assert "research and" in terms
+
+
 # -- for everyone ------------------------------------------------------------
 @pytest.mark.parametrize("width", [1280, 360])
 def test_for_everyone(visit, width):

@@ -239,7 +239,7 @@ def show(
     with TemporaryDirectory() as folder:
         path = export(model, tokenizer, folder, type(model).__name__)
         script = path.read_text("utf8")
-    given = {"model": path.stem, "text": text, **options}
+    given: dict[str, Any] = {"model": path.stem, "text": text, **options}
     attributes = "".join(
         f' {name}="{escape(str(value))}"' for name, value in given.items()
     )
