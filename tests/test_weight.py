@@ -17,6 +17,8 @@ browser, base = test_pages.browser, test_pages.base
 
 EMPTY = 1_100_000  # bytes of a page without text, with all that it loads
 OWN = 400_000  # bytes that a chapter may add
+LIVE = "_static/live/"  # models, fetched only when their figure is near
+MODEL = 3_300_000
 TEXT = "article section > :not(h1), .bd-sidebar-secondary li"
 OPEN_ALL = """
 document.querySelectorAll("details").forEach(d => d.open = true);
@@ -88,8 +90,14 @@ def test_an_empty_page_is_light(empty):
 def test_a_chapter_adds_little(browser, base, empty, page):
     whole = fetched(browser, base, page)
     own = {p: n for p, n in whole.items() if p == page or p not in empty}
+    own = {p: n for p, n in own.items() if not p.startswith(LIVE)}
     largest = sorted(own.items(), key=lambda item: -item[1])[:8]
     assert 0 < sum(own.values()) < OWN, largest
+
+
+def test_models_of_live_figures_are_light():
+    sizes = {p.name: weight(p.read_bytes()) for p in HTML.glob(f"{LIVE}*.js")}
+    assert max(sizes.values(), default=0) <= MODEL, sizes
 
 
 def test_what_is_heavy_is_found(browser, tmp_path):
