@@ -82,7 +82,6 @@ torch.set_num_threads(1)
 def draw(name):
     figure, (ax,) = visual.new_figure(height=1.0)
     ax.set_title(name)
-    return figure
 ```
 
 """

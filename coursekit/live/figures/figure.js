@@ -39,7 +39,9 @@ export class LiveFigure extends HTMLElement {
 
   /** The page may turn dark. */
   watchTheme() {
-    this.theme ??= new MutationObserver(() => this.redraw?.());
+    this.theme ??= new MutationObserver(() => {
+      if (this.dataset.state === "ready") this.redraw?.();
+    });
     this.theme.observe(document.documentElement,
       { attributes: true, attributeFilter: ["data-theme"] });
   }
