@@ -11,10 +11,14 @@ export function attentionWeights(q, k, causal = false, bias = null) {
   return q.map((head, h) => {
     const keys = shareHeads(k, q, h);
     const root = Math.sqrt(head[0].length);
-    return head.map((query, t) => softmax(keys.map((key, s) => {
-      if (mask && !mask[t][s]) return -Infinity;
-      return dot(query, key) / root + (bias ? bias(h, t, s) : 0);
-    })));
+    return head.map((query, t) => {
+      const scores = new Float32Array(keys.length).fill(-Infinity);
+      for (let s = 0; s < keys.length; s++) {
+        if (mask && !mask[t][s]) continue; // hidden
+        scores[s] = dot(query, keys[s]) / root + (bias ? bias(h, t, s) : 0);
+      }
+      return softmax(scores);
+    });
   });
 }
 
@@ -34,7 +38,7 @@ export function mixValues(weights, v) {
         for (let i = 0; i < mixed.length; i++)
           mixed[i] += shares[s] * values[s][i];
       }
-      return Float32Array.from(mixed);
+      return new Float32Array(mixed);
     });
   });
 }

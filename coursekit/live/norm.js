@@ -4,11 +4,14 @@ import { add } from "./tensor.js";
 /** Give a row mean 0 and variance 1, then a learned scale and shift. */
 export function layerNorm(row, weight, bias, eps) {
   let mean = 0, variance = 0;
-  for (const value of row) mean += value / row.length;
-  for (const value of row) variance += (value - mean) ** 2 / row.length;
+  const n = row.length;
+  for (let i = 0; i < n; i++) mean += row[i] / n;
+  for (let i = 0; i < n; i++) variance += (row[i] - mean) ** 2 / n;
   const scale = 1 / Math.sqrt(variance + eps);
-  return row.map((value, i) =>
-    (value - mean) * scale * weight[i] + (bias ? bias[i] : 0));
+  const y = new Float32Array(n);
+  for (let i = 0; i < n; i++)
+    y[i] = (row[i] - mean) * scale * weight[i] + (bias ? bias[i] : 0);
+  return y;
 }
 
 /** Give a row a mean square of 1, then a learned scale. */

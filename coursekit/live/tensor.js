@@ -42,19 +42,27 @@ export function linear(x, { weight, bias }) {
 
 /** x + y, row by row. */
 export function add(x, y) {
-  return x.map((row, t) => row.map((value, i) => value + y[t][i]));
+  return x.map((row, t) => {
+    const sum = new Float32Array(row.length);
+    for (let i = 0; i < sum.length; i++) sum[i] = row[i] + y[t][i];
+    return sum;
+  });
 }
 
 /** Scores to shares that sum to 1; −∞ gets none. */
 export function softmax(scores) {
-  let largest = -Infinity;
-  for (const score of scores) if (score > largest) largest = score;
+  let largest = -Infinity, sum = 0;
+  for (let i = 0; i < scores.length; i++)
+    if (scores[i] > largest) largest = scores[i];
+  const shares = new Float32Array(scores.length);
   // Nothing may be seen: no shares at all, rather than NaN.
-  if (largest === -Infinity) return new Float32Array(scores.length);
-  const shares = Float64Array.from(scores, (s) => Math.exp(s - largest));
-  let sum = 0;
-  for (const share of shares) sum += share;
-  return Float32Array.from(shares, (share) => share / sum);
+  if (largest === -Infinity) return shares;
+  for (let i = 0; i < scores.length; i++) {
+    shares[i] = Math.exp(scores[i] - largest);
+    sum += shares[i];
+  }
+  for (let i = 0; i < scores.length; i++) shares[i] /= sum;
+  return shares;
 }
 
 /** ln softmax, in float64. */

@@ -184,12 +184,13 @@ export class HeatMap {
     pen.font = font;
     pen.textBaseline = "middle";
     weights.forEach((row, t) => row.forEach((share, s) => {
+      if (share === 0) return; // hidden by the mask
       const x = left + s * cell, y = top + t * cell;
       pen.globalAlpha = Math.min(1, share);
       pen.fillStyle = mark;
       pen.fillRect(x, y, cell, cell);
       pen.globalAlpha = 1;
-      if (cell < 32 || share === 0) return;
+      if (cell < 32) return;
       pen.fillStyle = share > 0.6 ? paper : ink;
       pen.textAlign = "center";
       pen.fillText(share.toFixed(2).replace(/^0/, ""), x + cell / 2, y + cell / 2);
