@@ -84,9 +84,9 @@ def parity() -> dict[str, dict[str, float]]:
     found = {}
     for test, names in PARITY.items():
         where = f"tests/test_uses.py::{test}"
-        command = [sys.executable, "-m", "pytest", "-sq", "-p", "no:xdist"]
+        command = [sys.executable, "-m", "pytest", "-sq", where]
         told = subprocess.run(
-            [*command, where], cwd=ROOT, capture_output=True, text=True
+            command, cwd=ROOT, capture_output=True, text=True, check=True
         ).stdout
         gaps = re.findall(r"largest difference (\S+) at", told)
         model = test.split("_")[1]

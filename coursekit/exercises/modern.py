@@ -204,10 +204,7 @@ def window(
     shift = 0 if "top_left" in on else n_keys - n_queries
     place = torch.arange(n_queries)[:, None] + shift
     back = place - torch.arange(n_keys)
-    if "one_more" in on:
-        near = back <= size
-    else:
-        near = back < size
+    near = back <= size if "one_more" in on else back < size
     if "both_sides" in on:
         near = near & (back > -size)
     elif "future" not in on:
