@@ -84,10 +84,9 @@ def backwards(x, positions, base):
 
 def mixed(x, positions, base):
     size = x.size(-1)
-    speeds = torch.tensor(
-        [base ** (-2 * (j // 2) / size) for j in range(size)]
-    )
-    angles = positions[..., None] * speeds.double()
+    speeds = [base ** (-2 * (j // 2) / size) for j in range(size)]
+    speeds = torch.tensor(speeds, dtype=torch.float64)
+    angles = positions[..., None] * speeds
     angles = angles if positions.dim() == 1 else angles[:, None]
     m = size // 2
     other = torch.cat((-x[..., m:], x[..., :m]), -1)
