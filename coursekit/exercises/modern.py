@@ -59,15 +59,16 @@ def rope(
         sin = sin.repeat_interleave(2, dim=-1)
         a, b = x.chunk(2, dim=-1)
         return x * cos + torch.cat((-b, a), dim=-1) * sin
-    if "halves" in on:
+    if ("halves" in on and "other_pairs" not in on) or (
+        "other_pairs" in on and "halves" not in on
+    ):
         a, b = x.chunk(2, dim=-1)
-    else:
-        a, b = x[..., 0::2], x[..., 1::2]
-    turned = (a * cos - b * sin, a * sin + b * cos)
-    if "halves" in on:
+        turned = (a * cos - b * sin, a * sin + b * cos)
         if "not_put_back" in on:
             return torch.stack(turned, dim=-1).flatten(-2)
         return torch.cat(turned, dim=-1)
+    a, b = x[..., 0::2], x[..., 1::2]
+    turned = (a * cos - b * sin, a * sin + b * cos)
     if "not_put_back" in on:
         return torch.cat(turned, dim=-1)
     return torch.stack(turned, dim=-1).flatten(-2)
@@ -107,6 +108,13 @@ _ROPE_BUGS = {
         "i + Dh/2",
         "Then a pair's two halves turn by different angles, and scores "
         "depend on more than the distance.",
+        read="15_modern#mod-pairs",
+        at="pairs",
+    ),
+    "other_pairs": Bug(
+        "the other pairing, halves for neighbors or neighbors for halves",
+        "It works as long as nobody else's weights are loaded. The exercise "
+        "says which numbers make a pair.",
         read="15_modern#mod-pairs",
         at="pairs",
     ),
@@ -209,10 +217,21 @@ def window(
         near = near & (back > -size)
     elif "future" not in on:
         near = near & (back >= 0)
-    return ~near if "true_hides" in on else near
+    if "true_hides" in on and "inverted" not in on:
+        near = ~near
+    if "inverted" in on and "true_hides" not in on:
+        near = ~near
+    return near
 
 
 _WINDOW_BUGS = {
+    "inverted": Bug(
+        "a mask with the opposite meaning",
+        "True and False exchanged: who may look is hidden, and who may not "
+        "is seen.",
+        read="05_masks#mask-wrong",
+        at="meaning",
+    ),
     "one_more": Bug(
         "a window that is one key too wide",
         "A query sees itself and size − 1 others: distance < size, not ≤.",
@@ -537,7 +556,7 @@ def _turner(base: float) -> Rotate:
 def _mended_cases(seed: int) -> list[Case]:
     g = generator(seed)
     x, maps = draw(g, 5, 10), [draw(g, 10, n) for n in (24, 8, 8)]
-    return [Case((x, *maps, 6, 2, _turner(50.0)), name="six heads, two pairs")]
+    return [Case((x, *maps, 6, 2, _turner(50.0)), name="six heads share two")]
 
 
 EXERCISES = {

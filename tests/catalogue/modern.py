@@ -93,6 +93,15 @@ def mixed(x, positions, base):
     return angles.cos() * x + angles.sin() * other
 
 
+def other_pairs(x, positions, base):
+    size = x.size(-1)
+    order = torch.arange(size).view(2, -1).mT.flatten()  # 0, 3, 1, 4, 2, 5
+    speeds = base ** (-2 * half(x) / size)
+    y = torch.empty_like(x)
+    y[..., order] = turned(x[..., order], positions, speeds)
+    return y
+
+
 def not_put_back(x, positions, base):
     y = by_complex_numbers(x, positions, base)
     order = [*range(0, x.size(-1), 2), *range(1, x.size(-1), 2)]
@@ -196,6 +205,12 @@ def by_two_triangles(size, n_queries, n_keys):
 
 
 # -- window: wrong -----------------------------------------------------------
+def inverted(size, n_queries, n_keys):
+    ones = torch.ones(n_queries, n_keys, dtype=torch.bool)
+    ahead = ones.triu(n_keys - n_queries + 1)
+    return ahead | ones.tril(n_keys - n_queries - size)
+
+
 def one_more(size, n_queries, n_keys):
     return by_triangles(size + 1, n_queries, n_keys)
 
@@ -529,6 +544,7 @@ WRONG = {
         "ignored": ignored,
         "backwards": backwards,
         "mixed": mixed,
+        "other_pairs": other_pairs,
         "not_put_back": not_put_back,
     },
     "converted": {
@@ -538,6 +554,7 @@ WRONG = {
         "reversed": reversed_pairs,
     },
     "window": {
+        "inverted": inverted,
         "one_more": one_more,
         "top_left": top_left,
         "both_sides": both_sides,
