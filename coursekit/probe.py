@@ -213,6 +213,11 @@ class AsksFor:
                 "asks for no token near by: of all oracles, the best has a "
                 f"loss of {low:.2g}"
             )
+        if self.offset == 1:
+            return (
+                "asks for the next token, and for more: who knows it still "
+                f"has a loss of {self.losses[1]:.2g}"
+            )
         return f"asks for the token {self.offset:+d} places on, not +1"
 
 
@@ -552,8 +557,9 @@ def asks_for(
 
         def oracle(inputs: Tensor, k: int = k) -> Tensor:
             # Where nothing stands k places on, it knows nothing.
-            known = F.pad(sure, (0, 0, max(-k, 0), max(k, 0)))
-            return known[:, max(k, 0) :][:, : inputs.size(1)]
+            n = inputs.size(1)
+            known = F.pad(sure, (0, 0, max(-k, 0), max(k, 0) + n))
+            return known[:, max(k, 0) :][:, :n]
 
         with torch.no_grad():
             losses[k] = float(loss(oracle, ids))

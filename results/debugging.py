@@ -230,32 +230,38 @@ class Small:
             )
         return inputs, targets
 
-    def loss(self, bug: str, model: nn.Module, window: Tensor) -> Tensor:
+    def loss(self, bug: str, model: Any, window: Tensor) -> Tensor:
         """The loss that a program computes."""
         inputs, targets = self.asked(bug, window)
         logits = model(inputs)
         if bug == "softmax_twice":
             logits = logits.softmax(-1)
-        if bug == "last_only" and model.training:
+        if bug == "last_only" and getattr(model, "training", True):
             logits, targets = logits[:, -1:], targets[:, -1:]
         return cross_entropy(logits, targets)
+
+    def optimizer(self, bug: str, model: GPT) -> torch.optim.Optimizer:
+        """A program's optimizer."""
+        groups = parameter_groups(model, 0.1)
+        if bug == "not_trained":  # the optimizer keeps the old table
+            table = model.embedding.weight.detach().clone()
+            model.embedding.weight = nn.Parameter(table)
+        return torch.optim.AdamW(groups, PEAK, (0.9, 0.99), fused=True)
+
+    def batch(self, bug: str, seed: int, step: int) -> Tensor:
+        """(BATCH, CONTEXT + 1) ids, the windows of a step."""
+        drawn = step // 4 if bug == "four_times" else step
+        batch = random_windows(self.learned, BATCH, CONTEXT, seed, drawn)
+        return torch.cat((batch.inputs["ids"], batch.targets[:, -1:]), 1)
 
     def trained(self, bug: str, seed: int) -> GPT:
         """A program's model, after its training."""
         model = self.model(bug, seed)
-        optimizer = torch.optim.AdamW(
-            parameter_groups(model, 0.1), PEAK, (0.9, 0.99), fused=True
-        )
+        optimizer = self.optimizer(bug, model)
         weights = [p for g in optimizer.param_groups for p in g["params"]]
-        if bug == "not_trained":
-            table = model.embedding.weight.detach().clone()
-            model.embedding.weight = nn.Parameter(table)
         for step in range(self.steps):
             torch.manual_seed(1000 * seed + step)  # of dropout
-            drawn = step // 4 if bug == "four_times" else step
-            batch = random_windows(self.learned, BATCH, CONTEXT, seed, drawn)
-            ids = batch.inputs["ids"]
-            window = torch.cat((ids, batch.targets[:, -1:]), 1)
+            window = self.batch(bug, seed, step)
             if bug != "no_zero_grad":
                 optimizer.zero_grad()
             self.loss(bug, model, window).backward()
@@ -268,14 +274,18 @@ class Small:
                 nn.utils.clip_grad_norm_(weights, CLIP)
         return model.eval()
 
+    def scored(self, bug: str) -> Tensor:
+        """The windows by which a program is scored."""
+        return self.seen if bug == "train_text" else self.held_out
+
     @torch.no_grad()
     def reported(self, bug: str, model: nn.Module) -> float:
         """The validation loss as the program itself computes it."""
         torch.manual_seed(0)
         model.train(bug == "dropout_on")
-        windows = self.seen if bug == "train_text" else self.held_out
         nats = [
-            self.loss(bug, model, some).item() for some in windows.split(BATCH)
+            self.loss(bug, model, some).item()
+            for some in self.scored(bug).split(BATCH)
         ]
         model.eval()
         return statistics.fmean(nats)

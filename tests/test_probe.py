@@ -564,10 +564,22 @@ def test_asks_for_nothing(change):
     assert str(report).startswith("asks for no token near by")
 
 
+def test_asks_for_the_next_token_and_padding():
+    def padded(ids):
+        inputs, targets = by_one(ids)
+        return F.pad(inputs, (0, 3)), F.pad(targets, (0, 3))
+
+    report = asks_for(score(padded), V, T)
+    assert not report.ok
+    # By hand: 3 of T + 2 places, at ln V each.
+    assert report.losses[1] == pytest.approx(3 * math.log(V) / (T + 2))
+    assert "and for more" in str(report)
+
+
 class OneTooFar(CachedStepper):
     def run(self, ids, positions, mask):
         if ids.size(1) == 1:
-            positions = torch.tensor([len(self.rows[0])])
+            positions = torch.tensor([[len(self.rows[0])]])
         return super().run(ids, positions, mask)
 
 

@@ -113,10 +113,12 @@ _MOVES_BUGS = {
 }
 
 
-def _mixer(g: torch.Generator, mix: Tensor, noise: float = 0.0) -> Model:
+def _mixer(
+    g: torch.Generator, mix: Tensor, noise: float = 0.0, sums: float = 1.0
+) -> Model:
     """A model that mixes positions by a matrix, one for each row."""
     table, head = draw(g, 23, 4), draw(g, 4, 23)
-    head = head - head.mean(-1, keepdim=True)  # changes sum to 0
+    head = head - (1 - sums) * head.mean(-1, keepdim=True)
 
     def logits_of(ids: Tensor) -> Tensor:
         x = table[ids]
@@ -127,19 +129,20 @@ def _mixer(g: torch.Generator, mix: Tensor, noise: float = 0.0) -> Model:
 
 def _moves_cases(seed: int) -> list[Case]:
     g = generator(seed)
-    length = 5
-    past = torch.ones(length, length, dtype=float64).tril(-1)
-    ahead = 1e-3 * torch.ones(length, length, dtype=float64).triu(1).tril(1)
-    second = torch.stack((0 * past, past))
+    one = torch.ones(5, 5, dtype=float64)
+    back = one.triu(-1).tril(-1)  # each sees itself and the one before it
+    weak = 1e-3 * (one.triu(1).tril(1) + one.triu(-2).tril(-2))
+    second = torch.stack((0 * back, back))
     cases = []
-    for mix, noise, name in (
-        (past, 0.0, "a causal model"),
-        (past + ahead, 0.0, "a model that sees the next token, a little"),
-        (second, 0.0, "a model in which only row 1 has a past"),
-        (past, 1e-10, "a causal model that is off by rounding"),
+    for mix, noise, sums, name in (
+        (back, 0.0, 1.0, "each position sees itself and the one before"),
+        (back + weak, 0.0, 0.0, "the next and the last but one, a little"),
+        (second, 0.0, 1.0, "a model in which only row 1 has a past"),
+        (back, 1e-10, 1.0, "a model that is off by rounding"),
     ):
-        ids = torch.randint(23, (2, length), generator=g)
-        cases.append(Case((_mixer(g, mix, noise), ids, 23), name=name))
+        ids = torch.randint(23, (2, 5), generator=g)
+        model = _mixer(g, mix, noise, sums)
+        cases.append(Case((model, ids, 23), name=name))
     return cases
 
 
@@ -186,7 +189,7 @@ _ASKED_BUGS = {
         "There every token equals its neighbor, and all oracles know the "
         "same. Draw texts in which neighbors differ.",
         read="19_debugging#dbg-oracle",
-        at="texts",
+        at="oracle",
     ),
     "timid": Bug(
         "oracles with logits of 1, who are hardly sure",
@@ -199,7 +202,7 @@ _ASKED_BUGS = {
         "oracles that look to the other side",
         "k = 1 is the *next* token: row t of the logits is for ids[t + 1].",
         read="19_debugging#dbg-oracle",
-        at="side",
+        at="oracle",
     ),
     "next_only": Bug(
         "a look at the next token alone",
@@ -477,6 +480,18 @@ EXERCISES = {
         asked,
         _asked_cases,
         bugs=_ASKED_BUGS,
+        alike=[
+            (
+                {"lowest"},
+                {"lowest", "timid"},
+                "the right oracle stays the lowest, however timid",
+            ),
+            (
+                {"timid"},
+                {"timid", "next_only"},
+                "if no oracle is sure, it does not matter which are asked",
+            ),
+        ],
         forbid=("coursekit.probe.asks_for",),
     ),
     "difference": Exercise(
