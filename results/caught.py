@@ -14,7 +14,7 @@ from coursekit import probe
 from coursekit.cache import CachedStepper
 from coursekit.decoder import GPT
 from coursekit.generation import PlainStepper
-from results.debugging import BUGS, CONTEXT, Small
+from results.debugging import BUGS, Small
 from results.record import record
 
 
