@@ -149,7 +149,7 @@ def _moves_cases(seed: int) -> list[Case]:
 # -- implement: what does the loss ask for? ----------------------------------
 def asked(
     loss: Loss, vocab_size: int, length: int, *, on: Switches = NONE
-) -> int | None:
+) -> int | str:
     """Which token a program's loss asks for: how many places on it stands.
 
     `loss(logits, ids)` takes `(B, T, vocab_size)` logits, those of position t
@@ -159,8 +159,8 @@ def asked(
     For k = −1, 0, 1 and 2 give it an oracle: logits that are 30 for the token
     k places on, `ids[t + k]`, and 0 for all others; where there is no such
     token, all are 0. The texts are yours to draw; neighbors must differ.
-    The result is the k whose oracle has a loss below 1, or None if there is
-    none. No loss that is tried has two.
+    The result is the k whose oracle has a loss below 1, or the string "none"
+    if there is no such k. No loss that is tried has two.
     """
     ids = torch.arange(2 * length).view(2, length) * 7 % vocab_size
     if "constant" in on:
@@ -180,7 +180,7 @@ def asked(
     best = min(found, key=found.__getitem__)
     if "lowest" in on:
         return best
-    return best if found[best] < 1 else None
+    return best if found[best] < 1 else "none"
 
 
 _ASKED_BUGS = {
