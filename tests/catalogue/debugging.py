@@ -145,7 +145,7 @@ def with_a_dictionary(loss, vocab_size, length):
     for k in (-1, 0, 1, 2):
         if loss(wide[:, 2 + k : 2 + k + length], ids) < 1:
             return k
-    return None
+    return "none"
 
 
 def with_roll(loss, vocab_size, length):
@@ -161,7 +161,7 @@ def with_roll(loss, vocab_size, length):
             rolled[:, :1] = 0
         costs.append((loss(rolled, ids).item(), k))
     cost, k = min(costs)
-    return k if cost < 1 else None
+    return k if cost < 1 else "none"
 
 
 def many_texts(loss, vocab_size, length):
@@ -177,7 +177,7 @@ def many_texts(loss, vocab_size, length):
                     logits[b, t, ids[b, t + k]] = 30
         if float(loss(logits, ids)) < 1.0:
             right += [k]
-    return right[0] if right else None
+    return right[0] if right else "none"
 
 
 # -- asked: wrong ------------------------------------------------------------
@@ -199,7 +199,7 @@ def steps(vocab_size, length):
 
 def verdict(costs):
     k = min(costs, key=costs.get)
-    return k if costs[k] < 1 else None
+    return k if costs[k] < 1 else "none"
 
 
 def constant(loss, vocab_size, length):
@@ -219,7 +219,7 @@ def backwards(loss, vocab_size, length):
 
 def next_only(loss, vocab_size, length):
     costs = oracles(loss, steps(vocab_size, length), vocab_size)
-    return 1 if costs[1] < 1 else None
+    return 1 if costs[1] < 1 else "none"
 
 
 def lowest(loss, vocab_size, length):
@@ -235,7 +235,7 @@ def always_the_next(loss, vocab_size, length):
 def counts_from_the_end(loss, vocab_size, length):
     costs = oracles(loss, steps(vocab_size, length), vocab_size)
     found = verdict(costs)
-    return None if found is None else found + 1
+    return found if found == "none" else found + 1
 
 
 def says_the_loss(loss, vocab_size, length):
@@ -271,7 +271,9 @@ def unpaired(right, wrong, t):
 
 def population(right, wrong, t):
     gaps = [w - r for r, w in zip(right, wrong, strict=True)]
-    return statistics.fmean(gaps), t * statistics.pstdev(gaps) / 5**0.5
+    return statistics.fmean(gaps), t * statistics.pstdev(gaps) / len(
+        gaps
+    ) ** 0.5
 
 
 def no_root(right, wrong, t):
