@@ -26,7 +26,7 @@ ENV  := .venv/lock-$(LOCK)
 HAVE_MODELS := .venv/models-$(shell git hash-object requirements-models.txt)
 
 .DEFAULT_GOAL := help
-.PHONY: help env models book test lab fresh results figures lock clean \
+.PHONY: help env models book test lab fresh results bench figures lock clean \
         lint types unit build compare pages
 
 help:  ## list what can be made
@@ -49,6 +49,9 @@ fresh:  ## run `make book` and `make test` in a clone with an empty environment
 results: $(ENV)  ## make NAME's numbers again: make results NAME=ladder
 	@test -n "$(NAME)" || { echo "say which: make results NAME=ladder"; exit 2; }
 	$(PY) -m results.$(NAME)
+
+bench: $(ENV)  ## measure speed beside peers: make bench ARGS=--quick
+	OMP_NUM_THREADS=2 MKL_NUM_THREADS=2 $(PY) -m benchmarks $(ARGS)
 
 figures: $(ENV)  ## write every figure of the book as SVG, for slides
 	$(PY) sphinx_ext/figures.py

@@ -44,9 +44,9 @@ __all__ = [
 RATE = 16_000
 """Samples a second."""
 WINDOW = 400
-"""Samples in a window: 25 ms."""
+"""Samples in a window, 25 ms of them."""
 HOP = 160
-"""Samples from one window to the next: 10 ms."""
+"""Samples from one window to the next, 10 ms of them."""
 
 
 # -- sound to columns --------------------------------------------------------

@@ -6,7 +6,7 @@ modules do: the tokenizer's ids, the encoder, a stepper with its cache.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -292,13 +292,12 @@ def heard(
 class Aligned(NamedTuple):
     """A transcript's tokens, and where each listened.
 
-    Attributes:
-        pieces: T strings that joined are the text.
-        weights: (T, S) shares of attention, one column for 20 ms.
+    ``pieces`` are T strings that joined are the text, ``weights`` (T, S)
+    shares of attention, one column for 20 ms.
     """
 
     pieces: list[str]
-    weights: Float[Tensor, "T S"]
+    weights: Any
 
 
 def align(

@@ -68,7 +68,10 @@ def machine() -> dict[str, Any]:
 
 @contextmanager
 def record(
-    name: str, seeds: Iterable[int], artifacts: Iterable[Path] = ()
+    name: str,
+    seeds: Iterable[int],
+    artifacts: Iterable[Path] = (),
+    arguments: Sequence[str] | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Time a run and write ``results/<name>.json`` when it has succeeded.
 
@@ -76,6 +79,7 @@ def record(
         name: of the result; the command is ``python -m results.<name>``.
         seeds: the seeds that the run uses.
         artifacts: files that the run writes; their hashes are kept.
+        arguments: of the command, if they are not to be quoted as given.
 
     Yields:
         The dictionary of metrics, to be filled in.
@@ -84,10 +88,10 @@ def record(
     head = commit()
     wall, cpu = time.perf_counter(), time.process_time()
     yield metrics
+    if arguments is None:
+        arguments = sys.argv[1:]
     out = {
-        "command": shlex.join(
-            ["python", "-m", f"results.{name}", *sys.argv[1:]]
-        ),
+        "command": shlex.join(["python", "-m", f"results.{name}", *arguments]),
         "commit": head,
         "seeds": list(seeds),
         "machine": machine(),

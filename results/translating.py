@@ -65,7 +65,6 @@ def make_batches(
     max_tokens: int,
     bpe_dropout: float,
     seed: int,
-    more: Sequence[tuple[str, str]] = (),
 ) -> Callable[[int], list[Batch]]:
     """The batches of each step.
 
@@ -76,11 +75,9 @@ def make_batches(
         max_tokens: the most in a batch, on each side.
         bpe_dropout: how often a merge is overlooked.
         seed: of the batches and the spellings.
-        more: pairs beside those of the data.
     """
     ids = special_ids(tokenizer)
     texts = [p for d in directions for p in load_pairs(DATA, *d)]
-    texts += more
 
     def spelled(number: int) -> Pairs:
         chance = random.Random(f"{seed} {number}")
@@ -99,34 +96,12 @@ def make_batches(
     return lambda step: [corpora[step // epoch % len(corpora)].batch(step)]
 
 
-def own_translations(
-    translator: Translator, direction: Direction
-) -> list[tuple[str, str]]:
-    """Pairs for a direction of which the model wrote one side each.
-
-    Of each training pair two are made: its source with the model's
-    translation, and its target with the model's translation back as the
-    source.  The translator must know both directions.  A few translations
-    are empty, or go in a circle; they are left out.
-    """
-    sources, targets = zip(*load_pairs(DATA, *direction), strict=True)
-    there = zip(sources, translator(sources, n_beams=1), strict=True)
-    back = zip(translator(targets, n_beams=1), targets, strict=True)
-
-    def is_sound(pair: tuple[str, str]) -> bool:
-        short, long = sorted(len(text.strip()) for text in pair)
-        return short > 0 and long < 2 * short + 20
-
-    return [pair for pair in [*there, *back] if is_sound(pair)]
-
-
 def learn(
     model: Transformer,
     tokenizer: BPETokenizer,
     data: dict[str, Any],
     budget: TrainConfig,
     folder: Path,
-    more: Callable[[], list[tuple[str, str]]] = list,
 ) -> dict[str, Any]:
     """Train a model, from where the folder's checkpoint stands.
 
@@ -139,7 +114,6 @@ def learn(
         data: arguments of :func:`make_batches`.
         budget: how to train.
         folder: of this run alone.
-        more: makes pairs beside those of the data, once, at the start.
 
     Returns:
         CPU and wall seconds, over all the times that it was gone on with,
@@ -176,9 +150,7 @@ def learn(
         print(f"{folder.name} {progress.step} loss {loss:.3f}", flush=True)
 
     if state.step < budget.steps:
-        batches = make_batches(
-            tokenizer, seed=budget.seed, more=more(), **data
-        )
+        batches = make_batches(tokenizer, seed=budget.seed, **data)
         train(model, batches, budget, callbacks=[keep], state=state, bar=False)
     put_weights(model, average_states(folder), folder)
     return {k: round(v, 1) for k, v in spent.items()} | {

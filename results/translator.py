@@ -1,16 +1,13 @@
 """The shipped translators, German to English and English to German.
 
 One model learns both directions at first: twice the text, and what it learns
-of either language as a source helps with it as a target.  It then translates
-all of the text, both ways.  Each direction goes on alone, with these pairs
-beside the true ones and a learning rate that falls to zero.  The mean
-of the last states is rounded to int8 and shipped.  Stop it at any time: the
-same command goes on.
+of either language as a source helps with it as a target.  Each direction then
+goes on alone, with a learning rate that falls to zero.  The mean of the last
+states is rounded to int8 and shipped.  Stop it at any time: the same command
+goes on.
 """
 
 import argparse
-import copy
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +26,6 @@ from results.translating import (
     learn,
     learn_vocabulary,
     make_model,
-    own_translations,
 )
 
 PAIRS: list[Direction] = [("de", "en"), ("en", "de")]
@@ -41,8 +37,10 @@ def parser() -> argparse.ArgumentParser:
     """The options of the command that a result names."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--seed", type=int, default=0)
-    options.add_argument("--steps", type=int, default=14000, help="of both")
-    options.add_argument("--own", type=int, default=4000, help="of each alone")
+    options.add_argument("--steps", type=int, default=18000, help="of both")
+    options.add_argument(
+        "--alone", type=int, default=3000, help="of each alone"
+    )
     options.add_argument("--threads", type=int, default=1)
     options.add_argument("--runs", type=Path, default=ROOT / "runs")
     options.add_argument(
@@ -72,7 +70,7 @@ def main() -> None:
     )
     alone = replace(
         together,
-        steps=args.own,
+        steps=args.alone,
         schedule="cosine",
         floor=0.0,
         warmup_steps=100,
@@ -98,18 +96,7 @@ def main() -> None:
     def learn_alone(pair: Direction) -> dict[str, Any]:
         put_weights(model, average_states(both), both)
         folder = args.runs / f"translator-{'-'.join(pair)}"
-
-        def written() -> list[tuple[str, str]]:
-            file = folder / "own.json"  # minutes of work: kept
-            if not file.exists():
-                learner = copy.deepcopy(model)
-                put_weights(learner, average_states(both), both)
-                learned = Translator(learner, tokenizer)
-                own = own_translations(learned, pair)
-                file.write_text(json.dumps(own), "utf8")
-            return [(a, b) for a, b in json.loads(file.read_text("utf8"))]
-
-        return learn(model, tokenizer, data(pair), alone, folder, written)
+        return learn(model, tokenizer, data(pair), alone, folder)
 
     if args.only:
         learn_alone(tuple(args.only.split("-")))

@@ -35,6 +35,7 @@ MAP = [
     ("12_generation", "Generation"),
     ("13_encoder", "Encoder"),
     ("14_seq2seq", "Encoder + decoder"),
+    ("18_scaling", "Scaling"),
 ]
 
 

@@ -72,7 +72,6 @@ NOT_WRITTEN = {
     "modern",
     "interpret",
     "vision",
-    "scaling",
     "debugging",
 }
 NO_TEST_FILE: dict[str, str] = {

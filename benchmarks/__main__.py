@@ -1,0 +1,161 @@
+"""Run the benchmark: ``python -m benchmarks``, or ``make bench``.
+
+Writes results/bench.json and results/bench.md, unless only a part of the
+workloads is run.
+"""
+
+import argparse
+import contextlib
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks import generating, growing, table, tokenizing, training
+from benchmarks.clock import peaks
+from benchmarks.contest import (
+    CHECKOUTS,
+    Missing,
+    Settings,
+    Workload,
+    judge,
+)
+from results.record import HERE, record
+
+WORKLOADS: list[Workload] = [
+    *training.WORKLOADS,
+    *generating.WORKLOADS,
+    *tokenizing.WORKLOADS,
+    *growing.WORKLOADS,
+]
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options of the command."""
+    options = argparse.ArgumentParser(
+        prog="python -m benchmarks", description=__doc__
+    )
+    add = options.add_argument
+    add("--quick", action="store_true", help="under 5 minutes on 2 cores")
+    add("--only", metavar="TEXT", help="the workloads with this in their name")
+    add("--list", action="store_true", help="list the workloads")
+    add(
+        "--peer",
+        action="append",
+        default=[],
+        metavar="NAME=DIR",
+        help=f"a checkout of one of {', '.join(CHECKOUTS)}",
+    )
+    add(
+        "--contestant",
+        action="append",
+        default=[],
+        metavar="MODULE:MAKE",
+        help="one more: a function from a Task to a Model, or None",
+    )
+    add("--rounds", type=int, help="turns of each contestant")
+    add("--threads", type=int, default=2)
+    return options
+
+
+def settings_of(args: argparse.Namespace) -> Settings:
+    """The settings that the command line gives."""
+    folders = {}
+    for pair in args.peer:
+        name, _, folder = pair.partition("=")
+        if name not in CHECKOUTS or not folder:
+            raise SystemExit(
+                f"--peer takes NAME=DIR with a name of {[*CHECKOUTS]}: got "
+                f"{pair!r}"
+            )
+        folders[name] = Path(folder).resolve()
+    rounds = args.rounds or (4 if args.quick else 8)
+    slot = 0.2 if args.quick else 1.0
+    return Settings(args.quick, rounds, slot, folders, args.contestant)
+
+
+def chosen(args: argparse.Namespace) -> list[Workload]:
+    """The workloads to run."""
+    return [
+        work
+        for work in WORKLOADS
+        if (args.only or "") in work.name and (work.quick or not args.quick)
+    ]
+
+
+def play(work: Workload, settings: Settings) -> dict[str, Any]:
+    """Run one workload, and hold it against its targets."""
+    try:
+        outcome = work.run(settings)
+    except Missing as reason:
+        return {"unit": work.unit, "failed": f"skipped: {reason}"}
+    verdicts = []
+    for target in work.targets:
+        value, verdict = judge(outcome, target)
+        verdicts.append(
+            {"target": asdict(target), "value": value, "verdict": verdict}
+        )
+    return {"unit": work.unit, "verdicts": verdicts, **outcome}
+
+
+def run(args: argparse.Namespace, metrics: dict[str, Any]) -> None:
+    """Fill in the metrics, printing each row as it comes."""
+    settings = settings_of(args)
+    metrics |= {
+        "quick": args.quick,
+        "threads": args.threads,
+        "load": os.getloadavg()[0],
+        "peaks": peaks(settings.rounds),
+        "workloads": {},
+    }
+    print(table.HEAD, flush=True)
+    for work in chosen(args):
+        began = time.perf_counter()
+        found = play(work, settings)
+        found["spent_seconds"] = round(time.perf_counter() - began, 1)
+        metrics["workloads"][work.name] = found
+        print(table.line(work.name, found), flush=True)
+
+
+def recorded(argv: Sequence[str]) -> list[str]:
+    """The arguments as a result may quote them: no folder of this machine."""
+    out, is_peer = [], False
+    for word in argv:
+        if is_peer or word.startswith("--peer="):
+            word = word[: word.rindex("=") + 1] + "DIR"
+        is_peer = word == "--peer"
+        out.append(word)
+    return out
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run what was asked for; write the result if that is everything."""
+    import sys
+
+    words = sys.argv[1:] if argv is None else list(argv)
+    args = parser().parse_args(words)
+    if args.list:
+        for work in WORKLOADS:
+            print(work.name, "" if work.quick else "(not in --quick)")
+        return
+    torch.set_num_threads(args.threads)
+    out = HERE / "bench.md"
+    if args.only:
+        metrics: dict[str, Any] = {}
+        run(args, metrics)
+        print("\n" + table.markdown(metrics) + "\nA part: nothing written.")
+        return
+    with record("bench", [0], [out], recorded(words)) as metrics:
+        run(args, metrics)
+        metrics["table"] = table.markdown(metrics)
+        out.write_text(metrics["table"], "utf8")
+    print("\n" + metrics["table"])
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(KeyboardInterrupt):
+        main()

@@ -1,0 +1,85 @@
+"""coursekit itself, as its user calls it."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from benchmarks.contest import Model, Settings, Task
+from coursekit.cache import CachedStepper, CachedTranslator
+from coursekit.config import GPTConfig, TransformerConfig
+from coursekit.decoder import GPT
+from coursekit.generation import beam_search, generate
+from coursekit.loss import fast_cross_entropy
+from coursekit.seq2seq import Transformer
+from coursekit.tokenizer import BPETokenizer
+
+
+def loss(module: nn.Module, *batch: Tensor) -> Tensor:
+    """Mean nats a token; the last of the batch are the targets."""
+    *inputs, targets = batch
+    return fast_cross_entropy(module(*inputs), targets)
+
+
+def gpt(task: Task, settings: Settings) -> Model:
+    """GPT-2's choices, which nanoGPT and transformers share."""
+    shape = task.shape
+    assert shape is not None
+    model = GPT(
+        GPTConfig(
+            vocab_size=shape.vocab_size,
+            max_len=shape.limit,
+            d_model=shape.d_model,
+            n_heads=shape.n_heads,
+            n_layers=shape.n_layers,
+            dropout=shape.dropout,
+        )
+    )
+
+    def write(ids: Tensor, n: int) -> Tensor:
+        return torch.tensor(generate(CachedStepper(model), ids, n))
+
+    return Model(model, loss, model, write)
+
+
+def pairs(task: Task, settings: Settings) -> Model:
+    """The paper's base shape, with biases, as PyTorch and Marian have."""
+    shape = task.shape
+    assert shape is not None
+    model = Transformer(
+        TransformerConfig(
+            vocab_size=shape.vocab_size,
+            max_len=shape.limit,
+            d_model=shape.d_model,
+            n_heads=shape.n_heads,
+            n_encoder_layers=shape.n_layers,
+            n_decoder_layers=shape.n_layers,
+            dropout=shape.dropout,
+        )
+    )
+
+    def write(src: Tensor, n: int, n_beams: int = 1) -> Tensor:
+        stepper = CachedTranslator(model, [0])
+        if n_beams == 1:
+            return torch.tensor(generate(stepper, src, n))
+        found = beam_search(stepper, src, n_beams, n)
+        return torch.tensor([best[0].tokens for best in found])
+
+    return Model(model, loss, model, write)
+
+
+def learn(task: Task, settings: Settings) -> Callable[[], BPETokenizer]:
+    """Byte-level BPE, in Python."""
+    return lambda: BPETokenizer.train(task.text, task.size)
+
+
+def encode(task: Task, settings: Settings) -> Callable[[], list[int]]:
+    """As by default: through tiktoken's core, where it is installed."""
+    tokenizer = BPETokenizer(task.tokens)
+    return lambda: tokenizer.encode(task.text)
+
+
+def encode_alone(task: Task, settings: Settings) -> Callable[[], list[int]]:
+    """The package's own Python, without tiktoken."""
+    tokenizer = BPETokenizer(task.tokens)
+    return lambda: tokenizer.encode(task.text, fast=False)

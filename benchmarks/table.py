@@ -1,0 +1,120 @@
+"""One Markdown table of a run."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from benchmarks.contest import OURS
+
+HEAD = (
+    "| work | coursekit | best peer | ratio (quartiles) | wanted | |\n"
+    "|---|--:|--:|--:|--:|---|"
+)
+
+
+def markdown(metrics: dict[str, Any]) -> str:
+    """The table, what was skipped, and what everything was held against."""
+    works = metrics["workloads"]
+    lines = [HEAD, *(line(name, work) for name, work in works.items()), ""]
+    lines += [limits(metrics), ""]
+    for name in ("step over context", "step over width"):
+        if "points" in works.get(name, {}):
+            lines += [*curve(name, works[name]["points"], metrics), ""]
+    lines += [f"- {sentence}" for sentence in remarks(works)]
+    return "\n".join(lines).strip() + "\n"
+
+
+def line(name: str, work: dict[str, Any]) -> str:
+    """A workload's row of the table."""
+    if "failed" in work:
+        return f"| {name} | | | | | {work['failed']} |"
+    wanted = ", ".join(want(v["target"]) for v in work["verdicts"])
+    verdict = "; ".join(v["verdict"] for v in work["verdicts"])
+    if "rows" not in work:
+        unit = work["unit"] if "numbers" in work else "see below"
+        values = [v["value"] for v in work["verdicts"]]
+        ours = ", ".join(f"{value:.2f} {unit}" for value in values) or unit
+        return f"| {name} | {ours} | | | {wanted} | {verdict} |"
+    rows, unit = work["rows"], work["unit"]
+    ours = f"{number(rows[OURS]['speed'])} {unit}"
+    who = peer(work)
+    if who is None:
+        return f"| {name} | {ours} | none | | {wanted} | {verdict} |"
+    low, high = rows[who]["spread"]
+    ratio = f"{rows[who]['ratio']:.2f} ({low:.2f}–{high:.2f})"
+    theirs = f"{number(rows[who]['speed'])} {who}"
+    return f"| {name} | {ours} | {theirs} | {ratio} | {wanted} | {verdict} |"
+
+
+def peer(work: dict[str, Any]) -> str | None:
+    """Whom a row names: the peer that counts, or the best of all."""
+    rows = {
+        name: row
+        for name, row in work["rows"].items()
+        if not name.startswith(OURS) and "disqualified" not in row
+    }
+    for verdict in work["verdicts"]:
+        if verdict["target"]["against"] in rows:
+            return str(verdict["target"]["against"])
+    return min(rows, key=lambda name: rows[name]["ratio"], default=None)
+
+
+def want(target: dict[str, Any]) -> str:
+    """A target in a few signs."""
+    if target["number"]:
+        return f"≤ {target['at_most']:g}"
+    return f"≥ {target['at_least']:g}×"
+
+
+def number(value: float) -> str:
+    """Three digits that count."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def limits(metrics: dict[str, Any]) -> str:
+    """The matrix products that nobody can beat, and the machine's state."""
+    peaks = ", ".join(
+        f"{name} {peak['gflops']:,.0f} (error {peak['error']:.0e})"
+        for name, peak in metrics["peaks"].items()
+    )
+    how = "quick" if metrics["quick"] else "full"
+    return (
+        f"A {how} run on {metrics['threads']} threads. Matrix products, "
+        f"GFLOP/s: {peaks}. Other work on the machine when it began: "
+        f"{metrics['load']:.1f} processes."
+    )
+
+
+def curve(
+    name: str, points: list[dict[str, Any]], metrics: dict[str, Any]
+) -> Iterator[str]:
+    """A table of the points over which a cost grows."""
+    peak = metrics["peaks"]["fp32"]["gflops"]
+    yield (
+        f"| {name} | width | tokens/s | GFLOP a token, counted | GFLOP/s, "
+        "share of the peak | memory, MB |"
+    )
+    yield "|--:|--:|--:|--:|--:|--:|"
+    for point in points:
+        each = point["flops"] * point["seconds"] ** -1 / point["speed"]
+        yield (
+            f"| {point['context']} | {point['d_model']} "
+            f"| {number(point['speed'])} | {number(each / 1e9)} "
+            f"| {number(point['gflops'])}, {point['gflops'] / peak:.0%} "
+            f"| {point['peak_bytes'] / 1e6:,.0f} |"
+        )
+
+
+def remarks(works: dict[str, Any]) -> Iterator[str]:
+    """Who was left out, and why; who differs by design."""
+    found: dict[str, list[str]] = {}
+    for name, work in works.items():
+        for who, why in work.get("skipped", {}).items():
+            found.setdefault(f"{who} skipped: {why}", []).append(name)
+        for who, row in work.get("rows", {}).items():
+            for key in ("disqualified", "note"):
+                if key in row:
+                    text = f"{who}, {key}: {row[key]}"
+                    found.setdefault(text, []).append(name)
+    for text, names in found.items():
+        few = names if len(names) < 3 else [f"{len(names)} rows"]
+        yield f"{text} ({', '.join(few)})"
