@@ -401,14 +401,14 @@ _MENDED_BUGS = {
         "values that are the keys",
         "Then w_v gets no gradient: the probe of everything that trains "
         "says so.",
-        read="19_debugging#dbg-five-probes",
+        read="19_debugging#dbg-probes",
         at="values",
     ),
     "no_scale": Bug(
         "scores that are not divided by √D",
-        "No probe and no loss of a small model shows it. Compare values "
-        "with a reference.",
-        read="19_debugging#dbg-table",
+        "No probe shows it, and the loss of a small model hardly. Compare "
+        "values with a reference.",
+        read="19_debugging#dbg-bisect",
         at="scale",
     ),
     "sees_next": Bug(
