@@ -497,6 +497,7 @@ EXERCISES = {
     "difference": Exercise(
         difference,
         _difference_cases,
+        rtol=1e-4,  # float32 is good enough here
         bugs=_DIFFERENCE_BUGS,
         variants={
             "turned": "Here the differences are right minus wrong: a bug "
