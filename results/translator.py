@@ -37,7 +37,7 @@ def parser() -> argparse.ArgumentParser:
     """The options of the command that a result names."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--seed", type=int, default=0)
-    options.add_argument("--steps", type=int, default=18000, help="of both")
+    options.add_argument("--steps", type=int, default=16200, help="of both")
     options.add_argument(
         "--alone", type=int, default=3000, help="of each alone"
     )
