@@ -36,10 +36,15 @@ from coursekit.data import (
 from coursekit.decoder import GPT, Block
 from coursekit.embedding import TokenEmbedding
 from coursekit.encoder import Encoder
-from coursekit.feedforward import FeedForward, SwiGLU
+from coursekit.feedforward import Experts, FeedForward, SwiGLU
 from coursekit.generation import beam_search, generate, greedy, sampler
 from coursekit.loss import cross_entropy, perplexity
-from coursekit.masks import causal_mask, combine_masks, padding_mask
+from coursekit.masks import (
+    causal_mask,
+    combine_masks,
+    padding_mask,
+    window_mask,
+)
 from coursekit.multihead import MultiHeadAttention, merge_heads, split_heads
 from coursekit.norm import LayerNorm, Residual, RMSNorm
 from coursekit.optim import cosine, make_optimizer, noam, parameter_groups
@@ -95,6 +100,7 @@ __all__ = [
     "CharTokenizer",
     "Encoder",
     "EncoderConfig",
+    "Experts",
     "FeedForward",
     "GPTConfig",
     "LayerCache",
@@ -156,4 +162,5 @@ __all__ = [
     "split_heads",
     "train",
     "transcribe",
+    "window_mask",
 ]

@@ -35,7 +35,9 @@ MAP = [
     ("12_generation", "Generation"),
     ("13_encoder", "Encoder"),
     ("14_seq2seq", "Encoder + decoder"),
+    ("15_modern", "Modern"),
     ("18_scaling", "Scaling"),
+    ("19_debugging", "Debugging"),
 ]
 
 
