@@ -72,7 +72,6 @@ def nats(model: GPT, ids: Tensor) -> tuple[float, float]:
 def look(model: GPT, exam: Tensor) -> dict[str, list]:
     """Losses and scores of a model as it is now."""
     weights = watch(model, exam[:, :-1]).weights
-    places = torch.arange(LENGTH) + exam.size(1) - 1 - LENGTH
     before = torch.arange(weights.size(-1)).expand(len(exam), -1) - 1
     return {
         "nats": [round(v, 3) for v in nats(model, exam)],
@@ -165,20 +164,20 @@ def repeaters(seeds: Sequence[int], steps: int) -> dict[str, list]:
 
 # -- a published model -------------------------------------------------------
 TEXTS = [  # cut to one length
-    "The baker opened the shop early because the bread had to be ready before",
-    "My grandmother kept old letters in a wooden box under the stairs and read",
-    "When the rain stopped, the children ran outside to look for snails in the",
+    "The baker opened the shop early because the bread had to be ready by six",
+    "My grandmother kept old letters in a box under the stairs and never read",
+    "When the rain stopped, the children ran outside to look for a big snail",
     "A good map shows the roads, but it does not tell you which one is",
-    "Every winter the lake froze so hard that people could drive across it in",
+    "Every winter the lake froze so hard that people could walk across it to",
     "He wrote the number on a piece of paper and put it into his pocket",
     "The train was late again, so we waited in the cold hall and drank tea",
     "Nobody in the village knew who had painted the old door blue that summer",
 ]
 CAPITALS = (
     "France Paris, Italy Rome, Germany Berlin, Spain Madrid, Japan Tokyo, "
-    "Russia Moscow, China Beijing, England London, Egypt Cairo, Greece Athens, "
-    "Ireland Dublin, Portugal Lisbon, Austria Vienna, Poland Warsaw, "
-    "Cuba Havana, Peru Lima"
+    "Russia Moscow, China Beijing, England London, Egypt Cairo, "
+    "Greece Athens, Ireland Dublin, Portugal Lisbon, Austria Vienna, "
+    "Poland Warsaw, Cuba Havana, Peru Lima"
 )
 PRONOUNS = [  # a sentence, what makes it the first noun, what the second
     ("cup", "box", "The cup did not fit into the box", "big", "small"),
@@ -203,11 +202,10 @@ hot cold tall short, one two three four,
 monday tuesday friday saturday, up down left right,
 wood tree wool sheep, sing singer dance dancer
 """
-NAMES = set(
-    "france paris germany berlin french spain spanish japan europe russia "
-    "moscow china beijing italy rome greece athens monday tuesday friday "
-    "saturday".split()
-)
+NAMES = """
+france paris germany berlin french spain spanish japan europe russia moscow
+china beijing italy rome greece athens monday tuesday friday saturday
+"""
 
 
 def token(loaded: Loaded, word: str) -> int | None:
@@ -408,7 +406,8 @@ def analogies(loaded: Loaded) -> dict:
     for line in re.split(r",\s*", ANALOGIES.strip()):
         asked = line.split()
         ids = [
-            token(loaded, w.capitalize() if w in NAMES else w) for w in asked
+            token(loaded, w.capitalize() if w in NAMES.split() else w)
+            for w in asked
         ]
         if None in ids:
             continue

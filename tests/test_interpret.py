@@ -76,9 +76,11 @@ def test_nothing_is_left_behind_by_an_error(ids):
     def broken(i, x):
         raise RuntimeError("broken")
 
-    with pytest.raises(RuntimeError, match="broken"):
-        with intervene(model, broken, broken, broken, broken):
-            model(ids)
+    with (
+        pytest.raises(RuntimeError, match="broken"),
+        intervene(model, broken, broken, broken, broken),
+    ):
+        model(ids)
     assert model.training
     assert torch.is_grad_enabled()
     assert all(b.attention.attend is fast_attend for b in model.blocks)
@@ -168,7 +170,7 @@ def test_edited_weights_and_heads_and_networks_go_on(ids):
 
 
 def test_only_models_with_blocks_can_be_looked_into(ids):
-    with pytest.raises(ValueError, match="must have blocks.*got Linear"):
+    with pytest.raises(ValueError, match=r"must have blocks.*got Linear"):
         watch(nn.Linear(3, 5), ids)
 
 
@@ -300,7 +302,7 @@ def test_a_patch_needs_two_texts_that_differ(ids):
     model = build()
     with pytest.raises(ValueError, match=r"\(2, 7\) and \(2, 5\)"):
         patch_effects(model, ids, ids[:, :5], lambda x: x[:, 0, 0])
-    with pytest.raises(ValueError, match="got .* Choose another measure"):
+    with pytest.raises(ValueError, match=r"got .* Choose another measure"):
         patch_effects(model, ids, ids, lambda x: x[:, 0, 0])
 
 

@@ -41,10 +41,7 @@ def lens(
     D − 1), multiply by `scale` and add `shift`, both `(D,)`. Then the logits:
     dot products with the rows of `table`, `(V, D)`.
     """
-    if "over_places" in on:
-        axis = -2
-    else:
-        axis = -1
+    axis = -2 if "over_places" in on else -1
     mean = streams.mean(axis, keepdim=True)
     if "unbiased" in on:
         variance = streams.var(axis, keepdim=True)
@@ -119,20 +116,18 @@ def induction(weights: Tensor, ids: Tensor, *, on: Switches = NONE) -> Tensor:
     """How much each head looks where induction would look, (H,).
 
     `weights` is `(H, T, T)`: head, query, key. `ids` is `(T,)`. A query counts
-    if its token stands at an earlier place, too. Of several earlier places take
-    the last. What is wanted is the query's weight on the place right after
-    that one; a head's score is the mean over the queries that count. At least
-    one does.
+    if its token stands at an earlier place, too. Of several earlier places
+    take the last. What is wanted is the query's weight on the place right
+    after that one; a head's score is the mean over the queries that count. At
+    least one does.
     """
     if "transposed" in on:
         weights = weights.mT
     total, n = torch.zeros_like(weights[:, 0, 0]), 0
     for t in range(len(ids)):
         earlier = [s for s in range(t) if ids[s] == ids[t]]
-        if "all_queries" in on:
-            n += 1
-        elif earlier:
-            n += 1
+        counts = True if "all_queries" in on else bool(earlier)
+        n += counts
         if "first_time" in on:
             earlier = earlier[:1]
         elif "all_times" not in on:
@@ -206,10 +201,7 @@ def silenced(
     they are, and so does `heads` itself.
     """
     new = heads.clone()
-    if "own_mean" in on:
-        said = heads[:, head]
-    else:
-        said = reference[:, head]
+    said = heads[:, head] if "own_mean" in on else reference[:, head]
     mean = said.mean((0, 1))
     if "zero" in on:
         mean = torch.zeros_like(mean)
@@ -285,10 +277,8 @@ def sharpest(weights: Tensor, *, on: Switches = NONE) -> Tensor:
         before = weights.diagonal(0, -2, -1)
     else:
         before = weights.diagonal(-1, -2, -1)
-    if "peak" in on:
-        shares = before.amax(-1).mean(1)
-    else:
-        shares = before.mean((1, 3))
+    mean = before.mean((1, 3))
+    shares = before.amax(-1).mean(1) if "peak" in on else mean
     return shares.amax(-1)
 
 
