@@ -320,6 +320,7 @@ def patch_effects(
     corrupt: Int[Tensor, "B T"],
     measure: Callable[[Tensor], Tensor],
     heights: Sequence[int] | None = None,
+    places: Sequence[int] | None = None,
 ) -> Float[Tensor, "L B T"]:
     """Put one vector of a clean run into a corrupt one, each in its turn.
 
@@ -332,9 +333,10 @@ def patch_effects(
         corrupt: (B, T) the same, with something else in each.
         measure: from the model's output to (B,) numbers.
         heights: of the stream, 0 to L; all by default.
+        places: in the text; all by default.
 
     Returns:
-        (heights, B, T) shares that come back.
+        (heights, B, places) shares that come back.
 
     Raises:
         ValueError: if the texts differ in length, or measure the same.
@@ -360,13 +362,15 @@ def patch_effects(
             "another measure."
         )
     shares = []
-    for height in range(len(source.stream)) if heights is None else heights:
-        for place in range(clean.size(1)):
+    heights = heights or range(len(source.stream))
+    places = places or range(clean.size(1))
+    for height in heights:
+        for place in places:
             new = source.stream[height, :, place]
             put = partial(_put, height, place, new)
             with intervene(model, stream=put):
                 shares.append((measure(model(corrupt)) - low) / (high - low))
-    rows = torch.stack(shares).unflatten(0, (-1, clean.size(1)))
+    rows = torch.stack(shares).unflatten(0, (len(heights), len(places)))
     return rows.mT
 
 

@@ -18,10 +18,10 @@ from coursekit.checkpoint import Loaded
 from coursekit.config import GPTConfig
 from coursekit.decoder import GPT
 from coursekit.interpret import (
+    Edit,
     head_effects,
     induction_keys,
     intervene,
-    logit_lens,
     mean_heads,
     patch_effects,
     share_on,
@@ -90,7 +90,7 @@ def learn(model: GPT, seed: int, steps: int, start: bool = True) -> list:
     """Train; losses and scores every so many steps."""
     adam = torch.optim.AdamW(model.parameters(), 5e-3, weight_decay=0.0)
     g = torch.Generator().manual_seed(seed)
-    exam = draw(64, torch.Generator().manual_seed(10_000), start)
+    exam = draw(32, torch.Generator().manual_seed(10_000), start)
     curve = []
     for step in range(steps + 1):
         if step % EVERY == 0:
@@ -106,7 +106,7 @@ def learn(model: GPT, seed: int, steps: int, start: bool = True) -> list:
 @torch.no_grad()
 def without(model: GPT, start: bool) -> dict[str, list]:
     """Each head silent in its turn; and what heads do without work."""
-    exam = draw(64, torch.Generator().manual_seed(20_000), start)
+    exam = draw(32, torch.Generator().manual_seed(20_000), start)
     ids, keys = exam[:, :-1], induction_keys(exam)[:, :-1]
     means = mean_heads(model, ids)
     found = {
@@ -141,19 +141,19 @@ def without(model: GPT, start: bool) -> dict[str, list]:
 
 
 def repeaters(seeds: Sequence[int], steps: int) -> dict[str, list]:
-    """Two blocks, one block, and two blocks without a first token."""
+    """Two blocks, with and without a first token; one block, for longer."""
     found: dict[str, list] = {}
-    for name, n_layers, width, start in (
-        ("two blocks", 2, 32, True),
-        ("one block", 1, 48, True),
-        ("two blocks, no start", 2, 32, False),
+    for name, n_layers, width, start, longer in (
+        ("two blocks", 2, 32, True, 1),
+        ("two blocks, no start", 2, 32, False, 1),
+        ("one block", 1, 48, True, 3),
     ):
         for seed in seeds:
             torch.manual_seed(seed)
             model = make(n_layers, d_model=width)
             run = {
                 "parameters": sum(p.numel() for p in model.parameters()),
-                "curve": learn(model, seed, steps, start),
+                "curve": learn(model, seed, longer * steps, start),
             }
             if n_layers == 2:
                 run |= without(model, start)
@@ -227,12 +227,12 @@ def mean_nats(model: GPT, ids: Tensor, first: int) -> float:
     return round(losses[:, first:].mean().item(), 3)
 
 
-def induction(loaded: Loaded, seed: int, n: int = 24) -> dict:
+def induction(loaded: Loaded, seed: int, n: int = 20) -> dict:
     """Random tokens, twice: which heads find the way back, and without?"""
     model, g = loaded.model, torch.Generator().manual_seed(seed)
-    once = torch.randint(1000, 40_000, (4, n), generator=g)
+    once = torch.randint(1000, 40_000, (2, n), generator=g)
     ids = torch.cat([once, once], 1)
-    text = rows(loaded, TEXTS, 14)[:4]
+    text = rows(loaded, TEXTS[:2], 14)
     seen = watch(model, ids[:, :-1])
     losses = F.cross_entropy(seen.output.mT, ids[:, 1:], reduction="none")
     keys = induction_keys(ids)[:, :-1]
@@ -240,17 +240,16 @@ def induction(loaded: Loaded, seed: int, n: int = 24) -> dict:
     scores = share_on(seen.weights, keys)
     means, n_heads = seen.heads.mean((1, 3)), scores.size(1)
     order = scores.flatten().argsort(descending=True).tolist()
-    best = order[:10]
     rest = torch.tensor(order[40:])
-    sets = {"none": [], "best ten": best}
-    for i in range(3):
+    sets = {"none": [], "best ten": order[:10]}
+    for i in range(2):
         drawn = rest[torch.randperm(len(rest), generator=g)[:10]]
-        sets[f"random ten {i}"] = drawn.tolist()
+        sets[f"random ten {i + 1}"] = drawn.tolist()
     out = {
         "induction": rounded(scores),
         "before": rounded(share_on(seen.weights, places - 1)),
         "nats by place": rounded(losses.mean(0), 2),
-        "best": [divmod(h, n_heads) for h in best],
+        "best": [divmod(h, n_heads) for h in order[:10]],
         "without": {},
     }
     for name, flat in sets.items():
@@ -264,41 +263,44 @@ def induction(loaded: Loaded, seed: int, n: int = 24) -> dict:
     return out
 
 
-def hide(place: int) -> dict:
-    """An edit: nobody looks at a place, but itself."""
+def hide(place: int, where: tuple[int, int | None] | None = None) -> Edit:
+    """An edit of weights: no later place looks at this one.
 
-    def edit(i: int, w: Tensor) -> Tensor:
+    With ``where`` that holds in one block alone, and in one of its heads.
+    """
+
+    def edit(i: int, w: Tensor) -> Tensor | None:
+        if where is not None and where[0] != i:
+            return None
         w = w.clone()
-        w[..., place + 1 :, place] = 0
+        head = slice(None)
+        if where is not None and where[1] is not None:
+            head = slice(where[1], where[1] + 1)
+        w[:, head, place + 1 :, place] = 0
         return w / w.sum(-1, keepdim=True)
 
-    return {"weights": edit}
+    return edit
 
 
 def sinks(loaded: Loaded) -> dict:
     """Where heads look when there is nothing to see."""
     model = loaded.model
-    plain = rows(loaded, TEXTS, 13)
-    out: dict = {}
-    first = rows(loaded, [",", " and", "Monday", "The"], 1)
-    for name, ids in {
-        "as it is": plain,
-        **{
-            loaded.tokenizer.decode(t.tolist()): torch.cat(
-                [t.expand(len(plain), 1), plain], 1
-            )
-            for t in first
-        },
-    }.items():
+    plain = rows(loaded, TEXTS[:4], 13)
+    out: dict = {"share": {}}
+    others = {
+        f"{name!r} first": torch.cat(
+            [rows(loaded, [name], 1).expand(len(plain), 1), plain], 1
+        )
+        for name in (",", "Monday")
+    }
+    for name, ids in {"as it is": plain, **others}.items():
         seen = watch(model, ids[:, :-1])
         late = torch.arange(ids.size(1) - 1).expand(len(ids), -1) >= 5
         share = [
             share_on(seen.weights, torch.where(late, place, -1))
             for place in (0, 1, 2)
         ]
-        out.setdefault("share", {})[name] = [
-            round(s.mean().item(), 3) for s in share
-        ]
+        out["share"][name] = [round(s.mean().item(), 3) for s in share]
         if name == "as it is":
             out["by head"] = rounded(share[0])
             out["stream"] = rounded(seen.stream.norm(dim=-1).mean(1)[:, :8], 1)
@@ -309,63 +311,73 @@ def sinks(loaded: Loaded) -> dict:
                 values.append((v[0] / v[3:].mean()).item())
             out["first value against others"] = [round(v, 3) for v in values]
         print("sinks", name, out["share"][name], flush=True)
-    out["nats"] = {"nothing hidden": mean_nats(model, plain, 5)}
+    out["nats"] = {"nothing": mean_nats(model, plain, 5)}
     for place in (0, 1, 2):
-        with intervene(model, **hide(place)):
-            out["nats"][f"place {place} hidden"] = mean_nats(model, plain, 5)
-    print(out["nats"], flush=True)
+        with intervene(model, weights=hide(place)):
+            out["nats"][f"place {place}"] = mean_nats(model, plain, 5)
+    print("hidden:", out["nats"], flush=True)
     return out
+
+
+def rank(logits: Tensor, which: Tensor) -> list[list[int]]:
+    """How many tokens stand above one of them: (L, B, V), (B,) to (B, L)."""
+    at = which.expand(len(logits), -1)[..., None]
+    return (logits > logits.gather(-1, at)).sum(-1).T.tolist()
 
 
 def capitals(loaded: Loaded) -> dict:
     """The lens on what a model knows, and where it is brought back from."""
     model = loaded.model
     pairs = [pair.split() for pair in CAPITALS.split(", ")]
-    pairs = [p for p in pairs if all(token(loaded, w) for w in p)]
+    pairs = [p for p in pairs if all(token(loaded, w) for w in p)][:12]
     ids = rows(loaded, [f"The capital of {a} is" for a, _ in pairs], 5)
     right = torch.tensor([token(loaded, b) for _, b in pairs])
-    assert all(loaded.tokenizer.decode(r[-1:].tolist()) == " is" for r in ids)
-    logits = logit_lens(model, ids)[:, :, -1]
+    stream = watch(model, ids).stream[:, :, -1]
+    with torch.no_grad():
+        logits = model.logits(stream)
+        bare = model.embedding.unembed(stream)
     ranks = {
-        name: (logits > logits.gather(-1, which.expand(len(logits), -1)[
-            ..., None])).sum(-1)
-        for name, which in (("right", right), ("other", right.roll(1)))
-    }  # fmt: skip
-    seen = watch(model, ids).stream
-    raw = model.embedding.unembed(seen[:, :, -1])
-    top = [
-        [loaded.tokenizer.decode([t]) for t in x[:, 0].topk(3).indices[i]]
-        for x in (logits,)
-        for i in range(len(x))
-    ]
-    known = (ranks["right"][-1] < 10).nonzero()[:, 0]
-    known = known[: len(known) // 2 * 2][:8]
-    heights = list(range(0, len(seen), 3))
-    chosen, other = right[known], right[known].roll(1)
-    batch = torch.arange(len(known))
+        "right": rank(logits, right),
+        "other": rank(logits, right.roll(1)),
+    }
+    known = [i for i in range(len(pairs)) if ranks["right"][i][-1] < 10][:4]
+    chosen = right[known]
+    other, batch = chosen.roll(1), torch.arange(len(known))
+    heights = [*range(0, 22, 3), 22, 23, 24, 27, 30]
+
+    def margin(x: Tensor) -> Tensor:
+        return x[batch, -1, chosen] - x[batch, -1, other]
+
     effects = patch_effects(
-        model,
-        ids[known],
-        ids[known].roll(1, 0),
-        lambda x: x[batch, -1, chosen] - x[batch, -1, other],
-        heights,
+        model, ids[known], ids[known].roll(1, 0), margin, heights, [2, 3, 4]
     )
+    before = margin(model(ids[known])).mean()
+    weights = watch(model, ids[known]).weights[:, :, :, -1].mean(1)
+    blind: list[list[float]] = []  # without the look at the country
+    for i in range(21, 24):
+        blind.append([])
+        for head in range(weights.size(1)):
+            with intervene(model, weights=hide(3, (i, head))):
+                lost = 1 - margin(model(ids[known])).mean() / before
+            blind[-1].append(round(lost.item(), 3))
+    with intervene(model, weights=hide(3, (23, None))):
+        lost = 1 - margin(model(ids[known])).mean() / before
     out = {
         "pairs": pairs,
-        "ranks": {k: v.T.tolist() for k, v in ranks.items()},
-        "without the norm": (
-            (raw > raw.gather(-1, right.expand(len(raw), -1)[..., None]))
-            .sum(-1)
-            .T.tolist()
-        ),
-        "top of the first": top,
+        "ranks": ranks,
+        "bare": rank(bare, right),
+        "best of the first": [
+            loaded.tokenizer.decode([x.argmax().item()]) for x in logits[:, 0]
+        ],
         "patched": [pairs[i] for i in known],
         "heights": heights,
-        "tokens": [loaded.tokenizer.decode([t]) for t in ids[0].tolist()],
-        "effects": rounded(effects.mean(1)),
-        "spread": rounded(effects.std(1)),
+        "places": [loaded.tokenizer.decode([t]) for t in ids[0].tolist()][2:],
+        "effects": [rounded(effects[:, i]) for i in range(len(known))],
+        "looks": rounded(weights[21:24, :, 3]),
+        "blind": blind,
+        "block 24 blind": round(lost.item(), 3),
     }
-    print("capitals", [r[-1] for r in out["ranks"]["right"]], flush=True)
+    print("capitals", [r[-1] for r in ranks["right"]], flush=True)
     return out
 
 

@@ -391,6 +391,7 @@ _TRACED_BUGS = {
         "Height i is what leaves block i: patch before block i + 1 runs, not "
         "after it.",
         read="16_interpret#int-patch",
+        at="what",
     ),
     "not_divided": Bug(
         "a difference that is not divided by the whole",
