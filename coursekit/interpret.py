@@ -317,11 +317,11 @@ def head_effects(
 def patch_effects(
     model: nn.Module,
     clean: Int[Tensor, "B T"],
-    corrupt: Int[Tensor, "B T"],
+    corrupt: Int[Tensor, "B S"],
     measure: Callable[[Tensor], Tensor],
     heights: Sequence[int] | None = None,
     places: Sequence[int] | None = None,
-) -> Float[Tensor, "L B T"]:
+) -> Float[Tensor, "N B P"]:
     """Put one vector of a clean run into a corrupt one, each in its turn.
 
     ``(patched − corrupt) / (clean − corrupt)``: 0 where the vector changes
