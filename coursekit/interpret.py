@@ -48,7 +48,7 @@ class Seen(NamedTuple):
     heads: Tensor
     """(L, B, H, T, Dv) heads' outputs, before W_O."""
     networks: Tensor
-    """(L, B, T, D) what networks write; (0,) if there are none."""
+    """(L, B, T, D) what networks write; empty if there are none."""
 
 
 # -- to look, and to change ---------------------------------------------------
@@ -122,8 +122,10 @@ def watch(model: nn.Module, ids: Int[Tensor, "B T"], **options: Any) -> Seen:
     names = "stream", "weights", "heads", "networks"
     with intervene(model, **{name: keep(name) for name in names}):
         output = model(ids, **options)
-    none = [torch.empty(0)]
-    return Seen(output, *(torch.stack(seen.get(n, none)) for n in names))
+    return Seen(
+        output,
+        *(torch.stack(seen[n]) if n in seen else output[:0] for n in names),
+    )
 
 
 def logit_lens(
