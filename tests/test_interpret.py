@@ -287,11 +287,11 @@ def test_a_patch_is_traced(ids):
     assert torch.allclose(shares[0, :, 2], one)
     assert torch.allclose(shares[-1, :, -1], one)
     # What is before the change, or on top of another place: nothing.
-    assert not shares[:, :, :2].any()
-    assert not shares[-1, :, :-1].any()
-    assert not shares[0, :, 3:].any()
+    assert shares[:, :, :2].abs().max() < 1e-12
+    assert shares[-1, :, :-1].abs().max() < 1e-12
+    assert shares[0, :, 3:].abs().max() < 1e-12
     # In between it is spread.
-    assert (shares[1:-1, :, 2:] != 0).all()
+    assert (shares[1:-1, :, 2:].abs() > 1e-6).all()
     assert ((shares[1:-1, :, 2:] - 1).abs() > 1e-6).all()
     # A row of a batch is what it is alone.
     alone = patch_effects(model, clean[1:], corrupt[1:], measure, [1])

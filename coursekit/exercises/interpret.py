@@ -422,14 +422,14 @@ def _traced_cases(seed: int) -> list[Case]:
     g = generator(seed)
     blocks = [
         causal_step(_draw(g, 5, 5).tril(), 0.5 * _draw(g, 7, 7))
-        for _ in range(3)
+        for _ in range(4)
     ]
     clean = _draw(g, 5, 7)
     corrupt = clean.clone()
     corrupt[1] = _draw(g, 7)
     rest = (blocks, clean, corrupt, _draw(g, 7))
     return [
-        Case((*rest, 1, 3), name="height 1, a place behind the change"),
+        Case((*rest, 2, 3), name="height 2, a place behind the change"),
     ]
 
 
@@ -475,6 +475,7 @@ _REMOVAL_BUGS = {
         "Without the key the softmax would have shared everything among the "
         "others: divide by what is left.",
         read="16_interpret#int-weight",
+        at="share",
     ),
     "not_relative": Bug(
         "the length of the change, not divided by the output's",

@@ -354,7 +354,8 @@ def at_the_place(blocks, clean, corrupt, readout, height, place):
     x = b[height].clone()
     x[place] = a[height][place]
     x = climb(blocks[height:], x)[-1]
-    return (x - b[-1])[1] @ readout / ((a[-1] - b[-1])[1] @ readout)
+    gain, whole = (x - b[-1])[place], (a[-1] - b[-1])[place]
+    return gain @ readout / (whole @ readout)
 
 
 # -- removal -----------------------------------------------------------------
