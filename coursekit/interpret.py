@@ -15,6 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from coursekit.attention import Attend, attention_weights, share_heads
+from coursekit.decoder import GPT
 from coursekit.generation import evaluating
 
 __all__ = [
@@ -85,11 +86,12 @@ def intervene(
             hook = partial(_before, stream)
             undo.callback(blocks[0].register_forward_pre_hook(hook).remove)
         for i, block in enumerate(blocks):
-            attention = block.get_submodule("attention")
+            attention: Any = block.get_submodule("attention")
             undo.callback(setattr, attention, "attend", attention.attend)
             if weights or heads:
-                attend = partial(_attend, i, attention.attend, weights, heads)
-                attention.attend = attend  # type: ignore[assignment]
+                attention.attend = partial(
+                    _attend, i, attention.attend, weights, heads
+                )
             if stream:
                 hook = partial(_after, stream, i + 1)
                 undo.callback(block.register_forward_hook(hook).remove)
@@ -129,7 +131,7 @@ def watch(model: nn.Module, ids: Int[Tensor, "B T"], **options: Any) -> Seen:
 
 
 def logit_lens(
-    model: nn.Module, ids: Int[Tensor, "B T"]
+    model: GPT, ids: Int[Tensor, "B T"]
 ) -> Float[Tensor, "L B T V"]:
     """Read logits off the stream at every height, as the model does on top.
 
@@ -146,11 +148,8 @@ def logit_lens(
     Source: nostalgebraist2020logit.
     Test: tests/test_interpret.py::test_the_lens_on_top_is_the_model
     """
-    found = []
-    with intervene(model, stream=lambda i, x: found.append(x)):
-        model(ids)
-        logits: Tensor = model.logits(torch.stack(found))  # type: ignore
-    return logits
+    with torch.no_grad():
+        return model.logits(watch(model, ids).stream)
 
 
 def head_writes(
@@ -309,7 +308,8 @@ def head_effects(
     rows = []
     for i, block in enumerate(_blocks(model)):
         row = []
-        for head in range(block.get_submodule("attention").n_heads):  # type: ignore
+        attention: Any = block.get_submodule("attention")
+        for head in range(attention.n_heads):
             with intervene(model, heads=silence([(i, head)], means)):
                 row.append(measure() - before)
         rows.append(row)
