@@ -171,16 +171,11 @@ def head_writes(
     Source: elhage2021mathematical.
     Test: tests/test_interpret.py::test_what_is_seen_adds_up
     """
-    n_heads = heads.size(2)
+    rows: list[Tensor] = [
+        block.get_parameter("attention.w_o.weight") for block in _blocks(model)
+    ]
     with torch.no_grad():
-        w_o = torch.stack(
-            [
-                block.get_submodule("attention.w_o").weight.mT.unflatten(
-                    0, (n_heads, -1)
-                )
-                for block in _blocks(model)
-            ]
-        )
+        w_o = torch.stack(rows).mT.unflatten(1, (heads.size(2), -1))
         return heads @ w_o[:, None]
 
 
