@@ -24,6 +24,7 @@ from coursekit.config import (
     SpeechConfig,
     TrainConfig,
     TransformerConfig,
+    VisionConfig,
 )
 from coursekit.data import (
     Batch,
@@ -63,6 +64,13 @@ from coursekit.uses import (
     complete,
     sentence_vectors,
     transcribe,
+)
+from coursekit.vision import (
+    ViT,
+    load_fashion,
+    patchify,
+    shuffle_patches,
+    unpatchify,
 )
 
 TOOLS = (
@@ -112,6 +120,8 @@ __all__ = [
     "Transformer",
     "TransformerConfig",
     "Translator",
+    "ViT",
+    "VisionConfig",
     "WordPieceTokenizer",
     "align",
     "attend",
@@ -129,6 +139,7 @@ __all__ = [
     "generate",
     "greedy",
     "load",
+    "load_fashion",
     "load_gpt2",
     "load_model",
     "load_pairs",
@@ -141,6 +152,7 @@ __all__ = [
     "noam",
     "padding_mask",
     "parameter_groups",
+    "patchify",
     "perplexity",
     "random_windows",
     "read_wav",
@@ -151,9 +163,11 @@ __all__ = [
     "sentence_vectors",
     "sequential_windows",
     "shipped",
+    "shuffle_patches",
     "sinusoidal",
     "split",
     "split_heads",
     "train",
     "transcribe",
+    "unpatchify",
 ]
