@@ -114,17 +114,19 @@ def classified(
     logits.
     """
     first = token.expand(len(patches), 1, -1)
+    if "token_without_place" in on:
+        patches = patches + places[1:]
+    elif "places_of_patches" in on:
+        patches = patches + places[:-1]
     if "appended" in on:
         x = torch.cat([patches, first], dim=1)
     else:
         x = torch.cat([first, patches], dim=1)
-    if "token_without_place" in on:
-        own = torch.zeros_like(places[:1])
-        x = x + torch.cat([own, places[1:]])
-    elif "places_of_patches" in on:
-        own = torch.zeros_like(places[:1])
-        x = x + torch.cat([own, places[:-1]])
-    elif "no_places" not in on:
+    if (
+        "token_without_place" not in on
+        and "places_of_patches" not in on
+        and "no_places" not in on
+    ):
         x = x + places
     x = encode(x)
     if "last_read" in on:
@@ -139,8 +141,8 @@ def classified(
 _CLASSIFIED_BUGS = {
     "appended": Bug(
         "the class token behind the patches",
-        "Then it gets the place of the last patch, every patch that of the "
-        "one after it, and `x[:, 0]` is a patch.",
+        "Then `x[:, 0]` is a patch, and row 0 of the table is no longer the "
+        "class token's.",
         read="17_vision#vis-formula",
         at="cat",
     ),
@@ -418,60 +420,69 @@ _SET_BUGS = {
         "A model may treat these two alike and others not. Try every pair of "
         "neighbors: any order can be made of such exchanges.",
         read="17_vision#vis-set",
-        at="orders",
+        at="test",
     ),
     "reversed": Bug(
         "a test that tries the reverse order only",
         "A model that cannot tell left from right passes, and is no set.",
         read="17_vision#vis-set",
-        at="orders",
+        at="test",
     ),
     "rolled": Bug(
         "a test that shifts all patches by one only",
         "A model that looks at neighbors, round a ring, passes, and is no "
         "set.",
         read="17_vision#vis-set",
-        at="orders",
+        at="test",
     ),
     "exactly": Bug(
         "a test for equal bits",
         "Sums in another order are rounded otherwise: real sets fail. Allow "
         "for rounding.",
         read="17_vision#vis-set",
-        at="compare",
+        at="test",
     ),
     "answers_only": Bug(
         "a test of the winning class only",
         "The logits may move a lot before another class wins. Compare the "
         "logits.",
         read="17_vision#vis-set",
-        at="compare",
+        at="test",
     ),
     "sums_only": Bug(
         "a test of the sum of the logits only",
         "Logits can move against each other while their sum stays. Compare "
         "all of them.",
         read="17_vision#vis-set",
-        at="compare",
+        at="test",
     ),
 }
 
 
-def weighted(shares: Tensor, head: Tensor) -> Part:
+def weighted(shares: Tensor, head: Tensor, offset: Tensor) -> Part:
     """A model that counts patches by their place."""
-    return lambda patches: (
-        (shares[:, None] * torch.tanh(patches)).sum(0) @ head
-    )
+    column = shares[:, None]
+    return lambda x: (column * torch.tanh(x)).sum(0) @ head + offset
 
 
 def in_a_ring(head: Tensor) -> Part:
     """A model that sees which patches are neighbors, round a ring."""
-    return lambda patches: (patches * patches.roll(1, 0)).sum(0) @ head
+    return lambda x: (x * x.roll(1, 0)).sum(0) @ head
 
 
-def pooled(scale: Tensor, head: Tensor) -> Part:
+def summed(scale: Tensor, head: Tensor) -> Part:
     """A model that sees a set; its sums round differently in each order."""
-    return lambda patches: (patches * scale).cumsum(0)[-1] @ head
+    return lambda x: (x * scale).cumsum(0)[-1] @ head
+
+
+def largest(head: Tensor) -> Part:
+    """A model that sees a set, to the last bit."""
+    return lambda x: x.amax(0) @ head
+
+
+def last_alone(x: Tensor) -> Tensor:
+    """A model that looks at the last patch only."""
+    return x[-1, :3]
 
 
 def _set_cases(seed: int) -> list[Case]:
@@ -480,16 +491,19 @@ def _set_cases(seed: int) -> list[Case]:
     patches = torch.randn(n, width, generator=g, dtype=float64)
     head = torch.randn(width, classes, generator=g, dtype=float64)
     scale = torch.rand(width, generator=g, dtype=float64) + 0.5
+    mirrored = torch.tensor([1.0, 2, 4, 7, 4, 2, 1], dtype=float64)
+    nearly = 1 + 1e-3 * torch.arange(n, dtype=float64)
     even = head - head.mean(dim=1, keepdim=True)  # its logits sum to 0
-    palindrome = torch.tensor([1.0, 2, 4, 7, 4, 2, 1], dtype=float64)
-    last = torch.tensor([1.0, 1, 1, 1, 1, 3, 9], dtype=float64)
-    slight = 1 + 1e-3 * torch.arange(n, dtype=float64)
+    sure = torch.tensor([40.0, 0, -40], dtype=float64)  # of one class
+    other = patches.clone()
+    other[-2:, :3] = torch.tensor([[0.0, 3, 1], [3, 0, 1]], dtype=float64)
     return [
-        Case((pooled(scale, head), patches), name="a sum of the patches"),
-        Case((weighted(palindrome, head), patches), name="weights, mirrored"),
-        Case((weighted(last, head), patches), name="the last two count more"),
+        Case((summed(scale, head), patches), name="a sum of the patches"),
+        Case((largest(head), patches), name="the largest numbers"),
+        Case((weighted(mirrored, head, sure), patches), name="from both ends"),
+        Case((last_alone, other), name="the last patch alone"),
         Case((in_a_ring(head), patches), name="products of neighbors"),
-        Case((weighted(slight, even), patches), name="nearly a sum"),
+        Case((weighted(nearly, even, sure), patches), name="nearly a sum"),
     ]
 
 
