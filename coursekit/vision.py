@@ -115,6 +115,7 @@ def shuffle_patches(
     images: Float[Tensor, "B C Y X"],
     size: int,
     order: Int[Tensor, "..."],
+    inside: Int[Tensor, "P"] | None = None,
 ) -> Float[Tensor, "B C Y X"]:
     """Deal the patches of images out in another order.
 
@@ -123,6 +124,8 @@ def shuffle_patches(
         size: height and width of a patch, in pixels.
         order: (N,) for all images, or (B, N), one for each: which patch comes
             to place 0, 1, …
+        inside: (P,) which of a patch's P = C · size² numbers comes to place
+            0, 1, … of it, in all patches alike; by default they stay.
 
     Returns:
         (B, C, Y, X).
@@ -134,8 +137,11 @@ def shuffle_patches(
     """
     patches = patchify(images, size)
     index = order.expand(patches.shape[:2])[..., None].expand(patches.shape)
+    patches = patches.gather(1, index)
+    if inside is not None:
+        patches = patches[:, :, inside]
     height, width = images.shape[-2:]
-    return unpatchify(patches.gather(1, index), size, height, width)
+    return unpatchify(patches, size, height, width)
 
 
 # -- places in two dimensions ------------------------------------------------
