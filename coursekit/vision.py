@@ -5,9 +5,8 @@ matrix makes it a vector; from there on nothing knows that it was an image.
 """
 
 import io
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib import resources
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -331,7 +330,8 @@ def convolution(
 # -- images ------------------------------------------------------------------
 
 
-class Fashion(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Fashion:
     """Pictures of clothes, 28 × 28 points from 0 (background) to 1."""
 
     images: Float[Tensor, "6000 1 28 28"]
