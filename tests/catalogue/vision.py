@@ -259,8 +259,8 @@ def by_permute(table, old, new):
 
 def by_matrices(table, old, new):
     """Bilinear is linear, twice: a matrix for the rows, one for columns."""
-    at = ((torch.arange(new) + 0.5) * old / new - 0.5).clamp(0, old - 1)
-    at = at.to(table.dtype)[:, None]
+    at = torch.arange(new, dtype=table.dtype) + 0.5
+    at = (at * old / new - 0.5).clamp(0, old - 1)[:, None]
     w = (1 - (at - torch.arange(old)).abs()).clamp(min=0).to(table.dtype)
     grid = table[1:].view(old, old, -1)
     grid = torch.einsum("ar,bc,rcd->abd", w, w, grid)
