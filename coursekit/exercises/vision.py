@@ -56,7 +56,7 @@ _PATCHES_BUGS = {
         "Memory holds an image row by row, and a square is not a piece of "
         "it. Split height and width, bring the two axes that count patches "
         "together, then flatten.",
-        read="17_vision#vis-strips",
+        read="17_vision#vis-predict-strips",
         at="cut",
     ),
     "channels_last": Bug(
@@ -336,14 +336,14 @@ _RESIZED_BUGS = {
         "a reshape from (old², D) to (D, old, old), without a transpose",
         "F.interpolate wants channels in front. A reshape does not move them "
         "there; it deals the numbers out anew. Transpose first.",
-        read="17_vision#vis-strips",
+        read="17_vision#vis-predict-strips",
         at="grid",
     ),
     "reshaped_back": Bug(
         "a reshape from (D, new, new) to (new², D), without a transpose",
         "On the way back the channels have to go to the end again before "
         "anything is flattened.",
-        read="17_vision#vis-strips",
+        read="17_vision#vis-predict-strips",
         at="grid",
     ),
     "turned": Bug(
