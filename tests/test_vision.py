@@ -292,7 +292,7 @@ def test_images_of_another_size_are_refused(shape, received):
         ({"patch_size": 5}, "image_size=21, patch_size=5"),
         ({"patch_size": 0}, "got 0"),
         ({"n_classes": 0}, "got 0"),
-        ({"n_channels": 1.5}, "got 1.5"),
+        ({"n_channels": -2}, "got -2"),
         ({"positions": "rope"}, "got 'rope'"),
         ({"positions": "sinusoidal", "d_model": 22}, "d_model=22"),
     ],
