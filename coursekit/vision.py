@@ -233,12 +233,14 @@ class ViT(Encoder):
         self.head = nn.Linear(config.d_model, config.n_classes)
 
     def forward(
-        self, images: Float[Tensor, "B C Y X"]
+        self, images: Float[Tensor, "B C Y X"], mask: Tensor | None = None
     ) -> Float[Tensor, "B V"]:
         """Tell what is to be seen.
 
         Args:
             images: (B, C, Y, X).
+            mask: which of the T = 1 + N tokens may be seen, broadcast to
+                (B, H, T, T); an image hides none.
 
         Returns:
             (B, V) logits of the V classes.
@@ -246,10 +248,10 @@ class ViT(Encoder):
         Raises:
             ValueError: if the images have another size.
         """
-        return self.head(self.features(images)[:, 0])
+        return self.head(self.features(images, mask)[:, 0])
 
     def features(
-        self, images: Float[Tensor, "B C Y X"]
+        self, images: Float[Tensor, "B C Y X"], mask: Tensor | None = None
     ) -> Float[Tensor, "B T D"]:
         """Give the class token, and each patch, a vector that knows the image.
 
@@ -269,7 +271,7 @@ class ViT(Encoder):
         x = self.patches(patchify(images, config.patch_size))
         ids = torch.zeros(len(x), 1, dtype=torch.long, device=x.device)
         x = torch.cat([self.embedding(ids), x], dim=1)
-        return self.read(x, torch.arange(x.size(1), device=x.device))
+        return self.read(x, torch.arange(x.size(1), device=x.device), mask)
 
 
 # -- what it is measured against ---------------------------------------------
