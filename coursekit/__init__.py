@@ -24,6 +24,7 @@ from coursekit.config import (
     SpeechConfig,
     TrainConfig,
     TransformerConfig,
+    VisionConfig,
 )
 from coursekit.data import (
     Batch,
@@ -68,6 +69,13 @@ from coursekit.uses import (
     complete,
     sentence_vectors,
     transcribe,
+)
+from coursekit.vision import (
+    ViT,
+    load_fashion,
+    patchify,
+    shuffle_patches,
+    unpatchify,
 )
 
 TOOLS = (
@@ -118,6 +126,8 @@ __all__ = [
     "Transformer",
     "TransformerConfig",
     "Translator",
+    "ViT",
+    "VisionConfig",
     "WordPieceTokenizer",
     "align",
     "attend",
@@ -135,6 +145,7 @@ __all__ = [
     "generate",
     "greedy",
     "load",
+    "load_fashion",
     "load_gpt2",
     "load_model",
     "load_pairs",
@@ -147,6 +158,7 @@ __all__ = [
     "noam",
     "padding_mask",
     "parameter_groups",
+    "patchify",
     "perplexity",
     "random_windows",
     "read_wav",
@@ -157,10 +169,12 @@ __all__ = [
     "sentence_vectors",
     "sequential_windows",
     "shipped",
+    "shuffle_patches",
     "sinusoidal",
     "split",
     "split_heads",
     "train",
     "transcribe",
+    "unpatchify",
     "window_mask",
 ]
