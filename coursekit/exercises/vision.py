@@ -475,6 +475,17 @@ def summed(scale: Tensor, head: Tensor) -> Part:
     return lambda x: (x * scale).cumsum(0)[-1] @ head
 
 
+def rounds(read: Part, patches: Tensor) -> bool:
+    """Whether an exchange of neighbors moves a last bit."""
+    before = read(patches)
+    for i in range(len(patches) - 1):
+        order = list(range(len(patches)))
+        order[i], order[i + 1] = i + 1, i
+        if not torch.equal(read(patches[order]), before):
+            return True
+    return False
+
+
 def largest(head: Tensor) -> Part:
     """A model that sees a set, to the last bit."""
     return lambda x: x.amax(0) @ head
@@ -490,7 +501,9 @@ def _set_cases(seed: int) -> list[Case]:
     n, width, classes = 7, 5, 3
     patches = torch.randn(n, width, generator=g, dtype=float64)
     head = torch.randn(width, classes, generator=g, dtype=float64)
-    scale = torch.rand(width, generator=g, dtype=float64) + 0.5
+    scale = torch.zeros(width, dtype=float64)
+    while not rounds(summed(scale, head), patches):
+        scale = torch.rand(width, generator=g, dtype=float64) + 0.5
     mirrored = torch.tensor([1.0, 2, 4, 7, 4, 2, 1], dtype=float64)
     nearly = 1 + 1e-3 * torch.arange(n, dtype=float64)
     even = head - head.mean(dim=1, keepdim=True)  # its logits sum to 0
