@@ -24,6 +24,7 @@ from coursekit.config import (
     SpeechConfig,
     TrainConfig,
     TransformerConfig,
+    VisionConfig,
 )
 from coursekit.data import (
     Batch,
@@ -36,10 +37,15 @@ from coursekit.data import (
 from coursekit.decoder import GPT, Block
 from coursekit.embedding import TokenEmbedding
 from coursekit.encoder import Encoder
-from coursekit.feedforward import FeedForward, SwiGLU
+from coursekit.feedforward import Experts, FeedForward, SwiGLU
 from coursekit.generation import beam_search, generate, greedy, sampler
 from coursekit.loss import cross_entropy, perplexity
-from coursekit.masks import causal_mask, combine_masks, padding_mask
+from coursekit.masks import (
+    causal_mask,
+    combine_masks,
+    padding_mask,
+    window_mask,
+)
 from coursekit.multihead import MultiHeadAttention, merge_heads, split_heads
 from coursekit.norm import LayerNorm, Residual, RMSNorm
 from coursekit.optim import cosine, make_optimizer, noam, parameter_groups
@@ -63,6 +69,13 @@ from coursekit.uses import (
     complete,
     sentence_vectors,
     transcribe,
+)
+from coursekit.vision import (
+    ViT,
+    load_fashion,
+    patchify,
+    shuffle_patches,
+    unpatchify,
 )
 
 TOOLS = (
@@ -95,6 +108,7 @@ __all__ = [
     "CharTokenizer",
     "Encoder",
     "EncoderConfig",
+    "Experts",
     "FeedForward",
     "GPTConfig",
     "LayerCache",
@@ -112,6 +126,8 @@ __all__ = [
     "Transformer",
     "TransformerConfig",
     "Translator",
+    "ViT",
+    "VisionConfig",
     "WordPieceTokenizer",
     "align",
     "attend",
@@ -129,6 +145,7 @@ __all__ = [
     "generate",
     "greedy",
     "load",
+    "load_fashion",
     "load_gpt2",
     "load_model",
     "load_pairs",
@@ -141,6 +158,7 @@ __all__ = [
     "noam",
     "padding_mask",
     "parameter_groups",
+    "patchify",
     "perplexity",
     "random_windows",
     "read_wav",
@@ -151,9 +169,12 @@ __all__ = [
     "sentence_vectors",
     "sequential_windows",
     "shipped",
+    "shuffle_patches",
     "sinusoidal",
     "split",
     "split_heads",
     "train",
     "transcribe",
+    "unpatchify",
+    "window_mask",
 ]

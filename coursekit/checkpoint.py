@@ -39,6 +39,7 @@ from coursekit.config import (
     SpeechConfig,
     TrainConfig,
     TransformerConfig,
+    VisionConfig,
 )
 from coursekit.decoder import GPT
 from coursekit.encoder import Encoder
@@ -50,6 +51,7 @@ from coursekit.training import (
     TrainState,
     is_finite,
 )
+from coursekit.vision import ViT
 
 __all__ = [
     "Loaded",
@@ -80,6 +82,7 @@ MODELS: dict[str, tuple[type[nn.Module], type[Config]]] = {
     "Encoder": (Encoder, EncoderConfig),
     "Transformer": (Transformer, TransformerConfig),
     "SpeechTransformer": (SpeechTransformer, SpeechConfig),
+    "ViT": (ViT, VisionConfig),
 }
 FORMAT = 1
 SHIPPED = Path(__file__).parent / "assets" / "models"

@@ -16,6 +16,7 @@ __all__ = [
     "StackConfig",
     "TrainConfig",
     "TransformerConfig",
+    "VisionConfig",
 ]
 
 C = TypeVar("C", bound="Config")
@@ -359,6 +360,72 @@ class SpeechConfig(TransformerConfig):
                 repr(value),
                 "Whisper has 80 bands and 1500 frames.",
             )
+
+
+@dataclass(frozen=True, kw_only=True)
+class VisionConfig(EncoderConfig):
+    """An encoder that sees.  The defaults are ViT's choices, smaller.
+
+    ``max_len`` follows from the image: the class token and the patches.
+
+    Raises:
+        ValueError: if the values do not fit together.
+
+    Chapter: 17, vision.
+    Source: dosovitskiy2021image, section 3.1.
+    """
+
+    vocab_size: int = 1
+    """Number of tokens that are no patches, of which the first is read."""
+    image_size: int = 28
+    """Height and width of an image, in pixels."""
+    patch_size: int = 4
+    """Height and width of a patch, in pixels."""
+    n_channels: int = 1
+    """Numbers of a pixel: 1 for gray, 3 for color."""
+    n_classes: int = 10
+    """Kinds of images that are told apart."""
+    norm_first: bool = True
+    """Normalize before each sub-layer (pre-norm), not after it (post-norm)."""
+    final_norm: bool = True
+    """Normalize once more after the last block."""
+    positions: str = "learned"
+    """How places enter: learned, sinusoidal (in two dimensions), or none."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("image_size", "patch_size", "n_channels", "n_classes"):
+            value = getattr(self, name)
+            _require(
+                f"{name} must be a whole number of at least 1",
+                isinstance(value, int) and value >= 1,
+                repr(value),
+                "Give a positive whole number.",
+            )
+        _require(
+            "image_size must be a multiple of patch_size",
+            self.image_size % self.patch_size == 0,
+            f"image_size={self.image_size}, patch_size={self.patch_size}",
+            "Choose another patch, or scale the images.",
+        )
+        known = ("learned", "sinusoidal", "none")
+        _require(
+            f"an image's positions must be one of {', '.join(known)}",
+            self.positions in known,
+            repr(self.positions),
+            "The others know of one dimension only.",
+        )
+        _require(
+            "sinusoids of two dimensions need d_model to be a multiple of 4",
+            self.positions != "sinusoidal" or self.d_model % 4 == 0,
+            f"d_model={self.d_model}",
+            "Choose a multiple of 4.",
+        )
+
+    @property
+    def grid(self) -> int:
+        """Patches in a row, and rows of patches."""
+        return self.image_size // self.patch_size
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-__all__ = ["causal_mask", "combine_masks", "padding_mask"]
+__all__ = ["causal_mask", "combine_masks", "padding_mask", "window_mask"]
 
 
 def causal_mask(
@@ -43,6 +43,40 @@ def causal_mask(
     shape = (n_queries, n_keys)
     ones = torch.ones(shape, dtype=torch.bool, device=device)
     return ones.tril(n_keys - n_queries)
+
+
+def window_mask(
+    size: int,
+    n_queries: int,
+    n_keys: int | None = None,
+    device: torch.device | str | None = None,
+) -> Bool[Tensor, "T S"]:
+    """Let each position see itself and the few before it.
+
+    Query i may see key j if and only if i + (S − T) − size < j ≤ i + (S − T).
+
+    Args:
+        size: how many keys a query sees, itself included.
+        n_queries, n_keys, device: as in :func:`causal_mask`.
+
+    Returns:
+        (T, S) booleans, True where query (row) may attend to key (column).
+
+    Raises:
+        ValueError: if the window is empty, or there are more queries than
+            keys.
+
+    Chapter: 15, modern.
+    Source: beltagy2020longformer, section 3.1.
+    Test: tests/test_masks.py::test_window_cell_by_cell
+    """
+    if size < 1:
+        raise ValueError(
+            "a window must have at least one key, the query's own: got "
+            f"size={size}. Give a larger one."
+        )
+    seen = causal_mask(n_queries, n_keys, device)
+    return seen.triu(seen.size(1) - n_queries - size + 1)
 
 
 def padding_mask(

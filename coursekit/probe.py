@@ -4,34 +4,47 @@ A probe needs nothing but a model from token ids (B, T) to logits (B, T, V):
 a module, or any function, as ``lambda ids: model(ids).logits``.  It returns a
 small report: ``report.ok``, the numbers behind it, and ``str(report)``, one
 sentence.  The model is left as it was: its weights, gradients and buffers,
-its mode, and the state of the random numbers.
+its mode, and the state of the random numbers.  Two probes look at what stands
+around the model: :func:`asks_for` at the loss, :func:`same_in_use` at the
+loop that writes.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
 
+from coursekit.generation import Stepper
 from coursekit.loss import cross_entropy
 
 __all__ = [
+    "AsksFor",
     "BatchIndependence",
     "Causality",
     "PrefixGap",
+    "Repeats",
+    "SameInUse",
     "TrainsEverything",
     "UsesContext",
+    "asks_for",
     "batch_independence",
     "causality",
     "prefix_gap",
+    "reach",
+    "repeats",
+    "same_in_use",
     "trains_everything",
     "uses_context",
 ]
 
 Model = Callable[[Tensor], Tensor]
+Loss = Callable[[Model, Tensor], Tensor]
 
 TOLERANCE = 1e-5
 """Changes below this share of the logits' spread are rounding."""
@@ -66,14 +79,22 @@ class BatchIndependence:
 
     ok: bool
     leak: float
-    """Largest change of a logit when another row changed."""
+    """Largest change of a logit when another row changed, or was gone."""
     pairs: tuple[tuple[int, int], ...]
     """(changed row, row that moved)."""
+    company: tuple[int, ...] = ()
+    """Rows whose logits are others when the row is alone."""
 
     def __str__(self) -> str:
         """One sentence."""
         if self.ok:
             return "independent: no row of the batch sees another"
+        if not self.pairs:
+            return (
+                f"not independent: row {_join(self.company)} alone comes out "
+                f"otherwise than in a batch; largest change of a logit "
+                f"{self.leak:.2g}"
+            )
         changed, moved = self.pairs[0]
         return (
             f"not independent: changing row {changed} moved row {moved}; "
@@ -103,6 +124,26 @@ class UsesContext:
                 f"{_join(self.ignored)}"
             )
         return "blind to order: reversing the earlier tokens changed nothing"
+
+
+@dataclass(frozen=True)
+class Repeats:
+    """What :func:`repeats` saw."""
+
+    ok: bool
+    change: float
+    """Largest difference between two runs of the same ids."""
+
+    def __str__(self) -> str:
+        """One sentence."""
+        if self.ok:
+            return (
+                "repeats itself: in evaluation mode nothing is left to chance"
+            )
+        return (
+            "does not repeat itself: the same ids, run twice in evaluation "
+            f"mode, differ by {self.change:.2g}"
+        )
 
 
 @dataclass(frozen=True)
@@ -149,6 +190,55 @@ class PrefixGap:
         return (
             f"not honest: at position {t} the loss is {abs(self.gaps[t]):.2g} "
             f"nats {side} when the model is given the text that follows"
+        )
+
+
+@dataclass(frozen=True)
+class AsksFor:
+    """What :func:`asks_for` saw."""
+
+    ok: bool
+    offset: int | None
+    """How far on the token stands that is asked for; None: no such token."""
+    losses: Mapping[int, float]
+    """Loss of an oracle that knows the token so far on, in nats."""
+
+    def __str__(self) -> str:
+        """One sentence."""
+        if self.ok:
+            return "asks for the next token: who knows it has a loss of 0"
+        if self.offset is None:
+            low = min(self.losses.values())
+            return (
+                "asks for no token near by: of all oracles, the best has a "
+                f"loss of {low:.2g}"
+            )
+        if self.offset == 1:
+            return (
+                "asks for the next token, and for more: who knows it still "
+                f"has a loss of {self.losses[1]:.2g}"
+            )
+        return f"asks for the token {self.offset:+d} places on, not +1"
+
+
+@dataclass(frozen=True)
+class SameInUse:
+    """What :func:`same_in_use` saw."""
+
+    ok: bool
+    gaps: tuple[float, ...]
+    """Largest difference of a logit: the prompt's, then of each new token."""
+    first: int | None
+    """Where the two part: 0 at the prompt, n at new token n."""
+
+    def __str__(self) -> str:
+        """One sentence."""
+        if self.ok:
+            return "the same in use: both loops give the same logits"
+        where = f"new token {self.first}" if self.first else "the prompt"
+        return (
+            f"not the same in use: the two loops part at {where}, by up to "
+            f"{max(self.gaps):.2g}"
         )
 
 
@@ -206,6 +296,8 @@ def batch_independence(
 ) -> BatchIndependence:
     """Change one row after the other: no other row may move.
 
+    Then run each row alone: in evaluation mode it must come out the same.
+
     Args, Raises: as :func:`causality`; ``batch`` at least 2.
 
     Returns:
@@ -227,7 +319,68 @@ def batch_independence(
             pairs |= {(row, r) for r in _above(moved, limit)}
             worst = max(worst, float(moved.max()))
             ok = ok and float(moved.max()) <= limit
-    return BatchIndependence(ok, worst, tuple(sorted(pairs)))
+    whole = _run(model, ids, False, seed)
+    alone = torch.cat([_run(model, row[None], False, seed) for row in ids])
+    moved = _change(whole, alone).amax(1)
+    # Another shape may take its sums in another order.
+    company = tuple(sorted(_above(moved, 10 * TOLERANCE * float(whole.std()))))
+    if company:
+        ok, worst = False, max(worst, float(moved.max()))
+    return BatchIndependence(ok, worst, tuple(sorted(pairs)), company)
+
+
+def reach(
+    model: Model,
+    vocab_size: int,
+    length: int = 8,
+    batch: int = 2,
+    seed: int = 0,
+) -> Bool[Tensor, "T T"]:
+    """Change one token after the other, and note which positions move.
+
+    Row i, column j is True if the logits at position i move when token j
+    changes: for a causal model that uses all of its context, the lower
+    triangle with its diagonal.
+
+    Args, Raises: as :func:`causality`.
+
+    Returns:
+        (T, T) booleans, in evaluation mode.
+
+    Chapter: 19, debugging.
+    """
+    ids = _draw(model, vocab_size, batch, length, seed)
+    before = _run(model, ids, False, seed)
+    columns = []
+    for j in range(length):
+        other = ids.clone()
+        other[:, j] = (ids[:, j] + 1) % vocab_size
+        after = _run(model, other, False, seed)
+        columns.append(_change(before, after).amax(0))
+    return torch.stack(columns, 1).cpu() > TOLERANCE * float(before.std())
+
+
+def repeats(
+    model: Model,
+    vocab_size: int,
+    length: int = 8,
+    batch: int = 2,
+    seed: int = 0,
+) -> Repeats:
+    """Run the same ids twice in evaluation mode, with other random numbers.
+
+    Args, Raises: as :func:`causality`.
+
+    Returns:
+        A report.
+
+    Chapter: 19, debugging.
+    """
+    ids = _draw(model, vocab_size, batch, length, seed)
+    first = _run(model, ids, False, seed)
+    again = _run(model, ids, False, seed + 1)
+    change = float(_change(first, again).max())
+    return Repeats(change <= TOLERANCE * float(first.std()), change)
 
 
 def uses_context(
@@ -371,8 +524,89 @@ def prefix_gap(
     )
 
 
+def asks_for(
+    loss: Loss,
+    vocab_size: int,
+    length: int = 8,
+    batch: int = 4,
+    seed: int = 0,
+) -> AsksFor:
+    """Hand a program's loss models that know too much, one after the other.
+
+    An oracle knows the token that stands k places on.  The loss of the one
+    with k = 1, and of no other, must be 0.
+
+    Args:
+        loss: takes a model and whole texts, (B, T) ids; it cuts inputs and
+            targets from them itself, runs the model on the inputs, which
+            begin where the text begins, and returns nats.
+        vocab_size, length, batch, seed: as in :func:`causality`.
+
+    Returns:
+        A report.
+
+    Raises:
+        ValueError: as :func:`causality`.
+
+    Chapter: 19, debugging.
+    """
+    ids = _draw(loss, vocab_size, batch, length, seed)
+    sure = 30 * F.one_hot(ids, vocab_size).float()
+    losses = {}
+    for k in (-1, 0, 1, 2, 3):
+
+        def oracle(inputs: Tensor, k: int = k) -> Tensor:
+            # Where nothing stands k places on, it knows nothing.
+            n = inputs.size(1)
+            known = F.pad(sure, (0, 0, max(-k, 0), max(k, 0) + n))
+            return known[:, max(k, 0) :][:, :n]
+
+        with torch.no_grad():
+            losses[k] = float(loss(oracle, ids))
+    best = min(losses, key=lambda k: losses[k])
+    found = best if abs(losses[best]) < math.log(vocab_size) / 2 else None
+    return AsksFor(abs(losses[1]) < 1e-3, found, losses)
+
+
+def same_in_use(
+    stepper: Stepper, plain: Stepper, ids: Sequence[int], n_prompt: int = 4
+) -> SameInUse:
+    """Let two loops read the same text: their logits must agree at each step.
+
+    Args:
+        stepper: the fast loop, usually a :class:`CachedStepper`.
+        plain: the slow one that is trusted, a :class:`PlainStepper`.
+        ids: the text; what follows the prompt is read token by token.
+        n_prompt: how many of them are the prompt.
+
+    Returns:
+        A report.
+
+    Raises:
+        ValueError: if nothing, or everything, is the prompt.
+
+    Chapter: 19, debugging.
+    """
+    if not 0 < n_prompt < len(ids):
+        raise ValueError(
+            "the prompt must be a part of the text: got "
+            f"n_prompt={n_prompt} of {len(ids)} tokens. Take at least 1, and "
+            "leave at least 1."
+        )
+    a = stepper.prefill([ids[:n_prompt]])
+    b = plain.prefill([ids[:n_prompt]])
+    limit = 10 * TOLERANCE * float(b.std())
+    gaps = [float((a - b).abs().max())]
+    for token in ids[n_prompt:]:
+        a = stepper.step(torch.tensor([token], device=a.device))
+        b = plain.step(torch.tensor([token], device=b.device))
+        gaps.append(float((a - b).abs().max()))
+    first = min(_above(torch.tensor(gaps), limit), default=None)
+    return SameInUse(first is None, tuple(gaps), first)
+
+
 def _draw(
-    model: Model, vocab_size: int, batch: int, length: int, seed: int
+    model: Any, vocab_size: int, batch: int, length: int, seed: int
 ) -> Int[Tensor, "B T"]:
     """Random ids; in a row they differ as long as the vocabulary lasts."""
     if vocab_size < 2 or length < 2:

@@ -64,14 +64,16 @@ def learn(
     return model
 
 
-def by_position(model: GPT, ids: torch.Tensor) -> torch.Tensor:
+def by_position(
+    model: GPT, ids: torch.Tensor, mask: torch.Tensor | None = None
+) -> torch.Tensor:
     """Mean loss at each of the 256 positions, over the whole split."""
     model.eval()
     nats = []
     with torch.inference_mode():
         for batch in sequential_windows(ids, 64, LONG):
             full = (batch.targets >= 0).all(1)  # the last window may lack
-            logits = model(batch.inputs["ids"][full])
+            logits = model(batch.inputs["ids"][full], mask=mask)
             targets = batch.targets[full]
             losses = cross_entropy(logits, targets, reduction="none")
             nats.append(losses.view(targets.shape))

@@ -35,7 +35,11 @@ MAP = [
     ("12_generation", "Generation"),
     ("13_encoder", "Encoder"),
     ("14_seq2seq", "Encoder + decoder"),
+    ("15_modern", "Modern"),
+    ("16_interpret", "Looking inside"),
+    ("17_vision", "Vision"),
     ("18_scaling", "Scaling"),
+    ("19_debugging", "Debugging"),
 ]
 
 

@@ -4,7 +4,12 @@ import pytest
 import torch
 
 from coursekit.attention import attend
-from coursekit.masks import causal_mask, combine_masks, padding_mask
+from coursekit.masks import (
+    causal_mask,
+    combine_masks,
+    padding_mask,
+    window_mask,
+)
 from results.masks import KINDS, masked
 
 
@@ -32,6 +37,33 @@ def test_causal_by_hand():
 def test_more_queries_than_keys():
     with pytest.raises(ValueError, match="T=5 queries and S=3 keys"):
         causal_mask(5, 3)
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 13])
+@pytest.mark.parametrize(("t", "s"), [(1, 1), (5, 5), (1, 7), (3, 7), (7, 11)])
+def test_window_cell_by_cell(size, t, s):
+    """True where the key is one of the last ``size``, by two loops."""
+    mask = window_mask(size, t, s)
+    assert mask.dtype == torch.bool
+    assert mask.tolist() == [
+        [0 <= i + (s - t) - j < size for j in range(s)] for i in range(t)
+    ]
+    if size >= s:
+        assert torch.equal(mask, causal_mask(t, s))
+
+
+def test_window_by_hand():
+    rows = window_mask(2, 4).int().tolist()
+    assert rows == [[1, 0, 0, 0], [1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 1, 1]]
+    assert window_mask(2, 1, 4).int().tolist() == [[0, 0, 1, 1]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "received"), [((0, 3), "size=0"), ((2, 5, 3), "T=5")]
+)
+def test_a_window_that_makes_no_sense(arguments, received):
+    with pytest.raises(ValueError, match=received):
+        window_mask(*arguments)
 
 
 def test_padding_hides_keys():

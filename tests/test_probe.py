@@ -10,12 +10,19 @@ from torch.nn import functional as F  # noqa: N812
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from coursekit.attention import attend, fast_attend
+from coursekit.cache import CachedStepper
 from coursekit.config import GPTConfig
 from coursekit.decoder import GPT
+from coursekit.generation import PlainStepper
+from coursekit.loss import cross_entropy
 from coursekit.probe import (
+    asks_for,
     batch_independence,
     causality,
     prefix_gap,
+    reach,
+    repeats,
+    same_in_use,
     trains_everything,
     uses_context,
 )
@@ -38,6 +45,7 @@ def text(seed=5):
 def all_ok(model):
     reports = [p(model, V, T) for p in (causality, batch_independence)]
     reports += [uses_context(model, V, T), prefix_gap(model, text())]
+    reports += [repeats(model, V, T)]
     return [str(r) for r in reports if not r.ok]
 
 
@@ -441,7 +449,11 @@ def test_prefix_gap_by_hand():
 
 
 @pytest.mark.parametrize(
-    "probe", [causality, batch_independence, uses_context, trains_everything]
+    "probe",
+    [
+        *(causality, batch_independence, uses_context, trains_everything),
+        *(reach, repeats),
+    ],
 )
 def test_too_small_to_probe(probe):
     with pytest.raises(ValueError, match=r"got vocab_size=1, length=\d"):
@@ -454,3 +466,137 @@ def test_too_small_to_probe(probe):
 def test_one_token_has_no_gap():
     with pytest.raises(ValueError, match=r"got \(3, 1\)"):
         prefix_gap(make(), text()[:, :1])
+
+
+def test_a_row_alone_must_come_out_the_same():
+    """Positions along the batch: no row sees another, and yet."""
+    model = make()
+    add = model.positions.forward
+    model.positions.forward = lambda x, positions: add(
+        x, torch.arange(x.size(0))[:, None].expand(x.shape[:2])
+    )
+    report = batch_independence(model, V, T)
+    assert not report.ok
+    assert report.pairs == ()
+    assert report.company == (1, 2)  # alone, each is row 0
+    assert report.leak > 1e-4
+    assert "row 1, 2 alone comes out" in str(report)
+
+
+def test_reach_is_the_lower_triangle():
+    assert torch.equal(reach(make(), V, T), triangle(torch.ones(T, T)))
+    assert torch.equal(reach(make(n_layers=0), V, T), torch.eye(T).bool())
+
+
+def test_reach_shows_where_a_mask_is_off():
+    """One step ahead in each of two layers; the diagonal; no mask."""
+    q = torch.ones(T, T)
+    ahead = reach(make(LEAKS["off by one"]), V, T)
+    assert torch.equal(ahead, triangle(q, 2))
+    row_0 = reach(make(LEAKS["own token hidden"], n_layers=1), V, T)
+    assert row_0[0].all()
+    assert torch.equal(row_0[1:], triangle(q)[1:])
+    assert reach(make(LEAKS["no mask"]), V, T).all()
+
+
+def test_repeats_rejects_dropout_that_is_never_off():
+    model = make()
+    assert repeats(model, V, T).change == 0.0
+    model.dropout.register_forward_hook(
+        lambda module, args, output: F.dropout(output, 0.3, True)
+    )
+    report = repeats(model, V, T)
+    assert not report.ok
+    assert str(report).startswith("does not repeat itself: ")
+    assert causality(model, V, T).ok  # it draws the same dropout each time
+
+
+def score(cut, change=lambda logits: logits):
+    """A program's loss: how it cuts a text, what it does to logits."""
+
+    def loss(model, ids):
+        inputs, targets = cut(ids)
+        return cross_entropy(change(model(inputs)), targets)
+
+    return loss
+
+
+def by_one(ids):
+    return ids[:, :-1], ids[:, 1:]
+
+
+CUTS = {
+    -1: lambda ids: (ids, ids.roll(1, 1)),
+    0: lambda ids: (ids, ids),
+    2: lambda ids: (ids[:, :-2], ids[:, 2:]),
+}
+
+
+def test_asks_for_the_next_token():
+    report = asks_for(score(by_one), V, T)
+    assert report.ok
+    assert report.offset == 1
+    # By hand: a wrong oracle is sure of another token, 30 nats a time.
+    assert report.losses[0] == pytest.approx(30, abs=1e-3)
+    assert str(report).startswith("asks for the next token")
+
+
+@pytest.mark.parametrize("offset", CUTS)
+def test_asks_for_another_token(offset):
+    report = asks_for(score(CUTS[offset]), V, T)
+    assert not report.ok
+    assert report.offset == offset
+    assert f"token {offset:+d} places on" in str(report)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda logits: logits.softmax(-1),
+        lambda logits: logits.transpose(1, 2).reshape(logits.shape),
+    ],
+    ids=["softmax twice", "scrambled by view"],
+)
+def test_asks_for_nothing(change):
+    report = asks_for(score(by_one, change), V, T)
+    assert not report.ok
+    assert report.offset is None
+    assert str(report).startswith("asks for no token near by")
+
+
+def test_asks_for_the_next_token_and_padding():
+    def padded(ids):
+        inputs, targets = by_one(ids)
+        return F.pad(inputs, (0, 3)), F.pad(targets, (0, 3))
+
+    report = asks_for(score(padded), V, T)
+    assert not report.ok
+    # By hand: 3 of T + 2 places, at ln V each.
+    assert report.losses[1] == pytest.approx(3 * math.log(V) / (T + 2))
+    assert "and for more" in str(report)
+
+
+class OneTooFar(CachedStepper):
+    def run(self, ids, positions, mask):
+        if ids.size(1) == 1:
+            positions = torch.tensor([[len(self.rows[0])]])
+        return super().run(ids, positions, mask)
+
+
+def test_same_in_use():
+    model, ids = shake(make()), text()[0].tolist()
+    right = same_in_use(CachedStepper(model), PlainStepper(model), ids)
+    assert right.ok
+    assert right.first is None
+    assert len(right.gaps) == T - 3
+    wrong = same_in_use(OneTooFar(model), PlainStepper(model), ids)
+    assert not wrong.ok
+    assert wrong.first == 1
+    assert "part at new token 1" in str(wrong)
+
+
+@pytest.mark.parametrize("n_prompt", [0, T])
+def test_a_prompt_is_a_part_of_the_text(n_prompt):
+    stepper = PlainStepper(make())
+    with pytest.raises(ValueError, match=f"n_prompt={n_prompt} of {T}"):
+        same_in_use(stepper, stepper, text()[0].tolist(), n_prompt)

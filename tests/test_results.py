@@ -3,6 +3,7 @@
 import importlib
 import itertools
 import json
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -126,6 +127,24 @@ def test_the_readme_quotes_the_results():
     ):
         assert number in readme, number
     assert first["sample"].splitlines()[1] in readme
+
+
+def test_the_readme_quotes_the_shipped_models():
+    readme = Path(ROOT, "README.md").read_text("utf8")
+    rows = re.findall(
+        r"^\| `([\w-]+)` \|.*\| ([\d.]+) M \| (.*) \|$", readme, re.M
+    )
+    quoted = {name: (size, measured) for name, size, measured in rows}
+    for entry in result("translation")["entries"]:
+        size, measured = quoted.pop(f"translator-{entry['pair']}")
+        assert size == f"{entry['parameters'] / 1e6:.2f}"
+        assert measured == f"BLEU {entry['bleu']:.1f}"
+    for name, (size, measured) in quoted.items():
+        metrics = result(name)
+        assert size == f"{metrics['parameters'] / 1e6:.2f}"
+        nats = f"{metrics['nats_per_character']:.3f}"
+        assert measured == f"{nats} nats a character"
+    assert set(quoted) == {"captions", "shakespeare"}
 
 
 # -- what the pages cost -----------------------------------------------------

@@ -1,5 +1,6 @@
 """The models that the package ships: whole, small, licensed, as measured."""
 
+import json
 import os
 import re
 from pathlib import Path
@@ -83,6 +84,10 @@ def test_numbers_of_a_card_are_those_of_its_result(name):
     names = re.findall(r"results/(\w+)\.json", card)
     assert names
     known = [x for n in names for x in numbers(result(n))]
+    whole = "".join(json.dumps(result(n)) for n in names)
+    for signature in re.findall(r"`([^`]*\|[^`]*)`", card):
+        assert signature in whole
+        card = card.replace(signature, "")
     for quoted in re.findall(r"\d+\.\d+", card):
         digits = len(quoted.split(".")[1])
         assert any(f"{x:.{digits}f}" == quoted for x in known), quoted

@@ -1,0 +1,366 @@
+"""Images as sequences: cut into patches, and read by the same encoder.
+
+A patch is a token that needs no vocabulary: its numbers are its pixels.  One
+matrix makes it a vector; from there on nothing knows that it was an image.
+"""
+
+import io
+from dataclasses import dataclass, replace
+from importlib import resources
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from coursekit.attention import Attend, fast_attend
+from coursekit.config import VisionConfig
+from coursekit.encoder import Encoder
+from coursekit.positions import Positions, sinusoidal
+
+__all__ = [
+    "CLOTHES",
+    "Fashion",
+    "GridPositions",
+    "ViT",
+    "convolution",
+    "load_fashion",
+    "mlp",
+    "patchify",
+    "shuffle_patches",
+    "sinusoidal_2d",
+    "unpatchify",
+]
+
+CLOTHES = (
+    *("T-shirt", "trousers", "pullover", "dress", "coat"),
+    *("sandal", "shirt", "sneaker", "bag", "boot"),
+)
+"""The ten kinds of Fashion-MNIST, by their numbers."""
+
+
+# -- images to patches, and back ---------------------------------------------
+
+
+def patchify(
+    images: Float[Tensor, "B C Y X"], size: int
+) -> Float[Tensor, "B N P"]:
+    """Cut images into squares and lay each square's pixels in a row.
+
+    Patches in reading order; in a patch channel by channel, each in reading
+    order: the order in which a convolution's weights lie.
+
+    Args:
+        images: (B, C, Y, X), Y high and X wide.
+        size: height and width of a patch, in pixels.
+
+    Returns:
+        (B, N, P) with N = Y X / size² patches of P = C · size² numbers.
+
+    Raises:
+        ValueError: if the images cannot be cut into whole patches.
+
+    Chapter: 17, vision.
+    Source: dosovitskiy2021image, section 3.1.
+    Test: tests/test_vision.py::test_patches_are_those_of_a_convolution
+    """
+    batch, channels, height, width = images.shape
+    if size < 1 or height % size or width % size:
+        raise ValueError(
+            "height and width must be multiples of the patch: got images "
+            f"of {height} x {width} and patches of {size}. Choose another "
+            "patch, or scale the images."
+        )
+    rows, columns = height // size, width // size
+    x = images.reshape(batch, channels, rows, size, columns, size)
+    x = x.permute(0, 2, 4, 1, 3, 5)  # the two that count patches come first
+    return x.reshape(batch, rows * columns, channels * size * size)
+
+
+def unpatchify(
+    patches: Float[Tensor, "B N P"], size: int, height: int, width: int
+) -> Float[Tensor, "B C Y X"]:
+    """Put patches together again: the inverse of :func:`patchify`.
+
+    Args:
+        patches: (B, N, P).
+        size: height and width of a patch, in pixels.
+        height, width: of the images, in pixels.
+
+    Returns:
+        (B, C, Y, X) images, with C = P / size² channels.
+
+    Raises:
+        ValueError: if the patches do not fill such an image.
+
+    Chapter: 17, vision.
+    Test: tests/test_vision.py::test_there_and_back
+    """
+    batch, n, numbers = patches.shape
+    rows, columns = height // size, width // size
+    whole = rows * size == height and columns * size == width
+    if not whole or n != rows * columns or numbers % size**2:
+        raise ValueError(
+            f"patches must fill the image: got {n} patches of {numbers} "
+            f"numbers, of size {size}, for {height} x {width} pixels. Give "
+            "the size and the image that they were cut from."
+        )
+    x = patches.reshape(batch, rows, columns, -1, size, size)
+    x = x.permute(0, 3, 1, 4, 2, 5)
+    return x.reshape(batch, -1, height, width)
+
+
+def shuffle_patches(
+    images: Float[Tensor, "B C Y X"],
+    size: int,
+    order: Int[Tensor, "..."],
+    inside: Int[Tensor, "P"] | None = None,
+) -> Float[Tensor, "B C Y X"]:
+    """Deal the patches of images out in another order.
+
+    Args:
+        images: (B, C, Y, X).
+        size: height and width of a patch, in pixels.
+        order: (N,) for all images, or (B, N), one for each: which patch comes
+            to place 0, 1, …
+        inside: (P,) which of a patch's P = C · size² numbers comes to place
+            0, 1, … of it, in all patches alike; by default they stay.
+
+    Returns:
+        (B, C, Y, X).
+
+    Raises:
+        ValueError: if the images cannot be cut into whole patches.
+
+    Chapter: 17, vision.
+    """
+    patches = patchify(images, size)
+    index = order.expand(patches.shape[:2])[..., None].expand(patches.shape)
+    patches = patches.gather(1, index)
+    if inside is not None:
+        patches = patches[:, :, inside]
+    height, width = images.shape[-2:]
+    return unpatchify(patches, size, height, width)
+
+
+# -- places in two dimensions ------------------------------------------------
+
+
+def sinusoidal_2d(
+    rows: int, columns: int, d_model: int
+) -> Float[Tensor, "N D"]:
+    """Codes of places on a grid: half of each tells the row, half the column.
+
+    ``PE[(r, c)] = [PE(r), PE(c)]`` with two codes of :func:`sinusoidal`.
+
+    Args:
+        rows, columns: of the grid.
+        d_model: D, a multiple of 4.
+
+    Returns:
+        (N, D) codes of the N = rows · columns places in reading order.
+
+    Raises:
+        ValueError: if D is no multiple of 4.
+
+    Chapter: 17, vision.
+    Test: tests/test_vision.py::test_codes_of_a_grid
+    """
+    if d_model % 4:
+        raise ValueError(
+            "a code of two dimensions has two halves of pairs, so d_model "
+            f"must be a multiple of 4: got {d_model}. Choose one."
+        )
+    down = sinusoidal(rows, d_model // 2).repeat_interleave(columns, dim=0)
+    across = sinusoidal(columns, d_model // 2).repeat(rows, 1)
+    return torch.cat([down, across], dim=1)
+
+
+class GridPositions(Positions):
+    """Adds :func:`sinusoidal_2d` codes to patches, none to the class token.
+
+    Args:
+        grid: rows of patches, and patches in a row.
+        d_model: D, a multiple of 4.
+
+    Chapter: 17, vision.
+    """
+
+    def __init__(self, grid: int, d_model: int) -> None:
+        super().__init__()
+        code = sinusoidal_2d(grid, grid, d_model)
+        code = torch.cat([torch.zeros_like(code[:1]), code])
+        self.register_buffer("code", code, persistent=False)
+        self.code: Tensor
+
+    def forward(
+        self, x: Float[Tensor, "B T D"], positions: Int[Tensor, "..."]
+    ) -> Float[Tensor, "B T D"]:
+        """Add the code of each place; place 0 is the class token's."""
+        return x + self.code[positions].to(x.dtype)
+
+
+# -- the model ---------------------------------------------------------------
+
+
+class ViT(Encoder):
+    """The encoder, reading patches: images in, logits of classes out.
+
+    Its vocabulary has one word, the class token.  It stands before the
+    patches, and the class is read from it.
+
+    Args:
+        config: every choice.
+        attend: the attention function.
+
+    Differs from the paper: no decoder, and its tokens are patches.
+    Chapter: 17, vision.
+    Source: dosovitskiy2021image, equations 1 to 4.
+    Test: tests/test_vision.py::test_equal_to_another_library
+    """
+
+    config: VisionConfig
+
+    def __init__(
+        self, config: VisionConfig, attend: Attend = fast_attend
+    ) -> None:
+        config = replace(config, max_len=1 + config.grid**2)
+        super().__init__(config, attend)
+        if config.positions == "sinusoidal":
+            self.positions = GridPositions(config.grid, config.d_model)
+        n_numbers = config.n_channels * config.patch_size**2
+        self.patches = nn.Linear(n_numbers, config.d_model)
+        self.head = nn.Linear(config.d_model, config.n_classes)
+
+    def forward(
+        self, images: Float[Tensor, "B C Y X"], mask: Tensor | None = None
+    ) -> Float[Tensor, "B V"]:
+        """Tell what is to be seen.
+
+        Args:
+            images: (B, C, Y, X).
+            mask: which of the T = 1 + N tokens may be seen, broadcast to
+                (B, H, T, T); an image hides none.
+
+        Returns:
+            (B, V) logits of the V classes.
+
+        Raises:
+            ValueError: if the images have another size.
+        """
+        return self.head(self.features(images, mask)[:, 0])
+
+    def features(
+        self, images: Float[Tensor, "B C Y X"], mask: Tensor | None = None
+    ) -> Float[Tensor, "B T D"]:
+        """Give the class token, and each patch, a vector that knows the image.
+
+        Args, Raises: as :meth:`forward`.
+
+        Returns:
+            (B, T, D) with T = 1 + N: the class token, then the patches.
+        """
+        config = self.config
+        wanted = config.n_channels, config.image_size, config.image_size
+        if images.shape[1:] != wanted:
+            raise ValueError(
+                f"images must be (B, C, Y, X) with (C, Y, X) = {wanted}: got "
+                f"{tuple(images.shape)}. Scale them, or build the model for "
+                "them."
+            )
+        x = self.patches(patchify(images, config.patch_size))
+        ids = torch.zeros(len(x), 1, dtype=torch.long, device=x.device)
+        x = torch.cat([self.embedding(ids), x], dim=1)
+        return self.read(x, torch.arange(x.size(1), device=x.device), mask)
+
+
+# -- what it is measured against ---------------------------------------------
+
+
+def mlp(width: int, n_pixels: int = 784, n_classes: int = 10) -> nn.Module:
+    """Two layers of equal width on all pixels; it knows of no neighbors.
+
+    Args:
+        width: of the two inner layers.
+        n_pixels: of an image.
+        n_classes: kinds of images.
+
+    Returns:
+        A module from (B, C, Y, X) to (B, n_classes).
+
+    Chapter: 17, vision.
+    """
+    return nn.Sequential(
+        nn.Flatten(),
+        nn.Linear(n_pixels, width),
+        nn.GELU(),
+        nn.Linear(width, width),
+        nn.GELU(),
+        nn.Linear(width, n_classes),
+    )
+
+
+def convolution(
+    width: int, n_channels: int = 1, n_classes: int = 10
+) -> nn.Module:
+    """Three convolutions, each at half the height and width of the one before.
+
+    From 28 to 14, 7 and 4; then one matrix for what is left.
+
+    Args:
+        width: channels after the first; 2 and 4 times as many follow.
+        n_channels: of an image of 28 x 28 pixels.
+        n_classes: kinds of images.
+
+    Returns:
+        A module from (B, C, 28, 28) to (B, n_classes).
+
+    Chapter: 17, vision.
+    """
+    return nn.Sequential(
+        nn.Conv2d(n_channels, width, 5, stride=2, padding=2),
+        nn.GELU(),
+        nn.Conv2d(width, 2 * width, 3, stride=2, padding=1),
+        nn.GELU(),
+        nn.Conv2d(2 * width, 4 * width, 3, stride=2, padding=1),
+        nn.GELU(),
+        nn.Flatten(),
+        nn.Linear(16 * 4 * width, n_classes),
+    )
+
+
+# -- images ------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Fashion:
+    """Pictures of clothes, 28 × 28 points from 0 (background) to 1."""
+
+    images: Float[Tensor, "6000 1 28 28"]
+    """To learn from, 600 of each of the ten kinds."""
+    labels: Int[Tensor, "6000"]
+    """Their kinds, numbers of ``CLOTHES``."""
+    test_images: Float[Tensor, "1000 1 28 28"]
+    """To be tested with, 100 of each kind."""
+    test_labels: Int[Tensor, "1000"]
+    """Their kinds."""
+
+
+def load_fashion() -> Fashion:
+    """Read 7,000 pictures of Fashion-MNIST, which the package brings along.
+
+    Returns:
+        Images and labels, to learn from and to be tested with.
+
+    Chapter: 17, vision.
+    Source: xiao2017fashion.
+    """
+    asset = resources.files("coursekit") / "assets/fashion_mnist_7k.npz"
+    with np.load(io.BytesIO(asset.read_bytes())) as file:
+        data = {name: torch.tensor(file[name]) for name in file.files}
+    dtype = torch.get_default_dtype()
+    parts = []
+    for part in ("train", "test"):
+        pixels = data[f"{part}_images"][:, None].to(dtype)
+        parts += [pixels / 255, data[f"{part}_labels"].long()]
+    return Fashion(*parts)
