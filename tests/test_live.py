@@ -493,7 +493,7 @@ SAMPLE = """([rows, chances, how]) => {
     "how",
     [
         {},
-        {"temperature": 0},
+        {"temperature": 0.0},
         {"temperature": 0.3},
         {"top_k": 3},
         {"top_p": 0.8},

@@ -210,7 +210,7 @@ def show(
     text: str = "",
     figure: str = "attention",
     tokenizer: Tokenizer | None = None,
-    **options: float,
+    **options: float | int | bool,
 ) -> Any:
     """Show a live figure of a model in a notebook.
 
@@ -230,14 +230,16 @@ def show(
     from IPython.display import HTML
 
     if isinstance(model, str):
-        model, tokenizer = load(model)
+        module, tokenizer = load(model)
+    else:
+        module = model
     if tokenizer is None:
         raise ValueError(
             "a figure needs the model's tokenizer: got none. Pass the one "
             "that the model was trained with."
         )
     with TemporaryDirectory() as folder:
-        path = export(model, tokenizer, folder, type(model).__name__)
+        path = export(module, tokenizer, folder, type(module).__name__)
         script = path.read_text("utf8")
     given: dict[str, Any] = {"model": path.stem, "text": text, **options}
     attributes = "".join(
