@@ -213,7 +213,7 @@ def share_on(
         keys: (B, T) a key for each query; −1 for queries that don't count.
 
     Returns:
-        (L, H) shares: with :func:`induction_keys` induction scores, with
+        (L, H) shares. With :func:`induction_keys` induction scores, with
         each query's place minus 1 previous-token scores.
 
     Raises:

@@ -258,7 +258,7 @@ class ViT(Encoder):
         Args, Raises: as :meth:`forward`.
 
         Returns:
-            (B, T, D) with T = 1 + N: the class token, then the patches.
+            (B, T, D) with T = 1 + N, the class token and then the patches.
         """
         config = self.config
         wanted = config.n_channels, config.image_size, config.image_size
