@@ -10,8 +10,10 @@ import itertools
 import json
 import random
 import re
+from pathlib import Path
 from statistics import median
 
+import matplotlib.pyplot as plt
 import pytest
 import test_pages
 import torch
@@ -31,6 +33,8 @@ from coursekit.config import GPTConfig, TransformerConfig
 from coursekit.decoder import GPT
 from coursekit.encoder import Encoder
 from coursekit.generation import beam_search, generate, keep_top_p, sampler
+from coursekit.interpret import watch
+from coursekit.live import stills
 from coursekit.seq2seq import Transformer, encoder_config
 from coursekit.tokenizer import DIGITS_APART, BPETokenizer, CharTokenizer
 from coursekit.translate import SPECIALS, special_ids
@@ -670,3 +674,67 @@ def test_every_word_stands_in_the_table_and_is_used():
 def test_special_names_are_those_of_the_package():
     text = (live.HERE / "translate.js").read_text("utf8")
     assert all(f'"{name}"' in text for name in SPECIALS[1:])
+
+
+# -- still figures -----------------------------------------------------------
+CHAPTERS = sorted((Path(__file__).parent.parent / "book").glob("[01]*.md"))
+PLACED = re.compile(r"^```\{live\} ([\w-]+)\n((?::.*\n)*)```\n", re.MULTILINE)
+
+
+def placed():
+    """``(page, kind, options, the cell's source)`` of each live figure."""
+    for page in CHAPTERS:
+        text = page.read_text("utf8")
+        for found in PLACED.finditer(text):
+            options = dict(re.findall(r":(\w+): (.*)\n", found[2]))
+            cell = text[found.end() :].split("```", 2)[1]
+            yield page.stem, found[1], options, cell.rsplit("---\n", 1)[1]
+
+
+def test_live_figures_begin_with_their_pictures(monkeypatch):
+    """The cell behind a directive draws what the directive says."""
+    calls = []
+    monkeypatch.setattr(live, "still", lambda *a, **k: calls.append((a, k)))
+    kinds = set()
+    for page, kind, options, source in placed():
+        calls.clear()
+        exec(source, {"live": live})
+        ((figure, *given), numbers) = calls[0]
+        drawn = dict(zip(("model", "text"), given, strict=False)) | {
+            key: str(value) for key, value in numbers.items()
+        }
+        if kind == "checkpoint":
+            drawn = {}  # the reader brings the model
+        assert (figure, drawn) == (kind, options), page
+        kinds.add(kind)
+    assert kinds == set(stills.DRAWN)
+
+
+@pytest.mark.parametrize("kind", stills.DRAWN)
+def test_every_figure_has_a_still_one(kind):
+    name = "translator-de-en" if kind == "translator" else "running"
+    text = "Ein Hund." if kind == "translator" else "Good morrow"
+    options = {"query": 3, "key": 11} if kind == "positions" else {}
+    ax = live.still(kind, name, text, **options)
+    ax.figure.draw_without_rendering()
+    drawn = [*ax.images, *ax.patches, *ax.lines]
+    assert drawn
+    plt.close(ax.figure)
+
+
+def test_a_still_figure_shows_the_model_s_numbers():
+    model, tokenizer = coursekit.load("running")
+    ids = torch.tensor([tokenizer.encode("Good morrow, my")])
+    ax = live.still("scores", "running", "Good morrow, my", layer=1, head=3)
+    weights = watch(model, ids).weights[1, 0, 3, -1]
+    texts = [t.get_text() for t in ax.texts][2::3]
+    assert texts == [f"{w:.2f}" for w in weights.tolist()]
+    ax = live.still("next-token", "running", "Good morrow, my")
+    best = model(ids)[0, -1].softmax(-1).topk(10).values.tolist()
+    assert [bar.get_width() for bar in ax.patches] == pytest.approx(best)
+    plt.close("all")
+
+
+def test_a_figure_that_is_none_has_no_picture():
+    with pytest.raises(ValueError, match="got 'atention'"):
+        live.still("atention", "running", "a")

@@ -24,6 +24,7 @@ from torch import nn
 
 from coursekit.checkpoint import SaveError, load, load_model, save_model
 from coursekit.generation import evaluating
+from coursekit.live.stills import still
 from coursekit.prose import show_code
 from coursekit.seq2seq import Transformer
 from coursekit.tokenizer import Tokenizer, write_atomically
@@ -37,6 +38,7 @@ __all__ = [
     "show_beside",
     "source_of",
     "sources",
+    "still",
 ]
 
 HERE = Path(__file__).parent
