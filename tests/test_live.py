@@ -626,22 +626,81 @@ def test_the_bundle_has_every_file():
     assert "\nexport " not in text
 
 
-def test_a_notebook_shows_a_model_of_its_own(page):
+# What Jupyter does with a widget: it imports the script, calls render, and
+# carries changes both ways.
+KERNEL = """async ([script, state]) => {
+  const url = URL.createObjectURL(new Blob([script],
+    { type: "text/javascript" }));
+  const { render } = (await import(url)).default;
+  const heard = {}, saved = [];
+  globalThis.kernel = {
+    get: (name) => state[name],
+    set: (name, value) => { state[name] = value; },
+    on: (event, call) => { heard[event] = call; },
+    save_changes: () => saved.push(state.text),
+    saved,
+    send: (changes) => {
+      Object.assign(state, changes);
+      for (const name of Object.keys(changes)) heard[`change:${name}`]?.();
+    },
+  };
+  const el = document.createElement("div");
+  document.body.append(el);
+  render({ model: globalThis.kernel, el });
+}"""
+
+
+def test_a_notebook_and_its_widget_follow_each_other(page):
     torch.manual_seed(0)
     tokenizer = CharTokenizer("abcdef ghij")
     config = small(vocab_size=tokenizer.vocab_size)
     model = GPT(GPTConfig(**config)).eval()
-    html = live.show(model, "bad cafe", tokenizer=tokenizer, layer=1).data
-    path = page.folder / "shown.html"
-    path.write_text(f'<!doctype html><meta charset="utf-8">{html}{html}')
+    widget = live.show(model, "bad cafe", tokenizer=tokenizer, layer=1)
+    traits = ("figure", "text", "options", "fields", "name")
+    state = {name: getattr(widget, name) for name in traits}
     shown = page.context.new_page()
-    shown.goto(path.as_uri())
-    shown.wait_for_function(
-        "document.querySelector('live-attention').dataset.state === 'ready'"
+    shown.goto((page.folder / "page.html").as_uri())
+    shown.evaluate(KERNEL, [widget._esm, state])
+
+    def sentence(begins):
+        shown.wait_for_function(
+            "(begins) => document.querySelector('.live-sentence')"
+            "?.textContent.startsWith(begins)",
+            arg=begins,
+        )
+        return shown.locator(".live-sentence").inner_text()
+
+    before = sentence("Layer 2, head 1: the query “e” (row 8 of 8)")
+    shown.locator("input[type=text]").fill("a bad idea")
+    sentence("Layer 2, head 1: the query “d” (row 8 of")  # the row is kept
+    assert shown.evaluate("kernel.saved.at(-1)") == "a bad idea"
+    shown.evaluate("kernel.send({text: 'bad cafe'})")
+    assert sentence("Layer 2, head 1: the query “e” (row 8 of 8)") == before
+    shown.evaluate("kernel.send({options: {layer: 0, head: 2}})")
+    sentence("Layer 1, head 3: the query “e” (row 8 of 8)")
+    shown.evaluate("kernel.send({options: {layer: 1}})")
+    sentence("Layer 2, head 1")
+    shaken(model)  # after more training
+    old = widget.name
+    widget.use(model, tokenizer)
+    assert widget.name != old
+    shown.evaluate(
+        "kernel.send", {"fields": widget.fields, "name": widget.name}
     )
-    sentence = shown.locator(".live-sentence").first.inner_text()
-    assert sentence.startswith("Layer 2, head 1: the query “e” (row 8 of 8)")
+    shown.wait_for_function(
+        "(before) => (document.querySelector('.live-sentence')"
+        "?.textContent ?? before) !== before",
+        arg=before,
+    )
+    weights = watch(model, torch.tensor([tokenizer.encode("bad cafe")]))
+    most = weights.weights[1, 0, 0, -1].argmax()
+    assert f"takes most from “{'bad␣cafe'[most]}”" in sentence("Layer 2")
     shown.close()
+
+
+def test_a_widget_of_no_figure_is_refused():
+    with pytest.raises(ValueError, match="got 'atention'"):
+        live.show("running", "a", figure="atention")
 
 
 def test_a_figure_without_a_tokenizer_is_refused():

@@ -11,9 +11,9 @@ what ``save_model`` writes, in base64, within a call that hands it over.
 
 import base64
 import hashlib
+import importlib
 import json
 import re
-from html import escape
 from pathlib import Path
 from posixpath import dirname, join, normpath
 from tempfile import TemporaryDirectory
@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from coursekit.checkpoint import SaveError, load, load_model, save_model
+from coursekit.checkpoint import SaveError, load_model, save_model
 from coursekit.generation import evaluating
 from coursekit.live.stills import still
 from coursekit.prose import show_code
@@ -207,50 +207,11 @@ def export(
     return path
 
 
-def show(
-    model: str | nn.Module,
-    text: str = "",
-    figure: str = "attention",
-    tokenizer: Tokenizer | None = None,
-    **options: float | int | bool,
-) -> Any:
-    """Show a live figure of a model in a notebook.
-
-    Args:
-        model: a name for :func:`coursekit.load`, or a model.
-        text: what it is shown on; the reader may change it.
-        figure: attention, scores, next-token, beam or translator.
-        tokenizer: of the model, if it is not a name.
-        options: as of the book's figures: layer, head, beams, …
-
-    Returns:
-        What a notebook draws when it ends a cell.
-
-    Raises:
-        ValueError: if there is no such model, or it has no tokenizer.
-    """
-    from IPython.display import HTML
-
-    if isinstance(model, str):
-        module, tokenizer = load(model)
-    else:
-        module = model
-    if tokenizer is None:
-        raise ValueError(
-            "a figure needs the model's tokenizer: got none. Pass the one "
-            "that the model was trained with."
-        )
-    with TemporaryDirectory() as folder:
-        path = export(module, tokenizer, folder, type(module).__name__)
-        script = path.read_text("utf8")
-    given: dict[str, Any] = {"model": path.stem, "text": text, **options}
-    attributes = "".join(
-        f' {name}="{escape(str(value))}"' for name, value in given.items()
-    )
-    return HTML(
-        f"<script>{bundle()}</script><script>{script}</script>"
-        f"<live-{figure}{attributes}></live-{figure}>"
-    )
+def __getattr__(name: str) -> Any:
+    """Load the widget when it is asked for: it needs Jupyter's widgets."""
+    if name == "show":
+        return importlib.import_module("coursekit.live.widget").show
+    raise AttributeError(f"module 'coursekit.live' has no attribute {name!r}")
 
 
 def source_of(name: str) -> str:
