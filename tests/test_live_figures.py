@@ -294,6 +294,15 @@ def test_the_beams(visit):
     assert boxes.count() == 4  # a root and a token, twice
     label = element.locator(".live-tree").get_attribute("aria-label")
     assert label == reader.sentence("beam")
+    element.get_by_role("slider", name="Steps").focus()
+    reader.page.keyboard.press("End")  # greedy ends, in a row of its own
+    assert "(end)" in element.locator(".live-tree").inner_text()
+    assert boxes.evaluate_all(
+        """(rects) => rects.every((rect) => {
+          const {y, height} = rect.getBBox();
+          return y + height <= rect.ownerSVGElement.height.baseVal.value;
+        })"""
+    )
 
 
 def test_the_translator(visit):

@@ -127,14 +127,14 @@ def beam(name: str, text: str, beams: int = 3, steps: int = 5) -> Any:
     for n, what in ((beams, f"{beams} beams"), (1, "greedy")):
         stepper = CachedStepper(model)
         best = beam_search(stepper, [ids], n, steps, stops)[0][0]
-        mean = f"{best.log_prob / max(1, len(best.tokens)):.2f}"
-        heading = f"{what}, a mean of {mean.replace('-', '−')} nats a token"
+        mean = f"{best.score:.2f}".replace("-", "−")
+        heading = f"{what}, a mean of {mean} nats a token"
         rows[heading] = pieces(tokenizer, [*ids, *best.tokens])
     return visual.token_cuts(rows, width=40)
 
 
 def translator(name: str, text: str, **_: int) -> Any:
-    """Cross-attention while a sentence is translated: mean of all."""
+    """Cross-attention while a sentence is translated: the last block's."""
     translate = Translator.load(name)
     ids = translate.encode(text)
     (found,) = translate.search([ids], 4, 1.0)
@@ -145,16 +145,13 @@ def translator(name: str, text: str, **_: int) -> Any:
         return attend(q, k, v, mask, *rest)
 
     model: Any = translate.model.eval()
-    for block in model.blocks:
-        block.cross_attention.attend = watched
+    model.blocks[-1].cross_attention.attend = watched
     target = [translate.bos_id, *found]
     model(torch.tensor([ids]), torch.tensor([target]))
     rows = [*pieces(translate.tokenizer, list(found)), "(end)"]
     columns = [*pieces(translate.tokenizer, ids[:-1]), "(end)"]
     ax = visual.new_figure(height=0.34 * len(rows) + 1.4)[1][0]
-    visual.heatmap(
-        torch.stack(kept).mean(0), rows, columns, "", ax, numbers=False
-    )
+    visual.heatmap(kept[0], rows, columns, "", ax, numbers=False)
     ax.tick_params(axis="x", rotation=60)
     ax.set(xlabel="source", ylabel="translation")
     return ax

@@ -42,8 +42,10 @@ class LiveBeam extends LiveFigure {
     const greedy = this.search(ids, 1);
     const best = winner(beams), only = winner(greedy);
     const sentence = this.inWords("beam.best", best);
-    const rows = Math.max(...beams.map((step) => step.length));
-    const width = WIDE * (this.steps.value + 1), high = HIGH * (rows + 1) + 40;
+    const most = (steps) => Math.max(...steps.map((step) => step.length));
+    const rows = most(beams);
+    const width = WIDE * (this.steps.value + 1);
+    const high = HIGH * (rows + most(greedy)) + 40;
     const below = HIGH * rows + 20;
     const root = visible(tokenizer.decode(ids.slice(-1)));
     const heading = (y, text) => shape(
