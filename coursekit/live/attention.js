@@ -3,7 +3,7 @@
 // Queries, keys and values are lists of heads; a head is a matrix, T rows of
 // queries or S rows of keys and values.
 import { causalMask } from "./masks.js";
-import { dot, softmax } from "./tensor.js";
+import { linear, softmax, transposed } from "./tensor.js";
 
 /** How much each query takes from each key: softmax(q kᵀ / √Dh). */
 export function attentionWeights(q, k, causal = false, bias = null) {
@@ -11,14 +11,11 @@ export function attentionWeights(q, k, causal = false, bias = null) {
   return q.map((head, h) => {
     const keys = shareHeads(k, q, h);
     const root = Math.sqrt(head[0].length);
-    return head.map((query, t) => {
-      const scores = new Float32Array(keys.length).fill(-Infinity);
-      for (let s = 0; s < keys.length; s++) {
-        if (mask && !mask[t][s]) continue; // hidden
-        scores[s] = dot(query, keys[s]) / root + (bias ? bias(h, t, s) : 0);
-      }
-      return softmax(scores);
-    });
+    const products = linear(head, { weight: keys }); // q kᵀ
+    return products.map((row, t) => softmax(row.map((product, s) => {
+      if (mask && !mask[t][s]) return -Infinity; // hidden
+      return product / root + (bias ? bias(h, t, s) : 0);
+    })));
   });
 }
 
@@ -29,18 +26,8 @@ export function attend(q, k, v, causal = false, bias = null) {
 
 /** weights · v, head by head. */
 export function mixValues(weights, v) {
-  return weights.map((head, h) => {
-    const values = shareHeads(v, weights, h);
-    return head.map((shares) => {
-      const mixed = new Float64Array(values[0].length);
-      for (let s = 0; s < shares.length; s++) {
-        if (shares[s] === 0) continue; // hidden by the mask
-        for (let i = 0; i < mixed.length; i++)
-          mixed[i] += shares[s] * values[s][i];
-      }
-      return new Float32Array(mixed);
-    });
-  });
+  return weights.map((head, h) =>
+    linear(head, { weight: transposed(shareHeads(v, weights, h)) }));
 }
 
 /** The key/value head that serves query head h. */

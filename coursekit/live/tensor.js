@@ -63,6 +63,11 @@ function oneRow(row, weight, y) {
   for (; i < weight.length; i++) y[i] = dot(row, weight[i]);
 }
 
+/** Columns as rows. */
+export function transposed(x) {
+  return Array.from(x[0], (_, i) => Float32Array.from(x, (row) => row[i]));
+}
+
 /** x + y, row by row. */
 export function add(x, y) {
   return x.map((row, t) => {
