@@ -12,60 +12,40 @@ export function dot(a, b) {
 
 /** x Wᵀ + b: each row of x against each row of W, as torch's nn.Linear. */
 export function linear(x, { weight, bias }) {
-  const y = x.map(() => new Float32Array(weight.length));
-  let t = 0;
-  for (; t + 3 < x.length; t += 4) fourRows(x.slice(t), weight, y.slice(t));
-  for (; t < x.length; t++) oneRow(x[t], weight, y[t]);
-  if (bias)
-    for (const row of y) for (let i = 0; i < bias.length; i++) row[i] += bias[i];
-  return y;
-}
-
-/** Each number that is fetched serves two or four of eight sums, and no sum
- *  waits for another: three times as fast as one product after the other. */
-function fourRows([a, b, c, d], weight, [ya, yb, yc, yd]) {
-  for (let i = 0; i < weight.length; i += 2) {
-    // An odd last row is taken twice; its copy falls outside and is dropped.
-    const v = weight[i], w = weight[Math.min(i + 1, weight.length - 1)];
-    let av = 0, bv = 0, cv = 0, dv = 0, aw = 0, bw = 0, cw = 0, dw = 0;
-    for (let k = 0; k < a.length; k++) {
-      const vk = v[k], wk = w[k], ak = a[k], bk = b[k], ck = c[k], dk = d[k];
-      av += ak * vk;
-      bv += bk * vk;
-      cv += ck * vk;
-      dv += dk * vk;
-      aw += ak * wk;
-      bw += bk * wk;
-      cw += ck * wk;
-      dw += dk * wk;
+  const n = weight.length;
+  return x.map((row) => {
+    const y = new Float32Array(n);
+    let i = 0;
+    // Four rows of W at a time: each number of the row is fetched once for
+    // all four, and none of the four sums waits for another.
+    for (; i + 3 < n; i += 4) {
+      const w0 = weight[i], w1 = weight[i + 1];
+      const w2 = weight[i + 2], w3 = weight[i + 3];
+      let y0 = 0, y1 = 0, y2 = 0, y3 = 0;
+      for (let k = 0; k < row.length; k++) {
+        const value = row[k];
+        y0 += value * w0[k];
+        y1 += value * w1[k];
+        y2 += value * w2[k];
+        y3 += value * w3[k];
+      }
+      y[i] = y0;
+      y[i + 1] = y1;
+      y[i + 2] = y2;
+      y[i + 3] = y3;
     }
-    ya[i] = av, yb[i] = bv, yc[i] = cv, yd[i] = dv;
-    ya[i + 1] = aw, yb[i + 1] = bw, yc[i + 1] = cw, yd[i + 1] = dw;
-  }
-}
-
-/** The same for a row that comes alone, as in writing: four rows of W. */
-function oneRow(row, weight, y) {
-  let i = 0;
-  for (; i + 3 < weight.length; i += 4) {
-    const w0 = weight[i], w1 = weight[i + 1];
-    const w2 = weight[i + 2], w3 = weight[i + 3];
-    let y0 = 0, y1 = 0, y2 = 0, y3 = 0;
-    for (let k = 0; k < row.length; k++) {
-      const value = row[k];
-      y0 += value * w0[k];
-      y1 += value * w1[k];
-      y2 += value * w2[k];
-      y3 += value * w3[k];
-    }
-    y[i] = y0, y[i + 1] = y1, y[i + 2] = y2, y[i + 3] = y3;
-  }
-  for (; i < weight.length; i++) y[i] = dot(row, weight[i]);
+    for (; i < n; i++) y[i] = dot(row, weight[i]);
+    if (bias) for (let j = 0; j < n; j++) y[j] += bias[j];
+    return y;
+  });
 }
 
 /** Columns as rows. */
 export function transposed(x) {
-  return Array.from(x[0], (_, i) => Float32Array.from(x, (row) => row[i]));
+  const y = Array.from(x[0], () => new Float32Array(x.length));
+  for (let t = 0; t < x.length; t++)
+    for (let i = 0; i < y.length; i++) y[i][t] = x[t][i];
+  return y;
 }
 
 /** x + y, row by row. */
