@@ -8,6 +8,7 @@ import base64
 import gzip
 import itertools
 import json
+import os
 import random
 import re
 from pathlib import Path
@@ -44,6 +45,8 @@ browser = test_pages.browser
 pytestmark = pytest.mark.xdist_group("live")
 
 LOGITS, ATTENTION = 1e-4, 1e-5
+# A search takes as long as ten texts; LIVE_EVERY=1 searches all 200.
+EVERY = int(os.environ.get("LIVE_EVERY", "10"))
 CLEAR = 1e-3  # two candidates that differ by less may trade places
 MOST = 1_000_000  # bytes, gzipped: scripts and the writer of captions
 
@@ -422,16 +425,18 @@ def test_a_shipped_model_is_the_same_on_200_texts(page, name, capsys):
         inputs = [ids, [*start, *ids]] if translates else [ids]
         pair = parity(page, path, model, *inputs)
         worst = [max(a, b) for a, b in zip(worst, pair, strict=True)]
-        if number % 10 == 0:  # a search takes as long as ten such texts
+        if number % EVERY == 0:
             clear += same_texts(page, path, model, ids, start, stops, n=9)
+    searches = len(TEXTS[::EVERY])
     with capsys.disabled():
         print(
             f"\nlive: {name}: logits within {worst[0]:.1e}, attention within "
-            f"{worst[1]:.1e}; {20 - clear} of 20 searches undecided"
+            f"{worst[1]:.1e}; {searches - clear} of {searches} searches "
+            "undecided"
         )
     assert worst[0] < LOGITS
     assert worst[1] < ATTENTION
-    assert clear >= 15
+    assert clear >= 0.75 * searches
 
 
 # -- tokenizers --------------------------------------------------------------

@@ -296,7 +296,7 @@ def test_the_beams(visit):
     assert label == reader.sentence("beam")
     element.get_by_role("slider", name="Steps").focus()
     reader.page.keyboard.press("End")  # greedy ends, in a row of its own
-    assert "(end)" in element.locator(".live-tree").inner_text()
+    assert "(end)" in element.locator(".live-tree").text_content()
     assert boxes.evaluate_all(
         """(rects) => rects.every((rect) => {
           const {y, height} = rect.getBBox();
@@ -336,6 +336,27 @@ def test_positions_know_only_their_distance(visit):
         if name == "query":
             assert product() != before
     assert product() == before
+
+
+def test_a_position_is_dragged(visit):
+    reader = visit()
+    element = reader.figure("positions")
+    element.locator("svg").last.scroll_into_view_if_needed()
+    point = element.locator(".live-point").bounding_box()
+    mouse = reader.page.mouse
+    y = point["y"] + point["height"] / 2
+    mouse.move(point["x"] + point["width"] / 2, y)
+    mouse.down()
+    box = element.locator("svg").last.bounding_box()
+    mouse.move(box["x"] + box["width"] / 2, y)  # distance 0
+    assert reader.sentence("positions").startswith("Query at 7, key at 7")
+    mouse.move(box["x"] + 2 * box["width"], y)  # no place is beyond the last
+    assert reader.sentence("positions").startswith("Query at 7, key at 7")
+    mouse.move(box["x"] + box["width"] - 1, y)
+    assert reader.sentence("positions").startswith("Query at 40, key at 7")
+    mouse.up()
+    mouse.move(box["x"] + box["width"] / 2, y)
+    assert reader.sentence("positions").startswith("Query at 40, key at 7")
 
 
 def test_the_merges(visit):
@@ -385,6 +406,33 @@ def test_a_model_of_the_readers_own(visit, tmp_path, name):
         ".textContent.startsWith('bad.safetensors could not be read')"
     )
     assert reader.wrong == []
+
+
+PAGES = sorted(
+    page.stem
+    for page in (test_pages.ROOT / "book").glob("*.md")
+    if "```{live} " in page.read_text("utf8")
+)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_figures_of_a_chapter(browser, page):
+    """In the book as it was built, opened as a file, on a phone."""
+    folder = test_pages.HTML.as_uri() + "/"
+    reader = Reader(browser, folder, 360, "dark")
+    reader.page.set_default_timeout(300_000)
+    reader.open(f"{folder}book/{page}.html")
+    figures = reader.page.locator(".live-figure").all()
+    text = (test_pages.ROOT / f"book/{page}.md").read_text("utf8")
+    assert len(figures) == text.count("\n```{live} ")
+    for element in figures:
+        still = element.locator("img").first
+        assert still.is_visible()
+        element.scroll_into_view_if_needed()
+        still.wait_for(state="hidden")  # it is alive
+        assert element.get_attribute("data-state") == "ready"
+    assert reader.look() == []
+    reader.close()
 
 
 # -- what can go wrong -------------------------------------------------------

@@ -8,6 +8,7 @@ import { say, signed } from "./strings.js";
 const LAST = 40; // position
 const SIZE = 16; // coordinates: eight pairs
 const DIALS = 4; // of them are drawn
+const WIDTH = 400, EDGE = 10; // of the curve's picture
 
 class LivePositions extends LiveFigure {
   static key = "positions";
@@ -21,11 +22,23 @@ class LivePositions extends LiveFigure {
       { ...range, value: this.number("key", 7) }, show);
     this.dials = make("div", { className: "live-row live-dials", role: "img" });
     this.curve = make("div", { className: "live-curve" });
+    for (const name of ["pointerdown", "pointermove"])
+      this.curve.addEventListener(name, (event) => this.drag(event));
     return [
       make("div", { className: "live-row" },
         this.query.field, this.other.field),
       this.dials, this.curve,
     ];
+  }
+
+  /** The point follows the pointer: the query moves, the key stays. */
+  drag(event) {
+    if (!event.buttons) return;
+    const { left, width } = this.curve.firstChild.getBoundingClientRect();
+    const x = (WIDTH * (event.clientX - left)) / width;
+    const distance = (2 * LAST * (x - EDGE)) / (WIDTH - 2 * EDGE) - LAST;
+    this.query.value = Math.round(this.other.value + distance);
+    this.run();
   }
 
   run() {
@@ -60,16 +73,16 @@ function dial(query, key) {
 }
 
 function curve(speeds, distance) {
-  const x = (d) => 10 + (380 * (d + LAST)) / (2 * LAST);
+  const x = (d) => EDGE + ((WIDTH - 2 * EDGE) * (d + LAST)) / (2 * LAST);
   const y = (value) => 110 - (95 * (value + speeds.length / 2))
     / (1.5 * speeds.length);
   const points = Array.from({ length: 8 * LAST + 1 }, (_, i) => {
     const d = i / 4 - LAST;
     return `${x(d).toFixed(1)},${y(product(speeds, d)).toFixed(1)}`;
   });
-  return shape("svg", { viewBox: "0 0 400 130", role: "img",
+  return shape("svg", { viewBox: `0 0 ${WIDTH} 130`, role: "img",
     "aria-label": say("positions.curve") },
-  shape("line", { x1: 10, x2: 390, y1: y(0), y2: y(0), class: "live-rule" }),
+  shape("line", { x1: EDGE, x2: WIDTH - EDGE, y1: y(0), y2: y(0), class: "live-rule" }),
   shape("polyline", { points: points.join(" "), class: "live-line" }),
   shape("circle", { cx: x(distance), cy: y(product(speeds, distance)), r: 6,
     class: "live-point" }),
