@@ -316,6 +316,17 @@ def test_batch_independence_rejects(kind):
         assert uses_context(model, V, T).ignored == tuple(range(T - 1))
 
 
+def test_dropout_that_is_left_on_is_not_the_company_s_doing():
+    """Another shape draws other noise; it is `repeats` that says so."""
+    model = make()
+
+    def noisy(ids):
+        return nn.functional.dropout(model(ids), 0.3, training=True)
+
+    assert batch_independence(noisy, V, T).ok
+    assert not repeats(noisy, V, T).ok
+
+
 def test_batch_independence_looks_both_ways():
     """A leak from each row to the one before it, or after it, alone."""
     model = make()
