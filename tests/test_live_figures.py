@@ -145,7 +145,6 @@ def visit(browser, book):
     def open_page(width=1280, scheme="light", base=None, broken=None):
         folder = base or (book.root / "_build/html").as_uri() + "/"
         reader = Reader(browser, folder, width, scheme)
-        reader.page.set_default_timeout(300_000)
         reader.asked = []
         reader.page.on("request", lambda r: reader.asked.append(r.url))
         if broken is not None:
@@ -420,7 +419,6 @@ def test_the_figures_of_a_chapter(browser, page):
     """In the book as it was built, opened as a file, on a phone."""
     folder = test_pages.HTML.as_uri() + "/"
     reader = Reader(browser, folder, 360, "dark")
-    reader.page.set_default_timeout(300_000)
     reader.open(f"{folder}book/{page}.html")
     figures = reader.page.locator(".live-figure").all()
     text = (test_pages.ROOT / f"book/{page}.md").read_text("utf8")

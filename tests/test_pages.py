@@ -215,6 +215,7 @@ class Visit:
         self.context.add_init_script(STILL)
         self.context.route("**/*", functools.partial(self.route, base))
         self.page = self.context.new_page()
+        self.page.set_default_timeout(300_000)  # a busy machine is no fault
         self.page.on("console", self.console)
         self.page.on("pageerror", lambda e: self.wrong.append(f"throws {e}"))
         self.page.on("requestfailed", self.failed)
