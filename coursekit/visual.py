@@ -6,9 +6,12 @@ text is readable on a phone.  A function that draws returns axes: end the cell
 with a semicolon, or give them a name, and the notebook does not print them.
 """
 
+import re
+import warnings
 from collections.abc import Mapping, Sequence
+from html import escape
 from importlib import import_module
-from io import BytesIO
+from io import BytesIO, StringIO
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -35,6 +38,7 @@ __all__ = [
     "new_figure",
     "pipeline",
     "png",
+    "svg",
     "token_cuts",
     "token_rows",
     "use_style",
@@ -54,6 +58,7 @@ COLORS = {
 WIDTH = 5.4
 
 Number = int | float
+NOT_XML = re.compile(r"[^\t\n\r\x20-\uD7FF\uE000-\uFFFD\U00010000-\U0010FFFF]")
 
 
 def use_style() -> None:
@@ -104,6 +109,42 @@ def png(figure: Figure) -> bytes:
         small, format="png", optimize=True
     )
     return small.getvalue()
+
+
+def svg(figure: Figure, name: str, title: str, text: str) -> str:
+    """Encode a figure as SVG that says in words what it shows.
+
+    The same figure gives the same text: no chance, no date.
+
+    Args:
+        figure: what to encode.
+        name: begins the ids of title and text, so that a page can hold more
+            than one picture.
+        title: what the picture is.
+        text: what it shows, for those who do not see it.
+
+    Returns:
+        The ``<svg>`` element: a file, or a part of a page.
+    """
+    out = StringIO()
+    # Text stays text: it can be searched, and needs no glyphs of ours.
+    fixed: Any = {"svg.hashsalt": "coursekit", "svg.fonttype": "none"}
+    with plt.rc_context(fixed), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")
+        figure.savefig(
+            out, format="svg", bbox_inches="tight", metadata={"Date": None}
+        )
+    drawn = out.getvalue()
+    opening, _, rest = drawn[drawn.index("<svg") :].partition(">")
+    ids = f'role="img" aria-labelledby="{name}-title {name}-text"'
+    told = (
+        f'<title id="{name}-title">{escape(title)}</title>'
+        f'<desc id="{name}-text">{escape(text)}</desc>'
+    )
+    # Whose program drew it is nobody's business, and changes with it.
+    rest = re.sub(r"\s*<metadata>.*?</metadata>", "", rest, flags=re.S)
+    # A token may be a control character, which no XML may hold.
+    return NOT_XML.sub("\ufffd", f"{opening} {ids}>{told}{rest}")
 
 
 def new_figure(

@@ -2,6 +2,7 @@
 
 import math
 from io import BytesIO
+from xml.etree import ElementTree
 
 import matplotlib
 
@@ -263,3 +264,20 @@ def test_token_cuts_break_lines_between_tokens():
     top, bottom = sorted(ax.get_ylim())
     assert top < at["one"][1]
     assert at["j"][1] < bottom
+
+
+def test_svg_says_in_words_what_it_shows_and_is_the_same_twice():
+    one, other = (visual.bars(torch.tensor([0.2, 0.8])) for _ in range(2))
+    one.set_title("a\x01東 & b")  # no XML holds the first, no font the second
+    other.set_title("a\x01東 & b")
+    given = ("p", "Two <bars>", "The second is\x0b taller.")
+    text = visual.svg(one.figure, *given)
+    assert text == visual.svg(other.figure, *given)
+    root = ElementTree.fromstring(text)
+    assert root.get("aria-labelledby") == "p-title p-text"
+    title, described = root[:2]
+    assert (title.get("id"), title.text) == ("p-title", "Two <bars>")
+    assert described.get("id") == "p-text"
+    assert described.text == "The second is\ufffd taller."
+    assert "a\ufffd東 &amp; b</text>" in text
+    assert "<metadata" not in text
