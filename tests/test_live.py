@@ -13,6 +13,7 @@ import random
 import re
 from pathlib import Path
 from statistics import median
+from xml.etree import ElementTree
 
 import matplotlib.pyplot as plt
 import pytest
@@ -797,6 +798,124 @@ def test_a_still_figure_shows_the_model_s_numbers():
     best = model(ids)[0, -1].softmax(-1).topk(10).values.tolist()
     assert [bar.get_width() for bar in ax.patches] == pytest.approx(best)
     plt.close("all")
+
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def picture_of(path, figure):
+    """The picture beside an exported script; its title and text."""
+    file = path.with_name(f"{path.stem}-{figure}.svg")
+    root = ElementTree.parse(file).getroot()
+    assert root.tag == f"{SVG}svg"
+    assert root.get("role") == "img"
+    named = {element.get("id"): element.text for element in root.iter()}
+    ids = root.get("aria-labelledby").split()
+    return file.read_bytes(), [named[id] for id in ids]
+
+
+def own(seed=0):
+    """A model fresh from training, and its tokenizer."""
+    torch.manual_seed(seed)
+    tokenizer = BPETokenizer([bytes([i]) for i in range(256)], ["<eos>"])
+    config = small(vocab_size=tokenizer.vocab_size)
+    return GPT(GPTConfig(**config, dropout=0.5)).train(), tokenizer
+
+
+def test_an_export_has_a_picture_if_a_figure_is_named(tmp_path):
+    model, tokenizer = own()
+    given = ("attention", "a dog")
+    path = live.export(model, tokenizer, tmp_path / "a", "m", *given, head=2)
+    drawn, (title, text) = picture_of(path, "attention")
+    assert title == "attention: layer 1, head 3"
+    assert text.startswith("A map of attention weights: ")
+    assert text.endswith(" The text: “a dog”.")
+    again = live.export(model, tokenizer, tmp_path / "b", "m", *given, head=2)
+    assert picture_of(again, "attention")[0] == drawn
+    other = live.export(*own(1), tmp_path, "m", *given, head=2)
+    assert picture_of(other, "attention")[0] != drawn
+    assert model.training  # it is looked into apart
+    assert plt.get_fignums() == []
+
+
+def test_an_export_without_a_figure_draws_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(stills, "DRAWN", {})
+    path = live.export(*own(), tmp_path, "m")
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_picture_is_that_of_the_still_figure(tmp_path):
+    model, tokenizer = coursekit.load("captions")
+    given = ("next-token", "A tired dog")
+    path = live.export(model, tokenizer, tmp_path, "m", *given)
+    drawn, (title, _) = picture_of(path, "next-token")
+    assert title == "next-token: after “A tired dog”"
+    ax = live.still("next-token", "captions", "A tired dog")
+    names = [label.get_text() for label in ax.get_yticklabels()]
+    written = ElementTree.fromstring(drawn).iter(f"{SVG}text")
+    assert {*names} <= {element.text for element in written}
+    plt.close("all")
+
+
+def test_every_picture_holds_every_sign(tmp_path):
+    """Control characters, formulas' dollars, signs that no font here has."""
+    model, tokenizer = own()
+    tokenizer = BPETokenizer([*tokenizer.tokens, b"$$"])  # as many tokens
+    for kind in {*stills.DRAWN} - {"translator"}:
+        path = live.export(
+            model, tokenizer, tmp_path, "m", kind, "$_$$\t\x01東<&>--"
+        )
+        _, (title, text) = picture_of(path, kind)
+        assert title.startswith(kind)
+        assert len(text) > 30
+    assert {*stills.SHOWN} == {*stills.DRAWN}
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"figure": "atention"}, "got 'atention'"),
+        ({"figure": "attention"}, "got no text"),
+        ({"figure": "translator", "text": "a"}, "got GPT and BPETokenizer"),
+        ({"text": "a dog", "head": 2}, "got a dog, head and no figure"),
+        ({"layer": 1}, "got layer and no figure"),
+    ],
+)
+def test_a_picture_of_nothing_is_refused(tmp_path, given, said):
+    with pytest.raises(ValueError, match=said):
+        live.export(*own(), tmp_path, "m", **given)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_figure_says_what_it_lacks():
+    model, tokenizer = own()
+    with pytest.raises(ValueError, match="got no tokenizer, no text"):
+        live.still("beam", model)
+    with pytest.raises(ValueError, match="got no model"):
+        live.still("scores", None, "a", tokenizer)
+    with pytest.raises(ValueError, match="got a CharTokenizer"):
+        live.still("bpe", None, "a", CharTokenizer("a"))
+
+
+def test_a_page_of_ones_own_has_the_picture_and_then_the_figure(page):
+    """The page that about/engine.md shows, with a model of one's own."""
+    text = (CHAPTERS[0].parent / "about/engine.md").read_text("utf8")
+    shown = re.search(r"```html\n(.*?)```", text, re.DOTALL)[1]
+    given = ("attention", "a dog runs")
+    script = live.export(*own(), page.folder, "mine", *given)
+    file = page.folder / "own.html"
+    file.write_text(shown.replace("mine-01234567", script.stem), "utf8")
+    for works in (False, True):
+        context = page.context.browser.new_context(java_script_enabled=works)
+        tab = context.new_page()
+        tab.goto(file.as_uri())
+        if works:
+            tab.wait_for_selector("live-attention[data-state=ready]")
+        seen = tab.locator("img")
+        assert seen.is_visible() != works
+        assert tab.locator(".live-sentence").count() == works
+        assert works or seen.bounding_box()["height"] > 100
+        context.close()
 
 
 def test_a_figure_that_is_none_has_no_picture():

@@ -23,8 +23,7 @@ import torch
 from torch import nn
 
 from coursekit.checkpoint import SaveError, load_model, save_model
-from coursekit.generation import evaluating
-from coursekit.live.stills import still
+from coursekit.live.stills import apart, picture, still
 from coursekit.prose import show_code
 from coursekit.seq2seq import Transformer
 from coursekit.tokenizer import Tokenizer, write_atomically
@@ -161,6 +160,9 @@ def export(
     tokenizer: Tokenizer | None,
     folder: str | Path,
     name: str,
+    figure: str = "",
+    text: str = "",
+    **options: int,
 ) -> Path:
     """Write a model as a script that hands it to the figures.
 
@@ -168,19 +170,29 @@ def export(
     rounded (:func:`coursekit.round_weights`), as those of the shipped ones
     are, and float32 if not.
 
+    With a figure, its still picture is written beside the script, as
+    ``name-HASH-FIGURE.svg``: it is for readers without JavaScript, and for
+    all until the model is there.  It says in words what it shows.  The next
+    one of the same figure and model takes its place.
+
     Args:
         model: a GPT, an Encoder or a Transformer; None for figures that
             need a tokenizer only.
         tokenizer: of its text.
         folder: is made if it does not exist.
         name: of the model, for the file's name.
+        figure: of which a picture is drawn, as for :func:`still`; none by
+            default.
+        text: what the picture is shown on.
+        options: of the figure, such as ``layer``.
 
     Returns:
-        The file, ``name-HASH.js``: a changed model has another address.
+        The script, ``name-HASH.js``: a changed model has another address.
 
     Raises:
-        ValueError: if model and tokenizer do not fit, or there is neither.
-        SaveError: if the file can't be written.
+        ValueError: if model and tokenizer do not fit, or there is neither;
+            if they have no such figure, or there is a text and no figure.
+        SaveError: if a file can't be written.
     """
     fields: dict[str, Any] = {}
     if model is None and tokenizer is None:
@@ -188,17 +200,28 @@ def export(
             "there must be something to export: got no model and no "
             "tokenizer. Pass what coursekit.load returns."
         )
+    if not figure and (text or options):
+        raise ValueError(
+            "text and options are those of a figure's picture: got "
+            f"{', '.join([*filter(None, [text]), *options])} and no figure. "
+            'Name it, such as figure="attention".'
+        )
     if tokenizer is not None:
         fields["tokenizer"] = tokenizer.to_dict()
     if model is not None:
         fields |= _packed(model, tokenizer) | {"proof": _proof(model)}
-    text = json.dumps(fields, separators=(",", ":"))
-    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+    packed = json.dumps(fields, separators=(",", ":"))
+    digest = hashlib.sha256(packed.encode()).hexdigest()[:8]
     path = Path(folder) / f"{name}-{digest}.js"
+    call = f"coursekitLive.receive({json.dumps(path.stem)}, {packed});\n"
+    written = {path: call}
+    if figure:
+        drawn = picture(figure, model, text, tokenizer, **options)
+        written[path.with_name(f"{path.stem}-{figure}.svg")] = drawn
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        call = f"coursekitLive.receive({json.dumps(path.stem)}, {text});\n"
-        write_atomically(path, call)
+        for file, content in written.items():
+            write_atomically(file, content)
     except OSError as error:
         raise SaveError(
             f"there must be room and leave to write: got {error.strerror!r} "
@@ -275,7 +298,7 @@ def _proof(model: Any) -> dict[str, Any]:
     config = model.config
     length = min(7, config.max_len)
     ids = torch.arange(length)[None] * config.vocab_size // length
-    with evaluating(model.modules()):
-        source = [ids] if isinstance(model, Transformer) else []
-        last = model(*source, ids)[0, -1]
+    source = [ids] if isinstance(model, Transformer) else []
+    with torch.no_grad():
+        last = apart(model)(*source, ids)[0, -1]
     return {"ids": ids[0].tolist(), "outputs": last[:16].tolist()}

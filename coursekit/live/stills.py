@@ -4,11 +4,13 @@ They stand where there is no JavaScript, in notebooks and on paper, and on a
 page until the model is there.
 """
 
+import copy
 import math
 from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import nn
 
 from coursekit import visual
 from coursekit.attention import attend, attention_weights
@@ -23,28 +25,85 @@ from coursekit.translate import Translator
 BARS = 10  # of the next token, as in the live figure
 
 
-def still(figure: str, model: str = "", text: str = "", **options: int) -> Any:
+def still(
+    figure: str,
+    model: str | nn.Module | None = None,
+    text: str = "",
+    tokenizer: Tokenizer | None = None,
+    **options: int,
+) -> Any:
     """Draw what a live figure shows before its reader touches it.
 
     Args:
         figure: attention, scores, next-token, beam, translator, bpe,
             positions or checkpoint.
-        model: a name for :func:`coursekit.load`; positions has none.
+        model: a name for :func:`coursekit.load`, or a model; positions has
+            none.
         text: what it is shown on.
+        tokenizer: of the model, if it is not a name.
         options: of the live figure: layer, head, beams, steps, query, key.
 
     Returns:
         Their axes.
 
     Raises:
-        ValueError: if there is no such figure.
+        ValueError: if there is no such model or figure, or the figure lacks
+            what it is drawn of: model, tokenizer or text.
     """
     if figure not in DRAWN:
         raise ValueError(
             f"a figure must be one of {', '.join(DRAWN)}: got {figure!r}."
         )
-    with torch.no_grad():
-        return DRAWN[figure](model, text, **options)
+    if isinstance(model, nn.Module):
+        model = apart(model)
+    elif model is not None:
+        model, tokenizer = load(model)
+    given = {"model": model, "tokenizer": tokenizer, "text": text or None}
+    needs = NEEDS.get(figure, tuple(given))
+    if missing := [need for need in needs if given[need] is None]:
+        raise ValueError(
+            f"the figure {figure} is drawn of {', '.join(needs)}: got no "
+            f"{', no '.join(missing)}. Pass what is missing."
+        )
+    # A dollar is a token like others, no beginning of a formula.
+    visual.use_style()
+    plain: Any = {"text.parse_math": False}
+    with torch.no_grad(), visual.plt.rc_context(plain):
+        return DRAWN[figure](model, tokenizer, text, **options)
+
+
+def picture(
+    figure: str,
+    model: nn.Module | None,
+    text: str = "",
+    tokenizer: Tokenizer | None = None,
+    **options: int,
+) -> str:
+    """Draw a still figure as SVG that says in words what it shows.
+
+    Args:
+        figure, model, text, tokenizer, options: as for :func:`still`.
+
+    Returns:
+        The ``<svg>`` element.
+
+    Raises:
+        ValueError: as :func:`still`.
+    """
+    ax = still(figure, model, text, tokenizer, **options)
+    about = ax.get_title("left")
+    said = SHOWN[figure]
+    if "text" in NEEDS.get(figure, ("text",)):
+        said += f" The text: “{text}”."
+    title = f"{figure}: {about}" if about else figure
+    drawn = visual.svg(ax.figure, f"live-{figure}", title, said)
+    visual.plt.close(ax.figure)  # else a notebook shows it, too
+    return drawn
+
+
+def apart(model: nn.Module) -> Any:
+    """A copy to look into, on the CPU: the reader's may be in training."""
+    return copy.deepcopy(model).cpu().eval()
 
 
 def pieces(tokenizer: Tokenizer, ids: list[int]) -> list[str]:
@@ -53,9 +112,10 @@ def pieces(tokenizer: Tokenizer, ids: list[int]) -> list[str]:
     return [w.replace(" ", "␣").replace("\n", "↵") for w in words]
 
 
-def attention(name: str, text: str, layer: int = 0, head: int = 0) -> Any:
+def attention(
+    model: Any, tokenizer: Tokenizer, text: str, layer: int = 0, head: int = 0
+) -> Any:
     """One head's map: queries are rows, keys are columns."""
-    model, tokenizer = load(name)
     ids = tokenizer.encode(text)
     weights = watch(model, torch.tensor([ids])).weights[layer, 0, head]
     names = pieces(tokenizer, ids)
@@ -68,9 +128,10 @@ def attention(name: str, text: str, layer: int = 0, head: int = 0) -> Any:
     return ax
 
 
-def scores(name: str, text: str, layer: int = 0, head: int = 0) -> Any:
+def scores(
+    model: Any, tokenizer: Tokenizer, text: str, layer: int = 0, head: int = 0
+) -> Any:
     """The last query's row: q · k, scores, weights."""
-    model, tokenizer = load(name)
     ids = tokenizer.encode(text)
     kept = []
 
@@ -78,10 +139,8 @@ def scores(name: str, text: str, layer: int = 0, head: int = 0) -> Any:
         kept.append((q[0, head, -1], k[0, head]))
         return attend(q, k, v, *rest)
 
-    block = model.blocks[layer].attention
-    usual, block.attend = block.attend, watched
+    model.blocks[layer].attention.attend = watched
     model(torch.tensor([ids]))
-    block.attend = usual
     ((query, keys),) = kept
     products = keys @ query
     shown = products / math.sqrt(len(query))
@@ -106,9 +165,8 @@ def scores(name: str, text: str, layer: int = 0, head: int = 0) -> Any:
     return ax
 
 
-def next_token(name: str, text: str, **_: int) -> Any:
+def next_token(model: Any, tokenizer: Tokenizer, text: str, **_: int) -> Any:
     """The likeliest next tokens."""
-    model, tokenizer = load(name)
     shares = model(torch.tensor([tokenizer.encode(text)]))[0, -1].softmax(-1)
     best = shares.topk(BARS)
     ax = visual.new_figure(height=3.4)[1][0]
@@ -119,9 +177,10 @@ def next_token(name: str, text: str, **_: int) -> Any:
     return ax
 
 
-def beam(name: str, text: str, beams: int = 3, steps: int = 5) -> Any:
+def beam(
+    model: Any, tokenizer: Tokenizer, text: str, beams: int = 3, steps: int = 5
+) -> Any:
     """What beam search and greedy search come to."""
-    model, tokenizer = load(name)
     ids, rows = tokenizer.encode(text), {}
     stops = tokenizer.encode("\n")[:1]
     for n, what in ((beams, f"{beams} beams"), (1, "greedy")):
@@ -133,9 +192,9 @@ def beam(name: str, text: str, beams: int = 3, steps: int = 5) -> Any:
     return visual.token_cuts(rows, width=40)
 
 
-def translator(name: str, text: str, **_: int) -> Any:
+def translator(model: Any, tokenizer: Tokenizer, text: str, **_: int) -> Any:
     """Cross-attention while a sentence is translated: the last block's."""
-    translate = Translator.load(name)
+    translate = Translator(model, tokenizer)
     ids = translate.encode(text)
     (found,) = translate.search([ids], 4, 1.0)
     kept = []
@@ -144,12 +203,11 @@ def translator(name: str, text: str, **_: int) -> Any:
         kept.append(attention_weights(q, k, mask)[0].mean(0))
         return attend(q, k, v, mask, *rest)
 
-    model: Any = translate.model.eval()
     model.blocks[-1].cross_attention.attend = watched
     target = [translate.bos_id, *found]
     model(torch.tensor([ids]), torch.tensor([target]))
-    rows = [*pieces(translate.tokenizer, list(found)), "(end)"]
-    columns = [*pieces(translate.tokenizer, ids[:-1]), "(end)"]
+    rows = [*pieces(tokenizer, list(found)), "(end)"]
+    columns = [*pieces(tokenizer, ids[:-1]), "(end)"]
     ax = visual.new_figure(height=0.34 * len(rows) + 1.4)[1][0]
     visual.heatmap(kept[0], rows, columns, "", ax, numbers=False)
     ax.tick_params(axis="x", rotation=60)
@@ -157,10 +215,13 @@ def translator(name: str, text: str, **_: int) -> Any:
     return ax
 
 
-def bpe(name: str, text: str, **_: int) -> Any:
+def bpe(_: Any, tokenizer: Tokenizer, text: str, **__: int) -> Any:
     """A text before the first merge, and after the last."""
-    tokenizer = load(name).tokenizer
-    assert isinstance(tokenizer, BPETokenizer)
+    if not isinstance(tokenizer, BPETokenizer):
+        raise ValueError(
+            "merges are those of byte pairs: got a "
+            f"{type(tokenizer).__name__}. Pass a BPETokenizer."
+        )
     tokens = [tokenizer.decode([i]) for i in tokenizer.encode(text)]
     signs = [c for token in tokens for c in token]
     return visual.token_cuts(
@@ -172,7 +233,7 @@ def bpe(name: str, text: str, **_: int) -> Any:
     )
 
 
-def positions(_: str, __: str, query: int = 12, key: int = 7) -> Any:
+def positions(_: Any, __: Any, ___: str, query: int = 12, key: int = 7) -> Any:
     """The dot product of two rotated rows of ones, by distance."""
     speeds = frequencies(16)
     distance = torch.arange(-40, 40.25, 0.25)
@@ -185,9 +246,8 @@ def positions(_: str, __: str, query: int = 12, key: int = 7) -> Any:
     return ax
 
 
-def checkpoint(name: str, _: str = "", layer: int = 0) -> Any:
+def checkpoint(model: Any, _: Any, __: str, layer: int = 0) -> Any:
     """A matrix of a model, as the figure paints it."""
-    model, _tokenizer = load(name)
     weight = model.blocks[layer].attention.w_q.weight
     ax = visual.new_figure(height=4.2)[1][0]
     visual.heatmap(weight, ax=ax, numbers=False)
@@ -206,3 +266,36 @@ DRAWN: dict[str, Callable[..., Any]] = {
     "positions": positions,
     "checkpoint": checkpoint,
 }
+"""Draws each figure of ``(model, tokenizer, text)`` and its options."""
+NEEDS = {
+    "bpe": ("tokenizer", "text"),
+    "positions": (),
+    "checkpoint": ("model",),
+}
+"""Of what a figure is drawn, if not of a model, its tokenizer and a text."""
+SHOWN = {
+    "attention": (
+        "A map of attention weights: a row for each query, a column for each "
+        "key; the darker a cell, the more weight."
+    ),
+    "scores": (
+        "A table with a row for each key: its product with the last query, "
+        "the score and the weight."
+    ),
+    "next-token": "Bars: the likeliest next tokens and their probabilities.",
+    "beam": "The tokens that beam search finds, and those of greedy search.",
+    "translator": (
+        "A map of cross-attention: a row for each token of the translation, "
+        "a column for each of the source; the darker a cell, the more weight."
+    ),
+    "bpe": "The text in tokens, before the first merge and after the last.",
+    "positions": (
+        "A curve: the dot product of query and key by their distance, with "
+        "a point for the two that were chosen."
+    ),
+    "checkpoint": (
+        "A matrix of weights: a column for each input, a row for each "
+        "output, a color for each number."
+    ),
+}
+"""What is to be seen, in words."""
