@@ -897,6 +897,28 @@ def test_a_figure_says_what_it_lacks():
         live.still("bpe", None, "a", CharTokenizer("a"))
 
 
+def test_a_tokenizer_of_few_characters_will_do(page):
+    """No line end to stop at, fewer tokens than bars."""
+    torch.manual_seed(0)
+    tokenizer = CharTokenizer("abcde")
+    model = GPT(GPTConfig(**small(vocab_size=tokenizer.vocab_size)))
+    for kind in ("next-token", "beam"):
+        name = live.export(model, tokenizer, page.folder, kind, kind, "bad")
+        file = page.folder / f"{kind}.html"
+        file.write_text(
+            '<!doctype html><meta charset="utf-8"><title>t</title>'
+            f'<script src="live.js" defer></script><live-{kind} text="bad" '
+            f'model="{name.name}"></live-{kind}>',
+            "utf8",
+        )
+        tab = page.context.new_page()
+        tab.goto(file.as_uri())
+        tab.wait_for_selector(f"live-{kind}[data-state=ready]")
+        tab.locator("input[type=text]").fill("")
+        assert tab.locator(".live-sentence").inner_text() == "Type something."
+        tab.close()
+
+
 def test_a_page_of_ones_own_has_the_picture_and_then_the_figure(page):
     """The page that about/engine.md shows, with a model of one's own."""
     text = (CHAPTERS[0].parent / "about/engine.md").read_text("utf8")

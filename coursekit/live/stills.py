@@ -168,10 +168,11 @@ def scores(
 def next_token(model: Any, tokenizer: Tokenizer, text: str, **_: int) -> Any:
     """The likeliest next tokens."""
     shares = model(torch.tensor([tokenizer.encode(text)]))[0, -1].softmax(-1)
-    best = shares.topk(BARS)
+    best = shares.topk(min(BARS, len(shares)))
+    rows = range(len(best.values))
     ax = visual.new_figure(height=3.4)[1][0]
-    ax.barh(range(BARS), best.values.tolist(), color=visual.COLORS["blue"])
-    ax.set_yticks(range(BARS), pieces(tokenizer, best.indices.tolist()))
+    ax.barh(rows, best.values.tolist(), color=visual.COLORS["blue"])
+    ax.set_yticks(rows, pieces(tokenizer, best.indices.tolist()))
     ax.invert_yaxis()
     ax.set(xlabel="probability", title=f"after “{text}”")
     return ax
@@ -182,7 +183,10 @@ def beam(
 ) -> Any:
     """What beam search and greedy search come to."""
     ids, rows = tokenizer.encode(text), {}
-    stops = tokenizer.encode("\n")[:1]
+    try:
+        stops = tokenizer.encode("\n")[:1]
+    except ValueError:  # of characters, and no text had lines
+        stops = []
     for n, what in ((beams, f"{beams} beams"), (1, "greedy")):
         stepper = CachedStepper(model)
         best = beam_search(stepper, [ids], n, steps, stops)[0][0]

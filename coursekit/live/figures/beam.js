@@ -25,8 +25,9 @@ class LiveBeam extends LiveFigure {
         "aria-label": say("beam.title") });
     this.other = make("p");
     // Where a text ends: by default at the end of its line.
-    this.stops = this.library.tokenizer.encode(
-      this.getAttribute("stop") ?? "\n").slice(0, 1);
+    const { tokenizer } = this.library;
+    const stop = tokenizer.known(this.getAttribute("stop") ?? "\n");
+    this.stops = tokenizer.encode(stop).slice(0, 1);
     return [
       this.text.field,
       make("div", { className: "live-row" },
@@ -38,6 +39,7 @@ class LiveBeam extends LiveFigure {
   run() {
     const { tokenizer } = this.library;
     const { ids } = this.read(this.text.input.value || "\n", Infinity);
+    if (ids.length === 0) return this.tell(say("empty"));
     const beams = this.search(ids, this.beams.value);
     const greedy = this.search(ids, 1);
     const best = winner(beams), only = winner(greedy);

@@ -48,6 +48,7 @@ class LiveNextToken extends LiveFigure {
   /** A new beginning; an empty one is a new line. */
   run() {
     const { ids } = this.read(this.text.input.value || "\n", Infinity);
+    if (ids.length === 0) return this.tell(say("empty"));
     this.random = seeded(this.number("seed", 0));
     this.stepper.prefill(ids);
     this.past = []; // what to go back to: the stepper's rows and a token each
