@@ -49,6 +49,7 @@ from coursekit.masks import (
 from coursekit.multihead import MultiHeadAttention, merge_heads, split_heads
 from coursekit.norm import LayerNorm, Residual, RMSNorm
 from coursekit.optim import cosine, make_optimizer, noam, parameter_groups
+from coursekit.packed import pack
 from coursekit.positions import rotate_pairs, sinusoidal
 from coursekit.published import (
     MissingModelError,
@@ -156,6 +157,7 @@ __all__ = [
     "make_optimizer",
     "merge_heads",
     "noam",
+    "pack",
     "padding_mask",
     "parameter_groups",
     "patchify",

@@ -73,6 +73,7 @@ from coursekit.distributed import (
 )
 from coursekit.generation import beam_search, sampler, stream
 from coursekit.loss import perplexity
+from coursekit.packed import pack
 from coursekit.tokenizer import (
     BPETokenizer,
     CharTokenizer,
@@ -729,7 +730,7 @@ def write_sample(
     stops = list(tokenizer.special_tokens.values())
     decoder, n_tokens = tokenizer.stream(), 0
     steps = stream(
-        CachedStepper(model), [prompt], args.max_new_tokens, draw, stops
+        CachedStepper(pack(model)), [prompt], args.max_new_tokens, draw, stops
     )
     show(args.prompt)
     pieces = []
@@ -756,8 +757,9 @@ def write_beams(
                 f"beam={args.beam}. Leave one of them out."
             )
     stops = list(tokenizer.special_tokens.values())
+    stepper = CachedStepper(pack(model, args.beam))
     found = beam_search(
-        CachedStepper(model), [prompt], args.beam, args.max_new_tokens, stops
+        stepper, [prompt], args.beam, args.max_new_tokens, stops
     )
     best = found[0][0].tokens
     text = tokenizer.decode(best)

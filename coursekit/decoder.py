@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from coursekit.attention import Attend, fast_attend
 from coursekit.config import GPTConfig, StackConfig
+from coursekit.dropout import Dropout
 from coursekit.embedding import TokenEmbedding, check_batch
 from coursekit.feedforward import make_feed_forward
 from coursekit.multihead import KeyValueCache, MultiHeadAttention
@@ -121,7 +122,7 @@ class GPT(nn.Module):
             config.vocab_size, config.d_model, config.scale_embedding
         )
         self.positions = make_scheme(config)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.blocks = nn.ModuleList(
             Block(config, attend) for _ in range(config.n_layers)
         )

@@ -19,6 +19,7 @@ from coursekit.decoder import (
     make_stack_norm,
     next_positions,
 )
+from coursekit.dropout import Dropout
 from coursekit.embedding import TokenEmbedding
 from coursekit.encoder import Encoder
 from coursekit.multihead import split_heads
@@ -149,7 +150,7 @@ class Transformer(nn.Module):
         self.config = config
         self.encoder = encoder or Encoder(encoder_config(config), attend)
         self.positions = make_scheme(config)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         n_layers = config.n_decoder_layers
         self.blocks = nn.ModuleList(
             CrossBlock(config, attend) for _ in range(n_layers)

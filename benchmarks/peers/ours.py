@@ -1,6 +1,7 @@
 """coursekit itself, as its user calls it."""
 
 from collections.abc import Callable
+from functools import cache, partial
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +12,7 @@ from coursekit.config import GPTConfig, TransformerConfig
 from coursekit.decoder import GPT
 from coursekit.generation import beam_search, generate
 from coursekit.loss import fast_cross_entropy
+from coursekit.packed import pack
 from coursekit.seq2seq import Transformer
 from coursekit.tokenizer import BPETokenizer
 
@@ -36,8 +38,11 @@ def gpt(task: Task, settings: Settings) -> Model:
         )
     )
 
+    laid_out = cache(partial(pack, model))  # once, as one would
+
     def write(ids: Tensor, n: int) -> Tensor:
-        return torch.tensor(generate(CachedStepper(model), ids, n))
+        stepper = CachedStepper(laid_out(ids.size(0)))
+        return torch.tensor(generate(stepper, ids, n))
 
     return Model(model, loss, model, write)
 
@@ -55,11 +60,15 @@ def pairs(task: Task, settings: Settings) -> Model:
             n_encoder_layers=shape.n_layers,
             n_decoder_layers=shape.n_layers,
             dropout=shape.dropout,
+            # As Marian's: a scaled table begins far above ln V.
+            scale_embedding=False,
         )
     )
 
+    laid_out = cache(partial(pack, model))
+
     def write(src: Tensor, n: int, n_beams: int = 1) -> Tensor:
-        stepper = CachedTranslator(model, [0])
+        stepper = CachedTranslator(laid_out(src.size(0) * n_beams), [0])
         if n_beams == 1:
             return torch.tensor(generate(stepper, src, n))
         found = beam_search(stepper, src, n_beams, n)

@@ -1,0 +1,125 @@
+"""A packed model: the logits and tokens of the model that it comes from."""
+
+import pytest
+import torch
+from compare import shake
+
+from coursekit.cache import CachedStepper, CachedTranslator
+from coursekit.config import GPTConfig, TransformerConfig
+from coursekit.decoder import GPT
+from coursekit.generation import (
+    PlainStepper,
+    PlainTranslator,
+    beam_search,
+    generate,
+)
+from coursekit.packed import pack, packed_linear
+from coursekit.seq2seq import Transformer
+
+V = 53
+SIZES = {"vocab_size": V, "d_model": 20, "n_heads": 5, "d_ff": 31}
+GPTS = {
+    "gpt-2": {},
+    "post-norm": {"norm_first": False},
+    "llama": {
+        "norm": "rmsnorm",
+        "activation": "swiglu",
+        "positions": "rope",
+        "bias": False,
+        "n_kv_heads": 1,
+        "tie_embeddings": False,
+    },
+    "alibi, no path": {"positions": "alibi", "residual": False},
+    "attention only": {"d_ff": 0},
+}
+
+
+def gpt(**changes):
+    torch.manual_seed(0)
+    fields = SIZES | {"n_layers": 3, "max_len": 29}
+    model = GPT(GPTConfig(**(fields | changes)))
+    return shake(model)
+
+
+def translator(**changes):
+    torch.manual_seed(0)
+    layers = {"n_encoder_layers": 2, "n_decoder_layers": 3}
+    fields = SIZES | layers | {"max_len": 29}
+    return shake(Transformer(TransformerConfig(**(fields | changes))))
+
+
+@pytest.mark.parametrize("n_rows", [1, 3])
+@pytest.mark.parametrize("changes", GPTS.values(), ids=GPTS)
+def test_the_same_logits(changes, n_rows):
+    model = gpt(**changes)
+    prompts = [[7, 3, 11, 2], [5, 1, 19], [50, 4, 13, 8, 6]][:n_rows]
+    plain, quick = PlainStepper(model), CachedStepper(pack(model, n_rows))
+    expected, found = plain.prefill(prompts), quick.prefill(prompts)
+    for step in range(7):
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+        tokens = torch.tensor([(step * 17 + i) % V for i in range(n_rows)])
+        expected, found = plain.step(tokens), quick.step(tokens)
+
+
+@pytest.mark.parametrize("n_rows", [1, 2, 5])
+@pytest.mark.parametrize("n_beams", [1, 4])
+def test_the_same_tokens(n_rows, n_beams):
+    model = translator()
+    sources = [[9, 4, 33, 12, 8], [21, 5, 2]]
+    plain = PlainTranslator(model, [1])
+    quick = CachedTranslator(pack(model, n_rows), [1])
+    if n_beams == 1:
+        assert generate(quick, sources, 11) == generate(plain, sources, 11)
+        return
+    expected = beam_search(plain, sources, n_beams, 11, [0])
+    found = beam_search(quick, sources, n_beams, 11, [0])
+    for ours, theirs in zip(found, expected, strict=True):
+        assert [h.tokens for h in ours] == [h.tokens for h in theirs]
+
+
+def test_float64_is_exact():
+    model = gpt().double()
+    prompts = [[7, 3, 11, 2], [5, 1, 19, 40]]
+    expected = PlainStepper(model).prefill(prompts)
+    found = CachedStepper(pack(model, 2)).prefill(prompts)
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_the_model_is_left_as_it_is():
+    model = gpt()
+    before = {k: v.clone() for k, v in model.state_dict().items()}
+    names = [name for name, _ in model.named_modules()]
+    twin = pack(model)
+    assert [name for name, _ in model.named_modules()] == names
+    after = model.state_dict()
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[k], after[k]) for k in before)
+    assert model.head is None
+    assert twin.training == model.training
+    model(torch.tensor([[3, 5]])).sum().backward()
+    assert all(p.grad is not None for p in model.blocks.parameters())
+
+
+def test_a_stale_twin_would_be_noticed():
+    # The control: matrices are copies, so later training is not seen.
+    model = gpt()
+    twin = pack(model)
+    with torch.no_grad():
+        model.blocks[0].attention.w_o.weight *= -1.0
+    prompt = [[7, 3, 11]]
+    expected = CachedStepper(model).prefill(prompt)
+    assert not torch.allclose(
+        CachedStepper(twin).prefill(prompt), expected, atol=1e-2
+    )
+
+
+@pytest.mark.parametrize("n_rows", [1, 3])
+@pytest.mark.parametrize("bias", [True, False])
+def test_several_layers_in_one_product(n_rows, bias):
+    torch.manual_seed(1)
+    layers = [torch.nn.Linear(13, n, bias) for n in (7, 11)]
+    quick = packed_linear(n_rows, *layers)
+    for shape in [(n_rows, 13), (n_rows, 1, 13), (2, 5, 13)]:
+        x = torch.randn(shape)
+        expected = torch.cat([layer(x) for layer in layers], dim=-1)
+        torch.testing.assert_close(quick(x), expected.detach())
