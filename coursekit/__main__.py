@@ -34,6 +34,7 @@ from torch import nn
 from tqdm import tqdm
 
 import coursekit
+from coursekit import speedrun
 from coursekit.cache import CachedStepper
 from coursekit.checkpoint import (
     Loaded,
@@ -118,6 +119,7 @@ In the order in which you will want them:
   coursekit eval        how surprised is the model by text it has not seen?
   coursekit translate   into another language, line by line
   coursekit info        what a model is made of; what this machine can do
+  coursekit speedrun    how fast can it be learned? beside a known recipe
 
 For the exercises of the book, and for those who teach with it:
 
@@ -1137,6 +1139,7 @@ COMMANDS: dict[str, tuple[str, Callable[..., None], Callable[..., int]]] = {
         run_translate,
     ),
     "info": ("[RUN] [--json]", info_options, run_info),
+    "speedrun": ("[options]", speedrun.add_options, speedrun.run),
 }
 
 

@@ -203,8 +203,8 @@ def muon_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
         weight_decay: as in :func:`parameter_groups`.
 
     Returns:
-        The groups of :func:`parameter_groups`, the first of them in two:
-        each says under ``muon`` which rule it follows.
+        Three groups, since what decays is in two; each says under ``muon``
+        which rule it follows.
 
     Raises:
         ValueError: if no block has a matrix to train.
@@ -352,7 +352,7 @@ class Muon(torch.optim.AdamW):
                 self.state[p]["momentum"] = torch.zeros_like(p)
             self.state[p]["step"] += 1
         rate, momentum = group["lr"], group["momentum"]
-        grads = [p.grad for p in weights]
+        grads = [p.grad for p in weights if p.grad is not None]
         means = [self.state[p]["momentum"] for p in weights]
         torch._foreach_lerp_(means, grads, 1 - momentum)
         ahead = torch._foreach_lerp(grads, means, momentum)
