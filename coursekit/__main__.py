@@ -34,6 +34,7 @@ from torch import nn
 from tqdm import tqdm
 
 import coursekit
+from coursekit import speedrun
 from coursekit.cache import CachedStepper
 from coursekit.checkpoint import (
     Loaded,
@@ -119,6 +120,7 @@ In the order in which you will want them:
   coursekit eval        how surprised is the model by text it has not seen?
   coursekit translate   into another language, line by line
   coursekit info        what a model is made of; what this machine can do
+  coursekit speedrun    how fast can it be learned? beside a known recipe
 
 For the exercises of the book, and for those who teach with it:
 
@@ -494,7 +496,9 @@ def read_run(folder: Path, fields: dict[str, Any]) -> Run:
 def refuse_changes(args: argparse.Namespace, fields: dict[str, Any]) -> None:
     """Refuse an option that is not what the run began with."""
     asked = given(args, TrainConfig) | given(args, GPTConfig)
-    have = fields["train"] | fields["config"]
+    # By the configurations: a run older than an option has its default.
+    have = TrainConfig.from_dict(fields["train"]).to_dict()
+    have |= GPTConfig.from_dict(fields["config"]).to_dict()
     if asked.get("precision") == "auto":
         del asked["precision"]
     if args.text:
@@ -1137,6 +1141,7 @@ COMMANDS: dict[str, tuple[str, Callable[..., None], Callable[..., int]]] = {
         run_translate,
     ),
     "info": ("[RUN] [--json]", info_options, run_info),
+    "speedrun": ("[options]", speedrun.add_options, speedrun.run),
 }
 
 

@@ -28,6 +28,7 @@ CHOICES = {
     "activation": ("gelu", "gelu_tanh", "relu", "silu", "swiglu"),
 }
 TRAIN_CHOICES: dict[str, tuple[str, ...]] = {
+    "optimizer": ("adamw", "muon"),
     "schedule": ("cosine", "noam", "constant"),
     "precision": ("float32", "bfloat16", "auto"),
 }
@@ -446,6 +447,8 @@ class TrainConfig(Config):
     """Micro-batches whose gradients are added up for one update."""
     context: int = 64
     """Tokens in a training window."""
+    optimizer: str = "adamw"
+    """What applies the gradient: adamw, or muon (to the blocks' matrices)."""
     learning_rate: float = 1e-3
     """Highest learning rate; the schedule rises to it, then falls."""
     schedule: str = "cosine"

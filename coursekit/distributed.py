@@ -307,10 +307,19 @@ def shard(
     Returns:
         What to train in their place.
 
+    Raises:
+        ValueError: if the optimizer is Muon.
+
     Chapter: 18, scaling.
     Source: zhao2023fsdp; rajbhandari2020zero, stage 3.
     Test: tests/test_distributed.py::test_losses_are_those_of_one_process
     """
+    if config.optimizer == "muon":
+        raise ValueError(
+            "fsdp leaves each process a part of a matrix, and muon needs "
+            "whole ones: got optimizer='muon'. Use --parallel ddp, or "
+            "--optimizer adamw."
+        )
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
     from torch.distributed.tensor import DTensor, distribute_tensor

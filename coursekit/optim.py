@@ -9,21 +9,27 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
-from torch import nn
+from jaxtyping import Float
+from torch import Tensor, nn
 
 from coursekit.config import TrainConfig
 
 __all__ = [
+    "Muon",
     "constant",
     "cosine",
     "make_optimizer",
     "make_schedule",
+    "muon_groups",
     "noam",
+    "orthogonalize",
     "parameter_groups",
 ]
 
 FUSED = ("cpu", "cuda", "mps")
 """Where torch updates all weights in one kernel instead of one for each."""
+NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
+"""A polynomial x, x³, x⁵ that is steep at 0 and stays near 1 around it."""
 
 
 # -- learning rates ----------------------------------------------------------
@@ -185,17 +191,205 @@ def parameter_groups(
     ]
 
 
+def muon_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
+    """Split the weights: the blocks' matrices are Muon's, the rest AdamW's.
+
+    An embedding table, the head and a table of positions have a row for
+    each token or place; only some of the rows have a gradient in a step, so
+    there is nothing to balance between them.  They stay with AdamW.
+
+    Args:
+        model: whose weights; blocks are what stands in an ``nn.ModuleList``.
+        weight_decay: as in :func:`parameter_groups`.
+
+    Returns:
+        Three groups, since what decays is in two; each says under ``muon``
+        which rule it follows.
+
+    Raises:
+        ValueError: if no block has a matrix to train.
+
+    Chapter: 11, training.
+    Source: jordan2024muon.
+    """
+    matrices, vectors = parameter_groups(model, weight_decay)
+    stacks = [m for m in model.modules() if isinstance(m, nn.ModuleList)]
+    inside = {id(p) for stack in stacks for p in stack.parameters()}
+    hidden = [
+        p for p in matrices["params"] if p.dim() == 2 and id(p) in inside
+    ]
+    if not hidden:
+        raise ValueError(
+            "muon needs matrices inside blocks (an nn.ModuleList): got none "
+            f"in {type(model).__name__}. Use optimizer='adamw'."
+        )
+    known = {id(p) for p in hidden}
+    tables = [p for p in matrices["params"] if id(p) not in known]
+    return [
+        {"params": hidden, "weight_decay": weight_decay, "muon": True},
+        {"params": tables, "weight_decay": weight_decay, "muon": False},
+        vectors | {"muon": False},
+    ]
+
+
+def orthogonalize(
+    matrices: Float[Tensor, "N R C"], steps: int = 5
+) -> Float[Tensor, "N R C"]:
+    """Bring all singular values near 1, and turn nothing.
+
+    With ``X = U S Vᵀ``, scaled to length 1, each step makes of it
+    ``a X + (b A + c A²) X`` with ``A = X Xᵀ``, which is
+    ``U (a S + b S³ + c S⁵) Vᵀ``: a polynomial works on the singular values
+    alone, by products only.  It is chosen to lift small ones fast, and so
+    ends between about 0.7 and 1.2 instead of at 1.
+
+    Args:
+        matrices: (N, R, C), all at once; their number format is that of
+            the products.
+        steps: how often the polynomial is applied.
+
+    Returns:
+        (N, R, C), the orthogonalized matrices; 0 stays 0.
+
+    Chapter: 11, training.
+    Source: jordan2024muon.
+    Test: tests/test_optim.py::test_orthogonalize_acts_on_singular_values
+    """
+    a, b, c = NEWTON_SCHULZ
+    is_tall = matrices.size(1) > matrices.size(2)
+    x = matrices.mT if is_tall else matrices  # then X Xᵀ is the small product
+    x = x / x.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
+    for _ in range(steps):
+        gram = x @ x.mT
+        poly = torch.baddbmm(gram, gram, gram, beta=b, alpha=c)
+        x = torch.baddbmm(x, poly, x, beta=a)
+    return x.mT if is_tall else x
+
+
+class Muon(torch.optim.AdamW):
+    """Steps of equal length in all directions, for the blocks' matrices.
+
+    The mean gradient of a matrix is mostly a few directions; the others are
+    too small to be seen in an update, and may be worth as much.  Muon makes
+    all of them equally long: ``M ← μ M + (1 − μ) G``, then with
+    ``O = orthogonalize((1 − μ) G + μ M)`` (Nesterov's look ahead)
+
+    ``W ← (1 − η λ) W − 0.2 √max(R, C) η O``.
+
+    The last factor makes the update's numbers as large as AdamW's usually
+    are, so that one rate η and one decay λ serve both.
+
+    Args:
+        groups: as :func:`muon_groups` makes them; those with ``muon=True``
+            hold matrices, all others are updated by AdamW.
+        lr: learning rate η; training sets it before each update.
+        betas: AdamW's.
+        momentum: Muon's memory of the mean gradient, μ.
+        dtype: of the products in :func:`orthogonalize`; by default that of
+            the weights.
+        fused: as torch's AdamW has it.
+
+    Raises:
+        ValueError: if a group of Muon's holds what is no matrix.
+
+    Chapter: 11, training.
+    Source: jordan2024muon; liu2025muon, section 2.2 (the factor).
+    Test: tests/test_optim.py::test_muon_is_torchs
+    """
+
+    def __init__(
+        self,
+        groups: list[dict[str, Any]],
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.99),
+        momentum: float = 0.95,
+        dtype: torch.dtype | None = None,
+        fused: bool | None = None,
+    ) -> None:
+        for p in [p for g in groups if g["muon"] for p in g["params"]]:
+            if p.dim() != 2:
+                raise ValueError(
+                    "muon orthogonalizes matrices, of 2 dimensions: got "
+                    f"shape {tuple(p.shape)}. Put it in a group with "
+                    "muon=False."
+                )
+        own = {"momentum": momentum, "dtype": dtype}
+        super().__init__(
+            [own | group for group in groups], lr=lr, betas=betas, fused=fused
+        )
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> Any:
+        """Update all weights that have a gradient.
+
+        Args:
+            closure: computes the gradients anew and returns the loss.
+
+        Returns:
+            What the closure returned.
+        """
+        with torch.enable_grad():
+            loss = None if closure is None else closure()
+        groups = self.param_groups
+        self.param_groups = [g for g in groups if not g["muon"]]
+        try:
+            super().step()
+        finally:
+            self.param_groups = groups
+        for group in groups:
+            if group["muon"]:
+                for weights in _by_shape(group["params"]):
+                    self._update(weights, group)
+        return loss
+
+    def _update(self, weights: list[Tensor], group: dict[str, Any]) -> None:
+        """One update of matrices of one shape, as one stack."""
+        for p in weights:
+            if not self.state[p]:
+                # The number of the step is not needed, but looked for by
+                # what torch does when it loads AdamW's state.
+                self.state[p]["step"] = torch.zeros(())
+                self.state[p]["momentum"] = torch.zeros_like(p)
+            self.state[p]["step"] += 1
+        rate, momentum = group["lr"], group["momentum"]
+        grads = [p.grad for p in weights if p.grad is not None]
+        means = [self.state[p]["momentum"] for p in weights]
+        torch._foreach_lerp_(means, grads, 1 - momentum)
+        ahead = torch._foreach_lerp(grads, means, momentum)
+        stack = torch.stack(ahead).to(group["dtype"] or weights[0].dtype)
+        updates = orthogonalize(stack).to(weights[0].dtype)
+        scale = 0.2 * math.sqrt(max(weights[0].shape))
+        torch._foreach_mul_(weights, 1 - rate * group["weight_decay"])
+        torch._foreach_add_(weights, updates.unbind(), alpha=-scale * rate)
+
+
+def _by_shape(weights: Iterable[Tensor]) -> Iterable[list[Tensor]]:
+    """Those that have a gradient: what has one shape, together."""
+    shapes: dict[torch.Size, list[Tensor]] = {}
+    for p in weights:
+        if p.grad is not None:
+            shapes.setdefault(p.shape, []).append(p)
+    return shapes.values()
+
+
 def make_optimizer(
     model: nn.Module, config: TrainConfig
 ) -> torch.optim.Optimizer:
-    """AdamW over :func:`parameter_groups`, fused where the device can.
+    """AdamW over :func:`parameter_groups`, or :class:`Muon`.
+
+    Fused where the device can.  Muon's own products are in bfloat16 if the
+    model's are.
 
     Args:
         model: on the device on which it will be trained.
-        config: ``weight_decay``, ``beta1``, ``beta2``.
+        config: ``optimizer``, ``weight_decay``, ``beta1``, ``beta2``,
+            ``precision``.
 
     Returns:
         The optimizer; :func:`coursekit.training.train` sets its rate.
+
+    Raises:
+        ValueError: if there is nothing to train, or for Muon no matrix.
 
     Differs from the paper: Adam, β₂ = 0.98, ε = 1e-9, without decay.
     Chapter: 11, training.
@@ -203,13 +397,19 @@ def make_optimizer(
         loshchilov2019decoupled, algorithm 2.
     Test: tests/test_optim.py::test_adamw_by_hand
     """
-    groups = parameter_groups(model, config.weight_decay)
+    is_muon = config.optimizer == "muon"
+    make_groups = muon_groups if is_muon else parameter_groups
+    groups = make_groups(model, config.weight_decay)
+    groups = [group for group in groups if group["params"]]
     devices = {p.device.type for g in groups for p in g["params"]}
+    fused, betas = _can_fuse(devices), (config.beta1, config.beta2)
+    if is_muon:
+        dtype = torch.bfloat16 if config.precision == "bfloat16" else None
+        return Muon(
+            groups, config.learning_rate, betas, dtype=dtype, fused=fused
+        )
     return torch.optim.AdamW(
-        [group for group in groups if group["params"]],
-        lr=config.learning_rate,
-        betas=(config.beta1, config.beta2),
-        fused=_can_fuse(devices),
+        groups, lr=config.learning_rate, betas=betas, fused=fused
     )
 
 

@@ -3,13 +3,18 @@
 import ast
 import inspect
 import json
+import statistics
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["glue", "result", "show_code"]
+__all__ = ["glue", "result", "show_code", "summary"]
 
 HERE = Path(__file__).parent
+
+# Student's t for a two-sided 95 % interval, by degrees of freedom.
+T95 = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365}
 
 
 def glue(name: str, value: object) -> None:
@@ -78,3 +83,21 @@ def result(name: str) -> dict[str, Any]:
         f"a result is a file in results/: got {name!r}, and there is no "
         f"{name}.json. Make it with `make results NAME={name}`."
     )
+
+
+def summary(values: Sequence[float | int]) -> dict[str, Any]:
+    """Mean and 95 % interval of a few runs, and the runs themselves.
+
+    Args:
+        values: one of each run, at least one.
+
+    Returns:
+        ``mean``, ``interval`` (half of it, by Student's t; 0 of one run)
+        and ``values``.
+    """
+    mean = statistics.fmean(values)
+    half = 0.0
+    if len(values) > 1:
+        error = statistics.stdev(values) / len(values) ** 0.5
+        half = T95.get(len(values) - 1, 1.96) * error
+    return {"mean": mean, "interval": half, "values": list(values)}

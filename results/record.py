@@ -5,7 +5,6 @@ import json
 import os
 import platform
 import shlex
-import statistics
 import subprocess
 import sys
 import time
@@ -16,21 +15,10 @@ from typing import Any
 
 import torch
 
+from coursekit.prose import summary as summary
+
 HERE = Path(__file__).parent
 ROOT = HERE.parent
-
-# Student's t for a two-sided 95 % interval, by degrees of freedom.
-T95 = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365}
-
-
-def summary(values: Sequence[float]) -> dict[str, Any]:
-    """Mean and 95 % interval of a few runs, and the runs themselves."""
-    mean = statistics.fmean(values)
-    half = 0.0
-    if len(values) > 1:
-        error = statistics.stdev(values) / len(values) ** 0.5
-        half = T95.get(len(values) - 1, 1.96) * error
-    return {"mean": mean, "interval": half, "values": list(values)}
 
 
 def sha256(path: Path) -> str:

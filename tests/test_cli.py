@@ -7,6 +7,7 @@ import json
 import math
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -304,6 +305,16 @@ def test_resume_after_a_kill_before_the_first_step(call, text, tmp_path, run):
 def test_resume_keeps_the_runs_settings(call, run, words, part):
     words = [*words, "--device", "cpu"]
     refused(call("train", "--out", run, "--resume", *words), part)
+
+
+def test_a_run_older_than_an_option_has_its_default(call, run, tmp_path):
+    older = shutil.copytree(run, tmp_path / "older")
+    fields = json.loads((older / "config.json").read_text())
+    del fields["train"]["optimizer"]
+    (older / "config.json").write_text(json.dumps(fields))
+    words = ["train", "--out", older, "--resume", "--device", "cpu"]
+    assert call(*words, "--optimizer", "adamw")[0] == 0
+    refused(call(*words, "--optimizer", "muon"), "the run has adamw")
 
 
 def test_resume_needs_the_same_text(call, text, tmp_path):

@@ -45,7 +45,7 @@ ORDER = [
 ]
 # Tools may import anything above; nothing above imports them.
 TOOLS = ["probe", "interpret", "visual", "prose", "live", "exercises"]
-TOOLS += ["grading"]
+TOOLS += ["grading", "speedrun"]
 EXEMPT = ["__init__", "__main__"]  # they re-export and compose everything
 
 CHAPTER_OF = {  # module -> chapter, where the names differ
