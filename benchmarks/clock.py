@@ -15,6 +15,8 @@ from typing import Any
 
 import torch
 
+from coursekit.training import float32_products
+
 Call = Callable[[], object]
 PRECISIONS = ("fp32", "fp32 oneDNN", "bf16")
 
@@ -125,14 +127,12 @@ def precision(name: str) -> Iterator[None]:
     products to oneDNN, which on a CPU with AMX may round to bfloat16: see
     the error that :func:`peaks` measures. bf16 is autocast.
     """
-    matmul: Any = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
-    before = matmul.fp32_precision
-    matmul.fp32_precision = "bf16" if name == "fp32 oneDNN" else "none"
-    try:
-        with torch.autocast("cpu", torch.bfloat16, enabled=name == "bf16"):
-            yield
-    finally:
-        matmul.fp32_precision = before
+    route = "bf16" if name == "fp32 oneDNN" else "none"
+    with (
+        float32_products(route),
+        torch.autocast("cpu", torch.bfloat16, enabled=name == "bf16"),
+    ):
+        yield
 
 
 def peaks(rounds: int, size: int = 2048) -> dict[str, dict[str, float]]:

@@ -1,6 +1,7 @@
 """The loop: what it computes, when it stops, and what it leaves alone."""
 
 import math
+from contextlib import contextmanager
 
 import pytest
 import torch
@@ -24,8 +25,10 @@ from coursekit.training import (
     TrainingDiverged,
     add_gradients,
     evaluate,
+    float32_products,
     is_finite,
     pick_device,
+    pick_float32,
     pick_precision,
     start,
     train,
@@ -518,3 +521,65 @@ def test_start_has_seen_nothing():
     state = start(tiny(), quick())
     assert (state.step, state.tokens, state.losses) == (0, 0, [])
     assert state.best is None
+
+
+# -- float32 products --------------------------------------------------------
+def test_the_route_of_float32_is_exact():
+    made = torch.Generator().manual_seed(1)
+    a, b = torch.randn(2, 257, 257, generator=made)
+    gold = a.double() @ b.double()
+    with float32_products(pick_float32(torch.device("cpu"))):
+        product = a @ b
+    error = (product.double() - gold).norm() / gold.norm()
+    assert error < 2e-6  # bfloat16 would leave 2e-3
+    assert pick_float32(torch.device("cuda")) == "none"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "error", "route"),
+    [(0.5, 2e-7, "bf16"), (0.5, 2e-3, "none"), (0.9, 2e-7, "none")],
+    ids=["faster", "rounds", "hardly faster"],
+)
+def test_a_route_must_be_exact_and_faster(monkeypatch, seconds, error, route):
+    """Two libraries by hand: the second takes ``seconds``, errs ``error``."""
+    now, taken = [0.0], []
+
+    @contextmanager
+    def pretend(name):
+        taken.append(name)
+        yield
+
+    class Product:
+        def double(self):
+            err = 1e-7 if taken[-1] == "none" else error
+            return torch.full((1,), 1 + err, dtype=torch.float64)
+
+    class Matrix:
+        def double(self):
+            return self
+
+        def __matmul__(self, other):
+            now[0] += 1.0 if not taken or taken[-1] == "none" else seconds
+            return Product() if taken else torch.ones(1, dtype=torch.float64)
+
+    monkeypatch.setattr(training, "float32_products", pretend)
+    monkeypatch.setattr(training.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(
+        training.torch, "randn", lambda *a, **k: (Matrix(), Matrix())
+    )
+    assert training._faster_exact_route.__wrapped__(1) == route
+
+
+def test_training_puts_the_route_back():
+    products = torch.backends.mkldnn.matmul
+    before, seen = products.fp32_precision, []
+
+    def fail():
+        with float32_products("bf16"):
+            seen.append(products.fp32_precision)
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert seen == ["bf16"]
+    assert products.fp32_precision == before
