@@ -493,7 +493,9 @@ def read_run(folder: Path, fields: dict[str, Any]) -> Run:
 def refuse_changes(args: argparse.Namespace, fields: dict[str, Any]) -> None:
     """Refuse an option that is not what the run began with."""
     asked = given(args, TrainConfig) | given(args, GPTConfig)
-    have = fields["train"] | fields["config"]
+    # By way of the configurations: an older run lacks newer settings.
+    have = TrainConfig.from_dict(fields["train"]).to_dict()
+    have |= GPTConfig.from_dict(fields["config"]).to_dict()
     if asked.get("precision") == "auto":
         del asked["precision"]
     if args.text:
