@@ -7,6 +7,7 @@ import json
 import math
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -304,6 +305,17 @@ def test_resume_after_a_kill_before_the_first_step(call, text, tmp_path, run):
 def test_resume_keeps_the_runs_settings(call, run, words, part):
     words = [*words, "--device", "cpu"]
     refused(call("train", "--out", run, "--resume", *words), part)
+
+
+def test_a_run_older_than_a_setting_has_its_default(call, run, tmp_path):
+    folder = tmp_path / "old"
+    shutil.copytree(run, folder)
+    fields = json.loads((folder / "config.json").read_text("utf8"))
+    del fields["train"]["loss_rows"]
+    (folder / "config.json").write_text(json.dumps(fields), "utf8")
+    words = ["train", "--out", folder, "--resume", "--device", "cpu"]
+    refused(call(*words, "--loss-rows", "64"), "loss_rows=64, the run has 0")
+    assert call(*words, "--loss-rows", "0")[0] == 0
 
 
 def test_resume_needs_the_same_text(call, text, tmp_path):
