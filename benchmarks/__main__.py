@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from benchmarks import generating, growing, table, tokenizing, training
+from benchmarks import generating, gpu, growing, table, tokenizing, training
 from benchmarks.clock import peaks
 from benchmarks.contest import (
     CHECKOUTS,
@@ -31,6 +31,7 @@ WORKLOADS: list[Workload] = [
     *generating.WORKLOADS,
     *tokenizing.WORKLOADS,
     *growing.WORKLOADS,
+    *gpu.WORKLOADS,
 ]
 
 

@@ -77,11 +77,19 @@ def race(
 
 def _timed(call: Call, repeats: int) -> tuple[float, float]:
     gc.collect()
+    settle()
     wall, cpu = time.perf_counter(), time.process_time()
     for _ in range(repeats):
         call()
+    settle()
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     return wall / repeats, cpu / repeats
+
+
+def settle() -> None:
+    """Wait for a GPU, if one is in use: its work is only queued by a call."""
+    if torch.cuda.is_initialized():
+        torch.cuda.synchronize()
 
 
 def _note(timing: Timing, seconds: tuple[float, float]) -> None:
@@ -120,7 +128,7 @@ def quartiles(values: Sequence[float]) -> list[float]:
 
 
 @contextmanager
-def precision(name: str) -> Iterator[None]:
+def precision(name: str, device: str = "cpu") -> Iterator[None]:
     """Compute as everybody else does: one of :data:`PRECISIONS`.
 
     fp32 is torch's default (MKL on a CPU). fp32 oneDNN sends float32
@@ -130,7 +138,7 @@ def precision(name: str) -> Iterator[None]:
     route = "bf16" if name == "fp32 oneDNN" else "none"
     with (
         float32_products(route),
-        torch.autocast("cpu", torch.bfloat16, enabled=name == "bf16"),
+        torch.autocast(device, torch.bfloat16, enabled=name == "bf16"),
     ):
         yield
 
@@ -167,3 +175,14 @@ def peaks(rounds: int, size: int = 2048) -> dict[str, dict[str, float]]:
         }
         for name, timing in timings.items()
     }
+
+
+def peak(device: str, rounds: int, size: int = 8192) -> float:
+    """The fastest bfloat16 matrix product of a device, in 10⁹ FLOP/s.
+
+    It is measured, as no device reaches what its data sheet says.
+    """
+    made = torch.Generator().manual_seed(0)
+    a, b = torch.randn(2, size, size, generator=made).bfloat16().to(device)
+    timing = race({"product": lambda: a @ b}, rounds)["product"]
+    return 2 * size**3 / min(timing.wall) / 1e9

@@ -94,6 +94,8 @@ class Settings:
     """Checkouts kept outside, by the peer's name."""
     plugins: Sequence[str] = ()
     """More contestants, as package.module:make."""
+    device: str = "cpu"
+    """Where the models are: cpu or cuda."""
 
 
 @dataclass(frozen=True)
@@ -273,7 +275,9 @@ def compete(
         entries = {}
         for name in [OURS, *group]:
             try:
-                entries[name] = _enter(made[name], task, prepare)
+                entries[name] = _enter(
+                    made[name], task, prepare, settings.device
+                )
             except Missing as reason:
                 skipped[name] = str(reason)
             except Exception as error:
@@ -291,10 +295,15 @@ def compete(
 
 
 def _enter(
-    make: Callable[[Task], Any], task: Task, prepare: Callable[[Any], Entry]
+    make: Callable[[Task], Any],
+    task: Task,
+    prepare: Callable[[Any], Entry],
+    device: str,
 ) -> Entry:
     torch.manual_seed(0)
-    contestant = make(task)
+    # Only while it is made: around every call it would cost time.
+    with torch.device(device):
+        contestant = make(task)
     if contestant is None:
         raise Missing("does not take part in this")
     entry = prepare(contestant)

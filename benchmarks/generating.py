@@ -38,10 +38,11 @@ def check_greedy(
         return [f"wrote {tuple(new.shape)} tokens, not {(ids.size(0), n)}"]
     if model.logits is None:
         return []
+    new = new.to(ids.device)  # ours writes into Python's lists
     model.module.eval()
     with torch.no_grad():
         if is_pairs:
-            start = torch.zeros(ids.size(0), 1, dtype=torch.long)
+            start = ids.new_zeros(ids.size(0), 1)
             known = torch.cat([start, new[:, :-1]], dim=1)
             logits = model.logits(ids, known)
         else:
@@ -63,6 +64,7 @@ def writing(
     n = 64 if is_pairs else 50 if settings.quick else 200
     length = SOURCE if is_pairs else PROMPT
     ids = sample(shape, 1)[0].flatten()[: batch * length].view(batch, length)
+    ids = ids.to(settings.device)
 
     def prepare(model: Model) -> Entry:
         if model.write is None:

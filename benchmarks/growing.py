@@ -24,6 +24,7 @@ from benchmarks.training import Trainee, count, flops_per_token, sample
 TOKENS = 2048  # of a step, at every context
 LAYERS = 4
 LOSS = (1024, 256, 50257)  # tokens, width, vocabulary
+ROWS = 64  # of logits at a time, in our loss
 LONG = 8192
 
 
@@ -86,9 +87,9 @@ def forward(context: int) -> dict[str, float]:
 def loss(how: str) -> dict[str, float]:
     """The head and the loss, forward and backward, three ways.
 
-    ``ours`` as a training step does it; ``whole`` by PyTorch over all logits
-    in float32; ``pieces`` goes forward and backward with 64 tokens at a
-    time: what can be had.
+    ``ours`` as a training step with ``loss_rows`` does it; ``whole`` by
+    PyTorch over all logits in float32; ``pieces`` goes forward and backward
+    with 64 tokens at a time: what can be had.
     """
     n, d_model, n_tokens = LOSS
     shape = Shape(1, d_model, 4, n, n_tokens, 1)
@@ -98,9 +99,9 @@ def loss(how: str) -> dict[str, float]:
     x = torch.randn(1, n, d_model, requires_grad=True)
 
     def ours() -> None:
-        from coursekit.loss import fast_cross_entropy
+        from coursekit.loss import backward_in_pieces
 
-        fast_cross_entropy(model.logits(x), targets).backward()
+        backward_in_pieces(x, model.logits, targets, ROWS, 1 / n)
 
     def whole(size: int = n) -> None:
         cut = zip(x[0].split(size), targets[0].split(size), strict=True)
@@ -124,7 +125,13 @@ def child(*arguments: object) -> dict[str, float]:
             "print('{\"seconds\":', time.perf_counter() - t, '}')"
         )
         command = [sys.executable, "-c", code]
-    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    run = subprocess.run(
+        command,
+        cwd=Path(__file__).resolve().parent.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if run.returncode:
         raise RuntimeError(f"{arguments} failed: {run.stderr[-500:]}")
     found: dict[str, float] = json.loads(run.stdout.splitlines()[-1])

@@ -108,6 +108,14 @@ def remarks(works: dict[str, Any]) -> Iterator[str]:
     """Who was left out, and why; who differs by design."""
     found: dict[str, list[str]] = {}
     for name, work in works.items():
+        if "peak" in work:
+            shares = ", ".join(
+                f"{who} {row['mfu']:.0%}" for who, row in work["rows"].items()
+            )
+            yield (
+                f"{name}: share of the fastest bf16 product, "
+                f"{work['peak']:,.0f} GFLOP/s: {shares}"
+            )
         for who, why in work.get("skipped", {}).items():
             found.setdefault(f"{who} skipped: {why}", []).append(name)
         for who, row in work.get("rows", {}).items():

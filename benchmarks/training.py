@@ -29,6 +29,9 @@ SHAPES = {
     "C": Shape(4, 128, 4, 64, 65, 12),
     "M": Shape(12, 768, 12, 256, 50257, 1),  # GPT-2 small
     "base": Shape(6, 512, 8, 64, 8000, 8, dropout=0.1, max_len=512),
+    # The same models with more rows: a GPU would wait for work.
+    "GPU S": Shape(6, 384, 6, 256, 65, 64),
+    "GPU M": Shape(12, 768, 12, 1024, 50257, 8),
 }
 RATE = 3e-4
 
@@ -54,12 +57,19 @@ class Trainee:
         batch: inputs and, last, targets; the same for all, in each step.
         how: one of the clock's precisions.
         compiled: compile the module first.
+        device: where the model is.
     """
 
     def __init__(
-        self, model: Model, batch: tuple[Tensor, ...], how: str, compiled: bool
+        self,
+        model: Model,
+        batch: tuple[Tensor, ...],
+        how: str,
+        compiled: bool,
+        device: str = "cpu",
     ) -> None:
-        self.model, self.batch, self.how = model, batch, how
+        self.model, self.how, self.device = model, how, device
+        self.batch = tuple(part.to(device) for part in batch)
         self.module = torch.compile(model.module) if compiled else model.module
         self.losses: list[Tensor] = []
         self.optimizer = torch.optim.AdamW(
@@ -68,14 +78,14 @@ class Trainee:
 
     def loss(self, *batch: Tensor) -> Tensor:
         """Nats a token, in the precision that was asked for."""
-        with precision(self.how):
+        with precision(self.how, self.device):
             return self.model.loss(self.module, *batch)
 
     def __call__(self) -> None:
         """Forward, backward, update."""
-        with precision(self.how):
+        with precision(self.how, self.device):
             loss = self.model.loss(self.module, *self.batch)
-        with precision(self.how.replace("bf16", "fp32")):
+        with precision(self.how.replace("bf16", "fp32"), self.device):
             loss.backward()
         self.losses.append(loss.detach())
         self.optimizer.step()
@@ -143,7 +153,7 @@ def steps(
 
     def prepare(model: Model) -> Entry:
         nonlocal n_ours
-        trainee = Trainee(model, batch, how, compiled)
+        trainee = Trainee(model, batch, how, compiled, settings.device)
         n = count(model.module)
         n_ours = n_ours or n
 

@@ -471,6 +471,8 @@ class TrainConfig(Config):
     """Matrix products in float32, bfloat16, or auto (what is fast here)."""
     compile: bool = False
     """Compile the model first, with torch.compile."""
+    loss_rows: int = 0
+    """Rows of logits that exist at a time, to save memory; 0: all."""
     eval_every: int = 250
     """Updates between two looks at the whole validation split."""
     checkpoint_every: int = 250
@@ -482,7 +484,7 @@ class TrainConfig(Config):
         _require_choices(self, TRAIN_CHOICES)
         at_least = dict.fromkeys(
             ("batch_size", "accumulate", "context"), 1
-        ) | dict.fromkeys(("steps", "warmup_steps", "seed"), 0)
+        ) | dict.fromkeys(("steps", "warmup_steps", "seed", "loss_rows"), 0)
         at_least |= {"eval_every": 1, "checkpoint_every": 1}
         for name, least in at_least.items():
             value = getattr(self, name)
@@ -492,6 +494,12 @@ class TrainConfig(Config):
                 repr(value),
                 "Give a whole number.",
             )
+        _require(
+            "a compiled model has all rows of its logits at once",
+            not (self.compile and self.loss_rows),
+            f"compile=True, loss_rows={self.loss_rows}",
+            "Leave one of the two out.",
+        )
         _require(
             "seed must be below 2**63",
             self.seed < 2**63,

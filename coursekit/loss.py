@@ -1,6 +1,7 @@
 """How surprised the model is by what comes next."""
 
 import math
+from collections.abc import Callable, Iterator
 
 import torch
 from jaxtyping import Float, Int
@@ -9,7 +10,13 @@ from torch.nn import functional as F  # noqa: N812
 
 from coursekit.embedding import check_ids
 
-__all__ = ["cross_entropy", "fast_cross_entropy", "perplexity"]
+__all__ = [
+    "backward_in_pieces",
+    "cross_entropy",
+    "fast_cross_entropy",
+    "nats_in_pieces",
+    "perplexity",
+]
 
 
 def cross_entropy(
@@ -98,6 +105,113 @@ def fast_cross_entropy(
     if reduction == "sum":
         return nats
     return nats / (targets != ignore_index).sum().clamp(min=1)
+
+
+def backward_in_pieces(
+    hidden: Float[Tensor, "*B D"],
+    logits_of: Callable[[Tensor], Tensor],
+    targets: Int[Tensor, "*B"],
+    n_rows: int,
+    scale: float = 1.0,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+) -> Float[Tensor, ""]:
+    """Loss and all gradients, with the logits of a few rows at a time.
+
+    ``Σ nats`` needs each row's logits, and its gradient by the hidden states
+    is a row's own too.  So each piece goes forward *and* backward through
+    the head before the next one begins; what went before the head gets its
+    gradient afterwards, once.  Nothing is computed twice, and what grows
+    with V is the logits of one piece.
+
+    Args:
+        hidden: (..., D) what the head reads; its graph is used up.
+        logits_of: the head, from (n, D) to (n, V), each row by itself.
+        targets: (...) ids of the right tokens, or ``ignore_index``.
+        n_rows: rows of a piece; the last may be shorter.
+        scale: times which the gradients are added to ``.grad``; 1/n for
+            those of the mean.
+        ignore_index, label_smoothing: as in :func:`cross_entropy`.
+
+    Returns:
+        The sum of the nats, without ``scale`` and without a graph.
+
+    Raises:
+        ValueError: if shapes do not fit, or ``n_rows`` is not at least 1.
+
+    Chapter: 18, scaling.
+    Test: tests/test_loss.py::test_backward_in_pieces_is_backward
+    """
+    slope = torch.empty_like(hidden).flatten(0, -2)
+    exact = torch.promote_types(hidden.dtype, torch.float32)
+    total, first = hidden.new_zeros((), dtype=exact), 0
+    for rows, right in pieces(hidden, targets, n_rows):
+        # A leaf: backward stops here, and the piece's logits are freed.
+        rows = rows.detach().requires_grad_()
+        nats = fast_cross_entropy(
+            logits_of(rows), right, ignore_index, label_smoothing, "sum"
+        )
+        (nats * scale).backward()
+        assert rows.grad is not None
+        slope[first : first + len(rows)] = rows.grad
+        first += len(rows)
+        total += nats.detach()
+        # What is small and stays would lie between the large tensors that
+        # come and go: the next piece would not fit where this one was.
+        del rows, nats
+    if hidden.requires_grad:  # else only the head is trained
+        hidden.backward(slope.view_as(hidden))
+    return total
+
+
+def nats_in_pieces(
+    hidden: Float[Tensor, "*B D"],
+    logits_of: Callable[[Tensor], Tensor],
+    targets: Int[Tensor, "*B"],
+    n_rows: int,
+    ignore_index: int = -100,
+) -> Float[Tensor, ""]:
+    """The loss alone, with the logits of a few rows at a time.
+
+    Args, Raises: as :func:`backward_in_pieces`.
+
+    Returns:
+        The sum of the nats; it has no graph.
+
+    Chapter: 18, scaling.
+    Test: tests/test_loss.py::test_backward_in_pieces_is_backward
+    """
+    with torch.no_grad():
+        nats = [
+            fast_cross_entropy(
+                logits_of(rows), right, ignore_index, reduction="sum"
+            )
+            for rows, right in pieces(hidden, targets, n_rows)
+        ]
+    return torch.stack(nats).sum()
+
+
+def pieces(
+    hidden: Tensor, targets: Tensor, n_rows: int
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Cut hidden states and targets, all rows below one another.
+
+    Raises:
+        ValueError: if shapes do not fit, or ``n_rows`` is not at least 1.
+    """
+    if hidden.shape[:-1] != targets.shape:
+        raise ValueError(
+            "there must be one target for each hidden state: got hidden "
+            f"{tuple(hidden.shape)} and targets {tuple(targets.shape)}. "
+            "Hidden states are (..., D), targets the same without D."
+        )
+    if n_rows < 1:
+        raise ValueError(
+            f"a piece must have at least 1 row: got {n_rows}. Some hundred "
+            "rows keep the products large and the memory small."
+        )
+    cut = hidden.flatten(0, -2).split(n_rows), targets.flatten().split(n_rows)
+    yield from zip(*cut, strict=True)
 
 
 def check_targets(logits: Tensor, targets: Tensor, ignore_index: int) -> None:

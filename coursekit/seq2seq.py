@@ -225,6 +225,41 @@ class Transformer(nn.Module):
         Raises:
             ValueError: as :meth:`forward`.
         """
+        x = self.stream(tgt, memory, src_mask, tgt_mask, positions, cache)
+        return self.logits(x)
+
+    def hidden(
+        self,
+        src: Tensor,
+        tgt: Int[Tensor, "B T"],
+        src_mask: Tensor | None = None,
+        tgt_mask: Tensor | None = None,
+    ) -> Float[Tensor, "B T D"]:
+        """The target's residual stream after the last block, before the norm.
+
+        Args, Raises: as :meth:`forward`.
+
+        Returns:
+            (B, T, D); :meth:`logits` of it is what :meth:`forward` returns.
+        """
+        return self.stream(tgt, self.encode(src, src_mask), src_mask, tgt_mask)
+
+    def stream(
+        self,
+        tgt: Int[Tensor, "B T"],
+        memory: Float[Tensor, "B S D"],
+        src_mask: Tensor | None = None,
+        tgt_mask: Tensor | None = None,
+        positions: Int[Tensor, "..."] | None = None,
+        cache: Sequence[CrossCache] | None = None,
+    ) -> Float[Tensor, "B T D"]:
+        """What :meth:`decode` has before it reads the logits off.
+
+        Args, Raises: as :meth:`decode`.
+
+        Returns:
+            (B, T, D).
+        """
         n_old = cache[0].length if cache else 0
         max_len = self.config.max_len
         positions = next_positions(tgt, n_old, max_len, positions)
@@ -234,6 +269,17 @@ class Transformer(nn.Module):
         for i, block in enumerate(self.blocks):
             kept = cache[i] if cache else None
             x = block(x, memory, src_mask, tgt_mask, rotate, bias, kept)
+        return x
+
+    def logits(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B V"]:
+        """Read the next token's logits off the residual stream.
+
+        Args:
+            x: (..., D) as :meth:`hidden` returns it.
+
+        Returns:
+            (..., V).
+        """
         x = self.final_norm(x)
         if self.head is None:
             return self.embedding.unembed(x)

@@ -12,6 +12,7 @@ import json
 import lzma
 import os
 import random
+import re
 import unicodedata
 from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
@@ -22,8 +23,6 @@ from itertools import pairwise
 from math import inf
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
-
-import regex  # type: ignore[import-untyped]
 
 __all__ = [
     "DIGITS_APART",
@@ -62,6 +61,15 @@ DIGITS_APART = (
 )
 Pair = tuple[int, int]
 K = TypeVar("K", bound="Tokenizer")
+
+
+def find_all(pattern: str, text: str) -> list[str]:
+    """Everything that a pattern with Unicode classes finds, side by side."""
+    # To load it takes longer than all of this package, and a model of
+    # characters never asks for it.
+    import regex  # type: ignore[import-untyped]
+
+    return regex.findall(pattern, text)
 
 
 class Tokenizer(ABC):
@@ -491,7 +499,7 @@ class BPETokenizer(Tokenizer):
                 "training needs text: got an empty string. Pass the "
                 "text to learn merges from."
             )
-        counted = Counter(regex.findall(SPLIT, text))
+        counted = Counter(find_all(SPLIT, text))
         chunks = {utf8(chunk): n for chunk, n in counted.items()}
         tokens = [bytes([i]) for i in range(256)]
         for left, right in learn_merges(chunks, vocab_size - 256):
@@ -557,7 +565,7 @@ class BPETokenizer(Tokenizer):
             )
         return [
             i
-            for chunk in regex.findall(self.split, text)
+            for chunk in find_all(self.split, text)
             for i in encode_chunk_with_dropout(
                 chunk.encode(), self.ranks, dropout, chance
             )
@@ -578,7 +586,7 @@ class BPETokenizer(Tokenizer):
     def _encode_plainly(self, text: str) -> list[int]:
         seen: dict[str, list[int]] = {}  # most words come again
         ids: list[int] = []
-        for chunk in regex.findall(self.split, text):
+        for chunk in find_all(self.split, text):
             if chunk not in seen:
                 seen[chunk] = encode_chunk(chunk.encode(), self.ranks)
             ids += seen[chunk]
@@ -597,9 +605,9 @@ class BPETokenizer(Tokenizer):
             )
         # The longest name first, so that a name may begin another.
         names = sorted(allowed, key=len, reverse=True)
-        pattern = "|".join(regex.escape(name) for name in names)
+        pattern = "|".join(re.escape(name) for name in names)
         end = 0
-        for hit in regex.finditer(pattern, text) if names else ():
+        for hit in re.finditer(pattern, text) if names else ():
             yield text[end : hit.start()], None
             yield hit[0], self.special_tokens[hit[0]]
             end = hit.end()
@@ -708,13 +716,13 @@ def split_words(text: str) -> list[str]:
     Chapter: 15, modern.
     Source: devlin2019bert.
     """
-    text = regex.sub(r"[\t\n\r]", " ", text)
-    text = regex.sub(r"[\p{C}\ufffd]", "", text)
+    text = re.sub(r"[\t\n\r]", " ", text)
+    text = "".join(find_all(r"[^\p{C}\ufffd]+", text))
     # é becomes e and its accent, a mark of its own, which then goes.
-    text = regex.sub(r"\p{Mn}", "", unicodedata.normalize("NFD", text))
-    text = "".join([char.lower() for char in text])
+    bare = find_all(r"\P{Mn}+", unicodedata.normalize("NFD", text))
+    text = "".join([char.lower() for char in "".join(bare)])
     words = rf"[{CHINESE}{SIGNS}]|[^\s{CHINESE}{SIGNS}]+"
-    return regex.findall(words, text)
+    return find_all(words, text)
 
 
 def encode_word(
@@ -868,7 +876,7 @@ def fast_is_safe(text: str) -> bool:
     chars = "".join({*text})
     return all(
         bytes(class_probe(kind).encode_ordinary(chars))
-        == "".join(regex.findall(kind, chars)).encode()
+        == "".join(find_all(kind, chars)).encode()
         for kind in (r"\p{L}", r"\p{N}", r"\s")
     )
 

@@ -24,7 +24,11 @@ from tqdm import tqdm
 
 from coursekit.config import TrainConfig
 from coursekit.data import Batch
-from coursekit.loss import fast_cross_entropy
+from coursekit.loss import (
+    backward_in_pieces,
+    fast_cross_entropy,
+    nats_in_pieces,
+)
 from coursekit.optim import make_optimizer, make_schedule
 
 __all__ = [
@@ -201,7 +205,9 @@ def train(
             is_last = state.step == config.steps or is_late
             due = is_last or state.step % config.eval_every == 0
             if held_out and due:
-                nats = evaluate(model, held_out, precision, team)
+                nats = evaluate(
+                    model, held_out, precision, team, config.loss_rows
+                )
                 is_best = _record(state, loss, nats, rate)
             progress = Progress(
                 state.step,
@@ -236,7 +242,12 @@ def _update(
     weights = [p for g in optimizer.param_groups for p in g["params"]]
     optimizer.zero_grad(set_to_none=True)
     part, n_targets = add_gradients(
-        forward, micro_batches, config.label_smoothing, precision, team
+        forward,
+        micro_batches,
+        config.label_smoothing,
+        precision,
+        team,
+        config.loss_rows,
     )
     limit = config.clip or math.inf
     length = nn.utils.clip_grad_norm_(weights, limit)
@@ -261,6 +272,7 @@ def add_gradients(
     label_smoothing: float = 0.0,
     precision: str = "float32",
     team: Team = ALONE,
+    loss_rows: int = 0,
 ) -> tuple[Float[Tensor, ""], int]:
     """Add up the gradients of the mean loss over *all* targets of a step.
 
@@ -274,13 +286,16 @@ def add_gradients(
         label_smoothing: as in :func:`coursekit.loss.cross_entropy`.
         precision: ``"float32"`` or ``"bfloat16"`` (autocast).
         team: of which this process is one.
+        loss_rows: how many rows of logits exist at a time (see
+            :func:`coursekit.loss.backward_in_pieces`); 0: all.
 
     Returns:
         The mean loss, in nats a target, and how many targets there were;
         in a team the targets of all, and this process's part of the loss.
 
     Raises:
-        ValueError: if no target counts.
+        ValueError: if no target counts, or the loss cannot be taken in
+            pieces.
 
     Chapter: 11, training.
     """
@@ -296,6 +311,18 @@ def add_gradients(
     losses = []
     for batch in micro_batches:
         batch = batch.to(device)
+        if loss_rows:
+            hidden, head = _halves(forward, batch, precision, team)
+            nats = backward_in_pieces(
+                hidden,
+                head,
+                batch.targets,
+                loss_rows,
+                1 / n_targets,
+                label_smoothing=label_smoothing,
+            )
+            losses.append(nats / n_targets)
+            continue
         with _autocast(device, precision):
             logits = forward(**batch.inputs)
         nats = fast_cross_entropy(
@@ -311,11 +338,45 @@ def add_gradients(
     return torch.stack(losses).sum(), n_targets
 
 
+def _halves(
+    model: Any, batch: Batch, precision: str, team: Team
+) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+    """What the head reads, and the head: the two halves of a model's call.
+
+    Raises:
+        ValueError: if the model cannot be taken apart.
+    """
+    # Of the type: a wrapper (DDP, torch.compile) passes its model's methods
+    # on, but they would run without what the wrapper does.
+    whole = type(model)
+    if not (hasattr(whole, "hidden") and hasattr(whole, "logits")):
+        raise ValueError(
+            "loss_rows needs a model with the methods hidden and logits: got "
+            f"{whole.__name__}. Set loss_rows=0, and do not compile or wrap "
+            "the model."
+        )
+    if team.size > 1:
+        raise ValueError(
+            "loss_rows is for a single process, since gradients of pieces "
+            f"are shared too early: got a team of {team.size}. Set "
+            "loss_rows=0."
+        )
+    device = _device_of(model)
+
+    def head(rows: Tensor) -> Tensor:
+        with _autocast(device, precision):
+            return model.logits(rows)
+
+    with _autocast(device, precision):
+        return model.hidden(**batch.inputs), head
+
+
 def evaluate(
     model: nn.Module,
     batches: Iterable[Batch],
     precision: str = "float32",
     team: Team = ALONE,
+    loss_rows: int = 0,
 ) -> float:
     """Mean loss over all targets of all batches, with dropout off.
 
@@ -327,12 +388,14 @@ def evaluate(
         batches: usually :func:`coursekit.data.sequential_windows`.
         precision: ``"float32"`` or ``"bfloat16"`` (autocast).
         team: of which this process is one; the batches are its share.
+        loss_rows: how many rows of logits exist at a time; 0: all.
 
     Returns:
         Nats a target, of all processes.
 
     Raises:
-        ValueError: if no target counts.
+        ValueError: if no target counts, or the loss cannot be taken in
+            pieces.
         TrainingDiverged: if the loss is not finite.
 
     Chapter: 11, training.
@@ -347,6 +410,11 @@ def evaluate(
             for batch in batches:
                 own += batch.n_targets
                 batch = batch.to(device)
+                if loss_rows:
+                    halves = _halves(model, batch, precision, team)
+                    nats = nats_in_pieces(*halves, batch.targets, loss_rows)
+                    sums.append(nats)
+                    continue
                 with _autocast(device, precision):
                     logits = model(**batch.inputs)
                 nats = fast_cross_entropy(

@@ -5,8 +5,9 @@
 1. If anything that a chapter computes with has changed (the package, the
    results, the lock), the cache and Sphinx's doctrees are thrown away:
    neither notices by itself, and the text would quote old numbers.
-2. Every chapter that is not in the cache is run, two at a time. A chapter
-   that fails does not hide the others.
+2. Every chapter that is not in the cache is run, two at a time, and the time
+   it took is printed; after all, the ten slowest cells. A chapter that fails
+   does not hide the others.
 3. Every chapter is written, with its outputs, to ``_build/notebooks``
    (nbval runs these again and compares), and as a reader should get it to
    ``_build/readers``: in plain Markdown, the answers of predictions removed,
@@ -18,6 +19,7 @@ import hashlib
 import shutil
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from pathlib import Path
 
 import nbformat
@@ -32,6 +34,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import plain
 
 WORKERS = 2
+SLOWEST = 10  # cells, of all chapters, that are listed with their time
 INPUTS = ("coursekit", "results", "requirements.txt")
 # Of these the pages quote nothing that a chapter computes.
 NO_INPUT = ("results/chapters.json", "results/chapters.py")
@@ -155,6 +158,19 @@ def join_streams(notebook):
         cell.outputs = joined
 
 
+def take_times(notebook):
+    """``(seconds, first line)`` of each cell that ran; forget when it did."""
+    times = []
+    for cell in code_cells(notebook):
+        when = cell.metadata.pop("execution", {})
+        ends = [when.get(f"iopub.status.{end}") for end in ("busy", "idle")]
+        if all(ends):
+            busy, idle = map(datetime.fromisoformat, ends)
+            lines = cell.source.strip().splitlines() or [""]
+            times.append(((idle - busy).total_seconds(), lines[0]))
+    return times
+
+
 def execute(root):
     """Run what the cache does not have; return the pages that failed."""
     invalidate(root)
@@ -173,6 +189,7 @@ def execute(root):
             cwd=str(Path(root, page).parent.resolve()),
             timeout=timeout,
             allow_errors=False,
+            record_timing=True,
             # else each kernel warns that it listens on this machine's ports
             extra_arguments=["--IPKernelApp.log_level=40"],
         )
@@ -183,11 +200,13 @@ def execute(root):
         except RuntimeError:  # somebody took the port that it had chosen
             return start(*job)
 
-    failed = []
+    failed, spent = [], []
     with ThreadPoolExecutor(WORKERS) as pool:
         for (page, notebook), done in zip(
             todo, pool.map(run, todo), strict=True
         ):
+            # Taken out again, or each build would write other notebooks.
+            spent += [(s, page, line) for s, line in take_times(notebook)]
             if done.err is not None:
                 failed.append(page)
                 print(f"{page}: failed\n{done.exc_string}", file=sys.stderr)
@@ -203,6 +222,8 @@ def execute(root):
                 check_validity=False,
                 overwrite=True,
             )
+    for seconds, page, line in sorted(spent, reverse=True)[:SLOWEST]:
+        print(f"{seconds:7.1f} s  {page}: {line}", flush=True)
     return failed
 
 

@@ -17,6 +17,7 @@ from benchmarks import (
     clock,
     contest,
     generating,
+    growing,
     table,
     tokenizing,
     training,
@@ -627,6 +628,33 @@ def test_memory_is_measured():
         added.append(found["peak_bytes"])
     # The call is made twice and holds both tensors of 40 MB.
     assert added[0] < 2e7 < 7e7 < added[1] < 1.2e8, added
+
+
+def test_a_long_context_has_no_square():
+    """8,192 tokens: less memory than a T × T matrix of bytes."""
+    found = growing.child("forward", growing.LONG)
+    assert 0 < found["peak_bytes"] < growing.LONG**2
+
+
+def test_the_loss_in_pieces_needs_less_memory():
+    """A fifth of a text's logits at a time, against all: by half, at least."""
+    code = (
+        "import json; from benchmarks import growing; "
+        "growing.LOSS = 1024, 16, 20011; growing.ROWS = 205; "
+        "print(json.dumps(growing.loss('{how}')))"
+    )
+    peaks = {}
+    for how in ("ours", "whole"):
+        out = subprocess.run(
+            [sys.executable, "-c", code.format(how=how)],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        peaks[how] = json.loads(out.stdout)["peak_bytes"]
+    assert peaks["whole"] > 4 * 1024 * 20011
+    assert peaks["ours"] < peaks["whole"] / 2, peaks
 
 
 def test_counted_flops_by_hand():

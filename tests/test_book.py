@@ -95,6 +95,21 @@ def test_a_line_stays_whole():
     assert [out.text for out in cell.outputs] == ["a: 7\n", "b\n"]
 
 
+def test_a_cells_time_is_taken_and_forgotten():
+    """From busy to idle; a cell that never ran has none."""
+    when = {"iopub.status.busy": "2026-01-02T03:04:59.500000Z"}
+    ran = nbformat.v4.new_code_cell("\nimport this\nthis.d")
+    ran.metadata["execution"] = when | {
+        "iopub.status.idle": "2026-01-02T03:05:01.250000Z"
+    }
+    half, never = nbformat.v4.new_code_cell("1"), nbformat.v4.new_code_cell()
+    half.metadata["execution"] = when
+    notebook = nbformat.v4.new_notebook(cells=[ran, half, never])
+    assert notebooks.take_times(notebook) == [(1.75, "import this")]
+    assert [cell.metadata for cell in notebook.cells] == [{}, {}, {}]
+    assert notebooks.take_times(notebook) == []
+
+
 def test_the_address_stands_once():
     """In _config.yml; everything else derives from it."""
     assert notebooks.config(ROOT)["repository"]["url"] == OURS

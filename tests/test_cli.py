@@ -309,12 +309,13 @@ def test_resume_keeps_the_runs_settings(call, run, words, part):
 
 def test_a_run_older_than_an_option_has_its_default(call, run, tmp_path):
     older = shutil.copytree(run, tmp_path / "older")
-    fields = json.loads((older / "config.json").read_text())
-    del fields["train"]["optimizer"]
-    (older / "config.json").write_text(json.dumps(fields))
+    fields = json.loads((older / "config.json").read_text("utf8"))
+    del fields["train"]["optimizer"], fields["train"]["loss_rows"]
+    (older / "config.json").write_text(json.dumps(fields), "utf8")
     words = ["train", "--out", older, "--resume", "--device", "cpu"]
-    assert call(*words, "--optimizer", "adamw")[0] == 0
     refused(call(*words, "--optimizer", "muon"), "the run has adamw")
+    refused(call(*words, "--loss-rows", "64"), "loss_rows=64, the run has 0")
+    assert call(*words, "--optimizer", "adamw", "--loss-rows", "0")[0] == 0
 
 
 def test_resume_needs_the_same_text(call, text, tmp_path):

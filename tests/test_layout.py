@@ -3,6 +3,7 @@
 import ast
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import jaxtyping
@@ -183,6 +184,32 @@ def test_matplotlib_is_imported_in_one_place():
             if any(n.split(".")[0] == "matplotlib" for n in names):
                 users.add(file.name)
     assert users <= {"visual.py"}
+
+
+def loaded_by(line):
+    """The modules that a fresh process has after a line of Python."""
+    code = (
+        f"{line}\nimport sys\nprint(*{{n.split('.')[0] for n in sys.modules}})"
+    )
+    out = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return set(out.stdout.split())
+
+
+def test_the_package_loads_without_what_few_need():
+    """`import coursekit` is quick: what is heavy waits until it is used."""
+    heavy = {"matplotlib", "regex", "tiktoken", "transformers"}
+    have = loaded_by("import coursekit")
+    assert "torch" in have
+    assert have & heavy == set()
+    # The negative control: a tokenizer with a pattern needs one of them.
+    line = "import coursekit; coursekit.BPETokenizer.train('ab ab', 257)"
+    assert loaded_by(line) & heavy == {"regex"}
 
 
 def test_annotations_are_not_deferred():

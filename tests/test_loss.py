@@ -1,13 +1,21 @@
 """Cross-entropy: values by hand, and PyTorch's, gradients too."""
 
 import math
+import weakref
 
 import pytest
 import torch
 from compare import close, differ
 from torch.nn import functional as F  # noqa: N812
 
-from coursekit.loss import cross_entropy, fast_cross_entropy, perplexity
+from coursekit.loss import (
+    backward_in_pieces,
+    cross_entropy,
+    fast_cross_entropy,
+    nats_in_pieces,
+    perplexity,
+    pieces,
+)
 
 B, T, V = 3, 5, 7
 EACH = pytest.mark.parametrize("f", [cross_entropy, fast_cross_entropy])
@@ -268,3 +276,88 @@ def test_target_that_is_no_token(f, wrong):
     rule = rf"0\.\.{V - 1}: got {low}\.\.{high}"
     with pytest.raises(ValueError, match=rule):
         f(logits, targets)
+
+
+# -- in pieces ---------------------------------------------------------------
+D = 11
+
+
+def head_and_stream(seed=0):
+    """A head with a norm before it, and what it reads, with a past."""
+    torch.manual_seed(seed)
+    head = torch.nn.Sequential(torch.nn.LayerNorm(D), torch.nn.Linear(D, V))
+    past = torch.nn.Linear(D, D).double()
+    return head.double(), past, torch.randn(B, T, D, dtype=torch.float64)
+
+
+def gradients(*modules):
+    found = [p.grad.clone() for m in modules for p in m.parameters()]
+    for module in modules:
+        module.zero_grad()
+    return found
+
+
+@pytest.mark.parametrize("n_rows", [1, 2, 13, 15, 17])
+@pytest.mark.parametrize("epsilon", [0.0, 0.1])
+def test_backward_in_pieces_is_backward(n_rows, epsilon):
+    """PyTorch's own loss over all rows: value and gradients to 1e-12.
+
+    Of 15 rows 2 and 13 leave a last piece that is shorter.
+    """
+    head, past, x = head_and_stream()
+    targets = hide(draw()[1])
+    gold = F.cross_entropy(
+        head(past(x)).flatten(0, 1),
+        targets.flatten(),
+        label_smoothing=epsilon,
+        reduction="sum",
+    )
+    (gold / 7).backward()
+    expected = gradients(head, past)
+    nats = backward_in_pieces(
+        past(x), head, targets, n_rows, 1 / 7, label_smoothing=epsilon
+    )
+    assert not nats.requires_grad
+    close(nats, gold.detach(), 1e-12)
+    for ours, theirs in zip(gradients(head, past), expected, strict=True):
+        close(ours, theirs, 1e-12)
+    if not epsilon:
+        close(nats_in_pieces(x, head, targets, n_rows), gold_of(head, x), 1e-9)
+
+
+def gold_of(head, x):
+    """The nats of the stream itself, without its past."""
+    logits = head(x).detach()
+    return cross_entropy(logits, hide(draw()[1]), reduction="sum")
+
+
+def test_few_rows_of_logits_exist_at_a_time():
+    """Weak references to each piece's logits; all at once is the control."""
+    for n_rows, most in ((4, 4), (B * T, B * T)):
+        head, past, x = head_and_stream()
+        alive, seen = weakref.WeakSet(), []
+
+        def spy(rows, alive=alive, seen=seen, head=head):
+            logits = head(rows)
+            alive.add(logits)
+            seen.append(sum(len(one) for one in alive))
+            return logits
+
+        backward_in_pieces(past(x), spy, draw()[1], n_rows)
+        nats_in_pieces(x, spy, draw()[1], n_rows)
+        assert max(seen) == most
+
+
+def test_a_stream_without_a_past():
+    """Only the head is trained: nothing to go back to."""
+    head, _, x = head_and_stream()
+    backward_in_pieces(x, head, draw()[1], 4)
+    assert all(p.grad is not None for p in head.parameters())
+
+
+def test_pieces_that_cannot_be():
+    head, _, x = head_and_stream()
+    with pytest.raises(ValueError, match="at least 1 row: got 0"):
+        backward_in_pieces(x, head, draw()[1], 0)
+    with pytest.raises(ValueError, match=r"hidden \(3, 5, 11\) and targets"):
+        list(pieces(x, draw()[1].flatten(), 4))

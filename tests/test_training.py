@@ -22,6 +22,7 @@ from coursekit.optim import make_schedule
 from coursekit.seq2seq import Transformer
 from coursekit.tokenizer import CharTokenizer
 from coursekit.training import (
+    Team,
     TrainingDiverged,
     add_gradients,
     evaluate,
@@ -138,6 +139,93 @@ def test_gradients_do_not_pile_up(monkeypatch):
     add_gradients(alone, batches(2))
     for parameter, gradient in zip(alone.parameters(), seen[2], strict=True):
         torch.testing.assert_close(parameter.grad, gradient)
+
+
+@pytest.mark.parametrize("rows", [1, 4, 100])
+def test_the_loss_in_pieces_is_the_loss(rows):
+    """Accumulated, smoothed, with targets that do not count: to 1e-12."""
+    parts, whole = uneven()
+    model = tiny().double()
+    logits = model(**whole.inputs)
+    oracle = F.cross_entropy(
+        logits.flatten(0, 1), whole.targets.flatten(), label_smoothing=0.1
+    )
+    expected = torch.autograd.grad(oracle, list(model.parameters()))
+    loss, n_targets = add_gradients(model, parts, 0.1, loss_rows=rows)
+    assert n_targets == 22
+    assert abs(loss - oracle) < 1e-12
+    for parameter, theirs in zip(model.parameters(), expected, strict=True):
+        torch.testing.assert_close(parameter.grad, theirs, rtol=0, atol=1e-12)
+
+
+def test_the_loss_in_pieces_in_bfloat16():
+    parts, _ = uneven()
+    one, other = tiny(), tiny()
+    nats = [
+        add_gradients(model, parts, precision="bfloat16", loss_rows=rows)[0]
+        for model, rows in ((one, 0), (other, 4))
+    ]
+    # Each row is computed alike; the table's gradient is rounded by pieces.
+    assert nats[0].item() == pytest.approx(nats[1].item(), abs=1e-5)
+    for a, b in zip(one.parameters(), other.parameters(), strict=True):
+        scale = a.grad.abs().max().item()
+        torch.testing.assert_close(a.grad, b.grad, rtol=0, atol=0.02 * scale)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_an_encoder_decoder_loses_in_pieces(tied):
+    torch.manual_seed(3)
+    sizes = {"d_model": 14, "n_heads": 2, "dropout": 0.0}
+    layers = {"n_encoder_layers": 1, "n_decoder_layers": 1}
+    model = Transformer(
+        TransformerConfig(
+            vocab_size=V,
+            tie_embeddings=tied,
+            final_norm=True,
+            **sizes | layers,
+        )
+    ).double()
+    ids = IDS[:30].view(2, 15)
+    batch = Batch({"src": ids[:, :7], "tgt": ids[:, 7:12]}, ids[:, 8:13])
+    logits = model(**batch.inputs)
+    oracle = F.cross_entropy(logits.flatten(0, 1), batch.targets.flatten())
+    expected = torch.autograd.grad(oracle, list(model.parameters()))
+    loss, _ = add_gradients(model, [batch], loss_rows=3)
+    assert abs(loss - oracle) < 1e-12
+    for parameter, theirs in zip(model.parameters(), expected, strict=True):
+        torch.testing.assert_close(parameter.grad, theirs, rtol=0, atol=1e-12)
+
+
+def test_training_with_few_rows_of_logits(monkeypatch):
+    """The same run, and no call of the head gets more rows than asked for."""
+    seen = []
+    real = GPT.logits
+
+    def spy(model, x):
+        seen.append(x.shape[:-1].numel())
+        return real(model, x)
+
+    held_out = list(sequential_windows(IDS[:50], 3, 7))
+    whole = train(tiny(dropout=0.3), batches, quick(), held_out)
+    monkeypatch.setattr(GPT, "logits", spy)
+    state = train(tiny(dropout=0.3), batches, quick(loss_rows=5), held_out)
+    assert max(seen) == 5
+    assert state.losses == pytest.approx(whole.losses, abs=1e-5)
+    assert state.best == pytest.approx(whole.best, abs=1e-5)
+
+
+def test_pieces_need_a_model_in_two_halves():
+    batch = batches(0)
+    wrapped = nn.Sequential(tiny())
+    with pytest.raises(ValueError, match="hidden and logits: got Sequential"):
+        add_gradients(wrapped, batch, loss_rows=4)
+    # It passes methods on; they would run without what compiling does.
+    with pytest.raises(ValueError, match="got OptimizedModule"):
+        add_gradients(torch.compile(tiny()), batch, loss_rows=4)
+    team = Team(size=2, total=lambda x: 2 * x)
+    for call in (add_gradients, evaluate):
+        with pytest.raises(ValueError, match="got a team of 2"):
+            call(tiny(), batch, team=team, loss_rows=4)
 
 
 def test_a_step_without_targets_is_refused():

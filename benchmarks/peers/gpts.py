@@ -101,9 +101,10 @@ class TorchGPT(nn.Module):
 
     def forward(self, ids: Tensor) -> Tensor:
         """(B, T) ids to (B, T, V) logits."""
-        n = ids.size(1)
-        x = self.tokens(ids) + self.positions(torch.arange(n))
-        mask = nn.Transformer.generate_square_subsequent_mask(n)
+        n, device = ids.size(1), ids.device
+        positions = torch.arange(n, device=device)
+        x = self.tokens(ids) + self.positions(positions)
+        mask = nn.Transformer.generate_square_subsequent_mask(n, device)
         x = self.stack(x, mask, is_causal=True)
         return F.linear(x, self.tokens.weight)
 
