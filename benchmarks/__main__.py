@@ -15,7 +15,15 @@ from typing import Any
 
 import torch
 
-from benchmarks import generating, gpu, growing, table, tokenizing, training
+from benchmarks import (
+    generating,
+    gpu,
+    growing,
+    switches,
+    table,
+    tokenizing,
+    training,
+)
 from benchmarks.clock import peaks
 from benchmarks.contest import (
     CHECKOUTS,
@@ -31,6 +39,7 @@ WORKLOADS: list[Workload] = [
     *generating.WORKLOADS,
     *tokenizing.WORKLOADS,
     *growing.WORKLOADS,
+    *switches.WORKLOADS,
     *gpu.WORKLOADS,
 ]
 

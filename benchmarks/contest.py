@@ -290,7 +290,9 @@ def compete(
         timings = race(calls, settings.rounds, settings.slot, slow)
         for name, entry in entries.items():
             if name not in rows:
-                rows[name] = _row(entry, timings[OURS], timings[name], work)
+                rows[name] = measured(
+                    entry, timings[OURS], timings[name], work
+                )
     return {"rows": rows, "skipped": skipped}
 
 
@@ -311,7 +313,7 @@ def _enter(
     return entry
 
 
-def _row(
+def measured(
     entry: Entry, ours: Timing, timing: Timing, work: float
 ) -> dict[str, Any]:
     row: dict[str, Any] = timing.summary()

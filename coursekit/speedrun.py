@@ -72,6 +72,7 @@ MODEL: dict[str, Any] = {
     "norm": "layernorm",
     "activation": "gelu",
     "tie_embeddings": True,
+    "init_std": 0.02,
 }
 TRAINING: dict[str, Any] = {
     "batch_size": 12,
@@ -125,7 +126,7 @@ class Entry:
 
 RECIPE = Entry()
 FAST = Entry(
-    {"positions": "rope"},
+    {"positions": "rope", "init_std": 0.044},
     {
         "optimizer": "muon",
         "learning_rate": 1e-2,
@@ -145,6 +146,7 @@ ALONE = {
     "RMSNorm": RECIPE.with_({"norm": "rmsnorm"}),
     "SwiGLU": RECIPE.with_(SWIGLU),
     "batch 24, half the steps": RECIPE.with_(training=TWICE),
+    "weights 0.044": RECIPE.with_({"init_std": 0.044}),
     "warm-up 30": RECIPE.with_(training={"warmup_steps": 30}),
     "fall to 0": RECIPE.with_(training={"floor": 0.0}),
     "bfloat16": RECIPE.with_(training={"precision": "bfloat16"}),
@@ -160,6 +162,7 @@ WITHIN = {
     "RMSNorm": FAST.with_({"norm": "rmsnorm"}),
     "SwiGLU": FAST.with_(SWIGLU),
     "batch 24, half the steps": FAST.with_(training=TWICE),
+    "weights 0.02": FAST.with_({"init_std": 0.02}),
     "warm-up 100": FAST.with_(training={"warmup_steps": 100}),
     "fall to a tenth": FAST.with_(training={"floor": 0.1}),
     "float32": FAST.with_(training={"precision": "float32"}),

@@ -1,6 +1,7 @@
 """The benchmark: does it count right, take turns, and notice less work?"""
 
 import json
+import pkgutil
 import subprocess
 import sys
 import types
@@ -18,6 +19,7 @@ from benchmarks import (
     contest,
     generating,
     growing,
+    switches,
     table,
     tokenizing,
     training,
@@ -206,6 +208,26 @@ def test_our_own_loop_is_raced(monkeypatch):
     only(monkeypatch, "gpt", "torch.nn")
     rows = training.defaults(QUICK)["rows"]
     assert all("disqualified" not in row for row in rows.values()), rows
+
+
+@pytest.mark.parametrize("work", switches.WORKLOADS, ids=lambda w: w.name)
+def test_a_switch_is_off_for_one_of_two(monkeypatch, work):
+    off = work.run.keywords["off"]
+    homes = {name: pkgutil.resolve_name(name) for name in off}
+    seen = []
+    for name, other in off.items():
+        # The stand-in is called, and only where it stands in.
+        monkeypatch.setitem(off, name, partial(noted, seen, other))
+    rows = work.run(QUICK)["rows"]
+    assert [*rows] == [OURS, "without"]
+    assert all(row["speed"] > 0 for row in rows.values())
+    assert seen, "nobody asks: the name is not the one that is used"
+    assert {n: pkgutil.resolve_name(n) for n in off} == homes
+
+
+def noted(seen, other, *args, **options):
+    seen.append(1)
+    return other(*args, **options)
 
 
 def test_pairs_train(monkeypatch):
