@@ -1,7 +1,7 @@
 """Run the benchmark: ``python -m benchmarks``, or ``make bench``.
 
-Writes results/bench.json and results/bench.md, unless only a part of the
-workloads is run.
+Writes results/bench.json, results/bench.md and the table of the README, unless
+only a part of the workloads is run.
 """
 
 import argparse
@@ -163,6 +163,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         run(args, metrics)
         metrics["table"] = table.markdown(metrics)
         out.write_text(metrics["table"], "utf8")
+        readme = HERE.parent / "README.md"
+        page = table.replaced(readme.read_text("utf8"), table.short(metrics))
+        readme.write_text(page, "utf8")
     print("\n" + metrics["table"])
 
 

@@ -10,6 +10,8 @@ HEAD = (
     "|---|--:|--:|--:|--:|---|"
 )
 
+MARKS = "<!-- bench: begin -->\n", "<!-- bench: end -->"
+
 
 def markdown(metrics: dict[str, Any]) -> str:
     """The table, what was skipped, and what everything was held against."""
@@ -21,6 +23,30 @@ def markdown(metrics: dict[str, Any]) -> str:
             lines += [*curve(name, works[name]["points"], metrics), ""]
     lines += [f"- {sentence}" for sentence in remarks(works)]
     return "\n".join(lines).strip() + "\n"
+
+
+def short(metrics: dict[str, Any]) -> str:
+    """The rows of which something is wanted, for the README."""
+    works = metrics["workloads"]
+    wanted = {k: w for k, w in works.items() if w.get("verdicts")}
+    rows = [line(name, work) for name, work in wanted.items()]
+    return "\n".join([HEAD, *rows]) + "\n"
+
+
+def replaced(page: str, text: str) -> str:
+    """A page with other text between its two marks.
+
+    Raises:
+        ValueError: if a mark is missing.
+    """
+    before, start, rest = page.partition(MARKS[0])
+    _, end, after = rest.partition(MARKS[1])
+    if not (start and end):
+        raise ValueError(
+            f"the page must have the marks {MARKS[0]} and {MARKS[1]}: got "
+            f"{len(page)} characters without. Put them around the table."
+        )
+    return f"{before}{start}\n{text}\n{end}{after}"
 
 
 def line(name: str, work: dict[str, Any]) -> str:

@@ -768,3 +768,16 @@ def test_the_table_is_that_of_the_result():
     shown = (ROOT / "results/bench.md").read_text("utf8")
     assert shown == result("bench")["table"]
     assert shown == table.markdown(result("bench"))
+    readme = (ROOT / "README.md").read_text("utf8")
+    assert table.replaced(readme, table.short(result("bench"))) == readme
+
+
+def test_a_table_is_put_between_the_marks():
+    page = "a\n" + table.MARKS[0] + "old\n" + table.MARKS[1] + "\nb\n"
+    new = table.replaced(page, "new\n")
+    assert "old" not in new
+    assert new.startswith("a\n")
+    assert new.endswith("\nb\n")
+    assert table.replaced(new, "new\n") == new
+    with pytest.raises(ValueError, match="marks"):
+        table.replaced("no marks", "new")

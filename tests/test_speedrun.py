@@ -134,8 +134,8 @@ def test_the_race_by_hand(monkeypatch):
     said = []
     found = speedrun.race(NOTHING, [0, 1], say=said.append)
     assert [steps for _, steps, _ in calls] == [
-        *(2000, 400, 2850),  # 0.95 · 60 s / 20 ms
-        *(2000, 400, 3040),  # 0.95 · 64 s / 20 ms
+        *(2000, speedrun.SHORT_STEPS, 2850),  # 0.95 · 60 s / 20 ms
+        *(2000, speedrun.SHORT_STEPS, 3040),  # 0.95 · 64 s / 20 ms
     ]
     assert [entry for entry, _, _ in calls] == [RECIPE, FAST, FAST] * 2
     assert len(said) == 6
