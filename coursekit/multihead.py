@@ -166,7 +166,9 @@ class MultiHeadAttention(nn.Module):
         In float32 it gains nothing.  Under autocast ``x`` is rounded to
         bfloat16 once, not three times.
         """
-        return self.training and torch.is_autocast_enabled(x.device.type)
+        kind = x.device.type
+        known = self.training and torch.amp.is_autocast_available(kind)
+        return known and torch.is_autocast_enabled(kind)
 
     def project_together(
         self, x: Float[Tensor, "B T D"]
