@@ -83,7 +83,7 @@ def settings_of(args: argparse.Namespace) -> Settings:
                 f"{pair!r}"
             )
         folders[name] = Path(folder).resolve()
-    rounds = args.rounds or (4 if args.quick else 8)
+    rounds = args.rounds or (3 if args.quick else 8)
     slot = 0.2 if args.quick else 1.0
     return Settings(args.quick, rounds, slot, folders, args.contestant)
 

@@ -48,6 +48,7 @@ def race(
     rounds: int,
     slot: float = 0.0,
     slow: float = float("inf"),
+    known: Mapping[str, tuple[float, float]] | None = None,
 ) -> dict[str, Timing]:
     """Time all contestants in turn, after a warm-up.
 
@@ -57,25 +58,27 @@ def race(
         slot: a turn repeats the call until the fastest contestant is busy
             for these many seconds; all repeat it equally often.
         slow: a first call that takes longer is itself the measurement.
+        known: wall and CPU seconds of first calls that were made already.
 
     Returns:
         By name, seconds for one call in each round.
     """
     timings, warm = {name: Timing() for name in calls}, {}
     for name, call in calls.items():
-        first = _timed(call, 1)
+        first = (known or {}).get(name) or timed(call, 1)
         if first[0] > slow:
             _note(timings[name], first)
         else:
-            warm[name] = _timed(call, 1)[0]
+            warm[name] = timed(call, 1)[0]
     repeats = max(1, round(slot / min(warm.values(), default=1.0)))
     for order in turns(list(warm), rounds):
         for name in order:
-            _note(timings[name], _timed(calls[name], repeats))
+            _note(timings[name], timed(calls[name], repeats))
     return timings
 
 
-def _timed(call: Call, repeats: int) -> tuple[float, float]:
+def timed(call: Call, repeats: int) -> tuple[float, float]:
+    """Wall and CPU seconds of a call, of so many in a row."""
     gc.collect()
     settle()
     wall, cpu = time.perf_counter(), time.process_time()

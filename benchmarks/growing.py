@@ -145,8 +145,6 @@ def grow(
     settings: Settings, contexts: list[int], widths: list[int]
 ) -> dict[str, Any]:
     """Steps over context at one width, or over width at one context."""
-    if settings.quick:
-        contexts, widths = contexts[::2], widths[::2]
     points = []
     for context in contexts:
         for d_model in widths:
@@ -196,11 +194,13 @@ WORKLOADS = [
         "step over context",
         "tokens/s",
         partial(grow, contexts=[128, 256, 512, 1024, 2048], widths=[256]),
+        quick=False,
     ),
     Workload(
         "step over width",
         "tokens/s",
         partial(grow, contexts=[256], widths=[128, 256, 384, 512, 768]),
+        quick=False,
     ),
     Workload(
         "memory of the loss, by all logits in float32",

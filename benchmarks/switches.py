@@ -121,7 +121,8 @@ def writing(n_beams: int, model: Model, batches: Sequence[Tensor]) -> Call:
 def _step(what: str, size: str, off: Off) -> Workload:
     work = SHAPES[size].batch * SHAPES[size].context
     run = partial(worth, size=size, off=off, prepare=step, work=work)
-    return Workload(f"worth of {what}, {size} bf16", "tokens/s", run)
+    name = f"worth of {what}, {size} bf16"
+    return Workload(name, "tokens/s", run)
 
 
 def _writing(size: str, n_beams: int) -> Workload:

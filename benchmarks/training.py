@@ -225,7 +225,7 @@ def _compiled(size: str, how: str, ratio: float = 0.0) -> Workload:
 
 WORKLOADS = [
     _row("S", "fp32", 1.05),
-    _row("S", "fp32 oneDNN"),
+    _row("S", "fp32 oneDNN", quick=False),
     _row("S", "bf16", 1.25),
     Workload(
         "train S by default",

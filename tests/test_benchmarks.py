@@ -105,6 +105,16 @@ def test_race_interleaves_and_repeats(monkeypatch):
     assert found["B"].cpu == [3.0, 3.0]
 
 
+def test_a_first_call_that_was_made_is_not_made_again():
+    calls = []
+    race = {name: partial(calls.append, name) for name in "ab"}
+    found = clock.race(race, 2, slow=20.0, known={"a": (30.0, 60.0)})
+    assert "a" not in calls
+    assert (found["a"].wall, found["a"].cpu) == ([30.0], [60.0])
+    assert len(found["b"].wall) == 2
+    assert len(calls) >= 4  # two to warm up
+
+
 def test_a_slow_contestant_is_measured_once(monkeypatch):
     fake = FakeTime()
     monkeypatch.setattr(clock, "time", fake)
