@@ -6,7 +6,7 @@ from typing import Any
 from benchmarks.contest import OURS
 
 HEAD = (
-    "| work | coursekit | best peer | ratio (quartiles) | wanted | |\n"
+    "| work | coursekit | best peer | ratio (quartiles) | wanted | found |\n"
     "|---|--:|--:|--:|--:|---|"
 )
 

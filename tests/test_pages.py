@@ -138,6 +138,12 @@ def stray_dollars(html):
 
 
 @pytest.mark.parametrize("page", PAGES)
+def test_no_table_is_left_as_text(page):
+    """Output in Markdown is rendered without tables, unless it is asked."""
+    assert re.findall("<p>\\|[^<]{20}", (HTML / page).read_text("utf8")) == []
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_no_dollar_is_left_of_a_formula(page):
     if page not in MADE_BY_SPHINX:
         assert stray_dollars((HTML / page).read_text("utf8")) == []
