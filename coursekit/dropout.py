@@ -29,6 +29,9 @@ def fast_dropout(
     Returns:
         As ``x``.
 
+    Raises:
+        ValueError: if ``p`` does not lie in 0 to 1.
+
     Chapter: 11, training.
     Source: srivastava2014dropout; vaswani2017attention, section 5.4.
     Test: tests/test_dropout.py::test_shares_and_scale
@@ -36,10 +39,9 @@ def fast_dropout(
     if not training or p == 0:
         return x
     is_slow = x.device.type == "cpu" and not torch.compiler.is_compiling()
-    if not is_slow or p == 1:
-        return F.dropout(x, p)
-    limit = round(p * CHANCES)
-    n = x.numel()
+    limit, n = round(p * CHANCES), x.numel()
+    if not is_slow or not 0 < limit < CHANCES:
+        return F.dropout(x, p)  # it also refuses what is no share
     dice = torch.empty((n + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
     # Signed: the lowest of the 65,536 values is -32,768.
     keep = dice.view(torch.int16)[:n] >= limit - CHANCES // 2

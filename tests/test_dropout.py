@@ -69,10 +69,19 @@ def test_a_seed_fixes_it():
     assert not torch.equal(drawn[0], drawn[2])
 
 
-@pytest.mark.parametrize("p", [0.0, 1.0])
+@pytest.mark.parametrize("p", [0.0, 1e-6, 1 - 1e-6, 1.0])
 def test_the_ends(p):
-    x = torch.randn(3, 5)
-    assert torch.equal(fast_dropout(x, p), F.dropout(x, p))
+    x, drawn = torch.randn(3, 5), []
+    for drop in (fast_dropout, F.dropout):
+        torch.manual_seed(0)
+        drawn.append(drop(x, p))
+    assert torch.equal(*drawn)
+
+
+@pytest.mark.parametrize("p", [-0.1, 1.5])
+def test_what_is_no_share_is_refused(p):
+    with pytest.raises(ValueError, match=f"got {p}"):
+        fast_dropout(torch.ones(3), p)
 
 
 def test_off_in_evaluation():
