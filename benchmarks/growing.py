@@ -9,8 +9,8 @@ import resource
 import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,25 @@ from typing import Any
 import torch
 from torch.nn import functional as F  # noqa: N812
 
-from benchmarks.contest import Settings, Shape, Target, Task, Workload
-from benchmarks.training import Trainee, count, flops_per_token, sample
+from benchmarks.clock import Timing, timed, turns
+from benchmarks.contest import (
+    OURS,
+    Entry,
+    Settings,
+    Shape,
+    Target,
+    Task,
+    Workload,
+    measured,
+)
+from benchmarks.training import (
+    SHAPES,
+    Trainee,
+    count,
+    flops_per_token,
+    sample,
+)
+from coursekit.training import kept_memory
 
 TOKENS = 2048  # of a step, at every context
 LAYERS = 4
@@ -39,14 +56,15 @@ def peak_bytes() -> int:
 
 
 def measure(call: Callable[[], object], times: int) -> dict[str, float]:
-    """Median seconds of a call, and the memory it adds."""
-    before, seconds = peak_bytes(), []
+    """Median seconds of a call, and the memory that all add."""
+    before, wall, cpu = peak_bytes(), [], []
     for _ in range(times + 1):
-        began = time.perf_counter()
-        call()
-        seconds.append(time.perf_counter() - began)
+        seconds = timed(call, 1)
+        wall.append(seconds[0])
+        cpu.append(seconds[1])
     return {
-        "seconds": statistics.median(seconds[1:] or seconds),
+        "seconds": statistics.median(wall[1:] or wall),
+        "cpu_seconds": statistics.median(cpu[1:] or cpu),
         "peak_bytes": peak_bytes() - before,
     }
 
@@ -115,6 +133,17 @@ def loss(how: str) -> dict[str, float]:
     return measure(ways[how], 1)
 
 
+def kept(how: str) -> dict[str, float]:
+    """Steps of S in bfloat16; memory is kept if ``how`` is our name."""
+    from benchmarks.peers import ours
+
+    shape = SHAPES["S"]
+    model = ours.gpt(Task("gpt", shape), Settings())
+    trainee = Trainee(model, sample(shape, 2), "bf16", compiled=False)
+    with kept_memory() if how == OURS else nullcontext():
+        return measure(trainee, 20)
+
+
 def child(*arguments: object) -> dict[str, float]:
     """Run a probe in a process of its own."""
     words = [str(word) for word in (torch.get_num_threads(), *arguments)]
@@ -177,6 +206,22 @@ def long(settings: Settings) -> dict[str, Any]:
     }
 
 
+def keeping(settings: Settings) -> dict[str, Any]:
+    """What kept memory is worth: by turns, each in a process of its own."""
+    timings = {OURS: Timing(), "without": Timing()}
+    for order in turns(list(timings), 1 if settings.quick else 4):
+        for name in order:
+            found = child("kept", name)
+            timings[name].wall.append(found["seconds"])
+            timings[name].cpu.append(found["cpu_seconds"])
+    work = SHAPES["S"].batch * SHAPES["S"].context
+    rows = {
+        name: measured(Entry(print, list), timings[OURS], timing, work)
+        for name, timing in timings.items()
+    }
+    return {"rows": rows, "skipped": {}}
+
+
 def importing(settings: Settings) -> dict[str, Any]:
     """Seconds that coursekit adds to importing torch."""
     times = [child("import")["seconds"] for _ in range(settings.rounds)]
@@ -214,6 +259,7 @@ WORKLOADS = [
         long,
         (Target(number="squares", at_most=1.0),),
     ),
+    Workload("worth of kept memory, S bf16", "tokens/s", keeping),
 ]
 
 if __name__ == "__main__":
@@ -223,6 +269,7 @@ if __name__ == "__main__":
         "step": step,
         "forward": forward,
         "loss": loss,
+        "kept": kept,
     }
     print(
         json.dumps(

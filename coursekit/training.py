@@ -6,10 +6,12 @@ random in a step depends on (seed, number of the step) alone, so a run that
 was stopped goes on, from its checkpoint, as if nothing had happened.
 """
 
+import ctypes
 import hashlib
 import math
 import os
 import shutil
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -40,6 +42,7 @@ __all__ = [
     "evaluate",
     "float32_products",
     "is_finite",
+    "kept_memory",
     "pick_device",
     "pick_float32",
     "pick_precision",
@@ -51,6 +54,10 @@ __all__ = [
 
 FLOAT32_ROUTES = ("none", "bf16")
 """Of float32 products on a CPU: MKL's, and oneDNN's."""
+
+# Of malloc.h: which settings of the C library's memory to change.
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_MMAP_MAX = -1, -3, -4
+_KEPT: list[bool] = []  # whether memory is being kept
 
 
 class TrainingDiverged(ValueError):  # noqa: N818 (an end, as StopIteration)
@@ -185,6 +192,7 @@ def train(
     end = time.monotonic() + (math.inf if seconds is None else seconds)
     with (
         _forked_rng(device),
+        kept_memory(),
         float32_products(pick_float32(device)),
         _Bar(state.step, config.steps, bar) as shown,
     ):
@@ -572,6 +580,40 @@ def float32_products(route: str) -> Iterator[None]:
         yield
     finally:
         products.fp32_precision = before
+
+
+@contextmanager
+def kept_memory() -> Iterator[None]:
+    """Keep freed memory in the process for a while: the next step wants it.
+
+    A step frees what the next one asks for again.  The C library of Linux
+    gives large pieces back to the operating system, which must find and
+    clear each page anew; where that is slow, the first steps can take twice
+    as long.  Within this block nothing is given back; after it, all that is
+    free.  A block within another changes nothing, nor does one on another
+    system.
+
+    Chapter: 11, training.
+    Source: the manual page mallopt(3).
+    Test: tests/test_training.py::test_memory_is_kept
+    """
+    is_linux = sys.platform == "linux"
+    library: Any = ctypes.CDLL(None) if is_linux else None
+    if not hasattr(library, "mallopt") or _KEPT:
+        yield
+        return
+    _KEPT.append(True)
+    library.mallopt(M_MMAP_MAX, 0)
+    library.mallopt(M_TRIM_THRESHOLD, -1)
+    try:
+        yield
+    finally:
+        _KEPT.clear()
+        library.mallopt(M_MMAP_MAX, 65_536)
+        # Where the library's own rule ends up after a few large tensors.
+        library.mallopt(M_MMAP_THRESHOLD, 2**25)
+        library.mallopt(M_TRIM_THRESHOLD, 2**26)
+        library.malloc_trim(0)
 
 
 def _autocast(

@@ -1,6 +1,8 @@
 """The loop: what it computes, when it stops, and what it leaves alone."""
 
+import ctypes
 import math
+import sys
 from contextlib import contextmanager
 
 import pytest
@@ -28,6 +30,7 @@ from coursekit.training import (
     evaluate,
     float32_products,
     is_finite,
+    kept_memory,
     pick_device,
     pick_float32,
     pick_precision,
@@ -671,3 +674,59 @@ def test_training_puts_the_route_back():
         fail()
     assert seen == ["bf16"]
     assert products.fp32_precision == before
+
+
+# -- memory ------------------------------------------------------------------
+has_mallopt = sys.platform == "linux" and hasattr(ctypes.CDLL(None), "mallopt")
+
+
+def new_pages():
+    """Pages that five large tensors, one after the other, ask for."""
+    import resource  # not on Windows
+
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(5):
+        torch.ones(11, 2**20)  # 44 MB, above what the C library keeps
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+
+@pytest.mark.skipif(not has_mallopt, reason="glibc's malloc alone has this")
+def test_memory_is_kept():
+    new_pages()
+    given_back = new_pages()
+    with kept_memory():
+        new_pages()
+        with kept_memory():  # leaving the inner one must change nothing
+            pass
+        assert new_pages() < given_back / 20
+    assert new_pages() > given_back / 2
+
+
+@pytest.mark.skipif(not has_mallopt, reason="glibc's malloc alone has this")
+def test_memory_is_given_back_after_an_error():
+    def fail():
+        with kept_memory():
+            raise RuntimeError
+
+    before = new_pages()
+    with pytest.raises(RuntimeError):
+        fail()
+    assert new_pages() > before / 2
+
+
+@pytest.mark.skipif(not has_mallopt, reason="glibc's malloc alone has this")
+def test_training_keeps_memory():
+    seen = []
+
+    def look(_):
+        seen.append(new_pages())
+
+    once = new_pages()
+    train(tiny(), batches, quick(steps=3), callbacks=[look], bar=False)
+    assert seen[-1] < once / 20
+
+
+def test_without_that_library_nothing_happens(monkeypatch):
+    monkeypatch.setattr(training.sys, "platform", "darwin")
+    with kept_memory():
+        assert training._KEPT == []
