@@ -594,7 +594,6 @@ def kept_memory() -> Iterator[None]:
     system.
 
     Chapter: 11, training.
-    Source: the manual page mallopt(3).
     Test: tests/test_training.py::test_memory_is_kept
     """
     is_linux = sys.platform == "linux"
