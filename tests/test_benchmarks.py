@@ -577,6 +577,9 @@ def test_minbpe(monkeypatch, checkouts):
     out = tokenizing.learning(checkouts, n_bytes=0, size=300)
     # The stand-in learns nothing: it needs more tokens than we do.
     assert "more tokens" in out["rows"]["minbpe"]["disqualified"]
+    monkeypatch.setattr("benchmarks.peers.vocabularies.HOURS", 299)
+    out = tokenizing.learning(checkouts, n_bytes=1, size=300)
+    assert "hours" in out["skipped"]["minbpe"]
 
 
 def test_annotated(monkeypatch, checkouts):

@@ -96,8 +96,13 @@ def minbpe(settings: Settings) -> Any:
     return made
 
 
+HOURS = 2e9  # bytes times tokens
+
+
 def learn_minbpe(task: Task, settings: Settings) -> Learn:
     """minbpe's trainer, which counts all pairs anew for each merge."""
+    if len(task.text) * task.size > HOURS:
+        raise Missing("would take hours: it counts all pairs for each merge")
     made = minbpe(settings)
 
     def learn() -> Learned:
