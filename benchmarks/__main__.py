@@ -1,11 +1,12 @@
 """Run the benchmark: ``python -m benchmarks``, or ``make bench``.
 
-Writes results/bench.json, results/bench.md and the table of the README, unless
-only a part of the workloads is run.
+Writes results/bench.json and the table of the README, unless only a part of
+the workloads is run.
 """
 
 import argparse
 import contextlib
+import json
 import os
 import time
 from collections.abc import Sequence
@@ -53,6 +54,11 @@ def parser() -> argparse.ArgumentParser:
     add("--quick", action="store_true", help="under 5 minutes on 2 cores")
     add("--only", metavar="TEXT", help="the workloads with this in their name")
     add("--list", action="store_true", help="list the workloads")
+    add(
+        "--table",
+        action="store_true",
+        help="run nothing: lay out the tables of the last result anew",
+    )
     add(
         "--peer",
         action="append",
@@ -131,6 +137,14 @@ def run(args: argparse.Namespace, metrics: dict[str, Any]) -> None:
         print(table.line(work.name, found), flush=True)
 
 
+def lay_out(metrics: dict[str, Any]) -> None:
+    """Put the table into the metrics, and the short one into the README."""
+    metrics["table"] = table.markdown(metrics)
+    readme = HERE.parent / "README.md"
+    page = table.replaced(readme.read_text("utf8"), table.short(metrics))
+    readme.write_text(page, "utf8")
+
+
 def recorded(argv: Sequence[str]) -> list[str]:
     """The arguments as a result may quote them: no folder of this machine."""
     out, is_peer = [], False
@@ -152,20 +166,22 @@ def main(argv: Sequence[str] | None = None) -> None:
         for work in WORKLOADS:
             print(work.name, "" if work.quick else "(not in --quick)")
         return
+    if args.table:
+        path = HERE / "bench.json"
+        last = json.loads(path.read_text("utf8"))
+        lay_out(last["metrics"])
+        text = json.dumps(last, indent=1, ensure_ascii=False) + "\n"
+        path.write_text(text, "utf8")
+        return
     torch.set_num_threads(args.threads)
-    out = HERE / "bench.md"
     if args.only:
         metrics: dict[str, Any] = {}
         run(args, metrics)
         print("\n" + table.markdown(metrics) + "\nA part: nothing written.")
         return
-    with record("bench", [0], [out], recorded(words)) as metrics:
+    with record("bench", [0], arguments=recorded(words)) as metrics:
         run(args, metrics)
-        metrics["table"] = table.markdown(metrics)
-        out.write_text(metrics["table"], "utf8")
-        readme = HERE.parent / "README.md"
-        page = table.replaced(readme.read_text("utf8"), table.short(metrics))
-        readme.write_text(page, "utf8")
+        lay_out(metrics)
     print("\n" + metrics["table"])
 
 

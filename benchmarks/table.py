@@ -21,6 +21,7 @@ def markdown(metrics: dict[str, Any]) -> str:
     for name in ("step over context", "step over width"):
         if "points" in works.get(name, {}):
             lines += [*curve(name, works[name]["points"], metrics), ""]
+    lines += [f"- {why}" for why in reasons(works, metrics["peaks"])]
     lines += [f"- {sentence}" for sentence in remarks(works)]
     return "\n".join(lines).strip() + "\n"
 
@@ -127,6 +128,37 @@ def curve(
             f"| {number(point['speed'])} | {number(each / 1e9)} "
             f"| {number(point['gflops'])}, {point['gflops'] / peak:.0%} "
             f"| {point['peak_bytes'] / 1e6:,.0f} |"
+        )
+
+
+def reasons(
+    works: dict[str, Any], peaks: dict[str, dict[str, float]]
+) -> Iterator[str]:
+    """What bounds the rows that fall short, as far as this run shows it."""
+    shares, reading = [], []
+    rounds = peaks["fp32 oneDNN"]["error"] > 4 * peaks["fp32"]["error"]
+    for name, work in works.items():
+        verdicts = [verdict["verdict"] for verdict in work.get("verdicts", [])]
+        if not any(verdict.startswith("short") for verdict in verdicts):
+            continue
+        row = work["rows"][OURS]
+        if "flops_per_token" in row:
+            gflops = row["flops_per_token"] * row["speed"] / 1e9
+            peak = peaks["bf16" if "bf16" in name else "fp32"]["gflops"]
+            shares.append(f"{name} {gflops / peak:.0%}")
+        elif "by default" in name and rounds:
+            yield f"short: oneDNN rounds here, so MKL multiplies ({name})"
+        elif name.startswith(("write", "translate")):
+            reading.append(name)
+    if shares:
+        yield (
+            "short, and their share of the fastest product: "
+            f"{', '.join(shares)}"
+        )
+    if reading:
+        yield (
+            "short, for every step reads each weight once: "
+            f"{'; '.join(reading)}"
         )
 
 
