@@ -1,7 +1,7 @@
 """Run the benchmark: ``python -m benchmarks``, or ``make bench``.
 
-Writes results/bench.json and the table of the README, unless only a part of
-the workloads is run.
+Writes results/bench.json and the table of the README; of a part of the
+workloads only if told to.
 """
 
 import argparse
@@ -33,7 +33,7 @@ from benchmarks.contest import (
     Workload,
     judge,
 )
-from results.record import HERE, record
+from results.record import HERE, commit, record
 
 WORKLOADS: list[Workload] = [
     *training.WORKLOADS,
@@ -53,6 +53,11 @@ def parser() -> argparse.ArgumentParser:
     add = options.add_argument
     add("--quick", action="store_true", help="under 5 minutes on 2 cores")
     add("--only", metavar="TEXT", help="the workloads with this in their name")
+    add(
+        "--update",
+        action="store_true",
+        help="with --only: put these rows into the last result",
+    )
     add("--list", action="store_true", help="list the workloads")
     add(
         "--table",
@@ -145,6 +150,17 @@ def lay_out(metrics: dict[str, Any]) -> None:
     readme.write_text(page, "utf8")
 
 
+def revise(rows: dict[str, Any]) -> None:
+    """Put rows into the last result, and lay its tables out anew."""
+    path = HERE / "bench.json"
+    last = json.loads(path.read_text("utf8"))
+    for name, row in rows.items():
+        last["metrics"]["workloads"][name] = row | {"commit": commit()}
+    lay_out(last["metrics"])
+    text = json.dumps(last, indent=1, ensure_ascii=False) + "\n"
+    path.write_text(text, "utf8")
+
+
 def recorded(argv: Sequence[str]) -> list[str]:
     """The arguments as a result may quote them: no folder of this machine."""
     out, is_peer = [], False
@@ -167,17 +183,15 @@ def main(argv: Sequence[str] | None = None) -> None:
             print(work.name, "" if work.quick else "(not in --quick)")
         return
     if args.table:
-        path = HERE / "bench.json"
-        last = json.loads(path.read_text("utf8"))
-        lay_out(last["metrics"])
-        text = json.dumps(last, indent=1, ensure_ascii=False) + "\n"
-        path.write_text(text, "utf8")
+        revise({})
         return
     torch.set_num_threads(args.threads)
     if args.only:
         metrics: dict[str, Any] = {}
         run(args, metrics)
-        print("\n" + table.markdown(metrics) + "\nA part: nothing written.")
+        print("\n" + table.markdown(metrics))
+        if args.update:
+            revise(metrics["workloads"])
         return
     with record("bench", [0], arguments=recorded(words)) as metrics:
         run(args, metrics)

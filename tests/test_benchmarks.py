@@ -710,8 +710,30 @@ def test_a_part_is_printed_and_not_written(monkeypatch, tmp_path, capsys):
     assert "| train S bf16 |" in said
     assert "torch.nn | " in said
     assert "≥ 1.25×" in said
-    assert "nothing written" in said
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_part_can_be_put_into_the_last_result(monkeypatch, tmp_path):
+    (tmp_path / "results").mkdir()
+    marks = table.MARKS[0] + table.MARKS[1]
+    (tmp_path / "README.md").write_text(marks, "utf8")
+    file = tmp_path / "results/bench.json"
+    whole = json.loads((ROOT / "results/bench.json").read_text("utf8"))
+    file.write_text(json.dumps(whole), "utf8")
+    monkeypatch.setattr(__main__, "HERE", tmp_path / "results")
+    row = {"unit": "s", "failed": "skipped: a test"}
+    __main__.revise({"train S fp32": row})
+    found = json.loads(file.read_text("utf8"))
+    before, after = whole["metrics"]["workloads"], found["metrics"]
+    changed = after["workloads"].pop("train S fp32")
+    del before["train S fp32"]
+    assert changed["failed"] == row["failed"]
+    assert len(changed["commit"].split("+")[0]) == 40
+    assert after["workloads"] == before
+    assert "| train S fp32 | | | | | skipped: a test |" in after["table"]
+    readme = (tmp_path / "README.md").read_text("utf8")
+    assert "train S bf16 |" in readme
+    assert "train S fp32 |" not in readme  # nothing is wanted of it now
 
 
 def test_quick_is_a_part_of_full():
