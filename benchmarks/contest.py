@@ -351,4 +351,5 @@ def judge(
         return None, f"open: {who} was not measured"
     ratio = min(row["ratio"] for row in rows.values())
     short = 1 - ratio / target.at_least
-    return ratio, "met" if short <= 0 else f"short by {short:.0%}"
+    digits = 0 if short > 0.01 else 1
+    return ratio, "met" if short <= 0 else f"short by {short:.{digits}%}"

@@ -20,7 +20,7 @@ DEVICE = "cuda"
 def on_gpu(settings: Settings) -> Settings:
     """The settings, with the GPU as device; or :class:`Missing`."""
     if not torch.cuda.is_available():
-        raise Missing("no GPU here (torch.cuda.is_available() is False)")
+        raise Missing("no GPU here")
     return replace(settings, device=DEVICE)
 
 

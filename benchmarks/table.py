@@ -66,8 +66,8 @@ def line(name: str, work: dict[str, Any]) -> str:
     who = peer(work)
     if who is None:
         return f"| {name} | {ours} | none | | {wanted} | {verdict} |"
-    low, high = rows[who]["spread"]
-    ratio = f"{rows[who]['ratio']:.2f} ({low:.2f}–{high:.2f})"
+    low, high = map(times, rows[who]["spread"])
+    ratio = f"{times(rows[who]['ratio'])} ({low}–{high})"
     theirs = f"{number(rows[who]['speed'])} {who}"
     return f"| {name} | {ours} | {theirs} | {ratio} | {wanted} | {verdict} |"
 
@@ -95,6 +95,11 @@ def want(target: dict[str, Any]) -> str:
 def number(value: float) -> str:
     """Three digits that count."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def times(ratio: float) -> str:
+    """A ratio, to the hundredth where that counts."""
+    return f"{ratio:,.0f}" if ratio >= 100 else f"{ratio:.2f}"
 
 
 def limits(metrics: dict[str, Any]) -> str:

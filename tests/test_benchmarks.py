@@ -174,6 +174,7 @@ ROWS = {
     [
         (Target(1.2), 1.2, "met"),
         (Target(1.5), 1.2, "short by 20%"),
+        (Target(1.2025), 1.2, "short by 0.2%"),
         (Target(2.0, against="slow"), 3.0, "met"),
         (Target(2.0, against="gone"), None, "open: gone was not measured"),
         (Target(number="s", at_most=0.3), 0.45, "over by 50%"),
@@ -795,6 +796,9 @@ def test_table_by_hand():
         "| w | 1,234 tokens/s | 617 a | 2.00 (1.90–2.10) | ≥ 2.5× "
         "| short by 20% |"
     )
+    outcome["rows"]["a"] |= {"ratio": 1426.9, "spread": [99.5, 1436.2]}
+    del outcome["rows"]["b"]
+    assert "| 1,427 (99.50–1,436) |" in table.line("w", outcome)
 
 
 def test_reasons_by_hand():
