@@ -150,12 +150,16 @@ def lay_out(metrics: dict[str, Any]) -> None:
     readme.write_text(page, "utf8")
 
 
-def revise(rows: dict[str, Any]) -> None:
-    """Put rows into the last result, and lay its tables out anew."""
+def revise(rows: dict[str, Any], peaks: dict[str, Any]) -> None:
+    """Put rows into the last result, and lay its tables out anew.
+
+    Each keeps what it was held against: the peaks of its own run.
+    """
     path = HERE / "bench.json"
     last = json.loads(path.read_text("utf8"))
     for name, row in rows.items():
-        last["metrics"]["workloads"][name] = row | {"commit": commit()}
+        own = {"commit": commit(), "peaks": peaks}
+        last["metrics"]["workloads"][name] = row | own
     lay_out(last["metrics"])
     text = json.dumps(last, indent=1, ensure_ascii=False) + "\n"
     path.write_text(text, "utf8")
@@ -183,7 +187,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             print(work.name, "" if work.quick else "(not in --quick)")
         return
     if args.table:
-        revise({})
+        revise({}, {})
         return
     torch.set_num_threads(args.threads)
     if args.only:
@@ -191,7 +195,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         run(args, metrics)
         print("\n" + table.markdown(metrics))
         if args.update:
-            revise(metrics["workloads"])
+            revise(metrics["workloads"], metrics["peaks"])
         return
     with record("bench", [0], arguments=recorded(words)) as metrics:
         run(args, metrics)

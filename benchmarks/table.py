@@ -20,7 +20,8 @@ def markdown(metrics: dict[str, Any]) -> str:
     lines += [limits(metrics), ""]
     for name in ("step over context", "step over width"):
         if "points" in works.get(name, {}):
-            lines += [*curve(name, works[name]["points"], metrics), ""]
+            peaks = works[name].get("peaks", metrics["peaks"])
+            lines += [*curve(name, works[name]["points"], peaks), ""]
     lines += [f"- {why}" for why in reasons(works, metrics["peaks"])]
     lines += [f"- {sentence}" for sentence in remarks(works)]
     return "\n".join(lines).strip() + "\n"
@@ -117,10 +118,10 @@ def limits(metrics: dict[str, Any]) -> str:
 
 
 def curve(
-    name: str, points: list[dict[str, Any]], metrics: dict[str, Any]
+    name: str, points: list[dict[str, Any]], peaks: dict[str, Any]
 ) -> Iterator[str]:
     """A table of the points over which a cost grows."""
-    peak = metrics["peaks"]["fp32"]["gflops"]
+    peak = peaks["fp32"]["gflops"]
     yield (
         f"| {name} | width | tokens/s | GFLOP a token, counted | GFLOP/s, "
         "share of the peak | memory, MB |"
@@ -149,7 +150,8 @@ def reasons(
         row = work["rows"][OURS]
         if "flops_per_token" in row:
             gflops = row["flops_per_token"] * row["speed"] / 1e9
-            peak = peaks["bf16" if "bf16" in name else "fp32"]["gflops"]
+            own = work.get("peaks", peaks)
+            peak = own["bf16" if "bf16" in name else "fp32"]["gflops"]
             shares.append(f"{name} {gflops / peak:.0%}")
         elif "by default" in name and rounds:
             yield f"short: oneDNN rounds here, so MKL multiplies ({name})"

@@ -723,12 +723,13 @@ def test_a_part_can_be_put_into_the_last_result(monkeypatch, tmp_path):
     file.write_text(json.dumps(whole), "utf8")
     monkeypatch.setattr(__main__, "HERE", tmp_path / "results")
     row = {"unit": "s", "failed": "skipped: a test"}
-    __main__.revise({"train S fp32": row})
+    __main__.revise({"train S fp32": row}, {"fp32": {"gflops": 7}})
     found = json.loads(file.read_text("utf8"))
     before, after = whole["metrics"]["workloads"], found["metrics"]
     changed = after["workloads"].pop("train S fp32")
     del before["train S fp32"]
     assert changed["failed"] == row["failed"]
+    assert changed["peaks"] == {"fp32": {"gflops": 7}}
     assert len(changed["commit"].split("+")[0]) == 40
     assert after["workloads"] == before
     assert "| train S fp32 | | | | | skipped: a test |" in after["table"]
