@@ -186,6 +186,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         for work in WORKLOADS:
             print(work.name, "" if work.quick else "(not in --quick)")
         return
+    if args.update and not args.only:
+        raise SystemExit(
+            "--update puts single rows into the last result: got no --only. "
+            "Say which, or leave it out: a whole run is written anyway."
+        )
     if args.table:
         revise({}, {})
         return

@@ -148,6 +148,8 @@ def reasons(
         if not any(verdict.startswith("short") for verdict in verdicts):
             continue
         row = work["rows"][OURS]
+        if "peak" in work:  # a GPU's own: remarks() has everybody's share
+            continue
         if "flops_per_token" in row:
             gflops = row["flops_per_token"] * row["speed"] / 1e9
             own = work.get("peaks", peaks)
