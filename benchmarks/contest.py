@@ -78,6 +78,8 @@ class Model:
     write: Callable[..., Tensor] | None = None
     """(B, T) ids and n to (B, n) new ones, greedy; with ``n_beams`` for
     pairs."""
+    write_compiled: Callable[..., Tensor] | None = None
+    """The same by a compiled step, where the contestant offers one."""
     note: str = ""
     """How it differs from the others by design, where it does."""
 

@@ -56,7 +56,11 @@ def check_greedy(
 
 
 def writing(
-    settings: Settings, size: str, batch: int, n_beams: int = 1
+    settings: Settings,
+    size: str,
+    batch: int,
+    n_beams: int = 1,
+    compiled: bool = False,
 ) -> dict[str, Any]:
     """Race to write: 16 + 200 tokens, or 32 to 64 for pairs."""
     shape = SHAPES[size]
@@ -67,9 +71,11 @@ def writing(
     ids = ids.to(settings.device)
 
     def prepare(model: Model) -> Entry:
-        if model.write is None:
-            raise Missing("does not write with a cache")
-        write = partial(model.write, ids, n)
+        writer = model.write_compiled if compiled else model.write
+        if writer is None:
+            kind = "by a compiled step" if compiled else "with a cache"
+            raise Missing(f"does not write {kind}")
+        write = partial(writer, ids, n)
         if n_beams > 1:
             write = partial(write, n_beams=n_beams)
         last: list[Tensor] = []
@@ -103,6 +109,14 @@ def _row(name: str, ratio: float, quick: bool = True, **how: Any) -> Workload:
 WORKLOADS = [
     _row("write S, batch 1", 1.5, size="S", batch=1),
     _row("write S, batch 16", 1.25, size="S", batch=16),
+    _row(
+        "write S, batch 1, compiled",
+        1.5,
+        False,
+        size="S",
+        batch=1,
+        compiled=True,
+    ),
     _row("translate, greedy, batch 1", 1.5, size="base", batch=1),
     _row("translate, beam 4, batch 1", 2.0, size="base", batch=1, n_beams=4),
     _row("translate, greedy, batch 8", 1.5, False, size="base", batch=8),

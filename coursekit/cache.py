@@ -25,6 +25,7 @@ __all__ = [
     "CachedTranslator",
     "LayerCache",
     "cache_bytes",
+    "cache_dtype",
     "make_cache",
 ]
 
@@ -159,7 +160,7 @@ def make_cache(
         model: a GPT or a Transformer.
         batch_size: B, rows.
         max_len: positions, in tokens; default the model's own.
-        dtype: default the parameters', or autocast's where that is on.
+        dtype: default :func:`cache_dtype`.
 
     Returns:
         One :class:`LayerCache` a layer: each has keys of its own.
@@ -167,12 +168,6 @@ def make_cache(
     Chapter: 12, generation.
     """
     config = model.config
-    parameter = next(model.parameters())
-    device = parameter.device
-    if dtype is None:
-        dtype = parameter.dtype
-        if torch.is_autocast_enabled(device.type):
-            dtype = torch.get_autocast_dtype(device.type)
     return [
         LayerCache(
             batch_size,
@@ -180,11 +175,26 @@ def make_cache(
             config.max_len if max_len is None else max_len,
             config.head_size,
             config.d_value,
-            dtype,
-            device,
+            dtype or cache_dtype(model),
+            next(model.parameters()).device,
         )
         for _ in model.blocks
     ]
+
+
+def cache_dtype(model: GPT | Transformer) -> torch.dtype:
+    """What a model's keys and values are: autocast's kind where that is on.
+
+    Args:
+        model: a GPT or a Transformer.
+
+    Returns:
+        The parameters' dtype, or autocast's.
+    """
+    parameter = next(model.parameters())
+    if torch.is_autocast_enabled(parameter.device.type):
+        return torch.get_autocast_dtype(parameter.device.type)
+    return parameter.dtype
 
 
 def cache_bytes(
@@ -254,24 +264,28 @@ class CachedStepper(PlainStepper):
         super().reorder(index)
         for layer in self.cache:
             layer.reorder(index)
+        self.n_padding = self.n_padding[index]
         if self.real is not None:
             self.real = self.real[index]
-            self.n_padding = self.n_padding[index]
 
     def read(self) -> Float[Tensor, "B V"]:
         """Fill a fresh cache with all rows."""
         device = next(self.model.parameters()).device
         ids, real = pad_rows(self.rows, left=True, device=device)
-        self.cache = make_cache(self.model, len(self.rows), self.window)
+        self.cache = self.empty_cache()
+        self.n_padding = (~real).sum(dim=1)
         if len({len(row) for row in self.rows}) == 1:
             self.real = None
             return self.run(ids, None, None)
         # Padding stays hidden; every later column will be a real token.
         self.real = real.new_ones(len(self.rows), self.window)
         self.real[:, : ids.size(1)] = real
-        self.n_padding = (~real).sum(dim=1)
         positions = (real.cumsum(dim=1) - 1).clamp(min=0)
         return self.run(ids, positions, real[:, None, None])
+
+    def empty_cache(self) -> list[LayerCache]:
+        """A cache that holds a window of each row."""
+        return make_cache(self.model, len(self.rows), self.window)
 
     def run(
         self,

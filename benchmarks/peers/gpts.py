@@ -3,6 +3,7 @@
 import contextlib
 import io
 import math
+from functools import partial
 from typing import Any
 
 import torch
@@ -59,9 +60,13 @@ def transformers(task: Task, settings: Settings) -> Model:
     def loss(module: Any, ids: Tensor, targets: Tensor) -> Tensor:
         return mean_nats(module(ids, use_cache=False).logits, targets)
 
-    def write(ids: Tensor, n: int) -> Tensor:
+    def write(ids: Tensor, n: int, **more: Any) -> Tensor:
         how = library.GenerationConfig(
-            max_new_tokens=n, do_sample=False, use_cache=True, pad_token_id=0
+            max_new_tokens=n,
+            do_sample=False,
+            use_cache=True,
+            pad_token_id=0,
+            **more,
         )
         model.eval()
         out = model.generate(
@@ -70,7 +75,20 @@ def transformers(task: Task, settings: Settings) -> Model:
         model.train()
         return out[:, ids.size(1) :]
 
-    return Model(model, loss, lambda ids: model(ids).logits, write)
+    # Its own way: a static cache; on a CPU it compiles when told to.
+    compiling = library.CompileConfig()
+    compiling._compile_all_devices = True
+    static = {
+        "cache_implementation": "static",
+        "compile_config": compiling,
+    }
+    return Model(
+        model,
+        loss,
+        lambda ids: model(ids).logits,
+        write,
+        partial(write, **static),
+    )
 
 
 class TorchGPT(nn.Module):
@@ -161,9 +179,12 @@ def litgpt(task: Task, settings: Settings) -> Model:
     model.apply(model._init_weights)
     base = need("litgpt.generate.base")
 
-    def write(ids: Tensor, n: int) -> Tensor:
+    plain, compiled = base.next_token, torch.compile(base.next_token)
+
+    def write(ids: Tensor, n: int, next_token: Any = plain) -> Tensor:
         if ids.size(0) > 1:
             raise Missing("its generation loop takes one text at a time")
+        base.next_token = next_token  # as its own --compile does
         model.eval()
         model.set_kv_cache(batch_size=1)
         out = base.generate(
@@ -173,8 +194,14 @@ def litgpt(task: Task, settings: Settings) -> Model:
         model.train()
         return out[None, ids.size(1) :]
 
-    note = "rotary positions, and a head of its own"
-    return Model(model, of_logits, model, write, note)
+    return Model(
+        model,
+        of_logits,
+        model,
+        write,
+        partial(write, next_token=compiled),
+        note="rotary positions, and a head of its own",
+    )
 
 
 def nanogpt(task: Task, settings: Settings) -> Model:
@@ -228,7 +255,7 @@ def karpathys(model: Any, note: str) -> Model:
     def logits(ids: Tensor) -> Tensor:
         return model(ids, ids)[0]
 
-    return Model(model, loss, logits, write, note)
+    return Model(model, loss, logits, write, note=note)
 
 
 def sinusoids(length: int, size: int) -> Tensor:

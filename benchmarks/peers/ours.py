@@ -14,6 +14,7 @@ from coursekit.generation import beam_search, generate
 from coursekit.loss import fast_cross_entropy
 from coursekit.packed import pack
 from coursekit.seq2seq import Transformer
+from coursekit.static import StaticStepper, Step, cuda_graph
 from coursekit.tokenizer import BPETokenizer
 
 
@@ -21,6 +22,12 @@ def loss(module: nn.Module, *batch: Tensor) -> Tensor:
     """Mean nats a token; the last of the batch are the targets."""
     *inputs, targets = batch
     return fast_cross_entropy(module(*inputs), targets)
+
+
+def compiled(step: Step) -> Step:
+    """A step through the compiler; on a GPU a graph of what came of it."""
+    fast: Step = torch.compile(step, fullgraph=True)
+    return cuda_graph(fast) if torch.cuda.is_initialized() else fast
 
 
 def gpt(task: Task, settings: Settings) -> Model:
@@ -40,11 +47,20 @@ def gpt(task: Task, settings: Settings) -> Model:
 
     laid_out = cache(partial(pack, model))  # once, as one would
 
+    recorded = StaticStepper(model, record=compiled)
+
     def write(ids: Tensor, n: int) -> Tensor:
-        stepper = CachedStepper(laid_out(ids.size(0)))
+        stepper: CachedStepper
+        if ids.is_cuda:
+            stepper = StaticStepper(model)
+        else:
+            stepper = CachedStepper(laid_out(ids.size(0)))
         return torch.tensor(generate(stepper, ids, n))
 
-    return Model(model, loss, model, write)
+    def write_compiled(ids: Tensor, n: int) -> Tensor:
+        return torch.tensor(generate(recorded, ids, n))
+
+    return Model(model, loss, model, write, write_compiled)
 
 
 def pairs(task: Task, settings: Settings) -> Model:
