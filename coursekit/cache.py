@@ -101,26 +101,28 @@ class LayerCache:
         Raises:
             ValueError: if they don't fit, or the cache is full.
         """
-        start, stop = self.length, self.length + k.size(2)
+        start, n_new = self.length, k.size(2)
+        stop = start + n_new
         if stop > self.max_len:
             raise ValueError(
                 f"a cache holds at most max_len={self.max_len} positions: "
-                f"got {k.size(2)} more after {start}. Make a longer cache, or "
+                f"got {n_new} more after {start}. Make a longer cache, or "
                 "begin a new one with the last tokens."
             )
         for new, buffer in ((k, self.k), (v, self.v)):
-            same = new.dtype == buffer.dtype
-            if not same or new[:, :, :1].shape != buffer[:, :, :1].shape:
+            same_rows = new.shape[:2] == buffer.shape[:2]
+            same_size = new.size(3) == buffer.size(3)
+            if not (same_rows and same_size and new.dtype == buffer.dtype):
                 raise ValueError(
                     "new keys and values must fit the cache: got "
                     f"{tuple(new.shape)} {new.dtype} for "
                     f"{tuple(buffer.shape)} {buffer.dtype}. Make the cache "
                     "for this model, batch size and dtype."
                 )
-        self.k[:, :, start:stop] = k
-        self.v[:, :, start:stop] = v
+        self.k.narrow(2, start, n_new).copy_(k)
+        self.v.narrow(2, start, n_new).copy_(v)
         self.length = stop
-        return self.k[:, :, :stop], self.v[:, :, :stop]
+        return self.k.narrow(2, 0, stop), self.v.narrow(2, 0, stop)
 
     def reorder(self, index: Int[Tensor, "N"], memory: bool = True) -> None:
         """Let row i hold what is now in row index[i]; B may change.
@@ -348,7 +350,7 @@ class CachedTranslator(PlainTranslator):
     def run(self, tokens: Int[Tensor, "B T"]) -> Float[Tensor, "B V"]:
         """Run the decoder over new tokens; logits of the last position."""
         with evaluating(self.modules):
-            logits = self.model.decode(
+            x = self.model.stream(
                 tokens, self.memory, self.mask, cache=self.cache
             )
-        return logits[:, -1]
+            return self.model.logits(x[:, -1])

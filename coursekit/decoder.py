@@ -287,7 +287,7 @@ def next_positions(
     n_all = n_old + ids.size(1)
     check_length(n_all, max_len)
     if positions is None:
-        positions = torch.arange(n_old, n_all, device=ids.device)
+        return torch.arange(n_old, n_all, device=ids.device)
     check_positions(positions, ids, max_len)
     return positions
 

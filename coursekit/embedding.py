@@ -42,7 +42,7 @@ def check_ids(ids: Int[Tensor, "*shape"], vocab_size: int) -> None:
         return
     if ids.numel() == 0:
         return
-    low, high = int(ids.min()), int(ids.max())
+    low, high = map(int, ids.aminmax())
     if low < 0 or high >= vocab_size:
         raise ValueError(
             f"token ids must lie in 0..{vocab_size - 1}: got {low}..{high}. "
