@@ -35,7 +35,8 @@ class LayerCache:
 
     ``update`` writes behind what is there and returns *views of the filled
     part*.  That is why the causal rule "query i sees key j if and only if
-    j ≤ i + (S − T)" holds: S counts filled keys.
+    j ≤ i + (S − T)" holds: S counts filled keys.  The rest is memory that
+    nobody has set or touched, so a long buffer costs little.
 
     RoPE's keys come in already turned by their own positions, and are never
     turned again.
@@ -69,8 +70,8 @@ class LayerCache:
         device: torch.device | str | None = None,
     ) -> None:
         shape = (batch_size, n_kv_heads, max_len)
-        self.k = torch.zeros(*shape, d_head, dtype=dtype, device=device)
-        self.v = torch.zeros(
+        self.k = torch.empty(*shape, d_head, dtype=dtype, device=device)
+        self.v = torch.empty(
             *shape, d_value or d_head, dtype=dtype, device=device
         )
         self.length = 0
@@ -132,8 +133,14 @@ class LayerCache:
             memory: reorder the cross-attention's keys and values too; False
                 if each row keeps its source.
         """
-        self.k = _pick_rows(self.k, index, self.length)
-        self.v = _pick_rows(self.v, index, self.length)
+        if index.size(0) != self.k.size(0):
+            self.k = _pick_rows(self.k, index, self.length)
+            self.v = _pick_rows(self.v, index, self.length)
+        elif moved := [i for i, j in enumerate(index.tolist()) if i != j]:
+            to = torch.tensor(moved, device=index.device)
+            for buffer in (self.k, self.v):
+                filled = buffer.narrow(2, 0, self.length)
+                filled[to] = filled[index[to]]
         if memory and self.memory is not None:
             k, v = self.memory
             self.memory = k[index], v[index]
@@ -142,12 +149,10 @@ class LayerCache:
 def _pick_rows(
     buffer: Float[Tensor, "B G M Dh"], index: Int[Tensor, "N"], length: int
 ) -> Float[Tensor, "N G M Dh"]:
-    """Copy only what is filled, and within the buffer where it fits."""
-    filled = buffer[:, :, :length].index_select(0, index)
-    if index.size(0) != buffer.size(0):
-        buffer = buffer.new_zeros(index.size(0), *buffer.shape[1:])
-    buffer[:, :, :length] = filled
-    return buffer
+    """A buffer of other rows, with what was filled."""
+    picked = buffer.new_empty(index.size(0), *buffer.shape[1:])
+    picked[:, :, :length] = buffer[index, :, :length]
+    return picked
 
 
 def make_cache(

@@ -627,8 +627,9 @@ class _Search:
                 self.finished.append(found)
         self.finished.sort(key=lambda h: h.score, reverse=True)
         del self.finished[self.n_beams :]
-        self.beams = beams[: self.n_beams]
-        self.parents = parents[: self.n_beams]
+        order = _stay(parents[: self.n_beams])
+        self.beams = [beams[i] for i in order]
+        self.parents = [parents[i] for i in order]
 
     def is_over(self) -> bool:
         """Whether no open beam can still get among the best.
@@ -641,10 +642,25 @@ class _Search:
             return True
         if len(self.finished) < self.n_beams:
             return False
-        log_prob, tokens = self.beams[0]
+        log_prob, tokens = max(self.beams)
         length = self.max_new_tokens if self.exhaustive else len(tokens)
         hope = log_prob / length**self.length_penalty
         return hope <= self.finished[-1].score
+
+
+def _stay(parents: Sequence[int]) -> list[int]:
+    """Which child goes on in which row: the first of each in its parent's.
+
+    What stays in its row need not be copied.
+    """
+    rows: list[int] = [-1] * len(parents)
+    movers = []
+    for child, parent in enumerate(parents):
+        if parent < len(rows) and rows[parent] < 0:
+            rows[parent] = child
+        else:
+            movers.append(child)
+    return [movers.pop(0) if child < 0 else child for child in rows]
 
 
 def beam_search(

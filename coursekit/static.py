@@ -148,6 +148,9 @@ class StaticStepper(CachedStepper):
             self.column = self.n_padding.new_zeros(1)
             self.columns = torch.arange(self.window, device=held.device)
             self.whole = [WholeLayer(c, self.column) for c in self.cache]
+            for layer in self.cache:  # hidden, but 0 times NaN is NaN
+                layer.k[:, :, layer.length :] = 0
+                layer.v[:, :, layer.length :] = 0
             self.replay = None
         self.first.copy_(self.n_padding[:, None])
 

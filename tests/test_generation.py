@@ -23,6 +23,7 @@ from coursekit.decoder import GPT
 from coursekit.generation import (
     PlainStepper,
     PlainTranslator,
+    _stay,
     apply_temperature,
     beam_search,
     evaluating,
@@ -859,3 +860,15 @@ def test_beams_write_what_transformers_writes(
     flat = [h for hypotheses in ours for h in hypotheses]
     assert [list(h.tokens) for h in flat] == theirs
     assert [h.score for h in flat] == pytest.approx(scores.tolist(), abs=1e-5)
+
+
+def test_beams_stay_in_their_rows_where_they_can():
+    """What stays need not be copied; by hand, and for all small cases."""
+    assert _stay([2, 0, 0, 1]) == [1, 3, 0, 2]
+    assert _stay([0, 0, 0]) == [0, 1, 2]
+    assert _stay([3, 1]) == [0, 1]  # fewer beams than before
+    for parents in itertools.product(range(4), repeat=4):
+        order = _stay(parents)
+        assert sorted(order) == [0, 1, 2, 3]
+        stays = sum(parents[child] == row for row, child in enumerate(order))
+        assert stays == len(set(parents))
