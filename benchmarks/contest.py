@@ -80,6 +80,8 @@ class Model:
     pairs."""
     write_compiled: Callable[..., Tensor] | None = None
     """The same by a compiled step, where the contestant offers one."""
+    products: Callable[[int], Call] | None = None
+    """Of the rows of a step: the step's products with weights, alone."""
     note: str = ""
     """How it differs from the others by design, where it does."""
 

@@ -11,8 +11,21 @@ from typing import Any
 import torch
 
 from benchmarks import generating, training
-from benchmarks.clock import peak
-from benchmarks.contest import Missing, Settings, Workload
+from benchmarks.clock import peak, race
+from benchmarks.contest import (
+    OURS,
+    Entry,
+    Missing,
+    Settings,
+    Task,
+    Workload,
+    measured,
+)
+from benchmarks.peers import ours
+from coursekit.cache import CachedStepper
+from coursekit.decoder import GPT
+from coursekit.generation import generate
+from coursekit.static import StaticStepper
 
 DEVICE = "cuda"
 
@@ -43,9 +56,36 @@ def steps(
     return found
 
 
-def writing(settings: Settings, batch: int) -> dict[str, Any]:
+def writing(
+    settings: Settings, batch: int, compiled: bool = False
+) -> dict[str, Any]:
     """Race to write, with everybody's own cache, in float32."""
-    return generating.writing(on_gpu(settings), "S", batch)
+    there = on_gpu(settings)
+    return generating.writing(there, "S", batch, compiled=compiled)
+
+
+def graph(settings: Settings, batch: int, n: int = 200) -> dict[str, Any]:
+    """Race a step that is replayed as a CUDA graph against one that is not."""
+    there = on_gpu(settings)
+    shape = training.SHAPES["S"]
+    torch.manual_seed(0)
+    with torch.device(there.device):
+        model = ours.gpt(Task("gpt", shape), there).module
+    assert isinstance(model, GPT)
+    ids = training.sample(shape, 1)[0].flatten()[: batch * generating.PROMPT]
+    prompts = ids.view(batch, -1)
+    calls = {
+        name: partial(generate, kind(model), prompts, n)
+        for name, kind in ((OURS, StaticStepper), ("without", CachedStepper))
+    }
+    timings = race(calls, there.rounds, there.slot)
+    rows = {
+        name: measured(
+            Entry(calls[name], list), timings[OURS], timing, batch * n
+        )
+        for name, timing in timings.items()
+    }
+    return {"rows": rows, "skipped": {}}
 
 
 def _steps(size: str, compiled: bool) -> Workload:
@@ -59,10 +99,13 @@ WORKLOADS = [
     *(_steps(size, how) for size in "SM" for how in (False, True)),
     *(
         Workload(
-            f"GPU write S, batch {batch}",
-            "tokens/s",
-            partial(writing, batch=batch),
+            f"GPU {name}, batch {batch}", "tokens/s", partial(run, batch=batch)
         )
         for batch in (1, 16)
+        for name, run in (
+            ("write S", writing),
+            ("write S compiled", partial(writing, compiled=True)),
+            ("worth of a CUDA graph, S", graph),
+        )
     ),
 ]

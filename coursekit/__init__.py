@@ -57,6 +57,7 @@ from coursekit.published import (
     load_published,
 )
 from coursekit.seq2seq import Transformer
+from coursekit.static import StaticStepper
 from coursekit.tokenizer import (
     BPETokenizer,
     CharTokenizer,
@@ -121,6 +122,7 @@ __all__ = [
     "Residual",
     "SpeechConfig",
     "SpeechTransformer",
+    "StaticStepper",
     "SwiGLU",
     "TokenEmbedding",
     "TrainConfig",

@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812
+from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks import (
     __main__,
@@ -329,6 +330,51 @@ def test_our_writing_is_greedy(monkeypatch, size, batch):
     only(monkeypatch, "pairs" if size == "base" else "gpt")
     rows = generating.writing(QUICK, size, batch)["rows"]
     assert "disqualified" not in rows[OURS]
+
+
+def test_compiled_writing_is_greedy(monkeypatch):
+    """All but the compiler, which takes its time."""
+    only(monkeypatch, "gpt", "transformers", "torch.nn")
+    seen = []
+
+    def stand_in(f=None, **how):
+        seen.append(how)
+        return f
+
+    monkeypatch.setattr(torch, "compile", stand_in)
+    out = generating.writing(QUICK, "S", 1, compiled=True)
+    assert "disqualified" not in out["rows"][OURS]
+    assert out["skipped"]["torch.nn"] == "does not write by a compiled step"
+    assert seen
+    if "transformers" not in out["skipped"]:
+        assert "disqualified" not in out["rows"]["transformers"]
+
+
+@pytest.mark.parametrize("size", ["S", "base"])
+def test_the_products_of_a_step_are_all_of_them(monkeypatch, size):
+    """They multiply by each weight once: counted by the FLOPs of a call."""
+    only(monkeypatch, "pairs" if size == "base" else "gpt")
+    kind = "pairs" if size == "base" else "gpt"
+    task = contest.Task(kind, training.SHAPES[size])
+    model = getattr(ours, kind)(task, QUICK)
+    call = model.products(1)
+    with FlopCounterMode(display=False) as counted:
+        call()
+    weights = [
+        model.module.embedding.weight,
+        *(
+            parameter
+            for name, parameter in model.module.blocks.named_parameters()
+            if parameter.dim() == 2
+            # A source is projected once, not at each step.
+            and not name.endswith(
+                ("cross_attention.w_k.weight", "cross_attention.w_v.weight")
+            )
+        ),
+    ]
+    assert counted.get_total_flops() == 2 * sum(w.numel() for w in weights)
+    rows = generating.writing(QUICK, size, 2)["rows"]
+    assert 0 < rows[OURS]["products_seconds"] < rows[OURS]["wall_seconds"]
 
 
 def test_beam_search_writes(monkeypatch):
@@ -844,7 +890,9 @@ def test_reasons_by_hand():
         "train S bf16": work("short by 5%", **step),
         "train C fp32": work("met", **step),
         "train S by default": work("short by 9%"),
-        "write S": work("short by 9%", speed=3.0),
+        "write S": work(
+            "short by 9%", products_seconds=0.3, wall_seconds=0.75
+        ),
         "GPU train S bf16": work("short by 9%", **step) | {"peak": 7e5},
         "import": {"numbers": {}, "verdicts": []},
     }
@@ -857,7 +905,8 @@ def test_reasons_by_hand():
         "short: oneDNN rounds here, so MKL multiplies (train S by default)",
         "short, and their share of the fastest product: "
         "train S fp32 75%, train S bf16 30%",
-        "short, for every step reads each weight once: write S",
+        "short, and what the products with weights, alone, take of our "
+        "time: write S 40%",
     ]
     peaks["fp32 oneDNN"]["error"] = 2e-7
     assert "oneDNN" not in "".join(table.reasons(works, peaks))

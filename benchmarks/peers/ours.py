@@ -2,17 +2,19 @@
 
 from collections.abc import Callable
 from functools import cache, partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from benchmarks.clock import Call
 from benchmarks.contest import Model, Settings, Task
 from coursekit.cache import CachedStepper, CachedTranslator
 from coursekit.config import GPTConfig, TransformerConfig
 from coursekit.decoder import GPT
 from coursekit.generation import beam_search, generate
 from coursekit.loss import fast_cross_entropy
-from coursekit.packed import pack
+from coursekit.packed import pack, packed_linear
 from coursekit.seq2seq import Transformer
 from coursekit.static import StaticStepper, Step, cuda_graph
 from coursekit.tokenizer import BPETokenizer
@@ -28,6 +30,30 @@ def compiled(step: Step) -> Step:
     """A step through the compiler; on a GPU a graph of what came of it."""
     fast: Step = torch.compile(step, fullgraph=True)
     return cuda_graph(fast) if torch.cuda.is_initialized() else fast
+
+
+def products(model: GPT | Transformer, n_rows: int) -> Call:
+    """One step's products of vectors with weights, and nothing else."""
+    groups: list[list[Any]] = []
+    block: Any
+    for block in model.blocks:
+        own, network = block.attention, block.feed_forward
+        groups += [[own.w_q, own.w_k, own.w_v], [own.w_o]]
+        if isinstance(model, Transformer):
+            groups += [[block.cross_attention.w_q]]
+            groups += [[block.cross_attention.w_o]]
+        groups += [[network.w_in], [network.w_out]]
+    groups += [[model.embedding]]
+    with torch.no_grad():
+        multiply = [packed_linear(n_rows, *group) for group in groups]
+        rows = [torch.randn(n_rows, g[0].weight.size(1)) for g in groups]
+
+    def call() -> None:
+        with torch.no_grad():
+            for product, x in zip(multiply, rows, strict=True):
+                product(x)
+
+    return call
 
 
 def gpt(task: Task, settings: Settings) -> Model:
@@ -47,7 +73,7 @@ def gpt(task: Task, settings: Settings) -> Model:
 
     laid_out = cache(partial(pack, model))  # once, as one would
 
-    recorded = StaticStepper(model, record=compiled)
+    recorded = cache(lambda: StaticStepper(laid_out(1), record=compiled))
 
     def write(ids: Tensor, n: int) -> Tensor:
         stepper: CachedStepper
@@ -58,9 +84,10 @@ def gpt(task: Task, settings: Settings) -> Model:
         return torch.tensor(generate(stepper, ids, n))
 
     def write_compiled(ids: Tensor, n: int) -> Tensor:
-        return torch.tensor(generate(recorded, ids, n))
+        return torch.tensor(generate(recorded(), ids, n))
 
-    return Model(model, loss, model, write, write_compiled)
+    of_a_step = partial(products, model)
+    return Model(model, loss, model, write, write_compiled, of_a_step)
 
 
 def pairs(task: Task, settings: Settings) -> Model:
@@ -90,7 +117,8 @@ def pairs(task: Task, settings: Settings) -> Model:
         found = beam_search(stepper, src, n_beams, n)
         return torch.tensor([best[0].tokens for best in found])
 
-    return Model(model, loss, model, write)
+    of_a_step = partial(products, model)
+    return Model(model, loss, model, write, products=of_a_step)
 
 
 def learn(task: Task, settings: Settings) -> Callable[[], BPETokenizer]:
