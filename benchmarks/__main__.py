@@ -153,13 +153,16 @@ def lay_out(metrics: dict[str, Any]) -> None:
 def revise(rows: dict[str, Any], peaks: dict[str, Any]) -> None:
     """Put rows into the last result, and lay its tables out anew.
 
-    Each keeps what it was held against: the peaks of its own run.
+    Each keeps what it was held against: the peaks of its own run.  Rows of
+    workloads that are no more are dropped.
     """
     path = HERE / "bench.json"
     last = json.loads(path.read_text("utf8"))
-    for name, row in rows.items():
-        own = {"commit": commit(), "peaks": peaks}
-        last["metrics"]["workloads"][name] = row | own
+    own = {"commit": commit(), "peaks": peaks}
+    known = last["metrics"]["workloads"]
+    known |= {name: row | own for name, row in rows.items()}
+    order = [work.name for work in WORKLOADS if work.name in known]
+    last["metrics"]["workloads"] = {name: known[name] for name in order}
     lay_out(last["metrics"])
     text = json.dumps(last, indent=1, ensure_ascii=False) + "\n"
     path.write_text(text, "utf8")

@@ -810,6 +810,10 @@ def test_a_part_can_be_put_into_the_last_result(monkeypatch, tmp_path):
     assert changed["peaks"] == {"fp32": {"gflops": 7}}
     assert len(changed["commit"].split("+")[0]) == 40
     assert after["workloads"] == before
+    names = [work.name for work in __main__.WORKLOADS]
+    assert [*found["metrics"]["workloads"]] == [
+        name for name in names if name in before
+    ]
     assert "| train S fp32 | | | | | skipped: a test |" in after["table"]
     readme = (tmp_path / "README.md").read_text("utf8")
     assert "train S bf16 |" in readme
