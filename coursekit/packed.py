@@ -75,7 +75,8 @@ def packed_linear(n_rows: int, *layers: Any) -> Map:
         product = torch.ops.mkl._mkl_linear
 
         def in_order(x: Tensor) -> Tensor:
-            if x.size(0) != n_rows:
+            # MKL's product knows no autocast.
+            if x.size(0) != n_rows or torch.is_autocast_enabled("cpu"):
                 return F.linear(x, weight, bias)
             y: Tensor = product(x, ordered, weight, bias, n_rows)
             return y
@@ -151,11 +152,8 @@ def _feed_forward(block: Any, n_rows: int) -> Map:
 
 
 def _residual(path: Residual) -> Callable[..., Tensor]:
-    norm, norm_first, residual = (
-        _norm(path.norm),
-        path.norm_first,
-        path.residual,
-    )
+    norm, norm_first = _norm(path.norm), path.norm_first
+    residual = path.residual
 
     def run(x: Tensor, sublayer: Callable[..., Tensor], *how: Any) -> Tensor:
         y = sublayer(norm(x) if norm_first else x, *how)

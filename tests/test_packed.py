@@ -4,6 +4,7 @@ import pytest
 import torch
 from compare import shake
 
+from coursekit.attention import attend
 from coursekit.cache import CachedStepper, CachedTranslator
 from coursekit.config import GPTConfig, TransformerConfig
 from coursekit.decoder import GPT
@@ -31,6 +32,7 @@ GPTS = {
     },
     "alibi, no path": {"positions": "alibi", "residual": False},
     "attention only": {"d_ff": 0},
+    "value size": {"d_head": 6, "d_value": 7, "n_kv_heads": 1},
 }
 
 
@@ -51,7 +53,10 @@ def translator(**changes):
 @pytest.mark.parametrize("n_rows", [1, 3])
 @pytest.mark.parametrize("changes", GPTS.values(), ids=GPTS)
 def test_the_same_logits(changes, n_rows):
-    model = gpt(**changes)
+    same_logits(gpt(**changes), n_rows)
+
+
+def same_logits(model, n_rows):
     prompts = [[7, 3, 11, 2], [5, 1, 19], [50, 4, 13, 8, 6]][:n_rows]
     plain, quick = PlainStepper(model), CachedStepper(pack(model, n_rows))
     expected, found = plain.prefill(prompts), quick.prefill(prompts)
@@ -75,6 +80,35 @@ def test_the_same_tokens(n_rows, n_beams):
     found = beam_search(quick, sources, n_beams, 11, [0])
     for ours, theirs in zip(found, expected, strict=True):
         assert [h.tokens for h in ours] == [h.tokens for h in theirs]
+
+
+@pytest.mark.parametrize("n_rows", [1, 3])
+def test_any_attention_function(n_rows):
+    """The fast one is called past its checks; others as they are."""
+    model, seen = gpt(), []
+
+    def told(q, *args, **kwargs):
+        seen.append(q.size(2))
+        return attend(q, *args, **kwargs)
+
+    for block in model.blocks:
+        block.attention.attend = told
+    same_logits(model, n_rows)
+    assert seen.count(1) >= 3
+
+
+@pytest.mark.parametrize("n_rows", [1, 3])
+def test_autocast(n_rows):
+    """Keys and values are then as exact as the cache that keeps them."""
+    model = gpt()
+    prompts = [[7, 3, 11, 2], [5, 1, 19], [50, 4]][:n_rows]
+    with torch.autocast("cpu", torch.bfloat16):
+        expected = PlainStepper(model).prefill(prompts)
+        stepper = CachedStepper(pack(model, n_rows))
+        found = stepper.prefill(prompts)
+        torch.testing.assert_close(found, expected, rtol=0.05, atol=0.05)
+        stepper.step(torch.arange(n_rows))
+    assert stepper.cache[0].k.dtype == torch.bfloat16
 
 
 def test_float64_is_exact():
