@@ -114,13 +114,18 @@ def play(work: Workload, settings: Settings) -> dict[str, Any]:
         outcome = work.run(settings)
     except Missing as reason:
         return {"unit": work.unit, "failed": f"skipped: {reason}"}
-    verdicts = []
+    return {"unit": work.unit, "verdicts": verdicts(work, outcome), **outcome}
+
+
+def verdicts(work: Workload, outcome: dict[str, Any]) -> list[dict[str, Any]]:
+    """Hold an outcome against the targets of its workload."""
+    found = []
     for target in work.targets:
         value, verdict = judge(outcome, target)
-        verdicts.append(
+        found.append(
             {"target": asdict(target), "value": value, "verdict": verdict}
         )
-    return {"unit": work.unit, "verdicts": verdicts, **outcome}
+    return found
 
 
 def run(args: argparse.Namespace, metrics: dict[str, Any]) -> None:
@@ -161,8 +166,11 @@ def revise(rows: dict[str, Any], peaks: dict[str, Any]) -> None:
     own = {"commit": commit(), "peaks": peaks}
     known = last["metrics"]["workloads"]
     known |= {name: row | own for name, row in rows.items()}
-    order = [work.name for work in WORKLOADS if work.name in known]
-    last["metrics"]["workloads"] = {name: known[name] for name in order}
+    there = [work for work in WORKLOADS if work.name in known]
+    for work in there:
+        if "failed" not in known[work.name]:
+            known[work.name]["verdicts"] = verdicts(work, known[work.name])
+    last["metrics"]["workloads"] = {w.name: known[w.name] for w in there}
     lay_out(last["metrics"])
     text = json.dumps(last, indent=1, ensure_ascii=False) + "\n"
     path.write_text(text, "utf8")
