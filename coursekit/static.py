@@ -45,7 +45,15 @@ class WholeLayer:
     def update(
         self, k: Float[Tensor, "B G 1 Dh"], v: Float[Tensor, "B G 1 Dv"]
     ) -> tuple[Float[Tensor, "B G M Dh"], Float[Tensor, "B G M Dv"]]:
-        """Write one key and value; return the buffers."""
+        """Write one key and value; return all of the buffers.
+
+        Args:
+            k: (B, G, 1, Dh) the new key.
+            v: (B, G, 1, Dv) the new value.
+
+        Returns:
+            (B, G, M, Dh) and (B, G, M, Dv), M = the window.
+        """
         self.k.index_copy_(2, self.column, k)
         self.v.index_copy_(2, self.column, v)
         return self.k, self.v
