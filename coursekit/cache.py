@@ -24,6 +24,7 @@ __all__ = [
     "CachedStepper",
     "CachedTranslator",
     "LayerCache",
+    "SharedColumns",
     "cache_bytes",
     "cache_dtype",
     "make_cache",
@@ -111,36 +112,41 @@ class LayerCache:
                 "begin a new one with the last tokens."
             )
         for new, buffer in ((k, self.k), (v, self.v)):
-            same_rows = new.shape[:2] == buffer.shape[:2]
-            same_size = new.size(3) == buffer.size(3)
-            if not (same_rows and same_size and new.dtype == buffer.dtype):
+            place = buffer.narrow(2, start, n_new)
+            if new.shape != place.shape or new.dtype != place.dtype:
                 raise ValueError(
                     "new keys and values must fit the cache: got "
                     f"{tuple(new.shape)} {new.dtype} for "
                     f"{tuple(buffer.shape)} {buffer.dtype}. Make the cache "
                     "for this model, batch size and dtype."
                 )
-        self.k.narrow(2, start, n_new).copy_(k)
-        self.v.narrow(2, start, n_new).copy_(v)
+            place.copy_(new)
         self.length = stop
         return self.k.narrow(2, 0, stop), self.v.narrow(2, 0, stop)
 
-    def reorder(self, index: Int[Tensor, "N"], memory: bool = True) -> None:
+    def reorder(
+        self,
+        index: Int[Tensor, "N"],
+        memory: bool = True,
+        missing: tuple[Int[Tensor, "R"], Int[Tensor, "R"], int] | None = None,
+    ) -> None:
         """Let row i hold what is now in row index[i]; B may change.
 
         Args:
             index: (N,) rows.
             memory: reorder the cross-attention's keys and values too; False
                 if each row keeps its source.
+            missing: what :meth:`SharedColumns.reorder` found, so that no more
+                is copied; by default all is, into other buffers.
         """
-        if index.size(0) != self.k.size(0):
+        if missing is None:
             self.k = _pick_rows(self.k, index, self.length)
             self.v = _pick_rows(self.v, index, self.length)
-        elif moved := [i for i, j in enumerate(index.tolist()) if i != j]:
-            to = torch.tensor(moved, device=index.device)
-            for buffer in (self.k, self.v):
-                filled = buffer.narrow(2, 0, self.length)
-                filled[to] = filled[index[to]]
+        else:
+            rows, parents, first = missing
+            for buffer in (self.k, self.v) if len(rows) else ():
+                part = buffer.narrow(2, first, self.length - first)
+                part.index_copy_(0, rows, part.index_select(0, parents))
         if memory and self.memory is not None:
             k, v = self.memory
             self.memory = k[index], v[index]
@@ -153,6 +159,50 @@ def _pick_rows(
     picked = buffer.new_empty(index.size(0), *buffer.shape[1:])
     picked[:, :, :length] = buffer[index, :, :length]
     return picked
+
+
+class SharedColumns:
+    """How many columns, from the first on, two rows of a cache share.
+
+    Beams of one text begin alike.  So a beam that goes on from another, in
+    its own row, needs only the columns that the two do not share: the last
+    few, mostly, however long the text.
+
+    Args:
+        n_rows: B; at first nothing is shared.
+
+    Chapter: 12, generation.
+    Test: tests/test_cache.py::test_only_what_is_not_shared_is_copied
+    """
+
+    def __init__(self, n_rows: int) -> None:
+        self.columns = [[0] * n_rows for _ in range(n_rows)]
+
+    def reorder(
+        self, index: Int[Tensor, "N"], length: int
+    ) -> tuple[Int[Tensor, "R"], Int[Tensor, "R"], int] | None:
+        """Row i goes on from what is now row index[i].
+
+        Args:
+            index: (N,) rows.
+            length: columns filled so far.
+
+        Returns:
+            The rows that go on from another one, these other ones, and the
+            first column that any of them lacks; None if B changes.
+        """
+        all_parents, old = index.tolist(), self.columns
+        # Children of one row share all so far; others, what those rows did.
+        self.columns = [
+            [length if i == j else old[i][j] for j in all_parents]
+            for i in all_parents
+        ]
+        if len(all_parents) != len(old):
+            return None
+        moves = [(i, j) for i, j in enumerate(all_parents) if i != j]
+        first = min([old[i][j] for i, j in moves], default=length)
+        rows, parents = index.new_tensor(moves).view(-1, 2).unbind(1)
+        return rows, parents, first
 
 
 def make_cache(
@@ -244,6 +294,7 @@ class CachedStepper(PlainStepper):
     """
 
     cache: list[LayerCache]
+    shared: SharedColumns
     real: Bool[Tensor, "B M"] | None
     n_padding: Int[Tensor, "B"]
 
@@ -269,8 +320,9 @@ class CachedStepper(PlainStepper):
     def reorder(self, index: Int[Tensor, "N"]) -> None:
         """Let row i go on from what is now row index[i], cache included."""
         super().reorder(index)
+        missing = self.shared.reorder(index, self.cache[0].length)
         for layer in self.cache:
-            layer.reorder(index)
+            layer.reorder(index, missing=missing)
         self.n_padding = self.n_padding[index]
         if self.real is not None:
             self.real = self.real[index]
@@ -280,6 +332,7 @@ class CachedStepper(PlainStepper):
         device = next(self.model.parameters()).device
         ids, real = pad_rows(self.rows, left=True, device=device)
         self.cache = self.empty_cache()
+        self.shared = SharedColumns(len(self.rows))
         self.n_padding = (~real).sum(dim=1)
         if len({len(row) for row in self.rows}) == 1:
             self.real = None
@@ -315,6 +368,7 @@ class CachedTranslator(PlainTranslator):
     """
 
     cache: list[LayerCache]
+    shared: SharedColumns
     sources: Sequence[int] = ()
 
     def begin(
@@ -324,6 +378,7 @@ class CachedTranslator(PlainTranslator):
     ) -> Float[Tensor, "B V"]:
         """Start from what an encoder has read, with a fresh cache."""
         self.cache = make_cache(self.model, memory.size(0))
+        self.shared = SharedColumns(memory.size(0))
         self.sources = list(range(memory.size(0)))
         return super().begin(memory, mask)
 
@@ -341,8 +396,9 @@ class CachedTranslator(PlainTranslator):
         sources = [self.sources[i] for i in index.tolist()]
         # Beams of one sentence trade places, but share their source.
         moved = sources != self.sources
+        missing = self.shared.reorder(index, self.cache[0].length)
         for layer in self.cache:
-            layer.reorder(index, memory=moved)
+            layer.reorder(index, moved, missing)
         if moved:
             self.sources, self.memory = sources, self.memory[index]
             if self.mask is not None:

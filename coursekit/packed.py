@@ -7,16 +7,18 @@ read the same vector lie together, and what only training needs is left out.
 
 import copy
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from coursekit.attention import Attend, fast_attend
+from coursekit.attention import fast_attend
 from coursekit.decoder import GPT
 from coursekit.feedforward import FeedForward, SwiGLU
-from coursekit.multihead import MultiHeadAttention, merge_heads, split_heads
+from coursekit.generation import evaluating
+from coursekit.multihead import MultiHeadAttention
 from coursekit.norm import LayerNorm, Residual
 from coursekit.seq2seq import CrossBlock, Transformer
 
@@ -29,8 +31,9 @@ Model = TypeVar("Model", GPT, Transformer)
 def pack(model: Model, n_rows: int = 1) -> Model:
     """A twin of a model that writes sooner, and cannot be trained.
 
-    The twin shares the model's tables and norms, and has copies of its
-    matrices: twice the memory, and what training changes later is not seen.
+    One new token a text takes the short way; more at once, as in a prompt,
+    go through the model's own blocks.  The twin has copies of the matrices:
+    twice the memory, and after more training it must be made anew.
 
     Args:
         model: on its device, in its dtype; left as it is.
@@ -54,7 +57,7 @@ def pack(model: Model, n_rows: int = 1) -> Model:
     return twin
 
 
-def packed_linear(n_rows: int, *layers: Any) -> Map:
+def packed_linear(n_rows: int, *layers: Any) -> Callable[..., Tensor]:
     """Linear layers that read the same vector, as one product.
 
     Args:
@@ -62,7 +65,8 @@ def packed_linear(n_rows: int, *layers: Any) -> Map:
         layers: each with a ``weight`` (out, in), and perhaps a ``bias``.
 
     Returns:
-        A function from (rows, in) to (rows, all outputs side by side).
+        A function from (rows, in) to (rows, all outputs side by side); given
+        a second tensor of that shape, it adds them to that one, in place.
     """
     weight = torch.cat([layer.weight.detach() for layer in layers])
     biases: Any = [getattr(layer, "bias", None) for layer in layers]
@@ -74,19 +78,27 @@ def packed_linear(n_rows: int, *layers: Any) -> Map:
         ordered = torch.ops.mkl._mkl_reorder_linear_weight(weight, n_rows)
         product = torch.ops.mkl._mkl_linear
 
-        def in_order(x: Tensor) -> Tensor:
+        def in_order(x: Tensor, onto: Tensor | None = None) -> Tensor:
             # MKL's product knows no autocast.
             if x.size(0) != n_rows or torch.is_autocast_enabled("cpu"):
-                return F.linear(x, weight, bias)
-            y: Tensor = product(x, ordered, weight, bias, n_rows)
-            return y
+                y = F.linear(x, weight, bias)
+            else:
+                y = product(x, ordered, weight, bias, n_rows)
+            return y if onto is None else onto.add_(y)
 
         return in_order
 
     across = weight.t().contiguous()
-    if bias is None:
-        return lambda x: x @ across
-    return lambda x: torch.addmm(bias, x, across)
+
+    def along(x: Tensor, onto: Tensor | None = None) -> Tensor:
+        if onto is None or onto.dtype is not x.dtype:
+            y = x @ across if bias is None else torch.addmm(bias, x, across)
+            return y if onto is None else onto.add_(y)
+        # What the product begins with need not be zeros.
+        onto.addmm_(x, across)
+        return onto if bias is None else onto.add_(bias)
+
+    return along
 
 
 def _head(n_rows: int, head: Any) -> Map:
@@ -99,11 +111,16 @@ def _head(n_rows: int, head: Any) -> Map:
 
 
 def _block(block: Any, n_rows: int) -> Callable[..., Tensor]:
-    """A block as a function that is called as the block is.
+    """A block with a short way for one new token a text.
 
-    Inside, vectors are the rows of a matrix, whatever text they are of.
+    There a text's vector is a row of a matrix, and each sublayer adds to the
+    rows it is given: nobody else needs them.
     """
-    attend = _attention(block.attention, n_rows)
+    whole = _as_it_is(block)
+    attention = block.attention
+    if attention.w_k.out_features != attention.w_v.out_features:
+        return whole
+    attend = _attention(attention, n_rows)
     around_attention = _residual(block.around_attention)
     feed_forward = _feed_forward(block, n_rows)
 
@@ -115,10 +132,11 @@ def _block(block: Any, n_rows: int) -> Callable[..., Tensor]:
         bias: Tensor | None = None,
         cache: Any = None,
     ) -> Tensor:
-        n_texts, y = x.size(0), x.flatten(0, 1)
-        how = mask, causal, rotate, bias, cache
-        y = around_attention(y, attend, n_texts, *how)
-        return feed_forward(y).view(x.shape)
+        if x.size(1) > 1:
+            return whole(x, mask, causal, rotate, bias, cache)
+        y = x.flatten(0, 1)
+        y = around_attention(y, attend, mask, rotate, bias, cache)
+        return feed_forward(y).unsqueeze(1)
 
     if not isinstance(block, CrossBlock):
         return run
@@ -134,21 +152,26 @@ def _block(block: Any, n_rows: int) -> Callable[..., Tensor]:
         bias: Tensor | None = None,
         cache: Any = None,
     ) -> Tensor:
-        n_texts, y = x.size(0), x.flatten(0, 1)
-        how = mask, True, rotate, bias, cache
-        y = around_attention(y, attend, n_texts, *how)
-        y = around_look(y, look, n_texts, memory, memory_mask, cache)
-        return feed_forward(y).view(x.shape)
+        if x.size(1) > 1:
+            return whole(x, memory, memory_mask, mask, rotate, bias, cache)
+        y = x.flatten(0, 1)
+        y = around_attention(y, attend, mask, rotate, bias, cache)
+        y = around_look(y, look, memory, memory_mask, cache)
+        return feed_forward(y).unsqueeze(1)
 
     return run_crossed
 
 
-def _feed_forward(block: Any, n_rows: int) -> Map:
-    if block.feed_forward is None:
-        return lambda x: x
-    around = _residual(block.around_feed_forward)
-    network = _network(block.feed_forward, n_rows)
-    return lambda x: around(x, network)
+def _as_it_is(block: nn.Module) -> Callable[..., Tensor]:
+    """A block in evaluation mode: the twin's own modules are without it."""
+    modules = list(block.modules())
+
+    def run(*arguments: Any) -> Tensor:
+        with evaluating(modules):
+            y: Tensor = block(*arguments)
+            return y
+
+    return run
 
 
 def _residual(path: Residual) -> Callable[..., Tensor]:
@@ -156,8 +179,8 @@ def _residual(path: Residual) -> Callable[..., Tensor]:
     residual = path.residual
 
     def run(x: Tensor, sublayer: Callable[..., Tensor], *how: Any) -> Tensor:
-        y = sublayer(norm(x) if norm_first else x, *how)
-        y = x + y if residual else y
+        onto = x if residual else None
+        y = sublayer(norm(x) if norm_first else x, onto, *how)
         return y if norm_first else norm(y)
 
     return run
@@ -175,68 +198,46 @@ def _attention(
     attention: MultiHeadAttention, n_rows: int
 ) -> Callable[..., Tensor]:
     readers = attention.w_q, attention.w_k, attention.w_v
-    n_heads, n_kv_heads = attention.n_heads, attention.n_kv_heads
-    d_head = attention.w_k.out_features // n_kv_heads
-    if attention.w_v.out_features != attention.w_k.out_features:
-        return _as_it_is(attention)
     project = packed_linear(n_rows, *readers)
     mix = packed_linear(n_rows, attention.w_o)
-    attend = _quick(attention)
+    attend = _attend(attention)
     # Side by side as well: the heads of queries, of keys, of values.
-    n_all, parts = n_heads + 2 * n_kv_heads, (n_heads, *2 * (n_kv_heads,))
+    parts = attention.n_heads, attention.n_kv_heads, attention.n_kv_heads
+    shape = -1, sum(parts), 1, attention.w_k.out_features // parts[1]
+    flat = -1, attention.w_o.in_features
 
     def run(
         x: Tensor,
-        n_texts: int,
+        onto: Tensor | None,
         mask: Tensor | None,
-        causal: bool,
         rotate: Map | None,
         bias: Tensor | None,
         cache: Any,
     ) -> Tensor:
-        heads = project(x).view(n_texts, -1, n_all, d_head).transpose(1, 2)
-        q, k, v = heads.split_with_sizes(parts, 1)
+        q, k, v = project(x).view(shape).split_with_sizes(parts, 1)
         if rotate is not None:
             q, k = rotate(q), rotate(k)
         if cache is not None:
             k, v = cache.update(k, v)
-        found = attend(q, k, v, mask, causal, 0.0, bias)
-        return mix(merge_heads(found).flatten(0, 1))
+        if bias is None:
+            found = attend(q, k, v, mask)
+        else:
+            found = attention.attend(q, k, v, mask, bias=bias)
+        return mix(found.reshape(flat), onto)
 
     return run
 
 
-def _as_it_is(attention: MultiHeadAttention) -> Callable[..., Tensor]:
-    """For values of another size than the keys."""
+def _attend(attention: MultiHeadAttention) -> Callable[..., Tensor]:
+    """Attention of the newest token, which may see all: no causal mask.
 
-    def run(x: Tensor, n_texts: int, *how: Any) -> Tensor:
-        y: Tensor = attention(x.unflatten(0, (n_texts, -1)), None, *how)
-        return y.flatten(0, 1)
-
-    return run
-
-
-def _quick(attention: MultiHeadAttention) -> Attend:
-    """Attention that does not look at shapes which are right."""
-    attend = attention.attend
-    if attend is not fast_attend:
-        return attend
-    shared = attention.n_heads != attention.n_kv_heads
-
-    def run(
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        mask: Tensor | None = None,
-        causal: bool = False,
-        dropout_p: float = 0.0,
-        bias: Tensor | None = None,
-    ) -> Tensor:
-        if q.size(2) > 1 or bias is not None:
-            return attend(q, k, v, mask, causal, dropout_p, bias)
-        return F.scaled_dot_product_attention(q, k, v, mask, enable_gqa=shared)
-
-    return run
+    What `fast_attend` calls is called past its checks of shapes.
+    """
+    if attention.attend is not fast_attend:
+        return attention.attend
+    if attention.n_heads == attention.n_kv_heads:
+        return F.scaled_dot_product_attention
+    return partial(F.scaled_dot_product_attention, enable_gqa=True)
 
 
 def _cross_attention(
@@ -244,11 +245,13 @@ def _cross_attention(
 ) -> Callable[..., Tensor]:
     project = packed_linear(n_rows, cross.w_q)
     mix = packed_linear(n_rows, cross.w_o)
-    attend, n_heads = _quick(cross), cross.n_heads
+    attend = _attend(cross)
+    shape = -1, cross.n_heads, 1, cross.w_q.out_features // cross.n_heads
+    flat = -1, cross.w_o.in_features
 
     def run(
         x: Tensor,
-        n_texts: int,
+        onto: Tensor | None,
         memory: Tensor,
         mask: Tensor | None,
         cache: Any,
@@ -258,26 +261,40 @@ def _cross_attention(
             known = cross.keys_values(memory)
         if cache is not None:
             cache.memory = known
-        q = project(x)
-        q = split_heads(q.view(n_texts, -1, q.size(1)), n_heads)
-        return mix(merge_heads(attend(q, *known, mask)).flatten(0, 1))
+        found = attend(project(x).view(shape), *known, mask)
+        return mix(found.reshape(flat), onto)
 
     return run
 
 
-def _network(network: nn.Module, n_rows: int) -> Map:
+def _feed_forward(block: Any, n_rows: int) -> Map:
+    if block.feed_forward is None:
+        return lambda x: x
+    around = _residual(block.around_feed_forward)
+    network = _network(block.feed_forward, n_rows)
+    return lambda x: around(x, network)
+
+
+def _network(network: nn.Module, n_rows: int) -> Callable[..., Tensor]:
     if type(network) is FeedForward:
         w_in = packed_linear(n_rows, network.w_in)
         w_out = packed_linear(n_rows, network.w_out)
         bend = network.activation
-        return lambda x: w_out(bend(w_in(x)))
+        if bend is F.relu:
+            bend = torch.relu_  # what it bends is nobody else's
+        return lambda x, onto: w_out(bend(w_in(x)), onto)
     if type(network) is SwiGLU:
         both = packed_linear(n_rows, network.w_gate, network.w_in)
         out = packed_linear(n_rows, network.w_out)
 
-        def run(x: Tensor) -> Tensor:
+        def run(x: Tensor, onto: Tensor | None) -> Tensor:
             gate, inner = both(x).chunk(2, dim=-1)
-            return out(F.silu(gate) * inner)
+            return out(F.silu(gate) * inner, onto)
 
         return run
-    return network  # experts, say: as they are
+
+    def as_it_is(x: Tensor, onto: Tensor | None) -> Tensor:
+        y: Tensor = network(x)  # experts, say
+        return y if onto is None else onto.add_(y)
+
+    return as_it_is

@@ -9,6 +9,7 @@ from coursekit.cache import (
     CachedStepper,
     CachedTranslator,
     LayerCache,
+    SharedColumns,
     cache_bytes,
     make_cache,
 )
@@ -159,13 +160,86 @@ def test_reorder_check_catches_a_cache_left_behind(monkeypatch):
     model = make_gpt()
     cached, plain = CachedStepper(model), PlainStepper(model)
 
-    def only_resize(self, index, memory=True):
+    def only_resize(self, index, memory=True, missing=None):
         rows = torch.arange(len(index)) % self.k.size(0)
         self.k, self.v = self.k[rows], self.v[rows]
 
     monkeypatch.setattr(LayerCache, "reorder", only_resize)
     with pytest.raises(AssertionError):
         check_reorder(cached, plain)
+
+
+def test_only_what_is_not_shared_is_copied():
+    """Families of rows, by hand: which columns does a row lack?"""
+    shared = SharedColumns(2)
+    assert shared.reorder(torch.tensor([0, 0, 0, 1]), 7) is None
+    # Three children of one row have 7 columns in common, and each its 8th.
+    assert lacking(shared, [0, 0, 2, 3], 8) == ([1], [0], 7)
+    # Of two that go on from others, the one that lacks more decides.
+    assert lacking(shared, [2, 0, 2, 3], 13) == ([0, 1], [2, 0], 7)
+    assert lacking(shared, [0, 1, 0, 3], 17) == ([2], [0], 13)
+    # Nothing moves; and rows of different texts share nothing.
+    assert lacking(shared, [0, 1, 2, 3], 19) == ([], [], 19)
+    assert lacking(shared, [0, 1, 2, 0], 19) == ([3], [0], 0)
+
+
+def lacking(shared, order, length):
+    rows, parents, first = shared.reorder(torch.tensor(order), length)
+    return rows.tolist(), parents.tolist(), first
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("kind", ["gpt", "translator"])
+def test_any_order_of_rows(kind, seed):
+    check_orders(kind, [seed])
+
+
+def check_orders(kind, seeds):
+    """Random families, against reading everything anew."""
+    steppers = make_steppers(kind)
+    for seed in seeds:
+        check_order(steppers, seed)
+
+
+def check_order(steppers, seed):
+    chance = torch.Generator().manual_seed(seed)
+    for stepper in steppers:
+        stepper.prefill(PROMPTS)
+    n_rows = len(PROMPTS)
+    for n in range(9):
+        n_next = 5 if n < 7 else 4
+        draws = torch.rand(n_next, generator=chance)
+        order = (draws * n_rows).long()
+        if n > 2:  # mostly, rows stay
+            order = order.where(draws > 0.7, torch.arange(n_next))
+        tokens = torch.randint(V, (n_next,), generator=chance)
+        logits = []
+        for stepper in steppers:
+            stepper.reorder(order)
+            logits.append(stepper.step(tokens))
+        assert torch.allclose(*logits, atol=1e-5)
+        n_rows = n_next
+
+
+@pytest.mark.parametrize("kind", ["gpt", "translator"])
+def test_a_column_too_few_is_seen(kind, monkeypatch):
+    reorder = SharedColumns.reorder
+
+    def stingy(self, index, length):
+        missing = reorder(self, index, length)
+        return missing and (*missing[:2], min(missing[2] + 1, length))
+
+    monkeypatch.setattr(SharedColumns, "reorder", stingy)
+    with pytest.raises(AssertionError):
+        check_orders(kind, range(5))
+
+
+def make_steppers(kind):
+    if kind == "gpt":
+        model = make_gpt()
+        return CachedStepper(model), PlainStepper(model)
+    model = make_transformer()
+    return CachedTranslator(model, [1]), PlainTranslator(model, [1])
 
 
 @pytest.mark.parametrize("name", VARIANTS)

@@ -103,11 +103,15 @@ def test_autocast(n_rows):
     model = gpt()
     prompts = [[7, 3, 11, 2], [5, 1, 19], [50, 4]][:n_rows]
     with torch.autocast("cpu", torch.bfloat16):
-        expected = PlainStepper(model).prefill(prompts)
-        stepper = CachedStepper(pack(model, n_rows))
-        found = stepper.prefill(prompts)
-        torch.testing.assert_close(found, expected, rtol=0.05, atol=0.05)
-        stepper.step(torch.arange(n_rows))
+        plain, stepper = (
+            PlainStepper(model),
+            CachedStepper(pack(model, n_rows)),
+        )
+        expected, found = plain.prefill(prompts), stepper.prefill(prompts)
+        for token in (3, 41):
+            torch.testing.assert_close(found, expected, rtol=0.05, atol=0.05)
+            tokens = torch.arange(n_rows) + token
+            expected, found = plain.step(tokens), stepper.step(tokens)
     assert stepper.cache[0].k.dtype == torch.bfloat16
 
 
@@ -140,11 +144,32 @@ def test_a_stale_twin_would_be_noticed():
     twin = pack(model)
     with torch.no_grad():
         model.blocks[0].attention.w_o.weight *= -1.0
-    prompt = [[7, 3, 11]]
-    expected = CachedStepper(model).prefill(prompt)
+    found, expected = CachedStepper(twin), CachedStepper(model)
+    for stepper in (found, expected):
+        stepper.prefill([[7, 3, 11]])
+    token = torch.tensor([5])
     assert not torch.allclose(
-        CachedStepper(twin).prefill(prompt), expected, atol=1e-2
+        found.step(token), expected.step(token), atol=1e-2
     )
+
+
+def test_dropout_is_off_in_prompts_too():
+    model = gpt(dropout=0.5).train()
+    expected = CachedStepper(model).prefill([[7, 3, 11]])
+    found = CachedStepper(pack(model)).prefill([[7, 3, 11]])
+    torch.testing.assert_close(found, expected)
+    assert all(module.training for module in model.modules())
+
+
+@pytest.mark.parametrize("n_rows", [1, 3])
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_steps_change_no_parameter(n_rows, norm_first):
+    """What a step adds in place is its own."""
+    model = gpt(norm_first=norm_first, norm="none")
+    before = {k: v.clone() for k, v in model.state_dict().items()}
+    generate(CachedStepper(pack(model, n_rows)), [[7, 3]] * n_rows, 5)
+    after = model.state_dict()
+    assert all(torch.equal(before[k], after[k]) for k in before)
 
 
 @pytest.mark.parametrize("n_rows", [1, 3])
@@ -157,3 +182,7 @@ def test_several_layers_in_one_product(n_rows, bias):
         x = torch.randn(shape)
         expected = torch.cat([layer(x) for layer in layers], dim=-1)
         torch.testing.assert_close(quick(x), expected.detach())
+        there = torch.randn(shape[0], 18)
+        total = there + expected.detach()
+        assert quick(x, there) is there
+        torch.testing.assert_close(there, total)
