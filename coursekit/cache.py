@@ -5,6 +5,7 @@ old tokens never change.  Keep them, and a step costs one token, not all.
 """
 
 from collections.abc import Sequence
+from itertools import groupby
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -127,15 +128,12 @@ class LayerCache:
     def reorder(
         self,
         index: Int[Tensor, "N"],
-        memory: bool = True,
         missing: tuple[Int[Tensor, "R"], Int[Tensor, "R"], int] | None = None,
     ) -> None:
         """Let row i hold what is now in row index[i]; B may change.
 
         Args:
             index: (N,) rows.
-            memory: reorder the cross-attention's keys and values too; False
-                if each row keeps its source.
             missing: what :meth:`SharedColumns.reorder` found, so that no more
                 is copied; by default all is, into other buffers.
         """
@@ -147,7 +145,10 @@ class LayerCache:
             for buffer in (self.k, self.v) if len(rows) else ():
                 part = buffer.narrow(2, first, self.length - first)
                 part.index_copy_(0, rows, part.index_select(0, parents))
-        if memory and self.memory is not None:
+
+    def pick_sources(self, index: Int[Tensor, "M"]) -> None:
+        """Let row i of the memory be what is now its row index[i]."""
+        if self.memory is not None:
             k, v = self.memory
             self.memory = k[index], v[index]
 
@@ -322,7 +323,7 @@ class CachedStepper(PlainStepper):
         super().reorder(index)
         missing = self.shared.reorder(index, self.cache[0].length)
         for layer in self.cache:
-            layer.reorder(index, missing=missing)
+            layer.reorder(index, missing)
         self.n_padding = self.n_padding[index]
         if self.real is not None:
             self.real = self.real[index]
@@ -362,6 +363,8 @@ class CachedStepper(PlainStepper):
 class CachedTranslator(PlainTranslator):
     """Steps a Transformer with a cache, cross-attention included.
 
+    Beams of one source read the same keys and values of it.
+
     Args, Raises: as :class:`PlainTranslator`.
 
     Chapter: 14, encoder and decoder together.
@@ -369,7 +372,8 @@ class CachedTranslator(PlainTranslator):
 
     cache: list[LayerCache]
     shared: SharedColumns
-    sources: Sequence[int] = ()
+    sources: Sequence[int] = ()  # of each target
+    held: Sequence[int] = ()  # of each row of the memory
 
     def begin(
         self,
@@ -379,7 +383,7 @@ class CachedTranslator(PlainTranslator):
         """Start from what an encoder has read, with a fresh cache."""
         self.cache = make_cache(self.model, memory.size(0))
         self.shared = SharedColumns(memory.size(0))
-        self.sources = list(range(memory.size(0)))
+        self.sources = self.held = list(range(memory.size(0)))
         return super().begin(memory, mask)
 
     def step(self, tokens: Int[Tensor, "B"]) -> Float[Tensor, "B V"]:
@@ -393,16 +397,19 @@ class CachedTranslator(PlainTranslator):
 
     def reorder(self, index: Int[Tensor, "N"]) -> None:
         """Let row i go on from what is now row index[i], cache included."""
-        sources = [self.sources[i] for i in index.tolist()]
-        # Beams of one sentence trade places, but share their source.
-        moved = sources != self.sources
         missing = self.shared.reorder(index, self.cache[0].length)
         for layer in self.cache:
-            layer.reorder(index, moved, missing)
-        if moved:
-            self.sources, self.memory = sources, self.memory[index]
-            if self.mask is not None:
-                self.mask = self.mask[index]
+            layer.reorder(index, missing)
+        self.sources = [self.sources[i] for i in index.tolist()]
+        needed = _once(self.sources)
+        if needed == self.held:
+            return
+        rows = index.new_tensor([self.held.index(i) for i in needed])
+        for layer in self.cache:
+            layer.pick_sources(rows)
+        self.held, self.memory = needed, self.memory[rows]
+        if self.mask is not None:
+            self.mask = self.mask[rows]
 
     def read(self) -> Float[Tensor, "B V"]:
         """Run the decoder over the start tokens."""
@@ -415,3 +422,11 @@ class CachedTranslator(PlainTranslator):
                 tokens, self.memory, self.mask, cache=self.cache
             )
             return self.model.logits(x[:, -1])
+
+
+def _once(sources: list[int]) -> list[int]:
+    """Each source once, if all have as many targets, side by side."""
+    once = [source for source, _ in groupby(sources)]
+    each = len(sources) // len(once)
+    grouped = [source for source in once for _ in range(each)]
+    return once if grouped == sources else sources

@@ -245,8 +245,8 @@ def _cross_attention(
 ) -> Callable[..., Tensor]:
     project = packed_linear(n_rows, cross.w_q)
     mix = packed_linear(n_rows, cross.w_o)
-    attend = _attend(cross)
-    shape = -1, cross.n_heads, 1, cross.w_q.out_features // cross.n_heads
+    attend, n_heads = _attend(cross), cross.n_heads
+    d_head = cross.w_q.out_features // n_heads
     flat = -1, cross.w_o.in_features
 
     def run(
@@ -261,7 +261,10 @@ def _cross_attention(
             known = cross.keys_values(memory)
         if cache is not None:
             cache.memory = known
-        found = attend(project(x).view(shape), *known, mask)
+        keys, values = known
+        # A query sees all of its source: beams stand in one row.
+        q = project(x).view(len(keys), -1, n_heads, d_head).transpose(1, 2)
+        found = attend(q, keys, values, mask).transpose(1, 2)
         return mix(found.reshape(flat), onto)
 
     return run

@@ -62,7 +62,7 @@ class CrossBlock(nn.Module):
     def forward(
         self,
         x: Float[Tensor, "B T D"],
-        memory: Float[Tensor, "B S D"],
+        memory: Float[Tensor, "M S D"],
         memory_mask: Tensor | None = None,
         mask: Tensor | None = None,
         rotate: Callable[[Tensor], Tensor] | None = None,
@@ -73,7 +73,8 @@ class CrossBlock(nn.Module):
 
         Args:
             x: (B, T, D) target.
-            memory: (B, S, D) the encoder's output.
+            memory: (M, S, D) the encoder's output; M = B, or as
+                :meth:`look` says.
             memory_mask: which of the memory may be seen, (B, 1, 1, S).
             mask, rotate, bias, cache: as in :class:`Block`.
 
@@ -99,14 +100,15 @@ class CrossBlock(nn.Module):
     def look(
         self,
         y: Float[Tensor, "B T D"],
-        memory: Float[Tensor, "B S D"],
+        memory: Float[Tensor, "M S D"],
         memory_mask: Tensor | None = None,
         cache: CrossCache | None = None,
     ) -> Float[Tensor, "B T D"]:
         """Attend to the memory.
 
         With a cache its keys and values are projected once, by the first
-        call; each later call must be about the same ``memory``.
+        call; each later call must be about the same ``memory``.  If that has
+        fewer rows, each is for as many targets, side by side: beams.
 
         Args:
             y, memory, memory_mask, cache: as in :meth:`forward`.
@@ -118,9 +120,12 @@ class CrossBlock(nn.Module):
             return self.cross_attention(y, memory, memory_mask)
         if cache.memory is None:
             cache.memory = self.cross_attention.keys_values(memory)
+        keys, values = cache.memory
         cross = self.cross_attention
-        q = split_heads(cross.w_q(y), cross.n_heads)
-        return cross.mix(q, *cache.memory, memory_mask)
+        # A query sees all of its source: any number of them make one row.
+        q = cross.w_q(y).flatten(0, 1).unflatten(0, (len(keys), -1))
+        q = split_heads(q, cross.n_heads)
+        return cross.mix(q, keys, values, memory_mask).view_as(y)
 
 
 class Transformer(nn.Module):
@@ -205,7 +210,7 @@ class Transformer(nn.Module):
     def decode(
         self,
         tgt: Int[Tensor, "B T"],
-        memory: Float[Tensor, "B S D"],
+        memory: Float[Tensor, "M S D"],
         src_mask: Tensor | None = None,
         tgt_mask: Tensor | None = None,
         positions: Int[Tensor, "..."] | None = None,
@@ -215,7 +220,8 @@ class Transformer(nn.Module):
 
         Args:
             tgt: (B, T) target ids.
-            memory: (B, S, D) from :meth:`encode`.
+            memory: (M, S, D) from :meth:`encode`; M = B, or, with a cache,
+                as :meth:`CrossBlock.look` says.
             src_mask, tgt_mask: as in :meth:`forward`.
             positions, cache: as in :meth:`GPT.forward`.
 
@@ -247,7 +253,7 @@ class Transformer(nn.Module):
     def stream(
         self,
         tgt: Int[Tensor, "B T"],
-        memory: Float[Tensor, "B S D"],
+        memory: Float[Tensor, "M S D"],
         src_mask: Tensor | None = None,
         tgt_mask: Tensor | None = None,
         positions: Int[Tensor, "..."] | None = None,

@@ -160,7 +160,7 @@ def test_reorder_check_catches_a_cache_left_behind(monkeypatch):
     model = make_gpt()
     cached, plain = CachedStepper(model), PlainStepper(model)
 
-    def only_resize(self, index, memory=True, missing=None):
+    def only_resize(self, index, missing=None):
         rows = torch.arange(len(index)) % self.k.size(0)
         self.k, self.v = self.k[rows], self.v[rows]
 
@@ -232,6 +232,42 @@ def test_a_column_too_few_is_seen(kind, monkeypatch):
     monkeypatch.setattr(SharedColumns, "reorder", stingy)
     with pytest.raises(AssertionError):
         check_orders(kind, range(5))
+
+
+FAMILIES = [
+    # How the rows change, and of which source the memory is then held.
+    ([0, 0, 1, 1, 2, 2], [0, 1, 2]),
+    ([1, 0, 2, 2, 5, 4], [0, 1, 2]),
+    ([4, 5, 0, 1], [2, 0]),
+    ([1, 3, 2], [2, 0, 0]),
+    ([1, 2, 0], [0, 0, 2]),
+    ([2, 2], [2]),
+]
+
+
+def test_beams_of_a_source_share_its_memory():
+    cached, plain = make_steppers("translator")
+    for stepper in (cached, plain):
+        stepper.prefill(PROMPTS)
+    assert cached.mask is not None  # the sources are of unequal lengths
+    for order, held in FAMILIES:
+        tokens = torch.arange(len(order)) * 3 + 1
+        logits = []
+        for stepper in (cached, plain):
+            stepper.reorder(torch.tensor(order))
+            logits.append(stepper.step(tokens))
+        assert torch.allclose(*logits, atol=1e-5)
+        assert cached.held == held
+        assert all(len(layer.memory[0]) == len(held) for layer in cached.cache)
+
+
+def test_a_memory_of_another_source_is_seen(monkeypatch):
+    def by_number(sources):
+        return sorted(set(sources))
+
+    monkeypatch.setattr("coursekit.cache._once", by_number)
+    with pytest.raises(AssertionError):
+        test_beams_of_a_source_share_its_memory()
 
 
 def make_steppers(kind):
