@@ -8,6 +8,7 @@ read the same vector lie together, and what only training needs is left out.
 import copy
 from collections.abc import Callable
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import torch
@@ -26,6 +27,7 @@ __all__ = ["pack", "packed_linear"]
 
 Map = Callable[[Tensor], Tensor]
 Model = TypeVar("Model", GPT, Transformer)
+HALVES = torch.bfloat16, torch.float16
 
 
 def pack(model: Model, n_rows: int = 1) -> Model:
@@ -279,6 +281,8 @@ def _feed_forward(block: Any, n_rows: int) -> Map:
 
 
 def _network(network: nn.Module, n_rows: int) -> Callable[..., Tensor]:
+    if type(network) is FeedForward and network.activation is F.gelu:
+        return _gelu_network(network, n_rows)
     if type(network) is FeedForward:
         w_in = packed_linear(n_rows, network.w_in)
         w_out = packed_linear(n_rows, network.w_out)
@@ -301,3 +305,25 @@ def _network(network: nn.Module, n_rows: int) -> Callable[..., Tensor]:
         return y if onto is None else onto.add_(y)
 
     return as_it_is
+
+
+def _gelu_network(network: FeedForward, n_rows: int) -> Callable[..., Tensor]:
+    """GELU with its constants in the matrices before and after it.
+
+    ``x (1 + erf(x/√2)) / 2 = z (1 + erf z) / √2`` for ``z = x/√2``: two
+    short passes, each much shorter than the call that does both.
+    """
+    w_in, w_out, part = network.w_in, network.w_out, 0.5**0.5
+    bias = None if w_in.bias is None else part * w_in.bias
+    before = SimpleNamespace(weight=part * w_in.weight, bias=bias)
+    after = SimpleNamespace(weight=part * w_out.weight, bias=w_out.bias)
+    widen = packed_linear(n_rows, before)
+    narrow = packed_linear(n_rows, after)
+
+    def run(x: Tensor, onto: Tensor | None) -> Tensor:
+        z = widen(x)
+        if z.dtype in HALVES:  # 1 + erf z would lose too much
+            return narrow(F.gelu(z / part) / part, onto)
+        return narrow(torch.addcmul(z, z, z.erf()), onto)
+
+    return run
