@@ -462,7 +462,8 @@ class PlainTranslator:
             (B, V) logits of the first target token.
         """
         self.memory, self.mask = memory, mask
-        self.modules = list(self.model.modules())
+        done = set(self.model.encoder.modules())
+        self.modules = [m for m in self.model.modules() if m not in done]
         start = torch.tensor(self.start, device=memory.device)
         self.targets = start.expand(memory.size(0), -1)
         return self.read()
