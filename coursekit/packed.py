@@ -54,7 +54,9 @@ def pack(model: Model, n_rows: int = 1) -> Model:
     head = model.embedding if model.head is None else model.head
     with torch.no_grad():
         # In place of modules: plain functions, with nothing around them.
-        vars(twin)["blocks"] = [_block(b, n_rows) for b in model.blocks]
+        blocks = [_block(block, n_rows) for block in model.blocks]
+        blocks[-1:] = [_as_texts(last) for last in blocks[-1:]]
+        vars(twin)["blocks"] = blocks
         vars(twin)["head"] = _head(n_rows, head)
     return twin
 
@@ -115,8 +117,8 @@ def _head(n_rows: int, head: Any) -> Map:
 def _block(block: Any, n_rows: int) -> Callable[..., Tensor]:
     """A block with a short way for one new token a text.
 
-    There a text's vector is a row of a matrix, and each sublayer adds to the
-    rows it is given: nobody else needs them.
+    There the texts' vectors are the rows of a matrix, from the first block
+    to the last, and each sublayer adds to them: nobody else needs them.
     """
     whole = _as_it_is(block)
     attention = block.attention
@@ -134,11 +136,12 @@ def _block(block: Any, n_rows: int) -> Callable[..., Tensor]:
         bias: Tensor | None = None,
         cache: Any = None,
     ) -> Tensor:
-        if x.size(1) > 1:
-            return whole(x, mask, causal, rotate, bias, cache)
-        y = x.flatten(0, 1)
-        y = around_attention(y, attend, mask, rotate, bias, cache)
-        return feed_forward(y).unsqueeze(1)
+        if x.dim() == 3:
+            if x.size(1) > 1:
+                return whole(x, mask, causal, rotate, bias, cache)
+            x = x.flatten(0, 1)
+        x = around_attention(x, attend, mask, rotate, bias, cache)
+        return feed_forward(x)
 
     if not isinstance(block, CrossBlock):
         return run
@@ -154,14 +157,26 @@ def _block(block: Any, n_rows: int) -> Callable[..., Tensor]:
         bias: Tensor | None = None,
         cache: Any = None,
     ) -> Tensor:
-        if x.size(1) > 1:
-            return whole(x, memory, memory_mask, mask, rotate, bias, cache)
-        y = x.flatten(0, 1)
-        y = around_attention(y, attend, mask, rotate, bias, cache)
-        y = around_look(y, look, memory, memory_mask, cache)
-        return feed_forward(y).unsqueeze(1)
+        if x.dim() == 3:
+            if x.size(1) > 1:
+                how = mask, rotate, bias, cache
+                return whole(x, memory, memory_mask, *how)
+            x = x.flatten(0, 1)
+        x = around_attention(x, attend, mask, rotate, bias, cache)
+        x = around_look(x, look, memory, memory_mask, cache)
+        return feed_forward(x)
 
     return run_crossed
+
+
+def _as_texts(last: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """The last block; each row becomes a text of one token again."""
+
+    def run(*arguments: Any) -> Tensor:
+        x = last(*arguments)
+        return x.unsqueeze(1) if x.dim() == 2 else x
+
+    return run
 
 
 def _as_it_is(block: nn.Module) -> Callable[..., Tensor]:
