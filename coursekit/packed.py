@@ -43,7 +43,8 @@ def pack(model: Model, n_rows: int = 1) -> Model:
 
     Returns:
         What :class:`coursekit.cache.CachedStepper` or
-        :class:`coursekit.cache.CachedTranslator` takes.
+        :class:`coursekit.cache.CachedTranslator` takes.  It raises a
+        ValueError at the next prompt if the model has changed.
 
     Chapter: 12, generation.
     Test: tests/test_packed.py::test_the_same_logits
@@ -181,14 +182,26 @@ def _as_texts(last: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 def _as_it_is(block: nn.Module) -> Callable[..., Tensor]:
     """A block in evaluation mode: the twin's own modules are without it."""
-    modules = list(block.modules())
+    modules, packed = list(block.modules()), _versions(block)
 
     def run(*arguments: Any) -> Tensor:
+        if _versions(block) != packed:
+            raise ValueError(
+                "a packed model is a copy: got a model whose weights have "
+                "changed since pack(model). Call pack(model) again."
+            )
         with evaluating(modules):
             y: Tensor = block(*arguments)
             return y
 
     return run
+
+
+def _versions(block: nn.Module) -> list[int]:
+    """How often each weight was changed in place; PyTorch counts."""
+    # Inference mode does not, and nothing trains there.
+    weights = [w for w in block.parameters() if not w.is_inference()]
+    return [w._version for w in weights]
 
 
 def _residual(path: Residual) -> Callable[..., Tensor]:

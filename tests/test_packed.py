@@ -138,19 +138,31 @@ def test_the_model_is_left_as_it_is():
     assert all(p.grad is not None for p in model.blocks.parameters())
 
 
-def test_a_stale_twin_would_be_noticed():
-    # The control: matrices are copies, so later training is not seen.
+def test_a_stale_twin_is_told():
+    """Matrices are copies, so later training is not seen by its steps."""
     model = gpt()
     twin = pack(model)
-    with torch.no_grad():
-        model.blocks[0].attention.w_o.weight *= -1.0
-    found, expected = CachedStepper(twin), CachedStepper(model)
-    for stepper in (found, expected):
-        stepper.prefill([[7, 3, 11]])
+    stale = CachedStepper(twin)
+    stale.prefill([[7, 3, 11]])
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    model(torch.tensor([[3, 5]])).sum().backward()
+    optimizer.step()
+    with pytest.raises(ValueError, match="changed since pack"):
+        CachedStepper(twin).prefill([[7, 3, 11]])
+    fresh, plain = CachedStepper(pack(model)), PlainStepper(model)
     token = torch.tensor([5])
-    assert not torch.allclose(
-        found.step(token), expected.step(token), atol=1e-2
-    )
+    for each in (fresh, plain):
+        each.prefill([[7, 3, 11]])
+    now = plain.step(token)
+    assert torch.allclose(fresh.step(token), now, atol=1e-4)
+    # The control: the old twin's step is wrong.
+    assert not torch.allclose(stale.step(token), now, atol=1e-2)
+
+
+def test_a_model_made_in_inference_mode():
+    with torch.inference_mode():
+        model = gpt()
+        same_logits(model, 1)
 
 
 def test_dropout_is_off_in_prompts_too():
