@@ -75,7 +75,7 @@ class CrossBlock(nn.Module):
             x: (B, T, D) target.
             memory: (M, S, D) the encoder's output; M = B, or as
                 :meth:`look` says.
-            memory_mask: which of the memory may be seen, (B, 1, 1, S).
+            memory_mask: which of the memory may be seen, (M, 1, 1, S).
             mask, rotate, bias, cache: as in :class:`Block`.
 
         Returns:

@@ -1,5 +1,7 @@
 """A packed model: the logits and tokens of the model that it comes from."""
 
+import copy
+
 import pytest
 import torch
 from compare import shake
@@ -8,13 +10,14 @@ from coursekit.attention import attend
 from coursekit.cache import CachedStepper, CachedTranslator
 from coursekit.config import GPTConfig, TransformerConfig
 from coursekit.decoder import GPT
+from coursekit.feedforward import FeedForward
 from coursekit.generation import (
     PlainStepper,
     PlainTranslator,
     beam_search,
     generate,
 )
-from coursekit.packed import pack, packed_linear
+from coursekit.packed import _gelu_network, _network, pack, packed_linear
 from coursekit.seq2seq import Transformer
 
 V = 53
@@ -113,6 +116,25 @@ def test_autocast(n_rows):
             tokens = torch.arange(n_rows) + token
             expected, found = plain.step(tokens), stepper.step(tokens)
     assert stepper.cache[0].k.dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("n_rows", [1, 3])
+def test_half_precision_rounds_no_more_than_the_model(n_rows):
+    torch.manual_seed(0)
+    network = FeedForward(31, 1009, "gelu").bfloat16()
+    true, quick = copy.deepcopy(network).double(), _network(network, n_rows)
+    x = torch.randn(300, n_rows, 31).bfloat16()
+    gold = true(x.double())
+
+    def error(found):
+        return (found.double() - gold).square().mean().sqrt().item()
+
+    with torch.no_grad():
+        found = torch.stack([quick(rows, None) for rows in x])
+        folded = _gelu_network(network, n_rows)
+        control = torch.stack([folded(rows, None) for rows in x])
+        assert error(found) < 1.05 * error(network(x))
+        assert error(control) > 1.05 * error(network(x))
 
 
 def test_float64_is_exact():
