@@ -299,6 +299,11 @@ class CachedStepper(PlainStepper):
     real: Bool[Tensor, "B M"] | None
     n_padding: Int[Tensor, "B"]
 
+    @property
+    def filled(self) -> int:
+        """Columns filled; without layers it is full and reads all anew."""
+        return self.cache[0].length if self.cache else self.window
+
     def step(self, tokens: Int[Tensor, "B"]) -> Float[Tensor, "B V"]:
         """Append a token to each row; compute that token alone.
 
@@ -309,7 +314,7 @@ class CachedStepper(PlainStepper):
             (B, V) logits of the next token.
         """
         self.append(tokens)
-        filled = self.cache[0].length
+        filled = self.filled
         if filled == self.window:
             return self.read()
         positions = mask = None
@@ -321,7 +326,7 @@ class CachedStepper(PlainStepper):
     def reorder(self, index: Int[Tensor, "N"]) -> None:
         """Let row i go on from what is now row index[i], cache included."""
         super().reorder(index)
-        missing = self.shared.reorder(index, self.cache[0].length)
+        missing = self.shared.reorder(index, self.filled)
         for layer in self.cache:
             layer.reorder(index, missing)
         self.n_padding = self.n_padding[index]

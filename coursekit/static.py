@@ -110,7 +110,7 @@ class StaticStepper(CachedStepper):
             (B, V) logits of the next token.
         """
         self.append(tokens)
-        filled = self.cache[0].length
+        filled = self.filled
         if filled == self.window:
             return self.read()
         for layer in self.cache:
@@ -148,6 +148,8 @@ class StaticStepper(CachedStepper):
 
         New buffers (another number of rows, say) need a new record.
         """
+        if not self.cache:
+            return
         held = self.cache[0].k
         if not self.whole or self.whole[0].k is not held:
             rows = held.size(0)

@@ -17,6 +17,7 @@ from coursekit.config import GPTConfig, TransformerConfig
 from coursekit.decoder import GPT
 from coursekit.generation import PlainStepper, PlainTranslator
 from coursekit.seq2seq import Transformer
+from coursekit.static import StaticStepper
 
 V, MAX_LEN = 19, 23
 PROMPTS = [[3, 1, 4, 1, 5], [9, 2], [6, 5, 3, 5, 8, 9, 7]]  # 5, 2, 7
@@ -104,6 +105,16 @@ def test_cached_translator_equals_plain(name, dtype, tolerance):
             CachedTranslator(model, start), PlainTranslator(model, start)
         )
         assert gap < tolerance
+
+
+@pytest.mark.parametrize("positions", POSITIONS)
+@pytest.mark.parametrize("kind", [CachedStepper, StaticStepper])
+def test_without_layers_there_is_nothing_to_keep(kind, positions):
+    model = make_gpt(n_layers=0, positions=positions)
+    for prompts in (PROMPTS, PROMPTS[:1]):
+        steppers = kind(model), PlainStepper(model)
+        assert largest_gap(*steppers, prompts, n_steps=31) < 1e-5
+    check_reorder(*steppers)
 
 
 @pytest.mark.parametrize("keep", [0, 4, 10])
