@@ -3,8 +3,8 @@
 nanoGPT's recipe for a CPU is trained as it is.  Then a faster one: until it
 is as good, and for as long as the recipe took.  What each of its changes
 gives is measured apart: added alone to the recipe, and taken alone from the
-faster one.  Everything runs in turn, seed by seed, so that a slow minute
-hits all of it.
+faster one, each over its own number of steps.  Everything runs in turn, seed
+by seed, so that a slow minute hits all of it.
 """
 
 import argparse
@@ -56,7 +56,8 @@ __all__ = [
 TEXT = "tinyshakespeare"
 GOAL = 1.907
 """The recipe's loss on that text: nats a character, three seeds."""
-STEPS, SHORT_STEPS, TRIAL_STEPS = 2000, 320, 200
+STEPS, SHORT_STEPS = 2000, 320
+"""Of the recipe, and of the faster one where it is as good."""
 MARGIN = 0.95
 """The share of the recipe's time for which the long run is planned."""
 QUICK = 100
@@ -113,8 +114,11 @@ class Entry:
     ) -> tuple[GPTConfig, TrainConfig]:
         """Model and training of so many of the recipe's batches."""
         fields = TRAINING | self.training
-        # As much text: with a batch twice as large, half the steps.
-        steps = max(1, steps * TRAINING["batch_size"] // fields["batch_size"])
+        # As much text, and as much of it to warm up: with a batch twice as
+        # large, half the steps.
+        usual, size = TRAINING["batch_size"], fields["batch_size"]
+        steps = max(1, steps * usual // size)
+        fields["warmup_steps"] = fields["warmup_steps"] * usual // size
         fields["precision"] = pick_precision(
             fields["precision"], torch.device("cpu")
         )
@@ -284,8 +288,8 @@ def estimate(corpus: Corpus, n_seeds: int, with_trials: bool) -> float:
     seconds += SHORT_STEPS * a_step["fast"]
     if with_trials:
         alone, within = 1 + len(ALONE), 1 + len(WITHIN)
-        of_alone = alone * a_step["recipe"] + within * a_step["fast"]
-        seconds += TRIAL_STEPS * of_alone + (alone + within) * look
+        seconds += alone * (STEPS * a_step["recipe"] + look)
+        seconds += within * (SHORT_STEPS * a_step["fast"] + look)
     return n_seeds * seconds
 
 
@@ -343,7 +347,7 @@ def trials(
     changes: dict[str, Entry],
     corpus: Corpus,
     seeds: Sequence[int],
-    steps: int = TRIAL_STEPS,
+    steps: int,
     say: Say = print,
 ) -> dict[str, Any]:
     """What each change gives, alone and over the same amount of text.
@@ -599,10 +603,11 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
     found: dict[str, Any] = {"unit": unit, "threads": args.threads}
     found |= race(corpus, seeds, goal, scale, say)
     if args.trials:
-        steps = TRIAL_STEPS // scale
-        for name, start, changes in (
-            ("alone", RECIPE, ALONE),
-            ("within", FAST, WITHIN),
+        for name, start, changes, steps in (
+            ("alone", RECIPE, ALONE, STEPS),
+            ("within", FAST, WITHIN, SHORT_STEPS),
         ):
-            found[name] = trials(start, changes, corpus, seeds, steps, say)
+            found[name] = trials(
+                start, changes, corpus, seeds, steps // scale, say
+            )
     return found

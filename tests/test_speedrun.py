@@ -70,8 +70,9 @@ def test_each_trial_changes_what_its_name_says():
                 continue  # this machine does not multiply in bfloat16
             limit = 2 if name in ("SwiGLU", "AdamW, rate 0.003") else 1
             if name.startswith("batch"):
-                assert changed == {"batch_size", "steps"}
+                assert changed == {"batch_size", "steps", "warmup_steps"}
                 assert training.steps == 150  # as much text
+                assert training.warmup_steps * 2 == base.warmup_steps
             else:
                 assert len(changed) == limit, name
 
