@@ -54,8 +54,6 @@ __all__ = [
 ]
 
 TEXT = "tinyshakespeare"
-GOAL = 1.907
-"""The recipe's loss on that text: nats a character, three seeds."""
 STEPS, SHORT_STEPS = 2000, 320
 """Of the recipe, and of the faster one where it is as good."""
 MARGIN = 0.95
@@ -296,7 +294,6 @@ def estimate(corpus: Corpus, n_seeds: int, with_trials: bool) -> float:
 def race(
     corpus: Corpus,
     seeds: Sequence[int],
-    goal: float | None = GOAL,
     scale: int = 1,
     say: Say = print,
 ) -> dict[str, Any]:
@@ -305,14 +302,14 @@ def race(
     Args:
         corpus: on what.
         seeds: one round each.
-        goal: the loss to reach; by default the recipe's own here.
         scale: divides the numbers of steps.
         say: is told of each run.
 
     Returns:
         Of ``recipe``, ``short`` and ``long`` what they took and gave; the
-        ``goal``, the short one's ``share`` of the recipe's time, the same
-        of the long one, and whether the goal was ``reached`` by all seeds.
+        ``goal``, which is the recipe's mean loss; the short one's ``share``
+        of the recipe's time, the same of the long one, and whether the goal
+        was ``reached`` by all seeds.
     """
     runs: dict[str, list[Run]] = {"recipe": [], "short": [], "long": []}
     for seed in seeds:
@@ -331,8 +328,7 @@ def race(
         return summary([round(run.seconds / all_, 3) for run, all_ in pairs])
 
     found = {name: total(made) for name, made in runs.items()}
-    if goal is None:
-        goal = found["recipe"]["loss"]["mean"]
+    goal = found["recipe"]["loss"]["mean"]
     return {
         "entries": found,
         "goal": goal,
@@ -477,28 +473,23 @@ def settings_table() -> str:
     return table(["setting", "the recipe", "the fast one"], rows)
 
 
-def figures(found: dict[str, Any] | None) -> dict[str, str]:
+def figures(found: dict[str, Any]) -> dict[str, str]:
     """What a text can quote of the whole result, by name.
 
     Args:
         found: what :func:`race` returned, with both :func:`trials` under
-            ``alone`` and ``within``; None if there is no result yet.
+            ``alone`` and ``within``.
 
     Returns:
-        Numbers as they are printed; "open" where there is none.
+        Numbers as they are printed.
     """
-    if found is None:
-        keys = ["goal", "share", "seconds", "short", "long", "recipe"]
-        keys += [f"alone {name}" for name in ALONE]
-        keys += [f"within {name}" for name in WITHIN]
-        return dict.fromkeys(keys, "open")
     entries = found["entries"]
     shown = {
-        name: spread(entry["loss"], ".3f") for name, entry in entries.items()
+        "goal": f"{found['goal']:.3f}",
+        "share": f"{found['share']['mean']:.2f}",
+        "seconds": f"{entries['short']['seconds']['mean']:.1f}",
+        "long": f"{entries['long']['loss']['mean']:.3f}",
     }
-    shown["goal"] = f"{found['goal']:.3f}"
-    shown["share"] = f"{found['share']['mean']:.2f}"
-    shown["seconds"] = f"{entries['short']['seconds']['mean']:.1f}"
     for kind in ("alone", "within"):
         for change in found[kind]["changes"]:
             name = f"{kind} {change['name']}"
@@ -534,8 +525,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--text",
         default=TEXT,
         metavar="FILE",
-        help="what to learn from: a UTF-8 file, or a text by name; of "
-        "another than the default, the recipe's own loss is the goal "
+        help=f"what to learn from: a UTF-8 file, or a text by name "
         f"[default: {TEXT}]",
     )
     for name, default, text in (
@@ -598,10 +588,9 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
     scale = QUICK if args.quick else 1
     minutes = estimate(corpus, args.seeds, args.trials) / scale / 60
     say(f"{args.threads} threads; this takes about {minutes:.0f} minutes")
-    goal = GOAL if args.text == TEXT else None
     unit = "nats per character, whole validation split"
     found: dict[str, Any] = {"unit": unit, "threads": args.threads}
-    found |= race(corpus, seeds, goal, scale, say)
+    found |= race(corpus, seeds, scale, say)
     if args.trials:
         for name, start, changes, steps in (
             ("alone", RECIPE, ALONE, STEPS),

@@ -24,9 +24,8 @@ def main() -> None:
     """Run it, with two threads: that is what the recipe's time is of."""
     args = parser().parse_args()
     if args.quick:
-        options = "--quick"
         raise SystemExit(
-            f"a result needs all its steps: got {options}. Use "
+            "a result needs all its steps: got --quick. Use "
             "`coursekit speedrun --quick` to try."
         )
     torch.set_num_threads(args.threads)
