@@ -328,6 +328,15 @@ def measured(
     return row
 
 
+def rivals(outcome: Mapping[str, Any]) -> dict[str, Any]:
+    """The rows of all others that did what was asked."""
+    return {
+        name: row
+        for name, row in outcome.get("rows", {}).items()
+        if not name.startswith(OURS) and "disqualified" not in row
+    }
+
+
 def judge(
     outcome: Mapping[str, Any], target: Target
 ) -> tuple[float | None, str]:
@@ -341,11 +350,7 @@ def judge(
         value = outcome["numbers"][target.number]
         over = value / target.at_most - 1
         return value, "met" if over <= 0 else f"over by {over:.0%}"
-    rows = {
-        name: row
-        for name, row in outcome["rows"].items()
-        if not name.startswith(OURS) and "disqualified" not in row
-    }
+    rows = rivals(outcome)
     if ours := outcome["rows"][OURS].get("disqualified"):
         return None, f"we are disqualified: {ours}"
     if target.against != "best":

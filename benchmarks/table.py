@@ -3,12 +3,15 @@
 from collections.abc import Iterator
 from typing import Any
 
-from benchmarks.contest import OURS
+from benchmarks.contest import OURS, rivals
 
 HEAD = (
-    "| work | coursekit | best peer | ratio (quartiles) | wanted | found |\n"
+    "| work | ratio (quartiles) | coursekit | peer | wanted | found |\n"
     "|---|--:|--:|--:|--:|---|"
 )
+
+CURVES = "step over context", "step over width"
+"""Workloads with a table of their own."""
 
 MARKS = "<!-- bench: begin -->\n", "<!-- bench: end -->"
 
@@ -16,12 +19,16 @@ MARKS = "<!-- bench: begin -->\n", "<!-- bench: end -->"
 def markdown(metrics: dict[str, Any]) -> str:
     """The table, what was skipped, and what everything was held against."""
     works = metrics["workloads"]
-    lines = [HEAD, *(line(name, work) for name, work in works.items()), ""]
-    lines += [limits(metrics), ""]
-    for name in ("step over context", "step over width"):
-        if "points" in works.get(name, {}):
-            peaks = works[name].get("peaks", metrics["peaks"])
-            lines += [*curve(name, works[name]["points"], peaks), ""]
+    rows = [
+        line(name, work)
+        for name, work in works.items()
+        if "failed" not in work and name not in CURVES
+    ]
+    lines = [HEAD, *rows, "", limits(metrics), ""]
+    for name in CURVES:
+        if "points" in (work := works.get(name, {})):
+            peaks = work.get("peaks", metrics["peaks"])
+            lines += [*curve(name, work["points"], peaks), ""]
     lines += [f"- {why}" for why in reasons(works, metrics["peaks"])]
     lines += [f"- {sentence}" for sentence in remarks(works)]
     return "\n".join(lines).strip() + "\n"
@@ -33,6 +40,16 @@ def short(metrics: dict[str, Any]) -> str:
     wanted = {k: w for k, w in works.items() if w.get("verdicts")}
     rows = [line(name, work) for name, work in wanted.items()]
     return "\n".join([HEAD, *rows]) + "\n"
+
+
+def everybody(metrics: dict[str, Any]) -> str:
+    """What stands behind a row: the ratio to each peer."""
+    lines = ["| work | ratio to each |", "|---|---|"]
+    for name, work in metrics["workloads"].items():
+        if found := rivals(work):
+            each = [f"{who} {times(r['ratio'])}" for who, r in found.items()]
+            lines.append(f"| {name} | {', '.join(each)} |")
+    return "\n".join(lines) + "\n"
 
 
 def replaced(page: str, text: str) -> str:
@@ -58,32 +75,22 @@ def line(name: str, work: dict[str, Any]) -> str:
     wanted = ", ".join(want(v["target"]) for v in work["verdicts"])
     verdict = "; ".join(v["verdict"] for v in work["verdicts"])
     if "rows" not in work:
-        unit = work["unit"] if "numbers" in work else "see below"
-        values = [v["value"] for v in work["verdicts"]]
-        ours = ", ".join(f"{value:.2f} {unit}" for value in values) or unit
-        return f"| {name} | {ours} | | | {wanted} | {verdict} |"
-    rows, unit = work["rows"], work["unit"]
-    ours = f"{number(rows[OURS]['speed'])} {unit}"
-    who = peer(work)
-    if who is None:
-        return f"| {name} | {ours} | none | | {wanted} | {verdict} |"
+        values = [f"{v['value']:.2f}" for v in work["verdicts"]]
+        ours = ", ".join(f"{value} {work['unit']}" for value in values)
+        return f"| {name} | | {ours} | | {wanted} | {verdict} |"
+    ours = f"{number(work['rows'][OURS]['speed'])} {work['unit']}"
+    rows = rivals(work)
+    if not rows:
+        return f"| {name} | | {ours} | none | {wanted} | {verdict} |"
+    best = min(rows, key=lambda who: rows[who]["ratio"])
+    named = [v["target"]["against"] for v in work["verdicts"]]
+    who = next((peer for peer in named if peer in rows), best)
     low, high = map(times, rows[who]["spread"])
     ratio = f"{times(rows[who]['ratio'])} ({low}–{high})"
     theirs = f"{number(rows[who]['speed'])} {who}"
-    return f"| {name} | {ours} | {theirs} | {ratio} | {wanted} | {verdict} |"
-
-
-def peer(work: dict[str, Any]) -> str | None:
-    """Whom a row names: the peer that counts, or the best of all."""
-    rows = {
-        name: row
-        for name, row in work["rows"].items()
-        if not name.startswith(OURS) and "disqualified" not in row
-    }
-    for verdict in work["verdicts"]:
-        if verdict["target"]["against"] in rows:
-            return str(verdict["target"]["against"])
-    return min(rows, key=lambda name: rows[name]["ratio"], default=None)
+    if who != best:
+        theirs += f"; best {number(rows[best]['speed'])} {best}"
+    return f"| {name} | {ratio} | {ours} | {theirs} | {wanted} | {verdict} |"
 
 
 def want(target: dict[str, Any]) -> str:
@@ -122,15 +129,16 @@ def curve(
 ) -> Iterator[str]:
     """A table of the points over which a cost grows."""
     peak = peaks["fp32"]["gflops"]
+    yield f"{name[0].upper()}{name[1:]}:\n"
     yield (
-        f"| {name} | width | tokens/s | GFLOP a token, counted | GFLOP/s, "
+        "| context | width | tokens/s | GFLOP a token, counted | GFLOP/s, "
         "share of the peak | memory, MB |"
     )
     yield "|--:|--:|--:|--:|--:|--:|"
     for point in points:
         each = point["flops"] * point["seconds"] ** -1 / point["speed"]
         yield (
-            f"| {point['context']} | {point['d_model']} "
+            f"| {point['context']:,} | {point['d_model']:,} "
             f"| {number(point['speed'])} | {number(each / 1e9)} "
             f"| {number(point['gflops'])}, {point['gflops'] / peak:.0%} "
             f"| {point['peak_bytes'] / 1e6:,.0f} |"
@@ -176,6 +184,8 @@ def remarks(works: dict[str, Any]) -> Iterator[str]:
     """Who was left out, and why; who differs by design."""
     found: dict[str, list[str]] = {}
     for name, work in works.items():
+        if "failed" in work:
+            found.setdefault(work["failed"], []).append(name)
         if "peak" in work:
             shares = ", ".join(
                 f"{who} {row['mfu']:.0%}" for who, row in work["rows"].items()

@@ -821,7 +821,7 @@ def test_a_part_can_be_put_into_the_last_result(monkeypatch, tmp_path):
     assert [*found["metrics"]["workloads"]] == [
         name for name in names if name in before
     ]
-    assert "| train S fp32 | | | | | skipped: a test |" in after["table"]
+    assert "- skipped: a test (train S fp32)" in after["table"]
     readme = (tmp_path / "README.md").read_text("utf8")
     assert "train S bf16 |" in readme
     assert "train S fp32 |" not in readme  # nothing is wanted of it now
@@ -883,11 +883,16 @@ def test_table_by_hand():
         ],
     }
     assert table.line("w", outcome) == (
-        "| w | 1,234 tokens/s | 617 a | 2.00 (1.90–2.10) | ≥ 2.5× "
+        "| w | 2.00 (1.90–2.10) | 1,234 tokens/s | 617 a | ≥ 2.5× "
         "| short by 20% |"
     )
+    assert "| w | a 2.00, b 12.00 |" in table.everybody(
+        {"workloads": {"w": outcome, "import": {"numbers": {}}}}
+    )
+    outcome["verdicts"][0]["target"]["against"] = "b"
+    assert "| 99.9 b; best 617 a |" in table.line("w", outcome)
     outcome["rows"]["a"] |= {"ratio": 1426.9, "spread": [99.5, 1436.2]}
-    del outcome["rows"]["b"]
+    outcome["rows"]["b"]["disqualified"] = "does half of it"
     assert "| 1,427 (99.50–1,436) |" in table.line("w", outcome)
 
 
