@@ -8,6 +8,7 @@ import argparse
 import contextlib
 import json
 import os
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -178,13 +179,8 @@ def revise(rows: dict[str, Any], peaks: dict[str, Any]) -> None:
 
 def recorded(argv: Sequence[str]) -> list[str]:
     """The arguments as a result may quote them: no folder of this machine."""
-    out, is_peer = [], False
-    for word in argv:
-        if is_peer or word.startswith("--peer="):
-            word = word[: word.rindex("=") + 1] + "DIR"
-        is_peer = word == "--peer"
-        out.append(word)
-    return out
+    peer = re.compile(rf"\b({'|'.join(CHECKOUTS)})=.*")
+    return [peer.sub(r"\1=DIR", word) for word in argv]
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -197,10 +193,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         for work in WORKLOADS:
             print(work.name, "" if work.quick else "(not in --quick)")
         return
-    if args.update and not args.only:
+    if args.update and (args.quick or not args.only):
         raise SystemExit(
-            "--update puts single rows into the last result: got no --only. "
-            "Say which, or leave it out: a whole run is written anyway."
+            "--update puts single rows, of full length, into the last result: "
+            f"got {'--quick' if args.quick else 'no --only'}. Say which rows, "
+            "or leave it out: a whole run is written anyway."
         )
     if args.table:
         revise({}, {})

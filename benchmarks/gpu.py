@@ -14,12 +14,11 @@ from benchmarks import generating, training
 from benchmarks.clock import peak, race
 from benchmarks.contest import (
     OURS,
-    Entry,
     Missing,
     Settings,
     Task,
     Workload,
-    measured,
+    duel,
 )
 from benchmarks.peers import ours
 from coursekit.cache import CachedStepper
@@ -47,8 +46,8 @@ def steps(
     in bfloat16, causal and without a mask, flash attention.
     """
     there = on_gpu(settings)
-    race = training.compiled_steps if compiled else training.steps
-    found = race(there, f"GPU {size}", "bf16")
+    contest = training.compiled_steps if compiled else training.steps
+    found = contest(there, f"GPU {size}", "bf16")
     found["peak"] = peak(there.device, settings.rounds)
     for row in found["rows"].values():
         flops = row["flops_per_token"] * row["speed"]
@@ -78,14 +77,7 @@ def graph(settings: Settings, batch: int, n: int = 200) -> dict[str, Any]:
         name: partial(generate, kind(model), prompts, n)
         for name, kind in ((OURS, StaticStepper), ("without", CachedStepper))
     }
-    timings = race(calls, there.rounds, there.slot)
-    rows = {
-        name: measured(
-            Entry(calls[name], list), timings[OURS], timing, batch * n
-        )
-        for name, timing in timings.items()
-    }
-    return {"rows": rows, "skipped": {}}
+    return duel(race(calls, there.rounds, there.slot), batch * n)
 
 
 def _steps(size: str, compiled: bool) -> Workload:

@@ -22,13 +22,12 @@ from torch.nn import functional as F  # noqa: N812
 from benchmarks.clock import Timing, timed, turns
 from benchmarks.contest import (
     OURS,
-    Entry,
     Settings,
     Shape,
     Target,
     Task,
     Workload,
-    measured,
+    duel,
 )
 from benchmarks.training import (
     SHAPES,
@@ -221,12 +220,7 @@ def keeping(settings: Settings) -> dict[str, Any]:
             found = child("kept", name)
             timings[name].wall.append(found["seconds"])
             timings[name].cpu.append(found["cpu_seconds"])
-    work = SHAPES["S"].batch * SHAPES["S"].context
-    rows = {
-        name: measured(Entry(print, list), timings[OURS], timing, work)
-        for name, timing in timings.items()
-    }
-    return {"rows": rows, "skipped": {}}
+    return duel(timings, SHAPES["S"].batch * SHAPES["S"].context)
 
 
 def importing(settings: Settings) -> dict[str, Any]:

@@ -17,12 +17,11 @@ from torch.nn import functional as F  # noqa: N812
 from benchmarks.clock import Call, race
 from benchmarks.contest import (
     OURS,
-    Entry,
     Model,
     Settings,
     Task,
     Workload,
-    measured,
+    duel,
 )
 from benchmarks.generating import PROMPT, SOURCE
 from benchmarks.peers import ours
@@ -90,12 +89,7 @@ def worth(
         build = partial(make, Task(kind, shape), settings)
         call = prepare(under(without, build), sample(shape, n))
         calls[name] = partial(under, without, call)
-    timings = race(calls, settings.rounds, settings.slot)
-    rows = {
-        name: measured(Entry(calls[name], list), timings[OURS], timing, work)
-        for name, timing in timings.items()
-    }
-    return {"rows": rows, "skipped": {}}
+    return duel(race(calls, settings.rounds, settings.slot), work)
 
 
 def step(model: Model, batches: Sequence[Tensor]) -> Call:

@@ -136,10 +136,10 @@ def curve(
     )
     yield "|--:|--:|--:|--:|--:|--:|"
     for point in points:
-        each = point["flops"] * point["seconds"] ** -1 / point["speed"]
         yield (
             f"| {point['context']:,} | {point['d_model']:,} "
-            f"| {number(point['speed'])} | {number(each / 1e9)} "
+            f"| {number(point['speed'])} "
+            f"| {number(point['gflops'] / point['speed'])} "
             f"| {number(point['gflops'])}, {point['gflops'] / peak:.0%} "
             f"| {point['peak_bytes'] / 1e6:,.0f} |"
         )

@@ -74,6 +74,7 @@ from coursekit.distributed import (
 )
 from coursekit.generation import beam_search, sampler, stream
 from coursekit.loss import perplexity
+from coursekit.optim import make_optimizer
 from coursekit.packed import pack
 from coursekit.tokenizer import (
     BPETokenizer,
@@ -391,7 +392,7 @@ def make_run(args: argparse.Namespace, device: torch.device) -> Run:
     config = TrainConfig(**(TRAIN_DEFAULTS | given(args, TrainConfig)))
     precision = pick_precision(config.precision, device)
     config = dataclasses.replace(config, precision=precision)
-    name = args.text or "shakespeare"
+    name = "shakespeare" if args.text is None else args.text
     text = load_text(name)
     learned, held_out = split(text)
     tokenizer = make_tokenizer(args, text, learned)
@@ -409,6 +410,7 @@ def make_run(args: argparse.Namespace, device: torch.device) -> Run:
     batches_of(ids, config)(0)  # a text too short is refused here
     windows_of(held_out_ids, config.context)
     model = fresh_model(model_config, config.seed)
+    make_optimizer(model, config)  # so is what it cannot train
     data = {
         "text": name_of(name),
         "sha256": hash_of(text),
@@ -808,7 +810,7 @@ def eval_options(parser: argparse.ArgumentParser) -> None:
 def run_eval(args: argparse.Namespace) -> int:
     """Measure the loss on a whole split."""
     model, tokenizer = text_model(args)
-    name = args.text or recorded_text(args.run)
+    name = recorded_text(args.run) if args.text is None else args.text
     text = load_text(name)
     if args.split != "all":
         text = split(text)[args.split == "validation"]
@@ -827,8 +829,9 @@ def run_eval(args: argparse.Namespace) -> int:
         "context": context,
         "loss": nats,
         "perplexity": perplexity(nats),
-        "bits_per_character": bits / n_chars,
-        "bits_per_byte": bits / n_bytes,
+        # The first token may be all there is: a character of several tokens.
+        "bits_per_character": bits / n_chars if n_chars else None,
+        "bits_per_byte": bits / n_bytes if n_bytes else None,
     }
     report(fields, args.json)
     return 0
@@ -1200,6 +1203,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     except (ValueError, OSError) as error:
         return complain(error, 2)
+    except RuntimeError as error:  # as torch says it of a CPU's memory
+        if "can't allocate memory" not in str(error):
+            raise
+        asked = "the sizes must fit into memory"
+        return complain(f"{asked}: got {error}. Lower them.", 2)
     except KeyboardInterrupt:
         return complain("interrupted", 130)
 

@@ -210,7 +210,6 @@ def make_cache(
     model: GPT | Transformer,
     batch_size: int,
     max_len: int | None = None,
-    dtype: torch.dtype | None = None,
 ) -> list[LayerCache]:
     """Make an empty cache for each decoder layer of a model.
 
@@ -218,7 +217,6 @@ def make_cache(
         model: a GPT or a Transformer.
         batch_size: B, rows.
         max_len: positions, in tokens; default the model's own.
-        dtype: default :func:`cache_dtype`.
 
     Returns:
         One :class:`LayerCache` a layer: each has keys of its own.
@@ -233,7 +231,7 @@ def make_cache(
             config.max_len if max_len is None else max_len,
             config.head_size,
             config.d_value,
-            dtype or cache_dtype(model),
+            cache_dtype(model),
             next(model.parameters()).device,
         )
         for _ in model.blocks
@@ -243,6 +241,8 @@ def make_cache(
 def cache_dtype(model: GPT | Transformer) -> torch.dtype:
     """What a model's keys and values are: autocast's kind where that is on.
 
+    Autocast leaves float64 alone.
+
     Args:
         model: a GPT or a Transformer.
 
@@ -250,7 +250,8 @@ def cache_dtype(model: GPT | Transformer) -> torch.dtype:
         The parameters' dtype, or autocast's.
     """
     parameter = next(model.parameters())
-    if torch.is_autocast_enabled(parameter.device.type):
+    is_double = parameter.dtype == torch.float64
+    if torch.is_autocast_enabled(parameter.device.type) and not is_double:
         return torch.get_autocast_dtype(parameter.device.type)
     return parameter.dtype
 

@@ -271,7 +271,7 @@ def build_model(fields: dict[str, Any], origin: str | Path = "") -> nn.Module:
         ValueError: if the class is unknown or a field does not fit.
     """
     name = fields.get("model")
-    if name not in MODELS:
+    if not isinstance(name, str) or name not in MODELS:
         raise ValueError(
             f"the model must be one of {', '.join(MODELS)}: got {name!r} in "
             f"{origin}. Was it written by a newer version?"
@@ -283,6 +283,11 @@ def build_model(fields: dict[str, Any], origin: str | Path = "") -> nn.Module:
 def describe(model: Any) -> dict[str, Any]:
     """What ``config.json`` says of a model."""
     name = type(model).__name__
+    if "blocks" in vars(model):
+        raise ValueError(
+            f"a model is saved as it was built: got a packed {name}, which "
+            "lacks most weights. Save the model that was packed."
+        )
     if name not in MODELS:
         raise ValueError(
             f"only {', '.join(MODELS)} can be saved: got {name}. Save your "
@@ -695,6 +700,7 @@ def save_checkpoint(
     # As float64, losses come back bit by bit.
     tensors["losses"] = torch.tensor(state.losses, dtype=torch.float64)
     about = {
+        "optimizer": type(state.optimizer).__name__,
         "step": state.step,
         "tokens": state.tokens,
         "best": state.best,
@@ -719,15 +725,26 @@ def load_checkpoint(
     Chapter: 11, training.
     """
     tensors, about = read_tensors(path)
-    put_weights(model, _below("weights/", tensors), path)
     optimizer = state.optimizer
     packed = optimizer.state_dict()
     names = _names(model, optimizer)
+    kept = {key.split("/", 1)[1] for key in _below("optimizer/", tensors)}
+    kind = type(optimizer).__name__
+    by = about.get("optimizer", kind)  # files from before it was noted
+    idle = kept & own_weights(model).keys() - set(names)
+    if by != kind or idle:
+        other = ", ".join(sorted(idle)[:3]) or "none"
+        raise ValueError(
+            "a run goes on with the optimizer that began it: got a file of "
+            f"{by} for {kind}, and weights that it does not train: {other}, "
+            f"in {path}. Build the state from the run's configuration."
+        )
+    put_weights(model, _below("weights/", tensors), path)
     saved: dict[int, dict[str, Tensor]] = {}
     for key, tensor in _below("optimizer/", tensors).items():
-        kind, name = key.split("/", 1)
+        what, name = key.split("/", 1)
         # A copy of its own, aligned as torch likes it.
-        saved.setdefault(names.index(name), {})[kind] = tensor.clone()
+        saved.setdefault(names.index(name), {})[what] = tensor.clone()
     packed["state"] = saved
     optimizer.load_state_dict(packed)
     state.losses = tensors["losses"].tolist()

@@ -141,18 +141,22 @@ class StackConfig(Config):
             "d_head",
             "d_value",
         ):
-            value = getattr(self, name)
+            value, default = getattr(self, name), getattr(type(self), name, 1)
             _require(
                 f"{name} must be a whole number of at least 1",
-                value is None or (isinstance(value, int) and value >= 1),
+                (isinstance(value, int) and value >= 1)
+                or value is default is None,
                 repr(value),
                 "Give a positive whole number.",
             )
         for name in ("d_ff", "n_layers"):
-            value = getattr(self, name, None)
+            if not hasattr(self, name):
+                continue
+            value, default = getattr(self, name), getattr(type(self), name)
             _require(
                 f"{name} must be a whole number of at least 0",
-                value is None or (isinstance(value, int) and value >= 0),
+                (isinstance(value, int) and value >= 0)
+                or value is default is None,
                 repr(value),
                 "0 leaves that part out.",
             )
@@ -281,7 +285,7 @@ class TransformerConfig(StackConfig):
         depths = (self.n_encoder_layers, self.n_decoder_layers)
         _require(
             "encoder and decoder must have at least 1 block each",
-            min(depths) >= 1,
+            all(isinstance(n, int) and n >= 1 for n in depths),
             f"n_encoder_layers={depths[0]}, n_decoder_layers={depths[1]}",
             "For one stack alone use GPTConfig or EncoderConfig.",
         )

@@ -6,6 +6,7 @@ positions, its padding and its cache.  :func:`stream`, :func:`generate` and
 :func:`beam_search` drive any stepper.
 """
 
+import operator
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -101,14 +102,15 @@ def keep_top_k(
         (..., V) logits, −∞ where a token is dropped.
 
     Raises:
-        ValueError: if k is less than 1.
+        ValueError: if k is no whole number of at least 1.
 
     Chapter: 12, generation.
     Source: fan2018hierarchical, section 5.4.
     """
-    if k < 1:
+    if not isinstance(k, int) or k < 1:
         raise ValueError(
-            f"top_k must be at least 1: got {k}. None keeps all tokens."
+            "top_k must be a whole number of at least 1: got "
+            f"{k}. None keeps all tokens."
         )
     best = logits.topk(min(k, logits.size(-1)), dim=-1).values
     return logits.masked_fill(logits < best[..., -1:], -torch.inf)
@@ -195,7 +197,7 @@ def sampler(
         drawn = (sums <= chance * sums[:, -1:]).sum(dim=-1)
         return drawn.to(logits.device)
 
-    if temperature == 0:
+    if 0 <= temperature < torch.finfo(torch.float32).tiny:
         return greedy
     filtered(torch.zeros(1, 1))  # refuses bad values
     return draw
@@ -529,6 +531,7 @@ def stream(
 
     def write() -> Iterator[list[int | None]]:
         logits = stepper.prefill(batch)
+        _check_logits(logits)
         is_open = [True] * len(batch)
         for n in range(max_new_tokens):
             tokens = choose(logits)
@@ -691,7 +694,7 @@ def beam_search(
         max_new_tokens: most tokens a hypothesis gets, at least 1.
         stop_ids: tokens that end a hypothesis.
         length_penalty: 0 compares sums, which favors short texts; 1
-            compares means; at least 0.
+            compares means; 0..10.
         exhaustive: go on until no open beam can win at any length up to
             ``max_new_tokens``; False stops when the best open one would
             lose if it ended now: sooner, but a longer text that would
@@ -710,15 +713,16 @@ def beam_search(
     """
     batch = _as_lists(prompts)
     _check_budget(stepper, max_new_tokens, at_least=1)
-    if n_beams < 1 or not length_penalty >= 0:
+    if n_beams < 1 or not 0 <= length_penalty <= 10:
         raise ValueError(
-            "beam search needs n_beams ≥ 1 and length_penalty ≥ 0: got "
+            "beam search needs n_beams ≥ 1 and length_penalty in 0..10: got "
             f"n_beams={n_beams}, length_penalty={length_penalty}. "
             "4 and 1.0 are usual."
         )
     rules = (n_beams, max_new_tokens, stop_ids, length_penalty, exhaustive)
     searches = [_Search(*rules) for _ in batch]
     active, width, logits = searches, 1, stepper.prefill(batch)
+    _check_logits(logits)
     while True:
         # Each beam may lose one candidate to each stop token.
         n_candidates = n_beams * (1 + len(stop_ids))
@@ -800,6 +804,16 @@ def check_prompts(prompts: Sequence[Sequence[int]]) -> None:
             )
 
 
+def _check_logits(logits: Float[Tensor, "B V"]) -> None:
+    """Refuse a model whose first logits are no numbers."""
+    best = logits.amax(dim=-1)
+    if not best.isfinite().all():
+        raise ValueError(
+            "the largest logit must be a finite number: got "
+            f"{best.tolist()}. Has the model's training diverged?"
+        )
+
+
 def check_rows(tokens: Int[Tensor, "B"], n_rows: int) -> None:
     """Refuse a step that does not fit what was prefilled.
 
@@ -816,13 +830,19 @@ def check_rows(tokens: Int[Tensor, "B"], n_rows: int) -> None:
 def _as_lists(prompts: Prompts) -> list[list[int]]:
     if isinstance(prompts, Tensor):
         prompts = prompts.tolist()
-    if any(isinstance(prompt, int) for prompt in prompts):
+    if not all(isinstance(prompt, Sequence | Tensor) for prompt in prompts):
         raise ValueError(
             f"prompts are a batch, a list of lists of ids: got {prompts}. "
             "Write [ids] for one prompt."
         )
     check_prompts(prompts)
-    return [[int(token) for token in prompt] for prompt in prompts]
+    try:
+        return [[operator.index(token) for token in row] for row in prompts]
+    except TypeError as error:
+        raise ValueError(
+            f"a prompt holds ids, whole numbers: got {prompts}. Encode texts "
+            "first, by the tokenizer of the model."
+        ) from error
 
 
 def _check_budget(

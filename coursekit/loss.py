@@ -256,9 +256,13 @@ def perplexity(nats: float | Tensor) -> float:
         nats: mean cross-entropy, in nats a token.
 
     Returns:
-        Perplexity; V for a model that knows nothing, 1 for one that knows.
+        Perplexity; V for a model that knows nothing, 1 for one that knows;
+        infinity above what a float holds.
 
     Chapter: 10, loss.
     """
     value = nats.item() if isinstance(nats, torch.Tensor) else nats
-    return math.exp(value)
+    try:
+        return math.exp(value)
+    except OverflowError:
+        return math.inf

@@ -33,7 +33,8 @@ def pack(model: Model, n_rows: int = 1) -> Model:
     """A twin of a model that writes sooner, and cannot be trained.
 
     One new token a text takes the short way; more at once, as in a prompt,
-    go through the model's own blocks.  The twin has copies of the matrices:
+    go through the model's own blocks; so does all where a module has a hook
+    or is of another kind.  The twin has copies of the matrices:
     twice the memory, and after more training it must be made anew.
 
     Args:
@@ -43,21 +44,36 @@ def pack(model: Model, n_rows: int = 1) -> Model:
     Returns:
         What :class:`coursekit.cache.CachedStepper` or
         :class:`coursekit.cache.CachedTranslator` takes.  It raises a
-        ValueError at the next prompt if the model has changed.
+        ValueError at the next prompt if the model's weights have changed.
+
+    Raises:
+        ValueError: if it is not a GPT or a Transformer, or packed already.
 
     Chapter: 12, generation.
     Test: tests/test_packed.py::test_the_same_logits
     """
+    known = isinstance(model, GPT | Transformer)
+    if not known or not isinstance(model.blocks, nn.ModuleList):
+        raise ValueError(
+            "pack takes a GPT or a Transformer as it was built: got "
+            f"{type(model).__name__}. Give the model itself, not its packed "
+            "or compiled form."
+        )
     twin = copy.copy(model)
     own = model._modules
     twin._modules = {k: own[k] for k in own if k not in ("blocks", "head")}
     head = model.embedding if model.head is None else model.head
     with torch.no_grad():
         # In place of modules: plain functions, with nothing around them.
-        blocks = [_block(block, n_rows) for block in model.blocks]
+        packed = _as_it_is if _does_more(model) else partial(_block, n_rows)
+        blocks = [packed(block) for block in model.blocks]
         blocks[-1:] = [_as_texts(last) for last in blocks[-1:]]
         vars(twin)["blocks"] = blocks
         vars(twin)["head"] = _head(n_rows, head)
+    begin = "hidden" if isinstance(model, GPT) else "encode"
+    vars(twin)[begin] = _told(getattr(twin, begin), list(model.parameters()))
+    vars(twin)["train"] = lambda mode=True: _refuse() if mode else twin
+    vars(twin)["_apply"] = _refuse
     return twin
 
 
@@ -114,7 +130,7 @@ def _head(n_rows: int, head: Any) -> Map:
     return run
 
 
-def _block(block: Any, n_rows: int) -> Callable[..., Tensor]:
+def _block(n_rows: int, block: Any) -> Callable[..., Tensor]:
     """A block with a short way for one new token a text.
 
     There the texts' vectors are the rows of a matrix, from the first block
@@ -127,46 +143,24 @@ def _block(block: Any, n_rows: int) -> Callable[..., Tensor]:
     attend = _attention(attention, n_rows)
     around_attention = _residual(block.around_attention)
     feed_forward = _feed_forward(block, n_rows)
+    is_crossed = isinstance(block, CrossBlock)
+    if is_crossed:
+        look = _cross_attention(block.cross_attention, n_rows)
+        around_look = _residual(block.around_cross_attention)
 
-    def run(
-        x: Tensor,
-        mask: Tensor | None = None,
-        causal: bool = False,
-        rotate: Map | None = None,
-        bias: Tensor | None = None,
-        cache: Any = None,
-    ) -> Tensor:
+    def run(x: Tensor, *how: Any) -> Tensor:
         if x.dim() == 3:
             if x.size(1) > 1:
-                return whole(x, mask, causal, rotate, bias, cache)
+                return whole(x, *how)
             x = x.flatten(0, 1)
-        x = around_attention(x, attend, mask, rotate, bias, cache)
+        # As the models call their blocks: by place.
+        mask = how[2 if is_crossed else 0]
+        x = around_attention(x, attend, mask, *how[-3:])
+        if is_crossed:
+            x = around_look(x, look, *how[:2], how[-1])
         return feed_forward(x)
 
-    if not isinstance(block, CrossBlock):
-        return run
-    look = _cross_attention(block.cross_attention, n_rows)
-    around_look = _residual(block.around_cross_attention)
-
-    def run_crossed(
-        x: Tensor,
-        memory: Tensor,
-        memory_mask: Tensor | None = None,
-        mask: Tensor | None = None,
-        rotate: Map | None = None,
-        bias: Tensor | None = None,
-        cache: Any = None,
-    ) -> Tensor:
-        if x.dim() == 3:
-            if x.size(1) > 1:
-                how = mask, rotate, bias, cache
-                return whole(x, memory, memory_mask, *how)
-            x = x.flatten(0, 1)
-        x = around_attention(x, attend, mask, rotate, bias, cache)
-        x = around_look(x, look, memory, memory_mask, cache)
-        return feed_forward(x)
-
-    return run_crossed
+    return run
 
 
 def _as_texts(last: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -181,14 +175,9 @@ def _as_texts(last: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 def _as_it_is(block: nn.Module) -> Callable[..., Tensor]:
     """A block in evaluation mode: the twin's own modules are without it."""
-    modules, packed = list(block.modules()), _versions(block)
+    modules = list(block.modules())
 
     def run(*arguments: Any) -> Tensor:
-        if _versions(block) != packed:
-            raise ValueError(
-                "a packed model is a copy: got a model whose weights have "
-                "changed since pack(model). Call pack(model) again."
-            )
         with evaluating(modules):
             y: Tensor = block(*arguments)
             return y
@@ -196,11 +185,49 @@ def _as_it_is(block: nn.Module) -> Callable[..., Tensor]:
     return run
 
 
-def _versions(block: nn.Module) -> list[int]:
-    """How often each weight was changed in place; PyTorch counts."""
-    # Inference mode does not, and nothing trains there.
-    weights = [w for w in block.parameters() if not w.is_inference()]
-    return [w._version for w in weights]
+def _does_more(model: nn.Module) -> bool:
+    """Whether there is more than matrices: a hook, or a layer around one."""
+    parts = list(model.named_modules())
+    hooks = [
+        part._forward_hooks or part._forward_pre_hooks for _, part in parts
+    ]
+    layers = [part for name, part in parts if ".w_" in name]
+    return any(hooks) or any(type(layer) is not nn.Linear for layer in layers)
+
+
+def _told(begin: Callable[..., Tensor], weights: list[Any]) -> Any:
+    """What reads a prompt; it looks first whether the model has changed."""
+    packed = _marks(weights)
+
+    def run(ids: Tensor, *how: Any, **named: Any) -> Tensor:
+        cache = named.get("cache", how[2] if len(how) > 2 else None)
+        is_prompt = ids.size(1) > 1 or not cache or not cache[0].length
+        if is_prompt and _marks(weights) != packed:
+            raise ValueError(
+                "a packed model is a copy: got a model whose weights have "
+                "changed since pack(model). Call pack(model) again."
+            )
+        return begin(ids, *how, **named)
+
+    return run
+
+
+def _marks(weights: list[Tensor]) -> list[tuple[int, Any]]:
+    """By what a change is known: PyTorch's count of them, and a number.
+
+    Fused optimizers do not count; in inference mode nothing does.
+    """
+    return [
+        (0 if w.is_inference() else w._version, w.flatten()[0].item())
+        for w in weights
+    ]
+
+
+def _refuse(*_: Any, **__: Any) -> Any:
+    raise ValueError(
+        "a packed model only writes: got a request to train or to move it. "
+        "Do that with the model itself, then call pack(model) again."
+    )
 
 
 def _residual(path: Residual) -> Callable[..., Tensor]:

@@ -177,7 +177,8 @@ def train(
     Raises:
         TrainingDiverged: if loss or gradient is not finite; the weights
             are then those before the step.
-        ValueError: if a step has no target, or there is nothing to train.
+        ValueError: if a step has no target, there is nothing to train, or
+            the state is of another model.
 
     Chapter: 11, training.
     """
@@ -189,7 +190,7 @@ def train(
     schedule = make_schedule(config)
     model.train()
     clock = _Clock()
-    end = time.monotonic() + (math.inf if seconds is None else seconds)
+    end = time.perf_counter() + (math.inf if seconds is None else seconds)
     with (
         _forked_rng(device),
         kept_memory(),
@@ -200,7 +201,7 @@ def train(
             clock.start()
             rate = schedule(state.step + 1)
             seed_step(config.seed, state.step, team.rank)
-            micro_batches = batches(state.step)
+            micro_batches = list(batches(state.step))
             loss, norm, n_targets = _update(
                 forward, micro_batches, config, state, rate, precision, team
             )
@@ -209,7 +210,7 @@ def train(
             state.losses.append(loss)
             speed = clock.stop(n_targets)
             nats, is_best = None, False
-            is_late = team.total(time.monotonic() > end) > 0
+            is_late = team.total(time.perf_counter() >= end) > 0
             is_last = state.step == config.steps or is_late
             due = is_last or state.step % config.eval_every == 0
             if held_out and due:
@@ -257,6 +258,12 @@ def _update(
         team,
         config.loss_rows,
     )
+    if all(weight.grad is None for weight in weights):
+        raise ValueError(
+            "the state must be of this model: got an optimizer whose weights "
+            "the loss does not depend on. Use start(model, config), or the "
+            "state that trained it."
+        )
     limit = config.clip or math.inf
     length = nn.utils.clip_grad_norm_(weights, limit)
     # The one place a step where the CPU waits for the device.
@@ -618,6 +625,11 @@ def kept_memory() -> Iterator[None]:
 def _autocast(
     device: torch.device, precision: str
 ) -> AbstractContextManager[Any]:
+    if precision not in ("float32", "bfloat16"):
+        raise ValueError(
+            f"precision must be float32 or bfloat16 here: got {precision!r}. "
+            "pick_precision turns auto into one of them."
+        )
     return torch.autocast(
         device.type, torch.bfloat16, enabled=precision == "bfloat16"
     )

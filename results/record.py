@@ -32,7 +32,7 @@ def commit() -> str:
     try:
         head = subprocess.check_output([*git, "rev-parse", "HEAD"], text=True)
         # Models that runs have written are no code; they have their hashes.
-        code = ["coursekit/*.py", "results/*.py"]
+        code = ["coursekit/*.py", "results/*.py", "benchmarks/*.py"]
         dirty = subprocess.check_output(
             [*git, "status", "--porcelain", "--", *code], text=True
         )

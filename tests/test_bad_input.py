@@ -16,10 +16,12 @@ from coursekit.config import EncoderConfig, GPTConfig, TransformerConfig
 from coursekit.decoder import GPT
 from coursekit.encoder import Encoder
 from coursekit.feedforward import FeedForward
+from coursekit.generation import PlainStepper, generate, sampler
 from coursekit.loss import cross_entropy
 from coursekit.masks import causal_mask, combine_masks
 from coursekit.multihead import MultiHeadAttention, split_heads
 from coursekit.norm import make_norm
+from coursekit.packed import pack
 from coursekit.positions import frequencies, make_positions, sinusoidal
 from coursekit.probe import causality, prefix_gap
 from coursekit.seq2seq import Transformer
@@ -272,3 +274,49 @@ def test_nothing_is_changed_by_a_refusal():
         torch.equal(v, before[k]) for k, v in model.state_dict().items()
     )
     assert torch.equal(model(ids()), y)
+
+
+def test_a_compiled_form_is_not_packed():
+    """It would hand on what is set in it, and the model lose its parts."""
+    model = gpt()
+    names = [name for name, _ in model.named_parameters()]
+    with pytest.raises(ValueError, match="as it was built: got Optimized"):
+        pack(torch.compile(model))
+    assert [name for name, _ in model.named_parameters()] == names
+
+
+@pytest.mark.parametrize(
+    ("prompts", "message"),
+    [
+        (["123"], "Encode texts"),
+        ("123", "Encode texts"),
+        ([[1.0, 2.0]], "whole numbers"),
+        (torch.ones(1, 2), "whole numbers"),
+        (torch.tensor([1, 2]), "a list of lists"),
+        ([1, 2], "a list of lists"),
+    ],
+)
+def test_prompts_are_ids(prompts, message):
+    with pytest.raises(ValueError, match=message):
+        generate(PlainStepper(gpt()), prompts, 2)
+
+
+def test_half_a_token_is_refused_before_the_draw():
+    with pytest.raises(ValueError, match=r"got 2\.5"):
+        sampler(top_k=2.5)
+
+
+@pytest.mark.parametrize(
+    ("config", "fields"),
+    [
+        (GPTConfig, {"vocab_size": None}),
+        (GPTConfig, {"vocab_size": V, "n_layers": None}),
+        (GPTConfig, {"vocab_size": V, "max_len": None}),
+        (TransformerConfig, {"vocab_size": V, "n_encoder_layers": 1.5}),
+    ],
+)
+def test_a_number_that_is_none(config, fields):
+    with pytest.raises(
+        ValueError, match=r"got None|got n_encoder_layers=1\.5"
+    ):
+        config(**fields)

@@ -293,14 +293,19 @@ def cheat(how, task):
         ("detached", "does not require grad"),
     ],
 )
-def test_a_contestant_that_does_less_is_noticed(monkeypatch, how, found):
+@pytest.mark.parametrize(
+    "race",
+    [partial(training.steps, size="S", how="fp32"), training.defaults],
+    ids=["steps", "defaults"],
+)
+def test_a_contestant_that_does_less_is_noticed(monkeypatch, race, how, found):
     only(monkeypatch, "gpt")
     settings = plugged(monkeypatch, partial(cheat, how))
-    out = training.steps(settings, "S", "fp32")
+    out = race(settings)
     row = out["rows"].get("plug:make", {})
     said = row.get("disqualified", "") + out["skipped"].get("plug:make", "")
     assert found in said
-    assert judge(out, Target(1.0))[1] == "open: no peer was not measured"
+    assert judge(out, Target(1.0))[1] == "open: no peer was measured"
 
 
 def test_an_honest_contestant_counts(monkeypatch):
@@ -374,8 +379,11 @@ def test_the_products_of_a_step_are_all_of_them(monkeypatch, size):
         ),
     ]
     assert counted.get_total_flops() == 2 * sum(w.numel() for w in weights)
+    quarter = {"products": clock.Timing([0.25] * 3, [0.5] * 3)}
+    monkeypatch.setattr(generating, "race", lambda *_: quarter)
     rows = generating.writing(QUICK, size, 2)["rows"]
-    assert 0 < rows[OURS]["products_seconds"] < rows[OURS]["wall_seconds"]
+    n_steps = 64 if size == "base" else 50
+    assert rows[OURS]["products_seconds"] == 0.25 * n_steps
 
 
 def test_beam_search_writes(monkeypatch):
@@ -840,13 +848,25 @@ def test_a_result_names_no_folder():
             "--peer",
             "nanogpt=/a/b",
             "--quick",
-            "--peer=minbpe=/c",
-            "--only",
-            "x",
+            "--peer=minbpe=/c=d",
+            "--pee",
+            "annotated=/home",
+            "--peer",
+            "nanogpt",
         ]
     )
-    assert found[:2] == ["--peer", "nanogpt=DIR"]
-    assert found[2:] == ["--quick", "--peer=minbpe=DIR", "--only", "x"]
+    assert found[:3] == ["--peer", "nanogpt=DIR", "--quick"]
+    assert found[3:6] == ["--peer=minbpe=DIR", "--pee", "annotated=DIR"]
+    assert found[6:] == ["--peer", "nanogpt"]  # refused elsewhere
+
+
+@pytest.mark.parametrize(
+    ("words", "got"),
+    [([], "no --only"), (["--only", "import", "--quick"], "--quick")],
+)
+def test_the_last_result_keeps_to_full_rows(words, got):
+    with pytest.raises(SystemExit, match=f"got {got}"):
+        __main__.main(["--update", *words])
 
 
 def test_an_unknown_peer_is_refused():

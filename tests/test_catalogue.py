@@ -294,13 +294,15 @@ def test_other_mistakes_are_rejected_and_not_named(chapter, name):
 
 @pytest.mark.parametrize(("chapter", "name"), ALL)
 def test_a_check_takes_less_than_a_second(chapter, name):
+    """Of CPU time, once what it needs is there; aim at 0.1."""
     answers = catalogue(chapter)
-    slowest = 0.0
     for answer in (answers.RIGHT[name][0], answers.OUTSIDE[name][0]):
-        begin = time.process_time()
-        check(f"{chapter}/{name}", answer)
-        slowest = max(slowest, time.process_time() - begin)
-    assert slowest < 1
+        took = []
+        for _ in range(2):
+            begin = time.process_time()
+            check(f"{chapter}/{name}", answer)
+            took.append(time.process_time() - begin)
+        assert min(took) < 1
 
 
 # -- controls: what these gates would say ------------------------------------

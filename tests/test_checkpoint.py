@@ -1,5 +1,7 @@
 """Nothing is lost by a kill or a full disk, and nothing strange is loaded."""
 
+import copy
+import dataclasses
 import errno
 import json
 import math
@@ -246,6 +248,22 @@ def test_a_checkpoint_brings_everything_back(tmp_path):
         assert values.keys() == {"step", "exp_avg", "exp_avg_sq"}
         for key, value in values.items():
             assert torch.equal(found[name][key], value)
+
+
+def test_a_run_goes_on_with_its_own_optimizer(tmp_path):
+    """Or it is refused, before any weight has changed."""
+    model, state = trained()
+    path = tmp_path / "checkpoint.safetensors"
+    save_checkpoint(path, model, state)
+    other = tiny(seed=4)
+    before = copy.deepcopy(other)
+    muon = start(other, dataclasses.replace(CONFIG, optimizer="muon"))
+    with pytest.raises(ValueError, match="a file of AdamW for"):
+        load_checkpoint(path, other, muon)
+    other.embedding.weight.requires_grad_(False)
+    with pytest.raises(ValueError, match=r"not train: embedding\.weight"):
+        load_checkpoint(path, other, start(other, CONFIG))
+    assert equal_weights(other, before)
 
 
 @pytest.mark.parametrize("lost", [None, "optimizer", "step"])
@@ -699,6 +717,7 @@ def test_a_vocabulary_of_another_model_is_refused(tmp_path):
         ("[]", "must have format 1"),
         ('{"format": 99}', "must have format 1"),
         ('{"format": 1, "model": "LSTM", "config": {}}', "got 'LSTM'"),
+        ('{"format": 1, "model": [], "config": {}}', r"got \[\]"),
         ('{"format": 1, "model": "GPT"}', "must hold 'config'.*got None"),
         ('{"format": 1, "config": [7]}', r"must hold 'config'.*got \[7\]"),
         ('{"format": 1, "config": {}, "train": 7}', "must hold 'train'"),

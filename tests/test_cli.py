@@ -437,6 +437,7 @@ def test_bad_texts(call, tmp_path, content, parts):
         (["--norm-eps", "-1"], ["norm_eps must be", "-1"]),
         (["--rope-base", "nan"], ["rope_base must be", "nan"]),
         (["--seed", str(2**63)], ["seed must be below", str(2**63)]),
+        (["--optimizer", "muon", "--n-layers", "0"], ["muon"]),
         (["--speling", "1"], ["--speling"]),
     ],
 )
@@ -548,6 +549,17 @@ def test_memory_that_runs_out_is_said_in_a_line(call, run, monkeypatch):
     monkeypatch.setattr(cli, "evaluate", explode)
     code, _, err = call("eval", run)
     assert (code, err.count("\n")) == (1, 1)
+
+
+def test_memory_of_a_cpu_is_said_in_a_line(call, run, monkeypatch):
+    def explode(*_, **__):
+        raise RuntimeError(
+            "[enforce fail at alloc_cpu.cpp:127] data. DefaultCPUAllocator: "
+            "can't allocate memory: you tried to allocate 8 bytes."
+        )
+
+    monkeypatch.setattr(cli, "evaluate", explode)
+    refused(call("eval", run), "must fit into memory", "8 bytes")
 
 
 # -- generate ----------------------------------------------------------------
@@ -768,6 +780,31 @@ def test_eval_counts_characters_and_bytes(call, tmp_path):
     n_bytes = len(held_out.encode()) - len(tokenizer.decode_bytes(first))
     assert fields["bits_per_byte"] == pytest.approx(bits / n_bytes)
     assert fields["bits_per_character"] > fields["bits_per_byte"]
+
+
+def test_eval_of_a_single_character(call, tmp_path):
+    """Of three tokens: no character is left after the first."""
+    path = tmp_path / "text.txt"
+    path.write_text("süß und grün. " * 99, encoding="utf-8")
+    words = ["--tokenizer", "bpe", "--vocab-size", "257"]
+    folder = tmp_path / "r"
+    assert call("train", path, "--out", folder, *SMALL, *words)[0] == 0
+    path.write_text("日", encoding="utf-8")
+    code, out, _ = call("eval", folder, path, "--split", "all", "--json")
+    assert code == 0
+    fields = json.loads(out)
+    assert fields["tokens"] == 2
+    assert fields["bits_per_character"] is None
+    assert fields["bits_per_byte"] > 0
+
+
+@pytest.mark.parametrize("command", ["eval", "train"])
+def test_an_empty_name_is_no_default(call, run, tmp_path, command):
+    """As a script passes it whose variable is not set."""
+    folder = tmp_path / "r"
+    words = [run, ""] if command == "eval" else ["", "--out", folder]
+    assert call(command, *words)[0] == 2
+    assert not folder.exists()
 
 
 def test_eval_of_another_text(call, run, tmp_path):

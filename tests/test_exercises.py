@@ -8,7 +8,6 @@ import functools
 import itertools
 import math
 import re
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -346,12 +345,9 @@ def wrong_functions(exercise, seed=0):
 @pytest.mark.parametrize(("chapter", "name"), ALL)
 def test_reference_passes_and_wrong_answers_do_not(chapter, name):
     id, exercise = f"{chapter}/{name}", core.exercises(chapter)[name]
-    begin = time.process_time()
     for seed in SEEDS:
         report = check(id, exercise.reference, seed)
         assert report.status == "passed", f"the reference fails:\n{report}"
-    took = (time.process_time() - begin) / len(SEEDS)
-    assert took < 1, f"a check takes {took:.1f} s of CPU time; aim at 0.1"
     cases = core.draw(exercise, 0)
     wrong = wrong_functions(exercise)
     passed = [n for n, f in wrong.items() if check(id, f)]

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -257,7 +258,7 @@ def test_the_seed_decides():
     [
         ({"temperature": -0.5}, "above 0: got -0.5"),
         ({"temperature": math.nan}, "above 0: got nan"),
-        ({"top_k": 0}, "top_k must be at least 1: got 0"),
+        ({"top_k": 0}, "top_k must be a whole number of at least 1: got 0"),
         ({"top_p": 0.0}, r"top_p must lie in \(0, 1\]: got 0.0"),
         ({"top_p": 1.5}, "got 1.5"),
     ],
@@ -267,7 +268,29 @@ def test_bad_settings_are_refused_before_the_first_draw(settings, message):
         sampler(**settings)
 
 
+@pytest.mark.parametrize("temperature", [1e-30, 1e-46, 1e-300])
+def test_the_tiniest_temperature_is_greedy(temperature):
+    """Also one that float32 cannot hold: 0/0 would be no number."""
+    draw = sampler(temperature)
+    assert draw(torch.tensor([[0.5, -1.0, 2.0]])).tolist() == [2]
+
+
 # --- writing -------------------------------------------------------------
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+@pytest.mark.parametrize("write", [generate, partial(beam_search, n_beams=2)])
+def test_logits_that_are_no_numbers_are_refused(write, bad):
+    """They would be read as a text of token 0."""
+    stepper = TreeStepper(lambda text: (0.5, bad, 0.5))
+    with pytest.raises(ValueError, match="must be a finite number"):
+        write(stepper, [[0]], max_new_tokens=3)
+
+
+@pytest.mark.parametrize("penalty", [-1.0, math.nan, 11.0, math.inf])
+def test_a_length_penalty_out_of_range(penalty):
+    """1000 would overflow at two tokens."""
+    stepper = TreeStepper(markov(0, 3))
+    with pytest.raises(ValueError, match=r"in 0\.\.10: got"):
+        beam_search(stepper, [[0]], 2, 4, length_penalty=penalty)
 
 
 def test_stop_tokens_end_a_row_for_good():

@@ -240,7 +240,7 @@ def test_any_leading_axes(f, axes):
 @EACH
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_is_summed_in_float32(f, dtype):
-    """Logits in half precision, but not the loss: 1e-6 of a float64 gold."""
+    """Logits in half precision, but not the loss: a few roundings away."""
     logits, targets = draw()
     logits = logits.to(dtype).requires_grad_()
     loss = f(logits, targets)
@@ -248,7 +248,8 @@ def test_half_precision_is_summed_in_float32(f, dtype):
     assert gradient(loss, logits).dtype == dtype
     logits = logits.detach()
     gold = f(logits.double(), targets)
-    assert abs(float(loss.detach()) - float(gold)) < 1e-6
+    rounding = torch.finfo(torch.float32).eps * float(gold)
+    assert abs(float(loss.detach()) - float(gold)) < 4 * rounding
     # Control: the same formula in half precision is a thousand times worse.
     nats = logits.logsumexp(-1) - logits.gather(-1, targets[..., None])[..., 0]
     assert abs(float(nats.mean()) - float(gold)) > 1e-4

@@ -8,7 +8,8 @@ from compare import shake
 
 from coursekit.attention import attend
 from coursekit.cache import CachedStepper, CachedTranslator
-from coursekit.config import GPTConfig, TransformerConfig
+from coursekit.checkpoint import save_model
+from coursekit.config import GPTConfig, TrainConfig, TransformerConfig
 from coursekit.decoder import GPT
 from coursekit.feedforward import FeedForward
 from coursekit.generation import (
@@ -19,6 +20,7 @@ from coursekit.generation import (
 )
 from coursekit.packed import _gelu_network, _network, pack, packed_linear
 from coursekit.seq2seq import Transformer
+from coursekit.training import train
 
 V = 53
 SIZES = {"vocab_size": V, "d_model": 20, "n_heads": 5, "d_ff": 31}
@@ -160,25 +162,145 @@ def test_the_model_is_left_as_it_is():
     assert all(p.grad is not None for p in model.blocks.parameters())
 
 
-def test_a_stale_twin_is_told():
-    """Matrices are copies, so later training is not seen by its steps."""
-    model = gpt()
-    twin = pack(model)
-    stale = CachedStepper(twin)
-    stale.prefill([[7, 3, 11]])
+def by_sgd(model):
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
-    model(torch.tensor([[3, 5]])).sum().backward()
+    sum(p.square().sum() for p in model.parameters()).backward()
     optimizer.step()
+
+
+def by_fused_adamw(model):
+    """What training takes; it does not count as a change in place."""
+    optimizer = torch.optim.AdamW(model.parameters(), 0.1, fused=True)
+    sum(p.square().sum() for p in model.parameters()).backward()
+    optimizer.step()
+
+
+def of_the_table(model):
+    with torch.no_grad():
+        model.embedding.weight.mul_(3)
+
+
+@pytest.mark.parametrize("n_layers", [0, 3])
+@pytest.mark.parametrize("prompt", [[7], [7, 3, 11]], ids=len)
+@pytest.mark.parametrize("change", [by_sgd, by_fused_adamw, of_the_table])
+def test_a_stale_twin_is_told(change, prompt, n_layers):
+    """Matrices are copies, so later training is not seen by its steps."""
+    model = gpt(n_layers=n_layers)
+    twin = pack(model)
+    for stepper in (CachedStepper(twin), PlainStepper(twin)):
+        stepper.prefill([prompt])
+    change(model)
+    for stepper in (CachedStepper(twin), PlainStepper(twin)):
+        with pytest.raises(ValueError, match="changed since pack"):
+            stepper.prefill([prompt])
+
+
+@pytest.mark.parametrize("change", [by_sgd, by_fused_adamw, of_the_table])
+def test_a_stale_translator_is_told(change):
+    model = translator()
+    stepper = CachedTranslator(pack(model), [1])
+    stepper.prefill([[7, 3]])
+    change(model)
     with pytest.raises(ValueError, match="changed since pack"):
-        CachedStepper(twin).prefill([[7, 3, 11]])
+        stepper.prefill([[7, 3]])
+
+
+def test_a_stale_twin_writes_something_else():
+    """The control: why it must be told."""
+    model = gpt()
+    stale = CachedStepper(pack(model))
+    stale.prefill([[7, 3, 11]])
+    by_sgd(model)
     fresh, plain = CachedStepper(pack(model)), PlainStepper(model)
     token = torch.tensor([5])
     for each in (fresh, plain):
         each.prefill([[7, 3, 11]])
     now = plain.step(token)
     assert torch.allclose(fresh.step(token), now, atol=1e-4)
-    # The control: the old twin's step is wrong.
     assert not torch.allclose(stale.step(token), now, atol=1e-2)
+
+
+def test_a_twin_is_not_packed_again():
+    with pytest.raises(ValueError, match="as it was built"):
+        pack(pack(gpt()))
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda twin: twin.train(),
+        lambda twin: twin.half(),
+        lambda twin: twin.to("meta"),
+        lambda twin: train(twin, list, TrainConfig(steps=1), bar=False),
+    ],
+    ids=["train", "half", "to", "training"],
+)
+def test_a_twin_only_writes(ask):
+    """It shares norms and table with its model, which would change."""
+    model = gpt()
+    before = {k: v.clone() for k, v in model.state_dict().items()}
+    with pytest.raises(ValueError, match="only writes"):
+        ask(pack(model))
+    after = model.state_dict()
+    assert all(torch.equal(before[k], after[k]) for k in before)
+    assert pack(model).eval().training is model.training
+
+
+def test_a_twin_is_not_saved_over_its_model(tmp_path):
+    model = gpt()
+    save_model(tmp_path, model)
+    with pytest.raises(ValueError, match="got a packed GPT"):
+        save_model(tmp_path, pack(model))
+    assert (tmp_path / "model.safetensors").exists()
+
+
+class Halved(torch.nn.Module):
+    """A layer around a layer, as adapters put one."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.inner, self.weight, self.bias = inner, inner.weight, inner.bias
+        self.out_features = inner.out_features
+
+    def forward(self, x):
+        return self.inner(x) / 2
+
+
+def hook(model):
+    part = model.blocks[1].attention
+    part.register_forward_hook(lambda module, inputs, output: output * 0.5)
+
+
+def wrapped(model):
+    part = model.blocks[1].attention
+    part.w_v = Halved(part.w_v)
+
+
+@pytest.mark.parametrize("change", [hook, wrapped])
+def test_what_is_more_than_matrices_goes_through_the_model(change):
+    model = gpt()
+    before = CachedStepper(pack(model))
+    before.prefill([[7, 3]])
+    change(model)
+    steppers = CachedStepper(pack(model)), PlainStepper(model)
+    for stepper in steppers:
+        stepper.prefill([[7, 3]])
+    found, expected = (stepper.step(torch.tensor([5])) for stepper in steppers)
+    torch.testing.assert_close(found, expected)
+    # The control: it makes a difference.
+    assert not torch.allclose(before.step(torch.tensor([5])), expected)
+
+
+def test_what_a_hook_keeps_stays_as_it_was():
+    """Steps add in place only where nobody looks."""
+    model, kept = gpt(), []
+    model.blocks[0].register_forward_hook(
+        lambda module, inputs, output: kept.extend([output, output.clone()])
+    )
+    stepper = CachedStepper(pack(model))
+    stepper.prefill([[7, 3]])
+    stepper.step(torch.tensor([5]))
+    assert torch.equal(kept[-2], kept[-1])
 
 
 def test_a_model_made_in_inference_mode():

@@ -363,8 +363,10 @@ def test_search(browser, base, scheme, words, title):
     visit = Visit(browser, start, 1280, "light")
     try:
         visit.open(f"{start}search.html?q={words.replace(' ', '+')}")
-        visit.page.wait_for_selector("#search-results p", timeout=20_000)
+        visit.page.wait_for_selector("#search-results p")
         visit.page.wait_for_timeout(1000)
+        if title:
+            visit.page.wait_for_selector("#search-results li a")
         found = visit.page.locator("#search-results li a").all_inner_texts()
         assert (title in found) if title else found == []
         assert visit.look() == []

@@ -1,5 +1,6 @@
 """The loop: what it computes, when it stops, and what it leaves alone."""
 
+import copy
 import ctypes
 import math
 import os
@@ -617,6 +618,29 @@ def test_start_has_seen_nothing():
     assert state.best is None
 
 
+def test_a_state_of_another_model_is_refused():
+    """Else the copy's weights would stay, and the loss with them."""
+    model = tiny()
+    state = start(model, quick())
+    with pytest.raises(ValueError, match="must be of this model"):
+        train(copy.deepcopy(model), batches, quick(), state=state, bar=False)
+    train(model, batches, quick(), state=state, bar=False)
+
+
+def test_batches_may_come_one_by_one():
+    listed, made = tiny(), tiny()
+    train(listed, batches, quick(steps=2), bar=False)
+    one_by_one = lambda step: iter(batches(step))  # noqa: E731
+    train(made, one_by_one, quick(steps=2), bar=False)
+    for a, b in zip(listed.parameters(), made.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_an_unknown_precision_is_refused():
+    with pytest.raises(ValueError, match="got 'bf16'"):
+        evaluate(tiny(), batches(0), "bf16")
+
+
 # -- float32 products --------------------------------------------------------
 def test_the_route_of_float32_is_exact():
     made = torch.Generator().manual_seed(1)
@@ -746,11 +770,19 @@ def kept_in_training():
 def test_memory_is_kept(check):
     """Each in a process of its own: what ran before leaves holes."""
     here = Path(__file__).parent
+    # Pages of one size are counted: PR_SET_THP_DISABLE, without huge ones.
+    small = "import ctypes; ctypes.CDLL(None).prctl(41, 1, 0, 0, 0)"
+    env = {k: v for k, v in os.environ.items() if "MALLOC" not in k}
+    env.pop("GLIBC_TUNABLES", None)
     run = subprocess.run(
-        [sys.executable, "-c", f"import test_training as t; t.{check}()"],
+        [
+            sys.executable,
+            "-c",
+            f"{small}; import test_training as t; t.{check}()",
+        ],
         capture_output=True,
         text=True,
-        env=os.environ | {"PYTHONPATH": f"{here.parent}:{here}"},
+        env=env | {"PYTHONPATH": f"{here.parent}:{here}"},
     )
     assert run.returncode == 0, run.stderr[-2000:]
 
