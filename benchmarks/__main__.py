@@ -151,6 +151,7 @@ def run(args: argparse.Namespace, metrics: dict[str, Any]) -> None:
 def lay_out(metrics: dict[str, Any]) -> None:
     """Put the table into the metrics, and the short one into the README."""
     metrics["table"] = table.markdown(metrics)
+    metrics["ratios"] = table.everybody(metrics)
     readme = HERE.parent / "README.md"
     page = table.replaced(readme.read_text("utf8"), table.short(metrics))
     readme.write_text(page, "utf8")

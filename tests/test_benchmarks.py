@@ -950,6 +950,7 @@ def test_reasons_by_hand():
 
 def test_the_table_is_that_of_the_result():
     assert result("bench")["table"] == table.markdown(result("bench"))
+    assert result("bench")["ratios"] == table.everybody(result("bench"))
     readme = (ROOT / "README.md").read_text("utf8")
     assert table.replaced(readme, table.short(result("bench"))) == readme
 
