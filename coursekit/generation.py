@@ -7,7 +7,14 @@ positions, its padding and its cache.  :func:`stream`, :func:`generate` and
 """
 
 import operator
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Sequence,
+    Sized,
+)
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -830,7 +837,7 @@ def check_rows(tokens: Int[Tensor, "B"], n_rows: int) -> None:
 def _as_lists(prompts: Prompts) -> list[list[int]]:
     if isinstance(prompts, Tensor):
         prompts = prompts.tolist()
-    if not all(isinstance(prompt, Sequence | Tensor) for prompt in prompts):
+    if not all(isinstance(prompt, Sized) for prompt in prompts):
         raise ValueError(
             f"prompts are a batch, a list of lists of ids: got {prompts}. "
             "Write [ids] for one prompt."

@@ -7,6 +7,7 @@ reader has no such hook, so this file runs with it off:
 
 import re
 
+import numpy as np
 import pytest
 import torch
 from jaxtyping import config as jaxtyping_config
@@ -299,6 +300,24 @@ def test_a_compiled_form_is_not_packed():
 def test_prompts_are_ids(prompts, message):
     with pytest.raises(ValueError, match=message):
         generate(PlainStepper(gpt()), prompts, 2)
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        torch.tensor([[1, 2]]),
+        [torch.tensor([1, 2])],
+        np.array([[1, 2]]),
+        [np.array([1, 2])],
+        ((1, 2),),
+    ],
+    ids=["tensor", "tensors", "array", "arrays", "tuples"],
+)
+def test_ids_may_come_in_many_forms(batch):
+    """The control: what holds whole numbers is taken."""
+    stepper = PlainStepper(gpt())
+    expected = generate(stepper, [[1, 2]], 2)
+    assert generate(stepper, batch, 2) == expected
 
 
 def test_half_a_token_is_refused_before_the_draw():

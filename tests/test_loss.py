@@ -135,6 +135,7 @@ def test_equal_logits_give_ln_v():
     assert perplexity(loss) == pytest.approx(V, abs=1e-4)
     assert perplexity(math.log(11)) == pytest.approx(11)
     assert perplexity(2.0) == pytest.approx(7.389, abs=1e-3)
+    assert perplexity(1e4) == math.inf  # e^10000 is no float
 
 
 @EACH
