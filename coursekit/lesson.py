@@ -9,7 +9,7 @@ final comes from :mod:`coursekit.minimal`, what a later chapter replaces from
 import ast
 import difflib
 import re
-import sys
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -200,20 +200,31 @@ def text(chapter: int) -> str:
     return f"{ABOUT.format(chapter)}\n{imports}{body.rstrip()}\n"
 
 
-@cache
-def load(chapter: int) -> ModuleType:
+def load(chapter: int, edits: Sequence[tuple[str, str]] = ()) -> ModuleType:
     """The file after a chapter as a module, as if it had been imported.
 
     Args:
         chapter: 0 or later.
+        edits: pairs of old and new text; what if a line were different?
+
+    Returns:
+        A module of its own for each call.
 
     Raises:
-        ValueError: if the chapter is below 0.
+        ValueError: if the chapter is below 0, or the file does not hold
+            the old text of an edit exactly once.
     """
-    name = f"coursekit.lesson.chapter_{chapter}"
-    module = ModuleType(name)
-    sys.modules[name] = module  # pickling and inspecting ask for it
-    exec(compile(text(chapter), f"<{name}>", "exec"), module.__dict__)
+    source = text(chapter)
+    for old, new in edits:
+        if source.count(old) != 1:
+            raise ValueError(
+                "an edit replaces text that the file holds exactly once: "
+                f"got {source.count(old)} times {old!r} after chapter "
+                f"{chapter}. Give more of the line, or less."
+            )
+        source = source.replace(old, new)
+    module = ModuleType(f"chapter_{chapter}")
+    exec(compile(source, f"<chapter {chapter}>", "exec"), module.__dict__)
     return module
 
 

@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from coursekit.decoder import GPT
-from results.ladder import climb, corpus, rungs
 from results.record import record, summary
+from results.replacing import climb, corpus, rungs
 
 
 def straighten(model: GPT) -> None:

@@ -1,117 +1,162 @@
-"""The ladder: one text, one budget, one part more on each rung.
+"""The ladder: what runs after each chapter, and how well it predicts.
 
-From a bigram model to a small GPT.  Text, context, batch, steps and optimizer
-are the same on every rung, over three seeds; the bar is the loss on the whole
-validation split, in nats per character.
+The book's file after chapters 0 to 9 (:mod:`coursekit.lesson`), trained on
+Shakespeare's characters: one part more on each rung, and the same context,
+batch, steps and optimizer, over three seeds.  The number is the loss on the
+whole held-out tenth, in nats per character.
 """
 
 import argparse
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any
 
 import torch
 
-from coursekit.config import GPTConfig, TrainConfig
-from coursekit.data import (
-    load_text,
-    random_windows,
-    sequential_windows,
-    split,
-)
-from coursekit.decoder import GPT
-from coursekit.generation import PlainStepper, generate, sampler
-from coursekit.tokenizer import CharTokenizer
-from coursekit.training import evaluate, train
+from coursekit import lesson
+from coursekit.data import load_text
 from results.record import record, summary
 
-CONTEXT, BATCH = 64, 32
+CONTEXT, WIDTH, HEADS, BLOCKS, BATCH = 64, 64, 4, 4, 32
+TABLE_RATE = 0.03  # of chapter 0's table, which 1e-3 leaves half trained
+BPE_VOCABULARY = 512
+PROMPT = "ROMEO:\n"
 
-# Each rung changes the one before it.
-RUNGS = [
-    ("bigram", "bigram", {}),
-    ("positions", "+ positions", {"positions": "learned"}),
-    ("attention", "+ attention, one head", {"n_layers": 1}),
-    ("heads", "+ four heads", {"n_heads": 4}),
+RUNGS = [  # name, label, chapter
+    ("bigram", "bigram", 0),
+    ("embedding", "+ embedding", 2),
+    ("positions", "+ positions", 3),
+    ("attention", "+ attention, one head", 4),
+    ("heads", "+ four heads", 6),
+    ("norm", "+ norm", 7),
+    ("feedforward", "+ feed-forward", 8),
+    ("depth", "+ depth: four blocks", 9),
+]
+# Single changes of one rung, as edits of its file: name, chapter, edits.
+Edits = list[tuple[str, str]]
+ADD_POSITIONS = "        x = x + self.positions(torch.arange(ids.size(1)))\n"
+LOOK = "self.value = nn.Linear(d_model, d_model, bias=False)\n"
+MIXED = LOOK + (
+    "        self.output = nn.Linear(d_model, d_model, bias=False)\n"
+)
+ATTEND = "attention(self.query(x), self.key(x), self.value(x), mask)"
+CONTROLS: list[tuple[str, int, Edits]] = [
+    ("attention without positions", 4, [(ADD_POSITIONS, "")]),
     (
-        "norm",
-        "+ residual and norm",
-        {"residual": True, "norm": "layernorm", "final_norm": True},
+        "attention replaces x",
+        4,
+        [("x = x + self.attend(x, mask)", "x = self.attend(x, mask)")],
     ),
-    ("feedforward", "+ feed-forward", {"d_ff": 256}),
-    ("depth", "+ depth: four blocks", {"n_layers": 4}),
+    (
+        "one head with an output matrix",
+        4,
+        [(LOOK, MIXED), (ATTEND, f"self.output({ATTEND})")],
+    ),
 ]
 
 
-def rungs(vocab_size: int) -> list[tuple[str, str, GPTConfig]]:
-    """Each rung's name, label and configuration."""
-    config = GPTConfig(
-        vocab_size=vocab_size,
-        max_len=CONTEXT,
-        d_model=64,
-        n_heads=1,
-        n_layers=0,
-        d_ff=0,
-        positions="none",
-        norm="none",
-        final_norm=False,
-        residual=False,
-        tie_embeddings=False,
-    )
-    made = []
-    for name, label, changes in RUNGS:
-        config = replace(config, **changes)
-        made.append((name, label, config))
-    return made
+class Corpus:
+    """Shakespeare in the ids of a tokenizer; the last tenth is held out."""
+
+    def __init__(self, tokenizer: Any, text: str) -> None:
+        self.tokenizer = tokenizer
+        ids = torch.tensor(tokenizer.encode(text))
+        cut = len(ids) * 9 // 10
+        self.learned, self.held_out = ids[:cut], ids[cut:]
+        held_out = tokenizer.decode(self.held_out.tolist())
+        self.tokens_per_character = len(self.held_out) / len(held_out)
 
 
-def corpus() -> tuple[CharTokenizer, torch.Tensor]:
-    """The ladder's text: its characters' tokenizer, and the whole in ids."""
-    text = load_text("shakespeare")
-    tokenizer = CharTokenizer.train(text)
-    return tokenizer, torch.tensor(tokenizer.encode(text))
+def build(file: ModuleType, vocab_size: int, chapter: int) -> torch.nn.Module:
+    """The model of a chapter's file, with the ladder's sizes."""
+    model: torch.nn.Module
+    if chapter < 2:
+        model = file.Model(vocab_size, CONTEXT)
+    elif chapter < 9:
+        model = file.Model(vocab_size, CONTEXT, WIDTH)
+    else:
+        model = file.GPT(vocab_size, CONTEXT, WIDTH, HEADS, BLOCKS)
+    return model
 
 
 def climb(
-    config: GPTConfig,
-    ids: torch.Tensor,
+    chapter: int,
+    corpus: Corpus,
     seed: int,
     steps: int,
-    change: Callable[[GPT], object] = lambda model: None,
-) -> tuple[GPT, float]:
-    """Train one rung with one seed; the model and its validation loss.
+    edits: Sequence[tuple[str, str]] = (),
+) -> tuple[ModuleType, torch.nn.Module, float]:
+    """Train one rung with one seed; its file, its model and its loss.
 
-    ``change`` may alter the model before it learns, for a control.
+    ``chapter`` is below 11, where training is PyTorch's AdamW with a
+    constant learning rate of 1e-3 and nothing else.
     """
-    learned, held_out = split(ids, 0.1)
+    file = lesson.load(chapter, edits)
     torch.manual_seed(seed)
-    model = GPT(config)
-    change(model)
-    budget = TrainConfig(  # PyTorch's AdamW as it comes, and nothing else
-        steps=steps,
-        learning_rate=1e-3,
-        schedule="constant",
-        warmup_steps=0,
-        weight_decay=0.01,
-        beta2=0.999,
-        clip=0.0,
-        seed=seed,
-    )
-    train(
-        model,
-        lambda step: [random_windows(learned, BATCH, CONTEXT, seed, step)],
-        budget,
-    )
-    return model, evaluate(model, sequential_windows(held_out, 256, CONTEXT))
+    model = build(file, len(corpus.tokenizer.vocabulary), chapter)
+    rate = TABLE_RATE if chapter < 2 else 1e-3
+    file.train(model, corpus.learned, steps, rate, BATCH)
+    loss = file.evaluate(model, corpus.held_out)
+    return file, model, loss * corpus.tokens_per_character
 
 
-def sample(model: GPT, tokenizer: CharTokenizer) -> str:
-    """A few lines that the model writes."""
-    generator = torch.Generator().manual_seed(0)
-    prompt = [tokenizer.encode("\n")]
-    rows = generate(
-        PlainStepper(model), prompt, 200, sampler(generator=generator)
-    )
-    return tokenizer.decode(rows[0])
+def sample(file: ModuleType, model: torch.nn.Module, tokenizer: Any) -> str:
+    """About 200 characters that a model generates: same prompt and seed."""
+    torch.manual_seed(0)
+    prompt = torch.tensor([tokenizer.encode(PROMPT)])
+    ids = file.generate(model, prompt, 200)[0].tolist()
+    return str(tokenizer.decode(ids))[: len(PROMPT) + 200]
+
+
+def measure(
+    chapter: int,
+    corpus: Corpus,
+    seeds: Sequence[int],
+    steps: int,
+    edits: Sequence[tuple[str, str]] = (),
+) -> dict[str, Any]:
+    """Loss over seeds, parameters, and the first seed's sample."""
+    losses, found = [], {}
+    for seed in seeds:
+        file, model, loss = climb(chapter, corpus, seed, steps, edits)
+        losses.append(round(loss, 4))
+        if seed == seeds[0]:
+            found["sample"] = sample(file, model, corpus.tokenizer)
+            n = sum(p.numel() for p in model.parameters())
+            found["parameters"] = n
+    return {"chapter": chapter, "loss": summary(losses), **found}
+
+
+def without_training(corpus: Corpus) -> dict[str, Any]:
+    """Two models that look at no character: all alike, and by frequency."""
+    n = len(corpus.tokenizer.vocabulary)
+    counts = torch.bincount(corpus.learned, minlength=n).double() + 1
+    found = {}
+    for name, p in {
+        "uniform": torch.full((n,), 1 / n, dtype=torch.float64),
+        "frequencies": counts / counts.sum(),
+    }.items():
+        torch.manual_seed(0)
+        drawn = torch.multinomial(p, 200, replacement=True).tolist()
+        loss = -p[corpus.held_out].log().mean().item()
+        found[name] = {
+            "loss": summary([round(loss, 4)]),
+            "sample": PROMPT + corpus.tokenizer.decode(drawn),
+        }
+    return found
+
+
+def characters() -> Corpus:
+    """The ladder's text, a token per character."""
+    text = load_text("shakespeare")
+    return Corpus(lesson.load(0).CharTokenizer(text), text)
+
+
+def tokens() -> Corpus:
+    """The same text in tokens of byte-pair encoding."""
+    text = load_text("shakespeare")
+    tokenizer = lesson.load(1).BPETokenizer(text, BPE_VOCABULARY)
+    return Corpus(tokenizer, text)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -126,27 +171,24 @@ def main() -> None:
     """Climb every rung with every seed."""
     args = parser().parse_args()
     torch.set_num_threads(1)
-    tokenizer, ids = corpus()
+    text = characters()
     with record("ladder", args.seeds) as metrics:
-        metrics["unit"] = "nats per character, whole validation split"
+        metrics["unit"] = "nats per character, whole held-out tenth"
+        metrics["prompt"] = PROMPT
+        metrics["baselines"] = without_training(text)
         metrics["rungs"] = []
-        for name, label, config in rungs(tokenizer.vocab_size):
-            losses = []
-            for seed in args.seeds:
-                model, nats = climb(config, ids, seed, args.steps)
-                losses.append(round(nats, 4))
-                if seed == args.seeds[0]:
-                    written = sample(model, tokenizer)
-            metrics["rungs"].append(
-                {
-                    "name": name,
-                    "label": label,
-                    "loss": summary(losses),
-                    "parameters": sum(p.numel() for p in model.parameters()),
-                    "sample": written,
-                }
-            )
-            print(f"{name:12} {losses}", flush=True)
+        for name, label, chapter in RUNGS:
+            rung = measure(chapter, text, args.seeds, args.steps)
+            metrics["rungs"].append({"name": name, "label": label, **rung})
+            print(f"{name:12} {rung['loss']['values']}", flush=True)
+        metrics["controls"] = {}
+        for name, chapter, edits in CONTROLS:
+            rung = measure(chapter, text, args.seeds, args.steps, edits)
+            metrics["controls"][name] = rung
+            print(f"{name:31} {rung['loss']['values']}", flush=True)
+        pairs = measure(1, tokens(), args.seeds, args.steps)
+        metrics["tokens"] = {"vocabulary": BPE_VOCABULARY, **pairs}
+        print(f"bigram on tokens {pairs['loss']['values']}", flush=True)
 
 
 if __name__ == "__main__":

@@ -19,8 +19,8 @@ from coursekit.data import (
 from coursekit.decoder import GPT
 from coursekit.loss import cross_entropy
 from coursekit.training import train
-from results.ladder import corpus
 from results.record import record, summary
+from results.replacing import corpus
 
 SHORT, LONG, TOKENS = 32, 256, 1024  # TOKENS a step
 

@@ -22,8 +22,8 @@ from coursekit.data import (
 from coursekit.decoder import GPT
 from coursekit.loss import cross_entropy
 from coursekit.training import evaluate, train
-from results.ladder import corpus, rungs
 from results.record import record, summary
+from results.replacing import corpus, rungs
 
 CONTEXT = 32
 

@@ -24,8 +24,8 @@ from coursekit.decoder import GPT, initialize
 from coursekit.feedforward import Experts, SwiGLU, route
 from coursekit.masks import window_mask
 from coursekit.training import evaluate, train
-from results.ladder import corpus
 from results.record import record, summary
+from results.replacing import corpus
 
 CONTEXT, BATCH = 64, 16
 WIDE, NARROW = 170, 85  # inner width of the gated network, and of an expert

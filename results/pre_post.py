@@ -19,8 +19,8 @@ from coursekit.data import (
 )
 from coursekit.decoder import GPT
 from coursekit.training import evaluate, train
-from results.ladder import corpus
 from results.record import record, summary
+from results.replacing import corpus
 
 CONTEXT, BATCH, EVERY = 32, 8, 10
 HELD_OUT = 20_000

@@ -11,8 +11,8 @@ from dataclasses import replace
 
 import torch
 
-from results.ladder import climb, corpus, rungs
 from results.record import record, summary
+from results.replacing import climb, corpus, rungs
 
 NORM = {"norm": "layernorm", "final_norm": True}
 CASES = [

@@ -18,8 +18,8 @@ from coursekit.config import GPTConfig, TrainConfig
 from coursekit.data import random_windows, sequential_windows, split
 from coursekit.decoder import GPT
 from coursekit.training import evaluate, train
-from results.ladder import corpus
 from results.record import record, summary
+from results.replacing import corpus
 
 CONTEXT, BATCH, WARMUP = 32, 32, 50
 WIDTHS = [8, 16, 24, 32, 48, 64]

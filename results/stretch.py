@@ -12,9 +12,9 @@ from coursekit.data import split
 from coursekit.decoder import GPT
 from coursekit.masks import window_mask
 from coursekit.positions import Rotary
-from results.ladder import corpus
 from results.lengths import BIN, LONG, RANGES, SHORT, by_position, learn
 from results.record import record, summary
+from results.replacing import corpus
 
 FACTOR = LONG // SHORT
 WAYS = ["as it is", "window", "squeezed", "slower base"]

@@ -1,0 +1,153 @@
+"""The rungs without a residual stream: each part replaces what it reads.
+
+The parts of :mod:`results.ladder` once more, in the library's configurations
+and without the residual path until the norm comes: text, context, batch,
+steps and optimizer are the same on every rung, over three seeds.
+"""
+
+import argparse
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+
+from coursekit.config import GPTConfig, TrainConfig
+from coursekit.data import (
+    load_text,
+    random_windows,
+    sequential_windows,
+    split,
+)
+from coursekit.decoder import GPT
+from coursekit.generation import PlainStepper, generate, sampler
+from coursekit.tokenizer import CharTokenizer
+from coursekit.training import evaluate, train
+from results.record import record, summary
+
+CONTEXT, BATCH = 64, 32
+
+# Each rung changes the one before it.
+RUNGS = [
+    ("bigram", "bigram", {}),
+    ("positions", "+ positions", {"positions": "learned"}),
+    ("attention", "+ attention, one head", {"n_layers": 1}),
+    ("heads", "+ four heads", {"n_heads": 4}),
+    (
+        "norm",
+        "+ residual and norm",
+        {"residual": True, "norm": "layernorm", "final_norm": True},
+    ),
+    ("feedforward", "+ feed-forward", {"d_ff": 256}),
+    ("depth", "+ depth: four blocks", {"n_layers": 4}),
+]
+
+
+def rungs(vocab_size: int) -> list[tuple[str, str, GPTConfig]]:
+    """Each rung's name, label and configuration."""
+    config = GPTConfig(
+        vocab_size=vocab_size,
+        max_len=CONTEXT,
+        d_model=64,
+        n_heads=1,
+        n_layers=0,
+        d_ff=0,
+        positions="none",
+        norm="none",
+        final_norm=False,
+        residual=False,
+        tie_embeddings=False,
+    )
+    made = []
+    for name, label, changes in RUNGS:
+        config = replace(config, **changes)
+        made.append((name, label, config))
+    return made
+
+
+def corpus() -> tuple[CharTokenizer, torch.Tensor]:
+    """The ladder's text: its characters' tokenizer, and the whole in ids."""
+    text = load_text("shakespeare")
+    tokenizer = CharTokenizer.train(text)
+    return tokenizer, torch.tensor(tokenizer.encode(text))
+
+
+def climb(
+    config: GPTConfig,
+    ids: torch.Tensor,
+    seed: int,
+    steps: int,
+    change: Callable[[GPT], object] = lambda model: None,
+) -> tuple[GPT, float]:
+    """Train one rung with one seed; the model and its validation loss.
+
+    ``change`` may alter the model before it learns, for a control.
+    """
+    learned, held_out = split(ids, 0.1)
+    torch.manual_seed(seed)
+    model = GPT(config)
+    change(model)
+    budget = TrainConfig(  # PyTorch's AdamW as it comes, and nothing else
+        steps=steps,
+        learning_rate=1e-3,
+        schedule="constant",
+        warmup_steps=0,
+        weight_decay=0.01,
+        beta2=0.999,
+        clip=0.0,
+        seed=seed,
+    )
+    train(
+        model,
+        lambda step: [random_windows(learned, BATCH, CONTEXT, seed, step)],
+        budget,
+    )
+    return model, evaluate(model, sequential_windows(held_out, 256, CONTEXT))
+
+
+def sample(model: GPT, tokenizer: CharTokenizer) -> str:
+    """A few lines that the model writes."""
+    generator = torch.Generator().manual_seed(0)
+    prompt = [tokenizer.encode("\n")]
+    rows = generate(
+        PlainStepper(model), prompt, 200, sampler(generator=generator)
+    )
+    return tokenizer.decode(rows[0])
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options of the command that a result names."""
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    options.add_argument("--steps", type=int, default=2000)
+    return options
+
+
+def main() -> None:
+    """Climb every rung with every seed."""
+    args = parser().parse_args()
+    torch.set_num_threads(1)
+    tokenizer, ids = corpus()
+    with record("replacing", args.seeds) as metrics:
+        metrics["unit"] = "nats per character, whole validation split"
+        metrics["rungs"] = []
+        for name, label, config in rungs(tokenizer.vocab_size):
+            losses = []
+            for seed in args.seeds:
+                model, nats = climb(config, ids, seed, args.steps)
+                losses.append(round(nats, 4))
+                if seed == args.seeds[0]:
+                    written = sample(model, tokenizer)
+            metrics["rungs"].append(
+                {
+                    "name": name,
+                    "label": label,
+                    "loss": summary(losses),
+                    "parameters": sum(p.numel() for p in model.parameters()),
+                    "sample": written,
+                }
+            )
+            print(f"{name:12} {losses}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
