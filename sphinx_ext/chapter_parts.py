@@ -3,6 +3,16 @@
 ```{here}
 ```
 It runs in {cost}`time`, in {cost}`memory` of memory.
+
+:::{goals}
+Compute attention by hand. Write it in six lines of PyTorch.
+:::
+
+:::{step} 4 Look back
+What the reader adds to their own file.
+:::
+
+Under the goals stands a line with the time that reading and running take.
 """
 
 import json
@@ -10,11 +20,15 @@ from html import escape
 from pathlib import Path
 
 from docutils import nodes
+from page_count import count
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 
+from coursekit.grading.plain import CAN, RUNS, step_title
+
 LOGGER = logging.getLogger(__name__)
 COSTS = "results/chapters.json"
+READING = "<!-- reading time -->"
 
 # The way of a text through the model: chapter and name. A list within the
 # list is what one block holds.
@@ -88,6 +102,77 @@ def draw_maps(app, doctree, docname):
         node.replace_self(nodes.raw("", html, format="html"))
 
 
+class goals(nodes.General, nodes.Element):  # noqa: N801  docutils' custom
+    """What one can do after the chapter, and the time that it takes."""
+
+
+class Goals(SphinxDirective):
+    """``{goals}``: what one can do after the chapter."""
+
+    has_content = True
+
+    def run(self):
+        """Return the goals; the rendered page says how long it is."""
+        self.assert_has_content()
+        node = goals()
+        self.set_source_info(node)
+        node["runs"] = runs(measured(self.env), self.env.docname)
+        self.state.nested_parse(self.content, self.content_offset, node)
+        return [node]
+
+
+class Step(SphinxDirective):
+    """``{step}``: what the reader adds to their own file."""
+
+    has_content = True
+    required_arguments = 1
+    final_argument_whitespace = True
+
+    def run(self):
+        """Return a box with the number and the name of the step."""
+        self.assert_has_content()
+        title = step_title(self.arguments[0])
+        text, messages = self.state.inline_text(title, self.lineno)
+        node = nodes.admonition("", classes=["build-step"])
+        self.set_source_info(node)
+        self.add_name(node)
+        node += nodes.title("", "", *text)
+        self.state.nested_parse(self.content, self.content_offset, node)
+        return [node, *messages]
+
+
+def visit_goals(self, node):
+    """Open the box; its first line leads to the goals."""
+    self.body.append(self.starttag(node, "div", CLASS="goals"))
+    self.body.append(f'<p class="goals-title">{CAN}</p>\n')
+
+
+def depart_goals(self, node):
+    """Write the line about the time; the number comes when all is known."""
+    line = f"Reading: {READING}. {node['runs']}".strip()
+    self.body.append(f'<p class="goals-cost">{line}</p>\n</div>\n')
+
+
+def fill_reading_time(app, pagename, templatename, context, doctree):
+    """Count what there is to read, now that the page is HTML."""
+    body = context.get("body") or ""
+    if READING in body:
+        context["body"] = body.replace(READING, count(body).reading)
+
+
+def measured(env):
+    """What ``make results NAME=chapters`` has measured."""
+    file = Path(env.srcdir, COSTS)
+    env.note_dependency(str(file))
+    return json.loads(file.read_text("utf8")) if file.exists() else {}
+
+
+def runs(costs, page):
+    """The sentence on what the page's code takes, if it is known."""
+    time, memory = (price(costs, page, what) for what in ("time", "memory"))
+    return RUNS.format(time=time, memory=memory) if time else ""
+
+
 def price(costs, page, what):
     """``time`` or ``memory`` of a page in words; ``None`` if not known."""
     cost = costs.get("metrics", {}).get("pages", {}).get(page)
@@ -103,10 +188,7 @@ class Cost(SphinxRole):
 
     def run(self):
         """Return the number with its unit."""
-        file = Path(self.env.srcdir, COSTS)
-        self.env.note_dependency(str(file))
-        costs = json.loads(file.read_text("utf8")) if file.exists() else {}
-        text = price(costs, self.env.docname, self.text)
+        text = price(measured(self.env), self.env.docname, self.text)
         if text is None:
             LOGGER.warning(
                 "{cost} takes `time` or `memory` and needs %s to have this "
@@ -123,7 +205,12 @@ class Cost(SphinxRole):
 def setup(app):
     """Register with Sphinx."""
     app.add_node(here)
+    app.add_node(goals, html=(visit_goals, depart_goals))
     app.add_directive("here", Here)
+    app.add_directive("goals", Goals)
+    # sphinx_design has one, too, and no page of ours uses it.
+    app.add_directive("step", Step, override=True)
     app.add_role("cost", Cost())
     app.connect("doctree-resolved", draw_maps)
+    app.connect("html-page-context", fill_reading_time)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

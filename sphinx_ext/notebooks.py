@@ -227,6 +227,37 @@ def execute(root):
     return failed
 
 
+def defined(source):
+    """The names that a cell's code defines or imports."""
+    return {
+        name
+        for statement in plain.parse(source).statements
+        for name in statement.sets
+    }
+
+
+def with_lessons(cell, page, before):
+    """A Markdown cell in plain Markdown; its lessons are cells that run.
+
+    What the cells ``before`` define is not imported a second time.
+    """
+    known, cells = set(), []
+    for earlier in before:
+        if earlier.cell_type == "code":
+            known |= defined(earlier.source)
+    for number, (text, names, chapter) in enumerate(page.pieces(cell.source)):
+        text = page.convert(text)
+        if text:
+            cells.append(nbformat.v4.new_markdown_cell(text))
+            cells[-1].id = f"{cell.id}-{number}" if number else cell.id
+        if names:
+            source = plain.lesson_cell(names, chapter, known)
+            known |= defined(source)
+            cells.append(nbformat.v4.new_code_cell(source))
+            cells[-1].id = f"{cell.id}-{number}-lesson"
+    return cells
+
+
 def for_reader(notebook, url, page):
     """The notebook that a reader downloads or opens in Colab or Binder.
 
@@ -237,8 +268,7 @@ def for_reader(notebook, url, page):
     cells = []
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
-            cell.source = page.convert(cell.source)
-            cells += [cell] if cell.source else []
+            cells += with_lessons(cell, page, cells)
             continue
         cells.append(cell)
         tags = set(cell.metadata.get("tags", []))

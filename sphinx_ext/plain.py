@@ -6,9 +6,9 @@ from chapter_parts import COSTS, price
 from course_pages import BIBTEX
 
 from coursekit.grading import plain
-from coursekit.grading.plain import LEFT, Page
+from coursekit.grading.plain import LEFT, Page, lesson_cell, parse, shuffled
 
-__all__ = ["LEFT", "Page", "Pages"]
+__all__ = ["LEFT", "Page", "Pages", "lesson_cell", "parse", "shuffled"]
 
 
 class Pages(plain.Pages):

@@ -16,7 +16,21 @@
 Behind it stand the cells tagged ``predict`` (and ``hide-output`` or
 ``hide-cell``) and, in an ``{answer}``, what would give the answer away. All
 that is closed until a choice is made: ``book/_static/predict.js``. Without
-JavaScript it is a row of ``<details>`` elements.
+JavaScript it is a row of ``<details>`` elements. The choices are shown in the
+order that :func:`coursekit.grading.plain.shuffled` gives them.
+
+    :::::{still-there}
+    ::::{question} What does one row of the embedding matrix hold?
+    :::{choice} The vector of one token
+    :correct:
+    Yes.
+    :::
+    ...
+    ::::
+    :::::
+
+These are questions from earlier chapters: the same, with no cells behind
+them, and closed as a whole.
 """
 
 import hashlib
@@ -29,8 +43,11 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
+from coursekit.grading.plain import LETTERS, REMEMBER, shuffled
+
 LOGGER = logging.getLogger(__name__)
 CHOICES = (3, 4)
+QUESTIONS = 3
 # What may stand between a question and what belongs to it.
 BETWEEN = (nodes.comment, nodes.target, nodes.system_message)
 
@@ -51,27 +68,35 @@ class predict_answer(nodes.General, nodes.Element):  # noqa: N801
     """Prose that would give the answer away."""
 
 
+class still_there(nodes.General, nodes.Element):  # noqa: N801
+    """Questions from earlier chapters."""
+
+
 class Predict(SphinxDirective):
     """``{predict}``: a title, a question and three or four choices."""
 
+    name_of_it, before, recalls = "predict", "Predict: ", False
     has_content = True
     required_arguments = 1
     final_argument_whitespace = True
 
     def run(self):
         """Return the question; its followers are found by a transform."""
-        node = predict()
+        node = predict(recalls=self.recalls)
         self.set_source_info(node)
         self.add_name(node)
         text, messages = self.state.inline_text(self.arguments[0], self.lineno)
         node["title"] = "".join(part.astext() for part in text)
         node += nodes.paragraph(
-            "", "Predict: ", *text, classes=["admonition-title"]
+            "", self.before, *text, classes=["admonition-title"]
         )
         self.state.nested_parse(self.content, self.content_offset, node)
         choices = [n for n in node if isinstance(n, predict_choice)]
-        for letter, choice in zip("ABCDEFGH", choices, strict=False):
-            choice["letter"] = letter
+        places = [node.index(choice) for choice in choices]
+        order = shuffled(self.arguments[0], [c["words"] for c in choices])
+        for letter, place, at in zip(LETTERS, places, order, strict=False):
+            node[place] = choices[at]
+            node[place]["letter"] = letter
         if len(choices) not in CHOICES:
             self.complain(node, f"has {len(choices)} choices, not 3 or 4")
         if not any(choice["correct"] for choice in choices):
@@ -83,8 +108,39 @@ class Predict(SphinxDirective):
     def complain(self, node, what):
         """Warn; the book is built with warnings as errors."""
         LOGGER.warning(
-            "{predict} %r %s", self.arguments[0], what, location=node
+            "{%s} %r %s",
+            self.name_of_it,
+            self.arguments[0],
+            what,
+            location=node,
         )
+
+
+class Question(Predict):
+    """``{question}``: one of those in a ``{still-there}``."""
+
+    name_of_it, before, recalls = "question", "", True
+
+
+class StillThere(SphinxDirective):
+    """``{still-there}``: questions from earlier chapters, to be skipped."""
+
+    has_content = True
+
+    def run(self):
+        """Return the questions; they are closed until somebody asks."""
+        node = still_there()
+        self.set_source_info(node)
+        self.state.nested_parse(self.content, self.content_offset, node)
+        asked = sum(isinstance(n, predict) and n["recalls"] for n in node)
+        if asked != QUESTIONS:
+            LOGGER.warning(
+                "{still-there} holds %d {question}s: got %d",
+                QUESTIONS,
+                asked,
+                location=node,
+            )
+        return [node]
 
 
 class Choice(SphinxDirective):
@@ -101,6 +157,7 @@ class Choice(SphinxDirective):
         node = predict_choice(
             correct="correct" in self.options,
             letter="",
+            words=words,
             key=hashlib.sha256(words.encode()).hexdigest()[:8],
         )
         self.set_source_info(node)
@@ -161,6 +218,21 @@ class Group(SphinxTransform):
         """Wrap one question, its cells and its answer."""
         parent = question.parent
         start = parent.index(question)
+        if not question["ids"]:
+            name = "question" if question["recalls"] else "predict"
+            question["ids"].append(
+                nodes.make_id(f"{name} {question['title']}")
+            )
+        if question["recalls"]:
+            parent[start] = nodes.container(classes=["predict-group"])
+            parent[start] += question
+            if not isinstance(parent, still_there):
+                LOGGER.warning(
+                    "{question} %r outside of a {still-there}",
+                    question["title"],
+                    location=question,
+                )
+            return
         closed = []
         for at, node in enumerate(parent[start + 1 :], start + 1):
             if is_cell(node, tagged=True) or isinstance(node, predict_answer):
@@ -182,10 +254,6 @@ class Group(SphinxTransform):
                     question["title"],
                     location=cell,
                 )
-        if not question["ids"]:
-            question["ids"].append(
-                nodes.make_id(f"predict {question['title']}")
-            )
         last = closed[-1] if closed else start
         box = nodes.container(classes=["predict-group"])
         members = parent[start : last + 1]
@@ -239,6 +307,12 @@ def depart_div(self, node):
     self.body.append("</div>\n")
 
 
+def visit_still_there(self, node):
+    """Open the details; they are one line until they are opened."""
+    self.body.append(self.starttag(node, "details", CLASS="still-there"))
+    self.body.append(f"<summary>{REMEMBER}</summary>\n")
+
+
 def visit_choice(self, node):
     """Open the details of one choice."""
     attributes = {"data-choice": node["key"], "data-letter": node["letter"]}
@@ -278,9 +352,12 @@ def setup(app):
     """Register with Sphinx."""
     app.add_node(predict, html=(visit_predict, depart_div))
     app.add_node(predict_choice, html=(visit_choice, depart_details))
+    app.add_node(still_there, html=(visit_still_there, depart_details))
     app.add_node(predict_label, html=(visit_label, depart_label))
     app.add_node(predict_answer, html=(visit_answer, depart_details))
     app.add_directive("predict", Predict)
+    app.add_directive("question", Question)
+    app.add_directive("still-there", StillThere)
     app.add_directive("choice", Choice)
     app.add_directive("answer", Answer)
     app.add_transform(Group)

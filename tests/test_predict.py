@@ -199,6 +199,17 @@ def buttons(page):
     return page.locator(".predict-option > button")
 
 
+# The choices of the first question, as they stand in the source.
+CHOICES = ("3.5, for $7 / 2$ is that", "3", "4, the middle")
+ORDER = plain.shuffled("The mean of $x$", CHOICES)
+LETTERS = ["ABC"[ORDER.index(n)] for n in range(3)]
+
+
+def choice(page, number):
+    """The button of a choice, wherever the shuffle has put it."""
+    return buttons(page).nth(ORDER.index(number))
+
+
 # -- the page, with JavaScript -----------------------------------------------
 def test_nothing_is_seen_before_a_choice(visit):
     page = visit().page
@@ -214,28 +225,28 @@ def test_nothing_is_seen_before_a_choice(visit):
 
 def test_a_choice_opens_its_feedback_and_the_result(visit):
     page = visit().page
-    buttons(page).nth(0).click()
+    choice(page, 0).click()
     assert seen(page) == {"FEEDBACK", "RESULT", "CAPTION", "ANSWER"}
     text = page.locator("article").inner_text()
     assert "FEEDBACK-A" in text
     assert "FEEDBACK-B" not in text
     assert "SECOND" not in seen(page)  # the other question is untouched
     # Right and wrong are said in words, and announced.
-    assert "your choice: ✗ not this" in buttons(page).nth(0).inner_text()
-    assert "✓ right" in buttons(page).nth(1).inner_text()
+    assert "your choice: ✗ not this" in choice(page, 0).inner_text()
+    assert "✓ right" in choice(page, 1).inner_text()
     status = page.get_by_role("status").first.inner_text()
-    assert status.startswith("You chose A. Right is B.")
-    buttons(page).nth(2).click()  # the others may be opened, too
+    assert status.startswith(f"You chose {LETTERS[0]}. Right is {LETTERS[1]}.")
+    choice(page, 2).click()  # the others may be opened, too
     assert "FEEDBACK-C" in page.locator("article").inner_text()
     status = page.get_by_role("status").first.inner_text()
-    assert status.startswith("You chose A")
+    assert status.startswith(f"You chose {LETTERS[0]}")
 
 
 def test_a_right_choice_is_called_right(visit):
     page = visit().page
-    buttons(page).nth(1).click()
+    choice(page, 1).click()
     status = page.get_by_role("status").first.inner_text()
-    assert status.startswith("You chose B. That is right.")
+    assert status.startswith(f"You chose {LETTERS[1]}. That is right.")
     assert "FEEDBACK-B. It is 3.000, by (1)" in (
         page.locator("article").inner_text()
     )
@@ -243,15 +254,15 @@ def test_a_right_choice_is_called_right(visit):
 
 def test_a_choice_is_kept_until_it_is_forgotten(visit):
     page = visit().page
-    buttons(page).nth(0).click()
+    choice(page, 0).click()
     page.reload()
-    assert "your choice" in buttons(page).nth(0).inner_text()
+    assert "your choice" in choice(page, 0).inner_text()
     assert "RESULT" in seen(page)
     page.get_by_text("Forget my choice").first.click()
     assert seen(page) == set()
     page.reload()
     assert seen(page) == set()
-    buttons(page).nth(0).click()
+    choice(page, 0).click()
     page.evaluate("localStorage.clear()")
     page.reload()  # control: nothing but the storage remembers
     assert seen(page) == set()
@@ -314,7 +325,7 @@ def test_on_a_phone_and_for_everybody(visit, scheme):
         box = button.bounding_box()
         assert box["height"] >= 44
         assert 0 <= box["x"] <= box["x"] + box["width"] <= 360
-    buttons(page).nth(0).click()
+    choice(page, 0).click()
     buttons(page).nth(4).click()
     assert opened.look() == []
     assert axe(opened) == []
@@ -531,6 +542,91 @@ def test_a_wrong_source_fails_the_build(book, tmp_path):
     assert not [g for g in good if "predict" in g or "choice" in g]  # control
 
 
+# -- the order of the choices ------------------------------------------------
+QUESTION = re.compile(
+    r"^(:{4,})\{(?:predict|question)\} *(.*?)\n(.*?)^\1 *$", re.M | re.S
+)
+CHOICE = re.compile(r"^(:{3,})\{choice\} *(.*?)\n(.*?)^\1 *$", re.M | re.S)
+# Of chi-square, one and the other with the probability 0.05.
+MOST = {3: 5.99, 4: 7.81}
+
+
+def questions(root=ROOT):
+    """``{page: [(title, words, numbers of the right choices), ...]}``."""
+    found = {}
+    for path in sorted(root.glob("book/**/*.md")):
+        for _, title, body in QUESTION.findall(path.read_text("utf8")):
+            choices = CHOICE.findall(body)
+            right = [
+                number
+                for number, (_, _, text) in enumerate(choices)
+                if re.match(r"\s*:correct:", text)
+            ]
+            words = [words for _, words, _ in choices]
+            found.setdefault(path.stem, []).append((title, words, right))
+    return found
+
+
+def concentrated(asked, shuffled):
+    """What tells the right choice by its place; an empty list if nothing."""
+    wrong = []
+    places = {size: [0] * size for size in MOST}
+    for page, all_of_it in asked.items():
+        here = []
+        for title, words, right in all_of_it:
+            order = shuffled(title, words)
+            here.append(tuple(sorted(order.index(n) for n in right)))
+            if len(right) == 1:
+                places[len(words)][order.index(right[0])] += 1
+        if len(here) >= 3 and len(set(here)) == 1:
+            wrong.append(f"{page}: the right choice has always one letter")
+    for size, times in places.items():
+        mean = max(sum(times), 1) / size
+        if sum((n - mean) ** 2 / mean for n in times) > MOST[size]:
+            wrong.append(f"of {size} choices the right one stands: {times}")
+    return wrong
+
+
+def test_the_place_of_a_choice_tells_nothing(monkeypatch):
+    asked = questions()
+    assert sum(map(len, asked.values())) > 50
+    wrong = concentrated(asked, plain.shuffled)
+    ours = sys.modules[plain.shuffled.__module__]
+    for seed in range(1000 if wrong else 0):
+        monkeypatch.setattr(ours, "SEED", seed)
+        if not concentrated(asked, plain.shuffled):
+            wrong.append(f"with SEED = {seed} in {ours.__name__} nothing")
+            break
+    assert wrong == []
+
+
+def test_a_place_that_tells_is_found():
+    asked = {"a": [(str(n), ["x", "y", "z"], [1]) for n in range(20)]}
+    wrong = concentrated(asked, lambda title, words: range(len(words)))
+    assert len(wrong) == 2
+    assert concentrated(asked, plain.shuffled) == []  # control
+
+
+def test_a_choice_has_its_place_whatever_the_source_says():
+    """Else an edit of the source would move a choice that is stored."""
+    words = ["two", "three", "five", "seven"]
+    shown = [words[n] for n in plain.shuffled("q", words)]
+    back = words[::-1]
+    assert [back[n] for n in plain.shuffled("q", back)] == shown
+    orders = {tuple(plain.shuffled(str(n), words)) for n in range(300)}
+    assert len(orders) == 24
+
+
+def test_the_page_and_the_notebook_have_one_order(book):
+    shown = re.findall(r'data-letter="(\w)"', book.page())
+    assert shown == list("ABCABCD")
+    feedback = r"FEEDBACK-(\w)"
+    ours = re.findall(feedback, book.page().split("<article")[1])
+    theirs = re.findall(feedback, markdown(book.notebook("readers")))
+    assert ours == theirs
+    assert ours != list("ABCDEFG")  # control: the source has this order
+
+
 # -- the notebook that readers get -------------------------------------------
 def markdown(notebook):
     cells = (c for c in notebook.cells if c.cell_type == "markdown")
@@ -557,8 +653,8 @@ def test_readers_get_plain_markdown(book):
     text = markdown(book.notebook("readers"))
     assert plain.LEFT.findall(text) == []
     assert "**Predict: The mean of $x$**" in text
-    summary = "<summary><strong>A.</strong> 3.5, for $7 / 2$ is that</summary>"
-    assert summary in text
+    shown = f"<strong>{LETTERS[0]}.</strong> 3.5, for $7 / 2$ is that"
+    assert f"<summary>{shown}</summary>" in text
     assert "It is 3.000, by (1)." in text
     assert "\\tag{1}" in text
     closed = re.sub(r"<details>.*?</details>", "", text, flags=re.DOTALL)

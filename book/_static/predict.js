@@ -65,6 +65,8 @@ class Question {
         || part.matches(".tag_predict details.hide")
           && part.querySelector(".cell_output"));
     this.parts.forEach(part => part.classList.add("predict-part"));
+    // A question from an earlier chapter has no result behind it.
+    this.opens = this.parts.length ? " The result is open." : "";
 
     for (const option of this.options)
       option.button.addEventListener("click", () => this.press(option));
@@ -102,8 +104,8 @@ class Question {
     const right = this.options.filter(option => option.right)
       .map(option => option.letter).join(" and ");
     this.status.textContent = chosen.right
-      ? `You chose ${chosen.letter}. That is right. The result is open.`
-      : `You chose ${chosen.letter}. Right is ${right}. The result is open.`;
+      ? `You chose ${chosen.letter}. That is right.${this.opens}`
+      : `You chose ${chosen.letter}. Right is ${right}.${this.opens}`;
     this.again.hidden = false;
     this.show();
   }
@@ -123,7 +125,8 @@ class Question {
     }
     for (const part of this.parts) part.open = false;
     this.group.classList.add("predict-closed");
-    this.legend.textContent = "Choose one. The result opens then.";
+    this.legend.textContent = this.opens
+      ? "Choose one. The result opens then." : "Choose one.";
     this.status.textContent = "";
     this.again.hidden = true;
   }

@@ -6,13 +6,17 @@ say the same in Markdown and a little HTML.
 """
 
 import ast
+import builtins
 import functools
+import hashlib
 import posixpath
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
+
+from coursekit.grading.program import parse
 
 FENCE = re.compile(r"^( *)(`{3,}|~{3,}|:{3,})(.*)$")
 DIRECTIVE = re.compile(r"^\{([\w:.-]+)\}\s*(.*)$")
@@ -37,6 +41,14 @@ ADMONITIONS = {
     *("note", "seealso", "tip", "warning"),
 }
 LETTERS = "ABCDEFGH"
+# Orders the choices of every question in the book; see `shuffled`.
+SEED = 0
+CAN = "After this chapter you can"
+RUNS = "The code runs in {time} on one core, in {memory}."
+REMEMBER = (
+    "Still there? Three questions from earlier chapters "
+    "(skip them if you like)"
+)
 # What must not be left in the text of a notebook (the tests look for it).
 LEFT = re.compile(
     r"^ *:{3,}|^ *[`~]{3,}\{|\{[a-z][\w:-]*\}`|^\([^()\s]+\)=\s*$|<!--|-->"
@@ -79,6 +91,82 @@ def title_after(lines: Sequence[str], start: int) -> str:
         directive = fence and DIRECTIVE.match(fence[3])
         return directive[2] if directive else ""
     return ""
+
+
+def shuffled(question: str, choices: Sequence[str]) -> list[int]:
+    """The order in which the choices of a question are shown.
+
+    The place of the right choice must tell nothing, and it must be the same
+    on the page, on paper and in a reader's notebook. So the choices are
+    sorted by a hash of the book's seed, the question and the choice itself:
+    where they stand in the source has no influence.
+
+    Args:
+        question: its title, as it stands in the source.
+        choices: the words of each, as they stand in the source.
+
+    Returns:
+        Indices into ``choices``.
+    """
+
+    def draw(index: int) -> bytes:
+        text = "\n".join((str(SEED), question.strip(), choices[index].strip()))
+        return hashlib.sha256(text.encode()).digest()
+
+    return sorted(range(len(choices)), key=draw)
+
+
+def step_title(argument: str) -> str:
+    """The title of a build step: ``4 Look back`` is its number and name."""
+    number, _, name = argument.partition(" ")
+    return f"Your file, step {number}: {name.strip()}"
+
+
+def chapter_of(page: str) -> int | None:
+    """The number of a page's chapter, from its name; ``None`` without one."""
+    found = re.match(r"(\d\d)_", posixpath.basename(page))
+    return int(found[1]) if found else None
+
+
+def lesson_names(argument: str) -> list[str]:
+    """The parts that a ``{lesson}`` names, such as ``Heads.forward``."""
+    return [name for name in re.split(r"[,\s]+", argument) if name]
+
+
+def lesson_text(names: Iterable[str], chapter: int) -> str:
+    """Parts of the one-file transformer, two blank lines between them.
+
+    Raises:
+        ValueError: if a name does not exist in this chapter.
+    """
+    from coursekit import lesson
+
+    return "\n\n\n".join(lesson.part(name, chapter) for name in names)
+
+
+def lesson_cell(
+    names: Sequence[str], chapter: int, known: Collection[str] = ()
+) -> str:
+    """The same parts as a cell that runs by itself.
+
+    A method cannot be defined alone, so its whole class stands in the cell.
+    What the lines need and neither they nor ``known`` define is imported
+    from the finished file.
+
+    Args:
+        names: as the ``{lesson}`` names them.
+        chapter: the file is as it stands after this chapter.
+        known: names that the notebook has defined before.
+    """
+    whole = list(dict.fromkeys(name.split(".")[0] for name in names))
+    source = lesson_text(whole, chapter)
+    statements = parse(source).statements
+    needs = {name for part in statements for name in part.reads}
+    defined = {name for part in statements for name in part.sets}
+    missing = sorted(needs - defined - set(known) - set(dir(builtins)))
+    if not missing:
+        return source
+    return f"from coursekit.minimal import {', '.join(missing)}\n\n\n{source}"
 
 
 class Pages:
@@ -187,6 +275,39 @@ class Page:
         return f"**Figure.** {text}"
 
     # -- blocks --------------------------------------------------------------
+    def pieces(self, source: str) -> list[tuple[str, list[str], int]]:
+        """Cut a cell at its lessons, which are code in a notebook.
+
+        Returns:
+            Triples: the Markdown before a lesson, the names of the lesson
+            and its chapter. The last has no names.
+        """
+        found, lines = [], source.split("\n")
+        start = at = 0
+        while at < len(lines):
+            fence = FENCE.match(lines[at])
+            end = fence_end(lines, at, fence[2]) if fence else at
+            directive = fence and DIRECTIVE.match(fence[3])
+            if directive and directive[1] == "lesson":
+                options, _ = options_of(lines[at + 1 : end])
+                before = "\n".join(lines[start:at])
+                names = lesson_names(directive[2])
+                found.append((before, names, self.chapter(options)))
+                start = end + 1
+            at = end + 1
+        found.append(("\n".join(lines[start:]), [], 0))
+        return found
+
+    def chapter(self, options: Mapping[str, Any]) -> int:
+        """The chapter whose file a lesson shows: the page's, or an option."""
+        chapter = options.get("chapter", chapter_of(self.name))
+        if chapter is None:
+            raise ValueError(
+                "a {lesson} needs `:chapter:` on a page whose name has no "
+                f"number: got {self.name}."
+            )
+        return int(chapter)
+
     def convert(self, source: str) -> str:
         """The Markdown of a cell without MyST's own syntax."""
         text = self.blocks(source.split("\n"))
@@ -270,7 +391,18 @@ class Page:
         if name in DROPPED:
             return ""
         if name == "predict":
-            return self.predict(title, body)
+            return self.predict(argument, body)
+        if name == "question":
+            return self.question(argument, body, "", "")
+        if name == "still-there":
+            return self.details(REMEMBER, body)
+        if name == "goals":
+            return self.goals(body)
+        if name == "step":
+            return self.quote(self.inline(step_title(argument)), body)
+        if name == "lesson":
+            text = lesson_text(lesson_names(argument), self.chapter(options))
+            return f"```python\n{text}\n```"
         if name == "answer":
             return self.details("The answer, and what follows", body)
         if name == "dropdown":
@@ -312,28 +444,48 @@ class Page:
         )
 
     def predict(self, title: str, body: list[str]) -> str:
+        """A question whose answer the next cells compute."""
+        last = "*Choose one before you open it. Then run what follows.*"
+        return self.question(title, body, "Predict: ", last)
+
+    def question(
+        self, title: str, body: list[str], before: str, last: str
+    ) -> str:
         """A question; each choice opens its feedback."""
-        lines, choices, at = list[str](), list[str](), 0
+        lines, words = list[str](), list[str]()
+        feedbacks, at = list[list[str]](), 0
         while at < len(body):
             fence = FENCE.match(body[at])
             directive = fence and DIRECTIVE.match(fence[3])
             if fence and directive and directive[1] == "choice":
                 end = fence_end(body, at, fence[2])
-                _, feedback = options_of(body[at + 1 : end])
-                label = f"**{LETTERS[len(choices)]}.** "
-                label += self.inline(directive[2])
-                choices.append(self.details(label, feedback))
+                words.append(directive[2])
+                feedbacks.append(options_of(body[at + 1 : end])[1])
                 at = end + 1
             else:
                 lines.append(body[at])
                 at += 1
-        parts = [
-            f"**Predict: {title}**",
-            self.blocks(lines),
-            *choices,
-            "*Choose one before you open it. Then run what follows.*",
+        choices = [
+            self.details(
+                f"**{letter}.** {self.inline(words[index])}", feedbacks[index]
+            )
+            for letter, index in zip(
+                LETTERS, shuffled(title, words), strict=False
+            )
         ]
-        return "\n\n".join(parts)
+        asked = f"**{before}{self.inline(title)}**"
+        parts = [asked, self.blocks(lines), *choices, last]
+        return "\n\n".join(part for part in parts if part.strip())
+
+    def goals(self, body: Sequence[str]) -> str:
+        """What one can do after the chapter, and what running it takes."""
+        time, memory = (
+            self.pages.cost(self.name, what) for what in ("time", "memory")
+        )
+        text = f"**{CAN}**\n\n{self.blocks(body)}"
+        if "?" in (time, memory):
+            return text
+        return f"{text}\n\n{RUNS.format(time=time, memory=memory)}"
 
     def figure(
         self, source: str, options: Mapping[str, Any], body: Sequence[str]

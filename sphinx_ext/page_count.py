@@ -1,0 +1,141 @@
+"""What there is to read on a built page, counted once for everybody.
+
+``{goals}`` prints the reading time that follows from it, and
+``tests/test_budgets.py`` holds it against the budgets.
+"""
+
+import copy
+import re
+from dataclasses import dataclass
+
+from bs4 import BeautifulSoup
+
+# Minutes: prose and code by words, the others each.
+PROSE, CODE = 1 / 170, 1 / 100
+FIGURE, FORMULA, PREDICTION = 0.5, 0.4, 1.3
+SPREAD = 0.25  # half of the range, as a part of the whole
+
+WORD = re.compile(r"[^\W_][\w'’.,-]*")
+# What a reader of the text does not read.
+NO_TEXT = (
+    "script, style, nav, a.headerlink, .tooltip, button, .MathJax, "
+    "details.hide > summary, .goals-cost"
+)
+CODE_BLOCK = "div.highlight"
+# What a cell has printed, which is read as text.
+RESULTS = {"highlight-myst-ansi", "highlight-ipythontb"}
+TERM = re.compile(r"glossary\.html#(term-.+)$")
+
+
+@dataclass(frozen=True)
+class Count:
+    """What a page holds, its exercises left out."""
+
+    words: int
+    """Prose, captions, choices, feedback, results, whatever is folded."""
+
+    code_words: int
+    """Of the code that is open."""
+
+    code_lines: int
+    """Lines of open code that are not blank."""
+
+    lesson_lines: int
+    """Those of them that are lines of the one-file transformer."""
+
+    figures: int
+    formulas: int
+    """On lines of their own."""
+
+    predictions: int
+    sections: int
+    """Of the second level, before the exercises."""
+
+    terms: frozenset[str]
+    """What it links into the glossary."""
+
+    longest: int
+    """Words of the longest paragraph."""
+
+    @property
+    def minutes(self) -> float:
+        """The time that reading takes."""
+        return (
+            self.words * PROSE
+            + self.code_words * CODE
+            + self.figures * FIGURE
+            + self.formulas * FORMULA
+            + self.predictions * PREDICTION
+        )
+
+    @property
+    def reading(self) -> str:
+        """The same in words, as a range."""
+        low, high = (
+            max(1, round(self.minutes * part))
+            for part in (1 - SPREAD, 1 + SPREAD)
+        )
+        return f"{low}–{high} minutes" if low < high else "a minute"
+
+
+def words(element):
+    """How many words a reader sees in an element."""
+    return len(WORD.findall(element.get_text(" ")))
+
+
+def is_exercises(section):
+    """Whether a section holds the exercises."""
+    heading = section.find(["h2", "h3"], recursive=False)
+    return bool(heading) and heading.get_text().strip().startswith("Exercises")
+
+
+def count(html: str) -> Count:
+    """Count a page, or the part of it that Sphinx calls its body."""
+    page = BeautifulSoup(html, "html.parser")
+    page = copy.copy(page.find("article") or page)
+    top = page.find("section") or page
+    inner = top.find_all("section", recursive=False)
+    before = next(
+        (n for n, part in enumerate(inner) if is_exercises(part)), len(inner)
+    )
+    for part in [
+        *filter(is_exercises, inner),
+        *page.select("div.exercise, div.solution"),
+        *page.select(NO_TEXT),
+    ]:
+        part.decompose()
+
+    figures = len(page.select("figure"))
+    formulas = len(page.select("div.math"))
+    for part in page.select(".math"):
+        part.replace_with("" if part.name == "div" else " x ")
+    predictions = [
+        box
+        for box in page.select(".predict")
+        if not box.find_parent(class_="still-there")
+    ]
+    lines = code_words = of_lesson = 0
+    for block in page.select(CODE_BLOCK):
+        if set(block.parent.get("class", [])) & RESULTS:
+            continue
+        if not block.find_parent("details"):
+            text = block.get_text()
+            n = sum(bool(line.strip()) for line in text.split("\n"))
+            lines += n
+            of_lesson += n if block.find_parent(class_="lesson") else 0
+            code_words += len(WORD.findall(text))
+        block.decompose()
+    links = (a.get("href", "") for a in page.select("a.reference"))
+    found = (TERM.search(link) for link in links)
+    return Count(
+        words=words(page),
+        code_words=code_words,
+        code_lines=lines,
+        lesson_lines=of_lesson,
+        figures=figures,
+        formulas=formulas,
+        predictions=len(predictions),
+        sections=before,
+        terms=frozenset(hit[1] for hit in found if hit),
+        longest=max(map(words, page.select("p")), default=0),
+    )

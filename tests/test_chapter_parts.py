@@ -1,0 +1,367 @@
+"""What a chapter carries: goals, lesson lines, a build step, recall.
+
+A small book is built with a lesson of its own (`FAKE`), so that what is
+shown and what is new are known here.
+"""
+
+import json
+import os
+import re
+
+import nbformat
+import pytest
+import test_book
+import test_pages
+from bs4 import BeautifulSoup
+from test_book import notebooks
+from test_pages import Visit, axe
+
+# Built once, by one of the two workers.
+pytestmark = pytest.mark.xdist_group("chapter parts")
+browser = test_pages.browser
+
+import lessons  # noqa: E402  test_book has put sphinx_ext on the path
+import page_count  # noqa: E402
+
+# Stands for coursekit.lesson and coursekit.minimal in every process.
+FAKE = '''
+import sys, types
+
+PARTS = {
+    ("scale", 3): "def scale(x):\\n    return x",
+    ("scale", 4): "def scale(x):\\n    # by the size\\n    return x / SIZE",
+    ("mix", 4): "def mix(x):\\n    return scale(x) @ torch.ones(2)",
+    ("Head", 4): """class Head(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gain = 3
+
+    def forward(self, x):
+        return self.gain * mix(x)""",
+    ("Head.forward", 4): "def forward(self, x):\\n"
+        "    return self.gain * mix(x)",
+}
+NEW = {("scale", 4): {2, 3}, ("mix", 4): {1, 2}, ("Head.forward", 4): {2}}
+
+def part(name, chapter):
+    if (name, chapter) not in PARTS:
+        raise ValueError(f"a part is scale or mix: got {name!r}")
+    return PARTS[name, chapter]
+
+lesson = types.ModuleType("coursekit.lesson")
+lesson.part = part
+lesson.new_lines = lambda name, chapter: NEW.get((name, chapter), set())
+sys.modules["coursekit.lesson"] = lesson
+
+minimal = types.ModuleType("coursekit.minimal")
+def attribute(name):
+    if name == "SIZE":
+        return 7
+    if name == "torch":
+        import torch
+        return torch
+    if name == "nn":
+        from torch import nn
+        return nn
+    raise AttributeError(name)
+minimal.__getattr__ = attribute
+sys.modules["coursekit.minimal"] = minimal
+'''
+PAGE = (
+    test_book.TINY.split("# Tiny")[0]
+    + r"""
+# Tiny
+
+:::{goals}
+Compute $x$ by hand. Write it in six lines.
+:::
+
+BEFORE.
+
+```{lesson} scale, mix
+```
+
+BETWEEN.
+
+```{lesson} Head.forward
+```
+
+```{code-cell} ipython3
+import torch
+
+torch.set_num_threads(1)
+print("SEEN", 5)
+```
+
+```{lesson} scale
+:chapter: 3
+```
+
+:::::{still-there}
+::::{question} What is a row?
+:::{choice} A token's vector
+:correct:
+RIGHT.
+:::
+:::{choice} A dimension
+WRONG-ONE.
+:::
+:::{choice} A head
+WRONG-TWO.
+:::
+::::
+::::{question} What is a column?
+The second.
+
+:::{choice} Six
+WRONG-THREE.
+:::
+:::{choice} Seven
+:correct:
+RIGHT-TOO.
+:::
+:::{choice} Eight
+WRONG-FOUR.
+:::
+::::
+::::{question} What is a bias?
+:::{choice} Ten
+WRONG-FIVE.
+:::
+:::{choice} Eleven
+:correct:
+RIGHT-AGAIN.
+:::
+:::{choice} Twelve
+WRONG-SIX.
+:::
+::::
+:::::
+
+:::{step} 4 Look back
+Write `attention` into *your* file.
+:::
+
+## Exercises
+
+Not counted.
+"""
+)
+COSTS = {"metrics": {"pages": {"book/04_tiny": {}}}}
+COSTS["metrics"]["pages"]["book/04_tiny"] = {"seconds": 7, "megabytes": 700}
+
+
+class Book(test_book.Book):
+    """A book of one chapter, with the lesson above."""
+
+    def __init__(self, root, text=PAGE):
+        super().__init__(root)
+        (root / "book/tiny.md").unlink()
+        self.write("_toc.yml", test_book.TOC.replace("tiny", "04_tiny"))
+        self.write("book/04_tiny.md", text)
+        self.write("fake/sitecustomize.py", FAKE)
+        self.write("results/chapters.json", json.dumps(COSTS))
+        path = [str(root / "fake"), self.env["PYTHONPATH"]]
+        self.env["PYTHONPATH"] = os.pathsep.join(path)
+
+    def page(self):
+        return (self.root / "_build/html/book/04_tiny.html").read_text("utf8")
+
+    def notebook(self, kind="notebooks"):
+        path = self.root / "_build" / kind / "book/04_tiny.ipynb"
+        return nbformat.read(path, as_version=4)
+
+
+@pytest.fixture(scope="module")
+def book(tmp_path_factory):
+    return Book(tmp_path_factory.mktemp("parts")).build()
+
+
+@pytest.fixture(scope="module")
+def page(book):
+    return BeautifulSoup(book.page(), "html.parser").article
+
+
+# -- lesson lines ------------------------------------------------------------
+def test_a_lesson_shows_its_parts_and_what_is_new(page):
+    first, second, third = page.select(".lesson")
+    code = first.select_one("pre").get_text()
+    assert code.strip("\n") == (
+        "def scale(x):\n    # by the size\n    return x / SIZE\n\n\n"
+        "def mix(x):\n    return scale(x) @ torch.ones(2)"
+    )
+    head = " ".join(first.select_one(".lesson-head").get_text().split())
+    assert head == "minimal.py · chapter 4 new in this chapter: lines 2–7"
+    assert [mark.get_text().strip("\n") for mark in first.select("ins")] == [
+        "    # by the size\n    return x / SIZE",
+        "def mix(x):\n    return scale(x) @ torch.ones(2)",
+    ]
+    assert "new in this chapter: line 2" in second.get_text()
+    old = third.select_one(".lesson-head").get_text()
+    assert old.strip() == "minimal.py · chapter 3"  # control: nothing is new
+    assert third.select("ins, .hll") == []
+
+
+@pytest.mark.parametrize(
+    ("new", "words"),
+    [
+        (set(), ""),
+        ({2}, "line 2"),
+        ({1, 2}, "lines 1–2"),
+        ({2, 5}, "lines 2–5"),  # between them there is nothing
+        ({1, 5, 7}, "lines 1, 5 and 7"),
+        ({1, 2, 5, 6, 7}, "all lines"),
+    ],
+)
+def test_new_lines_in_words(new, words):
+    assert lessons.in_words(new, "a\nb\n\n\ne\nf\ng") == words
+
+
+def test_a_lesson_that_does_not_exist_fails_the_build(tmp_path):
+    text = PAGE.replace("scale, mix", "scale, blend")
+    with pytest.raises(AssertionError, match="blend"):
+        Book(tmp_path, text).build()
+
+
+def test_readers_can_run_the_lines(book):
+    theirs = notebooks.code_cells(book.notebook("readers"))
+    ours = notebooks.code_cells(book.notebook())
+    assert len(ours) == 1
+    assert len(theirs) == 1 + 1 + 3  # the installation, and the lessons
+    script = "\n\n".join(cell.source for cell in theirs)
+    script += "\n\nprint(Head()(torch.full((2,), 7.0)).item())"
+    book.write("reader.py", script)
+    done = book.call("python", "reader.py")
+    # Chapter 3's `scale`, the last that was run, doesn't divide by 7.
+    assert done.stdout.split() == ["SEEN", "5", "42.0"], done.stdout
+    first = theirs[1].source
+    assert first.startswith("from coursekit.minimal import SIZE, torch\n")
+    assert "import" not in theirs[4].source
+    assert "class Head(nn.Module):" in theirs[2].source
+    text = markdown(book.notebook("readers"))
+    assert text.index("BEFORE") < text.index("BETWEEN")
+
+
+# -- goals, the build step, recall -------------------------------------------
+def markdown(notebook):
+    cells = (c for c in notebook.cells if c.cell_type == "markdown")
+    return "\n\n".join(cell.source for cell in cells)
+
+
+def test_goals_say_what_reading_and_running_take(book, page):
+    box = page.select_one("h1 + .goals")
+    lines = [" ".join(p.get_text().split()) for p in box.select("p")]
+    assert lines[0] == "After this chapter you can"
+    counted = page_count.count(book.page())
+    assert lines[2] == (
+        f"Reading: {counted.reading}. "
+        "The code runs in 7 seconds on one core, in 0.7 GB."
+    )
+    assert "<!-- reading" not in book.page()
+
+
+def test_a_build_step_is_a_box(page):
+    box = page.select_one(".build-step")
+    title = box.select_one(".admonition-title").get_text()
+    assert title == "Your file, step 4: Look back"
+    assert box.select_one("code").get_text() == "attention"
+
+
+def test_plain_markdown_for_readers(book):
+    text = markdown(book.notebook("readers"))
+    assert notebooks.plain.LEFT.findall(text) == []
+    assert "**After this chapter you can**" in text
+    assert "> **Your file, step 4: Look back**" in text
+    assert "**What is a row?**" in text
+    closed = re.sub(r"<details>.*</details>", "", text, flags=re.DOTALL)
+    assert "What is a row?" not in closed
+    assert "RIGHT" not in closed
+
+
+@pytest.fixture
+def visit(browser, book):
+    """The page, as somebody sees it."""
+    folder = (book.root / "_build/html").as_uri() + "/"
+    visits = []
+
+    def open_page(width=1280, scheme="light"):
+        visits.append(Visit(browser, folder, width, scheme))
+        visits[-1].open(f"{folder}book/04_tiny.html").theme(scheme)
+        return visits[-1]
+
+    yield open_page
+    for each in visits:
+        each.close()
+
+
+def test_recall_is_one_line_that_opens_by_key(visit):
+    page = visit().page
+    box = page.locator(".still-there")
+    assert box.bounding_box()["height"] < 60
+    assert not page.get_by_text("What is a row?").is_visible()
+    box.locator("> summary").focus()
+    page.keyboard.press("Enter")
+    assert page.get_by_text("What is a row?").is_visible()
+    button = page.locator(".predict-option > button", has_text="A dimension")
+    assert "WRONG-ONE" not in box.inner_text()
+    button.focus()
+    page.keyboard.press("Enter")
+    assert "WRONG-ONE" in box.inner_text()
+    assert "RIGHT." not in box.inner_text()
+    status = page.get_by_role("status").first.inner_text()
+    assert re.fullmatch(r"You chose [ABC]\. Right is [ABC]\.", status)
+
+
+def test_recall_works_without_a_script(browser, book):
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto((book.root / "_build/html/book/04_tiny.html").as_uri())
+    for summary in page.locator(".still-there summary").all():
+        summary.click()
+    assert "WRONG-SIX" in page.locator(".still-there").inner_text()
+    context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 360])
+def test_the_parts_are_for_everybody(visit, scheme, width):
+    opened = visit(width, scheme)
+    opened.page.locator(".still-there > summary").click()
+    assert opened.look() == []
+    assert axe(opened) == []
+
+
+def test_the_bar_is_seen_in_both_themes(visit):
+    """At least 3:1 against the ground, as a mark that is no text needs."""
+    for scheme in ("light", "dark"):
+        page = visit(scheme=scheme).page
+        bar, ground = page.evaluate(
+            """() => {
+              const mark = document.querySelector(".lesson ins");
+              const pre = getComputedStyle(mark.closest(".highlight"));
+              return [getComputedStyle(mark).borderLeftColor,
+                      pre.backgroundColor];
+            }"""
+        )
+        assert contrast(bar, ground) >= 3, (scheme, bar, ground)
+
+
+def contrast(*colors):
+    """The ratio that WCAG defines, of two colors as CSS computes them."""
+    found = []
+    for color in colors:
+        values = [int(n) / 255 for n in re.findall(r"\d+", color)[:3]]
+        linear = [
+            v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4
+            for v in values
+        ]
+        weights = (0.2126, 0.7152, 0.0722)
+        found.append(sum(w * v for w, v in zip(weights, linear, strict=True)))
+    return (max(found) + 0.05) / (min(found) + 0.05)
+
+
+def test_contrast_is_that_of_wcag():
+    assert contrast("rgb(0, 0, 0)", "rgb(255, 255, 255)") == pytest.approx(21)
+    assert contrast("rgb(118, 118, 118)", "rgb(255, 255, 255)") == (
+        pytest.approx(4.54, abs=0.01)
+    )
