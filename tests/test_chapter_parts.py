@@ -20,6 +20,7 @@ from test_pages import Visit, axe
 pytestmark = pytest.mark.xdist_group("chapter parts")
 browser = test_pages.browser
 
+import course_pages  # noqa: E402
 import lessons  # noqa: E402  test_book has put sphinx_ext on the path
 import page_count  # noqa: E402
 
@@ -145,11 +146,15 @@ Write `attention` into *your* file.
 ## Exercises
 
 Not counted.
+
+```{moved} more-here
+```
 """
 )
 # Pages of four kinds, with the same things to be numbered on each.
 NUMBERED = """# {title}
 
+({name}-here)=
 ## A section
 
 $$
@@ -327,6 +332,26 @@ def test_a_notebook_has_the_same_numbers():
     for name, number in zip(names, ("0.1", "4F.1", "1"), strict=True):
         pages = notebooks.plain.Pages(".", config, {name: notebook})
         assert pages.equations == {"eq-a": number}
+
+
+# -- what has moved ----------------------------------------------------------
+def test_an_old_anchor_leads_to_the_new_place(book):
+    page = BeautifulSoup(book.page(), "html.parser").article
+    item = page.select_one("li#more-here")
+    assert text_of(item) == "Moved: A section"
+    link = item.a["href"]
+    assert link == "further/04_tiny.html#more-here"
+    new = BeautifulSoup(book.page("book/further/04_tiny"), "html.parser")
+    assert new.find(id="more-here") is not None
+    assert "more-here" not in markdown(book.notebook("readers"))
+
+
+def test_a_report_on_a_page_below_leads_up():
+    context = {"body": 'Read again: <a href="04_attention.html#a">'}
+    for name in ("book/04_attention", "book/further/04_attention"):
+        course_pages.repair_roles(None, name, "", context, None)
+        up = "../" if "further" in name else ""
+        assert f'<a href="{up}04_attention.html#a">' in context["body"]
 
 
 # -- goals, the build step, recall -------------------------------------------

@@ -35,7 +35,7 @@ EQUATION = re.compile(r"^\$\$ *(?:\(([^()\s]+)\))? *$")
 
 # What has no place in a notebook.
 DROPPED = {"bibliography", "contents", "eval-rst", "here", "index", "live"}
-DROPPED |= {"toctree"}
+DROPPED |= {"moved", "toctree"}
 ADMONITIONS = {
     *("attention", "caution", "danger", "error", "hint", "important"),
     *("note", "seealso", "tip", "warning"),
@@ -140,8 +140,8 @@ def number_of(page: str) -> str:
     return f"{chapter}F" if folder == "further" else str(chapter)
 
 
-def lesson_names(argument: str) -> list[str]:
-    """The parts that a ``{lesson}`` names, such as ``Heads.forward``."""
+def names_in(argument: str) -> list[str]:
+    """The names in an argument: parts of a ``{lesson}``, or labels."""
     return [name for name in re.split(r"[,\s]+", argument) if name]
 
 
@@ -304,7 +304,7 @@ class Page:
             if directive and directive[1] == "lesson":
                 options, _ = options_of(lines[at + 1 : end])
                 before = "\n".join(lines[start:at])
-                names = lesson_names(directive[2])
+                names = names_in(directive[2])
                 found.append((before, names, self.chapter(options)))
                 start = end + 1
             at = end + 1
@@ -414,7 +414,7 @@ class Page:
         if name == "step":
             return self.quote(self.inline(step_title(argument)), body)
         if name == "lesson":
-            text = lesson_text(lesson_names(argument), self.chapter(options))
+            text = lesson_text(names_in(argument), self.chapter(options))
             return f"```python\n{text}\n```"
         if name == "answer":
             return self.details("The answer, and what follows", body)
