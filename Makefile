@@ -117,6 +117,7 @@ unit: $(ENV) $(if $(filter 1,$(MODELS)),$(HAVE_MODELS))
 	  --ignore=tests/test_uses.py \
 	  --ignore=tests/test_weight.py --ignore=tests/test_bad_input.py \
 	  --ignore=tests/test_corpus.py --ignore=tests/test_chapter_parts.py \
+	  --ignore=tests/test_budgets.py \
 	  --ignore=tests/test_catalogue.py --ignore=tests/test_protocol.py
 	@# Each model is loaded once: its tests go to one worker.
 	$(PY) -m pytest tests/test_uses.py -n 2 --dist loadgroup -rs
@@ -137,5 +138,5 @@ compare: $(ENV)
 pages: $(ENV)
 	$(PY) -m pytest tests/test_book.py tests/test_pages.py \
 	  tests/test_predict.py tests/test_live_figures.py tests/test_weight.py \
-	  tests/test_corpus.py tests/test_chapter_parts.py \
+	  tests/test_corpus.py tests/test_chapter_parts.py tests/test_budgets.py \
 	  -n 2 --dist loadgroup -rs
