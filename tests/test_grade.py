@@ -36,7 +36,7 @@ from coursekit.grading.grade import Batch, Files, collect
 from coursekit.grading.isolation import Isolation, Limits, best
 from coursekit.grading.key import Key
 from coursekit.grading.records import STATUSES, Graded, Result, graded
-from coursekit.grading.sandbox import Pool, SandboxError
+from coursekit.grading.sandbox import SandboxError
 from coursekit.grading.standalone import standalone
 from tests.submissions import corpus
 from tests.submissions.corpus import ATTEND, MENDED, RIGHT, RIGHT_MENDED
@@ -141,40 +141,37 @@ def corpus_batch(tmp_path_factory):
     """The corpus, graded once: interrupted in the middle, and resumed."""
     tmp_path = tmp_path_factory.mktemp("corpus")
     entries = [one for one in corpus.ENTRIES if can_run(one)]
-    with Pool(best(), LIMITS) as pool:
-        left = 25
+    first, asked = batch(tmp_path, entries, None), []
+    examine = first.examine
 
-        def until_interrupted(alone):
-            nonlocal left
-            left -= 1
-            if not left:
-                raise KeyboardInterrupt
-            return pool.take(alone)
+    def until_interrupted(*args):
+        if len(asked) == 25:
+            raise KeyboardInterrupt
+        asked.append(args[0])
+        return examine(*args)
 
-        first = batch(tmp_path, entries, until_interrupted)
-        first.isolation = best()
-        done, whole = first.grade()
-        assert not whole
-        assert 5 < len(done) < len(entries)
-        assert not first.files.sheet.exists()
+    first.examine = until_interrupted
+    done, whole = first.grade()
+    assert not whole
+    assert 5 < len(done) < len(entries)
+    assert not first.files.sheet.exists()
 
-        asked = []
-        second = batch(tmp_path, entries, pool.take)
-        second.isolation = best()
-        second.code = first.code  # somebody may be at work on it just now
-        examine = second.examine
+    asked_again = []
+    second = batch(tmp_path, entries, None)
+    second.code = first.code  # somebody may be at work on it just now
+    examine_again = second.examine
 
-        def watched(student, *rest):
-            asked.append(student)
-            return examine(student, *rest)
+    def watched(student, *rest):
+        asked_again.append(student)
+        return examine_again(student, *rest)
 
-        second.examine = watched
-        class_, whole = second.grade()
-        assert whole
-        kept = {student.student for student in done}
-        assert kept.isdisjoint(asked)
-        assert len(kept) + len(asked) == len(class_) == len(entries)
-        second.write(class_)
+    second.examine = watched
+    class_, whole = second.grade()
+    assert whole
+    kept = {student.student for student in done}
+    assert kept.isdisjoint(asked_again)
+    assert len(kept) + len(asked_again) == len(class_) == len(entries)
+    second.write(class_)
     return second, entries, class_
 
 
@@ -246,10 +243,8 @@ def test_the_sheet_says_who_used_the_library(corpus_batch):
 def test_grading_again_gives_the_same_bytes(corpus_batch, tmp_path):
     before, entries, _ = corpus_batch
     some = entries[::6]
-    with Pool(best(), LIMITS) as pool:
-        again = batch(tmp_path, some, pool.take)
-        again.isolation = best()
-        class_, _ = again.grade()
+    again = batch(tmp_path, some, None)
+    class_, _ = again.grade()
     again.write(class_)
     names = {one.name for one in some}
     lines = before.files.sheet.read_bytes().splitlines(keepends=True)
@@ -568,18 +563,21 @@ def command(tmp_path, *more, assignments=None):
 
 @pytest.fixture
 def in_process(monkeypatch):
-    class Pool:
+    class Worker(examiner.Examiner):
         def __init__(self, isolation, limits):
-            pass
+            super().__init__(self.box)
 
-        def take(self, last=False):
+        def box(self, alone):
             return Here()
 
-        def close(self):
-            pass
+        def __enter__(self):
+            return self
 
-    monkeypatch.setattr(grade, "Pool", Pool)
-    return Pool
+        def __exit__(self, *_):
+            self.finish()
+
+    monkeypatch.setattr(grade, "Worker", Worker)
+    return Worker
 
 
 def test_the_command_writes_everything(tmp_path, in_process, capsys):
@@ -604,15 +602,15 @@ def test_an_interrupt_leaves_a_state_to_go_on_from(
     tmp_path, in_process, capsys
 ):
     corpus.build(tmp_path / "submissions", [RIGHT_ONE, WRONG_ONE])
-    take, taken = in_process.take, []
+    box, taken = in_process.box, []
 
-    def interrupted(self, last=False):
-        taken.append(last)
+    def interrupted(self, alone):
+        taken.append(alone)
         if len(taken) == 2:
             raise KeyboardInterrupt
-        return take(self, last)
+        return box(self, alone)
 
-    in_process.take = interrupted
+    in_process.box = interrupted
     assert grade.run(command(tmp_path)) == 130
     assert "1 of 2 students are graded" in capsys.readouterr().err
     assert not (tmp_path / "out" / "grades.csv").exists()
@@ -1270,5 +1268,5 @@ def test_a_look_is_bounded(monkeypatch):
 def test_what_a_task_depends_on_is_written_down():
     """A field that decides about marks has to be in the stamp."""
     fields = set(inspect.signature(Task).parameters)
-    task = Task(ATTEND, "f", 6.0, core.find(ATTEND), 1)
+    task = Task(ATTEND, "f", 6.0, core.find(ATTEND), 1, 2)
     assert fields - set(task.plain()) == {"exercise"}  # its code is hashed
