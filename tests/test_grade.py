@@ -11,6 +11,7 @@ import inspect
 import io
 import json
 import os
+import random
 import re
 import time
 import xml.etree.ElementTree as ET
@@ -34,7 +35,7 @@ from coursekit.grading import (
 from coursekit.grading.examiner import Task
 from coursekit.grading.grade import Batch, Files, collect
 from coursekit.grading.isolation import Isolation, Limits, best
-from coursekit.grading.key import Key
+from coursekit.grading.key import Key, derived
 from coursekit.grading.records import STATUSES, Graded, Result, graded
 from coursekit.grading.sandbox import SandboxError
 from coursekit.grading.standalone import standalone
@@ -756,6 +757,43 @@ def test_what_needs_no_look_at_the_input_gets_no_points(tmp_path, secret):
     assert "last_token" in by["looks", id]["diagnosis"]
 
 
+def test_what_the_sandbox_is_given_does_not_tell_the_order(tmp_path):
+    """Neither the seed of its random numbers, nor a seed in the cases."""
+    seen = set()
+
+    class Seen(Here):
+        def call(self, function, arguments, seed=0):
+            seen.add(seed)
+            seen.update(arguments.kwargs.values())
+            seen.update(a for a in arguments.args if isinstance(a, int))
+            return super().call(function, arguments, seed)
+
+    ids = ["masks/is_causal", "norm/gradients"]
+    fields = [{"id": i, "function": "f", "points": 8} for i in ids]
+    cells = [
+        corpus.code("def f(*args, **kwargs):\n    return True", i) for i in ids
+    ]
+    one = corpus.Entry(
+        "ada", "", {"ada.ipynb": corpus.notebook(*cells)}, corpus.OK, corpus.OK
+    )
+    key = Key(KEY, {"a": {"exercises": fields}})
+    found, _ = finished(tmp_path, [one], key=key, take=lambda alone: Seen())
+    tasks = found.tasks["ada"]
+    assert {task.call_seed for task in tasks} < seen
+    assert tasks[1].seed in seen  # a case of norm/gradients holds it
+    assert tasks[0].seed not in seen
+    assert seen.isdisjoint(task.secret for task in tasks)
+    public = core.draw(tasks[0].exercise, tasks[0].seed)
+    order = [case.name for case in tasks[0].cases]
+    for number in seen:
+        names = [case.name for case in public]
+        random.Random(number).shuffle(names)
+        assert names != order
+    names = [case.name for case in public]  # the control: this one would
+    random.Random(derived(tasks[0].secret, "cases")).shuffle(names)
+    assert names == order
+
+
 # -- everyone debugs another model -------------------------------------------
 TELLS = """
 import torch
@@ -865,6 +903,35 @@ def test_a_program_is_mended_and_a_test_tells(
         program = program.replace("one = 1\n", "").replace("scores", "s")
     _, *found = debugged(tmp_path, program, test)
     assert found == [mend, told]
+
+
+def test_a_test_starts_where_no_cell_has_been(tmp_path):
+    """What the program to mend has left behind tells the test nothing."""
+    ran = []
+
+    class Noted(Here):
+        def __init__(self):
+            super().__init__()
+            ran.append([])
+
+        def run(self, cells, fresh=False):
+            ran[-1] += [cell for cell in cells if "def " in cell]
+            return super().run(cells, fresh)
+
+    data = corpus.notebook(
+        corpus.code(corpus.IMPORTS),
+        corpus.code(MENDED_PROGRAM, ATTEND),
+        corpus.code(TELLS, f"{ATTEND}:test"),
+    )
+    one = corpus.Entry("ada", "", {"ada.ipynb": data}, corpus.OK, corpus.OK)
+    _, by = finished(
+        tmp_path, [one], key=debug_key(), take=lambda alone: Noted()
+    )
+    assert by["ada", f"{ATTEND}:test"]["status"] == "ok"
+    boxes = [cells for cells in ran if any("tells" in c for c in cells)]
+    assert len(boxes) == 2  # the second for a test that compares
+    assert all("def tells" in cells[0] for cells in boxes)
+    assert any("def attend" in cells[0] for cells in ran)  # in a box before
 
 
 def test_a_convention_of_ones_own(tmp_path):
