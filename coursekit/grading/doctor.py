@@ -402,7 +402,7 @@ def examined(attack: Attack, examiner: Examines, limits: Limits) -> Finding:
 
 def notebook(source: str, exercise: str) -> str:
     """A notebook with one answer."""
-    cell = {
+    cell: dict[str, Any] = {
         "cell_type": "code",
         "execution_count": None,
         "metadata": {"exercise": exercise},
