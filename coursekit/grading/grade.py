@@ -30,6 +30,8 @@ from coursekit.grading import feedback, notebooks, summary
 from coursekit.grading.examiner import (
     STUMBLED,
     Box,
+    Examiner,
+    Examines,
     Task,
     grade_student,
     prove,
@@ -39,7 +41,7 @@ from coursekit.grading.isolation import Isolation, Limits, best
 from coursekit.grading.key import Key
 from coursekit.grading.records import STATUSES, Graded, Result, graded
 from coursekit.grading.roster import safe_name
-from coursekit.grading.sandbox import Pool
+from coursekit.grading.worker import Worker
 
 COLUMNS = (
     *("student", "exercise", "points", "max_points", "status", "diagnosis"),
@@ -330,6 +332,7 @@ def task_of(key: Key, fields: Fields) -> Task:
         float(fields["points"]),
         core.find(fields["id"]),
         key.seed("grade", fields["id"]),
+        key.seed("secret", fields["id"]),
         frozenset(fields.get("variants", ())),
         fields.get("stub", ""),
     )
@@ -343,6 +346,7 @@ def to_mend(key: Key, student: str, debug: Fields) -> list[Task]:
         float(debug["points"]),
         core.find(debug["exercise"]),
         0,
+        key.seed("secret", debug["exercise"], student),
         frozenset(debug["variants"]),
         debug["stub"],
         frozenset(debug["bugs"]),
@@ -459,7 +463,8 @@ class Batch:
             assignment: its name, if the key holds several.
             isolation: how submissions are shut in.
             limits: what each may use.
-            take: gives a sandbox; by default one that runs ahead.
+            take: gives a sandbox, for tests: then no worker is started, and
+                this process computes with what students return.
         """
         self.key, self.files = key, files
         self.isolation, self.limits = isolation, limits or Limits()
@@ -519,7 +524,7 @@ class Batch:
         done: list[Graded] = []
         try:
             with (
-                self.sandboxes() as take,
+                self.examiner() as examiner,
                 self.files.progress.open("w" if fresh else "a") as progress,
                 tqdm(
                     self.students.items(),
@@ -531,7 +536,7 @@ class Batch:
                     stamp, sha256 = self.stamp(student, paths)
                     found = known.get(stamp)
                     if found is None:
-                        found = self.examine(student, paths, take, sha256)
+                        found = self.examine(student, paths, examiner, sha256)
                         # On a line of its own, also after half a line.
                         line = {"stamp": stamp, "graded": found.plain()}
                         progress.write("\n" + json.dumps(line))
@@ -545,12 +550,12 @@ class Batch:
         self,
         student: str,
         paths: Sequence[Path],
-        take: Callable[[bool], Box],
+        examiner: Examines,
         sha256: str,
     ) -> Graded:
         """Grade one student."""
         kind, tasks = str(self.isolation), self.tasks[student]
-        found = grade_student(student, paths, tasks, take, kind, sha256)
+        found = grade_student(student, paths, tasks, examiner, kind, sha256)
         if self.stranger(student):
             points = max(
                 debug["points"] + debug.get("test", {}).get("points", 0)
@@ -569,23 +574,13 @@ class Batch:
         return found
 
     @contextmanager
-    def sandboxes(self) -> Iterator[Callable[[bool], Box]]:
-        """Gives sandboxes; the next one starts while one is used."""
+    def examiner(self) -> Iterator[Examines]:
+        """Examines students: in a worker, unless sandboxes were given."""
         if self.take is not None:
-            yield self.take
+            yield Examiner(self.take)
             return
-        pool: Pool | None = None
-
-        def take(alone: bool) -> Box:
-            nonlocal pool  # it starts a sandbox, which may not be needed
-            pool = pool or Pool(self.isolation, self.limits)
-            return pool.take(last=alone)
-
-        try:
-            yield take
-        finally:
-            if pool is not None:
-                pool.close()
+        with Worker(self.isolation, self.limits) as worker:
+            yield worker
 
     def stamp(self, student: str, paths: Sequence[Path]) -> tuple[str, str]:
         """What the marks of a student depend on, and the notebooks' hash."""
