@@ -219,7 +219,7 @@ def grade(name):
     folder.mkdir(parents=True)
     for path in sorted((HERE / "submission").rglob("*.ipynb")):
         if not path.is_symlink() and not path.name.startswith("."):
-            shutil.copy(path, folder / path.name)
+            shutil.copy2(path, folder / path.name)  # with its time
     command = [sys.executable, "-m", "coursekit", "grade"]
     command += [WORK / "submissions", "--key", SOURCE / "key.txt"]
     command += ["--assignment", SETTINGS["assignment"]]
