@@ -726,6 +726,59 @@ def test_gradescope_says_what_went_wrong(made, tmp_path):
     assert "could not be graded" in said["output"]
 
 
+# Stands in for apt-get, for the image's old Python, and for uv, which makes
+# an environment with the Python that it is told.
+STANDS_IN = """\
+#!/bin/sh
+echo "$(basename "$0") $*" >> "$LOG"
+if [ "$1 $2" = "-m venv" ]; then
+  mkdir -p "$3/bin"; cp "$0" "$3/bin/python"; cp "$0" "$3/bin/uv"
+fi
+if [ "$1" = venv ]; then
+  mkdir -p "$5/bin"; ln -s "$REAL" "$5/bin/python"
+fi
+"""
+
+
+def test_gradescope_brings_its_own_python(made, tmp_path):
+    """The image's has 3.10 on Ubuntu 22.04, and our versions need more."""
+    here, stubs = tmp_path / "autograder", tmp_path / "stubs"
+    with zipfile.ZipFile(made / "dist/gradescope.zip") as file:
+        file.extractall(here / "source")
+    stubs.mkdir()
+    for name in ("apt-get", "python3"):
+        (stubs / name).write_text(STANDS_IN)
+        (stubs / name).chmod(0o755)
+    log = tmp_path / "log"
+    known = {"AUTOGRADER": here, "LOG": log, "REAL": sys.executable}
+    path = f"{stubs}{os.pathsep}{os.environ['PATH']}"
+    without = {k: v for k, v in os.environ.items() if k != "PYTHON"}
+    for script in ("setup.sh", "run_autograder"):
+        done = subprocess.run(
+            ["bash", here / "source" / script],
+            env=without | known | {"PATH": path},
+            capture_output=True,
+            encoding="utf8",
+        )
+        assert done.returncode == 0, done.stderr
+    said = log.read_text().splitlines()
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    assert said[-2:] == [
+        f"uv venv --clear --python {version} {here}/venv",
+        f"uv pip install --python {here}/venv/bin/python --torch-backend cpu "
+        f"-r {here}/source/requirements.txt",
+    ]
+    # Of the image's own Python nothing is asked but to install uv.
+    asked = [line for line in said if line.startswith("python")]
+    assert asked == [
+        f"python3 -m venv {here}/uv",
+        "python -m pip install uv>=0.9",
+    ]
+    # The environment's Python is the one that grades.
+    results = json.loads((here / "results/results.json").read_text())
+    assert "tests" in results
+
+
 def test_gradescopes_zip_is_for_the_instructor(made):
     path = made / "dist/gradescope.zip"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
