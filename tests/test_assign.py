@@ -25,6 +25,7 @@ from coursekit.exercises.checker import verdict
 from coursekit.exercises.core import NONE
 from coursekit.grading import assign, exports, handout, plain, roster
 from coursekit.grading.checkfile import check_file
+from coursekit.grading.install import install_cell
 from coursekit.grading.key import Key
 from coursekit.grading.notebooks import declared, read_submission
 from coursekit.grading.program import parse
@@ -46,6 +47,7 @@ def run(tmp_path, *pages, **options):
         "roster": None,
         "assess": None,
         "overlay": None,
+        "tag": "",
     }
     assert assign.run(Namespace(**known | options)) == 0
     return tmp_path / "dist"
@@ -106,7 +108,7 @@ def test_every_chapter_makes_a_notebook_that_runs(page):
 
 
 def test_a_setup_takes_what_is_needed_and_no_more(made):
-    setup = cells(made / "dist/student/04_attention.ipynb")[2:4]
+    setup = cells(made / "dist/student/04_attention.ipynb")[3:5]
     assert setup[0].source.split() == [
         "import",
         "torch",
@@ -114,6 +116,36 @@ def test_a_setup_takes_what_is_needed_and_no_more(made):
         "coursekit",
     ]
     assert setup[1].source.startswith("def draw(")  # the text speaks of it
+
+
+CONFIG = "repository:\n  url: https://e/x\n"
+
+
+def test_every_notebook_installs_the_terms_package(tmp_path, monkeypatch):
+    """Before anything else is run; the tag of the term, if there is one."""
+    (tmp_path / "_config.yml").write_text(CONFIG)
+    page = tmp_path / "book" / "04_attention.md"
+    page.parent.mkdir()
+    page.write_text(CHAPTER.read_text("utf8"), "utf8")
+    class_ = tmp_path / "class.csv"
+    class_.write_text("id,name\nada,Ada\n")
+    for tag, at in (("", ""), ("fall-2026", "@fall-2026")):
+        out = run(tmp_path, page, roster=str(class_), tag=tag)
+        made = sorted(out.rglob("*.ipynb"))
+        assert len(made) == 4  # student, instructor, nbgrader, debug
+        for path in made:
+            code = [c for c in cells(path) if c.cell_type == "code"]
+            assert code[0].source == install_cell("https://e/x", tag)
+            assert f'"git+https://e/x{at}")' in code[0].source
+            assert code[0].metadata == {}  # it is no exercise
+            assert "find_spec" not in "".join(c.source for c in code[1:])
+    with pytest.raises(ValueError, match="a tag is what `git tag` lists"):
+        run(tmp_path, page, tag='x")#')
+    (tmp_path / "_config.yml").unlink()
+    monkeypatch.chdir(tmp_path)
+    out = run(tmp_path, page)  # the control: nobody knows an address
+    text = (out / "student/04_attention.ipynb").read_text("utf8")
+    assert "find_spec" not in text
 
 
 # -- the instructor's --------------------------------------------------------

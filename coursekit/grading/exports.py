@@ -26,6 +26,7 @@ from coursekit.grading.handout import (
     write,
     write_start,
 )
+from coursekit.grading.install import NEEDS
 from coursekit.grading.key import Key
 from coursekit.grading.standalone import NotStandaloneError, standalone
 
@@ -335,9 +336,8 @@ def package_files() -> Iterator[tuple[str, Path]]:
 
 def requirements() -> str:
     """What the package needs, in the versions that are here."""
-    names = ["torch", "numpy", "safetensors", "tqdm", "jaxtyping", "regex"]
     lines = []
-    for name in [*names, "matplotlib"]:
+    for name in NEEDS:
         try:
             version = metadata.version(name).partition("+")[0]
             lines.append(f"{name}=={version}\n")
