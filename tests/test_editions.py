@@ -369,6 +369,7 @@ def test_the_wheel_holds_nothing_private(checkout, tmp_path):
     assert leaks(wheel, ["Exercises of chapter 4"])  # control: it was opened
     names = zipfile.ZipFile(wheel).namelist()
     assert not [n for n in names if "private" in n or "key.txt" in n]
+    assert "coursekit/py.typed" in names  # type checkers read our annotations
     [packed] = (source / "dist").glob("*.tar.gz")
     shutil.unpack_archive(packed, source / "unpacked")
     assert leaks(source / "unpacked", marks) == []

@@ -306,6 +306,131 @@ def test_a_name_that_a_system_has_changed_is_known(tmp_path):
     assert {r["status"] for r in by.values()} == {"ok"}
 
 
+CLASS = {
+    "s1": {"name": "Ana Right"},
+    "bob": {"name": "Bob Stone"},
+    "kim-2": {"name": "Kim Álvarez Ruiz"},
+    "s4": {"name": "Lee Wu"},
+    "s5": {"name": "Lee Wu"},
+}
+HANDED_IN = [  # --names, what lies in the folder, and whose it is
+    (None, "s1.ipynb", "s1"),
+    (None, "BOB.ipynb", "bob"),
+    (None, "bob (1).ipynb", "bob"),
+    (None, "bob-1.ipynb", "bob"),
+    (None, "kim-2.ipynb", "kim-2"),
+    (None, "Kim-2-1/any.ipynb", "kim-2"),
+    (None, "Ana Right/any.ipynb", "s1"),
+    (None, "Lee Wu.ipynb", "Lee Wu"),  # there are two
+    (None, "eve.ipynb", "eve"),
+    ("moodle", "Ana Right_12345_assignsubmission_file_/any.ipynb", "s1"),
+    ("moodle", "Bob Stone_4_assignsubmission_file/any.ipynb", "bob"),
+    ("moodle", "Ana Right_12345_assignsubmission_file_any.ipynb", "s1"),
+    ("moodle", "s4.ipynb", "s4"),
+    ("moodle", "Eve Wrong_7_assignsubmission_file_/a.ipynb", "Eve Wrong"),
+    ("canvas", "rightana_4321_987654_04_attention.ipynb", "s1"),
+    ("canvas", "rightana_LATE_4321_987654_04_attention-1.ipynb", "s1"),
+    ("canvas", "alvarezruizkim_11_13_any.ipynb", "kim-2"),
+    ("canvas", "wronganna_11_13_any.ipynb", "wronganna"),
+    (r"^hw3_(\w+)", "hw3_BOB.ipynb", "bob"),
+]
+
+
+@pytest.mark.parametrize(("names", "path", "student"), HANDED_IN)
+def test_whose_a_submission_is(tmp_path, names, path, student):
+    one = replace(RIGHT_ONE, files={path: RIGHT_ONE.files["ada.ipynb"]})
+    corpus.build(tmp_path / "submissions", [one])
+    key = Key(KEY, {"a": ASSIGNMENT | {"students": CLASS}})
+    pattern = grade.naming(names) if names else None
+    nobody = argparse.Namespace(feedback=None)
+    found = collect(tmp_path / "submissions", nobody, pattern)
+    files = Files(tmp_path / "grades.csv", tmp_path / "timing.csv", None)
+    made = Batch(key, found, files, take=here)
+    assert [s for s, paths in made.students.items() if paths] == [student]
+    strangers = [] if student in CLASS else [student]
+    assert made.strangers() == strangers
+
+
+def test_without_a_roster_a_case_is_no_other_student(tmp_path):
+    """And a number at the end is part of an id, a copy's is not."""
+    names = ["kim-1", "kim-2", "Bob", "bob (2)", "BOB"]
+    found = batch(tmp_path, [entry(name, RIGHT) for name in names])
+    assert set(found.students) == {"kim-1", "kim-2", "BOB"}
+    assert len(found.students["BOB"]) == 3
+    assert found.strangers() == []
+
+
+def test_who_is_on_no_roster_is_named(tmp_path, in_process, capsys):
+    entries = [entry(name, RIGHT) for name in ("bob", "eve", "mallory")]
+    corpus.build(tmp_path / "submissions", entries)
+    graded = {"a": ASSIGNMENT | {"students": CLASS}}
+    assert grade.run(command(tmp_path, assignments=graded)) == 0
+    said = capsys.readouterr().out
+    assert "2 submissions belong to nobody on the roster: eve, mallory" in said
+    (tmp_path / "submissions" / "mallory.ipynb").unlink()
+    assert grade.run(command(tmp_path)) == 0
+    said = capsys.readouterr().out
+    assert "1 submission belongs to nobody on the roster: eve. " in said
+    (tmp_path / "submissions" / "eve.ipynb").unlink()
+    assert grade.run(command(tmp_path)) == 0
+    assert "nobody" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [("([", "moodle, canvas or"), ("hw3_", "which has none. Put paren")],
+)
+def test_a_pattern_names_a_student(tmp_path, capsys, names, said):
+    with pytest.raises(SystemExit):
+        command(tmp_path, "--names", names)
+    assert said in capsys.readouterr().err
+
+
+WRONG = corpus.NOT_SCALED
+
+
+@pytest.mark.parametrize(
+    ("older", "newer", "seconds"),
+    [
+        ("04_attention", "04_attention-1", 0),
+        ("04_attention", "04_attention-1", -7),  # whatever the clock says
+        ("04_attention-2", "04_attention-11", 0),
+        ("04_attention", "04_attention (1)", 0),
+        ("b", "a", 7),
+        ("a", "b", 0),
+    ],
+)
+def test_of_two_versions_the_newer_counts(tmp_path, older, newer, seconds):
+    one = replace(
+        RIGHT_ONE,
+        files={
+            f"ada/{older}.ipynb": corpus.answered(WRONG),
+            f"ada/{newer}.ipynb": corpus.answered(RIGHT),
+        },
+    )
+    corpus.build(tmp_path / "submissions", [one])
+    at = corpus.WRITTEN + seconds
+    os.utime(tmp_path / "submissions" / "ada" / f"{newer}.ipynb", (at, at))
+    found, by = finished(tmp_path, [])
+    row = by["ada", ATTEND]
+    assert (row["status"], row["notebook"]) == ("ok", f"{newer}.ipynb")
+    text = (found.files.feedback / "ada.md").read_text("utf8")
+    assert "the last one counts, in " in text
+
+
+def test_what_the_newest_leaves_open_is_taken_from_the_one_before(tmp_path):
+    one = replace(
+        RIGHT_ONE,
+        files={
+            "ada/a.ipynb": corpus.answered(WRONG),
+            "ada/a-1.ipynb": corpus.answered(corpus.STUBS[ATTEND]),
+        },
+    )
+    _, by = finished(tmp_path, [one])
+    assert by["ada", ATTEND]["notebook"] == "a.ipynb"
+    assert by["ada", MENDED]["notebook"] == "a-1.ipynb"
+
+
 def test_any_name_of_a_file_has_a_row_and_a_page(tmp_path, in_process):
     """Bytes that are no text, control sequences, formulas, 248 letters."""
     folder = tmp_path / "submissions"

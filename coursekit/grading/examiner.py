@@ -43,7 +43,7 @@ TASK_S = 300.0  # of our own that a task may take, comparing not counted
 LOOK_S = 5.0  # that looking for forbidden names in an answer may take
 STATUS = {"passed": "ok", "wrong": "wrong", "error": "error"}
 PROBLEMS = {  # of an answer, as notebooks.py finds them
-    "duplicate": "Several cells define {f}; the last one counts.",
+    "duplicate": "Several cells define {f}; the last one counts, in {file}.",
     "renamed": "The cell defines {f}, which is not the name it should have.",
     "syntax": "The cell is not valid Python.",
 }
@@ -492,15 +492,18 @@ def result(
         text = f"{STUMBLED}: {explain(error).splitlines()[0]}"
         found = nothing(task, "protocol", text)
     notes = [*submission.problems]
-    if answer.problem in PROBLEMS:
-        notes.append(PROBLEMS[answer.problem].format(f=answer.function))
+    if said := PROBLEMS.get(answer.problem):
+        notes.append(said.format(f=answer.function, file=answer.file))
     # A test may well compare with the library.
     forbid = () if task.tells else task.exercise.forbid
     named = names_in(cells, forbid)
     if named is None:
         notes.append(UNSEEN)
         named = []
-    return replace(found, notes=notes, used_library=named), tried
+    found = replace(
+        found, notes=notes, used_library=named, notebook=answer.file
+    )
+    return found, tried
 
 
 def names_in(cells: Sequence[str], forbid: Sequence[str]) -> list[str] | None:

@@ -12,6 +12,7 @@ import io
 import json
 import math
 import os
+import re
 import sys
 import tempfile
 import unicodedata
@@ -40,12 +41,13 @@ from coursekit.grading.examiner import (
 from coursekit.grading.isolation import Isolation, Limits, best
 from coursekit.grading.key import Key
 from coursekit.grading.records import STATUSES, Graded, Result, graded
-from coursekit.grading.roster import safe_name
+from coursekit.grading.roster import recognize
 from coursekit.grading.worker import Worker
 
 COLUMNS = (
     *("student", "exercise", "points", "max_points", "status", "diagnosis"),
     *("used_library", "notebook_sha256", "isolation", "key_id", "version"),
+    "notebook",
 )
 TIMES = ("student", "seconds", "cpu_seconds", "memory_bytes")
 NO_STUDENTS = (".", "_")  # what a folder's name begins with that is none
@@ -58,6 +60,11 @@ STRANGER = (
     "Nobody of this name is on the roster, so there is no program that was "
     "given out to mend. Is the file's name the id?"
 )
+NAMES = {
+    "moodle": r"(.+?)_\d+_assignsubmission_",
+    "canvas": r"(.+?)(?:_LATE)?_\d+_\d+_",
+}
+"""Where the names that an LMS gives to files name the student."""
 
 
 # -- the command -------------------------------------------------------------
@@ -73,6 +80,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--out", required=True, metavar="CSV", help="the grade sheet"
+    )
+    parser.add_argument(
+        "--names",
+        type=naming,
+        metavar="moodle|canvas|REGEX",
+        help="how an LMS named the files of DIR; the first group of a "
+        "regular expression is the student's id or name",
     )
     parser.add_argument(
         "--feedback",
@@ -130,7 +144,7 @@ def run(args: argparse.Namespace) -> int:
         files = Files.of(args)
         batch = Batch(
             Key.load(args.key),
-            collect(Path(args.submissions), args),
+            collect(Path(args.submissions), args, args.names),
             files,
             args.assignment,
             Isolation(args.isolation) if args.isolation else best(),
@@ -174,8 +188,39 @@ def overlay(folder: str | None) -> Iterator[None]:
             core.OVERLAYS.remove(path)
 
 
-def collect(folder: Path, args: argparse.Namespace) -> dict[str, list[Path]]:
+def naming(text: str) -> re.Pattern[str]:
+    """What ``--names`` says: a pattern whose first group is a student.
+
+    Raises:
+        argparse.ArgumentTypeError: if it is no such pattern.
+    """
+    try:
+        pattern = re.compile(NAMES.get(text, text))
+    except re.error as error:
+        raise argparse.ArgumentTypeError(
+            f"names are moodle, canvas or a regular expression: got {text!r} "
+            f"({error})."
+        ) from error
+    if not pattern.groups:
+        raise argparse.ArgumentTypeError(
+            "the first group of a regular expression names the student: got "
+            f"{text!r}, which has none. Put parentheses around that part."
+        )
+    return pattern
+
+
+def collect(
+    folder: Path,
+    args: argparse.Namespace,
+    names: re.Pattern[str] | None = None,
+) -> dict[str, list[Path]]:
     """The notebooks of each student.
+
+    Args:
+        folder: what was handed in.
+        args: the command line.
+        names: its first group is the student in the name of a file or folder;
+            by default, and where it does not match, the whole name is.
 
     Raises:
         ValueError: if there are none, or results would lie among them.
@@ -202,15 +247,21 @@ def collect(folder: Path, args: argparse.Namespace) -> dict[str, list[Path]]:
                 if p.suffix.lower() == NOTEBOOK
                 and not p.name.startswith(NO_STUDENTS)
             )
-            found.setdefault(student_id(path.name), []).extend(inside)
+            found.setdefault(student_in(path.name, names), []).extend(inside)
         elif path.suffix.lower() == NOTEBOOK:
-            found.setdefault(student_id(path.stem), []).append(path)
+            found.setdefault(student_in(path.stem, names), []).append(path)
     if not found:
         raise ValueError(
             "submissions are <id>.ipynb or <id>/*.ipynb: got none of either "
             f"in {folder}."
         )
     return found
+
+
+def student_in(name: str, names: re.Pattern[str] | None) -> str:
+    """The student whom the name of a file or a folder names."""
+    match = names.search(name) if names else None
+    return student_id((match and match[1]) or name)
 
 
 def student_id(name: str) -> str:
@@ -473,8 +524,12 @@ class Batch:
         self.roster: Fields = (self.plan or {}).get("students") or {}
         handed_in: dict[str, list[Path]] = {name: [] for name in self.roster}
         for name, files_of in paths.items():
-            handed_in.setdefault(self.known_as(name), []).extend(files_of)
-        self.students = dict(sorted(handed_in.items()))
+            known = recognize(name, self.roster, handed_in)
+            handed_in.setdefault(known, []).extend(files_of)
+        self.students = {
+            name: notebooks.oldest_first(handed_in[name])
+            for name in sorted(handed_in)
+        }
         fields = self.plan["exercises"] if self.plan else from_notebooks(paths)
         self.common = [task_of(key, f) for f in fields]
         self.tasks = {s: self.tasks_of(s) for s in self.students}
@@ -490,13 +545,6 @@ class Batch:
         self.version = version()
         self.code = code_hash()
 
-    def known_as(self, name: str) -> str:
-        """A student's id as the roster has it, if it does."""
-        for id in (name, safe_name(name)):
-            if id in self.roster:
-                return id
-        return name
-
     def tasks_of(self, student: str) -> list[Task]:
         """What one student is examined in."""
         debug = self.roster.get(student, {}).get("debug")
@@ -505,6 +553,12 @@ class Batch:
         own = set(debug_ids(debug))
         others = [task for task in self.common if task.id not in own]
         return [*others, *to_mend(self.key, student, debug)]
+
+    def strangers(self) -> list[str]:
+        """Who has handed in and is not on the roster, if there is one."""
+        return [
+            s for s in self.students if self.roster and s not in self.roster
+        ]
 
     def stranger(self, student: str) -> bool:
         """Whether there should be a program for them, and is none."""
@@ -646,6 +700,7 @@ class Batch:
                     r.isolation,
                     self.key.id,
                     self.version,
+                    cell(student_id(r.notebook)),
                 )
                 for student in class_
                 for r in student.results
@@ -738,6 +793,14 @@ def last_words(class_: Sequence[Graded], batch: Batch) -> Iterator[str]:
         yield (
             "look at   " + ", ".join(stumbled) + ": the grader stumbled over "
             "these answers, and gave them no points. The feedback says how."
+        )
+    if strangers := batch.strangers():
+        n = len(strangers)
+        belong = "submissions belong" if n > 1 else "submission belongs"
+        yield (
+            f"warning   {n} {belong} to nobody on the roster: "
+            f"{', '.join(strangers)}. If an LMS named the files, say so with "
+            "--names."
         )
     if batch.isolation is not Isolation.BUBBLEWRAP:
         yield (
