@@ -60,8 +60,8 @@ UNSEEN = "Which forbidden functions it names was not found out in time."
 SAME = "The cell is as it was given out."
 STUMBLED = "What it returned made the grader stumble"
 TOO_SLOW = (
-    "Judging what it returned, or what it asked of the functions that it was "
-    f"given, took too long: more than {SECONDS:g} s of CPU time."
+    "Judging what it returned, or answering what it asked of the functions "
+    "that it was given, took too long."
 )
 TRIES = 4  # of each: whoever guesses is right once in 70 times
 
