@@ -198,7 +198,9 @@ class Book:
         self.write("book/tiny.md", TINY)
         self.write("coursekit/n.txt", "3.14")
         self.env = dict(
-            os.environ, TINY=str(root), PYTHONPATH=str(ROOT / "tests")
+            os.environ,
+            TINY=str(root),
+            PYTHONPATH=f"{ROOT / 'tests'}{os.pathsep}{ROOT}",
         )
 
     def write(self, name, text):
