@@ -21,6 +21,7 @@ from coursekit.exercises import core
 from coursekit.exercises.call import Outcome, Raised, explain, unwritten
 from coursekit.exercises.checker import examine, verdict
 from coursekit.exercises.core import NONE, Case, Exercise, Switches
+from coursekit.exercises.forbid import LESSON
 from coursekit.exercises.report import Report
 from coursekit.grading import frames, library, viva
 from coursekit.grading.frames import FrameError
@@ -495,7 +496,7 @@ def result(
     if said := PROBLEMS.get(answer.problem):
         notes.append(said.format(f=answer.function, file=answer.file))
     # A test may well compare with the library.
-    forbid = () if task.tells else task.exercise.forbid
+    forbid = () if task.tells else (*task.exercise.forbid, *LESSON)
     named = names_in(cells, forbid)
     if named is None:
         notes.append(UNSEEN)
