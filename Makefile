@@ -4,8 +4,8 @@
 # _build; nothing outside the checkout is touched.
 
 PYTHON      ?= python3
-# Where Linux gets a CPU build of torch; `make book TORCH_INDEX=` takes the
-# default (CUDA) build instead.
+# Where Linux gets a CPU build of torch; `make book TORCH_INDEX=`, or an index
+# that cannot be reached, takes the default (CUDA) build instead.
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 
 # One thread everywhere: a number that was trained with two threads differs
@@ -86,7 +86,10 @@ $(ENV):
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
 	  { echo "Python's venv is missing: sudo apt-get install python3-venv"; exit 1; }
 	test -x $(PY) || $(PYTHON) -m venv .venv
-	$(PY) -m pip install -q $(torch_index) $(call locked,torch)
+	$(PY) -m pip install -q $(torch_index) $(call locked,torch) $(if \
+	  $(strip $(torch_index)),--retries 1 || { \
+	  echo "No torch from $(TORCH_INDEX): taking the default index instead."; \
+	  $(PY) -m pip install -q $(call locked,torch); })
 	$(PY) -m pip install -q $(call locked,uv)
 	.venv/bin/uv pip install -q --python $(PY) $(uv_index) -r requirements.txt
 	.venv/bin/uv pip install -q --python $(PY) --no-deps --no-build-isolation -e .
@@ -111,19 +114,13 @@ types: $(ENV)
 	.venv/bin/mypy
 
 unit: $(ENV) $(if $(filter 1,$(MODELS)),$(HAVE_MODELS))
-	$(PY) -m pytest tests -n 2 -rs --ignore=tests/test_book.py \
-	  --ignore=tests/test_pages.py --ignore=tests/test_predict.py \
-	  --ignore=tests/test_live_figures.py \
-	  --ignore=tests/test_uses.py \
-	  --ignore=tests/test_weight.py --ignore=tests/test_bad_input.py \
-	  --ignore=tests/test_corpus.py --ignore=tests/test_chapter_parts.py \
-	  --ignore=tests/test_catalogue.py --ignore=tests/test_protocol.py
+	@# tests/conftest.py says which files a part has.
+	$(PY) -m pytest tests --part unit -n 2 -rs
 	@# Each model is loaded once: its tests go to one worker.
-	$(PY) -m pytest tests/test_uses.py -n 2 --dist loadgroup -rs
+	$(PY) -m pytest tests --part models -n 2 --dist loadgroup -rs
 	@# A reader has no shape checks: our own errors must come up without, and
 	@# a check of an exercise is timed as a reader gets it.
-	JAXTYPING_DISABLE=1 $(PY) -m pytest tests/test_bad_input.py \
-	  tests/test_catalogue.py tests/test_protocol.py -n 2 -rs
+	JAXTYPING_DISABLE=1 $(PY) -m pytest tests --part reader -n 2 -rs
 
 build: $(ENV)
 	$(PY) sphinx_ext/notebooks.py
@@ -135,7 +132,4 @@ compare: $(ENV)
 	  -n 2 --dist loadfile
 
 pages: $(ENV)
-	$(PY) -m pytest tests/test_book.py tests/test_pages.py \
-	  tests/test_predict.py tests/test_live_figures.py tests/test_weight.py \
-	  tests/test_corpus.py tests/test_chapter_parts.py \
-	  -n 2 --dist loadgroup -rs
+	$(PY) -m pytest tests --part book -n 2 --dist loadgroup -rs

@@ -41,6 +41,7 @@ FORMS: dict[str, dict[int, Form]] = {
     "GPT": {9: UNCACHED, 12: FINAL},
     "cross_entropy": {0: 0, 10: FINAL},
     "learning_rate": {11: FINAL},
+    "make_optimizer": {11: FINAL},
     "train": {0: 0, 11: FINAL},
     "evaluate": {0: FINAL},
     "sample": {12: FINAL},
@@ -223,7 +224,7 @@ def load(chapter: int, edits: Sequence[tuple[str, str]] = ()) -> ModuleType:
                 f"{chapter}. Give more of the line, or less."
             )
         source = source.replace(old, new)
-    module = ModuleType(f"chapter_{chapter}")
+    module = ModuleType(f"{__name__}.chapter_{chapter}")
     exec(compile(source, f"<chapter {chapter}>", "exec"), module.__dict__)
     return module
 

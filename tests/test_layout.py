@@ -10,11 +10,16 @@ import jaxtyping
 import pytest
 import torch
 import yaml
+from conftest import PARTS, part_of
 
 ROOT = Path(__file__).resolve().parent.parent
 
 # THE import order: a module may import those above it, never one below.
 ORDER = [
+    "minimal",  # the lesson: it imports nothing else of the package
+    "minimal_seq2seq",
+    "stages",
+    "lesson",
     "config",
     "tokenizer",
     "embedding",
@@ -59,6 +64,10 @@ CHAPTERS_WITHOUT_MODULE = {
     "debugging": "its module is the tool probe.py",
 }
 MODULES_WITHOUT_CHAPTER = {
+    "minimal": "the file that chapters 0 to 12 write",
+    "minimal_seq2seq": "the same for chapters 13 and 14",
+    "stages": "the file's earlier forms",
+    "lesson": "gives each chapter its file",
     "config": "the settings; every chapter uses them",
     "audio": "only for published speech weights",
     "data": "taught with training",
@@ -78,6 +87,8 @@ MODULES_WITHOUT_CHAPTER = {
 NOT_WRITTEN: set[str] = set()
 NO_TEST_FILE: dict[str, str] = {
     "grading": "each of its modules has one: test_frames, test_grade, ...",
+    "minimal_seq2seq": "test_minimal has both files",
+    "stages": "test_lesson has the files that it is part of",
 }
 
 
@@ -226,6 +237,26 @@ def test_each_module_has_its_tests():
     expected = set(modules(ROOT / "coursekit")) - set(EXEMPT)
     have = {p.stem.removeprefix("test_") for p in ROOT.glob("tests/test_*")}
     assert expected - have == set(NO_TEST_FILE) & expected
+
+
+def test_each_part_of_the_suite_has_its_files():
+    """No name in a part is wrong; the rest, and no helper, is of `unit`."""
+    there = {p.name for p in ROOT.glob("tests/test_*.py")}
+    named = [f"test_{n}.py" for names in PARTS.values() for n in names]
+    assert len(named) == len(set(named))
+    assert set(named) <= there
+    assert {n for n in there if part_of(n) == "unit"} == there - set(named)
+    assert part_of("test_pages.py") == "book"
+    assert part_of("conftest.py") is part_of("nbval.cfg") is None
+
+
+@pytest.mark.parametrize("part", ["unit", *PARTS])
+def test_every_part_is_run(part):
+    """By `make test`; the other systems' job runs what needs no book."""
+    runs = f"-m pytest tests --part {part} "
+    assert runs in (ROOT / "Makefile").read_text("utf8")
+    workflow = ROOT / ".github" / "workflows" / "test.yml"
+    assert (runs in workflow.read_text("utf8")) is (part == "unit")
 
 
 def numbered_chapters():

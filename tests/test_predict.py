@@ -18,6 +18,8 @@ import test_pages
 from test_book import ROOT, notebooks
 from test_pages import Visit, axe
 
+from coursekit.grading import install
+
 # Built once, by one of the two workers.
 pytestmark = pytest.mark.xdist_group("predictions")
 browser = test_pages.browser
@@ -141,7 +143,45 @@ The end.
 )
 LONG = "\n\n".join(f"Paragraph {n}." for n in range(99))
 NEXT = f"# Next\n\n{LONG}\n\n(next-takeaway)=\n## Takeaway\n\n{LONG}\n"
-TOC = test_book.TOC + "  - file: book/next\n"
+PAPER = (
+    FRONT
+    + """
+# On paper
+
+```{code-cell} ipython3
+:tags: [hide-output]
+
+print("OUTPUT")
+```
+
+```{code-cell} ipython3
+:tags: [hide-input]
+
+INPUT = 1
+```
+
+```{admonition} A title
+:class: dropdown
+
+TOGGLED
+
+- LISTED
+```
+
+```{dropdown} A title
+DROPPED
+```
+
+A paragraph.
+
+:::{note}
+:class: toggle
+
+NOTED
+:::
+"""
+)
+TOC = test_book.TOC + "  - file: book/next\n  - file: book/paper\n"
 SECRETS = ("FEEDBACK", "RESULT", "CAPTION", "ANSWER", "SECOND")
 
 
@@ -150,6 +190,7 @@ def book(tmp_path_factory):
     book = test_book.Book(tmp_path_factory.mktemp("predict"))
     book.write("book/tiny.md", PAGE)
     book.write("book/next.md", NEXT)
+    book.write("book/paper.md", PAPER)
     book.write("_toc.yml", TOC)
     return book.build()
 
@@ -357,6 +398,58 @@ def test_on_paper_everything_is_open(visit):
     page.emulate_media(media="screen")
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert seen(page) == set()
+
+
+# What a printer would leave blank: opacity is a product over what contains
+# the text, and a height can be taken from any of it. In code the words have
+# quotation marks.
+BLANK = """words => {
+  const walk = document.createTreeWalker(
+    document.querySelector("article"), NodeFilter.SHOW_TEXT);
+  const blank = new Set(words);
+  while (walk.nextNode()) {
+    const node = walk.currentNode;
+    let opacity = 1, height = Infinity;
+    for (let at = node.parentElement; at; at = at.parentElement) {
+      const style = getComputedStyle(at);
+      opacity *= style.opacity;
+      if (style.display != "inline" && style.display != "contents")
+        height = Math.min(height, at.getBoundingClientRect().height);
+    }
+    const seen = getComputedStyle(node.parentElement).visibility == "visible"
+      && node.parentElement.checkVisibility() && opacity == 1 && height > 5;
+    if (seen)
+      for (const word of words)
+        if (RegExp(`(?<!")${word}`).test(node.data)) blank.delete(word);
+  }
+  return [...blank].sort();
+}"""
+PRINTED = {
+    "tiny": [*SECRETS, *(f"FEEDBACK-{letter}" for letter in "ABCDEFG")],
+    "paper": ["OUTPUT", "INPUT", "TOGGLED", "LISTED", "DROPPED", "NOTED"],
+}
+
+
+@pytest.mark.parametrize("name", PRINTED)
+@pytest.mark.parametrize("event", [True, False])
+def test_nothing_is_blank_on_paper(browser, book, name, event):
+    """Nor while it fades in: paper shows the first moment of that.
+
+    With the event that opens things before printing, and without it.
+    """
+    words = PRINTED[name]
+    page = browser.new_page()  # a Visit's stands still, a reader's does not
+    page.goto((book.root / f"_build/html/book/{name}.html").as_uri())
+    assert page.evaluate(BLANK, words) == sorted(words)  # on the screen
+    page.emulate_media(media="print")
+    blank = page.evaluate(
+        "([find, words, event]) => {"
+        " if (event) dispatchEvent(new Event('beforeprint'));"
+        " return eval(find)(words); }",
+        [BLANK, words, event],
+    )
+    page.close()
+    assert blank == []
 
 
 def test_nothing_moves(visit):
@@ -786,7 +879,7 @@ def install_cell(monkeypatch, present):
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda n: n if n in present else None
     )
-    text = notebooks.INSTALL.format(url="https://e/x", needs=notebooks.NEEDS)
+    text = install.install_cell("https://e/x")
     exec(compile(text, "install", "exec"), {"__name__": "__main__"})
     for call in calls:
         assert call[:4] == [sys.executable, "-m", "pip", "install"]
@@ -799,8 +892,8 @@ def test_the_first_cell_never_replaces_torch(monkeypatch):
     assert told == ["--no-deps git+https://e/x", "jaxtyping"]
     assert "torch" not in " ".join(told)
     bare = install_cell(monkeypatch, set())  # control: without it, it comes
-    assert bare == ["--no-deps git+https://e/x", notebooks.NEEDS]
-    everything = {*notebooks.NEEDS.split()}
+    assert bare == ["--no-deps git+https://e/x", " ".join(install.NEEDS)]
+    everything = {*install.NEEDS}
     assert len(install_cell(monkeypatch, everything)) == 1
     assert install_cell(monkeypatch, {"coursekit"}) == []
 
@@ -809,4 +902,4 @@ def test_the_first_cell_names_what_the_package_needs():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf8"))
     needs = project["project"]["dependencies"]
     names = [re.match(r"[\w-]+", need)[0] for need in needs]
-    assert notebooks.NEEDS.split() == [*names, "matplotlib"]
+    assert list(install.NEEDS) == [*names, "matplotlib"]
