@@ -47,7 +47,7 @@ ORDER = [
 ]
 # Tools may import anything above; nothing above imports them.
 TOOLS = ["probe", "interpret", "visual", "prose", "live", "exercises"]
-TOOLS += ["grading", "speedrun"]
+TOOLS += ["grading", "speedrun", "yourfile"]
 EXEMPT = ["__init__", "__main__"]  # they re-export and compose everything
 
 CHAPTER_OF = {  # module -> chapter, where the names differ

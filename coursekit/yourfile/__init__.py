@@ -164,7 +164,7 @@ def step(
     """Check your file so far, train its model, generate from it.
 
     The file runs in a process of its own, so that a loop without an end or
-    a crash is told as a sentence.
+    a crash becomes a sentence.
 
     Args:
         file: the file that :func:`start` began.
@@ -195,6 +195,7 @@ def step(
         module = "coursekit.yourfile.child"
         process = subprocess.Popen(
             [sys.executable, "-m", module, *map(str, words)],
+            stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             encoding="utf-8",
@@ -244,7 +245,7 @@ def start_options(parser: argparse.ArgumentParser) -> None:
 def run_start(args: argparse.Namespace) -> int:
     """Begin the transformer that you build along with the book.
 
-    Writes a file with headings, the parts of earlier chapters, and the
+    It writes a file with headings, the parts of earlier chapters, and the
     signatures of those to write.
     """
     path = start(args.at, args.file, args.force)

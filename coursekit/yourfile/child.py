@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import zip_longest
 from pathlib import Path
-from threading import Timer, main_thread
+from threading import Event, Thread, main_thread
 from typing import NamedTuple
 
 import torch
@@ -34,7 +34,7 @@ from coursekit.yourfile.contracts import (
     default_rate,
 )
 
-LIMIT = 30.0  # seconds for one contract
+LIMIT = 30.0  # seconds of work for one contract
 LADDER_STEPS = 2000
 PROMPT = "ROMEO:\n"
 SIZES = Sizes(context=64, d_model=64, n_heads=4, n_blocks=4)
@@ -44,16 +44,13 @@ TOLERANCE = 0.05
 WIDTH = 37  # of a column of two
 
 
-def where(path: Path, frames: traceback.StackSummary) -> str:
-    """The last line of the learner's file that was being run."""
-    for frame in reversed(frames):
+def where(
+    path: Path, frames: traceback.StackSummary | None, part: object
+) -> str:
+    """The last line of the learner's file that was run, or a part's first."""
+    for frame in reversed(frames or ()):
         if frame.filename == str(path):
             return f"{path.name}, line {frame.lineno}: `{frame.line}`"
-    return path.name
-
-
-def begin_of(part: object, path: Path) -> str:
-    """Where a part of the learner's file begins."""
     try:
         lines, first = inspect.getsourcelines(part)  # type: ignore[arg-type]
     except (OSError, TypeError):
@@ -75,24 +72,29 @@ def guarded(
     path: Path, title: str, seconds: float, part: object = None
 ) -> Iterator[None]:
     """Turn each error of the learner's code, and a hang, into a failure."""
-    thread = main_thread().ident or 0
+    thread, done = main_thread().ident or 0, Event()
+    began, worked = time.monotonic(), time.process_time()
 
-    def expire() -> None:
-        frames = traceback.extract_stack(sys._current_frames()[thread])
-        sentence = (
-            f"it ends within {seconds:.0f} seconds: got no end. Look for a "
-            "loop that does not stop."
-        )
-        print(failure(title, sentence, where(path, frames)), flush=True)
-        os._exit(1)
+    def watch() -> None:
+        while not done.wait(0.2):
+            busy = time.process_time() - worked  # another program's is not
+            if busy < seconds and time.monotonic() - began < 10 * seconds:
+                continue
+            frames = traceback.extract_stack(sys._current_frames()[thread])
+            sentence = (
+                f"it ends within {seconds:.0f} seconds: got no end. Look for "
+                "a loop that does not stop."
+            )
+            place = where(path, frames, part)
+            print(failure(title, sentence, place), flush=True)
+            os._exit(1)
 
-    timer = Timer(seconds, expire)
-    timer.start()
+    Thread(target=watch, daemon=True).start()
     try:
         yield
     except (Exception, SystemExit) as error:
         frames = traceback.extract_tb(error.__traceback__)
-        place, kind = where(path, frames), type(error).__name__
+        place, kind = where(path, frames, part), type(error).__name__
         sentence = (
             f"it runs without an error: got {kind}: {error}. Begin at the "
             "line below."
@@ -103,10 +105,10 @@ def guarded(
         elif isinstance(error, NotImplementedError):
             sentence = "its lines are still to be written."
         elif isinstance(error, ContractError):
-            sentence, place = str(error), begin_of(part, path)
+            sentence, place = str(error), where(path, None, part)
         raise ContractError(failure(title, sentence, place)) from error
     finally:
-        timer.cancel()
+        done.set()
 
 
 def load(path: Path, at: int | None = None) -> File:
@@ -213,30 +215,27 @@ def train(path: Path, file: File, seconds: float) -> tuple[bool, float]:
         file.train(trial, ids[:cut], 10)
         per_step = (time.perf_counter() - began) / 10
         fits = max(1, int(0.8 * seconds / per_step))
-        known = [r for r in references(file.chapter) if r.steps <= fits]
-        steps = known[0].steps if known else min(fits, LADDER_STEPS)
+        known = references(file.chapter)
+        book = next((run for run in known if run.steps <= fits), None)
+        steps = book.steps if book else min(fits, LADDER_STEPS)
         print(
             f"Training for {steps:,} steps, about {steps * per_step:.0f} of "
             f"at most {seconds:.0f} seconds.",
             flush=True,
         )
         model = made()
-        file.train(model, ids[:cut], steps, known[0].rate if known else None)
+        file.train(model, ids[:cut], steps, book.rate if book else None)
         loss = evaluate(model.eval(), ids[cut:])
-        passed, verdict = compare(loss, known[0] if known else None)
-        print(f"held-out loss {loss:.3f} nats per character: {verdict}")
+        passed, verdict = compare(loss, book)
+        print(f"held-out loss {loss:.3f} nats per character\n{verdict}")
         prompt = torch.tensor([tokenizer.encode(PROMPT)])
         torch.manual_seed(0)
         drawn = file["generate"](model, prompt, 200)[0].tolist()
-        sample = tokenizer.decode(drawn)
-    before = [r.before for r in references(file.chapter)[-1:]]
-    print(
-        columns(
-            {"yours": sample}
-            if not before
-            else {"before this chapter": before[0], "yours": sample}
-        )
-    )
+        samples = {"your sample": tokenizer.decode(drawn)}
+    if known:
+        before = (book or known[-1]).before
+        samples = {"before this chapter": before} | samples
+    print(columns(samples))
     return passed, loss
 
 
@@ -261,28 +260,25 @@ def compare(loss: float, reference: Reference | None) -> tuple[bool, str]:
     loss above it passes as far as TOLERANCE, one below it always.
     """
     if reference is None:
-        return True, "the book has no run of so few steps to compare with."
+        return True, "  The book's file has no run of as many steps."
     low, high = min(reference.losses), max(reference.losses)
-    band = f"the book's file has {low:.3f} to {high:.3f}, over "
+    band = f"the book's file: {low:.3f} to {high:.3f}, over "
     band += f"{len(reference.losses)} seeds"
-    if loss > high + TOLERANCE or loss != loss:
-        return False, (
-            f"✗ {band}.\n    Every contract holds, so look at what they do "
-            "not see: is each result\n    added to x? How do the weights "
-            "begin? Is the gradient set to zero?"
-        )
-    return True, f"✓ {band}."
+    if loss <= high + TOLERANCE:
+        return True, f"✓ {band}"
+    return False, (
+        f"✗ {band}\n    Every contract holds, so look at what they do not "
+        "see: is each result\n    added to x? How do the weights begin? Is "
+        "the gradient set to zero?"
+    )
 
 
 def columns(texts: dict[str, str]) -> str:
     """Texts side by side under their titles."""
+    wrap = textwrap.TextWrapper(WIDTH).wrap
     cells = [
-        [title, "-" * len(title)]
-        + [
-            part
-            for line in text.splitlines()
-            for part in textwrap.wrap(line, WIDTH) or [""]
-        ]
+        [title, "-" * WIDTH]
+        + [row for line in text.splitlines() for row in wrap(line) or [""]]
         for title, text in texts.items()
     ]
     rows = zip_longest(*cells, fillvalue="")
