@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import coursekit
+from coursekit import __main__ as cli
 from coursekit import lesson, yourfile
 from coursekit.prose import result
 from coursekit.yourfile import child, contracts
@@ -338,13 +339,16 @@ def shell(folder, *words, program=("-m", "coursekit"), **options):
     )
 
 
-def test_the_shell_checks_trains_and_generates(tmp_path):
-    process = shell(tmp_path, "start", "mine.py")
-    assert "next: write them" in process.communicate()[0]
-    assert process.returncode == 0
-    source = (tmp_path / "mine.py").read_text("utf-8")
-    assert source == yourfile.text(0)
-    (tmp_path / "mine.py").write_text(yourfile.text(0, True), "utf-8")
+def test_the_shell_checks_trains_and_generates(tmp_path, capsys):
+    path = tmp_path / "mine.py"
+    assert cli.main(["start", str(path), "--at", "4"]) == 0
+    assert f"next: write them, then coursekit step {path}" in (
+        capsys.readouterr().out
+    )
+    assert path.read_text("utf-8") == yourfile.text(4)
+    assert cli.main(["start", str(path)]) == 2
+    assert cli.main(["step", str(tmp_path / "none.py")]) == 2
+    path.write_text(yourfile.text(0, complete=True), "utf-8")
     process = shell(tmp_path, "step", "mine.py", "--seconds", "0.05")
     out, err = process.communicate()
     assert (process.returncode, err) == (0, "")
@@ -353,7 +357,6 @@ def test_the_shell_checks_trains_and_generates(tmp_path):
     assert "no run of as many steps" in out
     assert re.search(r"^before this chapter +your sample$", out, re.M)
     assert re.search(r"^ROMEO: +ROMEO:$", out, re.M)
-    assert shell(tmp_path, "step", "none.py").wait() == 2
 
 
 def test_a_notebook_is_given_a_report(tmp_path, capsys):
@@ -368,7 +371,7 @@ def test_a_notebook_is_given_a_report(tmp_path, capsys):
     with pytest.raises(ValueError, match=r"Begin it with `coursekit start`"):
         coursekit.step(tmp_path / "none.py")
     with pytest.raises(ValueError, match="above 0 seconds: got 0"):
-        coursekit.step(path, seconds=0)
+        coursekit.step(path, seconds=0.0)
 
 
 def test_a_loop_without_an_end_ends(tmp_path):
