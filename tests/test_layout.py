@@ -52,7 +52,7 @@ ORDER = [
 ]
 # Tools may import anything above; nothing above imports them.
 TOOLS = ["probe", "interpret", "visual", "prose", "live", "exercises"]
-TOOLS += ["grading", "speedrun", "by_hand"]
+TOOLS += ["grading", "speedrun", "by_hand", "yourfile"]
 EXEMPT = ["__init__", "__main__"]  # they re-export and compose everything
 # Whole programs, to be read and copied: they offer all that they define.
 LESSON = ["minimal", "minimal_seq2seq", "stages"]
