@@ -366,6 +366,7 @@ def test_the_shell_checks_trains_and_generates(tmp_path, capsys):
     assert "no run of as many steps" in out
     assert re.search(r"^before this chapter +your sample$", out, re.M)
     assert re.search(r"^ROMEO: +ROMEO:$", out, re.M)
+    assert "next: the step of chapter 4; coursekit start NAME.py --at 4" in out
 
 
 def test_a_notebook_is_given_a_report(tmp_path, capsys):

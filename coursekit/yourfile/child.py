@@ -26,6 +26,7 @@ from torch import nn
 from coursekit.data import load_text
 from coursekit.lesson import LAST_CHAPTER
 from coursekit.prose import result
+from coursekit.yourfile import STEPS
 from coursekit.yourfile.contracts import (
     CONTRACTS,
     ContractError,
@@ -117,11 +118,12 @@ def load(path: Path, at: int | None = None) -> File:
     Raises:
         ContractError: if the file does not run, or does not say.
     """
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    name = f"learner_{path.stem}"  # a file math.py is not the module math
+    spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module  # where `inspect` looks for its lines
+    sys.modules[name] = module  # where `inspect` looks for its lines
     sys.path.insert(0, str(path.parent))
     with guarded(path, "File: runs from its first line to its last", LIMIT):
         spec.loader.exec_module(module)
@@ -304,6 +306,12 @@ def main(argv: list[str]) -> int:
     except KeyboardInterrupt:
         return 130
     Path(outcome).write_text(json.dumps(loss), "utf-8")
+    later = [chapter for chapter in STEPS if chapter > file.chapter]
+    if passed and later:
+        print(
+            f"next: the step of chapter {later[0]}; coursekit start NAME.py "
+            f"--at {later[0]}\nbegins a file with all that comes before it."
+        )
     return 0 if passed else 1
 
 
