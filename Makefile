@@ -111,19 +111,13 @@ types: $(ENV)
 	.venv/bin/mypy
 
 unit: $(ENV) $(if $(filter 1,$(MODELS)),$(HAVE_MODELS))
-	$(PY) -m pytest tests -n 2 -rs --ignore=tests/test_book.py \
-	  --ignore=tests/test_pages.py --ignore=tests/test_predict.py \
-	  --ignore=tests/test_live_figures.py \
-	  --ignore=tests/test_uses.py \
-	  --ignore=tests/test_weight.py --ignore=tests/test_bad_input.py \
-	  --ignore=tests/test_corpus.py --ignore=tests/test_chapter_parts.py \
-	  --ignore=tests/test_catalogue.py --ignore=tests/test_protocol.py
+	@# tests/conftest.py says which files a part has.
+	$(PY) -m pytest tests --part unit -n 2 -rs
 	@# Each model is loaded once: its tests go to one worker.
-	$(PY) -m pytest tests/test_uses.py -n 2 --dist loadgroup -rs
+	$(PY) -m pytest tests --part models -n 2 --dist loadgroup -rs
 	@# A reader has no shape checks: our own errors must come up without, and
 	@# a check of an exercise is timed as a reader gets it.
-	JAXTYPING_DISABLE=1 $(PY) -m pytest tests/test_bad_input.py \
-	  tests/test_catalogue.py tests/test_protocol.py -n 2 -rs
+	JAXTYPING_DISABLE=1 $(PY) -m pytest tests --part reader -n 2 -rs
 
 build: $(ENV)
 	$(PY) sphinx_ext/notebooks.py
@@ -135,7 +129,4 @@ compare: $(ENV)
 	  -n 2 --dist loadfile
 
 pages: $(ENV)
-	$(PY) -m pytest tests/test_book.py tests/test_pages.py \
-	  tests/test_predict.py tests/test_live_figures.py tests/test_weight.py \
-	  tests/test_corpus.py tests/test_chapter_parts.py \
-	  -n 2 --dist loadgroup -rs
+	$(PY) -m pytest tests --part book -n 2 --dist loadgroup -rs

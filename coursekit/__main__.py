@@ -22,7 +22,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import metadata
 from itertools import islice, pairwise
 from pathlib import Path
@@ -140,9 +140,9 @@ examples:
   coursekit generate runs/first --prompt "ROMEO:" --temperature 0.7
   coursekit train my.txt --out runs/mine --tokenizer bpe --n-layers 6
 
-exit codes: 0 done; 1 training stopped (loss not finite, disk full), or a line
-could not be translated; 2 wrong option or input, said in one line; 130 stopped
-by Ctrl-C, checkpoint kept
+exit codes: 0 done; 1 training stopped (loss not finite, disk full), a line
+could not be translated, or the output could not be written; 2 wrong option or
+input, said in one line; 130 stopped by Ctrl-C, checkpoint kept
 """
 
 
@@ -320,7 +320,7 @@ def run_share(
         if not path.exists():  # --steps 0: a model that has learned nothing
             Scribe(saver, team).save()
         say.end(folder, state.step, state.best)
-        return 0
+        return say.exit_code
     say.begin(model, device, config, learned, held_out, state.step)
     trained, state, scribe = distribute(args, saver, config, team, device)
     batches = batches_of(learned, config)
@@ -340,7 +340,7 @@ def run_share(
     if stopped:
         scribe.save()
     say.end(folder, state.step, state.best)
-    return 130 if stopped else 0
+    return 130 if stopped else say.exit_code
 
 
 def distribute(
@@ -589,10 +589,33 @@ def until_interrupted() -> Iterator[Callable[[], bool]]:
 
 
 class Reporter:
-    """A callback that prints a line for each evaluation."""
+    """A callback that prints a line for each evaluation.
+
+    The training goes on if the output is lost, as with ``| head -1`` or on
+    a full disk: what counts is the run's folder.
+    """
+
+    exit_code = 0
+    """1 if a line could not be written, though its reader had not gone."""
 
     def __init__(self, as_json: bool, silent: bool = False) -> None:
-        self.as_json, self.silent = as_json, silent
+        self.as_json = as_json
+        self.silent = silent or sys.stdout is None  # None: `train >&-`
+
+    def write(self, line: str) -> None:
+        """Print a line, above a progress bar if there is one."""
+        try:
+            tqdm.write(line, file=sys.stdout)
+            sys.stdout.flush()
+        except OSError as error:
+            discard_output()
+            self.exit_code = int(not isinstance(error, BrokenPipeError))
+            with suppress(OSError):  # it may be the same pipe
+                print(
+                    "coursekit: note: the output is lost "
+                    f"({error.strerror}); the training goes on without it",
+                    file=sys.stderr,
+                )
 
     def begin(
         self,
@@ -612,7 +635,7 @@ class Reporter:
             f"{len(learned):,} tokens to learn from, "
             f"{len(held_out):,} to check with"
         )
-        print(line + (f"; from step {step}" if step else ""), flush=True)
+        self.write(line + (f"; from step {step}" if step else ""))
 
     def __call__(self, progress: Progress) -> None:
         """Print an evaluation."""
@@ -620,16 +643,13 @@ class Reporter:
             return
         if self.as_json:
             fields = {"event": "evaluation"} | dataclasses.asdict(progress)
-            print(json.dumps(fields), flush=True)
+            self.write(json.dumps(fields))
             return
-        # tqdm.write moves a progress bar out of the way.
-        tqdm.write(
+        self.write(
             f"step {progress.step:>6}   training {progress.loss:.3f}   "
             f"validation {progress.validation_loss:.4f}   "
-            f"{progress.tokens_per_second:,.0f} tokens/s",
-            file=sys.stdout,
+            f"{progress.tokens_per_second:,.0f} tokens/s"
         )
-        sys.stdout.flush()
 
     def end(self, folder: Path, step: int, best: float | None) -> None:
         """Say how it went, and what comes next."""
@@ -637,11 +657,11 @@ class Reporter:
             return
         if self.as_json:
             fields = {"event": "end", "run": str(folder), "step": step}
-            print(json.dumps(fields | {"best_validation_loss": best}))
+            self.write(json.dumps(fields | {"best_validation_loss": best}))
             return
         loss = "none yet" if best is None else f"{best:.4f} nats a token"
-        print(f"{step} steps; lowest validation loss: {loss}")
-        print(f'next: coursekit generate {folder} --prompt "The "')
+        self.write(f"{step} steps; lowest validation loss: {loss}")
+        self.write(f'next: coursekit generate {folder} --prompt "The "')
 
 
 # -- coursekit generate ------------------------------------------------------
@@ -1190,19 +1210,26 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: the words after ``coursekit``; by default the process's own.
 
     Returns:
-        The exit code: 0 done, 1 training stopped or a line not translated,
-        2 bad input, 130 Ctrl-C.
+        The exit code: 0 done, 1 training stopped, a line not translated or
+        not written, 2 bad input, 130 Ctrl-C.
     """
     args = make_parser().parse_args(argv)
     try:
-        return int(args.function(args))
+        code = int(args.function(args))
+        if sys.stdout is not None:
+            sys.stdout.flush()  # here, where a failure is caught
+        return code
     except (TrainingDiverged, SaveError, torch.OutOfMemoryError) as error:
         return complain(f"{error} {what_is_kept(args)}", 1)
     except BrokenPipeError:  # `coursekit generate ... | head` has enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_output()
         return 0
     except (ValueError, OSError) as error:
-        return complain(error, 2)
+        if getattr(error, "errno", None) not in FULL:
+            return complain(error, 2)
+        discard_output()  # what is left of it would fail again
+        rule = "there must be room for the output"
+        return complain(f"{rule}: got {error}. Make room, and repeat.", 1)
     except RuntimeError as error:  # as torch says it of a CPU's memory
         if "can't allocate memory" not in str(error):
             raise
@@ -1210,6 +1237,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return complain(f"{asked}: got {error}. Lower them.", 2)
     except KeyboardInterrupt:
         return complain("interrupted", 130)
+
+
+def discard_output() -> None:
+    """Send all further output nowhere, since it can't be written."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def what_is_kept(args: argparse.Namespace) -> str:

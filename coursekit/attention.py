@@ -1,7 +1,8 @@
 """Scaled dot-product attention: a readable function and a fast one.
 
-Both have the same signature and, without dropout, the same values and
-gradients.  A module takes either: ``MultiHeadAttention(..., attend=attend)``.
+Both have the same signature and, for finite inputs and without dropout, the
+same values and gradients.  A module takes either:
+``MultiHeadAttention(..., attend=attend)``.
 """
 
 import math
@@ -127,11 +128,18 @@ def fast_attend(
 ) -> Float[Tensor, "... T Dv"]:
     """:func:`attend` in one fused call, without keeping the weights.
 
-    Takes, returns and raises what :func:`attend` does.
+    Takes, returns and raises what :func:`attend` does, for finite inputs.
+    With NaN or infinity the values may differ.  On a CPU a query with NaN
+    gets zeros, where :func:`attend` gives NaN, if the keys are fewer than
+    fit into a vector register (16 in float32 and 8 in float64 with AVX-512,
+    half as many without it); and NaN in a masked key makes outputs NaN that
+    :func:`attend` keeps finite.  A finite output therefore does not prove
+    that the weights are finite; :mod:`coursekit.checkpoint` checks them.
 
     Chapter: 4, attention.
     Source: dao2022flashattention, by PyTorch's
         ``scaled_dot_product_attention``.
+    Test: tests/test_attention.py::test_nan_is_shown_by_the_readable_function
     """
     check_attention(q, k, v, mask)
     n_queries, n_keys = q.size(-2), k.size(-2)

@@ -6,6 +6,7 @@ positions, its padding and its cache.  :func:`stream`, :func:`generate` and
 :func:`beam_search` drive any stepper.
 """
 
+import math
 import operator
 from collections.abc import (
     Callable,
@@ -17,6 +18,7 @@ from collections.abc import (
 )
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import compress
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -129,7 +131,7 @@ def keep_top_p(
     """Keep the smallest set of tokens whose probability reaches p.
 
     A token stays while the mass *before* it, likeliest first, is below p:
-    the token that crosses p is kept, so at least one always is.
+    the token that crosses p is kept, so the likeliest always is.
 
     Args:
         logits: (..., V).
@@ -155,8 +157,9 @@ def keep_top_p(
     precise = torch.promote_types(logits.dtype, torch.float32)
     probabilities = ordered.softmax(dim=-1, dtype=precise)
     mass_before = probabilities.cumsum(dim=-1) - probabilities
-    drop = torch.empty_like(mass_before, dtype=torch.bool)
-    drop.scatter_(-1, ids, mass_before >= p)  # back to the order of ids
+    is_late = mass_before >= p
+    is_late[..., 0] = False  # even of a p that rounds to 0
+    drop = torch.empty_like(is_late).scatter_(-1, ids, is_late)
     return logits.masked_fill(drop, -torch.inf)
 
 
@@ -529,7 +532,8 @@ def stream(
 
     Raises:
         ValueError: at the call, if a prompt is empty, or ``max_new_tokens``
-            is negative or above the stepper's limit.
+            is negative or above the stepper's limit; later, if an open
+            row's logits are not finite.
 
     Chapter: 12, generation.
     """
@@ -538,9 +542,9 @@ def stream(
 
     def write() -> Iterator[list[int | None]]:
         logits = stepper.prefill(batch)
-        _check_logits(logits)
         is_open = [True] * len(batch)
         for n in range(max_new_tokens):
+            _check_logits(logits, is_open)
             tokens = choose(logits)
             chosen = tokens.tolist()
             for row, token in enumerate(chosen):
@@ -711,7 +715,8 @@ def beam_search(
         For each prompt up to k hypotheses, best score first.
 
     Raises:
-        ValueError: if a prompt is empty or a value is out of range.
+        ValueError: if a prompt is empty, a value is out of range, or
+            logits are not finite.
 
     Differs from the paper: it divides by ``((5 + n) / 6)^0.6``.
     Chapter: 12, generation.
@@ -729,8 +734,8 @@ def beam_search(
     rules = (n_beams, max_new_tokens, stop_ids, length_penalty, exhaustive)
     searches = [_Search(*rules) for _ in batch]
     active, width, logits = searches, 1, stepper.prefill(batch)
-    _check_logits(logits)
     while True:
+        _check_logits(logits, [True] * len(logits))
         # Each beam may lose one candidate to each stop token.
         n_candidates = n_beams * (1 + len(stop_ids))
         ranked = _rank(logits, active, width, n_candidates)
@@ -811,13 +816,19 @@ def check_prompts(prompts: Sequence[Sequence[int]]) -> None:
             )
 
 
-def _check_logits(logits: Float[Tensor, "B V"]) -> None:
-    """Refuse a model whose first logits are no numbers."""
-    best = logits.amax(dim=-1)
-    if not best.isfinite().all():
+def _check_logits(
+    logits: Float[Tensor, "B V"], is_open: Sequence[bool]
+) -> None:
+    """Refuse logits that are no numbers, in rows that are still open.
+
+    Raises:
+        ValueError: if the largest of a row is NaN or infinite.
+    """
+    largest = logits.amax(dim=-1).tolist()
+    if not all(map(math.isfinite, compress(largest, is_open))):
         raise ValueError(
             "the largest logit must be a finite number: got "
-            f"{best.tolist()}. Has the model's training diverged?"
+            f"{largest}. Has the model's training diverged?"
         )
 
 

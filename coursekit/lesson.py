@@ -41,6 +41,7 @@ FORMS: dict[str, dict[int, Form]] = {
     "GPT": {9: UNCACHED, 12: FINAL},
     "cross_entropy": {0: 0, 10: FINAL},
     "learning_rate": {11: FINAL},
+    "make_optimizer": {11: FINAL},
     "train": {0: 0, 11: FINAL},
     "evaluate": {0: FINAL},
     "sample": {12: FINAL},

@@ -62,10 +62,11 @@ class BPETokenizer:  # chapter 1
             for word, ids in self.words.items():
                 for pair in pairwise(ids):
                     pairs[pair] += counts[word]
+            if not pairs:  # every word has become one token
+                break
             best = min(pairs, key=lambda pair: (-pairs[pair], pair))
             new_id = self.merges[best] = len(self.vocabulary)
-            token = b"".join(self.vocabulary[i] for i in best)
-            self.vocabulary.append(token)
+            self.vocabulary.append(b"".join(self.vocabulary[i] for i in best))
             for word, ids in self.words.items():
                 self.words[word] = merge(ids, best, new_id)
 
@@ -224,15 +225,17 @@ def learning_rate(step, steps, peak=1e-3, warmup=100):  # chapter 11
     return peak * (0.1 + 0.9 * (1 + math.cos(math.pi * progress)) / 2)
 
 
-def train(model, ids, steps, batch_size=32):  # chapter 11
-    """Update the model ``steps`` times; return the loss of each batch."""
+def make_optimizer(model):  # chapter 11
+    """AdamW; weight decay pulls matrices toward 0, but not the gains."""
     matrices = [p for p in model.parameters() if p.dim() == 2]
     gains = [p for p in model.parameters() if p.dim() == 1]
-    groups = [
-        {"params": matrices, "weight_decay": 0.1},
-        {"params": gains, "weight_decay": 0.0},
-    ]
-    optimizer = torch.optim.AdamW(groups, betas=(0.9, 0.99))
+    groups = [{"params": matrices}, {"params": gains, "weight_decay": 0.0}]
+    return torch.optim.AdamW(groups, betas=(0.9, 0.99), weight_decay=0.1)
+
+
+def train(model, ids, steps, batch_size=32):  # chapter 11
+    """Update the model ``steps`` times; return the loss of each batch."""
+    optimizer = make_optimizer(model)
     losses = []
     for step in range(steps):
         for group in optimizer.param_groups:

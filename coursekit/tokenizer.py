@@ -714,7 +714,7 @@ def split_words(text: str) -> list[str]:
         Words, signs and Chinese characters; what can't be seen is gone.
 
     Chapter: 15, modern.
-    Source: devlin2019bert.
+    Source: devlin2019bert, its code; the paper does not describe this.
     """
     text = re.sub(r"[\t\n\r]", " ", text)
     text = "".join(find_all(r"[^\p{C}\ufffd]+", text))

@@ -41,7 +41,6 @@ __all__ = [
     "add_gradients",
     "evaluate",
     "float32_products",
-    "is_finite",
     "kept_memory",
     "pick_device",
     "pick_float32",
@@ -454,12 +453,6 @@ def evaluate(
             "lower the learning rate."
         )
     return mean
-
-
-def is_finite(model: nn.Module) -> bool:
-    """Whether every weight is a number."""
-    checks = [p.detach().isfinite().all() for p in model.parameters()]
-    return bool(torch.stack(checks).all())
 
 
 def seed_step(seed: int, step: int, rank: int = 0) -> None:

@@ -1,9 +1,10 @@
-"""Looking inside: small models that learn to repeat, and SmolLM2-135M.
+"""Looking inside: small models that learn to repeat, and SmolLM2.
 
 The first part trains models of attention alone, with two blocks and with one,
 on texts that begin again, and looks at their heads on the way.  The second
-looks into a published model: induction heads, sinks, the lens, patching,
-pronouns, analogies.  It needs `make models`; the page shows what is stored.
+looks into SmolLM2-135M-Instruct, in a third party's 4-bit file: induction
+heads, sinks, the lens, patching, pronouns, analogies.  It needs `make
+models`; the page shows what is stored.
 """
 
 import argparse

@@ -2,7 +2,8 @@
 
 The ladder shows what a part gains when it is added, which depends on the
 order.  Here each part is taken out of the finished model, as an edit of its
-file, and the rest is trained with the ladder's budget, over three seeds.
+file, and the rest is trained, over three seeds.  All have the same budget,
+half of the ladder's steps, and so has the whole model that they stand beside.
 Without the mask a model can read its own answers, so that one is measured a
 second time where no answer can be read: on the last token of each window.
 """
@@ -89,7 +90,7 @@ def parser() -> argparse.ArgumentParser:
     """The options of the command that a result names."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    options.add_argument("--steps", type=int, default=2000)
+    options.add_argument("--steps", type=int, default=1000)
     return options
 
 

@@ -12,7 +12,11 @@ Compute attention by hand. Write it in six lines of PyTorch.
 What the reader adds to their own file.
 :::
 
-Under the goals stands a line with the time that reading and running take.
+```{moved} att-old att-older
+```
+
+Under the goals stands a line with the time that reading and running take. A
+label that moved to another page leaves a link behind.
 """
 
 import json
@@ -21,10 +25,11 @@ from pathlib import Path
 
 from docutils import nodes
 from page_count import count
+from sphinx.addnodes import pending_xref
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 
-from coursekit.grading.plain import CAN, RUNS, step_title
+from coursekit.grading.plain import CAN, RUNS, names_in, step_title
 
 LOGGER = logging.getLogger(__name__)
 COSTS = "results/chapters.json"
@@ -141,6 +146,37 @@ class Step(SphinxDirective):
         return [node, *messages]
 
 
+class Moved(SphinxDirective):
+    """``{moved}``: labels that stood here and stand on another page now.
+
+    A check's report, or somebody's bookmark, leads to ``04_attention#old``:
+    there it finds a link to the new place.
+    """
+
+    required_arguments = 1
+    final_argument_whitespace = True
+
+    def run(self):
+        """Return a list of links; each has the old anchor as its id."""
+        links = nodes.bullet_list(classes=["moved"])
+        for label in names_in(self.arguments[0]):
+            link = pending_xref(
+                "",
+                nodes.inline("", label, classes=["xref", "std", "std-ref"]),
+                refdomain="std",
+                reftype="ref",
+                reftarget=label,
+                refexplicit=False,
+                refwarn=True,
+                refdoc=self.env.docname,
+            )
+            self.set_source_info(link)
+            item = nodes.list_item("", nodes.paragraph("", "Moved: ", link))
+            item["ids"].append(nodes.make_id(label))
+            links += item
+        return [links]
+
+
 def visit_goals(self, node):
     """Open the box; its first line leads to the goals."""
     self.body.append(self.starttag(node, "div", CLASS="goals"))
@@ -208,6 +244,7 @@ def setup(app):
     app.add_node(goals, html=(visit_goals, depart_goals))
     app.add_directive("here", Here)
     app.add_directive("goals", Goals)
+    app.add_directive("moved", Moved)
     # sphinx_design has one, too, and no page of ours uses it.
     app.add_directive("step", Step, override=True)
     app.add_role("cost", Cost())

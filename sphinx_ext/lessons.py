@@ -17,7 +17,7 @@ from docutils.parsers.rst import directives
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
-from coursekit.grading.plain import chapter_of, lesson_names, lesson_text
+from coursekit.grading.plain import chapter_of, lesson_text, names_in
 
 LOGGER = logging.getLogger(__name__)
 FILE = "minimal.py"
@@ -45,7 +45,7 @@ class Lesson(SphinxDirective):
 
     def run(self):
         """Return the lines; a name that does not exist is a warning."""
-        names = lesson_names(self.arguments[0])
+        names = names_in(self.arguments[0])
         own = chapter_of(self.env.docname)
         chapter = self.options.get("chapter", own)
         node = lesson_block(chapter=chapter)

@@ -33,34 +33,14 @@ from myst_parser.config.main import MdParserConfig
 sys.path.insert(0, str(Path(__file__).parent))
 import plain
 
+from coursekit.grading.install import install_cell
+
 WORKERS = 2
 SLOWEST = 10  # cells, of all chapters, that are listed with their time
 INPUTS = ("coursekit", "results", "requirements.txt")
 # Of these the pages quote nothing that a chapter computes.
 NO_INPUT = ("results/chapters.json", "results/chapters.py")
 
-# What the package needs, and its figures. A test compares with pyproject.toml.
-NEEDS = "torch numpy safetensors tqdm jaxtyping regex matplotlib"
-INSTALL = """\
-# In Colab or another fresh notebook: install the package of the book once.
-# What is there stays as it is, above all Colab's own PyTorch.
-import subprocess
-import sys
-from importlib.util import find_spec
-
-
-def install(*what):
-    pip = [sys.executable, "-m", "pip", "install", "-q"]
-    subprocess.check_call([*pip, *what])
-
-
-if find_spec("coursekit") is None:
-    needs = "{needs}".split()
-    missing = [name for name in needs if find_spec(name) is None]
-    install("--no-deps", "git+{url}")
-    if missing:
-        install(*missing)
-"""
 # Cells whose code the page folds away or leaves out.
 FOLDED = {"hide-input", "hide-cell", "remove-input", "remove-cell"}
 
@@ -282,8 +262,7 @@ def for_reader(notebook, url, page):
             cells.append(nbformat.v4.new_markdown_cell(caption))
             cells[-1].id = f"{cell.id}-caption"
     notebook.cells = cells
-    text = INSTALL.format(url=url, needs=NEEDS).rstrip()
-    first = nbformat.v4.new_code_cell(text)
+    first = nbformat.v4.new_code_cell(install_cell(url))
     first.id = "install"
     at = next(i for i, c in enumerate(notebook.cells) if c.cell_type == "code")
     notebook.cells.insert(at, first)

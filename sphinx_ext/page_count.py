@@ -19,7 +19,7 @@ WORD = re.compile(r"[^\W_][\w'’.,-]*")
 # What a reader of the text does not read.
 NO_TEXT = (
     "script, style, nav, a.headerlink, .tooltip, button, .MathJax, "
-    "details.hide > summary, .goals-cost"
+    "details.hide > summary, .goals-cost, .moved"
 )
 CODE_BLOCK = "div.highlight"
 # What a cell has printed, which is read as text.

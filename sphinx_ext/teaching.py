@@ -168,7 +168,9 @@ class ExerciseList(SphinxDirective):
         """Return raw HTML."""
         parts = []
         folder = Path(self.env.srcdir, "book")
-        for path in sorted(folder.glob("[0-9][0-9]_*.md")):
+        # A page in further/ comes after the chapter that it belongs to.
+        pages = folder.glob("**/[0-9][0-9]_*.md")
+        for path in sorted(pages, key=lambda p: (p.stem, len(p.parts))):
             self.env.note_dependency(str(path))
             parts.append(self.table(path))
         return [nodes.raw("", "".join(parts), format="html")]
@@ -176,8 +178,11 @@ class ExerciseList(SphinxDirective):
     def table(self, path):
         """One chapter's exercises."""
         rows = []
+        further = path.parent.name == "further"
+        page = f"further/{path.stem}" if further else path.stem
+        caption = short(path.stem) + ", further" * further
         for found in exercises(path):
-            name = link(path.stem, found["title"], found["label"])
+            name = link(page, found["title"], found["label"])
             if found["id"]:
                 name += f"<br><code>{found['id']}</code>"
             what = f"{found['kind']}, {found['difficulty']}, "
@@ -188,7 +193,7 @@ class ExerciseList(SphinxDirective):
             )
         return (
             '<table class="table course-list">'
-            f"<caption>Chapter {escape(short(path.stem))}</caption><thead><tr>"
+            f"<caption>Chapter {escape(caption)}</caption><thead><tr>"
             '<th scope="col">exercise</th><th scope="col">what it is</th>'
             '<th scope="col">what one can do then</th>'
             f"</tr></thead><tbody>{''.join(rows)}</tbody></table>"

@@ -1,4 +1,7 @@
-"""Shapes are enforced, one thread, and what to do where a piece is missing."""
+"""Shapes are enforced, one thread, which file belongs to which part.
+
+And what to do where a piece is missing.
+"""
 
 import os
 from functools import cache
@@ -11,6 +14,40 @@ from jaxtyping import install_import_hook
 # has the shapes and dtypes that its signature says, or raises.
 install_import_hook("coursekit", "beartype.beartype")
 torch.set_num_threads(1)
+
+# The parts of the suite that are run by themselves; every other file is of
+# the part `unit`. The Makefile and the workflows name the parts alone.
+PARTS = {
+    # They need the built book.
+    "book": [
+        *("book", "pages", "predict", "live_figures", "weight", "corpus"),
+        *("chapter_parts", "budgets"),
+    ],
+    # Each model is loaded once: `--dist loadgroup` gives it to one worker.
+    "models": ["uses"],
+    # A reader has no shape checks: JAXTYPING_DISABLE=1.
+    "reader": ["bad_input", "catalogue", "protocol"],
+}
+
+
+def part_of(name):
+    """The part that a file belongs to; None if it has no tests."""
+    stem, dot, ending = name.partition(".")
+    if not stem.startswith("test_") or (dot, ending) != (".", "py"):
+        return None
+    own = stem.removeprefix("test_")
+    return next((p for p, files in PARTS.items() if own in files), "unit")
+
+
+def pytest_addoption(parser):
+    """``--part``: the files of one part alone."""
+    parser.addoption("--part", choices=["unit", *PARTS])
+
+
+def pytest_ignore_collect(collection_path, config):
+    """Leave out files of other parts before they are imported."""
+    wanted, part = config.getoption("part"), part_of(collection_path.name)
+    return True if wanted and part and part != wanted else None
 
 
 @pytest.fixture(scope="session")

@@ -25,6 +25,7 @@ from coursekit.exercises.checker import verdict
 from coursekit.exercises.core import NONE
 from coursekit.grading import assign, exports, handout, plain, roster
 from coursekit.grading.checkfile import check_file
+from coursekit.grading.install import install_cell
 from coursekit.grading.key import Key
 from coursekit.grading.notebooks import declared, read_submission
 from coursekit.grading.program import parse
@@ -32,7 +33,11 @@ from coursekit.grading.roster import read_roster, safe_name
 from coursekit.grading.standalone import NotStandaloneError, standalone
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = sorted(ROOT.glob("book/[0-9][0-9]_*.md"))
+PAGES = sorted(
+    page
+    for page in ROOT.glob("book/**/[0-9][0-9]_*.md")
+    if "{exercise}" in page.read_text("utf8")
+)
 CHAPTER = ROOT / "book" / "04_attention.md"
 IDS = ["attention/attend", "attention/mended", "attention/blocks"]
 
@@ -46,6 +51,7 @@ def run(tmp_path, *pages, **options):
         "roster": None,
         "assess": None,
         "overlay": None,
+        "tag": "",
     }
     assert assign.run(Namespace(**known | options)) == 0
     return tmp_path / "dist"
@@ -93,7 +99,8 @@ def test_students_get_texts_stubs_and_checks(made):
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
 def test_every_chapter_makes_a_notebook_that_runs(page):
     """Plain Markdown, no solution, and no name that nobody defines."""
-    made = handout.student_notebook(handout.read_handout(page))
+    read = handout.read_handout(page)
+    made = handout.student_notebook(read)
     text = "\n".join(c.source for c in made.cells if c.cell_type != "code")
     code = re.compile(r"^( *)(`{3,}).*?^\1\2 *$", re.MULTILINE | re.DOTALL)
     assert plain.LEFT.findall(code.sub("", text)) == []
@@ -102,11 +109,12 @@ def test_every_chapter_makes_a_notebook_that_runs(page):
     parts = [part for program in programs for part in program.statements]
     known = set(dir(builtins)) | {n for part in parts for n in part.sets}
     assert {n for part in parts for n in part.reads} - known == set()
-    assert sum("..." in program.source for program in programs) >= 4
+    stubs = sum("..." in program.source for program in programs)
+    assert stubs >= len(read.items) >= 1
 
 
 def test_a_setup_takes_what_is_needed_and_no_more(made):
-    setup = cells(made / "dist/student/04_attention.ipynb")[2:4]
+    setup = cells(made / "dist/student/04_attention.ipynb")[3:5]
     assert setup[0].source.split() == [
         "import",
         "torch",
@@ -114,6 +122,36 @@ def test_a_setup_takes_what_is_needed_and_no_more(made):
         "coursekit",
     ]
     assert setup[1].source.startswith("def draw(")  # the text speaks of it
+
+
+CONFIG = "repository:\n  url: https://e/x\n"
+
+
+def test_every_notebook_installs_the_terms_package(tmp_path, monkeypatch):
+    """Before anything else is run; the tag of the term, if there is one."""
+    (tmp_path / "_config.yml").write_text(CONFIG)
+    page = tmp_path / "book" / "04_attention.md"
+    page.parent.mkdir()
+    page.write_text(CHAPTER.read_text("utf8"), "utf8")
+    class_ = tmp_path / "class.csv"
+    class_.write_text("id,name\nada,Ada\n")
+    for tag, at in (("", ""), ("fall-2026", "@fall-2026")):
+        out = run(tmp_path, page, roster=str(class_), tag=tag)
+        made = sorted(out.rglob("*.ipynb"))
+        assert len(made) == 4  # student, instructor, nbgrader, debug
+        for path in made:
+            code = [c for c in cells(path) if c.cell_type == "code"]
+            assert code[0].source == install_cell("https://e/x", tag)
+            assert f'"git+https://e/x{at}")' in code[0].source
+            assert code[0].metadata == {}  # it is no exercise
+            assert "find_spec" not in "".join(c.source for c in code[1:])
+    with pytest.raises(ValueError, match="a tag is what `git tag` lists"):
+        run(tmp_path, page, tag='x")#')
+    (tmp_path / "_config.yml").unlink()
+    monkeypatch.chdir(tmp_path)
+    out = run(tmp_path, page)  # the control: nobody knows an address
+    text = (out / "student/04_attention.ipynb").read_text("utf8")
+    assert "find_spec" not in text
 
 
 # -- the instructor's --------------------------------------------------------
@@ -724,6 +762,59 @@ def test_gradescope_says_what_went_wrong(made, tmp_path):
     said = json.loads((tmp_path / "results/results.json").read_text())
     assert said["score"] == 0
     assert "could not be graded" in said["output"]
+
+
+# Stands in for apt-get, for the image's old Python, and for uv, which makes
+# an environment with the Python that it is told.
+STANDS_IN = """\
+#!/bin/sh
+echo "$(basename "$0") $*" >> "$LOG"
+if [ "$1 $2" = "-m venv" ]; then
+  mkdir -p "$3/bin"; cp "$0" "$3/bin/python"; cp "$0" "$3/bin/uv"
+fi
+if [ "$1" = venv ]; then
+  mkdir -p "$5/bin"; ln -s "$REAL" "$5/bin/python"
+fi
+"""
+
+
+def test_gradescope_brings_its_own_python(made, tmp_path):
+    """The image's has 3.10 on Ubuntu 22.04, and our versions need more."""
+    here, stubs = tmp_path / "autograder", tmp_path / "stubs"
+    with zipfile.ZipFile(made / "dist/gradescope.zip") as file:
+        file.extractall(here / "source")
+    stubs.mkdir()
+    for name in ("apt-get", "python3"):
+        (stubs / name).write_text(STANDS_IN)
+        (stubs / name).chmod(0o755)
+    log = tmp_path / "log"
+    known = {"AUTOGRADER": here, "LOG": log, "REAL": sys.executable}
+    path = f"{stubs}{os.pathsep}{os.environ['PATH']}"
+    without = {k: v for k, v in os.environ.items() if k != "PYTHON"}
+    for script in ("setup.sh", "run_autograder"):
+        done = subprocess.run(
+            ["bash", here / "source" / script],
+            env=without | known | {"PATH": path},
+            capture_output=True,
+            encoding="utf8",
+        )
+        assert done.returncode == 0, done.stderr
+    said = log.read_text().splitlines()
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    assert said[-2:] == [
+        f"uv venv --clear --python {version} {here}/venv",
+        f"uv pip install --python {here}/venv/bin/python --torch-backend cpu "
+        f"-r {here}/source/requirements.txt",
+    ]
+    # Of the image's own Python nothing is asked but to install uv.
+    asked = [line for line in said if line.startswith("python")]
+    assert asked == [
+        f"python3 -m venv {here}/uv",
+        "python -m pip install uv>=0.9",
+    ]
+    # The environment's Python is the one that grades.
+    results = json.loads((here / "results/results.json").read_text())
+    assert "tests" in results
 
 
 def test_gradescopes_zip_is_for_the_instructor(made):

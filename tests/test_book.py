@@ -10,12 +10,14 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import nbformat
 import pytest
 import yaml
 from jupyter_cache import get_cache
+from packaging.specifiers import SpecifierSet
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "sphinx_ext"))
@@ -315,6 +317,74 @@ def test_links_derive_from_the_address(tiny):
     assert any(link.startswith(f"{THEIRS}/issues/new") for link in links)
     first = notebooks.code_cells(tiny.notebook("readers"))[0].source
     assert f"git+{THEIRS}" in first
+
+
+def publish(folder, change=str):
+    """Run the deployment's last step; what the branch `notebooks` holds."""
+    workflow = yaml.safe_load(
+        (ROOT / ".github/workflows/deploy.yml").read_text("utf8")
+    )
+    [step] = [
+        step["run"]
+        for step in workflow["jobs"]["build"]["steps"]
+        if step.get("name") == "Publish the notebooks"
+    ]
+    work, temp = folder / "work", folder / "temp"
+    readers = work / "_build/readers/book"
+    readers.mkdir(parents=True)
+    temp.mkdir()
+    (readers / "tiny.ipynb").write_text("{}")
+    (work / "pyproject.toml").write_text("not for readers")
+    (work / ".gitignore").write_text("_build/\n")
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]
+    for command in (
+        ["git", "init", "-q", "--bare", "../origin"],
+        ["git", "init", "-q"],
+        ["git", "remote", "add", "origin", "../origin"],
+        ["git", "add", "."],
+        [*git, "commit", "-qm", "All"],
+        ["bash", "-e", "-c", change(step)],
+    ):
+        known = {"RUNNER_TEMP": str(temp), "GITHUB_SHA": "5e5e5e"}
+        known["GITHUB_SERVER_URL"] = "https://github.com"
+        known["GITHUB_REPOSITORY"] = "ada/book"
+        subprocess.run(command, cwd=work, env=os.environ | known, check=True)
+    show = ["git", "-C", folder / "origin"]
+    names = subprocess.check_output(
+        [*show, "ls-tree", "-r", "--name-only", "notebooks"], text=True
+    ).split()
+    return {
+        name: subprocess.check_output(
+            [*show, "show", f"notebooks:{name}"], text=True
+        )
+        for name in names
+    }
+
+
+def binders_python(files):
+    """The version that repo2docker takes, by its documentation."""
+    said = files.get("binder/runtime.txt", "").strip()
+    return said.removeprefix("python-") or "3.10"
+
+
+def test_binder_gets_a_python_that_the_package_allows(tmp_path):
+    """And notebooks, and the package at this commit; nothing else."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf8"))
+    allowed = SpecifierSet(project["project"]["requires-python"])
+    files = publish(tmp_path / "a")
+    assert set(files) == {
+        "book/tiny.ipynb",
+        "binder/requirements.txt",
+        "binder/runtime.txt",
+    }
+    needs = files["binder/requirements.txt"]
+    assert "git+https://github.com/ada/book@5e5e5e" in needs
+    assert binders_python(files) in allowed
+    # The negative control: without the file it is one that is too old.
+    without = publish(
+        tmp_path / "b", lambda step: step.replace("runtime.txt", "other.txt")
+    )
+    assert binders_python(without) not in allowed
 
 
 def test_readers_get_predictions_without_answers(tiny):

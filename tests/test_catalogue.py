@@ -20,7 +20,7 @@ from coursekit.exercises.call import call
 from coursekit.exercises.checker import check, verdict
 from coursekit.exercises.diagnose import mutants, same, trace
 from coursekit.exercises.source import specialize
-from tests.test_exercises import PAGES, execute, read
+from tests.test_exercises import PAGES, execute, exercises_of
 
 ROOT = Path(__file__).resolve().parent.parent
 SEEDS = range(3)
@@ -46,8 +46,8 @@ ALL = list(with_bugs())
 # -- what must be there ------------------------------------------------------
 def tasks():
     """``(chapter, name)`` of each implement and debug exercise."""
-    for chapter, path in PAGES.items():
-        for exercise in read(path.read_text("utf8"))[1]:
+    for chapter in PAGES:
+        for exercise in exercises_of(chapter):
             if re.search(r"implement|debug", exercise.title, re.I):
                 for id in dict.fromkeys(exercise.checks):
                     yield chapter, id.partition("/")[2]
@@ -85,7 +85,10 @@ def test_what_to_read_again_exists(place):
     page, _, label = place.partition("#")
     text = (ROOT / "book" / f"{page}.md").read_text("utf8")
     found = re.search(
-        rf"^\({label}\)=|^:(?:label|name): *{label} *$", text, re.MULTILINE
+        rf"^\({label}\)=|^:(?:label|name): *{label} *$"
+        rf"|^```\{{moved\}}.*\b{label}(?![\w-])",
+        text,
+        re.MULTILINE,
     )
     assert found, f"{page} has no label {label!r}"
 
@@ -271,10 +274,11 @@ def test_each_mistake_written_anew_is_named(chapter, name):
     ],
 )
 def test_a_program_that_nobody_mended_is_recognized(chapter, program):
-    first, found = read(PAGES[chapter].read_text("utf8"))
-    (exercise,) = (e for e in found if f"{chapter}/mended" in e.checks)
+    (exercise,) = (
+        e for e in exercises_of(chapter) if f"{chapter}/mended" in e.checks
+    )
     space = {"__name__": "page"}
-    execute(first, space, "the page's first cell")
+    execute(exercise.first, space, "the page's first cell")
     for source in exercise.cells:
         execute(source, space, f"a cell of {exercise.label}")
     report = check(f"{chapter}/mended", space[program])

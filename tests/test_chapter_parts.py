@@ -20,6 +20,7 @@ from test_pages import Visit, axe
 pytestmark = pytest.mark.xdist_group("chapter parts")
 browser = test_pages.browser
 
+import course_pages  # noqa: E402
 import lessons  # noqa: E402  test_book has put sphinx_ext on the path
 import page_count  # noqa: E402
 
@@ -145,8 +146,52 @@ Write `attention` into *your* file.
 ## Exercises
 
 Not counted.
+
+```{moved} more-here
+```
 """
 )
+# Pages of four kinds, with the same things to be numbered on each.
+NUMBERED = """# {title}
+
+({name}-here)=
+## A section
+
+$$
+a = b
+$$ (eq-{name})
+
+```{{table}} A caption
+:name: tab-{name}
+
+| a | b |
+|---|---|
+| 1 | 2 |
+```
+
+````{{exercise}} ★ Do it
+:label: ex-{name}
+
+Do.
+````
+
+It is {{eq}}`eq-{name}`, {{numref}}`tab-{name}`, {{numref}}`ex-{name}`; in
+chapter 0 it was {{eq}}`eq-zero` and {{numref}}`tab-zero`.
+"""
+PAGES = {
+    "book/00_zero": "Zero",
+    "book/further/04_tiny": "More",
+    "book/last": "Last",
+}
+TOC = """format: jb-book
+root: book/index
+chapters:
+  - file: book/00_zero
+  - file: book/04_tiny
+    sections:
+      - file: book/further/04_tiny
+  - file: book/last
+"""
 COSTS = {"metrics": {"pages": {"book/04_tiny": {}}}}
 COSTS["metrics"]["pages"]["book/04_tiny"] = {"seconds": 7, "megabytes": 700}
 
@@ -157,15 +202,18 @@ class Book(test_book.Book):
     def __init__(self, root, text=PAGE):
         super().__init__(root)
         (root / "book/tiny.md").unlink()
-        self.write("_toc.yml", test_book.TOC.replace("tiny", "04_tiny"))
+        self.write("_toc.yml", TOC)
+        for name, title in PAGES.items():
+            short = title.lower()
+            self.write(f"{name}.md", NUMBERED.format(title=title, name=short))
         self.write("book/04_tiny.md", text)
         self.write("fake/sitecustomize.py", FAKE)
         self.write("results/chapters.json", json.dumps(COSTS))
         path = [str(root / "fake"), self.env["PYTHONPATH"]]
         self.env["PYTHONPATH"] = os.pathsep.join(path)
 
-    def page(self):
-        return (self.root / "_build/html/book/04_tiny.html").read_text("utf8")
+    def page(self, name="book/04_tiny"):
+        return (self.root / f"_build/html/{name}.html").read_text("utf8")
 
     def notebook(self, kind="notebooks"):
         path = self.root / "_build" / kind / "book/04_tiny.ipynb"
@@ -240,6 +288,70 @@ def test_readers_can_run_the_lines(book):
     assert "class Head(nn.Module):" in theirs[2].source
     text = markdown(book.notebook("readers"))
     assert text.index("BEFORE") < text.index("BETWEEN")
+
+
+# -- numbers -----------------------------------------------------------------
+def text_of(element):
+    return " ".join(element.get_text().replace("#", "").split())
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "first"),
+    [
+        ("book/00_zero", "0 ", "0.1"),
+        ("book/further/04_tiny", "4F ", "4F.1"),
+        ("book/last", "", "1"),  # control: a page without a number
+    ],
+)
+def test_numbers_go_by_chapter(book, name, number, first):
+    page = BeautifulSoup(book.page(name), "html.parser").article
+    assert text_of(page.h1) == f"{number}{PAGES[name]}"
+    assert text_of(page.h2) == "A section"
+    article = text_of(page)
+    assert f"Table {first} A caption" in article
+    assert f"Exercise {first} (★ Do it)" in article
+    assert f"It is ({first}), Table {first}, Exercise {first}; in" in article
+    assert "it was (0.1) and Table 0.1." in article
+
+
+def test_the_sidebar_has_the_numbers(book):
+    page = BeautifulSoup(book.page(), "html.parser")
+    links = page.select(".bd-sidebar-primary nav a.internal")
+    titles = ["Front", "0 Zero", "4 Tiny", "4F More", "Last"]
+    assert [text_of(link) for link in links] == titles
+    inner = links[3].find_parent("ul").find_parent("li")  # below its chapter
+    assert text_of(inner.find("a")) == "4 Tiny"
+
+
+def test_a_notebook_has_the_same_numbers():
+    notebook = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_markdown_cell("$$\na\n$$ (eq-a)")]
+    )
+    names = ("book/00_zero", "book/further/04_tiny", "book/last")
+    config = {"repository": {"url": ""}}
+    for name, number in zip(names, ("0.1", "4F.1", "1"), strict=True):
+        pages = notebooks.plain.Pages(".", config, {name: notebook})
+        assert pages.equations == {"eq-a": number}
+
+
+# -- what has moved ----------------------------------------------------------
+def test_an_old_anchor_leads_to_the_new_place(book):
+    page = BeautifulSoup(book.page(), "html.parser").article
+    item = page.select_one("li#more-here")
+    assert text_of(item) == "Moved: A section"
+    link = item.a["href"]
+    assert link == "further/04_tiny.html#more-here"
+    new = BeautifulSoup(book.page("book/further/04_tiny"), "html.parser")
+    assert new.find(id="more-here") is not None
+    assert "more-here" not in markdown(book.notebook("readers"))
+
+
+def test_a_report_on_a_page_below_leads_up():
+    context = {"body": 'Read again: <a href="04_attention.html#a">'}
+    for name in ("book/04_attention", "book/further/04_attention"):
+        course_pages.repair_roles(None, name, "", context, None)
+        up = "../" if "further" in name else ""
+        assert f'<a href="{up}04_attention.html#a">' in context["body"]
 
 
 # -- goals, the build step, recall -------------------------------------------

@@ -7,6 +7,7 @@ import json
 import math
 import os
 import pickle
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,7 @@ from compare import close, shake
 from safetensors.torch import load_file, save_file
 
 from coursekit import checkpoint
+from coursekit.attention import attend
 from coursekit.checkpoint import (
     SaveError,
     Saver,
@@ -578,7 +580,7 @@ def test_weights_that_are_no_numbers_are_not_rounded(tmp_path, bad):
         lambda: round_weights(model),
         lambda: save_model(tmp_path / "m", model, int8=True),
     ):
-        with pytest.raises(ValueError, match=r"others in blocks\.0\.att"):
+        with pytest.raises(ValueError, match=r"infinity in blocks\.0\.att"):
             call()
     assert not (tmp_path / "m").exists()
 
@@ -756,6 +758,77 @@ def test_spoiled_weights_do_not_replace_good_ones(saved):
     with pytest.raises(TrainingDiverged, match="after step 4"):
         save_checkpoint(path, model, state)
     assert path.read_bytes() == before
+
+
+SPOILED = [
+    ("embedding.weight", math.nan),
+    ("blocks.0.attention.w_q.weight", math.nan),
+    ("blocks.1.feed_forward.w_out.bias", -math.inf),
+    ("final_norm.weight", math.inf),
+]
+
+
+def spoil(model, name, bad):
+    with torch.no_grad():
+        model.get_parameter(name).view(-1)[-1] = bad
+
+
+@pytest.mark.parametrize(("name", "bad"), SPOILED)
+def test_spoiled_weights_are_neither_saved_nor_loaded(tmp_path, name, bad):
+    """Each file stays as it was, and the message names the tensor."""
+    folder, pattern = tmp_path / "m", "infinity in " + re.escape(name)
+    save_model(folder, tiny())
+    before = files(folder)
+    model, state = trained()
+    spoil(model, name, bad)
+    saver = Saver(folder, model, state, 1)
+    for save in (
+        lambda: save_model(folder, model),
+        lambda: save_model(folder, model, int8=True),
+        lambda: save_weights(folder / "model.safetensors", model),
+        lambda: save_weights(folder / "model.safetensors", model, int8=True),
+        lambda: save_checkpoint(folder / "new", model, state),
+        saver.save,
+        saver.save_best,
+    ):
+        with pytest.raises(TrainingDiverged, match=pattern):
+            save()
+        assert files(folder) == before
+    # As a program that does not look would have written it.
+    path = folder / "model.safetensors"
+    write_tensors(path, checkpoint.own_weights(model), {})
+    with pytest.raises(ValueError, match=pattern) as error:
+        load_model(folder)
+    assert not isinstance(error.value, TrainingDiverged)
+    assert str(path) in str(error.value)
+    whole = tiny()
+    with pytest.raises(ValueError, match=pattern):
+        checkpoint.put_weights(whole, read_weights(path), path)
+    assert equal_weights(whole, tiny())
+
+
+def test_a_finite_loss_does_not_show_that_weights_are_finite():
+    """Why each weight is looked at: few keys, and PyTorch's kernel on a CPU.
+
+    The readable function shows it.
+    """
+    model = tiny()
+    spoil(model, "blocks.0.attention.w_q.weight", math.nan)
+    ids = IDS[None, :3]
+    with torch.no_grad():
+        assert model.eval()(ids).isfinite().all()
+        for block in model.blocks:
+            block.attention.attend = attend
+        assert model(ids).isnan().any()
+
+
+def test_the_largest_finite_weights_are_saved(tmp_path):
+    """No sum or square may overflow on the way."""
+    model = tiny()
+    with torch.no_grad():
+        model.embedding.weight.fill_(torch.finfo(torch.float32).max)
+    save_model(tmp_path, model)
+    assert equal_weights(load_model(tmp_path).model, model)
 
 
 # -- a full disk -------------------------------------------------------------

@@ -7,6 +7,7 @@ import json
 import math
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -230,11 +231,10 @@ def test_a_finished_run_has_nothing_to_resume(call, run):
 def in_shell(*words, **options):
     return subprocess.Popen(
         [sys.executable, "-m", "coursekit", *map(str, words)],
-        stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
-        **options,
+        **({"stdout": subprocess.PIPE} | options),
     )
 
 
@@ -281,6 +281,58 @@ def test_a_stopped_run_goes_on_to_the_same_losses(text, tmp_path, how, call):
     assert len(ours["losses"]) == end
     assert torch.equal(ours["losses"], theirs["losses"])
     assert all(torch.equal(ours[key], theirs[key]) for key in theirs)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX shell")
+@pytest.mark.parametrize(
+    ("where", "code", "notes"),
+    [
+        ("| head -1", 0, ["Broken pipe"]),
+        ("2>&1 | head -1", 0, []),
+        ("| true", 0, ["Broken pipe"]),
+        ("> /dev/full", 1, ["No space left on device"]),
+        (">&-", 0, []),
+        ("--json >&-", 0, []),
+    ],
+)
+def test_a_run_outlives_its_output(run, tmp_path, where, code, notes):
+    """The same files to the last byte, and a line that says it."""
+    if "full" in where and not os.path.exists("/dev/full"):
+        pytest.skip("no /dev/full")
+    words = [sys.executable, "-m", "coursekit", "train"]
+    words += [run.parent / "text.txt", "--out", tmp_path / "r", *SMALL]
+    command = f"set -o pipefail; {shlex.join(map(str, words))} {where}"
+    done = subprocess.run(
+        ["bash", "-c", command],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == code, done.stderr
+    lines = done.stderr.splitlines()
+    assert len(lines) == len(notes), done.stderr
+    for line, note in zip(lines, notes, strict=True):
+        assert line.startswith("coursekit: note: the output is lost")
+        assert note in line
+    assert sorted(p.name for p in run.iterdir()) == sorted(
+        p.name for p in (tmp_path / "r").iterdir()
+    )
+    for path in run.iterdir():
+        assert (tmp_path / "r" / path.name).read_bytes() == path.read_bytes()
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
+@pytest.mark.parametrize(
+    ("command", "words"), [("generate", ["--prompt", "the"]), ("info", [])]
+)
+def test_output_on_a_full_disk_is_no_wrong_option(run, command, words):
+    """Whether it is flushed at each word, or at the end alone."""
+    with open("/dev/full", "w") as full:
+        process = in_shell(command, run, *words, stdout=full)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert err.startswith("coursekit: error: there must be room for the out")
+    assert err.count("\n") == 1
 
 
 def test_resume_after_a_kill_before_the_first_step(call, text, tmp_path, run):

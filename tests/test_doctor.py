@@ -2,20 +2,26 @@
 
 import argparse
 import dataclasses
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 
-from coursekit.grading import doctor, isolation
+from coursekit.grading import doctor, frames, isolation
 from coursekit.grading.doctor import BROKEN, HELD, UNTRIED, Finding
+from coursekit.grading.examiner import Examiner, Task
 from coursekit.grading.isolation import Isolation
-from coursekit.grading.sandbox import Sandbox
+from coursekit.grading.key import derived
+from coursekit.grading.sandbox import Pool, Sandbox
+from coursekit.grading.worker import Worker
 
 ATTACKS = {a.name: a for a in doctor.read_attacks()}
 SHARING = [a for a in ATTACKS.values() if a.shares]
-ALONE = [a for a in ATTACKS.values() if not a.shares]
+GRADED = [a for a in ATTACKS.values() if a.exercise]
+ALONE = [a for a in ATTACKS.values() if not a.shares and not a.exercise]
 # Landlock's own promises; what the parent does alone needs no second run.
 LANDLOCK = [
     a
@@ -99,7 +105,76 @@ def test_an_attack_on_the_score_gets_nothing_anywhere(attack, bait, shared):
     assert found.verdict == HELD, found.note
 
 
+@pytest.fixture(scope="module")
+def grader():
+    """What examines students here, all of it."""
+    with Worker(isolation.best(), doctor.LIMITS) as found:
+        yield found
+
+
+@pytest.mark.parametrize("attack", GRADED, ids=ids)
+def test_an_attack_on_the_grader_gets_nothing(attack, grader):
+    found = doctor.examined(attack, grader, doctor.LIMITS)
+    assert found.verdict == HELD, found.note
+
+
 # -- controls ----------------------------------------------------------------
+@pytest.fixture
+def here():
+    """An examiner in this process, for what needs no other."""
+    with Pool(isolation.best(), doctor.LIMITS) as pool:
+        found = Examiner(lambda alone: pool.take(last=True))
+        yield found
+        found.finish()
+
+
+def test_a_seed_from_which_the_order_follows_would_give_full_marks(
+    here, monkeypatch
+):
+    """What `borrowed_seed` reads was once the seed of the order as well."""
+    same = property(lambda task: derived(task.secret, "cases"))
+    monkeypatch.setattr(Task, "call_seed", same)
+    attack = ATTACKS["borrowed_seed"]
+    found = doctor.examined(attack, here, doctor.LIMITS)
+    assert (found.verdict, found.note) == (BROKEN, "full marks")
+
+
+def test_a_range_that_comes_in_would_never_end():
+    """Without the bound on the wire and the worker that can be killed.
+
+    With the one alone it ends as well: test_worker.py.
+    """
+    attack = "from tests.test_doctor import endless; endless()"
+    command = [sys.executable, "-c", attack]
+    root = Path(__file__).resolve().parent.parent
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, cwd=root
+    ) as process:
+        assert process.stdout.readline() == b"called\n"
+        for wait in (4, 1):
+            with pytest.raises(subprocess.TimeoutExpired):
+                process.wait(wait)
+            process.send_signal(signal.SIGINT)  # Ctrl-C is of no use
+        process.kill()
+
+
+def endless():
+    """Grade `endless_range` in this process, unguarded."""
+    frames.RANGE = 1 << 60
+    asked = frames.unpack
+
+    def unpack(frame, function=None):
+        value = asked(frame, function)
+        if "ask" in value:
+            print("called", flush=True)
+        return value
+
+    frames.unpack = unpack
+    with Pool(isolation.best(), doctor.LIMITS) as pool:
+        found = Examiner(lambda alone: pool.take(last=True))
+        doctor.examined(ATTACKS["endless_range"], found, doctor.LIMITS)
+
+
 @pytest.mark.parametrize("name", HARMLESS)
 def test_the_same_attack_succeeds_without_isolation(name, bait, shared):
     """So the attacks do attack, and the doctor would see it."""

@@ -21,7 +21,10 @@ from coursekit.exercises import check, core
 from coursekit.exercises.compare import difference, is_value
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = {p.stem[3:]: p for p in sorted(ROOT.glob("book/[0-9][0-9]_*.md"))}
+# The pages of each chapter: its main page, then those in further/.
+PAGES: dict[str, list[Path]] = {}
+for path in sorted(ROOT.glob("book/**/[0-9][0-9]_*.md")):
+    PAGES.setdefault(path.stem[3:], []).append(path)
 SEEDS = range(5)
 
 FENCE = re.compile(
@@ -51,8 +54,9 @@ ALL = list(listed())
 def read(text):
     """``(first cell, exercises)``: what the page has, in its order.
 
-    An exercise has its label and title, the sources of the cells up to its
-    solution, the solution's python blocks, and whether it predicts.
+    An exercise has its label and title, the page's first cell, the sources
+    of the cells up to its solution, the solution's python blocks, and whether
+    it predicts.
     """
     first, found, current = None, [], None
     solutions = {}
@@ -87,11 +91,21 @@ def read(text):
         if re.search(r"^#+ ", tail, re.MULTILINE):
             current = None  # a new section
     for exercise in found:
+        exercise.first = first
         exercise.solution = solutions.get(exercise.label)
         exercise.checks = [
             id for source in exercise.cells for id in CHECK.findall(source)
         ]
     return first, found
+
+
+def exercises_of(chapter):
+    """The exercises on all pages of a chapter."""
+    return [
+        exercise
+        for path in PAGES[chapter]
+        for exercise in read(path.read_text("utf8"))[1]
+    ]
 
 
 def mismatched(chapter, found, names):
@@ -185,7 +199,7 @@ def misplayed(before, after):
 
 @pytest.mark.parametrize("chapter", PAGES)
 def test_page_and_module_belong_together(chapter):
-    _, found = read(PAGES[chapter].read_text("utf8"))
+    found = exercises_of(chapter)
     has = chapter in core.chapters()
     names = core.exercises(chapter) if has else {}
     assert mismatched(chapter, found, names) == []
@@ -197,8 +211,8 @@ def test_each_module_of_exercises_has_its_page():
 
 def checked():
     """``(chapter, label)`` of each exercise with a check."""
-    for chapter, path in PAGES.items():
-        for exercise in read(path.read_text("utf8"))[1]:
+    for chapter in PAGES:
+        for exercise in exercises_of(chapter):
             if exercise.checks:
                 yield chapter, exercise.label
 
@@ -207,10 +221,9 @@ def checked():
 def test_stub_is_not_attempted_and_solution_passes(
     chapter, label, monkeypatch
 ):
-    first, found = read(PAGES[chapter].read_text("utf8"))
-    exercise = next(e for e in found if e.label == label)
+    exercise = next(e for e in exercises_of(chapter) if e.label == label)
     assert exercise.solution, f"{label} has no solution with python"
-    before, after = play(first, exercise, monkeypatch)
+    before, after = play(exercise.first, exercise, monkeypatch)
     assert set(before) == set(after) == set(exercise.checks)
     assert misplayed(before, after) == []
 

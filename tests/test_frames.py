@@ -406,3 +406,13 @@ def test_noise_in_a_true_frame_is_never_anything_but_an_error():
         except FrameError:
             errors += 1
     assert 200 < errors < 2000
+
+
+@pytest.mark.parametrize(
+    "value", [range(2**53), range(0, -(2**80), -3), [range(600_000)] * 2]
+)
+def test_ranges_stand_for_so_many_numbers_and_no_more(value):
+    """They take no bytes, but whoever iterates over them takes time."""
+    with pytest.raises(FrameError, match=r"ranges of more|int too large"):
+        again(value)
+    assert again([range(2**20 - 5), range(5)])[0] == range(2**20 - 5)

@@ -190,6 +190,19 @@ def test_top_p_of_1_keeps_even_what_rounding_would_drop():
     assert keep_top_p(tail, 1.0).isfinite().all()
 
 
+@pytest.mark.parametrize("p", [1e-46, 1e-300, 5e-324])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_tiniest_top_p_is_greedy(p, dtype):
+    """Also one that float32 cannot hold, where 0 >= p: each row keeps one."""
+    logits = torch.tensor([[0.5, -1.0, 2.0], [3.0, 1.0, -2.0]], dtype=dtype)
+    kept = keep_top_p(logits, p)
+    assert kept.isfinite().tolist() == [
+        [False, False, True],
+        [True, False, False],
+    ]
+    assert sampler(top_p=p)(logits).tolist() == [2, 0]
+
+
 def test_top_p_adds_up_in_bfloat16():
     """Of 1,024 equal tokens 3/4; sums rounded to 8 bits miss that."""
     logits = torch.zeros(1, 1024, dtype=torch.bfloat16)
@@ -283,6 +296,53 @@ def test_logits_that_are_no_numbers_are_refused(write, bad):
     stepper = TreeStepper(lambda text: (0.5, bad, 0.5))
     with pytest.raises(ValueError, match="must be a finite number"):
         write(stepper, [[0]], max_new_tokens=3)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+@pytest.mark.parametrize("n_good", [1, 2])
+@pytest.mark.parametrize(
+    "write",
+    [
+        generate,
+        partial(generate, choose=sampler()),
+        partial(beam_search, n_beams=1),
+        partial(beam_search, n_beams=2, stop_ids=[2]),
+    ],
+)
+def test_logits_that_are_no_numbers_later_are_refused(write, n_good, bad):
+    """Also in one row of several, and after tokens that were good."""
+
+    class Late(TreeStepper):
+        def read(self):
+            logits = super().read()
+            if len(self.rows[0]) >= n_good:
+                logits[-1, 1] = bad
+            return logits
+
+    good = TreeStepper(lambda text: (0.2, 0.3, 0.5))
+    assert len(write(good, [[0], [1]], max_new_tokens=3)) == 2
+    late = Late(good.probabilities)
+    assert len(write(late, [[0], [1]], max_new_tokens=n_good)) == 2
+    with pytest.raises(ValueError, match="must be a finite number"):
+        write(late, [[0], [1]], max_new_tokens=3)
+
+
+def test_a_row_that_has_ended_may_be_no_number():
+    """Nobody reads what comes after a stop token."""
+
+    class Ended(TreeStepper):
+        def read(self):
+            logits = super().read()
+            if len(self.rows[0]) == 2:
+                logits[0] = math.nan
+            return logits
+
+    def choose(logits):  # row 0 stops at once
+        return torch.tensor([1, 0])
+
+    stepper = Ended(lambda text: (0.4, 0.6))
+    written = generate(stepper, [[0], [0]], 3, choose, stop_ids=[1])
+    assert written == [[], [0, 0, 0]]
 
 
 @pytest.mark.parametrize("penalty", [-1.0, math.nan, 11.0, math.inf])

@@ -11,6 +11,7 @@ import inspect
 import io
 import json
 import os
+import random
 import re
 import time
 import xml.etree.ElementTree as ET
@@ -34,9 +35,9 @@ from coursekit.grading import (
 from coursekit.grading.examiner import Task
 from coursekit.grading.grade import Batch, Files, collect
 from coursekit.grading.isolation import Isolation, Limits, best
-from coursekit.grading.key import Key
+from coursekit.grading.key import Key, derived
 from coursekit.grading.records import STATUSES, Graded, Result, graded
-from coursekit.grading.sandbox import Pool, SandboxError
+from coursekit.grading.sandbox import SandboxError
 from coursekit.grading.standalone import standalone
 from tests.submissions import corpus
 from tests.submissions.corpus import ATTEND, MENDED, RIGHT, RIGHT_MENDED
@@ -141,40 +142,37 @@ def corpus_batch(tmp_path_factory):
     """The corpus, graded once: interrupted in the middle, and resumed."""
     tmp_path = tmp_path_factory.mktemp("corpus")
     entries = [one for one in corpus.ENTRIES if can_run(one)]
-    with Pool(best(), LIMITS) as pool:
-        left = 25
+    first, asked = batch(tmp_path, entries, None), []
+    examine = first.examine
 
-        def until_interrupted(alone):
-            nonlocal left
-            left -= 1
-            if not left:
-                raise KeyboardInterrupt
-            return pool.take(alone)
+    def until_interrupted(*args):
+        if len(asked) == 25:
+            raise KeyboardInterrupt
+        asked.append(args[0])
+        return examine(*args)
 
-        first = batch(tmp_path, entries, until_interrupted)
-        first.isolation = best()
-        done, whole = first.grade()
-        assert not whole
-        assert 5 < len(done) < len(entries)
-        assert not first.files.sheet.exists()
+    first.examine = until_interrupted
+    done, whole = first.grade()
+    assert not whole
+    assert 5 < len(done) < len(entries)
+    assert not first.files.sheet.exists()
 
-        asked = []
-        second = batch(tmp_path, entries, pool.take)
-        second.isolation = best()
-        second.code = first.code  # somebody may be at work on it just now
-        examine = second.examine
+    asked_again = []
+    second = batch(tmp_path, entries, None)
+    second.code = first.code  # somebody may be at work on it just now
+    examine_again = second.examine
 
-        def watched(student, *rest):
-            asked.append(student)
-            return examine(student, *rest)
+    def watched(student, *rest):
+        asked_again.append(student)
+        return examine_again(student, *rest)
 
-        second.examine = watched
-        class_, whole = second.grade()
-        assert whole
-        kept = {student.student for student in done}
-        assert kept.isdisjoint(asked)
-        assert len(kept) + len(asked) == len(class_) == len(entries)
-        second.write(class_)
+    second.examine = watched
+    class_, whole = second.grade()
+    assert whole
+    kept = {student.student for student in done}
+    assert kept.isdisjoint(asked_again)
+    assert len(kept) + len(asked_again) == len(class_) == len(entries)
+    second.write(class_)
     return second, entries, class_
 
 
@@ -246,10 +244,8 @@ def test_the_sheet_says_who_used_the_library(corpus_batch):
 def test_grading_again_gives_the_same_bytes(corpus_batch, tmp_path):
     before, entries, _ = corpus_batch
     some = entries[::6]
-    with Pool(best(), LIMITS) as pool:
-        again = batch(tmp_path, some, pool.take)
-        again.isolation = best()
-        class_, _ = again.grade()
+    again = batch(tmp_path, some, None)
+    class_, _ = again.grade()
     again.write(class_)
     names = {one.name for one in some}
     lines = before.files.sheet.read_bytes().splitlines(keepends=True)
@@ -308,6 +304,131 @@ def test_a_name_that_a_system_has_changed_is_known(tmp_path):
     _, by = finished(tmp_path, entries, key=key)
     assert {s for s, _ in by} == set(students)
     assert {r["status"] for r in by.values()} == {"ok"}
+
+
+CLASS = {
+    "s1": {"name": "Ana Right"},
+    "bob": {"name": "Bob Stone"},
+    "kim-2": {"name": "Kim Álvarez Ruiz"},
+    "s4": {"name": "Lee Wu"},
+    "s5": {"name": "Lee Wu"},
+}
+HANDED_IN = [  # --names, what lies in the folder, and whose it is
+    (None, "s1.ipynb", "s1"),
+    (None, "BOB.ipynb", "bob"),
+    (None, "bob (1).ipynb", "bob"),
+    (None, "bob-1.ipynb", "bob"),
+    (None, "kim-2.ipynb", "kim-2"),
+    (None, "Kim-2-1/any.ipynb", "kim-2"),
+    (None, "Ana Right/any.ipynb", "s1"),
+    (None, "Lee Wu.ipynb", "Lee Wu"),  # there are two
+    (None, "eve.ipynb", "eve"),
+    ("moodle", "Ana Right_12345_assignsubmission_file_/any.ipynb", "s1"),
+    ("moodle", "Bob Stone_4_assignsubmission_file/any.ipynb", "bob"),
+    ("moodle", "Ana Right_12345_assignsubmission_file_any.ipynb", "s1"),
+    ("moodle", "s4.ipynb", "s4"),
+    ("moodle", "Eve Wrong_7_assignsubmission_file_/a.ipynb", "Eve Wrong"),
+    ("canvas", "rightana_4321_987654_04_attention.ipynb", "s1"),
+    ("canvas", "rightana_LATE_4321_987654_04_attention-1.ipynb", "s1"),
+    ("canvas", "alvarezruizkim_11_13_any.ipynb", "kim-2"),
+    ("canvas", "wronganna_11_13_any.ipynb", "wronganna"),
+    (r"^hw3_(\w+)", "hw3_BOB.ipynb", "bob"),
+]
+
+
+@pytest.mark.parametrize(("names", "path", "student"), HANDED_IN)
+def test_whose_a_submission_is(tmp_path, names, path, student):
+    one = replace(RIGHT_ONE, files={path: RIGHT_ONE.files["ada.ipynb"]})
+    corpus.build(tmp_path / "submissions", [one])
+    key = Key(KEY, {"a": ASSIGNMENT | {"students": CLASS}})
+    pattern = grade.naming(names) if names else None
+    nobody = argparse.Namespace(feedback=None)
+    found = collect(tmp_path / "submissions", nobody, pattern)
+    files = Files(tmp_path / "grades.csv", tmp_path / "timing.csv", None)
+    made = Batch(key, found, files, take=here)
+    assert [s for s, paths in made.students.items() if paths] == [student]
+    strangers = [] if student in CLASS else [student]
+    assert made.strangers() == strangers
+
+
+def test_without_a_roster_a_case_is_no_other_student(tmp_path):
+    """And a number at the end is part of an id, a copy's is not."""
+    names = ["kim-1", "kim-2", "Bob", "bob (2)", "BOB"]
+    found = batch(tmp_path, [entry(name, RIGHT) for name in names])
+    assert set(found.students) == {"kim-1", "kim-2", "BOB"}
+    assert len(found.students["BOB"]) == 3
+    assert found.strangers() == []
+
+
+def test_who_is_on_no_roster_is_named(tmp_path, in_process, capsys):
+    entries = [entry(name, RIGHT) for name in ("bob", "eve", "mallory")]
+    corpus.build(tmp_path / "submissions", entries)
+    graded = {"a": ASSIGNMENT | {"students": CLASS}}
+    assert grade.run(command(tmp_path, assignments=graded)) == 0
+    said = capsys.readouterr().out
+    assert "2 submissions belong to nobody on the roster: eve, mallory" in said
+    (tmp_path / "submissions" / "mallory.ipynb").unlink()
+    assert grade.run(command(tmp_path)) == 0
+    said = capsys.readouterr().out
+    assert "1 submission belongs to nobody on the roster: eve. " in said
+    (tmp_path / "submissions" / "eve.ipynb").unlink()
+    assert grade.run(command(tmp_path)) == 0
+    assert "nobody" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [("([", "moodle, canvas or"), ("hw3_", "which has none. Put paren")],
+)
+def test_a_pattern_names_a_student(tmp_path, capsys, names, said):
+    with pytest.raises(SystemExit):
+        command(tmp_path, "--names", names)
+    assert said in capsys.readouterr().err
+
+
+WRONG = corpus.NOT_SCALED
+
+
+@pytest.mark.parametrize(
+    ("older", "newer", "seconds"),
+    [
+        ("04_attention", "04_attention-1", 0),
+        ("04_attention", "04_attention-1", -7),  # whatever the clock says
+        ("04_attention-2", "04_attention-11", 0),
+        ("04_attention", "04_attention (1)", 0),
+        ("b", "a", 7),
+        ("a", "b", 0),
+    ],
+)
+def test_of_two_versions_the_newer_counts(tmp_path, older, newer, seconds):
+    one = replace(
+        RIGHT_ONE,
+        files={
+            f"ada/{older}.ipynb": corpus.answered(WRONG),
+            f"ada/{newer}.ipynb": corpus.answered(RIGHT),
+        },
+    )
+    corpus.build(tmp_path / "submissions", [one])
+    at = corpus.WRITTEN + seconds
+    os.utime(tmp_path / "submissions" / "ada" / f"{newer}.ipynb", (at, at))
+    found, by = finished(tmp_path, [])
+    row = by["ada", ATTEND]
+    assert (row["status"], row["notebook"]) == ("ok", f"{newer}.ipynb")
+    text = (found.files.feedback / "ada.md").read_text("utf8")
+    assert "the last one counts, in " in text
+
+
+def test_what_the_newest_leaves_open_is_taken_from_the_one_before(tmp_path):
+    one = replace(
+        RIGHT_ONE,
+        files={
+            "ada/a.ipynb": corpus.answered(WRONG),
+            "ada/a-1.ipynb": corpus.answered(corpus.STUBS[ATTEND]),
+        },
+    )
+    _, by = finished(tmp_path, [one])
+    assert by["ada", ATTEND]["notebook"] == "a.ipynb"
+    assert by["ada", MENDED]["notebook"] == "a-1.ipynb"
 
 
 def test_any_name_of_a_file_has_a_row_and_a_page(tmp_path, in_process):
@@ -568,18 +689,21 @@ def command(tmp_path, *more, assignments=None):
 
 @pytest.fixture
 def in_process(monkeypatch):
-    class Pool:
+    class Worker(examiner.Examiner):
         def __init__(self, isolation, limits):
-            pass
+            super().__init__(self.box)
 
-        def take(self, last=False):
+        def box(self, alone):
             return Here()
 
-        def close(self):
-            pass
+        def __enter__(self):
+            return self
 
-    monkeypatch.setattr(grade, "Pool", Pool)
-    return Pool
+        def __exit__(self, *_):
+            self.finish()
+
+    monkeypatch.setattr(grade, "Worker", Worker)
+    return Worker
 
 
 def test_the_command_writes_everything(tmp_path, in_process, capsys):
@@ -604,15 +728,15 @@ def test_an_interrupt_leaves_a_state_to_go_on_from(
     tmp_path, in_process, capsys
 ):
     corpus.build(tmp_path / "submissions", [RIGHT_ONE, WRONG_ONE])
-    take, taken = in_process.take, []
+    box, taken = in_process.box, []
 
-    def interrupted(self, last=False):
-        taken.append(last)
+    def interrupted(self, alone):
+        taken.append(alone)
         if len(taken) == 2:
             raise KeyboardInterrupt
-        return take(self, last)
+        return box(self, alone)
 
-    in_process.take = interrupted
+    in_process.box = interrupted
     assert grade.run(command(tmp_path)) == 130
     assert "1 of 2 students are graded" in capsys.readouterr().err
     assert not (tmp_path / "out" / "grades.csv").exists()
@@ -758,6 +882,43 @@ def test_what_needs_no_look_at_the_input_gets_no_points(tmp_path, secret):
     assert "last_token" in by["looks", id]["diagnosis"]
 
 
+def test_what_the_sandbox_is_given_does_not_tell_the_order(tmp_path):
+    """Neither the seed of its random numbers, nor a seed in the cases."""
+    seen = set()
+
+    class Seen(Here):
+        def call(self, function, arguments, seed=0):
+            seen.add(seed)
+            seen.update(arguments.kwargs.values())
+            seen.update(a for a in arguments.args if isinstance(a, int))
+            return super().call(function, arguments, seed)
+
+    ids = ["masks/is_causal", "norm/gradients"]
+    fields = [{"id": i, "function": "f", "points": 8} for i in ids]
+    cells = [
+        corpus.code("def f(*args, **kwargs):\n    return True", i) for i in ids
+    ]
+    one = corpus.Entry(
+        "ada", "", {"ada.ipynb": corpus.notebook(*cells)}, corpus.OK, corpus.OK
+    )
+    key = Key(KEY, {"a": {"exercises": fields}})
+    found, _ = finished(tmp_path, [one], key=key, take=lambda alone: Seen())
+    tasks = found.tasks["ada"]
+    assert {task.call_seed for task in tasks} < seen
+    assert tasks[1].seed in seen  # a case of norm/gradients holds it
+    assert tasks[0].seed not in seen
+    assert seen.isdisjoint(task.secret for task in tasks)
+    public = core.draw(tasks[0].exercise, tasks[0].seed)
+    order = [case.name for case in tasks[0].cases]
+    for number in seen:
+        names = [case.name for case in public]
+        random.Random(number).shuffle(names)
+        assert names != order
+    names = [case.name for case in public]  # the control: this one would
+    random.Random(derived(tasks[0].secret, "cases")).shuffle(names)
+    assert names == order
+
+
 # -- everyone debugs another model -------------------------------------------
 TELLS = """
 import torch
@@ -867,6 +1028,35 @@ def test_a_program_is_mended_and_a_test_tells(
         program = program.replace("one = 1\n", "").replace("scores", "s")
     _, *found = debugged(tmp_path, program, test)
     assert found == [mend, told]
+
+
+def test_a_test_starts_where_no_cell_has_been(tmp_path):
+    """What the program to mend has left behind tells the test nothing."""
+    ran = []
+
+    class Noted(Here):
+        def __init__(self):
+            super().__init__()
+            ran.append([])
+
+        def run(self, cells, fresh=False):
+            ran[-1] += [cell for cell in cells if "def " in cell]
+            return super().run(cells, fresh)
+
+    data = corpus.notebook(
+        corpus.code(corpus.IMPORTS),
+        corpus.code(MENDED_PROGRAM, ATTEND),
+        corpus.code(TELLS, f"{ATTEND}:test"),
+    )
+    one = corpus.Entry("ada", "", {"ada.ipynb": data}, corpus.OK, corpus.OK)
+    _, by = finished(
+        tmp_path, [one], key=debug_key(), take=lambda alone: Noted()
+    )
+    assert by["ada", f"{ATTEND}:test"]["status"] == "ok"
+    boxes = [cells for cells in ran if any("tells" in c for c in cells)]
+    assert len(boxes) == 2  # the second for a test that compares
+    assert all("def tells" in cells[0] for cells in boxes)
+    assert any("def attend" in cells[0] for cells in ran)  # in a box before
 
 
 def test_a_convention_of_ones_own(tmp_path):
@@ -1270,5 +1460,5 @@ def test_a_look_is_bounded(monkeypatch):
 def test_what_a_task_depends_on_is_written_down():
     """A field that decides about marks has to be in the stamp."""
     fields = set(inspect.signature(Task).parameters)
-    task = Task(ATTEND, "f", 6.0, core.find(ATTEND), 1)
+    task = Task(ATTEND, "f", 6.0, core.find(ATTEND), 1, 2)
     assert fields - set(task.plain()) == {"exercise"}  # its code is hashed

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from coursekit.grading.key import Key, KeyFileError
+from coursekit.grading.key import Key, KeyFileError, derived
 
 
 @pytest.fixture
@@ -102,3 +102,11 @@ def test_a_missing_file_or_folder_says_what_to_do(path):
         Key.create(path / "deeper")
     with pytest.raises(KeyFileError, match="has no file"):
         Key("00" * 32).save()
+
+
+def test_what_is_derived_from_a_seed_is_known_to_whom_knows_the_seed():
+    """By openssl: printf calls | openssl dgst -sha256 -mac HMAC \\
+    -macopt hexkey:0000000000000007, the first 8 bytes, halved."""
+    assert derived(7, "calls") == 5054810980069962307
+    assert derived(7, "order") != derived(7, "calls") != derived(8, "calls")
+    assert 0 <= derived(2**63 - 1, "") < 2**63

@@ -10,6 +10,7 @@ import jaxtyping
 import pytest
 import torch
 import yaml
+from conftest import PARTS, part_of
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -226,6 +227,26 @@ def test_each_module_has_its_tests():
     expected = set(modules(ROOT / "coursekit")) - set(EXEMPT)
     have = {p.stem.removeprefix("test_") for p in ROOT.glob("tests/test_*")}
     assert expected - have == set(NO_TEST_FILE) & expected
+
+
+def test_each_part_of_the_suite_has_its_files():
+    """No name in a part is wrong; the rest, and no helper, is of `unit`."""
+    there = {p.name for p in ROOT.glob("tests/test_*.py")}
+    named = [f"test_{n}.py" for names in PARTS.values() for n in names]
+    assert len(named) == len(set(named))
+    assert set(named) <= there
+    assert {n for n in there if part_of(n) == "unit"} == there - set(named)
+    assert part_of("test_pages.py") == "book"
+    assert part_of("conftest.py") is part_of("nbval.cfg") is None
+
+
+@pytest.mark.parametrize("part", ["unit", *PARTS])
+def test_every_part_is_run(part):
+    """By `make test`; the other systems' job runs what needs no book."""
+    runs = f"-m pytest tests --part {part} "
+    assert runs in (ROOT / "Makefile").read_text("utf8")
+    workflow = ROOT / ".github" / "workflows" / "test.yml"
+    assert (runs in workflow.read_text("utf8")) is (part == "unit")
 
 
 def numbered_chapters():

@@ -742,7 +742,7 @@ def test_special_names_are_those_of_the_package():
 
 
 # -- still figures -----------------------------------------------------------
-CHAPTERS = sorted((Path(__file__).parent.parent / "book").glob("[01]*.md"))
+CHAPTERS = sorted((Path(__file__).parent.parent / "book").rglob("[01]*.md"))
 PLACED = re.compile(r"^```\{live\} ([\w-]+)\n((?::.*\n)*)```\n", re.MULTILINE)
 
 

@@ -408,8 +408,8 @@ def test_a_model_of_the_readers_own(visit, tmp_path, name):
 
 
 PAGES = sorted(
-    page.stem
-    for page in (test_pages.ROOT / "book").glob("*.md")
+    str(page.relative_to(test_pages.ROOT / "book").with_suffix(""))
+    for page in (test_pages.ROOT / "book").rglob("*.md")
     if "```{live} " in page.read_text("utf8")
 )
 

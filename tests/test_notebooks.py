@@ -22,7 +22,7 @@ from coursekit.grading.notebooks import (
 from coursekit.grading.program import LONGEST, parse
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = sorted(ROOT.glob("book/[0-9][0-9]_*.md"))
+PAGES = sorted(ROOT.glob("book/**/[0-9][0-9]_*.md"))
 ATTEND = SimpleNamespace(id="attention/attend", function="attend", stub="")
 BLOCKS = SimpleNamespace(id="attention/blocks", function="blocks", stub="")
 

@@ -17,6 +17,8 @@ from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 import pytest
 from bs4 import BeautifulSoup
 
+from coursekit.exercises import core
+
 ROOT = Path(__file__).resolve().parent.parent
 HTML = ROOT / "_build" / "html"
 AXE = ROOT / "tests" / "vendor" / "axe" / "axe.min.js"
@@ -99,6 +101,30 @@ def images_without_text(page):
     ]
 
 
+def lost(places):
+    """Of ``04_attention#att-scale`` and the like, those that lead nowhere."""
+    found = []
+    for place in places:
+        page, _, label = place.partition("#")
+        name = f"book/{page}.html"
+        known = anchors(name) if (HTML / name).is_file() else ()
+        if re.sub(r"[^a-z0-9]+", "-", label.lower()) not in known:
+            found.append(place)
+    return found
+
+
+def test_what_a_report_tells_to_read_is_there():
+    """Also what has moved: a report that was kept has the old address."""
+    places = {
+        bug.read
+        for chapter in core.chapters()
+        for exercise in core.exercises(chapter).values()
+        for bug in exercise.bugs.values()
+    }
+    assert len(places) > 100
+    assert lost(sorted(places)) == []
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_images_have_alternative_text(page):
     assert images_without_text(page) == []
@@ -164,6 +190,10 @@ def test_the_checks_without_browser_find_what_is_planted(
     assert set(broken) == {"a.png", "b.png", "#gone", "none.html"}
     assert images_without_text("planted.html") == ["a.png", "b.png"]
     assert stray_dollars(PLANTED) == ["so $$x$$"]
+    (tmp_path / "book").mkdir()
+    (tmp_path / "book/a.html").write_text('<li id="old-one">')
+    places = ["a#old_one", "a#gone", "b#old_one"]
+    assert lost(places) == ["a#gone", "b#old_one"]
 
 
 # -- in the browser ----------------------------------------------------------

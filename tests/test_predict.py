@@ -18,6 +18,8 @@ import test_pages
 from test_book import ROOT, notebooks
 from test_pages import Visit, axe
 
+from coursekit.grading import install
+
 # Built once, by one of the two workers.
 pytestmark = pytest.mark.xdist_group("predictions")
 browser = test_pages.browser
@@ -786,7 +788,7 @@ def install_cell(monkeypatch, present):
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda n: n if n in present else None
     )
-    text = notebooks.INSTALL.format(url="https://e/x", needs=notebooks.NEEDS)
+    text = install.install_cell("https://e/x")
     exec(compile(text, "install", "exec"), {"__name__": "__main__"})
     for call in calls:
         assert call[:4] == [sys.executable, "-m", "pip", "install"]
@@ -799,8 +801,8 @@ def test_the_first_cell_never_replaces_torch(monkeypatch):
     assert told == ["--no-deps git+https://e/x", "jaxtyping"]
     assert "torch" not in " ".join(told)
     bare = install_cell(monkeypatch, set())  # control: without it, it comes
-    assert bare == ["--no-deps git+https://e/x", notebooks.NEEDS]
-    everything = {*notebooks.NEEDS.split()}
+    assert bare == ["--no-deps git+https://e/x", " ".join(install.NEEDS)]
+    everything = {*install.NEEDS}
     assert len(install_cell(monkeypatch, everything)) == 1
     assert install_cell(monkeypatch, {"coursekit"}) == []
 
@@ -809,4 +811,4 @@ def test_the_first_cell_names_what_the_package_needs():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf8"))
     needs = project["project"]["dependencies"]
     names = [re.match(r"[\w-]+", need)[0] for need in needs]
-    assert notebooks.NEEDS.split() == [*names, "matplotlib"]
+    assert list(install.NEEDS) == [*names, "matplotlib"]

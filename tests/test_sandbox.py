@@ -1,9 +1,11 @@
 """A child runs a stranger's code; whatever it does, the parent goes on."""
 
+import contextlib
 import inspect
 import io
 import os
 import random
+import signal
 import socket
 import subprocess
 import sys
@@ -19,7 +21,7 @@ from coursekit.grading import confine, frames, isolation
 from coursekit.grading.frames import FrameError, Opaque
 from coursekit.grading.isolation import Isolation, Limits
 from coursekit.grading.sandbox import Pool, Sandbox, SandboxError
-from coursekit.grading.served import Served
+from coursekit.grading.served import Served, guarded
 
 NONCE = bytes(range(16))
 CELLS = [
@@ -370,6 +372,34 @@ def test_reading_what_a_stranger_sends_is_bounded(monkeypatch):
     again = Served([], Limits(cpu_s=0.2), served.cpu_s)
     with pytest.raises(TimeoutError, match=r"0\.2 s of CPU time"):
         again.unpack(frame)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there are no such timers")
+def test_who_swallows_exceptions_is_ended_all_the_same():
+    def stubborn():
+        while True:
+            with contextlib.suppress(Exception):
+                spin()
+
+    began = time.process_time()
+    with pytest.raises(TimeoutError, match="too long"), guarded(0.2):
+        stubborn()
+    assert time.process_time() - began < 5
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there are no such timers")
+def test_a_guard_within_a_guard_leaves_the_outer_one_as_it_was():
+    def twice():
+        with contextlib.suppress(TimeoutError), guarded(0.1):
+            spin()
+        reached.append(time.process_time() - began)
+        spin()
+
+    reached, began = [], time.process_time()
+    with pytest.raises(TimeoutError), guarded(1.0):
+        twice()
+    assert 0.1 < reached[0] < 1.0 < time.process_time() - began < 5
+    assert signal.getitimer(signal.ITIMER_VIRTUAL) == (0.0, 0.0)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is not limited")

@@ -7,6 +7,7 @@ gives; both say so in a comment around them.
 
 import re
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -165,7 +166,12 @@ def test_a_spoiled_page_is_found():
 
 
 # -- chapters ----------------------------------------------------------------
-CHAPTERS = [page for page in PAGES if re.match(r"book/\d\d_", page)]
+ALL = [page for page in PAGES if re.match(r"book/\d\d_", page)]
+BUDGETS = tomllib.loads((ROOT / "tests" / "budgets.toml").read_text("utf8"))
+# Pages have the one form or the other until all are rewritten.
+REWRITTEN = [p for p in ALL if p in BUDGETS["pages"]["rewritten"]]
+CHAPTERS = [page for page in ALL if page not in REWRITTEN]
+STEPS = range(13)  # the chapters that end with a step of the reader's file
 PROMISES = ("**What.**", "**Why.**", "**How.**")
 
 
@@ -185,6 +191,42 @@ def test_chapter_has_predictions_and_exercises(page):
     assert sum(kind in ("Implement", "Debug") for kind in exercises) >= 4
     assert "{cost}`time`" in text
     assert "visual.ladder(" in text
+
+
+def missing(page, text):
+    """What a rewritten chapter lacks, in words."""
+    chapter = int(page.split("/")[-1][:2])
+    first = text.split("\n## ")[0]
+    has = {
+        "goals under its title": "\n:::{goals}" in first,
+        "a prediction": "{predict}" in text,
+        "Takeaways": "\n## Takeaways\n" in text,
+        "questions from earlier chapters": (
+            chapter < 2 or "{still-there}" in text
+        ),
+        f"build step {chapter}": (
+            chapter not in STEPS or f"{{step}} {chapter} " in text
+        ),
+    }
+    return [what for what, there in has.items() if not there]
+
+
+@pytest.mark.parametrize("page", REWRITTEN)
+def test_rewritten_chapter_has_its_parts(page):
+    assert missing(page, (ROOT / f"{page}.md").read_text("utf8")) == []
+
+
+def test_a_missing_part_is_found():
+    parts = ["# T\n\n:::{goals}\nG\n:::", "::::{predict} Q", "{still-there}"]
+    parts += ["## Takeaways", ":::{step} 4 Look back"]
+    for left_out in parts:
+        text = "\n\n".join(part for part in parts if part != left_out)
+        assert len(missing("book/04_attention", text + "\n")) == 1
+    whole = "\n\n".join(parts) + "\n"
+    assert missing("book/04_attention", whole) == []
+    assert missing("book/05_masks", whole) == ["build step 5"]
+    early = whole.replace("{still-there}", "").replace("{step} 4", "{step} 1")
+    assert missing("book/01_tokenizer", early) == []
 
 
 def main_path(text):

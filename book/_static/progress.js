@@ -68,7 +68,7 @@ function offer(link) {
 // the reader has moved: a short page is not read by being opened.
 function watch() {
   const ends = document.querySelectorAll(
-    "article [id$='-takeaway'], .prev-next-footer");
+    "article :is([id$='-takeaway'], [id$='takeaways']), .prev-next-footer");
   const observer = new IntersectionObserver(entries => {
     if (!entries.some(entry => entry.isIntersecting)) return;
     observer.disconnect();

@@ -151,6 +151,22 @@ def find(id: str) -> Exercise:
     )
 
 
+def id_of(exercise: Exercise) -> str:
+    """The id under which an exercise is found.
+
+    Raises:
+        ValueError: if it is none of the catalogue or an overlay.
+    """
+    for chapter in chapters():
+        for name, known in exercises(chapter).items():
+            if known is exercise:
+                return f"{chapter}/{name}"
+    raise ValueError(
+        "an exercise has an id if it is in the catalogue or in an overlay: "
+        f"got another, whose reference is {exercise.reference!r}."
+    )
+
+
 def chapters() -> list[str]:
     """Names of the chapters that have exercises to check."""
     here = list(importlib.import_module("coursekit.exercises").__path__)

@@ -109,10 +109,12 @@ def says(bugs: Sequence[Bug]) -> str:
 def title(read: str) -> str:
     """``"04_attention#att-scale"`` in words."""
     page = read.partition("#")[0]
-    number, _, name = page.partition("_")
+    folder, _, file = page.rpartition("/")
+    number, _, name = file.partition("_")
     if not number.isdigit():
         return page
-    return f"chapter {int(number)}, {name.replace('_', ' ')}"
+    more = f", {folder}" if folder else ""
+    return f"chapter {int(number)}, {name.replace('_', ' ')}{more}"
 
 
 def address(read: str) -> str:

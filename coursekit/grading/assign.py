@@ -23,6 +23,7 @@ from coursekit.grading.handout import (
     student_notebook,
     write,
 )
+from coursekit.grading.install import address_near, install_cell
 from coursekit.grading.key import Key
 from coursekit.grading.notebooks import Declared, declared
 from coursekit.grading.roster import (
@@ -77,6 +78,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="your folder with exercises and pages that are not public",
     )
+    parser.add_argument(
+        "--tag",
+        default="",
+        help="the tag of your repository from which the notebooks install "
+        "the package, where it is missing [default: the main branch]",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -97,13 +104,15 @@ def run(args: argparse.Namespace) -> int:
         pages = [find_page(page, folder) for page in args.pages]
         class_ = read_roster(args.roster) if args.roster else {}
         assess = assessed_ids(args.assess or (), pages, folder)
+        install = first_cell(pages, args.tag)
         key = open_key(Path(args.key), out)
+        several = len(pages) > 1
         for page in pages:
-            for line in make(page, key, out, folder, assess, len(pages) > 1):
+            for line in make(page, key, out, folder, assess, several, install):
                 print(line)
             enroll(key.assignments[page.stem], class_)
         if class_:
-            for line in make_debug(class_, key, out, pages, folder):
+            for line in make_debug(class_, key, out, pages, folder, install):
                 print(line)
         key.save()
     print(f"key        {args.key} (keep it: from it come the hidden cases)")
@@ -123,6 +132,14 @@ def find_page(name: str, folder: Path | None) -> Path:
         "The chapters lie in the folder book/ of the repository: run this "
         "there, or give the path of one."
     )
+
+
+def first_cell(pages: Iterable[Path], tag: str) -> str:
+    """What installs the package; nothing where its address is not known."""
+    near = [*pages, Path.cwd() / "_config.yml"]
+    address = next(filter(None, map(address_near, near)), "")
+    cell = install_cell(address, tag)
+    return cell if address else ""
 
 
 def assessed_ids(
@@ -171,6 +188,7 @@ def make(
     folder: Path | None,
     assess: set[str],
     several: bool,
+    install: str,
 ) -> Iterator[str]:
     """Write everything about one chapter, and enter it into the key."""
     first = read_handout(page, folder)
@@ -183,6 +201,7 @@ def make(
     variants = {id: draw_variants(id, key) for id in sorted(assessed)}
     ours = read_handout(page, folder, variants, instructor=True)
     theirs = read_handout(page, folder, variants)
+    ours.install = theirs.install = install
     name = page.stem
     before = key.assignments.get(name, {})
     key.assignments[name] = {
@@ -262,6 +281,7 @@ def make_debug(
     out: Path,
     pages: Sequence[Path],
     folder: Path | None,
+    install: str,
 ) -> Iterator[str]:
     """Give each student of a roster a program of their own to mend."""
     functions = {d.id: d.function for page in pages for d in declared(page)}
@@ -293,7 +313,9 @@ def make_debug(
         "students": before | entries,
     }
     for name, fields in entries.items():
-        write(debug_notebook(fields), out / "students" / f"{name}.ipynb")
+        write(
+            debug_notebook(fields, install), out / "students" / f"{name}.ipynb"
+        )
     different = len({(p.id, p.bugs, p.variants) for p in given.values()})
     yield (
         f"students   {out / 'students'}: {len(class_)} notebooks, {different} "
@@ -319,7 +341,7 @@ def function_of(program: Program, functions: Mapping[str, str]) -> str:
     return functions.get(program.id, reference.__name__)
 
 
-def debug_notebook(fields: Mapping[str, Any]) -> Any:
+def debug_notebook(fields: Mapping[str, Any], install: str) -> Any:
     """A student's notebook: a program to mend, and a test to write."""
     debug, program = fields["debug"], entered(fields)
     exercise = core.find(program.id)
@@ -331,6 +353,7 @@ def debug_notebook(fields: Mapping[str, Any]) -> Any:
         "Only the two functions count, and what they need; you may add "
         "cells."
     )
+    to.code(install)
     lines = [
         f"## What `{function}` should be",
         inspect.getdoc(exercise.reference) or "",

@@ -1,8 +1,10 @@
 """Which promises hold on this machine: ``coursekit doctor``.
 
 Each file in ``attacks/`` is a submission to one small exercise: a wrong
-answer, and an attack that is to make up for it.  The doctor grades them all
-and looks, from inside and from outside, whether any got what it was after.
+answer, and an attack that is to make up for it.  Those on the grader itself
+answer an exercise of the book instead, and go through all of the grader.  The
+doctor grades them and looks, from inside and from outside, whether any got
+what it was after.
 An attack runs only where the isolation at hand can contain it.
 """
 
@@ -11,6 +13,7 @@ import ast
 import contextlib
 import functools
 import inspect
+import json
 import os
 import secrets
 import socket
@@ -25,8 +28,10 @@ from typing import Any
 
 import torch
 
+from coursekit.exercises import core
 from coursekit.exercises.call import Outcome
 from coursekit.exercises.compare import difference
+from coursekit.grading.examiner import Examines, Task, grade_student
 from coursekit.grading.isolation import (
     PACKAGE,
     Isolation,
@@ -37,6 +42,8 @@ from coursekit.grading.isolation import (
 )
 from coursekit.grading.key import Key
 from coursekit.grading.sandbox import Pool, Sandbox, SandboxError
+from coursekit.grading.standalone import standalone
+from coursekit.grading.worker import Worker
 
 FOLDER = Path(__file__).parent / "attacks"
 LIMITS = Limits(
@@ -60,6 +67,8 @@ PROMISES = {
 }
 CANARY = "COURSEKIT_DOCTOR"  # an environment variable of the grader's
 RIGHT = "import torch\ndef share(x):\n    return torch.softmax(x, -1)\n"
+FACTS = ("PROMISE", "CONTAINED_BY", "SHARES", "EXERCISE")  # of a file
+DRAWS = 3  # an answer that is guessed does not get full marks in all of them
 HELD, BROKEN, UNTRIED = "held", "broken", "not tried, not promised"
 
 
@@ -79,6 +88,9 @@ class Attack:
     """Whether it leaves its process fit for the next one."""
 
     source: str
+
+    exercise: str = ""
+    """What it answers through the grader; empty: the doctor's exercise."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +146,7 @@ def read_attack(path: Path) -> Attack:
         for node in tree.body
         if isinstance(node, ast.Assign)
         and isinstance(node.targets[0], ast.Name)
-        and node.targets[0].id in ("PROMISE", "CONTAINED_BY", "SHARES")
+        and node.targets[0].id in FACTS
     }
     return Attack(
         path.stem,
@@ -143,6 +155,7 @@ def read_attack(path: Path) -> Attack:
         facts["CONTAINED_BY"],
         facts.get("SHARES", False),
         source,
+        facts.get("EXERCISE", ""),
     )
 
 
@@ -321,7 +334,12 @@ def examine(
         finally:
             if shared:
                 shared.close()
-        alone = [a for a in tried if not a.shares]
+        graded = [a for a in tried if a.exercise]
+        if graded:
+            with Worker(isolation, limits) as worker:
+                for attack in graded:
+                    yield examined(attack, worker, limits)
+        alone = [a for a in tried if not a.shares and not a.exercise]
         if not alone:
             return
         with Pool(isolation, limits) as pool:
@@ -343,7 +361,7 @@ def finding(attack: Attack, box: Sandbox, bait: Host) -> Finding:
         box.close()
         loot += [f"a process left behind: {p}" for p in box.survivors()]
     took = time.monotonic() - began
-    if took > 2 * box.limits.wall_s + 120:
+    if took > worst(box.limits):
         loot.append(f"{took:.0f} seconds of the grader's")
     loot += bait.traces(box.isolation)
     if ended == "right":
@@ -351,6 +369,53 @@ def finding(attack: Attack, box: Sandbox, bait: Host) -> Finding:
     if loot:
         return Finding(attack, BROKEN, "; ".join(loot))
     return Finding(attack, HELD, ended)
+
+
+def examined(attack: Attack, examiner: Examines, limits: Limits) -> Finding:
+    """Grade an attack as a student's notebook, and a right one after it."""
+    exercise = core.find(attack.exercise)
+    name = exercise.reference.__name__
+    draw = functools.partial(secrets.randbits, 63)
+    tasks = [
+        Task(attack.exercise, name, 1.0, exercise, draw(), draw())
+        for _ in range(DRAWS)
+    ]
+    right = str(standalone(exercise.reference, name=name))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "notebook.ipynb"
+        path.write_text(notebook(attack.source, attack.exercise), "utf8")
+        theirs = grade_student("", [path], tasks, examiner, "", "")
+        path.write_text(notebook(right, attack.exercise), "utf8")
+        after = grade_student("", [path], tasks, examiner, "", "")
+    loot = []
+    if theirs.points == theirs.max_points:
+        loot.append("full marks")
+    if theirs.seconds > worst(limits):
+        loot.append(f"{theirs.seconds:.0f} seconds of the grader's")
+    if after.points != after.max_points:
+        loot.append("points of the right answer that came after it")
+    if loot:
+        return Finding(attack, BROKEN, "; ".join(loot))
+    row = theirs.results[0]
+    return Finding(attack, HELD, f"{row.status}: {row.message}")
+
+
+def notebook(source: str, exercise: str) -> str:
+    """A notebook with one answer."""
+    cell: dict[str, Any] = {
+        "cell_type": "code",
+        "execution_count": None,
+        "metadata": {"exercise": exercise},
+        "outputs": [],
+        "source": source,
+    }
+    whole = {"cells": [cell], "metadata": {}, "nbformat": 4}
+    return json.dumps(whole | {"nbformat_minor": 4})
+
+
+def worst(limits: Limits) -> float:
+    """Seconds on the clock that an attack may take of the grader's."""
+    return 2 * limits.wall_s + 120
 
 
 def control(isolation: Isolation, limits: Limits = LIMITS) -> str:

@@ -25,6 +25,7 @@ from coursekit.exercises.report import Report
 from coursekit.grading import frames, library, viva
 from coursekit.grading.frames import FrameError
 from coursekit.grading.isolation import Limits
+from coursekit.grading.key import derived
 from coursekit.grading.notebooks import (
     Answer,
     NotebookError,
@@ -38,10 +39,11 @@ from coursekit.grading.served import guarded
 BREAKDOWNS = 2  # sandboxes that one exercise may wear out
 SECONDS, MEMORY = 60.0, 4 << 30  # that comparing one answer may take
 READ_S, READ_MEMORY = 30.0, 1 << 30  # that reading a submission may take
+TASK_S = 300.0  # of our own that a task may take, comparing not counted
 LOOK_S = 5.0  # that looking for forbidden names in an answer may take
 STATUS = {"passed": "ok", "wrong": "wrong", "error": "error"}
 PROBLEMS = {  # of an answer, as notebooks.py finds them
-    "duplicate": "Several cells define {f}; the last one counts.",
+    "duplicate": "Several cells define {f}; the last one counts, in {file}.",
     "renamed": "The cell defines {f}, which is not the name it should have.",
     "syntax": "The cell is not valid Python.",
 }
@@ -57,6 +59,10 @@ TOO_MUCH = (
 UNSEEN = "Which forbidden functions it names was not found out in time."
 SAME = "The cell is as it was given out."
 STUMBLED = "What it returned made the grader stumble"
+TOO_SLOW = (
+    "Judging what it returned, or what it asked of the functions that it was "
+    f"given, took too long: more than {SECONDS:g} s of CPU time."
+)
 TRIES = 4  # of each: whoever guesses is right once in 70 times
 
 
@@ -71,7 +77,11 @@ class Task:
     points: float
     exercise: Exercise
     seed: int
-    """Draws the hidden cases and every random number."""
+    """Draws the hidden cases; some of them hold it, as an argument."""
+
+    secret: int
+    """What students must not know follows from it, and it from nothing that
+    they get: the order of the cases, and that of a test's functions."""
 
     on: Switches = NONE
     """The variant that is asked for."""
@@ -89,6 +99,14 @@ class Task:
     """Whether the instructor gets questions about the answer."""
 
     @property
+    def call_seed(self) -> int:
+        """Of the random numbers that functions get.
+
+        The sandbox knows it, so nothing else follows from it.
+        """
+        return derived(self.secret, "calls")
+
+    @property
     def cases(self) -> Sequence[Case]:
         """The hidden ones, in an order that only the key knows.
 
@@ -96,8 +114,16 @@ class Task:
         know.
         """
         cases = list(core.draw(self.exercise, self.seed))
-        random.Random(self.seed).shuffle(cases)
+        random.Random(derived(self.secret, "cases")).shuffle(cases)
         return cases
+
+    def __getstate__(self) -> dict[str, Any]:
+        """As it travels to a worker: the exercise by its id."""
+        return {**self.__dict__, "exercise": core.id_of(self.exercise)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        exercise = core.find(state["exercise"])
+        self.__dict__.update(state, exercise=exercise)
 
     def plain(self) -> dict[str, Any]:
         """What decides about the marks, as JSON has it."""
@@ -106,6 +132,7 @@ class Task:
             "function": self.function,
             "points": self.points,
             "seed": self.seed,
+            "secret": self.secret,
             "on": sorted(self.on),
             "stub": self.stub,
             "mutant": sorted(self.mutant),
@@ -122,7 +149,7 @@ def prove(task: Task) -> None:
     """
     exercise, problem = task.exercise, task.exercise.local
     for case in task.cases:
-        core.expected(exercise, case, task.seed, task.on)
+        core.expected(exercise, case, task.call_seed, task.on)
         bound = core.bind(exercise, case)
         try:
             frames.pack((bound.args, bound.kwargs), bytes(frames.NONCE), [])
@@ -166,6 +193,9 @@ class Session:
     cells: tuple[str, ...] | None = None
     """What runs in the box."""
 
+    touched: bool = False
+    """Whether any cell has run in the box."""
+
     failed: dict[int, Raised] = field(default_factory=dict)
     """Those of the cells that raised."""
 
@@ -187,13 +217,18 @@ class Session:
             return
         raise StartError(f"the sandbox does not start: {problem.text}")
 
+    def renew(self) -> None:
+        """Have a box that no cell has touched."""
+        if self.touched:
+            self.open()
+
     def load(self, cells: tuple[str, ...]) -> None:
         """Run cells, unless they are what ran last."""
         if self.box is None:
             self.open()
         if self.cells != cells:
             assert self.box is not None
-            self.cells = None
+            self.cells, self.touched = None, True
             found = self.box.run(cells, fresh=True)
             self.failed = {f.cell: f.error for f in found}
             self.cells = cells
@@ -237,6 +272,7 @@ class Session:
             self.cpu += self.box.usage.cpu_s
             self.memory = max(self.memory, self.box.usage.memory)
         self.box = self.cells = None
+        self.touched = False
 
 
 @dataclass(frozen=True)
@@ -257,11 +293,107 @@ class Tried:
     """Whether the function's body is empty."""
 
 
+class Lost(Exception):  # noqa: N818
+    """The process that examined was killed, or it died."""
+
+    def __init__(self, status: str, text: str) -> None:
+        super().__init__(f"{status}: {text}")
+        self.status = status
+        """``timeout`` or ``protocol``."""
+        self.text = text
+        """Why, in a sentence."""
+
+
+@runtime_checkable
+class Examines(Protocol):
+    """Examines students: in this process, or in one that can be killed.
+
+    Each method may raise :class:`Lost`; the next call works again.
+    """
+
+    def read(
+        self, paths: Sequence[Path], tasks: Sequence[Task]
+    ) -> tuple[str, str] | None: ...
+    def examine(self, number: int) -> Result: ...
+    def questions(self, number: int) -> list[Question]: ...
+    def finish(self) -> tuple[float, int]: ...
+
+
+class Examiner:
+    """Examines one student after another, exercise by exercise.
+
+    It computes with what students have returned.  Only a process that can be
+    killed is safe from that (worker.py).
+
+    Args:
+        take: gives a sandbox, as in :class:`Session`.
+    """
+
+    def __init__(self, take: Callable[[bool], Box]) -> None:
+        self.take = take
+        self.session = Session(take)
+        self.tasks: Sequence[Task] = ()
+        self.submission: Submission | None = None
+        self.tried: dict[int, Tried] = {}
+
+    def read(
+        self, paths: Sequence[Path], tasks: Sequence[Task]
+    ) -> tuple[str, str] | None:
+        """Begin with a student; a status and the reason if nothing is there.
+
+        Args:
+            paths: their notebooks; there may be none.
+            tasks: what is asked.
+        """
+        self.finish()
+        self.tasks = tasks
+        self.submission, problem = read(paths, tasks)
+        return None if self.submission is not None else problem
+
+    def examine(self, number: int) -> Result:
+        """The row of a task.
+
+        Raises:
+            StartError: if no sandbox starts.
+        """
+        assert self.submission is not None
+        with guarded(TASK_S):
+            found, tried = result(
+                self.tasks[number], self.submission, self.session
+            )
+        if tried is not None:
+            self.tried[number] = tried
+        return found
+
+    def questions(self, number: int) -> list[Question]:
+        """Questions about the answer to a task that was examined."""
+        task, tried = self.tasks[number], self.tried.get(number)
+        if tried is None or not task.questions or task.tells:
+            return []
+        assert self.submission is not None
+        answer = self.submission.answers[task.id]
+        try:
+            with guarded(TASK_S):
+                return ask(task, answer, tried, self.session)
+        except StartError:
+            raise
+        except Exception:  # questions about odd code cost nobody their row
+            return []
+
+    def finish(self) -> tuple[float, int]:
+        """End with a student: CPU seconds and bytes that they took."""
+        self.session.close()
+        used = self.session.cpu, self.session.memory
+        self.session, self.submission = Session(self.take), None
+        self.tried = {}
+        return used
+
+
 def grade_student(
     student: str,
     paths: Sequence[Path],
     tasks: Sequence[Task],
-    take: Callable[[bool], Box],
+    examiner: Examines,
     isolation: str,
     sha256: str,
 ) -> Graded:
@@ -271,34 +403,40 @@ def grade_student(
         student: their id.
         paths: their notebooks; there may be none.
         tasks: what is asked.
-        take: gives a sandbox, as in :class:`Session`.
-        isolation: its kind, for the rows.
+        examiner: does it.
+        isolation: that of the sandboxes, for the rows.
         sha256: of the notebooks.
 
     Raises:
         StartError: if no sandbox starts.
     """
     began = time.monotonic()
-    session = Session(take)
-    questions: dict[str, list[Question]] = {}
     try:
-        submission, problem = read(paths, tasks)
-        results = [
-            nothing(task, *problem)
-            if submission is None
-            else result(task, submission, session, questions)
-            for task in tasks
-        ]
-    finally:
-        session.close()
+        problem = examiner.read(paths, tasks)
+    except Lost:
+        problem = "unreadable", TOO_MUCH
+    results: list[Result] = []
+    questions: dict[str, list[Question]] = {}
+    for number, task in enumerate(tasks):
+        if problem is not None:
+            results.append(nothing(task, *problem))
+            continue
+        try:
+            results.append(examiner.examine(number))
+            if asked := examiner.questions(number):
+                questions[task.id] = asked
+        except Lost as lost:
+            if len(results) == number:  # not only the questions are lost
+                results.append(nothing(task, lost.status, lost.text))
+    cpu, memory = examiner.finish()
     return Graded(
         student,
         sha256,
         [replace(r, isolation=isolation) for r in results],
         questions,
         round(time.monotonic() - began, 2),
-        round(session.cpu, 2),
-        session.memory,
+        round(cpu, 2),
+        memory,
     )
 
 
@@ -329,42 +467,43 @@ def nothing(task: Task, status: str, text: str) -> Result:
 
 
 def result(
-    task: Task,
-    submission: Submission,
-    session: Session,
-    questions: dict[str, list[Question]],
-) -> Result:
-    """Examine one task."""
+    task: Task, submission: Submission, session: Session
+) -> tuple[Result, Tried | None]:
+    """Examine one task: its row, and what the function came to."""
     answer = submission.answers[task.id]
     if answer.problem == "missing":
         text = f"There is no cell that defines {task.function}."
-        return nothing(task, "not attempted", text)
+        return nothing(task, "not attempted", text), None
     cells = (*answer.helpers, answer.source)
     if "".join(answer.source.split()) == "".join(task.stub.split()) != "":
-        return nothing(task, "not attempted", SAME if task.mutant else BLANK)
+        text = SAME if task.mutant else BLANK
+        return nothing(task, "not attempted", text), None
+    tried: Tried | None = None
     try:
-        examiner = examine_test if task.tells else examine_function
-        found, tried = examiner(task, answer, cells, session)
-        written = found.status != "not attempted"
-        if task.questions and written and not task.tells:
-            asked = ask(task, answer, tried, session)
-            if asked:
-                questions[task.id] = asked
+        method = examine_test if task.tells else examine_function
+        found, tried = method(task, answer, cells, session)
+        if found.status == "not attempted":
+            tried = None
     except StartError:
         raise
+    except TimeoutError:
+        found = nothing(task, "timeout", TOO_SLOW)
     except Exception as error:  # an answer that no comparison is ready for
         text = f"{STUMBLED}: {explain(error).splitlines()[0]}"
         found = nothing(task, "protocol", text)
     notes = [*submission.problems]
-    if answer.problem in PROBLEMS:
-        notes.append(PROBLEMS[answer.problem].format(f=answer.function))
+    if said := PROBLEMS.get(answer.problem):
+        notes.append(said.format(f=answer.function, file=answer.file))
     # A test may well compare with the library.
     forbid = () if task.tells else task.exercise.forbid
     named = names_in(cells, forbid)
     if named is None:
         notes.append(UNSEEN)
         named = []
-    return replace(found, notes=notes, used_library=named)
+    found = replace(
+        found, notes=notes, used_library=named, notebook=answer.file
+    )
+    return found, tried
 
 
 def names_in(cells: Sequence[str], forbid: Sequence[str]) -> list[str] | None:
@@ -386,7 +525,7 @@ def examine_function(
     """Call a function on the hidden cases, and compare."""
     cases = task.cases
     calls = [core.bind(task.exercise, case) for case in cases]
-    tried = call_all(cells, answer.function, calls, task.seed, session)
+    tried = call_all(cells, answer.function, calls, task.call_seed, session)
     if tried.absent:
         return nothing(task, "error", tried.absent), tried
     with guarded(SECONDS, MEMORY):
@@ -468,7 +607,7 @@ def absent(
 def promised(task: Task) -> bool:
     """Whether the right function returns anything."""
     case = task.cases[0]
-    right = core.expected(task.exercise, case, task.seed, task.on)
+    right = core.expected(task.exercise, case, task.call_seed, task.on)
     return right.value is not None
 
 
@@ -485,7 +624,9 @@ def assess(task: Task, cases: Sequence[Case], tried: Tried) -> Result:
         problem(task, case, got) is None
         for case, got in zip(cases, outcomes, strict=True)
     ]
-    report = examine(task.id, exercise, cases, outcomes, task.seed, task.on)
+    report = examine(
+        task.id, exercise, cases, outcomes, task.call_seed, task.on
+    )
     found = reported(task, report, cases, right, tried)
     return credited(task, found, right)
 
@@ -533,7 +674,7 @@ def share_of(task: Task, right: Sequence[bool]) -> Fraction:
 def yes_or_no(task: Task) -> list[bool]:
     """The right answers, if they are True and False; else nothing."""
     values = [
-        core.expected(task.exercise, case, task.seed, task.on).value
+        core.expected(task.exercise, case, task.call_seed, task.on).value
         for case in task.cases
     ]
     plain = all(isinstance(value, bool) for value in values)
@@ -544,7 +685,9 @@ def right_given(task: Task) -> list[bool]:
     """Whether the given program is right, case by case."""
     on = task.on | task.mutant
     return [
-        problem(task, case, core.expected(task.exercise, case, task.seed, on))
+        problem(
+            task, case, core.expected(task.exercise, case, task.call_seed, on)
+        )
         is None
         for case in task.cases
     ]
@@ -556,7 +699,7 @@ def blank() -> None:
 
 def problem(task: Task, case: Case, got: Outcome) -> str | None:
     """What is wrong with an outcome."""
-    right = core.expected(task.exercise, case, task.seed, task.on)
+    right = core.expected(task.exercise, case, task.call_seed, task.on)
     return verdict(task.exercise, case, got, right)
 
 
@@ -611,10 +754,11 @@ def examine_test(
         switched(task.exercise, task.on | on) for on in (NONE, task.mutant)
     ]
     order = [0, 1] * TRIES
-    random.Random(task.seed).shuffle(order)
+    random.Random(derived(task.secret, "test")).shuffle(order)
     signature = inspect.signature(lambda f: f)
     calls = [signature.bind(functions[kind]) for kind in order]
-    tried = call_all(cells, answer.function, calls, task.seed, session)
+    session.renew()  # an earlier cell may have left something behind
+    tried = call_all(cells, answer.function, calls, task.call_seed, session)
     if tried.absent:
         return nothing(task, "error", tried.absent), tried
     if tried.bare and all(o.value is None for o in tried.outcomes):
@@ -631,7 +775,7 @@ def examine_test(
             cells,
             answer.function,
             [signature.bind(functions[first])],
-            task.seed,
+            task.call_seed,
             session,
         )
         said[first] += again.outcomes
@@ -704,7 +848,7 @@ def ask(
         answer.function,
         task.cases,
         tried.outcomes,
-        task.seed,
+        task.call_seed,
         task.on,
         task.stub if task.mutant else "",
         task.mutant,
@@ -719,12 +863,14 @@ def ask(
             return None
         cells = (*answer.helpers, source)
         try:
-            return [session.call(cells, name, c, task.seed) for c in calls]
+            return [
+                session.call(cells, name, c, task.call_seed) for c in calls
+            ]
         except SandboxError:
             worn_out = True
             return None
 
-    with_seed = task.seed ^ hash_of(answer.source)
+    with_seed = derived(task.secret, "questions") ^ hash_of(answer.source)
     return viva.questions(subject, try_out, with_seed)
 
 

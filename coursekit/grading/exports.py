@@ -7,6 +7,7 @@ can reach the tests from there. Gradescope's container runs
 
 import ast
 import json
+import sys
 import textwrap
 import zipfile
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ from coursekit.grading.handout import (
     write,
     write_start,
 )
+from coursekit.grading.install import NEEDS
 from coursekit.grading.key import Key
 from coursekit.grading.standalone import NotStandaloneError, standalone
 
@@ -161,14 +163,20 @@ SETUP = """\
 #!/usr/bin/env bash
 # Gradescope runs this once, when it builds the container.
 set -e
+here=${AUTOGRADER:-/autograder}
 apt-get update
 # bubblewrap shuts submissions in; without it `coursekit grade` says so.
 apt-get install -y python3 python3-venv bubblewrap || \\
   apt-get install -y python3 python3-venv
-python3 -m venv /autograder/venv
-/autograder/venv/bin/pip install --extra-index-url \\
-  https://download.pytorch.org/whl/cpu -r /autograder/source/requirements.txt
-"""
+# The image's own Python may be too old (Ubuntu 22.04 has 3.10), so uv brings
+# the one for which requirements.txt was written.
+python3 -m venv "$here/uv"
+"$here/uv/bin/python" -m pip install "uv>=0.9"
+export UV_PYTHON_INSTALL_DIR=$here/python
+"$here/uv/bin/uv" venv --clear --python PYTHON "$here/venv"
+"$here/uv/bin/uv" pip install --python "$here/venv/bin/python" \\
+  --torch-backend cpu -r "$here/source/requirements.txt"
+""".replace("PYTHON ", f"{sys.version_info[0]}.{sys.version_info[1]} ")
 
 RUN = """\
 #!/usr/bin/env bash
@@ -219,7 +227,7 @@ def grade(name):
     folder.mkdir(parents=True)
     for path in sorted((HERE / "submission").rglob("*.ipynb")):
         if not path.is_symlink() and not path.name.startswith("."):
-            shutil.copy(path, folder / path.name)
+            shutil.copy2(path, folder / path.name)  # with its time
     command = [sys.executable, "-m", "coursekit", "grade"]
     command += [WORK / "submissions", "--key", SOURCE / "key.txt"]
     command += ["--assignment", SETTINGS["assignment"]]
@@ -328,9 +336,8 @@ def package_files() -> Iterator[tuple[str, Path]]:
 
 def requirements() -> str:
     """What the package needs, in the versions that are here."""
-    names = ["torch", "numpy", "safetensors", "tqdm", "jaxtyping", "regex"]
     lines = []
-    for name in [*names, "matplotlib"]:
+    for name in NEEDS:
         try:
             version = metadata.version(name).partition("+")[0]
             lines.append(f"{name}=={version}\n")

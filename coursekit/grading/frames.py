@@ -30,6 +30,7 @@ BODY_LIMIT = 64 << 20  # bytes
 CHUNK = 1 << 20  # bytes asked for at once: a length alone allocates nothing
 DEPTH = 64  # lists within lists
 HASHED = 10_000  # entries of sets and dicts that are no strings
+RANGE = 1 << 20  # numbers in all ranges: they take no bytes, but time
 ALIKE = 16  # of these, that one hash may have in a set or dict
 INT_BITS = 8192  # more, and Python refuses to print it
 SAFE = 2**53  # integers up to here are plain JSON
@@ -336,6 +337,7 @@ class Decoder:
         self.function = function
         self.hashed = HASHED
         self.logical = BODY_LIMIT  # bytes that tensors may stand for
+        self.ranged = RANGE  # numbers that ranges may stand for
 
     def decode(self, tree: Any, depth: int) -> Any:
         if tree is None or isinstance(tree, (bool, float)):
@@ -425,7 +427,11 @@ class Decoder:
 
     def read_range(self, *ends: Any, depth: int) -> range:
         start, stop, step = (self.decode(end, depth) for end in ends)
-        return range(start, stop, step)
+        found = range(start, stop, step)
+        self.ranged -= len(found)
+        if self.ranged < 0:
+            raise FrameError(f"ranges of more than {RANGE} numbers")
+        return found
 
     def read_ellipsis(self, *, depth: int) -> Any:
         return Ellipsis

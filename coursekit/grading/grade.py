@@ -12,6 +12,7 @@ import io
 import json
 import math
 import os
+import re
 import sys
 import tempfile
 import unicodedata
@@ -30,6 +31,8 @@ from coursekit.grading import feedback, notebooks, summary
 from coursekit.grading.examiner import (
     STUMBLED,
     Box,
+    Examiner,
+    Examines,
     Task,
     grade_student,
     prove,
@@ -38,12 +41,13 @@ from coursekit.grading.examiner import (
 from coursekit.grading.isolation import Isolation, Limits, best
 from coursekit.grading.key import Key
 from coursekit.grading.records import STATUSES, Graded, Result, graded
-from coursekit.grading.roster import safe_name
-from coursekit.grading.sandbox import Pool
+from coursekit.grading.roster import recognize
+from coursekit.grading.worker import Worker
 
 COLUMNS = (
     *("student", "exercise", "points", "max_points", "status", "diagnosis"),
     *("used_library", "notebook_sha256", "isolation", "key_id", "version"),
+    "notebook",
 )
 TIMES = ("student", "seconds", "cpu_seconds", "memory_bytes")
 NO_STUDENTS = (".", "_")  # what a folder's name begins with that is none
@@ -56,6 +60,11 @@ STRANGER = (
     "Nobody of this name is on the roster, so there is no program that was "
     "given out to mend. Is the file's name the id?"
 )
+NAMES = {
+    "moodle": r"(.+?)_\d+_assignsubmission_",
+    "canvas": r"(.+?)(?:_LATE)?_\d+_\d+_",
+}
+"""Where the names that an LMS gives to files name the student."""
 
 
 # -- the command -------------------------------------------------------------
@@ -71,6 +80,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--out", required=True, metavar="CSV", help="the grade sheet"
+    )
+    parser.add_argument(
+        "--names",
+        type=naming,
+        metavar="moodle|canvas|REGEX",
+        help="how an LMS named the files of DIR; the first group of a "
+        "regular expression is the student's id or name",
     )
     parser.add_argument(
         "--feedback",
@@ -128,7 +144,7 @@ def run(args: argparse.Namespace) -> int:
         files = Files.of(args)
         batch = Batch(
             Key.load(args.key),
-            collect(Path(args.submissions), args),
+            collect(Path(args.submissions), args, args.names),
             files,
             args.assignment,
             Isolation(args.isolation) if args.isolation else best(),
@@ -172,8 +188,39 @@ def overlay(folder: str | None) -> Iterator[None]:
             core.OVERLAYS.remove(path)
 
 
-def collect(folder: Path, args: argparse.Namespace) -> dict[str, list[Path]]:
+def naming(text: str) -> re.Pattern[str]:
+    """What ``--names`` says: a pattern whose first group is a student.
+
+    Raises:
+        argparse.ArgumentTypeError: if it is no such pattern.
+    """
+    try:
+        pattern = re.compile(NAMES.get(text, text))
+    except re.error as error:
+        raise argparse.ArgumentTypeError(
+            f"names are moodle, canvas or a regular expression: got {text!r} "
+            f"({error})."
+        ) from error
+    if not pattern.groups:
+        raise argparse.ArgumentTypeError(
+            "the first group of a regular expression names the student: got "
+            f"{text!r}, which has none. Put parentheses around that part."
+        )
+    return pattern
+
+
+def collect(
+    folder: Path,
+    args: argparse.Namespace,
+    names: re.Pattern[str] | None = None,
+) -> dict[str, list[Path]]:
     """The notebooks of each student.
+
+    Args:
+        folder: what was handed in.
+        args: the command line.
+        names: its first group is the student in the name of a file or folder;
+            by default, and where it does not match, the whole name is.
 
     Raises:
         ValueError: if there are none, or results would lie among them.
@@ -200,15 +247,21 @@ def collect(folder: Path, args: argparse.Namespace) -> dict[str, list[Path]]:
                 if p.suffix.lower() == NOTEBOOK
                 and not p.name.startswith(NO_STUDENTS)
             )
-            found.setdefault(student_id(path.name), []).extend(inside)
+            found.setdefault(student_in(path.name, names), []).extend(inside)
         elif path.suffix.lower() == NOTEBOOK:
-            found.setdefault(student_id(path.stem), []).append(path)
+            found.setdefault(student_in(path.stem, names), []).append(path)
     if not found:
         raise ValueError(
             "submissions are <id>.ipynb or <id>/*.ipynb: got none of either "
             f"in {folder}."
         )
     return found
+
+
+def student_in(name: str, names: re.Pattern[str] | None) -> str:
+    """The student whom the name of a file or a folder names."""
+    match = names.search(name) if names else None
+    return student_id((match and match[1]) or name)
 
 
 def student_id(name: str) -> str:
@@ -330,6 +383,7 @@ def task_of(key: Key, fields: Fields) -> Task:
         float(fields["points"]),
         core.find(fields["id"]),
         key.seed("grade", fields["id"]),
+        key.seed("secret", fields["id"]),
         frozenset(fields.get("variants", ())),
         fields.get("stub", ""),
     )
@@ -343,6 +397,7 @@ def to_mend(key: Key, student: str, debug: Fields) -> list[Task]:
         float(debug["points"]),
         core.find(debug["exercise"]),
         0,
+        key.seed("secret", debug["exercise"], student),
         frozenset(debug["variants"]),
         debug["stub"],
         frozenset(debug["bugs"]),
@@ -459,7 +514,8 @@ class Batch:
             assignment: its name, if the key holds several.
             isolation: how submissions are shut in.
             limits: what each may use.
-            take: gives a sandbox; by default one that runs ahead.
+            take: gives a sandbox, for tests: then no worker is started, and
+                this process computes with what students return.
         """
         self.key, self.files = key, files
         self.isolation, self.limits = isolation, limits or Limits()
@@ -468,8 +524,12 @@ class Batch:
         self.roster: Fields = (self.plan or {}).get("students") or {}
         handed_in: dict[str, list[Path]] = {name: [] for name in self.roster}
         for name, files_of in paths.items():
-            handed_in.setdefault(self.known_as(name), []).extend(files_of)
-        self.students = dict(sorted(handed_in.items()))
+            known = recognize(name, self.roster, handed_in)
+            handed_in.setdefault(known, []).extend(files_of)
+        self.students = {
+            name: notebooks.oldest_first(handed_in[name])
+            for name in sorted(handed_in)
+        }
         fields = self.plan["exercises"] if self.plan else from_notebooks(paths)
         self.common = [task_of(key, f) for f in fields]
         self.tasks = {s: self.tasks_of(s) for s in self.students}
@@ -485,13 +545,6 @@ class Batch:
         self.version = version()
         self.code = code_hash()
 
-    def known_as(self, name: str) -> str:
-        """A student's id as the roster has it, if it does."""
-        for id in (name, safe_name(name)):
-            if id in self.roster:
-                return id
-        return name
-
     def tasks_of(self, student: str) -> list[Task]:
         """What one student is examined in."""
         debug = self.roster.get(student, {}).get("debug")
@@ -500,6 +553,12 @@ class Batch:
         own = set(debug_ids(debug))
         others = [task for task in self.common if task.id not in own]
         return [*others, *to_mend(self.key, student, debug)]
+
+    def strangers(self) -> list[str]:
+        """Who has handed in and is not on the roster, if there is one."""
+        return [
+            s for s in self.students if self.roster and s not in self.roster
+        ]
 
     def stranger(self, student: str) -> bool:
         """Whether there should be a program for them, and is none."""
@@ -519,7 +578,7 @@ class Batch:
         done: list[Graded] = []
         try:
             with (
-                self.sandboxes() as take,
+                self.examiner() as examiner,
                 self.files.progress.open("w" if fresh else "a") as progress,
                 tqdm(
                     self.students.items(),
@@ -531,7 +590,7 @@ class Batch:
                     stamp, sha256 = self.stamp(student, paths)
                     found = known.get(stamp)
                     if found is None:
-                        found = self.examine(student, paths, take, sha256)
+                        found = self.examine(student, paths, examiner, sha256)
                         # On a line of its own, also after half a line.
                         line = {"stamp": stamp, "graded": found.plain()}
                         progress.write("\n" + json.dumps(line))
@@ -545,12 +604,12 @@ class Batch:
         self,
         student: str,
         paths: Sequence[Path],
-        take: Callable[[bool], Box],
+        examiner: Examines,
         sha256: str,
     ) -> Graded:
         """Grade one student."""
         kind, tasks = str(self.isolation), self.tasks[student]
-        found = grade_student(student, paths, tasks, take, kind, sha256)
+        found = grade_student(student, paths, tasks, examiner, kind, sha256)
         if self.stranger(student):
             points = max(
                 debug["points"] + debug.get("test", {}).get("points", 0)
@@ -569,23 +628,13 @@ class Batch:
         return found
 
     @contextmanager
-    def sandboxes(self) -> Iterator[Callable[[bool], Box]]:
-        """Gives sandboxes; the next one starts while one is used."""
+    def examiner(self) -> Iterator[Examines]:
+        """Examines students: in a worker, unless sandboxes were given."""
         if self.take is not None:
-            yield self.take
+            yield Examiner(self.take)
             return
-        pool: Pool | None = None
-
-        def take(alone: bool) -> Box:
-            nonlocal pool  # it starts a sandbox, which may not be needed
-            pool = pool or Pool(self.isolation, self.limits)
-            return pool.take(last=alone)
-
-        try:
-            yield take
-        finally:
-            if pool is not None:
-                pool.close()
+        with Worker(self.isolation, self.limits) as worker:
+            yield worker
 
     def stamp(self, student: str, paths: Sequence[Path]) -> tuple[str, str]:
         """What the marks of a student depend on, and the notebooks' hash."""
@@ -651,6 +700,7 @@ class Batch:
                     r.isolation,
                     self.key.id,
                     self.version,
+                    cell(student_id(r.notebook)),
                 )
                 for student in class_
                 for r in student.results
@@ -743,6 +793,14 @@ def last_words(class_: Sequence[Graded], batch: Batch) -> Iterator[str]:
         yield (
             "look at   " + ", ".join(stumbled) + ": the grader stumbled over "
             "these answers, and gave them no points. The feedback says how."
+        )
+    if strangers := batch.strangers():
+        n = len(strangers)
+        belong = "submissions belong" if n > 1 else "submission belongs"
+        yield (
+            f"warning   {n} {belong} to nobody on the roster: "
+            f"{', '.join(strangers)}. If an LMS named the files, say so with "
+            "--names."
         )
     if batch.isolation is not Isolation.BUBBLEWRAP:
         yield (

@@ -85,6 +85,9 @@ class Handout:
     setup: list[str] = field(default_factory=list)
     """What the items need of the rest of the page."""
 
+    install: str = ""
+    """The source of the cell that installs the package; may be empty."""
+
 
 def is_public(id: str) -> bool:
     """Whether the package itself has an exercise, and no overlay hides it."""
@@ -372,8 +375,9 @@ class Writer:
 
 
 def write_start(to: Writer, handout: Handout, how: str = HOW) -> None:
-    """The title, what to do, and the set-up."""
+    """The title, what to do, the package, and the set-up."""
     to.text(f"# {handout.title}\n\n{how}")
+    to.code(handout.install)
     if handout.setup:
         to.text(SETUP)
         for source in handout.setup:

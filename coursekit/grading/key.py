@@ -146,3 +146,16 @@ class Key:
         text = json.dumps([str(n) for n in names]).encode()
         key = bytes.fromhex(self.secret)
         return hmac.new(key, text, hashlib.sha256).digest()
+
+
+def derived(seed: int, name: str) -> int:
+    """Another seed out of one: HMAC-SHA256 of the name, keyed by the seed.
+
+    It tells nothing about the seed it comes from, nor about those of other
+    names, so one of them may be known to whom the others must not be.
+
+    Returns:
+        0 to 2**63 - 1; always the same for the same seed and name.
+    """
+    digest = hmac.new(seed.to_bytes(8, "big"), name.encode(), hashlib.sha256)
+    return int.from_bytes(digest.digest()[:8], "big") >> 1

@@ -26,6 +26,9 @@ MOST = 400_000  # characters of code
 FILES = 40  # of a student: a chapter each, and some twice
 TOTAL = 4 * LARGEST  # bytes of a student's files
 KINDS = ("practice", "assessed")
+COPY = re.compile(r"(?:-(\d{1,2})| ?\((\d{1,2})\))$")
+"""How an LMS and a browser number further files of one name."""
+
 ID = re.compile(r"[A-Za-z_]\w*/[A-Za-z_]\w*(?::test)?")
 EXERCISE = re.compile(
     r"^(`{3,}|:{3,})\{exercise\}[ ]*(?P<title>.*)\n"
@@ -182,6 +185,9 @@ class Answer:
     helpers: tuple[str, ...] = ()
     """What it needs of the other cells of its notebook, in their order."""
 
+    file: str = ""
+    """The name of the notebook that it was taken from; empty if missing."""
+
 
 @dataclass(frozen=True)
 class Submission:
@@ -207,19 +213,23 @@ def read_submission(
 
     Checks, prints, asserts, magics and shell lines are left out: what is
     kept of a notebook are the definitions, imports and assignments that an
-    answer depends on.
+    answer depends on.  Of several notebooks that answer an exercise, the
+    newest counts (see :func:`oldest_first`).
 
     Raises:
         NotebookError: if none of the files can be read, or there are too
             many of them.
     """
-    given = [paths] if isinstance(paths, (str, Path)) else sorted(paths)
+    if isinstance(paths, (str, Path)):
+        paths = [paths]
+    given = oldest_first(map(Path, paths))
     if refused := too_many(given):
         raise NotebookError(refused)
     files, problems = list[Notebook](), list[str]()
-    for path in map(Path, given):
+    for path in given:
         try:
-            files.append(Notebook(small(read_cells(path), path.name)))
+            cells = small(read_cells(path), path.name)
+            files.append(Notebook(cells, path.name))
         except NotebookError as error:
             problems.append(str(error))
     if not files:
@@ -232,6 +242,26 @@ def read_submission(
         text for file in files for text in file.helpers(places.values())
     ]
     return Submission(helpers, answers, hash_of(given), tuple(problems))
+
+
+def oldest_first(paths: Iterable[Path]) -> list[Path]:
+    """The files of a student, a resubmission after what it replaces.
+
+    ``04_attention-1.ipynb`` and ``04_attention (1).ipynb`` were handed in
+    after ``04_attention.ipynb``.  Files with the same number are ordered by
+    the time of their last change, in seconds, and then by name.
+    """
+
+    def age(path: Path) -> tuple[int, int, Path]:
+        copy = COPY.search(path.stem)
+        number = int(copy[1] or copy[2]) if copy else 0
+        try:
+            changed = int(path.lstat().st_mtime)
+        except OSError:  # reading it says why
+            changed = 0
+        return number, changed, path
+
+    return sorted(paths, key=age)
 
 
 def small(cells: list[Cell], name: str) -> list[Cell]:
@@ -293,8 +323,8 @@ def hash_of(paths: Sequence[Path | str]) -> str:
 class Notebook:
     """A notebook's code: what is Python, and what is not."""
 
-    def __init__(self, cells: Sequence[Cell]) -> None:
-        self.cells = cells
+    def __init__(self, cells: Sequence[Cell], name: str = "") -> None:
+        self.cells, self.name = cells, name
         self.programs: dict[int, Program] = {}
         self.broken: set[int] = set()
         for number, cell in enumerate(cells):
@@ -415,7 +445,7 @@ def answer(
     file, cell = at.file, at.cell
     source = file.cells[cell].source
     if cell in file.broken:
-        return Answer(want.id, source, want.function, "syntax")
+        return Answer(want.id, source, want.function, "syntax", file=file.name)
     if not at.function:
         return Answer(want.id, source, want.function, "missing")
     home = {
@@ -436,4 +466,5 @@ def answer(
             file.programs[number].keep(chosen).strip("\n")
             for number, chosen in found.items()
         ),
+        file.name,
     )

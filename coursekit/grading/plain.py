@@ -35,7 +35,7 @@ EQUATION = re.compile(r"^\$\$ *(?:\(([^()\s]+)\))? *$")
 
 # What has no place in a notebook.
 DROPPED = {"bibliography", "contents", "eval-rst", "here", "index", "live"}
-DROPPED |= {"toctree"}
+DROPPED |= {"moved", "toctree"}
 ADMONITIONS = {
     *("attention", "caution", "danger", "error", "hint", "important"),
     *("note", "seealso", "tip", "warning"),
@@ -128,8 +128,20 @@ def chapter_of(page: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def lesson_names(argument: str) -> list[str]:
-    """The parts that a ``{lesson}`` names, such as ``Heads.forward``."""
+def number_of(page: str) -> str:
+    """The number that a page bears, and its figures: ``4``, ``4F`` or none.
+
+    The letter marks the page in ``further/`` that belongs to a chapter.
+    """
+    chapter = chapter_of(page)
+    if chapter is None:
+        return ""
+    folder = posixpath.basename(posixpath.dirname(page))
+    return f"{chapter}F" if folder == "further" else str(chapter)
+
+
+def names_in(argument: str) -> list[str]:
+    """The names in an argument: parts of a ``{lesson}``, or labels."""
     return [name for name in re.split(r"[,\s]+", argument) if name]
 
 
@@ -185,13 +197,13 @@ class Pages:
         self.repository = config["repository"]["url"].rstrip("/")
         self.titles: dict[str, str] = {}
         self.labels: dict[str, tuple[str, str]] = {}
-        self.equations: dict[str, int] = {}
+        self.equations: dict[str, str] = {}
         for page, notebook in notebooks.items():
             self.scan(page, notebook)
 
     def scan(self, page: str, notebook: Any) -> None:
         """Note the title, the labels and the numbers of one page."""
-        numbered = 0
+        numbered, chapter = 0, number_of(page)
         for cell in notebook.cells:
             figure = cell.metadata.get("mystnb", {}).get("figure", {})
             if "name" in figure:
@@ -204,7 +216,8 @@ class Pages:
                     self.labels[found[1]] = (page, title_after(lines, at))
                 elif (found := EQUATION.match(line)) and found[1]:
                     numbered += 1
-                    self.equations[found[1]] = numbered
+                    number = f"{chapter}.{numbered}" if chapter else numbered
+                    self.equations[found[1]] = str(number)
                     self.labels[found[1]] = (page, "")
                 elif found := re.match(r"^:(?:label|name):\s*(\S+)$", line):
                     above = FENCE.match(lines[at - 1])
@@ -291,7 +304,7 @@ class Page:
             if directive and directive[1] == "lesson":
                 options, _ = options_of(lines[at + 1 : end])
                 before = "\n".join(lines[start:at])
-                names = lesson_names(directive[2])
+                names = names_in(directive[2])
                 found.append((before, names, self.chapter(options)))
                 start = end + 1
             at = end + 1
@@ -401,7 +414,7 @@ class Page:
         if name == "step":
             return self.quote(self.inline(step_title(argument)), body)
         if name == "lesson":
-            text = lesson_text(lesson_names(argument), self.chapter(options))
+            text = lesson_text(names_in(argument), self.chapter(options))
             return f"```python\n{text}\n```"
         if name == "answer":
             return self.details("The answer, and what follows", body)

@@ -62,6 +62,9 @@ class Result:
     isolation: str = ""
     """In what the code ran; empty if nothing was run."""
 
+    notebook: str = ""
+    """The name of the file that the answer was taken from; may be empty."""
+
     @property
     def points(self) -> float:
         """The share of the cases that are right, of the points."""

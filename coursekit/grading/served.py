@@ -20,6 +20,7 @@ Function = Callable[..., Any]
 
 ASK_SIZE = 1 << 20  # bytes that a question to a parent's function may have
 ASK_MEMORY = 2 << 30  # bytes that answering all of a call's may take
+TOO_LONG = "the function that it was given took too long"
 
 
 class Served:
@@ -168,37 +169,69 @@ def address_space() -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
+class OutOfTime(BaseException):
+    """No ``Exception``: a judge that catches these must not go on."""
+
+
+EXPENDABLE = False
+"""Whether the kernel may end this process (in a worker, see worker.py)."""
+
+GRACE = 2.0  # CPU seconds between the exception and the end
+
+
 @contextlib.contextmanager
 def guarded(
-    seconds: float, memory: int, size: int | None = None
+    seconds: float, memory: int | None = None, size: int | None = None
 ) -> Iterator[None]:
     """Bound what a function of ours may use on a stranger's arguments.
 
-    Where the system can: memory on Linux, CPU time in the main thread.
+    Where the system can: memory on Linux, CPU time in the main thread.  A
+    signal handler gets no turn while C++ is at work (``torch.as_tensor`` of
+    a huge range).  So in a worker a second timer has no handler: a little
+    later the kernel ends the process, whatever it does.
 
     Args:
-        seconds: of CPU time.
+        seconds: of CPU time; within another guard, its clock stands still.
         memory: bytes of address space, on top of ``size``.
         size: what this process has now, unless another size is given.
-    """
-    with contextlib.ExitStack() as stack:
-        main = threading.current_thread() is threading.main_thread()
-        if main and hasattr(signal, "SIGVTALRM"):
-            handler = signal.signal(signal.SIGVTALRM, _too_long)
-            stack.callback(signal.signal, signal.SIGVTALRM, handler)
-            stack.callback(signal.setitimer, signal.ITIMER_VIRTUAL, 0)
-            signal.setitimer(signal.ITIMER_VIRTUAL, seconds + 0.1)
-        if sys.platform == "linux":  # last: nothing of ours shall lack memory
-            import resource
 
-            before = resource.getrlimit(resource.RLIMIT_AS)
-            wanted = (address_space() if size is None else size) + memory
-            free = before[0] in (-1, resource.RLIM_INFINITY)
-            if free or wanted < before[0]:
-                stack.callback(resource.setrlimit, resource.RLIMIT_AS, before)
-                resource.setrlimit(resource.RLIMIT_AS, (wanted, before[1]))
-        yield
+    Raises:
+        TimeoutError: if it took too long.
+    """
+    try:
+        with contextlib.ExitStack() as stack:
+            main = threading.current_thread() is threading.main_thread()
+            if main and hasattr(signal, "SIGVTALRM"):
+                handler = signal.signal(signal.SIGVTALRM, _too_long)
+                stack.callback(signal.signal, signal.SIGVTALRM, handler)
+                timed(stack, signal.ITIMER_VIRTUAL, seconds + 0.1)
+                if EXPENDABLE:
+                    timed(stack, signal.ITIMER_PROF, seconds + GRACE)
+            if memory is not None and sys.platform == "linux":
+                # Last: nothing of ours shall lack memory.
+                import resource
+
+                before = resource.getrlimit(resource.RLIMIT_AS)
+                wanted = (address_space() if size is None else size) + memory
+                free = before[0] in (-1, resource.RLIM_INFINITY)
+                if free or wanted < before[0]:
+                    stack.callback(
+                        resource.setrlimit, resource.RLIMIT_AS, before
+                    )
+                    resource.setrlimit(resource.RLIMIT_AS, (wanted, before[1]))
+            yield
+    except OutOfTime:
+        raise TimeoutError(TOO_LONG) from None
+
+
+def timed(stack: contextlib.ExitStack, timer: int, seconds: float) -> None:
+    """Set a timer, and have it back as it was at the end.
+
+    It goes off again and again: what swallows the first is met by the next.
+    """
+    before = signal.setitimer(timer, seconds, 1.0)
+    stack.callback(signal.setitimer, timer, *before)
 
 
 def _too_long(*_: object) -> None:
-    raise TimeoutError("the function that it was given took too long")
+    raise OutOfTime

@@ -7,6 +7,7 @@ about it.  The assignment: ``attention/attend`` (6 points, 4 cases) and
 
 import inspect
 import json
+import os
 import re
 import textwrap
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from pathlib import Path
 from tests.catalogue import attention as catalogue
 
 ATTEND, MENDED = "attention/attend", "attention/mended"
+WRITTEN = 1_700_000_000  # when, by the files: of several the newest counts
 EXERCISES = [
     {"id": ATTEND, "function": "attend_yourself", "points": 6},
     {"id": MENDED, "function": "mended", "points": 3},
@@ -675,3 +677,4 @@ def build(folder: Path, entries: list[Entry]) -> None:
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
+            os.utime(path, (WRITTEN, WRITTEN))

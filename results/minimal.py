@@ -1,0 +1,186 @@
+"""The book's file and the library: the same weights, batches and settings.
+
+``GPT`` of `coursekit/minimal.py` and ``GPT`` of the library start from the
+same weights and are trained on the same batches, each by its own loop and
+with the sizes and steps of the file's own script, over three seeds.  In
+float64 the two agree to rounding (`tests/test_minimal.py`); here, in
+float32, rounding has 2,000 steps to grow.
+"""
+
+import argparse
+import re
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from coursekit import minimal, training
+from coursekit.config import GPTConfig, TrainConfig, TransformerConfig
+from coursekit.data import Batch, load_text
+from coursekit.decoder import GPT
+from coursekit.seq2seq import Transformer
+from results.record import record, summary
+
+CONTEXT, WIDTH, HEADS, BLOCKS, BATCH = 64, 64, 4, 4, 32
+# What a parameter of the file is called in the library, as patterns.
+NAMES = {
+    r"norm_1\.gain": "around_attention.norm.weight",
+    r"norm_cross\.gain": "around_cross_attention.norm.weight",
+    r"norm_2\.gain": "around_feed_forward.norm.weight",
+    r"norm\.gain": "final_norm.weight",
+    r"unembed\.": "head.",
+    r"attention\.query": "attention.w_q",
+    r"attention\.key": "attention.w_k",
+    r"attention\.value": "attention.w_v",
+    r"attention\.output": "attention.w_o",
+    r"feed_forward\.hidden": "feed_forward.w_in",
+    r"feed_forward\.output": "feed_forward.w_out",
+}
+# What the file has no options for.
+CHOICES: dict[str, Any] = {
+    "bias": False,
+    "tie_embeddings": False,
+    "positions": "learned",
+    "norm_first": True,
+    "final_norm": True,
+    "activation": "gelu",
+    "scale_embedding": False,
+    "dropout": 0.0,
+}
+
+
+def library_name(name: str) -> str:
+    """What the library calls a parameter of the file."""
+    for pattern, other in NAMES.items():
+        name = re.sub(rf"\b{pattern}", other, name)
+    return name
+
+
+def to_library(model: Any) -> nn.Module:
+    """The library's model with the weights of one of the book's files.
+
+    Args:
+        model: a ``GPT`` of `minimal.py`, or a ``Transformer`` of
+            `minimal_seq2seq.py`; also of an edited file.
+    """
+    vocab_size, d_model = model.unembed.weight.shape
+    sizes = {
+        "vocab_size": vocab_size,
+        "max_len": model.context,
+        "d_model": d_model,
+        "n_heads": model.blocks[0].attention.n_heads,
+    }
+    library: nn.Module
+    if hasattr(model, "encoder"):
+        depths = {
+            "n_encoder_layers": len(model.encoder.blocks),
+            "n_decoder_layers": len(model.blocks),
+        }
+        library = Transformer(TransformerConfig(**sizes, **depths, **CHOICES))
+    else:
+        depth = len(model.blocks)
+        library = GPT(GPTConfig(**sizes, n_layers=depth, **CHOICES))
+    weights = model.state_dict().items()
+    library.load_state_dict({library_name(k): v for k, v in weights})
+    return library.to(model.unembed.weight.dtype)
+
+
+def settings(steps: int, **changes: Any) -> TrainConfig:
+    """The library's settings that are those of the file's ``train``."""
+    fields: dict[str, Any] = {
+        "steps": steps,
+        "learning_rate": 1e-3,
+        "schedule": "cosine",
+        "warmup_steps": 100,
+        "floor": 0.1,
+        "optimizer": "adamw",
+        "weight_decay": 0.1,
+        "beta1": 0.9,
+        "beta2": 0.99,
+        "clip": 1.0,
+    }
+    return TrainConfig(**fields | changes)
+
+
+def compare(
+    learned: torch.Tensor,
+    held_out: torch.Tensor,
+    vocab_size: int,
+    seed: int,
+    steps: int,
+) -> dict[str, dict[str, float]]:
+    """Held-out loss and CPU time of both, from the same weights."""
+    torch.manual_seed(seed)
+    model = minimal.GPT(vocab_size, CONTEXT, WIDTH, HEADS, BLOCKS)
+    library = to_library(model)
+    found = {}
+
+    start = time.process_time()
+    torch.manual_seed(seed)
+    minimal.train(model, learned, steps, BATCH)
+    seconds = time.process_time() - start
+    loss = minimal.evaluate(model, held_out)
+    found["minimal"] = {"loss": loss, "cpu_seconds": seconds}
+
+    torch.manual_seed(seed)  # the same batches, drawn before the loop
+    drawn = [minimal.get_batch(learned, BATCH, CONTEXT) for _ in range(steps)]
+    batches = [[Batch({"ids": ids}, targets)] for ids, targets in drawn]
+    start = time.process_time()
+    training.train(library, batches.__getitem__, settings(steps), bar=False)
+    seconds = time.process_time() - start
+    windows = held_out.unfold(0, CONTEXT + 1, CONTEXT)
+    loss = training.evaluate(
+        library, [Batch({"ids": windows[:, :-1]}, windows[:, 1:])]
+    )
+    found["library"] = {"loss": loss, "cpu_seconds": seconds}
+    return found
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options of the command that a result names."""
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    options.add_argument("--steps", type=int, default=2000)
+    return options
+
+
+def measure(seeds: Sequence[int], steps: int) -> dict[str, Any]:
+    """Both models over seeds, and the difference of their losses."""
+    text = load_text("shakespeare")
+    tokenizer = minimal.CharTokenizer(text)
+    ids = torch.tensor(tokenizer.encode(text))
+    cut = len(ids) * 9 // 10
+    size = len(tokenizer.vocabulary)
+    runs = []
+    for seed in seeds:
+        runs.append(compare(ids[:cut], ids[cut:], size, seed, steps))
+        print(seed, runs[-1], flush=True)
+    metrics: dict[str, Any] = {"unit": "nats per character, held-out tenth"}
+    for name in ("minimal", "library"):
+        metrics[name] = {
+            "loss": summary([round(run[name]["loss"], 4) for run in runs]),
+            "cpu_seconds": round(
+                sum(run[name]["cpu_seconds"] for run in runs) / len(runs), 1
+            ),
+        }
+    metrics["difference"] = summary(
+        [
+            round(run["minimal"]["loss"] - run["library"]["loss"], 4)
+            for run in runs
+        ]
+    )
+    return metrics
+
+
+def main() -> None:
+    """Train both with every seed."""
+    args = parser().parse_args()
+    torch.set_num_threads(1)
+    with record("minimal", args.seeds) as metrics:
+        metrics |= measure(args.seeds, args.steps)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,206 @@
+"""A process that examines is ended if it must be, and the next goes on."""
+
+import contextlib
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from coursekit.exercises import core
+from coursekit.grading import doctor, frames, worker
+from coursekit.grading.examiner import (
+    TOO_SLOW,
+    Examiner,
+    Lost,
+    StartError,
+    Task,
+    grade_student,
+)
+from coursekit.grading.isolation import Isolation, Limits, best
+from coursekit.grading.records import Result
+from coursekit.grading.served import guarded
+from coursekit.grading.worker import Worker
+
+ENDLESS = "torch.as_tensor(range(2**53))"  # in C++, for years
+
+
+# -- work for a worker, over there -------------------------------------------
+class Odd(Examiner):
+    """Does what its task's number says."""
+
+    def read(self, paths, tasks):
+        self.paths = paths
+        return ("unreadable", "odd") if not paths else None
+
+    def examine(self, number):
+        if number == 1:
+            with guarded(0.3):
+                eval(ENDLESS)
+        if number == 2:
+            time.sleep(1000)
+        if number == 3:
+            os._exit(3)
+        if number == 4:
+            raise StartError("no room")
+        return Result("a/b", "f", 1.0, "ok", message=str(self.paths))
+
+
+@contextlib.contextmanager
+def odd(isolation, limits, overlays):
+    yield Odd(lambda alone: None)
+
+
+@contextlib.contextmanager
+def unbounded(isolation, limits, overlays):
+    """The grader's, but any range may come in."""
+    frames.RANGE = 1 << 60
+    with worker.examiner(isolation, limits, overlays) as found:
+        yield found
+
+
+# -- the process -------------------------------------------------------------
+@pytest.fixture
+def odd_worker():
+    with Worker(Isolation.NONE, Limits(), seconds=60.0, work=odd) as found:
+        found.read([Path("ada.ipynb")], [])
+        yield found
+
+
+def lost(found, number):
+    with pytest.raises(Lost) as caught:
+        found.examine(number)
+    return caught.value.status, caught.value.text
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there are no such timers")
+def test_the_kernel_ends_what_no_handler_can(odd_worker):
+    assert lost(odd_worker, 1) == ("timeout", TOO_SLOW)
+    # The next one has read the same notebooks again.
+    assert odd_worker.examine(0).message == "[PosixPath('ada.ipynb')]"
+
+
+def test_a_worker_that_does_not_answer_is_killed(odd_worker):
+    odd_worker.seconds = 1.0
+    began = time.monotonic()
+    status, text = lost(odd_worker, 2)
+    assert (status, text) == ("timeout", "It took more than 1 s on the clock.")
+    assert time.monotonic() - began < 20
+    assert odd_worker.finish() == (0.0, 0)  # nobody is there to say more
+
+
+def test_a_worker_that_dies_is_said_and_a_sandbox_that_does_not_start(
+    odd_worker,
+):
+    with pytest.raises(StartError, match="no room"):
+        odd_worker.examine(4)
+    status, text = lost(odd_worker, 3)
+    assert status == "protocol"
+    assert text.endswith("the process that examined it ended (3).")
+
+
+def interrupted(seen):
+    """Wait for an answer that never comes, until Ctrl-C."""
+    with Worker(Isolation.NONE, Limits(), work=odd) as found:
+        found.read([Path("ada.ipynb")], [])
+        seen += [found, found._process, Path(found._folder)]
+        assert seen[-1].is_dir()
+        signals = os.getpid(), signal.SIGINT
+        threading.Timer(1.0, os.kill, signals).start()
+        found.examine(2)
+
+
+def test_ctrl_c_ends_the_wait_and_the_worker():
+    seen = []
+    with pytest.raises(KeyboardInterrupt):
+        interrupted(seen)
+    found, process, folder = seen
+    assert found._process is None
+    assert process.exitcode == -signal.SIGKILL
+    assert not folder.exists()
+
+
+def test_a_task_travels_by_the_id_of_its_exercise():
+    task = Task("a", "f", 1.0, core.find("masks/is_causal"), 5, 7)
+    again = pickle.loads(pickle.dumps(task))
+    assert again == task
+    assert again.exercise is task.exercise
+    stranger = replace(task, exercise=replace(task.exercise, rtol=1.0))
+    with pytest.raises(ValueError, match="has an id if it is in"):
+        pickle.dumps(stranger)
+
+
+def test_overlays_are_there_as_well(monkeypatch, tmp_path):
+    monkeypatch.setattr(core, "OVERLAYS", [])
+    with worker.examiner(Isolation.NONE, Limits(), [tmp_path]) as found:
+        assert [tmp_path] == core.OVERLAYS
+        assert found.read([], []) == (
+            "not attempted",
+            "No notebook was handed in.",
+        )
+
+
+# -- the grader --------------------------------------------------------------
+RIGHT_CAUSAL = """
+import torch
+
+def is_causal(model, vocab_size, length):
+    ids = torch.arange(length)[None] % vocab_size
+    before = model(ids)
+    for t in range(1, length):
+        other = ids.repeat(vocab_size, 1)
+        other[:, t] = torch.arange(vocab_size)
+        after = model(other)[:, :t]
+        if not torch.allclose(before[:, :t].expand_as(after), after):
+            return False
+    return True
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there are no such timers")
+def test_one_submission_does_not_hold_up_the_others(tmp_path):
+    """A range too long for C++ to end with, and nothing refuses it."""
+    id = "masks/is_causal"
+    tasks = [Task(id, "is_causal", 8.0, core.find(id), 5, 7)]
+    endless = doctor.read_attack(doctor.FOLDER / "endless_range.py").source
+    with Worker(best(), Limits(cpu_s=0.5), work=unbounded) as found:
+        rows = []
+        for source in (endless, RIGHT_CAUSAL):
+            path = tmp_path / "notebook.ipynb"
+            path.write_text(doctor.notebook(source, id), "utf8")
+            graded = grade_student("ada", [path], tasks, found, "", "")
+            rows += graded.results
+    assert [row.status for row in rows] == ["timeout", "ok"]
+    assert rows[0].message == TOO_SLOW
+    assert [row.points for row in rows] == [0, 8]
+
+
+def test_without_a_worker_no_signal_ends_it():
+    """The control: a guard by signals alone, and Ctrl-C, come too late."""
+    code = (
+        "import torch\n"
+        "from coursekit.grading.served import guarded\n"
+        "print('begins', flush=True)\n"
+        f"with guarded(0.2): {ENDLESS}\n"
+    )
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"begins\n"
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(3)
+        process.send_signal(signal.SIGINT)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(1)
+        process.kill()
+
+
+def test_the_endless_expression_is_a_right_one():
+    """So what keeps it from ending is its length alone."""
+    assert torch.equal(eval(ENDLESS.replace("2**53", "3")), torch.arange(3))
