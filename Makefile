@@ -4,8 +4,8 @@
 # _build; nothing outside the checkout is touched.
 
 PYTHON      ?= python3
-# Where Linux gets a CPU build of torch; `make book TORCH_INDEX=` takes the
-# default (CUDA) build instead.
+# Where Linux gets a CPU build of torch; `make book TORCH_INDEX=`, or an index
+# that cannot be reached, takes the default (CUDA) build instead.
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 
 # One thread everywhere: a number that was trained with two threads differs
@@ -86,7 +86,10 @@ $(ENV):
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
 	  { echo "Python's venv is missing: sudo apt-get install python3-venv"; exit 1; }
 	test -x $(PY) || $(PYTHON) -m venv .venv
-	$(PY) -m pip install -q $(torch_index) $(call locked,torch)
+	$(PY) -m pip install -q $(torch_index) $(call locked,torch) $(if \
+	  $(strip $(torch_index)),--retries 1 || { \
+	  echo "No torch from $(TORCH_INDEX): taking the default index instead."; \
+	  $(PY) -m pip install -q $(call locked,torch); })
 	$(PY) -m pip install -q $(call locked,uv)
 	.venv/bin/uv pip install -q --python $(PY) $(uv_index) -r requirements.txt
 	.venv/bin/uv pip install -q --python $(PY) --no-deps --no-build-isolation -e .

@@ -224,7 +224,7 @@ def load(chapter: int, edits: Sequence[tuple[str, str]] = ()) -> ModuleType:
                 f"{chapter}. Give more of the line, or less."
             )
         source = source.replace(old, new)
-    module = ModuleType(f"chapter_{chapter}")
+    module = ModuleType(f"{__name__}.chapter_{chapter}")
     exec(compile(source, f"<chapter {chapter}>", "exec"), module.__dict__)
     return module
 

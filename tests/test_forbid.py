@@ -1,5 +1,8 @@
 """What would do the learner's work raises while it is checked."""
 
+import importlib
+import math
+
 import pytest
 import torch
 from torch import nn
@@ -7,10 +10,19 @@ from torch.nn import functional as F  # noqa: N812
 from torch.nn.functional import relu as imported
 
 import coursekit
+from coursekit import lesson
+from coursekit import minimal as aliased
 from coursekit.exercises import core
 from coursekit.exercises.checker import check
 from coursekit.exercises.core import Case, Exercise
-from coursekit.exercises.forbid import ForbiddenError, forbidden, locate
+from coursekit.exercises.forbid import (
+    LESSON,
+    ForbiddenError,
+    forbidden,
+    is_within,
+    locate,
+)
+from coursekit.grading import library
 
 
 def by_module(x):
@@ -109,3 +121,114 @@ def test_every_forbidden_name_exists():
                 found += 1
     assert found > 10
     assert coursekit.attend.__module__ == "coursekit.attention"
+
+
+# -- the lesson --------------------------------------------------------------
+def lesson_parts():
+    """``(full name, thing)`` of all functions and classes of the lesson."""
+    for module in LESSON:
+        for name, thing in vars(importlib.import_module(module)).items():
+            if is_within(thing, module):
+                yield f"{module}.{name}", thing
+
+
+PARTS = dict(lesson_parts())
+LOADED = lesson.load(12)
+RENAMED = LOADED.attention
+
+
+def answered(q, k, v, mask=None):
+    """An honest answer, in a module that has imported the lesson."""
+    scores = q @ k.mT / math.sqrt(q.size(-1))
+    if mask is not None:
+        scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+    weights = scores.softmax(-1)
+    if mask is not None:
+        weights = weights.masked_fill(~mask, 0.0)
+    return weights @ v
+
+
+def test_the_lesson_has_the_parts_that_answer_exercises():
+    names = {name.removeprefix("coursekit.") for name in PARTS}
+    assert {
+        *("minimal.attention", "minimal.merge", "minimal.BPETokenizer"),
+        *("minimal.generate", "minimal_seq2seq.Transformer", "lesson.load"),
+        *("minimal_seq2seq.translate", "stages.train0", "lesson.text"),
+    } <= names
+    assert "stages.attention" not in names  # imported: minimal's own is there
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_no_part_of_the_lesson_is_an_answer(name):
+    report = check("attention/attend", PARTS[name])
+    assert report.status == "error", str(report)
+    assert f"yourself, without {name}" in str(report)
+
+
+@pytest.mark.parametrize(
+    ("cheat", "named"),
+    [
+        (lambda *a: aliased.attention(*a), "coursekit.minimal.attention"),
+        (lambda *a: RENAMED(*a), "coursekit.lesson.chapter_12.attention"),
+        (lambda *a: LOADED.attention(*a), "coursekit.lesson.chapter_12"),
+        (lambda *a: lesson.load(4).attention(*a), "coursekit.lesson.load"),
+        (LOADED.attention, "coursekit.lesson.chapter_12.attention"),
+        (LOADED.GPT, "coursekit.lesson.chapter_12.GPT"),
+    ],
+)
+def test_the_lesson_is_no_answer_by_any_name(cheat, named):
+    report = check("attention/attend", cheat)
+    assert report.status == "error"
+    assert f"without {named}" in str(report)
+
+
+def test_an_answer_of_ones_own_passes_beside_the_lesson():
+    before = LOADED.attention, aliased.attention, RENAMED
+    report = check("attention/attend", answered)
+    assert report.status == "passed", str(report)
+    assert before == (LOADED.attention, aliased.attention, RENAMED)
+
+
+def test_every_exercise_forbids_the_lesson(monkeypatch):
+    class SeenError(Exception):
+        pass
+
+    def spy(names, function):
+        raise SeenError(names)
+
+    monkeypatch.setattr("coursekit.exercises.checker.forbidden", spy)
+    found = 0
+    for chapter in core.chapters():
+        for name in core.exercises(chapter):
+            with pytest.raises(SeenError) as caught:
+                check(f"{chapter}/{name}", by_hand)
+            assert set(LESSON) <= set(caught.value.args[0])
+            found += 1
+    assert found > 100
+
+
+def test_a_model_of_the_lesson_runs_where_an_exercise_hands_it_over():
+    torch.manual_seed(0)
+    model = lesson.load(12).GPT(5, 7, 6, n_heads=2, n_blocks=1)
+
+    def ask(model):
+        return model(torch.tensor([[1, 2, 3]]))
+
+    right = ask(model)
+    with forbidden(LESSON, ask) as function:
+        assert torch.equal(function(model), right)
+
+
+@pytest.mark.parametrize(
+    ("cell", "is_seen"),
+    [
+        ("from coursekit.minimal import attention as a\nf = a", True),
+        ("import coursekit.minimal as m\nf = lambda *x: m.merge(*x)", True),
+        ("from coursekit import lesson\nf = lesson.load(4).Head", True),
+        ("from coursekit.minimal_seq2seq import *\nf = translate", True),
+        ("def attention(q, k, v): return minimal", False),
+        ("from torch import nn\nf = nn.LayerNorm", False),
+    ],
+)
+def test_a_submission_that_names_the_lesson_is_seen(cell, is_seen):
+    assert bool(library.used([cell], LESSON)) == is_seen

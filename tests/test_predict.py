@@ -143,7 +143,45 @@ The end.
 )
 LONG = "\n\n".join(f"Paragraph {n}." for n in range(99))
 NEXT = f"# Next\n\n{LONG}\n\n(next-takeaway)=\n## Takeaway\n\n{LONG}\n"
-TOC = test_book.TOC + "  - file: book/next\n"
+PAPER = (
+    FRONT
+    + """
+# On paper
+
+```{code-cell} ipython3
+:tags: [hide-output]
+
+print("OUTPUT")
+```
+
+```{code-cell} ipython3
+:tags: [hide-input]
+
+INPUT = 1
+```
+
+```{admonition} A title
+:class: dropdown
+
+TOGGLED
+
+- LISTED
+```
+
+```{dropdown} A title
+DROPPED
+```
+
+A paragraph.
+
+:::{note}
+:class: toggle
+
+NOTED
+:::
+"""
+)
+TOC = test_book.TOC + "  - file: book/next\n  - file: book/paper\n"
 SECRETS = ("FEEDBACK", "RESULT", "CAPTION", "ANSWER", "SECOND")
 
 
@@ -152,6 +190,7 @@ def book(tmp_path_factory):
     book = test_book.Book(tmp_path_factory.mktemp("predict"))
     book.write("book/tiny.md", PAGE)
     book.write("book/next.md", NEXT)
+    book.write("book/paper.md", PAPER)
     book.write("_toc.yml", TOC)
     return book.build()
 
@@ -359,6 +398,58 @@ def test_on_paper_everything_is_open(visit):
     page.emulate_media(media="screen")
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert seen(page) == set()
+
+
+# What a printer would leave blank: opacity is a product over what contains
+# the text, and a height can be taken from any of it. In code the words have
+# quotation marks.
+BLANK = """words => {
+  const walk = document.createTreeWalker(
+    document.querySelector("article"), NodeFilter.SHOW_TEXT);
+  const blank = new Set(words);
+  while (walk.nextNode()) {
+    const node = walk.currentNode;
+    let opacity = 1, height = Infinity;
+    for (let at = node.parentElement; at; at = at.parentElement) {
+      const style = getComputedStyle(at);
+      opacity *= style.opacity;
+      if (style.display != "inline" && style.display != "contents")
+        height = Math.min(height, at.getBoundingClientRect().height);
+    }
+    const seen = getComputedStyle(node.parentElement).visibility == "visible"
+      && node.parentElement.checkVisibility() && opacity == 1 && height > 5;
+    if (seen)
+      for (const word of words)
+        if (RegExp(`(?<!")${word}`).test(node.data)) blank.delete(word);
+  }
+  return [...blank].sort();
+}"""
+PRINTED = {
+    "tiny": [*SECRETS, *(f"FEEDBACK-{letter}" for letter in "ABCDEFG")],
+    "paper": ["OUTPUT", "INPUT", "TOGGLED", "LISTED", "DROPPED", "NOTED"],
+}
+
+
+@pytest.mark.parametrize("name", PRINTED)
+@pytest.mark.parametrize("event", [True, False])
+def test_nothing_is_blank_on_paper(browser, book, name, event):
+    """Nor while it fades in: paper shows the first moment of that.
+
+    With the event that opens things before printing, and without it.
+    """
+    words = PRINTED[name]
+    page = browser.new_page()  # a Visit's stands still, a reader's does not
+    page.goto((book.root / f"_build/html/book/{name}.html").as_uri())
+    assert page.evaluate(BLANK, words) == sorted(words)  # on the screen
+    page.emulate_media(media="print")
+    blank = page.evaluate(
+        "([find, words, event]) => {"
+        " if (event) dispatchEvent(new Event('beforeprint'));"
+        " return eval(find)(words); }",
+        [BLANK, words, event],
+    )
+    page.close()
+    assert blank == []
 
 
 def test_nothing_moves(visit):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from coursekit.prose import result
-from results import ladder
+from results import ladder, replacing, take_away
 from results.record import ROOT, commit, record, sha256, summary
 
 sys.path.insert(0, str(ROOT / "sphinx_ext"))
@@ -71,8 +71,15 @@ def test_summary_is_a_student_interval():
     assert summary([5.0])["interval"] == 0.0
 
 
-def test_the_ladder_changes_one_part_a_rung():
-    rungs = [config.to_dict() for _, _, config in ladder.rungs(67)]
+# -- what the ladders and their counterparts must hold -----------------------
+def three_seeds(rows):
+    """Every loss of some rows has at least three values."""
+    for row in rows:
+        assert len(row["loss"]["values"]) >= 3, row
+
+
+def replacing_holds(metrics):
+    rungs = [config.to_dict() for _, _, config in replacing.rungs(67)]
     for before, after in itertools.pairwise(rungs):
         assert {k for k in before if before[k] != after[k]} in (
             {"positions"},
@@ -81,12 +88,65 @@ def test_the_ladder_changes_one_part_a_rung():
             {"residual", "norm", "final_norm"},
             {"d_ff"},
         )
-    assert len(rungs) == len(result("ladder")["rungs"])
+    assert len(rungs) == len(metrics["rungs"])
+    three_seeds(metrics["rungs"])
 
 
-def test_the_ladder_is_three_seeds_a_rung():
-    for rung in result("ladder")["rungs"]:
-        assert len(rung["loss"]["values"]) >= 3, rung["name"]
+def ladder_holds(metrics):
+    found = [
+        (rung["name"], rung["label"], rung["chapter"])
+        for rung in metrics["rungs"]
+    ]
+    assert found == ladder.RUNGS  # one chapter each: see test_lesson.py
+    assert list(metrics["controls"]) == [c[0] for c in ladder.CONTROLS]
+    assert metrics["tokens"]["vocabulary"] == ladder.BPE_VOCABULARY
+    three_seeds([*metrics["rungs"], *metrics["controls"].values()])
+    three_seeds([metrics["tokens"]])
+    uniform = metrics["baselines"]["uniform"]["loss"]["mean"]
+    assert all(rung["loss"]["mean"] < uniform for rung in metrics["rungs"])
+
+
+def take_away_holds(metrics):
+    found = [(row["name"], row["label"]) for row in metrics["models"]]
+    assert found == [(name, label) for name, label, _ in take_away.MODELS]
+    three_seeds(metrics["models"])
+    whole, *_, mask = metrics["models"]
+    # Without the mask the answers can be read, but where there are none.
+    assert mask["loss"]["mean"] < whole["loss"]["mean"]
+    assert mask["last_token_loss"]["mean"] > whole["last_token_loss"]["mean"]
+
+
+def minimal_holds(metrics):
+    three_seeds([metrics["minimal"], metrics["library"]])
+    for difference in metrics["difference"]["values"]:
+        assert abs(difference) < 0.02, "nats per character"
+
+
+HOLDS = {
+    "replacing": replacing_holds,
+    "ladder": ladder_holds,
+    "take_away": take_away_holds,
+    "minimal": minimal_holds,
+}
+
+
+@pytest.mark.parametrize("name", [p.stem for p in FILES if p.stem in HOLDS])
+def test_a_result_holds_what_its_code_says(name):
+    HOLDS[name](result(name))
+
+
+def test_a_result_of_other_rungs_is_caught():
+    metrics = result("replacing")
+    with pytest.raises(AssertionError):
+        replacing_holds(metrics | {"rungs": metrics["rungs"][1:]})
+    short = {"loss": {"values": [2.0, 2.1]}}
+    with pytest.raises(AssertionError):
+        three_seeds([*metrics["rungs"], short])
+    losses = {"loss": {"values": [2.0, 2.1, 2.2]}}
+    both = {"minimal": losses, "library": losses}
+    minimal_holds(both | {"difference": {"values": [0.01, -0.01, 0.0]}})
+    with pytest.raises(AssertionError, match="nats"):
+        minimal_holds(both | {"difference": {"values": [0.0, -0.03, 0.0]}})
 
 
 def test_a_run_that_fails_writes_nothing(tmp_path, monkeypatch):

@@ -23,7 +23,7 @@ from coursekit.exercises.core import (
     find,
 )
 from coursekit.exercises.diagnose import explanations
-from coursekit.exercises.forbid import forbidden
+from coursekit.exercises.forbid import LESSON, forbidden
 from coursekit.exercises.report import Counterexample, Report
 
 PLAIN = (
@@ -66,7 +66,8 @@ def check(
             "Give its name, without calling it."
         )
     cases = draw(exercise, seed)
-    with forbidden(exercise.forbid, function) as allowed:
+    names = (*exercise.forbid, *LESSON)
+    with forbidden(names, function) as allowed:
         outcomes = [call(allowed, bind(exercise, c), seed) for c in cases]
     # None may be right, or wrong, here and there: look for any value.
     first = next((o for o in outcomes if o.value is not None), outcomes[0])

@@ -7,6 +7,8 @@ against somebody who hides what he calls.
 import importlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
+from types import FunctionType, ModuleType
 from typing import Any
 
 AUTOGRAD = (
@@ -32,6 +34,22 @@ ATTENTION = (
 """Where attention is to be written."""
 
 
+LESSON = (
+    "coursekit.minimal",
+    "coursekit.minimal_seq2seq",
+    "coursekit.stages",
+    "coursekit.lesson",
+)
+"""The book's own file: it answers most exercises, so none may call it.
+
+A case that hands over a model of the lesson takes it from
+:func:`coursekit.lesson.load`, whose modules are touched only where the
+learner's function can reach them.
+"""
+
+FUNCTIONS = (type, FunctionType, type(cache(len)))
+
+
 class ForbiddenError(RuntimeError):
     """What is to be written was called instead."""
 
@@ -43,7 +61,8 @@ def forbidden(
     """Make some functions and classes raise :class:`ForbiddenError`.
 
     Args:
-        names: full names, such as ``torch.nn.LayerNorm``.
+        names: full names, such as ``torch.nn.LayerNorm``; that of a module
+            forbids every function and class that it defines.
         function: the learner's; what it imported earlier counts as well.
 
     Yields:
@@ -52,12 +71,13 @@ def forbidden(
     put_back: list[tuple[Any, str, Any]] = []
     stands: dict[int, Any] = {}
     space = getattr(function, "__globals__", {})
+    reached = [function, *space.values()]
     try:
-        for name in names:
-            owner, last, thing = locate(name)
+        for name, owner, last, thing in things(names, reached):
             stands[id(thing)] = stand_in(name, thing)
-            put_back.append((owner, last, vars(owner).get(last)))
-            setattr(owner, last, stands[id(thing)])
+            if owner is not None:
+                put_back.append((owner, last, vars(owner).get(last)))
+                setattr(owner, last, stands[id(thing)])
         own = {k: v for k, v in space.items() if id(v) in stands}
         space.update({k: stands[id(v)] for k, v in own.items()})
         try:
@@ -85,12 +105,57 @@ def locate(name: str) -> tuple[Any, str, Any]:
         except ModuleNotFoundError:  # a method: the class is in a module
             module, _, owner_name = path.rpartition(".")
             owner = getattr(importlib.import_module(module), owner_name)
+        if isinstance(owner, ModuleType) and not hasattr(owner, last):
+            importlib.import_module(name)
         return owner, last, getattr(owner, last)
     except (ImportError, AttributeError, ValueError) as error:
         raise ValueError(
             "a forbidden function is given by its full name, such as "
             f"torch.nn.LayerNorm: got {name!r}, which does not exist."
         ) from error
+
+
+def things(
+    names: Sequence[str], reached: Sequence[Any]
+) -> Iterator[tuple[str, Any, str, Any]]:
+    """What some names forbid, each with its full name and where it stands.
+
+    Args:
+        names: of functions and classes, or of modules.
+        reached: what the learner's function can call: a module's things are
+            found here, too, under any name.
+
+    Yields:
+        full name, owner (None if it stands nowhere), name there, thing.
+    """
+    for name in names:
+        owner, last, thing = locate(name)
+        if not isinstance(thing, ModuleType):
+            yield name, owner, last, thing
+            continue
+        for module in [thing, *reached]:
+            if isinstance(module, ModuleType) and is_within(module, name):
+                for key, value in list(vars(module).items()):
+                    if is_within(value, name):
+                        yield f"{module.__name__}.{key}", module, key, value
+        for value in reached:
+            if is_within(value, name) and not isinstance(value, ModuleType):
+                full = f"{value.__module__}.{value.__qualname__}"
+                yield full, None, "", value
+
+
+def is_within(thing: Any, module: str) -> bool:
+    """Whether a function or class is a module's, or a module is that one.
+
+    What :func:`coursekit.lesson.load` makes lies within the lesson.
+    """
+    if isinstance(thing, ModuleType):
+        home = thing.__name__
+    elif isinstance(thing, FUNCTIONS):
+        home = str(thing.__module__)
+    else:
+        return False
+    return home == module or home.startswith(f"{module}.")
 
 
 def stand_in(name: str, thing: Any) -> Any:

@@ -631,7 +631,11 @@ class Batch:
     def examiner(self) -> Iterator[Examines]:
         """Examines students: in a worker, unless sandboxes were given."""
         if self.take is not None:
-            yield Examiner(self.take)
+            found = Examiner(self.take)
+            try:
+                yield found
+            finally:
+                found.finish()
             return
         with Worker(self.isolation, self.limits) as worker:
             yield worker

@@ -25,7 +25,8 @@ def used(cells: Sequence[str], forbid: Sequence[str]) -> list[str]:
 
     Args:
         cells: what an answer is made of.
-        forbid: full names, such as ``torch.nn.LayerNorm``.
+        forbid: full names, such as ``torch.nn.LayerNorm``, or those of
+            modules.
     """
     trees = [tree for cell in cells if (tree := read(cell)) is not None]
     names = Names(trees)
@@ -174,9 +175,12 @@ def leads(found: Mapping[str, Any], name: str) -> bool:
 
     Args:
         found: the paths of a program, and what they stand for.
-        name: such as ``torch.nn.LayerNorm``.
+        name: such as ``torch.nn.LayerNorm``, or that of a module.
     """
     owner, last, forbidden = locate(name)
+    if isinstance(forbidden, ModuleType):
+        inside = f"{name}."
+        return any(f"{path}.".startswith(inside) for path in found)
     # A method of who knows what, or a function's twin: the name has to do.
     ends, method = f".{last}", isinstance(owner, type)
     for path, meant in found.items():

@@ -113,7 +113,7 @@ class Worker:
         work: Work = examiner,
     ) -> None:
         self.args = work, isolation, limits, list(core.OVERLAYS)
-        worst = PATIENCE * (START_S + limits.wall_s)
+        worst = PATIENCE * (START_S + limits.wall_s + limits.cpu_s)
         self.seconds = worst if seconds is None else seconds
         self.student: tuple[Sequence[Path], Sequence[Task]] = (), ()
         self._process: multiprocessing.process.BaseProcess | None = None
