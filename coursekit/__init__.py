@@ -88,15 +88,21 @@ TOOLS = (
     "prose",
     "scaling",
     "visual",
+    "yourfile",
 )
+FROM_TOOLS = {
+    "check": "coursekit.exercises",
+    "start": "coursekit.yourfile",
+    "step": "coursekit.yourfile",
+}
 
 
 def __getattr__(name: str) -> Any:
     """Load a tool when it is first asked for."""
     if name in TOOLS:
         return importlib.import_module(f"coursekit.{name}")
-    if name == "check":
-        return importlib.import_module("coursekit.exercises").check
+    if name in FROM_TOOLS:
+        return getattr(importlib.import_module(FROM_TOOLS[name]), name)
     raise AttributeError(f"module 'coursekit' has no attribute {name!r}")
 
 

@@ -34,7 +34,7 @@ from torch import nn
 from tqdm import tqdm
 
 import coursekit
-from coursekit import speedrun
+from coursekit import speedrun, yourfile
 from coursekit.cache import CachedStepper
 from coursekit.checkpoint import (
     Loaded,
@@ -122,6 +122,11 @@ In the order in which you will want them:
   coursekit translate   into another language, line by line
   coursekit info        what a model is made of; what this machine can do
   coursekit speedrun    how fast can it be learned? beside a known recipe
+
+For the transformer that you build yourself, chapter by chapter:
+
+  coursekit start       begin my_transformer.py, at any chapter
+  coursekit step        check it so far, train it, generate from it
 
 For the exercises of the book, and for those who teach with it:
 
@@ -1165,6 +1170,16 @@ COMMANDS: dict[str, tuple[str, Callable[..., None], Callable[..., int]]] = {
     ),
     "info": ("[RUN] [--json]", info_options, run_info),
     "speedrun": ("[options]", speedrun.add_options, speedrun.run),
+    "start": (
+        "[FILE] [--at K] [--force]",
+        yourfile.start_options,
+        yourfile.run_start,
+    ),
+    "step": (
+        "[FILE] [--at K] [--seconds S]",
+        yourfile.step_options,
+        yourfile.run_step,
+    ),
 }
 
 

@@ -122,7 +122,7 @@ def part(name: str, chapter: int) -> str:
         chapter: 0 or later.
 
     Returns:
-        Source lines with their comments, without a newline at the end.
+        Lines of source with their comments, without a newline at the end.
 
     Raises:
         ValueError: if the file has no such part after that chapter.
@@ -273,6 +273,7 @@ def _cut(source: str) -> dict[str, str]:
         nodes = nodes[0].body
     found = {}
     for node in nodes:
+        first: ast.stmt | ast.expr
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             name = node.name
             first = min([node, *node.decorator_list], key=lambda n: n.lineno)

@@ -88,7 +88,7 @@ class DecoderBlock(minimal.Block):  # chapter 14
 
 
 class Transformer(nn.Module):  # chapter 14
-    """Source and target ids in, logits of each next target token out."""
+    """Ids of a source and a target in, logits of each next token out."""
 
     def __init__(self, vocab_size, context, d_model, n_heads, n_blocks):
         super().__init__()

@@ -26,6 +26,7 @@ from coursekit.attention import attention_weights
 
 __all__ = [
     "COLORS",
+    "ROLES",
     "attention_flow",
     "attention_steps",
     "bars",
@@ -38,6 +39,7 @@ __all__ = [
     "new_figure",
     "pipeline",
     "png",
+    "projections",
     "svg",
     "token_cuts",
     "token_rows",
@@ -54,6 +56,14 @@ COLORS = {
     "sky": "#56B4E9",
     "gray": "#6B6B6B",
     "black": "#1A1A1A",
+}
+# What a thing is has one color on all pages.
+ROLES = {
+    "stream": "green",
+    "query": "orange",
+    "key": "sky",
+    "value": "yellow",
+    "weight": "blue",
 }
 WIDTH = 5.4
 
@@ -366,6 +376,7 @@ def attention_steps(
     k: Tensor,
     v: Tensor,
     tokens: Sequence[str],
+    mask: Tensor | None = None,
 ) -> list[Axes]:
     """Draw scores, weights and outputs side by side, with their numbers.
 
@@ -374,16 +385,17 @@ def attention_steps(
         k: (T, Dh) keys.
         v: (T, Dv) values.
         tokens: T names.
+        mask: (T, T) booleans, True = may attend; what is hidden is hatched.
 
     Returns:
         The three axes.
     """
-    weights = attention_weights(q, k)
+    weights = attention_weights(q, k, mask)
     scores = q @ k.mT / q.size(-1) ** 0.5
     panels = [
         ("scores\nq kᵀ / √Dh", scores, "Blues"),
         ("weights\nrow softmax", weights, "Blues"),
-        ("new vectors\nweights · v", weights @ v, "Greens"),
+        ("weighted sums\nweights · v", weights @ v, "Oranges"),
     ]
     figure, axes = new_figure(
         0.55 * len(tokens) + 1.45,
@@ -396,9 +408,11 @@ def attention_steps(
         first, last = ax is axes[0], ax is axes[-1]
         names = [""] * v.size(-1) if last else tokens
         rows = tokens if first else [""] * len(tokens)
-        heatmap(grid, rows, names, title, ax, True, (0.0, top), color)
+        low = -top if bool((grid < 0).any()) else 0.0
+        heatmap(grid, rows, names, title, ax, True, (low, top), color)
         if not last:
             ax.set_xlabel("key (column)")
+            _hide(ax, mask)
         if not first:
             ax.annotate(
                 "→",
@@ -414,6 +428,85 @@ def attention_steps(
     return axes
 
 
+def _hide(ax: Axes, mask: Tensor | None) -> None:
+    """Hatch the cells of a heatmap that no query may look at."""
+    if mask is None:
+        return
+    for i, j in (~mask).nonzero().tolist():
+        ax.add_patch(
+            Rectangle(
+                (j - 0.5, i - 0.5),
+                1,
+                1,
+                facecolor="white",
+                edgecolor=COLORS["gray"],
+                hatch="///",
+                linewidth=0,
+            )
+        )
+        for text in ax.texts:
+            if text.get_position() == (j, i):
+                text.set_visible(False)
+
+
+def projections(
+    x: Tensor, matrices: Mapping[str, Tensor], names: Sequence[str]
+) -> Axes:
+    """Draw x @ W for a few matrices: each number of x beside its row.
+
+    Args:
+        x: (D,) the vector, drawn upright.
+        matrices: (D, Dh) each, by the role of what they make: a key of
+            :data:`ROLES`, such as ``"query"``.
+        names: of x, then of each matrix.
+
+    Returns:
+        The axes; row i of each matrix stands at height −i, the products
+        at height −D − 1.
+    """
+    size = len(x)
+    columns = [matrix.size(1) for matrix in matrices.values()]
+    ax = new_figure(0.42 * size + 1.9)[1][0]
+    cell, gap = 1.0, 0.75
+    width = 1 + sum(columns) + (gap + 0.35) * len(columns)
+    ax.set(xlim=(-0.6, width + 0.1), ylim=(-size - 2.3, 1.35))
+    ax.axis("off")
+    gray = COLORS["gray"]
+    _name(ax, names[0], 0.5, "stream")
+    for i, number in enumerate(x):
+        _strip(ax, number[None], 0.0, -float(i), cell, ROLES["stream"])
+    left = 1 + gap
+    for (role, matrix), name in zip(matrices.items(), names[1:], strict=True):
+        middle = left + matrix.size(1) / 2
+        _name(ax, name, middle, role)
+        for i, row in enumerate(matrix):
+            _strip(ax, row, left, -float(i), cell, ROLES[role], 0.45)
+        ax.annotate(
+            "",
+            (middle, -size - 0.55),
+            (middle, -size + 0.4),
+            arrowprops={"arrowstyle": "-|>", "color": gray, "linewidth": 2},
+        )
+        _strip(ax, x @ matrix, left, -size - 1.0, cell, ROLES[role])
+        ax.text(
+            middle, -size - 1.6, role, ha="center", va="top", weight="bold"
+        )
+        left += matrix.size(1) + gap + 0.35
+    return ax
+
+
+def _name(ax: Axes, name: str, x: float, role: str) -> None:
+    """What a column of boxes is, above it."""
+    ax.text(x, 0.6, name, ha="center", va="bottom", weight="bold")
+    ax.plot(
+        [x - 0.45, x + 0.45],
+        [0.5, 0.5],
+        color=COLORS[ROLES[role]],
+        linestyle="-",
+        linewidth=3,
+    )
+
+
 def attention_flow(
     q: Tensor,
     k: Tensor,
@@ -421,7 +514,7 @@ def attention_flow(
     tokens: Sequence[str],
     asker: str,
 ) -> Axes:
-    """Draw the way of one query: fits, weights, mixed values.
+    """Draw the way of one query as a table: products, weights, the mix.
 
     Args:
         q: (Dh,) the query.
@@ -434,46 +527,75 @@ def attention_flow(
         The axes; x runs from 0 to 100, and row j stands at height −j.
     """
     weights = attention_weights(q[None], k)[0]
-    scores = k @ q / q.size(-1) ** 0.5
+    products = k @ q
+    scores = products / q.size(-1) ** 0.5
     rows = len(tokens)
-    ax = new_figure(0.42 * rows + 2.0)[1][0]
+    ax = new_figure(0.42 * rows + 2.1)[1][0]
     ax.set(xlim=(0, 100), ylim=(-rows - 1.3, 2.6))
     ax.axis("off")
-    cell, key, value, bar = 5.6, 16.0, 77.0, 54.0
+    cell = min(6.2, 19 / max(q.size(-1), v.size(-1)))
+    key, value, bar, longest = 13.0, 99.0 - v.size(-1) * cell, 58.0, 17.0
+    score = 49.0
+    product = (key + q.size(-1) * cell + score - 4) / 2
     gray = COLORS["gray"]
     for x, text in (
-        (key + 2 * cell, "keys"),
-        (45.5, "score"),
-        (61.5, "weight"),
-        (value + 2 * cell, "values"),
+        (key + q.size(-1) * cell / 2, "key"),
+        (product, "q · k"),
+        (score, "÷ √Dh"),
+        (bar + longest / 2, "weight"),
+        (value + v.size(-1) * cell / 2, "value"),
     ):
         ax.text(x, 0.62, text, ha="center", va="bottom", color=gray)
-    _strip(ax, q, key, 2.0, cell, "orange")
-    ax.text(key - 1.5, 2.0, asker, ha="right", va="center", fontweight="bold")
-    ax.text(key + 4 * cell + 1.5, 2.0, "asks: this is my query", va="center")
+    _strip(ax, q, key, 2.0, cell, ROLES["query"])
+    ax.text(key - 1.5, 2.0, asker, ha="right", va="center", weight="bold")
+    ax.text(
+        key + q.size(-1) * cell + 1.5, 2.0, "asks with its query", va="center"
+    )
     for j, token in enumerate(tokens):
         ax.text(key - 1.5, -j, token, ha="right", va="center")
-        _strip(ax, k[j], key, -float(j), cell, "sky")
-        ax.text(45.5, -j, f"{scores[j]:.1f}", ha="center", va="center")
+        _strip(ax, k[j], key, -float(j), cell, ROLES["key"])
+        ax.text(
+            product, -j, _short(products[j].item()), ha="center", va="center"
+        )
+        ax.text(
+            score,
+            -j,
+            f"{scores[j]:.2f}".replace("-", "−"),
+            ha="center",
+            va="center",
+        )
         share = float(weights[j])
-        ax.barh(-j, 22 * share, left=bar, height=0.62, color=COLORS["blue"])
-        ax.text(bar + 22 * share + 1, -j, f"{share:.2f}", va="center")
-        _strip(ax, v[j], value, -float(j), cell, "yellow", 0.25 + 0.75 * share)
-    _strip(ax, weights @ v, value, -rows - 0.6, cell, "green")
+        ax.barh(
+            -j,
+            longest * share,
+            left=bar,
+            height=0.62,
+            color=COLORS[ROLES["weight"]],
+        )
+        ax.text(bar + longest * share + 1, -j, f"{share:.2f}", va="center")
+        strength = 0.25 + 0.75 * share
+        _strip(ax, v[j], value, -float(j), cell, ROLES["value"], strength)
+    _strip(ax, weights @ v, value, -rows - 0.6, cell, ROLES["value"])
     ax.text(
         value - 2,
         -rows - 0.6,
-        f"weighted sum: the new vector of {asker}",
+        f"weighted sum: what {asker} finds",
         ha="right",
         va="center",
     )
     ax.annotate(
         "",
-        (value + 2 * cell, -rows - 0.15),
-        (value + 2 * cell, -rows + 0.5),
+        (value + v.size(-1) * cell / 2, -rows - 0.15),
+        (value + v.size(-1) * cell / 2, -rows + 0.5),
         arrowprops={"arrowstyle": "-|>", "color": gray, "linewidth": 2},
     )
     return ax
+
+
+def _short(number: float) -> str:
+    """A whole number without a point, others with one digit behind it."""
+    digits = 0 if number == round(number) else 1
+    return f"{number:.{digits}f}".replace("-", "−")
 
 
 def _strip(
@@ -501,14 +623,14 @@ def _strip(
         ax.add_patch(
             Rectangle(corner, cell, 0.72, fill=False, edgecolor="white")
         )
-        whole = number == round(number)
+        text = _short(number)
         ax.text(
             x + (i + 0.5) * cell,
             y,
-            f"{number:.0f}" if whole else f"{number:.1f}",
+            text,
             ha="center",
             va="center",
-            size=12 if whole else 10,
+            size=10 if "." in text else 12,
         )
 
 

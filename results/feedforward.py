@@ -1,6 +1,7 @@
-"""The ladder's feed-forward rung without its bend, and with less width.
+"""The feed-forward rung without its nonlinearity, and with less width.
 
-Same text, budget and seeds as the ladder's; only the network differs.
+The rung of :mod:`results.replacing`, where residual and norm are there
+already.  Text, budget and seeds are the ladder's; only the network differs.
 """
 
 import argparse

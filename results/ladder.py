@@ -85,16 +85,17 @@ def climb(
     seed: int,
     steps: int,
     edits: Sequence[tuple[str, str]] = (),
+    rate: float | None = None,
 ) -> tuple[ModuleType, torch.nn.Module, float]:
     """Train one rung with one seed; its file, its model and its loss.
 
     ``chapter`` is below 11, where training is PyTorch's AdamW with a
-    constant learning rate of 1e-3 and nothing else.
+    constant learning rate, 1e-3 unless another is given, and nothing else.
     """
     file = lesson.load(chapter, edits)
     torch.manual_seed(seed)
     model = build(file, len(corpus.tokenizer.vocabulary), chapter)
-    rate = TABLE_RATE if chapter < 2 else 1e-3
+    rate = rate or (TABLE_RATE if chapter < 2 else 1e-3)
     file.train(model, corpus.learned, steps, rate, BATCH)
     loss = file.evaluate(model, corpus.held_out)
     return file, model, loss * corpus.tokens_per_character
@@ -114,11 +115,12 @@ def measure(
     seeds: Sequence[int],
     steps: int,
     edits: Sequence[tuple[str, str]] = (),
+    rate: float | None = None,
 ) -> dict[str, Any]:
     """Loss over seeds, parameters, and the first seed's sample."""
     losses, found = [], {}
     for seed in seeds:
-        file, model, loss = climb(chapter, corpus, seed, steps, edits)
+        file, model, loss = climb(chapter, corpus, seed, steps, edits, rate)
         losses.append(round(loss, 4))
         if seed == seeds[0]:
             found["sample"] = sample(file, model, corpus.tokenizer)

@@ -116,7 +116,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main() -> None:
-    """Every mask with every seed, then rungs of the ladder, masked wrongly."""
+    """Every mask with every seed, then two rungs of ``replacing``."""
     args = parser().parse_args()
     torch.set_num_threads(1)
     tokenizer, ids = corpus()

@@ -8,7 +8,6 @@ float32, rounding has 2,000 steps to grow.
 """
 
 import argparse
-import re
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -24,19 +23,19 @@ from coursekit.seq2seq import Transformer
 from results.record import record, summary
 
 CONTEXT, WIDTH, HEADS, BLOCKS, BATCH = 64, 64, 4, 4, 32
-# What a parameter of the file is called in the library, as patterns.
+# Names in the file, and what the library calls the same.
 NAMES = {
-    r"norm_1\.gain": "around_attention.norm.weight",
-    r"norm_cross\.gain": "around_cross_attention.norm.weight",
-    r"norm_2\.gain": "around_feed_forward.norm.weight",
-    r"norm\.gain": "final_norm.weight",
-    r"unembed\.": "head.",
-    r"attention\.query": "attention.w_q",
-    r"attention\.key": "attention.w_k",
-    r"attention\.value": "attention.w_v",
-    r"attention\.output": "attention.w_o",
-    r"feed_forward\.hidden": "feed_forward.w_in",
-    r"feed_forward\.output": "feed_forward.w_out",
+    "norm_1.gain": "around_attention.norm.weight",
+    "norm_cross.gain": "around_cross_attention.norm.weight",
+    "norm_2.gain": "around_feed_forward.norm.weight",
+    "norm.gain": "final_norm.weight",
+    "unembed.": "head.",
+    "attention.query": "attention.w_q",
+    "attention.key": "attention.w_k",
+    "attention.value": "attention.w_v",
+    "attention.output": "attention.w_o",
+    "feed_forward.hidden": "feed_forward.w_in",
+    "feed_forward.output": "feed_forward.w_out",
 }
 # What the file has no options for.
 CHOICES: dict[str, Any] = {
@@ -53,8 +52,8 @@ CHOICES: dict[str, Any] = {
 
 def library_name(name: str) -> str:
     """What the library calls a parameter of the file."""
-    for pattern, other in NAMES.items():
-        name = re.sub(rf"\b{pattern}", other, name)
+    for ours, theirs in NAMES.items():
+        name = name.replace(ours, theirs)
     return name
 
 

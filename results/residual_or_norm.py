@@ -1,9 +1,9 @@
 """Which half of the rung did it: the residual path, or the norm?
 
-The ladder's fifth rung adds both at once.  Here each is added alone, with
-the ladder's text, budget and seeds, to the rung before it: one layer, four
-heads, no feed-forward network.  A third case leaves the last norm out, so
-that the norm stands in front of attention and nowhere else.
+The fifth rung of :mod:`results.replacing` adds both at once.  Here each is
+added alone, with the ladder's text, budget and seeds, to the rung before it:
+one layer, four heads, no feed-forward network.  A third case leaves the last
+norm out, so that the norm stands in front of attention and nowhere else.
 """
 
 import argparse

@@ -77,7 +77,7 @@ def test_answers_in_a_chapter(tmp_path, capsys):
     assert checkfile.run(Namespace(file=str(path), only=None)) == 1
     said = capsys.readouterr().out
     assert "1 passed, 1 wrong, 4 not attempted" in said
-    assert "behaves exactly like: the scores without 1/√d_k" in said
+    assert "behaves exactly like: the scores without 1/√D_h" in said
     assert checkfile.run(Namespace(file=str(path), only=["attend"])) == 0
     assert capsys.readouterr().out.endswith("1 passed\n")
 

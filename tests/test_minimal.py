@@ -17,7 +17,7 @@ import torch
 
 from coursekit import lesson, minimal, minimal_seq2seq, training
 from coursekit.data import Batch, date_pairs, pad_pairs
-from coursekit.generation import PlainTranslator
+from coursekit.generation import PlainStepper, PlainTranslator
 from coursekit.generation import generate as library_generate
 from coursekit.loss import cross_entropy
 from coursekit.optim import make_schedule
@@ -203,7 +203,7 @@ def test_the_encoder_decoder_is_the_librarys():
         ("return self.norm(x)  # (B, S, D)", "return x"),
         (
             "minimal.causal_mask(ids.size(1), end)",
-            "minimal.causal_mask(ids.size(1), end + 1)[:, 1:]",
+            "minimal.causal_mask(ids.size(1), end + 1)[:, :-1]",
         ),
         ("targets[:, :-1], targets[:, 1:]", "targets[:, 1:], targets[:, 1:]"),
         ("logits[is_token], targets[is_token]", "logits, targets"),
@@ -346,7 +346,8 @@ def test_greedy_tokens_are_the_librarys():
     model = gpt()
     prompt = random_ids(1, 3)
     found = minimal.generate(model, prompt, 8, top_p=1e-9)[0].tolist()
-    rows = library_generate(to_library(model), prompt.tolist(), 8)
+    stepper = PlainStepper(to_library(model))
+    rows = library_generate(stepper, prompt.tolist(), 8)
     assert found == [*prompt[0].tolist(), *rows[0]]
 
 
@@ -496,10 +497,11 @@ def test_the_encoder_decoder_runs_beside_it(tmp_path):
     (tmp_path / "pairs.tsv").write_text("".join(lines), "utf8")
     done = run_alone(tmp_path, "minimal_seq2seq.py", "pairs.tsv")
     assert done.returncode == 0, done.stderr
-    first, *rows = done.stdout.splitlines()
+    first, rest = done.stdout.split("\n", 1)
     assert re.fullmatch(r"loss: \d\.\d{3} nats per token", first)
-    sources = [line.split("\t")[0] for line in lines[87:97]]
-    assert [row.split(" -> ")[0] for row in rows] == sources
+    assert rest.count(" -> ") == 10
+    for line in lines[87:97]:  # the last tenth
+        assert line.split("\t")[0] + " -> " in rest
     # The control: it does not run without the file that it imports.
     (tmp_path / "minimal.py").unlink()
     done = run_alone(tmp_path, "minimal_seq2seq.py", "pairs.tsv")
@@ -612,16 +614,13 @@ def test_the_files_are_in_the_lessons_style(name):
         ("def f(x: int):  # chapter 4\n    'One.'", "line 4 has a type hint"),
         ("def f(x):\n    'One.'", "f does not name its chapter"),
         ("def f(x):  # chapter 4\n    return x", "f has no docstring"),
-        ("x = 1\n" * 17, "3 of 20 lines explain"),
+        ("x = 1\n" * 19, "3 of 21 lines explain"),
     ],
 )
 def test_planted_faults_are_found(planted, said):
     good = '"""What it is.\n\nMore."""\n'
-    ready = f"{good}{planted}\n"
-    if "explain" in said:
-        ready = ready.replace("\n\n", "\nand\n") + "x = 1\n" * 4
-        said = "3 of 24 lines explain"
-    assert any(fault.startswith(said) for fault in faults(ready))
+    found = faults(f"{good}{planted}\n")
+    assert any(fault.startswith(said) for fault in found)
     assert faults(f"{good}x = ' ; '\n") == []
 
 

@@ -181,7 +181,7 @@ NOTED
 :::
 """
 )
-TOC = test_book.TOC + "  - file: book/next\n  - file: book/paper\n"
+TOC = test_book.TOC + "  - file: book/paper\n  - file: book/next\n"
 SECRETS = ("FEEDBACK", "RESULT", "CAPTION", "ANSWER", "SECOND")
 
 

@@ -79,7 +79,8 @@ def test_intervals_span_the_seeds():
 def test_attention_flow_shows_the_example_computed_by_hand():
     ax = visual.attention_flow(Q[1], K, V, ["animal", "it"], "it")
     written = words(ax)
-    for number in ("2.5", "1.5", "0.73", "0.27"):
+    # Products, scores (√Dh is 2 here) and weights.
+    for number in ("5", "3", "2.50", "1.50", "0.73", "0.27"):
         assert number in written
     # The mixed value, (2.46 0.27 0.73 0.54), closes the picture.
     mixed = [w for w in written if w in ("2.5", "0.3", "0.7", "0.5")]
@@ -94,6 +95,40 @@ def test_attention_steps_has_a_softmax_along_rows():
     assert second.sum(axis=1) == pytest.approx([1, 1])
     assert second.sum(axis=0) != pytest.approx([1, 1], abs=0.1)
     assert third[1] == pytest.approx([2.46, 0.27, 0.73, 0.54], abs=5e-3)
+
+
+def test_attention_steps_hides_what_the_mask_hides():
+    mask = torch.tensor([[True, False], [True, True]])
+    names = ["a", "b"]
+    scores, weights, output = visual.attention_steps(Q, K, V, names, mask)
+    assert weights.images[0].get_array().data[0].tolist() == [1, 0]
+    shown = [t.get_text() for t in weights.texts if t.get_visible()]
+    assert sorted(shown[:3]) == ["0.27", "0.73", "1.00"]
+    hatched = [p for p in scores.patches if p.get_hatch()]
+    assert [p.get_xy() for p in hatched] == [(0.5, -0.5)]
+    assert not output.patches
+    # The control: without a mask nothing is hatched.
+    free = visual.attention_steps(Q, K, V, names)
+    assert not any(ax.patches for ax in free)
+
+
+def test_projections_shows_each_product_below_its_matrix():
+    """(2 1 0 −1) times each matrix, on paper."""
+    x = torch.tensor([2.0, 1, 0, -1])
+    matrices = {
+        "query": torch.tensor([[1.0, 0], [0, 1], [5, 5], [0, 2]]),
+        "value": torch.tensor([[0.0], [7], [9], [4]]),
+    }
+    ax = visual.projections(x, matrices, ["x", "Q", "V"])
+    bottom = [
+        t.get_text()
+        for t in sorted(ax.texts, key=lambda t: t.get_position()[0])
+        if t.get_position()[1] == -5
+    ]
+    assert bottom == ["2", "−1", "3"]
+    assert {"x", "Q", "V", "query", "value"} <= set(words(ax))
+    ax.figure.draw_without_rendering()
+    assert not overlaps(ax.texts, ax.figure.canvas.get_renderer())
 
 
 @pytest.mark.parametrize("tokens", [["animal", "it"], ["because", "tired"]])

@@ -77,21 +77,21 @@ def attend(
 
 _SCALE = {
     "no_scale": Bug(
-        "the scores without 1/√d_k",
-        "Scores grow like √d_k. Without the division the softmax is nearly "
+        "the scores without 1/√D_h",
+        "Scores grow like √D_h. Without the division the softmax is nearly "
         "one-hot from the start, and little gradient comes through.",
         read="04_attention#att-predict-scale",
         at="scale",
     ),
     "by_dk": Bug(
-        "the scores divided by d_k instead of √d_k",
-        "The standard deviation of a score is √d_k, not d_k: divided by d_k, "
+        "the scores divided by D_h instead of √D_h",
+        "The standard deviation of a score is √D_h, not D_h: divided by D_h, "
         "all weights start nearly equal.",
         read="04_attention#att-predict-scale",
         at="scale",
     ),
     "times_scale": Bug(
-        "the scores multiplied by √d_k",
+        "the scores multiplied by √D_h",
         "You scaled the wrong way round: divide, to keep the scores small.",
         read="04_attention#att-predict-scale",
         at="scale",
@@ -263,31 +263,31 @@ _TEMPERATURE_BUGS = {
         "a softmax differentiated entry by entry, a · (1 − a)",
         "A weight depends on all scores of its row: subtract the row's sum "
         "of a · da. The rows of dZ then sum to 0.",
-        read="04_attention#att-backward",
+        read="further/04_attention#att-backward",
         at="dz",
     ),
     "axis_1": Bug(
         "the sum of a · da along axis 1, whatever the number of axes",
         "With a batch, axis 1 is the queries. A row of weights lies along "
         "the last axis, dim=-1.",
-        read="04_attention#att-backward",
+        read="further/04_attention#att-backward",
         at="dz",
     ),
     "no_tau": Bug(
         "dQ and dK without the factor τ",
         "The score is τ · q · k: by q it changes with τ · k.",
-        read="04_attention#att-temperature",
+        read="further/04_attention#att-temperature",
     ),
     "dv_from_dz": Bug(
         "dV made from dZ instead of the weights",
         "y is the weights times v; so dV is the weights, transposed, times "
         "dY, and dZ has nothing to do with it.",
-        read="04_attention#att-backward",
+        read="further/04_attention#att-backward",
     ),
     "tau_twice": Bug(
         "dτ with a factor τ too many",
         "The score is τ times the fit: its derivative by τ is the fit.",
-        read="04_attention#att-temperature",
+        read="further/04_attention#att-temperature",
     ),
 }
 
@@ -369,26 +369,26 @@ _BLOCKS_BUGS = {
     "rest_dropped": Bug(
         "a last block that is not full, and is dropped",
         "Seven keys in blocks of four make two blocks: four keys and three.",
-        read="04_attention#att-blocks",
+        read="further/04_attention#att-blocks",
     ),
     "naive": Bug(
         "exp of the scores as they are, without a maximum",
         "exp(1000) is infinite. Carry the largest score so far, and subtract "
         "it before exp.",
-        read="04_attention#att-blocks",
+        read="further/04_attention#att-blocks",
         at="maximum",
     ),
     "no_shrink": Bug(
         "sums that are not scaled down when a larger score turns up",
         "Numerator and denominator were measured against the old maximum: "
         "multiply both by exp(old − new).",
-        read="04_attention#att-blocks",
+        read="further/04_attention#att-blocks",
         at="maximum",
     ),
     "top_zero": Bug(
         "a maximum that starts at 0 instead of −∞",
         "If all scores are far below 0, every exp is 0, and 0 over 0 is NaN.",
-        read="04_attention#att-blocks",
+        read="further/04_attention#att-blocks",
         at="maximum",
     ),
 }

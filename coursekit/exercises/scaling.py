@@ -486,7 +486,7 @@ _RECOMPUTED_BUGS = {
         "a softmax whose weights do not depend on one another",
         "Raise one weight and the others fall. Subtract the row's mean "
         "gradient, which is the sum of d_out · out.",
-        read="04_attention#att-backward",
+        read="further/04_attention#att-backward",
         at="coupling",
     ),
     "coupled_in_block": Bug(
@@ -500,7 +500,7 @@ _RECOMPUTED_BUGS = {
         "gradients without the division by √Dh",
         "The scores were divided, so their gradient is, too: for queries "
         "and for keys.",
-        read="04_attention#att-backward",
+        read="further/04_attention#att-backward",
         at="root",
     ),
     "overwritten": Bug(

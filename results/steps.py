@@ -1,0 +1,45 @@
+"""What the book's file reaches in a short training: the band of `step`.
+
+`coursekit step` trains a learner's model for a minute at most.  Where the
+ladder's 2,000 steps take longer, it compares with these 300, at a higher
+learning rate, at which each new part already makes a difference.
+"""
+
+import argparse
+
+import torch
+
+from results import ladder
+from results.record import record
+
+STEPS = 300
+RATES = {"bigram": ladder.TABLE_RATE, "depth": 5e-3}
+RATE = 1e-2  # of all other rungs
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options of the command that a result names."""
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--seeds", type=int, nargs="+", default=[*range(5)])
+    return options
+
+
+def main() -> None:
+    """Train every rung with every seed."""
+    args = parser().parse_args()
+    torch.set_num_threads(1)
+    text = ladder.characters()
+    with record("steps", args.seeds) as metrics:
+        metrics["unit"] = "nats per character, whole held-out tenth"
+        metrics["steps"] = STEPS
+        metrics["baselines"] = ladder.without_training(text)
+        metrics["rungs"] = []
+        for name, _, chapter in ladder.RUNGS:
+            rate = RATES.get(name, RATE)
+            rung = ladder.measure(chapter, text, args.seeds, STEPS, rate=rate)
+            metrics["rungs"].append({"name": name, "rate": rate, **rung})
+            print(f"{name:12} {rung['loss']['values']}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

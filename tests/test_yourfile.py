@@ -1,0 +1,398 @@
+"""The learner's file: right ones pass under any names, wrong ones stop."""
+
+import difflib
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import coursekit
+from coursekit import __main__ as cli
+from coursekit import lesson, yourfile
+from coursekit.prose import result
+from coursekit.yourfile import child, contracts
+from results import ladder, steps
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def found(path, source, at=None):
+    """All lines that the contracts print, or the failure's."""
+    path.write_text(source, "utf-8")
+    try:
+        file = child.load(path, at)
+        return "\n".join(child.verify(path, file))
+    except contracts.ContractError as error:
+        return str(error)
+
+
+def renamed(source, chapter):
+    """The file with other names for all that it defines."""
+    for name in set(lesson.parts(chapter)) - {"script", "WORD"}:
+        source = re.sub(rf'(?<!")\b{name}\b(?!")', f"{name[::-1]}_", source)
+    return source
+
+
+# -- files that are right ----------------------------------------------------
+@pytest.mark.parametrize("chapter", range(lesson.LAST_CHAPTER + 1))
+def test_the_books_file_holds_every_contract(tmp_path, chapter):
+    source = renamed(yourfile.text(chapter, complete=True), chapter)
+    assert "CharTokenizer" not in source
+    lines = found(tmp_path / f"right{chapter}.py", source)
+    due = [c for c in contracts.CONTRACTS if c.since <= chapter]
+    assert lines.count("✓") == len(due), lines
+    assert "✗" not in lines
+
+
+@pytest.mark.parametrize("chapter", range(lesson.LAST_CHAPTER + 1))
+def test_the_complete_file_is_the_books_and_its_parts(chapter):
+    source = yourfile.text(chapter, complete=True)
+    assert source.startswith(lesson.text(chapter))
+    assert f"chapter = {chapter}\n" in source
+    # The negative control: what is to be written is not filled in.
+    has_step = chapter in yourfile.STEPS
+    assert (yourfile.text(chapter) != source) == has_step
+
+
+@pytest.mark.parametrize("chapter", yourfile.STEPS)
+def test_a_step_is_5_to_25_lines(chapter):
+    begun = yourfile.text(chapter).splitlines()
+    whole = yourfile.text(chapter, complete=True).splitlines()
+    added = [
+        line[2:].strip()
+        for line in difflib.ndiff(begun, whole)
+        if line.startswith("+ ")
+    ]
+    code = [x for x in added if x and not x.startswith(("#", '"', "class"))]
+    assert 5 <= len(code) <= 25, code
+    assert compile("\n".join(begun), "begun", "exec")
+
+
+@pytest.mark.parametrize("chapter", yourfile.STEPS)
+def test_a_step_that_is_not_written_says_so(tmp_path, chapter):
+    path = tmp_path / f"begun{chapter}.py"
+    lines = found(path, yourfile.text(chapter))
+    assert "still to be written" in lines
+    number = int(re.search(rf"{path.name}, line (\d+)", lines)[1])
+    line = path.read_text("utf-8").splitlines()[number - 1]
+    assert "NotImplementedError" in line
+
+
+# -- files that are wrong ----------------------------------------------------
+BATCH = "return windows[rows, :-1], windows[rows, 1:]"
+ROWS = "torch.randint(len(windows), (batch_size,))"
+DRAW = "torch.multinomial(logits.softmax(-1), 1)"
+MASK = "mask = causal_mask(ids.size(1), ids.size(1))"
+POSITIONS = "        x = x + self.positions(torch.arange(ids.size(1)))\n"
+LOOK = "x = x + self.attend(x, mask)"
+BLOCKS = "nn.ModuleList(\n            Block(d_model, n_heads) for _ in range("
+WRONG = {  # name: chapter, old, new, contract, a part of the sentence
+    "ids in disorder": (
+        *(0, "in enumerate(self.vocabulary)}", "in enumerate(text)}"),
+        *("tokenizer", "0 to"),
+    ),
+    "no shift": (
+        *(0, BATCH, "return windows[rows, :-1], windows[rows, :-1]"),
+        *("get_batch", "Move the targets by one"),
+    ),
+    "always the beginning": (
+        *(0, ROWS, "torch.arange(batch_size)"),
+        *("get_batch", "random positions"),
+    ),
+    "one position for all rows": (
+        *(0, ROWS, "torch.randint(len(windows), (1,)).expand(batch_size)"),
+        *("get_batch", "Draw one for each row"),
+    ),
+    "inputs alone": (
+        *(0, BATCH, "return windows[rows, :-1]"),
+        *("get_batch", "the pair inputs, targets"),
+    ),
+    "logits of the last position": (
+        *(0, "return self.table(ids)", "return self.table(ids)[:, -1]"),
+        *("logits", "(5, 7, 13): got shape (5, 13)"),
+    ),
+    "return forgotten": (
+        *(0, "return self.table(ids)", "self.table(ids)"),
+        *("logits", "is a `return` missing?"),
+    ),
+    "sum of the losses": (
+        *(0, "unsqueeze(-1)).mean()", "unsqueeze(-1)).sum()"),
+        *("loss", "It is the sum"),
+    ),
+    "softmax over positions": (
+        *(0, "log_softmax(-1)", "log_softmax(1)"),
+        *("loss", "over the vocabulary"),
+    ),
+    "no optimizer step": (
+        *(0, "        optimizer.step()\n", ""),
+        *("learns", "training lowers the loss"),
+    ),
+    "an unknown name": (
+        *(0, "losses.append(loss.item())", "losses.append(los.item())"),
+        *("learns", "`losses.append(los.item())`"),
+    ),
+    "greedy": (
+        *(0, DRAW, "logits.argmax(-1, keepdim=True)"),
+        *("generate", "the model's probabilities"),
+    ),
+    "another position's logits": (
+        *(0, "context :])[:, -1]", "context :])[:, 0]"),
+        *("generate", "the model's probabilities"),
+    ),
+    "prompt lost": (
+        *(0, "ids = torch.cat([ids, new], dim=1)", "ids = new"),
+        *("generate", "11 new tokens"),
+    ),
+    "prompt at the end": (
+        *(0, "torch.cat([ids, new], dim=1)", "torch.cat([new, ids], dim=1)"),
+        *("generate", "the prompt stays"),
+    ),
+    "context not cut": (
+        *(4, "model(ids[:, -model.context :])", "model(ids)"),
+        *("generate", "without an error"),
+    ),
+    "no scale": (
+        *(4, " / math.sqrt(q.size(-1))", ""),
+        *("attention", "exactly: the scores without 1/√D_h"),
+    ),
+    "softmax over the queries": (
+        *(4, "scores.softmax(-1)", "scores.softmax(-2)"),
+        *("attention", "exactly: softmax over the queries"),
+    ),
+    "mask inverted": (
+        *(4, "masked_fill(~mask", "masked_fill(mask"),
+        *("attention", "exactly: mask inverted"),
+    ),
+    "mask not used": (
+        *(4, "scores.masked_fill(~mask, -math.inf)", "scores"),
+        *("attention", "exactly: mask not used"),
+    ),
+    "mask one ahead": (
+        *(4, "mask.tril(n_keys - n_queries)", "mask.tril(1)"),
+        *("causal", "no later token"),
+    ),
+    "mask one behind": (
+        *(4, "mask.tril(n_keys - n_queries)", "mask.tril(-1)"),
+        *("logits", "all finite"),
+    ),
+    "no mask": (
+        *(4, MASK, "mask = torch.ones(ids.size(1), ids.size(1)) > 0"),
+        *("causal", "no later token"),
+    ),
+    "positions ignored": (4, POSITIONS, "", "positions", "two positions"),
+    "attention found nothing": (
+        *(4, LOOK, "self.attend(x, mask)"),
+        *("causal", "earlier tokens"),
+    ),
+    "one block for all": (
+        *(9, f"{BLOCKS}n_blocks)", f"{BLOCKS}1)"),
+        *("stacks", "parameters of its own"),
+    ),
+    "blocks skipped": (
+        *(9, "for block in self.blocks:", "for block in self.blocks[-1:]:"),
+        *("stacks", "no gradient for blocks.0"),
+    ),
+    "no last norm": (
+        *(9, "self.unembed(self.norm(x))", "self.unembed(x)"),
+        *("stacks", "no gradient for norm.gain"),
+    ),
+    "no number of blocks": (
+        *(9, "n_heads, n_blocks):", "n_heads):"),
+        *("logits", "TypeError"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_file_is_stopped_where_it_is_wrong(tmp_path, name):
+    chapter, old, new, contract, sentence = WRONG[name]
+    source = yourfile.text(chapter, complete=True)
+    assert source.count(old) == 1
+    path = tmp_path / f"{'_'.join(name.split())}.py"
+    lines = found(path, source.replace(old, new))
+    title = getattr(contracts, contract).__doc__.splitlines()[0].rstrip(".")
+    assert f"✗ {title}" in lines, lines
+    assert sentence in " ".join(lines.split()), lines
+    assert re.search(rf"{path.name}, line \d+: `\S", lines), lines
+
+
+@pytest.mark.parametrize(
+    ("source", "sentence"),
+    [
+        ("def f(:\n", "SyntaxError"),
+        ("print('hello')\n", "ends with the dictionary `parts`"),
+        ("parts = {}\nchapter = 0\n", "Add 'tokenizer'"),
+        ("parts = {}\n", "`chapter` says how far"),
+        ("parts = {}\nchapter = 13\n", "from 0 to 12: got 13"),
+        ("import sys\nsys.exit(0)\n", "SystemExit"),
+        ("x = 1\ny = x / 0\n", "line 2: `y = x / 0`"),
+        ("x = input()\n", "EOFError"),
+    ],
+)
+def test_a_file_that_says_nothing_is_told_why(
+    tmp_path, monkeypatch, source, sentence
+):
+    monkeypatch.setattr("sys.stdin", open(os.devnull))  # noqa: SIM115
+    lines = found(tmp_path / "odd.py", source)
+    assert sentence in " ".join(lines.split()), lines
+
+
+def test_at_overrides_the_chapter_of_the_file(tmp_path):
+    source = yourfile.text(0, complete=True)
+    assert "✗" not in found(tmp_path / "a.py", source)
+    assert "Add 'attention'" in found(tmp_path / "a.py", source, at=4)
+
+
+# -- oracles -----------------------------------------------------------------
+def test_attention_agrees_with_pytorch():
+    q, k, v = torch.randn(2, 5, 3), torch.randn(2, 7, 3), torch.randn(2, 7, 11)
+    mask = torch.rand(5, 7) < 0.7
+    mask[:, 0] = True
+    wanted = torch.nn.functional.scaled_dot_product_attention(
+        *(x.double() for x in (q, k, v)), attn_mask=mask
+    )
+    torch.testing.assert_close(contracts.attended(q, k, v, mask), wanted)
+
+
+def test_parameters_by_hand():
+    # V D + T D + 3 (12 D² + 2 D) + D + D V with V = 5, T = 7, D = 2.
+    assert contracts.parameters(contracts.Sizes(7, 2, 1, 3), 5) == (
+        10 + 14 + 3 * (48 + 4) + 2 + 10
+    )
+
+
+# -- the loss band -----------------------------------------------------------
+def test_training_is_the_ladders():
+    sizes = ladder.CONTEXT, ladder.WIDTH, ladder.HEADS, ladder.BLOCKS
+    assert sizes == child.SIZES
+    assert contracts.BATCH == ladder.BATCH
+    assert contracts.default_rate(0) == ladder.TABLE_RATE
+    assert child.PROMPT == ladder.PROMPT
+    defaults = ladder.parser().parse_args([])
+    assert defaults.steps == child.LADDER_STEPS
+
+
+@pytest.mark.parametrize("chapter", range(11))
+def test_the_book_is_in_its_own_band(chapter):
+    runs = child.references(chapter)
+    assert [run.steps for run in runs] == [child.LADDER_STEPS, steps.STEPS]
+    for run in runs:
+        for loss in run.losses:
+            assert child.compare(loss, run)[0]
+        worse = max(run.losses) + child.TOLERANCE + 0.001
+        assert not child.compare(worse, run)[0]
+        assert not child.compare(math.nan, run)[0]
+        assert run.before.startswith(child.PROMPT)
+
+
+def test_a_replaced_stream_holds_the_contracts_and_not_the_band(tmp_path):
+    source = yourfile.text(4, complete=True)
+    source = source.replace(LOOK, "x = self.attend(x, mask)")
+    assert "✗" not in found(tmp_path / "replaced.py", source)
+    measured = result("ladder")["controls"]["attention replaces x"]["loss"]
+    [run, _] = child.references(4)
+    passed, sentence = child.compare(min(measured["values"]), run)
+    assert not passed
+    assert "added to x?" in sentence
+
+
+def test_no_run_to_compare_with_is_said():
+    assert child.references(11) == []
+    assert child.compare(1.9, None) == (
+        True,
+        "  The book's file has no run of as many steps.",
+    )
+
+
+# -- start and step ----------------------------------------------------------
+def test_start_replaces_no_file(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert coursekit.start(4) == Path("my_transformer.py")
+    assert "to write: attention" in capsys.readouterr().out
+    Path("my_transformer.py").write_text("mine")
+    with pytest.raises(ValueError, match="not replaced"):
+        coursekit.start(4)
+    assert Path("my_transformer.py").read_text() == "mine"
+    coursekit.start(9, force=True)
+    assert Path("my_transformer.py").read_text("utf-8") == yourfile.text(9)
+    with pytest.raises(ValueError, match="0 to 12: got 13"):
+        coursekit.start(13, "other.py")
+    assert not Path("other.py").exists()
+
+
+def shell(folder, *words, program=("-m", "coursekit"), **options):
+    """A command in a folder, as a shell runs it."""
+    return subprocess.Popen(
+        [sys.executable, *program, *words],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **options,
+    )
+
+
+def test_the_shell_checks_trains_and_generates(tmp_path, capsys):
+    path = tmp_path / "mine.py"
+    assert cli.main(["start", str(path), "--at", "4"]) == 0
+    assert f"next: write them, then coursekit step {path}" in (
+        capsys.readouterr().out
+    )
+    assert path.read_text("utf-8") == yourfile.text(4)
+    assert cli.main(["start", str(path)]) == 2
+    assert cli.main(["step", str(tmp_path / "none.py")]) == 2
+    path.write_text(yourfile.text(0, complete=True), "utf-8")
+    process = shell(tmp_path, "step", "mine.py", "--seconds", "0.05")
+    out, err = process.communicate()
+    assert (process.returncode, err) == (0, "")
+    assert "of at most 0 seconds" in out
+    assert re.search(r"held-out loss \d\.\d{3} nats per character", out)
+    assert "no run of as many steps" in out
+    assert re.search(r"^before this chapter +your sample$", out, re.M)
+    assert re.search(r"^ROMEO: +ROMEO:$", out, re.M)
+
+
+def test_a_notebook_is_given_a_report(tmp_path, capsys):
+    path = tmp_path / "mine.py"
+    path.write_text("import os\nprint('before')\nos._exit(3)\n")
+    report = coursekit.step(path)
+    assert not report
+    assert repr(report) == "step not passed yet"
+    assert report.text == capsys.readouterr().out
+    assert "before\n" in report.text
+    assert "exit code 3" in report.text
+    with pytest.raises(ValueError, match=r"Begin it with `coursekit start`"):
+        coursekit.step(tmp_path / "none.py")
+    with pytest.raises(ValueError, match="above 0 seconds: got 0"):
+        coursekit.step(path, seconds=0.0)
+
+
+def test_a_loop_without_an_end_ends(tmp_path):
+    endless = "while True:\n    pass\n"
+    (tmp_path / "mine.py").write_text(endless)
+    code = (
+        "import sys\nfrom coursekit.yourfile import child\n"
+        "child.LIMIT = 1\nchild.main(sys.argv[1:])\n"
+    )
+    words = "mine.py", "", "1", "out"
+    process = shell(tmp_path, *words, program=("-c", code))
+    out, err = process.communicate()
+    assert (process.returncode, err) == (1, "")
+    assert "got no end" in out
+    assert re.search(r"mine.py, line [12]: `", out)
+
+
+def test_it_can_be_interrupted(tmp_path):
+    (tmp_path / "mine.py").write_text("print('on', flush=True)\n" + "9**9**9")
+    process = shell(tmp_path, "step", "mine.py", start_new_session=True)
+    assert process.stdout.readline() == "on\n"
+    os.killpg(process.pid, signal.SIGINT)
+    assert process.wait() == 130
+    assert "interrupted" in process.stderr.read()
