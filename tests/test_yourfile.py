@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -220,6 +221,14 @@ def test_a_wrong_file_is_stopped_where_it_is_wrong(tmp_path, name):
     assert f"✗ {title}" in lines, lines
     assert sentence in " ".join(lines.split()), lines
     assert re.search(rf"{path.name}, line \d+: `\S", lines), lines
+
+
+def test_the_readme_shows_what_is_printed(tmp_path):
+    chapter, old, new, *_ = WRONG["no scale"]
+    source = yourfile.text(chapter, complete=True).replace(old, new)
+    failure = found(tmp_path / "my_transformer.py", source)
+    readme = (ROOT / "README.md").read_text("utf-8")
+    assert textwrap.indent(failure, " " * 4) in readme
 
 
 @pytest.mark.parametrize(
