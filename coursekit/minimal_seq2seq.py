@@ -24,6 +24,7 @@ else:  # a copy of this file, with minimal.py in the same folder
 # Ids of three control characters, which no text contains: padding, and the
 # tokens that begin and end a sequence.
 PAD, BOS, EOS = 0, 1, 2
+# A pair is a source and a target: two lists of ids that end in EOS.
 
 # --- 1. Pairs of unequal length: chapters 13 and 14 -------------------------
 
@@ -36,7 +37,7 @@ def pad(sequences):  # chapter 13
 
 
 def padding_mask(ids):  # chapter 13
-    """True where a key is a token: nobody looks at padding."""
+    """True where a key is a token: no query attends to padding."""
     return (ids != PAD)[:, None, None, :]  # (B, 1, 1, S)
 
 
@@ -71,7 +72,7 @@ class Encoder(nn.Module):  # chapter 13
 
 
 class DecoderBlock(minimal.Block):  # chapter 14
-    """A block that looks at the source before its feed-forward network."""
+    """A block with attention to the source between its two layers."""
 
     def __init__(self, d_model, n_heads):
         super().__init__(d_model, n_heads)
@@ -127,7 +128,7 @@ class Transformer(nn.Module):  # chapter 14
 
 
 def loss_of(model, sources, inputs, targets):  # chapter 14
-    """Mean cross-entropy over the tokens; nothing is asked of padding."""
+    """Mean cross-entropy over all targets that are not padding."""
     logits, is_token = model(sources, inputs), targets != PAD
     return minimal.cross_entropy(logits[is_token], targets[is_token])
 

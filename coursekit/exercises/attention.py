@@ -369,26 +369,26 @@ _BLOCKS_BUGS = {
     "rest_dropped": Bug(
         "a last block that is not full, and is dropped",
         "Seven keys in blocks of four make two blocks: four keys and three.",
-        read="further/04_attention#att-blocks",
+        read="04_attention#att-blocks",
     ),
     "naive": Bug(
         "exp of the scores as they are, without a maximum",
         "exp(1000) is infinite. Carry the largest score so far, and subtract "
         "it before exp.",
-        read="further/04_attention#att-blocks",
+        read="04_attention#att-blocks",
         at="maximum",
     ),
     "no_shrink": Bug(
         "sums that are not scaled down when a larger score turns up",
         "Numerator and denominator were measured against the old maximum: "
         "multiply both by exp(old − new).",
-        read="further/04_attention#att-blocks",
+        read="04_attention#att-blocks",
         at="maximum",
     ),
     "top_zero": Bug(
         "a maximum that starts at 0 instead of −∞",
         "If all scores are far below 0, every exp is 0, and 0 over 0 is NaN.",
-        read="further/04_attention#att-blocks",
+        read="04_attention#att-blocks",
         at="maximum",
     ),
 }

@@ -92,13 +92,13 @@ _COUNT_BUGS = {
         "the head counted although it is the table",
         "Tied means one matrix, used twice: it is stored, trained and "
         "counted once.",
-        read="09_decoder#dec-predict-count",
+        read="further/09_decoder#dec-predict-count",
         at="head",
     ),
     "head_never": Bug(
         "no head, even where it is not tied",
         "Untied, the head is a second table: V · D more.",
-        read="09_decoder#dec-predict-count",
+        read="further/09_decoder#dec-predict-count",
         at="head",
     ),
     "no_w_o": Bug(
@@ -187,7 +187,7 @@ _DOUBLE_PATH = Bug(
     "x = x + block(x), with blocks that add to the stream themselves",
     "A block contains its residual paths. Added once more, the stream "
     "doubles in every block.",
-    read="09_decoder#dec-wrong",
+    read="further/09_decoder#dec-wrong",
     at="joint",
 )
 _NO_FINAL_NORM = Bug(
@@ -305,7 +305,7 @@ _NORMED_PATH = Bug(
     "a path that goes on from the normed stream",
     "The norm belongs on the branch, in front of the part. On the path it "
     "cuts the stream back to size, and what was written fades.",
-    read="09_decoder#dec-wrong",
+    read="further/09_decoder#dec-wrong",
     at="norm",
 )
 _POST_NORM = Bug(
@@ -328,7 +328,7 @@ _MENDED_BUGS = {
     "added_twice": Bug(
         "the stream added twice, x + (x + part(…))",
         "Once is a residual path. Twice, the stream doubles at every part.",
-        read="09_decoder#dec-wrong",
+        read="further/09_decoder#dec-wrong",
         at="path",
     ),
     "no_path": _NO_PATH,
@@ -485,7 +485,7 @@ _BUILD_BUGS = {
         "a stream that is cut between the blocks (detach, .data, no_grad)",
         "No gradient comes down through the cut: what lies below it is "
         "never trained.",
-        read="09_decoder#dec-wrong",
+        read="further/09_decoder#dec-wrong",
         at="stream",
     ),
     "no_final_norm": _NO_FINAL_NORM,
@@ -913,7 +913,7 @@ _DIAGNOSE_BUGS = {
         "a context that counts as used because the last token matters",
         "The last token reaches the last logits by the residual path, with "
         "no attention at all. Change the earlier ones.",
-        read="09_decoder#dec-predict-last",
+        read="further/09_decoder#dec-predict-last",
     ),
     "gradients_first": Bug(
         "gradients looked at before context and start",
@@ -931,7 +931,7 @@ _DIAGNOSE_BUGS = {
         "blocks that count as equal only if they are the same object",
         "Copies are objects of their own that hold equal numbers: compare "
         "with torch.equal.",
-        read="09_decoder#dec-wrong",
+        read="further/09_decoder#dec-wrong",
     ),
 }
 
