@@ -11,6 +11,7 @@ import sys
 import nbformat
 from jupyter_cache.executors.utils import single_nb_execution
 
+from coursekit.prose import result
 from results.record import ROOT, record
 
 sys.path.insert(0, str(ROOT / "sphinx_ext"))
@@ -31,6 +32,9 @@ def parser() -> argparse.ArgumentParser:
     """The options of the command that a result names."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--seed", type=int, default=0, help="for the record")
+    options.add_argument(
+        "--pages", nargs="+", help="measure only these, keep the others"
+    )
     return options
 
 
@@ -57,8 +61,12 @@ def main() -> None:
     args = parser().parse_args()
     with record("chapters", [args.seed]) as metrics:
         metrics["unit"] = "processor seconds on one thread; peak MB"
+        kept = result("chapters")["pages"] if args.pages else {}
         metrics["pages"] = {
-            page: measure(page, notebook) for page, notebook in chapters(ROOT)
+            page: measure(page, notebook)
+            if page not in kept or page in args.pages
+            else kept[page]
+            for page, notebook in chapters(ROOT)
         }
 
 
