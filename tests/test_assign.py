@@ -36,7 +36,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted(
     page
     for page in ROOT.glob("book/**/[0-9][0-9]_*.md")
-    if "{exercise}" in page.read_text("utf8")
+    if ":exercise:" in page.read_text("utf8")  # one with a stub
 )
 CHAPTER = ROOT / "book" / "04_attention.md"
 IDS = ["attention/attend", "attention/mended", "attention/blocks"]
