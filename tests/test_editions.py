@@ -323,6 +323,7 @@ def test_what_students_are_given_holds_nothing(checkout, tmp_path):
         roster=str(class_),
         assess=["all"],
         overlay=str(checkout / "private"),
+        tag="",
     )
     assert assign.run(args) == 0
     dist = tmp_path / "dist"
@@ -405,7 +406,8 @@ def test_students_get_every_chapter_without_solutions(page):
     text = page.read_text("utf8")
     theirs = edit(text, "student", page.name)
     assert "{solution" not in theirs
-    assert text.count("{solution}") == text.count("{exercise}") > 0
+    # A chapter may have one exercise that is to be predicted, not solved.
+    assert 0 < text.count("{solution}") >= text.count("{exercise}") - 1
     count = theirs.count("{exercise}")
     assert count == text.count("{exercise}")
     lines = text.split("\n")
