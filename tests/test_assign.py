@@ -617,7 +617,7 @@ def test_nbgrader_cells_are_marked(made):
         assert cell.source.startswith("### BEGIN HIDDEN TESTS\n")
         assert cell.source.endswith("\n### END HIDDEN TESTS")
         seeds |= set(re.findall(r"seed=(\d+)", cell.source))
-    assert len(seeds) == 6
+    assert len(seeds) == 4
     for cell in solutions:
         assert cell.source.count("### BEGIN SOLUTION") == 1
         assert cell.source.count("### END SOLUTION") == 1
@@ -664,7 +664,7 @@ def test_nbgrader_takes_it(made, tmp_path):
     text = (course / "release" / name).read_text("utf8")
     for secret in ("HIDDEN TESTS", "BEGIN SOLUTION", "masked_fill(~vis"):
         assert secret not in text
-    assert text.count("raise NotImplementedError()") == 6
+    assert text.count("raise NotImplementedError()") == 4
     answers = {
         "attend_yourself": "    scores = q @ k.mT / q.size(-1) ** 0.5\n"
         "    if mask is not None:\n"
