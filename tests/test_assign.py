@@ -610,14 +610,14 @@ def test_nbgrader_cells_are_marked(made):
     marked = [c for c in cells(path) if "nbgrader" in c.metadata]
     solutions = [c for c in marked if c.metadata.nbgrader.solution]
     tests = [c for c in marked if c.metadata.nbgrader.grade]
-    assert len(solutions) == len(tests) == 6
-    assert sum(c.metadata.nbgrader.points for c in tests) == 34
+    assert len(solutions) == len(tests) == 4
+    assert sum(c.metadata.nbgrader.points for c in tests) == 22
     seeds = set()
     for cell in tests:
         assert cell.source.startswith("### BEGIN HIDDEN TESTS\n")
         assert cell.source.endswith("\n### END HIDDEN TESTS")
         seeds |= set(re.findall(r"seed=(\d+)", cell.source))
-    assert len(seeds) == 6
+    assert len(seeds) == 4
     for cell in solutions:
         assert cell.source.count("### BEGIN SOLUTION") == 1
         assert cell.source.count("### END SOLUTION") == 1
@@ -664,7 +664,7 @@ def test_nbgrader_takes_it(made, tmp_path):
     text = (course / "release" / name).read_text("utf8")
     for secret in ("HIDDEN TESTS", "BEGIN SOLUTION", "masked_fill(~vis"):
         assert secret not in text
-    assert text.count("raise NotImplementedError()") == 6
+    assert text.count("raise NotImplementedError()") == 4
     answers = {
         "attend_yourself": "    scores = q @ k.mT / q.size(-1) ** 0.5\n"
         "    if mask is not None:\n"
@@ -738,7 +738,7 @@ def test_gradescope_grades_a_submission(made, debug, tmp_path):
         said = json.loads((here / "results/results.json").read_text())
         tests = {t["name"]: t for t in said["tests"]}
         if name == "a":
-            assert len(tests) == 6, said
+            assert len(tests) == 4, said
             assert tests["attention/mended"]["score"] == 2.67  # 2 of 3 cases
             assert tests["attention/attend"]["score"] == 0
             assert said["score"] == 2.67
