@@ -457,7 +457,7 @@ def projections(
     Args:
         x: (D,) the vector, drawn upright.
         matrices: (D, Dh) each, by the role of what they make: a key of
-            :data:`ROLES`, such as ``"query"``.
+            ``ROLES``, such as ``"query"``.
         names: of x, then of each matrix.
 
     Returns:
