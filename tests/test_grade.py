@@ -269,7 +269,7 @@ def test_the_summary_of_the_corpus(corpus_batch):
     text = found.files.sheet.with_name("summary.md").read_text("utf8")
     n = sum("no_scale" in one.attend[2].split("+") for one in entries)
     assert n >= 2
-    assert f"{n} of {len(entries)}: the scores without 1/√d" in text
+    assert f"{n} of {len(entries)}: the scores without 1/√D\\_h" in text
     seconds = csv.DictReader(found.files.timing.open())
     assert len(list(seconds)) == len(entries)
 
@@ -1308,7 +1308,7 @@ def test_feedback_is_a_page_that_anybody_can_read():
 def test_feedback_says_what_is_wrong_with_numbers(tmp_path):
     found, _ = finished(tmp_path, [WRONG_ONE])
     text = (found.files.feedback / "bob.md").read_text("utf8")
-    assert "It behaves exactly like: the scores without 1/√d" in text
+    assert "It behaves exactly like: the scores without 1/√D\\_h" in text
     assert re.search(r"expected -?\d", text)
     assert "Read again: chapter 4, attention" in text
     assert "✗ not right: one sentence" in text
