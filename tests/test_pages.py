@@ -386,7 +386,11 @@ def test_page_on_a_phone_from_a_file(browser, page):
 @pytest.mark.parametrize("scheme", ["http", "file"])
 @pytest.mark.parametrize(
     ("words", "title"),
-    [("causal mask", "Masks"), ("perplexity", "Loss"), ("zyzzyva", None)],
+    [
+        ("causal mask", "5 Masks"),
+        ("perplexity", "10 Loss"),
+        ("zyzzyva", None),
+    ],
 )
 def test_search(browser, base, scheme, words, title):
     start = base if scheme == "http" else HTML.as_uri() + "/"
