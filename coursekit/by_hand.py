@@ -1,8 +1,8 @@
-"""The small example that chapters 4 to 9 work out by hand.
+"""The small example that chapter 4 works out by hand.
 
-Three tokens, four dimensions, one head of two.  Each chapter takes the same
-numbers one step further: attention, mask, second head, norm, feed-forward
-network, the whole block.  They are small integers, chosen so that
+Three tokens, four dimensions, one head of two.  The numbers are small
+integers, chosen so that the chapters after it can go on with them (mask,
+second head, norm, feed-forward network, the whole block):
 
 - the three products of *sat* with the keys are −2, 2 and 0: a negative
   score and a score of 0 get weight, too;
