@@ -6,8 +6,8 @@ One line a chapter's module; the tools below load when they are asked for.
 import importlib
 from typing import Any
 
+from coursekit import aliases
 from coursekit.attention import attend, attention_weights, fast_attend
-from coursekit.audio import SpeechTransformer, load_speech, log_mel, read_wav
 from coursekit.cache import CachedStepper, CachedTranslator, LayerCache
 from coursekit.checkpoint import (
     Loaded,
@@ -51,10 +51,23 @@ from coursekit.norm import LayerNorm, Residual, RMSNorm
 from coursekit.optim import cosine, make_optimizer, noam, parameter_groups
 from coursekit.packed import pack
 from coursekit.positions import rotate_pairs, sinusoidal
-from coursekit.published import (
+from coursekit.pretrained.loading import (
     MissingModelError,
     load_gpt2,
     load_published,
+)
+from coursekit.pretrained.pipelines import (
+    align,
+    chat,
+    complete,
+    sentence_vectors,
+    transcribe,
+)
+from coursekit.pretrained.whisper import (
+    SpeechTransformer,
+    load_speech,
+    log_mel,
+    read_wav,
 )
 from coursekit.seq2seq import Transformer
 from coursekit.static import StaticStepper
@@ -65,13 +78,6 @@ from coursekit.tokenizer import (
 )
 from coursekit.training import evaluate, train
 from coursekit.translate import Translator
-from coursekit.uses import (
-    align,
-    chat,
-    complete,
-    sentence_vectors,
-    transcribe,
-)
 from coursekit.vision import (
     ViT,
     load_fashion,
@@ -80,30 +86,29 @@ from coursekit.vision import (
     unpatchify,
 )
 
-TOOLS = (
-    "exercises",
-    "interpret",
-    "live",
-    "probe",
-    "prose",
-    "scaling",
-    "visual",
-    "yourfile",
-)
-FROM_TOOLS = {
-    "check": "coursekit.exercises",
-    "start": "coursekit.yourfile",
-    "step": "coursekit.yourfile",
+aliases.install()
+
+LAZY = {  # tools load when they are first asked for
+    **{
+        name: f"coursekit.{name}" for name in ("interpret", "probe", "scaling")
+    },
+    "lesson": "coursekit.classroom.lesson",
+    "live": "coursekit.classroom.live",
+    "visual": "coursekit.classroom.figures",
+    "prose": "coursekit.classroom.glue",
+    "check": "coursekit.classroom.check:check",
+    "start": "coursekit.classroom.yourfile:start",
+    "step": "coursekit.classroom.yourfile:step",
 }
 
 
 def __getattr__(name: str) -> Any:
     """Load a tool when it is first asked for."""
-    if name in TOOLS:
-        return importlib.import_module(f"coursekit.{name}")
-    if name in FROM_TOOLS:
-        return getattr(importlib.import_module(FROM_TOOLS[name]), name)
-    raise AttributeError(f"module 'coursekit' has no attribute {name!r}")
+    if name not in LAZY:
+        raise AttributeError(f"module 'coursekit' has no attribute {name!r}")
+    module, _, member = LAZY[name].partition(":")
+    found = importlib.import_module(module)
+    return getattr(found, member) if member else found
 
 
 __all__ = [

@@ -34,7 +34,7 @@ from torch import nn
 from tqdm import tqdm
 
 import coursekit
-from coursekit import speedrun, yourfile
+from coursekit import speedrun
 from coursekit.cache import CachedStepper
 from coursekit.checkpoint import (
     Loaded,
@@ -47,6 +47,7 @@ from coursekit.checkpoint import (
     read_config,
     read_tensors,
 )
+from coursekit.classroom import yourfile
 from coursekit.config import (
     CHOICES,
     TRAIN_CHOICES,
@@ -1148,15 +1149,18 @@ def lines_of(fields: dict[str, Any], indent: str = "") -> Iterator[str]:
 
 # Name: how it is called, and the module with its options and its work.
 TEACHING = {
-    "check": ("FILE [--only ID]", "coursekit.grading.checkfile"),
+    "check": ("FILE [--only ID]", "coursekit.classroom.grading.checkfile"),
     "assign": (
         "PAGE ... | --roster CSV [options]",
-        "coursekit.grading.assign",
+        "coursekit.classroom.grading.assign",
     ),
-    "grade": ("DIR --key FILE --out CSV [options]", "coursekit.grading.grade"),
-    "doctor": ("[options]", "coursekit.grading.doctor"),
-    "book": ("--edition E [PAGE ...]", "coursekit.grading.editions"),
-    "freeze": ("FILE [--changed]", "coursekit.grading.freeze"),
+    "grade": (
+        "DIR --key FILE --out CSV [options]",
+        "coursekit.classroom.grading.grade",
+    ),
+    "doctor": ("[options]", "coursekit.classroom.grading.doctor"),
+    "book": ("--edition E [PAGE ...]", "coursekit.classroom.grading.editions"),
+    "freeze": ("FILE [--changed]", "coursekit.classroom.grading.freeze"),
 }
 # Name: how it is called, its options, what it does; in a newcomer's order.
 COMMANDS: dict[str, tuple[str, Callable[..., None], Callable[..., int]]] = {

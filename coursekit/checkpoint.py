@@ -18,6 +18,7 @@ What is loaded then *is* the model: round it first, and measure that.
 """
 
 import hashlib
+import importlib
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -31,7 +32,6 @@ from safetensors.torch import load as unpack
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from coursekit.audio import SpeechTransformer
 from coursekit.config import (
     Config,
     EncoderConfig,
@@ -41,16 +41,12 @@ from coursekit.config import (
     TransformerConfig,
     VisionConfig,
 )
-from coursekit.decoder import GPT
-from coursekit.encoder import Encoder
-from coursekit.seq2seq import Transformer
 from coursekit.tokenizer import Tokenizer, load_tokenizer, write_atomically
 from coursekit.training import (
     Progress,
     TrainingDiverged,
     TrainState,
 )
-from coursekit.vision import ViT
 
 __all__ = [
     "Loaded",
@@ -76,13 +72,14 @@ __all__ = [
     "write_tensors",
 ]
 
-MODELS: dict[str, tuple[type[nn.Module], type[Config]]] = {
-    "GPT": (GPT, GPTConfig),
-    "Encoder": (Encoder, EncoderConfig),
-    "Transformer": (Transformer, TransformerConfig),
-    "SpeechTransformer": (SpeechTransformer, SpeechConfig),
-    "ViT": (ViT, VisionConfig),
+MODELS: dict[str, tuple[str, type[Config]]] = {
+    "GPT": ("coursekit.decoder", GPTConfig),
+    "Encoder": ("coursekit.encoder", EncoderConfig),
+    "Transformer": ("coursekit.seq2seq", TransformerConfig),
+    "SpeechTransformer": ("coursekit.pretrained.whisper", SpeechConfig),
+    "ViT": ("coursekit.vision", VisionConfig),
 }
+"""A model's class: its module, imported when it is built, and its settings."""
 FORMAT = 1
 SHIPPED = Path(__file__).parent / "assets" / "models"
 PICKLES = {".pt", ".pth", ".bin", ".pkl", ".pickle", ".ckpt"}
@@ -316,8 +313,11 @@ def build_model(fields: dict[str, Any], origin: str | Path = "") -> nn.Module:
             f"the model must be one of {', '.join(MODELS)}: got {name!r} in "
             f"{origin}. Was it written by a newer version?"
         )
-    model, config = MODELS[name]
-    return model(config.from_dict(fields.get("config", {})))
+    module, config = MODELS[name]
+    model: nn.Module = getattr(importlib.import_module(module), name)(
+        config.from_dict(fields.get("config", {}))
+    )
+    return model
 
 
 def describe(model: Any) -> dict[str, Any]:

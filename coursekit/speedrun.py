@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from coursekit.classroom.glue import summary
 from coursekit.config import GPTConfig, TrainConfig
 from coursekit.data import (
     Batch,
@@ -28,7 +29,6 @@ from coursekit.data import (
     split,
 )
 from coursekit.decoder import GPT
-from coursekit.prose import summary
 from coursekit.tokenizer import CharTokenizer
 from coursekit.training import evaluate, pick_precision, train
 

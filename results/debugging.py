@@ -22,6 +22,7 @@ from torch.nn import functional as F  # noqa: N812
 
 from coursekit.attention import fast_attend
 from coursekit.cache import make_cache
+from coursekit.classroom.check import core
 from coursekit.config import GPTConfig
 from coursekit.data import (
     load_text,
@@ -29,7 +30,6 @@ from coursekit.data import (
     split,
 )
 from coursekit.decoder import GPT
-from coursekit.exercises import core
 from coursekit.generation import PlainStepper, generate, sampler
 from coursekit.loss import cross_entropy
 from coursekit.optim import cosine, parameter_groups

@@ -18,9 +18,9 @@ from typing import Any
 
 import nbformat
 
-from coursekit.exercises.core import find
-from coursekit.exercises.source import specialize
-from coursekit.grading.key import Key
+from coursekit.classroom.check.core import find
+from coursekit.classroom.check.source import specialize
+from coursekit.classroom.grading.key import Key
 from results.record import ROOT, record
 
 STUDENTS = {
@@ -65,7 +65,7 @@ OWN = '''
 
 import torch
 
-from coursekit.exercises.core import NONE, Bug, Case, Exercise, generator
+from coursekit.classroom.check.core import NONE, Bug, Case, Exercise, generator
 
 
 def center(x, *, on=NONE):
@@ -121,7 +121,7 @@ def center(x):
 TRY = """
 from pathlib import Path
 import coursekit
-from coursekit.exercises import core
+from coursekit.classroom.check import core
 
 core.OVERLAYS.append(Path("overlay"))
 print(coursekit.check("warmup/center", lambda x: x - x.mean(0)))

@@ -1,10 +1,9 @@
 """The ladder: what runs after each chapter, and how well it predicts.
 
-The book's file after chapters 0 to 9 (:mod:`coursekit.lesson`), trained on
-Shakespeare's characters: one part more on each rung, and the same context,
-batch, steps and optimizer, over three seeds.  The number is the loss on the
-whole held-out tenth, in nats per character.
-"""
+The book's file after chapters 0 to 9 (:mod:`coursekit.classroom.lesson`),
+trained on Shakespeare's characters: one part more on each rung, and the same
+context, batch, steps and optimizer, over three seeds. The number is the loss
+on the whole held-out tenth, in nats per character."""
 
 import argparse
 from collections.abc import Sequence
@@ -13,7 +12,7 @@ from typing import Any
 
 import torch
 
-from coursekit import lesson
+from coursekit.classroom import lesson
 from coursekit.data import load_text
 from results.record import record, summary
 

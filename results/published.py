@@ -14,17 +14,17 @@ from dataclasses import replace
 import torch
 from torch.nn import functional as F  # noqa: N812
 
-from coursekit.audio import load_speech
 from coursekit.checkpoint import Loaded
 from coursekit.decoder import GPT, make_scheme
-from coursekit.published import load_published
-from coursekit.uses import (
+from coursekit.pretrained.loading import load_published
+from coursekit.pretrained.pipelines import (
     align,
     chat,
     complete,
     sentence_vectors,
     transcribe,
 )
+from coursekit.pretrained.whisper import load_speech
 from results.record import ROOT, record
 
 SENTENCES = [
@@ -83,7 +83,7 @@ def parity() -> dict[str, dict[str, float]]:
     """Largest differences from the reference, as the tests print them."""
     found = {}
     for test, names in PARITY.items():
-        where = f"tests/test_uses.py::{test}"
+        where = f"tests/test_pipelines.py::{test}"
         command = [sys.executable, "-m", "pytest", "-sq", where]
         told = subprocess.run(
             command, cwd=ROOT, capture_output=True, text=True, check=True

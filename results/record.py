@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from coursekit.prose import summary as summary
+from coursekit.classroom.glue import summary as summary
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent

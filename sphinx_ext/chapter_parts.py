@@ -29,7 +29,7 @@ from sphinx.addnodes import pending_xref
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 
-from coursekit.grading.plain import CAN, RUNS, names_in, step_title
+from coursekit.classroom.grading.plain import CAN, RUNS, names_in, step_title
 
 LOGGER = logging.getLogger(__name__)
 COSTS = "results/chapters.json"

@@ -23,6 +23,8 @@ import coursekit
 
 PAPER = "vaswani2017attention"
 ROLE = re.compile(r":(\w+):`([^`]+)`")  # of reStructuredText
+# Modules that cite nothing and run when they are imported.
+UNLISTED = re.compile(r"\.(__main__|grading|catalogue|yourfile)\b")
 # Where the paper's numbered things stand, so that all sort by section.
 SECTION_OF = {
     **{"equation 1": "3.2.1", "equation 2": "3.3", "equation 3": "5.3"},
@@ -33,10 +35,10 @@ SECTION_OF = {
 
 def public_names():
     """``(dotted name, docstring)`` of all that the modules offer."""
-    for found in pkgutil.iter_modules(coursekit.__path__):
-        if found.name.startswith("_"):
+    for found in pkgutil.walk_packages(coursekit.__path__, "coursekit."):
+        if UNLISTED.search(found.name):
             continue
-        module = importlib.import_module(f"coursekit.{found.name}")
+        module = importlib.import_module(found.name)
         for name in getattr(module, "__all__", ()):
             thing = getattr(module, name)
             if getattr(thing, "__module__", None) != module.__name__:

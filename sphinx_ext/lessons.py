@@ -17,7 +17,7 @@ from docutils.parsers.rst import directives
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
-from coursekit.grading.plain import chapter_of, lesson_text, names_in
+from coursekit.classroom.grading.plain import chapter_of, lesson_text, names_in
 
 LOGGER = logging.getLogger(__name__)
 FILE = "minimal.py"
@@ -71,7 +71,7 @@ class Lesson(SphinxDirective):
 
 def new_lines(names, chapter):
     """The numbers of the new lines, counted over all parts of a block."""
-    from coursekit import lesson
+    from coursekit.classroom import lesson
 
     new, above = set(), 0
     for name in names:

@@ -8,7 +8,7 @@
 Behind it stands the code cell that draws the still figure. Its picture stays
 where there is no script, and until the model is there; its caption and its
 code stay always. The element, ``<live-attention>``, is one of those in
-``coursekit/live/figures``.
+``coursekit/classroom/live/figures``.
 """
 
 import shutil
@@ -23,7 +23,7 @@ from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
 import coursekit
-from coursekit import live
+from coursekit.classroom import live
 
 LOGGER = logging.getLogger(__name__)
 SCRIPT = "live.js"

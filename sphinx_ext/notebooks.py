@@ -33,7 +33,7 @@ from myst_parser.config.main import MdParserConfig
 sys.path.insert(0, str(Path(__file__).parent))
 import plain
 
-from coursekit.grading.install import install_cell
+from coursekit.classroom.grading.install import install_cell
 
 WORKERS = 2
 SLOWEST = 10  # cells, of all chapters, that are listed with their time

@@ -9,7 +9,7 @@ sections of a chapter as well. Of a page in ``further/`` the number is
 from docutils import nodes
 from sphinx_external_toc.collectors import TocTreeCollectorWithStyles
 
-from coursekit.grading.plain import number_of
+from coursekit.classroom.grading.plain import number_of
 
 number_figures = TocTreeCollectorWithStyles.assign_figure_numbers
 

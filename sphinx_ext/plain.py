@@ -5,8 +5,14 @@ import json
 from chapter_parts import COSTS, price
 from course_pages import BIBTEX
 
-from coursekit.grading import plain
-from coursekit.grading.plain import LEFT, Page, lesson_cell, parse, shuffled
+from coursekit.classroom.grading import plain
+from coursekit.classroom.grading.plain import (
+    LEFT,
+    Page,
+    lesson_cell,
+    parse,
+    shuffled,
+)
 
 __all__ = ["LEFT", "Page", "Pages", "lesson_cell", "parse", "shuffled"]
 

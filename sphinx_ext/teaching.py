@@ -20,7 +20,7 @@ from pathlib import Path
 from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
-from coursekit.grading.notebooks import declared
+from coursekit.classroom.grading.notebooks import declared
 
 PAGE = re.compile(r"^\d\d_\w+$")
 NEEDS = re.compile(r"^\*\*You need\*\*(.*?)\n\n", re.MULTILINE | re.DOTALL)

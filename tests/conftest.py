@@ -24,7 +24,7 @@ PARTS = {
         *("chapter_parts", "budgets"),
     ],
     # Each model is loaded once: `--dist loadgroup` gives it to one worker.
-    "models": ["uses"],
+    "models": ["pipelines"],
     # A reader has no shape checks: JAXTYPING_DISABLE=1.
     "reader": ["bad_input", "catalogue", "protocol"],
 }
@@ -69,7 +69,10 @@ def published():
 
     @cache
     def give(name):
-        from coursekit.published import MissingModelError, load_published
+        from coursekit.pretrained.loading import (
+            MissingModelError,
+            load_published,
+        )
 
         try:
             return load_published(name)

@@ -20,17 +20,20 @@ import pytest
 import torch
 
 import coursekit
-from coursekit.exercises import core
-from coursekit.exercises.checker import verdict
-from coursekit.exercises.core import NONE
-from coursekit.grading import assign, exports, handout, plain, roster
-from coursekit.grading.checkfile import check_file
-from coursekit.grading.install import install_cell
-from coursekit.grading.key import Key
-from coursekit.grading.notebooks import declared, read_submission
-from coursekit.grading.program import parse
-from coursekit.grading.roster import read_roster, safe_name
-from coursekit.grading.standalone import NotStandaloneError, standalone
+from coursekit.classroom.check import core
+from coursekit.classroom.check.checker import verdict
+from coursekit.classroom.check.core import NONE
+from coursekit.classroom.grading import assign, exports, handout, plain, roster
+from coursekit.classroom.grading.checkfile import check_file
+from coursekit.classroom.grading.install import install_cell
+from coursekit.classroom.grading.key import Key
+from coursekit.classroom.grading.notebooks import declared, read_submission
+from coursekit.classroom.grading.program import parse
+from coursekit.classroom.grading.roster import read_roster, safe_name
+from coursekit.classroom.grading.standalone import (
+    NotStandaloneError,
+    standalone,
+)
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted(
@@ -275,7 +278,7 @@ def test_everybody_on_the_roster_is_in_each_assignment(tmp_path):
 
 # -- an overlay --------------------------------------------------------------
 MODULE = """
-from coursekit.exercises.core import Case, Exercise
+from coursekit.classroom.check.core import Case, Exercise
 def twice(x):
     return 2 * x
 EXERCISES = {"twice": Exercise(twice, lambda seed: [Case((seed % 7,))])}

@@ -37,7 +37,7 @@ from benchmarks.contest import (
     judge,
 )
 from benchmarks.peers import ours, vocabularies
-from coursekit.prose import result
+from coursekit.classroom.glue import result
 from coursekit.training import _KEPT
 from results.record import ROOT
 

@@ -145,7 +145,7 @@ import os
 from pathlib import Path
 
 import torch
-from coursekit.prose import glue
+from coursekit.classroom.glue import glue
 
 torch.set_num_threads(1)
 print("read", Path(os.environ["TINY"], "coursekit/n.txt").read_text())

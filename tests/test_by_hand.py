@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from coursekit.by_hand import W_K, W_Q, W_V, WORDS, X
+from coursekit.classroom.by_hand import W_K, W_Q, W_V, WORDS, X
 
 
 def test_queries_keys_and_values_are_small_integers():

@@ -1,7 +1,7 @@
 """What the checks can see: every classic mistake, and which one it is.
 
 A chapter's mistakes are switches of its references
-(``coursekit/exercises/<chapter>.py``).  Each is written a second time in
+(``coursekit/classroom/check/<chapter>.py``).  Each is written a second time in
 ``tests/catalogue/<chapter>.py``, as somebody would write it who does not know
 the reference: what these tests call ``WRONG``.  ``RIGHT`` are right answers
 in other words, ``OUTSIDE`` mistakes that the catalogue does not have.
@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from coursekit.exercises import core
-from coursekit.exercises.call import call
-from coursekit.exercises.checker import check, verdict
-from coursekit.exercises.diagnose import mutants, same, trace
-from coursekit.exercises.source import specialize
+from coursekit.classroom.check import core
+from coursekit.classroom.check.call import call
+from coursekit.classroom.check.checker import check, verdict
+from coursekit.classroom.check.diagnose import mutants, same, trace
+from coursekit.classroom.check.source import specialize
 from tests.test_exercises import PAGES, execute, exercises_of
 
 ROOT = Path(__file__).resolve().parent.parent

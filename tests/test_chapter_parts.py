@@ -24,7 +24,7 @@ import course_pages  # noqa: E402
 import lessons  # noqa: E402  test_book has put sphinx_ext on the path
 import page_count  # noqa: E402
 
-# Stands for coursekit.lesson and coursekit.minimal in every process.
+# Stands for coursekit.classroom.lesson and coursekit.minimal in every process.
 FAKE = '''
 import sys, types
 
@@ -49,10 +49,10 @@ def part(name, chapter):
         raise ValueError(f"a part is scale or mix: got {name!r}")
     return PARTS[name, chapter]
 
-lesson = types.ModuleType("coursekit.lesson")
+lesson = types.ModuleType("coursekit.classroom.lesson")
 lesson.part = part
 lesson.new_lines = lambda name, chapter: NEW.get((name, chapter), set())
-sys.modules["coursekit.lesson"] = lesson
+sys.modules["coursekit.classroom.lesson"] = lesson
 
 minimal = types.ModuleType("coursekit.minimal")
 def attribute(name):

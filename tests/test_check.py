@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 import coursekit
-from coursekit.exercises import core
-from coursekit.exercises.compare import apart, describe, difference
-from coursekit.exercises.core import Case, Exercise, generator
+from coursekit.classroom.check import core
+from coursekit.classroom.check.compare import apart, describe, difference
+from coursekit.classroom.check.core import Case, Exercise, generator
 
 float64 = torch.float64
 
@@ -254,7 +254,7 @@ import random
 import numpy as np
 import torch
 import coursekit
-from coursekit.exercises import core
+from coursekit.classroom.check import core
 
 
 def noise():
@@ -421,9 +421,9 @@ def test_the_box_escapes_what_it_shows(exercise):
 def test_exercises_load_when_they_are_asked_for():
     code = (
         "import sys, coursekit\n"
-        "assert not [m for m in sys.modules if 'coursekit.exercises' in m]\n"
+        "assert not [m for m in sys.modules if 'classroom' in m]\n"
         "coursekit.check\n"
-        "assert 'coursekit.exercises.core' in sys.modules\n"
-        "assert 'coursekit.exercises.attention' not in sys.modules\n"
+        "assert 'coursekit.classroom.check.core' in sys.modules\n"
+        "assert 'coursekit.classroom.catalogue.attention' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -940,7 +940,7 @@ def test_importing_is_quick_and_loads_no_tool():
     )
     seconds, modules, plots = done.stdout.splitlines()
     assert float(seconds) < 0.6  # 0.3 on a quiet machine
-    assert "coursekit.visual" not in modules
+    assert "coursekit.classroom.figures" not in modules
     assert "coursekit.__main__" not in modules
     assert plots == "False"
 

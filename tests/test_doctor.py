@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from coursekit.grading import doctor, frames, isolation
-from coursekit.grading.doctor import BROKEN, HELD, UNTRIED, Finding
-from coursekit.grading.examiner import Examiner, Task
-from coursekit.grading.isolation import Isolation
-from coursekit.grading.key import derived
-from coursekit.grading.sandbox import Pool, Sandbox
-from coursekit.grading.worker import Worker
+from coursekit.classroom.grading import doctor, frames, isolation
+from coursekit.classroom.grading.doctor import BROKEN, HELD, UNTRIED, Finding
+from coursekit.classroom.grading.examiner import Examiner, Task
+from coursekit.classroom.grading.isolation import Isolation
+from coursekit.classroom.grading.key import derived
+from coursekit.classroom.grading.sandbox import Pool, Sandbox
+from coursekit.classroom.grading.worker import Worker
 
 ATTACKS = {a.name: a for a in doctor.read_attacks()}
 SHARING = [a for a in ATTACKS.values() if a.shares]

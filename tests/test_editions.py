@@ -18,10 +18,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from coursekit.exercises import core
-from coursekit.grading import assign, editions
-from coursekit.grading.editions import edit, stage, without_answers
-from coursekit.grading.sources import SourceError, for_students
+from coursekit.classroom.check import core
+from coursekit.classroom.grading import assign, editions
+from coursekit.classroom.grading.editions import edit, stage, without_answers
+from coursekit.classroom.grading.sources import SourceError, for_students
 
 ROOT = Path(__file__).resolve().parent.parent
 pytestmark = pytest.mark.xdist_group("editions")
@@ -56,7 +56,7 @@ PAGE = f"""{FRONT}(ch-tiny)=
 import torch
 
 import coursekit
-from coursekit.prose import glue
+from coursekit.classroom.glue import glue
 
 torch.set_num_threads(1)
 ```
@@ -145,7 +145,7 @@ coursekit.check("secret/twice", twice)
 """
 OVERLAY_MODULE = f"""
 import torch
-from coursekit.exercises.core import Case, Exercise, generator
+from coursekit.classroom.check.core import Case, Exercise, generator
 
 def twice(x):
     {REFERENCE} = 2 * x
@@ -259,7 +259,7 @@ def built(checkout):
             made[edition] = checkout / "out" / edition
             command = (
                 "import sys; from argparse import Namespace as N;"
-                "from coursekit.grading.editions import run;"
+                "from coursekit.classroom.grading.editions import run;"
                 f"sys.exit(run(N(edition={edition!r}, pages=[], "
                 f"overlay='private', out={str(made[edition])!r})))"
             )
@@ -559,7 +559,9 @@ def test_pages_and_new_pages_in_the_contents(checkout, tmp_path):
 
 
 def test_an_overlay_can_be_named_by_the_environment(checkout):
-    command = "from coursekit.exercises import core; core.find('secret/twice')"
+    command = (
+        "from coursekit.classroom.check import core; core.find('secret/twice')"
+    )
     for folder, code in ((str(checkout / "private"), 0), ("", 1)):
         done = subprocess.run(
             [sys.executable, "-c", command],

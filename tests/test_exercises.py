@@ -1,7 +1,8 @@
 """Each exercise of the book, played as a learner would, and its cases.
 
-A page's exercises and the entries of ``coursekit/exercises/<chapter>.py``
-belong together.  What these tests say is written for a chapter's author.
+A page's exercises and the entries of
+``coursekit/classroom/catalogue/<chapter>.py`` belong together. What these
+tests say is written for a chapter's author.
 """
 
 import functools
@@ -17,8 +18,8 @@ import torch
 from torch.nn import functional as F  # noqa: N812
 
 import coursekit
-from coursekit.exercises import check, core
-from coursekit.exercises.compare import difference, is_value
+from coursekit.classroom.check import check, core
+from coursekit.classroom.check.compare import difference, is_value
 
 ROOT = Path(__file__).resolve().parent.parent
 # The pages of each chapter: its main page, then those in further/.
@@ -132,7 +133,7 @@ def mismatched(chapter, found, names):
         if id not in {f"{chapter}/{name}" for name in names}:
             wrong.append(
                 f"the page checks {id!r}: no such entry in EXERCISES of "
-                f"coursekit/exercises/{chapter}.py"
+                f"coursekit/classroom/check/{chapter}.py"
             )
     for name in names:
         if f"{chapter}/{name}" not in seen:
@@ -168,7 +169,9 @@ def play(first, exercise, monkeypatch):
         return seen[id]
 
     monkeypatch.setattr(coursekit, "check", recorded, raising=False)
-    monkeypatch.setattr(coursekit.prose, "glue", lambda name, value: None)
+    monkeypatch.setattr(
+        coursekit.classroom.glue, "glue", lambda name, value: None
+    )
     space, seeds, label = {"__name__": "page"}, [0], exercise.label
     execute(first, space, "the page's first cell")
     for source in exercise.cells:

@@ -10,19 +10,19 @@ from torch.nn import functional as F  # noqa: N812
 from torch.nn.functional import relu as imported
 
 import coursekit
-from coursekit import lesson
 from coursekit import minimal as aliased
-from coursekit.exercises import core
-from coursekit.exercises.checker import check
-from coursekit.exercises.core import Case, Exercise
-from coursekit.exercises.forbid import (
+from coursekit.classroom import lesson
+from coursekit.classroom.check import core
+from coursekit.classroom.check.checker import check
+from coursekit.classroom.check.core import Case, Exercise
+from coursekit.classroom.check.forbid import (
     LESSON,
     ForbiddenError,
     forbidden,
     is_within,
     locate,
 )
-from coursekit.grading import library
+from coursekit.classroom.grading import library
 
 
 def by_module(x):
@@ -149,7 +149,10 @@ def answered(q, k, v, mask=None):
 
 
 def test_the_lesson_has_the_parts_that_answer_exercises():
-    names = {name.removeprefix("coursekit.") for name in PARTS}
+    names = {
+        name.removeprefix("coursekit.").removeprefix("classroom.")
+        for name in PARTS
+    }
     assert {
         *("minimal.attention", "minimal.merge", "minimal.BPETokenizer"),
         *("minimal.generate", "minimal_seq2seq.Transformer", "lesson.load"),
@@ -169,11 +172,20 @@ def test_no_part_of_the_lesson_is_an_answer(name):
     ("cheat", "named"),
     [
         (lambda *a: aliased.attention(*a), "coursekit.minimal.attention"),
-        (lambda *a: RENAMED(*a), "coursekit.lesson.chapter_12.attention"),
-        (lambda *a: LOADED.attention(*a), "coursekit.lesson.chapter_12"),
-        (lambda *a: lesson.load(4).attention(*a), "coursekit.lesson.load"),
-        (LOADED.attention, "coursekit.lesson.chapter_12.attention"),
-        (LOADED.GPT, "coursekit.lesson.chapter_12.GPT"),
+        (
+            lambda *a: RENAMED(*a),
+            "coursekit.classroom.lesson.chapter_12.attention",
+        ),
+        (
+            lambda *a: LOADED.attention(*a),
+            "coursekit.classroom.lesson.chapter_12",
+        ),
+        (
+            lambda *a: lesson.load(4).attention(*a),
+            "coursekit.classroom.lesson.load",
+        ),
+        (LOADED.attention, "coursekit.classroom.lesson.chapter_12.attention"),
+        (LOADED.GPT, "coursekit.classroom.lesson.chapter_12.GPT"),
     ],
 )
 def test_the_lesson_is_no_answer_by_any_name(cheat, named):
@@ -196,7 +208,7 @@ def test_every_exercise_forbids_the_lesson(monkeypatch):
     def spy(names, function):
         raise SeenError(names)
 
-    monkeypatch.setattr("coursekit.exercises.checker.forbidden", spy)
+    monkeypatch.setattr("coursekit.classroom.check.checker.forbidden", spy)
     found = 0
     for chapter in core.chapters():
         for name in core.exercises(chapter):

@@ -11,8 +11,14 @@ import tracemalloc
 import pytest
 import torch
 
-from coursekit.grading import frames
-from coursekit.grading.frames import HEAD, MAGIC, Frame, FrameError, Opaque
+from coursekit.classroom.grading import frames
+from coursekit.classroom.grading.frames import (
+    HEAD,
+    MAGIC,
+    Frame,
+    FrameError,
+    Opaque,
+)
 
 NONCE = bytes(range(16))
 

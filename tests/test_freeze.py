@@ -5,9 +5,9 @@ import json
 import pytest
 
 from coursekit.__main__ import main
-from coursekit.exercises import core
-from coursekit.exercises.core import Bug, Case, Exercise
-from coursekit.grading import freeze
+from coursekit.classroom.check import core
+from coursekit.classroom.check.core import Bug, Case, Exercise
+from coursekit.classroom.grading import freeze
 
 
 def helper(x):

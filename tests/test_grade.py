@@ -21,9 +21,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from coursekit.exercises import core
-from coursekit.exercises.call import Outcome, Raised, call
-from coursekit.grading import (
+from coursekit.classroom.check import core
+from coursekit.classroom.check.call import Outcome, Raised, call
+from coursekit.classroom.grading import (
     examiner,
     feedback,
     grade,
@@ -32,13 +32,18 @@ from coursekit.grading import (
     summary,
     viva,
 )
-from coursekit.grading.examiner import Task
-from coursekit.grading.grade import Batch, Files, collect
-from coursekit.grading.isolation import Isolation, Limits, best
-from coursekit.grading.key import Key, derived
-from coursekit.grading.records import STATUSES, Graded, Result, graded
-from coursekit.grading.sandbox import SandboxError
-from coursekit.grading.standalone import standalone
+from coursekit.classroom.grading.examiner import Task
+from coursekit.classroom.grading.grade import Batch, Files, collect
+from coursekit.classroom.grading.isolation import Isolation, Limits, best
+from coursekit.classroom.grading.key import Key, derived
+from coursekit.classroom.grading.records import (
+    STATUSES,
+    Graded,
+    Result,
+    graded,
+)
+from coursekit.classroom.grading.sandbox import SandboxError
+from coursekit.classroom.grading.standalone import standalone
 from tests.submissions import corpus
 from tests.submissions.corpus import ATTEND, MENDED, RIGHT, RIGHT_MENDED
 
@@ -569,7 +574,7 @@ def test_an_error_of_ours_costs_one_student_their_rows_alone(
             raise ZeroDivisionError
         return read(paths, wanted)
 
-    from coursekit.grading import examiner
+    from coursekit.classroom.grading import examiner
 
     read = examiner.read_submission
     monkeypatch.setattr(examiner, "read_submission", stumble)
@@ -787,7 +792,7 @@ OVERLAY = '''
 
 import torch
 
-from coursekit.exercises.core import NONE, Bug, Case, Exercise, generator
+from coursekit.classroom.check.core import NONE, Bug, Case, Exercise, generator
 
 
 def double(x, *, on=NONE):

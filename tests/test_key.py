@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from coursekit.grading.key import Key, KeyFileError, derived
+from coursekit.classroom.grading.key import Key, KeyFileError, derived
 
 
 @pytest.fixture

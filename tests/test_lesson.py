@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from coursekit import lesson, minimal, stages
+from coursekit import minimal
+from coursekit.classroom import lesson, stages
 from results.ladder import CONTROLS, RUNGS, build
 from results.take_away import MODELS
 
@@ -231,7 +232,7 @@ def test_an_edit_changes_one_module_alone():
     mask = torch.ones(1, 1, dtype=torch.bool)
     assert torch.equal(edited.attention(q, q, q, mask), q)
     assert plain.attention is not lesson.load(4).attention
-    assert edited.__name__ == "coursekit.lesson.chapter_4"
+    assert edited.__name__ == "coursekit.classroom.lesson.chapter_4"
     assert "sqrt" in lesson.text(4)
 
 

@@ -21,7 +21,6 @@ import test_pages
 import torch
 
 import coursekit
-from coursekit import live
 from coursekit.attention import attend, attention_weights
 from coursekit.cache import CachedStepper, CachedTranslator
 from coursekit.checkpoint import (
@@ -31,12 +30,13 @@ from coursekit.checkpoint import (
     save_model,
     shipped,
 )
+from coursekit.classroom import live
+from coursekit.classroom.live import stills
 from coursekit.config import GPTConfig, TransformerConfig
 from coursekit.decoder import GPT
 from coursekit.encoder import Encoder
 from coursekit.generation import beam_search, generate, keep_top_p, sampler
 from coursekit.interpret import watch
-from coursekit.live import stills
 from coursekit.seq2seq import Transformer, encoder_config
 from coursekit.tokenizer import DIGITS_APART, BPETokenizer, CharTokenizer
 from coursekit.translate import SPECIALS, special_ids

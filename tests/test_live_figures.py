@@ -74,13 +74,13 @@ PAGE = (
 
 ```{code-cell} ipython3
 import torch
-from coursekit import visual
+from coursekit.classroom import figures
 
 torch.set_num_threads(1)
 
 
 def draw(name):
-    figure, (ax,) = visual.new_figure(height=1.0)
+    figure, (ax,) = figures.new_figure(height=1.0)
     ax.set_title(name)
 ```
 

@@ -15,7 +15,8 @@ from types import ModuleType
 import pytest
 import torch
 
-from coursekit import lesson, minimal, minimal_seq2seq, training
+from coursekit import minimal, minimal_seq2seq, training
+from coursekit.classroom import lesson
 from coursekit.data import Batch, date_pairs, pad_pairs
 from coursekit.generation import PlainStepper, PlainTranslator
 from coursekit.generation import generate as library_generate

@@ -10,16 +10,21 @@ from types import SimpleNamespace
 
 import pytest
 
-from coursekit.grading import examiner
-from coursekit.grading.cells import CELLS, LARGEST, myst_cells, read_cells
-from coursekit.grading.notebooks import (
+from coursekit.classroom.grading import examiner
+from coursekit.classroom.grading.cells import (
+    CELLS,
+    LARGEST,
+    myst_cells,
+    read_cells,
+)
+from coursekit.classroom.grading.notebooks import (
     NotebookError,
     declared,
     declared_in,
     hash_of,
     read_submission,
 )
-from coursekit.grading.program import LONGEST, parse
+from coursekit.classroom.grading.program import LONGEST, parse
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted(ROOT.glob("book/**/[0-9][0-9]_*.md"))

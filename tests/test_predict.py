@@ -18,7 +18,7 @@ import test_pages
 from test_book import ROOT, notebooks
 from test_pages import Visit, axe
 
-from coursekit.grading import install
+from coursekit.classroom.grading import install
 
 # Built once, by one of the two workers.
 pytestmark = pytest.mark.xdist_group("predictions")
@@ -37,7 +37,7 @@ Go to {ref}`the question <tiny-mean>`, {ref}`tiny-mean`,
 
 ```{code-cell} ipython3
 import torch
-from coursekit.prose import glue
+from coursekit.classroom.glue import glue
 
 torch.set_num_threads(1)
 x = torch.arange(7.0)

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from coursekit.exercises import core
-from coursekit.exercises.call import Outcome, Raised
-from coursekit.exercises.checker import examine
-from coursekit.grading.isolation import Limits
-from coursekit.grading.sandbox import Sandbox
+from coursekit.classroom.check import core
+from coursekit.classroom.check.call import Outcome, Raised
+from coursekit.classroom.check.checker import examine
+from coursekit.classroom.grading.isolation import Limits
+from coursekit.classroom.grading.sandbox import Sandbox
 
 ROOT = Path(__file__).resolve().parent.parent
 SEED = 11

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from coursekit.prose import result
+from coursekit.classroom.glue import result
 from results import ladder, replacing, take_away
 from results.record import ROOT, commit, record, sha256, summary
 

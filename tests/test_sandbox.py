@@ -16,12 +16,12 @@ import numpy
 import pytest
 import torch
 
-from coursekit.exercises.call import Raised, call
-from coursekit.grading import confine, frames, isolation
-from coursekit.grading.frames import FrameError, Opaque
-from coursekit.grading.isolation import Isolation, Limits
-from coursekit.grading.sandbox import Pool, Sandbox, SandboxError
-from coursekit.grading.served import Served, guarded
+from coursekit.classroom.check.call import Raised, call
+from coursekit.classroom.grading import confine, frames, isolation
+from coursekit.classroom.grading.frames import FrameError, Opaque
+from coursekit.classroom.grading.isolation import Isolation, Limits
+from coursekit.classroom.grading.sandbox import Pool, Sandbox, SandboxError
+from coursekit.classroom.grading.served import Served, guarded
 
 NONCE = bytes(range(16))
 CELLS = [
@@ -272,7 +272,7 @@ def test_a_sandbox_from_its_beginning_to_its_end():
     ],
 )
 def test_magics_do_nothing_and_lines_keep_their_number(source, plain):
-    from coursekit.grading import child
+    from coursekit.classroom.grading import child
 
     assert child.plain_python(source).strip("\n") == plain.strip("\n")
 
@@ -409,7 +409,9 @@ def test_what_is_kept_for_gradients_adds_up(monkeypatch):
     Above 32 MB each tensor is asked of the system anew; below, it may take
     a place that an earlier test left free, and nothing grows.
     """
-    monkeypatch.setattr("coursekit.grading.served.ASK_MEMORY", 400 << 20)
+    monkeypatch.setattr(
+        "coursekit.classroom.grading.served.ASK_MEMORY", 400 << 20
+    )
 
     def long(x):
         return x * torch.ones(5_000_000, dtype=torch.float64)
@@ -444,7 +446,7 @@ def test_nothing_is_kept_once_a_call_has_ended(monkeypatch):
             self.most = len(self.tickets)
             return data
 
-    monkeypatch.setattr("coursekit.grading.sandbox.Served", Kept)
+    monkeypatch.setattr("coursekit.classroom.grading.sandbox.Served", Kept)
     with Sandbox() as box:
         box.run(CELLS)
         box.run("def stuck(f, x):\n    f(x)\n    import os\n    os._exit(0)")
@@ -585,7 +587,7 @@ def test_answers_of_another_form_are_the_protocol_s_fault():
 
 
 def test_an_error_s_text_holds_nothing_that_a_terminal_obeys():
-    from coursekit.grading.sandbox import raised
+    from coursekit.classroom.grading.sandbox import raised
 
     error = raised("Bad\x1b[31m<b>", "a\x1b[2J\x07b\r\nin line 1: x\x00")
     assert error.kind == "Bad31mb"
@@ -603,7 +605,9 @@ def test_bubblewrap_holds_without_the_filter_of_system_calls(monkeypatch):
         assert '"plain": false' in settings
         return [*words, settings.replace('"plain": false', '"plain": true')]
 
-    monkeypatch.setattr("coursekit.grading.sandbox.command", unfiltered)
+    monkeypatch.setattr(
+        "coursekit.classroom.grading.sandbox.command", unfiltered
+    )
     source = """
 import ctypes, os, socket, time
 def walls(port):
@@ -663,8 +667,8 @@ def test_the_grader_imports_where_unix_modules_are_missing():
         "import sys\n"
         "for name in ('fcntl', 'resource', 'pwd', 'grp', 'termios'):\n"
         "    sys.modules[name] = None\n"
-        "import coursekit.grading.sandbox, coursekit.grading.doctor\n"
-        "from coursekit.grading import confine\n"
+        "from coursekit.classroom.grading import doctor, sandbox\n"
+        "from coursekit.classroom.grading import confine\n"
         "confine.limit(1, 1, 1, 1)\n"
         "confine.limit_cpu(1)\n"
     )

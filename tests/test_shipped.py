@@ -16,7 +16,7 @@ from coursekit.checkpoint import (
     round_weights,
     shipped,
 )
-from coursekit.prose import result
+from coursekit.classroom.glue import result
 from coursekit.translate import Translator
 from results.translating import bleu
 from results.translation import FEW, TEST

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from coursekit.exercises.source import specialize
+from coursekit.classroom.check.source import specialize
 
 
 def reference(x: int, y: int = 2, *, on=frozenset()) -> int:

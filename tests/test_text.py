@@ -190,7 +190,7 @@ def test_chapter_has_predictions_and_exercises(page):
     assert 5 <= len(exercises) <= 7
     assert sum(kind in ("Implement", "Debug") for kind in exercises) >= 4
     assert "{cost}`time`" in text
-    assert "visual.ladder(" in text
+    assert "figures.ladder(" in text
 
 
 def missing(page, text):

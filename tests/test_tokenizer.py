@@ -17,9 +17,9 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from coursekit import tokenizer as module
+from coursekit.classroom.check import check
+from coursekit.classroom.check import tokenizer as exercises
 from coursekit.data import load_text, read_asset
-from coursekit.exercises import check
-from coursekit.exercises import tokenizer as exercises
 from coursekit.tokenizer import (
     SPLIT,
     BPETokenizer,

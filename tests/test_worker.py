@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from coursekit.exercises import core
-from coursekit.grading import doctor, frames, worker
-from coursekit.grading.examiner import (
+from coursekit.classroom.check import core
+from coursekit.classroom.grading import doctor, frames, worker
+from coursekit.classroom.grading.examiner import (
     TOO_SLOW,
     Examiner,
     Lost,
@@ -24,10 +24,10 @@ from coursekit.grading.examiner import (
     Task,
     grade_student,
 )
-from coursekit.grading.isolation import Isolation, Limits, best
-from coursekit.grading.records import Result
-from coursekit.grading.served import guarded
-from coursekit.grading.worker import Worker
+from coursekit.classroom.grading.isolation import Isolation, Limits, best
+from coursekit.classroom.grading.records import Result
+from coursekit.classroom.grading.served import guarded
+from coursekit.classroom.grading.worker import Worker
 
 ENDLESS = "torch.as_tensor(range(2**53))"  # in C++, for years
 
@@ -191,7 +191,7 @@ def test_without_a_worker_no_signal_ends_it():
     """The control: a guard by signals alone, and Ctrl-C, come too late."""
     code = (
         "import torch\n"
-        "from coursekit.grading.served import guarded\n"
+        "from coursekit.classroom.grading.served import guarded\n"
         "print('begins', flush=True)\n"
         f"with guarded(0.2): {ENDLESS}\n"
     )

@@ -15,9 +15,9 @@ import torch
 
 import coursekit
 from coursekit import __main__ as cli
-from coursekit import lesson, yourfile
-from coursekit.prose import result
-from coursekit.yourfile import child, contracts
+from coursekit.classroom import lesson, yourfile
+from coursekit.classroom.glue import result
+from coursekit.classroom.yourfile import child, contracts
 from results import ladder, steps
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -388,7 +388,7 @@ def test_a_loop_without_an_end_ends(tmp_path):
     endless = "while True:\n    pass\n"
     (tmp_path / "mine.py").write_text(endless)
     code = (
-        "import sys\nfrom coursekit.yourfile import child\n"
+        "import sys\nfrom coursekit.classroom.yourfile import child\n"
         "child.LIMIT = 1\nchild.main(sys.argv[1:])\n"
     )
     words = "mine.py", "", "1", "out"

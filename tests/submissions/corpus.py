@@ -469,7 +469,7 @@ BODIES = {
         return q
     """,
     "imports_the_reference": """
-        from coursekit.exercises.attention import attend
+        from coursekit.classroom.catalogue.attention import attend
 
         return attend(q, k, v)
     """,

@@ -1,0 +1,1 @@
+"""The course around the transformer: checks, grading, live figures."""

@@ -1,0 +1,1 @@
+"""The exercises and their classic mistakes: one module per chapter."""

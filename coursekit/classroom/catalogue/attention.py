@@ -1,0 +1,484 @@
+"""Exercises of chapter 4: attention."""
+
+import torch
+from torch import Tensor
+
+from coursekit.classroom.check.core import (
+    NONE,
+    Bug,
+    Case,
+    Exercise,
+    Switches,
+    generator,
+)
+from coursekit.classroom.check.forbid import ATTENTION, AUTOGRAD
+
+Gradients = tuple[Tensor, Tensor, Tensor, Tensor]
+
+
+def draw(g: torch.Generator, *shapes: tuple[int, ...]) -> tuple[Tensor, ...]:
+    """One random tensor a shape, in double precision."""
+    return tuple(
+        torch.randn(shape, generator=g, dtype=torch.float64)
+        for shape in shapes
+    )
+
+
+# -- implement: attention ----------------------------------------------------
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None = None,
+    *,
+    on: Switches = NONE,
+) -> Tensor:
+    """Each query's average of the values, weighted by how its keys fit.
+
+    `softmax(q kᵀ / √Dh) v`: `q` is `(..., T, Dh)`, `k` `(..., S, Dh)`, `v`
+    `(..., S, Dv)`, the result `(..., T, Dv)`. There may be any number of axes
+    in front, or none; `T ≠ S` and `Dv ≠ Dh` are allowed. The weights of one
+    query, over its `S` keys, sum to 1.
+    `mask` is boolean and broadcasts to `(..., T, S)`. True means: may look. A
+    hidden key has weight 0, as if it were not there; each query may look at
+    one key at least. Without a mask all keys are seen. Scores of many
+    thousands give finite results, too.
+    """
+    root = q.size(-1) ** 0.5
+    if "no_scale" in on:
+        root = 1.0
+    if "by_dk" in on:
+        root = q.size(-1)
+    scores = q @ k.mT * root if "times_scale" in on else q @ k.mT / root
+    visible = mask
+    if "true_hides" in on and mask is not None:
+        visible = ~mask
+    if "mask_inverted" in on and visible is not None:
+        visible = ~visible
+    if visible is not None and "mask_ignored" not in on:
+        if "mask_zero" in on:
+            scores = scores * visible
+        elif "mask_after" not in on:
+            scores = scores.masked_fill(~visible, float("-inf"))
+    if "over_queries" in on:
+        weights = scores.softmax(dim=-2)
+    elif "sigmoid" in on:
+        weights = scores.sigmoid()
+    elif "axis_1" in on:
+        weights = scores.softmax(dim=1)
+    elif "naive" in on:
+        weights = scores.exp() / scores.exp().sum(dim=-1, keepdim=True)
+    else:
+        weights = scores.softmax(dim=-1)
+    if "mask_after" in on and visible is not None:
+        weights = weights * visible
+    return weights @ v
+
+
+_SCALE = {
+    "no_scale": Bug(
+        "the scores without 1/√D_h",
+        "Scores grow like √D_h. Without the division the softmax is nearly "
+        "one-hot from the start, and little gradient comes through.",
+        read="04_attention#att-predict-scale",
+        at="scale",
+    ),
+    "by_dk": Bug(
+        "the scores divided by D_h instead of √D_h",
+        "The standard deviation of a score is √D_h, not D_h: divided by D_h, "
+        "all weights start nearly equal.",
+        read="04_attention#att-predict-scale",
+        at="scale",
+    ),
+    "times_scale": Bug(
+        "the scores multiplied by √D_h",
+        "You scaled the wrong way round: divide, to keep the scores small.",
+        read="04_attention#att-predict-scale",
+        at="scale",
+    ),
+}
+_NAIVE = Bug(
+    "a softmax that takes exp of the scores as they are",
+    "exp(1000) is infinite, and infinity over infinity is NaN. Subtract the "
+    "row's maximum first: no weight changes.",
+    read="04_attention#att-formula",
+    at="softmax",
+)
+_ATTEND_BUGS = {
+    **_SCALE,
+    "over_queries": Bug(
+        "softmax over the queries (dim=-2) instead of the keys",
+        "Each query deals out its attention among the keys: normalize along "
+        "the last axis, so that rows sum to 1.",
+        read="04_attention#att-by-hand",
+        at="softmax",
+    ),
+    "axis_1": Bug(
+        "softmax along axis 1, whatever the number of axes",
+        "With a batch and heads, axis 1 is the heads: they would compete "
+        "with one another. The keys are the last axis, dim=-1.",
+        read="04_attention#att-code",
+        at="softmax",
+    ),
+    "sigmoid": Bug(
+        "a sigmoid of each score instead of a softmax over the keys",
+        "Weights must sum to 1 for each query; otherwise the output grows "
+        "with the number of keys.",
+        read="04_attention#att-by-hand",
+        at="softmax",
+    ),
+    "naive": _NAIVE,
+    "mask_inverted": Bug(
+        "a mask in which True hides",
+        "Here True means: may look. nn.MultiheadAttention has it the other "
+        "way round, F.scaled_dot_product_attention as we do.",
+        read="05_masks#ch-masks",
+        at="mask",
+    ),
+    "mask_ignored": Bug(
+        "no mask at all",
+        "Where the mask is False, the weight must be 0.",
+        read="05_masks#ch-masks",
+        at="mask",
+    ),
+    "mask_zero": Bug(
+        "hidden scores set to 0 instead of −∞",
+        "A score of 0 is a score like any other: e⁰ = 1. Only −∞ becomes "
+        "the weight 0.",
+        read="05_masks#ch-masks",
+        at="mask",
+    ),
+    "mask_after": Bug(
+        "the mask applied after the softmax, without dividing again",
+        "The sum in the softmax has seen the hidden keys, and the rows no "
+        "longer sum to 1. Mask before the softmax.",
+        read="05_masks#ch-masks",
+        at="mask",
+    ),
+}
+
+
+def _attend_cases(seed: int) -> list[Case]:
+    g = generator(seed)
+    batch = draw(g, (2, 3, 5, 11), (2, 3, 7, 11), (2, 3, 7, 13))
+    one = draw(g, (5, 11), (7, 11), (7, 13))
+    mask = torch.rand(2, 1, 5, 7, generator=g) > 0.5
+    visible = torch.randint(7, (2, 1, 5, 1), generator=g)
+    mask.scatter_(-1, visible, True)  # nobody is left with nothing
+    mask.scatter_(-1, (visible + 1) % 7, False)  # everybody misses a key
+    return [
+        Case(one, name="one sentence, five queries and seven keys"),
+        Case(batch, name="two sentences, three heads"),
+        Case((*batch, mask), name="with a mask"),
+        Case(tuple(50 * x for x in one), name="50 times as large"),
+    ]
+
+
+# -- debug: the test passed --------------------------------------------------
+def mended(q: Tensor, k: Tensor, v: Tensor, *, on: Switches = NONE) -> Tensor:
+    """Attention without a mask: each query's weighted average of the values.
+
+    `softmax(q kᵀ / √Dh) v`: `q` is `(..., T, Dh)`, `k` `(..., S, Dh)`, `v`
+    `(..., S, Dv)`, the result `(..., T, Dv)`. The weights of one query, over
+    its `S` keys, sum to 1.
+    It is right for any sizes, all equal or all different, and for any number
+    of axes in front, or none. Scores of many thousands give finite results,
+    too.
+    """
+    size = q.size(0) if "first_size" in on else q.size(-1)
+    scores = q @ k.mT / size**0.5
+    if "naive" not in on:
+        scores = scores - scores.amax(dim=-1, keepdim=True)
+    total = scores.exp().sum(dim=-1)
+    total = total.unsqueeze(1 if "axis_1" in on else -1)
+    return scores.exp() / total @ v
+
+
+_MENDED_BUGS = {
+    "first_size": Bug(
+        "the scale taken from q.size(0)",
+        "The first axis is the number of tokens, or the batch. The size of "
+        "a head is the last one: q.size(-1).",
+        read="04_attention#att-formula",
+    ),
+    "axis_1": Bug(
+        "the sums spread along axis 1, whatever the number of axes",
+        "With a batch, axis 1 is the queries' own. keepdim=True leaves the "
+        "sums where they belong.",
+        read="04_attention#att-code",
+    ),
+    "naive": _NAIVE,
+}
+
+
+def _mended_cases(seed: int) -> list[Case]:
+    g = generator(seed)
+    one = draw(g, (5, 11), (7, 11), (7, 13))
+    two = draw(g, (2, 5, 11), (2, 7, 11), (2, 7, 13))
+    return [
+        Case(one, name="sizes that are all different"),
+        Case(two, name="two sentences"),
+        Case(tuple(50 * x for x in one), name="50 times as large"),
+    ]
+
+
+# -- implement: a learned temperature ----------------------------------------
+def temperature_backward(
+    dy: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    tau: Tensor,
+    *,
+    on: Switches = NONE,
+) -> Gradients:
+    """Gradients of attention with a factor `tau` by q, k, v and tau.
+
+    The forward pass is `y = softmax(tau q kᵀ) v`, with `tau` (one number, a
+    tensor without axes) where `1/√Dh` usually stands. `q` is `(..., T, Dh)`,
+    `k` `(..., S, Dh)`, `v` `(..., S, Dv)` and `y` `(..., T, Dv)`; there may be
+    axes in front, such as a batch. The softmax runs over the keys.
+    `dy` has the shape of `y` and is the gradient of the loss by it. Returned
+    are four gradients of that loss, `(dq, dk, dv, dtau)`, each of the shape of
+    what it belongs to. `dtau` is one number for the whole batch.
+    """
+    fit = q @ k.mT
+    a = (tau * fit).softmax(dim=-1)
+    da = dy @ v.mT
+    if "elementwise" in on:
+        dz = a * (1 - a) * da
+    elif "axis_1" in on:
+        dz = a * (da - (a * da).sum(dim=1, keepdim=True))
+    else:
+        dz = a * (da - (a * da).sum(dim=-1, keepdim=True))
+    dq = dz @ k if "no_tau" in on else tau * dz @ k
+    dk = dz.mT @ q if "no_tau" in on else tau * dz.mT @ q
+    dv = dz.mT @ dy if "dv_from_dz" in on else a.mT @ dy
+    dtau = tau * (dz * fit).sum() if "tau_twice" in on else (dz * fit).sum()
+    return dq, dk, dv, dtau
+
+
+_TEMPERATURE_BUGS = {
+    "elementwise": Bug(
+        "a softmax differentiated entry by entry, a · (1 − a)",
+        "A weight depends on all scores of its row: subtract the row's sum "
+        "of a · da. The rows of dZ then sum to 0.",
+        read="further/04_attention#att-backward",
+        at="dz",
+    ),
+    "axis_1": Bug(
+        "the sum of a · da along axis 1, whatever the number of axes",
+        "With a batch, axis 1 is the queries. A row of weights lies along "
+        "the last axis, dim=-1.",
+        read="further/04_attention#att-backward",
+        at="dz",
+    ),
+    "no_tau": Bug(
+        "dQ and dK without the factor τ",
+        "The score is τ · q · k: by q it changes with τ · k.",
+        read="further/04_attention#att-temperature",
+    ),
+    "dv_from_dz": Bug(
+        "dV made from dZ instead of the weights",
+        "y is the weights times v; so dV is the weights, transposed, times "
+        "dY, and dZ has nothing to do with it.",
+        read="further/04_attention#att-backward",
+    ),
+    "tau_twice": Bug(
+        "dτ with a factor τ too many",
+        "The score is τ times the fit: its derivative by τ is the fit.",
+        read="further/04_attention#att-temperature",
+    ),
+}
+
+
+def _temperature_cases(seed: int) -> list[Case]:
+    g = generator(seed)
+    one = draw(g, (5, 13), (5, 11), (7, 11), (7, 13))
+    two = draw(g, (2, 5, 13), (2, 5, 11), (2, 7, 11), (2, 7, 13))
+    low, high = 0.2 + 0.3 * torch.rand(2, generator=g, dtype=torch.float64)
+    return [
+        Case((*one, low), name="one sentence"),
+        Case((*two, high), name="two sentences at once"),
+    ]
+
+
+# -- measure: how many keys? -------------------------------------------------
+def stuck_share(scores: Tensor) -> Tensor:
+    """Share of the rows whose softmax has a derivative below 0.01."""
+    p = scores.softmax(dim=-1)
+    jacobian = torch.diag_embed(p) - p[:, :, None] * p[:, None, :]
+    size = jacobian.square().sum(dim=(1, 2)).sqrt()
+    return (size < 0.01).double().mean()
+
+
+def _stuck_cases(seed: int) -> list[Case]:
+    g = generator(seed)
+    (few,), (many,) = draw(g, (211, 5)), draw(g, (307, 23))
+    return [
+        Case((8 * few,), name="211 rows of 5 keys"),
+        Case((8 * many,), name="307 rows of 23 keys"),
+        Case((100 + 4 * few,), name="scores around 100"),
+    ]
+
+
+# -- implement: never store the weights --------------------------------------
+def attend_in_blocks(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    block: int = 4,
+    *,
+    on: Switches = NONE,
+) -> Tensor:
+    """Attention that looks at `block` keys at a time.
+
+    The result is that of `softmax(q kᵀ / √Dh) v` over all keys, whatever
+    `block` is, 1 included: `q` is `(..., T, Dh)`, `k` `(..., S, Dh)`, `v`
+    `(..., S, Dv)`, the result `(..., T, Dv)`. There may be axes in front, such
+    as a batch.
+    Every key counts. `S` need not be a multiple of `block`: the last block may
+    be smaller. Scores of many thousands give finite, right results, too, also
+    if all are far below 0.
+    """
+    root = 1.0 if "no_scale" in on else q.size(-1) ** 0.5
+    start_at = 0.0 if "top_zero" in on else float("-inf")
+    top = q.new_full((*q.shape[:-1], 1), start_at)
+    total = torch.zeros_like(top)
+    mixed = q.new_zeros(*q.shape[:-1], v.size(-1))
+    end = k.size(-2)
+    if "rest_dropped" in on:
+        end = end // block * block
+    for start in range(0, end, block):
+        part = slice(start, start + block)
+        scores = q @ k[..., part, :].mT / root
+        new = torch.maximum(top, scores.amax(dim=-1, keepdim=True))
+        if "naive" in on:
+            new = torch.zeros_like(new)
+        shrink, weights = (top - new).exp(), (scores - new).exp()
+        if "naive" in on or "no_shrink" in on:
+            shrink = torch.ones_like(shrink)
+        total = total * shrink + weights.sum(dim=-1, keepdim=True)
+        mixed = mixed * shrink + weights @ v[..., part, :]
+        top = new
+    return mixed / total
+
+
+_BLOCKS_BUGS = {
+    "no_scale": _SCALE["no_scale"],
+    "rest_dropped": Bug(
+        "a last block that is not full, and is dropped",
+        "Seven keys in blocks of four make two blocks: four keys and three.",
+        read="04_attention#att-blocks",
+    ),
+    "naive": Bug(
+        "exp of the scores as they are, without a maximum",
+        "exp(1000) is infinite. Carry the largest score so far, and subtract "
+        "it before exp.",
+        read="04_attention#att-blocks",
+        at="maximum",
+    ),
+    "no_shrink": Bug(
+        "sums that are not scaled down when a larger score turns up",
+        "Numerator and denominator were measured against the old maximum: "
+        "multiply both by exp(old − new).",
+        read="04_attention#att-blocks",
+        at="maximum",
+    ),
+    "top_zero": Bug(
+        "a maximum that starts at 0 instead of −∞",
+        "If all scores are far below 0, every exp is 0, and 0 over 0 is NaN.",
+        read="04_attention#att-blocks",
+        at="maximum",
+    ),
+}
+
+
+def _blocks_cases(seed: int) -> list[Case]:
+    g = generator(seed)
+    one = draw(g, (5, 11), (7, 11), (7, 13))
+    two = draw(g, (2, 3, 11), (2, 7, 11), (2, 7, 13))
+    q, k, v = one
+    return [
+        Case(one, name="seven keys: the last block is not full"),
+        Case((*two, 1), name="two sentences, blocks of one key"),
+        Case((50 * q, 50 * k, v, 3), name="large scores"),
+        Case((-50 * q.abs(), 50 * k.abs(), v, 3), name="all scores negative"),
+    ]
+
+
+# -- open: a loud key that does nothing --------------------------------------
+Loud = tuple[Tensor, Tensor, Tensor, int]
+
+
+def loud_but_idle() -> Loud:
+    """Queries, keys, values, and the key that gets much and does little."""
+    q, k, v = torch.randn(1, 8), torch.randn(5, 8), torch.randn(5, 8)
+    k[0] = 3 * q[0]
+    v[0] = attend(q, k[1:], v[1:])[0]
+    return q, k, v, 0
+
+
+def _judge_loud(answer: Loud, case: Case) -> str | None:
+    q, k, v, j = answer
+    if not 0 <= j < len(k):
+        return f"There are {len(k)} keys, numbered from 0: got key {j}."
+    others = torch.arange(len(k)) != j
+    weight = (q @ k.mT / q.size(-1) ** 0.5).softmax(dim=-1)[0, j].item()
+    full, without = attend(q, k, v), attend(q, k[others], v[others])
+    change = ((full - without).norm() / full.norm()).item()
+    if not weight > 0.5:
+        return f"The key has weight {weight:.2f}, not more than half."
+    if not v[j].norm() >= 0.1:
+        return "The value of the key is zero, or nearly."
+    if not v[others].std(dim=0).max() >= 0.1:
+        return "The other values are all alike."
+    if not change < 0.01:
+        return f"Hiding the key changes the output by {change:.0%}."
+    return None
+
+
+EXERCISES = {
+    "attend": Exercise(
+        attend,
+        _attend_cases,
+        bugs=_ATTEND_BUGS,
+        alike=[
+            (
+                {"sigmoid"},
+                {"sigmoid", "mask_after"},
+                "a sigmoid of −∞ is 0, so the order does not matter",
+            ),
+            (
+                {"axis_1"},
+                {"axis_1", "mask_inverted"},
+                "a key hidden from all heads is 0/0, and NaN spreads",
+            ),
+        ],
+        variants={
+            "true_hides": "Here True in the mask means: may *not* look."
+        },
+        forbid=ATTENTION,
+    ),
+    "mended": Exercise(
+        mended,
+        _mended_cases,
+        bugs=_MENDED_BUGS,
+        planted={"first_size", "axis_1", "naive"},
+        forbid=ATTENTION,
+    ),
+    "temperature": Exercise(
+        temperature_backward,
+        _temperature_cases,
+        bugs=_TEMPERATURE_BUGS,
+        forbid=AUTOGRAD,
+    ),
+    "stuck_share": Exercise(stuck_share, _stuck_cases),
+    "blocks": Exercise(
+        attend_in_blocks,
+        _blocks_cases,
+        bugs=_BLOCKS_BUGS,
+        forbid=ATTENTION,
+    ),
+    "loud": Exercise(loud_but_idle, lambda seed: [Case()], judge=_judge_loud),
+}

@@ -1,0 +1,660 @@
+"""Exercises of chapter 8: feed-forward."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from coursekit.classroom.check.core import (
+    NONE,
+    Bug,
+    Case,
+    Exercise,
+    Switches,
+    generator,
+)
+from coursekit.classroom.check.forbid import AUTOGRAD
+
+float64 = torch.float64
+LEAKY = (
+    "Here the bend lets a tenth of what is negative through: f(z) is z where "
+    "z is positive, and z / 10 elsewhere."
+)
+
+
+def draw_network(g: torch.Generator, d: int, d_ff: int) -> tuple[Tensor, ...]:
+    """w_in, b_in, w_out, b_out: random, in double precision."""
+    shapes: list[tuple[int, ...]] = [(d, d_ff), (d_ff,), (d_ff, d), (d,)]
+    return tuple(torch.randn(s, generator=g, dtype=float64) for s in shapes)
+
+
+# -- implement: widen, bend, narrow ------------------------------------------
+def feed_forward(
+    x: Tensor,
+    w_in: Tensor,
+    b_in: Tensor,
+    w_out: Tensor,
+    b_out: Tensor,
+    *,
+    on: Switches = NONE,
+) -> Tensor:
+    """Two layers with a bend between them, for each vector by itself.
+
+    `f(x w_in + b_in) w_out + b_out`, and nothing else: no residual, no norm.
+    The bend `f` is ReLU, for each number by itself: `f(z)` is z where z is
+    positive, and 0 elsewhere.
+    `x` is `(..., D)` with any number of axes in front, or none; `w_in` is
+    `(D, Dff)`, `b_in` `(Dff,)`, `w_out` `(Dff, D)`, `b_out` `(D,)`. `Dff` may
+    be above or below `D`. The result has the shape of `x`, and may be
+    negative.
+    """
+    z = x @ w_in if "early_bend" in on else x @ w_in + b_in
+    if "no_bend" in on:
+        h = z
+    elif "gelu" in on:
+        h = torch.nn.functional.gelu(z)
+    elif "leaky" in on:
+        h = torch.maximum(z, z / 10)
+    else:
+        h = z.relu()
+    if "early_bend" in on:
+        h = h + b_in
+    y = h @ w_out + b_out
+    if "end_bend" in on:
+        y = torch.maximum(y, y / 10) if "leaky" in on else y.relu()
+    if "residual" in on:
+        y = x + y
+    return y
+
+
+_NO_BEND = Bug(
+    "two layers with no bend between them",
+    "Two matrices in a row are one matrix: without a bend the width buys "
+    "nothing. Bend after the first layer.",
+    read="08_feedforward#ff-predict-xor",
+    at="bend",
+)
+_FEED_FORWARD_BUGS = {
+    "no_bend": _NO_BEND,
+    "early_bend": Bug(
+        "a bend before the bias is added: f(x W_in) + b_in",
+        "The bias says from where on a unit fires, so it belongs inside: "
+        "f(x W_in + b_in).",
+        read="08_feedforward#ff-formula",
+        at="bend",
+    ),
+    "gelu": Bug(
+        "GELU as the bend",
+        "GELU is a smooth relative that most models since use. The bend that "
+        "is asked for has a corner at 0.",
+        read="08_feedforward#ff-formula",
+        at="bend",
+    ),
+    "end_bend": Bug(
+        "a bend after the second layer as well",
+        "The output is added to the stream and must be as free to lower a "
+        "number as to raise it. Bend once, in the middle.",
+        read="08_feedforward#ff-wrong",
+    ),
+    "residual": Bug(
+        "the input added to the output",
+        "The residual belongs to the block, which adds it around every part. "
+        "Added here too, the stream doubles in each layer.",
+        read="07_norm#norm-formula",
+    ),
+}
+
+
+def _feed_forward_cases(seed: int) -> list[Case]:
+    g = generator(seed)
+    wide, narrow = draw_network(g, 5, 17), draw_network(g, 7, 3)
+    one = torch.randn(5, generator=g, dtype=float64)
+    many = torch.randn(2, 3, 7, generator=g, dtype=float64)
+    return [
+        Case((one, *wide), name="one vector"),
+        Case((many, *narrow), name="a batch of two, narrower inside"),
+    ]
+
+
+# -- implement: count the weights --------------------------------------------
+def count(d_model: int, d_ff: int, *, on: Switches = NONE) -> tuple[int, int]:
+    """Weights of one block's attention and of its network, biases included.
+
+    Returned are two whole numbers, `(attention, network)`. Attention has four
+    layers from `d_model` to `d_model` numbers: queries, keys, values, output.
+    The network has two layers, from `d_model` to `d_ff` and back to `d_model`;
+    `d_ff` is any number.
+    A layer from a to b numbers has a matrix of `a · b` and a bias of `b`.
+    Norms are not counted.
+    """
+    wide = 4 * d_model if "four_d" in on else d_ff
+    projections = 3 if "three_projections" in on else 4
+    if "no_biases" in on:
+        square, into, back = d_model * d_model, d_model * wide, wide * d_model
+    elif "d_model_twice" in on:
+        square = d_model * d_model + d_model
+        into, back = d_model * wide + d_model, wide * d_model + d_model
+    else:
+        square = d_model * d_model + d_model
+        into, back = d_model * wide + wide, wide * d_model + d_model
+    wider = 2 * into if "gated" in on else into
+    network = wider if "one_layer" in on else wider + back
+    attention = projections * square
+    if "norms_counted" in on:
+        attention, network = attention + 2 * d_model, network + 2 * d_model
+    return attention, network
+
+
+_COUNT_BUGS = {
+    "no_biases": Bug(
+        "the matrices alone, without biases",
+        "They are asked for here: a layer from a to b numbers has b of them.",
+        read="08_feedforward#ff-formula",
+        at="biases",
+    ),
+    "d_model_twice": Bug(
+        "d_model biases in the first layer, where there are d_ff",
+        "A bias for each number that comes out: the first layer has d_ff of "
+        "them, the last d_model.",
+        read="08_feedforward#ff-formula",
+        at="biases",
+    ),
+    "three_projections": Bug(
+        "three projections in attention instead of four",
+        "Queries, keys and values; and W_O, which mixes the heads.",
+        read="08_feedforward#ff-predict-share",
+    ),
+    "one_layer": Bug(
+        "a network that ends at the wide layer",
+        "It has to come back to d_model numbers, or nothing could be added "
+        "to the stream: count the layer that narrows.",
+        read="08_feedforward#ff-formula",
+    ),
+    "four_d": Bug(
+        "4 · d_model inner units, whatever d_ff is",
+        "Four times as wide is a habit. The width is an argument here.",
+        read="08_feedforward#ff-formula",
+    ),
+    "norms_counted": Bug(
+        "the norms counted as well",
+        "Two norms with weight and bias have 4 · d_model numbers. They were "
+        "to be left out.",
+        read="08_feedforward#ff-share",
+    ),
+}
+
+
+def _count_cases(seed: int) -> list[Case]:
+    g = generator(seed)
+    d = int(torch.randint(11, 97, (1,), generator=g))
+    return [
+        Case((64, 256), name="the running model"),
+        Case((d, 3 * d + 1), name="odd sizes"),
+    ]
+
+
+# -- implement: does it bend? ------------------------------------------------
+def is_affine(
+    function: Callable[[Tensor], Tensor], size: int, *, on: Switches = NONE
+) -> bool:
+    """Whether a function is affine, a matrix and a bias, up to rounding.
+
+    `function` maps float64 tensors, `(..., size)` with any axes in front, to
+    tensors of vectors, each vector by itself. It is a black box. The answer is
+    True if it is `x A + b` for some matrix `A` and bias `b`; either may be 0,
+    and numbers of 10⁸ or more may come out. Differences by rounding, a tiny
+    share of the numbers, are no bend.
+    The answer is False if it bends anywhere: also if it does so between rays
+    on which it is straight, such as a ReLU network without biases, and if only
+    vectors with entries as large as 100 reach its bend.
+    """
+    at_zero = function(torch.zeros(size, dtype=torch.float64))
+    scales = [1.0] if "near_zero" in on else [0.1, 1.0, 10.0, 100.0]
+    for scale in scales:
+        a, b = scale * torch.randn(2, 200, size, dtype=torch.float64)
+        if "no_offset" in on:
+            whole, parts = function(a + b), function(a) + function(b)
+        elif "multiples" in on:
+            whole, parts = function(3 * a), 3 * function(a)
+        elif "rays" in on:
+            whole, parts = function(3 * a) + 2 * at_zero, 3 * function(a)
+        else:
+            whole = function(a + b) + at_zero
+            parts = function(a) + function(b)
+        gap = (whole - parts).abs().max()
+        if "exact" in on:
+            bends = gap > 0
+        elif "absolute" in on:
+            bends = gap > 1e-9
+        else:
+            bends = gap > 1e-9 * (1 + whole.abs().max())
+        if bends:
+            return False
+    return True
+
+
+_ONLY_ROUNDING = "without a tolerance rounding decides, and no map passes"
+_IS_AFFINE_BUGS = {
+    "no_offset": Bug(
+        "a test of g(a + b) = g(a) + g(b), without g(0)",
+        "A bias stands once on the left and twice on the right. Add g(0) on "
+        "the left, and an affine map passes.",
+        read="08_feedforward#ff-wrong",
+        at="identity",
+    ),
+    "multiples": Bug(
+        "a test of multiples alone, such as g(2a) = 2 g(a)",
+        "Any bias breaks it, and a network with ReLU and no biases keeps it: "
+        "that is straight along every ray from 0. Test sums.",
+        read="08_feedforward#ff-wrong",
+        at="identity",
+    ),
+    "rays": Bug(
+        "a test along rays from 0: whether g(2a) − g(0) = 2 (g(a) − g(0))",
+        "A network with ReLU and no biases is straight along every ray from "
+        "0, and bends between the rays. Test sums of two vectors.",
+        read="08_feedforward#ff-wrong",
+        at="identity",
+    ),
+    "near_zero": Bug(
+        "a test with vectors of one size, near 0",
+        "A unit whose bias is large bends far out and is straight near 0. "
+        "Try large vectors too.",
+        read="08_feedforward#ff-is-affine",
+    ),
+    "exact": Bug(
+        "a test for exact equality",
+        "Sums in another order differ in the last digits, so every map would "
+        "fail. Allow for rounding.",
+        read="08_feedforward#ff-is-affine",
+        at="identity",
+    ),
+    "absolute": Bug(
+        "a tolerance that does not grow with the numbers",
+        "Rounding is a share of the number: near 10⁸ it is 10⁻⁸ already. "
+        "Compare the gap with the size of the outputs.",
+        read="08_feedforward#ff-is-affine",
+    ),
+}
+
+
+def _is_affine_cases(seed: int) -> list[Case]:
+    g = generator(seed)
+    w_in, b_in, w_out, _ = draw_network(g, 5, 7)
+    far = b_in + 60  # on for all but large inputs
+
+    def layer(x: Tensor) -> Tensor:
+        return x @ w_in + b_in
+
+    def matrix(x: Tensor) -> Tensor:
+        return x @ w_in
+
+    # Nothing comes out of the networks at 0, as if they had no biases.
+    def network(x: Tensor) -> Tensor:
+        return feed_forward(x, w_in, b_in, w_out, -b_in.relu() @ w_out)
+
+    def large(x: Tensor) -> Tensor:
+        return 1e8 * x @ w_in
+
+    def no_bias(x: Tensor) -> Tensor:
+        return (x @ w_in).relu() @ w_out
+
+    def bends_far_away(x: Tensor) -> Tensor:
+        return feed_forward(x, w_in, far, w_out, -far @ w_out)
+
+    return [
+        Case((layer, 5), name="one layer with a bias"),
+        Case((matrix, 5), name="a matrix without a bias"),
+        Case((network, 5), name="a network with a bend"),
+        Case((large, 5), name="a matrix of large numbers"),
+        Case((no_bias, 5), name="a network without biases"),
+        Case((bends_far_away, 5), name="it bends far away from 0"),
+    ]
+
+
+# -- debug: it can only add --------------------------------------------------
+def mended(
+    x: Tensor,
+    w_in: Tensor,
+    b_in: Tensor,
+    w_out: Tensor,
+    b_out: Tensor,
+    *,
+    on: Switches = NONE,
+) -> Tensor:
+    """A feed-forward network: two layers with one bend between them.
+
+    `f(x w_in + b_in) w_out + b_out`, and nothing else. The bend `f` is ReLU,
+    for each number by itself: `f(z)` is z where z is positive, and 0
+    elsewhere.
+    `x` is `(..., T, D)`, `w_in` `(D, Dff)`, `b_in` `(Dff,)`, `w_out`
+    `(Dff, D)`, `b_out` `(D,)`. The result has the shape of `x`. Each token's
+    result is the same alone as among others.
+    """
+    h = x @ w_in + b_in
+    if "over_positions" in on:
+        h = h / h.abs().amax(dim=-2, keepdim=True)
+    if "over_units" in on:
+        h = h / h.abs().amax(dim=-1, keepdim=True)
+    if "no_bend" not in on and "late_bend" not in on:
+        h = torch.maximum(h, h / 10) if "leaky" in on else h.relu()
+    y = h @ w_out + b_out
+    if "late_bend" in on or "end_bend" in on:
+        y = torch.maximum(y, y / 10) if "leaky" in on else y.relu()
+    return y
+
+
+_MENDED_BUGS = {
+    "over_positions": Bug(
+        "inner units divided by the largest of all positions (dim=-2)",
+        "Each token then depends on every other, later ones included. The "
+        "network works on one token at a time.",
+        read="08_feedforward#ff-predict-alone",
+        at="scaling",
+    ),
+    "over_units": Bug(
+        "inner units divided by the largest of each token (dim=-1)",
+        "The tokens are apart again, but sizes are what norms are for. The "
+        "network has no division in it.",
+        read="08_feedforward#ff-formula",
+        at="scaling",
+    ),
+    "late_bend": Bug(
+        "a bend at the end, and none in the middle",
+        "At the end it keeps the network from lowering numbers; and without "
+        "a bend in the middle the two matrices are one.",
+        read="08_feedforward#ff-wrong",
+        at="bend",
+    ),
+    "end_bend": Bug(
+        "a bend at the end, besides the one in the middle",
+        "The output is added to the stream and must be as free to lower a "
+        "number as to raise it.",
+        read="08_feedforward#ff-wrong",
+        at="bend",
+    ),
+    "no_bend": _NO_BEND,
+}
+
+
+def _mended_cases(seed: int) -> list[Case]:
+    g = generator(seed)
+    w_in, b_in, w_out, b_out = draw_network(g, 5, 17)
+    one = torch.rand(1, 5, generator=g, dtype=float64)
+    many = torch.randn(2, 7, 5, generator=g, dtype=float64)
+    positive = (w_in.abs(), b_in.abs(), w_out.abs(), b_out.abs())
+    return [
+        Case((one, *positive), name="one token, nothing below 0"),
+        Case(
+            (many, w_in, b_in, w_out, b_out),
+            name="two sentences of seven tokens",
+        ),
+    ]
+
+
+# -- implement: the backward pass --------------------------------------------
+def backward(
+    dy: Tensor,
+    x: Tensor,
+    w_in: Tensor,
+    b_in: Tensor,
+    w_out: Tensor,
+    b_out: Tensor,
+    *,
+    on: Switches = NONE,
+) -> tuple[Tensor, ...]:
+    """Gradients by `x`, `w_in`, `b_in`, `w_out` and `b_out`, as five tensors.
+
+    The forward pass is `y = f(x w_in + b_in) w_out + b_out`, with the bend
+    `f`: ReLU, z where z is positive, and 0 elsewhere; so its slope is 1 where
+    z is positive, and 0 elsewhere. `x` and `y` are `(T, D)`, `w_in`
+    `(D, Dff)`, `b_in` `(Dff,)`, `w_out` `(Dff, D)`, `b_out` `(D,)`.
+    `dy`, `(T, D)`, is the gradient of the loss by `y`. Returned are five
+    gradients of that loss, in the order above, each of the shape of what it
+    belongs to. The rows share the weights and biases, and their pulls on these
+    add up. T may be 1.
+    """
+    z = x @ w_in + b_in
+    h = torch.maximum(z, z / 10) if "leaky" in on else z.relu()
+    dh = dy @ w_out.T
+    if "slope_forgotten" in on:
+        dz = dh
+    elif "dh_bent" in on:
+        dz = torch.maximum(dh, dh / 10) if "leaky" in on else dh.relu()
+    elif "leaky" in on:
+        dz = torch.where(z > 0, dh, dh / 10)
+    else:
+        dz = dh * (z > 0)
+    dw_out = z.T @ dy if "dw_out_from_z" in on else h.T @ dy
+    if "averaged" in on:
+        db_in, db_out = dz.mean(0), dy.mean(0)
+    elif "not_summed" in on:
+        db_in, db_out = dz, dy
+    else:
+        db_in, db_out = dz.sum(0), dy.sum(0)
+    dx = dh @ w_in.T if "dx_from_dh" in on else dz @ w_in.T
+    return dx, x.T @ dz, db_in, dw_out, db_out
+
+
+_BACKWARD_BUGS = {
+    "slope_forgotten": Bug(
+        "a backward pass without the bend's slope",
+        "What comes back through a unit is multiplied by the bend's slope at "
+        "z. ReLU's is 1 where z > 0 and 0 elsewhere.",
+        read="08_feedforward#ff-backward-pass",
+        at="slope",
+    ),
+    "dh_bent": Bug(
+        "the bend applied to the gradient: f(dh) instead of f′(z) · dh",
+        "What counts is where the unit stood, not the sign of the gradient: "
+        "multiply dh by the bend's slope at z.",
+        read="08_feedforward#ff-backward-pass",
+        at="slope",
+    ),
+    "dw_out_from_z": Bug(
+        "dW_out made from z, before the bend",
+        "W_out is multiplied by h = f(z), so its gradient is hᵀ dy.",
+        read="08_feedforward#ff-backward-pass",
+    ),
+    "averaged": Bug(
+        "the biases' gradients averaged over the rows",
+        "One bias serves all rows, and their pulls add up: sum.",
+        read="08_feedforward#ff-backward-pass",
+        at="biases",
+    ),
+    "not_summed": Bug(
+        "the biases' gradients with a row for each token",
+        "A bias is added to every row, so its gradient is the sum over the "
+        "rows, and has the shape of the bias.",
+        read="08_feedforward#ff-backward-pass",
+        at="biases",
+    ),
+    "dx_from_dh": Bug(
+        "dx made from dh, past the bend",
+        "On its way down to x the gradient passes the bend as well: dx comes "
+        "from dz, as dW_in does.",
+        read="08_feedforward#ff-backward-pass",
+        at="slope",
+    ),
+}
+
+
+def _backward_cases(seed: int) -> list[Case]:
+    g = generator(seed)
+    dy, x = torch.randn(2, 3, 5, generator=g, dtype=float64)
+    one_dy, one_x = torch.randn(2, 1, 7, generator=g, dtype=float64)
+    return [
+        Case((one_dy, one_x, *draw_network(g, 7, 11)), name="one token"),
+        Case((dy, x, *draw_network(g, 5, 13)), name="three tokens"),
+    ]
+
+
+# -- implement: edit a fact --------------------------------------------------
+def edit(
+    x: Tensor,
+    right: Tensor,
+    w_in: Tensor,
+    b_in: Tensor,
+    w_out: Tensor,
+    b_out: Tensor,
+    *,
+    on: Switches = NONE,
+) -> Tensor:
+    """The nearest `w_out` with which the network answers `right` to `x`.
+
+    The network is `f(x w_in + b_in) w_out + b_out`, with the bend `f`: ReLU, z
+    where z is positive, and 0 elsewhere. `x` and `right` are `(D,)`, `w_in`
+    `(D, Dff)`, `b_in` `(Dff,)`, `w_out` `(Dff, D)`, `b_out` `(D,)`.
+    Returned is a new `w_out` of the same shape; the old one stays as it was.
+    With it, and all else as before, the network's output for `x` is exactly
+    `right`. Of all such matrices it is the nearest to the old, with the
+    smallest sum of squared changes. So an input whose inner units, after the
+    bend, are at right angles to those of `x` is answered as before.
+    """
+    z = x @ w_in + b_in
+    if "unbent" in on:
+        h = z
+    elif "leaky" in on:
+        h = torch.maximum(z, z / 10)
+    else:
+        h = z.relu()
+    if "length" in on:
+        size = h.norm()
+    elif "not_divided" in on:
+        size = torch.ones(())
+    else:
+        size = h @ h
+    wrong = h @ w_out if "no_b_out" in on else h @ w_out + b_out
+    if "right_added" in on:
+        new = w_out + torch.outer(h, right) / size
+    elif "reversed" in on:
+        new = w_out + torch.outer(h, wrong - right) / size
+    elif "old_lost" in on:
+        new = torch.outer(h, right - b_out) / size
+    else:
+        new = w_out + torch.outer(h, right - wrong) / size
+    return new
+
+
+_EDIT_BUGS = {
+    "unbent": Bug(
+        "inner units before the bend",
+        "W_out is multiplied by what comes out of the bend, h = f(z): the "
+        "change goes along h, and not along z.",
+        read="08_feedforward#ff-memory",
+    ),
+    "length": Bug(
+        "a change divided by the length of h instead of h · h",
+        "h times the change gives h · h times the row: divide by that, the "
+        "square of the length, and the answer is right.",
+        read="08_feedforward#ff-edit",
+        at="size",
+    ),
+    "not_divided": Bug(
+        "a change that is not divided by h · h",
+        "h times hᵀc is (h · h) c, not c: the answer overshoots unless you "
+        "divide.",
+        read="08_feedforward#ff-edit",
+        at="size",
+    ),
+    "right_added": Bug(
+        "the right answer added instead of right − wrong",
+        "The old answer is still there, and the new one comes on top of it. "
+        "Write the difference.",
+        read="08_feedforward#ff-edit",
+        at="change",
+    ),
+    "reversed": Bug(
+        "a change with the sign reversed: wrong − right",
+        "It moves the answer away from where it should be.",
+        read="08_feedforward#ff-edit",
+        at="change",
+    ),
+    "old_lost": Bug(
+        "a new matrix that does not start from the old one",
+        "It answers right to x and has forgotten everything else. Add a "
+        "change to w_out.",
+        read="08_feedforward#ff-edit",
+        at="change",
+    ),
+    "no_b_out": Bug(
+        "a wrong answer computed without b_out",
+        "What the network says now is h W_out + b_out: the bias is part of "
+        "the answer.",
+        read="08_feedforward#ff-formula",
+        at="change",
+    ),
+}
+
+
+def _edit_cases(seed: int) -> list[Case]:
+    g = generator(seed)
+    x, right = torch.randn(2, 5, generator=g, dtype=float64)
+    w_in, b_in, w_out, b_out = draw_network(g, 5, 11)
+    awake = (w_in, b_in.abs() - x @ w_in, w_out, b_out)
+    return [
+        Case((x, right, *awake), name="11 inner units, all of them on"),
+        Case((x, right, *draw_network(g, 5, 23)), name="23 inner units"),
+    ]
+
+
+_LAYERS = (
+    "torch.nn.Linear",
+    "torch.nn.functional.linear",
+    "coursekit.FeedForward",
+    "coursekit.feedforward.FeedForward",
+)
+
+EXERCISES = {
+    "feed_forward": Exercise(
+        feed_forward,
+        _feed_forward_cases,
+        bugs=_FEED_FORWARD_BUGS,
+        variants={"leaky": LEAKY},
+        forbid=_LAYERS,
+    ),
+    "count": Exercise(
+        count,
+        _count_cases,
+        bugs=_COUNT_BUGS,
+        variants={
+            "gated": "Here the network is gated and has three layers: two "
+            "from d_model to d_ff numbers, and one back. All have biases."
+        },
+    ),
+    "is_affine": Exercise(
+        is_affine,
+        _is_affine_cases,
+        bugs=_IS_AFFINE_BUGS,
+        alike=[
+            ({"exact"}, {"exact", "near_zero"}, _ONLY_ROUNDING),
+            ({"exact"}, {"exact", "absolute"}, _ONLY_ROUNDING),
+            (
+                {"exact", "near_zero"},
+                {"exact", "absolute"},
+                _ONLY_ROUNDING,
+            ),
+        ],
+        forbid=("inspect.getsource",),
+    ),
+    "mended": Exercise(
+        mended,
+        _mended_cases,
+        bugs=_MENDED_BUGS,
+        variants={"leaky": LEAKY},
+        forbid=_LAYERS,
+    ),
+    "backward": Exercise(
+        backward,
+        _backward_cases,
+        bugs=_BACKWARD_BUGS,
+        variants={"leaky": LEAKY},
+        forbid=AUTOGRAD,
+    ),
+    "edit": Exercise(
+        edit,
+        _edit_cases,
+        bugs=_EDIT_BUGS,
+        variants={"leaky": LEAKY},
+    ),
+}

@@ -1,0 +1,949 @@
+"""Exercises of chapter 12: generation."""
+
+import re
+from collections.abc import Callable, Sequence
+from functools import cache
+from itertools import combinations
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812
+
+from coursekit.attention import attention_weights
+from coursekit.classroom.check.core import (
+    NONE,
+    Bug,
+    Case,
+    Exercise,
+    Switches,
+    generator,
+)
+
+float64 = torch.float64
+Model = Callable[[Tensor], Tensor]
+PaddedModel = Callable[[Tensor, Tensor, Tensor], Tensor]
+Rotate = Callable[[Tensor, Tensor], Tensor]
+NextLogProbs = Callable[[list[int]], Tensor]
+
+
+def draw(g: torch.Generator, *shape: int) -> Tensor:
+    """A random tensor in double precision."""
+    return torch.randn(shape, generator=g, dtype=float64)
+
+
+# -- implement: temperature, top-k, top-p ------------------------------------
+def chances(
+    logits: Tensor,
+    temperature: float,
+    top_k: int | None,
+    top_p: float | None,
+    *,
+    on: Switches = NONE,
+) -> Tensor:
+    """The probabilities by which the next token of each text is drawn.
+
+    `logits` is `(B, V)`, a row for each text. Three filters, in this order:
+    1. The logits are divided by `temperature`, which is above 0.
+    2. If `top_k` is not None, a whole number from 1 to V, only the `top_k`
+    likeliest tokens of a row keep a chance; the others get 0.
+    3. If `top_p` is not None, above 0 and at most 1, only the smallest set of
+    likeliest tokens whose probabilities, after step 2 and summing to 1, add up
+    to `top_p` or more keeps a chance. A token is in it if the sum of those
+    before it, likeliest first, is below `top_p`.
+    No two tokens are equally likely. The result is `(B, V)` and stands in the
+    order of the logits; each row sums to 1.
+    """
+    if "multiplied" in on:
+        z = logits * temperature
+    elif "no_effect" in on:
+        z = (logits.softmax(dim=-1) / temperature).log()
+    else:
+        z = logits / temperature
+    if "p_of_all" in on:
+        whole = z.softmax(dim=-1)
+    if top_k is not None:
+        lowest = z.topk(top_k, dim=-1).values[:, -1:]
+        if "zero_logit" in on:
+            z = z.where(z >= lowest, 0.0)
+        else:
+            z = z.where(z >= lowest, -torch.inf)
+    p = z.softmax(dim=-1)
+    if top_p is not None:
+        counted = whole if "p_of_all" in on else p
+        ordered, ids = counted.sort(dim=-1, descending=True)
+        mass = ordered.cumsum(dim=-1)
+        if "crossing_dropped" in on:
+            keep = mass <= top_p
+        else:
+            keep = mass - ordered < top_p
+        if "not_mapped_back" not in on:
+            keep = keep.gather(-1, ids.argsort(dim=-1))
+        p = p.where(keep, 0.0)
+        if "not_renormalized" not in on:
+            p = p / p.sum(dim=-1, keepdim=True)
+    return p.log() if "logs" in on else p
+
+
+_CHANCES_BUGS = {
+    "multiplied": Bug(
+        "logits multiplied by the temperature",
+        "Divide. A high temperature makes logits alike and the draw wild; "
+        "toward 0 it becomes greedy.",
+        read="12_generation#gen-by-hand",
+        at="temperature",
+    ),
+    "no_effect": Bug(
+        "a temperature without effect, as if it had divided probabilities "
+        "that are then brought back to sum 1",
+        "A factor common to all probabilities cancels. Divide the logits, "
+        "before the softmax: that takes powers of probabilities.",
+        read="12_generation#gen-formula",
+        at="temperature",
+    ),
+    "zero_logit": Bug(
+        "logits of dropped tokens set to 0",
+        "A logit of 0 is no probability of 0: its token still weighs e⁰ = 1. "
+        "Fill with −∞.",
+        read="12_generation#gen-by-hand",
+        at="top-k",
+    ),
+    "p_of_all": Bug(
+        "top-p measured on the probabilities from before top-k",
+        "Top-k comes first. What it leaves sums to 1 again, and top-p "
+        "looks at that.",
+        read="12_generation#gen-by-hand",
+        at="mass",
+    ),
+    "crossing_dropped": Bug(
+        "a top-p that drops the token which crosses p",
+        "Keep a token while the mass *before* it is below p. The other rule "
+        "stays below p, and drops everything if the first exceeds it.",
+        read="12_generation#gen-predict-nucleus",
+        at="crossing",
+    ),
+    "not_mapped_back": Bug(
+        "a top-p found in sorted order and used on the unsorted tokens",
+        "The first entries of a sorted row are not the first tokens. Map "
+        "the decision back to ids, with scatter or a second argsort.",
+        read="12_generation#gen-code",
+        at="order",
+    ),
+    "not_renormalized": Bug(
+        "probabilities that no longer sum to 1 after top-p",
+        "What is left shares the whole: divide by the row's sum.",
+        read="12_generation#gen-by-hand",
+        at="sum",
+    ),
+}
+
+
+def _chances_cases(seed: int) -> list[Case]:
+    g = generator(seed)
+    order = [3, 2, *torch.randperm(2, generator=g).tolist()]
+    four = torch.tensor([[0.5, 0.3, 0.15, 0.05]], dtype=float64)[:, order]
+    rows = draw(g, 7, 11)
+    return [
+        Case((rows[:3], 0.7, None, None), name="temperature alone"),
+        Case((rows[:3] + 1, 1.0, 3, None), name="top-k alone"),
+        Case((four.log(), 1.0, None, 0.6), name="top-p alone, p = 0.6"),
+        Case((rows, 2.0, 7, 0.7), name="all three"),
+    ]
+
+
+# -- implement: beam search --------------------------------------------------
+def beam(
+    next_log_probs: NextLogProbs,
+    n_beams: int,
+    max_new_tokens: int,
+    stop_id: int,
+    length_penalty: float,
+    *,
+    on: Switches = NONE,
+) -> tuple[list[int], float]:
+    """The best text that a beam search finds, and its score.
+
+    `next_log_probs(tokens)` takes a list of token ids, at first the empty one,
+    and returns a `(V,)` tensor: the log-probability of each next token.
+    There is one open text at first, the empty one. In each of at most
+    `max_new_tokens` steps every open text is continued by every token; these
+    candidates are ranked by the sum of their log-probabilities. Among the best
+    `n_beams` of them, those whose last token is `stop_id` are finished. The
+    best `n_beams` candidates that do not end in `stop_id` are the next open
+    texts. After the last step, the open texts count as finished, too.
+    The score of a finished text is the sum of its log-probabilities, divided
+    by `n ** length_penalty`, where n counts its tokens, a stop token included.
+    The result is a list of ids and a number: the finished text with the
+    highest score, without its stop token, and that score. Sums can fall far
+    below −700. No two candidates tie.
+    """
+    open_texts: list[tuple[float, list[int]]] = [(0.0, [])]
+    finished: list[tuple[float, int, list[int]]] = []
+    width = n_beams
+    for n in range(1, max_new_tokens + 1):
+        ranked = []
+        for at, (total, tokens) in enumerate(open_texts):
+            sums = total + next_log_probs(tokens)
+            if "products" in on:
+                sums = sums.exp().log()
+            found = [(s, at, t) for t, s in enumerate(sums.tolist())]
+            if "each_its_own" in on and n > 1:
+                found = [max(found, key=lambda c: c[0])]
+            ranked += found
+        ranked.sort(key=lambda c: c[0], reverse=True)
+        texts: list[tuple[float, list[int]]] = []
+        ended = 0
+        for rank, (total, at, token) in enumerate(ranked):
+            tokens = open_texts[at][1]
+            if token == stop_id:
+                if rank < width:
+                    ended += 1
+                    counted = max(n - 1, 1) if "stop_not_counted" in on else n
+                    finished.append((total, counted, tokens))
+            elif len(texts) < width:
+                texts.append((total, [*tokens, token]))
+        if "shrinks" in on:
+            width -= ended
+            texts = texts[:width]
+        open_texts = texts
+        if "first_stop" in on and finished:
+            break
+    if "forgets" in on:
+        finished = []
+    if not ("first_stop" in on and finished):
+        for total, tokens in open_texts:
+            finished.append((total, len(tokens), tokens))
+    rated = []
+    for total, counted, tokens in finished:
+        if "sum_only" in on:
+            score = total
+        elif "google" in on:
+            score = total / ((5 + counted) / 6) ** length_penalty
+        else:
+            score = total / counted**length_penalty
+        rated.append((score, tokens))
+    best, tokens = max(rated, key=lambda r: r[0])
+    return tokens, best
+
+
+_BEAM_BUGS = {
+    "sum_only": Bug(
+        "finished texts compared by their sums, without regard to length",
+        "Every further token costs log-probability, so sums prefer short "
+        "texts. Divide by n ** length_penalty.",
+        read="12_generation#gen-length",
+        at="score",
+    ),
+    "stop_not_counted": Bug(
+        "a length that leaves out the stop token",
+        "Its log-probability is in the sum, so it counts as a token.",
+        read="12_generation#gen-length",
+        at="score",
+    ),
+    "products": Bug(
+        "probabilities multiplied instead of log-probabilities added",
+        "A product of a few hundred probabilities is rounded to 0, and all "
+        "texts tie. Add logarithms.",
+        read="12_generation#gen-wrong",
+    ),
+    "each_its_own": Bug(
+        "open texts that each go on with their own best token",
+        "That is greedy search from k beginnings. All k · V candidates "
+        "compete for the k places.",
+        read="12_generation#gen-beam-code",
+        at="race",
+    ),
+    "shrinks": Bug(
+        "a search with one open text fewer for each finished one",
+        "A finished text leaves the race, and the next best candidate takes "
+        "its place.",
+        read="12_generation#gen-beam-code",
+        at="race",
+    ),
+    "first_stop": Bug(
+        "a search that ends as soon as a text is finished",
+        "The first to end is seldom the best. Keep it apart, and go on: an "
+        "open text may still win.",
+        read="12_generation#gen-length",
+        at="end",
+    ),
+    "forgets": Bug(
+        "finished texts that are dropped instead of kept apart",
+        "A text that ends early may have the best score of all. Keep a list "
+        "of finished ones, and choose from it at the end.",
+        read="12_generation#gen-beam-code",
+        at="end",
+    ),
+}
+
+
+def _tree(
+    g: torch.Generator, n_tokens: int, length: int, spread: float, stop: float
+) -> NextLogProbs:
+    """Log-probabilities that depend on the last token and on the time.
+
+    Token 2 is the stop token; `stop` is added to its logits.
+    """
+    table = spread * draw(g, length, n_tokens + 1, n_tokens)
+    table[..., 2] += stop
+    table = table.log_softmax(dim=-1)
+    # Called often: a lambda is spared the type checks of the tests.
+    return lambda tokens: table[len(tokens), tokens[-1] if tokens else -1]
+
+
+Rules = tuple[int, int, int, float]
+_SHORT: dict[str, tuple[int, Rules, float, int]] = {
+    "four beams, seven tokens": (7, (4, 9, 2, 0.6), 1.5, 9),
+    "three beams, five tokens": (5, (3, 9, 2, 1.0), 1.5, 31),
+    "two beams, five tokens": (5, (2, 6, 2, 1.5), 2.5, 31),
+}
+
+
+def _found(tree: NextLogProbs, rules: Rules, on: Switches) -> str:
+    try:
+        tokens, score = beam(tree, *rules, on=on)
+    except ValueError:  # nothing was finished
+        return "nothing"
+    return f"{tokens} {score:.9f}"
+
+
+def _telling_trees(g: torch.Generator) -> list[NextLogProbs]:
+    """Trees on which the mistakes, alone and in pairs, do different things.
+
+    Each is the best of many: it tells most of those apart that the trees
+    before it did not.
+    """
+    names = [name for name in _BEAM_BUGS if name != "products"]
+    sets = [frozenset[str]()] + [frozenset({name}) for name in names]
+    sets += [
+        frozenset(pair)
+        for pair in combinations(names, 2)
+        if len({_BEAM_BUGS[name].at for name in pair}) == 2
+    ]
+    trees: list[NextLogProbs] = []
+    told = [""] * len(sets)  # what each has found so far
+    for n_tokens, rules, spread, tries in _SHORT.values():
+        alone = {t for t in told if told.count(t) == 1}
+        best: list[str] = []
+        for _ in range(tries):
+            tree = _tree(g, n_tokens, rules[1], spread, 0.0)
+            tells = [
+                before if before in alone else before + _found(tree, rules, on)
+                for before, on in zip(told, sets, strict=True)
+            ]
+            if len(set(tells)) > len(set(best)):
+                best, found = tells, tree
+        told = best
+        trees.append(found)
+    return trees
+
+
+def _beam_cases(seed: int) -> list[Case]:
+    g = generator(seed)
+    trees = zip(_telling_trees(g), _SHORT.items(), strict=True)
+    cases = [
+        Case((tree, *rules), name=name)
+        for tree, (name, (_, rules, *_)) in trees
+    ]
+    flat = _tree(g, 13, 310, 0.02, -30.0)
+    cases.append(Case((flat, 2, 310, 2, 1.0), name="310 tokens"))
+    return cases
+
+
+# -- debug: it repeats the opening -------------------------------------------
+def write(
+    model: Model, ids: Tensor, n_new: int, max_len: int, *, on: Switches = NONE
+) -> Tensor:
+    """Texts and what follows them, always the likeliest token.
+
+    `model` takes ids `(B, T)` with T at most `max_len`, else it raises an
+    error, and returns logits `(B, T, V)`; the last row is about the next
+    token. `ids` is `(B, T)`, at least one token each; T may exceed `max_len`.
+    In each of `n_new` steps the model is given as many of the latest tokens
+    as it takes, the new ones included, and each text gets the token with the
+    highest logit. The result is `(B, T + n_new)`: the given tokens, all of
+    them, and the new ones.
+    """
+    for _ in range(n_new):
+        if "opening" in on:
+            seen = ids[:, :max_len]
+        elif "last_alone" in on:
+            seen = ids[:, -1:]
+        elif "one_less" in on:
+            seen = ids[:, -max_len + 1 :]
+        elif "uncut" in on:
+            seen = ids
+        else:
+            seen = ids[:, -max_len:]
+        logits = model(seen)
+        row = logits[:, 0] if "first_row" in on else logits[:, -1]
+        if "one_for_all" in on:
+            token = row[:1].argmax(dim=-1).expand(len(row))
+        else:
+            token = row.argmax(dim=-1)
+        ids = torch.cat((ids, token[:, None]), dim=1)
+    return ids
+
+
+_WRITE_BUGS = {
+    "opening": Bug(
+        "a crop that keeps the first tokens, ids[:, :max_len]",
+        "Once the text is longer, the model sees the same opening again and "
+        "again, and says the same. Keep the last tokens, ids[:, -max_len:].",
+        read="12_generation#gen-window",
+        at="crop",
+    ),
+    "last_alone": Bug(
+        "a model that is given the last token alone",
+        "Without a cache the model remembers nothing: it needs the whole "
+        "text again, as much of it as it takes.",
+        read="12_generation#gen-cache",
+        at="crop",
+    ),
+    "one_less": Bug(
+        "a crop to one token less than the model takes",
+        "ids[:, -max_len + 1:] are max_len − 1 tokens.",
+        read="12_generation#gen-window",
+        at="crop",
+    ),
+    "uncut": Bug(
+        "a text that is never cut",
+        "The model has no positions beyond max_len. Give it the last "
+        "max_len tokens.",
+        read="12_generation#gen-window",
+        at="crop",
+    ),
+    "first_row": Bug(
+        "the logits of the first position instead of the last",
+        "Row t is about token t + 1, so the next token is the business of "
+        "the last row.",
+        read="12_generation#gen-loop",
+    ),
+    "one_for_all": Bug(
+        "the first text's token given to every text",
+        "Each row has logits of its own: argmax along the last axis, for "
+        "every row.",
+        read="12_generation#gen-loop",
+    ),
+}
+
+
+def _reader(g: torch.Generator, n_tokens: int, max_len: int) -> Model:
+    """A causal model: each row depends on all tokens up to it."""
+    table, places = draw(g, n_tokens, 7), draw(g, max_len, 7)
+    head = draw(g, 7, n_tokens)
+
+    def logits_of(ids: Tensor) -> Tensor:
+        if ids.size(1) > max_len:
+            raise ValueError(
+                f"the model takes at most {max_len} tokens: got {ids.size(1)}."
+            )
+        x = table[ids] * (1 + places[: ids.size(1)])
+        return x.cumsum(dim=1).sin() @ head
+
+    return logits_of
+
+
+def _write_cases(seed: int) -> list[Case]:
+    g = generator(seed)
+    cases = []
+    for shape, n_new, max_len, name in (
+        ((2, 3), 5, 11, "two texts that stay short"),
+        ((1, 3), 13, 7, "a text that outgrows the model"),
+        ((2, 9), 5, 5, "prompts that are too long already"),
+    ):
+        model = _reader(g, 17, max_len)
+        ids = torch.randint(17, shape, generator=g)
+        cases.append(Case((model, ids, n_new, max_len), name=name))
+    return cases
+
+
+# -- debug: a batch of unequal prompts ---------------------------------------
+def batched(
+    model: PaddedModel,
+    prompts: Sequence[Sequence[int]],
+    pad_id: int,
+    *,
+    on: Switches = NONE,
+) -> Tensor:
+    """The logits of each prompt's next token, from one batch.
+
+    `prompts` are B lists of ids, of unequal length, none empty. Filled up with
+    `pad_id`, they become one `(B, T)` tensor, T being the longest length.
+    `pad_id` is an ordinary id and may occur in a prompt, too.
+    `model(ids, positions, mask)` takes three `(B, T)` tensors: ids, the place
+    of each in its own text, counted from 0, and booleans, True where there is
+    a real token, which others may see. It is causal, and returns `(B, T, V)`
+    logits. What it returns at padding means nothing, and so does the place
+    that padding is given, if it lies in 0 … T − 1.
+    The result is `(B, V)`: for each prompt what the model says about its next
+    token if it is given that prompt alone.
+    """
+    longest = max(len(prompt) for prompt in prompts)
+    ids, real = [], []
+    for prompt in prompts:
+        gap = longest - len(prompt)
+        if "right" in on:
+            ids.append([*prompt, *[pad_id] * gap])
+            real.append([True] * len(prompt) + [False] * gap)
+        else:
+            ids.append([*[pad_id] * gap, *prompt])
+            real.append([False] * gap + [True] * len(prompt))
+    batch, mask = torch.tensor(ids), torch.tensor(real)
+    if "by_token" in on:
+        mask = batch != pad_id
+    elif "no_mask" in on:
+        mask = torch.ones_like(mask)
+    columns = torch.arange(longest).expand_as(batch)
+    if "columns" in on:
+        positions = columns
+    elif "from_one" in on:
+        positions = torch.tensor(real).cumsum(dim=1).clamp(max=longest - 1)
+    else:
+        positions = (torch.tensor(real).cumsum(dim=1) - 1).clamp(min=0)
+    logits = model(batch, positions, ~mask if "inverted" in on else mask)
+    return logits[:, 0] if "first_column" in on else logits[:, -1]
+
+
+_BATCHED_BUGS = {
+    "columns": Bug(
+        "positions that count the padding: the numbers of the columns",
+        "Position 0 is a row's first real token. Count real tokens: the "
+        "running sum of the mask, minus 1.",
+        read="12_generation#gen-batch",
+        at="positions",
+    ),
+    "from_one": Bug(
+        "positions that start at 1, as far as there is room",
+        "The running sum of the mask is 1 at the first real token: "
+        "subtract 1.",
+        read="12_generation#gen-batch",
+        at="positions",
+    ),
+    "no_mask": Bug(
+        "padding that is read as if it were text",
+        "The mask has to hide it: True for real tokens only.",
+        read="12_generation#gen-batch",
+        at="mask",
+    ),
+    "by_token": Bug(
+        "a mask that asks for the token, ids != pad_id",
+        "A prompt may contain that id for good reasons, as where padding and "
+        "end of text share one. Mask by length.",
+        read="12_generation#gen-batch",
+        at="mask",
+    ),
+    "inverted": Bug(
+        "a mask that is upside down",
+        "Here True means: a real token, which may be seen.",
+        read="05_masks#mask-padding",
+        at="mask value",
+    ),
+    "right": Bug(
+        "padding on the right, and the last column read all the same",
+        "On the right, a short row's last column is padding. A decoder's "
+        "rows have to *end* together: pad on the left.",
+        read="12_generation#gen-batch",
+        at="side",
+    ),
+    "first_column": Bug(
+        "the logits of the first column instead of the last",
+        "The next token is the business of the last real position.",
+        read="12_generation#gen-loop",
+        at="read",
+    ),
+}
+
+
+def _padded_model(g: torch.Generator, n_tokens: int) -> PaddedModel:
+    """One head of attention with positions, a mask, and the causal mask."""
+    table, places, head = draw(g, n_tokens, 5), draw(g, 23, 5), draw(g, 5, 7)
+    maps = [0.4 * draw(g, 5, 5) for _ in range(3)]
+
+    def logits_of(ids: Tensor, positions: Tensor, mask: Tensor) -> Tensor:
+        x = table[ids] + places[positions]
+        q, k, v = (x @ w for w in maps)
+        weights = attention_weights(q, k, mask[:, None], causal=True)
+        return (x + weights @ v) @ head
+
+    return logits_of
+
+
+def _batched_cases(seed: int) -> list[Case]:
+    g = generator(seed)
+    cases = []
+    for lengths, pad_id, name in (
+        ((5, 2, 3), 0, "prompts of 5, 2 and 3 tokens"),
+        ((1, 7), 3, "a padding id that occurs in a prompt"),
+    ):
+        rows = [torch.randint(1, 11, (n,), generator=g) for n in lengths]
+        if pad_id:
+            rows[1][[0, 2, 6]] = pad_id
+        prompts = [row.tolist() for row in rows]
+        case = Case((_padded_model(g, 11), prompts, pad_id), name=name)
+        cases.append(case)
+    return cases
+
+
+# -- debug: a cache that loses its place -------------------------------------
+def mended(
+    chunks: Sequence[Tensor],
+    w_q: Tensor,
+    w_k: Tensor,
+    w_v: Tensor,
+    rotate: Rotate,
+    *,
+    on: Switches = NONE,
+) -> Tensor:
+    """Causal attention over a text that arrives in pieces, with a cache.
+
+    `chunks` are tensors `(T, D)`, T at least 1, of one text: first the prompt,
+    then mostly one vector at a time. The maps `w_q` and `w_k`, `(D, Dh)`, and
+    `w_v`, `(D, Dv)`, make queries, keys and values of them. `rotate(x,
+    positions)` turns `(T, Dh)` queries or keys, each row by its position, a
+    whole number counted from 0 at the first vector of the whole text.
+    Each query is compared with all keys of its own and earlier positions,
+    those of earlier chunks included, by the dot product of the turned vectors
+    over `√Dh`; softmax over these keys; then the weighted sum of their values.
+    The result is `(all T together, Dv)`: the outputs of all chunks, in order.
+    """
+    outputs, old_k, old_v = [], w_k[:0, :0], w_v[:0, :0]
+    n_old = 0
+    for step, x in enumerate(chunks):
+        n_new = len(x)
+        if "restart" in on:
+            start = 0
+        elif "prompt_added" in on:
+            start = step * len(chunks[0])
+        else:
+            start = n_old
+        positions = torch.arange(start, start + n_new)
+        q, k = (rotate(x @ w, positions) for w in (w_q, w_k))
+        v = x @ w_v
+        if step:
+            if "turned_again" in on:
+                old_k = rotate(old_k, torch.arange(len(old_k)))
+            k, v = torch.cat((old_k, k)), torch.cat((old_v, v))
+        if "last_chunk" in on:
+            old_k, old_v = k[-n_new:], v[-n_new:]
+        else:
+            old_k, old_v = k, v
+        n_old += n_new
+        seen = torch.ones(n_new, len(k), dtype=torch.bool)
+        if "top_left" in on:
+            seen = seen.tril()
+        elif "unmasked" not in on:
+            seen = seen.tril(len(k) - n_new)
+        outputs.append(
+            F.scaled_dot_product_attention(
+                q[None], k[None], v[None], attn_mask=seen
+            )[0]
+        )
+    return torch.cat(outputs)
+
+
+_MENDED_BUGS = {
+    "top_left": Bug(
+        "is_causal=True with fewer queries than keys",
+        "That triangle starts at the top left, so a single query sees the "
+        "first key alone, for ever. The queries are the *last* positions.",
+        read="05_masks#mask-wrong",
+        at="mask",
+    ),
+    "unmasked": Bug(
+        "no mask, so that a piece of several tokens sees its own future",
+        "One query may see all keys. Several need the triangle, aligned at "
+        "the bottom right: j ≤ i + (S − T).",
+        read="12_generation#gen-cache",
+        at="mask",
+    ),
+    "restart": Bug(
+        "positions that restart at 0 with every piece",
+        "A new token stands after all the old ones: its position is the "
+        "length of the cache.",
+        read="12_generation#gen-wrong",
+        at="positions",
+    ),
+    "prompt_added": Bug(
+        "positions that grow by the prompt's length at each step",
+        "Only the first step adds the whole prompt. Count the tokens that "
+        "there are: the length of the cache.",
+        read="12_generation#gen-wrong",
+        at="positions",
+    ),
+    "turned_again": Bug(
+        "cached keys that are turned again at each step",
+        "A key is turned once, by its own position, before it enters the "
+        "cache.",
+        read="12_generation#gen-wrong",
+    ),
+    "last_chunk": Bug(
+        "a cache that keeps the last piece alone",
+        "Append: the cache holds the keys and values of all positions.",
+        read="12_generation#gen-cache",
+    ),
+}
+
+
+def _turner(size: int) -> Rotate:
+    """Rotary positions; the pairs' speeds are far apart."""
+    speeds = 0.4 ** torch.arange(size // 2, dtype=float64)
+
+    def rotate(x: Tensor, positions: Tensor) -> Tensor:
+        angles = positions[:, None] * speeds
+        a, b = x[..., 0::2], x[..., 1::2]
+        cos, sin = angles.cos(), angles.sin()
+        pairs = torch.stack((a * cos - b * sin, a * sin + b * cos), dim=-1)
+        return pairs.flatten(-2)
+
+    return rotate
+
+
+def _mended_cases(seed: int) -> list[Case]:
+    g = generator(seed)
+    cases = []
+    for sizes, name in (
+        ((5, 1, 1), "a prompt of five, then two single tokens"),
+        ((3, 2, 1, 4), "pieces of 3, 2, 1 and 4"),
+    ):
+        chunks = [draw(g, n, 7) for n in sizes]
+        maps = [draw(g, 7, n) for n in (4, 4, 3)]
+        cases.append(Case((chunks, *maps, _turner(4)), name=name))
+    return cases
+
+
+# -- measure: bytes and FLOPs ------------------------------------------------
+def cost(
+    n_layers: int,
+    n_heads: int,
+    n_kv_heads: int,
+    d_head: int,
+    bytes_per_number: int,
+    n_weights: int,
+    n_prompt: int,
+    n_new: int,
+    *,
+    on: Switches = NONE,
+) -> tuple[int, int, int]:
+    """What a cache takes, and what it saves: three exact whole numbers.
+
+    A decoder has `n_layers` blocks, whose matrices hold `n_weights` numbers in
+    all. Each block has `n_heads` query heads and `n_kv_heads` heads for keys
+    and values, all of size `d_head`. Numbers take `bytes_per_number` bytes.
+    It is given `n_prompt` tokens, at least one, and writes `n_new`, at least
+    one. The last one that it writes is not read any more.
+    1. The bytes of the cache when all tokens that are read have been read.
+    2. The FLOPs of the blocks' matrices on the way with a cache: each token
+    that is read passes through the blocks once, and costs a multiplication and
+    an addition per weight. (Scores and the mixing of values are left out.)
+    3. The same without a cache: before each new token, all tokens so far pass
+    through the blocks again.
+    """
+    n_read = n_prompt + n_new if "last_read" in on else n_prompt + n_new - 1
+    heads = n_heads if "query_heads" in on else n_kv_heads
+    both = 1 if "keys_only" in on else 2
+    size = both * heads * d_head * n_read * bytes_per_number
+    if "one_layer" not in on:
+        size *= n_layers
+    each = n_weights if "multiplications" in on else 2 * n_weights
+    if "prompt_free" in on:
+        with_cache = each * (n_read - n_prompt)
+    else:
+        with_cache = each * n_read
+    if "square" in on:
+        without = each * n_read * n_new
+    else:
+        first, last = n_prompt, n_read
+        without = each * (first + last) * (last - first + 1) // 2
+    return size, with_cache, without
+
+
+_COST_BUGS = {
+    "keys_only": Bug(
+        "keys counted, and values left out",
+        "Each position leaves a key *and* a value: a factor of 2.",
+        read="12_generation#gen-cost",
+    ),
+    "query_heads": Bug(
+        "as many keys and values as query heads",
+        "Queries are not kept. Where heads share keys and values, only the "
+        "shared ones are stored: n_kv_heads.",
+        read="12_generation#gen-cost",
+    ),
+    "one_layer": Bug(
+        "the cache of a single block",
+        "Every block has keys and values of its own.",
+        read="12_generation#gen-cost",
+    ),
+    "last_read": Bug(
+        "the last new token counted as read",
+        "Nothing comes after it, so it need not be read: prompt + new − 1.",
+        read="12_generation#gen-cache",
+    ),
+    "multiplications": Bug(
+        "multiplications counted instead of FLOPs",
+        "A multiplication and an addition are two.",
+        read="12_generation#gen-cost",
+    ),
+    "prompt_free": Bug(
+        "a prompt that costs nothing with a cache",
+        "It has to be read once, to fill the cache.",
+        read="12_generation#gen-cache",
+    ),
+    "square": Bug(
+        "the whole final text read before every token",
+        "It grows: p tokens before the first new one, p + 1 before the "
+        "second. The sum is about half of that for a short prompt.",
+        read="12_generation#gen-speed",
+    ),
+}
+
+
+def _cost_cases(seed: int) -> list[Case]:
+    g = generator(seed)
+    prompt, new, weights = torch.randint(3, 90, (3,), generator=g).tolist()
+    sizes = (5, 6, 2, 11, 2, 1009 * weights)
+    return [Case((*sizes, prompt, new), name="three heads share")]
+
+
+# -- open: temperature and taste ---------------------------------------------
+def taste() -> dict[str, float | int | None]:
+    """Settings for the running model: temperature, top_k and top_p."""
+    return {"temperature": 0.7, "top_k": None, "top_p": 0.9}
+
+
+@cache
+def _material() -> tuple[Any, Any, frozenset[str]]:
+    from coursekit.checkpoint import load
+    from coursekit.data import load_text, split
+
+    model, tokenizer = load("running")
+    learned, _ = split(load_text("shakespeare"), 0.1)
+    return model, tokenizer, frozenset(_words(learned))
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"[a-z']+", text.lower())
+
+
+def _tasted(value: Any, case: Case) -> str | None:
+    """None if the texts are neither nonsense nor repetition."""
+    from coursekit.cache import CachedStepper
+    from coursekit.generation import generate, sampler
+
+    wanted = {"temperature", "top_k", "top_p"}
+    if not isinstance(value, dict) or not set(value) <= wanted:
+        return (
+            "Return a dict with the keys temperature, top_k and top_p, or "
+            f"some of them: got {value!r}."
+        )
+    model, tokenizer, known = _material()
+    prompts = [
+        tokenizer.encode(start)
+        for start in ("ROMEO:\n", "My lord, ", "The king", "What is", "I am")
+        for _ in range(6)
+    ]
+    g = generator(12)
+    try:
+        choose = sampler(**value, generator=g)
+    except (TypeError, ValueError) as error:
+        return f"sampler refuses these settings: {error}"
+    rows = generate(CachedStepper(model), prompts, 48, choose)
+    words = [
+        word for row in rows for word in _words(tokenizer.decode(row))[1:-1]
+    ]
+    fours = [
+        len({tuple(row[i : i + 4]) for i in range(45)}) / 45 for row in rows
+    ]
+    share = sum(word in known for word in words) / len(words)
+    new = sum(fours) / len(fours)
+    if share < 0.85:
+        return (
+            f"Of its words only {share:.0%} are words that Shakespeare's "
+            "text has. Aim at 85 % or more: less heat, or a shorter tail."
+        )
+    if new < 0.95:
+        return (
+            f"Of its runs of four tokens only {new:.0%} are new in their "
+            "text. Aim at 95 % or more: it repeats itself. More heat."
+        )
+    return None
+
+
+def _taste_cases(seed: int) -> list[Case]:
+    return [Case((), name="thirty texts of the running model")]
+
+
+EXERCISES = {
+    "chances": Exercise(
+        chances,
+        _chances_cases,
+        bugs=_CHANCES_BUGS,
+        variants={
+            "logs": "Here logarithms of the probabilities are wanted, −∞ "
+            "where there is no chance."
+        },
+        forbid=(
+            "coursekit.generation.apply_temperature",
+            "coursekit.generation.keep_top_k",
+            "coursekit.generation.keep_top_p",
+            "coursekit.generation.sampler",
+            "coursekit.sampler",
+        ),
+    ),
+    "beam": Exercise(
+        beam,
+        _beam_cases,
+        bugs=_BEAM_BUGS,
+        variants={
+            "google": "Here the score is the sum divided by "
+            "`((5 + n) / 6) ** length_penalty`, as in the paper."
+        },
+        alike=[
+            (
+                {"first_stop"},
+                {"first_stop", "shrinks"},
+                "a search that ends at the first stop has nothing to shrink",
+            ),
+            (
+                {"forgets"},
+                {"forgets", "stop_not_counted"},
+                "of a text that is dropped no length matters",
+            ),
+        ],
+        forbid=("coursekit.beam_search", "coursekit.generation.beam_search"),
+    ),
+    "write": Exercise(
+        write,
+        _write_cases,
+        bugs=_WRITE_BUGS,
+        alike=[
+            (
+                {"last_alone"},
+                {"last_alone", "first_row"},
+                "of a single token, the first row is the last",
+            )
+        ],
+    ),
+    "batched": Exercise(
+        batched,
+        _batched_cases,
+        bugs=_BATCHED_BUGS,
+        alike=[
+            (
+                {"first_column"},
+                {"first_column", "columns"},
+                "the first column has place 0 by either way of counting",
+            )
+        ],
+        forbid=("coursekit.generation.pad_rows",),
+    ),
+    "mended": Exercise(mended, _mended_cases, bugs=_MENDED_BUGS),
+    "cost": Exercise(
+        cost,
+        _cost_cases,
+        bugs=_COST_BUGS,
+        forbid=("coursekit.cache.cache_bytes",),
+    ),
+    "taste": Exercise(taste, _taste_cases, judge=_tasted),
+}

@@ -1,0 +1,509 @@
+"""Exercises of chapter 16: looking inside."""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from coursekit.classroom.check.core import (
+    NONE,
+    Bug,
+    Case,
+    Exercise,
+    Switches,
+    generator,
+)
+
+float64 = torch.float64
+Step = Callable[[Tensor], Tensor]
+
+
+def _draw(g: torch.Generator, *shape: int) -> Tensor:
+    return torch.randn(shape, generator=g, dtype=float64)
+
+
+# -- implement: the logit lens -----------------------------------------------
+def lens(
+    streams: Tensor,
+    scale: Tensor,
+    shift: Tensor,
+    table: Tensor,
+    eps: float,
+    *,
+    on: Switches = NONE,
+) -> Tensor:
+    """Logits at every height, (L + 1, T, V).
+
+    `streams` is `(L + 1, T, D)`: the stream before the first block and behind
+    each. Every vector of it is treated as the model treats those on top. First
+    the last LayerNorm: subtract the mean of the vector's D numbers, divide by
+    `√(variance + eps)` with the variance of these D numbers (divided by D, not
+    D − 1), multiply by `scale` and add `shift`, both `(D,)`. Then the logits:
+    dot products with the rows of `table`, `(V, D)`.
+    """
+    axis = -2 if "over_places" in on else -1
+    mean = streams.mean(axis, keepdim=True)
+    if "unbiased" in on:
+        variance = streams.var(axis, keepdim=True)
+    else:
+        variance = streams.var(axis, keepdim=True, correction=0)
+    if "statistics_of_the_top" in on:
+        mean, variance = mean[-1:], variance[-1:]
+    x = (streams - mean) / (variance + eps).sqrt()
+    if "bare_norm" not in on:
+        x = x * scale + shift
+    if "no_norm" in on:
+        x = streams
+    logits = x @ table.T
+    if "chances" in on:
+        logits = logits.softmax(-1)
+    return logits
+
+
+_LENS_BUGS = {
+    "no_norm": Bug(
+        "the table held against the stream, without the last norm",
+        "The head has only ever seen normalized vectors. What a norm would "
+        "have divided away stays in; the top row is not the model's answer.",
+        read="16_interpret#int-lens",
+        at="norm",
+    ),
+    "bare_norm": Bug(
+        "the last norm without its scale and shift",
+        "They belong to the model's last step as the table does: the norm "
+        "has learned which directions to stretch.",
+        read="16_interpret#int-lens",
+        at="norm",
+    ),
+    "over_places": Bug(
+        "a mean and variance over the text's places",
+        "LayerNorm looks at one vector alone: D numbers, the last axis.",
+        read="07_norm#ch-norm",
+        at="norm",
+    ),
+    "unbiased": Bug(
+        "a variance divided by D − 1",
+        "The norm divides by D; torch's `var` by D − 1, unless "
+        "`correction=0` is given.",
+        read="07_norm#ch-norm",
+        at="norm",
+    ),
+    "statistics_of_the_top": Bug(
+        "the mean and variance of the top, used at every height",
+        "The stream grows on its way up. Each vector is normalized by its "
+        "own numbers.",
+        read="16_interpret#int-lens",
+        at="norm",
+    ),
+    "chances": Bug(
+        "probabilities in place of logits",
+        "The softmax comes after; here the logits themselves are asked for.",
+        read="16_interpret#int-lens",
+    ),
+}
+
+
+def _lens_cases(seed: int) -> list[Case]:
+    g = generator(seed)
+    grows = torch.tensor([0.5, 1.0, 2.0, 5.0], dtype=float64)[:, None, None]
+    streams = 0.3 + grows * _draw(g, 4, 3, 7)
+    rest = (1 + 0.5 * _draw(g, 7), _draw(g, 7), _draw(g, 11, 7), 1e-5)
+    return [Case((streams, *rest), name="four heights, three places")]
+
+
+# -- implement: the induction score ------------------------------------------
+def induction(weights: Tensor, ids: Tensor, *, on: Switches = NONE) -> Tensor:
+    """How much each head looks where induction would look, (H,).
+
+    `weights` is `(H, T, T)`: head, query, key. `ids` is `(T,)`. A query counts
+    if its token stands at an earlier place, too. Of several earlier places
+    take the last. What is wanted is the query's weight on the place right
+    after that one; a head's score is the mean over the queries that count. At
+    least one does.
+    """
+    if "transposed" in on:
+        weights = weights.mT
+    total, n = torch.zeros_like(weights[:, 0, 0]), 0
+    for t in range(len(ids)):
+        earlier = [s for s in range(t) if ids[s] == ids[t]]
+        counts = True if "all_queries" in on else bool(earlier)
+        n += counts
+        if "first_time" in on:
+            earlier = earlier[:1]
+        elif "all_times" not in on:
+            earlier = earlier[-1:]
+        for s in earlier:
+            if "at_the_match" in on:
+                total = total + weights[:, t, s]
+            else:
+                total = total + weights[:, t, s + 1]
+    return total / n
+
+
+_INDUCTION_BUGS = {
+    "at_the_match": Bug(
+        "the weight on the same token, not on the one after it",
+        "After A B … A, the answer is B. A head that looks at the first A "
+        "learns what it knows already.",
+        read="16_interpret#int-by-hand",
+        at="key",
+    ),
+    "first_time": Bug(
+        "the first appearance, where the last was asked for",
+        "If a token has come three times, its followers may differ; here "
+        "the last one counts.",
+        read="16_interpret#int-by-hand",
+        at="which",
+    ),
+    "all_times": Bug(
+        "the weights behind all earlier appearances, added up",
+        "That is a fair question, too, but another one: here only the last "
+        "appearance counts.",
+        read="16_interpret#int-by-hand",
+        at="which",
+    ),
+    "all_queries": Bug(
+        "a mean over all queries, those with nothing to find included",
+        "A token that is new has no place to look for. It can't be held "
+        "against the head.",
+        read="16_interpret#int-by-hand",
+    ),
+    "transposed": Bug(
+        "queries and keys exchanged",
+        "Rows are queries: `weights[h, t, s]` is what place t takes from s.",
+        read="04_attention#ch-attention",
+    ),
+}
+
+
+def _induction_cases(seed: int) -> list[Case]:
+    g = generator(seed)
+    a, b, c, d = torch.randperm(17, generator=g)[:4].tolist()
+    ids = torch.tensor([a, b, a, c, b, d, a])
+    return [
+        Case(
+            (_draw(g, 5, 7, 7).softmax(-1), ids),
+            name="tokens that come two and three times",
+        )
+    ]
+
+
+# -- implement: mean ablation ------------------------------------------------
+def silenced(
+    heads: Tensor, reference: Tensor, head: int, *, on: Switches = NONE
+) -> Tensor:
+    """Outputs in which one head says to every text the same, (B, H, T, Dv).
+
+    `heads` is `(B, H, T, Dv)`, the outputs of all heads. Those of head number
+    `head` (from 0) are replaced, in every text and at every place, by one
+    vector of Dv numbers: the mean of that head's outputs in `reference`,
+    `(N, H, S, Dv)`, over its N texts and S places. The other heads stay as
+    they are, and so does `heads` itself.
+    """
+    new = heads.clone()
+    said = heads[:, head] if "own_mean" in on else reference[:, head]
+    mean = said.mean((0, 1))
+    if "zero" in on:
+        mean = torch.zeros_like(mean)
+    elif "one_number" in on:
+        mean = mean.mean()
+    if "a_place" in on:
+        new[:, :, head] = mean
+    elif "all_heads" in on:
+        new[:] = mean
+    else:
+        new[:, head] = mean
+    return new
+
+
+_SILENCED_BUGS = {
+    "zero": Bug(
+        "zeros in place of the mean",
+        "Zero is no neutral output: it may be one that the blocks above have "
+        "never met. The mean takes away what the head *tells*, and leaves "
+        "what it always says.",
+        read="16_interpret#int-ablation",
+        at="value",
+    ),
+    "own_mean": Bug(
+        "the mean of the texts that are being changed",
+        "It still knows something about them. Take the mean over the "
+        "reference.",
+        read="16_interpret#int-ablation",
+        at="value",
+    ),
+    "one_number": Bug(
+        "one number for all Dv columns",
+        "The mean is a vector: only texts and places are averaged.",
+        read="16_interpret#int-ablation",
+        at="value",
+    ),
+    "a_place": Bug(
+        "a place replaced in all heads",
+        "The axes are (B, H, T, Dv): the head is the second, not the third.",
+        read="06_multihead#ch-multihead",
+        at="where",
+    ),
+    "all_heads": Bug(
+        "every head replaced",
+        "Then nobody can say which of them it was.",
+        read="16_interpret#int-ablation",
+        at="where",
+    ),
+}
+
+
+def _silenced_cases(seed: int) -> list[Case]:
+    g = generator(seed)
+    heads = 1 + _draw(g, 2, 5, 7, 3)
+    reference = 1 + _draw(g, 11, 5, 13, 3)
+    return [Case((heads, reference, 1), name="head 1 of five")]
+
+
+# -- debug: the averaged map -------------------------------------------------
+def sharpest(weights: Tensor, *, on: Switches = NONE) -> Tensor:
+    """How much the best head of each block looks one back, (L,).
+
+    `weights` is `(L, B, H, T, T)`: block, text, head, query, key. A head's
+    share is its weight on the key right before the query, a mean over all
+    texts and over all queries but the first, which has none before it. For
+    each block return the largest share that any of its heads has.
+    """
+    if "averaged" in on:
+        weights = weights.mean(2, keepdim=True)
+    if "after" in on:
+        before = weights.diagonal(1, -2, -1)
+    elif "itself" in on:
+        before = weights.diagonal(0, -2, -1)
+    else:
+        before = weights.diagonal(-1, -2, -1)
+    mean = before.mean((1, 3))
+    shares = before.amax(-1).mean(1) if "peak" in on else mean
+    return shares.amax(-1)
+
+
+_SHARPEST_BUGS = {
+    "averaged": Bug(
+        "the heads averaged before anything is measured",
+        "One head that looks one back and seven that don't make a map that "
+        "shows nothing. Measure each head, then compare.",
+        read="16_interpret#int-wrong",
+    ),
+    "after": Bug(
+        "the diagonal above the middle: the key after the query",
+        "`diagonal(1)` has column = row + 1. The key before is "
+        "`diagonal(-1)`. In a causal model the other one is empty.",
+        read="05_masks#ch-masks",
+        at="diagonal",
+    ),
+    "itself": Bug(
+        "the middle diagonal: the query's own place",
+        "Column = row is the token itself. One back is `diagonal(-1)`.",
+        read="05_masks#ch-masks",
+        at="diagonal",
+    ),
+    "peak": Bug(
+        "the largest weight of a text in place of its mean",
+        "Some query looks one back in any head. A head that does so by "
+        "trade does it at every place.",
+        read="16_interpret#int-wrong",
+    ),
+}
+
+
+def _sharpest_cases(seed: int) -> list[Case]:
+    g = generator(seed)
+    scores = 2 * _draw(g, 3, 2, 5, 7, 7)
+    return [Case((scores.softmax(-1),), name="three blocks of five heads")]
+
+
+# -- debug: causal tracing ---------------------------------------------------
+def traced(
+    blocks: Sequence[Step],
+    clean: Tensor,
+    corrupt: Tensor,
+    readout: Tensor,
+    height: int,
+    place: int,
+    *,
+    on: Switches = NONE,
+) -> Tensor:
+    """How much one vector of the clean run brings back, a share.
+
+    `clean` and `corrupt`, `(T, D)`, are what enters the first of the `blocks`,
+    functions from `(T, D)` to `(T, D)`, each of which takes the result of the
+    one before. What is measured of a run is the dot product of `readout`,
+    `(D,)`, with the vector that leaves the last block at the last place.
+    Run the corrupt text; but at `height` put, at `place` alone, the vector
+    that the clean run has there. Height 0 is what enters the first block,
+    height i what leaves block number i, counted from 1. Return
+    `(patched − corrupt) / (clean − corrupt)`. No tensor that was handed over
+    is changed.
+    """
+    streams = [clean]
+    for block in blocks:
+        streams.append(block(streams[-1]))
+    x = corrupt
+    if "late" in on:
+        height = min(height + 1, len(blocks))
+    for i in range(len(blocks) + 1):
+        if i == height:
+            x = x.clone()
+            if "every_place" in on:
+                x = streams[i]
+            elif "from_the_bottom" in on:
+                x[place] = clean[place]
+            else:
+                x[place] = streams[i][place]
+        if i < len(blocks):
+            x = blocks[i](x)
+    without = corrupt
+    for block in blocks:
+        without = block(without)
+    high, low = streams[-1][-1] @ readout, without[-1] @ readout
+    patched = x[-1] @ readout
+    if "not_divided" in on:
+        share = patched - low
+    elif "what_is_missing" in on:
+        share = (high - patched) / (high - low)
+    else:
+        share = (patched - low) / (high - low)
+    return share
+
+
+_TRACED_BUGS = {
+    "every_place": Bug(
+        "all places of that height taken from the clean run",
+        "Then everything comes back, whatever is asked about. One place at a "
+        "time shows where it is.",
+        read="16_interpret#int-patch",
+        at="what",
+    ),
+    "from_the_bottom": Bug(
+        "a vector from below the first block, put in higher up",
+        "What is put in has to come from the same height; down there the "
+        "vector has not read anything yet.",
+        read="16_interpret#int-patch",
+        at="what",
+    ),
+    "late": Bug(
+        "a patch one block too high",
+        "Height i is what leaves block i: patch before block i + 1 runs, not "
+        "after it.",
+        read="16_interpret#int-patch",
+        at="what",
+    ),
+    "not_divided": Bug(
+        "a difference that is not divided by the whole",
+        "Divide by what lies between the two runs: then 1 means all of it, "
+        "and texts can be compared.",
+        read="16_interpret#int-patch",
+        at="share",
+    ),
+    "what_is_missing": Bug(
+        "the share that is still missing",
+        "Measured from the corrupt run: 0 is nothing brought back, 1 is all.",
+        read="16_interpret#int-patch",
+        at="share",
+    ),
+}
+
+
+def causal_step(mix: Tensor, weight: Tensor) -> Step:
+    """A block that reads earlier places, by fixed shares."""
+
+    def step(x: Tensor) -> Tensor:
+        return x + torch.tanh(mix @ x @ weight)
+
+    return step
+
+
+def _traced_cases(seed: int) -> list[Case]:
+    g = generator(seed)
+    blocks = [
+        causal_step(_draw(g, 5, 5).tril(), 0.5 * _draw(g, 7, 7))
+        for _ in range(4)
+    ]
+    clean = _draw(g, 5, 7)
+    corrupt = clean.clone()
+    corrupt[1] = _draw(g, 7)
+    rest = (blocks, clean, corrupt, _draw(g, 7))
+    return [
+        Case((*rest, 2, 3), name="height 2, a place behind the change"),
+    ]
+
+
+# -- measure: what a weight is worth -----------------------------------------
+def removal(weights: Tensor, values: Tensor, *, on: Switches = NONE) -> Tensor:
+    """How much each key's removal changes each output, (H, T, S).
+
+    `weights` is `(H, T, S)`, every row sums to 1 and no weight is 1; `values`
+    is `(H, S, Dv)`. A query's output is the weighted sum of the values. Hide
+    one key from one query: its weight becomes 0, and the others of the row are
+    divided by what is left, so that they sum to 1 again. Return the length of
+    the change of the output, divided by the length of the output as it was.
+    """
+    out = weights @ values
+    taken = weights[..., None] * values[:, None]
+    if "not_made_whole" in on:
+        new = out[:, :, None] - taken
+    else:
+        left = 1 - weights[..., None]
+        new = (out[:, :, None] - taken) / left
+    change = (new - out[:, :, None]).norm(dim=-1)
+    if "not_relative" in on:
+        share = change
+    elif "by_the_values" in on:
+        share = change / values.norm(dim=-1)[:, None]
+    else:
+        share = change / out.norm(dim=-1, keepdim=True)
+    if "just_the_weight" in on:
+        share = weights
+    return share
+
+
+_REMOVAL_BUGS = {
+    "just_the_weight": Bug(
+        "the weight itself",
+        "What a key brings is weight times value. A weight of 0.9 on a value "
+        "near zero brings next to nothing.",
+        read="16_interpret#int-weight",
+        at="share",
+    ),
+    "not_made_whole": Bug(
+        "weights that no longer sum to 1",
+        "Without the key the softmax would have shared everything among the "
+        "others: divide by what is left.",
+        read="16_interpret#int-weight",
+        at="share",
+    ),
+    "not_relative": Bug(
+        "the length of the change, not divided by the output's",
+        "A change of 1 is a lot for an output of length 1, and little for "
+        "one of 100.",
+        read="16_interpret#int-weight",
+        at="share",
+    ),
+    "by_the_values": Bug(
+        "a change divided by the length of the key's value",
+        "The question is what the *output* loses: divide by its length.",
+        read="16_interpret#int-weight",
+        at="share",
+    ),
+}
+
+
+def _removal_cases(seed: int) -> list[Case]:
+    g = generator(seed)
+    weights = _draw(g, 3, 5, 7).softmax(-1)
+    return [Case((weights, _draw(g, 3, 7, 2)), name="three heads")]
+
+
+EXERCISES = {
+    "lens": Exercise(lens, _lens_cases, bugs=_LENS_BUGS),
+    "induction": Exercise(induction, _induction_cases, bugs=_INDUCTION_BUGS),
+    "silenced": Exercise(silenced, _silenced_cases, bugs=_SILENCED_BUGS),
+    "sharpest": Exercise(sharpest, _sharpest_cases, bugs=_SHARPEST_BUGS),
+    "traced": Exercise(traced, _traced_cases, bugs=_TRACED_BUGS),
+    "removal": Exercise(removal, _removal_cases, bugs=_REMOVAL_BUGS),
+}

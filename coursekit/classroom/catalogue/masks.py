@@ -1,0 +1,700 @@
+"""Exercises of chapter 5: masks."""
+
+from collections.abc import Callable
+from itertools import combinations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812
+
+from coursekit.classroom.check.core import (
+    NONE,
+    Bug,
+    Case,
+    Exercise,
+    Switches,
+    generator,
+)
+from coursekit.classroom.check.forbid import ATTENTION
+
+Model = Callable[[Tensor], Tensor]
+
+INF = float("inf")
+
+
+def draw(g: torch.Generator, *shape: int) -> Tensor:
+    """A random tensor in double precision."""
+    return torch.randn(shape, generator=g, dtype=torch.float64)
+
+
+# -- implement: a causality probe --------------------------------------------
+def is_causal(
+    model: Model, vocab_size: int, length: int, *, on: Switches = NONE
+) -> bool:
+    """Whether no position of a model sees a later token.
+
+    `model` is a black box: ids `(B, length)`, from 0 to `vocab_size − 1`, to
+    logits `(B, length, vocab_size)`, for any B. The result is True if the
+    logits at each position t depend on tokens 0 … t alone, its own included.
+    Differences by rounding, in the last digits, do not count.
+    It is False if there is any leak: from one later token, the next or the
+    last or any other, to one position only; if it shows only when that token
+    is a certain one; if it moves the logits by a hundredth, and the most
+    likely token stays.
+    """
+    ids = torch.arange(length)[None] % vocab_size
+    before = model(ids)
+    changed = range(1, length)
+    if "last_token" in on or "last_pair" in on:
+        changed = range(length - 1, length)
+    if "spared_last" in on:
+        changed = range(1, length - 1)
+    for t in changed:
+        tokens = torch.arange(vocab_size)
+        if "one_change" in on:
+            tokens = (ids[0, t : t + 1] + 1) % vocab_size
+        other = ids.repeat(len(tokens), 1)
+        other[:, t] = tokens
+        start = t - 1 if "neighbor" in on or "last_pair" in on else 0
+        rows = slice(start, t + 1 if "own_row" in on else t)
+        after = model(other)[:, rows]
+        kept = before[:, rows].expand_as(after)
+        if "argmax" in on:
+            same = torch.equal(kept.argmax(-1), after.argmax(-1))
+        elif "exact" in on:
+            same = torch.equal(kept, after)
+        elif "loose" in on:
+            same = torch.allclose(kept, after, atol=0.05)
+        else:
+            same = torch.allclose(kept, after)
+        if not same:
+            return False
+    return True
+
+
+_IS_CAUSAL_BUGS = {
+    "last_token": Bug(
+        "a probe that changes only the last token",
+        "A leak may sit anywhere: position 0 may see token 1, and nothing "
+        "else. Change every token in turn.",
+        read="05_masks#mask-diagnosis",
+        at="token",
+    ),
+    "last_pair": Bug(
+        "a probe that looks at one pair: the last token, and the position "
+        "before it",
+        "A leak may sit anywhere: position 0 may see token 1, or the last. "
+        "Change every token in turn, and look at all positions before it.",
+        read="05_masks#mask-diagnosis",
+        at="token",
+    ),
+    "spared_last": Bug(
+        "a probe that never changes the last token",
+        "range(1, length - 1) ends one too early. The last token may be just "
+        "the one that leaks.",
+        read="05_masks#mask-diagnosis",
+        at="token",
+    ),
+    "one_change": Bug(
+        "a probe that changes each token once, to one other token",
+        "A model may react to one token and to no other. Try them all, or "
+        "many if there are many.",
+        read="05_masks#mask-diagnosis",
+    ),
+    "neighbor": Bug(
+        "a probe that looks only at the position just before the change",
+        "A leak may reach further back. Compare all positions before the "
+        "changed one.",
+        read="05_masks#mask-diagnosis",
+    ),
+    "own_row": Bug(
+        "a probe that counts the changed position itself as the past",
+        "A position may see its own token. Compare [:, :t], without t.",
+        read="05_masks#mask-diagnosis",
+    ),
+    "argmax": Bug(
+        "a probe that compares the most likely tokens, not the logits",
+        "A leak can move every logit and leave the largest where it is.",
+        read="05_masks#mask-diagnosis",
+        at="compare",
+    ),
+    "exact": Bug(
+        "a probe that wants the logits equal to the last bit",
+        "Sums taken in another order differ in the last digits, and that is "
+        "no leak. Compare with torch.allclose.",
+        read="05_masks#mask-diagnosis",
+        at="compare",
+    ),
+    "loose": Bug(
+        "a probe that lets changes of a few hundredths pass",
+        "A right model moves by rounding only, about 1e-15 of a logit in "
+        "double precision. A leak may be small before training makes it "
+        "large.",
+        read="05_masks#mask-diagnosis",
+        at="compare",
+    ),
+}
+
+
+def _causal_model(seed: int, size: int) -> Model:
+    """Random vectors, positions, and one head with a mask."""
+    g = generator(seed)
+    table, *maps = (draw(g, n, 5) for n in (size, 5, 5, 5))
+    places = draw(g, 23, 5)
+
+    def logits_of(ids: Tensor) -> Tensor:
+        x = table[ids] + places[: ids.size(1)]
+        q, k, v = (x @ w for w in maps)
+        scores = q @ k.mT / 5**0.5
+        later = torch.ones_like(scores, dtype=torch.bool).triu(1)
+        y = scores.masked_fill(later, -INF).softmax(-1) @ v
+        logits = (x + y) @ table.T
+        return logits.round(decimals=6)  # alike in batches of any size
+
+    return logits_of
+
+
+def _blind_model(
+    seed: int, size: int, leak: Callable[[Tensor, Tensor], Tensor]
+) -> Model:
+    """Logits that know nothing but the position, and then a leak."""
+    g = generator(seed)
+    order = torch.rand(23, size, generator=g).argsort(dim=1)
+    places = order.double() / 3  # no two logits of a row are close
+
+    def logits_of(ids: Tensor) -> Tensor:
+        return leak(places[: ids.size(1)].repeat(len(ids), 1, 1), ids)
+
+    return logits_of
+
+
+def _shouts(p: int, k: int = 1, only: int = -1) -> Callable[..., Tensor]:
+    """Position ``p`` shouts the token ``k`` ahead, or turns at one token."""
+
+    def leak(logits: Tensor, ids: Tensor) -> Tensor:
+        if p + k >= ids.size(1):
+            return logits
+        seen = ids[:, p + k]
+        if only >= 0:
+            logits[:, p] *= 1 - 2 * (seen == only)[:, None].double()
+        else:
+            logits[:, p] += 100 * F.one_hot(seen, logits.size(-1))
+        return logits
+
+    return leak
+
+
+def _sees_all(logits: Tensor, ids: Tensor) -> Tensor:
+    text = ids.sum(dim=1, keepdim=True) % logits.size(-1)
+    return logits + 100 * F.one_hot(text, logits.size(-1))
+
+
+def _first_sees_all(logits: Tensor, ids: Tensor) -> Tensor:
+    first = _sees_all(logits[:, :1], ids)
+    return torch.cat((first, logits[:, 1:]), dim=1)
+
+
+def _whispers(logits: Tensor, ids: Tensor) -> Tensor:
+    names = F.one_hot(ids[:, 1:], logits.size(-1))
+    logits[:, :-1] += 0.01 * names
+    return logits
+
+
+def _scaled(logits: Tensor, ids: Tensor) -> Tensor:
+    return logits * (1 + ids.double().mean(dim=1))[:, None, None]
+
+
+def _rounded(logits: Tensor, ids: Tensor) -> Tensor:
+    scale = 1 + ids.double().sqrt().sum(dim=1)[:, None, None]
+    return logits * scale / scale
+
+
+def _is_causal_cases(seed: int) -> list[Case]:
+    size, length = 23, 5
+    g = generator(seed)
+    one, two = (int(n) for n in torch.randint(6, size, (2,), generator=g))
+    leaks = {
+        "all positions see all tokens": _sees_all,
+        "a causal model that is off by rounding": _rounded,
+        "position 0 sees all tokens: its row was empty": _first_sees_all,
+        "position 0 sees token 1": _shouts(0),
+        "position 3 sees token 4, the last": _shouts(3),
+        "position 1 sees token 3": _shouts(1, 2),
+        f"position 3 sees if token 4 is {one}": _shouts(3, only=one),
+        f"position 1 sees if token 2 is {two}": _shouts(1, only=two),
+        "all positions see the next token, a little": _whispers,
+        "all logits are scaled by the whole text": _scaled,
+    }
+    models = {"a causal model": _causal_model(seed, size)}
+    for number, (name, leak) in enumerate(leaks.items()):
+        models[name] = _blind_model(seed + number, size, leak)
+    return [
+        Case((model, size, length), name=name)
+        for name, model in models.items()
+    ]
+
+
+# -- debug: the other mixture ------------------------------------------------
+def columns(
+    q: Tensor, k: Tensor, v: Tensor, *, on: Switches = NONE
+) -> tuple[Tensor, Tensor]:
+    """Causal attention with keys as rows and queries as columns.
+
+    `q` is `(..., T, Dh)`, `k` `(..., S, Dh)`, `v` `(..., S, Dv)`, with any
+    axes in front, or none, and `T ≤ S`. The scores are `k qᵀ / √Dh`,
+    `(..., S, T)`. The queries are the last T of S positions: query i may see
+    key j if `j ≤ i + (S − T)`, and all other weights are 0.
+    Returned is a pair. The weights, `(..., S, T)`: entry j, i is the weight of
+    key j for query i, a softmax over the keys that i may see, so each column
+    sums to 1. And the output, `(..., T, Dv)`: row i is the sum of the values,
+    each times its weight for query i.
+    """
+    scores = k @ q.mT / q.size(-1) ** 0.5
+    everywhere = torch.ones_like(scores, dtype=torch.bool)
+    earlier = k.size(-2) - q.size(-2)
+    if "upper_right" in on:
+        hide = everywhere.triu(1)
+    elif "main_diagonal" in on:
+        hide = everywhere.tril(-1)
+    elif "wrong_shift" in on:
+        hide = everywhere.tril(earlier - 1)
+    else:
+        hide = everywhere.tril(-1 - earlier)
+    scores = scores.masked_fill(hide, float("-inf"))
+    weights = scores.softmax(dim=-1 if "over_queries" in on else -2)
+    if "no_transpose" in on:
+        return weights, weights @ v
+    return weights, weights.mT @ v
+
+
+_COLUMNS_BUGS = {
+    "upper_right": Bug(
+        "the upper right hidden, triu(1), as if queries were rows",
+        "Here rows are keys: the later ones lie below, so the lower left is "
+        "hidden. As it is, a query sees only itself and what comes later.",
+        read="05_masks#mask-conventions",
+        at="hide",
+    ),
+    "main_diagonal": Bug(
+        "tril(-1), whatever the number of earlier keys",
+        "If T < S, the queries are the last T positions: move the diagonal "
+        "down by S − T.",
+        read="05_masks#mask-formula",
+        at="hide",
+    ),
+    "wrong_shift": Bug(
+        "the diagonal moved by S − T the wrong way",
+        "With S − T earlier keys a query sees more, so less is hidden: "
+        "tril(-1 - (S - T)).",
+        read="05_masks#mask-formula",
+        at="hide",
+    ),
+    "over_queries": Bug(
+        "a softmax along the rows (dim=-1), over the queries",
+        "A column is a query here, and it is the query's weights that must "
+        "sum to 1: dim=-2.",
+        read="05_masks#mask-conventions",
+    ),
+    "no_transpose": Bug(
+        "weights @ v, without the transpose",
+        "The weights are (S, T), keys by queries. Each query's average needs "
+        "its column: weights.mT @ v.",
+        read="05_masks#mask-conventions",
+    ),
+}
+
+
+def _columns_cases(seed: int) -> list[Case]:
+    g = generator(seed)
+
+    def qkv(*shape: int, t: int, s: int) -> tuple[Tensor, ...]:
+        sizes = (t, 11), (s, 11), (s, 13)
+        return tuple(draw(g, *shape, *size) for size in sizes)
+
+    return [
+        Case(qkv(t=5, s=5), name="as many keys as queries"),
+        Case(qkv(t=3, s=7), name="three new queries, seven keys"),
+        Case(qkv(2, 3, t=5, s=7), name="batch and heads"),
+    ]
+
+
+# -- implement: padding on either side ---------------------------------------
+def visible(ids: Tensor, pad_id: int, *, on: Switches = NONE) -> Tensor:
+    """True where the key is a real token and not ahead of the query.
+
+    `ids` is `(B, T)`, whole numbers. A token is padding if it equals `pad_id`,
+    any number, and real otherwise: 0 is real if `pad_id` is another number.
+    Padding may stand on the left or on the right, or be absent.
+    Returned are booleans, `(B, 1, T, T)`; the axis of size 1 is for the heads.
+    Entry b, 0, i, j says whether query i may look at key j: True if token j of
+    sentence b is real and `j ≤ i`, its own place included. That holds for
+    every row i, also where the query itself is padding; rows may be empty.
+    """
+    size = ids.size(1)
+    real = ids != pad_id
+    if "zero_is_padding" in on:
+        real = ids != 0
+    if "on_the_right" in on:
+        lengths = real.sum(dim=1, keepdim=True)
+        real = torch.arange(size) < lengths
+    may_look = real[:, None, None, :]
+    if "query_axis" in on:
+        may_look = real[:, None, :, None]
+    if "both_axes" in on:
+        may_look = real[:, None, None, :] & real[:, None, :, None]
+    everywhere = torch.ones(size, size, dtype=torch.bool)
+    earlier = everywhere.tril()
+    if "upside_down" in on:
+        earlier = everywhere.triu()
+    if "not_itself" in on:
+        earlier = everywhere.tril(-1)
+    see = may_look | earlier if "either" in on else may_look & earlier
+    if "no_head_axis" in on:
+        see = see[:, 0]
+    if "true_hides" in on and "inverted" not in on:
+        return ~see
+    if "inverted" in on and "true_hides" not in on:
+        return ~see
+    return see
+
+
+_VISIBLE_BUGS = {
+    "zero_is_padding": Bug(
+        "token 0 taken for the padding, whatever pad_id is",
+        "Compare with pad_id: elsewhere 0 is a token like any other.",
+        read="05_masks#mask-padding",
+        at="real",
+    ),
+    "on_the_right": Bug(
+        "real tokens counted, and taken to be the first of the row",
+        "That holds only if the padding stands on the right. Compare each "
+        "token with pad_id instead.",
+        read="05_masks#mask-padding",
+        at="real",
+    ),
+    "query_axis": Bug(
+        "padding hidden as queries, [:, None, :, None], not as keys",
+        "It is the key's token that counts, and keys are the last axis: "
+        "[:, None, None, :]. As it is, real tokens read padding.",
+        read="05_masks#mask-padding",
+        at="axis",
+    ),
+    "both_axes": Bug(
+        "padding hidden as keys and as queries",
+        "The rows of the padding follow the same rule as all others. To "
+        "empty them gains nothing: nobody reads those outputs, and an empty "
+        "row is where NaN comes from.",
+        read="05_masks#mask-padding",
+        at="axis",
+    ),
+    "upside_down": Bug(
+        "a triangle that shows what comes later (triu)",
+        "Rows are queries: what a query may see lies on its left, in the "
+        "lower left. That is tril.",
+        read="05_masks#mask-formula",
+        at="earlier",
+    ),
+    "not_itself": Bug(
+        "a triangle without the diagonal, tril(-1)",
+        "A token may see itself. Without that, row 0 is empty.",
+        read="05_masks#mask-diagonal",
+        at="earlier",
+    ),
+    "either": Bug(
+        "either condition is enough (|) instead of both (&)",
+        "Two masks together allow what both allow.",
+        read="05_masks#mask-padding",
+    ),
+    "no_head_axis": Bug(
+        "a mask (B, T, T), without the axis for the heads",
+        "Broadcasting lines up from the right: against (B, H, T, T), your B "
+        "would land on H. Leave an axis of size 1 for the heads.",
+        read="05_masks#mask-padding",
+    ),
+    "inverted": Bug(
+        "True and False the wrong way round",
+        "A mask is a convention. Say which one it follows, and turn it round "
+        "with ~ if yours is the other.",
+        read="05_masks#mask-formula",
+    ),
+}
+
+
+def _visible_cases(seed: int) -> list[Case]:
+    g = generator(seed)
+    ids = torch.randint(1, 11, (3, 7), generator=g)
+    place = torch.arange(7)
+    left = torch.tensor([2, 0, 5])[:, None]
+    right = torch.tensor([3, 7, 1])[:, None]
+    other = ids[:2].where(place < right[:2], 17)
+    other[:, 1] = 0
+    return [
+        Case((ids, 0), name="no padding"),
+        Case((ids.where(place < right, 0), 0), name="padded on the right"),
+        Case((ids.where(place >= left, 0), 0), name="padded on the left"),
+        Case((other, 17), name="17 is the padding, 0 a real token"),
+    ]
+
+
+# -- implement: rows that see nothing ----------------------------------------
+def empty_rows(
+    scores: Tensor, mask: Tensor, pull: Tensor, *, on: Switches = NONE
+) -> tuple[Tensor, Tensor]:
+    """Softmax over the visible keys, zeros for empty rows; and its gradient.
+
+    `scores` and `pull` are `(..., T, S)`. `mask` has the same shape, booleans,
+    True = may look. Returned is a pair of that shape: weights, and gradient.
+    The weights are the softmax of a row over its visible keys alone; hidden
+    keys have weight 0, and a row that sees nothing is all zeros. The gradient
+    is that of `(weights · pull).sum()` by the scores: finite everywhere, and 0
+    at hidden scores and in empty rows. Both are right for any finite scores,
+    also if all are near −10¹⁰. `scores` stays as it was.
+    """
+    hide = ~mask
+    if "true_hides" in on and "inverted" not in on:
+        hide = mask
+    if "inverted" in on and "true_hides" not in on:
+        hide = mask
+    low = torch.finfo(scores.dtype).min
+    if "infinite" in on:
+        low = -float("inf")
+    if "small" in on:
+        low = -1e9
+    if "zero" in on:
+        low = 0.0
+    scores = scores.detach().requires_grad_()
+    if "repaired" in on:
+        added = torch.zeros_like(scores).masked_fill(hide, -float("inf"))
+        weights = (scores + added).softmax(-1).nan_to_num()
+    else:
+        weights = scores.masked_fill(hide, low).softmax(-1)
+    if "infinite" not in on and "uniform" not in on:
+        weights = weights.masked_fill(hide, 0.0)
+    (gradient,) = torch.autograd.grad(weights, scores, pull)
+    return weights, gradient
+
+
+_EMPTY_ROWS_BUGS = {
+    "infinite": Bug(
+        "−∞ in the hidden cells, and nothing done about empty rows",
+        "A softmax of nothing but −∞ is 0/0, which is NaN. Fill with the "
+        "smallest finite number, then set the hidden weights to 0.",
+        read="05_masks#mask-padding",
+        at="fill",
+    ),
+    "repaired": Bug(
+        "−∞ added to the scores, and the NaN repaired by nan_to_num",
+        "The softmax remembers its output, and on the way back multiplies by "
+        "it: NaN. Never let one arise.",
+        read="05_masks#mask-padding",
+        at="fill",
+    ),
+    "small": Bug(
+        "hidden scores set to −10⁹, as if no score could be lower",
+        "Ask the number format for its smallest: torch.finfo(dtype).min.",
+        read="05_masks#mask-wrong",
+        at="fill",
+    ),
+    "zero": Bug(
+        "hidden scores set to 0",
+        "A score of 0 is a score like any other, e⁰ = 1: the sum under the "
+        "softmax counts it.",
+        read="05_masks#mask-wrong",
+        at="fill",
+    ),
+    "uniform": Bug(
+        "hidden weights that are not set to 0 after the softmax",
+        "In an empty row all scores are equal, so all weights are, and the "
+        "row looks everywhere. Set hidden weights to 0 at the end.",
+        read="05_masks#mask-diagonal",
+    ),
+    "inverted": Bug(
+        "True and False of the mask the wrong way round",
+        "masked_fill fills where its mask is True: hand it the cells to hide.",
+        read="05_masks#mask-formula",
+    ),
+}
+
+
+def _empty_rows_cases(seed: int) -> list[Case]:
+    g = generator(seed)
+    scores, pull = draw(g, 2, 2, 5, 7)
+    mask = torch.rand(2, 5, 7, generator=g) > 0.4
+    mask[..., 3], mask[..., 5] = True, False
+    empty = mask.clone()
+    empty[0, 1] = empty[1, 4] = False
+    empty[1, 2] = True
+    return [
+        Case((scores, mask, pull), name="no row is empty"),
+        Case((scores, empty, pull), name="two empty rows, and a full one"),
+        Case((scores - 1e10, mask, pull), name="very low scores"),
+    ]
+
+
+# -- debug: True means what? -------------------------------------------------
+def true_means(
+    q: Tensor, k: Tensor, v: Tensor, hide: Tensor, *, on: Switches = NONE
+) -> Tensor:
+    """Attention under a mask, one for each sentence.
+
+    `softmax(q kᵀ / √Dh) v` over the keys that a query may see: `q` is
+    `(B, H, T, Dh)`, `k` `(B, H, S, Dh)`, `v` `(B, H, S, Dv)`, the result
+    `(B, H, T, Dv)`.
+    `hide` is the mask, booleans `(B, T, S)`: True means that the query (row)
+    may not look at the key (column). `hide[b]` holds for all heads of sentence
+    b, whether B and H are equal or not. A hidden key has weight 0, and the
+    other weights sum to 1. A query that may see no key gets zeros.
+    """
+    look = hide if "inverted" in on else ~hide
+    if "first_sentence" in on:
+        look = look[0]
+    elif "tiled" in on:
+        look = look.repeat(q.size(1), 1, 1).unflatten(0, q.shape[:2])
+    elif "no_head_axis" not in on:
+        look = look[:, None]
+    mask = look.to(q.dtype) if "added" in on else look
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+
+
+_TRUE_MEANS_BUGS = {
+    "inverted": Bug(
+        "the mask used the wrong way round",
+        "F.scaled_dot_product_attention takes True as: may look. Hand it the "
+        "opposite of what hides.",
+        read="05_masks#mask-wrong",
+    ),
+    "no_head_axis": Bug(
+        "a mask (B, T, S) without an axis for the heads",
+        "Lined up from the right, B lands on H: an error, or silently a mask "
+        "for each head if B = H. Insert the axis: mask[:, None].",
+        read="05_masks#mask-padding",
+        at="axis",
+    ),
+    "first_sentence": Bug(
+        "the first sentence's mask used for all",
+        "The shapes fit, but each sentence has a mask of its own: "
+        "mask[:, None], not mask[0].",
+        read="05_masks#mask-padding",
+        at="axis",
+    ),
+    "tiled": Bug(
+        "the masks repeated one after another, so that heads mix them up",
+        "repeat gives sentence 0, 1, 0, 1, …, and each sentence needs its own "
+        "mask for all heads. Broadcasting does it: mask[:, None].",
+        read="05_masks#mask-padding",
+        at="axis",
+    ),
+    "added": Bug(
+        "a mask of decimals, which is added to the scores",
+        "Only a boolean mask hides. Decimals are added: +1 for one key and 0 "
+        "for the other is a nudge.",
+        read="05_masks#mask-wrong",
+    ),
+}
+
+
+def _true_means_cases(seed: int) -> list[Case]:
+    g = generator(seed)
+
+    def case(b: int, h: int, name: str, empty: bool = False) -> Case:
+        q, k, v = (draw(g, b, h, *x) for x in ((5, 11), (7, 11), (7, 13)))
+        hide = torch.rand(b, 5, 7, generator=g) > 0.6
+        hide[..., 0] = False
+        hide[..., 1] = True
+        if empty:
+            hide[-1, 2] = True
+        return Case((q, k, v, hide), name=name)
+
+    return [
+        case(1, 3, "one sentence"),
+        case(3, 3, "as many sentences as heads"),
+        case(2, 3, "two sentences, three heads"),
+        case(2, 3, "a row that sees nothing", empty=True),
+    ]
+
+
+_MASKS = (
+    "coursekit.causal_mask",
+    "coursekit.padding_mask",
+    "coursekit.combine_masks",
+)
+
+EXERCISES = {
+    "is_causal": Exercise(
+        is_causal,
+        _is_causal_cases,
+        bugs=_IS_CAUSAL_BUGS,
+        alike=[
+            (a, b, "these are one pair of positions, put in three ways")
+            for a, b in combinations(
+                (
+                    {"last_pair"},
+                    {"last_pair", "neighbor"},
+                    {"last_token", "neighbor"},
+                ),
+                2,
+            )
+        ],
+        forbid=("coursekit.probe.causality", "coursekit.probe.prefix_gap"),
+    ),
+    "columns": Exercise(
+        columns,
+        _columns_cases,
+        bugs=_COLUMNS_BUGS,
+        alike=[
+            (a, b, "weights @ v raises unless T = S; there diagonals agree")
+            for a, b in combinations(
+                (
+                    {"no_transpose"},
+                    {"no_transpose", "main_diagonal"},
+                    {"no_transpose", "wrong_shift"},
+                ),
+                2,
+            )
+        ],
+        forbid=(*ATTENTION, *_MASKS),
+    ),
+    "visible": Exercise(
+        visible,
+        _visible_cases,
+        bugs=_VISIBLE_BUGS,
+        alike=[
+            (
+                {"on_the_right", "query_axis"},
+                {"on_the_right", "both_axes"},
+                "if real tokens come first, no real query has padding before "
+                "it",
+            )
+        ],
+        variants={
+            "true_hides": "Here True in the mask means: may *not* look."
+        },
+        forbid=_MASKS,
+    ),
+    "empty_rows": Exercise(
+        empty_rows,
+        _empty_rows_cases,
+        bugs=_EMPTY_ROWS_BUGS,
+        alike=[
+            (
+                {"infinite"},
+                {"infinite", "uniform"},
+                "only an empty row would show it, and that row is NaN",
+            ),
+            (
+                {"repaired"},
+                {"repaired", "uniform"},
+                "nan_to_num has made the empty rows zero already",
+            ),
+        ],
+        variants={
+            "true_hides": "Here True in the mask means: may *not* look."
+        },
+        forbid=ATTENTION,
+    ),
+    "true_means": Exercise(
+        true_means,
+        _true_means_cases,
+        bugs=_TRUE_MEANS_BUGS,
+    ),
+}

@@ -1,0 +1,604 @@
+"""Exercises of chapter 15: modern."""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812
+
+from coursekit.classroom.check.core import (
+    NONE,
+    Bug,
+    Case,
+    Exercise,
+    Switches,
+    generator,
+)
+
+float64 = torch.float64
+Rotate = Callable[[Tensor, Tensor], Tensor]
+Network = Callable[[Tensor], Tensor]
+
+
+def draw(g: torch.Generator, *shape: int) -> Tensor:
+    """A random tensor in double precision."""
+    return torch.randn(shape, generator=g, dtype=float64)
+
+
+# -- implement: rotary positions ---------------------------------------------
+def rope(
+    x: Tensor, positions: Tensor, base: float, *, on: Switches = NONE
+) -> Tensor:
+    """Turn queries or keys by their positions.
+
+    `x` is `(B, H, T, Dh)` with Dh even; `positions` are whole numbers, `(T,)`
+    for all rows alike, or `(B, T)`, one row a text. Neighbors are pairs: pair
+    i, from 0, is coordinates 2i and 2i + 1. At position t it turns by
+    `t * base ** (-2 * i / Dh)` radians: `(a, b)` becomes
+    `(a cos − b sin, a sin + b cos)`, at the same places.
+    The result has the shape of `x`.
+    """
+    n_steps, size = x.shape[-2:]
+    pairs = torch.arange(0, size, 2, dtype=x.dtype)
+    if "from_one" in on:
+        speeds = base ** (-(pairs - 2) / size)
+    elif "doubled" in on:
+        speeds = base ** (-2 * pairs / size)
+    else:
+        speeds = base ** (-pairs / size)
+    if "ignored" in on:
+        positions = torch.arange(n_steps)
+    angles = positions[..., None] * speeds
+    if angles.dim() == 3:
+        angles = angles[:, None]
+    if "backwards" in on:
+        angles = -angles
+    cos, sin = angles.cos(), angles.sin()
+    if "mixed" in on:
+        cos = cos.repeat_interleave(2, dim=-1)
+        sin = sin.repeat_interleave(2, dim=-1)
+        a, b = x.chunk(2, dim=-1)
+        return x * cos + torch.cat((-b, a), dim=-1) * sin
+    if ("halves" in on and "other_pairs" not in on) or (
+        "other_pairs" in on and "halves" not in on
+    ):
+        a, b = x.chunk(2, dim=-1)
+        turned = (a * cos - b * sin, a * sin + b * cos)
+        if "not_put_back" in on:
+            return torch.stack(turned, dim=-1).flatten(-2)
+        return torch.cat(turned, dim=-1)
+    a, b = x[..., 0::2], x[..., 1::2]
+    turned = (a * cos - b * sin, a * sin + b * cos)
+    if "not_put_back" in on:
+        return torch.cat(turned, dim=-1)
+    return torch.stack(turned, dim=-1).flatten(-2)
+
+
+_ROPE_BUGS = {
+    "from_one": Bug(
+        "an exponent of −2 (i − 1) / Dh with pairs that are counted from 0",
+        "The first pair turns by exactly 1 radian a position. Papers count "
+        "pairs from 1, code from 0.",
+        read="15_modern#mod-formula",
+        at="speeds",
+    ),
+    "doubled": Bug(
+        "an exponent twice as large, with coordinates 0, 2, 4, … as i",
+        "2i already is the coordinate. arange(0, Dh, 2) / Dh is the whole "
+        "exponent.",
+        read="15_modern#mod-formula",
+        at="speeds",
+    ),
+    "ignored": Bug(
+        "positions 0, 1, 2, … whatever positions are given",
+        "Rows are turned by the positions that you are given. With a cache, "
+        "the only row stands at the end of a text.",
+        read="15_modern#mod-wrong",
+        at="positions",
+    ),
+    "backwards": Bug(
+        "a rotation the other way round",
+        "(a, b) → (a cos − b sin, a sin + b cos): the minus is in the first. "
+        "Scores would be the same, loaded weights would not fit.",
+        read="15_modern#mod-formula",
+        at="sense",
+    ),
+    "mixed": Bug(
+        "two pairings in one: angles for neighbors, but i joined with "
+        "i + Dh/2",
+        "Then a pair's two halves turn by different angles, and scores "
+        "depend on more than the distance.",
+        read="15_modern#mod-pairs",
+        at="pairs",
+    ),
+    "other_pairs": Bug(
+        "the other pairing, halves for neighbors or neighbors for halves",
+        "It works as long as nobody else's weights are loaded. The exercise "
+        "says which numbers make a pair.",
+        read="15_modern#mod-pairs",
+        at="pairs",
+    ),
+    "not_put_back": Bug(
+        "turned pairs that are not put back where they came from",
+        "All the first numbers, then all the second ones, is another order. "
+        "In q and k alike it cancels; against other code it does not.",
+        read="15_modern#mod-pairs",
+        at="pairs",
+    ),
+}
+
+
+def _rope_cases(seed: int) -> list[Case]:
+    g = generator(seed)
+    places = torch.randperm(97, generator=g)[:6].view(2, 3)
+    return [
+        Case((draw(g, 2, 3, 5, 6), torch.arange(5), 100.0), name="a text"),
+        Case(
+            (draw(g, 2, 2, 3, 4), places, 10000.0),
+            name="two texts, each with positions of its own",
+        ),
+    ]
+
+
+# -- implement: another file's pairs -----------------------------------------
+def converted(w: Tensor, n_heads: int, *, on: Switches = NONE) -> Tensor:
+    """Weights from a file whose pairs are halves, for code of neighbors.
+
+    `w` is `(H · Dh, D)`, the matrix of queries or of keys: a head's Dh rows,
+    then the next head's. In the file's program, pair i of a head is made of
+    its rows i and i + Dh/2. The result is a matrix of the same shape whose
+    pair i is made of rows 2i and 2i + 1 of the head; pairs and heads keep
+    their order, and of each pair the first stays the first.
+    """
+    heads = 1 if "across_heads" in on else n_heads
+    if "columns" in on:
+        apart = w.mT.unflatten(0, (heads, 2, -1))
+    elif "inverse" in on:
+        apart = w.unflatten(0, (heads, -1, 2))
+    else:
+        apart = w.unflatten(0, (heads, 2, -1))
+    if "reversed" in on:
+        apart = apart.flip(1)
+    joined = apart.transpose(1, 2).flatten(0, 2)
+    return joined.mT if "columns" in on else joined
+
+
+_CONVERTED_BUGS = {
+    "across_heads": Bug(
+        "pairs taken across all heads, as if they were one",
+        "Each head has pairs of its own: cut into heads first, then into "
+        "halves.",
+        read="15_modern#mod-pairs",
+        at="heads",
+    ),
+    "inverse": Bug(
+        "the conversion in the other direction, from neighbors to halves",
+        "Row 2i of the new matrix is row i of the old one: first the halves "
+        "(2, Dh/2), then exchange the two axes.",
+        read="15_modern#mod-pairs",
+        at="axes",
+    ),
+    "columns": Bug(
+        "columns moved instead of rows",
+        "A row of the matrix makes a coordinate of the query. Columns belong "
+        "to the stream, which stays as it is.",
+        read="15_modern#mod-pairs",
+        at="axes",
+    ),
+    "reversed": Bug(
+        "pairs with their two numbers exchanged",
+        "(b, a) turns the other way round than (a, b).",
+        read="15_modern#mod-pairs",
+        at="order",
+    ),
+}
+
+
+def _converted_cases(seed: int) -> list[Case]:
+    g = generator(seed)
+    return [Case((draw(g, 18, 12), 3), name="three heads of six")]
+
+
+# -- implement: a window -----------------------------------------------------
+def window(
+    size: int, n_queries: int, n_keys: int, *, on: Switches = NONE
+) -> Tensor:
+    """Who may look at whom, if nobody looks far: `(T, S)` booleans.
+
+    True where a query (row) may attend to a key (column). The queries are the
+    last T = `n_queries` of S = `n_keys` positions. A query sees `size` keys:
+    its own, and the `size` − 1 just before it; fewer where the text begins.
+    """
+    shift = 0 if "top_left" in on else n_keys - n_queries
+    place = torch.arange(n_queries)[:, None] + shift
+    back = place - torch.arange(n_keys)
+    near = back <= size if "one_more" in on else back < size
+    if "both_sides" in on:
+        near = near & (back > -size)
+    elif "future" not in on:
+        near = near & (back >= 0)
+    if "true_hides" in on and "inverted" not in on:
+        near = ~near
+    if "inverted" in on and "true_hides" not in on:
+        near = ~near
+    return near
+
+
+_WINDOW_BUGS = {
+    "inverted": Bug(
+        "a mask with the opposite meaning",
+        "True and False exchanged: who may look is hidden, and who may not "
+        "is seen.",
+        read="05_masks#mask-wrong",
+        at="meaning",
+    ),
+    "one_more": Bug(
+        "a window that is one key too wide",
+        "A query sees itself and size − 1 others: distance < size, not ≤.",
+        read="15_modern#mod-window",
+        at="edge",
+    ),
+    "top_left": Bug(
+        "queries that are counted from the first key",
+        "They are the *last* T of S positions: query i stands at i + (S − T).",
+        read="05_masks#mask-wrong",
+        at="place",
+    ),
+    "both_sides": Bug(
+        "a window that looks ahead as far as back",
+        "A decoder's window ends at the query's own position.",
+        read="15_modern#mod-window",
+        at="future",
+    ),
+    "future": Bug(
+        "a window that hides what is far back, and nothing ahead",
+        "The window is *one* border; the causal mask is the other.",
+        read="15_modern#mod-window",
+        at="future",
+    ),
+}
+
+
+def _window_cases(seed: int) -> list[Case]:
+    size = 2 + seed % 2
+    return [
+        Case((size, 7, 7), name="a whole text"),
+        Case((size + 1, 3, 11), name="three new tokens, eight old keys"),
+    ]
+
+
+# -- implement: a gated network ----------------------------------------------
+def gated(
+    x: Tensor,
+    w_gate: Tensor,
+    w_in: Tensor,
+    w_out: Tensor,
+    *,
+    on: Switches = NONE,
+) -> Tensor:
+    """SwiGLU: `(silu(x W_gate) · x W_in) W_out`, number by number.
+
+    `x` is `(T, D)`, `w_gate` and `w_in` are `(D, Dff)`, `w_out` is `(Dff, D)`;
+    rows are multiplied from the left. silu(z) = z · sigmoid(z). The result is
+    `(T, D)`.
+    """
+    gate, inner = x @ w_gate, x @ w_in
+    if "sigmoid" in on:
+        gate = gate.sigmoid()
+    elif "gelu" in on:
+        gate = F.gelu(gate)
+    elif "swapped" in on:
+        inner = F.silu(inner)
+    elif "straight" not in on:
+        gate = F.silu(gate)
+    if "added" in on:
+        both = gate + inner
+    elif "after" in on:
+        both = F.silu(gate * inner)
+    else:
+        both = gate * inner
+    return both @ w_out
+
+
+_GATED_BUGS = {
+    "sigmoid": Bug(
+        "a sigmoid on the gate: GLU, not SwiGLU",
+        "silu(z) is z · sigmoid(z); the z is missing.",
+        read="15_modern#mod-swiglu",
+        at="bend",
+    ),
+    "gelu": Bug(
+        "GELU on the gate: GEGLU, not SwiGLU",
+        "Its neighbor in the same paper, nearly as good, and another "
+        "function.",
+        read="15_modern#mod-swiglu",
+        at="bend",
+    ),
+    "swapped": Bug(
+        "silu on x W_in, and the gate left straight",
+        "Trained from scratch it is the same network with two names "
+        "exchanged. With loaded weights it is another one.",
+        read="15_modern#mod-swiglu",
+        at="bend",
+    ),
+    "straight": Bug(
+        "no bend at all: a product of two linear maps",
+        "The gate passes through silu before it multiplies.",
+        read="15_modern#mod-swiglu",
+        at="bend",
+    ),
+    "added": Bug(
+        "gate and inner numbers added instead of multiplied",
+        "A gate multiplies: near 0 it shuts the unit, whatever the unit says.",
+        read="15_modern#mod-swiglu",
+        at="join",
+    ),
+    "after": Bug(
+        "one more silu, after the product",
+        "The bend sits on the gate alone.",
+        read="15_modern#mod-swiglu",
+        at="join",
+    ),
+}
+
+
+def _gated_cases(seed: int) -> list[Case]:
+    g = generator(seed)
+    arguments = draw(g, 3, 5), draw(g, 5, 7), draw(g, 5, 7), draw(g, 7, 5)
+    return [Case(arguments, name="three tokens")]
+
+
+# -- implement: a mixture of experts -----------------------------------------
+def mixture(
+    x: Tensor,
+    router: Tensor,
+    experts: Sequence[Network],
+    n_active: int,
+    *,
+    on: Switches = NONE,
+) -> Tensor:
+    """Send each token to the few networks that its router likes best.
+
+    `x` is `(N, D)`, a row a token; `router` is `(D, E)`, and `x @ router` the
+    logits, one for each of the E `experts`, functions from `(n, D)` to
+    `(n, D)` with n at least 1. Each token goes to the `n_active` experts of
+    its highest logits; the softmax of *these* logits are their weights. The
+    result is `(N, D)`: for each token the weighted sum of its experts'
+    answers. No two logits of a token are equal.
+    """
+    logits = x @ router
+    if "one_choice" in on:
+        wanted = logits.mean(dim=0, keepdim=True).expand_as(logits)
+    else:
+        wanted = logits
+    chosen = wanted.topk(n_active, dim=-1).indices
+    scores = logits.gather(-1, chosen)
+    if "of_all" in on:
+        weights = logits.softmax(dim=-1).gather(-1, chosen)
+    elif "even" in on:
+        weights = torch.full_like(scores, 1 / n_active)
+    elif "raw" in on:
+        weights = scores
+    else:
+        weights = scores.softmax(dim=-1)
+    out = torch.zeros_like(x)
+    for number, expert in enumerate(experts):
+        row, place = (chosen == number).nonzero(as_tuple=True)
+        if len(row):
+            if "weighs_input" in on:
+                out[row] += expert(weights[row, place, None] * x[row])
+            else:
+                out[row] += weights[row, place, None] * expert(x[row])
+    return out
+
+
+_MIXTURE_BUGS = {
+    "one_choice": Bug(
+        "one choice of experts for all tokens together",
+        "Each token is routed by its own logits: top-k along the last axis, "
+        "row by row.",
+        read="15_modern#mod-experts",
+        at="choice",
+    ),
+    "of_all": Bug(
+        "weights from the softmax over all experts, which don't sum to 1",
+        "The experts that were not asked keep their share. Softmax over the "
+        "chosen logits alone. (Some models do it your way.)",
+        read="15_modern#mod-experts",
+        at="weights",
+    ),
+    "even": Bug(
+        "chosen experts that all count the same",
+        "Then the router gets no gradient, and never learns: its logits only "
+        "decide who is asked.",
+        read="15_modern#mod-experts",
+        at="weights",
+    ),
+    "raw": Bug(
+        "logits as weights, without a softmax",
+        "Logits can be negative and of any size. Softmax over the chosen "
+        "ones.",
+        read="15_modern#mod-experts",
+        at="weights",
+    ),
+    "weighs_input": Bug(
+        "weights multiplied to what goes in, not to what comes out",
+        "An expert bends: half the input is not half the answer.",
+        read="15_modern#mod-experts",
+        at="side",
+    ),
+}
+
+
+def _network(g: torch.Generator, size: int) -> Network:
+    a, b = draw(g, size, 7), draw(g, 7, size)
+    return lambda x: (x @ a).relu().square() @ b
+
+
+def _mixture_cases(seed: int) -> list[Case]:
+    g = generator(seed)
+    experts = [_network(g, 5) for _ in range(4)]
+    arguments = draw(g, 11, 5), draw(g, 5, 4), experts, 2
+    return [Case(arguments, name="eleven tokens, two of four experts")]
+
+
+# -- debug: three heads share ------------------------------------------------
+def mended(
+    x: Tensor,
+    w_q: Tensor,
+    w_k: Tensor,
+    w_v: Tensor,
+    n_heads: int,
+    n_kv_heads: int,
+    rotate: Rotate,
+    *,
+    on: Switches = NONE,
+) -> Tensor:
+    """Causal attention with shared keys and values, and rotary positions.
+
+    `x` is `(T, D)`. `w_q`, `(D, H · Dh)`, makes the queries of H = `n_heads`
+    heads, side by side; `w_k` and `w_v`, `(D, G · Dh)`, make keys and values
+    of G = `n_kv_heads` heads. Heads 0 to H/G − 1 share the first key/value
+    head, the next H/G the second, and so on. `rotate(x, positions)` turns
+    `(..., T, Dh)` vectors by their positions, counted from 0; it takes any
+    even size. Queries and keys are turned, head by head. Scores are divided by
+    `√Dh`. The result is `(T, H · Dh)`: the heads' outputs side by side.
+    """
+    places = torch.arange(len(x))
+    seen = rotate(x, places) if "embeddings" in on else x
+    q, k, v = seen @ w_q, seen @ w_k, x @ w_v
+    if "before_split" in on:
+        q, k = rotate(q, places), rotate(k, places)
+    q = q.unflatten(-1, (n_heads, -1)).transpose(0, 1)
+    k = k.unflatten(-1, (n_kv_heads, -1)).transpose(0, 1)
+    v = v.unflatten(-1, (n_kv_heads, -1)).transpose(0, 1)
+    if "opposite" in on:
+        q, k = rotate(q, places), rotate(k, -places)
+    elif "queries_alone" in on:
+        q = rotate(q, places)
+    elif "embeddings" not in on and "before_split" not in on:
+        q, k = rotate(q, places), rotate(k, places)
+    if "values_too" in on:
+        v = rotate(v, places)
+    shared = n_heads // n_kv_heads
+    if "tiled" in on:
+        k, v = k.repeat(shared, 1, 1), v.repeat(shared, 1, 1)
+    else:
+        k = k.repeat_interleave(shared, dim=0)
+        v = v.repeat_interleave(shared, dim=0)
+    heads = F.scaled_dot_product_attention(
+        q[None], k[None], v[None], is_causal=True
+    )[0]
+    return heads.transpose(0, 1).flatten(1)
+
+
+_MENDED_BUGS = {
+    "values_too": Bug(
+        "values that are turned as well",
+        "Position belongs into the scores. Turned values mix it into the "
+        "content: what a head says depends on where it was said.",
+        read="15_modern#mod-rope",
+        at="values",
+    ),
+    "tiled": Bug(
+        "key/value heads laid out 0, 1, 0, 1, … instead of 0, 0, 1, 1, …",
+        "Neighbors share: repeat_interleave, not repeat. Trained from "
+        "scratch both work; loaded weights fit only one.",
+        read="15_modern#mod-groups",
+        at="groups",
+    ),
+    "embeddings": Bug(
+        "embeddings turned, not queries and keys",
+        "A matrix comes after it and mixes the pairs: scores depend on both "
+        "positions, not on their distance.",
+        read="15_modern#mod-rope",
+        at="turn",
+    ),
+    "before_split": Bug(
+        "a rotation before the heads are split",
+        "Then head 0 has all the fast pairs, and the last one only slow "
+        "ones. Angles are made from Dh, head by head.",
+        read="15_modern#mod-rope",
+        at="turn",
+    ),
+    "opposite": Bug(
+        "keys that are turned against the queries",
+        "Then scores depend on the sum of the positions. Both turn the same "
+        "way, so that the difference is left.",
+        read="15_modern#mod-rope",
+        at="turn",
+    ),
+    "queries_alone": Bug(
+        "queries that are turned, and keys that are not",
+        "Scores then depend on where the query stands, and not on how far "
+        "away the key is.",
+        read="15_modern#mod-rope",
+        at="turn",
+    ),
+}
+
+
+def _turner(base: float) -> Rotate:
+    """Rotary positions; neighbors are pairs."""
+
+    def rotate(x: Tensor, positions: Tensor) -> Tensor:
+        size = x.size(-1)
+        speeds = base ** (-torch.arange(0, size, 2, dtype=x.dtype) / size)
+        angles = positions[:, None] * speeds
+        a, b = x[..., 0::2], x[..., 1::2]
+        cos, sin = angles.cos(), angles.sin()
+        pairs = torch.stack((a * cos - b * sin, a * sin + b * cos), dim=-1)
+        return pairs.flatten(-2)
+
+    return rotate
+
+
+def _mended_cases(seed: int) -> list[Case]:
+    g = generator(seed)
+    x, maps = draw(g, 5, 10), [draw(g, 10, n) for n in (24, 8, 8)]
+    return [Case((x, *maps, 6, 2, _turner(50.0)), name="six heads share two")]
+
+
+EXERCISES = {
+    "rope": Exercise(
+        rope,
+        _rope_cases,
+        bugs=_ROPE_BUGS,
+        variants={
+            "halves": "Here pair i is made of coordinates i and i + Dh/2, as "
+            "in most published files."
+        },
+        forbid=(
+            "coursekit.positions.rotate_pairs",
+            "coursekit.rotate_pairs",
+            "coursekit.positions.Rotary",
+        ),
+    ),
+    "converted": Exercise(converted, _converted_cases, bugs=_CONVERTED_BUGS),
+    "window": Exercise(
+        window,
+        _window_cases,
+        bugs=_WINDOW_BUGS,
+        variants={
+            "true_hides": "Here True in the mask means: may *not* look."
+        },
+        forbid=("coursekit.masks.window_mask", "coursekit.window_mask"),
+    ),
+    "gated": Exercise(
+        gated,
+        _gated_cases,
+        bugs=_GATED_BUGS,
+        forbid=("coursekit.feedforward.SwiGLU", "coursekit.SwiGLU"),
+    ),
+    "mixture": Exercise(
+        mixture,
+        _mixture_cases,
+        bugs=_MIXTURE_BUGS,
+        forbid=(
+            "coursekit.feedforward.Experts",
+            "coursekit.Experts",
+            "coursekit.feedforward.route",
+        ),
+    ),
+    "mended": Exercise(mended, _mended_cases, bugs=_MENDED_BUGS),
+}

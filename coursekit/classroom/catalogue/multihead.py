@@ -1,0 +1,819 @@
+"""Exercises of chapter 6: references and cases."""
+
+import copy
+from collections.abc import Callable, Sequence
+from itertools import combinations
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
+
+from coursekit.attention import attend, attention_weights
+from coursekit.classroom.check.core import (
+    NONE,
+    Alike,
+    Bug,
+    Case,
+    Exercise,
+    Switches,
+    generator,
+)
+from coursekit.classroom.check.forbid import ATTENTION
+from coursekit.config import GPTConfig
+from coursekit.decoder import GPT
+from coursekit.multihead import merge_heads, split_heads
+from coursekit.positions import frequencies, rotate_pairs, sinusoidal
+
+Layer = Callable[[Tensor], Tensor]
+
+
+def _draw(g: torch.Generator, *shape: int) -> Tensor:
+    return torch.randn(shape, generator=g, dtype=torch.float64)
+
+
+def multihead(
+    x: Tensor,
+    w_q: Tensor,
+    w_k: Tensor,
+    w_v: Tensor,
+    w_o: Tensor,
+    n_heads: int,
+    *,
+    on: Switches = NONE,
+) -> Tensor:
+    """Cut the columns into heads, attend in each, join, and mix by W_O.
+
+    `x` is `(B, T, D)`; `w_q` and `w_k` are `(D, H · Dh)`, `w_v` is
+    `(D, H · Dv)`, `w_o` is `(H · Dv, D)`, and H is `n_heads`. There is no mask
+    and no bias. Neither Dh nor Dv need be `D / H`, nor equal.
+    Of `x w_q` and `x w_k`, head h (from 0) has the columns
+    `h · Dh … (h + 1) · Dh − 1`; of `x w_v`, `h · Dv … (h + 1) · Dv − 1`. It
+    computes `softmax(q kᵀ / √Dh) v` over the tokens of its sentence. The
+    heads' outputs are joined side by side, in order, `(B, T, H · Dv)`, and
+    multiplied by `w_o`. The result is `(B, T, D)`.
+    """
+    b, t, d = x.shape
+    q, k, v = x @ w_q, x @ w_k, x @ w_v
+    size, value_size = w_q.size(1) // n_heads, w_v.size(1) // n_heads
+    if "size_of_model" in on:
+        size = value_size = d // n_heads
+    if "size_of_keys" in on:
+        value_size = size
+    root = size**0.5
+    if "scale_all" in on:
+        root = q.size(-1) ** 0.5
+    if "scale_model" in on:
+        root = d**0.5
+    if "no_scale" in on:
+        root = 1.0
+    if "one_head" in on:
+        q, k, v = q[:, None], k[:, None], v[:, None]
+    elif "split_view" in on:
+        q, k = (y.reshape(b, n_heads, t, size) for y in (q, k))
+        v = v.reshape(b, n_heads, t, value_size)
+    else:
+        q, k = (y.reshape(b, t, n_heads, size).transpose(1, 2) for y in (q, k))
+        v = v.reshape(b, t, n_heads, value_size).transpose(1, 2)
+    scores = q @ k.mT / root
+    if "causal" in on:
+        later = torch.ones(t, t, dtype=torch.bool).triu(1)
+        scores = scores.masked_fill(later, float("-inf"))
+    weights = scores.softmax(-2 if "over_queries" in on else -1)
+    y = weights @ v
+    if "merge_view" not in on:
+        y = y.transpose(1, 2)
+    y = y.reshape(b, t, -1)
+    if "no_output" in on:
+        return y
+    return y @ w_o
+
+
+_MULTIHEAD_BUGS = {
+    "no_scale": Bug(
+        "the scores without 1/√d_head",
+        "Each head's scores grow like √d_head. Divide, as one head does.",
+        read="06_multihead#mha-formula",
+        at="scale",
+    ),
+    "scale_all": Bug(
+        "the scores divided by the root of all heads' columns together",
+        "A score is a product of two vectors of d_head numbers: the root of "
+        "that size, not of all the columns.",
+        read="06_multihead#mha-formula",
+        at="scale",
+    ),
+    "scale_model": Bug(
+        "the scores divided by √d_model",
+        "A score is a product of two vectors of d_head numbers, and the "
+        "model's width does not enter.",
+        read="06_multihead#mha-formula",
+        at="scale",
+    ),
+    "size_of_model": Bug(
+        "heads of d_model/H numbers, whatever the matrices have",
+        "d_head is the number of a matrix's columns over the number of "
+        "heads. That it is d_model/H is usual, and no law.",
+        read="06_multihead#mha-formula",
+        at="size",
+    ),
+    "size_of_keys": Bug(
+        "values cut into as many numbers a head as the keys",
+        "A head's values may be wider or narrower than its keys: W_V has "
+        "H·Dv columns.",
+        read="06_multihead#mha-qa-value",
+        at="size",
+    ),
+    "one_head": Bug(
+        "columns for many heads, compared as one long vector",
+        "You projected for all heads, but never split: cut the columns into "
+        "heads first, or there is one pattern instead of many.",
+        read="06_multihead#mha-code",
+        at="split",
+    ),
+    "split_view": Bug(
+        "heads cut by view(B, H, T, d_head), without a transpose",
+        "These heads are stretches of time. Cut the last axis, "
+        "view(B, T, H, d_head), and then swap the axes.",
+        read="06_multihead#mha-wrong",
+        at="split",
+    ),
+    "merge_view": Bug(
+        "heads merged without swapping the axes back",
+        "reshape on (B, H, T, d_head) mixes the tokens up: transpose(1, 2) "
+        "first.",
+        read="06_multihead#mha-wrong",
+        at="merge",
+    ),
+    "over_queries": Bug(
+        "softmax over the queries (dim=-2) instead of the keys",
+        "In every head each query deals out its attention among the keys: "
+        "the last axis.",
+        read="04_attention#att-by-hand",
+        at="softmax",
+    ),
+    "no_output": Bug(
+        "the heads joined, but not mixed by W_O",
+        "Without W_O the heads cannot speak to one another, and their "
+        "columns stay where they are.",
+        read="06_multihead#mha-concat-or-add",
+        at="output",
+    ),
+}
+
+
+def _multihead_cases(seed: int) -> list[Case]:
+    g = generator(seed)
+
+    def case(
+        b: int, t: int, d: int, h: int, size: int, value: int, name: str
+    ) -> Case:
+        shapes = (b, t, d), (d, h * size), (d, h * size), (d, h * value)
+        parts = [_draw(g, *shape) for shape in (*shapes, (h * value, d))]
+        return Case((*parts, h), name=name)
+
+    return [
+        case(1, 5, 6, 1, 6, 6, "one head"),
+        case(2, 5, 12, 3, 4, 4, "three heads"),
+        case(2, 5, 13, 3, 5, 5, "heads of another size than d_model/H"),
+        case(2, 7, 13, 3, 5, 11, "values of another size than keys"),
+    ]
+
+
+def contributions(
+    heads: Tensor, w_o: Tensor, *, on: Switches = NONE
+) -> Tensor:
+    """What each head adds to the output: its own output times its rows of W_O.
+
+    `heads` is `(B, H, T, Dv)`, the outputs of all heads. `w_o` is
+    `(H · Dv, D)`; it is made for heads that stand side by side, in order, so
+    head h (from 0) has the rows `h · Dv … (h + 1) · Dv − 1`.
+    The result is `(B, H, T, D)`. Its sum over the heads is the layer's output:
+    the heads joined, `(B, T, H · Dv)`, times `w_o`.
+    """
+    n_heads = heads.size(1)
+    if "dealt" in on:
+        rows = w_o.unflatten(0, (-1, n_heads)).transpose(0, 1)
+    elif "first_rows" in on:
+        rows = w_o[: heads.size(-1)]
+    else:
+        rows = w_o.unflatten(0, (n_heads, -1))
+    added = heads @ rows
+    if "mean" in on:
+        added = added / n_heads
+    if "heads_last" in on:
+        added = added.transpose(1, 2)
+    return added
+
+
+_CONTRIBUTIONS_BUGS = {
+    "dealt": Bug(
+        "the rows of W_O dealt out to the heads like cards",
+        "The heads stand side by side: the first d_head rows belong to head "
+        "1, the next to head 2. view(H, d_head, D), not view(d_head, H, D).",
+        read="06_multihead#mha-concat-or-add",
+        at="rows",
+    ),
+    "first_rows": Bug(
+        "every head times the first head's rows of W_O",
+        "Each head has rows of its own in W_O.",
+        read="06_multihead#mha-concat-or-add",
+        at="rows",
+    ),
+    "mean": Bug(
+        "a division by the number of heads",
+        "The output is the sum of what the heads add, not their mean.",
+        read="06_multihead#mha-concat-or-add",
+        at="sum",
+    ),
+}
+
+
+def _contributions_cases(seed: int) -> list[Case]:
+    g = generator(seed)
+    return [
+        Case((_draw(g, 1, 2, 3, 5), _draw(g, 10, 7)), name="two heads"),
+        Case((_draw(g, 2, 3, 5, 4), _draw(g, 12, 13)), name="a batch of two"),
+    ]
+
+
+def two_heads(
+    d_token: int, d_code: int, *, on: Switches = NONE
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Matrices for two heads: the token one back minus the one three back.
+
+    Each row of `x` is a token of `d_token` numbers, then its place's code of
+    `d_code`: the paper's sinusoids, interleaved. Returned are `w_q` and `w_k`,
+    `(D, 2 · d_code)`, `w_v`, `(D, 2 · d_token)`, and `w_o`,
+    `(2 · d_token, d_token)`, with `D = d_token + d_code`.
+    They are right if causal attention with two heads and no biases, its scores
+    over `√d_code`, returns nearly `token[t − 1] − token[t − 3]` at each place
+    t from 3 on: among 23 random tokens, with a mean squared error below 2 % of
+    the mean square of that. Many matrices are right.
+    """
+    token = torch.eye(d_token, dtype=torch.float64)
+    code = torch.eye(d_code, dtype=torch.float64)
+    turns = []
+    for k in (1, 1) if "same_place" in on else (1, 3):
+        if "ahead" in on:
+            k = -k
+        angles = k * frequencies(d_code).expand(d_code, -1)
+        turns.append(rotate_pairs(code, angles.cos(), -angles.sin()))
+    sharp = 1 if "blurred" in on else 100
+    w_q = F.pad(sharp * torch.cat((code, code), 1), (0, 0, d_token, 0))
+    w_k = F.pad(torch.cat(turns, 1), (0, 0, d_token, 0))
+    w_v = F.pad(torch.cat((token, token), 1), (0, 0, 0, d_code))
+    if "no_minus" in on:
+        w_o = torch.cat((token, token))
+    elif "swapped" in on:
+        w_o = torch.cat((-token, token))
+    elif "first_alone" in on:
+        w_o = torch.cat((token, 0 * token))
+    else:
+        w_o = torch.cat((token, -token))
+    return w_q, w_k, w_v, w_o
+
+
+_TWO_HEADS_BUGS = {
+    "no_minus": Bug(
+        "two heads that are added, without the minus",
+        "Weights are positive: the minus has to stand in W_O (or in one "
+        "head's W_V).",
+        read="06_multihead#mha-two-places",
+        at="w_o",
+    ),
+    "swapped": Bug(
+        "the token three back minus the token one back",
+        "The minus belongs to the head that looks three back.",
+        read="06_multihead#mha-two-places",
+        at="w_o",
+    ),
+    "first_alone": Bug(
+        "one head alone, since W_O gives the other one nothing",
+        "W_O has rows for each head; none of them may be all 0.",
+        read="06_multihead#mha-two-places",
+        at="w_o",
+    ),
+    "same_place": Bug(
+        "two heads that look at the same place",
+        "Each head needs a rotation of its own: R for 1 and R for 3.",
+        read="06_multihead#mha-look-back",
+        at="places",
+    ),
+    "ahead": Bug(
+        "heads that look ahead: the keys turned the wrong way",
+        "Each key has to present itself as if it stood later: turn the keys "
+        "by R, or the queries back, not the other way round.",
+        read="06_multihead#mha-look-back",
+    ),
+    "blurred": Bug(
+        "queries that are not made large, so that the weights are not sharp",
+        "The right key has the largest score, but its neighbors' are close. "
+        "A larger W_Q makes the softmax sharper.",
+        read="06_multihead#mha-look-back",
+    ),
+}
+
+
+def _two_heads_cases(seed: int) -> list[Case]:
+    g = generator(seed)
+    d_token = int(torch.randint(3, 10, (), generator=g))
+    return [
+        Case((d_token, 24), name="codes of 24 numbers"),
+        Case((5, 38), name="codes of 38 numbers"),
+    ]
+
+
+def _tokens_and_codes(case: Case) -> tuple[Tensor, Tensor]:
+    """Random tokens (3, 23, d_token), and with their codes beside them."""
+    d_token, d_code = case.args
+    tokens = _draw(generator(7), 3, 23, d_token)
+    codes = sinusoidal(23, d_code).double().expand(3, -1, -1)
+    return tokens, torch.cat((tokens, codes), dim=-1)
+
+
+def _output(value: Any, x: Tensor) -> Tensor:
+    """What two causal heads make of ``x`` with these four matrices."""
+    w_q, w_k, w_v, w_o = (w.double() for w in value)
+    q, k, v = (split_heads(x @ w, 2) for w in (w_q, w_k, w_v))
+    y: Tensor = merge_heads(attend(q, k, v, causal=True)) @ w_o
+    return y
+
+
+def _judge_two_heads(value: Any, case: Case) -> str | None:
+    tokens, x = _tokens_and_codes(case)
+    y = _output(value, x)[:, 3:]
+    wanted = tokens[:, 2:-1] - tokens[:, :-3]
+    if y.shape != wanted.shape:
+        return (
+            f"Each output has {y.size(-1)} numbers, a token {wanted.size(-1)}."
+        )
+    left = float((y - wanted).square().mean() / wanted.square().mean())
+    if left < 0.02:
+        return None
+    return (
+        f"An error of {left:.0%} of the variance is left. Where do the two "
+        "heads look, and are their weights sharp?"
+    )
+
+
+def _view_two_heads(value: Any, case: Case) -> tuple[list[Any], bool]:
+    """For each head how far back it looks, how sharply, and its factor.
+
+    Then whether this is all that the heads do.
+    """
+    tokens, x = _tokens_and_codes(case)
+    w_q, w_k, w_v, w_o = (w.double() for w in value)
+    q, k = (split_heads(x @ w, 2) for w in (w_q, w_k))
+    weights = attention_weights(q, k)[:, :, 8:15].mean(0)
+    values = w_v[: tokens.size(-1)].chunk(2, dim=1)
+    heads = []
+    said = torch.zeros_like(tokens[:, 8:15])
+    for weight, to, out in zip(weights, values, w_o.chunk(2), strict=True):
+        share, key = weight.max(dim=-1)
+        back = int((torch.arange(8, 15) - key).median())
+        factor = round(float((to @ out).diagonal().mean()), 2)
+        heads.append((back, bool(share.mean() > 0.5), factor))
+        said += factor * tokens[:, 8 - back : 15 - back]
+    left = (_output(value, x)[:, 8:15] - said).square().mean()
+    return sorted(heads), bool(left < 0.05)
+
+
+def treats_tokens_alike(
+    layer: Layer, d_model: int, *, on: Switches = NONE
+) -> bool:
+    """Whether neither a token's place nor other sentences matter to a layer.
+
+    `layer` maps `(B, T, d_model)` in float64 to the same shape, for any B and
+    any T above 2; it is a black box. The result is True if this holds: when
+    the tokens of one sentence change places, its outputs change places in the
+    same way, and the outputs of the other sentences stay. Differences by
+    rounding do not count. For a layer that only copies it holds.
+    For every other layer the result is False: if neighbors or earlier tokens
+    count differently, if a single place is special, if tokens or heads get
+    mixed up when cut or joined, or if a sentence reads another.
+    """
+    n_rows = 1 if "one_row" in on else 2
+    x = torch.randn(n_rows, 7, d_model, dtype=torch.float64)
+    if "equal_tokens" in on:
+        x = torch.ones_like(x)
+    order = torch.tensor([3, 0, 6, 1, 5, 2, 4])
+    if "flip" in on:
+        order = torch.arange(6, -1, -1)
+    rows = slice(None) if "same_shuffle" in on else slice(0, 1)
+    other, wanted = x.clone(), layer(x).clone()
+    if "shape" in on:
+        return wanted.shape == x.shape
+    other[rows] = x[rows][:, order]
+    if "invariant" not in on:
+        wanted[rows] = wanted[rows][:, order]
+    found = layer(other)
+    if "first_token" in on:
+        found, wanted = found[:, 0], wanted[:, 0]
+    if "exact" in on:
+        return torch.equal(found, wanted)
+    return torch.allclose(found, wanted)
+
+
+_ALIKE_BUGS = {
+    "shape": Bug(
+        "a test that accepts every layer, such as one of the shape",
+        "The wrong layers have the right shape too. Ask for a property that "
+        "they lack.",
+        read="06_multihead#mha-wrong",
+        at="compare",
+    ),
+    "invariant": Bug(
+        "a test that accepts none: shuffled tokens, the same outputs",
+        "If the tokens change places, so do their outputs: shuffle those as "
+        "well before you compare.",
+        read="06_multihead#mha-wrong",
+        at="compare",
+    ),
+    "exact": Bug(
+        "a test that wants the outputs equal to the last bit",
+        "Sums over shuffled keys are taken in another order and differ in "
+        "the last digits. Compare with torch.allclose.",
+        read="06_multihead#mha-wrong",
+        at="compare",
+    ),
+    "equal_tokens": Bug(
+        "a test whose tokens are all equal, such as torch.ones",
+        "Equal tokens can change places and nobody notices. Draw random ones.",
+        read="06_multihead#mha-wrong",
+        at="compare",
+    ),
+    "flip": Bug(
+        "a test whose shuffle has a pattern: a reversal, or a shift",
+        "Neighbors stay neighbors, and what depends on neighbors may not "
+        "notice. Take an order without a pattern.",
+        read="06_multihead#mha-wrong",
+        at="order",
+    ),
+    "first_token": Bug(
+        "a test that compares the output at the first position only",
+        "Another position may be the one that is treated otherwise. Compare "
+        "all outputs.",
+        read="06_multihead#mha-wrong",
+        at="where",
+    ),
+    "one_row": Bug(
+        "a test with a single sentence in the batch",
+        "With one sentence no layer can mix sentences up. Take two.",
+        read="06_multihead#mha-wrong",
+        at="batch",
+    ),
+    "same_shuffle": Bug(
+        "a test that shuffles all sentences in the same way",
+        "A layer that attends over the batch instead of the tokens shuffles "
+        "along. Shuffle one sentence, and leave the other as it is.",
+        read="06_multihead#mha-wrong",
+        at="batch",
+    ),
+}
+
+
+def _asks_nothing_else(bug: str, others: str, why: str) -> list[Alike]:
+    """Whatever else is wrong with a test with this bug cannot be seen."""
+    same = [{bug}, *({bug, other} for other in others.split())]
+    return [(a, b, why) for a, b in combinations(same, 2)]
+
+
+_ALIKE_ALIKE = [
+    *_asks_nothing_else(
+        "shape",
+        "flip first_token one_row same_shuffle",
+        "a test that accepts every layer asks nothing else",
+    ),
+    *_asks_nothing_else(
+        "invariant",
+        "flip first_token one_row same_shuffle",
+        "a test that rejects every layer asks nothing else",
+    ),
+    *_asks_nothing_else(
+        "equal_tokens",
+        "flip one_row same_shuffle",
+        "if all tokens are equal, no shuffle changes anything",
+    ),
+]
+
+
+def _layer(seed: int, split: bool, merge: bool, d: int, h: int) -> Layer:
+    """An attention layer; ``split`` and ``merge`` say which half is right."""
+    g = generator(seed)
+    w_q, w_k, w_v, w_o = (_draw(g, d, d) / d**0.5 for _ in range(4))
+
+    def layer(x: Tensor) -> Tensor:
+        b, t, _ = x.shape
+
+        def cut(y: Tensor) -> Tensor:
+            if split:
+                return y.view(b, t, h, -1).transpose(1, 2)
+            return y.view(b, h, t, -1)
+
+        q, k, v = cut(x @ w_q), cut(x @ w_k), cut(x @ w_v)
+        y = (q @ k.mT / q.size(-1) ** 0.5).softmax(-1) @ v
+        y = y.transpose(1, 2) if merge else y
+        return y.reshape(b, t, d) @ w_o
+
+    return layer
+
+
+def _copies(x: Tensor) -> Tensor:
+    return x.clone()
+
+
+def _blurs(x: Tensor) -> Tensor:
+    return x + (x.roll(1, 1) + x.roll(-1, 1))
+
+
+def _averages(x: Tensor) -> Tensor:
+    """Each token becomes the mean of those up to it."""
+    places = torch.arange(1, x.size(1) + 1, dtype=x.dtype)
+    return x.cumsum(1) / places[:, None]
+
+
+def _marks(x: Tensor) -> Tensor:
+    y = x.clone()
+    y[:, 2] += 1
+    return y
+
+
+def _over_the_batch(x: Tensor) -> Tensor:
+    y = x.transpose(0, 1)
+    return ((y @ y.mT / y.size(-1)).softmax(-1) @ y).transpose(0, 1)
+
+
+def _deals_out(x: Tensor) -> Tensor:
+    b, t, d = x.shape
+    return x.reshape(t, b, d).transpose(0, 1)
+
+
+def _alike_cases(seed: int) -> list[Case]:
+    def layer(split: bool, merge: bool) -> Layer:
+        return _layer(seed, split, merge, 12, 3)
+
+    return [
+        Case((layer(True, True), 12), name="a right layer"),
+        Case((layer(True, False), 12), name="merged without transpose"),
+        Case((_copies, 12), name="a layer that only copies"),
+        Case((_blurs, 12), name="each token mixed with its neighbors"),
+        Case((_averages, 12), name="each token averaged with those before"),
+        Case((_marks, 12), name="something added at position 2"),
+        Case((_deals_out, 12), name="batch and time mixed up"),
+        Case((_over_the_batch, 12), name="attention over the batch"),
+    ]
+
+
+class _Heads(nn.Module):
+    """Small maps for each head, kept in ``keep``."""
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        keep: Callable[[list[nn.Module]], Any],
+        n_made: int,
+        bias: bool,
+        shared: bool,
+    ) -> None:
+        super().__init__()
+        size, each = d_model // n_heads, n_heads // n_made
+
+        def maps() -> list[nn.Module]:
+            made = [nn.Linear(d_model, size, bias=bias) for _ in range(n_made)]
+            return [linear for linear in made for _ in range(each)]
+
+        self.w_q, self.w_k, self.w_v = (keep(maps()) for _ in range(3))
+        self.w_o: nn.Module = nn.Linear(d_model, d_model, bias=bias)
+        self.shared = shared
+
+    def forward(self, x: Tensor) -> Tensor:
+        outputs = []
+        for maps in zip(self.w_q, self.w_k, self.w_v, strict=True):
+            q, k, v = (w(x) for w in maps)
+            k = q if self.shared else k
+            weights = (q @ k.mT / q.size(-1) ** 0.5).softmax(-1)
+            outputs.append(weights @ v)
+        mixed: Tensor = self.w_o(torch.cat(outputs, dim=-1))
+        return mixed
+
+
+def registered(
+    d_model: int, n_heads: int, *, on: Switches = NONE
+) -> nn.Module:
+    """A module all of whose parameters are registered."""
+    keep: Callable[[list[nn.Module]], Any] = nn.ModuleList
+    if "list" in on:
+        keep = list
+    n_made, bias, shared = n_heads, False, False
+    if "one_for_all" in on:
+        n_made = 1
+    if "bias" in on:
+        bias = True
+    if "keys_are_queries" in on:
+        shared = True
+    module = _Heads(d_model, n_heads, keep, n_made, bias, shared)
+    if "no_output" in on:
+        module.w_o = nn.Identity()
+    return module
+
+
+_REGISTERED_BUGS = {
+    "list": Bug(
+        "modules kept in a plain list, or in a class that is no nn.Module",
+        "PyTorch finds parameters in attributes that are modules. A list "
+        "hides them: take nn.ModuleList, and modules for its items.",
+        read="06_multihead#mha-wrong",
+        at="keep",
+    ),
+    "one_for_all": Bug(
+        "one head, n times the same",
+        "[head] * n holds one head n times. Make a new one for each.",
+        read="06_multihead#mha-wrong",
+        at="make",
+    ),
+    "no_output": Bug(
+        "no W_O",
+        "Three projections for each head, and a fourth matrix for all: four "
+        "times d_model².",
+        read="06_multihead#mha-wrong",
+        at="output",
+    ),
+    "bias": Bug(
+        "maps with biases",
+        "Here the maps have none: bias=False.",
+        read="06_multihead#mha-wrong",
+        at="bias",
+    ),
+    "keys_are_queries": Bug(
+        "keys made by the queries' maps",
+        "The keys' own maps never get a gradient.",
+        read="06_multihead#mha-wrong",
+        at="keys",
+    ),
+}
+_LISTED = "what is not registered is in no count and gets no gradient"
+
+
+def _registered_cases(seed: int) -> list[Case]:
+    g = generator(seed)
+    size, other = (int(n) for n in torch.randint(3, 50, (2,), generator=g))
+    return [
+        Case((2 * size, 2), name="two heads"),
+        Case((3 * other, 3), name="three heads"),
+    ]
+
+
+def _judge_registered(value: Any, case: Case) -> str | None:
+    d_model = case.args[0]
+    if not isinstance(value, nn.Module):
+        return "Return the module, built for these sizes."
+    found, due = sum(p.numel() for p in value.parameters()), 4 * d_model**2
+    if found != due:
+        return (
+            f"It registers {found} parameters and should register {due}: "
+            "four matrices of d_model² numbers, cut into heads or not."
+        )
+    x = torch.randn(2, 5, d_model)
+    y = value(x)
+    if not isinstance(y, Tensor) or y.shape != x.shape:
+        return "Its output must have the shape of its input, (B, T, D)."
+    y.square().sum().backward()
+    idle = sum(p.grad is None for p in value.parameters())
+    if idle:
+        return f"{idle} of its parameters get no gradient."
+    return None
+
+
+def _view_registered(value: Any, case: Case) -> tuple[int, int]:
+    """How many numbers are registered, and how many of these stay idle."""
+    x = torch.randn(2, 5, case.args[0])
+    value(x).square().sum().backward()
+    return (
+        sum(p.numel() for p in value.parameters()),
+        sum(p.numel() for p in value.parameters() if p.grad is None),
+    )
+
+
+def prune(
+    model: nn.Module, ids: Tensor, heads: Sequence[tuple[int, int]]
+) -> Tensor:
+    """The loss on next tokens without some heads, as (layer, head)."""
+    model = copy.deepcopy(model)
+    for layer, head in heads:
+        attention = model.blocks[layer].attention  # type: ignore
+        w_o = attention.w_o.weight.data
+        size = w_o.size(1) // attention.n_heads
+        w_o[:, head * size : (head + 1) * size] = 0
+    logits = model(ids[:, :-1])
+    return F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
+
+
+def _prune_cases(seed: int) -> list[Case]:
+    g = generator(seed)
+    config = GPTConfig(
+        vocab_size=11,
+        max_len=7,
+        d_model=15,
+        n_heads=3,
+        n_layers=2,
+        d_ff=13,
+        positions="learned",
+        dropout=0.0,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = GPT(config).double().eval()
+    for p in model.parameters():
+        p.data += 0.3 * _draw(g, *p.shape)
+    ids = torch.randint(11, (2, 6), generator=g)
+    return [
+        Case((model, ids, []), name="no head"),
+        Case((model, ids, [(0, 1)]), name="head 1 of layer 0"),
+        Case((model, ids, [(1, 2)]), name="head 2 of layer 1"),
+        Case((model, ids, [(0, 0), (1, 0), (1, 1)]), name="three heads"),
+    ]
+
+
+EXERCISES = {
+    "multihead": Exercise(
+        multihead,
+        _multihead_cases,
+        bugs=_MULTIHEAD_BUGS,
+        alike=[
+            (
+                {"one_head"},
+                {"one_head", "merge_view"},
+                "with one head there is nothing to swap",
+            ),
+            (
+                {"one_head"},
+                {"one_head", "size_of_keys"},
+                "nothing is cut into heads at all",
+            ),
+            (
+                {"one_head", "merge_view"},
+                {"one_head", "size_of_keys"},
+                "nothing is cut into heads, and nothing is merged",
+            ),
+            (
+                {"size_of_model", "scale_all"},
+                {"size_of_model", "scale_model"},
+                "it raises wherever the two roots are not the same",
+            ),
+        ],
+        variants={
+            "causal": "Here attention is causal: a token sees itself and "
+            "what came before it."
+        },
+        forbid=(*ATTENTION, "coursekit.MultiHeadAttention"),
+    ),
+    "contributions": Exercise(
+        contributions,
+        _contributions_cases,
+        bugs=_CONTRIBUTIONS_BUGS,
+        variants={
+            "heads_last": "Here the result has the shape (B, T, H, D): for "
+            "each token, what each head adds."
+        },
+    ),
+    "two_heads": Exercise(
+        two_heads,
+        _two_heads_cases,
+        judge=_judge_two_heads,
+        bugs=_TWO_HEADS_BUGS,
+        alike=[
+            (
+                {"same_place"},
+                {"same_place", "swapped"},
+                "the difference of two equal things is 0 either way",
+            ),
+        ],
+        view=_view_two_heads,
+    ),
+    "treats_tokens_alike": Exercise(
+        treats_tokens_alike,
+        _alike_cases,
+        bugs=_ALIKE_BUGS,
+        alike=_ALIKE_ALIKE,
+    ),
+    "registered": Exercise(
+        registered,
+        _registered_cases,
+        judge=_judge_registered,
+        bugs=_REGISTERED_BUGS,
+        alike=[
+            ({"list"}, {"list", other}, _LISTED)
+            for other in ("one_for_all", "keys_are_queries")
+        ]
+        + [({"list", "one_for_all"}, {"list", "keys_are_queries"}, _LISTED)],
+        view=_view_registered,
+        local="the answer is a module, and a module cannot leave a sandbox",
+    ),
+    "prune": Exercise(
+        prune,
+        _prune_cases,
+        local="the model that is handed over is a module",
+    ),
+}

@@ -1,0 +1,938 @@
+"""Exercises of chapter 14: encoder and decoder together."""
+
+import math
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from coursekit.attention import attend
+from coursekit.classroom.check.core import (
+    NONE,
+    Bug,
+    Case,
+    Exercise,
+    Switches,
+    generator,
+)
+from coursekit.classroom.check.forbid import ATTENTION
+
+float64 = torch.float64
+
+
+def _draw(g: torch.Generator, *shape: int) -> Tensor:
+    return torch.randn(shape, generator=g, dtype=float64)
+
+
+# -- implement: cross-attention ----------------------------------------------
+def cross(
+    y: Tensor,
+    memory: Tensor,
+    lengths: Tensor,
+    w_q: Tensor,
+    w_k: Tensor,
+    w_v: Tensor,
+    *,
+    on: Switches = NONE,
+) -> Tensor:
+    """Attention from one sequence to another: one head, no output matrix.
+
+    `y` is `(B, T, D)`, the decoder's vectors; `memory` is `(B, S, D)`, the
+    encoder's. T and S may differ. Queries are `y w_q`, keys `memory w_k`,
+    values `memory w_v`; each matrix is `(D, Dh)`.
+    Of row b of the memory, the first `lengths[b]` vectors are real, at least
+    one, and the rest is padding, which gets no weight. All real vectors may be
+    seen from all places of `y`. The result is `softmax(q kᵀ / √Dh) v`, with
+    the softmax over the real vectors; it is `(B, T, Dh)`.
+    """
+    asks, asked = y, memory
+    if "roles_swapped" in on:
+        asks, asked = memory, y
+    elif "from_itself" in on:
+        asked = y
+    q, k, v = asks @ w_q, asked @ w_k, asked @ w_v
+    root = math.sqrt(q.size(-1))
+    if "no_scale" in on:
+        root = 1.0
+    elif "scale_model" in on:
+        root = math.sqrt(y.size(-1))
+    scores = q @ k.mT / root
+    places = torch.arange(memory.size(1))
+    if "left" in on:
+        real = places >= memory.size(1) - lengths[:, None]
+    else:
+        real = places < lengths[:, None]
+    see = real[:, None]
+    if "roles_swapped" in on or "from_itself" in on or "no_mask" in on:
+        see = torch.ones_like(scores, dtype=torch.bool)
+    if "causal" in on:
+        see = see & torch.ones_like(scores, dtype=torch.bool).tril()
+    if "hidden_after" in on:
+        weights = scores.softmax(dim=-1).masked_fill(~see, 0.0)
+    else:
+        scores = scores.masked_fill(~see, -1e30)
+        weights = scores.softmax(dim=-1)
+    return weights @ v
+
+
+_CROSS_BUGS = {
+    "roles_swapped": Bug(
+        "queries from the memory, keys and values from the decoder",
+        "The side that needs something asks. The output must have a row for "
+        "each of the decoder's places, whatever the source's length.",
+        read="14_seq2seq#seq-by-hand",
+        at="source",
+    ),
+    "from_itself": Bug(
+        "keys and values from the decoder itself: self-attention",
+        "Nothing of the source arrives. Keys and values have to come from "
+        "the memory.",
+        read="14_seq2seq#seq-formula",
+        at="source",
+    ),
+    "no_mask": Bug(
+        "the padding of the memory read as if it were words",
+        "The encoder gives padding a vector, too. Hide it, or a sentence's "
+        "output depends on how long its neighbors in the batch are.",
+        read="14_seq2seq#seq-masks",
+        at="source",
+    ),
+    "causal": Bug(
+        "a causal mask on the source",
+        "The source is all there before the first word is written: every "
+        "place may look at every real word of it.",
+        read="14_seq2seq#seq-masks",
+        at="causal",
+    ),
+    "no_scale": Bug(
+        "the scores without 1/√Dh",
+        "Dot products grow like the root of the head's size. Divide by it, "
+        "as in every attention.",
+        read="14_seq2seq#seq-formula",
+        at="scale",
+    ),
+    "scale_model": Bug(
+        "the scores divided by √D, the width of the model",
+        "A score is a product of two vectors of Dh numbers: take the root "
+        "of that.",
+        read="14_seq2seq#seq-formula",
+        at="scale",
+    ),
+    "hidden_after": Bug(
+        "padding set to 0 after the softmax",
+        "The weights then sum to less than 1. Hide scores before the "
+        "softmax, with minus infinity.",
+        read="05_masks#mask-formula",
+        at="source",
+    ),
+}
+
+
+def _cross_cases(seed: int) -> list[Case]:
+    g = generator(seed)
+
+    def inputs(b: int, t: int, s: int, d: int, d_head: int) -> list[Tensor]:
+        w = [_draw(g, d, d_head) * 0.7 for _ in range(3)]
+        return [_draw(g, b, t, d), _draw(g, b, s, d), *w]
+
+    y, memory, *w = inputs(3, 5, 11, 7, 2)
+    lengths = torch.tensor([4, 11, 7])
+    name = "three sources, of eleven words at most"
+    return [Case((y, memory, lengths, *w), name=name)]
+
+
+# -- debug: swapped roles ----------------------------------------------------
+def mended(
+    x: Tensor,
+    memory: Tensor,
+    real: Tensor,
+    w_self: Sequence[Tensor],
+    w_cross: Sequence[Tensor],
+    *,
+    on: Switches = NONE,
+) -> Tensor:
+    """A decoder block of two attentions, each with one head.
+
+    `x` is `(B, T, D)`, the target; `memory` is `(B, S, D)`; `real` is `(B, S)`
+    booleans, True for the real vectors of the memory, which are first in their
+    row. `w_self` and `w_cross` hold three matrices `(D, D)` each, for queries,
+    keys and values. Each head computes `softmax(q kᵀ / √D) v`.
+    First `x` attends to itself, with a causal mask: place t sees 0 to t. What
+    comes out is added to `x`. The sum then attends to the real vectors of the
+    memory, from every place to all of them, and what comes out is added again.
+    The result is `(B, T, D)`.
+    """
+
+    def one_head(
+        asks: Tensor, asked: Tensor, see: Tensor, w: Sequence[Tensor]
+    ) -> Tensor:
+        return attend(asks @ w[0], asked @ w[1], asked @ w[2], see)
+
+    n = x.size(1)
+    causal = torch.ones(n, n, dtype=torch.bool).tril()
+    now = torch.ones_like(causal) if "no_causal" in on else causal
+    a = x + one_head(x, x, now, w_self)
+    asks, asked = (x if "old_queries" in on else a), memory
+    if "swapped" in on:
+        asks, asked = asked, asks
+    if "itself" in on:
+        asked = asks
+    if "causal_source" in on:
+        see = causal
+    elif "itself" in on:
+        see = torch.ones(asks.size(1), asks.size(1), dtype=torch.bool).tril()
+    elif "no_source_mask" in on:
+        see = torch.ones(1, 1, dtype=torch.bool)
+    else:
+        see = real[:, None]
+    b = one_head(asks, asked, see, w_cross)
+    if "not_added" in on:
+        return b
+    elif "old_stream" in on:
+        return x + b
+    else:
+        return a + b
+
+
+_MENDED_BUGS = {
+    "swapped": Bug(
+        "a memory that asks, and a target that is asked",
+        "Queries come from the decoder. Swapped, it runs only if both texts "
+        "have the same length.",
+        read="14_seq2seq#seq-by-hand",
+        at="roles",
+    ),
+    "itself": Bug(
+        "a cross-attention that asks the target itself",
+        "Nothing of the source arrives: keys and values have to come from "
+        "the memory.",
+        read="14_seq2seq#seq-formula",
+        at="mask",
+    ),
+    "causal_source": Bug(
+        "the causal mask on the source",
+        "The source has no future. Which of its words may be seen is said "
+        "by its own mask, the same for all places.",
+        read="14_seq2seq#seq-masks",
+        at="mask",
+    ),
+    "no_source_mask": Bug(
+        "a source without its mask",
+        "The memory has a vector for each place of the padding. Hide them "
+        "with `real[:, None]`, (B, 1, S).",
+        read="14_seq2seq#seq-masks",
+        at="mask",
+    ),
+    "no_causal": Bug(
+        "a target that sees its own future",
+        "The self-attention needs the causal mask: in training the right "
+        "answer stands one place further on.",
+        read="14_seq2seq#seq-masks",
+        at="self",
+    ),
+    "old_queries": Bug(
+        "questions from before the self-attention",
+        "The cross-attention asks with what the self-attention has made of "
+        "the target, in the same block.",
+        read="14_seq2seq#seq-blocks",
+        at="asks",
+    ),
+    "not_added": Bug(
+        "the last attention's output instead of the sum",
+        "Each part adds to the stream. Without the sum, the target's own "
+        "words are lost.",
+        read="14_seq2seq#seq-formula",
+        at="sum",
+    ),
+    "old_stream": Bug(
+        "a sum that has forgotten the self-attention",
+        "Each part adds to the stream as the part before it left it.",
+        read="14_seq2seq#seq-formula",
+        at="sum",
+    ),
+}
+
+
+def _mended_cases(seed: int) -> list[Case]:
+    g = generator(seed)
+
+    def case(b: int, t: int, s: int, d: int, name: str) -> Case:
+        x, memory = _draw(g, b, t, d), _draw(g, b, s, d)
+        lengths = torch.tensor([s, *(s // 2 + i for i in range(1, b))])
+        real = torch.arange(s) < lengths[:, None]
+        w = [[_draw(g, d, d) * 0.6 for _ in range(3)] for _ in range(2)]
+        return Case((x, memory, real, *w), name=name)
+
+    return [
+        case(3, 3, 7, 5, "seven words, three places"),
+        case(2, 5, 5, 3, "five words, five places"),
+    ]
+
+
+# -- implement: the whole model ----------------------------------------------
+def whole(
+    src: Tensor,
+    tgt: Tensor,
+    real: Tensor,
+    embed: Callable[..., Tensor],
+    encoder: Sequence[Callable[..., Tensor]],
+    decoder: Sequence[Callable[..., Tensor]],
+    unembed: Callable[..., Tensor],
+    *,
+    on: Switches = NONE,
+) -> Tensor:
+    """Encoder and decoder, put together from their blocks.
+
+    `src` is `(B, S)` ids, `tgt` is `(B, T)` ids that are shifted right
+    already, and `real` is `(B, S)` booleans, True for real source words.
+    `embed(ids)` gives vectors with their positions, `(B, T, D)`, for both
+    sides. Each of `encoder` is a function `block(x, real)`, and each of
+    `decoder` a function `block(x, memory, real)`, with its causal mask inside;
+    both return new `(B, T, D)` vectors, and take None for `real`, which means
+    that all is real. `unembed(x)` gives `(B, T, V)` logits.
+    The source goes through all encoder blocks, one after the other; what comes
+    out of the last is the memory. The target goes through all decoder blocks,
+    and each of them is given that memory. The result is the logits.
+    """
+    x = embed(src)
+    states = []
+    for block in encoder:
+        x = block(x, None if "encoder_unmasked" in on else real)
+        states.append(x)
+    if "embeddings" in on:
+        memory = embed(src)
+    elif "first_state" in on:
+        memory = states[0]
+    else:
+        memory = x
+    y = embed(tgt)
+    for i, block in enumerate(decoder):
+        if "side_by_side" in on:
+            memory = states[i]
+        mask = None if "decoder_unmasked" in on else real
+        if "not_handed_on" in on:
+            y = block(embed(tgt), memory, mask)
+        else:
+            y = block(y, memory, mask)
+    return unembed(y)
+
+
+_WHOLE_BUGS = {
+    "side_by_side": Bug(
+        "a first decoder block that reads the first encoder block, a second "
+        "that reads the second",
+        "The towers do not go side by side. The encoder runs to its end, "
+        "and every decoder block reads its last output.",
+        read="14_seq2seq#seq-blocks",
+        at="memory",
+    ),
+    "embeddings": Bug(
+        "a decoder that reads the source's embeddings",
+        "The encoder has run for nothing: no word of the memory knows "
+        "about the others. Read what comes out of the last block.",
+        read="14_seq2seq#seq-formula",
+        at="memory",
+    ),
+    "first_state": Bug(
+        "a memory taken from the first encoder block",
+        "The memory is the output of the last block, in which all the "
+        "others have had their part.",
+        read="14_seq2seq#seq-formula",
+        at="memory",
+    ),
+    "encoder_unmasked": Bug(
+        "an encoder that reads the padding",
+        "The mask of the source is needed twice: in each encoder block, and "
+        "wherever the memory is read.",
+        read="14_seq2seq#seq-masks",
+        at="encoder",
+    ),
+    "decoder_unmasked": Bug(
+        "a decoder that is not told which of the memory is padding",
+        "The encoder gives padding a vector, too, and the decoder reads it: "
+        "a text then depends on its neighbors in the batch.",
+        read="14_seq2seq#seq-masks",
+        at="decoder",
+    ),
+    "not_handed_on": Bug(
+        "decoder blocks that all begin with the embeddings",
+        "Each block goes on from what the block before it made. Otherwise "
+        "only the last of them counts.",
+        read="14_seq2seq#seq-formula",
+        at="stream",
+    ),
+}
+
+
+def _whole_cases(seed: int) -> list[Case]:
+    g = generator(seed)
+
+    def case(b: int, t: int, s: int, n: int, name: str) -> Case:
+        d, v = 7, 11
+        table = _draw(g, v, d)
+        codes = 0.5 * _draw(g, max(s, t), d)
+
+        def embed(ids: Tensor) -> Tensor:
+            return table[ids] + codes[: ids.size(1)]
+
+        def read(w: Tensor) -> Callable[..., Tensor]:
+            def block(x: Tensor, real: Tensor | None) -> Tensor:
+                see = None if real is None else real[:, None]
+                return (x + attend(x @ w, x, x, see)).tanh()
+
+            return block
+
+        def write(w: Tensor) -> Callable[..., Tensor]:
+            def block(
+                x: Tensor, memory: Tensor, real: Tensor | None
+            ) -> Tensor:
+                see = None if real is None else real[:, None]
+                x = x + attend(x, x, x, causal=True)
+                return (x + attend(x @ w, memory, memory, see)).tanh()
+
+            return block
+
+        src = torch.randint(v, (b, s), generator=g)
+        tgt = torch.randint(v, (b, t), generator=g)
+        lengths = torch.tensor([s, *(s // 2 + i for i in range(1, b))])
+        real = torch.arange(s) < lengths[:, None]
+        encoder = [read(_draw(g, d, d)) for _ in range(n)]
+        decoder = [write(_draw(g, d, d)) for _ in range(n)]
+
+        def unembed(x: Tensor) -> Tensor:
+            return x @ table.T
+
+        parts = embed, encoder, decoder, unembed
+        return Case((src, tgt, real, *parts), name=name)
+
+    return [case(3, 3, 5, 2, "two blocks on each side")]
+
+
+# -- implement: shift right --------------------------------------------------
+def shift(
+    targets: Sequence[Sequence[int]],
+    pad: int,
+    bos: int,
+    eos: int,
+    *,
+    on: Switches = NONE,
+) -> tuple[Tensor, Tensor]:
+    """What a decoder reads in training, and what it has to answer.
+
+    `targets` is a list of B lists of ids, some of which may be empty; `pad`,
+    `bos` and `eos` are ids. With T the longest target's length plus one, the
+    result is a pair of `(B, T)` tensors of whole numbers.
+    A row of the first is `bos` and the target, filled up on the right with
+    `pad`. A row of the second is the target and `eos`, filled up on the right
+    with −100. `pad` may be the same number as `eos`, or as one of a target's
+    ids.
+    """
+    begin = eos if "begins_with_eos" in on else bos
+    size = max(len(row) for row in targets) + 1
+    if "unshifted" in on or "end_fed" in on:
+        size = size + 1
+    inputs = torch.full((len(targets), size), pad)
+    fill = pad if "pad_asked" in on else -100
+    answers = torch.full((len(targets), size), fill)
+    for i, row in enumerate(targets):
+        fed, asked = [begin, *row], [*row, eos]
+        if "unshifted" in on:
+            fed = asked = [begin, *row, eos]
+        elif "end_fed" in on:
+            fed = [begin, *row, eos]
+        elif "no_end" in on:
+            asked = list(row)
+        elif "twice" in on:
+            asked = [*row[1:], eos]
+        elif "backward" in on:
+            fed, asked = [*row, eos], [begin, *row]
+        first = size - len(fed) if "on_the_left" in on else 0
+        inputs[i, first : first + len(fed)] = torch.tensor(fed)
+        if "on_the_left" in on:
+            first = size - len(asked)
+        found = torch.tensor(asked, dtype=torch.long)
+        answers[i, first : first + len(asked)] = found
+    if "by_id" in on:
+        answers[answers == pad] = -100
+    return inputs, answers
+
+
+_SHIFT_BUGS = {
+    "unshifted": Bug(
+        "input and answers that are the same",
+        "Each place then reads what it has to answer, and learns to copy. "
+        "Fed, it is perfect; free, it repeats what begins the text.",
+        read="14_seq2seq#seq-predict-shift",
+        at="rows",
+    ),
+    "end_fed": Bug(
+        "an input that has the end as well",
+        "Nothing is asked after the end, so nobody has to read it: the "
+        "input is as long as the answers.",
+        read="14_seq2seq#seq-shift",
+        at="rows",
+    ),
+    "no_end": Bug(
+        "answers without the end",
+        "A model that is never asked for the end never stops. The last "
+        "token of a target has an answer, too.",
+        read="14_seq2seq#seq-questions",
+        at="rows",
+    ),
+    "twice": Bug(
+        "a text that is shifted twice",
+        "The place that reads the begin has to answer the first token, not "
+        "the second: the model would learn to skip every other one.",
+        read="14_seq2seq#seq-shift",
+        at="rows",
+    ),
+    "backward": Bug(
+        "a shift in the wrong direction: the token before is asked for",
+        "The input is the target shifted right, behind the begin. Each "
+        "place reads a token and has to answer the next.",
+        read="14_seq2seq#seq-shift",
+        at="rows",
+    ),
+    "pad_asked": Bug(
+        "padding that has to be answered with padding",
+        "It would count in the loss, and be the easiest answer of all. "
+        "Fill the answers up with −100.",
+        read="10_loss#loss-formula",
+        at="fill",
+    ),
+    "by_id": Bug(
+        "every answer that looks like padding left out",
+        "If the padding's id is also the end's or a token's, their answers "
+        "are lost. Fill up by length.",
+        read="14_seq2seq#seq-shift",
+        at="fill",
+    ),
+    "on_the_left": Bug(
+        "padding on the left",
+        "Then a text's positions depend on the longest one of its batch. "
+        "Targets are filled up on the right, where the causal mask hides "
+        "the padding.",
+        read="14_seq2seq#seq-shift",
+        at="side",
+    ),
+}
+
+
+def _shift_cases(seed: int) -> list[Case]:
+    g = generator(seed)
+
+    def rows(*lengths: int) -> list[list[int]]:
+        # Neighbors differ, so that no shift looks like another.
+        steps = torch.randint(1, 7, (sum(lengths) + 1,), generator=g)
+        ids = iter((steps.cumsum(0) % 11 + 3).tolist())
+        return [[next(ids) for _ in range(n)] for n in lengths]
+
+    words = rows(4, 0, 3)
+    return [
+        Case((rows(5, 2, 3), 0, 1, 2), name="three targets"),
+        Case((rows(2, 5), 2, 1, 2), name="padding is the end's id"),
+        Case((words, words[0][1], 1, 2), name="padding is a token's id"),
+    ]
+
+
+# -- debug: the neighbors matter ---------------------------------------------
+def translate(
+    encode: Callable[..., Tensor],
+    decode: Callable[..., Tensor],
+    src: Tensor,
+    real: Tensor,
+    pad: int,
+    bos: int,
+    eos: int,
+    size: int,
+    *,
+    on: Switches = NONE,
+) -> Tensor:
+    """Write a target for each source, always the likeliest token.
+
+    `src` is `(B, S)` ids and `real` is `(B, S)` booleans, True for real words.
+    `encode(src, real)` is the memory. `decode(tgt, memory, real)` gives
+    `(B, t, V)` logits for `(B, t)` target ids that begin with `bos`; row t is
+    about the token after target token t. Both take None for `real`, which
+    means that all is real.
+    After each step, the token of the largest logit is appended to its row,
+    `size` times in all. Behind its first `eos`, a row has only `pad`. The
+    result is `(B, size)` ids, `eos` included, the first `bos` left out.
+    """
+    memory = encode(src, None if "encoder_unmasked" in on else real)
+    tgt = torch.full((len(src), 1), bos)
+    done = torch.zeros(len(src), dtype=torch.bool)
+    for _ in range(size):
+        fed = tgt[:, -1:] if "last_alone" in on else tgt
+        logits = decode(fed, memory, None if "no_mask" in on else real)
+        place = 0 if "first_row" in on else -1
+        best = logits[:, place].argmax(-1)
+        if "goes_on" not in on:
+            best = torch.where(done, pad, best)
+        if "all_stop" in on:
+            done = (done | (best == eos)).any().expand(len(src))
+        else:
+            done = done | (best == eos)
+        tgt = torch.cat([tgt, best[:, None]], dim=1)
+    return tgt if "begin_kept" in on else tgt[:, 1:]
+
+
+_TRANSLATE_BUGS = {
+    "no_mask": Bug(
+        "a decoder that is not told which of the memory is padding",
+        "The encoder gives padding a vector, and the decoder reads it: a "
+        "text then depends on its neighbors in the batch.",
+        read="14_seq2seq#seq-masks",
+        at="mask",
+    ),
+    "encoder_unmasked": Bug(
+        "an encoder that reads the padding",
+        "The mask is needed twice: in the encoder, and wherever its output "
+        "is read.",
+        read="14_seq2seq#seq-masks",
+        at="encoder",
+    ),
+    "goes_on": Bug(
+        "rows that go on behind their end",
+        "The batch goes on until its longest text is done. A row that has "
+        "written the end gets padding.",
+        read="14_seq2seq#seq-questions",
+        at="done",
+    ),
+    "all_stop": Bug(
+        "a batch that ends with its first row",
+        "Each row has an end of its own: keep a boolean for each.",
+        read="14_seq2seq#seq-questions",
+        at="done",
+    ),
+    "last_alone": Bug(
+        "a decoder that is fed the last token alone",
+        "Without a cache it has to read everything written so far, from "
+        "the begin on.",
+        read="14_seq2seq#seq-when",
+        at="done",
+    ),
+    "first_row": Bug(
+        "the logits of the first place instead of the last",
+        "Row t is about the token after token t: the newest question is "
+        "answered by the last row.",
+        read="14_seq2seq#seq-shift",
+        at="done",
+    ),
+    "begin_kept": Bug(
+        "ids that still begin with bos",
+        "The begin was given, not written. Leave it out.",
+        read="14_seq2seq#seq-shift",
+        at="begin",
+    ),
+}
+
+
+def _translate_cases(seed: int) -> list[Case]:
+    g = generator(seed)
+    table = torch.rand(1009, 7, generator=g, dtype=float64)
+
+    def encode(src: Tensor, real: Tensor | None) -> Tensor:
+        """A memory that knows all that the encoder was shown."""
+        shown = src if real is None else src * real
+        return 10 * src + shown.sum(dim=1, keepdim=True)
+
+    def decode(tgt: Tensor, memory: Tensor, real: Tensor | None) -> Tensor:
+        """Logits from a table: of all that is seen, none like another."""
+        read = memory if real is None else memory * real
+        seen = (tgt + 3).cumsum(dim=1) * 37 + read.sum(dim=1, keepdim=True)
+        logits = table[(seen + 101 * torch.arange(tgt.size(1))) % 1009]
+        # The end comes once, somewhere on the way.
+        ends = (seen % 5 == 0) & (tgt != 1)
+        logits[..., 2] = torch.where(ends, 2.0, logits[..., 2] / 4)
+        return logits
+
+    def case(b: int, s: int, size: int, name: str) -> Case:
+        src = torch.randint(3, 103, (b, s), generator=g)
+        lengths = torch.tensor([s, *(s // 2 + i for i in range(1, b))])
+        real = torch.arange(s) < lengths[:, None]
+        return Case((encode, decode, src, real, 0, 1, 2, size), name=name)
+
+    return [case(5, 11, 13, "five sources, four of them padded")]
+
+
+# -- measure: exact match ----------------------------------------------------
+def exact(
+    written: Tensor,
+    answers: Sequence[Sequence[int]],
+    eos: int,
+    *,
+    on: Switches = NONE,
+) -> float:
+    """The share of texts that are right from begin to end.
+
+    `written` is `(B, T)` ids as a loop left them: a row's text is what stands
+    before its first `eos`, and what follows is rubbish. A row without `eos`
+    was cut off, and is not right, whatever it says. `answers` is a list of B
+    lists of ids, without `eos`.
+    A row is right if its text is its answer, token for token, no shorter and
+    no longer. The result is the number of right rows over B.
+    """
+    right = 0.0
+    for row, answer in zip(written.tolist(), answers, strict=True):
+        ended = eos in row
+        if "to_the_last_end" in on and ended:
+            text = row[: len(row) - 1 - row[::-1].index(eos)]
+        elif "rubbish_counts" in on:
+            text = [i for i in row if i != eos]
+        else:
+            text = row[: row.index(eos)] if ended else row
+        hits = sum(map(int.__eq__, text, answer))
+        if "cut_off_counts" in on:
+            ended = True
+        if "as_far_as_it_goes" in on:
+            right += ended and hits == min(len(text), len(answer))
+        elif "beginning" in on:
+            right += ended and hits == len(answer)
+        elif "tokens" in on:
+            right += ended * hits / max(len(text), len(answer), 1)
+        else:
+            right += ended and list(text) == list(answer)
+    return right / len(answers)
+
+
+_EXACT_BUGS = {
+    "tokens": Bug(
+        "the share of tokens that are right",
+        "A date with one wrong digit is wrong. Count texts, not tokens.",
+        read="14_seq2seq#seq-predict-exact",
+        at="right",
+    ),
+    "as_far_as_it_goes": Bug(
+        "texts compared only as far as both go",
+        "zip stops at the shorter one. Then an empty text is right.",
+        read="14_seq2seq#seq-measure",
+        at="right",
+    ),
+    "beginning": Bug(
+        "a right beginning taken for a right text",
+        "A text that goes on behind the answer is wrong, too.",
+        read="14_seq2seq#seq-measure",
+        at="right",
+    ),
+    "rubbish_counts": Bug(
+        "what stands behind the end read as text",
+        "A row's text is what stands before its first eos; the loop only "
+        "went on for the sake of the other rows.",
+        read="14_seq2seq#seq-measure",
+        at="text",
+    ),
+    "to_the_last_end": Bug(
+        "a text that ends at its last eos",
+        "What stands behind the first eos is rubbish, which may hold "
+        "another one. Cut at the first.",
+        read="14_seq2seq#seq-measure",
+        at="text",
+    ),
+    "cut_off_counts": Bug(
+        "a text without an end taken for finished",
+        "Without eos nobody knows that the text would have stopped there: "
+        "it was cut off.",
+        read="14_seq2seq#seq-measure",
+        at="ended",
+    ),
+}
+
+
+def _exact_cases(seed: int) -> list[Case]:
+    g = generator(seed)
+
+    def case(name: str, *kinds: str) -> Case:
+        ids = torch.randint(3, 89, (len(kinds), 11), generator=g)
+        answers = []
+        for row, kind in zip(ids, kinds, strict=True):
+            n = int(torch.randint(3, 6, (1,), generator=g))
+            answer = row[:n].tolist()
+            if kind == "cut off":
+                answers.append(row.tolist())
+                continue
+            row[n] = 2
+            if kind == "right":
+                row[n + 1 :] = 2
+            elif kind == "wrong":
+                answer[1] += 1
+            elif kind in ("short", "shorter"):
+                answer += row[n + 1 : n + 3].tolist()[::-1]
+                if kind == "shorter":
+                    row[n + 3] = 2
+            elif kind == "long":
+                answer = answer[:-1]
+            elif kind == "two ends":
+                row[n + 3] = 2
+            elif kind == "goes on":
+                answer += row[n + 1 :].tolist()
+            elif kind == "further":
+                answer += [*row[n + 1 :].tolist(), 3]
+            answers.append(answer)
+        return Case((ids, answers, 2), name=name)
+
+    return [
+        case("a wrong token", "right", "wrong", "right"),
+        case("a text too short", "short", "two ends", "shorter"),
+        case("a text too long", "long", "right"),
+        case("the rest behind the end", "goes on", "right"),
+        case("not all the rest behind the end", "further", "right"),
+        case("cut off", "cut off", "right", "rubbish"),
+    ]
+
+
+# -- measure: alignment ------------------------------------------------------
+def alignment(
+    weights: Tensor, links: Tensor, *, on: Switches = NONE
+) -> tuple[int, float]:
+    """The head that looks most at what belongs to the word being written.
+
+    `weights` is `(H, T, S)`: of each head, a row for each target word, which
+    sums to 1 over the source words. `links` is `(T, S)` booleans, True where
+    the source word belongs to the target word. A target word may have several
+    links, or none.
+    The score of a head is the mean, over the target words that have a link, of
+    the weight on all its linked source words together. The result is a pair:
+    the number of the head with the highest score, from 0, and that score.
+    """
+    if "over_targets" in on:
+        weights = weights / weights.sum(dim=1, keepdim=True)
+    if "all_heads" in on:
+        weights = weights.mean(dim=0, keepdim=True)
+    if "top_word" in on:
+        best = weights.argmax(dim=-1, keepdim=True)
+        weights = torch.zeros_like(weights).scatter(-1, best, 1.0)
+    if "best_link" in on:
+        on_links = (weights * links).amax(dim=-1)
+    elif "mean_link" in on:
+        n_links = links.sum(dim=-1).clamp(min=1)
+        on_links = (weights * links).sum(dim=-1) / n_links
+    else:
+        on_links = (weights * links).sum(dim=-1)
+    if "all_words" in on:
+        scores = on_links.mean(dim=-1)
+    else:
+        scores = on_links[:, links.any(dim=-1)].mean(dim=-1)
+    head = scores.argmin() if "worst" in on else scores.argmax()
+    return int(head), float(scores[head])
+
+
+_ALIGNMENT_BUGS = {
+    "all_words": Bug(
+        "a mean over all target words, those without a link included",
+        "A dash or an end comes from nowhere in the source. Leave words "
+        "without a link out of the mean.",
+        read="14_seq2seq#seq-measure",
+        at="mean",
+    ),
+    "all_heads": Bug(
+        "the mean of the heads instead of the best one",
+        "Heads do different things, and their mean does none of them. Score "
+        "each head, then choose.",
+        read="14_seq2seq#seq-alignment",
+        at="heads",
+    ),
+    "top_word": Bug(
+        "the share of words whose largest weight lies on a link",
+        "A head that spreads its weight may have its largest in the right "
+        "place. Asked is how much weight lies there.",
+        read="14_seq2seq#seq-measure",
+        at="links",
+    ),
+    "best_link": Bug(
+        "the weight on one link alone, the largest",
+        "All source words that belong to a target word count together.",
+        read="14_seq2seq#seq-measure",
+        at="links",
+    ),
+    "mean_link": Bug(
+        "the mean weight of a link, not the weight on all links together",
+        "A head that spreads its weight over the four digits of a year "
+        "looks at the year: add up.",
+        read="14_seq2seq#seq-measure",
+        at="links",
+    ),
+    "over_targets": Bug(
+        "weights that sum to 1 over the target words",
+        "A row of weights belongs to one target word, and sums to 1 over "
+        "the source already.",
+        read="14_seq2seq#seq-by-hand",
+        at="sum",
+    ),
+    "worst": Bug(
+        "the head with the lowest score",
+        "Asked is the best head: argmax.",
+        read="14_seq2seq#seq-measure",
+        at="heads",
+    ),
+}
+
+
+def _alignment_cases(seed: int) -> list[Case]:
+    g = generator(seed)
+
+    def case(h: int, t: int, s: int, name: str) -> Case:
+        links = torch.rand(t, s, generator=g) < 0.3
+        links[0], links[1, :2] = False, True
+        pull = torch.randint(1, 3, (h, 1, 1), generator=g)
+        weights = (2 * _draw(g, h, t, s) + pull * links).softmax(dim=-1)
+        return Case((weights, links), name=name)
+
+    return [case(3, 7, 5, "three heads"), case(5, 5, 11, "five heads")]
+
+
+EXERCISES = {
+    "cross": Exercise(
+        cross,
+        _cross_cases,
+        bugs=_CROSS_BUGS,
+        variants={
+            "left": "Here the padding of the memory stands on the left: the "
+            "last `lengths[b]` vectors of row b are real."
+        },
+        forbid=ATTENTION,
+    ),
+    "mended": Exercise(mended, _mended_cases, bugs=_MENDED_BUGS),
+    "whole": Exercise(
+        whole,
+        _whole_cases,
+        bugs=_WHOLE_BUGS,
+        alike=[
+            (
+                {"embeddings"},
+                {"embeddings", "encoder_unmasked"},
+                "nobody reads what the encoder makes",
+            ),
+            (
+                {"not_handed_on"},
+                {"not_handed_on", "side_by_side"},
+                "only the last decoder block counts, and it reads the last "
+                "state",
+            ),
+        ],
+    ),
+    "shift": Exercise(
+        shift,
+        _shift_cases,
+        bugs=_SHIFT_BUGS,
+        variants={
+            "begins_with_eos": "Here a target begins with `eos`, too: there "
+            "is one token for begin and end, and `bos` is not used."
+        },
+        forbid=("coursekit.data.pad_pairs", "coursekit.data.Pairs"),
+    ),
+    "translate": Exercise(translate, _translate_cases, bugs=_TRANSLATE_BUGS),
+    "exact": Exercise(
+        exact,
+        _exact_cases,
+        bugs=_EXACT_BUGS,
+        alike=[
+            (
+                {"beginning"},
+                {"beginning", "to_the_last_end"},
+                "no answer holds an end, so it has to fit before the first",
+            )
+        ],
+    ),
+    "alignment": Exercise(alignment, _alignment_cases, bugs=_ALIGNMENT_BUGS),
+}

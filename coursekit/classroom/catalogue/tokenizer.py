@@ -1,0 +1,727 @@
+"""Exercises of chapter 1: the tokenizer."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations, pairwise
+from typing import Any
+
+import torch
+
+from coursekit.classroom.check.core import (
+    NONE,
+    Bug,
+    Case,
+    Exercise,
+    Switches,
+    generator,
+)
+from coursekit.tokenizer import BPETokenizer, learn_merges
+
+Pair = tuple[int, int]
+Encode = Callable[[str], Sequence[int]]
+Decode = Callable[[Sequence[int]], str]
+
+
+def pick(g: torch.Generator, things: Sequence[str], n: int) -> list[str]:
+    """n things, drawn with replacement."""
+    places = torch.randint(len(things), (n,), generator=g).tolist()
+    return [things[i] for i in places]
+
+
+# -- implement: a vocabulary that survives a restart -------------------------
+def vocabulary(text: str, *, on: Switches = NONE) -> tuple[dict, dict]:
+    """Number the characters of a text by code point, in both directions.
+
+    Returned are two dictionaries: the first from character to number, the
+    second from number to character. Each different character of `text` has one
+    number, however often it occurs.
+    The numbers are 0, 1, 2, … without gaps, in the order of the characters'
+    code points (`ord`), smallest first. Any characters may occur: capitals,
+    line breaks, letters of any script, emoji. Texts with the same characters
+    have the same vocabulary.
+    """
+    if "set_order" in on:
+        chars = list(set(text))
+    elif "first_seen" in on:
+        chars = list(dict.fromkeys(text))
+    elif "repeats" in on:
+        chars = sorted(text)
+    elif "by_count" in on:
+        chars = sorted(set(text), key=lambda char: (-text.count(char), char))
+    else:
+        chars = sorted(set(text))
+    start = 1 if "from_one" in on else 0
+    to_number = {char: i for i, char in enumerate(chars, start)}
+    to_char = dict(enumerate(chars, start))
+    if "swapped" in on:
+        return to_char, to_number
+    else:
+        return to_number, to_char
+
+
+_VOCABULARY_BUGS = {
+    "set_order": Bug(
+        "characters numbered in an order that is not the text's, such as "
+        "the order of a set",
+        "A set of strings has another order each time Python starts, and "
+        "then the saved model reads other letters. Sort it.",
+        read="01_tokenizer#tok-set",
+        at="order",
+    ),
+    "first_seen": Bug(
+        "characters numbered in the order in which they first occur",
+        "Then two texts with the same letters give two vocabularies. Sort "
+        "by code point.",
+        read="01_tokenizer#tok-vocabulary",
+        at="order",
+    ),
+    "repeats": Bug(
+        "all the text's characters sorted, repeats included",
+        "A character needs one number: take the set first, then sort it.",
+        read="01_tokenizer#tok-vocabulary",
+        at="order",
+    ),
+    "from_one": Bug(
+        "numbers that start at 1",
+        "A number is a row of a table with V rows, and rows count from 0.",
+        read="01_tokenizer#tok-vocabulary",
+    ),
+    "swapped": Bug(
+        "the two dictionaries the other way round",
+        "The first takes a character and gives its number; the second goes "
+        "back.",
+        read="01_tokenizer#tok-vocabulary",
+    ),
+}
+
+
+def _view_vocabulary(value: tuple[dict, dict], case: Case) -> Any:
+    """The value, but all orders that have no reason in the text are one.
+
+    What the order of a set will be cannot be computed in another process.
+    """
+    swapped = all(isinstance(key, int) for key in value[0])
+    numbers, back = reversed(value) if swapped else value
+    (text,), start = case.args, min(back)
+    chars = [back.get(start + i) for i in range(len(back))]
+    if numbers != {char: start + i for i, char in enumerate(chars)}:
+        return value
+    if Counter(chars) != Counter(set(text)) or _has_reason(chars, text):
+        return value
+    return ["an order without a reason", start, swapped]
+
+
+def _has_reason(chars: list[Any], text: str) -> bool:
+    """Whether an order of characters comes from the text, or from Unicode."""
+    keys: list[Callable[[str], Any]] = [
+        *(ord, str.lower, str.upper, str.swapcase),
+        *(text.find, text.rfind, text.count, lambda char: -text.count(char)),
+    ]
+    orders = [
+        sorted(ties, key=key)
+        for ties in (sorted(set(text)), dict.fromkeys(text))
+        for key in keys
+    ]
+    return chars in orders or chars[::-1] in orders
+
+
+def _vocabulary_cases(seed: int) -> list[Case]:
+    g = generator(seed)
+    letters = "The Cat\nsat, né ÄZz-"
+    near = [letters[i] for i in torch.randperm(len(letters), generator=g)]
+    far = [chr(int(c)) for c in torch.randint(256, 5000, (23,), generator=g)]
+    far += ["🙂", "a"]
+    return [
+        Case(("".join(near + pick(g, letters, 17)),), name="a short text"),
+        Case(("".join(pick(g, far, 101)),), name="letters of many scripts"),
+    ]
+
+
+# -- implement: learn the merges ---------------------------------------------
+def learn(
+    words: Mapping[bytes, int], n_merges: int, *, on: Switches = NONE
+) -> list[tuple[int, ...]]:
+    """The first merges of byte pair encoding, at most `n_merges` of them.
+
+    `words` gives each word, as bytes, its count. A word begins as the list of
+    its bytes. In each round all pairs of neighbors are counted in all words as
+    they are now, each times its word's count; aaa has the pair (a, a) twice.
+    The most frequent pair is merged; of equally frequent ones, the smaller
+    tuple. In all words it is replaced wherever it stands, from left to right
+    (aaa becomes X a), by a new id: 256, then 257, and so on.
+    Returned is the list of merged pairs, tuples of two ids, shorter if no pair
+    is left. `words` stays as it was.
+    """
+    if "uncounted" in on:
+        lists = [list(word) for word in words]
+    else:
+        lists = [list(word) for word, n in words.items() for _ in range(n)]
+    counts = Counter(pair for ids in lists for pair in pairwise(ids))
+    merges: list[tuple[int, ...]] = []
+    while len(merges) < n_merges:
+        if "no_stop" not in on:  # noqa: SIM102
+            if not counts:
+                break
+        if "first_seen" in on:
+            best = max(counts, key=lambda pair: counts[pair])
+        elif "larger" in on:
+            best = max(counts, key=lambda pair: (counts[pair], pair))
+        else:
+            best = min(counts, key=lambda pair: (-counts[pair], pair))
+        new = len(merges) + (257 if "id_late" in on else 256)
+        merges.append((*best, new) if "triples" in on else best)
+        for ids in lists:
+            if "on_a_copy" in on:
+                ids = list(ids)
+            i = len(ids) - 2 if "from_right" in on else 0
+            while 0 <= i < len(ids) - 1:
+                if (ids[i], ids[i + 1]) == best:
+                    ids[i : i + 2] = [new]
+                    if "once_a_word" in on:
+                        break
+                i += -1 if "from_right" in on else 1
+        if "stale" in on:
+            del counts[best]
+        else:
+            counts = Counter(pair for ids in lists for pair in pairwise(ids))
+    return merges
+
+
+_LEARN_BUGS = {
+    "uncounted": Bug(
+        "pairs counted once for each word of the list, without the words' "
+        "counts",
+        "A word that comes nine times counts nine times; else a list of "
+        "rare words beats one frequent word.",
+        read="01_tokenizer#tok-by-hand",
+    ),
+    "first_seen": Bug(
+        "ties that go to the pair that was counted first",
+        "`max(counts, key=counts.get)` leaves ties to the order of the words. "
+        "Ties go to the smaller pair.",
+        read="01_tokenizer#tok-ties",
+        at="choice",
+    ),
+    "larger": Bug(
+        "ties that go to the larger pair",
+        "The largest (count, pair) has the largest count, but also the "
+        "largest pair. Take the smallest (−count, pair).",
+        read="01_tokenizer#tok-ties",
+        at="choice",
+    ),
+    "no_stop": Bug(
+        "a choice among no pairs at all, once everything is merged",
+        "A word of one piece has no pair. Stop when no pair is left.",
+        read="01_tokenizer#tok-learn",
+    ),
+    "id_late": Bug(
+        "new ids that begin with 257",
+        "Merge number 0 makes the id 256. If you append to the list first, "
+        "its length is one more.",
+        read="01_tokenizer#tok-formula",
+    ),
+    "once_a_word": Bug(
+        "a merge that replaces the pair only once in a word",
+        "“banana” has the pair “a n” twice, and both are merged.",
+        read="01_tokenizer#tok-learn",
+        at="replacement",
+    ),
+    "from_right": Bug(
+        "a merge that replaces from right to left",
+        "In “aaa” only one pair fits, and it is the left one: X a, not a X.",
+        read="01_tokenizer#tok-learn",
+        at="replacement",
+    ),
+    "on_a_copy": Bug(
+        "merges made in copies of the words, which are thrown away",
+        "Then the same pair is the most frequent one again. Put the merged "
+        "word in the place of the old one.",
+        read="01_tokenizer#tok-by-hand",
+        at="replacement",
+    ),
+    "stale": Bug(
+        "pairs counted once, before the first merge",
+        "After “h e” has become “he”, there is a pair “t he”, and fewer "
+        "“e n” are left. Count again after each merge.",
+        read="01_tokenizer#tok-stale",
+        at="replacement",
+    ),
+}
+
+
+def _words(g: torch.Generator, letters: str, n: int) -> dict[bytes, int]:
+    """n random words of 2 to 7 letters, each with a count of 1 to 9."""
+    words: dict[bytes, int] = {}
+    while len(words) < n:
+        length = int(torch.randint(2, 8, (), generator=g))
+        word = "".join(pick(g, letters, length)).encode()
+        words[word] = int(torch.randint(1, 10, (), generator=g))
+    return words
+
+
+def _learn_cases(seed: int) -> list[Case]:
+    g = generator(seed)
+    ties = dict.fromkeys((b"ab", b"cd", b"ef", b"gh"), 7)
+    back = dict(reversed(ties.items()))
+    often = {b"aaa": 3, b"bc": 3, b"abc": 1, b"bcd": 1}
+    return [
+        Case(({b"aaabdaaabac": 1}, 3), name="aaabdaaabac"),
+        Case((ties, 3), name="four pairs equally frequent"),
+        Case((back, 3), name="the same words in another order"),
+        Case(({b"aaa": 5}, 7), name="nothing is left to merge"),
+        Case((often, 2), name="(a, a) six times, (b, c) five times"),
+        Case((_words(g, "abc", 13), 11), name="random words with counts"),
+    ]
+
+
+# -- debug: from the left ----------------------------------------------------
+def replay(
+    word: list[int], merges: Mapping[Pair, int], *, on: Switches = NONE
+) -> list[int]:
+    """The ids of a word after all merges that apply, in the learned order.
+
+    `word` is a list of ids. `merges` gives each known pair of neighboring ids
+    the id that replaces it; smaller new ids were learned earlier. Again and
+    again, of the known pairs that stand in the word now, the one with the
+    smallest new id is replaced by that id; if it stands at several places, the
+    one furthest left (with merge a a, aaa becomes X a). New ids can form known
+    pairs.
+    It ends when no known pair is left. Returned is a list of ids; `word`
+    itself stays as it was.
+    """
+    ids = word if "in_place" in on else list(word)
+    while True:
+        known = {
+            i: merges[pair]
+            for i, pair in enumerate(pairwise(ids))
+            if pair in merges
+        }
+        if not known:
+            return ids
+        if "leftmost" in on:
+            place = min(known)
+        elif "latest" in on:
+            place = max(known, key=lambda i: (known[i], -i))
+        elif "smallest_pair" in on:
+            place = min(known, key=lambda i: (ids[i], ids[i + 1]))
+        elif "from_right" in on:
+            place = min(known, key=lambda i: (known[i], -i))
+        else:
+            place = min(known, key=lambda i: (known[i], i))
+        ids[place : place + 2] = [known[place]]
+        if "one_merge" in on:
+            return ids
+
+
+_REPLAY_BUGS = {
+    "leftmost": Bug(
+        "the first known pair from the left, whatever its id",
+        "The model was trained on texts that were cut by the merges in the "
+        "order of learning. Look at all known pairs, take the smallest id.",
+        read="01_tokenizer#tok-predict-then",
+        at="choice",
+    ),
+    "latest": Bug(
+        "the known pair with the largest id, which was learned last",
+        "Long pieces are tempting, but they were learned after the short "
+        "ones. The smallest id goes first.",
+        read="01_tokenizer#tok-predict-then",
+        at="choice",
+    ),
+    "smallest_pair": Bug(
+        "the smallest pair, instead of the one that makes the smallest id",
+        "`min(known)` compares the pairs themselves. What counts is when "
+        "they were learned: `min(known, key=merges.get)`.",
+        read="01_tokenizer#tok-formula",
+        at="choice",
+    ),
+    "from_right": Bug(
+        "the right pair, but merged from right to left",
+        "In “aaa” the left pair is merged: X a, as in learning, not a X.",
+        read="01_tokenizer#tok-learn",
+        at="choice",
+    ),
+    "one_merge": Bug(
+        "one merge, and no more",
+        "A merge makes new pairs. Look again, until no known pair is left.",
+        read="01_tokenizer#tok-replay",
+    ),
+    "in_place": Bug(
+        "merges made in the list that was handed in",
+        "The caller's word is gone. Work on a copy: `ids = list(word)`.",
+        read="01_tokenizer#tok-replay",
+    ),
+}
+
+
+def _replay_cases(seed: int) -> list[Case]:
+    g = generator(seed)
+    t, h, u, g_ = b"thug"
+    thug = {(u, g_): 256, (h, 256): 257, (h, u): 258}
+    learned = learn_merges(_words(g, "abc", 23), 17)
+    merges = {pair: 256 + i for i, pair in enumerate(learned)}
+    cases = [
+        Case(([t, h, u, g_], thug), name="thug"),
+        Case(([97] * 7, {(97, 97): 256, (256, 97): 257}), name="a run of a"),
+    ]
+    for n in (11, 29):
+        word = list("".join(pick(g, "abcd", n)).encode())
+        cases.append(Case((word, merges), name=f"{n} random letters"))
+    return cases
+
+
+# -- debug: the eater of smileys ---------------------------------------------
+def stream(pieces: Sequence[bytes], *, on: Switches = NONE) -> list[str]:
+    """After each piece, the text that has become complete.
+
+    `pieces` are bytes; joined they are a text in UTF-8. A piece may be empty,
+    and may end within a character or consist of inner bytes of one. A
+    character is complete once its last byte has arrived.
+    Returned is a list of strings, one for each piece: all characters that this
+    piece completes, and none that an earlier one did; '' if it completes none.
+    Characters that are complete are not held back because of an unfinished one
+    behind them. Joined, the strings are the whole text.
+    """
+    kept, out = b"", []
+    for piece in pieces:
+        kept += piece
+        end = len(kept)
+        if "each_alone" in on:
+            text = kept.decode(errors="replace")
+        elif "ignored" in on:
+            text = kept.decode(errors="ignore")
+        else:
+            try:
+                text = kept.decode()
+            except UnicodeDecodeError as error:
+                end = 0 if "all_or_nothing" in on else error.start
+                text = kept[:end].decode()
+        if "all_so_far" not in on:
+            kept = kept[end:]
+        if "empty_left_out" in on:  # noqa: SIM102
+            if not text:
+                continue
+        out.append(text)
+    return out
+
+
+_STREAM_BUGS = {
+    "each_alone": Bug(
+        "each piece turned into text at once, with � for what is not a "
+        "whole character",
+        "A character may span several pieces. Keep the bytes that are not "
+        "complete yet, and put the next piece behind them.",
+        read="01_tokenizer#tok-stream",
+        at="decode",
+    ),
+    "ignored": Bug(
+        "each piece turned into text at once, with what is not a whole "
+        "character left out",
+        "The � are gone, and the characters with them. Keep the bytes that "
+        "are not complete yet.",
+        read="01_tokenizer#tok-stream",
+        at="decode",
+    ),
+    "all_or_nothing": Bug(
+        "nothing given out until all bytes kept are complete",
+        "What stands before an incomplete character is complete: give it "
+        "out, and keep only the rest (`error.start` says where it begins).",
+        read="01_tokenizer#tok-stream",
+        at="decode",
+    ),
+    "all_so_far": Bug(
+        "the whole text so far, after each piece",
+        "A chat appends what you return. Return only what is new: what was "
+        "given out is kept no longer.",
+        read="01_tokenizer#tok-stream",
+    ),
+    "empty_left_out": Bug(
+        "no string for a piece that completes nothing",
+        "As many strings as pieces: if nothing is complete, it is ''.",
+        read="01_tokenizer#tok-stream",
+    ),
+}
+
+
+def _stream_cases(seed: int) -> list[Case]:
+    g = generator(seed)
+
+    def cut(text: str, longest: int) -> list[bytes]:
+        data, pieces = text.encode(), []
+        while data:
+            n = int(torch.randint(1, longest + 1, (), generator=g))
+            pieces.append(data[:n])
+            data = data[n:]
+        return pieces
+
+    mixed = "".join(pick(g, "aé 漢🙂ñ\n", 41))
+    return [
+        Case((cut("plain", 2),), name="only ASCII"),
+        Case(([b"", *cut("🙂 naïve!", 1)],), name="byte by byte"),
+        Case((cut(mixed, 5),), name="pieces of one to five bytes"),
+    ]
+
+
+# -- measure: choose a vocabulary --------------------------------------------
+def tokens_per_character(
+    learned: str, held_out: str, vocab_size: int, *, on: Switches = NONE
+) -> float:
+    """Tokens per character of a text that the tokenizer has not seen.
+
+    A BPE tokenizer is learned from the text `learned`. It has `vocab_size`
+    tokens in all, of which 256 are the single bytes; so with 256 nothing is
+    merged.
+    It then encodes `held_out`, another text. The result is the number of
+    tokens of `held_out`, divided by the number of its characters. A letter
+    with an accent is one character, though it is two bytes.
+    """
+    size = 256 + vocab_size if "merges" in on else vocab_size
+    tokenizer = BPETokenizer.train(learned, size)
+    text = learned if "on_learned" in on else held_out
+    tokens = len(tokenizer.encode(text))
+    length = len(text.encode()) if "bytes" in on else len(text)
+    return length / tokens if "upside_down" in on else tokens / length
+
+
+_MEASURE_BUGS = {
+    "merges": Bug(
+        "a list of 256 bytes and vocab_size merges",
+        "vocab_size counts all tokens, the 256 single bytes too.",
+        read="01_tokenizer#tok-formula",
+    ),
+    "on_learned": Bug(
+        "a measurement on the text that the list was learned from",
+        "On its own text a list looks better than it is. Measure on the "
+        "held-out text.",
+        read="01_tokenizer#tok-measure",
+    ),
+    "bytes": Bug(
+        "tokens per byte",
+        "é is one character and two bytes. len(text) counts characters.",
+        read="01_tokenizer#tok-measure",
+    ),
+    "upside_down": Bug(
+        "characters per token",
+        "Tokens per character: the fewer, the shorter the model's text.",
+        read="01_tokenizer#tok-measure",
+    ),
+}
+
+
+def _measure_cases(seed: int) -> list[Case]:
+    g = generator(seed)
+    syllables = ["ba", "né", "to", "ri", "sü", "lan", " ", " de", "."]
+    learned = "".join(pick(g, syllables, 499))
+    held_out = "".join(pick(g, [*syllables, "qu", "X"], 211))
+    return [
+        Case((learned, held_out, v), name=f"{v} tokens") for v in (256, 271)
+    ]
+
+
+# -- implement: trust no tokenizer -------------------------------------------
+def trust(
+    encode: Encode,
+    decode: Decode,
+    name: str,
+    number: int,
+    *,
+    on: Switches = NONE,
+) -> bool:
+    """Whether every text comes back, and none becomes a control token.
+
+    `encode` maps a text to ids and `decode` ids to a text. `name` is the name
+    of the control token, such as `<end>`, and `number` its id. The result is
+    True if for every text `decode(encode(text)) == text` exactly, and `number`
+    is not among the ids of any text, even one in which `name` stands.
+    It is False if a text comes back changed, in its capitals, its spaces and
+    line breaks, or its characters outside ASCII, of which one may be several
+    tokens; or if a text that holds `name` gets the id `number`, though it
+    comes back unchanged.
+    """
+    texts = ["would you like a cup of tea?"]
+    if "no_capitals" not in on:
+        texts.append("Tea, please.")
+    if "one_sentence" not in on:
+        texts += [name, f"before{name}after"]
+        if "no_spaces" not in on:
+            texts.append("  two  spaces,\n\ta tab ")
+        if "no_accents" not in on:
+            texts.append("naïve 🙂")
+    for text in texts:
+        ids = encode(text)
+        back = decode(ids)
+        lost = encode(back) != ids if "only_ids" in on else back != text
+        if lost:
+            return False
+        if "no_control" not in on:  # noqa: SIM102
+            if number in ids:
+                return False
+    return True
+
+
+_TRUST_BUGS = {
+    "one_sentence": Bug(
+        "a test of an ordinary English sentence",
+        "Try what can get lost: two spaces, line breaks, é, 🙂. And try the "
+        "control token's name.",
+        read="01_tokenizer#tok-trust",
+    ),
+    "no_spaces": Bug(
+        "a test that overlooks lost spaces and line breaks",
+        "Try two spaces in a row, a line break, a space at the end, and "
+        "compare the texts as they are, not word by word.",
+        read="01_tokenizer#tok-trust",
+    ),
+    "no_capitals": Bug(
+        "a test that overlooks lost capitals",
+        "Try a text with capitals, and compare without lower().",
+        read="01_tokenizer#tok-trust",
+    ),
+    "no_accents": Bug(
+        "a test of ASCII texts only",
+        "Try é and 🙂: they are several bytes, and may be several tokens.",
+        read="01_tokenizer#tok-trust",
+        at="loss",
+    ),
+    "only_ids": Bug(
+        "a test of whether ids come back, not whether the text does",
+        "What was lost in the first round cannot get lost in the second. "
+        "Compare decode(encode(text)) with the text.",
+        read="01_tokenizer#tok-proof",
+        at="loss",
+    ),
+    "no_control": Bug(
+        "a test that does not look for the control token's id",
+        "A control token brings its name back, as it should. Only the id "
+        "gives it away: is `number` among the ids of the name?",
+        read="01_tokenizer#tok-control",
+    ),
+}
+
+
+def _trust_cases(seed: int) -> list[Case]:
+    number = int(torch.randint(257, 270, (), generator=generator(seed)))
+    name = "<end>"
+    tokenizer = BPETokenizer.train("the theme then thaws; hens", number)
+    tokenizer = BPETokenizer(tokenizer.tokens, [name])
+    encode, decode = tokenizer.encode, tokenizer.decode
+
+    def lower_case(text: str) -> list[int]:
+        return encode(text.lower())
+
+    def single_spaces(text: str) -> list[int]:
+        return encode(" ".join(text.split()))
+
+    def only_ascii(text: str) -> list[int]:
+        return encode(text.encode("ascii", "replace").decode())
+
+    def control_tokens(text: str) -> list[int]:
+        return encode(text, [name])
+
+    def one_by_one(ids: Sequence[int]) -> str:
+        return "".join(decode([i]) for i in ids)
+
+    number = tokenizer.special_tokens[name]
+    pairs: list[tuple[str, Encode, Decode]] = [
+        ("a sound tokenizer", encode, decode),
+        ("a lower-casing one", lower_case, decode),
+        ("one that squeezes spaces", single_spaces, decode),
+        ("one that knows only ASCII", only_ascii, decode),
+        ("one that decodes token by token", encode, one_by_one),
+        ("one that obeys the user", control_tokens, decode),
+    ]
+    return [Case((e, d, name, number), name=said) for said, e, d in pairs]
+
+
+_UNCHANGED = [
+    {"on_a_copy"},
+    {"on_a_copy", "id_late"},
+    {"on_a_copy", "no_stop"},
+]
+_ONE_SENTENCE = [
+    {"one_sentence"},
+    {"one_sentence", "no_spaces"},
+    {"one_sentence", "no_accents"},
+    {"one_sentence", "no_control"},
+]
+_NO_LOSS_SEEN = [
+    {"only_ids"},
+    {"only_ids", "no_spaces"},
+    {"only_ids", "no_capitals"},
+]
+
+EXERCISES = {
+    "vocabulary": Exercise(
+        vocabulary,
+        _vocabulary_cases,
+        bugs=_VOCABULARY_BUGS,
+        view=_view_vocabulary,
+        variants={
+            "by_count": "Here the most frequent character has number 0, the "
+            "next 1, and so on; of equally frequent ones the one with the "
+            "smaller code point comes first."
+        },
+        forbid=(
+            "coursekit.CharTokenizer",
+            "coursekit.tokenizer.CharTokenizer",
+        ),
+    ),
+    "learn": Exercise(
+        learn,
+        _learn_cases,
+        bugs=_LEARN_BUGS,
+        alike=[
+            ({"stale"}, {"stale", "id_late"}, "no pair holds a new id"),
+            *(
+                (a, b, "the words never change, so no pair holds a new id")
+                for a, b in combinations(_UNCHANGED, 2)
+            ),
+        ],
+        variants={
+            "triples": "Here a merge is a triple: the two ids of the pair, "
+            "and the new id."
+        },
+        forbid=("coursekit.tokenizer.learn_merges",),
+    ),
+    "replay": Exercise(
+        replay,
+        _replay_cases,
+        bugs=_REPLAY_BUGS,
+        forbid=("coursekit.tokenizer.encode_chunk",),
+    ),
+    "stream": Exercise(
+        stream,
+        _stream_cases,
+        bugs=_STREAM_BUGS,
+        alike=[
+            (
+                {"all_so_far"},
+                {"all_so_far", "ignored"},
+                "of all bytes so far, only the last are not a whole character",
+            )
+        ],
+    ),
+    "measure": Exercise(
+        tokens_per_character, _measure_cases, bugs=_MEASURE_BUGS
+    ),
+    "trust": Exercise(
+        trust,
+        _trust_cases,
+        bugs=_TRUST_BUGS,
+        alike=[
+            *(
+                (a, b, "an ordinary sentence can lose nothing but a capital")
+                for a, b in combinations(_ONE_SENTENCE, 2)
+            ),
+            (
+                {"one_sentence", "no_capitals"},
+                {"one_sentence", "only_ids"},
+                "the one capital is not looked at, or lost in both rounds",
+            ),
+            *(
+                (a, b, "ids come back, whatever the text had lost before")
+                for a, b in combinations(_NO_LOSS_SEEN, 2)
+            ),
+        ],
+    ),
+}

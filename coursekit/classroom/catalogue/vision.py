@@ -1,0 +1,558 @@
+"""Exercises of chapter 17: vision."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812
+
+from coursekit.classroom.check.core import (
+    NONE,
+    Bug,
+    Case,
+    Exercise,
+    Switches,
+    generator,
+)
+
+float64 = torch.float64
+Part = Callable[[Tensor], Tensor]
+
+
+# -- implement: cut ----------------------------------------------------------
+def patches_of(images: Tensor, size: int, *, on: Switches = NONE) -> Tensor:
+    """Cut `(B, C, Y, X)` images into squares of `size` by `size` pixels.
+
+    The result is `(B, N, C · size²)`. Patches stand in reading order: the
+    first row of patches from left to right, then the next. In a patch come all
+    pixels of its first channel, in reading order, then those of its second.
+    `Y` and `X` are multiples of `size`, and may differ.
+    """
+    batch, channels, height, width = images.shape
+    rows, columns = height // size, width // size
+    if "strips" in on:
+        x = images.reshape(batch, rows * columns, -1)
+    elif "channels_last" in on:
+        x = images.reshape(batch, channels, rows, size, columns, size)
+        x = x.permute(0, 2, 4, 3, 5, 1)
+    elif "turned" in on:
+        x = images.reshape(batch, channels, rows, size, columns, size)
+        x = x.permute(0, 2, 4, 1, 5, 3)
+    elif "column_by_column" in on:
+        x = images.reshape(batch, channels, rows, size, columns, size)
+        x = x.permute(0, 4, 2, 1, 3, 5)
+    else:
+        x = images.reshape(batch, channels, rows, size, columns, size)
+        x = x.permute(0, 2, 4, 1, 3, 5)
+    x = x.reshape(batch, rows * columns, channels * size * size)
+    if "upright" in on:
+        x = x.mT
+    return x
+
+
+_PATCHES_BUGS = {
+    "strips": Bug(
+        "a reshape alone, so that a patch is a strip of neighboring rows",
+        "Memory holds an image row by row, and a square is not a piece of "
+        "it. Split height and width, bring the two axes that count patches "
+        "together, then flatten.",
+        read="17_vision#vis-predict-strips",
+        at="cut",
+    ),
+    "channels_last": Bug(
+        "patches with the channels of a pixel side by side",
+        "The same numbers in another order: harmless if the matrix is learned "
+        "with it, garbage with weights of a convolution, which go channel by "
+        "channel.",
+        read="17_vision#vis-convolution",
+        at="cut",
+    ),
+    "turned": Bug(
+        "patches whose pixels are read column by column",
+        "Inside a patch the rows come first, as in the image: the axis of "
+        "height before that of width.",
+        read="17_vision#vis-by-hand",
+        at="cut",
+    ),
+    "column_by_column": Bug(
+        "patches counted from top to bottom, then to the right",
+        "Reading order: the row of patches is the slower axis.",
+        read="17_vision#vis-by-hand",
+        at="cut",
+    ),
+    "upright": Bug(
+        "patches as columns, (B, numbers, N), as F.unfold has them",
+        "A token is a row. Swap the last two axes.",
+        read="17_vision#vis-formula",
+    ),
+}
+
+
+def _patches_cases(seed: int) -> list[Case]:
+    g = generator(seed)
+    images = torch.randn(2, 3, 4, 10, generator=g, dtype=float64)
+    return [Case((images, 2), name="two color images, 4 high and 10 wide")]
+
+
+# -- debug: the class token --------------------------------------------------
+def classified(
+    patches: Tensor,
+    token: Tensor,
+    places: Tensor,
+    encode: Part,
+    head: Tensor,
+    *,
+    on: Switches = NONE,
+) -> Tensor:
+    """Logits of images, read from the class token.
+
+    `patches` is `(B, N, D)`, one vector for each patch; `token` is `(D,)`, the
+    class token, the same for all images. It stands before the patches. To the
+    N + 1 vectors the rows of `places`, `(N + 1, D)`, are added, row 0 to the
+    class token. `encode` maps `(B, N + 1, D)` to the same shape. What it makes
+    of the class token, times `head`, `(K, D)`, transposed, are the `(B, K)`
+    logits.
+    """
+    first = token.expand(len(patches), 1, -1)
+    if "token_without_place" in on:
+        patches = patches + places[1:]
+    elif "places_of_patches" in on:
+        patches = patches + places[:-1]
+    if "appended" in on:
+        x = torch.cat([patches, first], dim=1)
+    else:
+        x = torch.cat([first, patches], dim=1)
+    if (
+        "token_without_place" not in on
+        and "places_of_patches" not in on
+        and "no_places" not in on
+    ):
+        x = x + places
+    x = encode(x)
+    if "last_read" in on:
+        x = x[:, -1]
+    elif "mean_read" in on:
+        x = x.mean(dim=1)
+    else:
+        x = x[:, 0]
+    return x @ head.T
+
+
+_CLASSIFIED_BUGS = {
+    "appended": Bug(
+        "the class token behind the patches",
+        "Then `x[:, 0]` is a patch, and row 0 of the table is no longer the "
+        "class token's.",
+        read="17_vision#vis-formula",
+        at="cat",
+    ),
+    "token_without_place": Bug(
+        "a class token without its place",
+        "Row 0 of the table is the class token's.",
+        read="17_vision#vis-formula",
+        at="places",
+    ),
+    "places_of_patches": Bug(
+        "rows 0 to N − 1 for the patches, and none for the class token",
+        "There are N + 1 places. As it is, every patch has the row that "
+        "belongs to the one before it.",
+        read="17_vision#vis-formula",
+        at="places",
+    ),
+    "no_places": Bug(
+        "vectors without places",
+        "Attention sees a set. Add the table.",
+        read="17_vision#vis-set",
+        at="places",
+    ),
+    "last_read": Bug(
+        "the class read from the last vector",
+        "That is a habit from decoders. Here the class token stands first.",
+        read="17_vision#vis-formula",
+        at="read",
+    ),
+    "mean_read": Bug(
+        "the class read from the mean of all vectors",
+        "That works too, if the model was trained so. This one was not.",
+        read="17_vision#vis-formula",
+        at="read",
+    ),
+}
+
+
+def mixing(weight: Tensor) -> Part:
+    """An encoder in two lines: attention without a matrix, and a network."""
+
+    def encode(x: Tensor) -> Tensor:
+        x = x + (x @ x.mT / x.size(-1) ** 0.5).softmax(dim=-1) @ x
+        return x + torch.tanh(x @ weight)
+
+    return encode
+
+
+def _classified_cases(seed: int) -> list[Case]:
+    g = generator(seed)
+    patches = torch.randn(3, 5, 7, generator=g, dtype=float64)
+    token = torch.randn(7, generator=g, dtype=float64)
+    places = torch.randn(6, 7, generator=g, dtype=float64)
+    weight = torch.randn(7, 7, generator=g, dtype=float64)
+    head = torch.randn(11, 7, generator=g, dtype=float64)
+    rest = (token, places, mixing(weight), head)
+    return [Case((patches, *rest), name="three images of five patches")]
+
+
+# -- implement: places on a grid ---------------------------------------------
+def grid_code(down: Tensor, across: Tensor, *, on: Switches = NONE) -> Tensor:
+    """Codes of the places of a grid, from codes of its rows and columns.
+
+    `down` is `(R, E)`, a code for each row, `across` is `(C, F)`, one for each
+    column. The result is `(R · C, E + F)`, the places in reading order: of
+    each the code of its row, then that of its column.
+    """
+    rows, columns = len(down), len(across)
+    if "by_columns" in on:
+        first = down.repeat(columns, 1)
+        second = across.repeat_interleave(rows, dim=0)
+    elif "both_repeated" in on:
+        first = down.repeat(columns, 1)
+        second = across.repeat(rows, 1)
+    elif "both_stretched" in on:
+        first = down.repeat_interleave(columns, dim=0)
+        second = across.repeat_interleave(rows, dim=0)
+    else:
+        first = down.repeat_interleave(columns, dim=0)
+        second = across.repeat(rows, 1)
+    if "added" in on:
+        return first + second
+    if "column_in_front" in on:
+        first, second = second, first
+    return torch.cat([first, second], dim=1)
+
+
+_GRID_BUGS = {
+    "by_columns": Bug(
+        "places counted from top to bottom, then to the right",
+        "Reading order: along a row the column changes and the row stays. "
+        "So each row's code is repeated C times in a run.",
+        read="17_vision#vis-grid",
+        at="order",
+    ),
+    "both_repeated": Bug(
+        "both lists repeated from the beginning",
+        "Row and column then count up together, along a diagonal. One of the "
+        "two has to stay while the other counts.",
+        read="17_vision#vis-grid",
+        at="order",
+    ),
+    "both_stretched": Bug(
+        "both lists stretched, each code several times in a run",
+        "Along a row of the grid the column changes with each place. Repeat "
+        "the list of columns as a whole.",
+        read="17_vision#vis-grid",
+        at="order",
+    ),
+    "added": Bug(
+        "the two codes added instead of put side by side",
+        "Row 1, column 2 and row 2, column 1 then have the same code.",
+        read="17_vision#vis-grid",
+        at="join",
+    ),
+}
+
+
+def _grid_cases(seed: int) -> list[Case]:
+    g = generator(seed)
+    down = torch.randn(3, 4, generator=g, dtype=float64)
+    across = torch.randn(5, 4, generator=g, dtype=float64)
+    return [Case((down, across), name="three rows, five columns")]
+
+
+# -- implement: places for a larger image ------------------------------------
+def resized(
+    table: Tensor, old: int, new: int, *, on: Switches = NONE
+) -> Tensor:
+    """A table of places for another grid, in between those that were learned.
+
+    `table` is `(1 + old², D)`: the class token's row, then those of the places
+    of an old × old grid in reading order. The result is `(1 + new², D)`: the
+    class token's row as it was, then the places of a new × new grid, each
+    coordinate by bilinear interpolation between its neighbors on the old grid
+    (`F.interpolate` with `mode="bilinear"`, `align_corners=False`).
+    """
+    width = table.size(1)
+    own, rest = table[:1], table[1:]
+    if "last_kept" in on:
+        own, rest = table[-1:], table[:-1]
+    if "along_the_list" in on:
+        line = rest.T[None]
+        line = F.interpolate(line, size=new * new, mode="linear")
+        flat = line[0].T
+    elif "reshaped" in on:
+        grid = rest.reshape(1, width, old, old)
+        grid = F.interpolate(grid, size=(new, new), mode="bilinear")
+        flat = grid.reshape(width, new * new).T
+    elif "reshaped_back" in on:
+        grid = rest.reshape(1, old, old, width).permute(0, 3, 1, 2)
+        grid = F.interpolate(grid, size=(new, new), mode="bilinear")
+        flat = grid.reshape(new * new, width)
+    elif "turned" in on:
+        grid = rest.T.reshape(1, width, old, old)
+        grid = F.interpolate(grid, size=(new, new), mode="bilinear")
+        flat = grid.permute(0, 3, 2, 1).reshape(new * new, width)
+    elif "nearest" in on:
+        grid = rest.T.reshape(1, width, old, old)
+        grid = F.interpolate(grid, size=(new, new))
+        flat = grid.reshape(width, new * new).T
+    elif "corners" in on:
+        grid = rest.T.reshape(1, width, old, old)
+        grid = F.interpolate(
+            grid, size=(new, new), mode="bilinear", align_corners=True
+        )
+        flat = grid.reshape(width, new * new).T
+    else:
+        grid = rest.T.reshape(1, width, old, old)
+        grid = F.interpolate(grid, size=(new, new), mode="bilinear")
+        flat = grid.reshape(width, new * new).T
+    if "token_lost" in on:
+        return flat
+    return torch.cat([own, flat])
+
+
+_RESIZED_BUGS = {
+    "last_kept": Bug(
+        "the class token's row taken for a patch, and the last patch for it",
+        "Row 0 is the class token's: it has no place on the grid.",
+        read="17_vision#vis-formula",
+        at="own",
+    ),
+    "along_the_list": Bug(
+        "an interpolation along the list of places",
+        "In the list the end of a row is next to the beginning of the next. "
+        "Make a grid of it first.",
+        read="17_vision#vis-grid",
+        at="grid",
+    ),
+    "reshaped": Bug(
+        "a reshape from (old², D) to (D, old, old), without a transpose",
+        "F.interpolate wants channels in front. A reshape does not move them "
+        "there; it deals the numbers out anew. Transpose first.",
+        read="17_vision#vis-predict-strips",
+        at="grid",
+    ),
+    "reshaped_back": Bug(
+        "a reshape from (D, new, new) to (new², D), without a transpose",
+        "On the way back the channels have to go to the end again before "
+        "anything is flattened.",
+        read="17_vision#vis-predict-strips",
+        at="grid",
+    ),
+    "turned": Bug(
+        "a grid that comes back with rows and columns exchanged",
+        "After the interpolation the axes are (D, rows, columns). Move D to "
+        "the end and leave the other two in their order.",
+        read="17_vision#vis-grid",
+        at="grid",
+    ),
+    "nearest": Bug(
+        "the nearest place's row, instead of something in between",
+        'That is the default of F.interpolate. Say mode="bilinear".',
+        read="17_vision#vis-grid",
+        at="grid",
+    ),
+    "token_lost": Bug(
+        "a table without the class token's row",
+        "The model looks up 1 + new² places.",
+        read="17_vision#vis-formula",
+        at="own",
+    ),
+}
+
+
+def _resized_cases(seed: int) -> list[Case]:
+    g = generator(seed)
+    table = torch.randn(10, 7, generator=g, dtype=float64)
+    return [Case((table, 3, 5), name="from 3 x 3 to 5 x 5 patches")]
+
+
+# -- test: is it a set? ------------------------------------------------------
+def is_a_set(read: Part, patches: Tensor, *, on: Switches = NONE) -> bool:
+    """Whether a model reads these patches as a set: True or False.
+
+    `read` maps `(N, D)` patches to a vector of logits; `patches` are `(N, D)`.
+    True if the logits are the same, up to rounding, whichever two neighboring
+    patches change places; False if some exchange moves them by more than
+    rounding.
+    """
+    before = read(patches)
+    n = len(patches)
+    orders = []
+    if "first_two" in on:
+        order = torch.arange(n)
+        order[:2] = torch.tensor([1, 0])
+        orders.append(order)
+    elif "reversed" in on:
+        orders.append(torch.arange(n).flip(0))
+    elif "rolled" in on:
+        orders.append(torch.arange(n).roll(1))
+    else:
+        for i in range(n - 1):
+            order = torch.arange(n)
+            order[i], order[i + 1] = i + 1, i
+            orders.append(order)
+    for order in orders:
+        after = read(patches[order])
+        if "exactly" in on:
+            same = torch.equal(after, before)
+        elif "answers_only" in on:
+            same = bool(after.argmax() == before.argmax())
+        elif "sums_only" in on:
+            same = torch.allclose(after.sum(), before.sum())
+        else:
+            same = torch.allclose(after, before)
+        if not same:
+            return False
+    return True
+
+
+_SET_BUGS = {
+    "first_two": Bug(
+        "a test that exchanges the first two patches only",
+        "A model may treat these two alike and others not. Try every pair of "
+        "neighbors: any order can be made of such exchanges.",
+        read="17_vision#vis-set",
+        at="test",
+    ),
+    "reversed": Bug(
+        "a test that tries the reverse order only",
+        "A model that cannot tell left from right passes, and is no set.",
+        read="17_vision#vis-set",
+        at="test",
+    ),
+    "rolled": Bug(
+        "a test that shifts all patches by one only",
+        "A model that looks at neighbors, round a ring, passes, and is no "
+        "set.",
+        read="17_vision#vis-set",
+        at="test",
+    ),
+    "exactly": Bug(
+        "a test for equal bits",
+        "Sums in another order are rounded otherwise: real sets fail. Allow "
+        "for rounding.",
+        read="17_vision#vis-set",
+        at="test",
+    ),
+    "answers_only": Bug(
+        "a test of the winning class only",
+        "The logits may move a lot before another class wins. Compare the "
+        "logits.",
+        read="17_vision#vis-set",
+        at="test",
+    ),
+    "sums_only": Bug(
+        "a test of the sum of the logits only",
+        "Logits can move against each other while their sum stays. Compare "
+        "all of them.",
+        read="17_vision#vis-set",
+        at="test",
+    ),
+}
+
+
+def weighted(shares: Tensor, head: Tensor, offset: Tensor) -> Part:
+    """A model that counts patches by their place."""
+    column = shares[:, None]
+    return lambda x: (column * torch.tanh(x)).sum(0) @ head + offset
+
+
+def in_a_ring(head: Tensor) -> Part:
+    """A model that sees which patches are neighbors, round a ring."""
+    return lambda x: (x * x.roll(1, 0)).sum(0) @ head
+
+
+def summed(scale: Tensor, head: Tensor) -> Part:
+    """A model that sees a set; its sums round differently in each order."""
+    return lambda x: (x * scale).cumsum(0)[-1] @ head
+
+
+def rounds(read: Part, patches: Tensor) -> bool:
+    """Whether an exchange of neighbors moves a last bit."""
+    before = read(patches)
+    for i in range(len(patches) - 1):
+        order = list(range(len(patches)))
+        order[i], order[i + 1] = i + 1, i
+        if not torch.equal(read(patches[order]), before):
+            return True
+    return False
+
+
+def largest(head: Tensor) -> Part:
+    """A model that sees a set, to the last bit."""
+    return lambda x: x.amax(0) @ head
+
+
+def last_alone(x: Tensor) -> Tensor:
+    """A model that looks at the last patch only."""
+    return x[-1, :3]
+
+
+def _set_cases(seed: int) -> list[Case]:
+    g = generator(seed)
+    n, width, classes = 7, 5, 3
+    patches = torch.randn(n, width, generator=g, dtype=float64)
+    head = torch.randn(width, classes, generator=g, dtype=float64)
+    scale = torch.zeros(width, dtype=float64)
+    while not rounds(summed(scale, head), patches):
+        scale = torch.rand(width, generator=g, dtype=float64) + 0.5
+    mirrored = torch.tensor([1.0, 2, 4, 7, 4, 2, 1], dtype=float64)
+    nearly = 1 + 1e-3 * torch.arange(n, dtype=float64)
+    even = head - head.mean(dim=1, keepdim=True)  # its logits sum to 0
+    sure = torch.tensor([40.0, 0, -40], dtype=float64)  # of one class
+    other = patches.clone()
+    other[-2:, :3] = torch.tensor([[0.0, 3, 1], [3, 0, 1]], dtype=float64)
+    return [
+        Case((summed(scale, head), patches), name="a sum of the patches"),
+        Case((largest(head), patches), name="the largest numbers"),
+        Case((weighted(mirrored, head, sure), patches), name="from both ends"),
+        Case((last_alone, other), name="the last patch alone"),
+        Case((in_a_ring(head), patches), name="products of neighbors"),
+        Case((weighted(nearly, even, sure), patches), name="nearly a sum"),
+    ]
+
+
+EXERCISES = {
+    "patches_of": Exercise(
+        patches_of,
+        _patches_cases,
+        bugs=_PATCHES_BUGS,
+        forbid=(
+            "torch.nn.functional.unfold",
+            "torch.nn.functional.pixel_unshuffle",
+            "coursekit.vision.patchify",
+        ),
+    ),
+    "classified": Exercise(
+        classified,
+        _classified_cases,
+        bugs=_CLASSIFIED_BUGS,
+    ),
+    "grid_code": Exercise(
+        grid_code,
+        _grid_cases,
+        bugs=_GRID_BUGS,
+        variants={
+            "column_in_front": "Here the column's code stands in front."
+        },
+        forbid=("coursekit.vision.sinusoidal_2d",),
+    ),
+    "resized": Exercise(
+        resized,
+        _resized_cases,
+        bugs=_RESIZED_BUGS,
+        variants={
+            "corners": "Here the corners of the two grids are at the same "
+            "places: align_corners=True."
+        },
+    ),
+    "is_a_set": Exercise(is_a_set, _set_cases, bugs=_SET_BUGS),
+}

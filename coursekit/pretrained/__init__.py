@@ -1,0 +1,1 @@
+"""Models that others trained, in this package's own modules."""
