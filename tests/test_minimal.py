@@ -14,6 +14,7 @@ from types import ModuleType
 
 import pytest
 import torch
+from lines import lines_of
 
 from coursekit import minimal, minimal_seq2seq, training
 from coursekit.classroom import lesson
@@ -523,33 +524,6 @@ def test_the_encoder_decoder_learns():
 
 
 # -- style -------------------------------------------------------------------
-def docstring_lines(source):
-    """Numbers of the lines of docstrings."""
-    found = set()
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
-            first = node.body[0] if node.body else None
-            if ast.get_docstring(node) is not None:
-                found |= set(range(first.lineno, first.end_lineno + 1))
-    return found
-
-
-def lines_of(source):
-    """Numbers of the lines with code, and of those with a comment."""
-    code, comments = set(), set()
-    nothing = {
-        *(tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT),
-        tokenize.ENDMARKER,
-    }
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.COMMENT:
-            comments.add(token.start[0])
-        elif token.type not in nothing:
-            code |= set(range(token.start[0], token.end[0] + 1))
-    explained = docstring_lines(source)
-    return code - explained, comments | explained
-
-
 def faults(source):
     """What the style of the lesson does not allow, a sentence each."""
     found = []
