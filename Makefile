@@ -26,8 +26,8 @@ ENV  := .venv/lock-$(LOCK)
 HAVE_MODELS := .venv/models-$(shell git hash-object requirements-models.txt)
 
 .DEFAULT_GOAL := help
-.PHONY: help env models book test lab fresh results bench bench-live figures \
-        lock clean lint types unit build compare pages
+.PHONY: help env models book test lab fresh results bench bench-live gpu \
+        figures lock clean lint types unit build compare pages
 
 help:  ## list what can be made
 	@echo "make TARGET, where TARGET is"
@@ -52,6 +52,9 @@ results: $(ENV)  ## make NAME's numbers again: make results NAME=ladder
 
 bench: $(ENV)  ## measure speed beside peers: make bench ARGS=--quick
 	OMP_NUM_THREADS=2 MKL_NUM_THREADS=2 $(PY) -m benchmarks $(ARGS)
+
+gpu: $(ENV)  ## run what needs a GPU: tests, minimal.py, chapters, benchmark
+	$(PY) -m results.gpu $(ARGS)
 
 bench-live: $(ENV)  ## measure the live figures' speed: results/live.json
 	$(PY) -m results.live
