@@ -75,23 +75,26 @@ class Here(SphinxDirective):
 
 
 def draw(stages, docname, builder):
-    """The map as an ordered list: a browser and a screen reader read it."""
+    """The map as an ordered list: numbers to see, names to be read out."""
     items = []
     for stage in stages:
         if isinstance(stage, list):
             inner = draw(stage, docname, builder)
             items.append(
-                f'<li class="block"><span>in each block</span>{inner}</li>'
+                '<li class="block" title="in each block">'
+                f'<span class="name">in each block</span>{inner}</li>'
             )
             continue
         page, name = stage
         target = f"book/{page}"
-        text = f"<b>{int(page[:2])}</b> {escape(name)}"
+        text = f"{int(page[:2])} <span class='name'>{escape(name)}</span>"
         if target == docname:
             items.append(f'<li><span aria-current="page">{text}</span></li>')
         elif target in builder.env.found_docs:
             link = builder.get_relative_uri(docname, target)
-            items.append(f'<li><a href="{link}">{text}</a></li>')
+            items.append(
+                f'<li><a href="{link}" title="{escape(name)}">{text}</a></li>'
+            )
         else:
             items.append(f"<li><span>{text}</span></li>")
     return f"<ol>{''.join(items)}</ol>"
