@@ -20,6 +20,8 @@ label that moved to another page leaves a link behind.
 """
 
 import json
+import re
+from functools import partial
 from html import escape
 from pathlib import Path
 
@@ -35,31 +37,8 @@ LOGGER = logging.getLogger(__name__)
 COSTS = "results/chapters.json"
 READING = "<!-- reading time -->"
 
-# The way of a text through the model: chapter and name. A list within the
-# list is what one block holds.
-MAP = [
-    ("01_tokenizer", "Tokens"),
-    ("02_embedding", "Vectors"),
-    ("03_positions", "Positions"),
-    [
-        ("04_attention", "Attention"),
-        ("05_masks", "Mask"),
-        ("06_multihead", "Heads"),
-        ("07_norm", "Residual, norm"),
-        ("08_feedforward", "Feed-forward"),
-    ],
-    ("09_decoder", "The stack"),
-    ("10_loss", "Loss"),
-    ("11_training", "Training"),
-    ("12_generation", "Generation"),
-    ("13_encoder", "Encoder"),
-    ("14_seq2seq", "Encoder + decoder"),
-    ("15_modern", "Modern"),
-    ("16_interpret", "Looking inside"),
-    ("17_vision", "Vision"),
-    ("18_scaling", "Scaling"),
-    ("19_debugging", "Debugging"),
-]
+CHAPTER = re.compile(r"book/(\d\d)_\w+")
+IN_BLOCK = range(4, 9)  # chapters whose parts make up one block
 
 
 class here(nodes.General, nodes.Element):  # noqa: N801  docutils' custom
@@ -74,39 +53,45 @@ class Here(SphinxDirective):
         return [here()]
 
 
-def draw(stages, docname, builder):
-    """The map as an ordered list: numbers to see, names to be read out."""
-    items = []
-    for stage in stages:
-        if isinstance(stage, list):
-            inner = draw(stage, docname, builder)
-            items.append(
-                '<li class="block" title="in each block">'
-                f'<span class="name">in each block</span>{inner}</li>'
-            )
-            continue
-        page, name = stage
-        target = f"book/{page}"
-        text = f"{int(page[:2])} <span class='name'>{escape(name)}</span>"
-        if target == docname:
-            items.append(f'<li><span aria-current="page">{text}</span></li>')
-        elif target in builder.env.found_docs:
-            link = builder.get_relative_uri(docname, target)
-            items.append(
-                f'<li><a href="{link}" title="{escape(name)}">{text}</a></li>'
-            )
+def draw(chapters, docname, uri):
+    """The chapters as an ordered list: numbers to see, names to be read out.
+
+    Args:
+        chapters: number, page and name of each, in order.
+        docname: the page that it is for.
+        uri: gives the address of a page, seen from there.
+    """
+    before, block, after = [], [], []
+    for number, page, name in chapters:
+        text = f'{number} <span class="name">{escape(name)}</span>'
+        if page == docname:
+            item = f'<span aria-current="page">{text}</span>'
         else:
-            items.append(f"<li><span>{text}</span></li>")
-    return f"<ol>{''.join(items)}</ol>"
+            item = f'<a href="{uri(page)}" title="{escape(name)}">{text}</a>'
+        places = (before, block, after)
+        which = (number >= IN_BLOCK.start) + (number >= IN_BLOCK.stop)
+        places[which].append(f"<li>{item}</li>")
+    if block:
+        before.append(
+            '<li class="block"><span class="name">in each block</span>'
+            f"<ol>{''.join(block)}</ol></li>"
+        )
+    return f"<ol>{''.join(before + after)}</ol>"
 
 
 def draw_maps(app, doctree, docname):
     """Replace each ``{here}`` by the map."""
+    env = app.builder.env
+    chapters = [
+        (int(found[1]), page, re.sub(r"^\d+ ", "", env.titles[page].astext()))
+        for page in sorted(env.found_docs)
+        if (found := CHAPTER.fullmatch(page))
+    ]
     for node in list(doctree.findall(here)):
-        html = (
-            '<nav class="here" aria-label="Where this chapter stands">'
-            f"{draw(MAP, docname, app.builder)}</nav>"
+        html = draw(
+            chapters, docname, partial(app.builder.get_relative_uri, docname)
         )
+        html = f'<nav class="here" aria-label="Chapters">{html}</nav>'
         node.replace_self(nodes.raw("", html, format="html"))
 
 

@@ -20,6 +20,7 @@ from test_pages import Visit, axe
 pytestmark = pytest.mark.xdist_group("chapter parts")
 browser = test_pages.browser
 
+import chapter_parts  # noqa: E402
 import course_pages  # noqa: E402
 import lessons  # noqa: E402  test_book has put sphinx_ext on the path
 import page_count  # noqa: E402
@@ -477,3 +478,21 @@ def test_contrast_is_that_of_wcag():
     assert contrast("rgb(118, 118, 118)", "rgb(255, 255, 255)") == (
         pytest.approx(4.54, abs=0.01)
     )
+
+
+def test_the_map_marks_the_page_and_what_makes_up_a_block():
+    """Chapters 4 to 8 are one item; every name can be read out."""
+    known = [(n, f"book/{n:02}_x", f"Name {n}") for n in (0, 3, 4, 8, 9)]
+    drawn = chapter_parts.draw(known, "book/04_x", lambda page: page + ".html")
+    found = BeautifulSoup(drawn, "html.parser")
+    assert [a["href"] for a in found.find_all("a")] == [
+        f"book/{n:02}_x.html" for n in (0, 3, 8, 9)
+    ]
+    [here] = found.select("[aria-current]")
+    assert here.get_text() == "4 Name 4"
+    [block] = found.select(".block")
+    inner = [li.get_text() for li in block.select("li")]
+    assert inner == ["4 Name 4", "8 Name 8"]
+    assert len(found.select(":scope > ol > li")) == 4
+    other = chapter_parts.draw(known, "book/index", lambda page: page)
+    assert "aria-current" not in other  # the control
