@@ -8,7 +8,7 @@ from typing import Any
 
 from coursekit import aliases
 from coursekit.attention import attend, attention_weights, fast_attend
-from coursekit.cache import CachedStepper, CachedTranslator, LayerCache
+from coursekit.cache import CachedSeq2SeqStepper, CachedStepper, LayerCache
 from coursekit.checkpoint import (
     Loaded,
     find_model,
@@ -38,7 +38,7 @@ from coursekit.decoder import GPT, Block
 from coursekit.embedding import TokenEmbedding
 from coursekit.encoder import Encoder
 from coursekit.feedforward import Experts, FeedForward, SwiGLU
-from coursekit.generation import beam_search, generate, greedy, sampler
+from coursekit.generation import generate
 from coursekit.loss import cross_entropy, perplexity
 from coursekit.masks import (
     causal_mask,
@@ -69,6 +69,8 @@ from coursekit.pretrained.whisper import (
     log_mel,
     read_wav,
 )
+from coursekit.sampling import greedy, sampler
+from coursekit.search import beam_search
 from coursekit.seq2seq import Transformer
 from coursekit.static import StaticStepper
 from coursekit.tokenizer import (
@@ -116,8 +118,8 @@ __all__ = [
     "BPETokenizer",
     "Batch",
     "Block",
+    "CachedSeq2SeqStepper",
     "CachedStepper",
-    "CachedTranslator",
     "CharTokenizer",
     "Encoder",
     "EncoderConfig",

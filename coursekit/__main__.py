@@ -73,10 +73,12 @@ from coursekit.distributed import (
     shard,
     share,
 )
-from coursekit.generation import beam_search, sampler, stream
+from coursekit.generation import stream
 from coursekit.loss import perplexity
 from coursekit.optim import make_optimizer
 from coursekit.packed import pack
+from coursekit.sampling import sampler
+from coursekit.search import beam_search
 from coursekit.tokenizer import (
     BPETokenizer,
     CharTokenizer,

@@ -12,18 +12,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from coursekit.decoder import GPT
-from coursekit.generation import (
-    PlainStepper,
-    PlainTranslator,
-    check_rows,
-    evaluating,
-    pad_rows,
-)
 from coursekit.seq2seq import Transformer
+from coursekit.steppers import PlainSeq2SeqStepper, PlainStepper, check_rows
 
 __all__ = [
+    "CachedSeq2SeqStepper",
     "CachedStepper",
-    "CachedTranslator",
     "LayerCache",
     "SharedColumns",
     "cache_bytes",
@@ -35,13 +29,12 @@ __all__ = [
 class LayerCache:
     """Keys and values of one layer, in a buffer made once.
 
-    ``update`` writes behind what is there and returns *views of the filled
+    ``update`` appends to what is there and returns *views of the filled
     part*.  That is why the causal rule "query i sees key j if and only if
-    j ≤ i + (S − T)" holds: S counts filled keys.  The rest is memory that
-    nobody has set or touched, so a long buffer costs little.
+    j ≤ i + (S − T)" holds: S counts filled keys.  The rest of the buffer is
+    never touched, so a long one costs little.
 
-    RoPE's keys come in already turned by their own positions, and are never
-    turned again.
+    RoPE's keys arrive rotated by their own positions, and stay so.
 
     Args:
         batch_size: B.
@@ -113,15 +106,15 @@ class LayerCache:
                 "begin a new one with the last tokens."
             )
         for new, buffer in ((k, self.k), (v, self.v)):
-            place = buffer.narrow(2, start, n_new)
-            if new.shape != place.shape or new.dtype != place.dtype:
+            free = buffer.narrow(2, start, n_new)
+            if new.shape != free.shape or new.dtype != free.dtype:
                 raise ValueError(
                     "new keys and values must fit the cache: got "
                     f"{tuple(new.shape)} {new.dtype} for "
                     f"{tuple(buffer.shape)} {buffer.dtype}. Make the cache "
                     "for this model, batch size and dtype."
                 )
-            place.copy_(new)
+            free.copy_(new)
         self.length = stop
         return self.k.narrow(2, 0, stop), self.v.narrow(2, 0, stop)
 
@@ -143,8 +136,9 @@ class LayerCache:
         else:
             rows, parents, first = missing
             for buffer in (self.k, self.v) if len(rows) else ():
-                part = buffer.narrow(2, first, self.length - first)
-                part.index_copy_(0, rows, part.index_select(0, parents))
+                lacking = buffer.narrow(2, first, self.length - first)
+                copies = lacking.index_select(0, parents)
+                lacking.index_copy_(0, rows, copies)
 
     def pick_sources(self, index: Int[Tensor, "M"]) -> None:
         """Let row i of the memory be what is now its row index[i]."""
@@ -165,9 +159,9 @@ def _pick_rows(
 class SharedColumns:
     """How many columns, from the first on, two rows of a cache share.
 
-    Beams of one text begin alike.  So a beam that goes on from another, in
-    its own row, needs only the columns that the two do not share: the last
-    few, mostly, however long the text.
+    Beams of one text begin alike.  So a row that continues from another one
+    needs only the columns that the two do not share: mostly the last few,
+    however long the text.
 
     Args:
         n_rows: B; at first nothing is shared.
@@ -182,14 +176,14 @@ class SharedColumns:
     def reorder(
         self, index: Int[Tensor, "N"], length: int
     ) -> tuple[Int[Tensor, "R"], Int[Tensor, "R"], int] | None:
-        """Row i goes on from what is now row index[i].
+        """Row i continues from what is now row index[i].
 
         Args:
             index: (N,) rows.
             length: columns filled so far.
 
         Returns:
-            The rows that go on from another one, these other ones, and the
+            The rows that continue from another one, these other ones, and the
             first column that any of them lacks; None if B changes.
         """
         all_parents, old = index.tolist(), self.columns
@@ -219,7 +213,7 @@ def make_cache(
         max_len: positions, in tokens; default the model's own.
 
     Returns:
-        One :class:`LayerCache` a layer: each has keys of its own.
+        One :class:`LayerCache` per layer.
 
     Chapter: 12, generation.
     """
@@ -239,7 +233,7 @@ def make_cache(
 
 
 def cache_dtype(model: GPT | Transformer) -> torch.dtype:
-    """What a model's keys and values are: autocast's kind where that is on.
+    """The dtype of a model's keys and values: autocast's where it is on.
 
     Autocast leaves float64 alone.
 
@@ -288,7 +282,7 @@ def cache_bytes(
 class CachedStepper(PlainStepper):
     """Steps a GPT with a cache: the logits of :class:`PlainStepper`, fast.
 
-    Only when the cache is full does it read anew, by the same rule.
+    Only when the cache is full does it read all anew, by the same rule.
 
     Args, Raises: as :class:`PlainStepper`.
 
@@ -297,12 +291,10 @@ class CachedStepper(PlainStepper):
 
     cache: list[LayerCache]
     shared: SharedColumns
-    real: Bool[Tensor, "B M"] | None
-    n_padding: Int[Tensor, "B"]
 
     @property
     def filled(self) -> int:
-        """Columns filled; without layers it is full and reads all anew."""
+        """Columns filled; a model without layers always reads all anew."""
         return self.cache[0].length if self.cache else self.window
 
     def step(self, tokens: Int[Tensor, "B"]) -> Float[Tensor, "B V"]:
@@ -315,63 +307,45 @@ class CachedStepper(PlainStepper):
             (B, V) logits of the next token.
         """
         self.append(tokens)
-        filled = self.filled
-        if filled == self.window:
+        if self.filled == self.window:
             return self.read()
-        positions = mask = None
-        if self.real is not None:
-            positions = (filled - self.n_padding)[:, None]
-            mask = self.real[:, None, None, : filled + 1]
-        return self.run(tokens[:, None], positions, mask)
+        return self.advance(tokens)
+
+    def advance(self, tokens: Int[Tensor, "B"]) -> Float[Tensor, "B V"]:
+        """Run the model over one new token of each row."""
+        filled = self.filled
+        padding = [filled + 1 - len(row) for row in self.rows]
+        if not any(padding):
+            return self.run(tokens[:, None])
+        n_padding = torch.tensor(padding, device=tokens.device)[:, None]
+        columns = torch.arange(filled + 1, device=tokens.device)
+        mask = (columns >= n_padding)[:, None, None]
+        return self.run(tokens[:, None], filled - n_padding, mask)
 
     def reorder(self, index: Int[Tensor, "N"]) -> None:
-        """Let row i go on from what is now row index[i], cache included."""
+        """Let row i continue from what is now row index[i], and its cache."""
         super().reorder(index)
         missing = self.shared.reorder(index, self.filled)
         for layer in self.cache:
             layer.reorder(index, missing)
-        self.n_padding = self.n_padding[index]
-        if self.real is not None:
-            self.real = self.real[index]
 
     def read(self) -> Float[Tensor, "B V"]:
         """Fill a fresh cache with all rows."""
-        device = next(self.model.parameters()).device
-        ids, real = pad_rows(self.rows, left=True, device=device)
         self.cache = self.empty_cache()
         self.shared = SharedColumns(len(self.rows))
-        self.n_padding = (~real).sum(dim=1)
-        if len({len(row) for row in self.rows}) == 1:
-            self.real = None
-            return self.run(ids, None, None)
-        # Padding stays hidden; every later column will be a real token.
-        self.real = real.new_ones(len(self.rows), self.window)
-        self.real[:, : ids.size(1)] = real
-        positions = (real.cumsum(dim=1) - 1).clamp(min=0)
-        return self.run(ids, positions, real[:, None, None])
+        return super().read()
 
     def empty_cache(self) -> list[LayerCache]:
         """A cache that holds a window of each row."""
         return make_cache(self.model, len(self.rows), self.window)
 
-    def run(
-        self,
-        ids: Int[Tensor, "B T"],
-        positions: Int[Tensor, "B T"] | None,
-        mask: Bool[Tensor, "B 1 1 S"] | None,
-    ) -> Float[Tensor, "B V"]:
-        """Run the model over new tokens; logits of the last position."""
-        with evaluating(self.modules):
-            x = self.model.hidden(ids, positions, mask, self.cache)
-            return self.model.logits(x[:, -1])
 
-
-class CachedTranslator(PlainTranslator):
+class CachedSeq2SeqStepper(PlainSeq2SeqStepper):
     """Steps a Transformer with a cache, cross-attention included.
 
     Beams of one source read the same keys and values of it.
 
-    Args, Raises: as :class:`PlainTranslator`.
+    Args, Raises: as :class:`PlainSeq2SeqStepper`.
 
     Chapter: 14, encoder and decoder together.
     """
@@ -386,7 +360,7 @@ class CachedTranslator(PlainTranslator):
         memory: Float[Tensor, "B S D"],
         mask: Bool[Tensor, "B 1 1 S"] | None = None,
     ) -> Float[Tensor, "B V"]:
-        """Start from what an encoder has read, with a fresh cache."""
+        """Start from the encoder's output, with a fresh cache."""
         self.cache = make_cache(self.model, memory.size(0))
         self.shared = SharedColumns(memory.size(0))
         self.sources = self.held = list(range(memory.size(0)))
@@ -402,12 +376,12 @@ class CachedTranslator(PlainTranslator):
         return self.run(tokens[:, None])
 
     def reorder(self, index: Int[Tensor, "N"]) -> None:
-        """Let row i go on from what is now row index[i], cache included."""
+        """Let row i continue from what is now row index[i], and its cache."""
         missing = self.shared.reorder(index, self.cache[0].length)
         for layer in self.cache:
             layer.reorder(index, missing)
         self.sources = [self.sources[i] for i in index.tolist()]
-        needed = _once(self.sources)
+        needed = _distinct(self.sources)
         if needed == self.held:
             return
         rows = index.new_tensor([self.held.index(i) for i in needed])
@@ -417,21 +391,9 @@ class CachedTranslator(PlainTranslator):
         if self.mask is not None:
             self.mask = self.mask[rows]
 
-    def read(self) -> Float[Tensor, "B V"]:
-        """Run the decoder over the start tokens."""
-        return self.run(self.targets)
 
-    def run(self, tokens: Int[Tensor, "B T"]) -> Float[Tensor, "B V"]:
-        """Run the decoder over new tokens; logits of the last position."""
-        with evaluating(self.modules):
-            x = self.model.stream(
-                tokens, self.memory, self.mask, cache=self.cache
-            )
-            return self.model.logits(x[:, -1])
-
-
-def _once(sources: list[int]) -> list[int]:
-    """Each source once, if all have as many targets, side by side."""
+def _distinct(sources: list[int]) -> list[int]:
+    """Each source once, if all have as many targets, next to each other."""
     once = [source for source, _ in groupby(sources)]
     each = len(sources) // len(once)
     grouped = [source for source in once for _ in range(each)]

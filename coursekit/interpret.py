@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from coursekit.attention import Attend, attention_weights, share_heads
 from coursekit.decoder import GPT
-from coursekit.generation import evaluating
+from coursekit.steppers import evaluating
 
 __all__ = [
     "Seen",

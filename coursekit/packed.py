@@ -18,10 +18,10 @@ from torch.nn import functional as F  # noqa: N812
 from coursekit.attention import fast_attend
 from coursekit.decoder import GPT
 from coursekit.feedforward import FeedForward, SwiGLU
-from coursekit.generation import evaluating
 from coursekit.multihead import MultiHeadAttention
 from coursekit.norm import LayerNorm, Residual
 from coursekit.seq2seq import CrossBlock, Transformer
+from coursekit.steppers import evaluating
 
 __all__ = ["pack", "packed_linear"]
 
@@ -43,7 +43,7 @@ def pack(model: Model, n_rows: int = 1) -> Model:
 
     Returns:
         What :class:`coursekit.cache.CachedStepper` or
-        :class:`coursekit.cache.CachedTranslator` takes.  It raises a
+        :class:`coursekit.cache.CachedSeq2SeqStepper` takes.  It raises a
         ValueError at the next prompt if the model's weights have changed.
 
     Raises:

@@ -20,8 +20,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from coursekit.generation import Stepper
 from coursekit.loss import cross_entropy
+from coursekit.steppers import Stepper
 
 __all__ = [
     "AsksFor",

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from coursekit.cache import CachedStepper, LayerCache, cache_dtype
 from coursekit.decoder import GPT
-from coursekit.generation import evaluating
+from coursekit.steppers import evaluating
 
 __all__ = ["StaticStepper", "WholeLayer", "cuda_graph"]
 
@@ -100,19 +100,9 @@ class StaticStepper(CachedStepper):
         super().__init__(model, window, keep)
         self.record = record
 
-    def step(self, tokens: Int[Tensor, "B"]) -> Float[Tensor, "B V"]:
-        """Append a token to each row; compute that token alone.
-
-        Args:
-            tokens: (B,) token ids.
-
-        Returns:
-            (B, V) logits of the next token.
-        """
-        self.append(tokens)
+    def advance(self, tokens: Int[Tensor, "B"]) -> Float[Tensor, "B V"]:
+        """Run the recorded step over one new token of each row."""
         filled = self.filled
-        if filled == self.window:
-            return self.read()
         for layer in self.cache:
             layer.length = filled + 1
         self.tokens.copy_(tokens[:, None])
@@ -151,18 +141,20 @@ class StaticStepper(CachedStepper):
         if not self.cache:
             return
         held = self.cache[0].k
+        padding = [[self.filled - len(row)] for row in self.rows]
+        first = torch.tensor(padding, device=held.device)
         if not self.whole or self.whole[0].k is not held:
             rows = held.size(0)
-            self.tokens = self.n_padding.new_zeros(rows, 1)
-            self.first = self.n_padding.new_zeros(rows, 1)
-            self.column = self.n_padding.new_zeros(1)
+            self.tokens = first.new_zeros(rows, 1)
+            self.first = first.new_zeros(rows, 1)
+            self.column = first.new_zeros(1)
             self.columns = torch.arange(self.window, device=held.device)
             self.whole = [WholeLayer(c, self.column) for c in self.cache]
             for layer in self.cache:  # hidden, but 0 times NaN is NaN
                 layer.k[:, :, layer.length :] = 0
                 layer.v[:, :, layer.length :] = 0
             self.replay = None
-        self.first.copy_(self.n_padding[:, None])
+        self.first.copy_(first)
 
     def empty_cache(self) -> list[LayerCache]:
         """The same buffers again, if they fit."""

@@ -12,9 +12,10 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from coursekit.cache import CachedTranslator
+from coursekit.cache import CachedSeq2SeqStepper
 from coursekit.checkpoint import check_vocabulary, load
-from coursekit.generation import beam_search, generate
+from coursekit.generation import generate
+from coursekit.search import beam_search
 from coursekit.seq2seq import Transformer
 from coursekit.tokenizer import Tokenizer
 
@@ -148,7 +149,7 @@ class Translator:
             texts: B sources, each of which has no :meth:`problem`.
             n_beams: beams of the search; 1 takes the likeliest token at
                 each step.
-            length_penalty: see :func:`coursekit.generation.beam_search`;
+            length_penalty: see :func:`coursekit.search.beam_search`;
                 greater values favor longer targets.
 
         Returns:
@@ -189,7 +190,7 @@ class Translator:
         Returns:
             B lists of ids.
         """
-        stepper = CachedTranslator(self.model, [self.bos_id])
+        stepper = CachedSeq2SeqStepper(self.model, [self.bos_id])
         stops = [self.eos_id]
         if n_beams == 1:
             rows = generate(stepper, sources, stepper.limit, stop_ids=stops)

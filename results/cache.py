@@ -17,7 +17,8 @@ from coursekit.attention import Attend, attend
 from coursekit.cache import CachedStepper, cache_bytes
 from coursekit.config import GPTConfig
 from coursekit.decoder import GPT
-from coursekit.generation import PlainStepper, generate
+from coursekit.generation import generate
+from coursekit.steppers import PlainStepper
 from results.record import record
 
 KINDS = {"without": PlainStepper, "with": CachedStepper}

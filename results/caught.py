@@ -13,7 +13,7 @@ from torch import Tensor
 from coursekit import probe
 from coursekit.cache import CachedStepper
 from coursekit.decoder import GPT
-from coursekit.generation import PlainStepper
+from coursekit.steppers import PlainStepper
 from results.debugging import BUGS, Small
 from results.record import record
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from coursekit.attention import attend, attention_weights
-from coursekit.cache import CachedTranslator
+from coursekit.cache import CachedSeq2SeqStepper
 from coursekit.config import TrainConfig, TransformerConfig
 from coursekit.data import Batch, Pairs, date_pairs, pad_pairs
 from coursekit.generation import generate
@@ -88,7 +88,7 @@ class Dates:
         """Which target tokens are right when the model reads its own."""
         _, bos, eos = self.ids
         sources = [source for source, _ in self.asked]
-        stepper = CachedTranslator(model, [bos])
+        stepper = CachedSeq2SeqStepper(model, [bos])
         rows = generate(stepper, sources, LENGTH, stop_ids=[eos])
         written = torch.full((len(rows), LENGTH), -1)
         for row, ids in zip(written, rows, strict=True):
@@ -319,7 +319,7 @@ def unshifted(dates: Dates, seed: int, steps: int) -> dict[str, Any]:
         right = model(**fed.inputs).argmax(-1) == fed.targets
     sources = [source for source, _ in dates.asked]
     rows = generate(
-        CachedTranslator(model, [bos]), sources, LENGTH, stop_ids=[eos]
+        CachedSeq2SeqStepper(model, [bos]), sources, LENGTH, stop_ids=[eos]
     )
     texts = [
         dates.tokenizer.decode([i for i in row if i not in dates.ids])

@@ -30,9 +30,11 @@ from coursekit.data import (
     split,
 )
 from coursekit.decoder import GPT
-from coursekit.generation import PlainStepper, generate, sampler
+from coursekit.generation import generate
 from coursekit.loss import cross_entropy
 from coursekit.optim import cosine, parameter_groups
+from coursekit.sampling import sampler
+from coursekit.steppers import PlainStepper
 from coursekit.tokenizer import CharTokenizer
 from results.record import record, summary
 

@@ -19,7 +19,9 @@ from coursekit.data import (
     split,
 )
 from coursekit.decoder import GPT
-from coursekit.generation import PlainStepper, generate, sampler
+from coursekit.generation import generate
+from coursekit.sampling import sampler
+from coursekit.steppers import PlainStepper
 from coursekit.tokenizer import CharTokenizer
 from coursekit.training import evaluate, train
 from results.record import record, summary

@@ -17,7 +17,7 @@ from coursekit.config import EncoderConfig, GPTConfig, TransformerConfig
 from coursekit.decoder import GPT
 from coursekit.encoder import Encoder
 from coursekit.feedforward import FeedForward
-from coursekit.generation import PlainStepper, generate, sampler
+from coursekit.generation import generate
 from coursekit.loss import cross_entropy
 from coursekit.masks import causal_mask, combine_masks
 from coursekit.multihead import MultiHeadAttention, split_heads
@@ -25,7 +25,9 @@ from coursekit.norm import make_norm
 from coursekit.packed import pack
 from coursekit.positions import frequencies, make_positions, sinusoidal
 from coursekit.probe import causality, prefix_gap
+from coursekit.sampling import sampler
 from coursekit.seq2seq import Transformer
+from coursekit.steppers import PlainStepper
 
 pytestmark = pytest.mark.skipif(
     not jaxtyping_config.jaxtyping_disable,

@@ -22,7 +22,7 @@ import torch
 
 import coursekit
 from coursekit.attention import attend, attention_weights
-from coursekit.cache import CachedStepper, CachedTranslator
+from coursekit.cache import CachedSeq2SeqStepper, CachedStepper
 from coursekit.checkpoint import (
     build_model,
     find_model,
@@ -35,8 +35,10 @@ from coursekit.classroom.live import stills
 from coursekit.config import GPTConfig, TransformerConfig
 from coursekit.decoder import GPT
 from coursekit.encoder import Encoder
-from coursekit.generation import beam_search, generate, keep_top_p, sampler
+from coursekit.generation import generate
 from coursekit.interpret import watch
+from coursekit.sampling import keep_top_p, sampler
+from coursekit.search import beam_search
 from coursekit.seq2seq import Transformer, encoder_config
 from coursekit.tokenizer import DIGITS_APART, BPETokenizer, CharTokenizer
 from coursekit.translate import SPECIALS, special_ids
@@ -128,7 +130,7 @@ globalThis.compare = ([path, inputs, outputs, attention]) => {
 };
 const stepper = (path, start) => {
   const {model} = loaded[path];
-  return start.length ? new L.CachedTranslator(model, start)
+  return start.length ? new L.CachedSeq2SeqStepper(model, start)
     : new L.CachedStepper(model);
 };
 globalThis.write = ([path, start, prompt, n, stopIds]) =>
@@ -330,7 +332,7 @@ def shaken(model):
 def steppers(model, start):
     """Python's stepper and its limit."""
     if start:
-        stepper = CachedTranslator(model, start)
+        stepper = CachedSeq2SeqStepper(model, start)
         return stepper, stepper.limit
     return CachedStepper(model), 2 * model.config.max_len
 

@@ -19,10 +19,10 @@ from lines import lines_of
 from coursekit import minimal, minimal_seq2seq, training
 from coursekit.classroom import lesson
 from coursekit.data import Batch, date_pairs, pad_pairs
-from coursekit.generation import PlainStepper, PlainTranslator
 from coursekit.generation import generate as library_generate
 from coursekit.loss import cross_entropy
 from coursekit.optim import make_schedule
+from coursekit.steppers import PlainSeq2SeqStepper, PlainStepper
 from coursekit.tokenizer import encode_chunk, learn_merges
 from results.minimal import library_name, settings, to_library
 
@@ -378,7 +378,7 @@ def test_greedy_translations_are_the_librarys():
         model.unembed.weight[minimal_seq2seq.EOS] *= 2
     sources = [source for source, _ in random_pairs()]
     found = minimal_seq2seq.translate(model, sources)
-    stepper = PlainTranslator(to_library(model), [minimal_seq2seq.BOS])
+    stepper = PlainSeq2SeqStepper(to_library(model), [minimal_seq2seq.BOS])
     rows = list(stream_rows(stepper, sources))
     assert found == rows
     lengths = {len(row) for row in found}

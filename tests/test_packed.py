@@ -7,19 +7,16 @@ import torch
 from compare import shake
 
 from coursekit.attention import attend
-from coursekit.cache import CachedStepper, CachedTranslator
+from coursekit.cache import CachedSeq2SeqStepper, CachedStepper
 from coursekit.checkpoint import save_model
 from coursekit.config import GPTConfig, TrainConfig, TransformerConfig
 from coursekit.decoder import GPT
 from coursekit.feedforward import FeedForward
-from coursekit.generation import (
-    PlainStepper,
-    PlainTranslator,
-    beam_search,
-    generate,
-)
+from coursekit.generation import generate
 from coursekit.packed import _gelu_network, _network, pack, packed_linear
+from coursekit.search import beam_search
 from coursekit.seq2seq import Transformer
+from coursekit.steppers import PlainSeq2SeqStepper, PlainStepper
 from coursekit.training import train
 
 V = 53
@@ -76,8 +73,8 @@ def same_logits(model, n_rows):
 def test_the_same_tokens(n_rows, n_beams):
     model = translator()
     sources = [[9, 4, 33, 12, 8], [21, 5, 2]]
-    plain = PlainTranslator(model, [1])
-    quick = CachedTranslator(pack(model, n_rows), [1])
+    plain = PlainSeq2SeqStepper(model, [1])
+    quick = CachedSeq2SeqStepper(pack(model, n_rows), [1])
     if n_beams == 1:
         assert generate(quick, sources, 11) == generate(plain, sources, 11)
         return
@@ -198,7 +195,7 @@ def test_a_stale_twin_is_told(change, prompt, n_layers):
 @pytest.mark.parametrize("change", [by_sgd, by_fused_adamw, of_the_table])
 def test_a_stale_translator_is_told(change):
     model = translator()
-    stepper = CachedTranslator(pack(model), [1])
+    stepper = CachedSeq2SeqStepper(pack(model), [1])
     stepper.prefill([[7, 3]])
     change(model)
     with pytest.raises(ValueError, match="changed since pack"):

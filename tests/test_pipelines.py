@@ -29,14 +29,14 @@ from coursekit.cache import CachedStepper
 from coursekit.config import EncoderConfig, SpeechConfig
 from coursekit.decoder import GPT, make_scheme
 from coursekit.encoder import Encoder
-from coursekit.generation import PlainStepper, generate
+from coursekit.generation import generate
 from coursekit.pretrained.loading import (
     find_published,
     read_ct2,
     read_gguf,
 )
 from coursekit.pretrained.pipelines import (
-    Listener,
+    SpeechStepper,
     align,
     chat,
     chat_ids,
@@ -47,6 +47,7 @@ from coursekit.pretrained.pipelines import (
     transcribe,
 )
 from coursekit.pretrained.whisper import SpeechTransformer, load_speech
+from coursekit.steppers import PlainStepper
 from coursekit.tokenizer import BPETokenizer, WordPieceTokenizer
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -468,7 +469,7 @@ def test_whisper_writes_the_reference_tokens(whisper):
     """Greedy with the cache: token by token what the reference takes."""
     (model, tokenizer), reference, _, features, memory = whisper
     start, end = start_ids(tokenizer), tokenizer.special_tokens[END]
-    listener = Listener(model, features, start)
+    listener = SpeechStepper(model, features, start)
     new = generate(listener, [[0]], 40, stop_ids=[end])[0]
     ids, right = list(start), []
     while len(right) < 40:
@@ -495,7 +496,7 @@ def test_whisper_hears_the_sentence(whisper):
     assert "animal" not in transcribe(model, tokenizer, silence, 10)
     # Control: the pitches upside down are no speech.
     upside_down = heard(model, sound).flip(1)
-    listener = Listener(model, upside_down, start_ids(tokenizer))
+    listener = SpeechStepper(model, upside_down, start_ids(tokenizer))
     wrong = generate(listener, [[0]], 15)[0]
     assert "animal" not in tokenizer.decode(wrong)
 
@@ -557,7 +558,7 @@ def small_listener():
 def test_a_listener_steps_as_the_model_does():
     """With the cache, several sounds at once: the whole model's logits."""
     model, mel = small_listener()
-    listener = Listener(model, mel, [1, 2])
+    listener = SpeechStepper(model, mel, [1, 2])
     assert listener.limit == 16
     with torch.no_grad():
         logits = listener.prefill([[2], [0]])
@@ -570,7 +571,7 @@ def test_a_listener_steps_as_the_model_does():
 
 @pytest.mark.parametrize("prompts", [[[3]], [[-1]], [[0, 1]]])
 def test_a_prompt_is_the_number_of_a_sound(prompts):
-    listener = Listener(*small_listener(), [1])
+    listener = SpeechStepper(*small_listener(), [1])
     with pytest.raises(ValueError, match=r"0 to 2: got \[\["):
         listener.prefill(prompts)
 

@@ -13,7 +13,6 @@ from coursekit.attention import attend, fast_attend
 from coursekit.cache import CachedStepper
 from coursekit.config import GPTConfig
 from coursekit.decoder import GPT
-from coursekit.generation import PlainStepper
 from coursekit.loss import cross_entropy
 from coursekit.probe import (
     asks_for,
@@ -26,6 +25,7 @@ from coursekit.probe import (
     trains_everything,
     uses_context,
 )
+from coursekit.steppers import PlainStepper
 
 V, T = 13, 7
 

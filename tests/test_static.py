@@ -25,14 +25,12 @@ from test_cache import (
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from coursekit.generation import (
-    PlainStepper,
-    beam_search,
-    generate,
-    sampler,
-)
+from coursekit.generation import generate
 from coursekit.packed import pack
+from coursekit.sampling import sampler
+from coursekit.search import beam_search
 from coursekit.static import StaticStepper, cuda_graph, usual_record
+from coursekit.steppers import PlainStepper
 
 
 class Tape(TorchDispatchMode):

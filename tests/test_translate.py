@@ -7,13 +7,14 @@ import pytest
 import torch
 
 from coursekit import translate as module
-from coursekit.cache import CachedTranslator
+from coursekit.cache import CachedSeq2SeqStepper
 from coursekit.checkpoint import round_weights, save_model
 from coursekit.config import GPTConfig, TrainConfig, TransformerConfig
 from coursekit.data import Pairs
 from coursekit.decoder import GPT
-from coursekit.generation import PlainTranslator, beam_search
+from coursekit.search import beam_search
 from coursekit.seq2seq import Transformer
+from coursekit.steppers import PlainSeq2SeqStepper
 from coursekit.tokenizer import BPETokenizer, CharTokenizer
 from coursekit.training import train
 from coursekit.translate import SPECIALS, Translator, special_ids
@@ -113,7 +114,7 @@ def test_greedy_by_hand(wild):
 def test_beams_are_those_of_the_plain_search(wild):
     for penalty in (0.0, 1.0):
         sources = [wild.encode(text) for text in TEXTS]
-        stepper = PlainTranslator(wild.model, [wild.bos_id])
+        stepper = PlainSeq2SeqStepper(wild.model, [wild.bos_id])
         rules = (3, MAX, [wild.eos_id], penalty, False)
         found = beam_search(stepper, sources, *rules)
         expected = [wild.decode(best[0].tokens) for best in found]
@@ -142,9 +143,11 @@ def test_a_batch_equals_one_by_one(wild, monkeypatch, n_beams, size):
 def test_padding_that_is_seen_changes_the_batch(wild, monkeypatch):
     """The control: without its mask a padded batch says something else."""
     alone = [wild([text])[0] for text in TEXTS]
-    begin = CachedTranslator.begin
+    begin = CachedSeq2SeqStepper.begin
     monkeypatch.setattr(
-        CachedTranslator, "begin", lambda self, memory, _: begin(self, memory)
+        CachedSeq2SeqStepper,
+        "begin",
+        lambda self, memory, _: begin(self, memory),
     )
     assert [wild([text])[0] for text in TEXTS] == alone  # no padding, no mask
     assert wild(TEXTS) != alone

@@ -9,12 +9,13 @@ from torch import Tensor, nn
 
 from benchmarks.clock import Call
 from benchmarks.contest import Model, Settings, Task
-from coursekit.cache import CachedStepper, CachedTranslator
+from coursekit.cache import CachedSeq2SeqStepper, CachedStepper
 from coursekit.config import GPTConfig, TransformerConfig
 from coursekit.decoder import GPT
-from coursekit.generation import beam_search, generate
+from coursekit.generation import generate
 from coursekit.loss import fast_cross_entropy
 from coursekit.packed import pack, packed_linear
+from coursekit.search import beam_search
 from coursekit.seq2seq import Transformer
 from coursekit.static import StaticStepper, Step, cuda_graph
 from coursekit.tokenizer import BPETokenizer
@@ -111,7 +112,7 @@ def pairs(task: Task, settings: Settings) -> Model:
     laid_out = cache(partial(pack, model))
 
     def write(src: Tensor, n: int, n_beams: int = 1) -> Tensor:
-        stepper = CachedTranslator(laid_out(src.size(0) * n_beams), [0])
+        stepper = CachedSeq2SeqStepper(laid_out(src.size(0) * n_beams), [0])
         if n_beams == 1:
             return torch.tensor(generate(stepper, src, n))
         found = beam_search(stepper, src, n_beams, n)

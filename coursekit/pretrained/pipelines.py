@@ -12,28 +12,24 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from coursekit.cache import CachedStepper, CachedTranslator
+from coursekit.cache import CachedSeq2SeqStepper, CachedStepper
 from coursekit.decoder import GPT
 from coursekit.encoder import Encoder
-from coursekit.generation import (
-    check_prompts,
-    evaluating,
-    generate,
-    pad_rows,
-)
+from coursekit.generation import generate
 from coursekit.pretrained.whisper import (
     HOP,
     SpeechTransformer,
     cross_weights,
     log_mel,
 )
+from coursekit.steppers import check_prompts, evaluating, pad_rows
 from coursekit.tokenizer import BPETokenizer, WordPieceTokenizer
 
 __all__ = [
     "ALIGNMENT_HEADS",
     "SYSTEM",
     "Aligned",
-    "Listener",
+    "SpeechStepper",
     "align",
     "chat",
     "chat_ids",
@@ -182,8 +178,8 @@ def chat(
 # -- speech ------------------------------------------------------------------
 
 
-class Listener(CachedTranslator):
-    """Steps a speech model: :class:`CachedTranslator`, sounds for sources.
+class SpeechStepper(CachedSeq2SeqStepper):
+    """Steps a speech model: :class:`CachedSeq2SeqStepper`, sounds for sources.
 
     A prompt is the number of a sound: ``[[0], [1], …]``.
 
@@ -265,9 +261,10 @@ def transcribe(
     Chapter: 15, modern.
     Source: radford2023robust.
     """
-    listener = Listener(model, heard(model, samples), start_ids(tokenizer))
+    mel = heard(model, samples)
+    stepper = SpeechStepper(model, mel, start_ids(tokenizer))
     stop = tokenizer.special_tokens["<|endoftext|>"]
-    ids = generate(listener, [[0]], max_new_tokens, stop_ids=[stop])[0]
+    ids = generate(stepper, [[0]], max_new_tokens, stop_ids=[stop])[0]
     return tokenizer.decode(ids).strip()
 
 

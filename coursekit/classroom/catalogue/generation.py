@@ -829,7 +829,8 @@ def _words(text: str) -> list[str]:
 def _tasted(value: Any, case: Case) -> str | None:
     """None if the texts are neither nonsense nor repetition."""
     from coursekit.cache import CachedStepper
-    from coursekit.generation import generate, sampler
+    from coursekit.generation import generate
+    from coursekit.sampling import sampler
 
     wanted = {"temperature", "top_k", "top_p"}
     if not isinstance(value, dict) or not set(value) <= wanted:
@@ -884,10 +885,10 @@ EXERCISES = {
             "where there is no chance."
         },
         forbid=(
-            "coursekit.generation.apply_temperature",
-            "coursekit.generation.keep_top_k",
-            "coursekit.generation.keep_top_p",
-            "coursekit.generation.sampler",
+            "coursekit.sampling.apply_temperature",
+            "coursekit.sampling.keep_top_k",
+            "coursekit.sampling.keep_top_p",
+            "coursekit.sampling.sampler",
             "coursekit.sampler",
         ),
     ),
@@ -911,7 +912,7 @@ EXERCISES = {
                 "of a text that is dropped no length matters",
             ),
         ],
-        forbid=("coursekit.beam_search", "coursekit.generation.beam_search"),
+        forbid=("coursekit.beam_search", "coursekit.search.beam_search"),
     ),
     "write": Exercise(
         write,
@@ -936,7 +937,7 @@ EXERCISES = {
                 "the first column has place 0 by either way of counting",
             )
         ],
-        forbid=("coursekit.generation.pad_rows",),
+        forbid=("coursekit.steppers.pad_rows",),
     ),
     "mended": Exercise(mended, _mended_cases, bugs=_MENDED_BUGS),
     "cost": Exercise(

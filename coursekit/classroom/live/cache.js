@@ -71,7 +71,7 @@ export class CachedStepper {
 }
 
 /** Steps a Transformer with a cache, cross-attention included. */
-export class CachedTranslator {
+export class CachedSeq2SeqStepper {
   constructor(model, start) {
     Object.assign(this, { model, start });
   }

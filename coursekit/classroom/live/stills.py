@@ -16,9 +16,9 @@ from coursekit.attention import attend, attention_weights
 from coursekit.cache import CachedStepper
 from coursekit.checkpoint import load
 from coursekit.classroom import figures
-from coursekit.generation import beam_search
 from coursekit.interpret import watch
 from coursekit.positions import frequencies
+from coursekit.search import beam_search
 from coursekit.tokenizer import BPETokenizer, Tokenizer
 from coursekit.translate import Translator
 

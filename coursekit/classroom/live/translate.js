@@ -1,5 +1,5 @@
 // Texts in one language in, texts in another out: coursekit/translate.py.
-import { CachedTranslator } from "./cache.js";
+import { CachedSeq2SeqStepper } from "./cache.js";
 import { beamSteps } from "./generation.js";
 
 /** Translates texts with a trained model. */
@@ -17,7 +17,7 @@ export class Translator {
 
   /** Find the target ids, without bos and eos, step by step. */
   *search(source, nBeams = 4, lengthPenalty = 1) {
-    const stepper = new CachedTranslator(this.model, [this.bosId]);
+    const stepper = new CachedSeq2SeqStepper(this.model, [this.bosId]);
     yield* beamSteps(stepper, source, {
       nBeams, lengthPenalty, maxNewTokens: stepper.limit,
       stopIds: [this.eosId], exhaustive: false,

@@ -1,0 +1,378 @@
+"""Steppers: where the logits of each next token come from.
+
+A :class:`Stepper` hides the model, its positions, its padding and its cache
+from the loops that generate, :mod:`coursekit.generation` and
+:mod:`coursekit.search`.  The two here read the whole text at each step;
+those in :mod:`coursekit.cache` give the same logits, faster.
+"""
+
+import operator
+from collections.abc import Iterable, Iterator, Sequence, Sized
+from contextlib import contextmanager
+from typing import Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from coursekit.decoder import GPT, BlockCache
+from coursekit.seq2seq import CrossCache, Transformer
+
+__all__ = [
+    "PlainSeq2SeqStepper",
+    "PlainStepper",
+    "Prompts",
+    "Stepper",
+    "check_prompts",
+    "check_rows",
+    "evaluating",
+    "pad_rows",
+]
+
+Prompts = Sequence[Sequence[int]] | Tensor
+"""B lists of token ids, or a (B, T) tensor."""
+
+
+@runtime_checkable
+class Stepper(Protocol):
+    """A batch of texts that grow token by token.
+
+    A stepper serves one batch at a time; ``prefill`` starts the next one.
+    """
+
+    @property
+    def limit(self) -> int | None:
+        """Most tokens a row can get after its prompt; None: no limit."""
+        ...
+
+    def prefill(self, prompts: Sequence[Sequence[int]]) -> Tensor:
+        """Read the prompts; return (B, V) logits of each first token."""
+        ...
+
+    def step(self, tokens: Tensor) -> Tensor:
+        """Append (B,) tokens; return (B, V) logits of the next ones."""
+        ...
+
+    def reorder(self, index: Tensor) -> None:
+        """Let row i continue from what is now row index[i]; B may change."""
+        ...
+
+
+@contextmanager
+def evaluating(modules: Iterable[nn.Module]) -> Iterator[None]:
+    """Switch dropout and gradients off, and back to what they were.
+
+    Args:
+        modules: usually ``model.modules()``.
+
+    Chapter: 12, generation.
+    """
+    training = [module for module in modules if module.training]
+    for module in training:
+        vars(module)["training"] = False  # nn.Module's own way is slow
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for module in training:
+            vars(module)["training"] = True
+
+
+def pad_rows(
+    rows: Sequence[Sequence[int]],
+    left: bool,
+    pad_id: int = 0,
+    device: torch.device | str | None = None,
+) -> tuple[Int[Tensor, "B T"], Bool[Tensor, "B T"]]:
+    """Put rows of unequal length into one tensor.
+
+    Args:
+        rows: B lists of token ids.
+        left: pad on the left, so that all rows *end* together, which a
+            decoder needs; otherwise on the right.
+        pad_id: what fills the gaps; any valid id, as the mask hides it.
+        device: where the tensors live.
+
+    Returns:
+        (B, T) ids and (B, T) booleans, True = real token.
+
+    Chapter: 12, generation.
+    """
+    lengths = torch.tensor([len(row) for row in rows])
+    real = torch.arange(int(lengths.max())) < lengths[:, None]
+    real = real.flip(1) if left else real
+    ids = torch.full(real.shape, pad_id)
+    ids[real] = torch.tensor([token for row in rows for token in row])
+    return ids.to(device), real.to(device)
+
+
+class PlainStepper:
+    """Steps a GPT and reads the whole text at each step: the reference.
+
+    Rows of unequal length are padded on the left, the padding is masked, and
+    each row counts its positions from its first real token, so that a row
+    gets the logits that it would get alone.
+
+    The model sees at most ``window`` tokens.  The rule, row by row: a prompt
+    that is longer is cut to its *last* ``window`` tokens; a row that is full
+    is cut to its last ``keep`` tokens before the next is added, and these
+    are numbered from 0 again.
+
+    Args:
+        model: the GPT; it is put into evaluation mode for each call only.
+        window: most tokens seen at once; default and maximum ``max_len``.
+        keep: tokens kept of a full row, 0..window − 1; default half of the
+            window, so that a cache is refilled only now and then.
+            ``window − 1`` slides by one token each step.
+
+    Raises:
+        ValueError: if ``window`` or ``keep`` is out of range.
+
+    Chapter: 12, generation.
+    """
+
+    limit: int | None = None
+    cache: Sequence[BlockCache] | None = None
+
+    def __init__(
+        self,
+        model: GPT,
+        window: int | None = None,
+        keep: int | None = None,
+    ) -> None:
+        max_len = model.config.max_len
+        self.model = model
+        self.window = max_len if window is None else window
+        self.keep = self.window // 2 if keep is None else keep
+        self.rows: list[list[int]] = []
+        if not 1 <= self.window <= max_len:
+            raise ValueError(
+                f"window must lie in 1..max_len={max_len}: got {window}. "
+                "The model has no positions beyond."
+            )
+        if not 0 <= self.keep < self.window:
+            raise ValueError(
+                f"keep must lie in 0..{self.window - 1}: got {keep}. "
+                "A full row must make room for a new token."
+            )
+
+    def prefill(
+        self, prompts: Sequence[Sequence[int]]
+    ) -> Float[Tensor, "B V"]:
+        """Read the prompts.
+
+        Args:
+            prompts: B lists of token ids, none empty.
+
+        Returns:
+            (B, V) logits of the first new token.
+
+        Raises:
+            ValueError: if there is no prompt, or one is empty.
+        """
+        batch = check_prompts(prompts)
+        self.rows = [prompt[-self.window :] for prompt in batch]
+        self.modules = list(self.model.modules())  # listed once
+        return self.read()
+
+    def step(self, tokens: Int[Tensor, "B"]) -> Float[Tensor, "B V"]:
+        """Append a token to each row.
+
+        Args:
+            tokens: (B,) token ids.
+
+        Returns:
+            (B, V) logits of the next token.
+        """
+        self.append(tokens)
+        return self.read()
+
+    def reorder(self, index: Int[Tensor, "N"]) -> None:
+        """Let row i continue from what is now row index[i].
+
+        Args:
+            index: (N,) rows; one may come twice, or not at all.
+        """
+        self.rows = [list(self.rows[i]) for i in index.tolist()]
+
+    def append(self, tokens: Int[Tensor, "B"]) -> None:
+        """Add a token to each row, after making room in the full ones.
+
+        Raises:
+            ValueError: if there is not one token for each row.
+        """
+        check_rows(tokens, len(self.rows))
+        for row, token in zip(self.rows, tokens.tolist(), strict=True):
+            if len(row) >= self.window:
+                del row[: len(row) - self.keep]
+            row.append(token)
+
+    def read(self) -> Float[Tensor, "B V"]:
+        """Run the model over all rows, from their first token."""
+        device = next(self.model.parameters()).device
+        ids, real = pad_rows(self.rows, left=True, device=device)
+        if len({len(row) for row in self.rows}) == 1:  # nothing to hide
+            return self.run(ids)
+        positions = (real.cumsum(dim=1) - 1).clamp(min=0)
+        return self.run(ids, positions, real[:, None, None])
+
+    def run(
+        self,
+        ids: Int[Tensor, "B T"],
+        positions: Int[Tensor, "B T"] | None = None,
+        mask: Bool[Tensor, "B 1 1 S"] | None = None,
+    ) -> Float[Tensor, "B V"]:
+        """Run the model over some tokens; logits of the last position."""
+        with evaluating(self.modules):
+            x = self.model.hidden(ids, positions, mask, self.cache)
+            return self.model.logits(x[:, -1])
+
+
+class PlainSeq2SeqStepper:
+    """Steps a Transformer and reads the whole target at each step.
+
+    A prompt is a *source*; each target begins with ``start``.
+
+    Args:
+        model: the Transformer; in evaluation mode for each call only.
+        start: ids that every target begins with, as (BOS,).
+
+    Raises:
+        ValueError: if ``start`` is empty or fills ``max_len``.
+
+    Chapter: 14, encoder and decoder together.
+    """
+
+    cache: Sequence[CrossCache] | None = None
+
+    def __init__(self, model: Transformer, start: Sequence[int]) -> None:
+        max_len = model.config.max_len
+        if not 1 <= len(start) <= max_len:
+            raise ValueError(
+                f"start must hold 1..max_len={max_len} tokens: got "
+                f"{len(start)}. Begin with the token that training began with."
+            )
+        self.model = model
+        self.start = list(start)
+        self.targets = torch.empty(0, 0, dtype=torch.long)
+
+    @property
+    def limit(self) -> int:
+        """Most tokens a target can get: the last need not be read."""
+        return self.model.config.max_len - len(self.start) + 1
+
+    def prefill(
+        self, prompts: Sequence[Sequence[int]]
+    ) -> Float[Tensor, "B V"]:
+        """Read the sources, padded on the right, and the start tokens.
+
+        Args:
+            prompts: B lists of source ids, none empty.
+
+        Returns:
+            (B, V) logits of the first target token.
+
+        Raises:
+            ValueError: if there is no source, one is empty, or one is longer
+                than ``max_len``: a source is never cut.
+        """
+        model, rows = self.model, check_prompts(prompts)
+        device = next(model.parameters()).device
+        src, real = pad_rows(rows, False, model.config.pad_id, device)
+        mask = None if bool(real.all()) else real[:, None, None]
+        with evaluating(model.modules()):
+            return self.begin(model.encode(src, mask), mask)
+
+    def begin(
+        self,
+        memory: Float[Tensor, "B S D"],
+        mask: Bool[Tensor, "B 1 1 S"] | None = None,
+    ) -> Float[Tensor, "B V"]:
+        """Start from the encoder's output, whatever it has read.
+
+        Args:
+            memory: (B, S, D) the encoder's output.
+            mask: True where the decoder may attend.
+
+        Returns:
+            (B, V) logits of the first target token.
+        """
+        self.memory, self.mask = memory, mask
+        encoder = set(self.model.encoder.modules())
+        self.modules = [m for m in self.model.modules() if m not in encoder]
+        start = torch.tensor(self.start, device=memory.device)
+        self.targets = start.expand(memory.size(0), -1)
+        return self.run(self.targets)
+
+    def step(self, tokens: Int[Tensor, "B"]) -> Float[Tensor, "B V"]:
+        """Append a token to each target; see :meth:`PlainStepper.step`.
+
+        Raises:
+            ValueError: if there is not one token for each target, or the
+                target would be longer than ``max_len``.
+        """
+        check_rows(tokens, self.targets.size(0))
+        self.targets = torch.cat((self.targets, tokens[:, None]), dim=1)
+        return self.run(self.targets)
+
+    def reorder(self, index: Int[Tensor, "N"]) -> None:
+        """Let row i continue from what is now row index[i]."""
+        self.targets = self.targets[index]
+        self.memory = self.memory[index]
+        if self.mask is not None:
+            self.mask = self.mask[index]
+
+    def run(self, tokens: Int[Tensor, "B T"]) -> Float[Tensor, "B V"]:
+        """Run the decoder over some tokens; logits of the last position."""
+        with evaluating(self.modules):
+            x = self.model.stream(
+                tokens, self.memory, self.mask, cache=self.cache
+            )
+            return self.model.logits(x[:, -1])
+
+
+def check_prompts(prompts: Prompts) -> list[list[int]]:
+    """Return the prompts as lists of ids, or refuse them.
+
+    Raises:
+        ValueError: if they are no batch of non-empty lists of ids.
+    """
+    if isinstance(prompts, Tensor):
+        prompts = prompts.tolist()
+    if not all(isinstance(prompt, Sized) for prompt in prompts):
+        raise ValueError(
+            f"prompts are a batch, a list of lists of ids: got {prompts}. "
+            "Write [ids] for one prompt."
+        )
+    if len(prompts) == 0:
+        raise ValueError(
+            "a batch needs at least one prompt: got none. Give a list of "
+            "lists of token ids."
+        )
+    lengths = [len(prompt) for prompt in prompts]
+    if 0 in lengths:
+        raise ValueError(
+            f"a prompt needs at least one token: got an empty prompt in row "
+            f"{lengths.index(0)} of {len(prompts)}. Begin with a newline or "
+            "an end-of-text token."
+        )
+    try:
+        return [[operator.index(token) for token in row] for row in prompts]
+    except TypeError as error:
+        raise ValueError(
+            f"a prompt holds ids, whole numbers: got {prompts}. Encode texts "
+            "first, by the tokenizer of the model."
+        ) from error
+
+
+def check_rows(tokens: Int[Tensor, "B"], n_rows: int) -> None:
+    """Refuse a step that does not fit the rows that were prefilled.
+
+    Raises:
+        ValueError: if there is not one token for each row.
+    """
+    if tokens.size(0) != n_rows:
+        raise ValueError(
+            f"a step needs one token for each row: got {tokens.size(0)} "
+            f"for {n_rows} rows. Call prefill first, with as many prompts."
+        )
