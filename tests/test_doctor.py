@@ -2,9 +2,12 @@
 
 import argparse
 import dataclasses
+import json
+import os
 import signal
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -119,6 +122,103 @@ def test_an_attack_on_the_grader_gets_nothing(attack, grader):
 
 
 # -- controls ----------------------------------------------------------------
+READING = ["import_reference", "search_files", "key_file"]
+WAYS = {  # what they come to if nothing of the package is hidden
+    "import_reference": {
+        *("imported a module", "imported an old name", "loaded a file"),
+        *("read a file", "listed a folder"),
+    },
+    "search_files": {"classroom", "check", "catalogue", "grading"},
+}
+READ = """
+import json, sys
+from coursekit.classroom.grading import doctor, isolation
+from coursekit.classroom.grading.sandbox import Sandbox
+
+attacks = {a.name: a for a in doctor.read_attacks()}
+secret, found = isolation.SECRET, {"package": str(isolation.PACKAGE)}
+cell = "import coursekit, os\\nfrom coursekit import GPT\\n"
+cell += "print(os.path.realpath(coursekit.__file__), flush=True)"
+with doctor.host() as bait:
+    for name, isolation.SECRET in (("guarded", secret), ("open", ())):
+        limits = doctor.together(doctor.LIMITS)
+        with Sandbox(isolation.Isolation(sys.argv[1]), limits) as box:
+            failed = [str(f.error) for f in box.run(cell)]
+            ended = doctor.attempt(box, "right", doctor.RIGHT, bait)
+            found[name] = {"failed": failed, "right": ended}
+            for one in sys.argv[2:]:
+                said = doctor.finding(attacks[one], box, bait)
+                found[name][one] = said.verdict, said.note
+            found[name]["imported"] = box.output.strip()
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """A folder of packages as an installer leaves it: a wheel, and torch."""
+    folder = tmp_path_factory.mktemp("installed")
+    subprocess.run(
+        [
+            *(sys.executable, "-m", "hatchling", "build", "-t", "wheel"),
+            *("-d", str(folder)),
+        ],
+        cwd=isolation.PACKAGE.parent,
+        check=True,
+        capture_output=True,
+    )
+    packages = folder / "site-packages"
+    packages.mkdir()
+    for path in isolation.library_paths():
+        for entry in (
+            Path(path).iterdir() if path.endswith("-packages") else ()
+        ):
+            ours = ("coursekit", "executable_transformer")
+            if entry.suffix != ".pth" and not entry.name.startswith(ours):
+                (packages / entry.name).symlink_to(entry)
+    [wheel] = folder.glob("*.whl")
+    zipfile.ZipFile(wheel).extractall(packages)
+    return packages
+
+
+@pytest.mark.parametrize("kind", [bubblewrap, landlock])
+@pytest.mark.parametrize("place", ["checkout", "wheel"])
+def test_reading_attacks_fail_for_what_is_hidden(place, kind, request):
+    """And succeed, each in all its ways, if only that is not hidden.
+
+    The package is there all the same, beside torch in one folder.
+    """
+    isolation_here = kind()
+    root = isolation.PACKAGE.parent
+    home = request.getfixturevalue("installed") if place == "wheel" else root
+    done = subprocess.run(
+        [sys.executable, "-c", READ, isolation_here.value, *READING],
+        env=os.environ | {"PYTHONPATH": str(home)},
+        cwd=home,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["package"] == str(home / "coursekit")
+    for name in ("guarded", "open"):
+        assert found[name]["failed"] == []
+        assert found[name]["right"] == ["right", []]
+        where = found[name]["imported"]
+        assert where == str(home / "coursekit" / "__init__.py")
+    for name in READING:
+        verdict, note = found["guarded"][name]
+        assert verdict == HELD, f"{name}: {note}"
+    inside = {"results"} if place == "wheel" else set()
+    for name, ways in WAYS.items():
+        verdict, note = found["open"][name]
+        assert verdict == BROKEN
+        assert {*note.split("; ")[0].split(", ")} - inside == ways
+    assert inside <= {*found["open"]["search_files"][1].split(", ")}
+    # No part of the package: what keeps it is the isolation alone.
+    assert found["open"]["key_file"][0] == HELD
+
+
 @pytest.fixture
 def here():
     """An examiner in this process, for what needs no other."""

@@ -222,13 +222,57 @@ def test_look_tells_an_empty_function_from_a_written_one(warm):
     assert warm.look("missing") is None
 
 
-def test_the_package_is_there_and_its_check_does_nothing(warm):
-    failed = warm.run(
+def test_the_package_is_there_and_its_check_does_nothing(box):
+    failed = box.run(
         "import coursekit\n"
         "from coursekit import attend\n"
         "assert coursekit.check('attention/attend', attend) is None\n"
     )
     assert failed == []
+
+
+FIGURES = [
+    "from coursekit import live, prose, visual\n"
+    "visual.heatmap([[1]], title='one')\n"
+    "prose.glue('n', 3)\n"
+    "live.still('attention', 'captions', 'A dog.', layer=1);",
+    "from coursekit.classroom import figures, lesson, live\n"
+    "left, right = figures.new_figure(4.6, columns=2)[1]\n"
+    "left.bar([1], [2], color=figures.COLORS['blue'])\n"
+    "for ax, title in zip(figures.mosaic('ab', 3.0), 'ab'):\n"
+    "    ax.set_title(title)\n"
+    "with figures.plt.style.context('x'):\n"
+    "    model = lesson.load(4)",
+    "from coursekit.prose import glue\nglue('n', 3)",
+    "import coursekit.visual\ncoursekit.visual.bars([1])",
+    "import torch\n"
+    "from coursekit.classroom.by_hand import W_Q, WORDS, X\n"
+    "q, y = X[1] @ W_Q + 1, torch.softmax(torch.ones(2, 4) @ W_Q / 2, -1)\n"
+    "print(f'{q:.2f}', len(WORDS), y > 1)",
+    "from coursekit.exercises.core import NONE, Bug\nBug('a', 'b', read='c')",
+    "import coursekit\ncoursekit.start()\nassert not coursekit.step(at=2)",
+]
+
+
+def test_a_figure_beside_an_answer_costs_nothing(box):
+    """What the course draws and checks is not there: it does nothing."""
+    answer = "\ndef answer_{0}(x):\n    return 2 * x + {0}\n"
+    cells = [f + answer.format(n) for n, f in enumerate(FIGURES)]
+    assert box.run(cells) == []
+    for n in range(len(cells)):
+        assert box.call(f"answer_{n}", loose(3)).value == 6 + n
+
+
+def test_no_stand_in_answers(box):
+    """Under an old name or a new one: what it gives can't be graded."""
+    source = (
+        "from {} import core\n"
+        "def f(x): return core.find('attention/attend').reference(x, x, x)\n"
+    )
+    for home in ("coursekit.exercises", "coursekit.classroom.check"):
+        assert box.run(source.format(home)) == []
+        value = box.call("f", loose(torch.ones(2, 3))).value
+        assert isinstance(value, Opaque)
 
 
 def test_a_sandbox_from_its_beginning_to_its_end():
@@ -684,6 +728,50 @@ def test_what_is_readable_leaves_out_what_is_hidden(tmp_path):
     found = confine.without(root, {f"{root}/a/b"})
     assert sorted(found) == [f"{root}/a/c", f"{root}/a/x.py", f"{root}/d"]
     assert list(confine.without(root, {"/elsewhere"})) == [root]
+
+
+def test_a_link_shows_nothing_of_what_is_hidden(tmp_path):
+    for name in ("a/w.py", "a/b/y.py", "c/z.py", "c/x/v.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "c" / "link").symlink_to(tmp_path / "a")
+    root = os.path.realpath(tmp_path)
+    found = confine.without(f"{root}/c", {f"{root}/a/b", f"{root}/c/x"})
+    assert sorted(found) == [f"{root}/c/link/w.py", f"{root}/c/z.py"]
+
+
+def test_folders_that_hide_something_are_replaced_by_links(tmp_path):
+    for name in ("a/x.py", "a/p/y.py", "a/p/s/own.py", "b/w.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    root, home = os.path.realpath(tmp_path), str(tmp_path / "home")
+    a, b, none = f"{root}/a", f"{root}/b", f"{root}/none"
+    # As a sandbox has it: a file of what is hidden is readable.
+    readable = [a, b, f"{a}/p/s/own.py", f"{a}/p"]
+    paths = confine.linked([a, b, none], readable, [f"{a}/p/s"], home)
+    assert paths == [f"{home}/library/0", b, none]
+    links = {
+        path.relative_to(paths[0]).as_posix(): os.path.realpath(path)
+        for path in Path(paths[0]).rglob("*")
+        if path.is_symlink()
+    }
+    assert links == {"x.py": f"{a}/x.py", "p/y.py": f"{a}/p/y.py"}
+
+
+def test_another_copy_of_the_package_is_hidden_whole(tmp_path, monkeypatch):
+    """An older release, whose references lie elsewhere; never this one."""
+    old, link, bare = (tmp_path / name for name in ("old", "link", "bare"))
+    (old / "coursekit" / "exercises").mkdir(parents=True)
+    for folder in (link, bare):
+        folder.mkdir()
+    (link / "coursekit").symlink_to(isolation.PACKAGE)
+    known = [str(p) for p in (old, link, bare, isolation.PACKAGE.parent)]
+    monkeypatch.setattr(isolation, "library_paths", lambda: known)
+    hidden = isolation.hidden_paths()
+    assert hidden == sorted(
+        [str(isolation.PACKAGE / "classroom"), str(old / "coursekit")]
+        + [str(p) for p in [isolation.PACKAGE / "results"] if p.exists()]
+    )
 
 
 def test_a_checkout_shows_its_package_and_not_its_tests():

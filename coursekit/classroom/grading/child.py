@@ -235,7 +235,7 @@ def silenced(line: str) -> str | None:
 
 
 class Nothing:
-    """What a stand-in offers: it takes any call and does nothing."""
+    """What a stand-in offers: whatever is done with it comes to nothing."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> "Nothing":
         return self
@@ -245,11 +245,36 @@ class Nothing:
             raise AttributeError(name)
         return self
 
-    def __getitem__(self, key: Any) -> "Nothing":
-        return self
-
     def __iter__(self) -> Iterator[Any]:
-        return iter(())
+        """As many as an assignment takes, ``left, right = axes``, or none."""
+        import dis
+
+        asks = sys._getframe(1)
+        steps = {s.offset: s for s in dis.get_instructions(asks.f_code)}
+        step = steps[asks.f_lasti]
+        takes = step.argval if step.opname == "UNPACK_SEQUENCE" else 0
+        return iter([self] * takes)
+
+    def __len__(self) -> int:
+        return 0
+
+    def __format__(self, _: str) -> str:
+        return ""
+
+    def __exit__(self, *_: Any) -> None:
+        """The end of a ``with``; an exception goes on."""
+
+    @classmethod
+    def __torch_function__(cls, *_: Any) -> "Nothing":
+        return cls()
+
+
+for _name in (
+    *("enter", "getitem", "setitem", "lt", "le", "gt", "ge", "neg"),
+    *("add", "sub", "mul", "truediv", "matmul", "pow"),
+    *("radd", "rsub", "rmul", "rtruediv", "rmatmul", "rpow"),
+):
+    setattr(Nothing, f"__{_name}__", Nothing.__call__)
 
 
 class StandIn(types.ModuleType):
@@ -323,11 +348,13 @@ def prepare(settings: dict[str, Any]) -> tuple[int, int]:
     os.dup2(2, 1)
     os.close(nothing)
     globals()["confine"] = importlib.import_module("confine")
-    if settings["landlock"]:
+    if files := settings["landlock"]:
         confine.die_with_parent()
         if os.getuid() == 0:
             confine.drop_capabilities()
-        confine.lock_files(**settings["landlock"])
+        seen = files["readable"], files["hidden"], settings["box"]
+        sys.path[1:] = confine.linked(sys.path[1:], *seen)
+        confine.lock_files(**files)
     elif settings["plain"]:
         confine.die_with_parent()
     confine.limit(**settings["limits"])
@@ -340,9 +367,8 @@ def main() -> None:
     """Confine this process, load torch, and serve."""
     settings = json.loads(sys.argv.pop())
     here = str(Path(__file__).parent)
-    sys.path.insert(0, here)
+    sys.path[:] = [here, *sys.path, *settings["paths"]]
     channel = Channel(*prepare(settings))
-    sys.path += settings["paths"]
     for name in ("frames", "numpy", "torch"):
         globals()[name] = importlib.import_module(name)
     sys.path.remove(here)  # a student's `import frames` is another

@@ -203,10 +203,8 @@ def lock_files(
     )
     size = 24 if version >= 6 else 16 if version >= 4 else 8
     rules_fd = _check(_syscall(CREATE_RULESET, rules, size, 0), "create")
-    away = {os.path.realpath(h) for h in hidden}
-    for path in readable:
-        for part in without(os.path.realpath(path), away):
-            _allow(rules_fd, part, READ)
+    for path in shown(readable, hidden):
+        _allow(rules_fd, path, READ)
     for path in writable:
         _allow(rules_fd, path, every & ~1)  # nothing to execute
     for path in ("/dev/null", "/dev/zero", "/dev/urandom"):
@@ -216,11 +214,54 @@ def lock_files(
     os.close(rules_fd)
 
 
+def linked(
+    paths: Iterable[str],
+    readable: Iterable[str],
+    hidden: Iterable[str],
+    folder: str,
+) -> list[str]:
+    """Folders to import from, all of which can be listed.
+
+    Landlock lets a folder be listed with all that is in it, or not at all,
+    and Python lists a folder before it imports from it.  So a folder that
+    has something to hide is replaced by one with links to the rest.
+
+    Args:
+        paths: folders of modules, as in ``sys.path``.
+        readable: folders and files.
+        hidden: folders in them that stay out of reach.
+        folder: where the links go.
+    """
+    away = tuple(f"{os.path.realpath(path)}/" for path in hidden)
+    parts = [p for p in shown(readable, hidden) if not p.startswith(away)]
+    found = []
+    for number, path in enumerate(map(os.path.realpath, paths)):
+        inside = {part for part in parts if part.startswith(f"{path}/")}
+        if inside and path not in parts:
+            links = f"{folder}/library/{number}"
+            for part in sorted(inside):  # a folder before what is in it
+                link = links + part.removeprefix(path)
+                if not os.path.lexists(link):
+                    os.makedirs(os.path.dirname(link), exist_ok=True)
+                    os.symlink(part, link)
+            path = links
+        found.append(path)
+    return found
+
+
+def shown(readable: Iterable[str], hidden: Iterable[str]) -> list[str]:
+    """What of some folders may be read: no part of it holds what is hidden."""
+    away = {os.path.realpath(path) for path in hidden}
+    real = [os.path.realpath(path) for path in readable]
+    return [part for path in real for part in without(path, away)]
+
+
 def without(path: str, hidden: set[str]) -> Iterator[str]:
     """The largest folders and files of a folder that leave out others."""
-    if path in hidden:
+    real = os.path.realpath(path)  # an entry of a folder may be a link
+    if real in hidden:
         return
-    if not any(h.startswith(path.rstrip("/") + "/") for h in hidden):
+    if not any(h.startswith(real.rstrip("/") + "/") for h in hidden):
         yield path
         return
     with os.scandir(path) as entries:

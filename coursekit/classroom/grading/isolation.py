@@ -17,7 +17,7 @@ import torch
 
 from coursekit.classroom.grading import confine
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).resolve().parent
 PACKAGE = HERE.parents[1]
 FILES = ("child.py", "confine.py", "frames.py")  # what the child is made of
 SECRET = ("classroom", "results")  # folders of the package
@@ -142,7 +142,7 @@ def command(isolation: Isolation, limits: Limits, folder: str) -> list[str]:
         if isolation is not Isolation.LANDLOCK
         else {
             "readable": [*readable, "/proc/cpuinfo", "/proc/self"],
-            "hidden": [str(PACKAGE / name) for name in SECRET],
+            "hidden": hidden_paths(),
             "writable": [folder],
         },
         "limits": {
@@ -188,10 +188,8 @@ def bubblewrap(limits: Limits, disable_userns: bool) -> list[str]:
         options += ["--ro-bind-try", path, path]
     for folder in sorted(within):
         options += ["--remount-ro", str(folder)]
-    hidden = [PACKAGE / name for name in SECRET if (PACKAGE / name).is_dir()]
-    for folder in hidden:
-        options += ["--size", "4096", "--tmpfs", str(folder)]
-        options += ["--remount-ro", str(folder)]
+    for path in hidden_paths():
+        options += ["--size", "4096", "--tmpfs", path, "--remount-ro", path]
     for name in FILES:
         options += ["--ro-bind", str(HERE / name), f"{INSIDE}/{name}"]
     options += ["--proc", "/proc", "--dev", "/dev", "--remount-ro", "/dev"]
@@ -243,3 +241,15 @@ def readable_paths() -> tuple[str, ...]:
         is_checkout = package.is_dir() and not (inside / "torch").is_dir()
         places.append(str(package if is_checkout else inside))
     return tuple(dict.fromkeys(places))
+
+
+def hidden_paths() -> list[str]:
+    """Folders that the child may not see, although they lie in readable ones.
+
+    ``SECRET`` of this package, and all of another copy of it: a release that
+    was installed before holds references, too, and maybe in other folders.
+    """
+    copies = [Path(path, PACKAGE.name) for path in library_paths()]
+    found = [*(PACKAGE / name for name in SECRET), *copies]
+    folders = {path.resolve() for path in found if path.is_dir()} - {PACKAGE}
+    return sorted(map(str, folders))

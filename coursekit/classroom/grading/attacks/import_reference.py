@@ -1,38 +1,81 @@
-"""Import the exercises and call the reference, or read their files."""
+"""Import or load the exercises under any name, or read their files."""
 
 import importlib
+import importlib.util
 import pathlib
+import sys
 
 import torch
 
 PROMISE = "secret"
 CONTAINED_BY = ("bubblewrap", "landlock")
 SHARES = True
+PARTS = ("check.core", "catalogue.attention", "grading.sandbox")
+NEW = [f"coursekit.classroom.{part}" for part in PARTS]
+OLD = ("coursekit.exercises", "coursekit.exercises.core", "coursekit.lesson")
+FILES = ("core.py", "attention.py", "sandbox.py", "__init__.py")
 
 
 def share(x):
-    import sys
+    classroom = pathlib.Path(HOST["package"]) / "classroom"
+    folders = [classroom / part.split(".")[0] for part in PARTS]
+    files = [folder / name for folder in folders for name in FILES]
+    finders, modules = list(sys.meta_path), dict(sys.modules)
+    try:
+        got = [
+            *imported("a module", NEW),
+            *imported("an old name", OLD),
+            *loaded(files),
+            *read(files),
+            *listed(folders),
+        ]
+    finally:
+        sys.meta_path[:] = finders
+        sys.modules.update(modules)
+    return ", ".join(got) or torch.zeros_like(x)
 
+
+def imported(what, names):
+    """Without those finders that the sandbox has put before Python's own."""
     for name in [n for n in sys.modules if n.startswith("coursekit")]:
         del sys.modules[name]
-    for name in ("check.core", "catalogue.attention", "grading.sandbox"):
+    own = "_frozen_importlib", "_frozen_importlib_external"
+    sys.meta_path[:] = [f for f in sys.meta_path if f.__module__ in own]
+    for name in names:
         try:
-            found = importlib.import_module(f"coursekit.classroom.{name}")
-            if getattr(found, "__file__", None):
-                return f"imported {found}"
-        except ImportError:
+            if getattr(importlib.import_module(name), "__file__", None):
+                return [f"imported {what}"]
+        except (ImportError, OSError):
             pass
-    folder = pathlib.Path(HOST["package"])
-    for part in ("check", "catalogue", "grading"):
-        secret = f"classroom/{part}"
-        for path in ("core.py", "attention.py", "sandbox.py", "__init__.py"):
-            try:
-                return "read " + (folder / secret / path).read_text()[:20]
-            except OSError:
-                pass
+    return []
+
+
+def loaded(files):
+    for file in files:
         try:
-            if names := list((folder / secret).iterdir()):
-                return f"listed {names[0]}"
+            spec = importlib.util.spec_from_file_location("loot", file)
+            spec.loader.exec_module(importlib.util.module_from_spec(spec))
+            return ["loaded a file"]
+        except (ImportError, OSError):
+            pass
+    return []
+
+
+def read(files):
+    for file in files:
+        try:
+            if file.read_text():
+                return ["read a file"]
         except OSError:
             pass
-    return torch.zeros_like(x)
+    return []
+
+
+def listed(folders):
+    for folder in folders:
+        try:
+            if list(folder.iterdir()):
+                return ["listed a folder"]
+        except OSError:
+            pass
+    return []
