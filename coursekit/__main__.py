@@ -77,12 +77,7 @@ from coursekit.generation import beam_search, sampler, stream
 from coursekit.loss import perplexity
 from coursekit.optim import make_optimizer
 from coursekit.packed import pack
-from coursekit.tokenizer import (
-    BPETokenizer,
-    CharTokenizer,
-    Tokenizer,
-    load_tokenizer,
-)
+from coursekit.tokenizer import BPETokenizer, CharTokenizer
 from coursekit.training import (
     ALONE,
     Progress,
@@ -96,6 +91,7 @@ from coursekit.training import (
     train,
 )
 from coursekit.translate import Translator
+from coursekit.vocabulary import Tokenizer, load_tokenizer
 
 # What the command trains unless it is told otherwise: two minutes on two
 # cores, on the packaged text, character by character.

@@ -16,7 +16,7 @@ from coursekit.cache import CachedTranslator
 from coursekit.checkpoint import check_vocabulary, load
 from coursekit.generation import beam_search, generate
 from coursekit.seq2seq import Transformer
-from coursekit.tokenizer import Tokenizer
+from coursekit.vocabulary import Tokenizer
 
 __all__ = ["SPECIALS", "Translator", "special_ids"]
 

@@ -22,6 +22,7 @@ import torch
 
 import coursekit
 from coursekit.attention import attend, attention_weights
+from coursekit.bpe import DIGITS_APART
 from coursekit.cache import CachedStepper, CachedTranslator
 from coursekit.checkpoint import (
     build_model,
@@ -38,7 +39,7 @@ from coursekit.encoder import Encoder
 from coursekit.generation import beam_search, generate, keep_top_p, sampler
 from coursekit.interpret import watch
 from coursekit.seq2seq import Transformer, encoder_config
-from coursekit.tokenizer import DIGITS_APART, BPETokenizer, CharTokenizer
+from coursekit.tokenizer import BPETokenizer, CharTokenizer
 from coursekit.translate import SPECIALS, special_ids
 from results.live import GOALS, measure
 

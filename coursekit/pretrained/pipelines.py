@@ -1,8 +1,9 @@
 """What the published models are for: compare, complete, chat, listen.
 
 Each function takes a model and its tokenizer, as
-:func:`coursekit.pretrained.loading.load_published` gives them, and joins what
-other modules do: the tokenizer's ids, the encoder, a stepper with its cache.
+:func:`coursekit.pretrained.published.load_published` gives them, and joins
+what other modules do: the tokenizer's ids, the encoder, a stepper with its
+cache.
 """
 
 from collections.abc import Sequence
@@ -21,13 +22,10 @@ from coursekit.generation import (
     generate,
     pad_rows,
 )
-from coursekit.pretrained.whisper import (
-    HOP,
-    SpeechTransformer,
-    cross_weights,
-    log_mel,
-)
-from coursekit.tokenizer import BPETokenizer, WordPieceTokenizer
+from coursekit.pretrained.speech import HOP, log_mel
+from coursekit.pretrained.whisper import SpeechTransformer, cross_weights
+from coursekit.pretrained.wordpiece import WordPieceTokenizer
+from coursekit.tokenizer import BPETokenizer
 
 __all__ = [
     "ALIGNMENT_HEADS",
@@ -190,7 +188,7 @@ class Listener(CachedTranslator):
     Args:
         model: the speech model.
         mel: (N, M, C) sounds, as
-            :func:`coursekit.pretrained.whisper.log_mel` makes.
+            :func:`coursekit.pretrained.speech.log_mel` makes.
         start: ids that every transcript begins with.
 
     Raises:
