@@ -74,7 +74,7 @@ def vocabulary(settings: Settings, size: int) -> tuple[bytes, ...]:
         return tuple(
             learned.decode_bytes([i]) for i in range(learned.vocab_size)
         )
-    from coursekit.tokenizer import SPLIT
+    from coursekit.bpe import SPLIT
 
     made.train_from_iterator([text()], size, pattern=SPLIT)
     ranks = sorted(made.get_mergeable_ranks(), key=lambda pair: pair[1])

@@ -51,11 +51,8 @@ from coursekit.norm import LayerNorm, Residual, RMSNorm
 from coursekit.optim import cosine, make_optimizer, noam, parameter_groups
 from coursekit.packed import pack
 from coursekit.positions import rotate_pairs, sinusoidal
-from coursekit.pretrained.loading import (
-    MissingModelError,
-    load_gpt2,
-    load_published,
-)
+from coursekit.pretrained.formats import MissingModelError
+from coursekit.pretrained.gpt2 import load_gpt2
 from coursekit.pretrained.pipelines import (
     align,
     chat,
@@ -63,21 +60,15 @@ from coursekit.pretrained.pipelines import (
     sentence_vectors,
     transcribe,
 )
-from coursekit.pretrained.whisper import (
-    SpeechTransformer,
-    load_speech,
-    log_mel,
-    read_wav,
-)
+from coursekit.pretrained.published import load_published
+from coursekit.pretrained.speech import load_speech, log_mel, read_wav
+from coursekit.pretrained.whisper import SpeechTransformer
+from coursekit.pretrained.wordpiece import WordPieceTokenizer
 from coursekit.sampling import greedy, sampler
 from coursekit.search import beam_search
 from coursekit.seq2seq import Transformer
 from coursekit.static import StaticStepper
-from coursekit.tokenizer import (
-    BPETokenizer,
-    CharTokenizer,
-    WordPieceTokenizer,
-)
+from coursekit.tokenizer import BPETokenizer, CharTokenizer
 from coursekit.training import evaluate, train
 from coursekit.translate import Translator
 from coursekit.vision import (

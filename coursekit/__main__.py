@@ -79,12 +79,7 @@ from coursekit.optim import make_optimizer
 from coursekit.packed import pack
 from coursekit.sampling import sampler
 from coursekit.search import beam_search
-from coursekit.tokenizer import (
-    BPETokenizer,
-    CharTokenizer,
-    Tokenizer,
-    load_tokenizer,
-)
+from coursekit.tokenizer import BPETokenizer, CharTokenizer
 from coursekit.training import (
     ALONE,
     Progress,
@@ -98,6 +93,7 @@ from coursekit.training import (
     train,
 )
 from coursekit.translate import Translator
+from coursekit.vocabulary import Tokenizer, load_tokenizer
 
 # What the command trains unless it is told otherwise: two minutes on two
 # cores, on the packaged text, character by character.

@@ -41,12 +41,13 @@ from coursekit.config import (
     TransformerConfig,
     VisionConfig,
 )
-from coursekit.tokenizer import Tokenizer, load_tokenizer, write_atomically
+from coursekit.files import write_atomically
 from coursekit.training import (
     Progress,
     TrainingDiverged,
     TrainState,
 )
+from coursekit.vocabulary import Tokenizer, load_tokenizer
 
 __all__ = [
     "Loaded",

@@ -24,7 +24,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from coursekit.tokenizer import read_bytes, write_atomically
+from coursekit.files import read_bytes, write_atomically
 
 __all__ = [
     "IGNORE",

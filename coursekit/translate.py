@@ -17,7 +17,7 @@ from coursekit.checkpoint import check_vocabulary, load
 from coursekit.generation import generate
 from coursekit.search import beam_search
 from coursekit.seq2seq import Transformer
-from coursekit.tokenizer import Tokenizer
+from coursekit.vocabulary import Tokenizer
 
 __all__ = ["SPECIALS", "Translator", "special_ids"]
 

@@ -29,7 +29,7 @@ from coursekit.interpret import (
     silence,
     watch,
 )
-from coursekit.pretrained.loading import load_published
+from coursekit.pretrained.published import load_published
 from results.record import record
 
 LETTERS, LENGTH, BATCH, EVERY = 32, 48, 32, 20

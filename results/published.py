@@ -16,7 +16,6 @@ from torch.nn import functional as F  # noqa: N812
 
 from coursekit.checkpoint import Loaded
 from coursekit.decoder import GPT, make_scheme
-from coursekit.pretrained.loading import load_published
 from coursekit.pretrained.pipelines import (
     align,
     chat,
@@ -24,7 +23,8 @@ from coursekit.pretrained.pipelines import (
     sentence_vectors,
     transcribe,
 )
-from coursekit.pretrained.whisper import load_speech
+from coursekit.pretrained.published import load_published
+from coursekit.pretrained.speech import load_speech
 from results.record import ROOT, record
 
 SENTENCES = [

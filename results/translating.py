@@ -24,9 +24,10 @@ from coursekit.checkpoint import (
 from coursekit.config import TrainConfig, TransformerConfig
 from coursekit.data import Batch, Pairs, load_pairs
 from coursekit.seq2seq import Transformer
-from coursekit.tokenizer import BPETokenizer, Tokenizer
+from coursekit.tokenizer import BPETokenizer
 from coursekit.training import Progress, start, train
 from coursekit.translate import SPECIALS, Translator, special_ids
+from coursekit.vocabulary import Tokenizer
 
 DATA, TEST = "multi30k", "test_2016_flickr"
 Direction = tuple[str, str]

@@ -69,10 +69,8 @@ def published():
 
     @cache
     def give(name):
-        from coursekit.pretrained.loading import (
-            MissingModelError,
-            load_published,
-        )
+        from coursekit.pretrained.formats import MissingModelError
+        from coursekit.pretrained.published import load_published
 
         try:
             return load_published(name)

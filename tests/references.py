@@ -1,5 +1,9 @@
 """What tests of published models share: the reference, from a config."""
 
+import json
+import struct
+
+import torch
 from transformers import WhisperConfig
 
 EAGER = {"attn_implementation": "eager"}
@@ -28,3 +32,35 @@ def whisper_config(**options):
         **EAGER,
         **options,
     )
+
+
+def numbers(*shape, seed=3, top=31):
+    """Token ids, at random but the same."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(3, top, shape, generator=generator)
+
+
+def edit_config(folder, **changes):
+    """Change fields of a published configuration."""
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_bytes()) | changes))
+
+
+def write_model_bin(path, weights, second_names=(), version=6):
+    """CTranslate2's format, written by these tests."""
+
+    def text(word):
+        data = word.encode() + b"\0"
+        return struct.pack("<H", len(data)) + data
+
+    kinds = ["float32", "int8", "int16", "int32", "float16"]
+    parts = [struct.pack("<I", version), text("WhisperSpec")]
+    parts += [struct.pack("<II", 3, len(weights))]
+    for name, array in weights.items():
+        parts += [text(name), struct.pack("<B", array.ndim)]
+        parts += [struct.pack("<I", n) for n in array.shape]
+        kind = kinds.index(str(array.dtype))
+        parts += [struct.pack("<BI", kind, array.nbytes), array.tobytes()]
+    parts += [struct.pack("<I", len(second_names))]
+    parts += [text(word) for pair in second_names for word in pair]
+    path.write_bytes(b"".join(parts))

@@ -20,6 +20,9 @@ ORDER = [
     "minimal_seq2seq",
     "aliases",
     "config",
+    "files",
+    "bpe",
+    "vocabulary",
     "tokenizer",
     "embedding",
     "positions",
@@ -68,6 +71,9 @@ MODULES_WITHOUT_CHAPTER = {
     "minimal": "the file that chapters 0 to 12 write",
     "minimal_seq2seq": "the same for chapters 13 and 14",
     "aliases": "old names of modules",
+    "files": "how files are read and written",
+    "bpe": "taught with the tokenizer",
+    "vocabulary": "taught with the tokenizer",
     "config": "the settings; every chapter uses them",
     "data": "taught with training",
     "optim": "taught with training",
@@ -89,6 +95,7 @@ NOT_WRITTEN: set[str] = set()
 NO_TEST_FILE: dict[str, str] = {
     "minimal_seq2seq": "test_minimal has both files",
     "pretrained": "each of its modules has one",
+    "vocabulary": "test_tokenizer has it, with those that it is for",
     "classroom": "each of its modules has one",
     "grading": "each of its modules has one: test_frames, test_grade, ...",
     "stages": "test_lesson has the files that it is part of",
@@ -441,7 +448,7 @@ def test_modules_take_only_what_others_offer():
         for f, t in trees()
         if offers(t)
     }
-    assert "write_atomically" in offered["tokenizer"]  # two others take it
+    assert "write_atomically" in offered["files"]  # two others take it
     for file, tree in trees():
         if file.stem in EXEMPT:
             continue

@@ -22,7 +22,11 @@ import torch
 
 import coursekit
 from coursekit.attention import attend, attention_weights
-from coursekit.cache import CachedSeq2SeqStepper, CachedStepper
+from coursekit.bpe import DIGITS_APART
+from coursekit.cache import (
+    CachedSeq2SeqStepper,
+    CachedStepper,
+)
 from coursekit.checkpoint import (
     build_model,
     find_model,
@@ -40,7 +44,7 @@ from coursekit.interpret import watch
 from coursekit.sampling import keep_top_p, sampler
 from coursekit.search import beam_search
 from coursekit.seq2seq import Transformer, encoder_config
-from coursekit.tokenizer import DIGITS_APART, BPETokenizer, CharTokenizer
+from coursekit.tokenizer import BPETokenizer, CharTokenizer
 from coursekit.translate import SPECIALS, special_ids
 from results.live import GOALS, measure
 

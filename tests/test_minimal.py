@@ -17,13 +17,13 @@ import torch
 from lines import lines_of
 
 from coursekit import minimal, minimal_seq2seq, training
+from coursekit.bpe import encode_chunk, learn_merges
 from coursekit.classroom import lesson
 from coursekit.data import Batch, date_pairs, pad_pairs
 from coursekit.generation import generate as library_generate
 from coursekit.loss import cross_entropy
 from coursekit.optim import make_schedule
 from coursekit.steppers import PlainSeq2SeqStepper, PlainStepper
-from coursekit.tokenizer import encode_chunk, learn_merges
 from results.minimal import library_name, settings, to_library
 
 ROOT = Path(__file__).resolve().parent.parent

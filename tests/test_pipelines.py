@@ -30,11 +30,7 @@ from coursekit.config import EncoderConfig, SpeechConfig
 from coursekit.decoder import GPT, make_scheme
 from coursekit.encoder import Encoder
 from coursekit.generation import generate
-from coursekit.pretrained.loading import (
-    find_published,
-    read_ct2,
-    read_gguf,
-)
+from coursekit.pretrained.formats import read_ct2, read_gguf
 from coursekit.pretrained.pipelines import (
     SpeechStepper,
     align,
@@ -46,9 +42,12 @@ from coursekit.pretrained.pipelines import (
     start_ids,
     transcribe,
 )
-from coursekit.pretrained.whisper import SpeechTransformer, load_speech
+from coursekit.pretrained.published import find_published
+from coursekit.pretrained.speech import load_speech
+from coursekit.pretrained.whisper import SpeechTransformer
+from coursekit.pretrained.wordpiece import WordPieceTokenizer
 from coursekit.steppers import PlainStepper
-from coursekit.tokenizer import BPETokenizer, WordPieceTokenizer
+from coursekit.tokenizer import BPETokenizer
 
 ROOT = Path(__file__).resolve().parent.parent
 SENTENCE = "The animal didn't cross the street because it was too tired."

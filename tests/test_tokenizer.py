@@ -6,34 +6,27 @@ import os
 import random
 import subprocess
 import sys
-from collections import Counter
 from importlib.util import find_spec
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 import regex
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
+from test_bpe import chunks_of, recount
 
-from coursekit import tokenizer as module
-from coursekit.classroom.check import check
-from coursekit.classroom.check import tokenizer as exercises
-from coursekit.data import load_text, read_asset
-from coursekit.tokenizer import (
+from coursekit.bpe import (
     SPLIT,
-    BPETokenizer,
-    CharTokenizer,
-    Tokenizer,
     encode_chunk,
     encode_chunk_with_dropout,
     fast_is_safe,
     learn_merges,
-    load_tokenizer,
-    read_bytes,
-    tokenizer_from_dict,
-    write_atomically,
 )
+from coursekit.classroom.catalogue import tokenizer as exercises
+from coursekit.classroom.check import check
+from coursekit.data import load_text, read_asset
+from coursekit.tokenizer import BPETokenizer, CharTokenizer
+from coursekit.vocabulary import Tokenizer, load_tokenizer, tokenizer_from_dict
 
 tiktoken = pytest.importorskip("tiktoken")
 
@@ -74,81 +67,6 @@ def r50k():
 
 
 # --- training ---------------------------------------------------------------
-
-
-def merge_everywhere(word, pair, new):
-    out = []
-    for token in word:
-        out.append(token)
-        if tuple(out[-2:]) == pair:
-            out[-2:] = [new]
-    return out
-
-
-def recount(chunks, n_merges, choose=None):
-    """Learn merges by counting everything again after each merge."""
-    words = [(list(chunk), n) for chunk, n in chunks.items()]
-    merges = []
-    for new in range(256, 256 + n_merges):
-        counts = Counter()
-        for word, n in words:
-            for pair in pairwise(word):
-                counts[pair] += n
-        if not counts:
-            break
-        most = max(counts.values())
-        best = min(pair for pair, n in counts.items() if n == most)
-        merges.append(choose(counts) if choose else best)
-        words = [(merge_everywhere(w, merges[-1], new), n) for w, n in words]
-    return merges
-
-
-def chunks_of(text):
-    return Counter(c.encode() for c in regex.findall(SPLIT, text))
-
-
-def test_trainer_equals_recount_on_text(shakespeare):
-    chunks = chunks_of(shakespeare[:30_000])
-    assert learn_merges(chunks, 101) == recount(chunks, 101)
-
-
-@given(st.dictionaries(st.text("ab", min_size=1), st.integers(1, 5)))
-@settings(max_examples=300, deadline=None)
-@example({"aaaa": 1})
-@example({"aaaaaaa": 1, "aaa": 3})
-@example({"abababa": 2, "baab": 1})
-def test_trainer_equals_recount_on_small_texts(counted):
-    """Two letters only: overlaps, ties and runs in nearly every case."""
-    chunks = {chunk.encode(): n for chunk, n in counted.items()}
-    assert learn_merges(chunks, 23) == recount(chunks, 23)
-
-
-def test_stale_neighbors_are_found(monkeypatch):
-    """Control: a trainer that updates the merged pair only is caught."""
-    honest = module.merge_in_place
-
-    def stale(word, pair, new):
-        for changed, change in honest(word, pair, new):
-            if changed == pair or change > 0:
-                yield changed, change
-
-    chunks = chunks_of("the theme then thaws; he hems, hens and a bathe")
-    expected = recount(chunks, 13)
-    assert learn_merges(chunks, 13) == expected
-    monkeypatch.setattr(module, "merge_in_place", stale)
-    assert learn_merges(chunks, 13) != expected
-
-
-def test_ties_do_not_depend_on_the_order_of_the_text():
-    """All pairs of "abcd" tie; the smallest ids win in either order."""
-    forth = ["ab", "cd", "ef"]
-    expected = [tuple(pair.encode()) for pair in forth]
-    for words in (forth, forth[::-1]):
-        chunks = {word.encode(): 7 for word in words}
-        assert learn_merges(chunks, 3) == expected
-        # Control: the first of the most frequent depends on the order.
-        first = recount(chunks, 3, lambda n: max(n, key=n.__getitem__))
-        assert (first == expected) == (words == forth)
 
 
 def test_training_by_hand():
@@ -448,14 +366,6 @@ def test_full_disk_keeps_the_old_file(where, tmp_path, monkeypatch):
     assert [p.name for p in tmp_path.iterdir()] == ["tokenizer.json"]
 
 
-def test_write_atomically_keeps_usual_permissions(tmp_path):
-    """A temporary file is private; the result must not be."""
-    (tmp_path / "usual").write_text("x")
-    write_atomically(tmp_path / "ours", "x")
-    modes = {p.stat().st_mode for p in tmp_path.iterdir()}
-    assert len(modes) == 1
-
-
 GOOD = {
     "type": "characters",
     "special_tokens": [],
@@ -524,13 +434,6 @@ def test_damaged_ranks(line, rule, tmp_path):
     path.write_bytes(b"\n".join([*lines, line]))
     with pytest.raises(ValueError, match=rule):
         BPETokenizer.from_ranks(path)
-
-
-@pytest.mark.parametrize("name", ["x.xz", "x.gz"])
-def test_damaged_archive(name, tmp_path):
-    (tmp_path / name).write_bytes(b"not an archive")
-    with pytest.raises(ValueError, match=f"whole: got 14 bytes in .*{name}"):
-        read_bytes(tmp_path / name)
 
 
 # --- other bad input --------------------------------------------------------

@@ -1,133 +1,28 @@
 """Sound: columns like another library's, a model like another library's."""
 
-import wave
-
 import numpy as np
 import pytest
 import torch
 from compare import Links, close, differ, shake
+from references import END, numbers, whisper_config, write_model_bin
+from tokenizers import pre_tokenizers
 from transformers import (
     WhisperConfig,
-    WhisperFeatureExtractor,
     WhisperForConditionalGeneration,
 )
-from transformers.audio_utils import mel_filter_bank
 
 from coursekit.attention import attention_weights
 from coursekit.checkpoint import load_model, save_model
 from coursekit.config import SpeechConfig
 from coursekit.multihead import split_heads
 from coursekit.pretrained.whisper import (
-    HOP,
-    RATE,
     ConvStem,
     SpeechTransformer,
     cross_weights,
-    load_speech,
-    log_mel,
-    mel_filters,
-    read_wav,
+    load_whisper,
 )
 
 B, T, V, M, C, D, HEADS, DFF = 2, 5, 31, 11, 26, 42, 3, 29
-
-
-# -- columns -----------------------------------------------------------------
-@pytest.mark.parametrize("n_mels", [80, 128, 7])
-def test_bands_are_those_of_another_library(n_mels):
-    theirs = mel_filter_bank(
-        201, n_mels, 0.0, 8000.0, RATE, norm="slaney", mel_scale="slaney"
-    )
-    ours = mel_filters(n_mels)
-    assert ours.shape == (n_mels, 201)
-    # The other library rounds the frequencies of its windows elsewhere.
-    close(ours, torch.tensor(theirs.T).float(), 1e-6)
-
-
-def test_bands_by_hand():
-    """1,000 Hz is 15 mel, 6,400 Hz is 42; the areas are 1."""
-    one = mel_filters(1).double()[0]
-    top = 15 + 27 * np.log(8) / np.log(6.4)
-    middle = 1000 * 6.4 ** ((top / 2 - 15) / 27)
-    assert abs(int(one.argmax()) * 40 - middle) < 40
-    assert one.sum() * 40 == pytest.approx(1, abs=1e-4)
-
-
-def test_columns_are_those_of_another_library():
-    theirs = WhisperFeatureExtractor(feature_size=80)
-    generator = torch.Generator().manual_seed(0)
-    for sound in (load_speech(), torch.randn(RATE, generator=generator)):
-        right = theirs(sound.numpy(), sampling_rate=RATE, return_tensors="pt")
-        ours = log_mel(sound)
-        assert ours.shape == (80, 3000)
-        close(ours, right.input_features[0], 1e-4)
-
-
-def test_columns_of_a_tone_are_loud_at_its_pitch():
-    """440 Hz lies in the band whose weight at 440 Hz is largest."""
-    steps = torch.arange(RATE) / RATE
-    columns = log_mel(torch.sin(2 * torch.pi * 440 * steps), seconds=1.0)
-    assert columns.shape == (80, 100)
-    band = int(mel_filters()[:, 11].argmax())  # 440 Hz is number 11
-    assert set(columns[:, 5:95].argmax(0).tolist()) == {band}
-    assert columns.max() - columns.min() == pytest.approx(2)  # 8 / 4
-
-
-def test_a_sound_is_cut_or_filled_up():
-    sound = load_speech()
-    assert torch.equal(log_mel(sound, 1.0), log_mel(sound[:RATE], 1.0))
-    assert log_mel(sound, 7.5).shape == (80, 750)
-    with pytest.raises(ValueError, match="must have samples: got none"):
-        log_mel(sound[:0])
-
-
-# -- files -------------------------------------------------------------------
-def write(path, frames, channels=1, width=2, rate=RATE):
-    with wave.open(str(path), "wb") as file:
-        file.setnchannels(channels)
-        file.setsampwidth(width)
-        file.setframerate(rate)
-        file.writeframes(frames)
-    return path
-
-
-def test_a_file_is_read(tmp_path):
-    whole = np.array([0, 1, -1, 16384, -32768, 32767], dtype="<i2")
-    samples = read_wav(write(tmp_path / "a.wav", whole.tobytes()))
-    right = torch.tensor(whole.astype("float32")) / 32768
-    assert torch.equal(samples, right)
-
-
-@pytest.mark.parametrize(
-    ("changes", "received"),
-    [
-        ({"channels": 2}, "got 2, 16, 16000"),
-        ({"width": 1}, "got 1, 8, 16000"),
-        ({"rate": 22050}, "got 1, 16, 22050"),
-    ],
-)
-def test_another_kind_of_sound_is_refused(tmp_path, changes, received):
-    path = write(tmp_path / "a.wav", bytes(16), **changes)
-    with pytest.raises(ValueError, match=received):
-        read_wav(path)
-
-
-@pytest.mark.parametrize("data", [None, b"", b"RIFF", b"no sound at all"])
-def test_what_is_no_sound_is_refused(tmp_path, data):
-    path = tmp_path / "a.wav"
-    if data is not None:
-        path.write_bytes(data)
-    with pytest.raises(ValueError, match=r"whole WAV file: got .*a\.wav"):
-        read_wav(path)
-
-
-def test_the_spoken_sentence():
-    """Mono, 16 kHz, below 150 kB; not silent, not cut off."""
-    sound = load_speech()
-    assert 3 < len(sound) / RATE < 4
-    assert 0.3 < sound.abs().max() < 1
-    edges = torch.cat((sound[:HOP], sound[-HOP:]))
-    assert edges.abs().max() < 0.02
 
 
 # -- the model ---------------------------------------------------------------
@@ -331,3 +226,111 @@ def test_weights_from_hand_made_keys():
     k, _ = block.cross_attention.keys_values(memory)
     right = attention_weights(split_heads(q, HEADS), k)
     close(cross_weights(ours, memory, tgt)[:, :HEADS], right, 1e-12)
+
+
+# -- from a file --------------------------------------------------------------
+def write_whisper(folder, kind="float32", layers=(2, 1)):
+    """A small random one; the reference's names mapped to the file's."""
+    config = whisper_config(
+        vocab_size=V + 256,
+        num_mel_bins=M,
+        d_model=D,
+        encoder_layers=layers[0],
+        decoder_layers=layers[1],
+        encoder_attention_heads=HEADS,
+        decoder_attention_heads=HEADS,
+        encoder_ffn_dim=DFF,
+        decoder_ffn_dim=DFF,
+        max_source_positions=13,
+        max_target_positions=17,
+    )
+    theirs = shake(WhisperForConditionalGeneration(config)).eval()
+    state = theirs.state_dict()
+    weights = {}
+    for name, tensor in state.items():
+        words = name.removeprefix("model.").split(".")
+        if words[0] == "proj_out":  # the same as the embedding
+            continue
+        key = published_key(words)
+        letter = "qkv".find(words[-2][0]) if words[-2] in FUSED else 0
+        weights.setdefault(key, {})[letter] = tensor
+        if name.endswith("k_proj.weight"):  # the format has a bias: zeros
+            key = key.replace("weight", "bias")
+            weights.setdefault(key, {})[letter] = tensor.new_zeros(D)
+    arrays = {
+        name: torch.cat([parts[i] for i in sorted(parts)]).numpy()
+        for name, parts in weights.items()
+    }
+    arrays = {name: array.astype(kind) for name, array in arrays.items()}
+    for side in ("encoder", "decoder"):
+        arrays[f"{side}/num_heads"] = np.array(HEADS, dtype="int16")
+    write_model_bin(folder / "model.bin", arrays)
+    lines = [*sorted(pre_tokenizers.ByteLevel.alphabet()), END]
+    lines += ["<|startoftranscript|>", "<|notimestamps|>"]
+    lines += [f"<|{i}|>" for i in range(V + 256 - len(lines))]
+    (folder / "vocabulary.txt").write_text("\n".join(lines), "utf8")
+    return theirs
+
+
+FUSED = ("q_proj", "k_proj", "v_proj")
+
+
+def published_key(words):
+    """One name of the reference in CTranslate2's words."""
+    names = {"weight": "gamma", "bias": "beta"}
+    side, rest, part = words[0], words[1:-1], words[-1]
+    if rest[0] == "embed_tokens":
+        return f"{side}/embeddings/weight"
+    if rest[0] == "embed_positions":
+        return f"{side}/position_encodings/encodings"
+    if rest[0] != "layers":
+        norm = rest[0] == "layer_norm"
+        return f"{side}/{rest[0]}/{names[part] if norm else part}"
+    before = f"{side}/layer_{rest[1]}"
+    place = {"self_attn": "self_attention", "encoder_attn": "attention"}
+    inner = {
+        "self_attn_layer_norm": "self_attention/layer_norm",
+        "encoder_attn_layer_norm": "attention/layer_norm",
+        "final_layer_norm": "ffn/layer_norm",
+    }
+    if rest[2] in inner:
+        return f"{before}/{inner[rest[2]]}/{names[part]}"
+    if rest[2] in ("fc1", "fc2"):
+        return f"{before}/ffn/linear_{int(rest[2][-1]) - 1}/{part}"
+    cross = rest[2] == "encoder_attn"
+    number = {"q_proj": 0, "k_proj": cross, "v_proj": cross}
+    last = 1 + cross
+    i = int(number.get(rest[3], last))
+    return f"{before}/{place[rest[2]]}/linear_{i}/{part}"
+
+
+def test_whisper_from_a_folder(tmp_path):
+    """Fused projections cut, norms renamed; another number of blocks."""
+    theirs = write_whisper(tmp_path)
+    model, tokenizer = load_whisper(tmp_path)
+    generator = torch.Generator().manual_seed(1)
+    mel, tgt = torch.randn(2, 11, 26, generator=generator), numbers(2, 7)
+    with torch.no_grad():
+        right = theirs(input_features=mel, decoder_input_ids=tgt).logits
+        close(model(mel, tgt), right, 1e-5)
+    assert tokenizer.decode(tokenizer.encode("Ça va?")) == "Ça va?"
+    assert tokenizer.special_tokens[END] == 256
+
+
+def test_a_speech_model_that_does_not_fit(tmp_path):
+    write_whisper(tmp_path)
+    vocabulary = tmp_path / "vocabulary.txt"
+    words = vocabulary.read_text("utf8")
+    vocabulary.write_text(words + "\nmore", "utf8")
+    with pytest.raises(ValueError, match="got 288 in the tokenizer, 287 in"):
+        load_whisper(tmp_path)
+    vocabulary.write_text("a\nb", "utf8")
+    with pytest.raises(ValueError, match=r"must name <\|endoftext"):
+        load_whisper(tmp_path)
+    vocabulary.unlink()
+    with pytest.raises(ValueError, match=r"must name <\|endoftext"):
+        load_whisper(tmp_path)
+    vocabulary.write_text(words, "utf8")
+    write_whisper(tmp_path, "int8")
+    with pytest.raises(ValueError, match="got whole numbers in"):
+        load_whisper(tmp_path)

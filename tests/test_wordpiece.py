@@ -14,31 +14,13 @@ from tokenizers.pre_tokenizers import (
     Sequence,
 )
 
-from coursekit.tokenizer import (
-    DIGITS_APART,
-    SPLIT,
-    BPETokenizer,
-    WordPieceTokenizer,
-    from_printable,
-    load_tokenizer,
-)
+from coursekit.bpe import DIGITS_APART, SPLIT
+from coursekit.pretrained.wordpiece import WordPieceTokenizer
+from coursekit.tokenizer import BPETokenizer
+from coursekit.vocabulary import load_tokenizer
 
 
 # -- published vocabularies -------------------------------------------------
-def test_printable_letters_are_bytes():
-    """Known letters; all 256 bytes once; as another library shows them."""
-    assert from_printable("Ġthe") == b" the"
-    assert from_printable("Ċ") == b"\n"
-    assert from_printable("ÃŃ") == "í".encode()
-    shown = ByteLevel.alphabet()
-    assert len(shown) == 256
-    assert {from_printable(letter)[0] for letter in shown} == {*range(256)}
-    with pytest.raises(
-        ValueError, match="stand for a byte: got 'あ' in 'aあ'"
-    ):
-        from_printable("aあ")
-
-
 def test_digits_apart():
     """Each digit alone; the space before a number keeps to itself."""
     split = regex.findall(DIGITS_APART, "In 1984,\n\n12 a's  7")

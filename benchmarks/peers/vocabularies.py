@@ -12,7 +12,7 @@ from benchmarks.contest import (
     load_module,
     need,
 )
-from coursekit.tokenizer import SPLIT, encode_chunk
+from coursekit.bpe import SPLIT, encode_chunk
 
 Learn = Callable[[], Any]
 Encode = Callable[[], list[int]]

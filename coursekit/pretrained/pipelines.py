@@ -1,8 +1,9 @@
 """What the published models are for: compare, complete, chat, listen.
 
 Each function takes a model and its tokenizer, as
-:func:`coursekit.pretrained.loading.load_published` gives them, and joins what
-other modules do: the tokenizer's ids, the encoder, a stepper with its cache.
+:func:`coursekit.pretrained.published.load_published` gives them, and joins
+what other modules do: the tokenizer's ids, the encoder, a stepper with its
+cache.
 """
 
 from collections.abc import Sequence
@@ -16,14 +17,11 @@ from coursekit.cache import CachedSeq2SeqStepper, CachedStepper
 from coursekit.decoder import GPT
 from coursekit.encoder import Encoder
 from coursekit.generation import generate
-from coursekit.pretrained.whisper import (
-    HOP,
-    SpeechTransformer,
-    cross_weights,
-    log_mel,
-)
+from coursekit.pretrained.speech import HOP, log_mel
+from coursekit.pretrained.whisper import SpeechTransformer, cross_weights
+from coursekit.pretrained.wordpiece import WordPieceTokenizer
 from coursekit.steppers import check_prompts, evaluating, pad_rows
-from coursekit.tokenizer import BPETokenizer, WordPieceTokenizer
+from coursekit.tokenizer import BPETokenizer
 
 __all__ = [
     "ALIGNMENT_HEADS",
@@ -186,7 +184,7 @@ class SpeechStepper(CachedSeq2SeqStepper):
     Args:
         model: the speech model.
         mel: (N, M, C) sounds, as
-            :func:`coursekit.pretrained.whisper.log_mel` makes.
+            :func:`coursekit.pretrained.speech.log_mel` makes.
         start: ids that every transcript begins with.
 
     Raises:

@@ -1,18 +1,14 @@
-"""Sound as a sequence: a picture of its pitches, one column every 10 ms.
+"""Whisper: the paper's encoder-decoder, whose source is a sound.
 
-A text has tokens.  A sound has pressure, 16,000 numbers a second, far too
-many and too alike to attend to.  So it is cut into short windows; each is
-told by the strength of 80 bands of pitch; and two convolutions make one
-vector of two columns.  From there on it is a sequence as any other, and
-encoder and decoder are those of :mod:`coursekit.seq2seq`.
+Two convolutions make one vector of two columns of
+:mod:`coursekit.pretrained.speech`.  From there on it is a sequence as any
+other, and encoder and decoder are those of :mod:`coursekit.seq2seq`:
+pre-norm, with GELU.  Its keys have no bias, which here is a bias of zeros.
 """
 
-import math
-import wave
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -22,153 +18,30 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from coursekit.attention import Attend, attention_weights, fast_attend
+from coursekit.checkpoint import Loaded
 from coursekit.config import SpeechConfig
 from coursekit.decoder import check_length
 from coursekit.encoder import Encoder
+from coursekit.pretrained.formats import (
+    Tensors,
+    built,
+    finish,
+    from_printable,
+    per_block,
+    read_ct2,
+    rename,
+    unfused,
+)
 from coursekit.seq2seq import Transformer, encoder_config
+from coursekit.tokenizer import BPETokenizer
 
 __all__ = [
-    "HOP",
-    "RATE",
-    "WINDOW",
     "ConvStem",
-    "SoundEncoder",
+    "SpeechEncoder",
     "SpeechTransformer",
     "cross_weights",
-    "load_speech",
-    "log_mel",
-    "mel_filters",
-    "read_wav",
+    "load_whisper",
 ]
-
-RATE = 16_000
-"""Samples a second."""
-WINDOW = 400
-"""Samples in a window, 25 ms of them."""
-HOP = 160
-"""Samples from one window to the next, 10 ms of them."""
-
-
-# -- sound to columns --------------------------------------------------------
-
-
-def read_wav(path: str | Path) -> Float[Tensor, "N"]:
-    """Read a sound.
-
-    Args:
-        path: a WAV file of one channel, 16 bits, 16,000 samples a second.
-
-    Returns:
-        (N,) samples in −1 … 1.
-
-    Raises:
-        ValueError: if the file is missing, damaged or of another kind.
-
-    Chapter: 15, modern.
-    """
-    try:
-        with wave.open(str(path), "rb") as file:
-            kind = file.getnchannels(), 8 * file.getsampwidth()
-            rate = file.getframerate()
-            data = file.readframes(file.getnframes())
-    except (OSError, EOFError, wave.Error) as error:
-        raise ValueError(
-            f"a sound must be a whole WAV file: got {path} ({error}). "
-            "Convert it: sox IN -r 16000 -b 16 -c 1 OUT.wav."
-        ) from error
-    if (*kind, rate) != (1, 16, RATE):
-        raise ValueError(
-            f"a sound must have 1 channel, 16 bits, {RATE} samples a "
-            f"second: got {kind[0]}, {kind[1]}, {rate} in {path}. Convert "
-            "it: sox IN -r 16000 -b 16 -c 1 OUT.wav."
-        )
-    whole = torch.frombuffer(bytearray(data), dtype=torch.int16)
-    return whole.to(torch.get_default_dtype()) / 2**15
-
-
-def load_speech() -> Float[Tensor, "N"]:
-    """The book's running sentence, spoken by a machine.
-
-    Returns:
-        (N,) samples, 3.5 seconds.
-
-    Chapter: 15, modern.
-    """
-    name = "assets/speech.wav"
-    with resources.as_file(resources.files("coursekit") / name) as path:
-        return read_wav(path)
-
-
-def mel_filters(n_mels: int = 80) -> Float[Tensor, "M P"]:
-    """Bands of pitch, as weights of the window's frequencies.
-
-    The ear hears ratios: 200 Hz is as far from 100 as 4,000 from 2,000.
-    On the mel scale equal steps sound equal: it is linear up to 1,000 Hz,
-    15 mel, and logarithmic above, 27 mel for a factor of 6.4.  The bands
-    are triangles between points that are equally far apart in mel, each
-    as tall as makes its area 1.
-
-    Args:
-        n_mels: M, bands between 0 and 8,000 Hz.
-
-    Returns:
-        (M, P) weights of the P = 201 frequencies of a window.
-
-    Chapter: 15, modern.
-    Source: radford2023robust, section 2.2.
-    Test: tests/test_whisper.py::test_bands_are_those_of_another_library
-    """
-    top = 15 + 27 * math.log(RATE / 2 / 1000) / math.log(6.4)
-    mels = torch.linspace(0, top, n_mels + 2, dtype=torch.float64)
-    above = 1000 * 6.4 ** ((mels - 15) / 27)
-    points = torch.where(mels < 15, mels * 1000 / 15, above)
-    left, middle, right = points[:-2], points[1:-1], points[2:]
-    heard = torch.linspace(0, RATE / 2, WINDOW // 2 + 1, dtype=torch.float64)
-    rise = (heard - left[:, None]) / (middle - left)[:, None]
-    fall = (right[:, None] - heard) / (right - middle)[:, None]
-    bands = torch.minimum(rise, fall).clamp(min=0)
-    bands = bands * (2 / (right - left))[:, None]
-    return bands.to(torch.get_default_dtype())
-
-
-def log_mel(
-    samples: Float[Tensor, "N"], seconds: float = 30.0, n_mels: int = 80
-) -> Float[Tensor, "M C"]:
-    """How strong each band of pitch is, every 10 ms, as a logarithm.
-
-    ``log₁₀`` of the energy, cut off at 8 below the largest (80 decibels),
-    then ``(x + 4) / 4``: numbers about as large as 1.
-
-    Args:
-        samples: (N,) at 16,000 a second.
-        seconds: length of the outcome: silence is added, or the end cut
-            off.  Whisper has only ever heard 30.
-        n_mels: M, bands.
-
-    Returns:
-        (M, C) with C = 100 · seconds columns.
-
-    Raises:
-        ValueError: if there is no sample.
-
-    Chapter: 15, modern.
-    Source: radford2023robust, section 2.2.
-    Test: tests/test_whisper.py::test_columns_are_those_of_another_library
-    """
-    if len(samples) == 0:
-        raise ValueError(
-            "a sound must have samples: got none. Read one with read_wav."
-        )
-    n = round(seconds * RATE)
-    sound = F.pad(samples[:n], (0, max(0, n - len(samples))))
-    # A window that fades in and out, or its edges would sound like clicks.
-    hann = torch.hann_window(WINDOW, dtype=sound.dtype, device=sound.device)
-    waves = torch.stft(sound, WINDOW, HOP, window=hann, return_complex=True)
-    energy = waves[:, :-1].abs().square()  # the last one begins at the end
-    bands = mel_filters(n_mels).to(energy) @ energy
-    loud = bands.clamp(min=1e-10).log10()
-    return (loud.clamp(min=float(loud.max()) - 8) + 4) / 4
-
 
 # -- the model ---------------------------------------------------------------
 
@@ -198,7 +71,7 @@ class ConvStem(nn.Module):
         return F.gelu(self.second(x)).mT
 
 
-class SoundEncoder(Encoder):
+class SpeechEncoder(Encoder):
     """The encoder, behind a stem that turns sound into vectors.
 
     Its table of tokens is only kept here, as in every encoder, for the
@@ -265,7 +138,7 @@ class SpeechTransformer(Transformer):
     def __init__(
         self, config: SpeechConfig, attend: Attend = fast_attend
     ) -> None:
-        super().__init__(config, attend, SoundEncoder(config, attend))
+        super().__init__(config, attend, SpeechEncoder(config, attend))
 
     def forward(
         self,
@@ -349,3 +222,112 @@ def cross_weights(
     if heads is None:
         return weights.flatten(1, 2)
     return torch.stack([weights[:, i, h] for i, h in heads], dim=1)
+
+
+# -- from a file ------------------------------------------------------------
+
+WHISPER_SELF = """
+around_attention.norm  self_attention/layer_norm
+attention.w_qkv        self_attention/linear_0
+attention.w_o          self_attention/linear_1
+"""
+WHISPER_CROSS = """
+around_cross_attention.norm  attention/layer_norm
+cross_attention.w_q          attention/linear_0
+cross_attention.w_kv         attention/linear_1
+cross_attention.w_o          attention/linear_2
+"""
+WHISPER_NETWORK = """
+around_feed_forward.norm  ffn/layer_norm
+feed_forward.w_in         ffn/linear_0
+feed_forward.w_out        ffn/linear_1
+"""
+WHISPER_REST = {
+    "encoder.embedding": "decoder/embeddings",
+    "encoder.stem.first": "encoder/conv1",
+    "encoder.stem.second": "encoder/conv2",
+    "encoder.positions": "encoder/position_encodings",
+    "encoder.final_norm": "encoder/layer_norm",
+    "positions": "decoder/position_encodings",
+    "final_norm": "decoder/layer_norm",
+}
+
+
+def load_whisper(folder: str | Path) -> Loaded:
+    """Load a Whisper that CTranslate2 has converted.
+
+    Args:
+        folder: with model.bin (in float16 or float32) and vocabulary.txt.
+
+    Returns:
+        A :class:`SpeechTransformer` and its :class:`BPETokenizer`.
+
+    Raises:
+        ValueError: if something is missing, damaged or of another kind.
+
+    Chapter: 15, modern.
+    Source: radford2023robust.
+    Test: tests/test_pipelines.py::test_whisper_has_the_reference_logits
+    """
+    path = Path(folder) / "model.bin"
+    theirs = read_ct2(path)
+    both = WHISPER_SELF + WHISPER_NETWORK
+    n_encoder = n_layers(theirs, "encoder/layer_{}/ffn/linear_0/weight")
+    n_decoder = n_layers(theirs, "decoder/layer_{}/ffn/linear_0/weight")
+    names = (
+        WHISPER_REST
+        | per_block(n_encoder, "encoder.blocks.{}.", "encoder/layer_{}/", both)
+        | per_block(
+            n_decoder, "blocks.{}.", "decoder/layer_{}/", both + WHISPER_CROSS
+        )
+    )
+    endings = {"gamma": "weight", "beta": "bias", "encodings": "weight"}
+    named = {}
+    for name, tensor in theirs.items():
+        place, _, ending = name.rpartition("/")
+        named[f"{place}.{endings.get(ending, ending)}"] = tensor
+    ours = unfused(rename(named, names, path))
+    if any(not tensor.is_floating_point() for tensor in ours.values()):
+        raise ValueError(
+            "weights must be float16 or float32 for this loader: got whole "
+            f"numbers in {path}. Convert the model without quantization."
+        )
+    config = SpeechConfig(
+        vocab_size=ours["encoder.embedding.weight"].size(0),
+        max_len=ours["positions.weight"].size(0),
+        d_model=ours["positions.weight"].size(1),
+        n_heads=int(theirs["decoder/num_heads"]),
+        n_encoder_layers=n_encoder,
+        n_decoder_layers=n_decoder,
+        d_ff=ours["blocks.0.feed_forward.w_in.weight"].size(0),
+        n_mels=ours["encoder.stem.first.weight"].size(1),
+        max_frames=ours["encoder.positions.weight"].size(0),
+    )
+    tokenizer = whisper_tokenizer(Path(folder) / "vocabulary.txt")
+    return finish(built(SpeechTransformer, config), ours, tokenizer, path)
+
+
+def n_layers(tensors: Tensors, name: str) -> int:
+    """Count the layers by the name of a weight that each has."""
+    n = 0
+    while name.format(n) in tensors:
+        n += 1
+    return n
+
+
+def whisper_tokenizer(path: Path) -> BPETokenizer:
+    """Read ``vocabulary.txt``: BPE tokens, then control tokens, one a line.
+
+    Raises:
+        ValueError: if it is missing or has no end of text.
+    """
+    try:
+        lines = path.read_bytes().decode().rstrip("\n").split("\n")
+        end = lines.index("<|endoftext|>")
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            "a speech model's vocabulary.txt must name <|endoftext|>: got "
+            f"{path} ({error}). Fetch it again."
+        ) from error
+    tokens = [from_printable(line) for line in lines[:end]]
+    return BPETokenizer(tokens, lines[end:])

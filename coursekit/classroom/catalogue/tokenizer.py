@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from coursekit.bpe import learn_merges
 from coursekit.classroom.check.core import (
     NONE,
     Bug,
@@ -15,7 +16,7 @@ from coursekit.classroom.check.core import (
     Switches,
     generator,
 )
-from coursekit.tokenizer import BPETokenizer, learn_merges
+from coursekit.tokenizer import BPETokenizer
 
 Pair = tuple[int, int]
 Encode = Callable[[str], Sequence[int]]
@@ -681,13 +682,13 @@ EXERCISES = {
             "triples": "Here a merge is a triple: the two ids of the pair, "
             "and the new id."
         },
-        forbid=("coursekit.tokenizer.learn_merges",),
+        forbid=("coursekit.bpe.learn_merges",),
     ),
     "replay": Exercise(
         replay,
         _replay_cases,
         bugs=_REPLAY_BUGS,
-        forbid=("coursekit.tokenizer.encode_chunk",),
+        forbid=("coursekit.bpe.encode_chunk",),
     ),
     "stream": Exercise(
         stream,

@@ -25,8 +25,9 @@ from torch import nn
 from coursekit.checkpoint import SaveError, load_model, save_model
 from coursekit.classroom.glue import show_code
 from coursekit.classroom.live.stills import apart, picture, still
+from coursekit.files import write_atomically
 from coursekit.seq2seq import Transformer
-from coursekit.tokenizer import Tokenizer, write_atomically
+from coursekit.vocabulary import Tokenizer
 
 __all__ = [
     "ENGINE",

@@ -19,8 +19,9 @@ from coursekit.classroom import figures
 from coursekit.interpret import watch
 from coursekit.positions import frequencies
 from coursekit.search import beam_search
-from coursekit.tokenizer import BPETokenizer, Tokenizer
+from coursekit.tokenizer import BPETokenizer
 from coursekit.translate import Translator
+from coursekit.vocabulary import Tokenizer
 
 BARS = 10  # of the next token, as in the live figure
 

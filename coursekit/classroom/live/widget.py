@@ -11,7 +11,7 @@ from torch import nn
 
 from coursekit.checkpoint import load
 from coursekit.classroom.live import bundle, export
-from coursekit.tokenizer import Tokenizer
+from coursekit.vocabulary import Tokenizer
 
 KINDS = ("attention", "scores", "next-token", "beam", "translator", "bpe")
 # A figure's element knows its model by name; the name holds a hash, so new

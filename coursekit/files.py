@@ -1,0 +1,61 @@
+"""Bytes: read and written whole, and text as UTF-8."""
+
+import gzip
+import lzma
+import os
+from pathlib import Path
+
+__all__ = ["read_bytes", "utf8", "write_atomically"]
+
+
+def read_bytes(path: str | Path) -> bytes:
+    """Read a file; what ends in .xz or .gz is decompressed."""
+    data = Path(path).read_bytes()
+    try:
+        if str(path).endswith(".xz"):
+            return lzma.decompress(data)
+        if str(path).endswith(".gz"):
+            return gzip.decompress(data)
+    except (lzma.LZMAError, EOFError, OSError) as error:
+        raise ValueError(
+            f"a compressed file must be whole: got {len(data)} bytes in "
+            f"{path} ({error}). Fetch the file again."
+        ) from None
+    return data
+
+
+def write_atomically(path: str | Path, content: str | bytes) -> None:
+    """Write a file whole or not at all: write beside it, then rename.
+
+    Raises:
+        OSError: the disk is full or the folder is missing; an older
+            file of that name is then as it was.
+    """
+    path = Path(path)
+    data = content.encode() if isinstance(content, str) else content
+    beside = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        with beside.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+
+
+def utf8(text: str) -> bytes:
+    """Turn text into UTF-8.
+
+    Raises:
+        ValueError: the text holds half of a surrogate pair.
+    """
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            "text must be valid Unicode: got the lone surrogate "
+            f"U+{ord(text[error.start]):04X} at index {error.start}. "
+            "Read the file with the right encoding."
+        ) from None

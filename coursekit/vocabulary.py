@@ -1,0 +1,218 @@
+"""What all tokenizers share: decoding, streaming and the file.
+
+A tokenizer is a list of byte strings: the id of a token is its position in
+the list, and decoding joins the bytes. Only encoding is an art; see
+:mod:`coursekit.tokenizer`.
+"""
+
+import codecs
+import importlib
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+from coursekit.files import write_atomically
+
+__all__ = [
+    "StreamDecoder",
+    "Tokenizer",
+    "load_tokenizer",
+    "tokenizer_from_dict",
+]
+
+TOKENIZERS = {
+    "characters": "coursekit.tokenizer:CharTokenizer",
+    "byte-level BPE": "coursekit.tokenizer:BPETokenizer",
+    "WordPiece": "coursekit.pretrained.wordpiece:WordPieceTokenizer",
+}
+"""The type that a file names: its class, imported when one is loaded."""
+K = TypeVar("K", bound="Tokenizer")
+
+
+class Tokenizer(ABC):
+    """What all tokenizers share: decoding, streaming and the file.
+
+    Args:
+        tokens: the byte string of each ordinary id, in the order of ids.
+        special_tokens: names of control tokens; their ids follow the
+            ordinary ones. Text never becomes one of them by itself.
+
+    Raises:
+        ValueError: two tokens are equal, or one is empty.
+
+    Chapter: 1, the tokenizer.
+    """
+
+    kind: ClassVar[str] = ""
+
+    def __init__(
+        self,
+        tokens: Sequence[bytes],
+        special_tokens: Sequence[str] = (),
+    ) -> None:
+        names = list(special_tokens)
+        if (
+            len({*tokens}) < len(tokens)
+            or len({*names}) < len(names)
+            or b"" in tokens
+            or "" in names
+        ):
+            raise ValueError(
+                "tokens must be distinct and not empty: got "
+                f"{len(tokens)} tokens, {len({*tokens})} of them distinct, "
+                f"and special_tokens={names}. Remove what occurs twice."
+            )
+        self.tokens = list(tokens)
+        self.special_tokens = {
+            name: len(tokens) + i for i, name in enumerate(names)
+        }
+        self._bytes = self.tokens + [name.encode() for name in names]
+
+    @property
+    def vocab_size(self) -> int:
+        """The number of ids, special tokens included: a model's V."""
+        return len(self._bytes)
+
+    @abstractmethod
+    def encode(self, text: str) -> list[int]:
+        """Turn text into ids."""
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Turn ids into text: join the bytes first, then decode once.
+
+        Args:
+            ids: token ids, in 0 … vocab_size − 1.
+
+        Returns:
+            The text; bytes that are not UTF-8 become U+FFFD (�).
+
+        Raises:
+            ValueError: an id is out of range.
+        """
+        joined = self.decode_bytes(ids)
+        return joined.decode("utf-8", errors="replace")
+
+    def decode_bytes(self, ids: Iterable[int]) -> bytes:
+        """Return the bytes of the ids; a token may hold half a character.
+
+        Raises:
+            ValueError: an id is not in 0 … vocab_size − 1.
+        """
+        ids = [int(i) for i in ids]
+        if ids and (min(ids) < 0 or max(ids) >= self.vocab_size):
+            bad = next(i for i in ids if not 0 <= i < self.vocab_size)
+            raise ValueError(
+                f"token ids must be in 0 … {self.vocab_size - 1}: got "
+                f"{bad}. Decode with the tokenizer that encoded."
+            )
+        return b"".join([self._bytes[i] for i in ids])
+
+    def stream(self) -> "StreamDecoder":
+        """Return a decoder that is fed one id at a time."""
+        return StreamDecoder(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Describe the tokenizer by what JSON can hold.
+
+        Latin-1 has one character per byte, so each token can be written
+        back exactly, and what is ASCII can be read.
+        """
+        return {
+            "type": self.kind,
+            "special_tokens": list(self.special_tokens),
+            "tokens": [token.decode("latin-1") for token in self.tokens],
+        }
+
+    @classmethod
+    def from_dict(cls: type[K], fields: dict[str, Any], **options: Any) -> K:
+        """Build a tokenizer of this type from what `to_dict` gave."""
+        tokens = [token.encode("latin-1") for token in fields["tokens"]]
+        special = [str(name) for name in fields["special_tokens"]]
+        return cls(tokens, special, **options)
+
+    def save(self, path: str | Path) -> None:
+        """Write a JSON file with one token a line, whole or not at all."""
+        write_atomically(path, json.dumps(self.to_dict(), indent=0) + "\n")
+
+    @classmethod
+    def load(cls: type[K], path: str | Path) -> K:
+        """Read what `save` wrote.
+
+        Raises:
+            ValueError: the file is damaged or of another type.
+        """
+        loaded = load_tokenizer(path)
+        if not isinstance(loaded, cls):
+            raise ValueError(
+                f"the file must hold a tokenizer of type {cls.kind!r}: got "
+                f"{loaded.kind!r} in {path}. Use load_tokenizer, which "
+                "takes every type."
+            )
+        return loaded
+
+
+class StreamDecoder:
+    """Decodes ids one by one and never gives out half a character.
+
+    All the pieces joined equal `decode` of all the ids.
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def push(self, token: int) -> str:
+        """Take one id; return the text that is complete by now."""
+        return self._utf8.decode(self._tokenizer.decode_bytes([token]))
+
+    def finish(self) -> str:
+        """Return what is left: "" or � for a character cut short."""
+        return self._utf8.decode(b"", final=True)
+
+
+def tokenizer_from_dict(fields: Any) -> Tokenizer:
+    """Build a tokenizer from what `Tokenizer.to_dict` gave.
+
+    Raises:
+        ValueError: the type is unknown or a field is missing or wrong.
+    """
+    kind = fields.get("type") if isinstance(fields, dict) else None
+    if kind not in [*TOKENIZERS]:  # it may be a list
+        raise ValueError(
+            f"a tokenizer's type must be one of {list(TOKENIZERS)}: got "
+            f"{kind!r}. Save it again with Tokenizer.save."
+        )
+    module, _, name = TOKENIZERS[kind].partition(":")
+    tokenizer: type[Tokenizer]
+    tokenizer = getattr(importlib.import_module(module), name)
+    try:
+        return tokenizer.from_dict(fields)
+    except (KeyError, TypeError, AttributeError, UnicodeError) as error:
+        raise ValueError(
+            "a tokenizer needs the lists tokens and special_tokens: got "
+            f"{sorted(fields)} ({error!r}). Save it again with "
+            "Tokenizer.save."
+        ) from None
+
+
+def load_tokenizer(path: str | Path) -> Tokenizer:
+    """Read what `Tokenizer.save` wrote, of whichever type.
+
+    Raises:
+        ValueError: the file is not JSON or not a tokenizer's.
+    """
+    if not Path(path).is_file():
+        raise ValueError(
+            f"a tokenizer must be a file: got {path}, which is none. Check "
+            "the path, or save it with Tokenizer.save."
+        )
+    try:
+        fields = json.loads(Path(path).read_bytes())
+    except ValueError as error:
+        raise ValueError(
+            f"a tokenizer file must be whole JSON: got {path} ({error}). "
+            "Save it again with Tokenizer.save."
+        ) from None
+    return tokenizer_from_dict(fields)

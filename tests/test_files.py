@@ -1,0 +1,26 @@
+"""Files are whole or not there, and text is UTF-8."""
+
+import pytest
+
+from coursekit.files import read_bytes, utf8, write_atomically
+
+
+def test_write_atomically_keeps_usual_permissions(tmp_path):
+    """A temporary file is private; the result must not be."""
+    (tmp_path / "usual").write_text("x")
+    write_atomically(tmp_path / "ours", "x")
+    modes = {p.stat().st_mode for p in tmp_path.iterdir()}
+    assert len(modes) == 1
+
+
+@pytest.mark.parametrize("name", ["x.xz", "x.gz"])
+def test_damaged_archive(name, tmp_path):
+    (tmp_path / name).write_bytes(b"not an archive")
+    with pytest.raises(ValueError, match=f"whole: got 14 bytes in .*{name}"):
+        read_bytes(tmp_path / name)
+
+
+def test_half_a_surrogate_pair_is_refused():
+    assert utf8("naïve 🍵") == "naïve 🍵".encode()
+    with pytest.raises(ValueError, match=r"surrogate U\+D83C at index 2"):
+        utf8("a \ud83c")
