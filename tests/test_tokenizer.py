@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from coursekit import tokenizer as module
 from coursekit.classroom.check import check
 from coursekit.classroom.check import tokenizer as exercises
-from coursekit.data import load_text, read_asset
+from coursekit.data import load_text
+from coursekit.datasets import read_asset
 from coursekit.tokenizer import (
     SPLIT,
     BPETokenizer,
