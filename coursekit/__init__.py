@@ -32,7 +32,7 @@ from coursekit.data import (
     load_text,
     random_windows,
     sequential_windows,
-    split,
+    train_val_split,
 )
 from coursekit.decoder import GPT, Block
 from coursekit.embedding import TokenEmbedding
@@ -179,9 +179,9 @@ __all__ = [
     "shipped",
     "shuffle_patches",
     "sinusoidal",
-    "split",
     "split_heads",
     "train",
+    "train_val_split",
     "transcribe",
     "unpatchify",
     "window_mask",

@@ -60,7 +60,7 @@ from coursekit.data import (
     load_text,
     random_windows,
     sequential_windows,
-    split,
+    train_val_split,
 )
 from coursekit.decoder import GPT
 from coursekit.distributed import (
@@ -398,7 +398,7 @@ def make_run(args: argparse.Namespace, device: torch.device) -> Run:
     config = dataclasses.replace(config, precision=precision)
     name = "shakespeare" if args.text is None else args.text
     text = load_text(name)
-    learned, held_out = split(text)
+    learned, held_out = train_val_split(text)
     tokenizer = make_tokenizer(args, text, learned)
     fields = {"max_len": config.context} | given(args, GPTConfig)
     fields["vocab_size"] = tokenizer.vocab_size
@@ -487,7 +487,7 @@ def read_run(folder: Path, fields: dict[str, Any]) -> Run:
             f"{data['text']}. Restore the file, or start a new run."
         )
     tokenizer = load_tokenizer(folder / "tokenizer.json")
-    learned, held_out = split(text)
+    learned, held_out = train_val_split(text)
     model = fresh_model(GPTConfig.from_dict(fields["config"]), config.seed)
     check_vocabulary(model, tokenizer, folder)
     return (
@@ -837,7 +837,7 @@ def run_eval(args: argparse.Namespace) -> int:
     name = recorded_text(args.run) if args.text is None else args.text
     text = load_text(name)
     if args.split != "all":
-        text = split(text)[args.split == "validation"]
+        text = train_val_split(text)[args.split == "validation"]
     ids = torch.tensor(tokenizer.encode(text))
     context = model.config.max_len
     nats = evaluate(model, windows_of(ids, context))

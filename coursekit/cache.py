@@ -291,6 +291,7 @@ class CachedStepper(PlainStepper):
 
     cache: list[LayerCache]
     shared: SharedColumns
+    padding: Sequence[int] = ()  # columns before each row's first token
 
     @property
     def filled(self) -> int:
@@ -313,11 +314,10 @@ class CachedStepper(PlainStepper):
 
     def advance(self, tokens: Int[Tensor, "B"]) -> Float[Tensor, "B V"]:
         """Run the model over one new token of each row."""
+        if not any(self.padding):
+            return self.run(tokens[:, None], None, None)
         filled = self.filled
-        padding = [filled + 1 - len(row) for row in self.rows]
-        if not any(padding):
-            return self.run(tokens[:, None])
-        n_padding = torch.tensor(padding, device=tokens.device)[:, None]
+        n_padding = torch.tensor(self.padding, device=tokens.device)[:, None]
         columns = torch.arange(filled + 1, device=tokens.device)
         mask = (columns >= n_padding)[:, None, None]
         return self.run(tokens[:, None], filled - n_padding, mask)
@@ -325,6 +325,7 @@ class CachedStepper(PlainStepper):
     def reorder(self, index: Int[Tensor, "N"]) -> None:
         """Let row i continue from what is now row index[i], and its cache."""
         super().reorder(index)
+        self.padding = [self.padding[i] for i in index.tolist()]
         missing = self.shared.reorder(index, self.filled)
         for layer in self.cache:
             layer.reorder(index, missing)
@@ -333,6 +334,8 @@ class CachedStepper(PlainStepper):
         """Fill a fresh cache with all rows."""
         self.cache = self.empty_cache()
         self.shared = SharedColumns(len(self.rows))
+        lengths = [len(row) for row in self.rows]
+        self.padding = [max(lengths) - length for length in lengths]
         return super().read()
 
     def empty_cache(self) -> list[LayerCache]:

@@ -4,19 +4,11 @@ Every random batch is a pure function of (seed, step): a run that was
 stopped and resumed sees the data it would have seen.
 """
 
-import datetime
-import gzip
 import hashlib
-import json
-import os
-import random
-import urllib.request
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from importlib import resources
-from itertools import accumulate
-from math import log
+from itertools import compress
 from pathlib import Path
 from typing import TypeVar
 
@@ -24,22 +16,20 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from coursekit.files import read_bytes, write_atomically
+from coursekit.datasets import datasets, fetch, read_asset
+from coursekit.files import read_bytes
 
 __all__ = [
     "IGNORE",
     "Batch",
-    "Dataset",
     "Pairs",
-    "datasets",
-    "date_pairs",
     "load_pairs",
     "load_text",
     "pad",
     "pad_pairs",
     "random_windows",
     "sequential_windows",
-    "split",
+    "train_val_split",
 ]
 
 IGNORE = -100
@@ -47,33 +37,6 @@ IGNORE = -100
 
 Pair = tuple[Sequence[int], Sequence[int]]
 Data = TypeVar("Data", str, Tensor)
-
-
-@dataclass(frozen=True)
-class Dataset:
-    """A text that is not ours to ship: fetched when it is asked for."""
-
-    url: str
-    """Its official address."""
-    file: str
-    """Its name in the cache and in the folder COURSEKIT_DATA."""
-    sha256: str
-    """The hash of the text, not of the compressed file."""
-    terms: str
-    """What it may be used for."""
-
-
-def datasets() -> dict[str, Dataset]:
-    """Return the datasets that `load_text` and `load_pairs` know."""
-    listed = json.loads(read_asset("datasets.json"))
-    return {name: Dataset(**fields) for name, fields in listed.items()}
-
-
-def read_asset(name: str) -> bytes:
-    """Return the bytes of a file in the package's folder assets."""
-    asset = resources.files("coursekit") / "assets" / name
-    with resources.as_file(asset) as path:
-        return read_bytes(path)
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,9 +67,10 @@ def load_text(name: str | Path = "shakespeare") -> str:
 
     Args:
         name: "shakespeare" (nine plays, in the package), a name in
-            `datasets` (looked for in the folder that the environment
-            variable COURSEKIT_DATA names, then in the cache, then
-            fetched), or the path of a UTF-8 file (.gz and .xz too).
+            :func:`coursekit.datasets.datasets` (looked for in the folder
+            that the environment variable COURSEKIT_DATA names, then in the
+            cache, then fetched), or the path of a UTF-8 file (.gz and .xz
+            too).
 
     Returns:
         The text, not empty.
@@ -119,16 +83,23 @@ def load_text(name: str | Path = "shakespeare") -> str:
     Chapter: 0, the first model.
     """
     if name == "shakespeare":
-        return decode_text(read_asset("shakespeare.txt.xz"), name)
-    known = datasets()
-    if name in known:
-        return decode_text(fetch(known[str(name)]), str(name))
-    if not Path(name).is_file():
+        data: bytes | None = read_asset("shakespeare.txt.xz")
+    else:
+        data = find(name)
+    if data is None:
         raise ValueError(
-            f"a text must be a file or one of {['shakespeare', *known]}: "
+            f"a text must be a file or one of {['shakespeare', *datasets()]}: "
             f"got {str(name)!r}. Check the path."
         )
-    return decode_text(read_bytes(name), str(name))
+    return decode_text(data, str(name))
+
+
+def find(name: str | Path) -> bytes | None:
+    """Return the bytes of a dataset's file or of one here, if it exists."""
+    known = datasets()
+    if name in known:
+        return fetch(known[str(name)])
+    return read_bytes(name) if Path(name).is_file() else None
 
 
 def decode_text(data: bytes, origin: str) -> str:
@@ -179,7 +150,7 @@ def load_pairs(
         OSError: a dataset cannot be fetched.
 
     Chapter: 14, encoder and decoder together.
-    Test: tests/test_data.py::test_one_line_too_many_is_found
+    Test: tests/test_data.py::test_one_line_too_many_is_refused
     """
     if isinstance(name, str):
         files = [f"{name}/{split}.{language}" for language in (source, target)]
@@ -187,127 +158,55 @@ def load_pairs(
         files = [str(path) for path in name]
     sources, targets = (read_lines(file) for file in files)
     if len(sources) != len(targets):
-        place = parting(sources, targets)
-        told = f", which by their lengths part near line {place}"
         raise ValueError(
             "each source needs its target, line by line: got "
             f"{len(sources)} lines in {files[0]} and {len(targets)} in "
-            f"{files[1]}{told if place else ''}. Mend the files: later "
-            "pairs would be sentences that do not belong together."
+            f"{files[1]}. Fix the files: from the line that one of them "
+            "lacks, no pair would belong together."
         )
     pairs = list(zip(sources, targets, strict=True))
-    kept = [pair for pair in pairs if is_whole(pair)]
-    if not kept:
+    return leave_out_blank(pairs, files)
+
+
+def leave_out_blank(
+    pairs: Sequence[tuple[str, str]], files: Sequence[str]
+) -> list[tuple[str, str]]:
+    """Keep the pairs with text on both sides; warn about the others."""
+    has_text = [all(line.strip() for line in pair) for pair in pairs]
+    if not any(has_text):
         raise ValueError(
             "a translation needs lines with text on both sides: got none in "
             f"the {len(pairs)} of {files[0]} and {files[1]}. Check the files."
         )
-    if len(kept) < len(pairs):
-        gone = [i for i, pair in enumerate(pairs, 1) if not is_whole(pair)]
-        more = f" and {len(gone) - 20} more" if len(gone) > 20 else ""
+    blank = [n for n, kept in enumerate(has_text, 1) if not kept]
+    if blank:
+        more = f" and {len(blank) - 20} more" if len(blank) > 20 else ""
         warnings.warn(
-            f"{len(gone)} of {len(pairs)} pairs are left out because their "
-            f"source or target is blank: line {str(gone[:20])[1:-1]}{more}.",
-            stacklevel=2,
+            f"{len(blank)} of {len(pairs)} pairs are left out because their "
+            f"source or target is blank: line {str(blank[:20])[1:-1]}{more}.",
+            stacklevel=3,
         )
-    return kept
-
-
-def is_whole(pair: tuple[str, str]) -> bool:
-    """Tell whether neither line is blank."""
-    return all(line.strip() for line in pair)
+    return list(compress(pairs, has_text))
 
 
 def read_lines(name: str) -> list[str]:
     """Return the lines of a dataset's file or of one here."""
-    known = datasets()
-    if name in known:
-        data = fetch(known[name])
-    elif Path(name).is_file():
-        data = read_bytes(name)
-    else:
+    data = find(name)
+    if data is None:
         raise ValueError(
             "pairs come from two files, or from a dataset by its name: got "
-            f"{name!r}, which is neither; there are {sorted(known)}. Check "
-            "path, language and split."
+            f"{name!r}, which is neither; there are {sorted(datasets())}. "
+            "Check path, language and split."
         )
     lines = decode_text(data, name).removesuffix("\n").split("\n")
     return [line.removesuffix("\r") for line in lines]
 
 
-def parting(first: Sequence[str], second: Sequence[str]) -> int | None:
-    """Guess where two lists of translations lose each other.
-
-    A translation is about as long as its original.  So lines are compared
-    in their places up to some line, and from there each with the one that
-    the longer list is ahead.  Where that fits best, lines came in; at the
-    end, the shorter list was cut off.
-
-    Args:
-        first: lines.
-        second: what should be their translations, more or fewer.
-
-    Returns:
-        A line's number, from 1; None if no place fits far better.
-    """
-    sizes = ([len(line) + 1 for line in lines] for lines in (first, second))
-    short, long = sorted(sizes, key=len)
-    usual = log(sum(long) / sum(short))
-
-    def misfit(lines: Sequence[int]) -> list[float]:
-        pairs = zip(lines, short, strict=False)
-        return [abs(log(a / b) - usual) for a, b in pairs]
-
-    here, ahead = misfit(long), misfit(long[len(long) - len(short) :])
-    gains = (b - a for a, b in zip(here, ahead, strict=True))
-    gain = [0.0, *accumulate(gains)]
-    best = max(gain)
-    fits = sum(ahead) - best < 0.7 * (sum(here) + best)
-    return gain.index(best) + 1 if fits else None
-
-
-def fetch(dataset: Dataset) -> bytes:
-    """Return a dataset's bytes from a folder here or from its address."""
-    folders = [Path.home() / ".cache" / "coursekit"]
-    if os.environ.get("COURSEKIT_DATA"):
-        folders.insert(0, Path(os.environ["COURSEKIT_DATA"]))
-    plain = dataset.file.removesuffix(".gz")
-    for folder in folders:
-        for path in (folder / plain, folder / f"{plain}.gz"):
-            if path.is_file():
-                return verify(read_bytes(path), dataset, str(path))
-    path = folders[-1] / dataset.file
-    try:
-        with urllib.request.urlopen(dataset.url, timeout=30) as answer:
-            data = answer.read()
-    except OSError as error:
-        raise OSError(
-            f"cannot fetch {dataset.url} ({error}). Put the file at "
-            f"{path}, or name its folder in COURSEKIT_DATA."
-        ) from error
-    text = gzip.decompress(data) if dataset.file.endswith(".gz") else data
-    verify(text, dataset, dataset.url)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, data)
-    return text
-
-
-def verify(data: bytes, dataset: Dataset, origin: str) -> bytes:
-    """Return the bytes if they have the dataset's hash."""
-    found = hashlib.sha256(data).hexdigest()
-    if found != dataset.sha256:
-        raise ValueError(
-            f"the text must have the SHA-256 {dataset.sha256}: got "
-            f"{found} from {origin}. Remove the file and fetch it again."
-        )
-    return data
-
-
-def split(data: Data, fraction: float = 0.1) -> tuple[Data, Data]:
+def train_val_split(data: Data, fraction: float = 0.1) -> tuple[Data, Data]:
     """Cut off the end for validation, before any windows are cut.
 
-    Windows that are cut first and dealt out afterwards overlap: nearly
-    every token of the validation windows would be trained on.
+    Windows that are cut first and split afterwards overlap: nearly every
+    token of the validation windows would be trained on.
 
     Args:
         data: a text, or ids (N,).
@@ -347,7 +246,7 @@ def random_windows(
     seed: int,
     step: int,
 ) -> Batch:
-    """Cut windows at random places; each token's target is the next.
+    """Cut windows at random positions; each token's target is the next.
 
     Args:
         ids: (N,) the training split, N > context.
@@ -403,13 +302,13 @@ def sequential_windows(
     # Any valid id will do: no counted position can see what follows it.
     inputs = torch.cat([inputs, inputs[:1].expand(lacking)])
     targets = torch.cat([targets, targets.new_full((lacking,), IGNORE)])
-    rows = inputs.view(-1, context).split(batch_size)
-    answers = targets.view(-1, context).split(batch_size)
-    # Not a generator function: the checks above must not wait.
-    return (
-        Batch({"ids": row}, answer)
-        for row, answer in zip(rows, answers, strict=True)
+    batches = zip(
+        inputs.view(-1, context).split(batch_size),
+        targets.view(-1, context).split(batch_size),
+        strict=True,
     )
+    # Not a generator function: the checks above must not wait.
+    return (Batch({"ids": rows}, answers) for rows, answers in batches)
 
 
 def pad(sequences: Sequence[Sequence[int]], value: int) -> Int[Tensor, "B S"]:
@@ -452,8 +351,7 @@ class Pairs:
     """Pairs in batches of like length, by step.
 
     Pairs are sorted by length, so that little is padding, and cut into
-    batches; each epoch deals out pairs of equal length anew and shuffles
-    the batches.
+    batches; each epoch shuffles the pairs of equal length and the batches.
 
     Args:
         pairs: (source ids, target ids); no source is empty.
@@ -503,12 +401,12 @@ class Pairs:
 
     def rows(self, step: int) -> list[int]:
         """Return which pairs the batch of this step holds."""
-        epoch, place = divmod(step, len(self))
+        epoch, index = divmod(step, len(self))
         generator = make_generator(self.seed, epoch)
-        deal = torch.randperm(len(self.pairs), generator=generator)
-        order = deal[torch.argsort(self._keys[deal], stable=True)]
-        turn = torch.randperm(len(self), generator=generator)[place]
-        start, end = self._bounds[int(turn)]
+        shuffled = torch.randperm(len(self.pairs), generator=generator)
+        order = shuffled[torch.argsort(self._keys[shuffled], stable=True)]
+        batch = torch.randperm(len(self), generator=generator)[index]
+        start, end = self._bounds[int(batch)]
         return order[start:end].tolist()
 
     def batch(self, step: int) -> Batch:
@@ -542,68 +440,3 @@ def cut_batches(
             bounds.append((start, i))
             start, longest = i, max(size)
     return [*bounds, (start, len(sizes))]
-
-
-MONTHS = (
-    *("January", "February", "March", "April", "May", "June", "July"),
-    *("August", "September", "October", "November", "December"),
-)
-DAYS = ("Mon", "Tues", "Wednes", "Thurs", "Fri", "Satur", "Sun")
-DATE_FORMATS = (
-    "{d} {month} {y}",
-    "{d} {mon} {y}",
-    "{d}{th} {month} {y}",
-    "the {d}{th} of {month}, {y}",
-    "{d}{th} of {mon} {y}",
-    "{month} {d}, {y}",
-    "{mon} {d}, {y}",
-    "{month} {d}{th}, {y}",
-    "{month} the {d}{th}, {y}",
-    "{weekday}, {d} {month} {y}",
-    "{weekday}, {month} {d}, {y}",
-    "{y} {month} {d}",
-    "{y}, {mon} {d}{th}",
-    "{d}.{m}.{y}",  # with dots the day comes first,
-    "{m}/{d}/{y}",  # with slashes the month
-)
-
-
-def date_pairs(n: int, seed: int) -> list[tuple[str, str]]:
-    """Make dates as people write them, with the ISO form as the target.
-
-    ("the 3rd of March, 1987", "1987-03-03"): a task for an encoder and
-    a decoder that fits on a page, with a right answer for each input.
-
-    Args:
-        n: pairs to make, 0 or more.
-        seed: the same seed gives the same pairs.
-
-    Returns:
-        (human, ISO 8601) pairs of days from 1900 to 2099.
-
-    Chapter: 14, encoder and decoder together.
-    """
-    rng = random.Random(seed)
-    first = datetime.date(1900, 1, 1).toordinal()
-    last = datetime.date(2099, 12, 31).toordinal()
-    pairs = []
-    for _ in range(n):
-        day = datetime.date.fromordinal(rng.randint(first, last))
-        human = rng.choice(DATE_FORMATS).format(
-            d=day.day,
-            m=day.month,
-            y=day.year,
-            th=ordinal_suffix(day.day),
-            month=MONTHS[day.month - 1],
-            mon=MONTHS[day.month - 1][:3],
-            weekday=DAYS[day.weekday()] + "day",
-        )
-        pairs.append((human, day.isoformat()))
-    return pairs
-
-
-def ordinal_suffix(day: int) -> str:
-    """Return st, nd, rd or th: the 1st, the 11th, the 21st."""
-    if day in (11, 12, 13):
-        return "th"
-    return {1: "st", 2: "nd", 3: "rd"}.get(day % 10, "th")

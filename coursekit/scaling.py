@@ -37,10 +37,10 @@ from coursekit.seq2seq import Transformer
 __all__ = [
     "ByteCounter",
     "block_attend",
-    "blueprint",
     "count_parameters",
     "forward_flops",
     "loss_in_slices",
+    "meta_model",
     "saved_bytes",
 ]
 
@@ -62,7 +62,7 @@ PARTS = {  # a parameter belongs to the first part whose word is in its name
 # -- parameters --------------------------------------------------------------
 
 
-def blueprint(config: StackConfig, attend: Attend = fast_attend) -> nn.Module:
+def meta_model(config: StackConfig, attend: Attend = fast_attend) -> nn.Module:
     """Build the model of a configuration without any memory for its weights.
 
     It lies on PyTorch's device "meta", where tensors have shapes and no
@@ -82,7 +82,7 @@ def blueprint(config: StackConfig, attend: Attend = fast_attend) -> nn.Module:
     """
     if type(config) not in KINDS:
         raise ValueError(
-            "a blueprint needs the configuration of a model: got a "
+            "a model on the meta device needs its configuration: got a "
             f"{type(config).__name__}. Use one of "
             f"{', '.join(kind.__name__ for kind in KINDS)}."
         )
@@ -291,10 +291,29 @@ def block_attend(
     n_queries, n_keys = q.size(-2), k.size(-2)
     if causal and n_queries > n_keys:
         causal_mask(n_queries, n_keys)  # says what is wrong
+    scores_of = _scores_of(q, n_keys, mask, causal, bias)
+    tiles = list(_tiles(n_queries, n_keys, causal, size))
+    wide = torch.promote_types(q.dtype, torch.float32)
+    k, v = share_heads(k, q), share_heads(v, q)
+    with _full_precision(q.device.type):
+        out = _InBlocks.apply(
+            q.to(wide), k.to(wide), v.to(wide), scores_of, tiles
+        )
+    return out.to(q.dtype)
+
+
+def _scores_of(
+    q: Tensor,
+    n_keys: int,
+    mask: Tensor | None,
+    causal: bool,
+    bias: Tensor | None,
+) -> ScoresOf:
+    """Make the function that computes the scores of one block."""
     table = (*q.shape[:-1], n_keys)  # views, which take no memory
-    seen = None if mask is None else torch.broadcast_to(mask, table)
+    visible = None if mask is None else torch.broadcast_to(mask, table)
     added = None if bias is None else torch.broadcast_to(bias, table)
-    shift = n_keys - n_queries
+    shift = n_keys - q.size(-2)
 
     def scores_of(q: Tensor, k: Tensor, rows: slice, cols: slice) -> Tensor:
         scores = q[..., rows, :] @ k[..., cols, :].mT / math.sqrt(q.size(-1))
@@ -304,18 +323,11 @@ def block_attend(
             i = torch.arange(rows.start, rows.stop, device=q.device)
             j = torch.arange(cols.start, cols.stop, device=q.device)
             scores = scores.masked_fill(j > i[:, None] + shift, -math.inf)
-        if seen is not None:
-            scores = scores.masked_fill(~seen[..., rows, cols], -math.inf)
+        if visible is not None:
+            scores = scores.masked_fill(~visible[..., rows, cols], -math.inf)
         return scores
 
-    tiles = list(_tiles(n_queries, n_keys, causal, size))
-    wide = torch.promote_types(q.dtype, torch.float32)
-    k, v = share_heads(k, q), share_heads(v, q)
-    with _full_precision(q.device.type):
-        out = _InBlocks.apply(
-            q.to(wide), k.to(wide), v.to(wide), scores_of, tiles
-        )
-    return out.to(q.dtype)
+    return scores_of
 
 
 def _full_precision(device: str) -> AbstractContextManager[Any]:

@@ -26,7 +26,7 @@ from coursekit.data import (
     load_text,
     random_windows,
     sequential_windows,
-    split,
+    train_val_split,
 )
 from coursekit.decoder import GPT
 from coursekit.tokenizer import CharTokenizer
@@ -213,7 +213,9 @@ def read_corpus(name: str | Path = TEXT) -> Corpus:
     """
     text = load_text(name)
     tokenizer = CharTokenizer.train(text)
-    learned, held_out = split(torch.tensor(tokenizer.encode(text)), 0.1)
+    learned, held_out = train_val_split(
+        torch.tensor(tokenizer.encode(text)), 0.1
+    )
     windows = sequential_windows(held_out, 128, TRAINING["context"])
     return Corpus(tokenizer.vocab_size, learned, list(windows))
 

@@ -141,8 +141,7 @@ class StaticStepper(CachedStepper):
         if not self.cache:
             return
         held = self.cache[0].k
-        padding = [[self.filled - len(row)] for row in self.rows]
-        first = torch.tensor(padding, device=held.device)
+        first = torch.tensor(self.padding, device=held.device)[:, None]
         if not self.whole or self.whole[0].k is not held:
             rows = held.size(0)
             self.tokens = first.new_zeros(rows, 1)

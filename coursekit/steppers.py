@@ -212,15 +212,15 @@ class PlainStepper:
         device = next(self.model.parameters()).device
         ids, real = pad_rows(self.rows, left=True, device=device)
         if len({len(row) for row in self.rows}) == 1:  # nothing to hide
-            return self.run(ids)
+            return self.run(ids, None, None)
         positions = (real.cumsum(dim=1) - 1).clamp(min=0)
         return self.run(ids, positions, real[:, None, None])
 
     def run(
         self,
         ids: Int[Tensor, "B T"],
-        positions: Int[Tensor, "B T"] | None = None,
-        mask: Bool[Tensor, "B 1 1 S"] | None = None,
+        positions: Int[Tensor, "B T"] | None,
+        mask: Bool[Tensor, "B 1 1 S"] | None,
     ) -> Float[Tensor, "B V"]:
         """Run the model over some tokens; logits of the last position."""
         with evaluating(self.modules):

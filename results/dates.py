@@ -16,10 +16,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from coursekit.attention import attend, attention_weights
+from coursekit.activations import watch
 from coursekit.cache import CachedSeq2SeqStepper
 from coursekit.config import TrainConfig, TransformerConfig
-from coursekit.data import Batch, Pairs, date_pairs, pad_pairs
+from coursekit.data import Batch, Pairs, pad_pairs
+from coursekit.datasets import date_pairs
 from coursekit.generation import generate
 from coursekit.seq2seq import Transformer
 from coursekit.tokenizer import CharTokenizer
@@ -134,24 +135,9 @@ def parts(human: str) -> dict[str, slice]:
 WRITES = {"year": slice(0, 4), "month": slice(5, 7), "day": slice(8, 10)}
 
 
-@torch.no_grad()
-def maps(model: Transformer, batch: Batch) -> list[Tensor]:
-    """The weights of each block's attention to the source, (B, H, T, S)."""
-    seen: list[Tensor] = []
-
-    def spy(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> Tensor:
-        seen.append(attention_weights(q, k, rest[0]))
-        return attend(q, k, v, *rest)
-
-    parts: list[Any] = [block.cross_attention for block in model.blocks]
-    usual = [part.attend for part in parts]
-    for part in parts:
-        part.attend = spy
-    model.eval()
-    model(**batch.inputs)
-    for part, function in zip(parts, usual, strict=True):
-        part.attend = function
-    return seen
+def maps(model: Transformer, batch: Batch) -> Tensor:
+    """The weights of each block's attention to the source, (L, B, H, T, S)."""
+    return watch(model, **batch.inputs).cross_weights
 
 
 def aligned(model: Transformer, dates: Dates) -> list[list[float]]:
@@ -169,7 +155,7 @@ def aligned(model: Transformer, dates: Dates) -> list[list[float]]:
 def shown(model: Transformer, dates: Dates) -> list[list[float]]:
     """What is looked at while one date is written: the mean of all heads."""
     batch = pad_pairs([dates.encode(SHOWN)], *dates.ids)
-    mean = torch.stack(maps(model, batch)).mean(dim=(0, 1, 2))
+    mean = maps(model, batch).mean(dim=(0, 1, 2))
     return [[round(x, 3) for x in row] for row in mean.tolist()]
 
 

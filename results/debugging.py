@@ -24,11 +24,7 @@ from coursekit.attention import fast_attend
 from coursekit.cache import make_cache
 from coursekit.classroom.check import core
 from coursekit.config import GPTConfig
-from coursekit.data import (
-    load_text,
-    random_windows,
-    split,
-)
+from coursekit.data import load_text, random_windows, train_val_split
 from coursekit.decoder import GPT
 from coursekit.generation import generate
 from coursekit.loss import cross_entropy
@@ -191,7 +187,7 @@ class Small:
         text = load_text("shakespeare")
         self.tokenizer = CharTokenizer.train(text)
         ids = torch.tensor(self.tokenizer.encode(text))
-        self.learned, held_out = split(ids, 0.1)
+        self.learned, held_out = train_val_split(ids, 0.1)
         self.pad = self.tokenizer.vocab_size
         self.steps = steps
         self.held_out = self.windows(held_out)

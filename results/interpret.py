@@ -15,19 +15,17 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
+from coursekit.activations import Edit, intervene, watch
 from coursekit.checkpoint import Loaded
 from coursekit.config import GPTConfig
 from coursekit.decoder import GPT
 from coursekit.interpret import (
-    Edit,
+    ablate,
     head_effects,
     induction_keys,
-    intervene,
     mean_heads,
+    mean_weight_on,
     patch_effects,
-    share_on,
-    silence,
-    watch,
 )
 from coursekit.pretrained.published import load_published
 from results.record import record
@@ -74,10 +72,11 @@ def look(model: GPT, exam: Tensor) -> dict[str, list]:
     """Losses and scores of a model as it is now."""
     weights = watch(model, exam[:, :-1]).weights
     before = torch.arange(weights.size(-1)).expand(len(exam), -1) - 1
+    keys = induction_keys(exam)[:, :-1]
     return {
         "nats": [round(v, 3) for v in nats(model, exam)],
-        "induction": rounded(share_on(weights, induction_keys(exam)[:, :-1])),
-        "before": rounded(share_on(weights, before)),
+        "induction": rounded(mean_weight_on(weights, keys)),
+        "before": rounded(mean_weight_on(weights, before)),
     }
 
 
@@ -122,21 +121,21 @@ def without(model: GPT, start: bool) -> dict[str, list]:
     # From the fourth place on: there is something else to look at.
     idle = torch.where((keys < 0) & (places > 3), 0, -1)
     busy = torch.where(keys >= 0, 0, -1)
-    found["first when idle"] = rounded(share_on(weights, idle))
-    found["first when busy"] = rounded(share_on(weights, busy))
+    found["first when idle"] = rounded(mean_weight_on(weights, idle))
+    found["first when busy"] = rounded(mean_weight_on(weights, busy))
     found["own when idle"] = rounded(
-        share_on(weights, torch.where(idle == 0, places, -1))
+        mean_weight_on(weights, torch.where(idle == 0, places, -1))
     )
     scores = []
     for head in range(weights.size(2)):
         seen: list[Tensor] = []
         with intervene(
             model,
-            heads=silence([(0, head)], means),
+            heads=ablate([(0, head)], means),
             weights=lambda i, w, to=seen: to.append(w),
         ):
             model(ids)
-        scores.append(rounded(share_on(torch.stack(seen), keys)[-1]))
+        scores.append(rounded(mean_weight_on(torch.stack(seen), keys)[-1]))
     found["induction without head of block 1"] = scores
     return found
 
@@ -238,7 +237,7 @@ def induction(loaded: Loaded, seed: int, n: int = 20) -> dict:
     losses = F.cross_entropy(seen.output.mT, ids[:, 1:], reduction="none")
     keys = induction_keys(ids)[:, :-1]
     places = torch.arange(2 * n - 1).expand_as(keys)
-    scores = share_on(seen.weights, keys)
+    scores = mean_weight_on(seen.weights, keys)
     means, n_heads = seen.heads.mean((1, 3)), scores.size(1)
     order = scores.flatten().argsort(descending=True).tolist()
     rest = torch.tensor(order[40:])
@@ -248,14 +247,14 @@ def induction(loaded: Loaded, seed: int, n: int = 20) -> dict:
         sets[f"random ten {i + 1}"] = drawn.tolist()
     out = {
         "induction": rounded(scores),
-        "before": rounded(share_on(seen.weights, places - 1)),
+        "before": rounded(mean_weight_on(seen.weights, places - 1)),
         "nats by place": rounded(losses.mean(0), 2),
         "best": [divmod(h, n_heads) for h in order[:10]],
         "without": {},
     }
     for name, flat in sets.items():
         which = [divmod(h, n_heads) for h in flat]
-        with intervene(model, heads=silence(which, means)):
+        with intervene(model, heads=ablate(which, means)):
             out["without"][name] = {
                 "again": mean_nats(model, ids, n),
                 "text": mean_nats(model, text, 3),
@@ -298,7 +297,7 @@ def sinks(loaded: Loaded) -> dict:
         seen = watch(model, ids[:, :-1])
         late = torch.arange(ids.size(1) - 1).expand(len(ids), -1) >= 5
         share = [
-            share_on(seen.weights, torch.where(late, place, -1))
+            mean_weight_on(seen.weights, torch.where(late, place, -1))
             for place in (0, 1, 2)
         ]
         out["share"][name] = [round(s.mean().item(), 3) for s in share]

@@ -11,11 +11,7 @@ import argparse
 import torch
 
 from coursekit.config import GPTConfig, TrainConfig
-from coursekit.data import (
-    random_windows,
-    sequential_windows,
-    split,
-)
+from coursekit.data import random_windows, sequential_windows, train_val_split
 from coursekit.decoder import GPT
 from coursekit.loss import cross_entropy
 from coursekit.training import train
@@ -92,7 +88,7 @@ def main() -> None:
     """Train every scheme with every seed, and read the loss by position."""
     args = parser().parse_args()
     torch.set_num_threads(1)
-    learned, held_out = split(corpus()[1], 0.1)
+    learned, held_out = train_val_split(corpus()[1], 0.1)
     with record("lengths", args.seeds) as metrics:
         metrics["unit"] = "nats per character, whole validation split"
         metrics["trained_length"] = SHORT

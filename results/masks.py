@@ -14,11 +14,7 @@ import torch
 from torch import Tensor
 
 from coursekit.config import GPTConfig, TrainConfig
-from coursekit.data import (
-    random_windows,
-    sequential_windows,
-    split,
-)
+from coursekit.data import random_windows, sequential_windows, train_val_split
 from coursekit.decoder import GPT
 from coursekit.loss import cross_entropy
 from coursekit.training import evaluate, train
@@ -120,7 +116,7 @@ def main() -> None:
     args = parser().parse_args()
     torch.set_num_threads(1)
     tokenizer, ids = corpus()
-    learned, held_out = split(ids, 0.1)
+    learned, held_out = train_val_split(ids, 0.1)
     config = GPTConfig(
         vocab_size=tokenizer.vocab_size,
         max_len=CONTEXT,

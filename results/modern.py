@@ -18,7 +18,7 @@ from coursekit.data import (
     Batch,
     random_windows,
     sequential_windows,
-    split,
+    train_val_split,
 )
 from coursekit.decoder import GPT, initialize
 from coursekit.feedforward import Experts, SwiGLU, route
@@ -95,7 +95,7 @@ def learn(
     window: int | None = None,
 ) -> tuple[GPT, float]:
     """Train one model; it, and its loss on the whole validation split."""
-    learned, held_out = split(ids, 0.1)
+    learned, held_out = train_val_split(ids, 0.1)
     torch.manual_seed(seed)
     model = GPT(config)
     change(model)
@@ -126,7 +126,7 @@ def shares(model: GPT, ids: torch.Tensor) -> list[list[float]]:
 
         router = block.feed_forward.router
         hooks.append(router.register_forward_hook(note))
-    held_out = split(ids, 0.1)[1]
+    held_out = train_val_split(ids, 0.1)[1]
     evaluate(model, sequential_windows(held_out, 256, CONTEXT))
     for hook in hooks:
         hook.remove()
@@ -142,7 +142,7 @@ def misrouted(model: GPT, ids: torch.Tensor) -> float:
 
     routers = [block.feed_forward.router for block in model.blocks]
     hooks = [router.register_forward_hook(shift) for router in routers]
-    held_out = split(ids, 0.1)[1]
+    held_out = train_val_split(ids, 0.1)[1]
     nats = evaluate(model, sequential_windows(held_out, 256, CONTEXT))
     for hook in hooks:
         hook.remove()
@@ -152,7 +152,7 @@ def misrouted(model: GPT, ids: torch.Tensor) -> float:
 def one_expert_less(model: GPT, ids: torch.Tensor) -> list[float]:
     """The loss if nobody is sent to this expert, for each number."""
     losses = []
-    held_out = split(ids, 0.1)[1]
+    held_out = train_val_split(ids, 0.1)[1]
     for number in range(N_EXPERTS):
 
         def close(

@@ -12,11 +12,7 @@ import statistics
 import torch
 
 from coursekit.config import GPTConfig, TrainConfig
-from coursekit.data import (
-    random_windows,
-    sequential_windows,
-    split,
-)
+from coursekit.data import random_windows, sequential_windows, train_val_split
 from coursekit.decoder import GPT
 from coursekit.training import evaluate, train
 from results.record import record, summary
@@ -97,7 +93,7 @@ def main() -> None:
     args = parser().parse_args()
     torch.set_num_threads(1)
     tokenizer, ids = corpus()
-    learned, held_out = split(ids, 0.1)
+    learned, held_out = train_val_split(ids, 0.1)
     cells = itertools.product(
         args.rates, args.depths, (True, False), (0, args.warmup)
     )

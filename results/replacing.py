@@ -16,7 +16,7 @@ from coursekit.data import (
     load_text,
     random_windows,
     sequential_windows,
-    split,
+    train_val_split,
 )
 from coursekit.decoder import GPT
 from coursekit.generation import generate
@@ -84,7 +84,7 @@ def climb(
 
     ``change`` may alter the model before it learns, for a control.
     """
-    learned, held_out = split(ids, 0.1)
+    learned, held_out = train_val_split(ids, 0.1)
     torch.manual_seed(seed)
     model = GPT(config)
     change(model)

@@ -14,7 +14,7 @@ from coursekit.data import (
     load_text,
     random_windows,
     sequential_windows,
-    split,
+    train_val_split,
 )
 from coursekit.decoder import GPT
 from coursekit.tokenizer import BPETokenizer
@@ -37,7 +37,7 @@ def main() -> None:
     """Train it and write it where ``coursekit.load`` looks."""
     args = parser().parse_args()
     torch.set_num_threads(1)
-    learned, held_out = split(load_text("shakespeare"), 0.1)
+    learned, held_out = train_val_split(load_text("shakespeare"), 0.1)
     # The tokenizer learns from the training part alone, as the model does.
     tokenizer = BPETokenizer.train(learned, 1000)
     ids = torch.tensor(tokenizer.encode(learned))

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from coursekit.config import GPTConfig, TrainConfig
-from coursekit.data import random_windows, sequential_windows, split
+from coursekit.data import random_windows, sequential_windows, train_val_split
 from coursekit.decoder import GPT
 from coursekit.training import evaluate, train
 from results.record import record, summary
@@ -32,7 +32,7 @@ class Text:
 
     def __init__(self) -> None:
         self.tokenizer, ids = corpus()
-        self.learned, held_out = split(ids, 0.1)
+        self.learned, held_out = train_val_split(ids, 0.1)
         self.held_out = list(sequential_windows(held_out, 256, CONTEXT))
 
     def run(

@@ -2,13 +2,13 @@
 
 import argparse
 
-from coursekit.data import load_text, split
+from coursekit.data import load_text, train_val_split
 from results import writing
 
 
 def texts() -> tuple[str, str]:
     """The first nine tenths of the plays, and the last."""
-    return split(load_text("shakespeare"), 0.1)
+    return train_val_split(load_text("shakespeare"), 0.1)
 
 
 RECIPE = writing.Recipe(

@@ -8,7 +8,7 @@ import argparse
 
 import torch
 
-from coursekit.data import split
+from coursekit.data import train_val_split
 from coursekit.decoder import GPT
 from coursekit.masks import window_mask
 from coursekit.positions import Rotary
@@ -66,7 +66,7 @@ def main() -> None:
     """Train with every seed, and read in every way."""
     args = parser().parse_args()
     torch.set_num_threads(1)
-    learned, held_out = split(corpus()[1], 0.1)
+    learned, held_out = train_val_split(corpus()[1], 0.1)
     with record("stretch", args.seeds) as metrics:
         metrics["unit"] = "nats per character, whole validation split"
         metrics["trained_length"], metrics["factor"] = SHORT, FACTOR

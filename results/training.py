@@ -25,7 +25,7 @@ from coursekit.data import (
     load_text,
     random_windows,
     sequential_windows,
-    split,
+    train_val_split,
 )
 from coursekit.decoder import GPT
 from coursekit.loss import cross_entropy
@@ -55,7 +55,7 @@ class Small:
         text = load_text("shakespeare")
         self.tokenizer = CharTokenizer.train(text)
         ids = torch.tensor(self.tokenizer.encode(text))
-        self.learned, held_out = split(ids, 0.1)
+        self.learned, held_out = train_val_split(ids, 0.1)
         windows = sequential_windows(held_out[:HELD_OUT], 256, CONTEXT)
         self.held_out = list(windows)
         self.steps = steps
@@ -100,7 +100,7 @@ def default_run(seed: int, steps: int) -> dict[str, Any]:
     text = load_text("shakespeare")
     tokenizer = CharTokenizer.train(text)
     ids = torch.tensor(tokenizer.encode(text))
-    learned, held_out = split(ids)
+    learned, held_out = train_val_split(ids)
     config = TrainConfig(
         **TRAIN_DEFAULTS | {"seed": seed, "precision": "float32"}
     )
@@ -336,7 +336,7 @@ def clipping(small: Small, seeds: Sequence[int]) -> list[dict[str, Any]]:
 # -- characters or byte pairs ------------------------------------------------
 def encoded() -> dict[str, Any]:
     """For both vocabularies: their size, the training and held-out ids."""
-    learned, held_out = split(load_text("shakespeare"), 0.1)
+    learned, held_out = train_val_split(load_text("shakespeare"), 0.1)
     tokenizers = {
         "characters": CharTokenizer.train(load_text("shakespeare")),
         "byte pairs": BPETokenizer.train(learned, 1000),

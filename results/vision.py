@@ -21,15 +21,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 from torch.utils.flop_counter import FlopCounterMode
 
+from coursekit.activations import watch
 from coursekit.attention import (
     Attend,
     attend,
-    attention_weights,
     fast_attend,
 )
 from coursekit.config import TrainConfig, VisionConfig
 from coursekit.data import Batch
-from coursekit.multihead import MultiHeadAttention
 from coursekit.training import train
 from coursekit.vision import (
     ViT,
@@ -206,29 +205,16 @@ def near(model: nn.Module) -> list[list[float]]:
     return [[round(x, 3) for x in row] for row in (rows @ rows.T).tolist()]
 
 
-@torch.no_grad()
 def looks(model: nn.Module, images: Tensor) -> Tensor:
     """(B, N): how much of its attention the class token gives each patch.
 
     The mean over heads and blocks.
     """
-    seen: list[Tensor] = []
-
-    def watched(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> Tensor:
-        seen.append(attention_weights(q, k)[:, :, 0, 1:].mean(1))
-        return fast_attend(q, k, v, *rest)
-
-    layers = [x for x in model.modules() if isinstance(x, MultiHeadAttention)]
-    for layer in layers:
-        layer.attend = watched
+    found = []
     for part in images.split(250):
-        model(part)
-    for layer in layers:
-        layer.attend = fast_attend
-    n = len(layers)
-    return torch.cat(
-        [torch.stack(seen[i : i + n]).mean(0) for i in range(0, len(seen), n)]
-    )
+        weights = watch(model, part).weights[..., 0, 1:]  # (L, B, H, N)
+        found.append(weights.mean((0, 2)))
+    return torch.cat(found)
 
 
 def erased(

@@ -430,7 +430,7 @@ def test_dropping_the_mask_of_the_padding_is_seen():
     tokens = torch.tensor([1, 2, 3])
     right = copy.deepcopy(stepper).step(tokens)
     run = stepper.run
-    stepper.run = lambda ids, positions, mask: run(ids, positions)
+    stepper.run = lambda ids, positions, mask: run(ids, positions, None)
     wrong = stepper.step(tokens)
     gap = (right - wrong).abs().amax(dim=1)
     assert gap[0] > 1e-3  # padded rows move

@@ -1,13 +1,10 @@
-"""Texts, windows, padded pairs and dates."""
+"""Texts, windows and padded pairs."""
 
 import gzip
 import hashlib
 import io
 import os
-import random
 import urllib.request
-from collections import Counter
-from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -15,20 +12,17 @@ import torch
 
 from coursekit import data as module
 from coursekit.data import (
-    DATE_FORMATS,
     Batch,
     Pairs,
-    datasets,
-    date_pairs,
     load_pairs,
     load_text,
     pad,
     pad_pairs,
-    parting,
     random_windows,
     sequential_windows,
-    split,
+    train_val_split,
 )
+from coursekit.datasets import Dataset, datasets
 
 LOCAL = Path(__file__).parents[2] / "shared" / "data" / "local"
 IDS = torch.arange(100, 201)  # 101 tokens, each says where it stands
@@ -94,7 +88,7 @@ def web(monkeypatch, tmp_path):
     monkeypatch.setenv("USERPROFILE", str(tmp_path / "home"))
     monkeypatch.delenv("COURSEKIT_DATA", raising=False)
     text = b"ein Satz\n"
-    entry = module.Dataset(
+    entry = Dataset(
         "https://example.org/a.gz",
         "set/a.gz",
         hashlib.sha256(text).hexdigest(),
@@ -244,33 +238,16 @@ def test_line_ends_and_nothing_else_is_taken_off(write):
     assert len(f"{odd}\r\nb\rb\nc".splitlines()) == 7
 
 
-def test_one_line_too_many_is_found(write):
-    """The place that the lengths tell, within a line; both counts."""
+def test_one_line_too_many_is_refused(write):
+    """Whichever file is too short; both counts are said."""
     for lost in range(len(ENGLISH)):
         short = ENGLISH[:lost] + ENGLISH[lost + 1 :]
-        found = parting(GERMAN, short)
-        assert abs(found - (lost + 1)) <= 1, (lost, found)
-        assert parting(short, GERMAN) == found  # whichever is too short
-    paths = write(GERMAN, ENGLISH[:4] + ENGLISH[5:])
-    rule = r"got 11 lines in .*a\.de and 10 in .*a\.en, .* near line 5\. Mend"
-    with pytest.raises(ValueError, match=rule):
-        load_pairs(paths)
-
-
-def test_the_end_that_is_cut_off_is_found():
-    assert parting(GERMAN, ENGLISH[:-3]) == 9
-    assert parting(GERMAN[3:], ENGLISH) == 1
-
-
-def test_where_lengths_tell_nothing_no_place_is_named(write):
-    """Controls: lines that are all alike, and unrelated ones."""
-    assert parting(["gleich"] * 11, ["alike."] * 10) is None
-    rng = random.Random(0)
-    lines = ["x" * rng.randint(1, 60) for _ in range(199)]
-    assert parting(lines[:100], lines[100:]) is None
-    paths = write(["gleich"] * 11, ["alike."] * 10)
-    with pytest.raises(ValueError, match=r"and 10 in \S+a\.en\. Mend"):
-        load_pairs(paths)
+        rule = r"got 11 lines in .*a\.de and 10 in .*a\.en\. Fix the files"
+        with pytest.raises(ValueError, match=rule):
+            load_pairs(write(GERMAN, short))
+        rule = r"got 10 lines in .*a\.de and 11 in .*a\.en\. Fix the files"
+        with pytest.raises(ValueError, match=rule):
+            load_pairs(write(short, GERMAN))
 
 
 def test_blank_lines_are_left_out_and_told(write):
@@ -324,7 +301,7 @@ def test_pairs_of_a_dataset_are_fetched(web, monkeypatch):
         pages[url] = text.encode()
         digest = hashlib.sha256(text.encode()).hexdigest()
         name = f"multi30k/val.{language}"
-        known[name] = module.Dataset(url, name, digest, "ours")
+        known[name] = Dataset(url, name, digest, "ours")
     monkeypatch.setattr(module, "datasets", lambda: known)
     pairs = [("eins", "one"), ("zwei", "two")]
     assert load_pairs("multi30k", split="val") == pairs
@@ -337,21 +314,21 @@ def test_pairs_of_a_dataset_are_fetched(web, monkeypatch):
 
 
 def test_split_keeps_the_end():
-    train, validation = split(IDS)
+    train, validation = train_val_split(IDS)
     assert train.tolist() == list(range(100, 190))
     assert validation.tolist() == list(range(190, 201))
-    assert split("abcdefg", 0.5) == ("abc", "defg")
+    assert train_val_split("abcdefg", 0.5) == ("abc", "defg")
 
 
 @pytest.mark.parametrize("fraction", [0.0, 1.0, -0.1, 1.5, 0.999])
 def test_split_refuses_empty_parts(fraction):
     with pytest.raises(ValueError, match=f"={fraction} of length 7"):
-        split("abcdefg", fraction)
+        train_val_split("abcdefg", fraction)
 
 
 def test_windows_cut_before_the_split_leak():
     """Split first: no window of one part meets the other part."""
-    train, validation = split(IDS)
+    train, validation = train_val_split(IDS)
 
     def tokens(ids, steps):
         batches = [random_windows(ids, 7, 5, 1, step) for step in steps]
@@ -556,75 +533,6 @@ def test_pairs_that_fit_no_batch(pairs, rule):
     with pytest.raises(ValueError, match=rule):
         Pairs(pairs, 5, PAD, BOS, EOS)
     assert len(Pairs([([5] * 5, [6] * 4)], 5, PAD, BOS, EOS)) == 1
-
-
-# --- dates ------------------------------------------------------------------
-
-PARSERS = (
-    "%d %B %Y",
-    "%d %b %Y",
-    "the %d of %B, %Y",
-    "%d of %b %Y",
-    "%B %d, %Y",
-    "%b %d, %Y",
-    "%B the %d, %Y",
-    "%A, %d %B %Y",
-    "%A, %B %d, %Y",
-    "%Y %B %d",
-    "%Y, %b %d",
-    "%d.%m.%Y",
-    "%m/%d/%Y",
-)
-
-
-def parse(human):
-    """Read a date with the standard library; at most one format fits."""
-    plain = human
-    for suffix in ("st", "nd", "rd", "th"):
-        for digit in "0123456789":
-            plain = plain.replace(digit + suffix, digit)
-    found = {}
-    for form in PARSERS:
-        try:
-            day = datetime.strptime(plain, form)
-        except ValueError:
-            continue
-        if "%A" in form and not plain.startswith(f"{day:%A},"):
-            continue
-        found[day.date().isoformat()] = form
-    assert len(found) == 1, (human, found)
-    return next(iter(found.items()))
-
-
-def test_dates_are_right():
-    pairs = date_pairs(3001, seed=5)
-    forms = Counter()
-    for human, iso in pairs:
-        found, form = parse(human)
-        assert found == iso, human
-        forms[form] += 1
-    assert set(forms) == set(PARSERS)
-    years = [int(iso[:4]) for _, iso in pairs]
-    assert min(years) < 1905
-    assert max(years) > 2094
-    assert len({human for human, _ in pairs}) > 2900
-
-
-def test_ordinals():
-    text = " ".join(human for human, _ in date_pairs(3001, seed=5))
-    for good in ("1st", "2nd", "3rd", "11th", "12th", "13th", "22nd", "31st"):
-        assert f" {good}" in text
-    for bad in ("1th", "2th", "3th", "11st", "12nd", "13rd", "21th"):
-        assert f" {bad}" not in text
-
-
-def test_dates_are_the_same_every_time():
-    assert date_pairs(7, 3) == date_pairs(11, 3)[:7]
-    assert date_pairs(7, 3) != date_pairs(7, 4)
-    assert date_pairs(0, 3) == []
-    digest = hashlib.sha256(str(date_pairs(101, 0)).encode()).hexdigest()
-    assert digest.startswith("d5e88080")
-    assert len(DATE_FORMATS) == 15
 
 
 def test_batch_is_frozen():

@@ -10,7 +10,7 @@ from compare import close, differ
 from torch import nn
 from torch.nn import functional as F  # noqa: N812
 
-from coursekit.data import read_asset
+from coursekit.datasets import read_asset
 from coursekit.embedding import TokenEmbedding, check_ids
 
 B, T, V, D = 2, 5, 13, 7

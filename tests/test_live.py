@@ -21,6 +21,7 @@ import test_pages
 import torch
 
 import coursekit
+from coursekit.activations import watch
 from coursekit.attention import attend, attention_weights
 from coursekit.bpe import DIGITS_APART
 from coursekit.cache import (
@@ -40,7 +41,6 @@ from coursekit.config import GPTConfig, TransformerConfig
 from coursekit.decoder import GPT
 from coursekit.encoder import Encoder
 from coursekit.generation import generate
-from coursekit.interpret import watch
 from coursekit.sampling import keep_top_p, sampler
 from coursekit.search import beam_search
 from coursekit.seq2seq import Transformer, encoder_config

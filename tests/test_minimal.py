@@ -19,7 +19,8 @@ from lines import lines_of
 from coursekit import minimal, minimal_seq2seq, training
 from coursekit.bpe import encode_chunk, learn_merges
 from coursekit.classroom import lesson
-from coursekit.data import Batch, date_pairs, pad_pairs
+from coursekit.data import Batch, pad_pairs
+from coursekit.datasets import date_pairs
 from coursekit.generation import generate as library_generate
 from coursekit.loss import cross_entropy
 from coursekit.optim import make_schedule

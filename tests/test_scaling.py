@@ -22,10 +22,10 @@ from coursekit.positions import alibi_slopes
 from coursekit.scaling import (
     ByteCounter,
     block_attend,
-    blueprint,
     count_parameters,
     forward_flops,
     loss_in_slices,
+    meta_model,
     saved_bytes,
 )
 
@@ -61,11 +61,11 @@ def test_parameters_by_hand():
 )
 def test_published_models_to_the_unit(changes, total):
     sizes = {"vocab_size": 50_257, "max_len": 1024} | changes
-    assert sum(count_parameters(blueprint(config(**sizes))).values()) == total
+    assert sum(count_parameters(meta_model(config(**sizes))).values()) == total
 
 
 def test_gpt3_as_the_films_count():
-    model = blueprint(config(vocab_size=50_257, **GPT3))
+    model = meta_model(config(vocab_size=50_257, **GPT3))
     matrices = [p.numel() for p in model.blocks.parameters() if p.dim() > 1]
     table = count_parameters(model)["tokens"]
     assert table == 617_558_016
@@ -81,21 +81,21 @@ def test_gpt3_as_the_films_count():
     ],
 )
 def test_no_parameter_is_lost(made):
-    model = blueprint(made)
+    model = meta_model(made)
     assert all(p.is_meta for p in model.parameters())
     counted = sum(count_parameters(model).values())
     assert counted == sum(p.numel() for p in model.parameters()) > 0
 
 
 def test_the_paper_by_part():
-    base = count_parameters(blueprint(TransformerConfig.paper_base()))
+    base = count_parameters(meta_model(TransformerConfig.paper_base()))
     assert base["attention"] == 18 * 4 * 512**2  # 18 modules, no biases
     assert sum(base.values()) == 63_045_632
 
 
 def test_what_cannot_be_counted_is_refused():
     with pytest.raises(ValueError, match=r"got a StackConfig.*GPTConfig"):
-        blueprint(StackConfig(vocab_size=V))
+        meta_model(StackConfig(vocab_size=V))
     with pytest.raises(ValueError, match=r"got 'weight'"):
         count_parameters(nn.Linear(3, 5))
 
@@ -352,7 +352,7 @@ def test_loss_in_slices_is_the_loss(size):
 
 
 def test_the_logits_never_exist_together():
-    model = blueprint(config(vocab_size=997))
+    model = meta_model(config(vocab_size=997))
     ids = torch.zeros(1, T, dtype=torch.long, device="meta")
     all_logits = 4 * 997 * T
     for slices, wanted in ((False, True), (True, False)):

@@ -24,7 +24,8 @@ from coursekit.bpe import (
 )
 from coursekit.classroom.catalogue import tokenizer as exercises
 from coursekit.classroom.check import check
-from coursekit.data import load_text, read_asset
+from coursekit.data import load_text
+from coursekit.datasets import read_asset
 from coursekit.tokenizer import BPETokenizer, CharTokenizer
 from coursekit.vocabulary import Tokenizer, load_tokenizer, tokenizer_from_dict
 

@@ -16,13 +16,8 @@ from torch.nn import functional as F  # noqa: N812
 
 from coursekit import training
 from coursekit.config import GPTConfig, TrainConfig, TransformerConfig
-from coursekit.data import (
-    Batch,
-    date_pairs,
-    pad_pairs,
-    random_windows,
-    sequential_windows,
-)
+from coursekit.data import Batch, pad_pairs, random_windows, sequential_windows
+from coursekit.datasets import date_pairs
 from coursekit.decoder import GPT
 from coursekit.optim import make_schedule
 from coursekit.seq2seq import Transformer

@@ -6,18 +6,17 @@ other, and encoder and decoder are those of :mod:`coursekit.seq2seq`:
 pre-norm, with GELU.  Its keys have no bias, which here is a bias of zeros.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from coursekit.attention import Attend, attention_weights, fast_attend
+from coursekit.activations import record
+from coursekit.attention import Attend, fast_attend
 from coursekit.checkpoint import Loaded
 from coursekit.config import SpeechConfig
 from coursekit.decoder import check_length
@@ -172,29 +171,6 @@ class SpeechTransformer(Transformer):
 # -- where it listens --------------------------------------------------------
 
 
-@contextmanager
-def _watching(model: Transformer) -> Iterator[list[Tensor]]:
-    """Collect the weights of each cross-attention, in the blocks' order."""
-    seen: list[Tensor] = []
-    layers: list[Any] = [block.cross_attention for block in model.blocks]
-    before = [layer.attend for layer in layers]
-
-    def watch(attend: Attend) -> Attend:
-        def watched(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> Tensor:
-            seen.append(attention_weights(q, k, *rest[:1]))  # the mask
-            return attend(q, k, v, *rest)
-
-        return watched
-
-    for layer in layers:
-        layer.attend = watch(layer.attend)
-    try:
-        yield seen
-    finally:
-        for layer, attend in zip(layers, before, strict=True):
-            layer.attend = attend
-
-
 def cross_weights(
     model: Transformer,
     memory: Float[Tensor, "B S D"],
@@ -216,9 +192,9 @@ def cross_weights(
     Chapter: 15, modern.
     Test: tests/test_whisper.py::test_weights_are_those_that_were_used
     """
-    with torch.no_grad(), _watching(model) as seen:
+    with record(model, "cross_weights") as recorded:
         model.decode(tgt, memory)
-    weights = torch.stack(seen, dim=1)  # (B, L, H, T, S)
+    weights = torch.stack(recorded["cross_weights"], 1)  # (B, L, H, T, S)
     if heads is None:
         return weights.flatten(1, 2)
     return torch.stack([weights[:, i, h] for i, h in heads], dim=1)

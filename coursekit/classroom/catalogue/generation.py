@@ -815,10 +815,10 @@ def taste() -> dict[str, float | int | None]:
 @cache
 def _material() -> tuple[Any, Any, frozenset[str]]:
     from coursekit.checkpoint import load
-    from coursekit.data import load_text, split
+    from coursekit.data import load_text, train_val_split
 
     model, tokenizer = load("running")
-    learned, _ = split(load_text("shakespeare"), 0.1)
+    learned, _ = train_val_split(load_text("shakespeare"), 0.1)
     return model, tokenizer, frozenset(_words(learned))
 
 

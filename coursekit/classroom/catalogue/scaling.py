@@ -23,7 +23,7 @@ ATTENTION = [
     "coursekit.scaling.block_attend",
 ]
 COUNTS = [
-    "coursekit.scaling.blueprint",
+    "coursekit.scaling.meta_model",
     "coursekit.scaling.count_parameters",
     "coursekit.scaling.forward_flops",
     "torch.utils.flop_counter.FlopCounterMode",

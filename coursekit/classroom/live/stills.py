@@ -12,11 +12,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from coursekit.attention import attend, attention_weights
+from coursekit.activations import watch
+from coursekit.attention import attend
 from coursekit.cache import CachedStepper
 from coursekit.checkpoint import load
 from coursekit.classroom import figures
-from coursekit.interpret import watch
 from coursekit.positions import frequencies
 from coursekit.search import beam_search
 from coursekit.tokenizer import BPETokenizer
@@ -202,19 +202,13 @@ def translator(model: Any, tokenizer: Tokenizer, text: str, **_: int) -> Any:
     translate = Translator(model, tokenizer)
     ids = translate.encode(text)
     (found,) = translate.search([ids], 4, 1.0)
-    kept = []
-
-    def watched(q: Any, k: Any, v: Any, mask: Any = None, *rest: Any) -> Any:
-        kept.append(attention_weights(q, k, mask)[0].mean(0))
-        return attend(q, k, v, mask, *rest)
-
-    model.blocks[-1].cross_attention.attend = watched
     target = [translate.bos_id, *found]
-    model(torch.tensor([ids]), torch.tensor([target]))
+    seen = watch(model, torch.tensor([ids]), torch.tensor([target]))
+    weights = seen.cross_weights[-1, 0].mean(0)
     rows = [*pieces(tokenizer, list(found)), "(end)"]
     columns = [*pieces(tokenizer, ids[:-1]), "(end)"]
     ax = figures.new_figure(height=0.34 * len(rows) + 1.4)[1][0]
-    figures.heatmap(kept[0], rows, columns, "", ax, numbers=False)
+    figures.heatmap(weights, rows, columns, "", ax, numbers=False)
     ax.tick_params(axis="x", rotation=60)
     ax.set(xlabel="source", ylabel="translation")
     return ax
