@@ -1,10 +1,10 @@
 """What the checks can see: every classic mistake, and which one it is.
 
 A chapter's mistakes are switches of its references
-(``coursekit/classroom/check/<chapter>.py``).  Each is written a second time in
-``tests/catalogue/<chapter>.py``, as somebody would write it who does not know
-the reference: what these tests call ``WRONG``.  ``RIGHT`` are right answers
-in other words, ``OUTSIDE`` mistakes that the catalogue does not have.
+(``coursekit/classroom/catalogue/<chapter>.py``).  Each is written a second
+time in ``tests/catalogue/<chapter>.py``, as somebody would write it who does
+not know the reference: what these tests call ``WRONG``.  ``RIGHT`` are right
+answers in other words, ``OUTSIDE`` mistakes that the catalogue does not have.
 """
 
 import importlib

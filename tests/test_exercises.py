@@ -133,7 +133,7 @@ def mismatched(chapter, found, names):
         if id not in {f"{chapter}/{name}" for name in names}:
             wrong.append(
                 f"the page checks {id!r}: no such entry in EXERCISES of "
-                f"coursekit/classroom/check/{chapter}.py"
+                f"coursekit/classroom/catalogue/{chapter}.py"
             )
     for name in names:
         if f"{chapter}/{name}" not in seen:

@@ -2,6 +2,7 @@
 
 import importlib
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -192,6 +193,68 @@ def test_the_lesson_is_no_answer_by_any_name(cheat, named):
     report = check("attention/attend", cheat)
     assert report.status == "error"
     assert f"without {named}" in str(report)
+
+
+def calls(function, *_):
+    """A function that has another in its closure."""
+    return lambda *a, **k: function(*a, **k)
+
+
+def called_first(first, second, *a, **k):
+    return first(*a, **k)
+
+
+def recursive():
+    """A closure that holds itself, and a name that is not yet set."""
+
+    def f(*a):
+        return answered(*a) if f else later
+
+    if f is None:
+        later = None
+    return f
+
+
+@pytest.mark.parametrize(
+    "cheat",
+    [
+        partial(aliased.attention),
+        partial(partial(aliased.attention)),
+        partial(called_first, aliased.attention, answered),
+        partial(lambda *a, f, **k: f(*a, **k), f=aliased.attention),
+        calls(aliased.attention),
+        calls(calls(aliased.attention)),
+        calls(partial(aliased.attention)),
+        partial(calls(aliased.attention)),
+        (lambda m: lambda *a, **k: m.attention(*a, **k))(LOADED),
+        calls(RENAMED),
+    ],
+)
+def test_the_lesson_is_no_answer_in_a_closure_or_a_partial(cheat):
+    before = aliased.attention, LOADED.attention
+    q, mask = torch.randn(2, 3, 5), torch.ones(3, 3, dtype=torch.bool)
+    right = cheat(q, q, q, mask)
+    report = check("attention/attend", cheat)
+    assert report.status == "error", str(report)
+    assert "without coursekit." in str(report)
+    assert torch.equal(cheat(q, q, q, mask), right)  # all is as it was
+    assert before == (aliased.attention, LOADED.attention)
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        partial(answered),
+        calls(answered, aliased.attention),
+        partial(called_first, answered, aliased.attention),
+        calls(partial(answered)),
+        recursive(),
+    ],
+)
+def test_an_answer_of_ones_own_passes_in_a_closure_or_a_partial(own):
+    """Even where the lesson is at hand and isn't called."""
+    report = check("attention/attend", own)
+    assert report.status == "passed", str(report)
 
 
 def test_an_answer_of_ones_own_passes_beside_the_lesson():

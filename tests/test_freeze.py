@@ -1,6 +1,9 @@
 """A term's exercises, frozen: what counts as a change, and what does not."""
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -70,6 +73,48 @@ def test_the_command(tmp_path, capsys):
     capsys.readouterr()
     assert main(["freeze", str(term), "--changed"]) == 1
     assert "changed: attention/attend (cases)" in capsys.readouterr().out
+
+
+FROZEN = Path(__file__).parent / "frozen" / "term.json"
+
+
+@pytest.mark.skipif(
+    sys.version_info[:2] != (3, 11),
+    reason="another Python writes a program's tree in another way",
+)
+def test_a_term_of_the_first_release_has_not_changed():
+    """Written by `coursekit freeze` before the classroom had its folder.
+
+    In a process of its own: here, each call of the package is checked, and
+    a program looks different.
+    """
+    code = """
+import sys
+from dataclasses import replace
+from coursekit.__main__ import main
+from coursekit.classroom.catalogue.attention import EXERCISES as known
+from coursekit.classroom.check import core
+
+print(main(["freeze", sys.argv[1], "--changed"]))
+norms = core.find("norm/fold").reference
+known["attend"] = replace(known["attend"], reference=norms)
+print(main(["freeze", sys.argv[1], "--changed"]))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(FROZEN)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    count = len(json.loads(FROZEN.read_text())["exercises"])
+    assert done.stdout.splitlines() == [
+        f"since version 0.1.0: 0 of {count} exercises",
+        "0",
+        # The control: another reference.
+        f"since version 0.1.0: 1 of {count} exercises",
+        "changed: attention/attend (reference)",
+        "1",
+    ]
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": "1"}'])

@@ -13,16 +13,19 @@ import json
 import os
 import random
 import re
+import shutil
 import time
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from coursekit.classroom.check import core
 from coursekit.classroom.check.call import Outcome, Raised, call
+from coursekit.classroom.check.checker import check
 from coursekit.classroom.grading import (
     examiner,
     feedback,
@@ -811,9 +814,17 @@ EXERCISES = {
 '''
 
 
-def test_an_overlay_has_exercises_of_its_own(tmp_path, in_process):
+@pytest.mark.parametrize(
+    "home", ["coursekit.classroom.check.core", "coursekit.exercises.core"]
+)
+def test_an_overlay_has_exercises_of_its_own(
+    home, tmp_path, in_process, monkeypatch
+):
+    """Also one that was written for the first release."""
+    written = OVERLAY.replace("coursekit.classroom.check.core", home)
+    assert home in written
     (tmp_path / "private").mkdir()
-    (tmp_path / "private" / "secret.py").write_text(OVERLAY)
+    (tmp_path / "private" / "secret.py").write_text(written)
     data = corpus.notebook(corpus.code("def double(x):\n    return x + 2"))
     corpus.build(
         tmp_path / "submissions",
@@ -830,6 +841,58 @@ def test_an_overlay_has_exercises_of_its_own(tmp_path, in_process):
     text = (tmp_path / "out" / "grades.csv").read_text()
     assert "secret/double,0.00,1,wrong,adds," in text
     assert core.OVERLAYS == []
+    monkeypatch.setattr(core, "OVERLAYS", [tmp_path / "private"])
+    assert check("secret/double", lambda x: x + x)
+    report = check("secret/double", lambda x: x + 2)
+    assert report.diagnosis == {"adds"}
+
+
+FROZEN = Path(__file__).parent / "frozen" / "key.json"
+HIDES = RIGHT.replace("(~mask,", "(mask,")  # the other convention
+
+
+def test_a_key_of_the_first_release_grades(tmp_path, in_process):
+    """With its conventions, its class, and everyone's own program.
+
+    `coursekit assign` wrote it before the classroom had its folder.
+    """
+    key = Key.load(FROZEN)
+    assert key.seed("attention/attend", "ada") == 3305312363122133575
+    tells_hides = TELLS.replace("f(q, k, v, mask)", "f(q, k, v, ~mask)")
+    points = {}
+    for assignment, answers in {
+        "04_attention": {"ada": [HIDES], "bob": [RIGHT]},
+        "debug": {"ada": [RIGHT, TELLS], "bob": [HIDES, tells_hides]},
+    }.items():
+        folder = tmp_path / assignment
+        for name, parts in answers.items():
+            ids = (ATTEND, f"{ATTEND}:test")
+            cells = [
+                corpus.code(*both) for both in zip(parts, ids, strict=False)
+            ]
+            files = {f"{name}.ipynb": corpus.notebook(*cells)}
+            one = corpus.Entry(name, "", files, corpus.OK, corpus.OK)
+            corpus.build(folder / "submissions", [one])
+        shutil.copy(FROZEN, folder / "key.txt")
+        found = command(folder, "--assignment", assignment)
+        assert grade.run(found) == 0
+        sheet = (folder / "out" / "grades.csv").read_text()
+        for row in csv.DictReader(io.StringIO(sheet)):
+            assert row["key_id"] == key.id
+            at = assignment, row["student"]
+            points[at] = points.get(at, 0) + float(row["points"])
+    assert points == {
+        ("04_attention", "ada"): 6.0,
+        ("04_attention", "bob"): 4.5,  # right, but for the convention
+        ("04_attention", "kim-2"): 0.0,
+        ("debug", "ada"): 10.0,
+        ("debug", "bob"): 10.0,
+        ("debug", "kim-2"): 0.0,
+    }
+    for fields in key.assignments["debug"]["students"].values():
+        debug = fields["debug"]
+        source = roster.mutant(roster.entered(fields), debug["function"])
+        assert source.function == debug["stub"]
 
 
 COUNTED = """

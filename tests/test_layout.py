@@ -12,6 +12,8 @@ import torch
 import yaml
 from conftest import PARTS, part_of
 
+from coursekit.aliases import MOVED
+
 ROOT = Path(__file__).resolve().parent.parent
 
 # THE import order: a module may import those above it, never one below.
@@ -197,6 +199,60 @@ def test_a_planted_upward_import_is_found(tmp_path, line):
     assert upward_imports(package, order, ["visual"]) == []
     (package / "attention.py").write_text(down + line + "\n")
     assert len(upward_imports(package, order, ["visual"])) == 1
+
+
+def users_of_the_classroom(package):
+    """Files outside it that import it, by its name or by an old one."""
+    names = {"classroom", *(old.split(".")[1] for old in MOVED)}
+    found = set()
+    for file in sorted(package.rglob("*.py")):
+        inside = file.relative_to(package)
+        tree = ast.parse(file.read_text("utf8"))
+        if inside.parts[0] != "classroom" and names & imported(
+            tree, file, package
+        ):
+            found.add(inside.as_posix())
+    return found
+
+
+# These still do; the list only shrinks.
+USE_THE_CLASSROOM = {"__main__.py", "speedrun.py"}
+
+
+def test_nothing_outside_imports_the_classroom():
+    """Who wants it gives its name: ``"coursekit.classroom.check:check"``.
+
+    What is no part of the package, such as results/, may import it.
+    """
+    assert users_of_the_classroom(ROOT / "coursekit") <= USE_THE_CLASSROOM
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from coursekit.classroom import lesson",
+        "from coursekit import classroom",
+        "import coursekit.classroom.figures as figures",
+        "def f():\n    from coursekit.classroom.check import core",
+        "from coursekit.exercises.core import Case",
+        "from coursekit import visual",
+        "from ..classroom import glue",
+    ],
+)
+def test_a_planted_use_of_the_classroom_is_found(tmp_path, line):
+    package = tmp_path / "coursekit"
+    for folder in (package / "classroom", package / "cli"):
+        folder.mkdir(parents=True)
+        (folder / "__init__.py").write_text("")
+    (package / "classroom" / "live.py").write_text(line)  # it may, itself
+    own = (
+        "from coursekit.config import GPTConfig\nfrom coursekit import data\n"
+    )
+    own += 'HOME = "coursekit.classroom.check:check"\n'
+    (package / "cli" / "check.py").write_text(own)
+    assert users_of_the_classroom(package) == set()
+    (package / "cli" / "check.py").write_text(own + line + "\n")
+    assert users_of_the_classroom(package) == {"cli/check.py"}
 
 
 def test_matplotlib_is_imported_in_one_place():

@@ -7,8 +7,8 @@ against somebody who hides what he calls.
 import importlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
-from types import FunctionType, ModuleType
+from functools import cache, partial
+from types import CellType, FunctionType, ModuleType
 from typing import Any
 
 AUTOGRAD = (
@@ -63,33 +63,80 @@ def forbidden(
     Args:
         names: full names, such as ``torch.nn.LayerNorm``; that of a module
             forbids every function and class that it defines.
-        function: the learner's; what it imported earlier counts as well.
+        function: the learner's; what it imported earlier counts as well, and
+            what a closure or a ``functools.partial`` holds.
 
     Yields:
-        what to call: the function, unless it is itself a forbidden one.
+        what to call: the function, with nothing forbidden behind it.
     """
     put_back: list[tuple[Any, str, Any]] = []
     stands: dict[int, Any] = {}
-    space = getattr(function, "__globals__", {})
-    reached = [function, *space.values()]
+    parts = made_of(function)
+    space = getattr(unwrapped(function), "__globals__", {})
     try:
-        for name, owner, last, thing in things(names, reached):
+        for name, owner, last, thing in things(
+            names, [*parts, *space.values()]
+        ):
             stands[id(thing)] = stand_in(name, thing)
             if owner is not None:
                 put_back.append((owner, last, vars(owner).get(last)))
                 setattr(owner, last, stands[id(thing)])
+        for cell in [cell for part in parts for cell in cells(part)]:
+            put_back.append((cell, "cell_contents", cell.cell_contents))
+            cell.cell_contents = replaced(cell.cell_contents, stands)
         own = {k: v for k, v in space.items() if id(v) in stands}
         space.update({k: stands[id(v)] for k, v in own.items()})
         try:
-            yield stands.get(id(function), function)
+            yield replaced(function, stands)
         finally:
             space.update(own)
     finally:
         for owner, last, thing in reversed(put_back):
-            if thing is None:  # it was inherited
-                delattr(owner, last)
+            if thing is None and not isinstance(owner, CellType):
+                delattr(owner, last)  # it was inherited
             else:
                 setattr(owner, last, thing)
+
+
+def made_of(function: Any) -> list[Any]:
+    """A function, and what its closures and partials hold."""
+    found: dict[int, Any] = {}
+    to_do = [function]
+    while to_do:
+        thing = to_do.pop()
+        if id(thing) not in found:
+            found[id(thing)] = thing
+            to_do += [cell.cell_contents for cell in cells(thing)]
+            if isinstance(thing, partial):
+                to_do += [thing.func, *thing.args, *thing.keywords.values()]
+    return list(found.values())
+
+
+def cells(thing: Any) -> Iterator[CellType]:
+    """Where a function keeps what it has of the functions around it."""
+    if isinstance(thing, FunctionType):
+        for cell in thing.__closure__ or ():
+            try:
+                cell.cell_contents  # noqa: B018
+            except ValueError:  # it is empty
+                continue
+            yield cell
+
+
+def unwrapped(function: Any) -> Any:
+    """The function that a partial calls in the end."""
+    while isinstance(function, partial):
+        function = function.func
+    return function
+
+
+def replaced(thing: Any, stands: dict[int, Any]) -> Any:
+    """What stands in for a thing; of a partial, for what it holds."""
+    if type(thing) is not partial:
+        return stands.get(id(thing), thing)
+    args = [replaced(arg, stands) for arg in thing.args]
+    named = {k: replaced(v, stands) for k, v in thing.keywords.items()}
+    return partial(replaced(thing.func, stands), *args, **named)
 
 
 def locate(name: str) -> tuple[Any, str, Any]:

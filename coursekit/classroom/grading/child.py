@@ -144,7 +144,7 @@ class Student:
     def call(
         self, function: str, args: Any, kwargs: Any, seed: int
     ) -> dict[str, Any]:
-        """Call what an expression names, as coursekit.classroom.check does."""
+        """Call what an expression names, as coursekit.check does."""
         try:
             found = eval(function, self.module.__dict__)
             torch.manual_seed(seed)
