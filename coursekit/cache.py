@@ -424,7 +424,7 @@ class CachedTranslator(PlainTranslator):
     def run(self, tokens: Int[Tensor, "B T"]) -> Float[Tensor, "B V"]:
         """Run the decoder over new tokens; logits of the last position."""
         with evaluating(self.modules):
-            x = self.model.stream(
+            x = self.model.hidden_states(
                 tokens, self.memory, self.mask, cache=self.cache
             )
             return self.model.logits(x[:, -1])

@@ -417,16 +417,15 @@ def _attend(
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    mask: Tensor | None = None,
-    causal: bool = False,
+    *,
     dropout_p: float = 0.0,
-    bias: Tensor | None = None,
+    **how: Any,
 ) -> Tensor:
     """Attend, and let edits see and change weights and outputs."""
     if edit_weights is None:
-        heads = attend(q, k, v, mask, causal, dropout_p, bias)
+        heads = attend(q, k, v, dropout_p=dropout_p, **how)
     else:
-        weights = attention_weights(q, k, mask, causal, bias)
+        weights = attention_weights(q, k, **how)
         new = edit_weights(i, weights)
         weights = weights if new is None else new
         heads = weights @ share_heads(v, q)

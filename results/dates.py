@@ -139,9 +139,9 @@ def maps(model: Transformer, batch: Batch) -> list[Tensor]:
     """The weights of each block's attention to the source, (B, H, T, S)."""
     seen: list[Tensor] = []
 
-    def spy(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> Tensor:
-        seen.append(attention_weights(q, k, rest[0]))
-        return attend(q, k, v, *rest)
+    def spy(q: Tensor, k: Tensor, v: Tensor, **rest: Any) -> Tensor:
+        seen.append(attention_weights(q, k, rest["mask"]))
+        return attend(q, k, v, **rest)
 
     parts: list[Any] = [block.cross_attention for block in model.blocks]
     usual = [part.attend for part in parts]

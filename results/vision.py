@@ -214,9 +214,9 @@ def looks(model: nn.Module, images: Tensor) -> Tensor:
     """
     seen: list[Tensor] = []
 
-    def watched(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> Tensor:
+    def watched(q: Tensor, k: Tensor, v: Tensor, **rest: Any) -> Tensor:
         seen.append(attention_weights(q, k)[:, :, 0, 1:].mean(1))
-        return fast_attend(q, k, v, *rest)
+        return fast_attend(q, k, v, **rest)
 
     layers = [x for x in model.modules() if isinstance(x, MultiHeadAttention)]
     for layer in layers:

@@ -148,12 +148,12 @@ def test_edited_weights_and_heads_and_networks_go_on(ids):
     model = build(n_layers=1).eval()
     block = model.blocks[0]
     x = watch(model, ids).stream[0]
-    y = block.around_attention.norm(x)
+    y = block.attention_norm(x)
 
     def finish(written, network=True):
         z = x + written
         if network:
-            z = z + block.feed_forward(block.around_feed_forward.norm(z))
+            z = z + block.feed_forward(block.feed_forward_norm(z))
         return model.logits(z)
 
     own = torch.eye(T).double()

@@ -298,14 +298,14 @@ def require(
 # -- the encoder: BERT -------------------------------------------------------
 
 BERT_BLOCK = """
-attention.w_q             attention.self.query
-attention.w_k             attention.self.key
-attention.w_v             attention.self.value
-attention.w_o             attention.output.dense
-around_attention.norm     attention.output.LayerNorm
-feed_forward.w_in         intermediate.dense
-feed_forward.w_out        output.dense
-around_feed_forward.norm  output.LayerNorm
+attention.w_q       attention.self.query
+attention.w_k       attention.self.key
+attention.w_v       attention.self.value
+attention.w_o       attention.output.dense
+attention_norm      attention.output.LayerNorm
+feed_forward.w_in   intermediate.dense
+feed_forward.w_out  output.dense
+feed_forward_norm   output.LayerNorm
 """
 
 
@@ -358,15 +358,15 @@ def load_bert(folder: str | Path) -> Loaded:
 # -- the decoder: Llama's kind, and GPT-2 ------------------------------------
 
 GGUF_BLOCK = """
-around_attention.norm     attn_norm
-attention.w_q             attn_q
-attention.w_k             attn_k
-attention.w_v             attn_v
-attention.w_o             attn_output
-around_feed_forward.norm  ffn_norm
-feed_forward.w_gate       ffn_gate
-feed_forward.w_in         ffn_up
-feed_forward.w_out        ffn_down
+attention_norm       attn_norm
+attention.w_q        attn_q
+attention.w_k        attn_k
+attention.w_v        attn_v
+attention.w_o        attn_output
+feed_forward_norm    ffn_norm
+feed_forward.w_gate  ffn_gate
+feed_forward.w_in    ffn_up
+feed_forward.w_out   ffn_down
 """
 
 
@@ -464,12 +464,12 @@ def gguf_tokenizer(
 
 
 GPT2_BLOCK = """
-around_attention.norm     ln_1
-attention.w_qkv           attn.c_attn
-attention.w_o             attn.c_proj
-around_feed_forward.norm  ln_2
-feed_forward.w_in         mlp.c_fc
-feed_forward.w_out        mlp.c_proj
+attention_norm      ln_1
+attention.w_qkv     attn.c_attn
+attention.w_o       attn.c_proj
+feed_forward_norm   ln_2
+feed_forward.w_in   mlp.c_fc
+feed_forward.w_out  mlp.c_proj
 """
 GPT2_ACTIVATIONS = {
     "gelu_new": "gelu_tanh",
@@ -551,20 +551,20 @@ def unfused(tensors: Tensors) -> Tensors:
 # -- the encoder-decoder: Whisper --------------------------------------------
 
 WHISPER_SELF = """
-around_attention.norm  self_attention/layer_norm
-attention.w_qkv        self_attention/linear_0
-attention.w_o          self_attention/linear_1
+attention_norm   self_attention/layer_norm
+attention.w_qkv  self_attention/linear_0
+attention.w_o    self_attention/linear_1
 """
 WHISPER_CROSS = """
-around_cross_attention.norm  attention/layer_norm
-cross_attention.w_q          attention/linear_0
-cross_attention.w_kv         attention/linear_1
-cross_attention.w_o          attention/linear_2
+cross_attention_norm  attention/layer_norm
+cross_attention.w_q   attention/linear_0
+cross_attention.w_kv  attention/linear_1
+cross_attention.w_o   attention/linear_2
 """
 WHISPER_NETWORK = """
-around_feed_forward.norm  ffn/layer_norm
-feed_forward.w_in         ffn/linear_0
-feed_forward.w_out        ffn/linear_1
+feed_forward_norm   ffn/layer_norm
+feed_forward.w_in   ffn/linear_0
+feed_forward.w_out  ffn/linear_1
 """
 WHISPER_REST = {
     "encoder.embedding": "decoder/embeddings",

@@ -22,8 +22,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from coursekit.attention import Attend, attention_weights, fast_attend
+from coursekit.checks import check_length
 from coursekit.config import SpeechConfig
-from coursekit.decoder import check_length
 from coursekit.encoder import Encoder
 from coursekit.seq2seq import Transformer, encoder_config
 
@@ -242,8 +242,7 @@ class SoundEncoder(Encoder):
             )
         x = self.stem(mel)
         check_length(x.size(1), self.config.max_len)
-        positions = torch.arange(x.size(1), device=x.device)
-        return self.read(x, positions, mask)
+        return self.read(x, mask)
 
 
 class SpeechTransformer(Transformer):
@@ -307,9 +306,9 @@ def _watching(model: Transformer) -> Iterator[list[Tensor]]:
     before = [layer.attend for layer in layers]
 
     def watch(attend: Attend) -> Attend:
-        def watched(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> Tensor:
-            seen.append(attention_weights(q, k, *rest[:1]))  # the mask
-            return attend(q, k, v, *rest)
+        def watched(q: Tensor, k: Tensor, v: Tensor, **how: Any) -> Tensor:
+            seen.append(attention_weights(q, k, how["mask"]))
+            return attend(q, k, v, **how)
 
         return watched
 

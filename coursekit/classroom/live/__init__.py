@@ -51,6 +51,7 @@ ENGINE = (
     "multihead",
     "norm",
     "feedforward",
+    "block",
     "decoder",
     "encoder",
     "seq2seq",

@@ -135,9 +135,9 @@ def scores(
     ids = tokenizer.encode(text)
     kept = []
 
-    def watched(q: Any, k: Any, v: Any, *rest: Any) -> Any:
+    def watched(q: Any, k: Any, v: Any, **rest: Any) -> Any:
         kept.append((q[0, head, -1], k[0, head]))
-        return attend(q, k, v, *rest)
+        return attend(q, k, v, **rest)
 
     model.blocks[layer].attention.attend = watched
     model(torch.tensor([ids]))
@@ -203,9 +203,9 @@ def translator(model: Any, tokenizer: Tokenizer, text: str, **_: int) -> Any:
     (found,) = translate.search([ids], 4, 1.0)
     kept = []
 
-    def watched(q: Any, k: Any, v: Any, mask: Any = None, *rest: Any) -> Any:
+    def watched(q: Any, k: Any, v: Any, mask: Any, **rest: Any) -> Any:
         kept.append(attention_weights(q, k, mask)[0].mean(0))
-        return attend(q, k, v, mask, *rest)
+        return attend(q, k, v, mask, **rest)
 
     model.blocks[-1].cross_attention.attend = watched
     target = [translate.bos_id, *found]
