@@ -8,7 +8,12 @@ from typing import Any
 
 from coursekit import aliases
 from coursekit.attention import attend, attention_weights, fast_attend
-from coursekit.cache import CachedSeq2SeqStepper, CachedStepper, LayerCache
+from coursekit.block import Block
+from coursekit.cache import (
+    CachedSeq2SeqStepper,
+    CachedStepper,
+    LayerCache,
+)
 from coursekit.checkpoint import (
     Loaded,
     find_model,
@@ -34,10 +39,11 @@ from coursekit.data import (
     sequential_windows,
     train_val_split,
 )
-from coursekit.decoder import GPT, Block
+from coursekit.decoder import GPT
 from coursekit.embedding import TokenEmbedding
 from coursekit.encoder import Encoder
-from coursekit.feedforward import Experts, FeedForward, SwiGLU
+from coursekit.experts import Experts
+from coursekit.feedforward import FeedForward, SwiGLU
 from coursekit.generation import generate
 from coursekit.loss import cross_entropy, perplexity
 from coursekit.masks import (
@@ -47,7 +53,7 @@ from coursekit.masks import (
     window_mask,
 )
 from coursekit.multihead import MultiHeadAttention, merge_heads, split_heads
-from coursekit.norm import LayerNorm, Residual, RMSNorm
+from coursekit.norm import LayerNorm, RMSNorm
 from coursekit.optim import cosine, make_optimizer, noam, parameter_groups
 from coursekit.packed import pack
 from coursekit.positions import rotate_pairs, sinusoidal
@@ -123,7 +129,6 @@ __all__ = [
     "MissingModelError",
     "MultiHeadAttention",
     "RMSNorm",
-    "Residual",
     "SpeechConfig",
     "SpeechTransformer",
     "StaticStepper",

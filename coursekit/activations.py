@@ -183,17 +183,16 @@ def _attend(
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    mask: Tensor | None = None,
-    causal: bool = False,
+    *,
     dropout_p: float = 0.0,
-    bias: Tensor | None = None,
+    **how: Any,
 ) -> Tensor:
     """Attend, and let edits see and replace the weights and the outputs."""
     weights = None
     if edit_weights is not None:
-        weights = edit_weights(i, attention_weights(q, k, mask, causal, bias))
+        weights = edit_weights(i, attention_weights(q, k, **how))
     if weights is None:
-        heads = attend(q, k, v, mask, causal, dropout_p, bias)
+        heads = attend(q, k, v, dropout_p=dropout_p, **how)
     else:
         heads = weights @ share_heads(v, q)
     new = None if edit_heads is None else edit_heads(i, heads)

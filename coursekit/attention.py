@@ -6,28 +6,42 @@ same values and gradients.  A module takes either:
 """
 
 import math
-from collections.abc import Callable
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-from coursekit.dropout import fast_dropout
+from coursekit.checks import check_attention
 from coursekit.masks import causal_mask, combine_masks
 
 __all__ = [
     "Attend",
     "attend",
     "attention_weights",
-    "check_attention",
     "fast_attend",
     "share_heads",
 ]
 
 
-Attend = Callable[..., Tensor]
-"""The signature that :func:`attend` and :func:`fast_attend` share."""
+@runtime_checkable
+class Attend(Protocol):
+    """The signature that :func:`attend` and :func:`fast_attend` share."""
+
+    def __call__(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        *,
+        mask: Tensor | None = None,
+        causal: bool = False,
+        dropout_p: float = 0.0,
+        bias: Tensor | None = None,
+    ) -> Tensor:
+        """Attend from queries to keys; return the mixed values."""
+        ...
 
 
 def attention_weights(
@@ -61,13 +75,22 @@ def attention_weights(
     Test: tests/test_attention.py::test_weights_are_shares
     """
     check_attention(q, k, k, mask)
+    return _weights(q, k, mask, causal, bias)
+
+
+def _weights(
+    q: Tensor,
+    k: Tensor,
+    mask: Tensor | None,
+    causal: bool,
+    bias: Tensor | None,
+) -> Tensor:
     scores = q @ share_heads(k, q).mT / math.sqrt(q.size(-1))
     if bias is not None:
         scores = scores + bias
     if causal:
-        mask = combine_masks(
-            mask, causal_mask(q.size(-2), k.size(-2), q.device)
-        )
+        earlier = causal_mask(q.size(-2), k.size(-2), q.device)
+        mask = combine_masks(mask, earlier)
     if mask is None:
         return scores.softmax(dim=-1)
     # The smallest finite number, not -inf: a row of -inf is NaN. What a
@@ -113,7 +136,7 @@ def attend(
     Test: tests/test_attention.py::test_equal_to_torch
     """
     check_attention(q, k, v, mask)
-    weights = attention_weights(q, k, mask, causal, bias)
+    weights = _weights(q, k, mask, causal, bias)
     return F.dropout(weights, dropout_p) @ share_heads(v, q)
 
 
@@ -145,12 +168,8 @@ def fast_attend(
     n_queries, n_keys = q.size(-2), k.size(-2)
     # `is_causal` aligns its mask top left: it is ours only for T = S. A
     # single query is the last position and sees every key.
-    plain = mask is None and bias is None and n_queries == n_keys
-    sees_all = n_queries == 1 and n_keys >= 1
-    quicker = _is_quicker_in_products(q, k, dropout_p)
-    if mask is None and bias is None and quicker:
-        return _attend_in_products(q, k, v, causal, dropout_p)
-    if causal and not plain and not sees_all:
+    is_square = mask is None and bias is None and n_queries == n_keys
+    if causal and not is_square and not 1 == n_queries <= n_keys:
         earlier = causal_mask(n_queries, n_keys, q.device)
         mask = combine_masks(mask, earlier)
     if bias is not None:
@@ -163,49 +182,9 @@ def fast_attend(
         v,
         attn_mask=mask if bias is None else bias,
         dropout_p=dropout_p,
-        is_causal=causal and plain,
+        is_causal=causal and is_square,
         enable_gqa=q.dim() > 2 and q.size(-3) != k.size(-3),
     )
-
-
-LONGEST_PRODUCTS = 512  # positions
-
-
-def _is_quicker_in_products(q: Tensor, k: Tensor, dropout_p: float) -> bool:
-    """Whether two products beat PyTorch's fused call: measured, not known.
-
-    On a CPU its backward pass is slow in bfloat16, five times slower at 64
-    positions, and with dropout it is not fused at all.
-    """
-    is_slow = q.dtype == torch.bfloat16 and q.requires_grad
-    return (
-        (is_slow or dropout_p > 0)
-        and q.device.type == "cpu"
-        and q.dim() == 4
-        and q.shape[:2] == k.shape[:2]
-        and max(q.size(-2), k.size(-2)) <= LONGEST_PRODUCTS
-    )
-
-
-def _attend_in_products(
-    q: Float[Tensor, "B H T Dh"],
-    k: Float[Tensor, "B H S Dh"],
-    v: Float[Tensor, "B H S Dv"],
-    causal: bool,
-    dropout_p: float,
-) -> Float[Tensor, "B H T Dv"]:
-    """Scores, scale and causal mask in one product, values in another."""
-    hidden = q.new_zeros(q.size(-2), k.size(-2))
-    if causal:
-        earlier = causal_mask(q.size(-2), k.size(-2), q.device)
-        hidden.masked_fill_(~earlier, -math.inf)
-    rows, scale = q.shape[:2], 1 / math.sqrt(q.size(-1))
-    q, k, v = (x.flatten(0, 1) for x in (q, k, v))
-    # Autocast would carry the scores to float32 and back.
-    with torch.autocast(q.device.type, enabled=False):
-        scores = torch.baddbmm(hidden, q, k.mT, alpha=scale)
-        weights = fast_dropout(scores.softmax(dim=-1), dropout_p)
-        return (weights @ v).unflatten(0, rows)
 
 
 def share_heads(
@@ -226,53 +205,3 @@ def share_heads(
     if q.dim() < 3 or q.size(-3) == x.size(-3):
         return x
     return x.repeat_interleave(q.size(-3) // x.size(-3), dim=-3)
-
-
-def check_attention(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None
-) -> None:
-    """Refuse shapes that don't fit, before broadcasting hides it.
-
-    Raises:
-        ValueError: with the rule, the shapes received and the remedy.
-    """
-    shapes = f"got q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}."
-    if not q.dim() == k.dim() == v.dim() >= 2:
-        raise ValueError(
-            "q, k and v must have the same number of axes, (..., T, Dh): "
-            f"{shapes} Split all three into heads, or none."
-        )
-    if q.size(-1) != k.size(-1):
-        raise ValueError(
-            f"queries and keys must have the same size Dh: {shapes} "
-            "Project both to the same number of columns."
-        )
-    if k.shape[:-1] != v.shape[:-1]:
-        raise ValueError(
-            f"each key needs one value: {shapes} "
-            "Make keys and values from the same tokens."
-        )
-    if q.shape[:-3] != k.shape[:-3]:
-        raise ValueError(
-            f"queries and keys must come from one batch: {shapes} "
-            "Expand the smaller one if all shall share it."
-        )
-    if q.dim() > 2 and q.size(-3) % k.size(-3):
-        raise ValueError(
-            f"query heads must be a multiple of key/value heads: {shapes} "
-            "Attention takes (B, H, T, Dh): are heads and time swapped?"
-        )
-    if mask is not None and mask.dtype != torch.bool:
-        combine_masks(mask)
-    if mask is not None:
-        target = (*q.shape[:-1], k.size(-2))
-        try:
-            fits = torch.broadcast_shapes(mask.shape, target) == target
-        except RuntimeError:
-            fits = False
-        if not fits:
-            raise ValueError(
-                "a mask must broadcast to (..., T, S): got mask "
-                f"{tuple(mask.shape)} for {target}. Add axes of size 1, as "
-                "mask[:, None, None, :] for padding."
-            )

@@ -32,6 +32,7 @@ from safetensors.torch import load as unpack
 from safetensors.torch import save
 from torch import Tensor, nn
 
+from coursekit.block import current_weights
 from coursekit.config import (
     Config,
     EncoderConfig,
@@ -185,7 +186,7 @@ def read_tensors(
             f"got another in {path}. It is damaged, or not from this "
             "package; take a copy, or train again."
         )
-    return tensors, about
+    return current_weights(tensors), about
 
 
 def _is_pickle(data: bytes) -> bool:

@@ -5,10 +5,19 @@ help, here and on the command line.  A configuration that cannot work is
 refused when it is made, so no model has to check it again.
 """
 
-from dataclasses import asdict, dataclass
-from typing import Any, TypeVar
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, fields
+from math import inf
+from typing import Any, TypeVar, get_args
+
+from coursekit.checks import check_choice, check_heads, require
+from coursekit.feedforward import NETWORKS
+from coursekit.norm import NORMS
+from coursekit.positions import LAYOUTS, SCHEMES
 
 __all__ = [
+    "CHOICES",
+    "TRAIN_CHOICES",
     "Config",
     "EncoderConfig",
     "GPTConfig",
@@ -22,10 +31,10 @@ __all__ = [
 C = TypeVar("C", bound="Config")
 
 CHOICES = {
-    "positions": ("learned", "sinusoidal", "rope", "alibi", "none"),
-    "position_layout": ("interleaved", "halves"),
-    "norm": ("layernorm", "rmsnorm", "none"),
-    "activation": ("gelu", "gelu_tanh", "relu", "silu", "swiglu"),
+    "positions": tuple(SCHEMES),
+    "position_layout": LAYOUTS,
+    "norm": tuple(NORMS),
+    "activation": tuple(NETWORKS),
 }
 TRAIN_CHOICES: dict[str, tuple[str, ...]] = {
     "optimizer": ("adamw", "muon"),
@@ -33,26 +42,59 @@ TRAIN_CHOICES: dict[str, tuple[str, ...]] = {
     "precision": ("float32", "bfloat16", "auto"),
 }
 
+# Whole numbers that may be 0 (others are at least 1), and numbers below 1.
+MAY_BE_0 = (
+    *("d_ff", "n_layers", "pad_id"),
+    *("steps", "warmup_steps", "seed", "loss_rows"),
+)
+BELOW_1 = ("dropout", "beta1", "beta2", "label_smoothing")
 
-def _require(rule: str, holds: bool, received: str, remedy: str) -> None:
-    if not holds:
-        raise ValueError(f"{rule}: got {received}. {remedy}")
+Rules = Iterator[tuple[bool, str, str, str]]
+"""Whether it holds, the rule, what was received, what to do."""
 
 
-def _require_choices(config: Any, table: dict[str, tuple[str, ...]]) -> None:
-    for name, choices in table.items():
-        value = getattr(config, name)
-        _require(
-            f"{name} must be one of {', '.join(choices)}",
-            value in choices,
+def check_field(name: str, kind: Any, value: Any) -> None:
+    """Refuse a value that a field of this name and type may not have.
+
+    Raises:
+        ValueError: with the rule for the field.
+    """
+    kinds = kind, *get_args(kind)
+    if int in kinds:
+        least = 0 if name in MAY_BE_0 else 1
+        require(
+            isinstance(value, int) and value >= least,
+            f"{name} must be a whole number of at least {least}",
             repr(value),
-            "Choose one of these.",
+            "Give a larger one.",
         )
+    elif float in kinds:
+        limit, where = (1, "[0, 1)") if name in BELOW_1 else (inf, "[0, ∞)")
+        require(
+            isinstance(value, int | float) and 0 <= value < limit,
+            f"{name} must lie in {where}",
+            str(value),
+            "Give another number, or leave it out for the default.",
+        )
+    elif name in CHOICES | TRAIN_CHOICES:
+        check_choice(name, value, (CHOICES | TRAIN_CHOICES)[name])
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
     """What every configuration can do: become JSON, and come back."""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value is not None or field.default is not None:
+                check_field(field.name, field.type, value)
+        for rule in self.rules():
+            require(*rule)
+
+    def rules(self) -> Rules:
+        """What must hold between fields."""
+        yield from ()
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as a dictionary that JSON can hold."""
@@ -131,79 +173,26 @@ class StackConfig(Config):
     init_std: float | None = None
     """Standard deviation of initial weights. [default: 0.5 / √D]"""
 
-    def __post_init__(self) -> None:
-        for name in (
-            "vocab_size",
-            "max_len",
-            "d_model",
-            "n_heads",
-            "n_kv_heads",
-            "d_head",
-            "d_value",
-        ):
-            value, default = getattr(self, name), getattr(type(self), name, 1)
-            _require(
-                f"{name} must be a whole number of at least 1",
-                (isinstance(value, int) and value >= 1)
-                or value is default is None,
-                repr(value),
-                "Give a positive whole number.",
-            )
-        for name in ("d_ff", "n_layers"):
-            if not hasattr(self, name):
-                continue
-            value, default = getattr(self, name), getattr(type(self), name)
-            _require(
-                f"{name} must be a whole number of at least 0",
-                (isinstance(value, int) and value >= 0)
-                or value is default is None,
-                repr(value),
-                "0 leaves that part out.",
-            )
-        _require_choices(self, CHOICES)
-        _require(
-            "d_model must be divisible by n_heads (or d_head be given)",
-            self.d_head is not None or self.d_model % self.n_heads == 0,
-            f"d_model={self.d_model}, n_heads={self.n_heads}",
-            "Choose d_model a multiple of n_heads.",
-        )
-        _require(
-            "n_heads must be a multiple of n_kv_heads",
-            self.n_heads % self.kv_heads == 0,
-            f"n_heads={self.n_heads}, n_kv_heads={self.n_kv_heads}",
-            "Each key/value head serves the same number of query heads.",
-        )
-        _require(
-            "RoPE rotates pairs, so the head size must be even",
+    def rules(self) -> Rules:
+        """What must hold between sizes, heads and positions."""
+        check_heads(self.d_model, self.n_heads, self.kv_heads, self.d_head)
+        yield (
             self.positions != "rope" or self.head_size % 2 == 0,
+            "RoPE rotates pairs, so the head size must be even",
             f"d_head={self.head_size}",
             "Choose an even d_head.",
         )
-        _require(
-            "sinusoids come in pairs, so d_model must be even",
+        yield (
             self.positions != "sinusoidal" or self.d_model % 2 == 0,
+            "sinusoids come in pairs, so d_model must be even",
             f"d_model={self.d_model}",
             "Choose an even d_model.",
         )
-        for name, least in (("init_std", 0.0), ("norm_eps", 0.0)):
-            value = getattr(self, name)
-            _require(
-                f"{name} must be a finite number of at least {least:g}",
-                value is None or least <= value < float("inf"),
-                str(value),
-                "Leave it out to get the default.",
-            )
-        _require(
+        yield (
+            0.0 < self.rope_base < inf,
             "rope_base must be a finite number above 0",
-            0.0 < self.rope_base < float("inf"),
             str(self.rope_base),
             "10000 is the paper's.",
-        )
-        _require(
-            "dropout must lie in [0, 1)",
-            0.0 <= self.dropout < 1.0,
-            str(self.dropout),
-            "0 turns it off; 0.1 is the paper's.",
         )
 
     @property
@@ -244,9 +233,7 @@ class EncoderConfig(StackConfig):
     n_layers: int = 4
     """Number of blocks, L."""
     norm_first: bool = False
-    """Normalize before each sub-layer (pre-norm), not after it (post-norm)."""
     final_norm: bool = False
-    """Normalize once more after the last block."""
     embedding_norm: bool = False
     """Normalize the embeddings before the first block, as BERT does."""
 
@@ -262,36 +249,24 @@ class TransformerConfig(StackConfig):
     pad_id: int = 0
     """Token that fills up short sequences; it is never attended to."""
     activation: str = "relu"
-    """Nonlinearity: gelu, gelu_tanh, relu, silu, or swiglu (gated)."""
     norm_first: bool = False
-    """Normalize before each sub-layer (pre-norm), not after it (post-norm)."""
     final_norm: bool = False
-    """Normalize once more after each stack, as nn.Transformer does."""
     positions: str = "sinusoidal"
-    """How order enters: learned, sinusoidal, rope, alibi, or none."""
     scale_embedding: bool = True
-    """Multiply token embeddings by √D, as the paper does."""
     dropout: float = 0.1
-    """Share of activations zeroed in training."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _require(
-            "an encoder-decoder's blocks have a feed-forward network",
+    def rules(self) -> Rules:
+        """What must hold for an encoder-decoder too."""
+        yield from super().rules()
+        yield (
             self.ff_size > 0,
+            "an encoder-decoder's blocks have a feed-forward network",
             f"d_ff={self.d_ff}",
             "Give a positive d_ff.",
         )
-        depths = (self.n_encoder_layers, self.n_decoder_layers)
-        _require(
-            "encoder and decoder must have at least 1 block each",
-            all(isinstance(n, int) and n >= 1 for n in depths),
-            f"n_encoder_layers={depths[0]}, n_decoder_layers={depths[1]}",
-            "For one stack alone use GPTConfig or EncoderConfig.",
-        )
-        _require(
+        yield (
+            self.pad_id < self.vocab_size,
             "pad_id must be one of the tokens",
-            0 <= self.pad_id < self.vocab_size,
             f"pad_id={self.pad_id}, vocab_size={self.vocab_size}",
             "Choose one in 0..vocab_size - 1.",
         )
@@ -313,18 +288,17 @@ class TransformerConfig(StackConfig):
         Source: vaswani2017attention, Table 3.
         Test: tests/test_paper_table3.py::test_base_is_63_million
         """
-        return cls(**(_PAPER_BASE | {"vocab_size": vocab_size} | changes))
-
-
-_PAPER_BASE: dict[str, Any] = {
-    "d_model": 512,
-    "n_heads": 8,
-    "d_ff": 2048,
-    "n_encoder_layers": 6,
-    "n_decoder_layers": 6,
-    "attention_bias": False,
-    "max_len": 512,
-}
+        base = {
+            "vocab_size": vocab_size,
+            "d_model": 512,
+            "n_heads": 8,
+            "d_ff": 2048,
+            "n_encoder_layers": 6,
+            "n_decoder_layers": 6,
+            "attention_bias": False,
+            "max_len": 512,
+        }
+        return cls(**(base | changes))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -343,28 +317,11 @@ class SpeechConfig(TransformerConfig):
     max_frames: int = 1500
     """Longest sound the encoder accepts, in steps of two columns."""
     activation: str = "gelu"
-    """Nonlinearity: gelu, gelu_tanh, relu, silu, or swiglu (gated)."""
     norm_first: bool = True
-    """Normalize before each sub-layer (pre-norm), not after it (post-norm)."""
     final_norm: bool = True
-    """Normalize once more after each stack."""
     positions: str = "learned"
-    """How order enters: learned, sinusoidal, rope, alibi, or none."""
     scale_embedding: bool = False
-    """Multiply token embeddings by √D, as the paper does."""
     dropout: float = 0.0
-    """Share of activations zeroed in training."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("n_mels", "max_frames"):
-            value = getattr(self, name)
-            _require(
-                f"{name} must be a whole number of at least 1",
-                isinstance(value, int) and value >= 1,
-                repr(value),
-                "Whisper has 80 bands and 1500 frames.",
-            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -391,38 +348,29 @@ class VisionConfig(EncoderConfig):
     n_classes: int = 10
     """Kinds of images that are told apart."""
     norm_first: bool = True
-    """Normalize before each sub-layer (pre-norm), not after it (post-norm)."""
     final_norm: bool = True
-    """Normalize once more after the last block."""
     positions: str = "learned"
     """How places enter: learned, sinusoidal (in two dimensions), or none."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("image_size", "patch_size", "n_channels", "n_classes"):
-            value = getattr(self, name)
-            _require(
-                f"{name} must be a whole number of at least 1",
-                isinstance(value, int) and value >= 1,
-                repr(value),
-                "Give a positive whole number.",
-            )
-        _require(
-            "image_size must be a multiple of patch_size",
+    def rules(self) -> Rules:
+        """What must hold for images too."""
+        yield from super().rules()
+        yield (
             self.image_size % self.patch_size == 0,
+            "image_size must be a multiple of patch_size",
             f"image_size={self.image_size}, patch_size={self.patch_size}",
             "Choose another patch, or scale the images.",
         )
         known = ("learned", "sinusoidal", "none")
-        _require(
-            f"an image's positions must be one of {', '.join(known)}",
+        yield (
             self.positions in known,
+            f"an image's positions must be one of {', '.join(known)}",
             repr(self.positions),
             "The others know of one dimension only.",
         )
-        _require(
-            "sinusoids of two dimensions need d_model to be a multiple of 4",
+        yield (
             self.positions != "sinusoidal" or self.d_model % 4 == 0,
+            "sinusoids of two dimensions need d_model to be a multiple of 4",
             f"d_model={self.d_model}",
             "Choose a multiple of 4.",
         )
@@ -484,51 +432,23 @@ class TrainConfig(Config):
     seed: int = 0
     """Fixes initial weights, batches and dropout."""
 
-    def __post_init__(self) -> None:
-        _require_choices(self, TRAIN_CHOICES)
-        at_least = dict.fromkeys(
-            ("batch_size", "accumulate", "context"), 1
-        ) | dict.fromkeys(("steps", "warmup_steps", "seed", "loss_rows"), 0)
-        at_least |= {"eval_every": 1, "checkpoint_every": 1}
-        for name, least in at_least.items():
-            value = getattr(self, name)
-            _require(
-                f"{name} must be a whole number of at least {least}",
-                isinstance(value, int) and value >= least,
-                repr(value),
-                "Give a whole number.",
-            )
-        _require(
-            "a compiled model has all rows of its logits at once",
+    def rules(self) -> Rules:
+        """What must hold between settings."""
+        yield (
             not (self.compile and self.loss_rows),
+            "a compiled model has all rows of its logits at once",
             f"compile=True, loss_rows={self.loss_rows}",
             "Leave one of the two out.",
         )
-        _require(
-            "seed must be below 2**63",
+        yield (
             self.seed < 2**63,
+            "seed must be below 2**63",
             str(self.seed),
             "Give a smaller number.",
         )
-        for name in ("beta1", "beta2", "label_smoothing"):
-            value = getattr(self, name)
-            _require(
-                f"{name} must lie in [0, 1)",
-                0.0 <= value < 1.0,
-                str(value),
-                "0 turns it off.",
-            )
-        for name in ("learning_rate", "weight_decay", "clip", "floor"):
-            value = getattr(self, name)
-            _require(
-                f"{name} must be a number of at least 0",
-                0.0 <= value < float("inf"),
-                str(value),
-                "0 turns it off.",
-            )
-        _require(
-            "floor is a share of the learning rate, at most 1",
+        yield (
             self.floor <= 1.0,
+            "floor is a share of the learning rate, at most 1",
             str(self.floor),
             "0.1 is usual.",
         )

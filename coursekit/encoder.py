@@ -1,19 +1,14 @@
 """The encoder: the same blocks, and every position sees every other."""
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from coursekit.attention import Attend, fast_attend
+from coursekit.block import Block, initialize, make_embedding, make_norm
+from coursekit.checks import check_ids
 from coursekit.config import EncoderConfig
-from coursekit.decoder import (
-    Block,
-    initialize,
-    make_scheme,
-    make_stack_norm,
-    next_positions,
-)
-from coursekit.dropout import Dropout
-from coursekit.embedding import TokenEmbedding
+from coursekit.positions import SCHEMES
 
 __all__ = ["Encoder"]
 
@@ -35,19 +30,14 @@ class Encoder(nn.Module):
     ) -> None:
         super().__init__()
         self.config = config
-        self.embedding = TokenEmbedding(
-            config.vocab_size, config.d_model, config.scale_embedding
-        )
-        self.positions = make_scheme(config)
-        self.embedding_norm = make_stack_norm(
-            config,
-            config.embedding_norm,
-        )
-        self.dropout = Dropout(config.dropout)
+        self.embedding = make_embedding(config)
+        self.positions = SCHEMES[config.positions](config)
+        self.embedding_norm = make_norm(config, config.embedding_norm)
+        self.dropout = nn.Dropout(config.dropout)
         self.blocks = nn.ModuleList(
             Block(config, attend) for _ in range(config.n_layers)
         )
-        self.final_norm = make_stack_norm(config, config.final_norm)
+        self.final_norm = make_norm(config, config.final_norm)
         initialize(self, config, n_residual=2 * config.n_layers)
 
     def forward(
@@ -67,29 +57,26 @@ class Encoder(nn.Module):
             ValueError: if an id is out of range, or the sequence is longer
                 than ``max_len``.
         """
-        positions = next_positions(ids, 0, self.config.max_len)
-        return self.read(self.embedding(ids), positions, mask)
+        check_ids(ids, self.config.vocab_size, self.config.max_len)
+        return self.read(self.embedding(ids), mask)
 
     def read(
         self,
         x: Float[Tensor, "B S D"],
-        positions: Int[Tensor, "..."],
         mask: Tensor | None = None,
     ) -> Float[Tensor, "B S D"]:
         """Read vectors, whatever they were made of: tokens, or sound.
 
         Args:
-            x: (B, S, D) vectors that know nothing of their places yet.
-            positions: (S,) or (B, S) places.
+            x: (B, S, D) vectors that know nothing of their positions yet.
             mask: as in :meth:`forward`.
 
         Returns:
             (B, S, D).
         """
-        x = self.positions(x, positions)
-        x = self.dropout(self.embedding_norm(x))
-        rotate = self.positions.rotation(positions)
-        bias = self.positions.bias(x.size(1), x.size(1))
+        positions = torch.arange(x.size(1), device=x.device)
+        x = self.dropout(self.embedding_norm(self.positions(x, positions)))
+        rotate, bias = self.positions.in_attention(positions, x.size(1))
         for block in self.blocks:
-            x = block(x, mask, False, rotate, bias)
+            x = block(x, mask=mask, rotate=rotate, bias=bias)
         return self.final_norm(x)

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-from coursekit.embedding import check_ids
+from coursekit.checks import check_ids
 
 __all__ = [
     "backward_in_pieces",

@@ -4,6 +4,8 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from coursekit.checks import check_boolean, check_causal, require
+
 __all__ = ["causal_mask", "combine_masks", "padding_mask", "window_mask"]
 
 
@@ -34,12 +36,7 @@ def causal_mask(
     """
     if n_keys is None:
         n_keys = n_queries
-    if n_queries > n_keys:
-        raise ValueError(
-            "causal attention needs at least as many keys as queries: got "
-            f"T={n_queries} queries and S={n_keys} keys. Queries are the last "
-            "positions of the keys; for cross-attention use causal=False."
-        )
+    check_causal(n_queries, n_keys)
     shape = (n_queries, n_keys)
     ones = torch.ones(shape, dtype=torch.bool, device=device)
     return ones.tril(n_keys - n_queries)
@@ -70,11 +67,12 @@ def window_mask(
     Source: beltagy2020longformer, section 3.1.
     Test: tests/test_masks.py::test_window_cell_by_cell
     """
-    if size < 1:
-        raise ValueError(
-            "a window must have at least one key, the query's own: got "
-            f"size={size}. Give a larger one."
-        )
+    require(
+        size >= 1,
+        "a window must have at least one key, the query's own",
+        f"size={size}",
+        "Give a larger one.",
+    )
     seen = causal_mask(n_queries, n_keys, device)
     return seen.triu(seen.size(1) - n_queries - size + 1)
 
@@ -114,11 +112,6 @@ def combine_masks(*masks: Tensor | None) -> Tensor | None:
     for mask in masks:
         if mask is None:
             continue
-        if mask.dtype != torch.bool:
-            raise ValueError(
-                "a mask must be boolean, True where a query may attend: got "
-                f"{mask.dtype}. Compare first (mask > 0); numbers that are "
-                "added to the scores go into `bias`."
-            )
+        check_boolean(mask)
         combined = mask if combined is None else combined & mask
     return combined

@@ -3,21 +3,30 @@
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
-import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn import functional as F  # noqa: N812
 
 from coursekit.attention import Attend, fast_attend
+from coursekit.checks import check_heads, check_width
 
-__all__ = ["KeyValueCache", "MultiHeadAttention", "merge_heads", "split_heads"]
+__all__ = [
+    "KeyValueCache",
+    "KeysValues",
+    "MultiHeadAttention",
+    "merge_heads",
+    "split_heads",
+]
+
+
+KeysValues = tuple[Tensor, Tensor]
+"""(B, G, S, Dh) keys and (B, G, S, Dv) values."""
 
 
 @runtime_checkable
 class KeyValueCache(Protocol):
     """What attention asks of a cache: keep new keys, give back all."""
 
-    def update(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    def update(self, k: Tensor, v: Tensor) -> KeysValues:
         """Append (B, G, T, Dh) keys and values; return all so far."""
         ...
 
@@ -40,10 +49,7 @@ def split_heads(
     Chapter: 6, multi-head attention.
     """
     if x.size(-1) % n_heads:
-        raise ValueError(
-            f"the width must be divisible by the heads: got {x.size(-1)} "
-            f"columns for {n_heads} heads. Choose a multiple."
-        )
+        check_width(x.size(-1), n_heads)
     return x.unflatten(-1, (n_heads, -1)).transpose(-3, -2)
 
 
@@ -101,18 +107,7 @@ class MultiHeadAttention(nn.Module):
         super().__init__()
         self.n_heads = n_heads
         self.n_kv_heads = n_kv_heads or n_heads
-        if d_head is None and d_model % n_heads:
-            raise ValueError(
-                "d_model must be divisible by n_heads: got "
-                f"d_model={d_model}, n_heads={n_heads}. "
-                "Choose a multiple, or give d_head."
-            )
-        if n_heads % self.n_kv_heads:
-            raise ValueError(
-                "n_heads must be a multiple of n_kv_heads: got "
-                f"n_heads={n_heads}, n_kv_heads={n_kv_heads}. "
-                "Each key/value head serves the same number of query heads."
-            )
+        check_heads(d_model, n_heads, self.n_kv_heads, d_head)
         d_head = d_head or d_model // n_heads
         d_value = d_value or d_head
         self.w_q = nn.Linear(d_model, n_heads * d_head, bias)
@@ -125,7 +120,8 @@ class MultiHeadAttention(nn.Module):
     def forward(
         self,
         x: Float[Tensor, "B T D"],
-        memory: Float[Tensor, "B S D"] | None = None,
+        memory: Float[Tensor, "B S D"] | KeysValues | None = None,
+        *,
         mask: Tensor | None = None,
         causal: bool = False,
         rotate: Callable[[Tensor], Tensor] | None = None,
@@ -136,7 +132,8 @@ class MultiHeadAttention(nn.Module):
 
         Args:
             x: (B, T, D) where the queries come from.
-            memory: (B, S, D) where keys and values come from; ``x`` if None.
+            memory: (B, S, D) where keys and values come from, or what
+                :meth:`keys_values` made of it; ``x`` if None.
             mask: booleans, broadcast to (B, H, T, S), True = may attend.
             causal: query i sees key j only if j ≤ i + (S − T).
             rotate: turns queries and keys by their positions (RoPE).
@@ -149,52 +146,20 @@ class MultiHeadAttention(nn.Module):
         Raises:
             ValueError: if shapes do not fit.
         """
-        if memory is None and self.is_quicker_together(x):
-            q, k, v = self.project_together(x)
+        q = split_heads(self.w_q(x), self.n_heads)
+        if isinstance(memory, tuple):
+            k, v = memory
         else:
-            q = split_heads(self.w_q(x), self.n_heads)
             k, v = self.keys_values(x if memory is None else memory)
         if rotate is not None:
             q, k = rotate(q), rotate(k)
         if cache is not None:
             k, v = cache.update(k, v)
-        return self.mix(q, k, v, mask, causal, bias)
-
-    def is_quicker_together(self, x: Tensor) -> bool:
-        """Whether one product beats three: in training under autocast.
-
-        In float32 it gains nothing.  Under autocast ``x`` is rounded to
-        bfloat16 once, not three times.
-        """
-        kind = x.device.type
-        known = self.training and torch.amp.is_autocast_available(kind)
-        return known and torch.is_autocast_enabled(kind)
-
-    def project_together(
-        self, x: Float[Tensor, "B T D"]
-    ) -> tuple[
-        Float[Tensor, "B H T Dh"],
-        Float[Tensor, "B G T Dh"],
-        Float[Tensor, "B G T Dv"],
-    ]:
-        """Project to queries, keys and values in one product.
-
-        Args:
-            x: (B, T, D).
-
-        Returns:
-            (B, H, T, Dh) queries, (B, G, T, Dh) keys, (B, G, T, Dv) values.
-        """
-        parts = self.w_q, self.w_k, self.w_v
-        weight = torch.cat([part.weight for part in parts])
-        biases: list[Tensor]
-        biases = [part.bias for part in parts if part.bias is not None]
-        bias = torch.cat(biases) if biases else None
-        sizes = [part.out_features for part in parts]
-        q, k, v = F.linear(x, weight, bias).split(sizes, dim=-1)
-        q = split_heads(q, self.n_heads)
-        k = split_heads(k, self.n_kv_heads)
-        return q, k, split_heads(v, self.n_kv_heads)
+        dropout_p = self.dropout if self.training else 0.0
+        heads = self.attend(
+            q, k, v, mask=mask, causal=causal, dropout_p=dropout_p, bias=bias
+        )
+        return self.w_o(merge_heads(heads))
 
     def keys_values(
         self, memory: Float[Tensor, "B S D"]
@@ -210,27 +175,3 @@ class MultiHeadAttention(nn.Module):
         k = split_heads(self.w_k(memory), self.n_kv_heads)
         v = split_heads(self.w_v(memory), self.n_kv_heads)
         return k, v
-
-    def mix(
-        self,
-        q: Float[Tensor, "B H T Dh"],
-        k: Float[Tensor, "B G S Dh"],
-        v: Float[Tensor, "B G S Dv"],
-        mask: Tensor | None = None,
-        causal: bool = False,
-        bias: Tensor | None = None,
-    ) -> Float[Tensor, "B T D"]:
-        """Attend in each head, put the heads together, and mix them.
-
-        Args:
-            q: (B, H, T, Dh) queries.
-            k: (B, G, S, Dh) keys.
-            v: (B, G, S, Dv) values.
-            mask, causal, bias: as in :meth:`forward`.
-
-        Returns:
-            (B, T, D).
-        """
-        dropout_p = self.dropout if self.training else 0.0
-        heads = self.attend(q, k, v, mask, causal, dropout_p, bias)
-        return self.w_o(merge_heads(heads))

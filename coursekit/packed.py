@@ -19,7 +19,6 @@ from coursekit.attention import fast_attend
 from coursekit.decoder import GPT
 from coursekit.feedforward import FeedForward, SwiGLU
 from coursekit.multihead import MultiHeadAttention
-from coursekit.norm import LayerNorm, Residual
 from coursekit.seq2seq import CrossBlock, Transformer
 from coursekit.steppers import evaluating
 
@@ -141,23 +140,25 @@ def _block(n_rows: int, block: Any) -> Callable[..., Tensor]:
     if attention.w_k.out_features != attention.w_v.out_features:
         return whole
     attend = _attention(attention, n_rows)
-    around_attention = _residual(block.around_attention)
+    around_attention = _residual(block, block.attention_norm)
     feed_forward = _feed_forward(block, n_rows)
     is_crossed = isinstance(block, CrossBlock)
     if is_crossed:
-        look = _cross_attention(block.cross_attention, n_rows)
-        around_look = _residual(block.around_cross_attention)
+        cross_attend = _cross_attention(block.cross_attention, n_rows)
+        around_cross = _residual(block, block.cross_attention_norm)
 
-    def run(x: Tensor, *how: Any) -> Tensor:
+    def run(x: Tensor, *memory: Tensor, **how: Any) -> Tensor:
         if x.dim() == 3:
             if x.size(1) > 1:
-                return whole(x, *how)
+                return whole(x, *memory, **how)
             x = x.flatten(0, 1)
-        # As the models call their blocks: by place.
-        mask = how[2 if is_crossed else 0]
-        x = around_attention(x, attend, mask, *how[-3:])
+        x = around_attention(
+            x, attend, how["mask"], how["rotate"], how["bias"], how["cache"]
+        )
         if is_crossed:
-            x = around_look(x, look, *how[:2], how[-1])
+            x = around_cross(
+                x, cross_attend, *memory, how["memory_mask"], how["cache"]
+            )
         return feed_forward(x)
 
     return run
@@ -166,8 +167,8 @@ def _block(n_rows: int, block: Any) -> Callable[..., Tensor]:
 def _as_texts(last: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """The last block; each row becomes a text of one token again."""
 
-    def run(*arguments: Any) -> Tensor:
-        x = last(*arguments)
+    def run(*arguments: Any, **how: Any) -> Tensor:
+        x = last(*arguments, **how)
         return x.unsqueeze(1) if x.dim() == 2 else x
 
     return run
@@ -177,9 +178,9 @@ def _as_it_is(block: nn.Module) -> Callable[..., Tensor]:
     """A block in evaluation mode: the twin's own modules are without it."""
     modules = list(block.modules())
 
-    def run(*arguments: Any) -> Tensor:
+    def run(*arguments: Any, **how: Any) -> Tensor:
         with evaluating(modules):
-            y: Tensor = block(*arguments)
+            y: Tensor = block(*arguments, **how)
             return y
 
     return run
@@ -230,9 +231,9 @@ def _refuse(*_: Any, **__: Any) -> Any:
     )
 
 
-def _residual(path: Residual) -> Callable[..., Tensor]:
-    norm, norm_first = _norm(path.norm), path.norm_first
-    residual = path.residual
+def _residual(block: Any, own: nn.Module) -> Callable[..., Tensor]:
+    norm, norm_first = _norm(own), block.norm_first
+    residual = isinstance(block.skip, nn.Identity)
 
     def run(x: Tensor, sublayer: Callable[..., Tensor], *how: Any) -> Tensor:
         onto = x if residual else None
@@ -243,7 +244,7 @@ def _residual(path: Residual) -> Callable[..., Tensor]:
 
 
 def _norm(norm: Any) -> Map:
-    if type(norm) is not LayerNorm:
+    if type(norm) is not nn.LayerNorm:
         call: Map = norm.forward
         return call
     how = norm.weight.shape, norm.weight.detach(), norm.bias, norm.eps
@@ -278,7 +279,7 @@ def _attention(
         if bias is None:
             found = attend(q, k, v, mask)
         else:
-            found = attention.attend(q, k, v, mask, bias=bias)
+            found = attention.attend(q, k, v, mask=mask, bias=bias)
         return mix(found.reshape(flat), onto)
 
     return run
@@ -290,7 +291,8 @@ def _attend(attention: MultiHeadAttention) -> Callable[..., Tensor]:
     What `fast_attend` calls is called past its checks of shapes.
     """
     if attention.attend is not fast_attend:
-        return attention.attend
+        own = attention.attend
+        return lambda q, k, v, mask: own(q, k, v, mask=mask)
     if attention.n_heads == attention.n_kv_heads:
         return F.scaled_dot_product_attention
     return partial(F.scaled_dot_product_attention, enable_gqa=True)
@@ -329,7 +331,7 @@ def _cross_attention(
 def _feed_forward(block: Any, n_rows: int) -> Map:
     if block.feed_forward is None:
         return lambda x: x
-    around = _residual(block.around_feed_forward)
+    around = _residual(block, block.feed_forward_norm)
     network = _network(block.feed_forward, n_rows)
     return lambda x: around(x, network)
 

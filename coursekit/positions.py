@@ -2,26 +2,29 @@
 
 Positions act at one of three places: they are added to the embeddings
 (sinusoidal, learned), they rotate queries and keys (RoPE), or they lower the
-scores of distant keys (ALiBi).  :class:`Positions` names the three places;
-each scheme fills in its own.
+scores of distant keys (ALiBi).  :class:`Positions` has a method for the first
+and one for the two in attention; each scheme fills in its own.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from coursekit.checks import check_choice, require
+
 __all__ = [
+    "LAYOUTS",
+    "SCHEMES",
     "Alibi",
     "LearnedPositions",
     "Positions",
     "Rotary",
     "SinusoidalPositions",
     "alibi_slopes",
-    "check_positions",
     "frequencies",
-    "make_positions",
     "rotate_pairs",
     "sinusoidal",
 ]
@@ -30,45 +33,7 @@ Rotation = Callable[[Tensor], Tensor]
 LAYOUTS = ("interleaved", "halves")
 
 
-def _check_layout(layout: str) -> None:
-    if layout not in LAYOUTS:
-        raise ValueError(
-            f"layout must be one of {', '.join(LAYOUTS)}: got {layout!r}. "
-            "The paper interleaves; most published weights have halves."
-        )
-
-
-def check_positions(
-    positions: Int[Tensor, "..."], ids: Int[Tensor, "B T"], max_len: int
-) -> None:
-    """Refuse positions that don't fit the tokens or the table.
-
-    The values are looked at on the CPU only, as with token ids.
-
-    Raises:
-        ValueError: if the shape is neither (T,) nor (B, T), or a position
-            is negative or not below ``max_len``.
-    """
-    rows = positions.shape[:-1]
-    if positions.shape[-1:] != ids.shape[1:] or (
-        rows and rows not in (ids.shape[:1], (1,))
-    ):
-        raise ValueError(
-            "positions must be (T,) or (B, T), one for each token: got "
-            f"{tuple(positions.shape)} for ids {tuple(ids.shape)}. Without "
-            "positions the model counts by itself."
-        )
-    if positions.device.type != "cpu" or torch.compiler.is_compiling():
-        return
-    if positions.numel() == 0:
-        return
-    low, high = int(positions.min()), int(positions.max())
-    if low < 0 or high >= max_len:
-        raise ValueError(
-            f"positions must lie in 0..{max_len - 1}: got {low}..{high}. "
-            "Count from 0 at the first real token (padding on the left may "
-            "have any position, as it is masked), or raise max_len."
-        )
+LAYOUT_REMEDY = "The paper interleaves; most published weights have halves."
 
 
 def frequencies(size: int, base: float = 10000.0) -> Float[Tensor, "P"]:
@@ -90,11 +55,12 @@ def frequencies(size: int, base: float = 10000.0) -> Float[Tensor, "P"]:
     Source: vaswani2017attention, section 3.5.
     Test: tests/test_positions.py::test_frequencies_end_where_they_should
     """
-    if size % 2:
-        raise ValueError(
-            f"positions turn pairs of coordinates: got size={size}, which is "
-            "odd. Choose an even size."
-        )
+    require(
+        size % 2 == 0,
+        "positions turn pairs of coordinates",
+        f"size={size}, which is odd",
+        "Choose an even size.",
+    )
     pairs = torch.arange(0, size, 2, dtype=torch.float64)
     return base ** (-pairs / size)
 
@@ -126,7 +92,7 @@ def sinusoidal(
     Source: vaswani2017attention, section 3.5.
     Test: tests/test_positions.py::test_rows_by_the_papers_formula
     """
-    _check_layout(layout)
+    check_choice("layout", layout, LAYOUTS, LAYOUT_REMEDY)
     steps = torch.arange(n_positions, dtype=torch.float64)
     angles = steps[:, None] * frequencies(d_model, base)
     if layout == "halves":
@@ -163,7 +129,7 @@ def rotate_pairs(
     Chapter: 15, modern.
     Source: su2021roformer, section 3.2.
     """
-    _check_layout(layout)
+    check_choice("layout", layout, LAYOUTS, LAYOUT_REMEDY)
     cos, sin = cos.to(x.dtype), sin.to(x.dtype)
     if layout == "halves":
         a, b = x.chunk(2, dim=-1)
@@ -196,7 +162,7 @@ def alibi_slopes(n_heads: int) -> Float[Tensor, "H"]:
 
 
 class Positions(nn.Module):
-    """No positions at all, and the three places where others act.
+    """No positions at all, and the methods by which others act.
 
     Chapter: 3, positions.
     """
@@ -215,28 +181,22 @@ class Positions(nn.Module):
         """
         return x
 
-    def rotation(self, positions: Int[Tensor, "..."]) -> Rotation | None:
-        """How to rotate queries and keys at these positions, if at all."""
-        return None
-
-    def bias(
-        self, n_queries: int, n_keys: int
-    ) -> Float[Tensor, "H T S"] | None:
-        """What to add to the scores, if anything.
-
-        It knows columns only, not the positions given to a model: distances
-        are right for rows that count up by one, from anywhere, with or
-        without masked padding on the left.  For positions with gaps they are
-        the distances in the row, not those between the positions.
+    def in_attention(
+        self, positions: Int[Tensor, "..."], n_keys: int
+    ) -> tuple[Rotation | None, Float[Tensor, "H T S"] | None]:
+        """How to rotate queries and keys, and what to add to the scores.
 
         Args:
-            n_queries: T; the queries are the last T of the S columns.
+            positions: (T,) or (B, T) positions of the queries, which are the
+                last T of the S keys.
             n_keys: S, old keys included.
 
         Returns:
-            (H, T, S) numbers, or None.
+            ``rotate`` and ``bias`` for :class:`MultiHeadAttention`: a
+            function that rotates (B, H, T, Dh), or None; and (H, T, S)
+            numbers, or None.
         """
-        return None
+        return None, None
 
 
 class SinusoidalPositions(Positions):
@@ -326,6 +286,12 @@ class Rotary(Positions):
         self.cos: Tensor
         self.sin: Tensor
 
+    def in_attention(
+        self, positions: Int[Tensor, "..."], n_keys: int
+    ) -> tuple[Rotation, None]:
+        """Rotate, by the positions; add nothing."""
+        return self.rotation(positions), None
+
     def rotation(self, positions: Int[Tensor, "..."]) -> Rotation:
         """The rotation that belongs to (T,) or (B, T) positions."""
         cos, sin = self.cos[positions], self.sin[positions]
@@ -350,46 +316,42 @@ class Alibi(Positions):
         self.register_buffer("slopes", slopes, persistent=False)
         self.slopes: Tensor
 
+    def in_attention(
+        self, positions: Int[Tensor, "..."], n_keys: int
+    ) -> tuple[None, Float[Tensor, "H T S"]]:
+        """Rotate nothing; add the bias."""
+        return None, self.bias(positions.size(-1), n_keys)
+
     def bias(self, n_queries: int, n_keys: int) -> Float[Tensor, "H T S"]:
-        """Minus slope times distance; queries are the last T of S."""
+        """Minus slope times distance; queries are the last T of S.
+
+        It knows columns only, not the positions given to a model: distances
+        are right for rows that count up by one, from anywhere, with or
+        without masked padding on the left.  For positions with gaps they are
+        the distances in the row, not those between the positions.
+
+        Args:
+            n_queries: T.
+            n_keys: S, old keys included.
+
+        Returns:
+            (H, T, S) numbers.
+        """
         keys = torch.arange(n_keys, device=self.slopes.device)
         queries = keys[n_keys - n_queries :]
         distance = (queries[:, None] - keys).abs()
         return -self.slopes[:, None, None] * distance
 
 
-def make_positions(
-    kind: str,
-    max_len: int,
-    d_model: int,
-    n_heads: int,
-    d_head: int,
-    layout: str = "interleaved",
-    base: float = 10000.0,
-) -> Positions:
-    """Build the scheme of that name.
-
-    Args:
-        kind: learned, sinusoidal, rope, alibi, or none.
-        max_len, d_model, n_heads, d_head, layout, base: as in the schemes.
-
-    Returns:
-        A module with the three places of :class:`Positions`.
-
-    Raises:
-        ValueError: if the name is unknown.
-    """
-    if kind == "learned":
-        return LearnedPositions(max_len, d_model)
-    if kind == "sinusoidal":
-        return SinusoidalPositions(max_len, d_model, layout, base)
-    if kind == "rope":
-        return Rotary(max_len, d_head, layout, base)
-    if kind == "alibi":
-        return Alibi(n_heads)
-    if kind == "none":
-        return Positions()
-    raise ValueError(
-        "positions must be one of learned, sinusoidal, rope, alibi, none: "
-        f"got {kind!r}. Choose one of these."
-    )
+SCHEMES: dict[str, Callable[[Any], Positions]] = {
+    "learned": lambda c: LearnedPositions(c.max_len, c.d_model),
+    "sinusoidal": lambda c: SinusoidalPositions(
+        c.max_len, c.d_model, c.position_layout, c.rope_base
+    ),
+    "rope": lambda c: Rotary(
+        c.max_len, c.head_size, c.position_layout, c.rope_base
+    ),
+    "alibi": lambda c: Alibi(c.n_heads),
+    "none": lambda c: Positions(),
+}
+"""Each scheme by its name, built from a configuration."""

@@ -16,12 +16,8 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
-from coursekit.attention import (
-    Attend,
-    check_attention,
-    fast_attend,
-    share_heads,
-)
+from coursekit.attention import Attend, fast_attend, share_heads
+from coursekit.checks import check_attention
 from coursekit.config import (
     EncoderConfig,
     GPTConfig,

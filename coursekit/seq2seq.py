@@ -4,29 +4,29 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Protocol, runtime_checkable
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
 
 from coursekit.attention import Attend, fast_attend
-from coursekit.config import EncoderConfig, TransformerConfig
-from coursekit.decoder import (
+from coursekit.block import (
     BlockCache,
+    Nothing,
     initialize,
     make_attention,
     make_network,
-    make_residual,
-    make_scheme,
-    make_stack_norm,
-    next_positions,
+    make_norm,
+    rename_weights,
 )
-from coursekit.dropout import Dropout
+from coursekit.checks import check_ids
+from coursekit.config import EncoderConfig, TransformerConfig
 from coursekit.embedding import TokenEmbedding
 from coursekit.encoder import Encoder
-from coursekit.multihead import split_heads
+from coursekit.multihead import KeysValues
+from coursekit.positions import SCHEMES
 
 __all__ = ["CrossBlock", "CrossCache", "Transformer", "encoder_config"]
-
-KeysValues = tuple[Tensor, Tensor]
 
 
 @runtime_checkable
@@ -38,6 +38,8 @@ class CrossCache(BlockCache, Protocol):
 
 class CrossBlock(nn.Module):
     """Self-attention, then attention to the encoder's output, then a network.
+
+    Three sums, each as in :class:`Block`.
 
     Args:
         config: widths, norm, activation, dropout.
@@ -52,19 +54,25 @@ class CrossBlock(nn.Module):
         self, config: TransformerConfig, attend: Attend = fast_attend
     ) -> None:
         super().__init__()
+        self.norm_first = config.norm_first
+        self.skip = nn.Identity() if config.residual else Nothing()
+        self.dropout = nn.Dropout(config.dropout)
         self.attention = make_attention(config, attend)
-        self.around_attention = make_residual(config)
+        self.attention_norm = make_norm(config)
         self.cross_attention = make_attention(config, attend)
-        self.around_cross_attention = make_residual(config)
+        self.cross_attention_norm = make_norm(config)
         self.feed_forward = make_network(config)
-        self.around_feed_forward = make_residual(config)
+        self.feed_forward_norm = make_norm(config)
+        self.register_load_state_dict_pre_hook(rename_weights)
 
     def forward(
         self,
         x: Float[Tensor, "B T D"],
         memory: Float[Tensor, "M S D"],
+        *,
         memory_mask: Tensor | None = None,
         mask: Tensor | None = None,
+        causal: bool = True,
         rotate: Callable[[Tensor], Tensor] | None = None,
         bias: Tensor | None = None,
         cache: CrossCache | None = None,
@@ -74,34 +82,34 @@ class CrossBlock(nn.Module):
         Args:
             x: (B, T, D) target.
             memory: (M, S, D) the encoder's output; M = B, or as
-                :meth:`look` says.
+                :meth:`cross_attend` says.
             memory_mask: which of the memory may be seen, (M, 1, 1, S).
-            mask, rotate, bias, cache: as in :class:`Block`.
+            mask, causal, rotate, bias, cache: as in :class:`Block`.
 
         Returns:
             (B, T, D).
         """
-        x = self.around_attention(
-            x,
-            lambda y: self.attention(
-                y,
-                mask=mask,
-                causal=True,
-                rotate=rotate,
-                bias=bias,
-                cache=cache,
-            ),
+        first = self.norm_first
+        y = self.attention_norm(x) if first else x
+        y = self.attention(
+            y, mask=mask, causal=causal, rotate=rotate, bias=bias, cache=cache
         )
-        x = self.around_cross_attention(
-            x, lambda y: self.look(y, memory, memory_mask, cache)
-        )
-        return self.around_feed_forward(x, self.feed_forward)
+        x = self.skip(x) + self.dropout(y)
+        x = x if first else self.attention_norm(x)
+        y = self.cross_attention_norm(x) if first else x
+        y = self.cross_attend(y, memory, mask=memory_mask, cache=cache)
+        x = self.skip(x) + self.dropout(y)
+        x = x if first else self.cross_attention_norm(x)
+        y = self.feed_forward_norm(x) if first else x
+        x = self.skip(x) + self.dropout(self.feed_forward(y))
+        return x if first else self.feed_forward_norm(x)
 
-    def look(
+    def cross_attend(
         self,
         y: Float[Tensor, "B T D"],
         memory: Float[Tensor, "M S D"],
-        memory_mask: Tensor | None = None,
+        *,
+        mask: Tensor | None = None,
         cache: CrossCache | None = None,
     ) -> Float[Tensor, "B T D"]:
         """Attend to the memory.
@@ -111,21 +119,20 @@ class CrossBlock(nn.Module):
         fewer rows, each is for as many targets, side by side: beams.
 
         Args:
-            y, memory, memory_mask, cache: as in :meth:`forward`.
+            y: (B, T, D) where the queries come from.
+            memory, mask, cache: as in :meth:`forward`.
 
         Returns:
             (B, T, D).
         """
         if cache is None:
-            return self.cross_attention(y, memory, memory_mask)
+            return self.cross_attention(y, memory, mask=mask)
         if cache.memory is None:
             cache.memory = self.cross_attention.keys_values(memory)
-        keys, values = cache.memory
-        cross = self.cross_attention
-        # A query sees all of its source: any number of them make one row.
-        q = cross.w_q(y).flatten(0, 1).unflatten(0, (len(keys), -1))
-        q = split_heads(q, cross.n_heads)
-        return cross.mix(q, keys, values, memory_mask).view_as(y)
+        # Attention to a source has no order: the queries of all its targets
+        # stand in one row.
+        rows = y.flatten(0, 1).unflatten(0, (len(cache.memory[0]), -1))
+        return self.cross_attention(rows, cache.memory, mask=mask).view_as(y)
 
 
 class Transformer(nn.Module):
@@ -154,13 +161,13 @@ class Transformer(nn.Module):
         super().__init__()
         self.config = config
         self.encoder = encoder or Encoder(encoder_config(config), attend)
-        self.positions = make_scheme(config)
-        self.dropout = Dropout(config.dropout)
+        self.positions = SCHEMES[config.positions](config)
+        self.dropout = nn.Dropout(config.dropout)
         n_layers = config.n_decoder_layers
         self.blocks = nn.ModuleList(
             CrossBlock(config, attend) for _ in range(n_layers)
         )
-        self.final_norm = make_stack_norm(config, config.final_norm)
+        self.final_norm = make_norm(config, config.final_norm)
         self.head: nn.Linear | None = None
         if not config.tie_embeddings:
             d_model, vocab_size = config.d_model, config.vocab_size
@@ -221,7 +228,7 @@ class Transformer(nn.Module):
         Args:
             tgt: (B, T) target ids.
             memory: (M, S, D) from :meth:`encode`; M = B, or, with a cache,
-                as :meth:`CrossBlock.look` says.
+                as :meth:`CrossBlock.cross_attend` says.
             src_mask, tgt_mask: as in :meth:`forward`.
             positions, cache: as in :meth:`GPT.forward`.
 
@@ -231,8 +238,11 @@ class Transformer(nn.Module):
         Raises:
             ValueError: as :meth:`forward`.
         """
-        x = self.stream(tgt, memory, src_mask, tgt_mask, positions, cache)
-        return self.logits(x)
+        return self.logits(
+            self.hidden_states(
+                tgt, memory, src_mask, tgt_mask, positions, cache
+            )
+        )
 
     def hidden(
         self,
@@ -248,9 +258,10 @@ class Transformer(nn.Module):
         Returns:
             (B, T, D); :meth:`logits` of it is what :meth:`forward` returns.
         """
-        return self.stream(tgt, self.encode(src, src_mask), src_mask, tgt_mask)
+        memory = self.encode(src, src_mask)
+        return self.hidden_states(tgt, memory, src_mask, tgt_mask)
 
-    def stream(
+    def hidden_states(
         self,
         tgt: Int[Tensor, "B T"],
         memory: Float[Tensor, "M S D"],
@@ -267,14 +278,17 @@ class Transformer(nn.Module):
             (B, T, D).
         """
         n_old = cache[0].length if cache else 0
-        max_len = self.config.max_len
-        positions = next_positions(tgt, n_old, max_len, positions)
+        config = self.config
+        check_ids(tgt, config.vocab_size, config.max_len, n_old, positions)
+        n_all = n_old + tgt.size(1)
+        if positions is None:
+            positions = torch.arange(n_old, n_all, device=tgt.device)
         x = self.dropout(self.positions(self.embedding(tgt), positions))
-        rotate = self.positions.rotation(positions)
-        bias = self.positions.bias(tgt.size(1), n_old + tgt.size(1))
+        rotate, bias = self.positions.in_attention(positions, n_all)
+        how = {"mask": tgt_mask, "rotate": rotate, "bias": bias}
         for i, block in enumerate(self.blocks):
             kept = cache[i] if cache else None
-            x = block(x, memory, src_mask, tgt_mask, rotate, bias, kept)
+            x = block(x, memory, memory_mask=src_mask, **how, cache=kept)
         return x
 
     def logits(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B V"]:
@@ -288,7 +302,7 @@ class Transformer(nn.Module):
         """
         x = self.final_norm(x)
         if self.head is None:
-            return self.embedding.unembed(x)
+            return F.linear(x, self.embedding.weight)
         return self.head(x)
 
 

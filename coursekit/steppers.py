@@ -15,7 +15,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from coursekit.decoder import GPT, BlockCache
+from coursekit.block import BlockCache
+from coursekit.decoder import GPT
 from coursekit.seq2seq import CrossCache, Transformer
 
 __all__ = [
@@ -325,7 +326,7 @@ class PlainSeq2SeqStepper:
     def run(self, tokens: Int[Tensor, "B T"]) -> Float[Tensor, "B V"]:
         """Run the decoder over some tokens; logits of the last position."""
         with evaluating(self.modules):
-            x = self.model.stream(
+            x = self.model.hidden_states(
                 tokens, self.memory, self.mask, cache=self.cache
             )
             return self.model.logits(x[:, -1])

@@ -14,6 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from coursekit.attention import Attend, fast_attend
+from coursekit.checks import require
 from coursekit.config import VisionConfig
 from coursekit.encoder import Encoder
 from coursekit.positions import Positions, sinusoidal
@@ -65,12 +66,12 @@ def patchify(
     Test: tests/test_vision.py::test_patches_are_those_of_a_convolution
     """
     batch, channels, height, width = images.shape
-    if size < 1 or height % size or width % size:
-        raise ValueError(
-            "height and width must be multiples of the patch: got images "
-            f"of {height} x {width} and patches of {size}. Choose another "
-            "patch, or scale the images."
-        )
+    require(
+        size >= 1 and height % size == width % size == 0,
+        "height and width must be multiples of the patch",
+        f"images of {height} x {width} and patches of {size}",
+        "Choose another patch, or scale the images.",
+    )
     rows, columns = height // size, width // size
     x = images.reshape(batch, channels, rows, size, columns, size)
     x = x.permute(0, 2, 4, 1, 3, 5)  # the two that count patches come first
@@ -99,12 +100,13 @@ def unpatchify(
     batch, n, numbers = patches.shape
     rows, columns = height // size, width // size
     whole = rows * size == height and columns * size == width
-    if not whole or n != rows * columns or numbers % size**2:
-        raise ValueError(
-            f"patches must fill the image: got {n} patches of {numbers} "
-            f"numbers, of size {size}, for {height} x {width} pixels. Give "
-            "the size and the image that they were cut from."
-        )
+    require(
+        whole and n == rows * columns and numbers % size**2 == 0,
+        "patches must fill the image",
+        f"{n} patches of {numbers} numbers, of size {size}, for {height} x "
+        f"{width} pixels",
+        "Give the size and the image that they were cut from.",
+    )
     x = patches.reshape(batch, rows, columns, -1, size, size)
     x = x.permute(0, 3, 1, 4, 2, 5)
     return x.reshape(batch, -1, height, width)
@@ -166,11 +168,13 @@ def sinusoidal_2d(
     Chapter: 17, vision.
     Test: tests/test_vision.py::test_codes_of_a_grid
     """
-    if d_model % 4:
-        raise ValueError(
-            "a code of two dimensions has two halves of pairs, so d_model "
-            f"must be a multiple of 4: got {d_model}. Choose one."
-        )
+    require(
+        d_model % 4 == 0,
+        "a code of two dimensions has two halves of pairs, so d_model must "
+        "be a multiple of 4",
+        str(d_model),
+        "Choose one.",
+    )
     down = sinusoidal(rows, d_model // 2).repeat_interleave(columns, dim=0)
     across = sinusoidal(columns, d_model // 2).repeat(rows, 1)
     return torch.cat([down, across], dim=1)
@@ -262,16 +266,16 @@ class ViT(Encoder):
         """
         config = self.config
         wanted = config.n_channels, config.image_size, config.image_size
-        if images.shape[1:] != wanted:
-            raise ValueError(
-                f"images must be (B, C, Y, X) with (C, Y, X) = {wanted}: got "
-                f"{tuple(images.shape)}. Scale them, or build the model for "
-                "them."
-            )
+        require(
+            images.shape[1:] == wanted,
+            f"images must be (B, C, Y, X) with (C, Y, X) = {wanted}",
+            str(tuple(images.shape)),
+            "Scale them, or build the model for them.",
+        )
         x = self.patches(patchify(images, config.patch_size))
         ids = torch.zeros(len(x), 1, dtype=torch.long, device=x.device)
         x = torch.cat([self.embedding(ids), x], dim=1)
-        return self.read(x, torch.arange(x.size(1), device=x.device), mask)
+        return self.read(x, mask)
 
 
 # -- what it is measured against ---------------------------------------------

@@ -87,9 +87,7 @@ def weighted(
 ) -> Callable[..., Tensor]:
     """An attention function from (scores, lower triangle) to weights."""
 
-    def attention(
-        q: Tensor, k: Tensor, v: Tensor, *rest: Any, **more: Any
-    ) -> Tensor:
+    def attention(q: Tensor, k: Tensor, v: Tensor, **rest: Any) -> Tensor:
         n = q.size(-2)
         low = torch.ones(n, n, dtype=torch.bool).tril()
         scores = q @ k.mT / q.size(-1) ** 0.5
@@ -103,17 +101,17 @@ def masked(scores: Tensor, see: Tensor) -> Tensor:
     return scores.masked_fill(~see, -1e9).softmax(-1)
 
 
-def merged_by_view(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> Tensor:
+def merged_by_view(q: Tensor, k: Tensor, v: Tensor, **rest: Any) -> Tensor:
     """Right attention; merged afterwards, its rows stand in wrong places."""
-    y = fast_attend(q, k, v, *rest)
+    y = fast_attend(q, k, v, **rest)
     b, h, t, d = y.shape
     return y.reshape(b, t, h, d).transpose(1, 2)
 
 
-def across_batch(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> Tensor:
+def across_batch(q: Tensor, k: Tensor, v: Tensor, **rest: Any) -> Tensor:
     """Batch and time have changed places."""
     q, k, v = (x.transpose(0, 2) for x in (q, k, v))
-    return fast_attend(q, k, v, *rest).transpose(0, 2)
+    return fast_attend(q, k, v, **rest).transpose(0, 2)
 
 
 ATTENTION: dict[str, Callable[..., Tensor]] = {
@@ -150,8 +148,8 @@ def spoil(model: GPT, bug: str) -> None:
     """Plant a bug that sits in the model."""
     if bug == "norm_over_time":
         for block in model.blocks:
-            for path in (block.around_attention, block.around_feed_forward):
-                path.norm = NormOver(path.norm, 1)
+            for name in ("attention_norm", "feed_forward_norm"):
+                setattr(block, name, NormOver(getattr(block, name), 1))
     elif bug == "values_are_keys":
         for block in model.blocks:
             block.attention.w_v = block.attention.w_k

@@ -306,7 +306,7 @@ def sinks(loaded: Loaded) -> dict:
             out["stream"] = rounded(seen.stream.norm(dim=-1).mean(1)[:, :8], 1)
             values = []
             for i, block in enumerate(model.blocks):
-                y = block.around_attention.norm(seen.stream[i])
+                y = block.attention_norm(seen.stream[i])
                 v = block.attention.w_v(y).detach().norm(dim=-1).mean(0)
                 values.append((v[0] / v[3:].mean()).item())
             out["first value against others"] = [round(v, 3) for v in values]

@@ -25,9 +25,9 @@ from results.record import record, summary
 CONTEXT, WIDTH, HEADS, BLOCKS, BATCH = 64, 64, 4, 4, 32
 # Names in the file, and what the library calls the same.
 NAMES = {
-    "norm_1.gain": "around_attention.norm.weight",
-    "norm_cross.gain": "around_cross_attention.norm.weight",
-    "norm_2.gain": "around_feed_forward.norm.weight",
+    "norm_1.gain": "attention_norm.weight",
+    "norm_cross.gain": "cross_attention_norm.weight",
+    "norm_2.gain": "feed_forward_norm.weight",
     "norm.gain": "final_norm.weight",
     "unembed.": "head.",
     "attention.query": "attention.w_q",

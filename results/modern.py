@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from coursekit.block import initialize
 from coursekit.cache import cache_bytes
 from coursekit.config import GPTConfig, TrainConfig
 from coursekit.data import (
@@ -20,8 +21,9 @@ from coursekit.data import (
     sequential_windows,
     train_val_split,
 )
-from coursekit.decoder import GPT, initialize
-from coursekit.feedforward import Experts, SwiGLU, route
+from coursekit.decoder import GPT
+from coursekit.experts import Experts, route
+from coursekit.feedforward import SwiGLU
 from coursekit.masks import window_mask
 from coursekit.training import evaluate, train
 from results.record import record, summary

@@ -15,7 +15,8 @@ import torch
 from torch.nn import functional as F  # noqa: N812
 
 from coursekit.checkpoint import Loaded
-from coursekit.decoder import GPT, make_scheme
+from coursekit.decoder import GPT
+from coursekit.positions import SCHEMES
 from coursekit.pretrained.pipelines import (
     align,
     chat,
@@ -60,7 +61,7 @@ def wrong_pairs(model: GPT) -> GPT:
     with torch.device("meta"):
         wrong = GPT(config)
     wrong.load_state_dict(model.state_dict(), assign=True)
-    wrong.positions = make_scheme(config)
+    wrong.positions = SCHEMES[config.positions](config)
     return wrong.eval()
 
 

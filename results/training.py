@@ -191,15 +191,10 @@ def rates(small: Small, seeds: Sequence[int]) -> list[dict[str, Any]]:
 
 # -- six curves --------------------------------------------------------------
 def sees_all(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    mask: Tensor | None = None,
-    causal: bool = False,
-    *rest: Any,
+    q: Tensor, k: Tensor, v: Tensor, causal: bool = False, **rest: Any
 ) -> Tensor:
     """Attention that has lost its causal mask."""
-    return fast_attend(q, k, v, mask, False, *rest)
+    return fast_attend(q, k, v, causal=False, **rest)
 
 
 def mistake(small: Small, name: str, seed: int) -> tuple[nn.Module, Any]:

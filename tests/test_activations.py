@@ -139,12 +139,12 @@ def test_edited_weights_heads_and_ffn_are_used(ids):
     model = build(n_layers=1).eval()
     block = model.blocks[0]
     x = watch(model, ids).stream[0]
-    y = block.around_attention.norm(x)
+    y = block.attention_norm(x)
 
     def finish(written, network=True):
         z = x + written
         if network:
-            z = z + block.feed_forward(block.around_feed_forward.norm(z))
+            z = z + block.feed_forward(block.feed_forward_norm(z))
         return model.logits(z)
 
     own = torch.eye(T).double()
@@ -202,7 +202,7 @@ def test_cross_attention_is_recorded(pairs):
     x = seen.stream[0]
     x = block.around_attention(x, lambda n: block.attention(n, causal=True))
     cross = block.cross_attention
-    y = block.around_cross_attention.norm(x)
+    y = block.cross_attention_norm(x)
     q = cross.w_q(y).unflatten(-1, (3, -1)).transpose(1, 2)
     k = cross.w_k(memory).unflatten(-1, (3, -1)).transpose(1, 2)
     scores = (q @ k.mT / (D_PAIR // 3) ** 0.5).masked_fill(~real, -torch.inf)

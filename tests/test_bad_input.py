@@ -21,9 +21,8 @@ from coursekit.generation import generate
 from coursekit.loss import cross_entropy
 from coursekit.masks import causal_mask, combine_masks
 from coursekit.multihead import MultiHeadAttention, split_heads
-from coursekit.norm import make_norm
 from coursekit.packed import pack
-from coursekit.positions import frequencies, make_positions, sinusoidal
+from coursekit.positions import frequencies, sinusoidal
 from coursekit.probe import causality, prefix_gap
 from coursekit.sampling import sampler
 from coursekit.seq2seq import Transformer
@@ -247,8 +246,7 @@ def test_heads():
 @pytest.mark.parametrize(
     ("call", "received"),
     [
-        (lambda: make_norm("batchnorm", D), "'batchnorm'"),
-        (lambda: make_positions("rotary", S, D, H, DH), "'rotary'"),
+        (lambda: gpt(positions="rotary"), "'rotary'"),
         (lambda: sinusoidal(S, D, "half"), "'half'"),
         (lambda: FeedForward(D, D, "tanh"), "'tanh'"),
         (lambda: frequencies(7), "size=7"),

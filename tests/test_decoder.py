@@ -11,8 +11,9 @@ from compare import close, differ, shake
 from torch import nn
 
 from coursekit.attention import attend
+from coursekit.block import Block
 from coursekit.config import GPTConfig
-from coursekit.decoder import GPT, Block
+from coursekit.decoder import GPT
 from coursekit.loss import cross_entropy
 
 B, T, S, V, D, H, L = 2, 5, 7, 31, 42, 3, 2
@@ -217,7 +218,7 @@ def test_block_by_hand():
     for first in (True, False):
         block = shake(Block(make(norm_first=first).config).double())
         a, f = block.attention, block.feed_forward
-        n1, n2 = block.around_attention.norm, block.around_feed_forward.norm
+        n1, n2 = block.attention_norm, block.feed_forward_norm
         if first:
             y = x + a(n1(x), causal=True)
             y = y + f(n2(y))

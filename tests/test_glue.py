@@ -5,7 +5,8 @@ import inspect
 import IPython.display
 import pytest
 
-from coursekit.attention import attend, check_attention
+from coursekit.attention import attend
+from coursekit.checks import check_attention
 from coursekit.classroom import glue
 
 

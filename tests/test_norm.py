@@ -1,4 +1,6 @@
-"""Norms against PyTorch's and by hand; the residual path by its formula."""
+"""Norms against PyTorch's and by hand."""
+
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -6,14 +8,8 @@ from compare import close, differ
 from torch import nn
 from torch.nn import functional as F  # noqa: N812
 
-from coursekit.norm import (
-    LayerNorm,
-    Residual,
-    RMSNorm,
-    layer_norm,
-    make_norm,
-    rms_norm,
-)
+from coursekit.config import CHOICES
+from coursekit.norm import NORMS, LayerNorm, RMSNorm, layer_norm, rms_norm
 
 B, T, D = 2, 5, 11
 
@@ -21,6 +17,11 @@ B, T, D = 2, 5, 11
 def noise(*shape, seed=1, dtype=torch.float64):
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(shape, generator=generator, dtype=dtype)
+
+
+def made(kind, norm_eps=1e-5, bias=True):
+    config = SimpleNamespace(d_model=D, norm_eps=norm_eps, bias=bias)
+    return NORMS[kind](config)
 
 
 def theirs(kind, x, weight, bias, eps):
@@ -66,7 +67,7 @@ def test_equal_to_torch(kind, affine, eps):
 @pytest.mark.parametrize("kind", ["layernorm", "rmsnorm"])
 def test_module_equals_readable_function(kind, dtype, atol):
     """The fused module and the function: value and all gradients."""
-    norm = make_norm(kind, D, eps=0.01).to(dtype)
+    norm = made(kind, norm_eps=0.01).to(dtype)
     with torch.no_grad():
         for i, p in enumerate(norm.parameters()):
             p.copy_(noise(D, seed=5 + i))
@@ -107,7 +108,7 @@ def test_what_layer_norm_cannot_see():
 @pytest.mark.parametrize("kind", ["layernorm", "rmsnorm"])
 def test_each_vector_by_itself(kind):
     """Another token's values change nothing, bit for bit."""
-    norm = make_norm(kind, D).double()
+    norm = made(kind).double()
     x = noise(B, T, D)
     other = x.clone()
     other[:, 3] += 1
@@ -131,37 +132,11 @@ def test_constant_row_has_a_finite_gradient(f):
     assert g.isnan().any()
 
 
-def test_make_norm():
-    assert isinstance(make_norm("layernorm", D), LayerNorm)
-    assert isinstance(make_norm("rmsnorm", D), RMSNorm)
-    assert isinstance(make_norm("none", D), nn.Identity)
-    assert make_norm("layernorm", D, bias=False).bias is None
-    assert make_norm("rmsnorm", D, eps=0.5).eps == 0.5
-    with pytest.raises(ValueError, match="got 'batchnorm'"):
-        make_norm("batchnorm", D)
-
-
-def test_pre_and_post_norm():
-    """Pre: x + f(norm(x)); post: norm(x + f(x)); without the path: f only."""
-    x, f = noise(B, T, D), torch.tanh
-
-    def run(first, residual=True):
-        norm = LayerNorm(D).double()
-        return Residual(norm, first, residual=residual)(x, f)
-
-    n = layer_norm
-    close(run(True), x + f(n(x)), 1e-12)
-    close(run(False), n(x + f(x)), 1e-12)
-    close(run(True, residual=False), f(n(x)), 1e-12)
-    close(run(False, residual=False), n(f(x)), 1e-12)
-    differ(run(True), run(False))
-    differ(run(True), n(x) + f(n(x)))  # the path carries the raw x
-
-
-def test_dropout_on_the_sublayer_alone():
-    """p → 1 leaves x; the path itself is never dropped."""
-    x = noise(B, T, D)
-    around = Residual(nn.Identity(), dropout=1.0)
-    assert torch.equal(around(x, torch.tanh), x)
-    around.eval()
-    close(around(x, torch.tanh), x + torch.tanh(x), 1e-12)
+def test_norms():
+    """Each is built from a configuration, with what it needs of it."""
+    assert isinstance(made("layernorm"), LayerNorm)
+    assert isinstance(made("rmsnorm"), RMSNorm)
+    assert isinstance(made("none"), nn.Identity)
+    assert made("layernorm", bias=False).bias is None
+    assert made("rmsnorm", norm_eps=0.5).eps == 0.5
+    assert set(NORMS) == set(CHOICES["norm"])

@@ -16,8 +16,8 @@ import torch
 from compare import Links, close, differ, rows, shake
 from torch import nn
 
+from coursekit.block import Block
 from coursekit.config import StackConfig, TransformerConfig
-from coursekit.decoder import Block
 from coursekit.masks import causal_mask
 from coursekit.multihead import MultiHeadAttention
 from coursekit.seq2seq import CrossBlock, Transformer
@@ -55,15 +55,15 @@ def link_attention(links, ours, theirs):
 
 def link_block(links, ours, theirs):
     link_attention(links, ours.attention, theirs.self_attn)
-    links.norm(ours.around_attention.norm, theirs.norm1)
+    links.norm(ours.attention_norm, theirs.norm1)
     links.linear(ours.feed_forward.w_in, theirs.linear1)
     links.linear(ours.feed_forward.w_out, theirs.linear2)
     last = theirs.norm2
     if isinstance(ours, CrossBlock):
         link_attention(links, ours.cross_attention, theirs.multihead_attn)
-        links.norm(ours.around_cross_attention.norm, theirs.norm2)
+        links.norm(ours.cross_attention_norm, theirs.norm2)
         last = theirs.norm3
-    links.norm(ours.around_feed_forward.norm, last)
+    links.norm(ours.feed_forward_norm, last)
 
 
 def same_backward(links, ours, theirs, inputs):
@@ -114,7 +114,7 @@ def test_cross_attention():
     """T ≠ S, with padded keys."""
     ours, theirs, links = attentions()
     x, memory = noise(B, T, D), noise(B, S, D, seed=2)
-    y = ours(x, memory, padding()[:, None, None])
+    y = ours(x, memory, mask=padding()[:, None, None])
     z, _ = theirs(x, memory, memory, ~padding(), need_weights=False)
     close(y, z, EXACT)
     same_backward(links, y, z, [x, memory])
@@ -176,13 +176,13 @@ def test_encoder_layer(norm_first, activation):
     link_block(links, ours, theirs)
     links.covers(ours)
     x = noise(B, S, D)
-    y = ours(x, padding()[:, None, None])
+    y = ours(x, mask=padding()[:, None, None])
     z = theirs(x, src_key_padding_mask=~padding())
     close(y, z, EXACT)
     same_backward(links, y, z, [x])
     # Controls: the other order of norms, the other activation.
-    ours.around_attention.norm_first = not norm_first
-    differ(ours(x, padding()[:, None, None]), z)
+    ours.norm_first = not norm_first
+    differ(ours(x, mask=padding()[:, None, None]), z)
 
 
 @FIRST
@@ -201,7 +201,7 @@ def test_decoder_layer(norm_first):
     link_block(links, ours, theirs)
     links.covers(ours)
     x, memory = noise(B, T, D), noise(B, S, D, seed=2)
-    y = ours(x, memory, padding()[:, None, None])
+    y = ours(x, memory, memory_mask=padding()[:, None, None])
     z = theirs(
         x,
         memory,

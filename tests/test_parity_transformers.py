@@ -107,8 +107,8 @@ def gpt2(activation="gelu_tanh"):
         ):
             links.add(linear.weight, conv.weight, columns(0, 1))
             links.add(linear.bias, conv.bias)
-        links.norm(a.around_attention.norm, b.ln_1)
-        links.norm(a.around_feed_forward.norm, b.ln_2)
+        links.norm(a.attention_norm, b.ln_1)
+        links.norm(a.feed_forward_norm, b.ln_2)
     links.covers(ours)
     return ours, theirs, links
 
@@ -207,8 +207,8 @@ def llama(layout="halves", groups=2, base=10000.0):
             (a.feed_forward.w_out, b.mlp.down_proj),
         ):
             links.linear(linear, other)
-        links.norm(a.around_attention.norm, b.input_layernorm)
-        links.norm(a.around_feed_forward.norm, b.post_attention_layernorm)
+        links.norm(a.attention_norm, b.input_layernorm)
+        links.norm(a.feed_forward_norm, b.post_attention_layernorm)
     links.covers(ours)
     return ours, theirs, links
 
@@ -305,7 +305,7 @@ def marian(layout="halves", scale=True, final_norm=False):
     for a, b in zip(ours.blocks, theirs.model.decoder.layers, strict=True):
         link_marian(links, a, b)
         link_projections(links, a.cross_attention, b.encoder_attn)
-        links.norm(a.around_cross_attention.norm, b.encoder_attn_layer_norm)
+        links.norm(a.cross_attention_norm, b.encoder_attn_layer_norm)
     if not final_norm:
         links.covers(ours)
     return ours, theirs, links
@@ -320,10 +320,10 @@ def link_projections(links, ours, theirs):
 
 def link_marian(links, ours, theirs):
     link_projections(links, ours.attention, theirs.self_attn)
-    links.norm(ours.around_attention.norm, theirs.self_attn_layer_norm)
+    links.norm(ours.attention_norm, theirs.self_attn_layer_norm)
     links.linear(ours.feed_forward.w_in, theirs.fc1)
     links.linear(ours.feed_forward.w_out, theirs.fc2)
-    links.norm(ours.around_feed_forward.norm, theirs.final_layer_norm)
+    links.norm(ours.feed_forward_norm, theirs.final_layer_norm)
 
 
 def run_marian(ours, theirs):
@@ -398,10 +398,10 @@ def bert(**changes):
         links.linear(a.attention.w_k, b.attention.self.key)
         links.linear(a.attention.w_v, b.attention.self.value)
         links.linear(a.attention.w_o, b.attention.output.dense)
-        links.norm(a.around_attention.norm, b.attention.output.LayerNorm)
+        links.norm(a.attention_norm, b.attention.output.LayerNorm)
         links.linear(a.feed_forward.w_in, b.intermediate.dense)
         links.linear(a.feed_forward.w_out, b.output.dense)
-        links.norm(a.around_feed_forward.norm, b.output.LayerNorm)
+        links.norm(a.feed_forward_norm, b.output.LayerNorm)
     links.covers(ours)
     return ours, theirs, links
 

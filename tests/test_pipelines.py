@@ -27,9 +27,10 @@ from transformers import (
 
 from coursekit.cache import CachedStepper
 from coursekit.config import EncoderConfig, SpeechConfig
-from coursekit.decoder import GPT, make_scheme
+from coursekit.decoder import GPT
 from coursekit.encoder import Encoder
 from coursekit.generation import generate
+from coursekit.positions import SCHEMES
 from coursekit.pretrained.formats import read_ct2, read_gguf
 from coursekit.pretrained.pipelines import (
     SpeechStepper,
@@ -254,7 +255,7 @@ def wrong_pairs(smollm2):
     with torch.device("meta"):  # no second 500 MB
         wrong = GPT(config)
     wrong.load_state_dict(model.state_dict(), assign=True)
-    wrong.positions = make_scheme(config)  # codes are no weights
+    wrong.positions = SCHEMES[config.positions](config)  # codes are no weights
     return wrong.eval()
 
 

@@ -1,6 +1,7 @@
 """Positions: the paper's rows, the algebra they promise, RoPE and ALiBi."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -8,16 +9,16 @@ from compare import close, differ
 from transformers.models.bloom.modeling_bloom import build_alibi_tensor
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
+from coursekit.config import CHOICES
 from coursekit.positions import (
+    SCHEMES,
     Alibi,
     LearnedPositions,
     Positions,
     Rotary,
     SinusoidalPositions,
     alibi_slopes,
-    check_positions,
     frequencies,
-    make_positions,
     rotate_pairs,
     sinusoidal,
 )
@@ -126,8 +127,7 @@ def test_sums_are_formed():
         for b in range(B):
             for t in range(T):
                 close(y[b, t], x[b, t] + table[at[b, t]], 1e-14)
-        assert scheme.rotation(torch.arange(T)) is None
-        assert scheme.bias(T, T) is None
+        assert scheme.in_attention(torch.arange(T), T) == (None, None)
     assert sum(p.numel() for p in learned.parameters()) == S * D
     assert not list(SinusoidalPositions(S, D).state_dict())
 
@@ -283,9 +283,20 @@ def test_alibi_bias_cell_by_cell():
 # -- the switch --------------------------------------------------------------
 
 
-def test_make_positions():
+def test_schemes():
+    """Each is built from a configuration, with what it needs of it."""
+
     def make(kind):
-        return make_positions(kind, S, D, H, DH, "halves", 500.0)
+        return SCHEMES[kind](
+            SimpleNamespace(
+                max_len=S,
+                d_model=D,
+                n_heads=H,
+                head_size=DH,
+                position_layout="halves",
+                rope_base=500.0,
+            )
+        )
 
     x = noise(B, T, D)
     assert torch.equal(
@@ -299,8 +310,7 @@ def test_make_positions():
     assert type(make("none")) is Positions
     for kind in ("rope", "alibi", "none"):
         assert torch.equal(make(kind)(x, torch.arange(T)), x)
-    with pytest.raises(ValueError, match="got 'relative'"):
-        make("relative")
+    assert set(SCHEMES) == set(CHOICES["positions"])
 
 
 @pytest.mark.parametrize(
@@ -315,18 +325,3 @@ def test_make_positions():
 def test_unknown_layout(call):
     with pytest.raises(ValueError, match=r"interleaved, halves: got 'half'"):
         call()
-
-
-def test_check_positions():
-    """One for each token, and inside the table."""
-    ids = torch.zeros(B, T, dtype=torch.long)
-    check_positions(torch.arange(T), ids, T)
-    check_positions(torch.zeros(B, T, dtype=torch.long), ids, 1)
-    with pytest.raises(ValueError, match=r"0\.\.4: got 1\.\.5"):
-        check_positions(torch.arange(T) + 1, ids, T)
-    with pytest.raises(ValueError, match=r"0\.\.4: got -1\.\.3"):
-        check_positions(torch.arange(T) - 1, ids, T)
-    for shape in ((1,), (B, 1), (3, T), ()):
-        at = torch.zeros(shape, dtype=torch.long)
-        with pytest.raises(ValueError, match=r"for ids \(2, 5\)"):
-            check_positions(at, ids, T)

@@ -151,7 +151,7 @@ def test_right_models_train_everything():
 def test_masking_after_softmax_is_fine_if_renormalized():
     """Equal in exact arithmetic; the probe does not take rounding for it."""
 
-    def renormalized(q, k, v, mask=None, causal=False, p=0.0, bias=None):
+    def renormalized(q, k, v, **_):
         w = attend_scores(q, k).softmax(-1) * triangle(q)
         return w / w.sum(-1, keepdim=True) @ v
 
@@ -173,18 +173,18 @@ def triangle(q, diagonal=0):
 def mutant(weights):
     """An attention function from (scores, lower triangle) to weights."""
 
-    def f(q, k, v, mask=None, causal=False, p=0.0, bias=None):
+    def f(q, k, v, **_):
         return weights(attend_scores(q, k), triangle(q)) @ v
 
     return f
 
 
-def across_the_batch(q, k, v, *_):
+def across_the_batch(q, k, v, **_):
     q, k, v = (x.transpose(0, 2) for x in (q, k, v))
     return fast_attend(q, k, v, causal=True).transpose(0, 2)
 
 
-def merged_by_view(q, k, v, *_):
+def merged_by_view(q, k, v, **_):
     y = fast_attend(q, k, v, causal=True)
     b, h, t, d = y.shape
     return y.reshape(b, t, h, d).transpose(1, 2)
@@ -262,7 +262,7 @@ class NormOver(nn.Module):
 @pytest.mark.parametrize("axes", [(1,), (1, 2)])
 def test_causality_rejects_norm_over_time(axes):
     model = make()
-    model.blocks[0].around_attention.norm = NormOver(*axes)
+    model.blocks[0].attention_norm = NormOver(*axes)
     assert not causality(model, V, T).ok
     assert batch_independence(model, V, T).ok
 
@@ -304,7 +304,7 @@ def test_batch_independence_rejects(kind):
         model = make(across_the_batch)
     else:
         model = make()
-        model.blocks[0].around_attention.norm = NormOver(0)
+        model.blocks[0].attention_norm = NormOver(0)
     report = batch_independence(model, V, T)
     assert not report.ok
     assert report.leak > 1e-4
@@ -357,7 +357,7 @@ def test_uses_context_rejects_a_bigram_model():
 def test_uses_context_rejects_a_window():
     """Two layers that look one back reach two back, and no further."""
 
-    def window(q, k, v, *_):
+    def window(q, k, v, **_):
         return attend(q, k, v, triangle(q) & ~triangle(q, -2))
 
     report = uses_context(make(window), V, T)
@@ -379,9 +379,9 @@ def change(model, name):
     optimizer = None
     if name == "detached":
         inner = block.forward
-        block.forward = lambda x, *a: inner(x.detach(), *a)
+        block.forward = lambda x, **a: inner(x.detach(), **a)
     elif name == "values are keys":
-        block.attention.attend = lambda q, k, v, *a: fast_attend(q, k, k, *a)
+        block.attention.attend = lambda q, k, v, **a: fast_attend(q, k, k, **a)
     elif name == "frozen":
         model.embedding.weight.requires_grad_(False)
     elif name == "plain list":

@@ -100,12 +100,12 @@ def test_by_hand():
     x = table[target()] * D**0.5 + sinusoidal(T, D).double()
     for block in model.blocks:
         a, c, f = (
-            block.around_attention.norm,
-            block.around_cross_attention.norm,
-            block.around_feed_forward.norm,
+            block.attention_norm,
+            block.cross_attention_norm,
+            block.feed_forward_norm,
         )
         x = a(x + block.attention(x, causal=True))
-        x = c(x + block.cross_attention(x, memory, mask()))
+        x = c(x + block.cross_attention(x, memory, mask=mask()))
         x = f(x + block.feed_forward(x))
     close(model(source(), target(), mask()), x @ table.T, 1e-12)
 

@@ -195,8 +195,8 @@ def theirs_and_ours(attend):
         f = block.feed_forward
         links.linear(f.w_in, layer.mlp.fc1)
         links.linear(f.w_out, layer.mlp.fc2)
-        links.norm(block.around_attention.norm, layer.layernorm_before)
-        links.norm(block.around_feed_forward.norm, layer.layernorm_after)
+        links.norm(block.attention_norm, layer.layernorm_before)
+        links.norm(block.feed_forward_norm, layer.layernorm_after)
     links.norm(ours.final_norm, theirs.vit.layernorm)
     links.linear(ours.head, theirs.classifier)
     links.covers(ours)

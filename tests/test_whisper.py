@@ -79,16 +79,16 @@ def link(ours, theirs):
     for a, b in ((ours.encoder, encoder), (ours, decoder)):
         for x, y in zip(a.blocks, b.layers, strict=True):
             link_attention(links, x.attention, y.self_attn)
-            links.norm(x.around_attention.norm, y.self_attn_layer_norm)
+            links.norm(x.attention_norm, y.self_attn_layer_norm)
             links.linear(x.feed_forward.w_in, y.fc1)
             links.linear(x.feed_forward.w_out, y.fc2)
-            links.norm(x.around_feed_forward.norm, y.final_layer_norm)
+            links.norm(x.feed_forward_norm, y.final_layer_norm)
         if isinstance(a.final_norm, torch.nn.Identity):
             continue
         links.norm(a.final_norm, b.layer_norm)
     for x, y in zip(ours.blocks, decoder.layers, strict=True):
         link_attention(links, x.cross_attention, y.encoder_attn)
-        links.norm(x.around_cross_attention.norm, y.encoder_attn_layer_norm)
+        links.norm(x.cross_attention_norm, y.encoder_attn_layer_norm)
     return links
 
 
@@ -221,8 +221,8 @@ def test_weights_from_hand_made_keys():
     memory = ours.encode(mel)
     block = ours.blocks[0]
     x = ours.positions(ours.embedding(tgt), torch.arange(T))
-    y = block.around_attention(x, lambda n: block.attention(n, causal=True))
-    q = block.cross_attention.w_q(block.around_cross_attention.norm(y))
+    y = x + block.attention(block.attention_norm(x), causal=True)
+    q = block.cross_attention.w_q(block.cross_attention_norm(y))
     k, _ = block.cross_attention.keys_values(memory)
     right = attention_weights(split_heads(q, HEADS), k)
     close(cross_weights(ours, memory, tgt)[:, :HEADS], right, 1e-12)

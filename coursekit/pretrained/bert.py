@@ -23,14 +23,14 @@ __all__ = ["load_bert"]
 
 
 BERT_BLOCK = """
-attention.w_q             attention.self.query
-attention.w_k             attention.self.key
-attention.w_v             attention.self.value
-attention.w_o             attention.output.dense
-around_attention.norm     attention.output.LayerNorm
-feed_forward.w_in         intermediate.dense
-feed_forward.w_out        output.dense
-around_feed_forward.norm  output.LayerNorm
+attention.w_q       attention.self.query
+attention.w_k       attention.self.key
+attention.w_v       attention.self.value
+attention.w_o       attention.output.dense
+attention_norm      attention.output.LayerNorm
+feed_forward.w_in   intermediate.dense
+feed_forward.w_out  output.dense
+feed_forward_norm   output.LayerNorm
 """
 
 

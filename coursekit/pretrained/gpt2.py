@@ -21,12 +21,12 @@ __all__ = ["load_gpt2"]
 
 
 GPT2_BLOCK = """
-around_attention.norm     ln_1
-attention.w_qkv           attn.c_attn
-attention.w_o             attn.c_proj
-around_feed_forward.norm  ln_2
-feed_forward.w_in         mlp.c_fc
-feed_forward.w_out        mlp.c_proj
+attention_norm      ln_1
+attention.w_qkv     attn.c_attn
+attention.w_o       attn.c_proj
+feed_forward_norm   ln_2
+feed_forward.w_in   mlp.c_fc
+feed_forward.w_out  mlp.c_proj
 """
 GPT2_ACTIVATIONS = {
     "gelu_new": "gelu_tanh",

@@ -27,15 +27,15 @@ __all__ = ["load_gguf"]
 
 
 GGUF_BLOCK = """
-around_attention.norm     attn_norm
-attention.w_q             attn_q
-attention.w_k             attn_k
-attention.w_v             attn_v
-attention.w_o             attn_output
-around_feed_forward.norm  ffn_norm
-feed_forward.w_gate       ffn_gate
-feed_forward.w_in         ffn_up
-feed_forward.w_out        ffn_down
+attention_norm       attn_norm
+attention.w_q        attn_q
+attention.w_k        attn_k
+attention.w_v        attn_v
+attention.w_o        attn_output
+feed_forward_norm    ffn_norm
+feed_forward.w_gate  ffn_gate
+feed_forward.w_in    ffn_up
+feed_forward.w_out   ffn_down
 """
 
 

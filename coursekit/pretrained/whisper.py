@@ -18,8 +18,8 @@ from torch.nn import functional as F  # noqa: N812
 from coursekit.activations import record
 from coursekit.attention import Attend, fast_attend
 from coursekit.checkpoint import Loaded
+from coursekit.checks import check_length
 from coursekit.config import SpeechConfig
-from coursekit.decoder import check_length
 from coursekit.encoder import Encoder
 from coursekit.pretrained.formats import (
     Tensors,
@@ -114,8 +114,7 @@ class SpeechEncoder(Encoder):
             )
         x = self.stem(mel)
         check_length(x.size(1), self.config.max_len)
-        positions = torch.arange(x.size(1), device=x.device)
-        return self.read(x, positions, mask)
+        return self.read(x, mask)
 
 
 class SpeechTransformer(Transformer):
@@ -203,20 +202,20 @@ def cross_weights(
 # -- from a file ------------------------------------------------------------
 
 WHISPER_SELF = """
-around_attention.norm  self_attention/layer_norm
-attention.w_qkv        self_attention/linear_0
-attention.w_o          self_attention/linear_1
+attention_norm   self_attention/layer_norm
+attention.w_qkv  self_attention/linear_0
+attention.w_o    self_attention/linear_1
 """
 WHISPER_CROSS = """
-around_cross_attention.norm  attention/layer_norm
-cross_attention.w_q          attention/linear_0
-cross_attention.w_kv         attention/linear_1
-cross_attention.w_o          attention/linear_2
+cross_attention_norm  attention/layer_norm
+cross_attention.w_q   attention/linear_0
+cross_attention.w_kv  attention/linear_1
+cross_attention.w_o   attention/linear_2
 """
 WHISPER_NETWORK = """
-around_feed_forward.norm  ffn/layer_norm
-feed_forward.w_in         ffn/linear_0
-feed_forward.w_out        ffn/linear_1
+feed_forward_norm   ffn/layer_norm
+feed_forward.w_in   ffn/linear_0
+feed_forward.w_out  ffn/linear_1
 """
 WHISPER_REST = {
     "encoder.embedding": "decoder/embeddings",

@@ -595,9 +595,9 @@ EXERCISES = {
         _mixture_cases,
         bugs=_MIXTURE_BUGS,
         forbid=(
-            "coursekit.feedforward.Experts",
+            "coursekit.experts.Experts",
             "coursekit.Experts",
-            "coursekit.feedforward.route",
+            "coursekit.experts.route",
         ),
     ),
     "mended": Exercise(mended, _mended_cases, bugs=_MENDED_BUGS),

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
+from coursekit.block import Block
 from coursekit.classroom.check.core import (
     NONE,
     Bug,
@@ -17,7 +18,6 @@ from coursekit.classroom.check.core import (
 )
 from coursekit.classroom.check.forbid import AUTOGRAD
 from coursekit.config import GPTConfig
-from coursekit.decoder import Block
 
 Norm = Callable[[Tensor], Tensor]
 FROM_ONE = (

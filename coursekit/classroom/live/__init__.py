@@ -52,6 +52,7 @@ ENGINE = (
     "multihead",
     "norm",
     "feedforward",
+    "block",
     "decoder",
     "encoder",
     "seq2seq",

@@ -60,7 +60,8 @@ function rows({ shape, data }) {
 function nest(tensors) {
   const tree = {};
   for (const [name, tensor] of Object.entries(tensors)) {
-    const path = name.split(".");
+    // As coursekit/block.py: what norms were called in older files.
+    const path = name.replace(/\baround_(\w+)\.norm\b/, "$1_norm").split(".");
     const last = path.pop();
     let branch = tree;
     for (const part of path) branch = branch[part] ??= {};

@@ -1,29 +1,10 @@
-// The block, and GPT: coursekit/decoder.py. One text at a time, no batch.
+// GPT: coursekit/decoder.py. One text at a time, no batch.
 import { attend } from "./attention.js";
+import { Block } from "./block.js";
 import { TokenEmbedding } from "./embedding.js";
-import { makeFeedForward } from "./feedforward.js";
-import { MultiHeadAttention } from "./multihead.js";
-import { makeNorm, Residual } from "./norm.js";
+import { makeNorm } from "./norm.js";
 import { makePositions } from "./positions.js";
 import { linear } from "./tensor.js";
-
-/** Attention between positions, then a network at each of them. */
-export class Block {
-  constructor(config, weights, attendTo) {
-    this.attention = new MultiHeadAttention(
-      config, weights.attention, attendTo);
-    this.aroundAttention = new Residual(config, weights.around_attention);
-    if (config.d_ff === 0) return;
-    this.feedForward = makeFeedForward(config, weights.feed_forward);
-    this.aroundFeedForward = new Residual(config, weights.around_feed_forward);
-  }
-
-  forward(x, how) {
-    x = this.aroundAttention.forward(x, (y) => this.attention.forward(y, how));
-    if (!this.feedForward) return x;
-    return this.aroundFeedForward.forward(x, (y) => this.feedForward.forward(y));
-  }
-}
 
 /** A decoder-only transformer: ids in, logits of each next token out. */
 export class GPT {

@@ -1,6 +1,7 @@
 // The encoder: the same blocks, and every position sees every other:
 // coursekit/encoder.py.
-import { Block, nextPositions } from "./decoder.js";
+import { Block } from "./block.js";
+import { nextPositions } from "./decoder.js";
 import { TokenEmbedding } from "./embedding.js";
 import { makeNorm } from "./norm.js";
 import { makePositions } from "./positions.js";

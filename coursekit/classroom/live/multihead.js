@@ -28,13 +28,15 @@ export class MultiHeadAttention {
     this.attend = attendTo;
   }
 
-  /** Attend from x to a memory, or to x itself. */
+  /** Attend from x to a memory, its keys and values, or x itself. */
   forward(x, { memory = x, causal, rotate, bias, cache } = {}) {
     let q = splitHeads(linear(x, this.w_q), this.nHeads);
-    let [k, v] = this.keysValues(memory);
+    const projected = Array.isArray(memory[0][0]);
+    let [k, v] = projected ? memory : this.keysValues(memory);
     if (rotate) [q, k] = [rotate(q), rotate(k)];
     if (cache) [k, v] = cache.update(k, v);
-    return this.mix(q, k, v, causal, bias);
+    const heads = this.attend(q, k, v, causal, bias);
+    return linear(mergeHeads(heads), this.w_o);
   }
 
   /** Project a sequence to its keys and values. */
@@ -42,11 +44,5 @@ export class MultiHeadAttention {
     const k = splitHeads(linear(memory, this.w_k), this.nKvHeads);
     const v = splitHeads(linear(memory, this.w_v), this.nKvHeads);
     return [k, v];
-  }
-
-  /** Attend in each head, put the heads together, and mix them. */
-  mix(q, k, v, causal = false, bias = null) {
-    const heads = this.attend(q, k, v, causal, bias);
-    return linear(mergeHeads(heads), this.w_o);
   }
 }

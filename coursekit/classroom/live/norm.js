@@ -1,5 +1,4 @@
-// The residual connection, and the norms: coursekit/norm.py.
-import { add } from "./tensor.js";
+// The norms: coursekit/norm.py.
 
 /** Give a row mean 0 and variance 1, then a learned scale and shift. */
 export function layerNorm(row, weight, bias, eps) {
@@ -30,19 +29,4 @@ export function makeNorm(config, weights, wanted = true) {
   if (config.norm === "rmsnorm")
     return (x) => x.map((row) => rmsNorm(row, weight, eps));
   return (x) => x.map((row) => layerNorm(row, weight, bias, eps));
-}
-
-/** A path around a sub-layer, and the norm before or after it. */
-export class Residual {
-  constructor(config, weights) {
-    this.norm = makeNorm(config, weights?.norm);
-    this.normFirst = config.norm_first;
-    this.residual = config.residual;
-  }
-
-  forward(x, sublayer) {
-    let y = sublayer(this.normFirst ? this.norm(x) : x);
-    if (this.residual) y = add(x, y);
-    return this.normFirst ? y : this.norm(y);
-  }
 }

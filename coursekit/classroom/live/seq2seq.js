@@ -1,43 +1,37 @@
 // The whole paper: an encoder reads, a decoder writes and looks back:
 // coursekit/seq2seq.py.
 import { attend } from "./attention.js";
+import { Block } from "./block.js";
 import { nextPositions } from "./decoder.js";
 import { Encoder } from "./encoder.js";
-import { makeFeedForward } from "./feedforward.js";
-import { MultiHeadAttention, splitHeads } from "./multihead.js";
-import { makeNorm, Residual } from "./norm.js";
+import { MultiHeadAttention } from "./multihead.js";
+import { makeNorm } from "./norm.js";
 import { makePositions } from "./positions.js";
 import { linear } from "./tensor.js";
 
 /** Self-attention, then attention to the encoder's output, then a network. */
-export class CrossBlock {
+export class CrossBlock extends Block {
   constructor(config, weights, attendTo) {
-    this.attention = new MultiHeadAttention(
-      config, weights.attention, attendTo);
-    this.aroundAttention = new Residual(config, weights.around_attention);
+    super(config, weights, attendTo);
     this.crossAttention = new MultiHeadAttention(
       config, weights.cross_attention, attendTo);
-    this.aroundCrossAttention = new Residual(
-      config, weights.around_cross_attention);
-    this.feedForward = makeFeedForward(config, weights.feed_forward);
-    this.aroundFeedForward = new Residual(config, weights.around_feed_forward);
+    this.crossAttentionNorm = makeNorm(config, weights.cross_attention_norm);
   }
 
   forward(x, memory, how) {
-    x = this.aroundAttention.forward(
-      x, (y) => this.attention.forward(y, how));
-    x = this.aroundCrossAttention.forward(
-      x, (y) => this.look(y, memory, how.cache));
-    return this.aroundFeedForward.forward(x, (y) => this.feedForward.forward(y));
+    x = this.sum(x, this.attentionNorm, (y) => this.attention.forward(y, how));
+    x = this.sum(x, this.crossAttentionNorm,
+      (y) => this.crossAttend(y, memory, how.cache));
+    return this.sum(
+      x, this.feedForwardNorm, (y) => this.feedForward.forward(y));
   }
 
   /** Attend to the memory; a cache keeps its keys and values. */
-  look(y, memory, cache) {
+  crossAttend(y, memory, cache) {
     const cross = this.crossAttention;
     if (!cache) return cross.forward(y, { memory });
     cache.memory ??= cross.keysValues(memory);
-    const q = splitHeads(linear(y, cross.w_q), cross.nHeads);
-    return cross.mix(q, ...cache.memory);
+    return cross.forward(y, { memory: cache.memory });
   }
 }
 

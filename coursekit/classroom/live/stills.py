@@ -136,9 +136,9 @@ def scores(
     ids = tokenizer.encode(text)
     kept = []
 
-    def watched(q: Any, k: Any, v: Any, *rest: Any) -> Any:
+    def watched(q: Any, k: Any, v: Any, **rest: Any) -> Any:
         kept.append((q[0, head, -1], k[0, head]))
-        return attend(q, k, v, *rest)
+        return attend(q, k, v, **rest)
 
     model.blocks[layer].attention.attend = watched
     model(torch.tensor([ids]))

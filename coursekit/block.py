@@ -1,0 +1,202 @@
+"""The block: attention between positions, then a network at each of them."""
+
+import re
+from collections.abc import Callable
+from typing import Any, Protocol, runtime_checkable
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from coursekit.attention import Attend, fast_attend
+from coursekit.config import StackConfig
+from coursekit.embedding import ScaledEmbedding, TokenEmbedding
+from coursekit.feedforward import NETWORKS
+from coursekit.multihead import KeyValueCache, MultiHeadAttention
+from coursekit.norm import NORMS
+
+__all__ = [
+    "Block",
+    "BlockCache",
+    "Nothing",
+    "current_weights",
+    "initialize",
+    "make_attention",
+    "make_embedding",
+    "make_network",
+    "make_norm",
+    "rename_weights",
+]
+
+
+@runtime_checkable
+class BlockCache(KeyValueCache, Protocol):
+    """One block's cache; it also knows how many positions it holds."""
+
+    @property
+    def length(self) -> int:
+        """Number of key positions filled so far."""
+        ...
+
+
+class Block(nn.Module):
+    """Attention between positions, then a network at each of them.
+
+    Two sums: ``x + attention(norm(x))``, then ``x + feed_forward(norm(x))``.
+    That is pre-norm; post-norm is ``norm(x + attention(x))``, and so on.  The
+    same block serves decoders (``causal=True``) and encoders.
+
+    Args:
+        config: widths, norm, activation, dropout.
+        attend: the attention function.
+
+    Differs from the paper: it has post-norm, here ``norm_first=False``. Most
+        models since GPT-2 have pre-norm: a deep stack of it still trains at
+        learning rates at which one of post-norm gets stuck.
+    Chapter: 9, the decoder.
+    Source: vaswani2017attention, sections 3.1 and 5.4; xiong2020layer.
+    Test: tests/test_parity_torch.py::test_encoder_layer
+    """
+
+    def __init__(
+        self, config: StackConfig, attend: Attend = fast_attend
+    ) -> None:
+        super().__init__()
+        self.norm_first = config.norm_first
+        self.skip = nn.Identity() if config.residual else Nothing()
+        self.dropout = nn.Dropout(config.dropout)
+        self.attention = make_attention(config, attend)
+        self.attention_norm = make_norm(config)
+        self.feed_forward: nn.Module | None = None
+        if config.ff_size:
+            self.feed_forward = make_network(config)
+            self.feed_forward_norm = make_norm(config)
+        self.register_load_state_dict_pre_hook(rename_weights)
+
+    def forward(
+        self,
+        x: Float[Tensor, "B T D"],
+        *,
+        mask: Tensor | None = None,
+        causal: bool = False,
+        rotate: Callable[[Tensor], Tensor] | None = None,
+        bias: Tensor | None = None,
+        cache: KeyValueCache | None = None,
+    ) -> Float[Tensor, "B T D"]:
+        """Pass the residual stream through one block.
+
+        Args:
+            x: (B, T, D).
+            mask, causal, rotate, bias, cache: as in
+                :meth:`MultiHeadAttention.forward`.
+
+        Returns:
+            (B, T, D).
+        """
+        first = self.norm_first
+        y = self.attention_norm(x) if first else x
+        y = self.attention(
+            y, mask=mask, causal=causal, rotate=rotate, bias=bias, cache=cache
+        )
+        x = self.skip(x) + self.dropout(y)
+        x = x if first else self.attention_norm(x)
+        if self.feed_forward is None:
+            return x
+        y = self.feed_forward_norm(x) if first else x
+        x = self.skip(x) + self.dropout(self.feed_forward(y))
+        return x if first else self.feed_forward_norm(x)
+
+
+class Nothing(nn.Module):
+    """In place of the residual path, where a model is to have none."""
+
+    def forward(self, x: Tensor) -> float:
+        """Zero."""
+        return 0.0
+
+
+# -- parts, as a configuration says ------------------------------------------
+
+
+def make_attention(config: StackConfig, attend: Attend) -> MultiHeadAttention:
+    """Build multi-head attention."""
+    bias = config.attention_bias
+    return MultiHeadAttention(
+        d_model=config.d_model,
+        n_heads=config.n_heads,
+        n_kv_heads=config.n_kv_heads,
+        d_head=config.head_size,
+        d_value=config.d_value,
+        bias=config.bias if bias is None else bias,
+        dropout=config.dropout,
+        attend=attend,
+    )
+
+
+def make_network(config: StackConfig) -> nn.Module:
+    """Build the feed-forward network."""
+    return NETWORKS[config.activation](
+        d_model=config.d_model,
+        d_ff=config.ff_size,
+        bias=config.bias,
+        dropout=config.dropout,
+    )
+
+
+def make_norm(config: StackConfig, wanted: bool = True) -> nn.Module:
+    """Build a norm, or the identity if none is wanted."""
+    return NORMS[config.norm if wanted else "none"](config)
+
+
+def make_embedding(config: StackConfig) -> TokenEmbedding:
+    """Build the embedding."""
+    kind = ScaledEmbedding if config.scale_embedding else TokenEmbedding
+    return kind(config.vocab_size, config.d_model)
+
+
+# -- weights -----------------------------------------------------------------
+
+
+def initialize(model: nn.Module, config: StackConfig, n_residual: int) -> None:
+    """Draw the weights: small, so that an untrained model is unsure.
+
+    Matrices get N(0, weight_std²); those that write to the residual stream are
+    divided by √n_residual, so that the sum of all writes has the same scale
+    at any depth.  Tokens that are scaled by √D get N(0, 1/D) instead.
+
+    Args:
+        model: a model made of this package's modules.
+        config: where ``weight_std`` stands.
+        n_residual: how many sub-layers write to the residual stream.
+
+    Source: radford2019language, section 2.3.
+    """
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Linear):
+            std = config.weight_std
+            if name.endswith(("w_o", "w_out")):
+                std /= n_residual**0.5
+            nn.init.normal_(module.weight, std=std)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+        elif type(module) is TokenEmbedding:
+            nn.init.normal_(module.weight, std=config.weight_std)
+
+
+def current_weights(tensors: dict[str, Any]) -> dict[str, Any]:
+    """Tensors under the names that they have today, whenever saved.
+
+    A block's norms were once parts of ``around_attention`` and the like.
+    """
+    return {
+        re.sub(r"\baround_(\w+)\.norm\b", r"\1_norm", name): tensor
+        for name, tensor in tensors.items()
+    }
+
+
+def rename_weights(
+    module: nn.Module, tensors: dict[str, Any], *_: Any
+) -> None:
+    """Before a state dict is loaded: see :func:`current_weights`."""
+    renamed = current_weights(tensors)
+    tensors.clear()
+    tensors.update(renamed)

@@ -1,0 +1,266 @@
+"""What the library refuses: each rule with its message, in one place."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+__all__ = [
+    "check_attention",
+    "check_boolean",
+    "check_causal",
+    "check_choice",
+    "check_heads",
+    "check_ids",
+    "check_length",
+    "check_mask",
+    "check_positions",
+    "check_width",
+    "require",
+]
+
+
+def require(holds: bool, rule: str, received: str, remedy: str) -> None:
+    """Refuse what breaks a rule.
+
+    Raises:
+        ValueError: with the rule, what was received, and what to do.
+    """
+    if not holds:
+        raise ValueError(f"{rule}: got {received}. {remedy}")
+
+
+def check_choice(
+    name: str,
+    value: Any,
+    choices: Iterable[str],
+    remedy: str = "Choose one of these.",
+) -> None:
+    """Refuse a name that is not among the choices.
+
+    Raises:
+        ValueError: with all of them.
+    """
+    choices = tuple(choices)
+    rule = f"{name} must be one of {', '.join(choices)}"
+    require(value in choices, rule, repr(value), remedy)
+
+
+def check_width(width: int, n_heads: int) -> None:
+    """Refuse a width that can't be cut into heads of equal size.
+
+    Raises:
+        ValueError: if it is not a multiple of H.
+    """
+    require(
+        width % n_heads == 0,
+        "the width must be divisible by the heads",
+        f"{width} columns for {n_heads} heads",
+        "Choose a multiple.",
+    )
+
+
+def check_heads(
+    d_model: int, n_heads: int, n_kv_heads: int, d_head: int | None = None
+) -> None:
+    """Refuse heads that don't share the width, or each other, evenly.
+
+    Raises:
+        ValueError: if D is not a multiple of H (and no size of a head is
+            given), or H not one of G.
+    """
+    require(
+        d_head is not None or d_model % n_heads == 0,
+        "d_model must be divisible by n_heads (or d_head be given)",
+        f"d_model={d_model}, n_heads={n_heads}",
+        "Choose d_model a multiple of n_heads.",
+    )
+    require(
+        n_heads % n_kv_heads == 0,
+        "n_heads must be a multiple of n_kv_heads",
+        f"n_heads={n_heads}, n_kv_heads={n_kv_heads}",
+        "Each key/value head serves the same number of query heads.",
+    )
+
+
+# -- tokens and positions ----------------------------------------------------
+
+
+def check_ids(
+    ids: Tensor,
+    vocab_size: int,
+    max_len: int | None = None,
+    n_old: int = 0,
+    positions: Tensor | None = None,
+) -> None:
+    """Refuse ids that are not in the vocabulary, or no batch for a model.
+
+    On a GPU a look at the values would stall the queue, so there they are
+    left to the device's own assertion.
+
+    Args:
+        ids: token ids in 0..V-1; of any shape, or (B, T) if there is a
+            ``max_len``.
+        vocab_size: V.
+        max_len: most tokens that a model takes.
+        n_old: how many of them a cache holds already.
+        positions: (T,) or (B, T) in 0..max_len-1, if they are given.
+
+    Raises:
+        ValueError: if an id is not in the vocabulary; and, for a model, if
+            ``ids`` are not whole numbers of shape (B, T), T is 0, there are
+            too many, or the positions don't fit them.
+    """
+    ranges = [("token ids", ids, vocab_size, WRONG_ID)]
+    if max_len is not None:
+        if ids.dtype not in (torch.int64, torch.int32):
+            raise ValueError(
+                f"token ids must be whole numbers: got {ids.dtype}. Encode "
+                "the text first, or call ids.long()."
+            )
+        if ids.dim() != 2 or ids.size(1) == 0:
+            raise ValueError(
+                "token ids must be (B, T) with at least 1 token: got "
+                f"{tuple(ids.shape)}. For one sequence write ids[None]."
+            )
+        if n_old + ids.size(1) > max_len:
+            check_length(n_old + ids.size(1), max_len)
+        if positions is not None:
+            check_positions(positions, ids)
+            ranges.append(("positions", positions, max_len, WRONG_POSITION))
+    for name, values, n, remedy in ranges:
+        hidden = values.device.type != "cpu" or torch.compiler.is_compiling()
+        if hidden or values.numel() == 0:
+            continue
+        low, high = map(int, values.aminmax())
+        if low < 0 or high >= n:
+            raise ValueError(
+                f"{name} must lie in 0..{n - 1}: got {low}..{high}. {remedy}"
+            )
+
+
+WRONG_ID = "Was the text encoded with another model's tokenizer?"
+WRONG_POSITION = (
+    "Count from 0 at the first real token (padding on the left may have any "
+    "position, as it is masked), or raise max_len."
+)
+
+
+def check_length(length: int, max_len: int) -> None:
+    """Refuse a sequence that the model has no positions for.
+
+    Raises:
+        ValueError: if ``length`` exceeds ``max_len``.
+    """
+    require(
+        length <= max_len,
+        f"a sequence may have at most max_len={max_len} tokens",
+        str(length),
+        f"Keep the last {max_len}, or build the model with a larger max_len.",
+    )
+
+
+def check_positions(positions: Tensor, ids: Tensor) -> None:
+    """Refuse positions that are not one for each token.
+
+    Raises:
+        ValueError: if the shape is neither (T,) nor (B, T).
+    """
+    rows = positions.shape[:-1]
+    fits = positions.shape[-1:] == ids.shape[1:]
+    require(
+        fits and rows in ((), ids.shape[:1], (1,)),
+        "positions must be (T,) or (B, T), one for each token",
+        f"{tuple(positions.shape)} for ids {tuple(ids.shape)}",
+        "Without positions the model counts by itself.",
+    )
+
+
+# -- attention ---------------------------------------------------------------
+
+
+def check_attention(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None
+) -> None:
+    """Refuse shapes that don't fit, before broadcasting hides it.
+
+    Args:
+        q: (..., H, T, Dh) queries.
+        k: (..., G, S, Dh) keys.
+        v: (..., G, S, Dv) values.
+        mask: booleans that broadcast to (..., H, T, S).
+
+    Raises:
+        ValueError: with the rule, the shapes received and the remedy.
+    """
+    if not q.dim() == k.dim() == v.dim() >= 2:
+        rule = "q, k and v must have the same number of axes, (..., T, Dh)"
+        remedy = "Split all three into heads, or none."
+    elif q.size(-1) != k.size(-1):
+        rule = "queries and keys must have the same size Dh"
+        remedy = "Project both to the same number of columns."
+    elif k.shape[:-1] != v.shape[:-1]:
+        rule = "each key needs one value"
+        remedy = "Make keys and values from the same tokens."
+    elif q.shape[:-3] != k.shape[:-3]:
+        rule = "queries and keys must come from one batch"
+        remedy = "Expand the smaller one if all shall share it."
+    elif q.dim() > 2 and q.size(-3) % k.size(-3):
+        rule = "query heads must be a multiple of key/value heads"
+        remedy = "Attention takes (B, H, T, Dh): are heads and time swapped?"
+    elif mask is not None:
+        return check_mask(mask, (*q.shape[:-1], k.size(-2)))
+    else:
+        return None
+    shapes = f"q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
+    raise ValueError(f"{rule}: got {shapes}. {remedy}")
+
+
+def check_mask(mask: Tensor, shape: tuple[int, ...]) -> None:
+    """Refuse a mask of numbers, or one of another shape.
+
+    Raises:
+        ValueError: if it is not boolean, or does not broadcast to ``shape``.
+    """
+    check_boolean(mask)
+    try:
+        fits = torch.broadcast_shapes(mask.shape, shape) == shape
+    except RuntimeError:
+        fits = False
+    require(
+        fits,
+        "a mask must broadcast to (..., T, S)",
+        f"mask {tuple(mask.shape)} for {shape}",
+        "Add axes of size 1, as mask[:, None, None, :] for padding.",
+    )
+
+
+def check_boolean(mask: Tensor) -> None:
+    """Refuse a mask of numbers.
+
+    Raises:
+        ValueError: if it is not boolean.
+    """
+    require(
+        mask.dtype == torch.bool,
+        "a mask must be boolean, True where a query may attend",
+        str(mask.dtype),
+        "Compare first (mask > 0); numbers that are added to the scores go "
+        "into `bias`.",
+    )
+
+
+def check_causal(n_queries: int, n_keys: int) -> None:
+    """Refuse causal attention of more queries than keys.
+
+    Raises:
+        ValueError: if T > S.
+    """
+    require(
+        n_queries <= n_keys,
+        "causal attention needs at least as many keys as queries",
+        f"T={n_queries} queries and S={n_keys} keys",
+        "Queries are the last positions of the keys; for cross-attention "
+        "use causal=False.",
+    )
