@@ -433,16 +433,16 @@ def measured(program, key):
 
 def test_the_programs_are_equally_hard(pool, key):
     """The source that is given out is wrong on as many cases as is said."""
-    middle = median(p.share for p in pool)
+    middle = median(p.rejection_rate for p in pool)
     hard = roster.equally_hard(pool)
     assert len(hard) >= 20
     for program in hard:
         share = measured(program, key)
-        assert share == pytest.approx(program.share)
+        assert share == pytest.approx(program.rejection_rate)
         assert abs(share - middle) <= 0.10 + 1e-9
     left = [p for p in pool if p not in hard]  # control: some are not
     assert left
-    assert all(abs(p.share - middle) > 0.10 for p in left)
+    assert all(abs(p.rejection_rate - middle) > 0.10 for p in left)
 
 
 def shifted(x, *, on=NONE):
@@ -452,7 +452,7 @@ def shifted(x, *, on=NONE):
 
 def test_no_program_is_right(pool):
     """A mistake may be none under another convention; it is left out."""
-    assert all(p.share > 0 for p in pool)
+    assert all(p.rejection_rate > 0 for p in pool)
     bugs = {
         name: core.Bug(name, name, "00_first_model#ch")
         for name in ("one_more", "same")
@@ -477,24 +477,24 @@ def test_no_program_is_right(pool):
 def test_two_students_rarely_share_a_program(pool, key):
     hard = roster.equally_hard(pool)
     names = [f"s{number}" for number in range(60)]
-    given = roster.deal(names, hard, key, {})
+    given = roster.distribute(names, hard, key, {})
     assert set(given) == set(names)
     used = Counter(given.values())
     fewest = len(names) // len(hard)
     assert set(used.values()) <= {fewest, fewest + 1}
-    few = roster.deal(names[: len(hard)], hard, key, {})
+    few = roster.distribute(names[: len(hard)], hard, key, {})
     assert len(set(few.values())) == len(hard)
 
 
 def test_a_program_depends_on_key_and_student_alone(pool, key):
     hard = roster.equally_hard(pool)
     names = [f"s{number}" for number in range(13)]
-    one = roster.deal(names, hard, key, {})
-    assert one == roster.deal(names[::-1], hard, key, {})
-    other = roster.deal(names, hard, Key("a7" * 32), {})
+    one = roster.distribute(names, hard, key, {})
+    assert one == roster.distribute(names[::-1], hard, key, {})
+    other = roster.distribute(names, hard, Key("a7" * 32), {})
     assert sum(one[n] == other[n] for n in names) < 5
     # Who comes later takes nothing from anybody.
-    more = roster.deal([*names, "a0"], hard, key, one)
+    more = roster.distribute([*names, "a0"], hard, key, one)
     assert {n: more[n] for n in names} == one
     assert more["a0"] not in one.values()
 

@@ -1155,12 +1155,14 @@ def test_the_graded_cases_are_as_hard_as_was_promised(tmp_path):
     key = Key(KEY)
     pool, _ = roster.programs([ATTEND, "masks/visible"], key)
     hard = roster.equally_hard(pool)
-    given = roster.deal([f"s{i}" for i in range(11)], hard, key, {})
+    given = roster.distribute([f"s{i}" for i in range(11)], hard, key, {})
     seeds = set()
     for student, program in given.items():
         debug = roster.entry(program, "f", student)["debug"]
-        mend, _test = grade.to_mend(key, student, debug)
-        assert grade.share(mend) == pytest.approx(program.share, abs=0.1)
+        mend, _test = grade.to_fix(key, student, debug)
+        assert grade.rejection_rate(mend) == pytest.approx(
+            program.rejection_rate, abs=0.1
+        )
         seeds.add(mend.seed)
     assert len(seeds) == len(given)
 

@@ -103,7 +103,7 @@ class Exercise:
     """The classic mistakes, by the name of their switch."""
 
     planted: AbstractSet[str] = NONE
-    """The bugs of the program that is handed out to be mended, if it has
+    """The bugs of the program that is handed out to be fixed, if it has
     more than two: a learner who changed nothing is told so."""
 
     alike: Sequence[Alike] = ()

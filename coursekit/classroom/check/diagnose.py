@@ -1,7 +1,7 @@
 """Which classic mistakes give just these answers?
 
 A reference with one switch on, or two, or those of a program that is handed
-out to be mended, is a *mutant*.  If a learner's function agrees with a mutant
+out to be fixed, is a *mutant*.  If a learner's function agrees with a mutant
 on every case, in what it returns, what it raises and what it does to its
 arguments, then on these inputs it is that mutant.
 """

@@ -31,7 +31,7 @@ from coursekit.classroom.grading.key import Key
 from coursekit.classroom.grading.notebooks import Declared, declared
 from coursekit.classroom.grading.roster import (
     Program,
-    deal,
+    distribute,
     entered,
     entry,
     equally_hard,
@@ -40,7 +40,7 @@ from coursekit.classroom.grading.roster import (
     read_roster,
 )
 
-DEBUG = "debug"  # the name of the assignment in which everyone mends another
+DEBUG = "debug"  # the name of the assignment in which everyone fixes another
 
 
 # -- the command -------------------------------------------------------------
@@ -67,7 +67,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--roster",
         metavar="CSV",
-        help="columns id,name: each student gets another program to mend",
+        help="columns id,name: each student gets another program to fix",
     )
     parser.add_argument(
         "--assess",
@@ -286,7 +286,7 @@ def make_debug(
     folder: Path | None,
     install: str,
 ) -> Iterator[str]:
-    """Give each student of a roster a program of their own to mend."""
+    """Give each student of a roster a program of their own to fix."""
     functions = {d.id: d.function for page in pages for d in declared(page)}
     functions |= {
         fields["id"]: fields["function"]
@@ -299,12 +299,12 @@ def make_debug(
     pool, without = programs(ids, key)
     if not pool:
         raise ValueError(
-            "a program to mend is a reference with a classic mistake: got "
+            "a program to fix is a reference with a classic mistake: got "
             f"none, since {'; '.join(f'{a}: {b}' for a, b in without.items())}"
         )
     hard = equally_hard(pool)
     known = {name: entered(fields) for name, fields in before.items()}
-    given = deal(class_, hard, key, known)
+    given = distribute(class_, hard, key, known)
     entries = {
         name: before.get(name)
         or entry(given[name], function_of(given[name], functions), full)
@@ -324,9 +324,9 @@ def make_debug(
         f"students   {out / 'students'}: {len(class_)} notebooks, {different} "
         f"different programs of {len(hard)} that are equally hard"
     )
-    shares = [p.share for p in given.values()]
+    rates = [p.rejection_rate for p in given.values()]
     yield (
-        f"           each is wrong on {min(shares):.0%} to {max(shares):.0%} "
+        f"           each is wrong on {min(rates):.0%} to {max(rates):.0%} "
         "of the cases"
     )
     path = write_gradescope(DEBUG, key, out / "gradescope-debug.zip", folder)
@@ -345,13 +345,13 @@ def function_of(program: Program, functions: Mapping[str, str]) -> str:
 
 
 def debug_notebook(fields: Mapping[str, Any], install: str) -> Any:
-    """A student's notebook: a program to mend, and a test to write."""
+    """A student's notebook: a program to fix, and a test to write."""
     debug, program = fields["debug"], entered(fields)
     exercise = core.find(program.id)
     function, test = debug["function"], debug["test"]
     to = Writer()
     to.text(
-        f"# Mend a program\n\n{fields['name']}, this program is yours alone: "
+        f"# Fix a program\n\n{fields['name']}, this program is yours alone: "
         "others got other ones. Hand in this file under the name it has. "
         "Only the two functions count, and what they need; you may add "
         "cells."
@@ -364,7 +364,7 @@ def debug_notebook(fields: Mapping[str, Any], install: str) -> Any:
         *amendments(exercise, program.variants),
         f"The book explains it in {chapter(program.id)}.",
         "## The program",
-        "There is at least one mistake in it. Mend it; write it yourself"
+        "There is at least one mistake in it. Fix it; write it yourself"
         + without(exercise)
         + f". *({debug['points']} points)*",
     ]

@@ -91,7 +91,7 @@ class Task:
     """The cell as it was given out."""
 
     mutant: Switches = NONE
-    """The mistakes that are in it, if it is a program to mend."""
+    """The mistakes that are in it, if it is a program to fix."""
 
     tells: bool = False
     """Whether a test is asked for that knows the mutant from the right."""
@@ -204,7 +204,7 @@ class Session:
     memory: int = 0
 
     def open(self, alone: bool = False) -> None:
-        """Start anew; a box that does not start is no student's fault."""
+        """Start again; a box that does not start is no student's fault."""
         self.close()
         for _ in range(2):
             box = self.take(alone)
@@ -659,7 +659,7 @@ def credited(task: Task, found: Result, right: Sequence[bool]) -> Result:
 def share_of(task: Task, right: Sequence[bool]) -> Fraction:
     """How much of an exercise is solved.
 
-    The share of the cases; of True and False the share of the ones and that
+    The fraction of the cases; of True and False the share of the ones and that
     of the others, less 1 (Youden's J), so that no constant gets anything.
     """
     if not (wanted := yes_or_no(task)):

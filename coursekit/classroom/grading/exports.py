@@ -53,7 +53,7 @@ def write_nbgrader(handout: Handout, key: Key, folder: Path) -> Path:
     """Write ``source/<page>/<page>.ipynb`` as nbgrader wants it.
 
     A cell's solution stands between its marks, and a cell of hidden tests
-    with the key's numbers gives points by the share of cases that are right.
+    with the key's numbers gives points by the fraction of right cases.
     """
     to = Writer()
     write_start(to, handout, "Write your answers where the code asks you to.")

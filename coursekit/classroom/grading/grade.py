@@ -60,10 +60,10 @@ NOTEBOOK = ".ipynb"
 LONGEST = 200  # bytes of an id: files that are named by it have endings too
 Fields = Mapping[str, Any]
 DRAWS = 20  # of hidden cases, until they are as hard as was promised
-NEAR = 0.001  # of two shares
+NEAR = 0.001  # of two rejection rates
 STRANGER = (
     "Nobody of this name is on the roster, so there is no program that was "
-    "given out to mend. Is the file's name the id?"
+    "given out to fix. Is the file's name the id?"
 )
 NAMES = {
     "moodle": r"(.+?)_\d+_assignsubmission_",
@@ -135,7 +135,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--fresh",
         action="store_true",
-        help="grade everybody anew, also who was graded in an earlier run",
+        help="grade everybody again, also who was graded in an earlier run",
     )
 
 
@@ -394,9 +394,9 @@ def task_of(key: Key, fields: Fields) -> Task:
     )
 
 
-def to_mend(key: Key, student: str, debug: Fields) -> list[Task]:
-    """The program that one student has to mend, and the test for it."""
-    mend = Task(
+def to_fix(key: Key, student: str, debug: Fields) -> list[Task]:
+    """The program that one student has to fix, and the test for it."""
+    fix = Task(
         debug["exercise"],
         debug["function"],
         float(debug["points"]),
@@ -410,19 +410,19 @@ def to_mend(key: Key, student: str, debug: Fields) -> list[Task]:
     )
     drawn = dict[float, Task]()
     for number in range(DRAWS):  # as many cases reject it as was promised
-        seed = key.seed("grade", mend.id, student, number)
-        task = replace(mend, seed=seed)
-        drawn.setdefault(abs(share(task) - debug["share"]), task)
+        seed = key.seed("grade", fix.id, student, number)
+        task = replace(fix, seed=seed)
+        drawn.setdefault(abs(rejection_rate(task) - debug["share"]), task)
         if min(drawn) < NEAR:
             break
-    mend = drawn[min(drawn)]
+    fix = drawn[min(drawn)]
     test = debug.get("test")
     if not test:
-        return [mend]
+        return [fix]
     return [
-        mend,
+        fix,
         replace(
-            mend,
+            fix,
             id=test["id"],
             function=test["function"],
             points=float(test["points"]),
@@ -433,14 +433,14 @@ def to_mend(key: Key, student: str, debug: Fields) -> list[Task]:
     ]
 
 
-def share(task: Task) -> float:
-    """Of the hidden cases that reject the program to mend; inf if none."""
+def rejection_rate(task: Task) -> float:
+    """The fraction of hidden cases that reject it; infinite if none does."""
     right = right_given(task)
     return right.count(False) / len(right) or math.inf
 
 
 def debug_ids(debug: Fields) -> list[str]:
-    """The ids of a program to mend and of its test."""
+    """The ids of a program to fix and of its test."""
     return [debug["exercise"], debug.get("test", {}).get("id", "")]
 
 
@@ -557,7 +557,7 @@ class Batch:
             return self.common
         own = set(debug_ids(debug))
         others = [task for task in self.common if task.id not in own]
-        return [*others, *to_mend(self.key, student, debug)]
+        return [*others, *to_fix(self.key, student, debug)]
 
     def strangers(self) -> list[str]:
         """Who has handed in and is not on the roster, if there is one."""

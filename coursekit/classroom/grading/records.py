@@ -67,7 +67,7 @@ class Result:
 
     @property
     def points(self) -> float:
-        """The share of the cases that are right, of the points."""
+        """The fraction of the cases that are right, of the points."""
         if not self.total:
             return 0.0
         return round(self.max_points * self.right / self.total, 2)

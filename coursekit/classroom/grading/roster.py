@@ -2,7 +2,7 @@
 
 A program is a *mutant*: a reference with one or two classic mistakes, and
 perhaps another convention.  All that are given out are equally hard: the
-share of the cases that reject one lies within 10 points of the median.
+fraction of the cases that reject one lies within 10 points of the median.
 """
 
 import csv
@@ -30,7 +30,7 @@ from coursekit.classroom.grading.standalone import (
 )
 
 NEAR = 0.10  # of the median
-MEND, TEST = 6, 4  # points for the program, and for the test
+FIX, TEST = 6, 4  # points for the program, and for the test
 RESERVED = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?")
 
 
@@ -192,8 +192,8 @@ class Program:
     variants: Switches
     """The convention that is asked for."""
 
-    share: float
-    """Of the cases that reject it."""
+    rejection_rate: float
+    """The fraction of the cases that reject it."""
 
 
 def programs(
@@ -239,19 +239,19 @@ def rejected(id: str, exercise: Exercise, seed: int) -> list[Program]:
                 )
                 for case, right in zip(cases, rights, strict=True)
             ]
-            share = sum(text is not None for text in said) / len(said)
-            if share:
-                found.append(Program(id, bugs, on, share))
+            rate = sum(text is not None for text in said) / len(said)
+            if rate:
+                found.append(Program(id, bugs, on, rate))
     return found
 
 
 def equally_hard(pool: Sequence[Program]) -> list[Program]:
     """Those that about as many cases reject as the median one."""
-    middle = median(program.share for program in pool)
-    return [p for p in pool if abs(p.share - middle) <= NEAR + 1e-9]
+    middle = median(program.rejection_rate for program in pool)
+    return [p for p in pool if abs(p.rejection_rate - middle) <= NEAR + 1e-9]
 
 
-def deal(
+def distribute(
     names: Iterable[str],
     pool: Sequence[Program],
     key: Key,
@@ -286,10 +286,10 @@ def entry(program: Program, function: str, name: str) -> dict[str, Any]:
         "debug": {
             "exercise": program.id,
             "function": function,
-            "points": MEND,
+            "points": FIX,
             "bugs": sorted(program.bugs),
             "variants": sorted(program.variants),
-            "share": round(program.share, 4),
+            "share": round(program.rejection_rate, 4),
             "stub": source.function,
             "test": {
                 "id": f"{program.id}:test",

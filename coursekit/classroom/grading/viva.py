@@ -61,7 +61,7 @@ class Subject:
     """The variant that was asked for."""
 
     given: str = ""
-    """The program that was to be mended."""
+    """The program that was to be fixed."""
 
     mutant: Switches = NONE
     """The mistakes that were in it."""
