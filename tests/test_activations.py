@@ -200,7 +200,7 @@ def test_cross_attention_is_recorded(pairs):
     assert not seen.cross_weights[:, 1, :, :, 3:].any()
     block, memory = model.blocks[0], model.encode(src, real)
     x = seen.stream[0]
-    x = block.around_attention(x, lambda n: block.attention(n, causal=True))
+    x = x + block.attention(block.attention_norm(x), causal=True)
     cross = block.cross_attention
     y = block.cross_attention_norm(x)
     q = cross.w_q(y).unflatten(-1, (3, -1)).transpose(1, 2)
