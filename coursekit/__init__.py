@@ -38,7 +38,7 @@ from coursekit.decoder import GPT, Block
 from coursekit.embedding import TokenEmbedding
 from coursekit.encoder import Encoder
 from coursekit.feedforward import Experts, FeedForward, SwiGLU
-from coursekit.generation import generate
+from coursekit.generation import beam_search, generate
 from coursekit.loss import cross_entropy, perplexity
 from coursekit.masks import (
     causal_mask,
@@ -70,7 +70,6 @@ from coursekit.pretrained.whisper import (
     read_wav,
 )
 from coursekit.sampling import greedy, sampler
-from coursekit.search import beam_search
 from coursekit.seq2seq import Transformer
 from coursekit.static import StaticStepper
 from coursekit.tokenizer import (
