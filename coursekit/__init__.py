@@ -44,7 +44,7 @@ from coursekit.embedding import TokenEmbedding
 from coursekit.encoder import Encoder
 from coursekit.experts import Experts
 from coursekit.feedforward import FeedForward, SwiGLU
-from coursekit.generation import generate
+from coursekit.generation import beam_search, generate
 from coursekit.loss import cross_entropy, perplexity
 from coursekit.masks import (
     causal_mask,
@@ -71,7 +71,6 @@ from coursekit.pretrained.speech import load_speech, log_mel, read_wav
 from coursekit.pretrained.whisper import SpeechTransformer
 from coursekit.pretrained.wordpiece import WordPieceTokenizer
 from coursekit.sampling import greedy, sampler
-from coursekit.search import beam_search
 from coursekit.seq2seq import Transformer
 from coursekit.static import StaticStepper
 from coursekit.tokenizer import BPETokenizer, CharTokenizer

@@ -73,12 +73,11 @@ from coursekit.distributed import (
     shard,
     share,
 )
-from coursekit.generation import stream
+from coursekit.generation import beam_search, stream
 from coursekit.loss import perplexity
 from coursekit.optim import make_optimizer
 from coursekit.packed import pack
 from coursekit.sampling import sampler
-from coursekit.search import beam_search
 from coursekit.tokenizer import BPETokenizer, CharTokenizer
 from coursekit.training import (
     ALONE,
@@ -1165,11 +1164,7 @@ COMMANDS: dict[str, tuple[str, Callable[..., None], Callable[..., int]]] = {
     "train": ("[TEXT] --out RUN [options]", train_options, run_train),
     "generate": ("RUN [options]", generate_options, run_generate),
     "eval": ("RUN [TEXT] [options]", eval_options, run_eval),
-    "translate": (
-        "MODEL [FILE] [options]",
-        translate_options,
-        run_translate,
-    ),
+    "translate": ("MODEL [FILE] [options]", translate_options, run_translate),
     "info": ("[RUN] [--json]", info_options, run_info),
     "speedrun": ("[options]", speedrun.add_options, speedrun.run),
     "start": (

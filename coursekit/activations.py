@@ -16,14 +16,7 @@ from torch import Tensor, nn
 from coursekit.attention import Attend, attention_weights, share_heads
 from coursekit.steppers import evaluating
 
-__all__ = [
-    "Activations",
-    "Edit",
-    "blocks_of",
-    "intervene",
-    "record",
-    "watch",
-]
+__all__ = ["Activations", "Edit", "blocks_of", "intervene", "record", "watch"]
 
 Edit = Callable[[int, Tensor], Tensor | None]
 """Takes the number of a block and an activation; returns what replaces it,

@@ -201,9 +201,7 @@ class SharedColumns:
 
 
 def make_cache(
-    model: GPT | Transformer,
-    batch_size: int,
-    max_len: int | None = None,
+    model: GPT | Transformer, batch_size: int, max_len: int | None = None
 ) -> list[LayerCache]:
     """Make an empty cache for each decoder layer of a model.
 
@@ -218,18 +216,11 @@ def make_cache(
     Chapter: 12, generation.
     """
     config = model.config
-    return [
-        LayerCache(
-            batch_size,
-            config.kv_heads,
-            config.max_len if max_len is None else max_len,
-            config.head_size,
-            config.d_value,
-            cache_dtype(model),
-            next(model.parameters()).device,
-        )
-        for _ in model.blocks
-    ]
+    max_len = config.max_len if max_len is None else max_len
+    sizes = config.kv_heads, max_len, config.head_size
+    device = next(model.parameters()).device
+    kind = config.d_value, cache_dtype(model), device
+    return [LayerCache(batch_size, *sizes, *kind) for _ in model.blocks]
 
 
 def cache_dtype(model: GPT | Transformer) -> torch.dtype:

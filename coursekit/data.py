@@ -82,10 +82,7 @@ def load_text(name: str | Path = "shakespeare") -> str:
 
     Chapter: 0, the first model.
     """
-    if name == "shakespeare":
-        data: bytes | None = read_asset("shakespeare.txt.xz")
-    else:
-        data = find(name)
+    data = find(name)
     if data is None:
         raise ValueError(
             f"a text must be a file or one of {['shakespeare', *datasets()]}: "
@@ -95,7 +92,9 @@ def load_text(name: str | Path = "shakespeare") -> str:
 
 
 def find(name: str | Path) -> bytes | None:
-    """Return the bytes of a dataset's file or of one here, if it exists."""
+    """Return the bytes of a text by its name, if there is such a text."""
+    if name == "shakespeare":
+        return read_asset("shakespeare.txt.xz")
     known = datasets()
     if name in known:
         return fetch(known[str(name)])
@@ -240,11 +239,7 @@ def make_generator(seed: int, step: int) -> torch.Generator:
 
 
 def random_windows(
-    ids: Int[Tensor, "N"],
-    batch_size: int,
-    context: int,
-    seed: int,
-    step: int,
+    ids: Int[Tensor, "N"], batch_size: int, context: int, seed: int, step: int
 ) -> Batch:
     """Cut windows at random positions; each token's target is the next.
 

@@ -63,10 +63,7 @@ def apply_temperature(
     return logits / temperature
 
 
-def keep_top_k(
-    logits: Float[Tensor, "*B V"],
-    k: int,
-) -> Float[Tensor, "*B V"]:
+def keep_top_k(logits: Float[Tensor, "*B V"], k: int) -> Float[Tensor, "*B V"]:
     """Keep the k likeliest tokens; the others get probability 0.
 
     Tokens that tie with the k-th are kept too.

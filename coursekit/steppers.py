@@ -1,9 +1,8 @@
 """Steppers: where the logits of each next token come from.
 
 A :class:`Stepper` hides the model, its positions, its padding and its cache
-from the loops that generate, :mod:`coursekit.generation` and
-:mod:`coursekit.search`.  The two here read the whole text at each step;
-those in :mod:`coursekit.cache` give the same logits, faster.
+from the loops of :mod:`coursekit.generation`.  The two here read the whole
+text at each step; those in :mod:`coursekit.cache` give the same logits.
 """
 
 import operator
@@ -136,10 +135,7 @@ class PlainStepper:
     cache: Sequence[BlockCache] | None = None
 
     def __init__(
-        self,
-        model: GPT,
-        window: int | None = None,
-        keep: int | None = None,
+        self, model: GPT, window: int | None = None, keep: int | None = None
     ) -> None:
         max_len = model.config.max_len
         self.model = model

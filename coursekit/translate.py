@@ -14,8 +14,7 @@ from torch import nn
 
 from coursekit.cache import CachedSeq2SeqStepper
 from coursekit.checkpoint import check_vocabulary, load
-from coursekit.generation import generate
-from coursekit.search import beam_search
+from coursekit.generation import beam_search, generate
 from coursekit.seq2seq import Transformer
 from coursekit.vocabulary import Tokenizer
 
@@ -149,7 +148,7 @@ class Translator:
             texts: B sources, each of which has no :meth:`problem`.
             n_beams: beams of the search; 1 takes the likeliest token at
                 each step.
-            length_penalty: see :func:`coursekit.search.beam_search`;
+            length_penalty: see :func:`coursekit.generation.beam_search`;
                 greater values favor longer targets.
 
         Returns:

@@ -14,11 +14,10 @@ from transformers import (
 
 from coursekit.config import GPTConfig
 from coursekit.decoder import GPT
-from coursekit.generation import generate, stream
+from coursekit.generation import beam_search, generate, stream
 from coursekit.sampling import (
     sampler,
 )
-from coursekit.search import beam_search
 from coursekit.steppers import (
     PlainStepper,
     pad_rows,

@@ -18,9 +18,8 @@ from coursekit.cache import CachedStepper
 from coursekit.config import GPTConfig, TrainConfig
 from coursekit.data import random_windows
 from coursekit.decoder import GPT
-from coursekit.generation import generate
+from coursekit.generation import beam_search, generate
 from coursekit.masks import combine_masks
-from coursekit.search import beam_search
 from coursekit.static import StaticStepper
 from coursekit.steppers import PlainStepper
 from coursekit.training import train

@@ -40,9 +40,8 @@ from coursekit.classroom.live import stills
 from coursekit.config import GPTConfig, TransformerConfig
 from coursekit.decoder import GPT
 from coursekit.encoder import Encoder
-from coursekit.generation import generate
+from coursekit.generation import beam_search, generate
 from coursekit.sampling import keep_top_p, sampler
-from coursekit.search import beam_search
 from coursekit.seq2seq import Transformer, encoder_config
 from coursekit.tokenizer import BPETokenizer, CharTokenizer
 from coursekit.translate import SPECIALS, special_ids

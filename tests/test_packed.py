@@ -12,9 +12,8 @@ from coursekit.checkpoint import save_model
 from coursekit.config import GPTConfig, TrainConfig, TransformerConfig
 from coursekit.decoder import GPT
 from coursekit.feedforward import FeedForward
-from coursekit.generation import generate
+from coursekit.generation import beam_search, generate
 from coursekit.packed import _gelu_network, _network, pack, packed_linear
-from coursekit.search import beam_search
 from coursekit.seq2seq import Transformer
 from coursekit.steppers import PlainSeq2SeqStepper, PlainStepper
 from coursekit.training import train

@@ -16,8 +16,7 @@ from test_generation import (
 )
 
 from coursekit.cache import CachedStepper
-from coursekit.generation import generate
-from coursekit.search import _assign_rows, beam_search
+from coursekit.generation import _assign_rows, beam_search, generate
 from coursekit.steppers import PlainStepper
 
 

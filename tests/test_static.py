@@ -25,10 +25,9 @@ from test_cache import (
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from coursekit.generation import generate
+from coursekit.generation import beam_search, generate
 from coursekit.packed import pack
 from coursekit.sampling import sampler
-from coursekit.search import beam_search
 from coursekit.static import StaticStepper, cuda_graph, usual_record
 from coursekit.steppers import PlainStepper
 

@@ -6,8 +6,7 @@ from test_generation import PROMPTS, make_gpt
 
 from coursekit.cache import CachedSeq2SeqStepper, CachedStepper
 from coursekit.config import TransformerConfig
-from coursekit.generation import generate, stream
-from coursekit.search import beam_search
+from coursekit.generation import beam_search, generate, stream
 from coursekit.seq2seq import Transformer
 from coursekit.steppers import (
     PlainSeq2SeqStepper,

@@ -12,7 +12,7 @@ from coursekit.checkpoint import round_weights, save_model
 from coursekit.config import GPTConfig, TrainConfig, TransformerConfig
 from coursekit.data import Pairs
 from coursekit.decoder import GPT
-from coursekit.search import beam_search
+from coursekit.generation import beam_search
 from coursekit.seq2seq import Transformer
 from coursekit.steppers import PlainSeq2SeqStepper
 from coursekit.tokenizer import BPETokenizer, CharTokenizer

@@ -12,10 +12,9 @@ from benchmarks.contest import Model, Settings, Task
 from coursekit.cache import CachedSeq2SeqStepper, CachedStepper
 from coursekit.config import GPTConfig, TransformerConfig
 from coursekit.decoder import GPT
-from coursekit.generation import generate
+from coursekit.generation import beam_search, generate
 from coursekit.loss import fast_cross_entropy
 from coursekit.packed import pack, packed_linear
-from coursekit.search import beam_search
 from coursekit.seq2seq import Transformer
 from coursekit.static import StaticStepper, Step, cuda_graph
 from coursekit.tokenizer import BPETokenizer

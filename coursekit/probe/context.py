@@ -11,6 +11,7 @@ from torch import Tensor
 from coursekit.probe.running import (
     TOLERANCE,
     Model,
+    Report,
     above,
     change,
     join,
@@ -19,24 +20,11 @@ from coursekit.probe.running import (
     random_ids,
 )
 
-__all__ = [
-    "BatchIndependence",
-    "Causality",
-    "Repeats",
-    "UsesContext",
-    "batch_independence",
-    "causality",
-    "reach",
-    "repeats",
-    "uses_context",
-]
-
 
 @dataclass(frozen=True)
-class Causality:
+class Causality(Report):
     """What :func:`causality` saw."""
 
-    ok: bool
     leak: float
     """Largest change of a logit when a later token changed."""
     positions: tuple[int, ...]
@@ -56,10 +44,9 @@ class Causality:
 
 
 @dataclass(frozen=True)
-class BatchIndependence:
+class BatchIndependence(Report):
     """What :func:`batch_independence` saw."""
 
-    ok: bool
     leak: float
     """Largest change of a logit when another row changed, or was gone."""
     pairs: tuple[tuple[int, int], ...]
@@ -85,10 +72,9 @@ class BatchIndependence:
 
 
 @dataclass(frozen=True)
-class UsesContext:
+class UsesContext(Report):
     """What :func:`uses_context` saw."""
 
-    ok: bool
     effects: tuple[float, ...]
     """Change of the last logits when token t changed, for each earlier t."""
     order: float
@@ -109,10 +95,9 @@ class UsesContext:
 
 
 @dataclass(frozen=True)
-class Repeats:
+class Repeats(Report):
     """What :func:`repeats` saw."""
 
-    ok: bool
     change: float
     """Largest difference between two runs of the same ids."""
 

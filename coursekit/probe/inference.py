@@ -8,17 +8,14 @@ from jaxtyping import Int
 from torch import Tensor
 
 from coursekit.loss import cross_entropy
-from coursekit.probe.running import TOLERANCE, Model, above, logits
+from coursekit.probe.running import TOLERANCE, Model, Report, above, logits
 from coursekit.steppers import Stepper
-
-__all__ = ["PrefixGap", "SameInUse", "prefix_gap", "same_in_use"]
 
 
 @dataclass(frozen=True)
-class PrefixGap:
+class PrefixGap(Report):
     """What :func:`prefix_gap` saw."""
 
-    ok: bool
     gaps: tuple[float, ...]
     """Loss with the whole text minus loss with the prefix, by position."""
     largest: float
@@ -37,10 +34,9 @@ class PrefixGap:
 
 
 @dataclass(frozen=True)
-class SameInUse:
+class SameInUse(Report):
     """What :func:`same_in_use` saw."""
 
-    ok: bool
     gaps: tuple[float, ...]
     """Largest difference of a logit: the prompt's, then of each new token."""
     first: int | None

@@ -3,28 +3,24 @@
 import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-__all__ = [
-    "TOLERANCE",
-    "Model",
-    "above",
-    "change",
-    "join",
-    "logits",
-    "modes",
-    "random_ids",
-    "undisturbed",
-]
-
 Model = Callable[[Tensor], Tensor]
 """From (B, T) token ids to (B, T, V) logits."""
 TOLERANCE = 1e-5
 """Changes below this fraction of the logits' spread are rounding."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a probe saw; as a string, one sentence."""
+
+    ok: bool
 
 
 def random_ids(

@@ -9,19 +9,16 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from coursekit.loss import cross_entropy
-from coursekit.probe.running import Model, random_ids, undisturbed
-
-__all__ = ["AsksFor", "TrainsEverything", "asks_for", "trains_everything"]
+from coursekit.probe.running import Model, Report, random_ids, undisturbed
 
 Loss = Callable[[Model, Tensor], Tensor]
 """From a model and (B, T) ids of whole texts to nats."""
 
 
 @dataclass(frozen=True)
-class TrainsEverything:
+class TrainsEverything(Report):
     """What :func:`trains_everything` saw."""
 
-    ok: bool
     loss: float
     """Loss on random tokens, in nats."""
     uniform: float
@@ -43,10 +40,9 @@ class TrainsEverything:
 
 
 @dataclass(frozen=True)
-class AsksFor:
+class AsksFor(Report):
     """What :func:`asks_for` saw."""
 
-    ok: bool
     offset: int | None
     """How far on the token stands that is asked for; None: no such token."""
     losses: Mapping[int, float]
@@ -140,11 +136,7 @@ def _without_gradient(model: nn.Module, loss: Tensor) -> list[str]:
 
 
 def asks_for(
-    loss: Loss,
-    vocab_size: int,
-    length: int = 8,
-    batch: int = 4,
-    seed: int = 0,
+    loss: Loss, vocab_size: int, length: int = 8, batch: int = 4, seed: int = 0
 ) -> AsksFor:
     """Hand a program's loss models that know too much, one after the other.
 

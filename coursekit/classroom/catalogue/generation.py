@@ -828,9 +828,7 @@ def _words(text: str) -> list[str]:
 
 def _tasted(value: Any, case: Case) -> str | None:
     """None if the texts are neither nonsense nor repetition."""
-    from coursekit.cache import CachedStepper
-    from coursekit.generation import generate
-    from coursekit.sampling import sampler
+    from coursekit import cache, generation, sampling
 
     wanted = {"temperature", "top_k", "top_p"}
     if not isinstance(value, dict) or not set(value) <= wanted:
@@ -846,10 +844,10 @@ def _tasted(value: Any, case: Case) -> str | None:
     ]
     g = generator(12)
     try:
-        choose = sampler(**value, generator=g)
+        choose = sampling.sampler(**value, generator=g)
     except (TypeError, ValueError) as error:
         return f"sampler refuses these settings: {error}"
-    rows = generate(CachedStepper(model), prompts, 48, choose)
+    rows = generation.generate(cache.CachedStepper(model), prompts, 48, choose)
     words = [
         word for row in rows for word in _words(tokenizer.decode(row))[1:-1]
     ]
@@ -912,7 +910,7 @@ EXERCISES = {
                 "of a text that is dropped no length matters",
             ),
         ],
-        forbid=("coursekit.beam_search", "coursekit.search.beam_search"),
+        forbid=("coursekit.beam_search", "coursekit.generation.beam_search"),
     ),
     "write": Exercise(
         write,

@@ -17,8 +17,8 @@ from coursekit.attention import attend
 from coursekit.cache import CachedStepper
 from coursekit.checkpoint import load
 from coursekit.classroom import figures
+from coursekit.generation import beam_search
 from coursekit.positions import frequencies
-from coursekit.search import beam_search
 from coursekit.tokenizer import BPETokenizer
 from coursekit.translate import Translator
 from coursekit.vocabulary import Tokenizer
