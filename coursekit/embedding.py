@@ -56,6 +56,10 @@ class ScaledEmbedding(TokenEmbedding):
     Test: tests/test_embedding.py::test_scale_is_the_root_of_d
     """
 
+    def __init__(self, vocab_size: int, d_model: int) -> None:
+        super().__init__(vocab_size, d_model)
+        self.factor = math.sqrt(d_model)
+
     def forward(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
         """Look up one row for each token, and scale it.
 
@@ -65,4 +69,4 @@ class ScaledEmbedding(TokenEmbedding):
         Returns:
             (B, T, D) vectors.
         """
-        return super().forward(ids) * math.sqrt(self.embedding_dim)
+        return super().forward(ids) * self.factor

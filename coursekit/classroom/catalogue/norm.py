@@ -765,7 +765,6 @@ EXERCISES = {
             "norm_last": "Here the last argument says the opposite: True "
             "asks for post-norm, False for pre-norm."
         },
-        forbid=("coursekit.Residual", "coursekit.norm.Residual"),
     ),
     "probe": Exercise(
         tells_the_future,
