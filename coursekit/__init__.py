@@ -9,15 +9,6 @@ from typing import Any
 from coursekit import aliases
 from coursekit.attention import attend, attention_weights, fast_attend
 from coursekit.cache import CachedStepper, CachedTranslator, LayerCache
-from coursekit.checkpoint import (
-    Loaded,
-    find_model,
-    load,
-    load_model,
-    round_weights,
-    save_model,
-    shipped,
-)
 from coursekit.config import (
     EncoderConfig,
     GPTConfig,
@@ -45,6 +36,14 @@ from coursekit.masks import (
     combine_masks,
     padding_mask,
     window_mask,
+)
+from coursekit.models import (
+    Loaded,
+    find_model,
+    load,
+    load_model,
+    save_model,
+    shipped,
 )
 from coursekit.multihead import MultiHeadAttention, merge_heads, split_heads
 from coursekit.norm import LayerNorm, Residual, RMSNorm
@@ -76,6 +75,7 @@ from coursekit.vision import (
     shuffle_patches,
     unpatchify,
 )
+from coursekit.weights import round_weights
 
 aliases.install()
 

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-from coursekit.checkpoint import Loaded
 from coursekit.config import GPTConfig
 from coursekit.decoder import GPT
 from coursekit.interpret import (
@@ -29,6 +28,7 @@ from coursekit.interpret import (
     silence,
     watch,
 )
+from coursekit.models import Loaded
 from coursekit.pretrained.published import load_published
 from results.record import record
 

@@ -14,8 +14,8 @@ from dataclasses import replace
 import torch
 from torch.nn import functional as F  # noqa: N812
 
-from coursekit.checkpoint import Loaded
 from coursekit.decoder import GPT, make_scheme
+from coursekit.models import Loaded
 from coursekit.pretrained.pipelines import (
     align,
     chat,

@@ -24,13 +24,6 @@ import coursekit
 from coursekit.attention import attend, attention_weights
 from coursekit.bpe import DIGITS_APART
 from coursekit.cache import CachedStepper, CachedTranslator
-from coursekit.checkpoint import (
-    build_model,
-    find_model,
-    round_weights,
-    save_model,
-    shipped,
-)
 from coursekit.classroom import live
 from coursekit.classroom.live import stills
 from coursekit.config import GPTConfig, TransformerConfig
@@ -38,9 +31,11 @@ from coursekit.decoder import GPT
 from coursekit.encoder import Encoder
 from coursekit.generation import beam_search, generate, keep_top_p, sampler
 from coursekit.interpret import watch
+from coursekit.models import build_model, find_model, save_model, shipped
 from coursekit.seq2seq import Transformer, encoder_config
 from coursekit.tokenizer import BPETokenizer, CharTokenizer
 from coursekit.translate import SPECIALS, special_ids
+from coursekit.weights import round_weights
 from results.live import GOALS, measure
 
 browser = test_pages.browser

@@ -8,7 +8,6 @@ from compare import shake
 
 from coursekit.attention import attend
 from coursekit.cache import CachedStepper, CachedTranslator
-from coursekit.checkpoint import save_model
 from coursekit.config import GPTConfig, TrainConfig, TransformerConfig
 from coursekit.decoder import GPT
 from coursekit.feedforward import FeedForward
@@ -18,6 +17,7 @@ from coursekit.generation import (
     beam_search,
     generate,
 )
+from coursekit.models import save_model
 from coursekit.packed import _gelu_network, _network, pack, packed_linear
 from coursekit.seq2seq import Transformer
 from coursekit.training import train

@@ -18,10 +18,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from coursekit.attention import Attend, attention_weights, fast_attend
-from coursekit.checkpoint import Loaded
 from coursekit.config import SpeechConfig
 from coursekit.decoder import check_length
 from coursekit.encoder import Encoder
+from coursekit.models import Loaded
 from coursekit.pretrained.formats import (
     Tensors,
     built,

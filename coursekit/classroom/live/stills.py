@@ -14,10 +14,10 @@ from torch import nn
 
 from coursekit.attention import attend, attention_weights
 from coursekit.cache import CachedStepper
-from coursekit.checkpoint import load
 from coursekit.classroom import figures
 from coursekit.generation import beam_search
 from coursekit.interpret import watch
+from coursekit.models import load
 from coursekit.positions import frequencies
 from coursekit.tokenizer import BPETokenizer
 from coursekit.translate import Translator
