@@ -942,6 +942,40 @@ def test_importing_is_quick_and_loads_no_tool():
     assert plots == "False"
 
 
+def modules_after(line):
+    """The modules that a process has after a command."""
+    code = (
+        "import contextlib, io, sys\nfrom coursekit import cli\n"
+        "with contextlib.suppress(SystemExit), "
+        "contextlib.redirect_stdout(io.StringIO()):\n"
+        f"    cli.main({line.split()!r})\nprint(*sys.modules)"
+    )
+    out = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return set(out.stdout.split())
+
+
+def test_only_the_command_that_is_asked_for_is_imported():
+    commands = {
+        module.partition(":")[0] for _, module in cli.COMMANDS.values()
+    }
+    loaded = modules_after("--help")
+    assert loaded & {*commands, "torch"} == set()
+    assert modules_after("train --help") & commands == {"coursekit.cli.train"}
+
+
+def test_the_package_lists_its_names():
+    assert {*coursekit.__all__, "check", "visual"} <= {*dir(coursekit)}
+    scope = {}
+    exec("from coursekit import *", scope)
+    assert {*coursekit.__all__} <= {*scope}
+    assert coursekit.probe.__name__ == "coursekit.probe"
+
+
 def test_the_packaged_text_is_the_default(tmp_path, monkeypatch, call):
     asked = []
 

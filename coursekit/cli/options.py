@@ -10,7 +10,8 @@ from itertools import pairwise
 from types import NoneType, UnionType
 from typing import Any, get_args
 
-from coursekit.config import CHOICES, TRAIN_CHOICES, Config
+from coursekit import config
+from coursekit.config import Config
 
 
 def field_help(kind: type) -> dict[str, str]:
@@ -49,7 +50,7 @@ def add_fields(
             text += f" [default: {shown(default)}]"
         flag = "--" + field.name.replace("_", "-")
         options: dict[str, Any] = {"default": argparse.SUPPRESS, "help": text}
-        choices = (CHOICES | TRAIN_CHOICES).get(field.name)
+        choices = (config.CHOICES | config.TRAIN_CHOICES).get(field.name)
         if (value_type := plain_type(field.type)) is bool:
             options["action"] = argparse.BooleanOptionalAction
         elif choices:

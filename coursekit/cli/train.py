@@ -6,6 +6,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from coursekit import training
 from coursekit.checkpoint import Saver, load_checkpoint
 from coursekit.cli import what_is_kept
 from coursekit.cli.common import add_common, positive
@@ -31,7 +32,6 @@ from coursekit.distributed import (
     share,
 )
 from coursekit.training import (
-    ALONE,
     Team,
     TrainState,
     pick_device,
@@ -79,8 +79,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     model = parser.add_argument_group("the model")
     defaults = {"max_len": "the context"}
     add_fields(model, GPTConfig, defaults, skip=["vocab_size"])
-    training = parser.add_argument_group("the training")
-    add_fields(training, TrainConfig, TRAIN_DEFAULTS)
+    add_fields(
+        parser.add_argument_group("the training"), TrainConfig, TRAIN_DEFAULTS
+    )
 
 
 def add_vocabulary(parser: argparse.ArgumentParser) -> None:
@@ -105,7 +106,7 @@ def run(args: argparse.Namespace) -> int:
     """Train a GPT on a text, from the beginning or from a checkpoint."""
     device = pick_device(args.device)
     if not (args.parallel or is_launched()):
-        return train_in_process(args, ALONE, device)
+        return train_in_process(args, training.ALONE, device)
     if not args.parallel:
         raise ValueError(
             "processes must be told how they share a model: got torchrun "
