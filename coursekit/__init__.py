@@ -1,95 +1,21 @@
 """The transformer, whole, readable and tested.
 
-One line a chapter's module; the tools below load when they are asked for.
+``__init__.pyi`` lists the names that are offered here, each with its module.
+They load when they are first asked for, and so do modules:
+``coursekit.probe`` needs no import of its own.
 """
 
+import ast
 import importlib
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from coursekit import aliases
-from coursekit.attention import attend, attention_weights, fast_attend
-from coursekit.block import Block
-from coursekit.cache import (
-    CachedSeq2SeqStepper,
-    CachedStepper,
-    LayerCache,
-)
-from coursekit.checkpoint import (
-    Loaded,
-    find_model,
-    load,
-    load_model,
-    round_weights,
-    save_model,
-    shipped,
-)
-from coursekit.config import (
-    EncoderConfig,
-    GPTConfig,
-    SpeechConfig,
-    TrainConfig,
-    TransformerConfig,
-    VisionConfig,
-)
-from coursekit.data import (
-    Batch,
-    load_pairs,
-    load_text,
-    random_windows,
-    sequential_windows,
-    train_val_split,
-)
-from coursekit.decoder import GPT
-from coursekit.embedding import TokenEmbedding
-from coursekit.encoder import Encoder
-from coursekit.experts import Experts
-from coursekit.feedforward import FeedForward, SwiGLU
-from coursekit.generation import beam_search, generate
-from coursekit.loss import cross_entropy, perplexity
-from coursekit.masks import (
-    causal_mask,
-    combine_masks,
-    padding_mask,
-    window_mask,
-)
-from coursekit.multihead import MultiHeadAttention, merge_heads, split_heads
-from coursekit.norm import LayerNorm, RMSNorm
-from coursekit.optim import cosine, make_optimizer, noam, parameter_groups
-from coursekit.packed import pack
-from coursekit.positions import rotate_pairs, sinusoidal
-from coursekit.pretrained.formats import MissingModelError
-from coursekit.pretrained.gpt2 import load_gpt2
-from coursekit.pretrained.pipelines import (
-    align,
-    chat,
-    complete,
-    sentence_vectors,
-    transcribe,
-)
-from coursekit.pretrained.published import load_published
-from coursekit.pretrained.speech import load_speech, log_mel, read_wav
-from coursekit.pretrained.whisper import SpeechTransformer
-from coursekit.pretrained.wordpiece import WordPieceTokenizer
-from coursekit.sampling import greedy, sampler
-from coursekit.seq2seq import Transformer
-from coursekit.static import StaticStepper
-from coursekit.tokenizer import BPETokenizer, CharTokenizer
-from coursekit.training import evaluate, train
-from coursekit.translate import Translator
-from coursekit.vision import (
-    ViT,
-    load_fashion,
-    patchify,
-    shuffle_patches,
-    unpatchify,
-)
 
 aliases.install()
 
-LAZY = {  # tools load when they are first asked for
-    **{
-        name: f"coursekit.{name}" for name in ("interpret", "probe", "scaling")
-    },
+HOMES = {  # name: its module, and behind a colon its name there
     "lesson": "coursekit.classroom.lesson",
     "live": "coursekit.classroom.live",
     "visual": "coursekit.classroom.figures",
@@ -98,95 +24,26 @@ LAZY = {  # tools load when they are first asked for
     "start": "coursekit.classroom.yourfile:start",
     "step": "coursekit.classroom.yourfile:step",
 }
+_offered = {
+    name.name: f"{node.module}:{name.name}"
+    for node in ast.parse(Path(__file__).with_suffix(".pyi").read_text()).body
+    if isinstance(node, ast.ImportFrom) and node.module != "typing"
+    for name in node.names
+}
+HOMES |= _offered
+__all__ = sorted(_offered)
 
 
 def __getattr__(name: str) -> Any:
-    """Load a tool when it is first asked for."""
-    if name not in LAZY:
+    """Load a name or a module when it is first asked for."""
+    home = HOMES.get(name, f"coursekit.{name}")
+    if name not in HOMES and (name[0] == "_" or find_spec(home) is None):
         raise AttributeError(f"module 'coursekit' has no attribute {name!r}")
-    module, _, member = LAZY[name].partition(":")
-    found = importlib.import_module(module)
-    return getattr(found, member) if member else found
+    module, _, member = home.partition(":")
+    thing = importlib.import_module(module)
+    globals()[name] = thing = getattr(thing, member) if member else thing
+    return thing
 
 
-__all__ = [
-    "GPT",
-    "BPETokenizer",
-    "Batch",
-    "Block",
-    "CachedSeq2SeqStepper",
-    "CachedStepper",
-    "CharTokenizer",
-    "Encoder",
-    "EncoderConfig",
-    "Experts",
-    "FeedForward",
-    "GPTConfig",
-    "LayerCache",
-    "LayerNorm",
-    "Loaded",
-    "MissingModelError",
-    "MultiHeadAttention",
-    "RMSNorm",
-    "SpeechConfig",
-    "SpeechTransformer",
-    "StaticStepper",
-    "SwiGLU",
-    "TokenEmbedding",
-    "TrainConfig",
-    "Transformer",
-    "TransformerConfig",
-    "Translator",
-    "ViT",
-    "VisionConfig",
-    "WordPieceTokenizer",
-    "align",
-    "attend",
-    "attention_weights",
-    "beam_search",
-    "causal_mask",
-    "chat",
-    "combine_masks",
-    "complete",
-    "cosine",
-    "cross_entropy",
-    "evaluate",
-    "fast_attend",
-    "find_model",
-    "generate",
-    "greedy",
-    "load",
-    "load_fashion",
-    "load_gpt2",
-    "load_model",
-    "load_pairs",
-    "load_published",
-    "load_speech",
-    "load_text",
-    "log_mel",
-    "make_optimizer",
-    "merge_heads",
-    "noam",
-    "pack",
-    "padding_mask",
-    "parameter_groups",
-    "patchify",
-    "perplexity",
-    "random_windows",
-    "read_wav",
-    "rotate_pairs",
-    "round_weights",
-    "sampler",
-    "save_model",
-    "sentence_vectors",
-    "sequential_windows",
-    "shipped",
-    "shuffle_patches",
-    "sinusoidal",
-    "split_heads",
-    "train",
-    "train_val_split",
-    "transcribe",
-    "unpatchify",
-    "window_mask",
-]
+def __dir__() -> list[str]:
+    return sorted({*globals(), *HOMES})

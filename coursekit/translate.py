@@ -13,8 +13,8 @@ import torch
 from torch import nn
 
 from coursekit.cache import CachedSeq2SeqStepper
-from coursekit.checkpoint import check_vocabulary, load
 from coursekit.generation import beam_search, generate
+from coursekit.models import check_vocabulary, load
 from coursekit.seq2seq import Transformer
 from coursekit.vocabulary import Tokenizer
 

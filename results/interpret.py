@@ -16,7 +16,6 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 from coursekit.activations import Edit, intervene, watch
-from coursekit.checkpoint import Loaded
 from coursekit.config import GPTConfig
 from coursekit.decoder import GPT
 from coursekit.interpret import (
@@ -27,6 +26,7 @@ from coursekit.interpret import (
     mean_weight_on,
     patch_effects,
 )
+from coursekit.models import Loaded
 from coursekit.pretrained.published import load_published
 from results.record import record
 

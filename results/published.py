@@ -14,8 +14,8 @@ from dataclasses import replace
 import torch
 from torch.nn import functional as F  # noqa: N812
 
-from coursekit.checkpoint import Loaded
 from coursekit.decoder import GPT
+from coursekit.models import Loaded
 from coursekit.positions import SCHEMES
 from coursekit.pretrained.pipelines import (
     align,

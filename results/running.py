@@ -8,7 +8,6 @@ import argparse
 
 import torch
 
-from coursekit.checkpoint import save_model
 from coursekit.config import GPTConfig, TrainConfig
 from coursekit.data import (
     load_text,
@@ -17,6 +16,7 @@ from coursekit.data import (
     train_val_split,
 )
 from coursekit.decoder import GPT
+from coursekit.models import save_model
 from coursekit.tokenizer import BPETokenizer
 from coursekit.training import evaluate, train
 from results.record import ROOT, record

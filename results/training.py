@@ -17,8 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from coursekit.__main__ import TRAIN_DEFAULTS
 from coursekit.attention import fast_attend
+from coursekit.cli.runs import TRAIN_DEFAULTS
 from coursekit.config import GPTConfig, TrainConfig
 from coursekit.data import (
     Batch,

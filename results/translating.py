@@ -10,24 +10,22 @@ from typing import Any
 
 import torch
 
-from coursekit.checkpoint import (
-    average_weights,
-    create_run,
-    load_checkpoint,
-    own_weights,
-    put_weights,
-    read_config,
-    read_weights,
-    save_checkpoint,
-    save_weights,
-)
+from coursekit.checkpoint import load_checkpoint, save_checkpoint
 from coursekit.config import TrainConfig, TransformerConfig
 from coursekit.data import Batch, Pairs, load_pairs
+from coursekit.models import create_run, read_config
 from coursekit.seq2seq import Transformer
 from coursekit.tokenizer import BPETokenizer
 from coursekit.training import Progress, start, train
 from coursekit.translate import SPECIALS, Translator, special_ids
 from coursekit.vocabulary import Tokenizer
+from coursekit.weights import (
+    average_weights,
+    own_weights,
+    put_weights,
+    read_weights,
+    save_weights,
+)
 
 DATA, TEST = "multi30k", "test_2016_flickr"
 Direction = tuple[str, str]

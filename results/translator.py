@@ -14,9 +14,10 @@ from typing import Any
 
 import torch
 
-from coursekit.checkpoint import put_weights, round_weights, save_model
 from coursekit.config import TrainConfig
+from coursekit.models import save_model
 from coursekit.translate import Translator
+from coursekit.weights import put_weights, round_weights
 from results.record import ROOT, record
 from results.translating import (
     Direction,

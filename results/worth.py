@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from coursekit.checkpoint import put_weights, read_weights
+from coursekit.weights import put_weights, read_weights
 from results.half_hour import PAIR, train_one
 from results.record import ROOT, record, summary
 from results.translating import bleu, states

@@ -12,21 +12,21 @@ from typing import Any
 
 import torch
 
-from coursekit.checkpoint import (
-    average_weights,
-    own_weights,
-    put_weights,
-    round_weights,
-    save_model,
-)
 from coursekit.config import GPTConfig, TrainConfig
 from coursekit.data import (
     random_windows,
     sequential_windows,
 )
 from coursekit.decoder import GPT
+from coursekit.models import save_model
 from coursekit.tokenizer import BPETokenizer
 from coursekit.training import Progress, evaluate, train
+from coursekit.weights import (
+    average_weights,
+    own_weights,
+    put_weights,
+    round_weights,
+)
 from results.record import ROOT, record
 
 MODELS = ROOT / "coursekit" / "assets" / "models"

@@ -17,25 +17,9 @@ import torch
 from compare import close, shake
 from safetensors.torch import load_file, save_file
 
-from coursekit import checkpoint
+from coursekit import checkpoint, weights
 from coursekit.attention import attend
-from coursekit.checkpoint import (
-    SaveError,
-    Saver,
-    average_weights,
-    create_run,
-    load,
-    load_checkpoint,
-    load_model,
-    read_config,
-    read_tensors,
-    read_weights,
-    round_weights,
-    save_checkpoint,
-    save_model,
-    save_weights,
-    write_tensors,
-)
+from coursekit.checkpoint import Saver, load_checkpoint, save_checkpoint
 from coursekit.config import (
     EncoderConfig,
     GPTConfig,
@@ -45,9 +29,25 @@ from coursekit.config import (
 from coursekit.data import random_windows, sequential_windows
 from coursekit.decoder import GPT
 from coursekit.encoder import Encoder
+from coursekit.models import (
+    create_run,
+    load,
+    load_model,
+    read_config,
+    save_model,
+)
 from coursekit.seq2seq import Transformer
 from coursekit.tokenizer import BPETokenizer, CharTokenizer
 from coursekit.training import TrainingDiverged, start, train
+from coursekit.weights import (
+    SaveError,
+    average_weights,
+    read_tensors,
+    read_weights,
+    round_weights,
+    save_weights,
+    write_tensors,
+)
 
 CHARS = "abcdefghijklm"
 V = len(CHARS)
@@ -101,9 +101,9 @@ from pathlib import Path
 import torch
 torch.set_num_threads(1)
 from coursekit import checkpoint
-from coursekit.checkpoint import (
-    Saver, build_model, create_run, load_checkpoint, read_config, read_tensors
-)
+from coursekit.checkpoint import Saver, load_checkpoint
+from coursekit.models import build_model, create_run, read_config
+from coursekit.weights import read_tensors
 from coursekit.config import GPTConfig, TrainConfig
 from coursekit.data import random_windows, sequential_windows
 from coursekit.decoder import GPT
@@ -326,7 +326,7 @@ def test_shared_weights_are_stored_once_and_stay_shared(tmp_path):
     other = tiny(seed=4)
     other.head = torch.nn.Linear(10, V, bias=False)
     other.head.weight = other.embedding.weight
-    checkpoint.put_weights(other, tensors, "w")
+    weights.put_weights(other, tensors, "w")
     assert other.head.weight is other.embedding.weight
     assert equal_weights(model, other)
 
@@ -442,8 +442,8 @@ def test_rounding_twice_changes_nothing():
     rows *= 2.0 ** (torch.arange(997) % 111 - 60)[:, None]
 
     def again(rows):
-        packed = checkpoint.to_int8({"w": rows})
-        return checkpoint.from_int8(packed)["w"]
+        packed = weights.to_int8({"w": rows})
+        return weights.from_int8(packed)["w"]
 
     def otherwise(rows):
         steps = steps_of(rows)[:, None] * 127 / 126.5
@@ -485,11 +485,11 @@ def test_each_row_has_its_own_step():
     """Small rows beside a large one keep their digits; one step would not."""
     w = torch.randn(5, 7, generator=torch.Generator().manual_seed(0))
     w *= torch.tensor([1e-6, 1e-3, 1.0, 1e3, 1e6])[:, None]
-    packed = checkpoint.to_int8({"w": w})
+    packed = weights.to_int8({"w": w})
     assert packed["w"].dtype == torch.int8
     assert packed["w.scale"].shape == (5,)
     assert (packed["w"].abs().amax(1) == 127).all()
-    back = checkpoint.from_int8(packed)["w"]
+    back = weights.from_int8(packed)["w"]
     assert ((back - w).abs().amax(1) / w.abs().amax(1) < 0.004).all()
     step = w.abs().max() / 127
     assert (((w / step).round() * step)[:3] == 0).all()
@@ -500,13 +500,13 @@ def test_a_row_of_zeros_survives(size):
     """Also dust, of which no 127th could be told from 0."""
     w = torch.full((3, 5), size)
     w[1] = torch.arange(5.0)
-    packed = checkpoint.to_int8({"w": w})
-    back = checkpoint.from_int8(packed)["w"]
+    packed = weights.to_int8({"w": w})
+    back = weights.from_int8(packed)["w"]
     assert back.isfinite().all()
     assert (back - w).abs().max() <= 2 / 127 + 1e-6
     assert ((back[::2] - w[::2]).abs() <= 2.0**-106).all()
-    again = checkpoint.to_int8({"w": back})
-    assert torch.equal(checkpoint.from_int8(again)["w"], back)
+    again = weights.to_int8({"w": back})
+    assert torch.equal(weights.from_int8(again)["w"], back)
     if size == 0:
         assert (back[::2] == 0).all()
 
@@ -545,25 +545,25 @@ def test_int8_takes_a_quarter_of_the_bytes(tmp_path):
 
 def test_what_is_no_matrix_of_floats_is_kept():
     kept = {"b": torch.randn(7), "i": torch.arange(6).view(2, 3)}
-    packed = checkpoint.to_int8(kept)
+    packed = weights.to_int8(kept)
     assert packed.keys() == kept.keys()
     assert all(packed[name] is kept[name] for name in kept)
-    assert checkpoint.from_int8(packed) == kept
+    assert weights.from_int8(packed) == kept
 
 
 def test_three_axes_have_a_step_for_each_first_index():
     w = torch.randn(3, 5, 7, generator=torch.Generator().manual_seed(0))
-    packed = checkpoint.to_int8({"w": w})
+    packed = weights.to_int8({"w": w})
     assert packed["w"].shape == w.shape
     assert packed["w.scale"].shape == (3,)
-    close(checkpoint.from_int8(packed)["w"], w, 0.02)
+    close(weights.from_int8(packed)["w"], w, 0.02)
 
 
 def test_old_files_still_load(tmp_path):
     """Without int8 nothing changes: the same bytes as a plain write."""
     model = tiny()
     save_model(tmp_path, model)
-    own = checkpoint.own_weights(model)
+    own = weights.own_weights(model)
     write_tensors(tmp_path / "old", own, {})
     name = "model.safetensors"
     assert (tmp_path / name).read_bytes() == (tmp_path / "old").read_bytes()
@@ -796,14 +796,14 @@ def test_spoiled_weights_are_neither_saved_nor_loaded(tmp_path, name, bad):
         assert files(folder) == before
     # As a program that does not look would have written it.
     path = folder / "model.safetensors"
-    write_tensors(path, checkpoint.own_weights(model), {})
+    write_tensors(path, weights.own_weights(model), {})
     with pytest.raises(ValueError, match=pattern) as error:
         load_model(folder)
     assert not isinstance(error.value, TrainingDiverged)
     assert str(path) in str(error.value)
     whole = tiny()
     with pytest.raises(ValueError, match=pattern):
-        checkpoint.put_weights(whole, read_weights(path), path)
+        weights.put_weights(whole, read_weights(path), path)
     assert equal_weights(whole, tiny())
 
 

@@ -18,20 +18,17 @@ import pytest
 import torch
 
 import coursekit
-from coursekit import __main__ as cli
-from coursekit import checkpoint
-from coursekit.checkpoint import (
-    load_model,
-    read_config,
-    read_tensors,
-    save_model,
-)
+from coursekit import cli, models
+from coursekit.cli import options, runs
+from coursekit.cli.translate import LINES
 from coursekit.config import GPTConfig, TrainConfig, TransformerConfig
 from coursekit.data import load_text
+from coursekit.models import load_model, read_config, save_model
 from coursekit.seq2seq import Transformer
 from coursekit.tokenizer import CharTokenizer
 from coursekit.training import evaluate
 from coursekit.translate import SPECIALS, Translator
+from coursekit.weights import read_tensors
 
 TEXT = "".join(f"the {a} saw the {b}. " for a in "abcde" for b in "fghij") * 9
 SMALL = (  # noqa: SIM905 (as it is typed)
@@ -106,7 +103,7 @@ def test_the_examples_parse(call):
 @pytest.mark.parametrize("kind", [GPTConfig, TrainConfig])
 def test_every_field_is_an_option_with_its_help(call, kind):
     out = " ".join(call("train", "--help")[1].split())
-    texts = cli.field_help(kind)
+    texts = options.field_help(kind)
     for field in dataclasses.fields(kind):
         assert field.name in texts, f"{field.name} has no docstring"
         if field.name == "vocab_size":
@@ -117,8 +114,8 @@ def test_every_field_is_an_option_with_its_help(call, kind):
 
 def test_the_help_shows_the_defaults(call):
     out = " ".join(call("train", "--help")[1].split())
-    for name, value in cli.TRAIN_DEFAULTS.items():
-        assert f"[default: {cli.shown(value)}]" in out, name
+    for name, value in runs.TRAIN_DEFAULTS.items():
+        assert f"[default: {options.shown(value)}]" in out, name
     assert out.count("[default:") >= len(dataclasses.fields(TrainConfig))
 
 
@@ -195,7 +192,7 @@ def test_accumulated_batches_are_other_batches():
     """Two micro-batches of a step, and those of the next, all differ."""
     ids = torch.arange(101)
     config = TrainConfig(accumulate=2, batch_size=3, context=5)
-    batches = cli.batches_of(ids, config)
+    batches = runs.batches_of(ids, config)
     starts = [
         tuple(batch.inputs["ids"][:, 0].tolist())
         for step in (0, 1)
@@ -598,7 +595,7 @@ def test_memory_that_runs_out_is_said_in_a_line(call, run, monkeypatch):
     def explode(*_, **__):
         raise torch.OutOfMemoryError("CUDA out of memory.\nTried to ...")
 
-    monkeypatch.setattr(cli, "evaluate", explode)
+    monkeypatch.setattr("coursekit.cli.evaluate.evaluate", explode)
     code, _, err = call("eval", run)
     assert (code, err.count("\n")) == (1, 1)
 
@@ -610,7 +607,7 @@ def test_memory_of_a_cpu_is_said_in_a_line(call, run, monkeypatch):
             "can't allocate memory: you tried to allocate 8 bytes."
         )
 
-    monkeypatch.setattr(cli, "evaluate", explode)
+    monkeypatch.setattr("coursekit.cli.evaluate.evaluate", explode)
     refused(call("eval", run), "must fit into memory", "8 bytes")
 
 
@@ -721,7 +718,7 @@ def test_a_line_that_cannot_be_translated_loses_no_other(
     pipe, wild, monkeypatch, lines_at_once
 ):
     """A blank line for it, its number on stderr, and exit code 1."""
-    monkeypatch.setattr(cli, "LINES", lines_at_once)
+    monkeypatch.setattr("coursekit.cli.translate.LINES", lines_at_once)
     lines = ["abc", "", "abcdefghabc", "bad", "xyz", " \t", "cab"]
     data = "".join(f"{line}\n" for line in lines).encode()
     code, out, err = pipe(data, "translate", wild)
@@ -779,14 +776,14 @@ def test_translations_come_batch_by_batch(wild):
     process = in_shell(
         "translate", wild, "--beams", "1", stdin=subprocess.PIPE
     )
-    process.stdin.write("abc\n" * (cli.LINES + 1))
+    process.stdin.write("abc\n" * (LINES + 1))
     process.stdin.flush()
-    first = [process.stdout.readline() for _ in range(cli.LINES)]
+    first = [process.stdout.readline() for _ in range(LINES)]
     assert process.poll() is None
     rest, err = process.communicate("bad\n", timeout=60)
     assert (process.returncode, err) == (0, "")
     a, b = expected(wild, ["abc", "bad"], n_beams=1)
-    assert first == [f"{a}\n"] * cli.LINES
+    assert first == [f"{a}\n"] * LINES
     assert rest == f"{a}\n{b}\n"
 
 
@@ -808,7 +805,7 @@ def test_eval_measures_the_whole_validation_split(call, run):
     assert fields["tokens"] == len(held_out) - 1
     model, tokenizer = load_model(run)
     ids = torch.tensor(tokenizer.encode(held_out))
-    nats = evaluate(model, cli.windows_of(ids, 11))
+    nats = evaluate(model, runs.windows_of(ids, 11))
     assert fields["loss"] == pytest.approx(nats)
     assert fields["perplexity"] == pytest.approx(math.exp(nats))
     bits = nats / math.log(2)
@@ -910,7 +907,7 @@ def test_shipped_models_load_by_name(tmp_path, run, monkeypatch):
     (tmp_path / "first").mkdir()
     for name in ("config.json", "model.safetensors", "tokenizer.json"):
         (tmp_path / "first" / name).write_bytes((run / name).read_bytes())
-    monkeypatch.setattr(checkpoint, "SHIPPED", tmp_path)
+    monkeypatch.setattr(models, "SHIPPED", tmp_path)
     assert coursekit.shipped() == ["first"]
     model, tokenizer = coursekit.load("first")
     assert model.config.vocab_size == tokenizer.vocab_size
@@ -945,6 +942,40 @@ def test_importing_is_quick_and_loads_no_tool():
     assert plots == "False"
 
 
+def modules_after(line):
+    """The modules that a process has after a command."""
+    code = (
+        "import contextlib, io, sys\nfrom coursekit import cli\n"
+        "with contextlib.suppress(SystemExit), "
+        "contextlib.redirect_stdout(io.StringIO()):\n"
+        f"    cli.main({line.split()!r})\nprint(*sys.modules)"
+    )
+    out = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return set(out.stdout.split())
+
+
+def test_only_the_command_that_is_asked_for_is_imported():
+    commands = {
+        module.partition(":")[0] for _, module in cli.COMMANDS.values()
+    }
+    loaded = modules_after("--help")
+    assert loaded & {*commands, "torch"} == set()
+    assert modules_after("train --help") & commands == {"coursekit.cli.train"}
+
+
+def test_the_package_lists_its_names():
+    assert {*coursekit.__all__, "check", "visual"} <= {*dir(coursekit)}
+    scope = {}
+    exec("from coursekit import *", scope)
+    assert {*coursekit.__all__} <= {*scope}
+    assert coursekit.probe.__name__ == "coursekit.probe"
+
+
 def test_the_packaged_text_is_the_default(tmp_path, monkeypatch, call):
     asked = []
 
@@ -952,7 +983,7 @@ def test_the_packaged_text_is_the_default(tmp_path, monkeypatch, call):
         asked.append(name)
         return load_text(name)[:2000]
 
-    monkeypatch.setattr(cli, "load_text", note)
+    monkeypatch.setattr(runs, "load_text", note)
     assert call("train", "--out", tmp_path / "r", *SMALL)[0] == 0
     assert asked == ["shakespeare"]
     assert read_config(tmp_path / "r")["data"]["text"] == "shakespeare"

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from coursekit.__main__ import field_help
+from coursekit.cli.options import field_help
 from coursekit.config import (
     CHOICES,
     TRAIN_CHOICES,

@@ -17,14 +17,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from coursekit import __main__ as cli
-from coursekit import distributed
-from coursekit.checkpoint import (
-    Saver,
-    load_checkpoint,
-    read_tensors,
-    save_checkpoint,
-)
+from coursekit import cli, distributed
+from coursekit.checkpoint import Saver, load_checkpoint, save_checkpoint
+from coursekit.cli.progress import Reporter
 from coursekit.config import GPTConfig, TrainConfig, TransformerConfig
 from coursekit.data import Batch, pad_pairs, random_windows
 from coursekit.decoder import GPT
@@ -39,6 +34,7 @@ from coursekit.distributed import (
 )
 from coursekit.seq2seq import Transformer
 from coursekit.training import ALONE, Team, evaluate, seed_step, start, train
+from coursekit.weights import read_tensors
 
 ROOT = Path(__file__).resolve().parent.parent
 V = 13
@@ -561,7 +557,7 @@ def note_checkpoints(team, folder):
 
 def die_at_step_7(folder):
     """Have rank 1 killed, as by a system that is out of memory."""
-    say = cli.Reporter.__call__
+    say = Reporter.__call__
 
     def kill(reporter, progress):
         say(reporter, progress)
@@ -569,7 +565,7 @@ def die_at_step_7(folder):
             (folder / "killed at").write_text(str(time.time()))
             os.kill(os.getpid(), signal.SIGKILL)
 
-    cli.Reporter.__call__ = kill
+    Reporter.__call__ = kill
 
 
 if __name__ == "__main__":

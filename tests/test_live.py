@@ -28,23 +28,18 @@ from coursekit.cache import (
     CachedSeq2SeqStepper,
     CachedStepper,
 )
-from coursekit.checkpoint import (
-    build_model,
-    find_model,
-    round_weights,
-    save_model,
-    shipped,
-)
 from coursekit.classroom import live
 from coursekit.classroom.live import stills
 from coursekit.config import GPTConfig, TransformerConfig
 from coursekit.decoder import GPT
 from coursekit.encoder import Encoder
 from coursekit.generation import beam_search, generate
+from coursekit.models import build_model, find_model, save_model, shipped
 from coursekit.sampling import keep_top_p, sampler
 from coursekit.seq2seq import Transformer, encoder_config
 from coursekit.tokenizer import BPETokenizer, CharTokenizer
 from coursekit.translate import SPECIALS, special_ids
+from coursekit.weights import round_weights
 from results.live import GOALS, measure
 
 browser = test_pages.browser

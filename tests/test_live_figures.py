@@ -16,7 +16,7 @@ import test_pages
 from test_pages import Visit, axe
 
 import coursekit
-from coursekit.checkpoint import save_model
+from coursekit.models import save_model
 
 pytestmark = pytest.mark.xdist_group("live figures")
 browser = test_pages.browser

@@ -7,12 +7,15 @@ import torch
 from compare import shake
 
 from coursekit.attention import attend
-from coursekit.cache import CachedSeq2SeqStepper, CachedStepper
-from coursekit.checkpoint import save_model
+from coursekit.cache import (
+    CachedSeq2SeqStepper,
+    CachedStepper,
+)
 from coursekit.config import GPTConfig, TrainConfig, TransformerConfig
 from coursekit.decoder import GPT
 from coursekit.feedforward import FeedForward
 from coursekit.generation import beam_search, generate
+from coursekit.models import save_model
 from coursekit.packed import _gelu_network, _network, pack, packed_linear
 from coursekit.seq2seq import Transformer
 from coursekit.steppers import PlainSeq2SeqStepper, PlainStepper

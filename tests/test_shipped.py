@@ -9,15 +9,10 @@ import pytest
 import torch
 
 import coursekit
-from coursekit.checkpoint import (
-    find_model,
-    own_weights,
-    read_tensors,
-    round_weights,
-    shipped,
-)
 from coursekit.classroom.glue import result
+from coursekit.models import find_model, shipped
 from coursekit.translate import Translator
+from coursekit.weights import own_weights, read_tensors, round_weights
 from results.translating import bleu
 from results.translation import FEW, TEST
 

@@ -1,17 +1,20 @@
 """A race on a toy text; its numbers and tables by hand."""
 
+import importlib
 import json
 import re
 
 import pytest
 import torch
 
-from coursekit import __main__ as cli
-from coursekit import speedrun
+from coursekit import cli
+from coursekit.cli.speedrun import load_race
+from coursekit.cli.speedrun import race as speedrun
 from coursekit.decoder import GPT
-from coursekit.speedrun import ALONE, FAST, RECIPE, WITHIN, Entry, Run
 
 TEXT = "".join(f"the {a} saw the {b}. " for a in "abcde" for b in "fghij") * 4
+ALONE, FAST, RECIPE = speedrun.ALONE, speedrun.FAST, speedrun.RECIPE
+WITHIN, Entry, Run = speedrun.WITHIN, speedrun.Entry, speedrun.Run
 NOTHING = speedrun.Corpus(5, torch.zeros(0, dtype=torch.long), [])
 
 
@@ -261,3 +264,16 @@ def test_threads_are_given_back(monkeypatch):
     monkeypatch.setattr(speedrun, "measure", fail)
     assert cli.main(["speedrun", "--threads", "2"]) == 2
     assert torch.get_num_threads() == before
+
+
+def test_the_race_is_found_in_a_wheel_and_in_a_checkout(tmp_path):
+    """Inside the package, or beside it; its own goes first."""
+    package = tmp_path / "coursekit"
+    package.mkdir()
+    with pytest.raises(ValueError, match=r"results/speedrun\.py.*neither"):
+        load_race(package)
+    for folder in (tmp_path / "results", package / "results"):
+        folder.mkdir()
+        (folder / "speedrun.py").write_text(f"WHERE = {str(folder)!r}\n")
+        importlib.invalidate_caches()
+        assert str(folder) == load_race(package).WHERE

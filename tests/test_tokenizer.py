@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import pkgutil
 import random
 import subprocess
 import sys
@@ -27,7 +28,12 @@ from coursekit.classroom.check import check
 from coursekit.data import load_text
 from coursekit.datasets import read_asset
 from coursekit.tokenizer import BPETokenizer, CharTokenizer
-from coursekit.vocabulary import Tokenizer, load_tokenizer, tokenizer_from_dict
+from coursekit.vocabulary import (
+    TOKENIZERS,
+    Tokenizer,
+    load_tokenizer,
+    tokenizer_from_dict,
+)
 
 tiktoken = pytest.importorskip("tiktoken")
 
@@ -407,6 +413,11 @@ def test_damaged_files(content, rule, tmp_path):
     path.write_bytes(content)
     with pytest.raises(ValueError, match=rule):
         load_tokenizer(path)
+
+
+def test_each_type_names_its_class():
+    for kind, home in TOKENIZERS.items():
+        assert pkgutil.resolve_name(home).kind == kind
 
 
 def test_wrong_type(tmp_path):

@@ -8,16 +8,17 @@ import torch
 
 from coursekit import translate as module
 from coursekit.cache import CachedSeq2SeqStepper
-from coursekit.checkpoint import round_weights, save_model
 from coursekit.config import GPTConfig, TrainConfig, TransformerConfig
 from coursekit.data import Pairs
 from coursekit.decoder import GPT
 from coursekit.generation import beam_search
+from coursekit.models import save_model
 from coursekit.seq2seq import Transformer
 from coursekit.steppers import PlainSeq2SeqStepper
 from coursekit.tokenizer import BPETokenizer, CharTokenizer
 from coursekit.training import train
 from coursekit.translate import SPECIALS, Translator, special_ids
+from coursekit.weights import round_weights
 
 LETTERS = "abcde "
 MAX = 11

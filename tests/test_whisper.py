@@ -12,8 +12,8 @@ from transformers import (
 )
 
 from coursekit.attention import attention_weights
-from coursekit.checkpoint import load_model, save_model
 from coursekit.config import SpeechConfig
+from coursekit.models import load_model, save_model
 from coursekit.multihead import split_heads
 from coursekit.pretrained.whisper import (
     ConvStem,

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import coursekit
-from coursekit import __main__ as cli
+from coursekit import cli
 from coursekit.classroom import lesson, yourfile
 from coursekit.classroom.glue import result
 from coursekit.classroom.yourfile import child, contracts

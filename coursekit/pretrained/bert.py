@@ -5,9 +5,9 @@ The row of token type 0 is added to each position's.
 
 from pathlib import Path
 
-from coursekit.checkpoint import Loaded
 from coursekit.config import EncoderConfig
 from coursekit.encoder import Encoder
+from coursekit.models import Loaded
 from coursekit.pretrained.formats import (
     built,
     finish,

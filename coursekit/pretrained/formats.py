@@ -19,7 +19,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from coursekit.checkpoint import Loaded, check_vocabulary, put_weights
+from coursekit.models import Loaded, check_vocabulary
+from coursekit.weights import put_weights
 
 __all__ = [
     "MissingModelError",

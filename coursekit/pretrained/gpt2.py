@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from coursekit.checkpoint import Loaded
 from coursekit.config import GPTConfig
 from coursekit.decoder import GPT
+from coursekit.models import Loaded
 from coursekit.pretrained.formats import (
     built,
     finish,

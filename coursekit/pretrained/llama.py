@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from coursekit.bpe import DIGITS_APART
-from coursekit.checkpoint import Loaded
 from coursekit.config import GPTConfig
 from coursekit.decoder import GPT
+from coursekit.models import Loaded
 from coursekit.pretrained.formats import (
     built,
     finish,

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import torch
 
-from coursekit.checkpoint import Loaded
+from coursekit.models import Loaded
 from coursekit.pretrained.formats import MissingModelError
 
 __all__ = ["PUBLISHED", "Published", "find_published", "load_published"]

@@ -17,10 +17,10 @@ from torch.nn import functional as F  # noqa: N812
 
 from coursekit.activations import record
 from coursekit.attention import Attend, fast_attend
-from coursekit.checkpoint import Loaded
 from coursekit.checks import check_length
 from coursekit.config import SpeechConfig
 from coursekit.encoder import Encoder
+from coursekit.models import Loaded
 from coursekit.pretrained.formats import (
     Tensors,
     built,

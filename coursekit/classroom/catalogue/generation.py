@@ -814,8 +814,8 @@ def taste() -> dict[str, float | int | None]:
 
 @cache
 def _material() -> tuple[Any, Any, frozenset[str]]:
-    from coursekit.checkpoint import load
     from coursekit.data import load_text, train_val_split
+    from coursekit.models import load
 
     model, tokenizer = load("running")
     learned, _ = train_val_split(load_text("shakespeare"), 0.1)

@@ -80,7 +80,7 @@ class Names:
         module = thing(path)
         if isinstance(module, ModuleType) and id(module) not in self.starred:
             self.starred.add(id(module))
-            for name in vars(module):
+            for name in dir(module):
                 self.stars.setdefault(name, f"{path}.{name}")
             self.paths_of.clear()
 

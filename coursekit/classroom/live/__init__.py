@@ -22,12 +22,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from coursekit.checkpoint import SaveError, load_model, save_model
 from coursekit.classroom.glue import show_code
 from coursekit.classroom.live.stills import apart, picture, still
 from coursekit.files import write_atomically
+from coursekit.models import load_model, save_model
 from coursekit.seq2seq import Transformer
 from coursekit.vocabulary import Tokenizer
+from coursekit.weights import SaveError
 
 __all__ = [
     "ENGINE",

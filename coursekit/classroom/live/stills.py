@@ -15,9 +15,9 @@ from torch import nn
 from coursekit.activations import watch
 from coursekit.attention import attend
 from coursekit.cache import CachedStepper
-from coursekit.checkpoint import load
 from coursekit.classroom import figures
 from coursekit.generation import beam_search
+from coursekit.models import load
 from coursekit.positions import frequencies
 from coursekit.tokenizer import BPETokenizer
 from coursekit.translate import Translator

@@ -9,8 +9,8 @@ import anywidget
 import traitlets
 from torch import nn
 
-from coursekit.checkpoint import load
 from coursekit.classroom.live import bundle, export
+from coursekit.models import load
 from coursekit.vocabulary import Tokenizer
 
 KINDS = ("attention", "scores", "next-token", "beam", "translator", "bpe")

@@ -1,0 +1,218 @@
+"""The command line: ``coursekit``, or ``python -m coursekit``.
+
+A command is a module with two functions, ``add_options`` and ``run``; it is
+imported when it is asked for.  The options of a model and of a training are
+the fields of their configurations; the help of an option is the string under
+the field.
+"""
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any, NoReturn
+
+from coursekit.cli.output import FULL, complain, discard_output
+
+INTRO = """\
+A transformer to train, to question and to take apart.
+
+In the order in which you will want them:
+
+  coursekit train       learn to write from a text
+  coursekit generate    write
+  coursekit eval        how surprised is the model by text it has not seen?
+  coursekit translate   into another language, line by line
+  coursekit info        what a model is made of; what this machine can do
+  coursekit speedrun    how fast can it be learned? beside a known recipe
+
+For the transformer that you build yourself, chapter by chapter:
+
+  coursekit start       begin my_transformer.py, at any chapter
+  coursekit step        check it so far, train it, generate from it
+
+For the exercises of the book, and for those who teach with it:
+
+  coursekit check       check all answers in a chapter or notebook
+  coursekit assign      make an assignment: notebooks for students, a key
+  coursekit grade       a folder of submissions in, a grade sheet out
+  coursekit doctor      what can grading be trusted with on this machine?
+  coursekit book        build the book with solutions, or without
+  coursekit freeze      keep what a term's exercises are; what has changed?
+
+Each explains itself: coursekit train --help
+"""
+EXAMPLES = """\
+examples:
+  coursekit train --out runs/first --minutes 2
+  coursekit generate runs/first --prompt "ROMEO:" --temperature 0.7
+  coursekit train my.txt --out runs/mine --tokenizer bpe --n-layers 6
+
+exit codes: 0 done; 1 training stopped (loss not finite, disk full), a line
+could not be translated, or the output could not be written; 2 wrong option or
+input, said in one line; 130 stopped by Ctrl-C, checkpoint kept
+"""
+
+# Name: how it is called, and its module, in a newcomer's order.  Behind a
+# colon: which of the module's commands it is.
+COMMANDS = {
+    "train": ("[TEXT] --out RUN [options]", "coursekit.cli.train"),
+    "generate": ("RUN [options]", "coursekit.cli.generate"),
+    "eval": ("RUN [TEXT] [options]", "coursekit.cli.evaluate"),
+    "translate": ("MODEL [FILE] [options]", "coursekit.cli.translate"),
+    "info": ("[RUN] [--json]", "coursekit.cli.info"),
+    "speedrun": ("[options]", "coursekit.cli.speedrun"),
+    "start": (
+        "[FILE] [--at K] [--force]",
+        "coursekit.classroom.yourfile:start",
+    ),
+    "step": (
+        "[FILE] [--at K] [--seconds S]",
+        "coursekit.classroom.yourfile:step",
+    ),
+    "check": ("FILE [--only ID]", "coursekit.classroom.grading.checkfile"),
+    "assign": (
+        "PAGE ... | --roster CSV [options]",
+        "coursekit.classroom.grading.assign",
+    ),
+    "grade": (
+        "DIR --key FILE --out CSV [options]",
+        "coursekit.classroom.grading.grade",
+    ),
+    "doctor": ("[options]", "coursekit.classroom.grading.doctor"),
+    "book": ("--edition E [PAGE ...]", "coursekit.classroom.grading.editions"),
+    "freeze": ("FILE [--changed]", "coursekit.classroom.grading.freeze"),
+}
+
+
+class Parser(argparse.ArgumentParser):
+    """Says in one line what is wrong."""
+
+    def error(self, message: str) -> NoReturn:
+        """Exit with 2 and one line."""
+        hint = f"(see {self.prog} --help)"
+        self.exit(2, f"coursekit: error: {message} {hint}\n")
+
+
+class Command(Parser):
+    """The parser of one command, which learns its options when it is used."""
+
+    module = ""
+
+    def parse_known_args(
+        self, args: Any = None, namespace: Any = None
+    ) -> tuple[Any, list[str]]:
+        """Import the command, add its options, and parse."""
+        if self.module:
+            home, _, name = self.module.partition(":")
+            self.module = ""
+            module = importlib.import_module(home)
+            if name:
+                add_options = getattr(module, f"{name}_options")
+                run = getattr(module, f"run_{name}")
+            else:
+                add_options, run = module.add_options, module.run
+            self.description = (run.__doc__ or "").strip()
+            add_options(self)
+            self.set_defaults(function=run)
+        return super().parse_known_args(args, namespace)
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of all commands."""
+    parser = Parser(
+        prog="coursekit",
+        usage="coursekit COMMAND [options]",
+        description=INTRO,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--version", action="version", version=f"coursekit {version()}"
+    )
+    commands = parser.add_subparsers(
+        dest="command",
+        required=True,
+        metavar="COMMAND",
+        help=argparse.SUPPRESS,
+        parser_class=Command,
+    )
+    for name, (usage, module) in COMMANDS.items():
+        command = commands.add_parser(
+            name,
+            prog=f"coursekit {name}",
+            usage=f"coursekit {name} {usage}",
+        )
+        command.module = module
+    return parser
+
+
+def version() -> str:
+    """The version of the installed package."""
+    try:
+        return metadata.version("executable-transformer")
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Args:
+        argv: the words after ``coursekit``; by default the process's own.
+
+    Returns:
+        The exit code: 0 done, 1 training stopped, a line not translated or
+        not written, 2 bad input, 130 Ctrl-C.
+    """
+    args = make_parser().parse_args(argv)
+    try:
+        code = int(args.function(args))
+        if sys.stdout is not None:
+            sys.stdout.flush()  # here, where a failure is caught
+        return code
+    except BrokenPipeError:  # `coursekit generate ... | head` has enough
+        discard_output()
+        return 0
+    except KeyboardInterrupt:
+        return complain("interrupted", 130)
+    except (ValueError, OSError, RuntimeError) as error:
+        return explain(error, args)
+
+
+def explain(error: Exception, args: argparse.Namespace) -> int:
+    """One line for an error that a user can do something about.
+
+    Raises:
+        Exception: the error itself, if it is none of these.
+    """
+    import torch  # here, so that --help need not wait for it
+
+    from coursekit.training import TrainingDiverged
+    from coursekit.weights import SaveError
+
+    if isinstance(
+        error, (TrainingDiverged, SaveError, torch.OutOfMemoryError)
+    ):
+        return complain(f"{error} {what_is_kept(args)}", 1)
+    if isinstance(error, (ValueError, OSError)):
+        if getattr(error, "errno", None) not in FULL:
+            return complain(error, 2)
+        discard_output()  # what is left of it would fail again
+        rule = "there must be room for the output"
+        return complain(f"{rule}: got {error}. Make room, and repeat.", 1)
+    if "can't allocate memory" in str(error):  # torch's words for a CPU's
+        asked = "the sizes must fit into memory"
+        return complain(f"{asked}: got {error}. Lower them.", 2)
+    raise error
+
+
+def what_is_kept(args: argparse.Namespace) -> str:
+    """What is left of a run that stopped."""
+    if args.command != "train":
+        return ""
+    if Path(args.out, "checkpoint.safetensors").exists():
+        return "The last checkpoint is kept; --resume goes on from it."
+    return "There is no checkpoint yet; begin anew, with another --out."

@@ -1,0 +1,103 @@
+"""``coursekit info``: what a model is made of; what this machine can do."""
+
+import argparse
+import hashlib
+import platform
+from typing import Any
+
+import torch
+
+from coursekit.cli import version
+from coursekit.cli.output import report
+from coursekit.models import build_model, find_model, read_config, shipped
+from coursekit.training import pick_device, pick_precision
+from coursekit.vocabulary import load_tokenizer
+from coursekit.weights import read_tensors
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Options of ``coursekit info``."""
+    parser.add_argument(
+        "run",
+        nargs="?",
+        metavar="RUN",
+        help="a run's folder or a shipped model; without it: this machine",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Say what a model is made of, or what this machine can do."""
+    if args.run is None:
+        report(about_machine(), args.json)
+        return 0
+    fields, texts = about_run(args.run), texts_of(args.run)
+    if args.json:
+        report(fields | texts, True)
+        return 0
+    report(fields, False)
+    for text in texts.values():
+        print(f"\n{text.strip()}")
+    return 0
+
+
+def texts_of(name: str) -> dict[str, str]:
+    """A model's card and license, where its folder has them."""
+    folder = find_model(name)
+    files = {"card": folder / "CARD.md", "license": folder / "LICENSE"}
+    return {
+        kind: path.read_text(encoding="utf-8", errors="replace")
+        for kind, path in files.items()
+        if path.is_file()
+    }
+
+
+def about_machine() -> dict[str, Any]:
+    """Versions, device, shipped models."""
+    device = pick_device()
+    return {
+        "version": version(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "device": str(device),
+        "precision": pick_precision("auto", device),
+        "threads": torch.get_num_threads(),
+        "models": shipped(),
+    }
+
+
+def about_run(name: str) -> dict[str, Any]:
+    """Settings, parts and state of a run."""
+    folder = find_model(name)
+    fields = read_config(folder)
+    with torch.device("meta"):
+        model = build_model(fields, folder)
+    parts = {
+        part: sum(p.numel() for p in module.parameters())
+        for part, module in model.named_children()
+    }
+    about: dict[str, Any] = {
+        "model": fields["model"],
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "parameters_by_part": {k: n for k, n in parts.items() if n},
+        "config": fields["config"],
+    }
+    about |= {k: fields[k] for k in ("train", "data") if k in fields}
+    if (folder / "tokenizer.json").exists():
+        tokenizer = load_tokenizer(folder / "tokenizer.json")
+        about["tokenizer"] = {
+            "type": tokenizer.kind,
+            "vocab_size": tokenizer.vocab_size,
+        }
+    weights = folder / "model.safetensors"
+    if weights.exists():
+        about["weights"] = read_tensors(weights)[1] | {
+            "sha256": hashlib.sha256(weights.read_bytes()).hexdigest()
+        }
+    checkpoint = folder / "checkpoint.safetensors"
+    if checkpoint.exists():
+        state = read_tensors(checkpoint)[1]
+        about["checkpoint"] = {
+            k: state.get(k) for k in ("step", "tokens", "best")
+        }
+    return about

@@ -1,0 +1,48 @@
+"""What the commands print, and what they say when something is wrong."""
+
+import errno
+import json
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+FULL = (errno.ENOSPC, errno.EDQUOT)  # no fault of the folder's
+
+
+def report(fields: dict[str, Any], as_json: bool) -> None:
+    """Print a nested dictionary, for scripts or for people."""
+    if as_json:
+        print(json.dumps(fields))
+        return
+    for line in lines_of(fields):
+        print(line)
+
+
+def lines_of(fields: dict[str, Any], indent: str = "") -> Iterator[str]:
+    """``name  value``, one a line, aligned."""
+    width = max((len(name) for name in fields), default=0)
+    for name, value in fields.items():
+        if isinstance(value, dict):
+            yield f"{indent}{name}"
+            yield from lines_of(value, indent + "  ")
+            continue
+        if isinstance(value, float):
+            value = f"{value:.4g}" if abs(value) < 0.01 else f"{value:.4f}"
+        elif isinstance(value, list):
+            value = ", ".join(map(str, value)) or "none"
+        elif isinstance(value, int) and not isinstance(value, bool):
+            value = f"{value:,}"
+        yield f"{indent}{name:{width}}  {value}"
+
+
+def discard_output() -> None:
+    """Send all further output nowhere, since it can't be written."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def complain(error: object, code: int) -> int:
+    """One line on stderr."""
+    line = " ".join(str(error).split())
+    print(f"coursekit: error: {line}", file=sys.stderr)
+    return code

@@ -1,0 +1,312 @@
+"""Models as folders: built by name, saved, loaded, shipped.
+
+A folder holds::
+
+    config.json             the model's class, all settings, the text's hash
+    tokenizer.json          the vocabulary
+    model.safetensors       the weights
+
+That of a run has ``checkpoint.safetensors`` too, see
+:mod:`coursekit.checkpoint`.
+"""
+
+import importlib
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from coursekit.config import (
+    Config,
+    EncoderConfig,
+    GPTConfig,
+    SpeechConfig,
+    TrainConfig,
+    TransformerConfig,
+    VisionConfig,
+)
+from coursekit.files import write_atomically
+from coursekit.vocabulary import Tokenizer, load_tokenizer
+from coursekit.weights import (
+    finite_weights,
+    put_weights,
+    read_weights,
+    save_weights,
+    saving,
+)
+
+__all__ = [
+    "Loaded",
+    "build_model",
+    "check_vocabulary",
+    "create_run",
+    "find_model",
+    "load",
+    "load_model",
+    "read_config",
+    "save_model",
+    "shipped",
+]
+
+MODELS: dict[str, tuple[str, type[Config]]] = {
+    "GPT": ("coursekit.decoder", GPTConfig),
+    "Encoder": ("coursekit.encoder", EncoderConfig),
+    "Transformer": ("coursekit.seq2seq", TransformerConfig),
+    "SpeechTransformer": ("coursekit.pretrained.whisper", SpeechConfig),
+    "ViT": ("coursekit.vision", VisionConfig),
+}
+"""A model's class: its module, imported when it is built, and its settings."""
+FORMAT = 1
+SHIPPED = Path(__file__).parent / "assets" / "models"
+
+
+class Loaded(NamedTuple):
+    """A model and the tokenizer of its text, if it has one."""
+
+    model: Any
+    tokenizer: Any
+
+
+def build_model(fields: dict[str, Any], origin: str | Path = "") -> nn.Module:
+    """Make the model that a ``config.json`` describes, with fresh weights.
+
+    Args:
+        fields: ``{"model": class name, "config": its fields}``.
+        origin: where they come from, for the message.
+
+    Raises:
+        ValueError: if the class is unknown or a field does not fit.
+    """
+    name = fields.get("model")
+    if not isinstance(name, str) or name not in MODELS:
+        raise ValueError(
+            f"the model must be one of {', '.join(MODELS)}: got {name!r} in "
+            f"{origin}. Was it written by a newer version?"
+        )
+    module, config = MODELS[name]
+    model: nn.Module = getattr(importlib.import_module(module), name)(
+        config.from_dict(fields.get("config", {}))
+    )
+    return model
+
+
+def describe(model: Any) -> dict[str, Any]:
+    """What ``config.json`` says of a model."""
+    name = type(model).__name__
+    if "blocks" in vars(model):
+        raise ValueError(
+            f"a model is saved as it was built: got a packed {name}, which "
+            "lacks most weights. Save the model that was packed."
+        )
+    if name not in MODELS:
+        raise ValueError(
+            f"only {', '.join(MODELS)} can be saved: got {name}. Save your "
+            "own model's state_dict with safetensors."
+        )
+    return {
+        "format": FORMAT,
+        "model": name,
+        "config": model.config.to_dict(),
+    }
+
+
+def create_run(
+    folder: str | Path,
+    model: nn.Module,
+    tokenizer: Tokenizer | None = None,
+    train: TrainConfig | None = None,
+    data: dict[str, Any] | None = None,
+) -> None:
+    """Write what a run's folder needs before the first step.
+
+    ``config.json`` comes last: a folder that has it has all.
+
+    Args:
+        folder: is made if it does not exist.
+        model: to be trained.
+        tokenizer: of the text.
+        train: the training's settings.
+        data: what is needed to find the text again.
+
+    Raises:
+        SaveError: if a file can't be written.
+        ValueError: if tokenizer and model don't fit.
+    """
+    folder = Path(folder)
+    fields = describe(model)
+    if tokenizer is not None:
+        check_vocabulary(model, tokenizer, folder)
+    if train is not None:
+        fields |= {"train": train.to_dict(), "data": data or {}}
+    with saving(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        if tokenizer is not None:
+            tokenizer.save(folder / "tokenizer.json")
+        text = json.dumps(fields, indent=2) + "\n"
+        write_atomically(folder / "config.json", text)
+
+
+def save_model(
+    folder: str | Path,
+    model: nn.Module,
+    tokenizer: Tokenizer | None = None,
+    int8: bool = False,
+) -> None:
+    """Write a model that is done, and its tokenizer, to a folder.
+
+    Args:
+        folder: is made if it does not exist.
+        model: a GPT, an Encoder or a Transformer.
+        tokenizer: of the text it was trained on.
+        int8: store matrices in a quarter of the bytes, rounded as
+            :func:`round_weights` does; the model itself stays as it is.
+
+    Raises:
+        SaveError: if a file can't be written.
+        TrainingDiverged: if a weight is not finite; no file is changed.
+        ValueError: if tokenizer and model don't fit.
+
+    Chapter: 14, encoder and decoder together.
+    Test: tests/test_checkpoint.py::test_a_rounded_model_is_what_is_loaded
+    """
+    finite_weights(model)  # refuses before a file is written
+    create_run(folder, model, tokenizer)
+    path = Path(folder) / "model.safetensors"
+    save_weights(path, model, int8=int8)
+
+
+def load_model(
+    folder: str | Path, device: str | torch.device = "cpu"
+) -> Loaded:
+    """Read a model and its tokenizer from a folder.
+
+    Args:
+        folder: as :func:`save_model` or a run wrote it.
+        device: where the model goes.
+
+    Returns:
+        The model, in evaluation mode, and its tokenizer (or None).
+
+    Raises:
+        ValueError: if a file is missing, damaged, or does not fit the
+            others.
+    """
+    folder = Path(folder)
+    fields = read_config(folder)
+    with torch.random.fork_rng(devices=[]):  # loading uses no chance
+        model = build_model(fields, folder)
+    tokenizer = None
+    if (folder / "tokenizer.json").exists():
+        tokenizer = load_tokenizer(folder / "tokenizer.json")
+        check_vocabulary(model, tokenizer, folder)
+    path = folder / "model.safetensors"
+    put_weights(model, read_weights(path), path)
+    try:
+        model = model.to(device)
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(
+            f"the device must be one that this machine has: got {device!s} "
+            f"({str(error).splitlines()[0]}). Use cpu, or see coursekit info."
+        ) from error
+    return Loaded(model.eval(), tokenizer)
+
+
+def check_vocabulary(
+    model: Any, tokenizer: Tokenizer, origin: str | Path
+) -> None:
+    """Refuse a tokenizer that is not the model's.
+
+    Raises:
+        ValueError: if the numbers of tokens differ.
+    """
+    if tokenizer.vocab_size != model.config.vocab_size:
+        raise ValueError(
+            "tokenizer and model must know the same tokens: got "
+            f"{tokenizer.vocab_size} in the tokenizer, "
+            f"{model.config.vocab_size} in the model ({origin}). Use the "
+            "tokenizer the model was trained with."
+        )
+
+
+def read_config(folder: str | Path) -> dict[str, Any]:
+    """Read a folder's ``config.json``.
+
+    Raises:
+        ValueError: if it is missing, damaged, or of another format.
+    """
+    path = Path(folder) / "config.json"
+    if not path.is_file():
+        raise ValueError(
+            "a run is a folder with a config.json: got "
+            f"{str(folder)!r}, which has none. Check the path, or train it "
+            "first: coursekit train --out FOLDER."
+        )
+    try:
+        fields = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise ValueError(
+            f"a configuration must be whole JSON: got {path} ({error}). "
+            "It was damaged; take a copy, or train again."
+        ) from error
+    if not isinstance(fields, dict) or fields.get("format") != FORMAT:
+        raise ValueError(
+            f"a configuration must have format {FORMAT}: got {path} with "
+            "another. Was it written by another version or program?"
+        )
+    parts = ["config"] + ["train", "data"] * ("train" in fields)
+    for part in parts:
+        if not isinstance(fields.get(part), dict):
+            raise ValueError(
+                f"a configuration must hold {part!r}, by names: got "
+                f"{str(fields.get(part))[:40]} in {path}. It was damaged; "
+                "take a copy, or train again."
+            )
+    return fields
+
+
+def load(name: str | Path, device: str | torch.device = "cpu") -> Loaded:
+    """Load a trained model and its tokenizer.
+
+    Args:
+        name: of a model that the package ships, such as ``"running"``, or a
+            run's folder.
+        device: where the model goes.
+
+    Returns:
+        ``(model, tokenizer)``, the model in evaluation mode.
+
+    Raises:
+        ValueError: if there is no such model, or it is damaged.
+
+    Chapter: 11, training.
+    """
+    return load_model(find_model(name), device)
+
+
+def find_model(name: str | Path) -> Path:
+    """The folder of a run, or of a model that the package ships.
+
+    Raises:
+        ValueError: if there is neither.
+
+    Chapter: 11, training.
+    """
+    if str(name) in shipped():
+        return SHIPPED / name
+    if Path(name).is_dir():
+        return Path(name)
+    raise ValueError(
+        "a model must be a run's folder or one that the package ships "
+        f"({', '.join(shipped()) or 'none yet'}): got {str(name)!r}. Check "
+        "the path, or train it first: coursekit train --out FOLDER."
+    )
+
+
+def shipped() -> list[str]:
+    """Names of the models in the package.
+
+    Chapter: 11, training.
+    """
+    return sorted(path.parent.name for path in SHIPPED.glob("*/config.json"))
