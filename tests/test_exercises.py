@@ -18,6 +18,7 @@ import torch
 from torch.nn import functional as F  # noqa: N812
 
 import coursekit
+from coursekit.classroom import glue
 from coursekit.classroom.check import check, core
 from coursekit.classroom.check.compare import difference, is_value
 
@@ -169,9 +170,7 @@ def play(first, exercise, monkeypatch):
         return seen[id]
 
     monkeypatch.setattr(coursekit, "check", recorded, raising=False)
-    monkeypatch.setattr(
-        coursekit.classroom.glue, "glue", lambda name, value: None
-    )
+    monkeypatch.setattr(glue, "glue", lambda name, value: None)
     space, seeds, label = {"__name__": "page"}, [0], exercise.label
     execute(first, space, "the page's first cell")
     for source in exercise.cells:
