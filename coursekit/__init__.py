@@ -22,7 +22,6 @@ from coursekit.config import (
     EncoderConfig,
     GPTConfig,
     SpeechConfig,
-    TrainConfig,
     TransformerConfig,
     VisionConfig,
 )
@@ -37,6 +36,8 @@ from coursekit.data import (
 from coursekit.decoder import GPT, Block
 from coursekit.embedding import TokenEmbedding
 from coursekit.encoder import Encoder
+from coursekit.fast import for_generation as pack
+from coursekit.fast.static import StaticStepper
 from coursekit.feedforward import Experts, FeedForward, SwiGLU
 from coursekit.generation import beam_search, generate, greedy, sampler
 from coursekit.loss import cross_entropy, perplexity
@@ -48,8 +49,7 @@ from coursekit.masks import (
 )
 from coursekit.multihead import MultiHeadAttention, merge_heads, split_heads
 from coursekit.norm import LayerNorm, Residual, RMSNorm
-from coursekit.optim import cosine, make_optimizer, noam, parameter_groups
-from coursekit.packed import pack
+from coursekit.optim import cosine_schedule, noam_schedule, parameter_groups
 from coursekit.positions import rotate_pairs, sinusoidal
 from coursekit.pretrained.loading import (
     MissingModelError,
@@ -70,12 +70,12 @@ from coursekit.pretrained.whisper import (
     read_wav,
 )
 from coursekit.seq2seq import Transformer
-from coursekit.static import StaticStepper
 from coursekit.tokenizer import (
     BPETokenizer,
     CharTokenizer,
     WordPieceTokenizer,
 )
+from coursekit.train_config import TrainConfig, make_optimizer
 from coursekit.training import evaluate, train
 from coursekit.translate import Translator
 from coursekit.vision import (
@@ -151,7 +151,7 @@ __all__ = [
     "chat",
     "combine_masks",
     "complete",
-    "cosine",
+    "cosine_schedule",
     "cross_entropy",
     "evaluate",
     "fast_attend",
@@ -169,7 +169,7 @@ __all__ = [
     "log_mel",
     "make_optimizer",
     "merge_heads",
-    "noam",
+    "noam_schedule",
     "pack",
     "padding_mask",
     "parameter_groups",

@@ -23,6 +23,7 @@ import textwrap
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from importlib import metadata
 from itertools import islice, pairwise
 from pathlib import Path
@@ -34,7 +35,7 @@ from torch import nn
 from tqdm import tqdm
 
 import coursekit
-from coursekit import speedrun
+from coursekit import distributed, speedrun
 from coursekit.cache import CachedStepper
 from coursekit.checkpoint import (
     Loaded,
@@ -48,13 +49,7 @@ from coursekit.checkpoint import (
     read_tensors,
 )
 from coursekit.classroom import yourfile
-from coursekit.config import (
-    CHOICES,
-    TRAIN_CHOICES,
-    Config,
-    GPTConfig,
-    TrainConfig,
-)
+from coursekit.config import CHOICES, Config, GPTConfig
 from coursekit.data import (
     Batch,
     load_text,
@@ -63,35 +58,29 @@ from coursekit.data import (
     split,
 )
 from coursekit.decoder import GPT
-from coursekit.distributed import (
-    Scribe,
-    check_start,
-    gather,
-    is_launched,
-    join,
-    replicate,
-    shard,
-    share,
-)
+from coursekit.devices import pick_device, pick_precision
+from coursekit.fast import for_generation as pack
 from coursekit.generation import beam_search, sampler, stream
 from coursekit.loss import perplexity
-from coursekit.optim import make_optimizer
-from coursekit.packed import pack
 from coursekit.tokenizer import (
     BPETokenizer,
     CharTokenizer,
     Tokenizer,
     load_tokenizer,
 )
+from coursekit.train_config import (
+    RENAMED,
+    TRAIN_CHOICES,
+    TrainConfig,
+    make_optimizer,
+)
 from coursekit.training import (
-    ALONE,
+    SINGLE_PROCESS,
+    ProcessGroup,
     Progress,
-    Team,
     TrainingDiverged,
     TrainState,
     evaluate,
-    pick_device,
-    pick_precision,
     start,
     train,
 )
@@ -110,6 +99,10 @@ TRAIN_DEFAULTS: dict[str, Any] = {
 BPE_VOCAB_SIZE = 1000
 FULL = (errno.ENOSPC, errno.EDQUOT)  # no fault of the folder's
 EVAL_TOKENS = 8192  # in a batch of an evaluation
+STOPPED = (
+    *(TrainingDiverged, SaveError, distributed.ProcessLost),
+    torch.OutOfMemoryError,
+)
 LINES = 256  # that are read before they are translated
 
 INTRO = """\
@@ -198,7 +191,7 @@ def add_fields(
         text = texts[field.name].replace("%", "%%")
         if "[default" not in text:
             text += f" [default: {shown(default)}]"
-        flag = "--" + field.name.replace("_", "-")
+        flags = ["--" + n.replace("_", "-") for n in names_of(field.name)]
         options: dict[str, Any] = {"default": argparse.SUPPRESS, "help": text}
         choices = (CHOICES | TRAIN_CHOICES).get(field.name)
         if (value_type := plain_type(field.type)) is bool:
@@ -207,7 +200,12 @@ def add_fields(
             options["choices"] = choices
         else:
             options |= {"type": value_type, "metavar": "N"}
-        parser.add_argument(flag, **options)
+        parser.add_argument(*flags, dest=field.name, **options)
+
+
+def names_of(field: str) -> list[str]:
+    """Names of a field's option: an older one comes first."""
+    return [old for old, new in RENAMED.items() if new == field] + [field]
 
 
 def plain_type(kind: Any) -> Any:
@@ -292,59 +290,57 @@ def train_options(parser: argparse.ArgumentParser) -> None:
 def run_train(args: argparse.Namespace) -> int:
     """Train a GPT on a text, from the beginning or from a checkpoint."""
     device = pick_device(args.device)
-    if not (args.parallel or is_launched()):
-        return run_share(args, ALONE, device)
+    if not (args.parallel or distributed.is_launched()):
+        return run_share(args, SINGLE_PROCESS, device)
     if not args.parallel:
         raise ValueError(
             "processes must be told how they share a model: got torchrun "
             "without --parallel. Add --parallel ddp or --parallel fsdp."
         )
 
-    def tell(text: str) -> None:
-        complain(f"{text} {what_is_kept(args)}", 1)
-
-    with join(device, tell) as (team, own_device):
-        return run_share(args, team, own_device)
+    with distributed.connect(device) as (group, own_device):
+        return run_share(args, group, own_device)
 
 
 def run_share(
-    args: argparse.Namespace, team: Team, device: torch.device
+    args: argparse.Namespace, group: ProcessGroup, device: torch.device
 ) -> int:
     """What one process of a training does: mostly, all of it."""
     folder = Path(args.out)
-    model, _, config, learned, held_out = open_run(args, team, device)
+    model, _, config, learned, held_out = open_run(args, group, device)
     if args.parallel != "fsdp":  # which has a device for each part
         model.to(device)
     state = start(model, config)
     path = folder / "checkpoint.safetensors"
     if path.exists():
         load_checkpoint(path, model, state)
-    check_start(state.step, team)
-    say = Reporter(args.json, team.rank > 0)
+    distributed.check_same_step(state.step, group)
+    say = Reporter(args.json, group.rank > 0)
     saver = Saver(folder, model, state, config.checkpoint_every)
     if state.step >= config.steps:
         if not path.exists():  # --steps 0: a model that has learned nothing
-            Scribe(saver, team).save()
+            distributed.RankZeroSaver(saver, group).save()
         say.end(folder, state.step, state.best)
         return say.exit_code
     say.begin(model, device, config, learned, held_out, state.step)
-    trained, state, scribe = distribute(args, saver, config, team, device)
+    trained, state, saves = distribute(args, saver, config, group, device)
     batches = batches_of(learned, config)
+    share = partial(distributed.shard_batch, group=group)
     with until_interrupted() as interrupted:
         train(
             trained,
-            lambda step: [share(batch, team) for batch in batches(step)],
+            lambda step: [*map(share, batches(step))],
             config,
-            [share(b, team) for b in windows_of(held_out, config.context)],
-            [scribe, say, lambda _: team.total(interrupted()) > 0],
+            [*map(share, windows_of(held_out, config.context))],
+            [saves, say, lambda _: group.sum(interrupted()) > 0],
             state,
-            bar=False if args.json or team.rank else None,
+            progress=False if args.json or group.rank else None,
             seconds=60 * args.minutes if args.minutes else None,
-            team=team,
+            group=group,
         )
-        stopped = team.total(interrupted()) > 0 and state.step < config.steps
+        stopped = group.sum(interrupted()) > 0 and state.step < config.steps
     if stopped:
-        scribe.save()
+        saves.save()
     say.end(folder, state.step, state.best)
     return 130 if stopped else say.exit_code
 
@@ -353,32 +349,33 @@ def distribute(
     args: argparse.Namespace,
     saver: Saver,
     config: TrainConfig,
-    team: Team,
+    group: ProcessGroup,
     device: torch.device,
-) -> tuple[nn.Module, TrainState, Scribe]:
+) -> tuple[nn.Module, TrainState, distributed.RankZeroSaver]:
     """What --parallel makes of a model, its state, and how they are saved."""
     model, state = saver.model, saver.state
     if args.parallel == "ddp":
-        return replicate(model), state, Scribe(saver, team)
-    if args.parallel == "fsdp":
-        model, state = shard(model, state, config, device)
-        scribe = Scribe(saver, team, lambda: gather(state, saver, team))
-        return model, state, scribe
-    return model, state, Scribe(saver, team)
+        model = distributed.replicate(model)
+    rank_zero = partial(distributed.RankZeroSaver, saver, group)
+    if args.parallel != "fsdp":
+        return model, state, rank_zero()
+    model, state = distributed.shard(model, state, config, device)
+    gather = partial(distributed.gather_state, state, saver, group)
+    return model, state, rank_zero(gather)
 
 
 Run = tuple[GPT, Tokenizer, TrainConfig, torch.Tensor, torch.Tensor]
 
 
 def open_run(
-    args: argparse.Namespace, team: Team, device: torch.device
+    args: argparse.Namespace, group: ProcessGroup, device: torch.device
 ) -> Run:
     """Begin or resume; the other processes read what the first wrote."""
-    if team.rank == 0:
+    if group.rank == 0:
         run = resume_run(args) if args.resume else new_run(args, device)
-        team.total(0)  # the others wait for this
+        group.sum(0)  # the others wait for this
         return run
-    team.total(0)
+    group.sum(0)
     return read_run(Path(args.out), read_settings(Path(args.out)))
 
 
@@ -552,7 +549,7 @@ def batches_of(
     ids: torch.Tensor, config: TrainConfig
 ) -> Callable[[int], list[Batch]]:
     """The micro-batches of each step."""
-    n = config.accumulate
+    n = config.gradient_accumulation_steps
 
     def batches(step: int) -> list[Batch]:
         size, context, seed = config.batch_size, config.context, config.seed
@@ -1238,7 +1235,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if sys.stdout is not None:
             sys.stdout.flush()  # here, where a failure is caught
         return code
-    except (TrainingDiverged, SaveError, torch.OutOfMemoryError) as error:
+    except STOPPED as error:
         return complain(f"{error} {what_is_kept(args)}", 1)
     except BrokenPipeError:  # `coursekit generate ... | head` has enough
         discard_output()

@@ -13,7 +13,6 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-from coursekit.dropout import fast_dropout
 from coursekit.masks import causal_mask, combine_masks
 
 __all__ = [
@@ -147,9 +146,6 @@ def fast_attend(
     # single query is the last position and sees every key.
     plain = mask is None and bias is None and n_queries == n_keys
     sees_all = n_queries == 1 and n_keys >= 1
-    quicker = _is_quicker_in_products(q, k, dropout_p)
-    if mask is None and bias is None and quicker:
-        return _attend_in_products(q, k, v, causal, dropout_p)
     if causal and not plain and not sees_all:
         earlier = causal_mask(n_queries, n_keys, q.device)
         mask = combine_masks(mask, earlier)
@@ -166,46 +162,6 @@ def fast_attend(
         is_causal=causal and plain,
         enable_gqa=q.dim() > 2 and q.size(-3) != k.size(-3),
     )
-
-
-LONGEST_PRODUCTS = 512  # positions
-
-
-def _is_quicker_in_products(q: Tensor, k: Tensor, dropout_p: float) -> bool:
-    """Whether two products beat PyTorch's fused call: measured, not known.
-
-    On a CPU its backward pass is slow in bfloat16, five times slower at 64
-    positions, and with dropout it is not fused at all.
-    """
-    is_slow = q.dtype == torch.bfloat16 and q.requires_grad
-    return (
-        (is_slow or dropout_p > 0)
-        and q.device.type == "cpu"
-        and q.dim() == 4
-        and q.shape[:2] == k.shape[:2]
-        and max(q.size(-2), k.size(-2)) <= LONGEST_PRODUCTS
-    )
-
-
-def _attend_in_products(
-    q: Float[Tensor, "B H T Dh"],
-    k: Float[Tensor, "B H S Dh"],
-    v: Float[Tensor, "B H S Dv"],
-    causal: bool,
-    dropout_p: float,
-) -> Float[Tensor, "B H T Dv"]:
-    """Scores, scale and causal mask in one product, values in another."""
-    hidden = q.new_zeros(q.size(-2), k.size(-2))
-    if causal:
-        earlier = causal_mask(q.size(-2), k.size(-2), q.device)
-        hidden.masked_fill_(~earlier, -math.inf)
-    rows, scale = q.shape[:2], 1 / math.sqrt(q.size(-1))
-    q, k, v = (x.flatten(0, 1) for x in (q, k, v))
-    # Autocast would carry the scores to float32 and back.
-    with torch.autocast(q.device.type, enabled=False):
-        scores = torch.baddbmm(hidden, q, k.mT, alpha=scale)
-        weights = fast_dropout(scores.softmax(dim=-1), dropout_p)
-        return (weights @ v).unflatten(0, rows)
 
 
 def share_heads(

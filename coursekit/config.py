@@ -14,7 +14,6 @@ __all__ = [
     "GPTConfig",
     "SpeechConfig",
     "StackConfig",
-    "TrainConfig",
     "TransformerConfig",
     "VisionConfig",
 ]
@@ -26,11 +25,6 @@ CHOICES = {
     "position_layout": ("interleaved", "halves"),
     "norm": ("layernorm", "rmsnorm", "none"),
     "activation": ("gelu", "gelu_tanh", "relu", "silu", "swiglu"),
-}
-TRAIN_CHOICES: dict[str, tuple[str, ...]] = {
-    "optimizer": ("adamw", "muon"),
-    "schedule": ("cosine", "noam", "constant"),
-    "precision": ("float32", "bfloat16", "auto"),
 }
 
 
@@ -431,104 +425,3 @@ class VisionConfig(EncoderConfig):
     def grid(self) -> int:
         """Patches in a row, and rows of patches."""
         return self.image_size // self.patch_size
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainConfig(Config):
-    """How a model is trained; the same loop serves all models.
-
-    Raises:
-        ValueError: if a value makes no sense.
-
-    Chapter: 11, training.
-    """
-
-    steps: int = 2000
-    """Number of updates of the weights."""
-    batch_size: int = 32
-    """Sequences in a micro-batch."""
-    accumulate: int = 1
-    """Micro-batches whose gradients are added up for one update."""
-    context: int = 64
-    """Tokens in a training window."""
-    optimizer: str = "adamw"
-    """What applies the gradient: adamw, or muon (to the blocks' matrices)."""
-    learning_rate: float = 1e-3
-    """Highest learning rate; the schedule rises to it, then falls."""
-    schedule: str = "cosine"
-    """Learning rate after the warm-up: cosine, noam, or constant."""
-    warmup_steps: int = 100
-    """Updates over which the learning rate rises from 0 to its peak."""
-    floor: float = 0.1
-    """Where cosine ends, as a share of the peak."""
-    weight_decay: float = 0.1
-    """Share of a matrix that each update removes, times learning rate."""
-    beta1: float = 0.9
-    """Memory of AdamW's mean gradient."""
-    beta2: float = 0.99
-    """Memory of AdamW's mean square; small batches want a longer one."""
-    clip: float = 1.0
-    """Longest gradient, all weights together; 0 does not clip."""
-    label_smoothing: float = 0.0
-    """Share of the target's probability spread over all tokens."""
-    precision: str = "float32"
-    """Matrix products in float32, bfloat16, or auto (what is fast here)."""
-    compile: bool = False
-    """Compile the model first, with torch.compile."""
-    loss_rows: int = 0
-    """Rows of logits that exist at a time, to save memory; 0: all."""
-    eval_every: int = 250
-    """Updates between two looks at the whole validation split."""
-    checkpoint_every: int = 250
-    """Updates between two checkpoints."""
-    seed: int = 0
-    """Fixes initial weights, batches and dropout."""
-
-    def __post_init__(self) -> None:
-        _require_choices(self, TRAIN_CHOICES)
-        at_least = dict.fromkeys(
-            ("batch_size", "accumulate", "context"), 1
-        ) | dict.fromkeys(("steps", "warmup_steps", "seed", "loss_rows"), 0)
-        at_least |= {"eval_every": 1, "checkpoint_every": 1}
-        for name, least in at_least.items():
-            value = getattr(self, name)
-            _require(
-                f"{name} must be a whole number of at least {least}",
-                isinstance(value, int) and value >= least,
-                repr(value),
-                "Give a whole number.",
-            )
-        _require(
-            "a compiled model has all rows of its logits at once",
-            not (self.compile and self.loss_rows),
-            f"compile=True, loss_rows={self.loss_rows}",
-            "Leave one of the two out.",
-        )
-        _require(
-            "seed must be below 2**63",
-            self.seed < 2**63,
-            str(self.seed),
-            "Give a smaller number.",
-        )
-        for name in ("beta1", "beta2", "label_smoothing"):
-            value = getattr(self, name)
-            _require(
-                f"{name} must lie in [0, 1)",
-                0.0 <= value < 1.0,
-                str(value),
-                "0 turns it off.",
-            )
-        for name in ("learning_rate", "weight_decay", "clip", "floor"):
-            value = getattr(self, name)
-            _require(
-                f"{name} must be a number of at least 0",
-                0.0 <= value < float("inf"),
-                str(value),
-                "0 turns it off.",
-            )
-        _require(
-            "floor is a share of the learning rate, at most 1",
-            self.floor <= 1.0,
-            str(self.floor),
-            "0.1 is usual.",
-        )

@@ -1,7 +1,7 @@
 """The block, and GPT: a stack of blocks that predicts the next token."""
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from coursekit.attention import Attend, fast_attend
 from coursekit.config import GPTConfig, StackConfig
-from coursekit.dropout import Dropout
 from coursekit.embedding import TokenEmbedding, check_batch
 from coursekit.feedforward import make_feed_forward
 from coursekit.multihead import KeyValueCache, MultiHeadAttention
@@ -122,7 +121,7 @@ class GPT(nn.Module):
             config.vocab_size, config.d_model, config.scale_embedding
         )
         self.positions = make_scheme(config)
-        self.dropout = Dropout(config.dropout)
+        self.dropout = nn.Dropout(config.dropout)
         self.blocks = nn.ModuleList(
             Block(config, attend) for _ in range(config.n_layers)
         )
@@ -180,9 +179,10 @@ class GPT(nn.Module):
         x = self.dropout(self.positions(self.embedding(ids), positions))
         rotate = self.positions.rotation(positions)
         bias = self.positions.bias(ids.size(1), n_old + ids.size(1))
+        seen: Any = {"mask": mask, "rotate": rotate, "bias": bias}
         for i, block in enumerate(self.blocks):
             layer_cache = cache[i] if cache else None
-            x = block(x, mask, True, rotate, bias, layer_cache)
+            x = block(x, **seen, causal=True, cache=layer_cache)
         return x
 
     def logits(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B V"]:

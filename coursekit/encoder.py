@@ -12,7 +12,6 @@ from coursekit.decoder import (
     make_stack_norm,
     next_positions,
 )
-from coursekit.dropout import Dropout
 from coursekit.embedding import TokenEmbedding
 
 __all__ = ["Encoder"]
@@ -43,7 +42,7 @@ class Encoder(nn.Module):
             config,
             config.embedding_norm,
         )
-        self.dropout = Dropout(config.dropout)
+        self.dropout = nn.Dropout(config.dropout)
         self.blocks = nn.ModuleList(
             Block(config, attend) for _ in range(config.n_layers)
         )

@@ -7,8 +7,6 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from coursekit.dropout import Dropout
-
 __all__ = [
     "ACTIVATIONS",
     "Experts",
@@ -71,7 +69,7 @@ class FeedForward(nn.Module):
         self.w_in = nn.Linear(d_model, d_ff, bias)
         self.w_out = nn.Linear(d_ff, d_model, bias)
         self.activation = ACTIVATIONS[activation]
-        self.dropout = Dropout(dropout)
+        self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
         """Map each (D,) vector of (..., D) by itself."""
@@ -105,7 +103,7 @@ class SwiGLU(nn.Module):
         self.w_gate = nn.Linear(d_model, d_ff, bias)
         self.w_in = nn.Linear(d_model, d_ff, bias)
         self.w_out = nn.Linear(d_ff, d_model, bias)
-        self.dropout = Dropout(dropout)
+        self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
         """Map each (D,) vector of (..., D) by itself."""

@@ -3,10 +3,8 @@
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
-import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn import functional as F  # noqa: N812
 
 from coursekit.attention import Attend, fast_attend
 
@@ -149,52 +147,13 @@ class MultiHeadAttention(nn.Module):
         Raises:
             ValueError: if shapes do not fit.
         """
-        if memory is None and self.is_quicker_together(x):
-            q, k, v = self.project_together(x)
-        else:
-            q = split_heads(self.w_q(x), self.n_heads)
-            k, v = self.keys_values(x if memory is None else memory)
+        q = split_heads(self.w_q(x), self.n_heads)
+        k, v = self.keys_values(x if memory is None else memory)
         if rotate is not None:
             q, k = rotate(q), rotate(k)
         if cache is not None:
             k, v = cache.update(k, v)
         return self.mix(q, k, v, mask, causal, bias)
-
-    def is_quicker_together(self, x: Tensor) -> bool:
-        """Whether one product beats three: in training under autocast.
-
-        In float32 it gains nothing.  Under autocast ``x`` is rounded to
-        bfloat16 once, not three times.
-        """
-        kind = x.device.type
-        known = self.training and torch.amp.is_autocast_available(kind)
-        return known and torch.is_autocast_enabled(kind)
-
-    def project_together(
-        self, x: Float[Tensor, "B T D"]
-    ) -> tuple[
-        Float[Tensor, "B H T Dh"],
-        Float[Tensor, "B G T Dh"],
-        Float[Tensor, "B G T Dv"],
-    ]:
-        """Project to queries, keys and values in one product.
-
-        Args:
-            x: (B, T, D).
-
-        Returns:
-            (B, H, T, Dh) queries, (B, G, T, Dh) keys, (B, G, T, Dv) values.
-        """
-        parts = self.w_q, self.w_k, self.w_v
-        weight = torch.cat([part.weight for part in parts])
-        biases: list[Tensor]
-        biases = [part.bias for part in parts if part.bias is not None]
-        bias = torch.cat(biases) if biases else None
-        sizes = [part.out_features for part in parts]
-        q, k, v = F.linear(x, weight, bias).split(sizes, dim=-1)
-        q = split_heads(q, self.n_heads)
-        k = split_heads(k, self.n_kv_heads)
-        return q, k, split_heads(v, self.n_kv_heads)
 
     def keys_values(
         self, memory: Float[Tensor, "B S D"]

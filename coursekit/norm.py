@@ -7,8 +7,6 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from coursekit.dropout import Dropout
-
 __all__ = [
     "LayerNorm",
     "RMSNorm",
@@ -177,7 +175,7 @@ class Residual(nn.Module):
         super().__init__()
         self.norm = norm
         self.norm_first = norm_first
-        self.dropout = Dropout(dropout)
+        self.dropout = nn.Dropout(dropout)
         self.residual = residual
 
     def forward(

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -19,7 +19,6 @@ from coursekit.decoder import (
     make_stack_norm,
     next_positions,
 )
-from coursekit.dropout import Dropout
 from coursekit.embedding import TokenEmbedding
 from coursekit.encoder import Encoder
 from coursekit.multihead import split_heads
@@ -155,7 +154,7 @@ class Transformer(nn.Module):
         self.config = config
         self.encoder = encoder or Encoder(encoder_config(config), attend)
         self.positions = make_scheme(config)
-        self.dropout = Dropout(config.dropout)
+        self.dropout = nn.Dropout(config.dropout)
         n_layers = config.n_decoder_layers
         self.blocks = nn.ModuleList(
             CrossBlock(config, attend) for _ in range(n_layers)
@@ -272,9 +271,11 @@ class Transformer(nn.Module):
         x = self.dropout(self.positions(self.embedding(tgt), positions))
         rotate = self.positions.rotation(positions)
         bias = self.positions.bias(tgt.size(1), n_old + tgt.size(1))
+        source: Any = {"memory": memory, "memory_mask": src_mask}
+        seen: Any = {"mask": tgt_mask, "rotate": rotate, "bias": bias}
         for i, block in enumerate(self.blocks):
             kept = cache[i] if cache else None
-            x = block(x, memory, src_mask, tgt_mask, rotate, bias, kept)
+            x = block(x, **source, **seen, cache=kept)
         return x
 
     def logits(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B V"]:

@@ -18,11 +18,12 @@ from torch import Tensor, nn
 
 from coursekit.attention import attend, attention_weights
 from coursekit.cache import CachedTranslator
-from coursekit.config import TrainConfig, TransformerConfig
+from coursekit.config import TransformerConfig
 from coursekit.data import Batch, Pairs, date_pairs, pad_pairs
 from coursekit.generation import generate
 from coursekit.seq2seq import Transformer
 from coursekit.tokenizer import CharTokenizer
+from coursekit.train_config import TrainConfig
 from coursekit.training import Progress, train
 from coursekit.translate import SPECIALS, Translator, special_ids
 from results.record import record, summary
@@ -234,7 +235,7 @@ def run(
         dates.batches(seed),
         budget(seed, steps),
         callbacks=[look],
-        bar=False,
+        progress=False,
     )
     seconds = time.process_time() - began - spent
     print(f"seed {seed}: {looks[-1]} in {seconds:.0f} s", flush=True)
@@ -311,7 +312,7 @@ def unshifted(dates: Dates, seed: int, steps: int) -> dict[str, Any]:
         lambda step: [spoil(batch) for batch in batches(step)],
         budget(seed, steps),
         callbacks=[lambda progress: losses.append(progress.loss)],
-        bar=False,
+        progress=False,
     )
     fed = spoil(dates.questions)
     model.eval()

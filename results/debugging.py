@@ -32,7 +32,10 @@ from coursekit.data import (
 from coursekit.decoder import GPT
 from coursekit.generation import PlainStepper, generate, sampler
 from coursekit.loss import cross_entropy
-from coursekit.optim import cosine, parameter_groups
+from coursekit.optim import (
+    cosine_schedule,
+    parameter_groups,
+)
 from coursekit.tokenizer import CharTokenizer
 from results.record import record, summary
 
@@ -268,7 +271,9 @@ class Small:
             if bug != "clip_after":
                 nn.utils.clip_grad_norm_(weights, CLIP)
             for group in optimizer.param_groups:
-                group["lr"] = cosine(step + 1, PEAK, self.steps, WARMUP)
+                group["lr"] = cosine_schedule(
+                    step + 1, PEAK, self.steps, WARMUP
+                )
             optimizer.step()
             if bug == "clip_after":
                 nn.utils.clip_grad_norm_(weights, CLIP)

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from coursekit.cache import cache_bytes
-from coursekit.config import GPTConfig, TrainConfig
+from coursekit.config import GPTConfig
 from coursekit.data import (
     Batch,
     random_windows,
@@ -23,6 +23,7 @@ from coursekit.data import (
 from coursekit.decoder import GPT, initialize
 from coursekit.feedforward import Experts, SwiGLU, route
 from coursekit.masks import window_mask
+from coursekit.train_config import TrainConfig
 from coursekit.training import evaluate, train
 from results.record import record, summary
 from results.replacing import corpus
@@ -108,7 +109,7 @@ def learn(
             seen(random_windows(learned, BATCH, CONTEXT, seed, step), window)
         ],
         budget,
-        bar=False,
+        progress=False,
     )
     batches = sequential_windows(held_out, 256, CONTEXT)
     return model, evaluate(model, [seen(b, window) for b in batches])

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from coursekit.checkpoint import put_weights, round_weights, save_model
-from coursekit.config import TrainConfig
+from coursekit.train_config import TrainConfig
 from coursekit.translate import Translator
 from results.record import ROOT, record
 from results.translating import (
@@ -72,7 +72,7 @@ def main() -> None:
         together,
         steps=args.alone,
         schedule="cosine",
-        floor=0.0,
+        min_lr_ratio=0.0,
         warmup_steps=100,
         seed=args.seed + 1,
     )

@@ -15,9 +15,9 @@ from coursekit.cache import (
 )
 from coursekit.config import GPTConfig, TransformerConfig
 from coursekit.decoder import GPT
+from coursekit.fast.static import StaticStepper
 from coursekit.generation import PlainStepper, PlainTranslator
 from coursekit.seq2seq import Transformer
-from coursekit.static import StaticStepper
 
 V, MAX_LEN = 19, 23
 PROMPTS = [[3, 1, 4, 1, 5], [9, 2], [6, 5, 3, 5, 8, 9, 7]]  # 5, 2, 7

@@ -36,17 +36,13 @@ from coursekit.checkpoint import (
     save_weights,
     write_tensors,
 )
-from coursekit.config import (
-    EncoderConfig,
-    GPTConfig,
-    TrainConfig,
-    TransformerConfig,
-)
+from coursekit.config import EncoderConfig, GPTConfig, TransformerConfig
 from coursekit.data import random_windows, sequential_windows
 from coursekit.decoder import GPT
 from coursekit.encoder import Encoder
 from coursekit.seq2seq import Transformer
 from coursekit.tokenizer import BPETokenizer, CharTokenizer
+from coursekit.train_config import TrainConfig
 from coursekit.training import TrainingDiverged, start, train
 
 CHARS = "abcdefghijklm"
@@ -104,7 +100,8 @@ from coursekit import checkpoint
 from coursekit.checkpoint import (
     Saver, build_model, create_run, load_checkpoint, read_config, read_tensors
 )
-from coursekit.config import GPTConfig, TrainConfig
+from coursekit.config import GPTConfig
+from coursekit.train_config import TrainConfig
 from coursekit.data import random_windows, sequential_windows
 from coursekit.decoder import GPT
 from coursekit.tokenizer import CharTokenizer

@@ -11,7 +11,6 @@ from coursekit.config import (
     EncoderConfig,
     GPTConfig,
     StackConfig,
-    TrainConfig,
     TransformerConfig,
 )
 
@@ -151,15 +150,3 @@ def test_paper_base():
     assert base.activation == "relu"
     big = TransformerConfig.paper_base(d_model=1024, n_heads=16)
     assert (big.d_model, big.head_size) == (1024, 64)
-
-
-def test_settings_of_older_runs_are_read():
-    """A field that came later gets its default."""
-    old = TrainConfig(steps=7).to_dict()
-    del old["loss_rows"]
-    assert TrainConfig.from_dict(old) == TrainConfig(steps=7)
-
-
-def test_pieces_of_the_loss_are_not_compiled():
-    with pytest.raises(ValueError, match="got compile=True, loss_rows=64"):
-        TrainConfig(compile=True, loss_rows=64)

@@ -7,7 +7,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812
 
-from coursekit.dropout import Dropout, fast_dropout
+from coursekit.fast import for_training
+from coursekit.fast.dropout import fast_dropout
 
 N = 100_003  # a prime: the last random number decides for three places
 
@@ -85,8 +86,9 @@ def test_what_is_no_share_is_refused(p):
 
 
 def test_off_in_evaluation():
-    layer, x = Dropout(0.9), torch.randn(3, 5)
+    layer, x = for_training(nn.Dropout(0.9)), torch.randn(3, 5)
     assert isinstance(layer, nn.Dropout)
+    assert type(layer) is not nn.Dropout
     assert layer.eval()(x) is x
     assert (layer.train()(torch.ones(N)) == 0).any()
 

@@ -24,24 +24,25 @@ ORDER = [
     "embedding",
     "positions",
     "masks",
-    "dropout",
     "attention",
     "multihead",
     "norm",
     "feedforward",
     "decoder",
-    "loss",
     "encoder",
     "seq2seq",
     "vision",
-    "data",
-    "optim",
-    "training",
-    "checkpoint",
     "generation",
     "cache",
-    "packed",
-    "static",
+    "fast",  # changes no number; the models know nothing of it
+    "loss",
+    "data",
+    "optim",
+    "train_config",
+    "devices",
+    "progress",
+    "training",
+    "checkpoint",
     "translate",
     "pretrained",
     "scaling",
@@ -68,11 +69,12 @@ MODULES_WITHOUT_CHAPTER = {
     "config": "the settings; every chapter uses them",
     "data": "taught with training",
     "optim": "taught with training",
+    "train_config": "taught with training",
+    "devices": "taught with training",
+    "progress": "taught with training",
     "checkpoint": "taught with training",
     "cache": "taught with generation",
-    "packed": "taught with generation",
-    "static": "taught with generation",
-    "dropout": "taught with training",
+    "fast": "taught with training and generation",
     "translate": "taught with seq2seq",
     "pretrained": "taught with modern: models that others trained",
     "distributed": "taught with scaling",
@@ -231,7 +233,8 @@ def test_annotations_are_not_deferred():
 
 # -- tests and chapters ------------------------------------------------------
 def test_each_module_has_its_tests():
-    folders = [ROOT / "coursekit" / f for f in ("", "pretrained", "classroom")]
+    packages = ("", "fast", "pretrained", "classroom")
+    folders = [ROOT / "coursekit" / f for f in packages]
     expected = set().union(*map(modules, folders)) - set(EXEMPT)
     have = {p.stem.removeprefix("test_") for p in ROOT.glob("tests/test_*")}
     assert expected - have == set(NO_TEST_FILE)

@@ -167,33 +167,3 @@ def test_dropout_only_in_training():
     differ(m(x), m(x))
     m.eval()
     assert torch.equal(m(x), m(x))
-
-
-# -- one product in place of three -------------------------------------------
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("n_kv_heads", [None, 1])
-def test_together_equals_apart(bias, n_kv_heads):
-    torch.manual_seed(0)
-    layer = MultiHeadAttention(15, 3, n_kv_heads, bias=bias).double()
-    x = torch.randn(2, 7, 15, dtype=torch.float64)
-    together = layer.project_together(x)
-    apart = split_heads(layer.w_q(x), 3), *layer.keys_values(x)
-    for ours, theirs in zip(together, apart, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
-
-
-def test_together_in_training_under_autocast_only(monkeypatch):
-    layer, x = MultiHeadAttention(15, 3), torch.randn(2, 7, 15)
-    used = []
-    together = layer.project_together
-    monkeypatch.setattr(
-        layer, "project_together", lambda x: used.append(1) or together(x)
-    )
-    layer(x)
-    assert not used
-    with torch.autocast("cpu", torch.bfloat16):
-        layer(x, x)  # two sources, as far as the layer knows
-        layer.eval()(x)
-        assert not used
-        layer.train()(x)
-        assert used

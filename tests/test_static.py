@@ -25,14 +25,14 @@ from test_cache import (
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from coursekit.fast import for_generation as pack
+from coursekit.fast.static import StaticStepper, cuda_graph, usual_record
 from coursekit.generation import (
     PlainStepper,
     beam_search,
     generate,
     sampler,
 )
-from coursekit.packed import pack
-from coursekit.static import StaticStepper, cuda_graph, usual_record
 
 
 class Tape(TorchDispatchMode):
@@ -196,7 +196,7 @@ COMPILED = """
 import torch
 from test_cache import PlainStepper, largest_gap, make_gpt
 from coursekit.cache import CachedStepper
-from coursekit.static import StaticStepper
+from coursekit.fast.static import StaticStepper
 
 seen = []
 

@@ -2,10 +2,10 @@
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-__all__ = ["Dropout", "fast_dropout"]
+__all__ = ["fast_dropout"]
 
 CHANCES = 2**16  # what two random bytes can tell apart
 
@@ -47,14 +47,3 @@ def fast_dropout(
     keep = dice.view(torch.int16)[:n] >= limit - CHANCES // 2
     scale = CHANCES / (CHANCES - limit)
     return x * keep.view(x.shape).to(x.dtype).mul_(scale)
-
-
-class Dropout(nn.Dropout):
-    """:func:`fast_dropout` as a module, in place of PyTorch's.
-
-    Chapter: 11, training.
-    """
-
-    def forward(self, x: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
-        """Zero a share ``p`` of ``x`` in training; else pass it on."""
-        return fast_dropout(x, self.p, self.training)
