@@ -15,8 +15,6 @@ from typing import Any
 
 import torch
 
-from coursekit.training import float32_products
-
 Call = Callable[[], object]
 PRECISIONS = ("fp32", "fp32 oneDNN", "bf16")
 
@@ -128,6 +126,18 @@ def quartiles(values: Sequence[float]) -> list[float]:
 
 
 # -- precision, and what the machine can do at most --------------------------
+
+
+@contextmanager
+def float32_products(route: str) -> Iterator[None]:
+    """Multiply float32 matrices by MKL ("none") or oneDNN ("bf16")."""
+    products: Any = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
+    before = products.fp32_precision
+    products.fp32_precision = route
+    try:
+        yield
+    finally:
+        products.fp32_precision = before
 
 
 @contextmanager

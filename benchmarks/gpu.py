@@ -23,8 +23,8 @@ from benchmarks.contest import (
 from benchmarks.peers import ours
 from coursekit.cache import CachedStepper
 from coursekit.decoder import GPT
+from coursekit.fast.static import StaticStepper
 from coursekit.generation import generate
-from coursekit.static import StaticStepper
 
 DEVICE = "cuda"
 

@@ -36,7 +36,7 @@ from benchmarks.training import (
     flops_per_token,
     sample,
 )
-from coursekit.training import kept_memory
+from coursekit.fast import kept_memory
 
 TOKENS = 2048  # of a step, at every context
 LAYERS = 4
@@ -110,7 +110,7 @@ def forward(context: int) -> dict[str, float]:
 def loss(how: str) -> dict[str, float]:
     """The head and the loss, forward and backward, three ways.
 
-    ``ours`` as a training step with ``loss_rows`` does it; ``whole`` by
+    ``ours`` as a training step with ``loss_chunk_size`` does it; ``whole`` by
     PyTorch over all logits in float32; ``pieces`` goes forward and backward
     with 64 tokens at a time: what can be had.
     """
@@ -122,9 +122,11 @@ def loss(how: str) -> dict[str, float]:
     x = torch.randn(1, n, d_model, requires_grad=True)
 
     def ours() -> None:
-        from coursekit.loss import backward_in_pieces
+        from coursekit.loss import chunked_cross_entropy
 
-        backward_in_pieces(x, model.logits, targets, ROWS, 1 / n)
+        weights = model.parameters()
+        nats = chunked_cross_entropy(x, model.logits, weights, targets, ROWS)
+        (nats / n).backward()
 
     def whole(size: int = n) -> None:
         cut = zip(x[0].split(size), targets[0].split(size), strict=True)

@@ -26,14 +26,10 @@ from benchmarks.contest import (
 from benchmarks.generating import PROMPT, SOURCE
 from benchmarks.peers import ours
 from benchmarks.training import SHAPES, Trainee, sample
+from coursekit.multihead import MultiHeadAttention
 
 Off = dict[str, Any]
 """By the name of a function or method, what stands in for it."""
-
-
-def never(*_: object) -> bool:
-    """In place of a question whether something is quicker."""
-    return False
 
 
 def as_it_is(model: Any, n_rows: int = 1) -> Any:
@@ -41,15 +37,12 @@ def as_it_is(model: Any, n_rows: int = 1) -> Any:
     return model
 
 
-PRODUCTS: Off = {"coursekit.attention._is_quicker_in_products": never}
-TOGETHER: Off = {
-    "coursekit.multihead.MultiHeadAttention.is_quicker_together": never
+PRODUCTS: Off = {"coursekit.fast.training.LONGEST_PRODUCTS": 0}
+ROUNDED: Off = {
+    "coursekit.fast.training._Attention.forward": MultiHeadAttention.forward
 }
-DROPOUT: Off = {
-    "coursekit.attention.fast_dropout": F.dropout,
-    "coursekit.dropout.fast_dropout": F.dropout,
-}
-PACKED: Off = {"benchmarks.peers.ours.pack": as_it_is}
+DROPOUT: Off = {"coursekit.fast.training.fast_dropout": F.dropout}
+PACKED: Off = {"benchmarks.peers.ours.for_generation": as_it_is}
 
 
 def under(off: Off, call: Callable[[], Any]) -> Any:
@@ -128,7 +121,7 @@ def _writing(size: str, n_beams: int) -> Workload:
 
 WORKLOADS = [
     _step("attention in products", "C", PRODUCTS),
-    _step("projections together", "C", TOGETHER),
+    _step("one rounding before projections", "C", ROUNDED),
     _step("faster dropout", "base", DROPOUT),
     _writing("S", 1),
     _writing("base", 4),

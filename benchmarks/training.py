@@ -20,9 +20,10 @@ from benchmarks.contest import (
     Workload,
     compete,
 )
-from coursekit.config import TrainConfig
 from coursekit.data import Batch
-from coursekit.training import kept_memory, start, train
+from coursekit.fast import kept_memory
+from coursekit.train_config import TrainConfig
+from coursekit.training import start, train
 
 SHAPES = {
     "S": Shape(6, 384, 6, 256, 65, 8),
@@ -190,7 +191,13 @@ def defaults(settings: Settings) -> dict[str, Any]:
 
         def call() -> None:
             one = replace(config, steps=state.step + 1)
-            train(model.module, lambda _: [whole], one, state=state, bar=False)
+            train(
+                model.module,
+                lambda _: [whole],
+                one,
+                state=state,
+                progress=False,
+            )
             trainee.losses.append(torch.tensor(state.losses[-1]))
 
         return Entry(call, check)

@@ -25,7 +25,7 @@ HOMES = {  # name: its module, and behind a colon its name there
     "step": "coursekit.classroom.yourfile:step",
 }
 _offered = {
-    name.name: f"{node.module}:{name.name}"
+    name.asname or name.name: f"{node.module}:{name.name}"
     for node in ast.parse(Path(__file__).with_suffix(".pyi").read_text()).body
     if isinstance(node, ast.ImportFrom) and node.module != "typing"
     for name in node.names

@@ -18,7 +18,6 @@ from coursekit.config import (
     EncoderConfig as EncoderConfig,
     GPTConfig as GPTConfig,
     SpeechConfig as SpeechConfig,
-    TrainConfig as TrainConfig,
     TransformerConfig as TransformerConfig,
     VisionConfig as VisionConfig,
 )
@@ -34,6 +33,8 @@ from coursekit.decoder import GPT as GPT
 from coursekit.embedding import TokenEmbedding as TokenEmbedding
 from coursekit.encoder import Encoder as Encoder
 from coursekit.experts import Experts as Experts
+from coursekit.fast import pack as pack
+from coursekit.fast.static import StaticStepper as StaticStepper
 from coursekit.feedforward import FeedForward as FeedForward, SwiGLU as SwiGLU
 from coursekit.generation import (
     beam_search as beam_search,
@@ -64,12 +65,10 @@ from coursekit.multihead import (
 )
 from coursekit.norm import LayerNorm as LayerNorm, RMSNorm as RMSNorm
 from coursekit.optim import (
-    cosine as cosine,
-    make_optimizer as make_optimizer,
-    noam as noam,
+    cosine_schedule as cosine_schedule,
+    noam_schedule as noam_schedule,
     parameter_groups as parameter_groups,
 )
-from coursekit.packed import pack as pack
 from coursekit.positions import (
     rotate_pairs as rotate_pairs,
     sinusoidal as sinusoidal,
@@ -95,10 +94,13 @@ from coursekit.pretrained.wordpiece import (
 )
 from coursekit.sampling import greedy as greedy, sampler as sampler
 from coursekit.seq2seq import Transformer as Transformer
-from coursekit.static import StaticStepper as StaticStepper
 from coursekit.tokenizer import (
     BPETokenizer as BPETokenizer,
     CharTokenizer as CharTokenizer,
+)
+from coursekit.train_config import (
+    TrainConfig as TrainConfig,
+    make_optimizer as make_optimizer,
 )
 from coursekit.training import evaluate as evaluate, train as train
 from coursekit.translate import Translator as Translator

@@ -17,13 +17,11 @@ from coursekit.positions import LAYOUTS, SCHEMES
 
 __all__ = [
     "CHOICES",
-    "TRAIN_CHOICES",
     "Config",
     "EncoderConfig",
     "GPTConfig",
     "SpeechConfig",
     "StackConfig",
-    "TrainConfig",
     "TransformerConfig",
     "VisionConfig",
 ]
@@ -35,11 +33,6 @@ CHOICES = {
     "position_layout": LAYOUTS,
     "norm": tuple(NORMS),
     "activation": tuple(NETWORKS),
-}
-TRAIN_CHOICES: dict[str, tuple[str, ...]] = {
-    "optimizer": ("adamw", "muon"),
-    "schedule": ("cosine", "noam", "constant"),
-    "precision": ("float32", "bfloat16", "auto"),
 }
 
 # Whole numbers that may be 0 (others are at least 1), and numbers below 1.
@@ -76,8 +69,8 @@ def check_field(name: str, kind: Any, value: Any) -> None:
             str(value),
             "Give another number, or leave it out for the default.",
         )
-    elif name in CHOICES | TRAIN_CHOICES:
-        check_choice(name, value, (CHOICES | TRAIN_CHOICES)[name])
+    elif name in CHOICES:
+        check_choice(name, value, CHOICES[name])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -379,76 +372,3 @@ class VisionConfig(EncoderConfig):
     def grid(self) -> int:
         """Patches in a row, and rows of patches."""
         return self.image_size // self.patch_size
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainConfig(Config):
-    """How a model is trained; the same loop serves all models.
-
-    Raises:
-        ValueError: if a value makes no sense.
-
-    Chapter: 11, training.
-    """
-
-    steps: int = 2000
-    """Number of updates of the weights."""
-    batch_size: int = 32
-    """Sequences in a micro-batch."""
-    accumulate: int = 1
-    """Micro-batches whose gradients are added up for one update."""
-    context: int = 64
-    """Tokens in a training window."""
-    optimizer: str = "adamw"
-    """What applies the gradient: adamw, or muon (to the blocks' matrices)."""
-    learning_rate: float = 1e-3
-    """Highest learning rate; the schedule rises to it, then falls."""
-    schedule: str = "cosine"
-    """Learning rate after the warm-up: cosine, noam, or constant."""
-    warmup_steps: int = 100
-    """Updates over which the learning rate rises from 0 to its peak."""
-    floor: float = 0.1
-    """Where cosine ends, as a share of the peak."""
-    weight_decay: float = 0.1
-    """Share of a matrix that each update removes, times learning rate."""
-    beta1: float = 0.9
-    """Memory of AdamW's mean gradient."""
-    beta2: float = 0.99
-    """Memory of AdamW's mean square; small batches want a longer one."""
-    clip: float = 1.0
-    """Longest gradient, all weights together; 0 does not clip."""
-    label_smoothing: float = 0.0
-    """Share of the target's probability spread over all tokens."""
-    precision: str = "float32"
-    """Matrix products in float32, bfloat16, or auto (what is fast here)."""
-    compile: bool = False
-    """Compile the model first, with torch.compile."""
-    loss_rows: int = 0
-    """Rows of logits that exist at a time, to save memory; 0: all."""
-    eval_every: int = 250
-    """Updates between two looks at the whole validation split."""
-    checkpoint_every: int = 250
-    """Updates between two checkpoints."""
-    seed: int = 0
-    """Fixes initial weights, batches and dropout."""
-
-    def rules(self) -> Rules:
-        """What must hold between settings."""
-        yield (
-            not (self.compile and self.loss_rows),
-            "a compiled model has all rows of its logits at once",
-            f"compile=True, loss_rows={self.loss_rows}",
-            "Leave one of the two out.",
-        )
-        yield (
-            self.seed < 2**63,
-            "seed must be below 2**63",
-            str(self.seed),
-            "Give a smaller number.",
-        )
-        yield (
-            self.floor <= 1.0,
-            "floor is a share of the learning rate, at most 1",
-            str(self.floor),
-            "0.1 is usual.",
-        )

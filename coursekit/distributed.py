@@ -14,10 +14,8 @@ Only dropout differs: each process draws its own.
 import copy
 import os
 import signal
-import socket
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -27,20 +25,21 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from coursekit.checkpoint import Saver
-from coursekit.config import TrainConfig
 from coursekit.data import IGNORE, Batch
-from coursekit.optim import make_optimizer
-from coursekit.training import Progress, Team, TrainState
+from coursekit.fast import for_training
+from coursekit.train_config import TrainConfig, make_optimizer
+from coursekit.training import ProcessGroup, Progress, TrainState
 
 __all__ = [
-    "Scribe",
-    "check_start",
-    "gather",
+    "ProcessLost",
+    "RankZeroSaver",
+    "check_same_step",
+    "connect",
+    "gather_state",
     "is_launched",
-    "join",
     "replicate",
     "shard",
-    "share",
+    "shard_batch",
 ]
 
 LAUNCHED = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
@@ -62,27 +61,30 @@ def is_launched() -> bool:
     return all(name in os.environ for name in LAUNCHED)
 
 
+class ProcessLost(ValueError):  # noqa: N818 (an end, as StopIteration)
+    """Another process of the run has ended, or all were told to."""
+
+
 @contextmanager
-def join(
-    device: torch.device, tell: Callable[[str], object]
-) -> Iterator[tuple[Team, torch.device]]:
+def connect(
+    device: torch.device,
+) -> Iterator[tuple[ProcessGroup, torch.device]]:
     """Meet the other processes, and leave them in an orderly way.
 
-    When one of them dies, torchrun sends SIGTERM to those that are left.
-    The first of these says which one is missing, and all end.
+    When one of them dies, a sum over all fails, and torchrun sends SIGTERM
+    to those that are left; its report says which one it was.
 
     Args:
         device: the kind that each process computes on, cpu or cuda.
-        tell: is given the line to print when the run is ended from
-            outside; in one process only.
 
     Returns:
-        A context of this team and of this process's own device.  An error
+        A context of this group and of this process's own device.  An error
         leaves it in the first process that has one; the others exit.
 
     Raises:
         ValueError: if torchrun did not start this process, or PyTorch has
             nothing that connects processes on this device.
+        ProcessLost: inside the context, when torchrun ends this process.
 
     Chapter: 18, scaling.
     Test: tests/test_distributed.py::test_a_killed_worker_ends_the_run
@@ -94,30 +96,41 @@ def join(
     store, rank, size = next(dist.rendezvous("env://"))
     backend = BACKENDS[device.type]
     dist.init_process_group(backend, store=store, rank=rank, world_size=size)
-
-    def speaks() -> bool:
-        """Whether nobody has spoken: what comes later only follows."""
-        return bool(store.add("spoken", 1) == 1)
-
-    with watch(store, Team(rank, size), speaks, tell):
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
         try:
-            yield Team(rank, size, total), device
-        except Exception as error:
-            if isinstance(error, RuntimeError):
-                # A process that died breaks what its peers were about to
-                # add up.  If it was that, the watch ends this one meanwhile.
-                time.sleep(PATIENCE)
-            if not speaks():
-                raise SystemExit(1) from error
+            yield ProcessGroup(rank, size, sum_over_all), device
+        except RuntimeError:
+            time.sleep(PATIENCE)  # if it comes of another's end, `stop` says
             raise
+    except Exception as error:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it has its say first
+        if store.add("errors", 1) > 1:  # what comes later only follows
+            raise SystemExit(1) from error
+        raise
+    signal.signal(signal.SIGTERM, before)
     dist.destroy_process_group()
+
+
+def stop(*_: object) -> None:
+    """Answer SIGTERM.
+
+    Raises:
+        ProcessLost: always.
+    """
+    raise ProcessLost(
+        "all processes of a run must live: got SIGTERM, which torchrun sends "
+        "when one of them has ended, or when it is stopped itself. Its "
+        "report says which one and how (exit code -9: killed, for its "
+        "memory perhaps)."
+    )
 
 
 def check_launch(device: torch.device) -> None:
     """Refuse what cannot become several processes.
 
     Raises:
-        ValueError: as :func:`join` says.
+        ValueError: as :func:`connect` says.
     """
     if not is_launched():
         missing = [name for name in LAUNCHED if name not in os.environ]
@@ -154,95 +167,26 @@ def has_backend(name: str) -> bool:
     return bool(there)
 
 
-def total(number: float) -> float:
+def sum_over_all(number: float) -> float:
     """Add a number up over all processes, in float64; a collective."""
     summed = torch.tensor(float(number), dtype=torch.float64)
     dist.all_reduce(summed)
     return summed.item()
 
 
-@contextmanager
-def watch(
-    store: Any,
-    team: Team,
-    speaks: Callable[[], bool],
-    tell: Callable[[str], object],
-) -> Iterator[None]:
-    """Have a thread answer SIGTERM, whatever the process is waiting for.
-
-    A handler of Python's would wait until the process comes back from what
-    it does in C, such as adding up with one that is dead.
-    """
-    node = os.environ.get("GROUP_RANK", "0")
-    store.set(f"process {team.rank}", f"{node} {os.getpid()}")
-    peers = [
-        store.get(f"process {rank}").decode().split()
-        for rank in range(team.size)
-    ]
-
-    def answer() -> None:
-        while number := inbox.recv(1):
-            if number[0] == signal.SIGTERM:
-                try:
-                    here = [n != node or is_alive(int(p)) for n, p in peers]
-                    dead = [r for r in range(team.size) if not here[r]]
-                    if speaks():
-                        tell(last_words(dead, team.size))
-                finally:
-                    os._exit(1)
-
-    inbox, outbox = socket.socketpair()
-    outbox.setblocking(False)  # as signals ask for
-    before = signal.signal(signal.SIGTERM, lambda *_: None)
-    signal.set_wakeup_fd(outbox.fileno())
-    threading.Thread(target=answer, daemon=True).start()
-    try:
-        yield
-    finally:
-        signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGTERM, before)
-        outbox.close()  # which ends the thread
-
-
-def is_alive(pid: int) -> bool:
-    """Whether a process of this machine has not ended."""
-    if os.name != "posix":  # there, looking would kill
-        return True
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
-def last_words(dead: Sequence[int], size: int) -> str:
-    """What to say when torchrun ends this process."""
-    if not dead:
-        return (
-            "a run goes on until its steps are done: got SIGTERM, with no "
-            f"process of the {size} missing. Did somebody stop torchrun?"
-        )
-    ranks = ", ".join(map(str, dead))
-    return (
-        f"all {size} processes of a run must live: got the end of rank "
-        f"{ranks}. Was it killed, for its memory perhaps? torchrun's report "
-        "says how it ended."
-    )
-
-
 # -- the data ----------------------------------------------------------------
 
 
-def share(batch: Batch, team: Team) -> Batch:
+def shard_batch(batch: Batch, group: ProcessGroup) -> Batch:
     """Return this process's rows of a batch: every size-th.
 
-    All shares together have each row once.  If there are more processes
+    All shards together have each row once.  If there are more processes
     than rows, those without one compute on the first, with no target that
     counts: all have to take part in each step.
 
     Args:
         batch: inputs and targets, rows first; B ≥ 1.
-        team: of which this process is one.
+        group: of which this process is one.
 
     Returns:
         About B / size rows.  Padding is kept.
@@ -257,11 +201,11 @@ def share(batch: Batch, team: Team) -> Batch:
     wrong = {k: len(x) for k, x in batch.inputs.items() if len(x) != n}
     if wrong or n == 0:
         raise ValueError(
-            "a batch is dealt out by rows, so each input has one for each of "
+            "a batch is split by rows, so each input has one for each of "
             f"its targets: got {wrong or 'none'} and {n} rows of targets. "
             "Expand what is shared to all rows."
         )
-    mine = slice(team.rank, None, team.size)
+    mine = slice(group.rank, None, group.size)
     targets = batch.targets[mine]
     if not len(targets):
         mine = slice(1)
@@ -273,7 +217,7 @@ def share(batch: Batch, team: Team) -> Batch:
 
 
 def replicate(model: nn.Module) -> nn.Module:
-    """Wrap a model in DDP: a copy in each process, gradients averaged.
+    """Wrap a model's view in DDP: a copy in each process, gradients averaged.
 
     Args:
         model: on this process's device; stays in use, with its names.
@@ -285,7 +229,7 @@ def replicate(model: nn.Module) -> nn.Module:
     Source: li2020ddp.
     Test: tests/test_distributed.py::test_losses_are_those_of_one_process
     """
-    return nn.parallel.DistributedDataParallel(model)
+    return nn.parallel.DistributedDataParallel(for_training(model))
 
 
 def shard(
@@ -294,12 +238,12 @@ def shard(
     config: TrainConfig,
     device: torch.device,
 ) -> tuple[nn.Module, TrainState]:
-    """Deal a model and its optimizer out by FSDP2: a part in each process.
+    """Shard a model and its optimizer by FSDP2: a part in each process.
 
     A block's weights are whole only while it computes.
 
     Args:
-        model: on any device; is copied, so that :func:`gather` can fill it.
+        model: on any device; is copied, for :func:`gather_state` to fill.
         state: of that model, fresh or loaded.
         config: how to train.
         device: this process's.
@@ -332,7 +276,7 @@ def shard(
             value, like.device_mesh, like.placements, src_data_rank=None
         )
 
-    sharded = copy.deepcopy(model)
+    sharded = for_training(copy.deepcopy(model))
     mesh = init_device_mesh(device.type, (dist.get_world_size(),))
     stacks = [m for m in sharded.modules() if isinstance(m, nn.ModuleList)]
     for part in [block for stack in stacks for block in stack] + [sharded]:
@@ -344,13 +288,13 @@ def shard(
     return sharded, replace(state, optimizer=optimizer)
 
 
-def gather(state: TrainState, saver: Saver, team: Team) -> None:
+def gather_state(state: TrainState, saver: Saver, group: ProcessGroup) -> None:
     """Put what is sharded together where the first process can save it.
 
     Args:
         state: of the sharded model.
         saver: of the whole model and state, as :func:`shard` got them.
-        team: each of its processes calls this.
+        group: each of its processes calls this.
 
     Chapter: 18, scaling.
     Test: tests/test_distributed.py::test_a_run_may_change_its_processes
@@ -360,7 +304,7 @@ def gather(state: TrainState, saver: Saver, team: Team) -> None:
         weight, kept = full(ours.detach()), state.optimizer.state[ours]
         # In one order: what is loaded from a file comes in any.
         kept = {k: full(kept[k]).to(whole.device) for k in sorted(kept)}
-        if team.rank == 0:
+        if group.rank == 0:
             whole.data.copy_(weight)
             optimizer.state[whole] = kept
     saver.state = replace(state, optimizer=optimizer)
@@ -382,14 +326,14 @@ def pairs(
 # -- checkpoints -------------------------------------------------------------
 
 
-class Scribe:
+class RankZeroSaver:
     """A callback by which the first process saves for all.
 
     The files are those that one process writes.
 
     Args:
         saver: knows when and where.
-        team: each of its processes has a scribe.
+        group: each of its processes has such a saver.
         collect: called in each before the first writes.
 
     Chapter: 18, scaling.
@@ -398,10 +342,10 @@ class Scribe:
     def __init__(
         self,
         saver: Saver,
-        team: Team,
+        group: ProcessGroup,
         collect: Callable[[], None] = lambda: None,
     ) -> None:
-        self.saver, self.team, self.collect = saver, team, collect
+        self.saver, self.group, self.collect = saver, group, collect
 
     def __call__(self, progress: Progress) -> None:
         """Save what is due.
@@ -412,32 +356,32 @@ class Scribe:
         """
         if progress.is_best or self.saver.is_due(progress):
             self.collect()
-            if self.team.rank == 0:
+            if self.group.rank == 0:
                 self.saver(progress)
 
     def save(self) -> None:
         """Write a checkpoint now."""
         self.collect()
-        if self.team.rank == 0:
+        if self.group.rank == 0:
             self.saver.save()
 
 
-def check_start(step: int, team: Team) -> None:
+def check_same_step(step: int, group: ProcessGroup) -> None:
     """Refuse processes that begin from different checkpoints.
 
     Args:
         step: from which this process would go on.
-        team: each of its processes calls this.
+        group: each of its processes calls this.
 
     Raises:
         ValueError: if not all steps are equal.
 
     Chapter: 18, scaling.
     """
-    mean = team.total(step) / team.size
-    if team.total(step != mean):
+    mean = group.sum(step) / group.size
+    if group.sum(step != mean):
         raise ValueError(
             "all processes must go on from the same checkpoint: got step "
-            f"{step} in rank {team.rank}, {mean:g} on average. Choose an "
+            f"{step} in rank {group.rank}, {mean:g} on average. Choose an "
             "--out that all machines see."
         )

@@ -1,7 +1,8 @@
 """How surprised the model is by what comes next."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -11,12 +12,16 @@ from torch.nn import functional as F  # noqa: N812
 from coursekit.checks import check_ids
 
 __all__ = [
-    "backward_in_pieces",
+    "Loss",
+    "chunked_cross_entropy",
     "cross_entropy",
     "fast_cross_entropy",
-    "nats_in_pieces",
     "perplexity",
+    "token_loss",
 ]
+
+Loss = Callable[[Any, dict[str, Tensor], Tensor], Tensor]
+"""From a model, its inputs and the targets to the sum of the nats."""
 
 
 def cross_entropy(
@@ -107,97 +112,157 @@ def fast_cross_entropy(
     return nats / (targets != ignore_index).sum().clamp(min=1)
 
 
-def backward_in_pieces(
+def chunked_cross_entropy(
     hidden: Float[Tensor, "*B D"],
     logits_of: Callable[[Tensor], Tensor],
+    parameters: Iterable[Tensor],
     targets: Int[Tensor, "*B"],
-    n_rows: int,
-    scale: float = 1.0,
+    chunk_size: int = 1024,
     ignore_index: int = -100,
     label_smoothing: float = 0.0,
 ) -> Float[Tensor, ""]:
-    """Loss and all gradients, with the logits of a few rows at a time.
+    """The sum of :func:`cross_entropy`, a few positions' logits at a time.
 
-    ``Σ nats`` needs each row's logits, and its gradient by the hidden states
-    is a row's own too.  So each piece goes forward *and* backward through
-    the head before the next one begins; what went before the head gets its
-    gradient afterwards, once.  Nothing is computed twice, and what grows
-    with V is the logits of one piece.
+    ``Σ nats`` needs each position's logits alone, and so does its gradient.
+    So each chunk goes forward *and* backward through the head before the
+    next one begins.  Nothing is computed twice, and what grows with V is
+    the logits of one chunk.
 
     Args:
-        hidden: (..., D) what the head reads; its graph is used up.
-        logits_of: the head, from (n, D) to (n, V), each row by itself.
+        hidden: (..., D) what the head reads.
+        logits_of: the head, from (n, D) to (n, V), each position by itself.
+        parameters: of the head; others may be among them.
         targets: (...) ids of the right tokens, or ``ignore_index``.
-        n_rows: rows of a piece; the last may be shorter.
-        scale: times which the gradients are added to ``.grad``; 1/n for
-            those of the mean.
+        chunk_size: positions of a chunk; the last may be shorter.
         ignore_index, label_smoothing: as in :func:`cross_entropy`.
 
     Returns:
-        The sum of the nats, without ``scale`` and without a graph.
+        The sum of the nats, a scalar with a graph.
 
     Raises:
-        ValueError: if shapes do not fit, or ``n_rows`` is not at least 1.
+        ValueError: if shapes do not fit, or ``chunk_size`` is not at least 1.
 
     Chapter: 18, scaling.
-    Test: tests/test_loss.py::test_backward_in_pieces_is_backward
+    Test: tests/test_loss.py::test_chunks_are_the_whole
     """
-    slope = torch.empty_like(hidden).flatten(0, -2)
-    exact = torch.promote_types(hidden.dtype, torch.float32)
-    total, first = hidden.new_zeros((), dtype=exact), 0
-    for rows, right in pieces(hidden, targets, n_rows):
-        # A leaf: backward stops here, and the piece's logits are freed.
-        rows = rows.detach().requires_grad_()
-        nats = fast_cross_entropy(
-            logits_of(rows), right, ignore_index, label_smoothing, "sum"
+    check_chunks(hidden, targets, chunk_size)
+
+    def nats_of(chunk: Tensor, right: Tensor) -> Tensor:
+        return fast_cross_entropy(
+            logits_of(chunk), right, ignore_index, label_smoothing, "sum"
         )
-        (nats * scale).backward()
-        assert rows.grad is not None
-        slope[first : first + len(rows)] = rows.grad
-        first += len(rows)
-        total += nats.detach()
-        # What is small and stays would lie between the large tensors that
-        # come and go: the next piece would not fit where this one was.
-        del rows, nats
-    if hidden.requires_grad:  # else only the head is trained
-        hidden.backward(slope.view_as(hidden))
+
+    rows, right = hidden.flatten(0, -2), targets.flatten().split(chunk_size)
+    if not torch.is_grad_enabled():
+        chunks = zip(rows.split(chunk_size), right, strict=True)
+        return torch.stack([nats_of(*chunk) for chunk in chunks]).sum()
+    trained = [p for p in parameters if p.requires_grad]
+    total: Tensor = _Chunks.apply(rows, nats_of, right, *trained)
     return total
 
 
-def nats_in_pieces(
-    hidden: Float[Tensor, "*B D"],
-    logits_of: Callable[[Tensor], Tensor],
-    targets: Int[Tensor, "*B"],
-    n_rows: int,
-    ignore_index: int = -100,
-) -> Float[Tensor, ""]:
-    """The loss alone, with the logits of a few rows at a time.
+class _Chunks(torch.autograd.Function):
+    """Both passes of each chunk, one chunk after the other."""
 
-    Args, Raises: as :func:`backward_in_pieces`.
+    @staticmethod
+    def forward(
+        ctx: Any,
+        rows: Tensor,
+        nats_of: Callable[[Tensor, Tensor], Tensor],
+        targets: Sequence[Tensor],
+        *parameters: Tensor,
+    ) -> Tensor:
+        exact = torch.promote_types(rows.dtype, torch.float32)
+        total, d_rows = rows.new_zeros((), dtype=exact), torch.empty_like(rows)
+        slopes: list[Tensor | None] = [None] * len(parameters)
+        size = len(targets[0])
+        cut = zip(rows.split(size), d_rows.split(size), targets, strict=True)
+        for chunk, d_chunk, right in cut:
+            x = chunk.detach().requires_grad_()
+            with torch.enable_grad():
+                nats = nats_of(x, right)
+            with torch.autocast(x.device.type, enabled=False):
+                found = torch.autograd.grad(
+                    nats, [x, *parameters], allow_unused=True
+                )
+            d_chunk.copy_(found[0])
+            for i, slope in enumerate(found[1:]):
+                if slope is not None:
+                    old = slopes[i]
+                    slopes[i] = (
+                        slope.clone() if old is None else old.add_(slope)
+                    )
+            total += nats.detach()
+            # What is small and stays would lie between the large tensors
+            # that come and go: the next chunk would not fit in their place.
+            del x, nats, found
+        ctx.slopes = [d_rows, None, None, *slopes]
+        return total
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+        slopes, ctx.slopes = ctx.slopes, None
+        return tuple(None if s is None else s.mul_(upstream) for s in slopes)
+
+
+def token_loss(
+    model: Any,
+    inputs: dict[str, Tensor],
+    targets: Int[Tensor, "*B"],
+    label_smoothing: float = 0.0,
+    chunk_size: int = 0,
+) -> Float[Tensor, ""]:
+    """The loss that training takes unless it is given another.
+
+    Args:
+        model: maps ``**inputs`` to logits (..., V); for chunks, in two
+            steps, its methods ``hidden`` and ``logits``.
+        inputs: of the model, by name.
+        targets: (...) ids of the right tokens, or -100.
+        label_smoothing: as in :func:`cross_entropy`.
+        chunk_size: positions whose logits exist at a time; 0: all.
 
     Returns:
-        The sum of the nats; it has no graph.
-
-    Chapter: 18, scaling.
-    Test: tests/test_loss.py::test_backward_in_pieces_is_backward
-    """
-    with torch.no_grad():
-        nats = [
-            fast_cross_entropy(
-                logits_of(rows), right, ignore_index, reduction="sum"
-            )
-            for rows, right in pieces(hidden, targets, n_rows)
-        ]
-    return torch.stack(nats).sum()
-
-
-def pieces(
-    hidden: Tensor, targets: Tensor, n_rows: int
-) -> Iterator[tuple[Tensor, Tensor]]:
-    """Cut hidden states and targets, all rows below one another.
+        The *sum* of the nats: the mean is over all targets of a step, which
+        may have several batches.
 
     Raises:
-        ValueError: if shapes do not fit, or ``n_rows`` is not at least 1.
+        ValueError: if the model can't be called in two steps.
+
+    Chapter: 11, training.
+    """
+    if not chunk_size:
+        return fast_cross_entropy(
+            model(**inputs),
+            targets,
+            label_smoothing=label_smoothing,
+            reduction="sum",
+        )
+    # Of the type: a wrapper (DDP, torch.compile) passes its model's methods
+    # on, but they would run without what the wrapper does.
+    kind = type(model)
+    if not (hasattr(kind, "hidden") and hasattr(kind, "logits")):
+        raise ValueError(
+            "a loss in chunks needs a model with the methods hidden and "
+            f"logits: got {kind.__name__}. Set loss_chunk_size=0, and do not "
+            "compile or wrap the model."
+        )
+    return chunked_cross_entropy(
+        model.hidden(**inputs),
+        model.logits,
+        model.parameters(),
+        targets,
+        chunk_size,
+        label_smoothing=label_smoothing,
+    )
+
+
+def check_chunks(hidden: Tensor, targets: Tensor, chunk_size: int) -> None:
+    """Refuse what can't be cut into chunks.
+
+    Raises:
+        ValueError: if shapes do not fit, or ``chunk_size`` is not at least 1.
     """
     if hidden.shape[:-1] != targets.shape:
         raise ValueError(
@@ -205,13 +270,11 @@ def pieces(
             f"{tuple(hidden.shape)} and targets {tuple(targets.shape)}. "
             "Hidden states are (..., D), targets the same without D."
         )
-    if n_rows < 1:
+    if chunk_size < 1:
         raise ValueError(
-            f"a piece must have at least 1 row: got {n_rows}. Some hundred "
-            "rows keep the products large and the memory small."
+            f"a chunk must have at least 1 position: got {chunk_size}. Some "
+            "hundred keep the products large and the memory small."
         )
-    cut = hidden.flatten(0, -2).split(n_rows), targets.flatten().split(n_rows)
-    yield from zip(*cut, strict=True)
 
 
 def check_targets(logits: Tensor, targets: Tensor, ignore_index: int) -> None:

@@ -23,11 +23,12 @@ from coursekit.config import (
     EncoderConfig,
     GPTConfig,
     SpeechConfig,
-    TrainConfig,
     TransformerConfig,
     VisionConfig,
 )
+from coursekit.fast import Packed
 from coursekit.files import write_atomically
+from coursekit.train_config import TrainConfig
 from coursekit.vocabulary import Tokenizer, load_tokenizer
 from coursekit.weights import (
     finite_weights,
@@ -95,9 +96,9 @@ def build_model(fields: dict[str, Any], origin: str | Path = "") -> nn.Module:
 def describe(model: Any) -> dict[str, Any]:
     """What ``config.json`` says of a model."""
     name = type(model).__name__
-    if "blocks" in vars(model):
+    if isinstance(model, Packed):
         raise ValueError(
-            f"a model is saved as it was built: got a packed {name}, which "
+            f"a model is saved as it was built: got a {name}, which "
             "lacks most weights. Save the model that was packed."
         )
     if name not in MODELS:

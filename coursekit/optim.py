@@ -5,29 +5,23 @@ Learning rates are pure functions of the number of the update, counted from
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from coursekit.config import TrainConfig
-
 __all__ = [
     "Muon",
-    "constant",
-    "cosine",
-    "make_optimizer",
-    "make_schedule",
+    "constant_schedule",
+    "cosine_schedule",
     "muon_groups",
-    "noam",
+    "noam_schedule",
     "orthogonalize",
     "parameter_groups",
 ]
 
-FUSED = ("cpu", "cuda", "mps")
-"""Where torch updates all weights in one kernel instead of one for each."""
 NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
 """A polynomial x, x³, x⁵ that is steep at 0 and stays near 1 around it."""
 
@@ -35,7 +29,7 @@ NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
 # -- learning rates ----------------------------------------------------------
 
 
-def noam(step: int, d_model: int, warmup: int) -> float:
+def noam_schedule(step: int, d_model: int, warmup: int) -> float:
     """The paper's learning rate: up in a line, down as 1/√step.
 
     ``d_model^-0.5 · min(step^-0.5, step · warmup^-1.5)``; the peak, at
@@ -65,20 +59,20 @@ def noam(step: int, d_model: int, warmup: int) -> float:
     return d_model**-0.5 * min(step**-0.5, step * warmup**-1.5)
 
 
-def cosine(
-    step: int, peak: float, total: int, warmup: int = 0, floor: float = 0.0
+def cosine_schedule(
+    step: int, peak: float, total: int, warmup: int = 0, min_lr: float = 0.0
 ) -> float:
     """Up in a line, then down along half a cosine.
 
     ``peak · step / warmup``, then with ``p`` the share of the way down
-    ``floor + (peak − floor) · (1 + cos π p) / 2``.
+    ``min_lr + (peak − min_lr) · (1 + cos π p) / 2``.
 
     Args:
         step: number of the update, from 1.
         peak: highest learning rate.
-        total: number of the last update; after it the rate is ``floor``.
+        total: number of the last update; after it the rate is ``min_lr``.
         warmup: updates until the peak.
-        floor: learning rate at the end (a rate, not a share).
+        min_lr: learning rate at the end (a rate, not a fraction).
 
     Returns:
         The learning rate.
@@ -93,10 +87,10 @@ def cosine(
     if step <= warmup:
         return peak * step / warmup
     way = min(1.0, (step - warmup) / max(1, total - warmup))
-    return floor + (peak - floor) * (1 + math.cos(math.pi * way)) / 2
+    return min_lr + (peak - min_lr) * (1 + math.cos(math.pi * way)) / 2
 
 
-def constant(step: int, peak: float, warmup: int = 0) -> float:
+def constant_schedule(step: int, peak: float, warmup: int = 0) -> float:
     """Up in a line, then level: ``peak · min(1, step / warmup)``.
 
     Args:
@@ -114,31 +108,6 @@ def constant(step: int, peak: float, warmup: int = 0) -> float:
     """
     _check_step(step)
     return peak * min(1.0, step / max(1, warmup))
-
-
-def make_schedule(config: TrainConfig) -> Callable[[int], float]:
-    """The learning rate of each update, as the configuration says.
-
-    Noam's curve is scaled so that its peak is ``config.learning_rate``; with
-    ``(d_model · warmup)^-0.5`` for that, it is the paper's.
-
-    Args:
-        config: ``schedule`` and its numbers.
-
-    Returns:
-        A function from the number of the update (from 1) to its rate.
-
-    Chapter: 11, training.
-    """
-    peak, warmup = config.learning_rate, config.warmup_steps
-    if config.schedule == "noam":
-        warmup = max(1, warmup)
-        scale = peak * warmup**0.5  # so d_model = 1 in the formula
-        return lambda step: scale * noam(step, 1, warmup)
-    if config.schedule == "cosine":
-        floor = config.floor * peak
-        return lambda step: cosine(step, peak, config.steps, warmup, floor)
-    return lambda step: constant(step, peak, warmup)
 
 
 def _check_step(step: int) -> None:
@@ -280,7 +249,7 @@ class Muon(torch.optim.AdamW):
     are, so that one rate η and one decay λ serve both.
 
     Args:
-        groups: as :func:`muon_groups` makes them; those with ``muon=True``
+        params: as :func:`muon_groups` makes them; those with ``muon=True``
             hold matrices, all others are updated by AdamW.
         lr: learning rate η; training sets it before each update.
         betas: AdamW's.
@@ -299,14 +268,14 @@ class Muon(torch.optim.AdamW):
 
     def __init__(
         self,
-        groups: list[dict[str, Any]],
+        params: list[dict[str, Any]],
         lr: float = 1e-3,
         betas: tuple[float, float] = (0.9, 0.99),
         momentum: float = 0.95,
         dtype: torch.dtype | None = None,
         fused: bool | None = None,
     ) -> None:
-        for p in [p for g in groups if g["muon"] for p in g["params"]]:
+        for p in [p for g in params if g["muon"] for p in g["params"]]:
             if p.dim() != 2:
                 raise ValueError(
                     "muon orthogonalizes matrices, of 2 dimensions: got "
@@ -315,7 +284,7 @@ class Muon(torch.optim.AdamW):
                 )
         own = {"momentum": momentum, "dtype": dtype}
         super().__init__(
-            [own | group for group in groups], lr=lr, betas=betas, fused=fused
+            [own | group for group in params], lr=lr, betas=betas, fused=fused
         )
 
     @torch.no_grad()
@@ -370,48 +339,3 @@ def _by_shape(weights: Iterable[Tensor]) -> Iterable[list[Tensor]]:
         if p.grad is not None:
             shapes.setdefault(p.shape, []).append(p)
     return shapes.values()
-
-
-def make_optimizer(
-    model: nn.Module, config: TrainConfig
-) -> torch.optim.Optimizer:
-    """AdamW over :func:`parameter_groups`, or :class:`Muon`.
-
-    Fused where the device can.  Muon's own products are in bfloat16 if the
-    model's are.
-
-    Args:
-        model: on the device on which it will be trained.
-        config: ``optimizer``, ``weight_decay``, ``beta1``, ``beta2``,
-            ``precision``.
-
-    Returns:
-        The optimizer; :func:`coursekit.training.train` sets its rate.
-
-    Raises:
-        ValueError: if there is nothing to train, or for Muon no matrix.
-
-    Differs from the paper: Adam, β₂ = 0.98, ε = 1e-9, without decay.
-    Chapter: 11, training.
-    Source: vaswani2017attention, section 5.3; kingma2015adam;
-        loshchilov2019decoupled, algorithm 2.
-    Test: tests/test_optim.py::test_adamw_by_hand
-    """
-    is_muon = config.optimizer == "muon"
-    make_groups = muon_groups if is_muon else parameter_groups
-    groups = make_groups(model, config.weight_decay)
-    groups = [group for group in groups if group["params"]]
-    devices = {p.device.type for g in groups for p in g["params"]}
-    fused, betas = _can_fuse(devices), (config.beta1, config.beta2)
-    if is_muon:
-        dtype = torch.bfloat16 if config.precision == "bfloat16" else None
-        return Muon(
-            groups, config.learning_rate, betas, dtype=dtype, fused=fused
-        )
-    return torch.optim.AdamW(
-        groups, lr=config.learning_rate, betas=betas, fused=fused
-    )
-
-
-def _can_fuse(devices: Iterable[str]) -> bool:
-    return all(device in FUSED for device in devices)

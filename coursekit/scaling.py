@@ -1,8 +1,7 @@
 """What a model costs: parameters, FLOPs, bytes; counted, not quoted.
 
-And the two ways to need less memory for the same numbers: attention in
-blocks, whose table of weights never exists, and a loss in slices, whose
-logits never exist all at once.
+And attention in blocks, whose table of weights never exists: less memory for
+the same numbers, as :func:`coursekit.loss.chunked_cross_entropy` needs.
 """
 
 import math
@@ -11,10 +10,9 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.checkpoint import checkpoint
 
 from coursekit.attention import Attend, fast_attend, share_heads
 from coursekit.checks import check_attention
@@ -26,7 +24,6 @@ from coursekit.config import (
 )
 from coursekit.decoder import GPT
 from coursekit.encoder import Encoder
-from coursekit.loss import fast_cross_entropy
 from coursekit.masks import causal_mask
 from coursekit.seq2seq import Transformer
 
@@ -35,7 +32,6 @@ __all__ = [
     "block_attend",
     "count_parameters",
     "forward_flops",
-    "loss_in_slices",
     "meta_model",
     "saved_bytes",
 ]
@@ -412,47 +408,3 @@ class _InBlocks(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, d_out: Tensor) -> tuple[Tensor | None, ...]:
         return (*_backward(ctx.saved_tensors, d_out, *ctx.plan), None, None)
-
-
-# -- the loss in slices ------------------------------------------------------
-
-
-def loss_in_slices(
-    logits_of: Callable[[Tensor], Tensor],
-    x: Float[Tensor, "*B D"],
-    targets: Int[Tensor, "*B"],
-    size: int = 1024,
-    ignore_index: int = -100,
-) -> Float[Tensor, ""]:
-    """Mean cross-entropy, with the logits of a few positions at a time.
-
-    Backward, the logits of a slice are computed once more; all of them, the
-    largest tensor of many models, never exist together.
-
-    Args:
-        logits_of: from (n, D) to (n, V); a model's method ``logits``.
-        x: (..., D), as a model's method ``hidden`` returns it.
-        targets: (...) ids of the right tokens, or ``ignore_index``.
-        size: positions in a slice.
-        ignore_index: target that does not count.
-
-    Returns:
-        Nats a target; the mean over no target at all is 0.
-
-    Chapter: 18, scaling.
-    Source: chen2016training.
-    Test: tests/test_scaling.py::test_loss_in_slices_is_the_loss
-    """
-
-    def nats(part: Tensor, right: Tensor) -> Tensor:
-        return fast_cross_entropy(
-            logits_of(part), right, ignore_index, reduction="sum"
-        )
-
-    rows, flat = x.reshape(-1, x.size(-1)), targets.reshape(-1)
-    sums = [
-        checkpoint(nats, *both, use_reentrant=False, preserve_rng_state=False)
-        for both in zip(rows.split(size), flat.split(size), strict=True)
-    ]
-    counted = (flat != ignore_index).sum().clamp(min=1)
-    return torch.stack(sums).sum() / counted

@@ -288,7 +288,9 @@ class Transformer(nn.Module):
         how = {"mask": tgt_mask, "rotate": rotate, "bias": bias}
         for i, block in enumerate(self.blocks):
             kept = cache[i] if cache else None
-            x = block(x, memory, memory_mask=src_mask, **how, cache=kept)
+            x = block(
+                x, memory=memory, memory_mask=src_mask, **how, cache=kept
+            )
         return x
 
     def logits(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B V"]:

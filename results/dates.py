@@ -18,12 +18,13 @@ from torch import Tensor, nn
 
 from coursekit.activations import watch
 from coursekit.cache import CachedSeq2SeqStepper
-from coursekit.config import TrainConfig, TransformerConfig
+from coursekit.config import TransformerConfig
 from coursekit.data import Batch, Pairs, pad_pairs
 from coursekit.datasets import date_pairs
 from coursekit.generation import generate
 from coursekit.seq2seq import Transformer
 from coursekit.tokenizer import CharTokenizer
+from coursekit.train_config import TrainConfig
 from coursekit.training import Progress, train
 from coursekit.translate import SPECIALS, Translator, special_ids
 from results.record import record, summary
@@ -220,7 +221,7 @@ def run(
         dates.batches(seed),
         budget(seed, steps),
         callbacks=[look],
-        bar=False,
+        progress=False,
     )
     seconds = time.process_time() - began - spent
     print(f"seed {seed}: {looks[-1]} in {seconds:.0f} s", flush=True)
@@ -297,7 +298,7 @@ def unshifted(dates: Dates, seed: int, steps: int) -> dict[str, Any]:
         lambda step: [spoil(batch) for batch in batches(step)],
         budget(seed, steps),
         callbacks=[lambda progress: losses.append(progress.loss)],
-        bar=False,
+        progress=False,
     )
     fed = spoil(dates.questions)
     model.eval()

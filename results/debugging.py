@@ -28,7 +28,10 @@ from coursekit.data import load_text, random_windows, train_val_split
 from coursekit.decoder import GPT
 from coursekit.generation import generate
 from coursekit.loss import cross_entropy
-from coursekit.optim import cosine, parameter_groups
+from coursekit.optim import (
+    cosine_schedule,
+    parameter_groups,
+)
 from coursekit.sampling import sampler
 from coursekit.steppers import PlainStepper
 from coursekit.tokenizer import CharTokenizer
@@ -264,7 +267,9 @@ class Small:
             if bug != "clip_after":
                 nn.utils.clip_grad_norm_(weights, CLIP)
             for group in optimizer.param_groups:
-                group["lr"] = cosine(step + 1, PEAK, self.steps, WARMUP)
+                group["lr"] = cosine_schedule(
+                    step + 1, PEAK, self.steps, WARMUP
+                )
             optimizer.step()
             if bug == "clip_after":
                 nn.utils.clip_grad_norm_(weights, CLIP)

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from coursekit.config import TrainConfig
+from coursekit.train_config import TrainConfig
 from coursekit.translate import Translator
 from results.record import record
 from results.translating import (
@@ -49,7 +49,7 @@ def train_one(
         steps=steps,
         learning_rate=4e-3,
         warmup_steps=min(600, steps // 4),
-        floor=0.0,
+        min_lr_ratio=0.0,
         weight_decay=0.01,
         beta2=0.98,
         label_smoothing=0.1,

@@ -10,10 +10,11 @@ import argparse
 
 import torch
 
-from coursekit.config import GPTConfig, TrainConfig
+from coursekit.config import GPTConfig
 from coursekit.data import random_windows, sequential_windows, train_val_split
 from coursekit.decoder import GPT
 from coursekit.loss import cross_entropy
+from coursekit.train_config import TrainConfig
 from coursekit.training import train
 from results.record import record, summary
 from results.replacing import corpus
@@ -55,7 +56,7 @@ def learn(
         TrainConfig(
             steps=steps, learning_rate=3e-3, warmup_steps=50, seed=seed
         ),
-        bar=False,
+        progress=False,
     )
     return model
 

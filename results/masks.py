@@ -13,10 +13,11 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from coursekit.config import GPTConfig, TrainConfig
+from coursekit.config import GPTConfig
 from coursekit.data import random_windows, sequential_windows, train_val_split
 from coursekit.decoder import GPT
 from coursekit.loss import cross_entropy
+from coursekit.train_config import TrainConfig
 from coursekit.training import evaluate, train
 from results.record import record, summary
 from results.replacing import corpus, rungs
@@ -91,7 +92,7 @@ def learn(
         warmup_steps=0,
         weight_decay=0.01,
         beta2=0.999,
-        clip=0.0,
+        max_grad_norm=0.0,
         seed=seed,
     )
     train(

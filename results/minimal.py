@@ -16,10 +16,11 @@ import torch
 from torch import nn
 
 from coursekit import minimal, training
-from coursekit.config import GPTConfig, TrainConfig, TransformerConfig
+from coursekit.config import GPTConfig, TransformerConfig
 from coursekit.data import Batch, load_text
 from coursekit.decoder import GPT
 from coursekit.seq2seq import Transformer
+from coursekit.train_config import TrainConfig
 from results.record import record, summary
 
 CONTEXT, WIDTH, HEADS, BLOCKS, BATCH = 64, 64, 4, 4, 32
@@ -93,12 +94,12 @@ def settings(steps: int, **changes: Any) -> TrainConfig:
         "learning_rate": 1e-3,
         "schedule": "cosine",
         "warmup_steps": 100,
-        "floor": 0.1,
+        "min_lr_ratio": 0.1,
         "optimizer": "adamw",
         "weight_decay": 0.1,
         "beta1": 0.9,
         "beta2": 0.99,
-        "clip": 1.0,
+        "max_grad_norm": 1.0,
     }
     return TrainConfig(**fields | changes)
 
@@ -127,7 +128,9 @@ def compare(
     drawn = [minimal.get_batch(learned, BATCH, CONTEXT) for _ in range(steps)]
     batches = [[Batch({"ids": ids}, targets)] for ids, targets in drawn]
     start = time.process_time()
-    training.train(library, batches.__getitem__, settings(steps), bar=False)
+    training.train(
+        library, batches.__getitem__, settings(steps), progress=False
+    )
     seconds = time.process_time() - start
     windows = held_out.unfold(0, CONTEXT + 1, CONTEXT)
     loss = training.evaluate(

@@ -14,7 +14,7 @@ import torch
 
 from coursekit.block import initialize
 from coursekit.cache import cache_bytes
-from coursekit.config import GPTConfig, TrainConfig
+from coursekit.config import GPTConfig
 from coursekit.data import (
     Batch,
     random_windows,
@@ -25,6 +25,7 @@ from coursekit.decoder import GPT
 from coursekit.experts import Experts, route
 from coursekit.feedforward import SwiGLU
 from coursekit.masks import window_mask
+from coursekit.train_config import TrainConfig
 from coursekit.training import evaluate, train
 from results.record import record, summary
 from results.replacing import corpus
@@ -110,7 +111,7 @@ def learn(
             seen(random_windows(learned, BATCH, CONTEXT, seed, step), window)
         ],
         budget,
-        bar=False,
+        progress=False,
     )
     batches = sequential_windows(held_out, 256, CONTEXT)
     return model, evaluate(model, [seen(b, window) for b in batches])

@@ -11,9 +11,10 @@ import statistics
 
 import torch
 
-from coursekit.config import GPTConfig, TrainConfig
+from coursekit.config import GPTConfig
 from coursekit.data import random_windows, sequential_windows, train_val_split
 from coursekit.decoder import GPT
+from coursekit.train_config import TrainConfig
 from coursekit.training import evaluate, train
 from results.record import record, summary
 from results.replacing import corpus
@@ -52,7 +53,7 @@ def run(
         warmup_steps=warmup,
         weight_decay=0.01,
         beta2=0.999,
-        clip=0.0,
+        max_grad_norm=0.0,
         seed=seed,
     )
     state = train(

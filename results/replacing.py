@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import torch
 
-from coursekit.config import GPTConfig, TrainConfig
+from coursekit.config import GPTConfig
 from coursekit.data import (
     load_text,
     random_windows,
@@ -23,6 +23,7 @@ from coursekit.generation import generate
 from coursekit.sampling import sampler
 from coursekit.steppers import PlainStepper
 from coursekit.tokenizer import CharTokenizer
+from coursekit.train_config import TrainConfig
 from coursekit.training import evaluate, train
 from results.record import record, summary
 
@@ -95,7 +96,7 @@ def climb(
         warmup_steps=0,
         weight_decay=0.01,
         beta2=0.999,
-        clip=0.0,
+        max_grad_norm=0.0,
         seed=seed,
     )
     train(

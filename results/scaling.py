@@ -14,9 +14,10 @@ from typing import Any
 
 import torch
 
-from coursekit.config import GPTConfig, TrainConfig
+from coursekit.config import GPTConfig
 from coursekit.data import random_windows, sequential_windows, train_val_split
 from coursekit.decoder import GPT
+from coursekit.train_config import TrainConfig
 from coursekit.training import evaluate, train
 from results.record import record, summary
 from results.replacing import corpus
@@ -51,7 +52,7 @@ class Text:
             steps=steps,
             learning_rate=factor * 0.1 / width**0.5,
             warmup_steps=WARMUP,
-            floor=0.0,
+            min_lr_ratio=0.0,
             seed=seed,
         )
         model, looks = GPT(config), []
@@ -68,7 +69,7 @@ class Text:
             ],
             budget,
             callbacks=[look],
-            bar=False,
+            progress=False,
         )
         return model, looks
 

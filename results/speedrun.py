@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from coursekit.classroom.glue import summary
-from coursekit.config import GPTConfig, TrainConfig
+from coursekit.config import GPTConfig
 from coursekit.data import (
     Batch,
     load_text,
@@ -33,8 +33,10 @@ from coursekit.data import (
     train_val_split,
 )
 from coursekit.decoder import GPT
+from coursekit.devices import pick_precision
 from coursekit.tokenizer import CharTokenizer
-from coursekit.training import evaluate, pick_precision, train
+from coursekit.train_config import TrainConfig
+from coursekit.training import evaluate, train
 
 TEXT = "tinyshakespeare"
 STEPS, SHORT_STEPS = 2000, 320
@@ -63,10 +65,10 @@ TRAINING: dict[str, Any] = {
     "learning_rate": 1e-3,
     "schedule": "cosine",
     "warmup_steps": 100,
-    "floor": 0.1,
+    "min_lr_ratio": 0.1,
     "weight_decay": 0.1,
     "beta2": 0.99,
-    "clip": 1.0,
+    "max_grad_norm": 1.0,
     "precision": "float32",
 }
 
@@ -78,7 +80,7 @@ class Entry:
     model: dict[str, Any] = field(default_factory=dict)
     """Fields of :class:`~coursekit.config.GPTConfig`."""
     training: dict[str, Any] = field(default_factory=dict)
-    """Fields of :class:`~coursekit.config.TrainConfig`."""
+    """Fields of :class:`~coursekit.train_config.TrainConfig`."""
 
     def with_(
         self,
@@ -116,7 +118,7 @@ FAST = Entry(
         "optimizer": "muon",
         "learning_rate": 1e-2,
         "warmup_steps": 30,
-        "floor": 0.0,
+        "min_lr_ratio": 0.0,
         "precision": "auto",
     },
 )
@@ -133,7 +135,7 @@ ALONE = {
     "batch 24, half the steps": RECIPE.with_(training=TWICE),
     "weights 0.044": RECIPE.with_({"init_std": 0.044}),
     "warm-up 30": RECIPE.with_(training={"warmup_steps": 30}),
-    "fall to 0": RECIPE.with_(training={"floor": 0.0}),
+    "fall to 0": RECIPE.with_(training={"min_lr_ratio": 0.0}),
     "bfloat16": RECIPE.with_(training={"precision": "bfloat16"}),
 }
 """The recipe with one change."""
@@ -149,7 +151,7 @@ WITHIN = {
     "batch 24, half the steps": FAST.with_(training=TWICE),
     "weights 0.02": FAST.with_({"init_std": 0.02}),
     "warm-up 100": FAST.with_(training={"warmup_steps": 100}),
-    "fall to a tenth": FAST.with_(training={"floor": 0.1}),
+    "fall to a tenth": FAST.with_(training={"min_lr_ratio": 0.1}),
     "float32": FAST.with_(training={"precision": "float32"}),
 }
 """The faster one with one change: back to the recipe's, or another."""
@@ -224,7 +226,7 @@ def learn(entry: Entry, corpus: Corpus, steps: int, seed: int) -> Run:
         return [random_windows(corpus.learned, size, context, seed, step)]
 
     began = time.perf_counter()
-    train(model, batches, config, bar=False)
+    train(model, batches, config, progress=False)
     seconds = time.perf_counter() - began
     return Run(
         config.steps,

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from coursekit.attention import fast_attend
 from coursekit.cli.runs import TRAIN_DEFAULTS
-from coursekit.config import GPTConfig, TrainConfig
+from coursekit.config import GPTConfig
 from coursekit.data import (
     Batch,
     load_text,
@@ -30,6 +30,7 @@ from coursekit.data import (
 from coursekit.decoder import GPT
 from coursekit.loss import cross_entropy
 from coursekit.tokenizer import BPETokenizer, CharTokenizer
+from coursekit.train_config import TrainConfig
 from coursekit.training import (
     Progress,
     TrainState,
@@ -83,7 +84,9 @@ class Small:
     def run(self, model: nn.Module, config: TrainConfig, **more: Any) -> Any:
         """Train, with a look at the held-out text now and then."""
         batches = more.pop("batches", self.batches(config.seed))
-        return train(model, batches, config, self.held_out, bar=False, **more)
+        return train(
+            model, batches, config, self.held_out, progress=False, **more
+        )
 
 
 def thin(losses: Sequence[float]) -> list[float]:
@@ -116,7 +119,7 @@ def default_run(seed: int, steps: int) -> dict[str, Any]:
     def enough(progress: Progress) -> bool:
         return progress.step == steps
 
-    state = train(model, batches, config, callbacks=[enough], bar=False)
+    state = train(model, batches, config, callbacks=[enough], progress=False)
     windows = sequential_windows(held_out, 128, config.context)
     return {
         "seed": seed,
@@ -159,7 +162,7 @@ def optimizers(
                     ],
                     config,
                     state=descent(model) if name == "descent" else None,
-                    bar=False,
+                    progress=False,
                 )
                 nats.append(round(evaluate(model, windows), 4))
             found.append(
@@ -291,7 +294,7 @@ def accident(
 ) -> tuple[list[float], list[float]]:
     """Losses and gradient lengths of a run with one step gone wrong."""
     model = small.model(seed)
-    config = small.budget(seed, 3e-3, clip=clip, warmup_steps=0)
+    config = small.budget(seed, 3e-3, max_grad_norm=clip, warmup_steps=0)
     optimizer = start(model, config).optimizer
     batches, losses, norms = small.batches(seed), [], []
     for step in range(small.steps):
@@ -380,7 +383,7 @@ def vocabularies(
                     random_windows(ids, BATCH, context, seed, step)
                 ],
                 config,
-                bar=False,
+                progress=False,
             )
             windows = sequential_windows(asked, 64, context)
             total = evaluate(model, windows) * (len(asked) - 1)

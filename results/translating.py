@@ -11,11 +11,12 @@ from typing import Any
 import torch
 
 from coursekit.checkpoint import load_checkpoint, save_checkpoint
-from coursekit.config import TrainConfig, TransformerConfig
+from coursekit.config import TransformerConfig
 from coursekit.data import Batch, Pairs, load_pairs
 from coursekit.models import create_run, read_config
 from coursekit.seq2seq import Transformer
 from coursekit.tokenizer import BPETokenizer
+from coursekit.train_config import TrainConfig
 from coursekit.training import Progress, start, train
 from coursekit.translate import SPECIALS, Translator, special_ids
 from coursekit.vocabulary import Tokenizer
@@ -150,7 +151,14 @@ def learn(
 
     if state.step < budget.steps:
         batches = make_batches(tokenizer, seed=budget.seed, **data)
-        train(model, batches, budget, callbacks=[keep], state=state, bar=False)
+        train(
+            model,
+            batches,
+            budget,
+            callbacks=[keep],
+            state=state,
+            progress=False,
+        )
     put_weights(model, average_states(folder), folder)
     return {k: round(v, 1) for k, v in spent.items()} | {
         "targets": state.tokens

@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 
-from coursekit.config import TrainConfig
 from coursekit.models import save_model
+from coursekit.train_config import TrainConfig
 from coursekit.translate import Translator
 from coursekit.weights import put_weights, round_weights
 from results.record import ROOT, record
@@ -73,7 +73,7 @@ def main() -> None:
         together,
         steps=args.alone,
         schedule="cosine",
-        floor=0.0,
+        min_lr_ratio=0.0,
         warmup_steps=100,
         seed=args.seed + 1,
     )

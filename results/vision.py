@@ -27,8 +27,9 @@ from coursekit.attention import (
     attend,
     fast_attend,
 )
-from coursekit.config import TrainConfig, VisionConfig
+from coursekit.config import VisionConfig
 from coursekit.data import Batch
+from coursekit.train_config import TrainConfig
 from coursekit.training import train
 from coursekit.vision import (
     ViT,
@@ -105,10 +106,10 @@ class Clothes:
             steps=steps,
             learning_rate=rate,
             warmup_steps=steps // 10,
-            floor=0.0,
+            min_lr_ratio=0.0,
             seed=seed,
         )
-        train(Named(model), batches, config, bar=False)
+        train(Named(model), batches, config, progress=False)
         return model.eval()
 
     def right(self, model: nn.Module, order: Tensor | None = None) -> Tensor:

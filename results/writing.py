@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from coursekit.config import GPTConfig, TrainConfig
+from coursekit.config import GPTConfig
 from coursekit.data import (
     random_windows,
     sequential_windows,
@@ -20,6 +20,7 @@ from coursekit.data import (
 from coursekit.decoder import GPT
 from coursekit.models import save_model
 from coursekit.tokenizer import BPETokenizer
+from coursekit.train_config import TrainConfig
 from coursekit.training import Progress, evaluate, train
 from coursekit.weights import (
     average_weights,
@@ -68,7 +69,7 @@ def make_writer(
     budget = TrainConfig(
         steps=recipe.steps,
         learning_rate=recipe.learning_rate,
-        floor=0.02,
+        min_lr_ratio=0.02,
         precision="auto",
         eval_every=500,
         seed=seed,
@@ -92,7 +93,7 @@ def make_writer(
         budget,
         windows if report else None,
         callbacks=[keep],
-        bar=False,
+        progress=False,
     )
     put_weights(model, average_weights(late), "the mean")
     exact = evaluate(model, windows)

@@ -16,12 +16,12 @@ from coursekit.attention import attend, attention_weights, fast_attend
 from coursekit.config import EncoderConfig, GPTConfig, TransformerConfig
 from coursekit.decoder import GPT
 from coursekit.encoder import Encoder
+from coursekit.fast import for_generation as pack
 from coursekit.feedforward import FeedForward
 from coursekit.generation import generate
 from coursekit.loss import cross_entropy
 from coursekit.masks import causal_mask, combine_masks
 from coursekit.multihead import MultiHeadAttention, split_heads
-from coursekit.packed import pack
 from coursekit.positions import frequencies, sinusoidal
 from coursekit.probe import causality, prefix_gap
 from coursekit.sampling import sampler

@@ -38,7 +38,7 @@ from benchmarks.contest import (
 )
 from benchmarks.peers import ours, vocabularies
 from coursekit.classroom.glue import result
-from coursekit.training import _KEPT
+from coursekit.fast.memory import _KEPT
 from results.record import ROOT
 
 # The width is even and divisible by the heads; all sizes differ.

@@ -15,8 +15,8 @@ from coursekit.cache import (
 )
 from coursekit.config import GPTConfig, TransformerConfig
 from coursekit.decoder import GPT
+from coursekit.fast.static import StaticStepper
 from coursekit.seq2seq import Transformer
-from coursekit.static import StaticStepper
 from coursekit.steppers import PlainSeq2SeqStepper, PlainStepper
 
 V, MAX_LEN = 19, 23

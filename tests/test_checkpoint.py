@@ -20,12 +20,7 @@ from safetensors.torch import load_file, save_file
 from coursekit import checkpoint, weights
 from coursekit.attention import attend
 from coursekit.checkpoint import Saver, load_checkpoint, save_checkpoint
-from coursekit.config import (
-    EncoderConfig,
-    GPTConfig,
-    TrainConfig,
-    TransformerConfig,
-)
+from coursekit.config import EncoderConfig, GPTConfig, TransformerConfig
 from coursekit.data import random_windows, sequential_windows
 from coursekit.decoder import GPT
 from coursekit.encoder import Encoder
@@ -38,6 +33,7 @@ from coursekit.models import (
 )
 from coursekit.seq2seq import Transformer
 from coursekit.tokenizer import BPETokenizer, CharTokenizer
+from coursekit.train_config import TrainConfig
 from coursekit.training import TrainingDiverged, start, train
 from coursekit.weights import (
     SaveError,
@@ -104,7 +100,13 @@ from coursekit import checkpoint
 from coursekit.checkpoint import Saver, load_checkpoint
 from coursekit.models import build_model, create_run, read_config
 from coursekit.weights import read_tensors
-from coursekit.config import GPTConfig, TrainConfig
+from coursekit.config import GPTConfig
+from coursekit.train_config import TrainConfig
+from coursekit.checkpoint import Saver, load_checkpoint
+from coursekit.models import build_model, create_run, read_config
+from coursekit.weights import read_tensors
+from coursekit.config import GPTConfig
+from coursekit.train_config import TrainConfig
 from coursekit.data import random_windows, sequential_windows
 from coursekit.decoder import GPT
 from coursekit.tokenizer import CharTokenizer

@@ -21,11 +21,12 @@ import coursekit
 from coursekit import cli, models
 from coursekit.cli import options, runs
 from coursekit.cli.translate import LINES
-from coursekit.config import GPTConfig, TrainConfig, TransformerConfig
+from coursekit.config import GPTConfig, TransformerConfig
 from coursekit.data import load_text
 from coursekit.models import load_model, read_config, save_model
 from coursekit.seq2seq import Transformer
 from coursekit.tokenizer import CharTokenizer
+from coursekit.train_config import RENAMED, TrainConfig
 from coursekit.training import evaluate
 from coursekit.translate import SPECIALS, Translator
 from coursekit.weights import read_tensors
@@ -191,7 +192,9 @@ def test_bytepair_vocabulary(call, text, tmp_path):
 def test_accumulated_batches_are_other_batches():
     """Two micro-batches of a step, and those of the next, all differ."""
     ids = torch.arange(101)
-    config = TrainConfig(accumulate=2, batch_size=3, context=5)
+    config = TrainConfig(
+        gradient_accumulation_steps=2, batch_size=3, context=5
+    )
     batches = runs.batches_of(ids, config)
     starts = [
         tuple(batch.inputs["ids"][:, 0].tolist())
@@ -359,11 +362,15 @@ def test_resume_keeps_the_runs_settings(call, run, words, part):
 def test_a_run_older_than_an_option_has_its_default(call, run, tmp_path):
     older = shutil.copytree(run, tmp_path / "older")
     fields = json.loads((older / "config.json").read_text("utf8"))
-    del fields["train"]["optimizer"], fields["train"]["loss_rows"]
+    del fields["train"]["optimizer"], fields["train"]["loss_chunk_size"]
+    for name in ("accumulate", "clip", "floor"):  # as they were called
+        fields["train"][name] = fields["train"].pop(RENAMED[name])
     (older / "config.json").write_text(json.dumps(fields), "utf8")
     words = ["train", "--out", older, "--resume", "--device", "cpu"]
     refused(call(*words, "--optimizer", "muon"), "the run has adamw")
-    refused(call(*words, "--loss-rows", "64"), "loss_rows=64, the run has 0")
+    refused(
+        call(*words, "--loss-rows", "64"), "loss_chunk_size=64, the run has 0"
+    )
     assert call(*words, "--optimizer", "adamw", "--loss-rows", "0")[0] == 0
 
 

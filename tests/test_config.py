@@ -9,11 +9,9 @@ import pytest
 from coursekit.cli.options import field_help
 from coursekit.config import (
     CHOICES,
-    TRAIN_CHOICES,
     EncoderConfig,
     GPTConfig,
     StackConfig,
-    TrainConfig,
     TransformerConfig,
 )
 
@@ -152,29 +150,15 @@ def test_paper_base():
     assert (big.d_model, big.head_size) == (1024, 64)
 
 
-def test_settings_of_older_runs_are_read():
-    """A field that came later gets its default."""
-    old = TrainConfig(steps=7).to_dict()
-    del old["loss_rows"]
-    assert TrainConfig.from_dict(old) == TrainConfig(steps=7)
-
-
-def test_pieces_of_the_loss_are_not_compiled():
-    with pytest.raises(ValueError, match="got compile=True, loss_rows=64"):
-        TrainConfig(compile=True, loss_rows=64)
-
-
 def choices_in(text, choices):
     """Which of the choices a help text names."""
     words = re.findall(r"\w+", text.split(":")[-1])
     return {word for word in words if word in choices}
 
 
-@pytest.mark.parametrize("name", CHOICES | TRAIN_CHOICES)
+@pytest.mark.parametrize("name", CHOICES)
 def test_help_names_every_choice(name):
     """A new scheme, norm or activation changes its help text too."""
-    choices = (CHOICES | TRAIN_CHOICES)[name]
-    kind = TrainConfig if name in TRAIN_CHOICES else StackConfig
-    text = field_help(kind)[name]
+    choices, text = CHOICES[name], field_help(StackConfig)[name]
     assert choices_in(text, choices) == set(choices)
     assert choices_in(text, [*choices, "relative"]) != {*choices, "relative"}

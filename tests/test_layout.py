@@ -37,24 +37,26 @@ ORDER = [
     "config",  # its choices are those of the files above
     "block",
     "decoder",
-    "loss",
     "encoder",
     "seq2seq",
     "vision",
-    "datasets",
-    "data",
-    "optim",
-    "training",
-    "weights",
-    "models",
-    "checkpoint",
     "sampling",
     "steppers",
     "activations",
     "generation",
     "cache",
-    "packed",
-    "static",
+    "fast",  # changes no number; the models know nothing of it
+    "loss",
+    "datasets",
+    "data",
+    "optim",
+    "train_config",
+    "devices",
+    "progress",
+    "training",
+    "weights",
+    "models",
+    "checkpoint",
     "translate",
     "pretrained",
     "scaling",
@@ -90,13 +92,15 @@ MODULES_WITHOUT_CHAPTER = {
     "optim": "taught with training",
     "weights": "taught with training",
     "models": "taught with training",
+    "train_config": "taught with training",
+    "devices": "taught with training",
+    "progress": "taught with training",
     "checkpoint": "taught with training",
     "sampling": "taught with generation",
     "steppers": "taught with generation",
     "activations": "taught with interpret",
     "cache": "taught with generation",
-    "packed": "taught with generation",
-    "static": "taught with generation",
+    "fast": "taught with training and generation",
     "translate": "taught with seq2seq",
     "pretrained": "taught with modern: models that others trained",
     "distributed": "taught with scaling",
@@ -309,7 +313,8 @@ def test_annotations_are_not_deferred():
 
 # -- tests and chapters ------------------------------------------------------
 def test_each_module_has_its_tests():
-    folders = [ROOT / "coursekit" / f for f in ("", "pretrained", "classroom")]
+    packages = ("", "fast", "pretrained", "classroom")
+    folders = [ROOT / "coursekit" / f for f in packages]
     expected = set().union(*map(modules, folders)) - set(EXEMPT)
     have = {p.stem.removeprefix("test_") for p in ROOT.glob("tests/test_*")}
     assert expected - have == set(NO_TEST_FILE)

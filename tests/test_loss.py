@@ -9,12 +9,11 @@ from compare import close, differ
 from torch.nn import functional as F  # noqa: N812
 
 from coursekit.loss import (
-    backward_in_pieces,
+    check_chunks,
+    chunked_cross_entropy,
     cross_entropy,
     fast_cross_entropy,
-    nats_in_pieces,
     perplexity,
-    pieces,
 )
 
 B, T, V = 3, 5, 7
@@ -280,7 +279,7 @@ def test_target_that_is_no_token(f, wrong):
         f(logits, targets)
 
 
-# -- in pieces ---------------------------------------------------------------
+# -- in chunks ---------------------------------------------------------------
 D = 11
 
 
@@ -301,7 +300,7 @@ def gradients(*modules):
 
 @pytest.mark.parametrize("n_rows", [1, 2, 13, 15, 17])
 @pytest.mark.parametrize("epsilon", [0.0, 0.1])
-def test_backward_in_pieces_is_backward(n_rows, epsilon):
+def test_chunks_are_the_whole(n_rows, epsilon):
     """PyTorch's own loss over all rows: value and gradients to 1e-12.
 
     Of 15 rows 2 and 13 leave a last piece that is shorter.
@@ -316,15 +315,21 @@ def test_backward_in_pieces_is_backward(n_rows, epsilon):
     )
     (gold / 7).backward()
     expected = gradients(head, past)
-    nats = backward_in_pieces(
-        past(x), head, targets, n_rows, 1 / 7, label_smoothing=epsilon
-    )
-    assert not nats.requires_grad
-    close(nats, gold.detach(), 1e-12)
+    nats = in_chunks(past(x), head, targets, n_rows, label_smoothing=epsilon)
+    (nats / 7).backward()
+    close(nats.detach(), gold.detach(), 1e-12)
     for ours, theirs in zip(gradients(head, past), expected, strict=True):
         close(ours, theirs, 1e-12)
     if not epsilon:
-        close(nats_in_pieces(x, head, targets, n_rows), gold_of(head, x), 1e-9)
+        with torch.no_grad():
+            nats = in_chunks(x, head, targets, n_rows)
+        assert not nats.requires_grad
+        close(nats, gold_of(head, x), 1e-9)
+
+
+def in_chunks(x, head, targets, size, **choices):
+    weights = head.parameters()
+    return chunked_cross_entropy(x, head, weights, targets, size, **choices)
 
 
 def gold_of(head, x):
@@ -345,21 +350,41 @@ def test_few_rows_of_logits_exist_at_a_time():
             seen.append(sum(len(one) for one in alive))
             return logits
 
-        backward_in_pieces(past(x), spy, draw()[1], n_rows)
-        nats_in_pieces(x, spy, draw()[1], n_rows)
+        weights, targets = list(head.parameters()), draw()[1]
+        chunked_cross_entropy(past(x), spy, weights, targets, n_rows)
+        with torch.no_grad():
+            chunked_cross_entropy(x, spy, weights, targets, n_rows)
         assert max(seen) == most
 
 
 def test_a_stream_without_a_past():
     """Only the head is trained: nothing to go back to."""
     head, _, x = head_and_stream()
-    backward_in_pieces(x, head, draw()[1], 4)
+    in_chunks(x, head, draw()[1], 4).backward()
     assert all(p.grad is not None for p in head.parameters())
 
 
-def test_pieces_that_cannot_be():
+def test_a_loss_of_several_losses():
+    """What comes after scales the gradient, and a frozen weight has none."""
+    head, past, x = head_and_stream()
+    targets, frozen = hide(draw()[1]), head[0].weight
+    frozen.requires_grad_(False)
+    loss = in_chunks(past(x), head, targets, 4)
+    whole = cross_entropy(head(past(x)), targets, reduction="sum")
+    (3 * loss + whole).backward()
+    found = [p.grad for p in past.parameters()]
+    for module in (head, past):
+        module.zero_grad()
+    gold = cross_entropy(head(past(x)), targets, reduction="sum")
+    (4 * gold).backward()
+    for ours, theirs in zip(found, past.parameters(), strict=True):
+        close(ours, theirs.grad, 1e-11)
+    assert frozen.grad is None
+
+
+def test_chunks_that_cannot_be():
     head, _, x = head_and_stream()
-    with pytest.raises(ValueError, match="at least 1 row: got 0"):
-        backward_in_pieces(x, head, draw()[1], 0)
+    with pytest.raises(ValueError, match="at least 1 position: got 0"):
+        in_chunks(x, head, draw()[1], 0)
     with pytest.raises(ValueError, match=r"hidden \(3, 5, 11\) and targets"):
-        list(pieces(x, draw()[1].flatten(), 4))
+        check_chunks(x, draw()[1].flatten(), 4)

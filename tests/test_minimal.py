@@ -23,8 +23,8 @@ from coursekit.data import Batch, pad_pairs
 from coursekit.datasets import date_pairs
 from coursekit.generation import generate as library_generate
 from coursekit.loss import cross_entropy
-from coursekit.optim import make_schedule
 from coursekit.steppers import PlainSeq2SeqStepper, PlainStepper
+from coursekit.train_config import make_schedule
 from results.minimal import library_name, settings, to_library
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -244,7 +244,9 @@ def losses_of_gpt(steps, edits=()):
     ours = file.train(model, ids, steps, batch_size=3)
     batches = [[Batch({"ids": a}, b)] for a, b in drawn]
     config = settings(steps, warmup_steps=7)
-    state = training.train(library, batches.__getitem__, config, bar=False)
+    state = training.train(
+        library, batches.__getitem__, config, progress=False
+    )
     return torch.tensor(ours), torch.tensor(state.losses)
 
 
@@ -293,7 +295,9 @@ def test_training_on_pairs_is_the_librarys():
     torch.manual_seed(5)
     ours = torch.tensor(minimal_seq2seq.train(model, pairs, steps, 5))
     config = settings(steps)
-    state = training.train(library, batches.__getitem__, config, bar=False)
+    state = training.train(
+        library, batches.__getitem__, config, progress=False
+    )
     assert (ours - torch.tensor(state.losses)).abs().max() < 1e-8
     # The control: a batch of its own is another one.
     torch.manual_seed(6)

@@ -8,20 +8,23 @@ import torch
 from torch import nn
 
 from coursekit.checkpoint import load_checkpoint, save_checkpoint
-from coursekit.config import GPTConfig, TrainConfig
+from coursekit.config import GPTConfig
 from coursekit.data import random_windows
 from coursekit.decoder import GPT
 from coursekit.distributed import shard
 from coursekit.optim import (
     Muon,
-    constant,
-    cosine,
-    make_optimizer,
-    make_schedule,
+    constant_schedule,
+    cosine_schedule,
     muon_groups,
-    noam,
+    noam_schedule,
     orthogonalize,
     parameter_groups,
+)
+from coursekit.train_config import (
+    TrainConfig,
+    make_optimizer,
+    make_schedule,
 )
 from coursekit.training import start, train
 
@@ -39,11 +42,11 @@ def tiny(**changes):
 )
 def test_noam_gives_the_papers_numbers(step, rate):
     """Worked out by hand for the base model: d = 512, warm-up 4000."""
-    assert noam(step, 512, 4000) == pytest.approx(rate, rel=1e-4)
+    assert noam_schedule(step, 512, 4000) == pytest.approx(rate, rel=1e-4)
 
 
 def test_noam_peaks_at_the_end_of_the_warm_up():
-    rates = [noam(step, 11, 7) for step in range(1, 100)]
+    rates = [noam_schedule(step, 11, 7) for step in range(1, 100)]
     assert max(rates) == rates[6] == pytest.approx((11 * 7) ** -0.5)
 
 
@@ -54,24 +57,24 @@ def test_cosine_is_torchs():
         optimizer, T_max=19, eta_min=0.02
     )
     for step in range(5, 24):
-        ours = cosine(step, peak=0.3, total=24, warmup=5, floor=0.02)
+        ours = cosine_schedule(step, peak=0.3, total=24, warmup=5, min_lr=0.02)
         assert ours == pytest.approx(theirs.get_last_lr()[0], rel=1e-9)
         optimizer.step()
         theirs.step()
-    assert cosine(24, 0.3, 24, 5, 0.02) == pytest.approx(0.02)
-    assert cosine(99, 0.3, 24, 5, 0.02) == pytest.approx(0.02)
+    assert cosine_schedule(24, 0.3, 24, 5, 0.02) == pytest.approx(0.02)
+    assert cosine_schedule(99, 0.3, 24, 5, 0.02) == pytest.approx(0.02)
 
 
 def test_warm_up_is_a_line_that_does_not_begin_at_zero():
     for schedule in (
-        lambda step: cosine(step, 0.3, 24, 5),
-        lambda step: constant(step, 0.3, 5),
+        lambda step: cosine_schedule(step, 0.3, 24, 5),
+        lambda step: constant_schedule(step, 0.3, 5),
     ):
         rates = [schedule(step) for step in range(1, 6)]
         assert rates == pytest.approx([0.06, 0.12, 0.18, 0.24, 0.3])
-    assert constant(17, 0.3, 5) == 0.3
-    assert constant(1, 0.3) == 0.3
-    assert cosine(1, 0.3, 24) < 0.3
+    assert constant_schedule(17, 0.3, 5) == 0.3
+    assert constant_schedule(1, 0.3) == 0.3
+    assert cosine_schedule(1, 0.3, 24) < 0.3
 
 
 @pytest.mark.parametrize("name", ["noam", "cosine", "constant"])
@@ -90,15 +93,15 @@ def test_noam_with_its_own_peak_is_the_papers():
     config = TrainConfig(schedule="noam", learning_rate=peak, warmup_steps=7)
     schedule = make_schedule(config)
     for step in (1, 7, 29):
-        assert schedule(step) == pytest.approx(noam(step, 11, 7))
+        assert schedule(step) == pytest.approx(noam_schedule(step, 11, 7))
 
 
 @pytest.mark.parametrize(
     "schedule",
     [
-        lambda: noam(0, 11, 7),
-        lambda: cosine(0, 0.3, 24),
-        lambda: constant(0, 0.3),
+        lambda: noam_schedule(0, 11, 7),
+        lambda: cosine_schedule(0, 0.3, 24),
+        lambda: constant_schedule(0, 0.3),
     ],
 )
 def test_steps_are_counted_from_one(schedule):
@@ -108,7 +111,7 @@ def test_steps_are_counted_from_one(schedule):
 
 def test_noam_needs_a_warm_up():
     with pytest.raises(ValueError, match="got warmup=0"):
-        noam(1, 11, 0)
+        noam_schedule(1, 11, 0)
 
 
 # -- parameter groups --------------------------------------------------------
@@ -364,7 +367,7 @@ def test_a_resumed_run_with_muon_is_the_same(tmp_path, precision):
 
     whole = tiny()
     state = start(whole, config)
-    train(whole, windows, config, None, [stop(whole)], state, bar=False)
+    train(whole, windows, config, None, [stop(whole)], state, progress=False)
     assert state.losses[-1] < state.losses[0]
     for lost, same in ((None, True), ("momentum", False)):
         model = tiny(n_layers=2)
@@ -373,7 +376,7 @@ def test_a_resumed_run_with_muon_is_the_same(tmp_path, precision):
         if lost:
             for p in again.optimizer.param_groups[0]["params"]:
                 again.optimizer.state[p][lost].zero_()
-        train(model, windows, config, state=again, bar=False)
+        train(model, windows, config, state=again, progress=False)
         assert (again.losses == state.losses) == same
 
 

@@ -1,11 +1,8 @@
 """Counts against PyTorch's own, against sums by hand, and against models."""
 
-import math
-
 import pytest
 import torch
 from torch import nn
-from torch.nn import functional as F  # noqa: N812
 from torch.utils.flop_counter import FlopCounterMode
 
 from coursekit.attention import attend, fast_attend
@@ -17,14 +14,12 @@ from coursekit.config import (
 )
 from coursekit.decoder import GPT
 from coursekit.encoder import Encoder
-from coursekit.loss import cross_entropy
 from coursekit.positions import alibi_slopes
 from coursekit.scaling import (
     ByteCounter,
     block_attend,
     count_parameters,
     forward_flops,
-    loss_in_slices,
     meta_model,
     saved_bytes,
 )
@@ -325,50 +320,18 @@ def test_what_blocks_cannot_do_is_refused():
         block_attend(q, k, v, torch.zeros(5, 7))
 
 
-# -- the loss in slices ------------------------------------------------------
-@pytest.mark.parametrize("size", [1, 4, 100])
-def test_loss_in_slices_is_the_loss(size):
-    torch.manual_seed(0)
-    model = GPT(config()).double()
-    ids = torch.randint(V, (2, T))
-    targets = torch.randint(V, (2, T))
-    targets[0, 3:] = -100
-    losses, gradients = [], []
-    for sliced in (False, True):
-        x = model.hidden(ids)
-        if sliced:
-            loss = loss_in_slices(model.logits, x, targets, size)
-        else:
-            loss = cross_entropy(model.logits(x), targets)
-        model.zero_grad()
-        loss.backward()
-        losses.append(loss.item())
-        gradients.append([p.grad.clone() for p in model.parameters()])
-    assert math.isclose(*losses, rel_tol=1e-12)
-    for a, b in zip(*gradients, strict=True):
-        assert torch.allclose(a, b, rtol=0, atol=1e-12)
-    wrong = F.cross_entropy(model(ids).flatten(0, 1), targets.flatten() * 0)
-    assert abs(wrong.item() - losses[0]) > 1e-3
-
-
+# -- the loss in chunks -----------------------------------------------------
 def test_the_logits_never_exist_together():
     model = meta_model(config(vocab_size=997))
     ids = torch.zeros(1, T, dtype=torch.long, device="meta")
     all_logits = 4 * 997 * T
-    for slices, wanted in ((False, True), (True, False)):
+    for chunks, wanted in ((False, True), (True, False)):
         with ByteCounter() as counter:
             x = model.hidden(ids)
-            if slices:
-                # checkpoint has to run on a real device, so by hand
+            if chunks:
+                # By hand, without the backward pass.
                 for part in x[0].split(2):
                     model.logits(part)
             else:
                 model.logits(x)
         assert (counter.largest >= all_logits) == wanted
-
-
-def test_no_target_no_loss():
-    model = GPT(config())
-    x = model.hidden(torch.zeros(1, T, dtype=torch.long))
-    targets = torch.full((1, T), -100)
-    assert loss_in_slices(model.logits, x, targets, 4).item() == 0

@@ -51,7 +51,7 @@ def test_the_recipe_is_nanogpts_for_a_cpu():
     shape = (model.n_layers, model.n_heads, model.d_model, model.max_len)
     assert shape == (4, 4, 128, 64)
     assert (training.batch_size, training.steps) == (12, 2000)
-    assert (training.learning_rate, training.floor) == (1e-3, 0.1)
+    assert (training.learning_rate, training.min_lr_ratio) == (1e-3, 0.1)
     assert (training.beta2, training.warmup_steps) == (0.99, 100)
     assert (training.optimizer, training.seed) == ("adamw", 7)
     assert model.dropout == 0.0

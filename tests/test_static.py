@@ -25,10 +25,10 @@ from test_cache import (
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from coursekit.fast import for_generation as pack
+from coursekit.fast.static import StaticStepper, cuda_graph, usual_record
 from coursekit.generation import beam_search, generate
-from coursekit.packed import pack
 from coursekit.sampling import sampler
-from coursekit.static import StaticStepper, cuda_graph, usual_record
 from coursekit.steppers import PlainStepper
 
 
@@ -192,7 +192,7 @@ COMPILED = """
 import torch
 from test_cache import PlainStepper, largest_gap, make_gpt
 from coursekit.cache import CachedStepper
-from coursekit.static import StaticStepper
+from coursekit.fast.static import StaticStepper
 
 seen = []
 

@@ -1,37 +1,31 @@
 """The loop: what it computes, when it stops, and what it leaves alone."""
 
 import copy
-import ctypes
 import math
-import os
-import subprocess
-import sys
-from contextlib import contextmanager, nullcontext
-from pathlib import Path
+from functools import partial
 
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812
 
-from coursekit import training
-from coursekit.config import GPTConfig, TrainConfig, TransformerConfig
+from coursekit import fast, training
+from coursekit.config import GPTConfig, TransformerConfig
 from coursekit.data import Batch, pad_pairs, random_windows, sequential_windows
 from coursekit.datasets import date_pairs
 from coursekit.decoder import GPT
-from coursekit.optim import make_schedule
+from coursekit.loss import cross_entropy, token_loss
 from coursekit.seq2seq import Transformer
 from coursekit.tokenizer import CharTokenizer
+from coursekit.train_config import (
+    TrainConfig,
+    make_schedule,
+)
 from coursekit.training import (
-    Team,
+    ProcessGroup,
     TrainingDiverged,
     add_gradients,
     evaluate,
-    float32_products,
-    kept_memory,
-    pick_device,
-    pick_float32,
-    pick_precision,
     start,
     train,
 )
@@ -53,6 +47,10 @@ def batches(step):
 def quick(**changes):
     fields = {"steps": 5, "warmup_steps": 2, "learning_rate": 0.01}
     return TrainConfig(**(fields | changes))
+
+
+def in_chunks(size):
+    return partial(token_loss, chunk_size=size)
 
 
 def copy_of(model):
@@ -130,7 +128,7 @@ def test_gradients_do_not_pile_up(monkeypatch):
         return real(optimizer, *args)
 
     monkeypatch.setattr(torch.optim.AdamW, "step", spy)
-    train(model, batches, quick(steps=3, clip=0.0))
+    train(model, batches, quick(steps=3, max_grad_norm=0.0))
     alone = tiny()
     with torch.no_grad():
         for parameter, value in zip(
@@ -143,7 +141,7 @@ def test_gradients_do_not_pile_up(monkeypatch):
 
 
 @pytest.mark.parametrize("rows", [1, 4, 100])
-def test_the_loss_in_pieces_is_the_loss(rows):
+def test_the_loss_in_chunks_is_the_loss(rows):
     """Accumulated, smoothed, with targets that do not count: to 1e-12."""
     parts, whole = uneven()
     model = tiny().double()
@@ -152,29 +150,37 @@ def test_the_loss_in_pieces_is_the_loss(rows):
         logits.flatten(0, 1), whole.targets.flatten(), label_smoothing=0.1
     )
     expected = torch.autograd.grad(oracle, list(model.parameters()))
-    loss, n_targets = add_gradients(model, parts, 0.1, loss_rows=rows)
+    loss, n_targets = add_gradients(
+        model,
+        parts,
+        partial(token_loss, label_smoothing=0.1, chunk_size=rows),
+    )
     assert n_targets == 22
     assert abs(loss - oracle) < 1e-12
     for parameter, theirs in zip(model.parameters(), expected, strict=True):
         torch.testing.assert_close(parameter.grad, theirs, rtol=0, atol=1e-12)
 
 
-def test_the_loss_in_pieces_in_bfloat16():
+def test_the_loss_in_chunks_in_bfloat16():
     parts, _ = uneven()
     one, other = tiny(), tiny()
     nats = [
-        add_gradients(model, parts, precision="bfloat16", loss_rows=rows)[0]
+        add_gradients(model, parts, in_chunks(rows), "bfloat16")[0]
         for model, rows in ((one, 0), (other, 4))
     ]
-    # Each row is computed alike; the table's gradient is rounded by pieces.
+    # Each row is computed alike; the table's gradient is rounded by chunks.
     assert nats[0].item() == pytest.approx(nats[1].item(), abs=1e-5)
-    for a, b in zip(one.parameters(), other.parameters(), strict=True):
-        scale = a.grad.abs().max().item()
-        torch.testing.assert_close(a.grad, b.grad, rtol=0, atol=0.02 * scale)
+    theirs = dict(other.named_parameters())
+    for name, parameter in one.named_parameters():
+        if name.endswith("w_k.bias"):  # its gradient is 0, but for rounding
+            continue
+        a, b = parameter.grad, theirs[name].grad
+        scale = a.abs().max().item()
+        torch.testing.assert_close(a, b, rtol=0, atol=0.02 * scale)
 
 
 @pytest.mark.parametrize("tied", [True, False])
-def test_an_encoder_decoder_loses_in_pieces(tied):
+def test_an_encoder_decoder_loses_in_chunks(tied):
     torch.manual_seed(3)
     sizes = {"d_model": 14, "n_heads": 2, "dropout": 0.0}
     layers = {"n_encoder_layers": 1, "n_decoder_layers": 1}
@@ -191,13 +197,13 @@ def test_an_encoder_decoder_loses_in_pieces(tied):
     logits = model(**batch.inputs)
     oracle = F.cross_entropy(logits.flatten(0, 1), batch.targets.flatten())
     expected = torch.autograd.grad(oracle, list(model.parameters()))
-    loss, _ = add_gradients(model, [batch], loss_rows=3)
+    loss, _ = add_gradients(model, [batch], in_chunks(3))
     assert abs(loss - oracle) < 1e-12
     for parameter, theirs in zip(model.parameters(), expected, strict=True):
         torch.testing.assert_close(parameter.grad, theirs, rtol=0, atol=1e-12)
 
 
-def test_training_with_few_rows_of_logits(monkeypatch):
+def test_training_with_a_chunk_of_logits(monkeypatch):
     """The same run, and no call of the head gets more rows than asked for."""
     seen = []
     real = GPT.logits
@@ -209,24 +215,43 @@ def test_training_with_few_rows_of_logits(monkeypatch):
     held_out = list(sequential_windows(IDS[:50], 3, 7))
     whole = train(tiny(dropout=0.3), batches, quick(), held_out)
     monkeypatch.setattr(GPT, "logits", spy)
-    state = train(tiny(dropout=0.3), batches, quick(loss_rows=5), held_out)
+    state = train(
+        tiny(dropout=0.3), batches, quick(loss_chunk_size=5), held_out
+    )
     assert max(seen) == 5
     assert state.losses == pytest.approx(whole.losses, abs=1e-5)
     assert state.best == pytest.approx(whole.best, abs=1e-5)
 
 
-def test_pieces_need_a_model_in_two_halves():
+def test_chunks_need_a_model_in_two_halves():
     batch = batches(0)
     wrapped = nn.Sequential(tiny())
     with pytest.raises(ValueError, match="hidden and logits: got Sequential"):
-        add_gradients(wrapped, batch, loss_rows=4)
+        add_gradients(wrapped, batch, in_chunks(4))
     # It passes methods on; they would run without what compiling does.
     with pytest.raises(ValueError, match="got OptimizedModule"):
-        add_gradients(torch.compile(tiny()), batch, loss_rows=4)
-    team = Team(size=2, total=lambda x: 2 * x)
-    for call in (add_gradients, evaluate):
-        with pytest.raises(ValueError, match="got a team of 2"):
-            call(tiny(), batch, team=team, loss_rows=4)
+        add_gradients(torch.compile(tiny()), batch, in_chunks(4))
+    group = ProcessGroup(size=2, sum=lambda x: 2 * x)
+    with pytest.raises(ValueError, match="got a group of 2"):
+        train(tiny(), batches, quick(loss_chunk_size=4), group=group)
+
+
+def test_another_loss_takes_its_place():
+    """In training and in evaluation: here twice the usual one."""
+    seen = []
+
+    def doubled(model, inputs, targets):
+        seen.append(model.training)
+        return 2 * cross_entropy(model(**inputs), targets, reduction="sum")
+
+    held_out = list(sequential_windows(IDS[:50], 3, 7))
+    config = quick(max_grad_norm=0.0)  # AdamW doesn't see the factor
+    usual = train(tiny(), batches, config, held_out)
+    ours = train(tiny(), batches, config, held_out, loss=doubled)
+    twice = [2 * nats for nats in usual.losses]
+    assert ours.losses == pytest.approx(twice, rel=1e-4)
+    assert ours.best == pytest.approx(2 * usual.best, rel=1e-4)
+    assert set(seen) == {True, False}
 
 
 def test_a_step_without_targets_is_refused():
@@ -235,8 +260,8 @@ def test_a_step_without_targets_is_refused():
         add_gradients(tiny(), [batch, batch])
 
 
-@pytest.mark.parametrize("clip", [0.01, 0.0])
-def test_clipping_happens_between_backward_and_step(monkeypatch, clip):
+@pytest.mark.parametrize("limit", [0.01, 0.0])
+def test_clipping_happens_between_backward_and_step(monkeypatch, limit):
     lengths = []
     real = torch.optim.AdamW.step
 
@@ -251,10 +276,12 @@ def test_clipping_happens_between_backward_and_step(monkeypatch, clip):
 
     monkeypatch.setattr(torch.optim.AdamW, "step", spy)
     records = []
-    train(tiny(), batches, quick(clip=clip), callbacks=[records.append])
+    train(
+        tiny(), batches, quick(max_grad_norm=limit), callbacks=[records.append]
+    )
     before = [record.grad_norm for record in records]
     assert min(before) > 0.1  # the length before clipping is reported
-    expected = [0.01] * 5 if clip else before
+    expected = [0.01] * 5 if limit else before
     assert lengths == pytest.approx(expected, rel=1e-3)
 
 
@@ -292,11 +319,16 @@ def test_compile_is_an_option(monkeypatch):
     train(model, batches, quick(compile=False))
     assert called == []
     train(model, batches, quick(compile=True))
-    assert called == [model]
+    assert len(called) == 1
+    # Of a view: the model's own parameters.
+    own = dict(model.named_parameters())
+    for name, parameter in called[0].named_parameters():
+        assert parameter is own.pop(name)
+    assert own == {}
 
 
 def test_compile_without_a_compiler_says_so(monkeypatch):
-    monkeypatch.setattr(training.shutil, "which", lambda name: None)
+    monkeypatch.setattr(fast.training.shutil, "which", lambda name: None)
     with pytest.raises(ValueError, match=r"C\+\+ compiler.*: got none"):
         train(tiny(), batches, quick(compile=True))
 
@@ -461,9 +493,9 @@ def test_nothing_is_printed(capsys):
     assert capsys.readouterr() == ("", "")
 
 
-def test_the_bar_shows_loss_and_speed(capsys):
+def test_the_progress_bar_shows_loss_and_speed(capsys):
     held_out = list(sequential_windows(IDS[:50], 3, 7))
-    train(tiny(), batches, quick(), held_out, bar=True)
+    train(tiny(), batches, quick(), held_out, progress=True)
     shown = capsys.readouterr().err
     assert "loss 2." in shown
     assert "validation 2." in shown
@@ -572,31 +604,6 @@ def test_evaluation_of_spoiled_weights_is_refused():
         evaluate(model, sequential_windows(IDS[:50], 3, 7))
 
 
-# -- the machine -------------------------------------------------------------
-def test_the_device_is_one_that_is_there(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
-    assert pick_device("auto") == pick_device("cpu") == torch.device("cpu")
-    for name in ("tpu", "cuda", "mps", ""):
-        with pytest.raises(ValueError, match=f"got {name!r}"):
-            pick_device(name)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    assert pick_device("auto") == torch.device("cuda")
-
-
-def test_precision_follows_the_hardware(monkeypatch):
-    cpu = torch.device("cpu")
-    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
-    for has, expected in ((True, "bfloat16"), (False, "float32")):
-        monkeypatch.setattr(
-            torch.cpu, "_is_avx512_bf16_supported", lambda has=has: has
-        )
-        assert pick_precision("auto", cpu) == expected
-        assert pick_precision("float32", cpu) == "float32"
-        assert pick_precision("bfloat16", cpu) == "bfloat16"
-    assert pick_precision("auto", torch.device("mps")) == "float32"
-
-
 def test_start_has_seen_nothing():
     state = start(tiny(), quick())
     assert (state.step, state.tokens, state.losses) == (0, 0, [])
@@ -608,15 +615,17 @@ def test_a_state_of_another_model_is_refused():
     model = tiny()
     state = start(model, quick())
     with pytest.raises(ValueError, match="must be of this model"):
-        train(copy.deepcopy(model), batches, quick(), state=state, bar=False)
-    train(model, batches, quick(), state=state, bar=False)
+        train(
+            copy.deepcopy(model), batches, quick(), state=state, progress=False
+        )
+    train(model, batches, quick(), state=state, progress=False)
 
 
 def test_batches_may_come_one_by_one():
     listed, made = tiny(), tiny()
-    train(listed, batches, quick(steps=2), bar=False)
+    train(listed, batches, quick(steps=2), progress=False)
     one_by_one = lambda step: iter(batches(step))  # noqa: E731
-    train(made, one_by_one, quick(steps=2), bar=False)
+    train(made, one_by_one, quick(steps=2), progress=False)
     for a, b in zip(listed.parameters(), made.parameters(), strict=True):
         assert torch.equal(a, b)
 
@@ -624,155 +633,3 @@ def test_batches_may_come_one_by_one():
 def test_an_unknown_precision_is_refused():
     with pytest.raises(ValueError, match="got 'bf16'"):
         evaluate(tiny(), batches(0), "bf16")
-
-
-# -- float32 products --------------------------------------------------------
-def test_the_route_of_float32_is_exact():
-    made = torch.Generator().manual_seed(1)
-    a, b = torch.randn(2, 257, 257, generator=made)
-    gold = a.double() @ b.double()
-    with float32_products(pick_float32(torch.device("cpu"))):
-        product = a @ b
-    error = (product.double() - gold).norm() / gold.norm()
-    assert error < 2e-6  # bfloat16 would leave 2e-3
-    assert pick_float32(torch.device("cuda")) == "none"
-
-
-@pytest.mark.parametrize(
-    ("seconds", "error", "route"),
-    [(0.5, 2e-7, "bf16"), (0.5, 2e-3, "none"), (0.9, 2e-7, "none")],
-    ids=["faster", "rounds", "hardly faster"],
-)
-def test_a_route_must_be_exact_and_faster(monkeypatch, seconds, error, route):
-    """Two libraries by hand: the second takes ``seconds``, errs ``error``."""
-    now, taken = [0.0], []
-
-    @contextmanager
-    def pretend(name):
-        taken.append(name)
-        yield
-
-    class Product:
-        def double(self):
-            err = 1e-7 if taken[-1] == "none" else error
-            return torch.full((1,), 1 + err, dtype=torch.float64)
-
-    class Matrix:
-        def double(self):
-            return self
-
-        def __matmul__(self, other):
-            now[0] += 1.0 if not taken or taken[-1] == "none" else seconds
-            return Product() if taken else torch.ones(1, dtype=torch.float64)
-
-    monkeypatch.setattr(training, "float32_products", pretend)
-    monkeypatch.setattr(training.time, "perf_counter", lambda: now[0])
-    monkeypatch.setattr(
-        training.torch, "randn", lambda *a, **k: (Matrix(), Matrix())
-    )
-    assert training._faster_exact_route.__wrapped__(1) == route
-
-
-def test_training_puts_the_route_back():
-    products = torch.backends.mkldnn.matmul
-    before, seen = products.fp32_precision, []
-
-    def fail():
-        with float32_products("bf16"):
-            seen.append(products.fp32_precision)
-            raise RuntimeError
-
-    with pytest.raises(RuntimeError):
-        fail()
-    assert seen == ["bf16"]
-    assert products.fp32_precision == before
-
-
-# -- memory ------------------------------------------------------------------
-has_mallopt = sys.platform == "linux" and hasattr(ctypes.CDLL(None), "mallopt")
-
-
-def new_pages(size=11):
-    """Pages that five large tensors, one after the other, ask for."""
-    import resource  # not on Windows
-
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    for _ in range(5):
-        torch.ones(size, 2**20)  # 44 MB, above what the C library keeps
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
-
-
-def kept_and_given_back():
-    given_back = new_pages(13)
-    with kept_memory():
-        new_pages()
-        with kept_memory():  # leaving the inner one must change nothing
-            pass
-        assert min(new_pages() for _ in range(7)) < given_back / 20
-    # Larger ones, which fit into no hole that the block has left.
-    assert new_pages(13) > given_back / 2
-
-
-def given_back_after_an_error():
-    def fail():
-        with kept_memory():
-            raise RuntimeError
-
-    before = new_pages()
-    with pytest.raises(RuntimeError):
-        fail()
-    assert new_pages() > before / 2
-
-
-def pages_in_training():
-    """New pages at each of seven steps."""
-    seen = []
-
-    def look(_):
-        seen.append(new_pages())
-
-    train(tiny(), batches, quick(steps=7), callbacks=[look], bar=False)
-    return seen
-
-
-def kept_in_training():
-    """Some step asks for no new page.
-
-    Not every one: a small tensor of the step may have settled in the place of
-    a large one, and then the next large one is put elsewhere.
-    """
-    once = new_pages()
-    assert min(pages_in_training()) < once / 20
-    training.kept_memory = nullcontext
-    assert min(pages_in_training()) > once / 2
-
-
-@pytest.mark.skipif(not has_mallopt, reason="glibc's malloc alone has this")
-@pytest.mark.parametrize(
-    "check",
-    ["kept_and_given_back", "given_back_after_an_error", "kept_in_training"],
-)
-def test_memory_is_kept(check):
-    """Each in a process of its own: what ran before leaves holes."""
-    here = Path(__file__).parent
-    # Pages of one size are counted: PR_SET_THP_DISABLE, without huge ones.
-    small = "import ctypes; ctypes.CDLL(None).prctl(41, 1, 0, 0, 0)"
-    env = {k: v for k, v in os.environ.items() if "MALLOC" not in k}
-    env.pop("GLIBC_TUNABLES", None)
-    run = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            f"{small}; import test_training as t; t.{check}()",
-        ],
-        capture_output=True,
-        text=True,
-        env=env | {"PYTHONPATH": f"{here.parent}:{here}"},
-    )
-    assert run.returncode == 0, run.stderr[-2000:]
-
-
-def test_without_that_library_nothing_happens(monkeypatch):
-    monkeypatch.setattr(training.sys, "platform", "darwin")
-    with kept_memory():
-        assert training._KEPT == []

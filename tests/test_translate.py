@@ -8,7 +8,7 @@ import torch
 
 from coursekit import translate as module
 from coursekit.cache import CachedSeq2SeqStepper
-from coursekit.config import GPTConfig, TrainConfig, TransformerConfig
+from coursekit.config import GPTConfig, TransformerConfig
 from coursekit.data import Pairs
 from coursekit.decoder import GPT
 from coursekit.generation import beam_search
@@ -16,6 +16,7 @@ from coursekit.models import save_model
 from coursekit.seq2seq import Transformer
 from coursekit.steppers import PlainSeq2SeqStepper
 from coursekit.tokenizer import BPETokenizer, CharTokenizer
+from coursekit.train_config import TrainConfig
 from coursekit.training import train
 from coursekit.translate import SPECIALS, Translator, special_ids
 from coursekit.weights import round_weights
@@ -77,9 +78,11 @@ def copier():
         learning_rate=5e-3,
         warmup_steps=20,
         weight_decay=0.0,
-        floor=0.0,
+        min_lr_ratio=0.0,
     )
-    train(translator.model, lambda i: [batches.batch(i)], config, bar=False)
+    train(
+        translator.model, lambda i: [batches.batch(i)], config, progress=False
+    )
     return translator
 
 

@@ -8,11 +8,12 @@ from torch.nn import functional as F  # noqa: N812
 from transformers import ViTConfig, ViTForImageClassification
 
 from coursekit.attention import attend, fast_attend
-from coursekit.config import TrainConfig, VisionConfig
+from coursekit.config import VisionConfig
 from coursekit.data import Batch
 from coursekit.masks import causal_mask
 from coursekit.models import load_model, save_model
 from coursekit.positions import sinusoidal
+from coursekit.train_config import TrainConfig
 from coursekit.training import train
 from coursekit.vision import (
     CLOTHES,
@@ -351,7 +352,7 @@ def test_the_loop_trains_it():
     torch.manual_seed(0)
     model = ViT(VisionConfig(patch_size=14, d_model=16, n_layers=1))
     how = TrainConfig(steps=60, learning_rate=1e-2, warmup_steps=5)
-    state = train(model, lambda step: [batch], how, bar=False)
+    state = train(model, lambda step: [batch], how, progress=False)
     assert state.losses[0] > 2
     assert state.losses[-1] < 0.3
 

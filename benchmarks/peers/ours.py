@@ -12,11 +12,12 @@ from benchmarks.contest import Model, Settings, Task
 from coursekit.cache import CachedSeq2SeqStepper, CachedStepper
 from coursekit.config import GPTConfig, TransformerConfig
 from coursekit.decoder import GPT
+from coursekit.fast import for_generation, for_training
+from coursekit.fast.linear import packed_linear
+from coursekit.fast.static import StaticStepper, Step, cuda_graph
 from coursekit.generation import beam_search, generate
 from coursekit.loss import fast_cross_entropy
-from coursekit.packed import pack, packed_linear
 from coursekit.seq2seq import Transformer
-from coursekit.static import StaticStepper, Step, cuda_graph
 from coursekit.tokenizer import BPETokenizer
 
 
@@ -71,7 +72,7 @@ def gpt(task: Task, settings: Settings) -> Model:
         )
     )
 
-    laid_out = cache(partial(pack, model))  # once, as one would
+    laid_out = cache(partial(for_generation, model))  # once, as one would
 
     recorded = cache(lambda: StaticStepper(laid_out(1), record=compiled))
 
@@ -87,7 +88,8 @@ def gpt(task: Task, settings: Settings) -> Model:
         return torch.tensor(generate(recorded(), ids, n))
 
     of_a_step = partial(products, model)
-    return Model(model, loss, model, write, write_compiled, of_a_step)
+    view = for_training(model)
+    return Model(view, loss, model, write, write_compiled, of_a_step)
 
 
 def pairs(task: Task, settings: Settings) -> Model:
@@ -108,7 +110,7 @@ def pairs(task: Task, settings: Settings) -> Model:
         )
     )
 
-    laid_out = cache(partial(pack, model))
+    laid_out = cache(partial(for_generation, model))
 
     def write(src: Tensor, n: int, n_beams: int = 1) -> Tensor:
         stepper = CachedSeq2SeqStepper(laid_out(src.size(0) * n_beams), [0])
@@ -118,7 +120,8 @@ def pairs(task: Task, settings: Settings) -> Model:
         return torch.tensor([best[0].tokens for best in found])
 
     of_a_step = partial(products, model)
-    return Model(model, loss, model, write, products=of_a_step)
+    view = for_training(model)
+    return Model(view, loss, model, write, products=of_a_step)
 
 
 def learn(task: Task, settings: Settings) -> Callable[[], BPETokenizer]:

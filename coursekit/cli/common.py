@@ -5,8 +5,8 @@ import math
 from typing import Any
 
 from coursekit.decoder import GPT
+from coursekit.devices import pick_device
 from coursekit.models import Loaded, load
-from coursekit.training import pick_device
 
 
 def add_run(parser: Any) -> None:

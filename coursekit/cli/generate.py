@@ -9,11 +9,11 @@ import torch
 
 from coursekit.cache import CachedStepper
 from coursekit.cli.common import add_common, add_run, text_model
-from coursekit.config import TrainConfig
 from coursekit.decoder import GPT
+from coursekit.fast import for_generation as pack
 from coursekit.generation import beam_search, stream
-from coursekit.packed import pack
 from coursekit.sampling import sampler
+from coursekit.train_config import TrainConfig
 from coursekit.vocabulary import Tokenizer
 
 

@@ -9,8 +9,8 @@ import torch
 
 from coursekit.cli import version
 from coursekit.cli.output import report
+from coursekit.devices import pick_device, pick_precision
 from coursekit.models import build_model, find_model, read_config, shipped
-from coursekit.training import pick_device, pick_precision
 from coursekit.vocabulary import load_tokenizer
 from coursekit.weights import read_tensors
 

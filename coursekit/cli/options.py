@@ -12,6 +12,9 @@ from typing import Any, get_args
 
 from coursekit import config
 from coursekit.config import Config
+from coursekit.train_config import RENAMED, TRAIN_CHOICES
+
+CHOICES = config.CHOICES | TRAIN_CHOICES
 
 
 def field_help(kind: type) -> dict[str, str]:
@@ -48,16 +51,22 @@ def add_fields(
         text = texts[field.name].replace("%", "%%")
         if "[default" not in text:
             text += f" [default: {shown(default)}]"
-        flag = "--" + field.name.replace("_", "-")
+        flags = ["--" + n.replace("_", "-") for n in names_of(field.name)]
         options: dict[str, Any] = {"default": argparse.SUPPRESS, "help": text}
-        choices = (config.CHOICES | config.TRAIN_CHOICES).get(field.name)
+        choices = CHOICES.get(field.name)
         if (value_type := plain_type(field.type)) is bool:
             options["action"] = argparse.BooleanOptionalAction
         elif choices:
             options["choices"] = choices
         else:
             options |= {"type": value_type, "metavar": "N"}
-        parser.add_argument(flag, **options)
+        parser.add_argument(*flags, dest=field.name, **options)
+
+
+def names_of(field: str) -> list[str]:
+    """Names of a field's option: an older one comes first."""
+    older = [old for old, new in RENAMED.items() if new == field]
+    return [*older, field]
 
 
 def plain_type(kind: Any) -> Any:

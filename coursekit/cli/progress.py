@@ -13,7 +13,7 @@ from torch import nn
 from tqdm import tqdm
 
 from coursekit.cli.output import discard_output
-from coursekit.config import TrainConfig
+from coursekit.train_config import TrainConfig
 from coursekit.training import Progress
 
 

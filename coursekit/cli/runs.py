@@ -12,7 +12,7 @@ import torch
 
 from coursekit.cli.options import given
 from coursekit.cli.output import FULL
-from coursekit.config import GPTConfig, TrainConfig
+from coursekit.config import GPTConfig
 from coursekit.data import (
     Batch,
     load_text,
@@ -21,10 +21,11 @@ from coursekit.data import (
     train_val_split,
 )
 from coursekit.decoder import GPT
+from coursekit.devices import pick_device, pick_precision
 from coursekit.models import check_vocabulary, create_run, read_config
-from coursekit.optim import make_optimizer
 from coursekit.tokenizer import BPETokenizer, CharTokenizer
-from coursekit.training import Team, pick_device, pick_precision
+from coursekit.train_config import TrainConfig, make_optimizer
+from coursekit.training import ProcessGroup
 from coursekit.vocabulary import Tokenizer, load_tokenizer
 from coursekit.weights import SaveError
 
@@ -45,14 +46,14 @@ Run = tuple[GPT, Tokenizer, TrainConfig, torch.Tensor, torch.Tensor]
 
 
 def open_run(
-    args: argparse.Namespace, team: Team, device: torch.device
+    args: argparse.Namespace, group: ProcessGroup, device: torch.device
 ) -> Run:
     """Begin or resume; the other processes read what the first wrote."""
-    if team.rank == 0:
+    if group.rank == 0:
         run = resume_run(args) if args.resume else new_run(args, device)
-        team.total(0)  # the others wait for this
+        group.sum(0)  # the others wait for this
         return run
-    team.total(0)
+    group.sum(0)
     return read_run(Path(args.out), read_settings(Path(args.out)))
 
 
@@ -226,7 +227,7 @@ def batches_of(
     ids: torch.Tensor, config: TrainConfig
 ) -> Callable[[int], list[Batch]]:
     """The micro-batches of each step."""
-    n = config.accumulate
+    n = config.gradient_accumulation_steps
 
     def batches(step: int) -> list[Batch]:
         size, context, seed = config.batch_size, config.context, config.seed

@@ -1,17 +1,16 @@
 """``coursekit train``: a GPT on a text, from the beginning or resumed."""
 
 import argparse
+from functools import partial
 from pathlib import Path
 
 import torch
 from torch import nn
 
-from coursekit import training
+from coursekit import distributed
 from coursekit.checkpoint import Saver, load_checkpoint
-from coursekit.cli import what_is_kept
 from coursekit.cli.common import add_common, positive
 from coursekit.cli.options import add_fields
-from coursekit.cli.output import complain
 from coursekit.cli.progress import Reporter, until_interrupted
 from coursekit.cli.runs import (
     BPE_VOCAB_SIZE,
@@ -20,21 +19,13 @@ from coursekit.cli.runs import (
     open_run,
     windows_of,
 )
-from coursekit.config import GPTConfig, TrainConfig
-from coursekit.distributed import (
-    Scribe,
-    check_start,
-    gather,
-    is_launched,
-    join,
-    replicate,
-    shard,
-    share,
-)
+from coursekit.config import GPTConfig
+from coursekit.devices import pick_device
+from coursekit.train_config import TrainConfig
 from coursekit.training import (
-    Team,
+    SINGLE_PROCESS,
+    ProcessGroup,
     TrainState,
-    pick_device,
     start,
     train,
 )
@@ -105,59 +96,57 @@ def add_vocabulary(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Train a GPT on a text, from the beginning or from a checkpoint."""
     device = pick_device(args.device)
-    if not (args.parallel or is_launched()):
-        return train_in_process(args, training.ALONE, device)
+    if not (args.parallel or distributed.is_launched()):
+        return train_in_process(args, SINGLE_PROCESS, device)
     if not args.parallel:
         raise ValueError(
             "processes must be told how they share a model: got torchrun "
             "without --parallel. Add --parallel ddp or --parallel fsdp."
         )
 
-    def tell(text: str) -> None:
-        complain(f"{text} {what_is_kept(args)}", 1)
-
-    with join(device, tell) as (team, own_device):
-        return train_in_process(args, team, own_device)
+    with distributed.connect(device) as (group, own_device):
+        return train_in_process(args, group, own_device)
 
 
 def train_in_process(
-    args: argparse.Namespace, team: Team, device: torch.device
+    args: argparse.Namespace, group: ProcessGroup, device: torch.device
 ) -> int:
     """What one process of a training does: mostly, all of it."""
     folder = Path(args.out)
-    model, _, config, learned, held_out = open_run(args, team, device)
+    model, _, config, learned, held_out = open_run(args, group, device)
     if args.parallel != "fsdp":  # which has a device for each part
         model.to(device)
     state = start(model, config)
     path = folder / "checkpoint.safetensors"
     if path.exists():
         load_checkpoint(path, model, state)
-    check_start(state.step, team)
-    say = Reporter(args.json, team.rank > 0)
+    distributed.check_same_step(state.step, group)
+    say = Reporter(args.json, group.rank > 0)
     saver = Saver(folder, model, state, config.checkpoint_every)
     if state.step >= config.steps:
         if not path.exists():  # --steps 0: a model that has learned nothing
-            Scribe(saver, team).save()
+            distributed.RankZeroSaver(saver, group).save()
         say.end(folder, state.step, state.best)
         return say.exit_code
     say.begin(model, device, config, learned, held_out, state.step)
-    trained, state, scribe = distribute(args, saver, config, team, device)
+    trained, state, saves = distribute(args, saver, config, group, device)
     batches = batches_of(learned, config)
+    share = partial(distributed.shard_batch, group=group)
     with until_interrupted() as interrupted:
         train(
             trained,
-            lambda step: [share(batch, team) for batch in batches(step)],
+            lambda step: [*map(share, batches(step))],
             config,
-            [share(b, team) for b in windows_of(held_out, config.context)],
-            [scribe, say, lambda _: team.total(interrupted()) > 0],
+            [*map(share, windows_of(held_out, config.context))],
+            [saves, say, lambda _: group.sum(interrupted()) > 0],
             state,
-            bar=False if args.json or team.rank else None,
+            progress=False if args.json or group.rank else None,
             seconds=60 * args.minutes if args.minutes else None,
-            team=team,
+            group=group,
         )
-        stopped = team.total(interrupted()) > 0 and state.step < config.steps
+        stopped = group.sum(interrupted()) > 0 and state.step < config.steps
     if stopped:
-        scribe.save()
+        saves.save()
     say.end(folder, state.step, state.best)
     return 130 if stopped else say.exit_code
 
@@ -166,15 +155,16 @@ def distribute(
     args: argparse.Namespace,
     saver: Saver,
     config: TrainConfig,
-    team: Team,
+    group: ProcessGroup,
     device: torch.device,
-) -> tuple[nn.Module, TrainState, Scribe]:
+) -> tuple[nn.Module, TrainState, distributed.RankZeroSaver]:
     """What --parallel makes of a model, its state, and how they are saved."""
     model, state = saver.model, saver.state
     if args.parallel == "ddp":
-        return replicate(model), state, Scribe(saver, team)
-    if args.parallel == "fsdp":
-        model, state = shard(model, state, config, device)
-        scribe = Scribe(saver, team, lambda: gather(state, saver, team))
-        return model, state, scribe
-    return model, state, Scribe(saver, team)
+        model = distributed.replicate(model)
+    rank_zero = partial(distributed.RankZeroSaver, saver, group)
+    if args.parallel != "fsdp":
+        return model, state, rank_zero()
+    model, state = distributed.shard(model, state, config, device)
+    gather = partial(distributed.gather_state, state, saver, group)
+    return model, state, rank_zero(gather)

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 
 from coursekit.cli.common import add_common
 from coursekit.cli.output import complain
-from coursekit.training import pick_device
+from coursekit.devices import pick_device
 from coursekit.translate import Translator
 
 LINES = 256  # that are read before they are translated

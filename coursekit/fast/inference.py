@@ -1,13 +1,13 @@
-"""A model laid out for writing: the same numbers, sooner.
+"""A copy of a model for generation: the same numbers, sooner.
 
-A step that writes one token is little to compute and much to fetch: every
+A step that generates one token is little to compute and much to fetch: every
 weight is read once.  So each matrix lies as its product reads it, those that
 read the same vector lie together, and what only training needs is left out.
 """
 
 import copy
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
@@ -17,24 +17,25 @@ from torch.nn import functional as F  # noqa: N812
 
 from coursekit.attention import fast_attend
 from coursekit.decoder import GPT
+from coursekit.fast.linear import packed_linear
 from coursekit.feedforward import FeedForward, SwiGLU
 from coursekit.multihead import MultiHeadAttention
 from coursekit.seq2seq import CrossBlock, Transformer
 from coursekit.steppers import evaluating
 
-__all__ = ["pack", "packed_linear"]
+__all__ = ["Packed", "for_generation"]
 
 Map = Callable[[Tensor], Tensor]
 Model = TypeVar("Model", GPT, Transformer)
 
 
-def pack(model: Model, n_rows: int = 1) -> Model:
-    """A twin of a model that writes sooner, and cannot be trained.
+def for_generation(model: Model, n_rows: int = 1) -> Model:
+    """A copy of a model that generates sooner, and cannot be trained.
 
     One new token a text takes the short way; more at once, as in a prompt,
     go through the model's own blocks; so does all where a module has a hook
-    or is of another kind.  The twin has copies of the matrices:
-    twice the memory, and after more training it must be made anew.
+    or is of another kind.  The copy has matrices of its own: twice the
+    memory, and after more training it must be made anew.
 
     Args:
         model: on its device, in its dtype; left as it is.
@@ -42,82 +43,120 @@ def pack(model: Model, n_rows: int = 1) -> Model:
 
     Returns:
         What :class:`coursekit.cache.CachedStepper` or
-        :class:`coursekit.cache.CachedSeq2SeqStepper` takes.  It raises a
-        ValueError at the next prompt if the model's weights have changed.
+        :class:`coursekit.cache.CachedSeq2SeqStepper` takes, a
+        :class:`Packed` model.  It raises a ValueError at the next prompt if
+        the model's weights have changed.
 
     Raises:
         ValueError: if it is not a GPT or a Transformer, or packed already.
 
     Chapter: 12, generation.
-    Test: tests/test_packed.py::test_the_same_logits
+    Test: tests/test_inference.py::test_the_same_logits
     """
     known = isinstance(model, GPT | Transformer)
-    if not known or not isinstance(model.blocks, nn.ModuleList):
+    if not known or isinstance(model, Packed):
         raise ValueError(
             "pack takes a GPT or a Transformer as it was built: got "
             f"{type(model).__name__}. Give the model itself, not its packed "
             "or compiled form."
         )
-    twin = copy.copy(model)
-    own = model._modules
-    twin._modules = {k: own[k] for k in own if k not in ("blocks", "head")}
+    packed = copy.copy(model)
+    kind: Any = type(model)
+    packed.__class__ = _packed_kind(kind)
+    packed._modules = dict(model._modules)
+    del packed.blocks, packed.head
     head = model.embedding if model.head is None else model.head
     with torch.no_grad():
         # In place of modules: plain functions, with nothing around them.
-        packed = _as_it_is if _does_more(model) else partial(_block, n_rows)
-        blocks = [packed(block) for block in model.blocks]
+        pack = _as_it_is if _does_more(model) else partial(_block, n_rows)
+        blocks = [pack(block) for block in model.blocks]
         blocks[-1:] = [_as_texts(last) for last in blocks[-1:]]
-        vars(twin)["blocks"] = blocks
-        vars(twin)["head"] = _head(n_rows, head)
-    begin = "hidden" if isinstance(model, GPT) else "encode"
-    vars(twin)[begin] = _told(getattr(twin, begin), list(model.parameters()))
-    vars(twin)["train"] = lambda mode=True: _refuse() if mode else twin
-    vars(twin)["_apply"] = _refuse
-    return twin
+        vars(packed).update(blocks=blocks, head=_head(n_rows, head))
+    weights: list[Tensor] = list(model.parameters())
+    vars(packed)["source"] = weights, _marks(weights)
+    return packed
 
 
-def packed_linear(n_rows: int, *layers: Any) -> Callable[..., Tensor]:
-    """Linear layers that read the same vector, as one product.
+class Packed(nn.Module):
+    """What a packed model is besides: a copy that only generates.
 
-    Args:
-        n_rows: vectors at a time.
-        layers: each with a ``weight`` (out, in), and perhaps a ``bias``.
-
-    Returns:
-        A function from (rows, in) to (rows, all outputs side by side); given
-        a second tensor of that shape, it adds them to that one, in place.
+    Chapter: 12, generation.
     """
-    weight = torch.cat([layer.weight.detach() for layer in layers])
-    biases: Any = [getattr(layer, "bias", None) for layer in layers]
-    bias = None if biases[0] is None else torch.cat(biases).detach()
-    is_known = weight.device.type == "cpu" and weight.dtype == torch.float32
-    # One vector: the product runs along the rows of the transpose. Several:
-    # MKL's own order, which other products would make anew each time.
-    if n_rows > 1 and is_known and torch.backends.mkl.is_available():
-        ordered = torch.ops.mkl._mkl_reorder_linear_weight(weight, n_rows)
-        product = torch.ops.mkl._mkl_linear
 
-        def in_order(x: Tensor, onto: Tensor | None = None) -> Tensor:
-            # MKL's product knows no autocast.
-            if x.size(0) != n_rows or torch.is_autocast_enabled("cpu"):
-                y = F.linear(x, weight, bias)
-            else:
-                y = product(x, ordered, weight, bias, n_rows)
-            return y if onto is None else onto.add_(y)
+    source: tuple[list[Tensor], list[Any]]
+    """The weights that were copied, and by what a change is known."""
 
-        return in_order
+    def check_source(self) -> None:
+        """Refuse to go on from a model that was trained meanwhile.
 
-    across = weight.t().contiguous()
+        Raises:
+            ValueError: if a weight has changed since.
+        """
+        weights, before = self.source
+        if _marks(weights) != before:
+            raise ValueError(
+                "a packed model is a copy: got a model whose weights have "
+                "changed since pack(model). Call pack(model) again."
+            )
 
-    def along(x: Tensor, onto: Tensor | None = None) -> Tensor:
-        if onto is None or onto.dtype is not x.dtype:
-            y = x @ across if bias is None else torch.addmm(bias, x, across)
-            return y if onto is None else onto.add_(y)
-        # What the product begins with need not be zeros.
-        onto.addmm_(x, across)
-        return onto if bias is None else onto.add_(bias)
+    def train(self, mode: bool = True) -> Any:
+        """Refuse to be trained."""
+        return _refuse() if mode else self
 
-    return along
+    def _apply(self, *_: Any, **__: Any) -> Any:
+        _refuse()
+
+
+class _PackedGPT(Packed):
+    """Looks at each prompt whether the model has changed."""
+
+    def hidden(
+        self,
+        ids: Tensor,
+        positions: Tensor | None = None,
+        mask: Tensor | None = None,
+        cache: Sequence[Any] | None = None,
+    ) -> Tensor:
+        if ids.size(1) > 1 or not cache or not cache[0].length:
+            self.check_source()
+        model: Any = super()
+        found: Tensor = model.hidden(ids, positions, mask, cache)
+        return found
+
+
+class _PackedTransformer(Packed):
+    """Looks at each source whether the model has changed."""
+
+    def encode(self, *inputs: Any, **named: Any) -> Tensor:
+        self.check_source()
+        model: Any = super()
+        memory: Tensor = model.encode(*inputs, **named)
+        return memory
+
+
+@cache
+def _packed_kind(kind: Any) -> Any:
+    """A model's class, packed."""
+    packed = _PackedGPT if issubclass(kind, GPT) else _PackedTransformer
+    return type(f"Packed{kind.__name__}", (packed, kind), {})
+
+
+def _refuse() -> Any:
+    raise ValueError(
+        "a packed model only generates: got a request to train or to move "
+        "it. Do that with the model itself, then call pack(model) again."
+    )
+
+
+def _marks(weights: list[Tensor]) -> list[tuple[int, float]]:
+    """PyTorch's count of a weight's changes, and its first number.
+
+    Fused optimizers do not count; in inference mode nothing does.
+    """
+    return [
+        (0 if w.is_inference() else w._version, w.flatten()[0].item())
+        for w in weights
+    ]
 
 
 def _head(n_rows: int, head: Any) -> Map:
@@ -147,18 +186,13 @@ def _block(n_rows: int, block: Any) -> Callable[..., Tensor]:
         cross_attend = _cross_attention(block.cross_attention, n_rows)
         around_cross = _residual(block, block.cross_attention_norm)
 
-    def run(x: Tensor, *memory: Tensor, **how: Any) -> Tensor:
-        if x.dim() == 3:
-            if x.size(1) > 1:
-                return whole(x, *memory, **how)
-            x = x.flatten(0, 1)
-        x = around_attention(
-            x, attend, how["mask"], how["rotate"], how["bias"], how["cache"]
-        )
+    def run(x: Tensor, **how: Any) -> Tensor:
+        if x.dim() == 3 and x.size(1) > 1:
+            return whole(x, **how)
+        x = x.flatten(0, -2)
+        x = around_attention(x, attend, how)
         if is_crossed:
-            x = around_cross(
-                x, cross_attend, *memory, how["memory_mask"], how["cache"]
-            )
+            x = around_cross(x, cross_attend, how)
         return feed_forward(x)
 
     return run
@@ -167,20 +201,20 @@ def _block(n_rows: int, block: Any) -> Callable[..., Tensor]:
 def _as_texts(last: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """The last block; each row becomes a text of one token again."""
 
-    def run(*arguments: Any, **how: Any) -> Tensor:
-        x = last(*arguments, **how)
+    def run(*inputs: Any, **named: Any) -> Tensor:
+        x = last(*inputs, **named)
         return x.unsqueeze(1) if x.dim() == 2 else x
 
     return run
 
 
 def _as_it_is(block: nn.Module) -> Callable[..., Tensor]:
-    """A block in evaluation mode: the twin's own modules are without it."""
+    """A block in evaluation mode: it is no module of the copy."""
     modules = list(block.modules())
 
-    def run(*arguments: Any, **how: Any) -> Tensor:
+    def run(*inputs: Any, **named: Any) -> Tensor:
         with evaluating(modules):
-            y: Tensor = block(*arguments, **how)
+            y: Tensor = block(*inputs, **named)
             return y
 
     return run
@@ -194,41 +228,6 @@ def _does_more(model: nn.Module) -> bool:
     ]
     layers = [part for name, part in parts if ".w_" in name]
     return any(hooks) or any(type(layer) is not nn.Linear for layer in layers)
-
-
-def _told(begin: Callable[..., Tensor], weights: list[Any]) -> Any:
-    """What reads a prompt; it looks first whether the model has changed."""
-    packed = _marks(weights)
-
-    def run(ids: Tensor, *how: Any, **named: Any) -> Tensor:
-        cache = named.get("cache", how[2] if len(how) > 2 else None)
-        is_prompt = ids.size(1) > 1 or not cache or not cache[0].length
-        if is_prompt and _marks(weights) != packed:
-            raise ValueError(
-                "a packed model is a copy: got a model whose weights have "
-                "changed since pack(model). Call pack(model) again."
-            )
-        return begin(ids, *how, **named)
-
-    return run
-
-
-def _marks(weights: list[Tensor]) -> list[tuple[int, Any]]:
-    """By what a change is known: PyTorch's count of them, and a number.
-
-    Fused optimizers do not count; in inference mode nothing does.
-    """
-    return [
-        (0 if w.is_inference() else w._version, w.flatten()[0].item())
-        for w in weights
-    ]
-
-
-def _refuse(*_: Any, **__: Any) -> Any:
-    raise ValueError(
-        "a packed model only writes: got a request to train or to move it. "
-        "Do that with the model itself, then call pack(model) again."
-    )
 
 
 def _residual(block: Any, own: nn.Module) -> Callable[..., Tensor]:
@@ -263,23 +262,17 @@ def _attention(
     shape = -1, sum(parts), 1, attention.w_k.out_features // parts[1]
     flat = -1, attention.w_o.in_features
 
-    def run(
-        x: Tensor,
-        onto: Tensor | None,
-        mask: Tensor | None,
-        rotate: Map | None,
-        bias: Tensor | None,
-        cache: Any,
-    ) -> Tensor:
+    def run(x: Tensor, onto: Tensor | None, how: dict[str, Any]) -> Tensor:
         q, k, v = project(x).view(shape).split_with_sizes(parts, 1)
+        rotate, bias, cache = how["rotate"], how["bias"], how["cache"]
         if rotate is not None:
             q, k = rotate(q), rotate(k)
         if cache is not None:
             k, v = cache.update(k, v)
         if bias is None:
-            found = attend(q, k, v, mask)
+            found = attend(q, k, v, how["mask"])
         else:
-            found = attention.attend(q, k, v, mask=mask, bias=bias)
+            found = attention.attend(q, k, v, mask=how["mask"], bias=bias)
         return mix(found.reshape(flat), onto)
 
     return run
@@ -307,22 +300,17 @@ def _cross_attention(
     d_head = cross.w_q.out_features // n_heads
     flat = -1, cross.w_o.in_features
 
-    def run(
-        x: Tensor,
-        onto: Tensor | None,
-        memory: Tensor,
-        mask: Tensor | None,
-        cache: Any,
-    ) -> Tensor:
+    def run(x: Tensor, onto: Tensor | None, how: dict[str, Any]) -> Tensor:
+        cache = how["cache"]
         known = None if cache is None else cache.memory
         if known is None:
-            known = cross.keys_values(memory)
+            known = cross.keys_values(how["memory"])
         if cache is not None:
             cache.memory = known
         keys, values = known
-        # A query sees all of its source: beams stand in one row.
+        # No causal mask here: the queries of all beams stand in one row.
         q = project(x).view(len(keys), -1, n_heads, d_head).transpose(1, 2)
-        found = attend(q, keys, values, mask).transpose(1, 2)
+        found = attend(q, keys, values, how["memory_mask"]).transpose(1, 2)
         return mix(found.reshape(flat), onto)
 
     return run

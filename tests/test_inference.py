@@ -11,14 +11,19 @@ from coursekit.cache import (
     CachedSeq2SeqStepper,
     CachedStepper,
 )
-from coursekit.config import GPTConfig, TrainConfig, TransformerConfig
+from coursekit.config import GPTConfig, TransformerConfig
 from coursekit.decoder import GPT
+from coursekit.fast import for_generation as pack
+from coursekit.fast.inference import (
+    _gelu_network,
+    _network,
+)
 from coursekit.feedforward import FeedForward
 from coursekit.generation import beam_search, generate
 from coursekit.models import save_model
-from coursekit.packed import _gelu_network, _network, pack, packed_linear
 from coursekit.seq2seq import Transformer
 from coursekit.steppers import PlainSeq2SeqStepper, PlainStepper
+from coursekit.train_config import TrainConfig
 from coursekit.training import train
 
 V = 53
@@ -204,7 +209,7 @@ def test_a_stale_translator_is_told(change):
         stepper.prefill([[7, 3]])
 
 
-def test_a_stale_twin_writes_something_else():
+def test_a_stale_twin_generates_something_else():
     """The control: why it must be told."""
     model = gpt()
     stale = CachedStepper(pack(model))
@@ -230,15 +235,15 @@ def test_a_twin_is_not_packed_again():
         lambda twin: twin.train(),
         lambda twin: twin.half(),
         lambda twin: twin.to("meta"),
-        lambda twin: train(twin, list, TrainConfig(steps=1), bar=False),
+        lambda twin: train(twin, list, TrainConfig(steps=1), progress=False),
     ],
     ids=["train", "half", "to", "training"],
 )
-def test_a_twin_only_writes(ask):
+def test_a_twin_only_generates(ask):
     """It shares norms and table with its model, which would change."""
     model = gpt()
     before = {k: v.clone() for k, v in model.state_dict().items()}
-    with pytest.raises(ValueError, match="only writes"):
+    with pytest.raises(ValueError, match="only generates"):
         ask(pack(model))
     after = model.state_dict()
     assert all(torch.equal(before[k], after[k]) for k in before)
@@ -248,7 +253,7 @@ def test_a_twin_only_writes(ask):
 def test_a_twin_is_not_saved_over_its_model(tmp_path):
     model = gpt()
     save_model(tmp_path, model)
-    with pytest.raises(ValueError, match="got a packed GPT"):
+    with pytest.raises(ValueError, match="got a PackedGPT"):
         save_model(tmp_path, pack(model))
     assert (tmp_path / "model.safetensors").exists()
 
@@ -325,19 +330,3 @@ def test_steps_change_no_parameter(n_rows, norm_first):
     generate(CachedStepper(pack(model, n_rows)), [[7, 3]] * n_rows, 5)
     after = model.state_dict()
     assert all(torch.equal(before[k], after[k]) for k in before)
-
-
-@pytest.mark.parametrize("n_rows", [1, 3])
-@pytest.mark.parametrize("bias", [True, False])
-def test_several_layers_in_one_product(n_rows, bias):
-    torch.manual_seed(1)
-    layers = [torch.nn.Linear(13, n, bias) for n in (7, 11)]
-    quick = packed_linear(n_rows, *layers)
-    for shape in [(n_rows, 13), (10, 13)]:
-        x = torch.randn(shape)
-        expected = torch.cat([layer(x) for layer in layers], dim=-1)
-        torch.testing.assert_close(quick(x), expected.detach())
-        there = torch.randn(shape[0], 18)
-        total = there + expected.detach()
-        assert quick(x, there) is there
-        torch.testing.assert_close(there, total)

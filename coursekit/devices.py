@@ -1,0 +1,106 @@
+"""The machine that a model runs on: device, number format, random numbers."""
+
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+
+__all__ = [
+    "autocast",
+    "device_of",
+    "forked_rng",
+    "pick_device",
+    "pick_precision",
+]
+
+
+def pick_device(name: str = "auto") -> torch.device:
+    """The device of that name, or the fastest there is.
+
+    Args:
+        name: ``auto``, ``cpu``, ``cuda`` or ``mps``.
+
+    Returns:
+        The device.
+
+    Raises:
+        ValueError: if there is no such device, here or anywhere.
+
+    Chapter: 11, training.
+    """
+    there = {
+        "cuda": torch.cuda.is_available(),
+        "mps": torch.backends.mps.is_available(),
+        "cpu": True,
+    }
+    here = [device for device, found in there.items() if found]
+    if name == "auto":
+        return torch.device(here[0])
+    if name not in here:
+        raise ValueError(
+            f"the device must be auto or one that this machine has: got "
+            f"{name!r}. Choose one of auto, {', '.join(here)}."
+        )
+    return torch.device(name)
+
+
+def pick_precision(name: str, device: torch.device) -> str:
+    """Resolve ``auto``: bfloat16 where the hardware multiplies in it.
+
+    Elsewhere it would be emulated, and slower than float32.
+
+    Args:
+        name: ``float32``, ``bfloat16`` or ``auto``.
+        device: where the model will run.
+
+    Returns:
+        ``float32`` or ``bfloat16``.
+
+    Chapter: 11, training.
+    """
+    if name != "auto":
+        return name
+    fast = False
+    if device.type == "cuda":
+        fast = torch.cuda.is_bf16_supported(including_emulation=False)
+    elif device.type == "cpu":
+        names = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
+        checks = [getattr(torch.cpu, name, None) for name in names]
+        fast = any(check() for check in checks if check is not None)
+    return "bfloat16" if fast else "float32"
+
+
+def autocast(
+    device: torch.device, precision: str
+) -> AbstractContextManager[Any]:
+    """Compute in that precision for a while.
+
+    Args:
+        device: where the model runs.
+        precision: ``float32`` or ``bfloat16``.
+
+    Raises:
+        ValueError: if it is another.
+    """
+    if precision not in ("float32", "bfloat16"):
+        raise ValueError(
+            f"precision must be float32 or bfloat16 here: got {precision!r}. "
+            "pick_precision turns auto into one of them."
+        )
+    return torch.autocast(
+        device.type, torch.bfloat16, enabled=precision == "bfloat16"
+    )
+
+
+def device_of(model: Any) -> torch.device:
+    """Where the model's parameters are."""
+    return next(model.parameters()).device
+
+
+def forked_rng(device: torch.device) -> AbstractContextManager[None]:
+    """Give torch's random numbers back as they were."""
+    if device.type in ("cpu", "mps"):
+        return torch.random.fork_rng(devices=[])
+    return torch.random.fork_rng(
+        devices=[device.index or 0], device_type=device.type
+    )

@@ -1,0 +1,13 @@
+"""Transformations of a plain model that make it faster, and change no number.
+
+:func:`for_training` gives a view with the same parameters,
+:func:`for_generation` a copy of the weights.  The model stays as it is.
+"""
+
+from coursekit.fast.inference import Packed, for_generation
+from coursekit.fast.memory import kept_memory
+from coursekit.fast.training import for_training
+
+__all__ = ["Packed", "for_generation", "for_training", "kept_memory", "pack"]
+
+pack = for_generation  # as `coursekit` offers it

@@ -1,0 +1,82 @@
+"""How far a training is, and how fast."""
+
+import math
+import time
+
+from tqdm import tqdm
+
+__all__ = ["Clock", "ProgressBar"]
+
+
+class Clock:
+    """Tokens a second while training, and nothing else, goes on.
+
+    Args:
+        seconds: after which the time is up; None: never.
+    """
+
+    def __init__(self, seconds: float | None) -> None:
+        self.seconds, self.tokens, self.began = 0.0, 0, time.perf_counter()
+        self.end = self.began + (math.inf if seconds is None else seconds)
+
+    def start(self) -> None:
+        """A step begins."""
+        self.began = time.perf_counter()
+
+    def stop(self, tokens: int) -> float:
+        """A step of so many tokens ends; tokens a second so far."""
+        self.seconds += time.perf_counter() - self.began
+        self.tokens += tokens
+        return self.tokens / max(self.seconds, 1e-9)
+
+    def is_over(self) -> bool:
+        """Whether the time is up."""
+        return time.perf_counter() >= self.end
+
+
+class ProgressBar:
+    """A progress bar with the loss, the validation loss and the speed.
+
+    Args:
+        step: done so far.
+        steps: in all.
+        shown: by default where stderr is a terminal.
+    """
+
+    def __init__(self, step: int, steps: int, shown: bool | None) -> None:
+        # None: tqdm itself looks whether stderr is a terminal.
+        disable = None if shown is None else not shown
+        self.bar = tqdm(
+            total=steps,
+            initial=step,
+            disable=disable,
+            unit="step",
+            dynamic_ncols=True,
+        )
+        self.validation = ""
+
+    def __enter__(self) -> "ProgressBar":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.bar.close()
+
+    def update(
+        self, loss: float, validation_loss: float | None, speed: float
+    ) -> None:
+        """One step further.
+
+        Args:
+            loss: of the step, in nats a token.
+            validation_loss: if there was an evaluation.
+            speed: in tokens a second.
+        """
+        if self.bar.disable:
+            return
+        if validation_loss is not None:
+            self.validation = f"validation {validation_loss:.3f}, "
+        self.bar.set_postfix_str(
+            f"loss {loss:.3f}, {self.validation}{speed:,.0f} tokens/s",
+            refresh=False,
+        )
+        self.bar.update()
