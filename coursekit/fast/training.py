@@ -108,10 +108,7 @@ class _Attention(_Leaf, MultiHeadAttention):
     """Rounds what it reads once, where three projections would each."""
 
     def forward(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        kind = x.device.type
-        known = self.training and torch.amp.is_autocast_available(kind)
-        if known and torch.is_autocast_enabled(kind):
-            x = x.to(torch.get_autocast_dtype(kind))
+        x = rounded(x) if self.training else x
         return super().forward(x, *args, **kwargs)
 
 
@@ -123,7 +120,28 @@ class _Dropout(_Leaf, nn.Dropout):
 LEAVES = {MultiHeadAttention: _Attention, nn.Dropout: _Dropout}
 
 
+def rounded(x: Tensor) -> Tensor:
+    """What autocast would make of it for each product."""
+    kind = x.device.type
+    known = torch.amp.is_autocast_available(kind)
+    if not known or not torch.is_autocast_enabled(kind):
+        return x
+    return x.to(torch.get_autocast_dtype(kind))
+
+
 # -- attention ---------------------------------------------------------------
+
+
+def is_quicker_in_products(q: Tensor, k: Tensor, dropout_p: float) -> bool:
+    """Whether two products beat PyTorch's fused call: measured, not known."""
+    is_slow = q.dtype == torch.bfloat16 and q.requires_grad
+    return (
+        (is_slow or dropout_p > 0)
+        and q.device.type == "cpu"
+        and q.dim() == 4
+        and q.shape[:2] == k.shape[:2]
+        and max(q.size(-2), k.size(-2)) <= LONGEST_PRODUCTS
+    )
 
 
 def training_attend(
@@ -145,17 +163,8 @@ def training_attend(
     Chapter: 11, training.
     Test: tests/test_fast.py::test_products_equal_the_readable_function
     """
-    is_slow = q.dtype == torch.bfloat16 and q.requires_grad
-    quicker = (
-        (is_slow or dropout_p > 0)
-        and mask is None
-        and bias is None
-        and q.device.type == "cpu"
-        and q.dim() == 4
-        and q.shape[:2] == k.shape[:2]
-        and max(q.size(-2), k.size(-2)) <= LONGEST_PRODUCTS
-    )
-    if not quicker:
+    is_plain = mask is None and bias is None
+    if not (is_plain and is_quicker_in_products(q, k, dropout_p)):
         return fast_attend(
             q, k, v, mask, causal=causal, dropout_p=dropout_p, bias=bias
         )
