@@ -3,6 +3,7 @@
 And what to do where a piece is missing.
 """
 
+import gc
 import os
 from functools import cache
 
@@ -48,6 +49,12 @@ def pytest_ignore_collect(collection_path, config):
     """Leave out files of other parts before they are imported."""
     wanted, part = config.getoption("part"), part_of(collection_path.name)
     return True if wanted and part and part != wanted else None
+
+
+def pytest_collection_finish():
+    """What was imported stays: no collection of garbage looks at it again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
