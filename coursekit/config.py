@@ -65,7 +65,7 @@ def check_field(name: str, kind: Any, value: Any) -> None:
         limit, where = (1, "[0, 1)") if name in BELOW_1 else (inf, "[0, ∞)")
         require(
             isinstance(value, int | float) and 0 <= value < limit,
-            f"{name} must lie in {where}",
+            f"{name} must be a number in {where}",
             str(value),
             "Give another number, or leave it out for the default.",
         )

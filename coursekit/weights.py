@@ -145,7 +145,7 @@ def _is_pickle(data: bytes) -> bool:
     A safetensors file begins with the length of its JSON, which may be the
     same bytes; but then comes the JSON.
     """
-    if data[8:9] == b"{":
+    if len(data) <= 8 or data[8:9] == b"{":
         return False
     return data[:1] == b"\x80" or data[:2] == b"PK"
 

@@ -190,12 +190,12 @@ def explain(error: Exception, args: argparse.Namespace) -> int:
     """
     import torch  # here, so that --help need not wait for it
 
+    from coursekit.distributed import ProcessLost
     from coursekit.training import TrainingDiverged
     from coursekit.weights import SaveError
 
-    if isinstance(
-        error, (TrainingDiverged, SaveError, torch.OutOfMemoryError)
-    ):
+    stopped = (TrainingDiverged, SaveError, ProcessLost)
+    if isinstance(error, (*stopped, torch.OutOfMemoryError)):
         return complain(f"{error} {what_is_kept(args)}", 1)
     if isinstance(error, (ValueError, OSError)):
         if getattr(error, "errno", None) not in FULL:

@@ -477,7 +477,7 @@ BODIES = {
         from pathlib import Path
 
         here = Path(coursekit.__file__).parent
-        exec((here / "exercises" / "attention.py").read_text())
+        exec((here / "classroom" / "catalogue" / "attention.py").read_text())
         return q
     """,
     "reads_the_host": """
@@ -531,7 +531,7 @@ both("exit", DIED, "crash", DIED)
 both("infinite_loop", TIMEOUT, "system_exit", ERROR)
 both("uncatchable_loop", TIMEOUT, "formula", ERROR)
 both("endless_list", ERROR, "huge_answer", ERROR)
-both("modules", WRONG, "imports_the_reference", ERROR)
+both("modules", WRONG, "imports_the_reference", WRONG)
 both("socket", ERROR)
 both("fork_bomb", ERROR, "12_gigabytes", ERROR, BWRAP)
 both("disk_fill", ERROR, "kills_its_parent", ERROR, BWRAP)

@@ -951,7 +951,9 @@ def _break(model: Suspect, name: str) -> Suspect:
             lambda module, args: (args[0].detach(), *args[1:])
         )
     elif name == "sees the future":
-        middle.get_submodule("attention").register_forward_pre_hook(_peek)
+        middle.get_submodule("attention").register_forward_pre_hook(
+            _peek, with_kwargs=True
+        )
     elif name == "mixes the sentences":
         middle.register_forward_pre_hook(_mix)
     elif name == "ignores its context":
@@ -976,12 +978,11 @@ def _break(model: Suspect, name: str) -> Suspect:
     return model
 
 
-def _peek(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+def _peek(module: nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any]:
     """Each position also sees the next one: a mask that is off by one."""
-    x, memory, _, _, *rest = args
-    length = x.size(1)
+    length = args[0].size(1)
     mask = torch.ones(length, length, dtype=torch.bool).tril(1)
-    return (x, memory, mask, False, *rest)
+    return args, kwargs | {"mask": mask, "causal": False}
 
 
 def _mix(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:

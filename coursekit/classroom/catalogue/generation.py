@@ -814,11 +814,12 @@ def taste() -> dict[str, float | int | None]:
 
 @cache
 def _material() -> tuple[Any, Any, frozenset[str]]:
-    from coursekit.data import load_text, train_val_split
+    from coursekit.data import load_text
+    from coursekit.data import train_val_split as split
     from coursekit.models import load
 
     model, tokenizer = load("running")
-    learned, _ = train_val_split(load_text("shakespeare"), 0.1)
+    learned, _ = split(load_text("shakespeare"), 0.1)
     return model, tokenizer, frozenset(_words(learned))
 
 
@@ -828,7 +829,9 @@ def _words(text: str) -> list[str]:
 
 def _tasted(value: Any, case: Case) -> str | None:
     """None if the texts are neither nonsense nor repetition."""
-    from coursekit import cache, generation, sampling
+    from coursekit.cache import CachedStepper
+    from coursekit.generation import generate
+    from coursekit.sampling import sampler
 
     wanted = {"temperature", "top_k", "top_p"}
     if not isinstance(value, dict) or not set(value) <= wanted:
@@ -844,10 +847,10 @@ def _tasted(value: Any, case: Case) -> str | None:
     ]
     g = generator(12)
     try:
-        choose = sampling.sampler(**value, generator=g)
+        choose = sampler(**value, generator=g)
     except (TypeError, ValueError) as error:
         return f"sampler refuses these settings: {error}"
-    rows = generation.generate(cache.CachedStepper(model), prompts, 48, choose)
+    rows = generate(CachedStepper(model), prompts, 48, choose)
     words = [
         word for row in rows for word in _words(tokenizer.decode(row))[1:-1]
     ]

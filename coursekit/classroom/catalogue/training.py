@@ -665,7 +665,7 @@ EXERCISES = {
             "line": "Here the rate falls along a straight line from the peak "
             "to the floor, not along half a cosine."
         },
-        forbid=["coursekit.optim.cosine"],
+        forbid=["coursekit.optim.cosine_schedule"],
     ),
     "update": Exercise(
         update,

@@ -11,7 +11,7 @@ import inspect
 import json
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from types import FunctionType
@@ -23,20 +23,49 @@ Prints = dict[str, dict[str, str]]
 """For each exercise, a hash of each of its parts."""
 
 
+FORMER = {
+    "coursekit.bpe": "coursekit.tokenizer",
+    "coursekit.data.train_val_split": "coursekit.data.split",
+    "coursekit.experts": "coursekit.feedforward",
+    "coursekit.models": "coursekit.checkpoint",
+    "coursekit.optim.cosine_schedule": "coursekit.optim.cosine",
+    "coursekit.sampling": "coursekit.generation",
+    "coursekit.scaling.meta_model": "coursekit.scaling.blueprint",
+    "coursekit.steppers": "coursekit.generation",
+}
+"""What modules and functions were called: a name that moves is no change."""
+GONE = {"norm/places": ("coursekit.Residual", "coursekit.norm.Residual")}
+"""What an exercise forbade until there was nothing left to forbid."""
+
+
 def fingerprints() -> Prints:
     """What every exercise is today: its parts, each as a short hash.
 
     A comment, a docstring or a line break is no change.
     """
     return {
-        f"{chapter}/{name}": parts(exercise)
+        f"{chapter}/{name}": parts(exercise, GONE.get(f"{chapter}/{name}", ()))
         for chapter in chapters()
         for name, exercise in exercises(chapter).items()
     }
 
 
-def parts(exercise: Exercise) -> dict[str, str]:
-    """The parts of an exercise and their hashes."""
+def former(name: str) -> str:
+    """The full name that a function had at the first release."""
+    for new, old in FORMER.items():
+        if f"{name}.".startswith(f"{new}."):
+            return old + name[len(new) :]
+    return name
+
+
+def parts(exercise: Exercise, gone: Sequence[str] = ()) -> dict[str, str]:
+    """The parts of an exercise and their hashes.
+
+    Args:
+        exercise: the exercise.
+        gone: what it forbade and what no longer exists.
+    """
+    forbidden = [*map(former, exercise.forbid), *gone]
     texts = {
         "reference": program(exercise.reference),
         "cases": program(exercise.cases),
@@ -44,7 +73,7 @@ def parts(exercise: Exercise) -> dict[str, str]:
         "tolerance": f"{exercise.rtol} {exercise.atol}",
         "mistakes": repr(sorted(exercise.bugs.items())),
         "variants": repr(sorted(exercise.variants.items())),
-        "forbidden": repr(sorted(exercise.forbid)),
+        "forbidden": repr(sorted(forbidden)),
     }
     return {
         part: hashlib.sha256(text.encode()).hexdigest()[:12]
@@ -93,7 +122,33 @@ def normal(function: Callable[..., Any]) -> str:
             continue
         if ast.get_docstring(node) is not None:
             del node.body[0]
+        node.body = with_former_imports(node.body)
     return ast.dump(tree)
+
+
+def with_former_imports(body: list[ast.stmt]) -> list[ast.stmt]:
+    """Statements, in which imports of the package have the former names."""
+    taken: dict[str, dict[str, str | None]] = {}
+    rest: list[ast.stmt] = []
+    for node in body:
+        if not (
+            isinstance(node, ast.ImportFrom)
+            and (node.module or "").startswith("coursekit.")
+        ):
+            rest.append(node)
+            continue
+        for alias in node.names:
+            full = former(f"{node.module}.{alias.name}")
+            module, _, name = full.rpartition(".")
+            other = None if alias.asname == name else alias.asname
+            taken.setdefault(module, {})[name] = other
+    imports: list[ast.stmt] = [
+        ast.ImportFrom(
+            module, [ast.alias(n, names[n]) for n in sorted(names)], 0
+        )
+        for module, names in sorted(taken.items())
+    ]
+    return imports + rest
 
 
 def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
