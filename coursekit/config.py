@@ -62,10 +62,12 @@ def check_field(name: str, kind: Any, value: Any) -> None:
             "Give a larger one.",
         )
     elif float in kinds:
-        limit, where = (1, "[0, 1)") if name in BELOW_1 else (inf, "[0, ∞)")
+        limit, where = inf, "be a number of at least 0"
+        if name in BELOW_1:
+            limit, where = 1, "lie in [0, 1)"
         require(
             isinstance(value, int | float) and 0 <= value < limit,
-            f"{name} must be a number in {where}",
+            f"{name} must {where}",
             str(value),
             "Give another number, or leave it out for the default.",
         )
