@@ -59,7 +59,7 @@ def check_field(name: str, kind: Any, value: Any) -> None:
             isinstance(value, int) and value >= least,
             f"{name} must be a whole number of at least {least}",
             repr(value),
-            "Give a larger one.",
+            "Give such a number.",
         )
     elif float in kinds:
         limit, where = inf, "be a number of at least 0"
