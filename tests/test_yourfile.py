@@ -401,7 +401,12 @@ def test_a_loop_without_an_end_ends(tmp_path):
 
 def test_it_can_be_interrupted(tmp_path):
     (tmp_path / "mine.py").write_text("print('on', flush=True)\n" + "9**9**9")
-    process = shell(tmp_path, "step", "mine.py", start_new_session=True)
+    # A shell takes Ctrl-C away from what it runs in the background.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        process = shell(tmp_path, "step", "mine.py", start_new_session=True)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert process.stdout.readline() == "on\n"
     os.killpg(process.pid, signal.SIGINT)
     assert process.wait() == 130
