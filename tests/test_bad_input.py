@@ -335,7 +335,5 @@ def test_half_a_token_is_refused_before_the_draw():
     ],
 )
 def test_a_number_that_is_none(config, fields):
-    with pytest.raises(
-        ValueError, match=r"got None|got 1\.5"
-    ):
+    with pytest.raises(ValueError, match=r"got None|got 1\.5"):
         config(**fields)
