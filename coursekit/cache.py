@@ -273,7 +273,7 @@ def cache_bytes(
 class CachedStepper(PlainStepper):
     """Steps a GPT with a cache: the logits of :class:`PlainStepper`, fast.
 
-    Only when the cache is full does it read all anew, by the same rule.
+    Only when the cache is full does it read all of it again, by the same rule.
 
     Args, Raises: as :class:`PlainStepper`.
 
@@ -286,7 +286,7 @@ class CachedStepper(PlainStepper):
 
     @property
     def filled(self) -> int:
-        """Columns filled; a model without layers always reads all anew."""
+        """Columns filled; a model without layers always reads all of it."""
         return self.cache[0].length if self.cache else self.window
 
     def step(self, tokens: Int[Tensor, "B"]) -> Float[Tensor, "B V"]:

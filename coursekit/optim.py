@@ -292,7 +292,7 @@ class Muon(torch.optim.AdamW):
         """Update all weights that have a gradient.
 
         Args:
-            closure: computes the gradients anew and returns the loss.
+            closure: recomputes the gradients and returns the loss.
 
         Returns:
             What the closure returned.

@@ -35,7 +35,7 @@ def for_generation(model: Model, n_rows: int = 1) -> Model:
     One new token a text takes the short way; more at once, as in a prompt,
     go through the model's own blocks; so does all where a module has a hook
     or is of another kind.  The copy has matrices of its own: twice the
-    memory, and after more training it must be made anew.
+    memory, and after more training it must be made again.
 
     Args:
         model: on its device, in its dtype; left as it is.

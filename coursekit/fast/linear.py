@@ -26,7 +26,7 @@ def packed_linear(n_rows: int, *layers: Any) -> Callable[..., Tensor]:
     bias = None if biases[0] is None else torch.cat(biases).detach()
     is_known = weight.device.type == "cpu" and weight.dtype == torch.float32
     # One vector: the product runs along the rows of the transpose. Several:
-    # MKL's own order, which other products would make anew each time.
+    # MKL's own order, which other products would make again each time.
     if n_rows > 1 and is_known and torch.backends.mkl.is_available():
         ordered = torch.ops.mkl._mkl_reorder_linear_weight(weight, n_rows)
         product = torch.ops.mkl._mkl_linear

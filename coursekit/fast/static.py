@@ -30,7 +30,7 @@ class WholeLayer:
 
     Args:
         layer: whose buffers it writes and returns.
-        column: (1,) where the next key goes; read anew at each step.
+        column: (1,) where the next key goes; read again at each step.
 
     Attributes:
         length: as if all columns but one were filled.
