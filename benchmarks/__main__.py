@@ -63,7 +63,7 @@ def parser() -> argparse.ArgumentParser:
     add(
         "--table",
         action="store_true",
-        help="run nothing: lay out the tables of the last result anew",
+        help="run nothing: lay out the tables of the last result again",
     )
     add(
         "--peer",
@@ -158,7 +158,7 @@ def lay_out(metrics: dict[str, Any]) -> None:
 
 
 def revise(rows: dict[str, Any], peaks: dict[str, Any]) -> None:
-    """Put rows into the last result, and lay its tables out anew.
+    """Put rows into the last result, and lay its tables out again.
 
     Each keeps what it was held against: the peaks of its own run.  Rows of
     workloads that are no more are dropped.

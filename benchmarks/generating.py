@@ -34,7 +34,7 @@ def check_greedy(
         ids: (B, T) prompts, or sources of an encoder-decoder.
         new: (B, n) what was written.
         n: how many tokens were asked for, for each row.
-        is_pairs: what was written begins anew, after the start token 0.
+        is_pairs: what was written begins again, after the start token 0.
     """
     if tuple(new.shape) != (ids.size(0), n):
         return [f"wrote {tuple(new.shape)} tokens, not {(ids.size(0), n)}"]
@@ -64,7 +64,7 @@ def writing(
     n_beams: int = 1,
     compiled: bool = False,
 ) -> dict[str, Any]:
-    """Race to write: 16 + 200 tokens, or 32 to 64 for pairs."""
+    """Race to generate: 16 + 200 tokens, or 32 to 64 for pairs."""
     shape = SHAPES[size]
     is_pairs = size == "base"
     n = 64 if is_pairs else 50 if settings.quick else 200
@@ -76,7 +76,7 @@ def writing(
         writer = model.write_compiled if compiled else model.write
         if writer is None:
             kind = "by a compiled step" if compiled else "with a cache"
-            raise Missing(f"does not write {kind}")
+            raise Missing(f"does not generate {kind}")
         write = partial(writer, ids, n)
         if n_beams > 1:
             write = partial(write, n_beams=n_beams)
@@ -114,10 +114,10 @@ def _row(name: str, ratio: float, quick: bool = True, **how: Any) -> Workload:
 
 
 WORKLOADS = [
-    _row("write S, batch 1", 1.5, size="S", batch=1),
-    _row("write S, batch 16", 1.25, size="S", batch=16),
+    _row("generate S, batch 1", 1.5, size="S", batch=1),
+    _row("generate S, batch 16", 1.25, size="S", batch=16),
     _row(
-        "write S, batch 1, compiled",
+        "generate S, batch 1, compiled",
         1.5,
         False,
         size="S",

@@ -95,8 +95,8 @@ WORKLOADS = [
         )
         for batch in (1, 16)
         for name, run in (
-            ("write S", writing),
-            ("write S compiled", partial(writing, compiled=True)),
+            ("generate S", writing),
+            ("generate S compiled", partial(writing, compiled=True)),
             ("worth of a CUDA graph, S", graph),
         )
     ),

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-from coursekit.checks import check_attention
+from coursekit.checks import check_attention, check_bias
 from coursekit.masks import causal_mask, combine_masks
 
 __all__ = [
@@ -68,7 +68,8 @@ def attention_weights(
         attend to nothing.
 
     Raises:
-        ValueError: if shapes do not fit, or the mask is not boolean.
+        ValueError: if shapes do not fit, the mask is not boolean, or the
+            bias is.
 
     Chapter: 4, attention.
     Source: vaswani2017attention, equation 1.
@@ -87,6 +88,7 @@ def _weights(
 ) -> Tensor:
     scores = q @ share_heads(k, q).mT / math.sqrt(q.size(-1))
     if bias is not None:
+        check_bias(bias, q, k)
         scores = scores + bias
     if causal:
         earlier = causal_mask(q.size(-2), k.size(-2), q.device)
@@ -127,7 +129,8 @@ def attend(
         in value and gradient.
 
     Raises:
-        ValueError: if shapes do not fit, or the mask is not boolean.
+        ValueError: if shapes do not fit, the mask is not boolean, or the
+            bias is.
 
     Differs from the paper: dropout on the weights, as in most code since; a
         query that may attend to nothing gets zeros.
@@ -173,14 +176,16 @@ def fast_attend(
         earlier = causal_mask(n_queries, n_keys, q.device)
         mask = combine_masks(mask, earlier)
     if bias is not None:
+        check_bias(bias, q, k)
         bias = bias.to(q.dtype)
         if mask is not None:
             bias = bias.masked_fill(~mask, -math.inf)
+    added = mask if bias is None else bias
     return F.scaled_dot_product_attention(
         q,
         k,
         v,
-        attn_mask=mask if bias is None else bias,
+        attn_mask=added if added is None else torch.atleast_2d(added),
         dropout_p=dropout_p,
         is_causal=causal and is_square,
         enable_gqa=q.dim() > 2 and q.size(-3) != k.size(-3),

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -16,7 +16,6 @@ from coursekit.norm import NORMS
 
 __all__ = [
     "Block",
-    "BlockCache",
     "Nothing",
     "current_weights",
     "initialize",
@@ -26,16 +25,6 @@ __all__ = [
     "make_norm",
     "rename_weights",
 ]
-
-
-@runtime_checkable
-class BlockCache(KeyValueCache, Protocol):
-    """One block's cache; it also knows how many positions it holds."""
-
-    @property
-    def length(self) -> int:
-        """Number of key positions filled so far."""
-        ...
 
 
 class Block(nn.Module):

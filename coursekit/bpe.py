@@ -9,12 +9,13 @@ import base64
 import heapq
 import random
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from coursekit.checks import check_choice
 from coursekit.files import read_bytes
 
 __all__ = [
@@ -54,7 +55,29 @@ def find_all(pattern: str, text: str) -> list[str]:
     # characters never asks for it.
     import regex  # type: ignore[import-untyped]
 
-    return regex.findall(pattern, text)
+    compiled = regex.compile(pattern)
+    if compiled.groups:  # findall would return what the groups hold
+        return [match.group() for match in compiled.finditer(text)]
+    return compiled.findall(text)
+
+
+def check_split(pattern: Any) -> None:
+    """Refuse a pattern of chunks that is none.
+
+    Raises:
+        ValueError: it is no text, or no regular expression.
+    """
+    if pattern in (SPLIT, DIGITS_APART):
+        return
+    import regex
+
+    try:
+        regex.compile(pattern)
+    except (TypeError, ValueError, regex.error) as error:
+        raise ValueError(
+            "split must be a regular expression, as a text: got "
+            f"{pattern!r} ({error}). Leave it out for GPT-2's."
+        ) from None
 
 
 def merge_in_place(
@@ -89,12 +112,14 @@ def merge_in_place(
 def learn_merges(
     chunks: Mapping[bytes, int],
     n_merges: int,
+    ties: str = "ids",
 ) -> list[Pair]:
     """Learn the merges of byte-pair encoding from counted chunks.
 
     Each step merges the most frequent pair of adjacent tokens. **Tie
     rule**: of equally frequent pairs the one with the smallest ids
-    wins (first the left id, then the right). All adjacent pairs are
+    wins (first the left id, then the right); with ``ties="bytes"`` the
+    one with the greatest bytes, compared likewise. All adjacent pairs are
     counted, so "aaa" holds (a, a) twice. Counts are kept up to date,
     never taken again: only chunks that hold the pair are touched.
 
@@ -102,13 +127,18 @@ def learn_merges(
         chunks: how often each chunk of the split text occurs.
         n_merges: merges to learn; fewer come back when every chunk has
             become one token.
+        ties: ``"ids"`` or ``"bytes"``, the tie rule.
 
     Returns:
         The merged pairs in order; merge number i makes the id 256 + i.
 
+    Raises:
+        ValueError: there is no such tie rule.
+
     Chapter: 1, the tokenizer.
     Source: sennrich2016bpe, algorithm 1.
     """
+    rank = tie_rule(ties)
     words = [list(chunk) for chunk in chunks]
     weights = list(chunks.values())
     counts: dict[Pair, int] = defaultdict(int)
@@ -117,16 +147,16 @@ def learn_merges(
         for pair in pairwise(word):
             counts[pair] += weights[w]
             holders[pair].add(w)
-    queue = [(-count, pair) for pair, count in counts.items()]
+    merges: list[Pair] = []
+    queue = [(-n, rank(pair, merges), pair) for pair, n in counts.items()]
     heapq.heapify(queue)
 
-    merges: list[Pair] = []
     while queue and len(merges) < n_merges:
-        promised, best = heapq.heappop(queue)
+        promised, tie, best = heapq.heappop(queue)
         if counts[best] != -promised:
             # Another merge took some of them: back in line.
             if counts[best] > 0:
-                heapq.heappush(queue, (-counts[best], best))
+                heapq.heappush(queue, (-counts[best], tie, best))
             continue
         new = 256 + len(merges)
         merges.append(best)
@@ -140,8 +170,34 @@ def learn_merges(
         for pair in born:
             # In aaaa → Xaa → XX the pair (X, a) came and went.
             if counts[pair] > 0:
-                heapq.heappush(queue, (-counts[pair], pair))
+                entry = -counts[pair], rank(pair, merges), pair
+                heapq.heappush(queue, entry)
     return merges
+
+
+def tie_rule(ties: str) -> Callable[[Pair, Sequence[Pair]], Any]:
+    """Return what orders equally frequent pairs: the smallest wins.
+
+    Args:
+        ties: ``"ids"``, or ``"bytes"``: the greatest left token, as bytes,
+            then the greatest right one, as in several other trainers.
+
+    Returns:
+        A function of a pair and of the merges so far.
+
+    Raises:
+        ValueError: there is no such rule.
+    """
+    check_choice("ties", ties, ("ids", "bytes"))
+    tokens = [bytes([i]) for i in range(256)]
+
+    def by_bytes(pair: Pair, merges: Sequence[Pair]) -> Any:
+        for left, right in merges[len(tokens) - 256 :]:
+            tokens.append(tokens[left] + tokens[right])
+        # Each byte turned around; 256 ends a token, so a longer one wins.
+        return [(*(255 - byte for byte in tokens[i]), 256) for i in pair]
+
+    return by_bytes if ties == "bytes" else lambda pair, _: pair
 
 
 def encode_chunk(chunk: bytes, ranks: Mapping[bytes, int]) -> list[int]:
@@ -203,12 +259,12 @@ def encode_text(
     Returns:
         The ids of all chunks.
     """
-    known: dict[str, list[int]] = {}  # most words come again
+    encoded: dict[str, list[int]] = {}  # most words come again
     ids: list[int] = []
     for chunk in find_all(pattern, text):
-        if chunk not in known:
-            known[chunk] = encode_chunk(chunk.encode(), ranks)
-        ids += known[chunk]
+        if chunk not in encoded:
+            encoded[chunk] = encode_chunk(chunk.encode(), ranks)
+        ids += encoded[chunk]
     return ids
 
 
@@ -237,18 +293,18 @@ def encode_chunk_with_dropout(
     Source: provilkov2020bpe, algorithm 1.
     Test: tests/test_tokenizer.py::test_dropout_keeps_the_text
     """
-    parts = [bytes([byte]) for byte in chunk]
+    tokens = [bytes([byte]) for byte in chunk]
     while True:
-        unions = [ranks.get(a + b) for a, b in pairwise(parts)]
-        seen = [
+        unions = [ranks.get(a + b) for a, b in pairwise(tokens)]
+        candidates = [
             (rank, i)
             for i, rank in enumerate(unions)
             if rank is not None and generator.random() >= dropout
         ]
-        if not seen:
-            return [ranks[part] for part in parts]
-        _, i = min(seen)
-        parts[i : i + 2] = [parts[i] + parts[i + 1]]
+        if not candidates:
+            return [ranks[token] for token in tokens]
+        _, i = min(candidates)
+        tokens[i : i + 2] = [tokens[i] + tokens[i + 1]]
 
 
 def read_ranks(path: str | Path) -> list[bytes]:

@@ -46,9 +46,10 @@ def save_checkpoint(
     """
     weights = finite_weights(model, f" after step {state.step}")
     tensors = {f"weights/{n}": t for n, t in weights.items()}
-    for name, values in _optimizer_state(model, state.optimizer).items():
+    names = _names(model, state.optimizer)
+    for index, values in state.optimizer.state_dict()["state"].items():
         for key, value in values.items():
-            tensors[f"optimizer/{key}/{name}"] = value
+            tensors[f"optimizer/{key}/{names[index]}"] = value
     # As float64, losses come back bit by bit.
     tensors["losses"] = torch.tensor(state.losses, dtype=torch.float64)
     about = {
@@ -78,12 +79,15 @@ def load_checkpoint(
     """
     tensors, about = read_tensors(path)
     optimizer = state.optimizer
-    packed = optimizer.state_dict()
     names = _names(model, optimizer)
-    kept = {key.split("/", 1)[1] for key in _below("optimizer/", tensors)}
+    saved: dict[str, dict[str, Tensor]] = {}
+    for key, tensor in _below("optimizer/", tensors).items():
+        what, name = key.split("/", 1)
+        # A copy of its own, aligned as torch likes it.
+        saved.setdefault(name, {})[what] = tensor.clone()
     kind = type(optimizer).__name__
     by = about.get("optimizer", kind)  # files from before it was noted
-    idle = kept & own_weights(model).keys() - set(names)
+    idle = saved.keys() & own_weights(model).keys() - set(names)
     if by != kind or idle:
         other = ", ".join(sorted(idle)[:3]) or "none"
         raise ValueError(
@@ -92,13 +96,9 @@ def load_checkpoint(
             f"in {path}. Build the state from the run's configuration."
         )
     put_weights(model, _below("weights/", tensors), path)
-    saved: dict[int, dict[str, Tensor]] = {}
-    for key, tensor in _below("optimizer/", tensors).items():
-        what, name = key.split("/", 1)
-        # A copy of its own, aligned as torch likes it.
-        saved.setdefault(names.index(name), {})[what] = tensor.clone()
-    packed["state"] = saved
-    optimizer.load_state_dict(packed)
+    state_dict = optimizer.state_dict()
+    state_dict["state"] = {names.index(n): x for n, x in saved.items()}
+    optimizer.load_state_dict(state_dict)
     state.losses = tensors["losses"].tolist()
     state.step, state.tokens = about["step"], about["tokens"]
     state.best, state.history = about["best"], about["history"]
@@ -114,15 +114,6 @@ def _names(model: nn.Module, optimizer: torch.optim.Optimizer) -> list[str]:
     names = {id(p): name for name, p in model.named_parameters()}
     groups = optimizer.param_groups
     return [names[id(p)] for group in groups for p in group["params"]]
-
-
-def _optimizer_state(
-    model: nn.Module, optimizer: torch.optim.Optimizer
-) -> dict[str, dict[str, Tensor]]:
-    """What the optimizer keeps of each weight, by the weight's name."""
-    names = _names(model, optimizer)
-    packed = optimizer.state_dict()["state"]
-    return {names[index]: values for index, values in packed.items()}
 
 
 class Saver:

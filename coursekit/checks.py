@@ -8,6 +8,7 @@ from torch import Tensor
 
 __all__ = [
     "check_attention",
+    "check_bias",
     "check_boolean",
     "check_causal",
     "check_choice",
@@ -54,7 +55,7 @@ def check_width(width: int, n_heads: int) -> None:
         ValueError: if it is not a multiple of H.
     """
     require(
-        width % n_heads == 0,
+        n_heads > 0 and width % n_heads == 0,
         "the width must be divisible by the heads",
         f"{width} columns for {n_heads} heads",
         "Choose a multiple.",
@@ -71,13 +72,13 @@ def check_heads(
             given), or H not one of G.
     """
     require(
-        d_head is not None or d_model % n_heads == 0,
+        n_heads > 0 and (d_head is not None or d_model % n_heads == 0),
         "d_model must be divisible by n_heads (or d_head be given)",
         f"d_model={d_model}, n_heads={n_heads}",
         "Choose d_model a multiple of n_heads.",
     )
     require(
-        n_heads % n_kv_heads == 0,
+        n_kv_heads > 0 and n_heads % n_kv_heads == 0,
         "n_heads must be a multiple of n_kv_heads",
         f"n_heads={n_heads}, n_kv_heads={n_kv_heads}",
         "Each key/value head serves the same number of query heads.",
@@ -114,10 +115,11 @@ def check_ids(
     """
     ranges = [("token ids", ids, vocab_size, WRONG_ID)]
     if max_len is not None:
-        if ids.dtype not in (torch.int64, torch.int32):
+        kind = getattr(ids, "dtype", type(ids))
+        if kind not in (torch.int64, torch.int32):
             raise ValueError(
-                f"token ids must be whole numbers: got {ids.dtype}. Encode "
-                "the text first, or call ids.long()."
+                "token ids must be a tensor of int64 or int32: got "
+                f"{kind}. Encode the text, then torch.tensor(ids).long()."
             )
         if ids.dim() != 2 or ids.size(1) == 0:
             raise ValueError(
@@ -167,10 +169,9 @@ def check_positions(positions: Tensor, ids: Tensor) -> None:
     Raises:
         ValueError: if the shape is neither (T,) nor (B, T).
     """
-    rows = positions.shape[:-1]
     fits = positions.shape[-1:] == ids.shape[1:]
     require(
-        fits and rows in ((), ids.shape[:1], (1,)),
+        fits and positions.shape[:-1] in ((), ids.shape[:1], (1,)),
         "positions must be (T,) or (B, T), one for each token",
         f"{tuple(positions.shape)} for ids {tuple(ids.shape)}",
         "Without positions the model counts by itself.",
@@ -224,28 +225,48 @@ def check_mask(mask: Tensor, shape: tuple[int, ...]) -> None:
         ValueError: if it is not boolean, or does not broadcast to ``shape``.
     """
     check_boolean(mask)
-    try:
-        fits = torch.broadcast_shapes(mask.shape, shape) == shape
-    except RuntimeError:
-        fits = False
     require(
-        fits,
+        broadcasts(mask, shape),
         "a mask must broadcast to (..., T, S)",
         f"mask {tuple(mask.shape)} for {shape}",
         "Add axes of size 1, as mask[:, None, None, :] for padding.",
     )
 
 
+def check_bias(bias: Tensor, q: Tensor, k: Tensor) -> None:
+    """Refuse a bias of booleans, or one of another shape.
+
+    Raises:
+        ValueError: if it can't be added to the scores of ``q`` and ``k``.
+    """
+    shape = (*q.shape[:-1], k.size(-2))
+    require(
+        bias.dtype != torch.bool and broadcasts(bias, shape),
+        "a bias must be numbers that broadcast to (..., T, S)",
+        f"{bias.dtype} {tuple(bias.shape)} for {shape}",
+        "They are added to the scores; booleans go into `mask`.",
+    )
+
+
+def broadcasts(x: Tensor, shape: tuple[int, ...]) -> bool:
+    """Tell whether a tensor has a shape, or broadcasts to it."""
+    try:
+        return torch.broadcast_shapes(x.shape, shape) == shape
+    except RuntimeError:
+        return False
+
+
 def check_boolean(mask: Tensor) -> None:
     """Refuse a mask of numbers.
 
     Raises:
-        ValueError: if it is not boolean.
+        ValueError: if it is no boolean tensor.
     """
+    kind = getattr(mask, "dtype", type(mask))
     require(
-        mask.dtype == torch.bool,
-        "a mask must be boolean, True where a query may attend",
-        str(mask.dtype),
+        kind == torch.bool,
+        "a mask must be a boolean tensor, True where a query may attend",
+        str(kind) if isinstance(mask, Tensor) else type(mask).__name__,
         "Compare first (mask > 0); numbers that are added to the scores go "
         "into `bias`.",
     )

@@ -20,6 +20,7 @@ __all__ = [
     "Config",
     "EncoderConfig",
     "GPTConfig",
+    "Rules",
     "SpeechConfig",
     "StackConfig",
     "TransformerConfig",
@@ -38,7 +39,7 @@ CHOICES = {
 # Whole numbers that may be 0 (others are at least 1), and numbers below 1.
 MAY_BE_0 = (
     *("d_ff", "n_layers", "pad_id"),
-    *("steps", "warmup_steps", "seed", "loss_rows"),
+    *("steps", "warmup_steps", "seed", "loss_chunk_size"),
 )
 BELOW_1 = ("dropout", "beta1", "beta2", "label_smoothing")
 
@@ -52,27 +53,27 @@ def check_field(name: str, kind: Any, value: Any) -> None:
     Raises:
         ValueError: with the rule for the field.
     """
-    kinds = kind, *get_args(kind)
-    if int in kinds:
+    if name in CHOICES:
+        return check_choice(name, value, CHOICES[name])
+    remedy = "Give another value, or leave it out for the default."
+    kinds, is_bool = {kind, *get_args(kind)}, isinstance(value, bool)
+    if bool in kinds:
+        rule, holds = "be True or False", is_bool
+    elif int in kinds:
         least = 0 if name in MAY_BE_0 else 1
-        require(
-            isinstance(value, int) and value >= least,
-            f"{name} must be a whole number of at least {least}",
-            repr(value),
-            "Give such a number.",
-        )
+        # More would be built until no memory is left.
+        top = 10**4 if "layers" in name else 2**63 if name == "seed" else 2**31
+        rule = f"be a whole number of at most {top} and at least {least}"
+        holds = type(value) is int and least <= value <= top
+        remedy = "Give a whole number."
     elif float in kinds:
-        limit, where = inf, "be a number of at least 0"
-        if name in BELOW_1:
-            limit, where = 1, "lie in [0, 1)"
-        require(
-            isinstance(value, int | float) and 0 <= value < limit,
-            f"{name} must {where}",
-            str(value),
-            "Give another number, or leave it out for the default.",
-        )
-    elif name in CHOICES:
-        check_choice(name, value, CHOICES[name])
+        end = 1 if name in BELOW_1 else inf
+        rule = "lie in [0, 1)" if end == 1 else "be a number of at least 0"
+        is_number = isinstance(value, int | float) and not is_bool
+        holds = is_number and 0 <= value < end
+    else:
+        return None
+    require(holds, f"{name} must {rule}", repr(value), remedy)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,18 +172,16 @@ class StackConfig(Config):
     def rules(self) -> Rules:
         """What must hold between sizes, heads and positions."""
         check_heads(self.d_model, self.n_heads, self.kv_heads, self.d_head)
-        yield (
-            self.positions != "rope" or self.head_size % 2 == 0,
-            "RoPE rotates pairs, so the head size must be even",
-            f"d_head={self.head_size}",
-            "Choose an even d_head.",
-        )
-        yield (
-            self.positions != "sinusoidal" or self.d_model % 2 == 0,
-            "sinusoids come in pairs, so d_model must be even",
-            f"d_model={self.d_model}",
-            "Choose an even d_model.",
-        )
+        for scheme, name, size in (
+            ("rope", "d_head", self.head_size),
+            ("sinusoidal", "d_model", self.d_model),
+        ):
+            yield (
+                self.positions != scheme or size % 2 == 0,
+                f"{scheme} positions act on pairs, so {name} must be even",
+                f"{name}={size}",
+                f"Choose an even {name}.",
+            )
         yield (
             0.0 < self.rope_base < inf,
             "rope_base must be a finite number above 0",
@@ -356,13 +355,8 @@ class VisionConfig(EncoderConfig):
             f"image_size={self.image_size}, patch_size={self.patch_size}",
             "Choose another patch, or scale the images.",
         )
-        known = ("learned", "sinusoidal", "none")
-        yield (
-            self.positions in known,
-            f"an image's positions must be one of {', '.join(known)}",
-            repr(self.positions),
-            "The others know of one dimension only.",
-        )
+        known = ("learned", "sinusoidal", "none")  # in two dimensions
+        check_choice("an image's positions", self.positions, known)
         yield (
             self.positions != "sinusoidal" or self.d_model % 4 == 0,
             "sinusoids of two dimensions need d_model to be a multiple of 4",

@@ -82,23 +82,23 @@ def load_text(name: str | Path = "shakespeare") -> str:
 
     Chapter: 0, the first model.
     """
-    data = find(name)
-    if data is None:
-        raise ValueError(
-            f"a text must be a file or one of {['shakespeare', *datasets()]}: "
-            f"got {str(name)!r}. Check the path."
-        )
-    return decode_text(data, str(name))
+    return decode_text(find(name), str(name))
 
 
-def find(name: str | Path) -> bytes | None:
-    """Return the bytes of a text by its name, if there is such a text."""
+def find(name: str | Path) -> bytes:
+    """Return the bytes of a text by its name."""
+    known = datasets()
     if name == "shakespeare":
         return read_asset("shakespeare.txt.xz")
-    known = datasets()
     if name in known:
         return fetch(known[str(name)])
-    return read_bytes(name) if Path(name).is_file() else None
+    if Path(name).is_file():
+        return read_bytes(name)
+    raise ValueError(
+        f"a text must be a file or one of {['shakespeare', *known]}: "
+        f"got {str(name)!r}. Check the path, or the dataset's languages "
+        "and split."
+    )
 
 
 def decode_text(data: bytes, origin: str) -> str:
@@ -109,7 +109,7 @@ def decode_text(data: bytes, origin: str) -> str:
             "Choose a file with text in it."
         )
     try:
-        return data.decode("utf-8")
+        return data.decode("utf-8-sig")  # a BOM is no part of the text
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise ValueError(
@@ -190,14 +190,7 @@ def leave_out_blank(
 
 def read_lines(name: str) -> list[str]:
     """Return the lines of a dataset's file or of one here."""
-    data = find(name)
-    if data is None:
-        raise ValueError(
-            "pairs come from two files, or from a dataset by its name: got "
-            f"{name!r}, which is neither; there are {sorted(datasets())}. "
-            "Check path, language and split."
-        )
-    lines = decode_text(data, name).removesuffix("\n").split("\n")
+    lines = load_text(name).removesuffix("\n").split("\n")
     return [line.removesuffix("\r") for line in lines]
 
 

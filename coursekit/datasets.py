@@ -60,7 +60,11 @@ def fetch(dataset: Dataset) -> bytes:
         for path in (folder / plain, folder / f"{plain}.gz"):
             if path.is_file():
                 return verify(read_bytes(path), dataset, str(path))
-    path = folders[-1] / dataset.file
+    return download(dataset, folders[-1] / dataset.file)
+
+
+def download(dataset: Dataset, path: Path) -> bytes:
+    """Return a dataset's bytes from its address, and keep them as a file."""
     try:
         with urllib.request.urlopen(dataset.url, timeout=30) as answer:
             data = answer.read()

@@ -10,13 +10,13 @@ from torch.nn import functional as F  # noqa: N812
 from coursekit.attention import Attend, fast_attend
 from coursekit.block import (
     Block,
-    BlockCache,
     initialize,
     make_embedding,
     make_norm,
 )
 from coursekit.checks import check_ids
 from coursekit.config import GPTConfig
+from coursekit.multihead import KeyValueCache
 from coursekit.positions import SCHEMES
 
 __all__ = ["GPT"]
@@ -58,7 +58,7 @@ class GPT(nn.Module):
         ids: Int[Tensor, "B T"],
         positions: Int[Tensor, "..."] | None = None,
         mask: Tensor | None = None,
-        cache: Sequence[BlockCache] | None = None,
+        cache: Sequence[KeyValueCache] | None = None,
     ) -> Float[Tensor, "B T V"]:
         """Predict each next token from the tokens up to it.
 
@@ -85,7 +85,7 @@ class GPT(nn.Module):
         ids: Int[Tensor, "B T"],
         positions: Int[Tensor, "..."] | None = None,
         mask: Tensor | None = None,
-        cache: Sequence[BlockCache] | None = None,
+        cache: Sequence[KeyValueCache] | None = None,
     ) -> Float[Tensor, "B T D"]:
         """The residual stream after the last block, before the final norm.
 

@@ -1,11 +1,13 @@
 """Bytes: read and written whole, and text as UTF-8."""
 
 import gzip
+import json
 import lzma
 import os
 from pathlib import Path
+from typing import Any
 
-__all__ = ["read_bytes", "utf8", "write_atomically"]
+__all__ = ["parse_json", "read_bytes", "utf8", "write_atomically"]
 
 
 def read_bytes(path: str | Path) -> bytes:
@@ -22,6 +24,18 @@ def read_bytes(path: str | Path) -> bytes:
             f"{path} ({error}). Fetch the file again."
         ) from None
     return data
+
+
+def parse_json(data: str | bytes) -> Any:
+    """Read JSON.
+
+    Raises:
+        ValueError: it is none, or nested too deeply to be read.
+    """
+    try:
+        return json.loads(data)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
 
 
 def write_atomically(path: str | Path, content: str | bytes) -> None:

@@ -20,6 +20,9 @@ from coursekit.steppers import Prompts, Stepper, check_prompts
 
 __all__ = ["Hypothesis", "beam_search", "generate", "stream"]
 
+MOST_BEAMS = 10_000
+"""More would not end: each is a row of every batch."""
+
 
 def stream(
     stepper: Stepper,
@@ -53,6 +56,7 @@ def stream(
     """
     batch = check_prompts(prompts)
     _check_max_new_tokens(stepper, max_new_tokens)
+    _check_stop_ids(stop_ids)
 
     def steps() -> Iterator[list[int | None]]:
         logits = stepper.prefill(batch)
@@ -212,7 +216,7 @@ def beam_search(
     Args:
         stepper: gives the logits.
         prompts: as in :func:`stream`.
-        n_beams: k, at least 1.
+        n_beams: k, 1..10,000.
         max_new_tokens: most tokens a hypothesis gets, at least 1.
         stop_ids: tokens that end a hypothesis.
         length_penalty: 0 compares sums, which favors short texts; 1
@@ -236,12 +240,8 @@ def beam_search(
     """
     batch = check_prompts(prompts)
     _check_max_new_tokens(stepper, max_new_tokens, at_least=1)
-    if n_beams < 1 or not 0 <= length_penalty <= 10:
-        raise ValueError(
-            "beam search needs n_beams ≥ 1 and length_penalty in 0..10: got "
-            f"n_beams={n_beams}, length_penalty={length_penalty}. "
-            "4 and 1.0 are usual."
-        )
+    _check_stop_ids(stop_ids)
+    _check_beams(n_beams, length_penalty)
     rules = (n_beams, max_new_tokens, stop_ids, length_penalty, exhaustive)
     searches = [_Search(*rules) for _ in batch]
     active, width, logits = searches, 1, stepper.prefill(batch)
@@ -272,19 +272,15 @@ def _rank(
     n_tokens = logits.size(-1)
     precise = torch.promote_types(logits.dtype, torch.float32)
     log_probs = logits.log_softmax(dim=-1, dtype=precise)
+    log_probs = log_probs.unflatten(0, (-1, width))
     # A search with fewer beams than rows has idle rows, which never win.
-    idle = (-torch.inf, ())
-    so_far = [
-        [beam[0] for beam in (s.beams + [idle] * width)[:width]]
-        for s in searches
-    ]
-    total = log_probs.view(len(searches), width, n_tokens)
-    total = total + total.new_tensor(so_far)[..., None]
-    total = total.flatten(1)
+    idle = [-torch.inf] * width
+    so_far = [([beam[0] for beam in s.beams] + idle)[:width] for s in searches]
+    total = (log_probs + log_probs.new_tensor(so_far)[..., None]).flatten(1)
     best, where = total.topk(min(n_candidates, total.size(1)))
     return [
         [
-            (value, index // n_tokens, index % n_tokens)
+            (value, *divmod(index, n_tokens))
             for value, index in zip(values, indices, strict=True)
             if value > -torch.inf
         ]
@@ -332,6 +328,11 @@ def _check_max_new_tokens(
         ValueError: if it is below ``at_least`` or above the limit.
     """
     limit = stepper.limit
+    if not isinstance(max_new_tokens, int) or max_new_tokens is True:
+        raise ValueError(
+            f"max_new_tokens must be a whole number: got {max_new_tokens!r}. "
+            "Each row gets as many tokens, or fewer."
+        )
     is_long = limit is not None and max_new_tokens > limit
     if max_new_tokens < at_least or is_long:
         remedy = "The limit is the model's max_len."
@@ -340,4 +341,35 @@ def _check_max_new_tokens(
         raise ValueError(
             f"max_new_tokens must lie in {at_least}..{limit or '∞'}: got "
             f"{max_new_tokens}. {remedy}"
+        )
+
+
+def _check_stop_ids(stop_ids: Collection[int]) -> None:
+    """Refuse stop tokens that are no collection of ids.
+
+    Raises:
+        ValueError: if they are one id, a text, or hold what is no id.
+    """
+    ids = stop_ids if isinstance(stop_ids, Collection) else [None]
+    if not all(isinstance(i, int) for i in ids):
+        raise ValueError(
+            f"stop_ids must be a collection of token ids: got {stop_ids!r}. "
+            "Write [id] for one."
+        )
+
+
+def _check_beams(n_beams: int, length_penalty: float) -> None:
+    """Refuse a beam search that can't be done.
+
+    Raises:
+        ValueError: if a value is out of range.
+    """
+    is_whole = isinstance(n_beams, int) and not isinstance(n_beams, bool)
+    is_range = is_whole and 1 <= n_beams <= MOST_BEAMS
+    if not (is_range and 0 <= length_penalty <= 10):
+        raise ValueError(
+            "beam search needs n_beams ≥ 1, a whole number of at most "
+            f"{MOST_BEAMS}, and length_penalty in 0..10: got n_beams="
+            f"{n_beams}, length_penalty={length_penalty}. 4 and 1.0 are "
+            "usual."
         )

@@ -99,7 +99,7 @@ def fast_cross_entropy(
         logits = logits.float()
     nats = F.cross_entropy(
         logits.reshape(-1, logits.size(-1)),
-        targets.reshape(-1),
+        targets.reshape(-1).long(),
         ignore_index=ignore_index,
         label_smoothing=label_smoothing,
         # Its own mean over no target at all is NaN.
@@ -157,8 +157,7 @@ def chunked_cross_entropy(
         chunks = zip(rows.split(chunk_size), right, strict=True)
         return torch.stack([nats_of(*chunk) for chunk in chunks]).sum()
     trained = [p for p in parameters if p.requires_grad]
-    total: Tensor = _Chunks.apply(rows, nats_of, right, *trained)
-    return total
+    return _Chunks.apply(rows, nats_of, right, *trained)
 
 
 class _Chunks(torch.autograd.Function):
@@ -182,11 +181,11 @@ class _Chunks(torch.autograd.Function):
             with torch.enable_grad():
                 nats = nats_of(x, right)
             with torch.autocast(x.device.type, enabled=False):
-                found = torch.autograd.grad(
+                gradients = torch.autograd.grad(
                     nats, [x, *parameters], allow_unused=True
                 )
-            d_chunk.copy_(found[0])
-            for i, slope in enumerate(found[1:]):
+            d_chunk.copy_(gradients[0])
+            for i, slope in enumerate(gradients[1:]):
                 if slope is not None:
                     old = slopes[i]
                     slopes[i] = (
@@ -195,7 +194,7 @@ class _Chunks(torch.autograd.Function):
             total += nats.detach()
             # What is small and stays would lie between the large tensors
             # that come and go: the next chunk would not fit in their place.
-            del x, nats, found
+            del x, nats, gradients
         ctx.slopes = [d_rows, None, None, *slopes]
         return total
 
@@ -264,16 +263,25 @@ def check_chunks(hidden: Tensor, targets: Tensor, chunk_size: int) -> None:
     Raises:
         ValueError: if shapes do not fit, or ``chunk_size`` is not at least 1.
     """
-    if hidden.shape[:-1] != targets.shape:
-        raise ValueError(
-            "there must be one target for each hidden state: got hidden "
-            f"{tuple(hidden.shape)} and targets {tuple(targets.shape)}. "
-            "Hidden states are (..., D), targets the same without D."
-        )
+    check_shapes("hidden states", hidden, targets)
     if chunk_size < 1:
         raise ValueError(
             f"a chunk must have at least 1 position: got {chunk_size}. Some "
             "hundred keep the products large and the memory small."
+        )
+
+
+def check_shapes(name: str, rows: Tensor, targets: Tensor) -> None:
+    """Refuse rows, such as logits, that have not one target each.
+
+    Raises:
+        ValueError: if shapes do not fit.
+    """
+    if rows.shape[:-1] != targets.shape:
+        raise ValueError(
+            f"there must be one target for each row of {name}: got {name} "
+            f"{tuple(rows.shape)} and targets {tuple(targets.shape)}. "
+            "Targets have the same shape without the last axis."
         )
 
 
@@ -283,11 +291,11 @@ def check_targets(logits: Tensor, targets: Tensor, ignore_index: int) -> None:
     Raises:
         ValueError: if shapes do not fit, or a target is no token.
     """
-    if logits.shape[:-1] != targets.shape:
+    check_shapes("logits", logits, targets)
+    if targets.dtype not in (torch.int64, torch.int32):
         raise ValueError(
-            "there must be one target for each row of logits: got logits "
-            f"{tuple(logits.shape)} and targets {tuple(targets.shape)}. "
-            "Logits are (..., V), targets the same without V."
+            "targets must be token ids, int64 or int32: got "
+            f"{targets.dtype}. Call targets.long()."
         )
     counted = targets.masked_fill(targets == ignore_index, 0)
     check_ids(counted, logits.size(-1))

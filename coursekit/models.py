@@ -27,7 +27,7 @@ from coursekit.config import (
     VisionConfig,
 )
 from coursekit.fast import Packed
-from coursekit.files import write_atomically
+from coursekit.files import parse_json, write_atomically
 from coursekit.train_config import TrainConfig
 from coursekit.vocabulary import Tokenizer, load_tokenizer
 from coursekit.weights import (
@@ -39,6 +39,7 @@ from coursekit.weights import (
 )
 
 __all__ = [
+    "MODELS",
     "Loaded",
     "build_model",
     "check_vocabulary",
@@ -58,7 +59,7 @@ MODELS: dict[str, tuple[str, type[Config]]] = {
     "SpeechTransformer": ("coursekit.pretrained.whisper", SpeechConfig),
     "ViT": ("coursekit.vision", VisionConfig),
 }
-"""A model's class: its module, imported when it is built, and its settings."""
+"""Each model's module, imported when it is built, and its settings."""
 FORMAT = 1
 SHIPPED = Path(__file__).parent / "assets" / "models"
 
@@ -87,10 +88,8 @@ def build_model(fields: dict[str, Any], origin: str | Path = "") -> nn.Module:
             f"{origin}. Was it written by a newer version?"
         )
     module, config = MODELS[name]
-    model: nn.Module = getattr(importlib.import_module(module), name)(
-        config.from_dict(fields.get("config", {}))
-    )
-    return model
+    kind = getattr(importlib.import_module(module), name)
+    return kind(config.from_dict(fields.get("config", {})))
 
 
 def describe(model: Any) -> dict[str, Any]:
@@ -204,14 +203,22 @@ def load_model(
         check_vocabulary(model, tokenizer, folder)
     path = folder / "model.safetensors"
     put_weights(model, read_weights(path), path)
+    return Loaded(move(model, device).eval(), tokenizer)
+
+
+def move(model: nn.Module, device: str | torch.device) -> nn.Module:
+    """Move a model to a device.
+
+    Raises:
+        ValueError: if this machine has no such device.
+    """
     try:
-        model = model.to(device)
+        return model.to(device)
     except (RuntimeError, AssertionError) as error:
         raise ValueError(
             f"the device must be one that this machine has: got {device!s} "
             f"({str(error).splitlines()[0]}). Use cpu, or see coursekit info."
         ) from error
-    return Loaded(model.eval(), tokenizer)
 
 
 def check_vocabulary(
@@ -245,7 +252,7 @@ def read_config(folder: str | Path) -> dict[str, Any]:
             "first: coursekit train --out FOLDER."
         )
     try:
-        fields = json.loads(path.read_bytes())
+        fields = parse_json(path.read_bytes())
     except ValueError as error:
         raise ValueError(
             f"a configuration must be whole JSON: got {path} ({error}). "

@@ -24,7 +24,12 @@ KeysValues = tuple[Tensor, Tensor]
 
 @runtime_checkable
 class KeyValueCache(Protocol):
-    """What attention asks of a cache: keep new keys, give back all."""
+    """What a block asks of a cache: keep new keys, give back all."""
+
+    @property
+    def length(self) -> int:
+        """Number of key positions filled so far."""
+        ...
 
     def update(self, k: Tensor, v: Tensor) -> KeysValues:
         """Append (B, G, T, Dh) keys and values; return all so far."""

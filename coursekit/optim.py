@@ -256,7 +256,7 @@ class Muon(torch.optim.AdamW):
         momentum: Muon's memory of the mean gradient, μ.
         dtype: of the products in :func:`orthogonalize`; by default that of
             the weights.
-        fused: as torch's AdamW has it.
+        fused, eps: as torch's AdamW has them.
 
     Raises:
         ValueError: if a group of Muon's holds what is no matrix.
@@ -274,6 +274,7 @@ class Muon(torch.optim.AdamW):
         momentum: float = 0.95,
         dtype: torch.dtype | None = None,
         fused: bool | None = None,
+        eps: float = 1e-8,
     ) -> None:
         for p in [p for g in params if g["muon"] for p in g["params"]]:
             if p.dim() != 2:
@@ -284,7 +285,7 @@ class Muon(torch.optim.AdamW):
                 )
         own = {"momentum": momentum, "dtype": dtype}
         super().__init__(
-            [own | group for group in params], lr=lr, betas=betas, fused=fused
+            [own | group for group in params], lr, betas, eps, fused=fused
         )
 
     @torch.no_grad()

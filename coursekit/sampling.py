@@ -4,6 +4,8 @@ Pure functions of logits; which model gave them does not matter.
 """
 
 from collections.abc import Callable
+from numbers import Real
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -55,7 +57,7 @@ def apply_temperature(
 
     Chapter: 12, generation.
     """
-    if not temperature > 0:
+    if not (is_number(temperature) and temperature > 0):
         raise ValueError(
             f"temperature must be above 0: got {temperature}. "
             "For the limit 0, choose greedily."
@@ -81,7 +83,7 @@ def keep_top_k(logits: Float[Tensor, "*B V"], k: int) -> Float[Tensor, "*B V"]:
     Chapter: 12, generation.
     Source: fan2018hierarchical, section 5.4.
     """
-    if not isinstance(k, int) or k < 1:
+    if type(k) is not int or k < 1:  # True is an int too
         raise ValueError(
             "top_k must be a whole number of at least 1: got "
             f"{k}. None keeps all tokens."
@@ -111,7 +113,7 @@ def keep_top_p(
     Chapter: 12, generation.
     Source: holtzman2020curious, section 3.1.
     """
-    if not 0 < p <= 1:
+    if not (is_number(p) and 0 < p <= 1):
         raise ValueError(
             f"top_p must lie in (0, 1]: got {p}. 1 keeps all tokens."
         )
@@ -126,6 +128,11 @@ def keep_top_p(
     is_late[..., 0] = False  # even of a p that rounds to 0
     drop = torch.empty_like(is_late).scatter_(-1, ids, is_late)
     return logits.masked_fill(drop, -torch.inf)
+
+
+def is_number(value: Any) -> bool:
+    """Tell whether a setting is a number; for Python True is one too."""
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def sampler(
@@ -172,7 +179,10 @@ def sampler(
         drawn = (sums <= uniform * sums[:, -1:]).sum(dim=-1)
         return drawn.to(logits.device)
 
-    if 0 <= temperature < torch.finfo(torch.float32).tiny:
+    if (
+        is_number(temperature)
+        and 0 <= temperature < torch.finfo(torch.float32).tiny
+    ):
         return greedy
     filtered(torch.zeros(1, 1))  # refuses bad values
     return draw

@@ -14,18 +14,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from coursekit.attention import Attend, fast_attend, share_heads
+from coursekit.attention import share_heads
 from coursekit.checks import check_attention
-from coursekit.config import (
-    EncoderConfig,
-    GPTConfig,
-    StackConfig,
-    TransformerConfig,
-)
-from coursekit.decoder import GPT
-from coursekit.encoder import Encoder
+from coursekit.config import EncoderConfig, GPTConfig, StackConfig
 from coursekit.masks import causal_mask
-from coursekit.seq2seq import Transformer
+from coursekit.models import MODELS, build_model
 
 __all__ = [
     "ByteCounter",
@@ -36,11 +29,6 @@ __all__ = [
     "saved_bytes",
 ]
 
-KINDS: dict[type[StackConfig], Callable[..., nn.Module]] = {
-    GPTConfig: GPT,
-    EncoderConfig: Encoder,
-    TransformerConfig: Transformer,
-}
 PARTS = {  # a parameter belongs to the first part whose word is in its name
     "norms": "norm",
     "attention": "attention",
@@ -54,15 +42,14 @@ PARTS = {  # a parameter belongs to the first part whose word is in its name
 # -- parameters --------------------------------------------------------------
 
 
-def meta_model(config: StackConfig, attend: Attend = fast_attend) -> nn.Module:
+def meta_model(config: StackConfig) -> nn.Module:
     """Build the model of a configuration without any memory for its weights.
 
     It lies on PyTorch's device "meta", where tensors have shapes and no
     numbers: it can be counted, and run on ids that lie there too.
 
     Args:
-        config: of a GPT, an encoder, or an encoder-decoder.
-        attend: the attention function.
+        config: of a model that :data:`coursekit.models.MODELS` names.
 
     Returns:
         The model.
@@ -72,14 +59,16 @@ def meta_model(config: StackConfig, attend: Attend = fast_attend) -> nn.Module:
 
     Chapter: 18, scaling.
     """
-    if type(config) not in KINDS:
+    names = {kind: name for name, (_, kind) in MODELS.items()}
+    if type(config) not in names:
         raise ValueError(
             "a model on the meta device needs its configuration: got a "
             f"{type(config).__name__}. Use one of "
-            f"{', '.join(kind.__name__ for kind in KINDS)}."
+            f"{', '.join(kind.__name__ for kind in names)}."
         )
+    fields = {"model": names[type(config)], "config": config.to_dict()}
     with torch.device("meta"):
-        return KINDS[type(config)](config, attend)
+        return build_model(fields)
 
 
 def count_parameters(model: nn.Module) -> dict[str, int]:

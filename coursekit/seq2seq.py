@@ -11,7 +11,6 @@ from torch.nn import functional as F  # noqa: N812
 
 from coursekit.attention import Attend, fast_attend
 from coursekit.block import (
-    BlockCache,
     Nothing,
     initialize,
     make_attention,
@@ -23,14 +22,14 @@ from coursekit.checks import check_ids
 from coursekit.config import EncoderConfig, TransformerConfig
 from coursekit.embedding import TokenEmbedding
 from coursekit.encoder import Encoder
-from coursekit.multihead import KeysValues
+from coursekit.multihead import KeysValues, KeyValueCache
 from coursekit.positions import SCHEMES
 
 __all__ = ["CrossBlock", "CrossCache", "Transformer", "encoder_config"]
 
 
 @runtime_checkable
-class CrossCache(BlockCache, Protocol):
+class CrossCache(KeyValueCache, Protocol):
     """A block's cache that also keeps what the memory projects to."""
 
     memory: KeysValues | None

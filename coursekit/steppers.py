@@ -14,8 +14,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from coursekit.block import BlockCache
 from coursekit.decoder import GPT
+from coursekit.multihead import KeyValueCache
 from coursekit.seq2seq import CrossCache, Transformer
 
 __all__ = [
@@ -132,7 +132,7 @@ class PlainStepper:
     """
 
     limit: int | None = None
-    cache: Sequence[BlockCache] | None = None
+    cache: Sequence[KeyValueCache] | None = None
 
     def __init__(
         self, model: GPT, window: int | None = None, keep: int | None = None

@@ -11,9 +11,27 @@ from typing import Any, ClassVar
 
 from coursekit import bpe
 from coursekit.files import utf8
-from coursekit.vocabulary import Tokenizer
+from coursekit.vocabulary import SpecialTokens, Tokenizer, special_of
 
 __all__ = ["BPETokenizer", "CharTokenizer"]
+
+
+def check_text(text: str) -> None:
+    """Refuse to learn from nothing."""
+    if not text:
+        raise ValueError(
+            "training needs text: got an empty string. Pass the text to "
+            "learn from, at least one character."
+        )
+
+
+def cut_at(text: str, names: Sequence[str]) -> list[str]:
+    """Cut a text where names stand: text, name, text, …, text."""
+    if not names:
+        return [text]
+    # The longest name first, so that a name may begin another.
+    longest = map(re.escape, sorted(names, key=len, reverse=True))
+    return re.split(f"({'|'.join(longest)})", text)
 
 
 class CharTokenizer(Tokenizer):
@@ -30,12 +48,12 @@ class CharTokenizer(Tokenizer):
     kind: ClassVar[str] = "characters"
 
     def __init__(
-        self, chars: Iterable[str], special_tokens: Sequence[str] = ()
+        self, chars: Iterable[str], special_tokens: SpecialTokens = ()
     ) -> None:
         self.chars = "".join(sorted({*"".join(chars)}))
         tokens = [utf8(char) for char in self.chars]
         super().__init__(tokens, special_tokens)
-        self._ids = {char: i for i, char in enumerate(self.chars)}
+        self._ids = dict(zip(self.chars, self.ordinary_ids, strict=True))
 
     @classmethod
     def from_dict(
@@ -44,8 +62,7 @@ class CharTokenizer(Tokenizer):
         """Build it from what `to_dict` gave: single characters, sorted."""
         tokens = [token.encode("latin-1") for token in fields["tokens"]]
         chars = [token.decode() for token in tokens]
-        special = [str(name) for name in fields["special_tokens"]]
-        tokenizer = cls(chars, special)
+        tokenizer = cls(chars, special_of(fields))
         if tokenizer.tokens != tokens:
             raise ValueError(
                 "a character tokenizer's tokens must be single characters, "
@@ -56,14 +73,10 @@ class CharTokenizer(Tokenizer):
 
     @classmethod
     def train(
-        cls, text: str, special_tokens: Sequence[str] = ()
+        cls, text: str, special_tokens: SpecialTokens = ()
     ) -> "CharTokenizer":
-        """Take every character that occurs in a text."""
-        if not text:
-            raise ValueError(
-                "training needs text: got an empty string. Pass at "
-                "least one character."
-            )
+        """Take every character that occurs in a text, which is not empty."""
+        check_text(text)
         return cls(text, special_tokens)
 
     def encode(self, text: str) -> list[int]:
@@ -93,13 +106,15 @@ class BPETokenizer(Tokenizer):
             order (GPT-2's is not 0 … 255), then the merged tokens as
             they were learned.
         special_tokens: names of control tokens, see `Tokenizer`.
-        split: the pattern of the chunks that merges never cross.
+        split: the pattern of the chunks that merges never cross. Each text
+            must be covered by its chunks, or it is refused.
         complete: refuse tokens that lack one of the 256 single bytes.
             Without, texts that need such a byte are refused; a few
             published vocabularies are like that.
 
     Raises:
-        ValueError: one of the 256 single bytes is missing.
+        ValueError: one of the 256 single bytes is missing, or ``split`` is
+            no regular expression.
 
     Differs from the paper: on bytes, so that no text is unknown; its pairs of
         merged pieces came from characters.
@@ -114,13 +129,15 @@ class BPETokenizer(Tokenizer):
     def __init__(
         self,
         tokens: Sequence[bytes],
-        special_tokens: Sequence[str] = (),
+        special_tokens: SpecialTokens = (),
         split: str = bpe.SPLIT,
         complete: bool = True,
     ) -> None:
         super().__init__(tokens, special_tokens)
+        bpe.check_split(split)
         self.split = split
-        self.ranks = {token: i for i, token in enumerate(tokens)}
+        # Ids rise in the order of the merges, wherever special ones lie.
+        self.ranks = dict(zip(self.tokens, self.ordinary_ids, strict=True))
         singles = [bytes([i]) for i in range(256)]
         self.missing = [one[0] for one in singles if one not in self.ranks]
         if self.missing and complete:
@@ -144,7 +161,7 @@ class BPETokenizer(Tokenizer):
         cls, fields: dict[str, Any], **options: Any
     ) -> "BPETokenizer":
         """Build it from what `to_dict` gave, GPT-2's split by default."""
-        split = str(fields.get("split", bpe.SPLIT))
+        split = fields.get("split", bpe.SPLIT)
         complete = fields.get("complete", True) is not False
         return super().from_dict(fields, split=split, complete=complete)
 
@@ -153,7 +170,8 @@ class BPETokenizer(Tokenizer):
         cls,
         text: str,
         vocab_size: int,
-        special_tokens: Sequence[str] = (),
+        special_tokens: SpecialTokens = (),
+        ties: str = "ids",
     ) -> "BPETokenizer":
         """Learn a vocabulary from a text, see `learn_merges`.
 
@@ -161,10 +179,15 @@ class BPETokenizer(Tokenizer):
             text: the text to learn from, not empty.
             vocab_size: tokens to have, the 256 bytes included, special
                 tokens not; a short text may yield fewer.
-            special_tokens: names of control tokens, see `Tokenizer`.
+            special_tokens: names of control tokens, see `Tokenizer`. The
+                text is cut where one stands, so nothing is learned from
+                their letters.
+            ties: which of equally frequent pairs is merged first, see
+                `learn_merges`.
 
         Raises:
-            ValueError: the text is empty or vocab_size is below 256.
+            ValueError: the text is empty, vocab_size is below 256, or there
+                is no such rule for ties.
         """
         if vocab_size < 256:
             raise ValueError(
@@ -172,15 +195,13 @@ class BPETokenizer(Tokenizer):
                 f"least 256: got vocab_size={vocab_size}. Add 256 to "
                 "the number of merges that you want."
             )
-        if not text:
-            raise ValueError(
-                "training needs text: got an empty string. Pass the "
-                "text to learn merges from."
-            )
-        counted = Counter(bpe.find_all(bpe.SPLIT, text))
+        check_text(text)
+        counted: Counter[str] = Counter()
+        for piece in cut_at(text, [*special_tokens])[::2]:
+            counted.update(bpe.find_all(bpe.SPLIT, piece))
         chunks = {utf8(chunk): n for chunk, n in counted.items()}
         tokens = [bytes([i]) for i in range(256)]
-        for left, right in bpe.learn_merges(chunks, vocab_size - 256):
+        for left, right in bpe.learn_merges(chunks, vocab_size - 256, ties):
             tokens.append(tokens[left] + tokens[right])
         return cls(tokens, special_tokens)
 
@@ -214,6 +235,7 @@ class BPETokenizer(Tokenizer):
                 ids += self._fast.encode_ordinary(piece)
             else:
                 ids += bpe.encode_text(piece, self.split, self.ranks)
+        self._check_covered(text, ids)
         return ids
 
     def encode_with_dropout(
@@ -247,6 +269,7 @@ class BPETokenizer(Tokenizer):
             ids += bpe.encode_chunk_with_dropout(
                 chunk.encode(), self.ranks, dropout, generator
             )
+        self._check_covered(text, ids)
         return ids
 
     def _check(self, text: str) -> None:
@@ -261,6 +284,46 @@ class BPETokenizer(Tokenizer):
                 "are missing in these tokens. Leave it out."
             )
 
+    def _check_covered(self, text: str, ids: Sequence[int]) -> None:
+        """Refuse a text of which a split of one's own left something out."""
+        if self.split in (bpe.SPLIT, bpe.DIGITS_APART):
+            return
+        n, n_kept = len(text.encode()), len(self.decode_bytes(ids))
+        if n_kept < n:
+            raise ValueError(
+                "the chunks of split must cover each text: got "
+                f"{n_kept} bytes of {n} by {self.split!r}. Add |\\s+|. to it, "
+                "as the last choices."
+            )
+
+    def _safe_cut(
+        self, text: str, allowed_special: Iterable[str] = (), **options: Any
+    ) -> int:
+        """Before the last chunks, and a name that may not be whole yet.
+
+        What comes next can change the last two chunks, as GPT-2's pattern
+        looks one character ahead; twice as many are kept. What is cut off
+        must have the same chunks alone: two new lines before a word are two
+        chunks, and one at the end of a text.
+        """
+        allowed, end = [*allowed_special], len(text)
+        units = self._units(text, allowed)
+        kept = max(map(len, allowed), default=0)
+        while units and len(text) - end < kept:
+            end -= len(units.pop())
+        for n in range(len(units) - 4, 0, -1):
+            cut = sum(map(len, units[:n]))
+            if self._units(text[:cut], allowed) == units[:n]:
+                return cut
+        return 0
+
+    def _units(self, text: str, allowed: Sequence[str]) -> list[str]:
+        """The chunks of a text, and the special tokens between them."""
+        units: list[str] = []
+        for i, piece in enumerate(self._split_at_special(text, allowed)):
+            units += [piece] if i % 2 else bpe.find_all(self.split, piece)
+        return units
+
     def _split_at_special(
         self, text: str, allowed: Sequence[str]
     ) -> list[str]:
@@ -272,11 +335,7 @@ class BPETokenizer(Tokenizer):
                 f"{unknown[0]!r}; there are {list(self.special_tokens)}. "
                 "Give special_tokens when the tokenizer is made."
             )
-        if not allowed:
-            return [text]
-        # The longest name first, so that a name may begin another.
-        names = map(re.escape, sorted(allowed, key=len, reverse=True))
-        return re.split(f"({'|'.join(names)})", text)
+        return cut_at(text, allowed)
 
     @cached_property
     def _fast(self) -> Any:
@@ -285,7 +344,7 @@ class BPETokenizer(Tokenizer):
 
     @classmethod
     def from_ranks(
-        cls, path: str | Path, special_tokens: Sequence[str] = ()
+        cls, path: str | Path, special_tokens: SpecialTokens = ()
     ) -> "BPETokenizer":
         """Read published ranks: a line is a token in base64 and its id.
 

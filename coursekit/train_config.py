@@ -4,7 +4,6 @@ Optimizers and schedules stand here once, by name: choices, help texts and
 errors follow from the two tables.
 """
 
-import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
@@ -13,7 +12,8 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
-from coursekit.config import Config
+from coursekit.checks import check_choice
+from coursekit.config import Config, Rules
 from coursekit.optim import (
     Muon,
     constant_schedule,
@@ -79,6 +79,8 @@ class TrainConfig(Config):
     """Memory of AdamW's mean gradient."""
     beta2: float = 0.99
     """Memory of AdamW's mean square; small batches want a longer one."""
+    eps: float = 1e-8
+    """Added to the root of AdamW's mean square, to divide by no zero."""
     max_grad_norm: float = 1.0
     """Longest gradient, all weights together; 0 does not clip."""
     label_smoothing: float = 0.0
@@ -96,25 +98,28 @@ class TrainConfig(Config):
     seed: int = 0
     """Fixes initial weights, batches and dropout."""
 
-    def __post_init__(self) -> None:
+    def rules(self) -> Rules:
+        """What the tables offer, and what must hold between fields."""
         for name, choices in TRAIN_CHOICES.items():
-            value = getattr(self, name)
-            if value not in choices:
-                raise ValueError(
-                    f"{name} must be one of {', '.join(choices)}: got "
-                    f"{value!r}. Choose one of these."
-                )
-        for names, rule, holds, remedy in RULES:
-            for name in names.split():
-                value = getattr(self, name)
-                if not holds(value):
-                    raise ValueError(f"{name} {rule}: got {value}. {remedy}")
-        if self.compile and self.loss_chunk_size:
-            raise ValueError(
-                "a compiled model has all its logits at once: got "
-                f"compile=True, loss_chunk_size={self.loss_chunk_size}. "
-                "Leave one of the two out."
-            )
+            check_choice(name, getattr(self, name), choices)
+        yield (
+            self.seed < 2**63,
+            "seed must be below 2**63",
+            str(self.seed),
+            "Lower it.",
+        )
+        yield (
+            self.min_lr_ratio <= 1,
+            "min_lr_ratio is at most the peak, 1",
+            str(self.min_lr_ratio),
+            "Try 0.1.",
+        )
+        yield (
+            not (self.compile and self.loss_chunk_size),
+            "a compiled model has all its logits at once",
+            f"compile=True, loss_chunk_size={self.loss_chunk_size}",
+            "Leave one of the two out.",
+        )
 
     @classmethod
     def from_dict(cls: type[C], fields: dict[str, Any]) -> C:
@@ -153,7 +158,7 @@ def make_optimizer(
     Args:
         model: on the device on which it will be trained.
         config: ``optimizer``, ``weight_decay``, ``beta1``, ``beta2``,
-            ``precision``.
+            ``eps``, ``precision``.
 
     Returns:
         The optimizer; :func:`coursekit.training.train` sets its rate.
@@ -209,6 +214,7 @@ def _options(
         "params": groups,
         "lr": config.learning_rate,
         "betas": (config.beta1, config.beta2),
+        "eps": config.eps,
         "fused": devices <= FUSED,
     }
 
@@ -223,30 +229,3 @@ TRAIN_CHOICES: dict[str, Collection[str]] = {
     "precision": ("float32", "bfloat16", "auto"),
 }
 """What a field may be; what a table offers, as soon as it does."""
-
-
-Holds = Callable[[Any], bool]
-
-
-def _whole(least: int) -> tuple[str, Holds, str]:
-    rule = f"must be a whole number of at least {least}"
-    holds = lambda x: isinstance(x, int) and x >= least  # noqa: E731
-    return rule, holds, "Give a whole number."
-
-
-def _below(end: float) -> tuple[Holds, str]:
-    return lambda x: 0 <= x < end, "0 turns it off."
-
-
-AT_LEAST_0 = "must be a number of at least 0"
-RULES: list[tuple[str, str, Holds, str]] = [
-    ("batch_size gradient_accumulation_steps context", *_whole(1)),
-    ("eval_every checkpoint_every", *_whole(1)),
-    ("steps warmup_steps seed loss_chunk_size", *_whole(0)),
-    ("seed", "must be below 2**63", lambda x: x < 2**63, "Lower it."),
-    ("beta1 beta2 label_smoothing", "must lie in [0, 1)", *_below(1.0)),
-    ("learning_rate weight_decay", AT_LEAST_0, *_below(math.inf)),
-    ("max_grad_norm min_lr_ratio", AT_LEAST_0, *_below(math.inf)),
-    ("min_lr_ratio", "is at most the peak, 1", lambda x: x <= 1, "Try 0.1."),
-]
-"""Names of fields, the rule, whether a value keeps it, and the remedy."""

@@ -9,9 +9,9 @@ was stopped goes on, from its checkpoint, as if nothing had happened.
 import hashlib
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -81,7 +81,7 @@ class Progress:
     """Length of the gradient before clipping."""
     tokens: int
     """Targets seen since the run began."""
-    tokens_per_second: float
+    tokens_per_second: float = 0.0
     """Since the loop began, without evaluations and callbacks."""
     validation_loss: float | None = None
     """Mean nats a token of the whole validation split, if it is due."""
@@ -132,7 +132,7 @@ def train(
     """Train a model, from the beginning or from where a state stands.
 
     The caller's random numbers are untouched: chance (dropout) is seeded
-    anew at each step.
+    again at each step.
 
     Args:
         model: maps ``**batch.inputs`` to logits (B, T, V); on its device.
@@ -182,16 +182,17 @@ def train(
         while state.step < config.steps:
             clock.start()
             seed_step(config.seed, state.step, group.rank)
-            step = _update(
+            seen = state.tokens
+            report = _update(
                 forward, batches, config, state, training_loss, group
             )
-            speed = clock.stop(step.n_targets)
+            speed = clock.stop(state.tokens - seen)
             is_late = group.sum(clock.is_over()) > 0
             is_last = state.step == config.steps or is_late
-            is_due = is_last or state.step % config.eval_every == 0
-            nats = look() if held_out and is_due else None
-            report = _record(state, config, step, nats, speed, is_last)
-            bar.update(step.loss, nats, speed)
+            report = replace(report, tokens_per_second=speed, is_last=is_last)
+            if held_out and (is_last or state.step % config.eval_every == 0):
+                report = _evaluated(report, look(), state)
+            bar.update(report.loss, report.validation_loss, speed)
             wants = [callback(report) for callback in callbacks]
             if is_last or any(wants):
                 break
@@ -214,15 +215,6 @@ def _losses(
     return partial(plain, label_smoothing=config.label_smoothing), plain
 
 
-class _Step(NamedTuple):
-    """What one update found out."""
-
-    loss: float
-    learning_rate: float
-    grad_norm: float
-    n_targets: int
-
-
 def _update(
     forward: nn.Module,
     batches: Callable[[int], Iterable[Batch]],
@@ -230,7 +222,7 @@ def _update(
     state: TrainState,
     loss: Loss,
     group: ProcessGroup,
-) -> _Step:
+) -> Progress:
     """One update of the weights, noted in the state."""
     optimizer = state.optimizer
     weights = [p for g in optimizer.param_groups for p in g["params"]]
@@ -264,7 +256,9 @@ def _update(
     optimizer.step()
     state.tokens += n_targets
     state.losses.append(nats)
-    return _Step(nats, rate, norm, n_targets)
+    return Progress(
+        state.step, config.steps, nats, rate, norm, tokens=state.tokens
+    )
 
 
 def add_gradients(
@@ -381,30 +375,17 @@ def seed_step(seed: int, step: int, rank: int = 0) -> None:
     torch.manual_seed(int.from_bytes(digest[:4], "big"))
 
 
-# -- what is measured and shown ----------------------------------------------
-
-
-def _record(
-    state: TrainState,
-    config: TrainConfig,
-    step: _Step,
-    nats: float | None,
-    speed: float,
-    is_last: bool,
-) -> Progress:
-    """Note an evaluation, if there was one; tell what there is to tell."""
-    is_best = nats is not None and (state.best is None or nats < state.best)
-    if nats is not None:
-        state.best = nats if is_best else state.best
-        state.history.append(
-            {
-                "step": state.step,
-                "tokens": state.tokens,
-                "loss": step.loss,
-                "validation_loss": nats,
-                "learning_rate": step.learning_rate,
-            }
-        )
-    now = state.step, config.steps, step.loss, step.learning_rate
-    seen = step.grad_norm, state.tokens, speed
-    return Progress(*now, *seen, nats, is_best, is_last)
+def _evaluated(report: Progress, nats: float, state: TrainState) -> Progress:
+    """Note an evaluation in the state, and in what is reported."""
+    is_best = state.best is None or nats < state.best
+    state.best = nats if is_best else state.best
+    state.history.append(
+        {
+            "step": report.step,
+            "tokens": report.tokens,
+            "loss": report.loss,
+            "validation_loss": nats,
+            "learning_rate": report.learning_rate,
+        }
+    )
+    return replace(report, validation_loss=nats, is_best=is_best)

@@ -192,8 +192,7 @@ class Translator:
         stepper = CachedSeq2SeqStepper(self.model, [self.bos_id])
         stops = [self.eos_id]
         if n_beams == 1:
-            rows = generate(stepper, sources, stepper.limit, stop_ids=stops)
-            return list(rows)
+            return [*generate(stepper, sources, stepper.limit, stop_ids=stops)]
         # Exhaustive search would go on to max_len for nearly every source:
         # divided by so great a length, any sum may still win.
         found = beam_search(

@@ -281,55 +281,49 @@ class ViT(Encoder):
 # -- what it is measured against ---------------------------------------------
 
 
-def mlp(width: int, n_pixels: int = 784, n_classes: int = 10) -> nn.Module:
+def mlp(width: int) -> nn.Module:
     """Two layers of equal width on all pixels; it knows of no neighbors.
 
     Args:
         width: of the two inner layers.
-        n_pixels: of an image.
-        n_classes: kinds of images.
 
     Returns:
-        A module from (B, C, Y, X) to (B, n_classes).
+        A module from (B, 1, 28, 28) to (B, 10).
 
     Chapter: 17, vision.
     """
     return nn.Sequential(
         nn.Flatten(),
-        nn.Linear(n_pixels, width),
+        nn.Linear(28 * 28, width),
         nn.GELU(),
         nn.Linear(width, width),
         nn.GELU(),
-        nn.Linear(width, n_classes),
+        nn.Linear(width, 10),
     )
 
 
-def convolution(
-    width: int, n_channels: int = 1, n_classes: int = 10
-) -> nn.Module:
+def convolution(width: int) -> nn.Module:
     """Three convolutions, each at half the height and width of the one before.
 
     From 28 to 14, 7 and 4; then one matrix for what is left.
 
     Args:
         width: channels after the first; 2 and 4 times as many follow.
-        n_channels: of an image of 28 x 28 pixels.
-        n_classes: kinds of images.
 
     Returns:
-        A module from (B, C, 28, 28) to (B, n_classes).
+        A module from (B, 1, 28, 28) to (B, 10).
 
     Chapter: 17, vision.
     """
     return nn.Sequential(
-        nn.Conv2d(n_channels, width, 5, stride=2, padding=2),
+        nn.Conv2d(1, width, 5, stride=2, padding=2),
         nn.GELU(),
         nn.Conv2d(width, 2 * width, 3, stride=2, padding=1),
         nn.GELU(),
         nn.Conv2d(2 * width, 4 * width, 3, stride=2, padding=1),
         nn.GELU(),
         nn.Flatten(),
-        nn.Linear(16 * 4 * width, n_classes),
+        nn.Linear(16 * 4 * width, 10),
     )
 
 

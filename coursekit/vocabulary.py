@@ -9,16 +9,18 @@ import codecs
 import importlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-from coursekit.files import write_atomically
+from coursekit.files import parse_json, utf8, write_atomically
 
 __all__ = [
+    "SpecialTokens",
     "StreamDecoder",
     "Tokenizer",
     "load_tokenizer",
+    "special_of",
     "tokenizer_from_dict",
 ]
 
@@ -29,6 +31,10 @@ TOKENIZERS = {
 }
 """The type that a file names: its class, imported when one is loaded."""
 K = TypeVar("K", bound="Tokenizer")
+SpecialTokens = Sequence[str] | Mapping[str, int]
+"""Names of control tokens, or their ids by name."""
+HELD = 16_384
+"""Characters that are read before the first are encoded."""
 
 
 class Tokenizer(ABC):
@@ -37,10 +43,13 @@ class Tokenizer(ABC):
     Args:
         tokens: the byte string of each ordinary id, in the order of ids.
         special_tokens: names of control tokens; their ids follow the
-            ordinary ones. Text never becomes one of them by itself.
+            ordinary ones. Or each name with its id, wherever that is: the
+            ordinary tokens then have the ids that are left, in their
+            order. Text never becomes one of them by itself.
 
     Raises:
-        ValueError: two tokens are equal, or one is empty.
+        ValueError: two tokens are equal, one is empty, or the ids of
+            special tokens leave gaps.
 
     Chapter: 1, the tokenizer.
     """
@@ -50,25 +59,28 @@ class Tokenizer(ABC):
     def __init__(
         self,
         tokens: Sequence[bytes],
-        special_tokens: Sequence[str] = (),
+        special_tokens: SpecialTokens = (),
     ) -> None:
         names = list(special_tokens)
-        if (
-            len({*tokens}) < len(tokens)
-            or len({*names}) < len(names)
-            or b"" in tokens
-            or "" in names
-        ):
+        lists = (tokens, names)
+        if any(len({*x}) < len(x) or not all(x) for x in lists):
             raise ValueError(
                 "tokens must be distinct and not empty: got "
                 f"{len(tokens)} tokens, {len({*tokens})} of them distinct, "
                 f"and special_tokens={names}. Remove what occurs twice."
             )
         self.tokens = list(tokens)
-        self.special_tokens = {
-            name: len(tokens) + i for i, name in enumerate(names)
+        size = len(tokens) + len(names)
+        ids: Sequence[int] = range(len(tokens), size)
+        if isinstance(special_tokens, Mapping):
+            ids = check_special_ids([*special_tokens.values()], size)
+        self.special_tokens = dict(zip(names, ids, strict=True))
+        special = {
+            i: utf8(str(name)) for i, name in zip(ids, names, strict=True)
         }
-        self._bytes = self.tokens + [name.encode() for name in names]
+        self.ordinary_ids = [i for i in range(size) if i not in special]
+        by_id = dict(zip(self.ordinary_ids, tokens, strict=True)) | special
+        self._bytes = [by_id[i] for i in range(size)]
 
     @property
     def vocab_size(self) -> int:
@@ -78,6 +90,43 @@ class Tokenizer(ABC):
     @abstractmethod
     def encode(self, text: str) -> list[int]:
         """Turn text into ids."""
+
+    def encode_iterable(
+        self, texts: Iterable[str], **options: Any
+    ) -> Iterator[int]:
+        """Yield the ids of a text that comes in parts, such as an open file.
+
+        The ids are those of all parts joined, though at most some ten
+        thousand characters are held, or the longest part: a cut is made
+        where a token ends whatever comes next. Only a word (a chunk, for
+        BPE) that is longer is held whole.
+
+        Args:
+            texts: the parts, in order.
+            options: as `encode` takes them, such as ``allowed_special``.
+
+        Yields:
+            One id after the other.
+
+        Raises:
+            ValueError: as `encode`, at the part that it concerns.
+
+        Chapter: 1, the tokenizer.
+        Test: tests/test_tokenizer.py::test_parts_have_the_ids_of_the_whole
+        """
+        held, wanted = "", HELD
+        for text in texts:
+            held += text
+            if len(held) >= wanted:
+                cut = self._safe_cut(held, **options)
+                yield from self.encode(held[:cut], **options)
+                held = held[cut:]
+                wanted = max(HELD, 2 * len(held))  # so that time is linear
+        yield from self.encode(held, **options)
+
+    def _safe_cut(self, text: str, **options: Any) -> int:
+        """Up to where a text's ids don't depend on what comes next."""
+        return len(text)
 
     def decode(self, ids: Iterable[int]) -> str:
         """Turn ids into text: join the bytes first, then decode once.
@@ -119,18 +168,20 @@ class Tokenizer(ABC):
         Latin-1 has one character per byte, so each token can be written
         back exactly, and what is ASCII can be read.
         """
-        return {
+        fields: dict[str, Any] = {
             "type": self.kind,
             "special_tokens": list(self.special_tokens),
             "tokens": [token.decode("latin-1") for token in self.tokens],
         }
+        if self.ordinary_ids != [*range(len(self.tokens))]:
+            fields["special_ids"] = list(self.special_tokens.values())
+        return fields
 
     @classmethod
     def from_dict(cls: type[K], fields: dict[str, Any], **options: Any) -> K:
         """Build a tokenizer of this type from what `to_dict` gave."""
         tokens = [token.encode("latin-1") for token in fields["tokens"]]
-        special = [str(name) for name in fields["special_tokens"]]
-        return cls(tokens, special, **options)
+        return cls(tokens, special_of(fields), **options)
 
     def save(self, path: str | Path) -> None:
         """Write a JSON file with one token a line, whole or not at all."""
@@ -172,6 +223,29 @@ class StreamDecoder:
         return self._utf8.decode(b"", final=True)
 
 
+def special_of(fields: dict[str, Any]) -> SpecialTokens:
+    """The special tokens that a file names, with ids if it has them."""
+    names = [str(name) for name in fields["special_tokens"]]
+    ids = fields.get("special_ids")
+    return names if ids is None else dict(zip(names, ids, strict=True))
+
+
+def check_special_ids(ids: list[Any], size: int) -> list[int]:
+    """Refuse ids of special tokens that are not among all ids, once each.
+
+    Raises:
+        ValueError: one is not in 0 … size − 1, or comes twice.
+    """
+    whole = [i for i in ids if type(i) is int and 0 <= i < size]
+    if len({*whole}) < len(ids):
+        raise ValueError(
+            f"special tokens must have different ids in 0 … {size - 1}: got "
+            f"{ids}. All ids must be in use, so the highest is one less than "
+            "the number of tokens."
+        )
+    return whole
+
+
 def tokenizer_from_dict(fields: Any) -> Tokenizer:
     """Build a tokenizer from what `Tokenizer.to_dict` gave.
 
@@ -185,10 +259,9 @@ def tokenizer_from_dict(fields: Any) -> Tokenizer:
             f"{kind!r}. Save it again with Tokenizer.save."
         )
     module, _, name = TOKENIZERS[kind].partition(":")
-    tokenizer: type[Tokenizer]
-    tokenizer = getattr(importlib.import_module(module), name)
+    kind = getattr(importlib.import_module(module), name)
     try:
-        return tokenizer.from_dict(fields)
+        return kind.from_dict(fields)
     except (KeyError, TypeError, AttributeError, UnicodeError) as error:
         raise ValueError(
             "a tokenizer needs the lists tokens and special_tokens: got "
@@ -209,7 +282,7 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
             "the path, or save it with Tokenizer.save."
         )
     try:
-        fields = json.loads(Path(path).read_bytes())
+        fields = parse_json(Path(path).read_bytes())
     except ValueError as error:
         raise ValueError(
             f"a tokenizer file must be whole JSON: got {path} ({error}). "

@@ -24,7 +24,7 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from coursekit.block import current_weights
-from coursekit.files import write_atomically
+from coursekit.files import parse_json, write_atomically
 from coursekit.training import TrainingDiverged
 
 __all__ = [
@@ -79,8 +79,14 @@ def write_tensors(
         about: what JSON can hold; floats come back bit by bit.
 
     Raises:
+        ValueError: if the path ends as a pickle's does.
         SaveError: if it can't be written; the old file is intact.
     """
+    if Path(path).suffix in PICKLES:
+        raise ValueError(
+            "a checkpoint must have a name that no pickle has: got "
+            f"{path}, which would not be read. Call it .safetensors."
+        )
     tensors = {
         name: tensor.detach().cpu().contiguous()
         for name, tensor in tensors.items()
@@ -105,7 +111,27 @@ def read_tensors(
         ValueError: if the file is missing, a pickle, cut short, damaged, or
             not written by this package.
     """
-    path = Path(path)
+    data = _read_file(Path(path))
+    try:
+        tensors = unpack(data)
+        checksum, about = _head(data)
+    except (SafetensorError, ValueError) as error:
+        raise ValueError(
+            f"a checkpoint must be a whole safetensors file: got {len(data)} "
+            f"bytes in {path} that are not ({error}). It was cut short or "
+            "damaged; take a copy, or train again."
+        ) from error
+    if checksum != _checksum(tensors, about):
+        raise ValueError(
+            "a checkpoint must have the checksum that was written with it: "
+            f"got another in {path}. It is damaged, or not from this "
+            "package; take a copy, or train again."
+        )
+    return current_weights(tensors), about
+
+
+def _read_file(path: Path) -> bytes:
+    """The bytes of a file that is there and no pickle."""
     if not path.is_file():
         raise ValueError(
             f"a checkpoint must be a file: got {path}, which does not exist. "
@@ -118,25 +144,15 @@ def read_tensors(
             f"{path}. Opening one can run any code, so this never does; "
             "ask its author for safetensors."
         )
-    try:
-        tensors = unpack(data)
-        size = int.from_bytes(data[:8], "little")
-        metadata = json.loads(data[8 : 8 + size]).get("__metadata__", {})
-        head = json.loads(metadata.get("coursekit", "{}"))
-    except (SafetensorError, ValueError) as error:
-        raise ValueError(
-            f"a checkpoint must be a whole safetensors file: got {len(data)} "
-            f"bytes in {path} that are not ({error}). It was cut short or "
-            "damaged; take a copy, or train again."
-        ) from error
-    about = head.get("about", {})
-    if head.get("sha256") != _checksum(tensors, about):
-        raise ValueError(
-            "a checkpoint must have the checksum that was written with it: "
-            f"got another in {path}. It is damaged, or not from this "
-            "package; take a copy, or train again."
-        )
-    return current_weights(tensors), about
+    return data
+
+
+def _head(data: bytes) -> tuple[str | None, Any]:
+    """The checksum and the JSON that this package notes in a file's head."""
+    size = int.from_bytes(data[:8], "little")
+    metadata = parse_json(data[8 : 8 + size]).get("__metadata__", {})
+    head = parse_json(metadata.get("coursekit", "{}"))
+    return head.get("sha256"), head.get("about", {})
 
 
 def _is_pickle(data: bytes) -> bool:
@@ -165,13 +181,10 @@ def _checksum(tensors: dict[str, Tensor], about: dict[str, Any]) -> str:
 
 def own_weights(model: nn.Module) -> dict[str, Tensor]:
     """The model's tensors by name; a shared one under its first name."""
-    seen: set[int] = set()
-    kept = {}
+    first: dict[int, tuple[str, Tensor]] = {}
     for name, tensor in model.state_dict(keep_vars=True).items():
-        if id(tensor) not in seen:
-            seen.add(id(tensor))
-            kept[name] = tensor
-    return kept
+        first.setdefault(id(tensor), (name, tensor))
+    return dict(first.values())
 
 
 def not_finite(tensors: dict[str, Tensor]) -> str:
@@ -344,17 +357,12 @@ def round_weights(model: nn.Module) -> None:
             one index on the first) are rounded, vectors stay.
 
     Raises:
-        ValueError: if a weight is not finite.
+        TrainingDiverged: if a weight is not finite.
 
     Chapter: 14, encoder and decoder together.
     Test: tests/test_checkpoint.py::test_the_error_is_half_a_step_at_most
     """
-    own = own_weights(model)
-    if bad := not_finite(own):
-        raise ValueError(
-            "weights must be finite numbers to be rounded: got NaN or "
-            f"infinity in {bad}. Go back to the last good checkpoint."
-        )
+    own = finite_weights(model, " before it was rounded")
     put_weights(model, from_int8(to_int8(own)), "the rounded model")
 
 

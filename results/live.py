@@ -1,7 +1,7 @@
 """How fast the live figures are, in Chromium, on a page opened as a file.
 
 Ready: from the page's first byte to the figure that has replaced its picture,
-with the writer of captions. Key: from a key pressed to the map drawn anew, at
+with the writer of captions. Key: from a key pressed to the map drawn again, at
 64 tokens. Step: one more token with a cache of 64.
 """
 

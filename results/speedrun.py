@@ -262,19 +262,19 @@ def estimate(corpus: Corpus, n_seeds: int, with_trials: bool) -> float:
     Returns:
         Seconds, from a few steps of each.
     """
-    a_step = {}
+    step_seconds = {}
     for name, entry in (("recipe", RECIPE), ("fast", FAST)):
         learn(entry, corpus, 2, 0)
         began = time.perf_counter()
         run = learn(entry, corpus, 10, 0)
-        a_step[name] = run.seconds / run.steps
-        look = time.perf_counter() - began - run.seconds
-    seconds = STEPS * a_step["recipe"] * (1 + MARGIN) + 3 * look
-    seconds += SHORT_STEPS * a_step["fast"]
+        step_seconds[name] = run.seconds / run.steps
+        evaluation = time.perf_counter() - began - run.seconds
+    recipe = STEPS * step_seconds["recipe"]
+    fast = SHORT_STEPS * step_seconds["fast"]
+    seconds = recipe * (1 + MARGIN) + fast + 3 * evaluation
     if with_trials:
-        alone, within = 1 + len(ALONE), 1 + len(WITHIN)
-        seconds += alone * (STEPS * a_step["recipe"] + look)
-        seconds += within * (SHORT_STEPS * a_step["fast"] + look)
+        seconds += (1 + len(ALONE)) * (recipe + evaluation)
+        seconds += (1 + len(WITHIN)) * (fast + evaluation)
     return n_seeds * seconds
 
 
@@ -314,10 +314,10 @@ def race(
         pairs = zip(runs[name], recipe_seconds, strict=True)
         return summary([round(run.seconds / all_, 3) for run, all_ in pairs])
 
-    found = {name: total(made) for name, made in runs.items()}
-    goal = found["recipe"]["loss"]["mean"]
+    entries = {name: total(repeats) for name, repeats in runs.items()}
+    goal = entries["recipe"]["loss"]["mean"]
     return {
-        "entries": found,
+        "entries": entries,
         "goal": goal,
         "share": share("short"),
         "long_share": share("long"),
@@ -356,8 +356,8 @@ def trials(
             say(f"{seed} {name or 'control'}: {run}")
     control = runs.pop("")
 
-    def beside(made: list[Run]) -> dict[str, Any]:
-        pairs = list(zip(made, control, strict=True))
+    def differences(repeats: list[Run]) -> dict[str, Any]:
+        pairs = list(zip(repeats, control, strict=True))
         losses = [round(run.loss - old.loss, 4) for run, old in pairs]
         times = [round(run.seconds / old.seconds, 3) for run, old in pairs]
         return {"change": summary(losses), "time": summary(times)}
@@ -366,8 +366,8 @@ def trials(
         "steps": steps,
         "control": total(control),
         "changes": [
-            {"name": name} | total(made) | beside(made)
-            for name, made in runs.items()
+            {"name": name} | total(repeats) | differences(repeats)
+            for name, repeats in runs.items()
         ],
     }
 
@@ -389,16 +389,17 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in padded)
 
 
-def spread(found: dict[str, Any], form: str) -> str:
+def spread(numbers: dict[str, Any], form: str) -> str:
     """Mean and interval, in a format."""
-    return f"{found['mean']:{form}} ± {found['interval']:{form.strip('+')}}"
+    mean, interval = numbers["mean"], numbers["interval"]
+    return f"{mean:{form}} ± {interval:{form.strip('+')}}"
 
 
-def race_table(found: dict[str, Any]) -> str:
+def race_table(result: dict[str, Any]) -> str:
     """The three runs of :func:`race`, as a table.
 
     Args:
-        found: what it returned.
+        result: what it returned.
 
     Returns:
         Markdown; the intervals are of 95 %.
@@ -411,23 +412,23 @@ def race_table(found: dict[str, Any]) -> str:
             spread(entry["loss"], ".3f"),
             f"{entry['parameters']:,}",
         ]
-        for name, entry in found["entries"].items()
+        for name, entry in result["entries"].items()
     ]
     head = ["run", "steps", "seconds", "validation loss", "parameters"]
     return table(head, rows)
 
 
-def trials_table(found: dict[str, Any], control: str) -> str:
+def trials_table(result: dict[str, Any], control: str) -> str:
     """The changes of :func:`trials`, as a table, the best first.
 
     Args:
-        found: what it returned.
+        result: what it returned.
         control: what to call its control.
 
     Returns:
         Markdown; the intervals are of 95 %, the times medians.
     """
-    first = found["control"]
+    first = result["control"]
     rows = [[control, spread(first["loss"], ".3f"), "", "1.00"]]
     rows += [
         [
@@ -438,7 +439,7 @@ def trials_table(found: dict[str, Any], control: str) -> str:
             f"{statistics.median(change['time']['values']):.2f}",
         ]
         for change in sorted(
-            found["changes"], key=lambda change: change["change"]["mean"]
+            result["changes"], key=lambda change: change["change"]["mean"]
         )
     ]
     return table(["one change", "loss", "change", "time"], rows)
@@ -461,46 +462,46 @@ def settings_table() -> str:
     return table(["setting", "the recipe", "the fast one"], rows)
 
 
-def figures(found: dict[str, Any]) -> dict[str, str]:
+def figures(result: dict[str, Any]) -> dict[str, str]:
     """What a text can quote of the whole result, by name.
 
     Args:
-        found: what :func:`race` returned, with both :func:`trials` under
+        result: what :func:`race` returned, with both :func:`trials` under
             ``alone`` and ``within``.
 
     Returns:
         Numbers as they are printed.
     """
-    entries = found["entries"]
-    shown = {
-        "goal": f"{found['goal']:.3f}",
-        "share": f"{found['share']['mean']:.2f}",
+    entries = result["entries"]
+    numbers = {
+        "goal": f"{result['goal']:.3f}",
+        "share": f"{result['share']['mean']:.2f}",
         "seconds": f"{entries['short']['seconds']['mean']:.1f}",
         "long": f"{entries['long']['loss']['mean']:.3f}",
     }
     for kind in ("alone", "within"):
-        for change in found[kind]["changes"]:
+        for change in result[kind]["changes"]:
             name = f"{kind} {change['name']}"
-            shown[name] = spread(change["change"], "+.3f")
-    return shown
+            numbers[name] = spread(change["change"], "+.3f")
+    return numbers
 
 
-def verdict(found: dict[str, Any]) -> str:
+def verdict(result: dict[str, Any]) -> str:
     """Whether the goal was reached, and when.
 
     Args:
-        found: what :func:`race` returned.
+        result: what :func:`race` returned.
 
     Returns:
         A sentence.
     """
-    short, goal = found["entries"]["short"], f"{found['goal']:.3f}"
-    if not found["reached"]:
+    short, goal = result["entries"]["short"], f"{result['goal']:.3f}"
+    if not result["reached"]:
         worst = max(short["loss"]["values"])
         return f"{goal} not reached: the short run's worst seed has {worst}"
     return (
         f"{goal} reached after {short['seconds']['mean']:.1f} s, "
-        f"{found['share']['mean']:.2f} of the recipe's time"
+        f"{result['share']['mean']:.2f} of the recipe's time"
     )
 
 
@@ -556,17 +557,17 @@ def run(args: argparse.Namespace) -> int:
     before = torch.get_num_threads()
     torch.set_num_threads(args.threads)
     try:
-        found = measure(args, say)
+        result = measure(args, say)
     finally:
         torch.set_num_threads(before)
     if args.json:
-        print(json.dumps(found))
+        print(json.dumps(result))
         return 0
-    print("\n" + race_table(found) + "\n\n" + verdict(found))
+    print("\n" + race_table(result) + "\n\n" + verdict(result))
     for name, control in (("alone", "the recipe"), ("within", "the fast one")):
-        if name in found:
-            steps = f"{found[name]['steps']} steps"
-            print("\n" + trials_table(found[name], f"{control}, {steps}"))
+        if name in result:
+            steps = f"{result[name]['steps']} steps"
+            print("\n" + trials_table(result[name], f"{control}, {steps}"))
     return 0
 
 
@@ -577,17 +578,17 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
     minutes = estimate(corpus, args.seeds, args.trials) / scale / 60
     say(f"{args.threads} threads; this takes about {minutes:.0f} minutes")
     unit = "nats per character, whole validation split"
-    found: dict[str, Any] = {"unit": unit, "threads": args.threads}
-    found |= race(corpus, seeds, scale, say)
+    result: dict[str, Any] = {"unit": unit, "threads": args.threads}
+    result |= race(corpus, seeds, scale, say)
     if args.trials:
         for name, start, changes, steps in (
             ("alone", RECIPE, ALONE, STEPS),
             ("within", FAST, WITHIN, SHORT_STEPS),
         ):
-            found[name] = trials(
+            result[name] = trials(
                 start, changes, corpus, seeds, steps // scale, say
             )
-    return found
+    return result
 
 
 # -- the result ---------------------------------------------------------------

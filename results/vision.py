@@ -113,7 +113,7 @@ class Clothes:
         return model.eval()
 
     def right(self, model: nn.Module, order: Tensor | None = None) -> Tensor:
-        """Which test pictures are told right, their patches dealt out anew."""
+        """Which test pictures are told right, their patches shuffled."""
         images = self.test_images
         if order is not None:
             images = shuffle_patches(images, PATCH, order)

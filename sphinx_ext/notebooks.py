@@ -1,13 +1,14 @@
 """Run the chapters into the book's cache and export them as notebooks.
 
-    python sphinx_ext/notebooks.py
+    python sphinx_ext/notebooks.py                       # all of them
+    python sphinx_ext/notebooks.py book/04_attention     # these alone
 
 1. If anything that a chapter computes with has changed (the package, the
    results, the lock), the cache and Sphinx's doctrees are thrown away:
    neither notices by itself, and the text would quote old numbers.
-2. Every chapter that is not in the cache is run, two at a time, and the time
-   it took is printed; after all, the ten slowest cells. A chapter that fails
-   does not hide the others.
+2. Every chapter that is not in the cache is run, two at a time, those that
+   take longest first, and the time it took is printed; after all, the ten
+   slowest cells. A chapter that fails does not hide the others.
 3. Every chapter is written, with its outputs, to ``_build/notebooks``
    (nbval runs these again and compares), and as a reader should get it to
    ``_build/readers``: in plain Markdown, the answers of predictions removed,
@@ -16,6 +17,7 @@
 
 import copy
 import hashlib
+import json
 import shutil
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -86,10 +88,10 @@ def code_cells(notebook):
     return [c for c in notebook.cells if c.cell_type == "code"]
 
 
-def chapters(root):
-    """``(page, notebook)`` for every page that has code."""
-    found = ((page, read(root, page)) for page in pages(root))
-    return [(page, nb) for page, nb in found if code_cells(nb)]
+def chapters(root, only=None):
+    """``(page, notebook)`` for every page that has code, or those ``only``."""
+    read_in = ((page, read(root, page)) for page in only or pages(root))
+    return [(page, nb) for page, nb in read_in if code_cells(nb)]
 
 
 def fingerprint(root):
@@ -151,17 +153,32 @@ def take_times(notebook):
     return times
 
 
-def execute(root):
+def recorded_seconds(root):
+    """What each page took when it was last measured; 0 where it was not."""
+    path = Path(root, "results", "chapters.json")
+    pages = {}
+    if path.is_file():
+        pages = json.loads(path.read_text("utf8"))["metrics"]["pages"]
+    return lambda page: pages.get(page, {}).get("seconds", 0)
+
+
+def missing(root, only=None):
+    """``(page, notebook)`` of the chapters that the cache does not have."""
+    cache = get_cache(Path(root, "_build", ".jupyter_cache"))
+    for page, notebook in chapters(root, only):
+        try:
+            cache.match_cache_notebook(notebook)
+        except KeyError:
+            yield page, notebook
+
+
+def execute(root, only=None):
     """Run what the cache does not have; return the pages that failed."""
     invalidate(root)
     cache = get_cache(Path(root, "_build", ".jupyter_cache"))
     timeout = config(root)["execute"]["timeout"]
-    todo = []
-    for page, notebook in chapters(root):
-        try:
-            cache.match_cache_notebook(notebook)
-        except KeyError:
-            todo.append((page, notebook))
+    seconds = recorded_seconds(root)
+    todo = sorted(missing(root, only), key=lambda job: -seconds(job[0]))
 
     def start(page, notebook):
         return single_nb_execution(
@@ -269,7 +286,7 @@ def for_reader(notebook, url, page):
     return notebook
 
 
-def export(root):
+def export(root, only=None):
     """Write both kinds of notebook; ``KeyError`` if one never ran."""
     cache = get_cache(Path(root, "_build", ".jupyter_cache"))
     settings = config(root)
@@ -280,7 +297,7 @@ def export(root):
     )
     for kind in ("notebooks", "readers"):
         shutil.rmtree(build / kind, ignore_errors=True)
-    for page, notebook in chapters(root):
+    for page, notebook in chapters(root, only):
         _, ran = cache.merge_match_into_notebook(notebook)
         for number, cell in enumerate(ran.cells):
             cell.id = f"cell-{number}"  # else random, and never reproducible
@@ -293,13 +310,13 @@ def export(root):
             nbformat.write(nb, target)
 
 
-def main(root="."):
+def main(*only, root="."):
     """Execute, then export; 1 if a chapter failed."""
-    failed = execute(root)
+    failed = execute(root, only)
     if failed:
         print(f"failed: {', '.join(failed)}", file=sys.stderr)
         return 1
-    export(root)
+    export(root, only)
     return 0
 
 

@@ -11,14 +11,28 @@ import pytest
 import torch
 from jaxtyping import install_import_hook
 
+# Programs that tests start print as they do for most people: buffered.
+os.environ.pop("PYTHONUNBUFFERED", None)
 # Before anything imports the package: each call of each of its functions
 # has the shapes and dtypes that its signature says, or raises.
 install_import_hook("coursekit", "beartype.beartype")
 torch.set_num_threads(1)
 
-# The parts of the suite that are run by themselves; every other file is of
-# the part `unit`. The Makefile and the workflows name the parts alone.
+# The parts of the suite; every file that none of them names is of the part
+# `library`. The Makefile and the workflows name the parts alone.
 PARTS = {
+    # What is built around the library: commands, exercises, grading, figures.
+    # It runs as a reader runs it, without shape checks: JAXTYPING_DISABLE=1.
+    "course": [
+        *("aliases", "assign", "bad_input", "benchmarks", "by_hand"),
+        *("catalogue", "check", "checkfile", "protocol"),
+        *("cli", "coverage", "doctor", "editions", "exercises"),
+        *("export_figures", "figures", "forbid", "frames", "freeze", "glue"),
+        *("gpu", "grade", "house", "key", "layout", "ledger", "lesson"),
+        *("live", "notebooks", "results", "run_parts", "sandbox", "search"),
+        *("shipped", "source", "speedrun", "text", "wild", "worker"),
+        "yourfile",
+    ],
     # They need the built book.
     "book": [
         *("book", "pages", "predict", "live_figures", "weight", "corpus"),
@@ -26,8 +40,6 @@ PARTS = {
     ],
     # Each model is loaded once: `--dist loadgroup` gives it to one worker.
     "models": ["pipelines"],
-    # A reader has no shape checks: JAXTYPING_DISABLE=1.
-    "reader": ["bad_input", "catalogue", "protocol"],
 }
 
 
@@ -37,18 +49,33 @@ def part_of(name):
     if not stem.startswith("test_") or (dot, ending) != (".", "py"):
         return None
     own = stem.removeprefix("test_")
-    return next((p for p, files in PARTS.items() if own in files), "unit")
+    return next((p for p, files in PARTS.items() if own in files), "library")
 
 
 def pytest_addoption(parser):
-    """``--part``: the files of one part alone."""
-    parser.addoption("--part", choices=["unit", *PARTS])
+    """``--part``: the files of one part alone, or of several."""
+    parser.addoption("--part", choices=["library", *PARTS], action="append")
 
 
 def pytest_ignore_collect(collection_path, config):
     """Leave out files of other parts before they are imported."""
     wanted, part = config.getoption("part"), part_of(collection_path.name)
-    return True if wanted and part and part != wanted else None
+    return True if wanted and part and part not in wanted else None
+
+
+def pytest_collection_modifyitems(items):
+    """All that a file asks of one exercise stands together.
+
+    So the mutants of its reference are played once, not in every test.
+    """
+    first = {}
+
+    def place(item):
+        params = getattr(getattr(item, "callspec", None), "params", {})
+        key = item.path, params.get("chapter"), params.get("name")
+        return first.setdefault(key if all(key) else item, len(first))
+
+    items.sort(key=place)
 
 
 def pytest_collection_finish():

@@ -23,7 +23,14 @@ import coursekit
 from coursekit.classroom.check import core
 from coursekit.classroom.check.checker import verdict
 from coursekit.classroom.check.core import NONE
-from coursekit.classroom.grading import assign, exports, handout, plain, roster
+from coursekit.classroom.grading import (
+    assign,
+    exports,
+    handout,
+    isolation,
+    plain,
+    roster,
+)
 from coursekit.classroom.grading.checkfile import check_file
 from coursekit.classroom.grading.install import install_cell
 from coursekit.classroom.grading.key import Key
@@ -727,6 +734,7 @@ def test_gradescope_grades_a_submission(made, debug, tmp_path):
         here = tmp_path / name
         (here / "submission").mkdir(parents=True)
         nbformat.write(handed_in, here / "submission" / "mine.ipynb")
+        nbformat.write(handed_in, here / "submission" / ".old.ipynb")
         if people:
             (here / "submission_metadata.json").write_text(json.dumps(people))
         with zipfile.ZipFile(zipped) as file:
@@ -740,12 +748,18 @@ def test_gradescope_grades_a_submission(made, debug, tmp_path):
         assert done.returncode == 0, done.stderr
         said = json.loads((here / "results/results.json").read_text())
         tests = {t["name"]: t for t in said["tests"]}
+        kind = str(isolation.best())
+        assert said["extra_data"] == {"isolation": [kind]}
+        assert all(f"isolation: {kind}" in t["output"] for t in tests.values())
+        assert "'.old.ipynb'" in said["output"]
         if name == "a":
             assert len(tests) == 4, said
             assert tests["attention/mended"]["score"] == 2.67  # 2 of 3 cases
             assert tests["attention/attend"]["score"] == 0
             assert said["score"] == 2.67
-            assert tests["attention/blocks"]["output"] == "not attempted"
+            assert tests["attention/blocks"]["output"].startswith(
+                "not attempted"
+            )
             assert "exp" in said["output"]  # the feedback names the mistake
         else:
             assert len(tests) == 2, said
@@ -827,7 +841,9 @@ def test_gradescopes_zip_is_for_the_instructor(made):
         names = file.namelist()
         needs = file.read("requirements.txt").decode()
         shell = file.getinfo("run_autograder").external_attr >> 16
+        read_me = " ".join(file.read("README.txt").decode().split())
     assert shell & 0o111
+    assert "hands in again meets the same hidden cases" in read_me
     assert "package/coursekit/__main__.py" in names
     assert not [n for n in names if "__pycache__" in n]
     pinned = [line.partition("==")[0] for line in needs.split()]

@@ -5,28 +5,39 @@ reader has no such hook, so this file runs with it off:
 ``JAXTYPING_DISABLE=1 python -m pytest tests/test_bad_input.py``.
 """
 
+import io
+import json
 import re
+import types
 
 import numpy as np
 import pytest
 import torch
 from jaxtyping import config as jaxtyping_config
 
+from coursekit import cli
 from coursekit.attention import attend, attention_weights, fast_attend
+from coursekit.cli import runs, translate
 from coursekit.config import EncoderConfig, GPTConfig, TransformerConfig
+from coursekit.data import load_text
 from coursekit.decoder import GPT
 from coursekit.encoder import Encoder
 from coursekit.fast import for_generation as pack
 from coursekit.feedforward import FeedForward
-from coursekit.generation import generate
-from coursekit.loss import cross_entropy
+from coursekit.generation import beam_search, generate
+from coursekit.loss import cross_entropy, fast_cross_entropy
 from coursekit.masks import causal_mask, combine_masks
+from coursekit.models import read_config
 from coursekit.multihead import MultiHeadAttention, split_heads
 from coursekit.positions import frequencies, sinusoidal
 from coursekit.probe import causality, prefix_gap
 from coursekit.sampling import sampler
 from coursekit.seq2seq import Transformer
 from coursekit.steppers import PlainStepper
+from coursekit.tokenizer import BPETokenizer
+from coursekit.train_config import TrainConfig
+from coursekit.vocabulary import tokenizer_from_dict
+from coursekit.weights import read_tensors, write_tensors
 
 pytestmark = pytest.mark.skipif(
     not jaxtyping_config.jaxtyping_disable,
@@ -337,3 +348,197 @@ def test_half_a_token_is_refused_before_the_draw():
 def test_a_number_that_is_none(config, fields):
     with pytest.raises(ValueError, match=r"got None|got 1\.5"):
         config(**fields)
+
+
+@pytest.mark.parametrize(
+    ("config", "fields", "said"),
+    [
+        # For Python True is a number, and any number a yes or no.
+        (GPTConfig, {"vocab_size": True}, "vocab_size must be a whole number"),
+        (GPTConfig, {"norm_eps": True}, "norm_eps must be a number"),
+        (GPTConfig, {"bias": 3}, "bias must be True or False: got 3"),
+        (GPTConfig, {"attention_bias": 0}, "must be True or False: got 0"),
+        (GPTConfig, {"final_norm": None}, "True or False: got None"),
+        (EncoderConfig, {"embedding_norm": 1}, "True or False: got 1"),
+        (TrainConfig, {"compile": 1}, "compile must be True or False"),
+        (TrainConfig, {"batch_size": True}, "batch_size must be a whole"),
+    ],
+)
+def test_a_switch_is_no_number(config, fields, said):
+    usual = {} if config is TrainConfig else {"vocab_size": V}
+    refused(lambda: config(**(usual | fields)), said)
+
+
+# -- what was accepted once, or gave another kind of error --------------------
+
+
+@EACH
+def test_a_bias_is_added_to_the_scores(f):
+    """Booleans would add 1 where a query may attend."""
+    q, k, v = qkv()
+    mask = torch.ones(T, S, dtype=torch.bool)
+    refused(lambda: f(q, k, v, bias=mask), "got torch.bool (5, 7) for (2, 3")
+    wrong = torch.zeros(S, T)
+    refused(lambda: f(q, k, v, bias=wrong), "got torch.float32 (7, 5) for")
+    refused(
+        lambda: attention_weights(q, k, bias=mask), "got torch.bool (5, 7)"
+    )
+
+
+def test_a_mask_of_the_keys_alone():
+    """One axis broadcasts as any other, on both ways and as a bias too."""
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(B, H, n, DH) for n in (T, S, S))
+    mask, bias = torch.arange(S) < S - 2, torch.randn(S)
+    for options in ({"mask": mask}, {"bias": bias}):
+        expected = attend(q, k, v, **options)
+        torch.testing.assert_close(fast_attend(q, k, v, **options), expected)
+
+
+def test_what_is_no_tensor():
+    for model in (gpt(), encoder(), lambda x: translator()(x, x)):
+        refused(lambda m=model: m([[1, 2]]), "tensor of int64", "'list'")
+        refused(lambda m=model: m(None), "got <class 'NoneType'>")
+    q, k, v = qkv()
+    bad = np.ones((T, S), dtype=bool)
+    refused(lambda: attend(q, k, v, bad), "boolean tensor", "got ndarray")
+
+
+def test_heads_that_are_none():
+    refused(lambda: MultiHeadAttention(12, 0), "got d_model=12, n_heads=0")
+    refused(lambda: MultiHeadAttention(12, 3, -1), "n_kv_heads=-1")
+
+
+@pytest.mark.parametrize("f", [cross_entropy, fast_cross_entropy])
+def test_the_type_of_targets(f):
+    logits = torch.randn(B, T, V)
+    expected = f(logits, ids())
+    torch.testing.assert_close(f(logits, ids().int()), expected)
+    refused(lambda: f(logits, ids().byte()), "got torch.uint8")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"vocab_size": 10**400},
+        {"n_layers": 10**6},
+        {"d_ff": 2**31 + 1},
+        {"max_len": 10**12},
+    ],
+)
+def test_sizes_that_cannot_be_built(fields):
+    """At once: a configuration is made, no model."""
+    usual = {"vocab_size": V}
+    refused(lambda: GPTConfig(**(usual | fields)), "at most")
+    assert TrainConfig(seed=2**63 - 1)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"temperature": True},
+        {"temperature": False},
+        {"temperature": "1"},
+        {"top_k": True},
+        {"top_p": True},
+    ],
+)
+def test_a_setting_of_sampling_that_is_no_number(settings):
+    refused(lambda: sampler(**settings), "got")
+
+
+@pytest.mark.parametrize(
+    ("settings", "received"),
+    [
+        ({"stop_ids": 3}, "got 3"),
+        ({"stop_ids": "x"}, "got 'x'"),
+        ({"max_new_tokens": 2.5}, "got 2.5"),
+    ],
+)
+def test_settings_of_generation(settings, received):
+    usual = {"max_new_tokens": 2} | settings
+    stepper = PlainStepper(gpt())
+    refused(lambda: generate(stepper, [[1]], **usual), received)
+    refused(lambda: beam_search(stepper, [[1]], 2, **usual), received)
+
+
+@pytest.mark.parametrize("n", [2.0, True, 10**10])
+def test_beams_are_counted(n):
+    stepper = PlainStepper(gpt())
+    refused(lambda: beam_search(stepper, [[1]], n, 2), f"got n_beams={n}")
+
+
+def test_a_split_that_is_no_text():
+    """In a file too, where it was read as the pattern "5"."""
+    tokenizer = BPETokenizer.train("ab", 256)
+    for split in (5, None, [5]):
+        refused(lambda x=split: BPETokenizer(tokenizer.tokens, [], x), "split")
+        fields = tokenizer.to_dict() | {"split": split}
+        refused(lambda x=fields: tokenizer_from_dict(x), "split must be")
+
+
+# -- the command line, and files ----------------------------------------------
+
+
+def test_a_key_pressed_while_a_command_is_imported(monkeypatch, capsys):
+    def interrupted(name):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("importlib.import_module", interrupted)
+    assert cli.main(["info"]) == 130
+    assert "interrupted" in capsys.readouterr().err
+
+
+def test_an_output_that_knows_no_accents(monkeypatch):
+    """As PYTHONIOENCODING=ascii makes it."""
+    data = io.BytesIO()
+    out = io.TextIOWrapper(data, encoding="ascii")
+    monkeypatch.setattr("sys.stdout", out)
+    with pytest.raises(SystemExit):
+        cli.main(["--version"])
+    print("é", file=out, flush=True)
+    assert data.getvalue().endswith(b"\\xe9\n")
+
+
+def test_no_standard_input(monkeypatch):
+    monkeypatch.setattr("sys.stdin", None)
+
+    def lines():
+        with translate.open_lines(None):
+            pass
+
+    refused(lines, "got none")
+
+
+def test_a_bom_is_no_text(tmp_path, monkeypatch):
+    path = tmp_path / "bom.txt"
+    path.write_bytes(b"\xef\xbb\xbfab")
+    assert load_text(path) == "ab"
+    stub = types.SimpleNamespace(problem=lambda text: None)
+    for number, expected in ((1, "ab"), (2, "\ufeffab")):
+        line = translate.read_line(stub, number, path.read_bytes())
+        assert line["source"] == expected
+    # A run that has learned it as a letter goes on with it.
+    monkeypatch.setattr(runs, "build_run", lambda *args: args[-1])
+    monkeypatch.setattr(runs, "load_tokenizer", lambda path: None)
+    for text in ("ab", "\ufeffab"):
+        data = {"text": str(path), "sha256": runs.hash_of(text)}
+        config = GPTConfig(vocab_size=V).to_dict()
+        fields = {"data": data, "config": config, "train": {}}
+        assert runs.read_run(tmp_path, fields) == text
+
+
+def test_a_name_that_only_pickles_have(tmp_path):
+    """What was written so could not be read."""
+    refused(lambda: write_tensors(tmp_path / "x.pt", {}, {}), "x.pt")
+    assert not [*tmp_path.iterdir()]
+
+
+def test_json_that_is_too_deep(tmp_path):
+    deep = "[" * 200_000
+    (tmp_path / "config.json").write_text(deep)
+    refused(lambda: read_config(tmp_path), "nested too deeply")
+    head = json.dumps({"__metadata__": {"coursekit": deep}}).encode()
+    path = tmp_path / "x.safetensors"
+    path.write_bytes(len(head).to_bytes(8, "little") + head)
+    refused(lambda: read_tensors(path), "nested too deeply")

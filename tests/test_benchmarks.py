@@ -350,7 +350,7 @@ def test_compiled_writing_is_greedy(monkeypatch):
     monkeypatch.setattr(torch, "compile", stand_in)
     out = generating.writing(QUICK, "S", 1, compiled=True)
     assert "disqualified" not in out["rows"][OURS]
-    assert out["skipped"]["torch.nn"] == "does not write by a compiled step"
+    assert out["skipped"]["torch.nn"] == "does not generate by a compiled step"
     assert seen
     if "transformers" not in out["skipped"]:
         assert "disqualified" not in out["rows"]["transformers"]
@@ -926,7 +926,7 @@ def test_reasons_by_hand():
         "train S bf16": work("short by 5%", **step),
         "train C fp32": work("met", **step),
         "train S by default": work("short by 9%"),
-        "write S": work(
+        "generate S": work(
             "short by 9%", products_seconds=0.3, wall_seconds=0.75
         ),
         "GPU train S bf16": work("short by 9%", **step) | {"peak": 7e5},
@@ -942,7 +942,7 @@ def test_reasons_by_hand():
         "short, and their share of the fastest product: "
         "train S fp32 75%, train S bf16 30%",
         "short, and what the products with weights, alone, take of our "
-        "time: write S 40%",
+        "time: generate S 40%",
     ]
     peaks["fp32 oneDNN"]["error"] = 2e-7
     assert "oneDNN" not in "".join(table.reasons(works, peaks))

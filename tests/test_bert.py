@@ -1,5 +1,7 @@
 """BERT from a folder: a small random one that `transformers` has written."""
 
+import json
+
 import pytest
 import torch
 from compare import close, shake
@@ -69,6 +71,16 @@ def test_a_folder_that_does_not_fit(tmp_path, changes, received):
     write_bert(tmp_path)
     edit_config(tmp_path, **changes)
     with pytest.raises(ValueError, match=received):
+        load_bert(tmp_path)
+
+
+def test_a_configuration_must_have_all_sizes(tmp_path):
+    write_bert(tmp_path)
+    path = tmp_path / "config.json"
+    fields = json.loads(path.read_bytes())
+    del fields["hidden_size"]
+    path.write_text(json.dumps(fields))
+    with pytest.raises(ValueError, match=r"all sizes .*hidden_size"):
         load_bert(tmp_path)
 
 

@@ -236,7 +236,7 @@ class Book:
         done = self.call(
             *("pytest", str(folder), "--nbval", "--nbval-current-env"),
             *("--nbval-sanitize-with", str(ROOT / "tests/nbval.cfg")),
-            *("-p", "nbval_semicolons", "-p", "no:cacheprovider"),
+            *("-p", "nbval_plugin", "-p", "no:cacheprovider"),
             *("-c", str(ROOT / "pyproject.toml")),
         )
         return done.returncode, done.stdout

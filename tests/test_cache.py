@@ -207,7 +207,7 @@ def test_any_order_of_rows(kind, seed):
 
 
 def check_orders(kind, seeds):
-    """Random families, against reading everything anew."""
+    """Random families, against reading everything again."""
     steppers = make_steppers(kind)
     for seed in seeds:
         check_order(steppers, seed)

@@ -18,7 +18,7 @@ import pytest
 from coursekit.classroom.check import core
 from coursekit.classroom.check.call import call
 from coursekit.classroom.check.checker import check, verdict
-from coursekit.classroom.check.diagnose import mutants, same, trace
+from coursekit.classroom.check.diagnose import drawn, mutants, same, trace
 from coursekit.classroom.check.source import specialize
 from tests.test_exercises import PAGES, execute, exercises_of
 
@@ -99,15 +99,15 @@ class Played:
 
     def __init__(self, exercise, seed=0, variant=core.NONE):
         self.exercise, self.seed, self.variant = exercise, seed, variant
-        self.cases = core.draw(exercise, seed)
+        self.references = drawn(exercise, seed)
+        self.cases = self.references.cases
         self.rights = self.mutant(core.NONE)
 
     def mutant(self, on):
         """What the reference comes to with switches on."""
-        on = on | self.variant
         return [
-            core.expected(self.exercise, case, self.seed, on)
-            for case in self.cases
+            self.references.outcome(number, on | self.variant)
+            for number in range(len(self.cases))
         ]
 
     def mutants(self):
@@ -244,7 +244,7 @@ def test_a_mutants_source_is_the_mutant(chapter, name):
 @pytest.mark.parametrize(("chapter", "name"), ALL)
 def test_right_answers_in_other_words_pass(chapter, name):
     for n, answer in enumerate(catalogue(chapter).RIGHT[name]):
-        for seed in range(5):
+        for seed in SEEDS:
             report = check(f"{chapter}/{name}", answer, seed)
             assert report.status == "passed", f"RIGHT[{n}]:\n{report}"
 
@@ -301,12 +301,13 @@ def test_a_check_takes_less_than_a_second(chapter, name):
     """Of CPU time, once what it needs is there; aim at 0.1."""
     answers = catalogue(chapter)
     for answer in (answers.RIGHT[name][0], answers.OUTSIDE[name][0]):
-        took = []
-        for _ in range(2):
+        for attempt in ("first", "again"):  # the first may load something
             begin = time.process_time()
             check(f"{chapter}/{name}", answer)
-            took.append(time.process_time() - begin)
-        assert min(took) < 1
+            took = time.process_time() - begin
+            if took < 1:
+                break
+            assert attempt == "first", took
 
 
 # -- controls: what these gates would say ------------------------------------

@@ -4,6 +4,7 @@ import math
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -11,7 +12,7 @@ from torch import nn
 import coursekit
 from coursekit.classroom.check import core
 from coursekit.classroom.check.compare import apart, describe, difference
-from coursekit.classroom.check.core import Case, Exercise, generator
+from coursekit.classroom.check.core import NONE, Bug, Case, Exercise, generator
 
 float64 = torch.float64
 
@@ -183,6 +184,26 @@ def test_a_wrong_signature_is_an_error(exercise):
     assert "missing 1 required positional argument: 'y'" in report.message
 
 
+def test_what_is_seen_in_part_is_said_to_look_alike(exercise):
+    bugs = {"double": Bug("twice", "Once is enough.", "x#y")}
+
+    def double(x, *, on=NONE):
+        return (x, 2 * x if "double" in on else x)
+
+    def judge(value, case):
+        return None if value[1] == case.args[0] else "It is not the same."
+
+    def cases(seed):
+        return [Case((3,))]
+
+    options = {"bugs": bugs, "judge": judge}
+    said = str(exercise(double, cases, **options)(lambda x: (x, 2 * x)))
+    assert "It behaves exactly like: twice." in said
+    options["view"] = lambda value, case: value[1]
+    said = str(exercise(double, cases, **options)(lambda x: (None, 2 * x)))
+    assert "It looks like: twice." in said
+
+
 def test_an_interrupt_goes_through(exercise):
     def endless(x):
         raise KeyboardInterrupt
@@ -325,6 +346,11 @@ SAME = [
     (b"ab", b"ab"),
     ({1, 2}, {2, 1}),
     (0.1 + 0.2, 0.3),
+    (np.bool_(True), True),
+    (np.int64(3), 3),
+    (np.float32(0.5), T(0.5)),
+    (np.arange(3.0), T([0.0, 1.0, 2.0])),
+    ([np.int64(1), 2], [1, 2]),
 ]
 OTHER = [
     (3, 4),
@@ -348,6 +374,9 @@ OTHER = [
     (T([1j]), T([2j])),
     (T([1, 2]), [1, 2]),
     (1e-8, 0),
+    (np.bool_(False), True),
+    (np.arange(3), T([0.0, 1.0, 2.0])),
+    (np.array(["a"]), T([1.0])),
 ]
 
 
@@ -362,6 +391,23 @@ def test_other(got, expected):
     assert difference(got, expected, 1e-6, 1e-9).startswith("Result")
     inner = difference({"k": got}, {"k": expected}, 1e-6, 1e-9)
     assert inner.startswith("Result['k']")
+
+
+@pytest.mark.parametrize(
+    ("got", "expected", "right"),
+    [
+        ([1.0, 2.0], T([1.0, 2.0]), True),
+        (T([1.0, 2.0]), [1.0, 2.0], True),
+        ([1.0, 2.5], T([1.0, 2.0]), False),
+        ([[1.0], [2.0]], T([1.0, 2.0]), False),
+        ("12", T([1.0, 2.0]), False),
+    ],
+)
+def test_right_numbers_in_another_container_are_said_to_be_right(
+    got, expected, right
+):
+    said = difference(got, expected, 1e-6, 1e-9)
+    assert ("The numbers are right" in said) is right
 
 
 def test_only_values_can_be_compared():

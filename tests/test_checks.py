@@ -2,6 +2,7 @@
 
 import re
 
+import jaxtyping
 import pytest
 import torch
 
@@ -124,3 +125,14 @@ def test_what_is_refused(check, arguments, received):
 )
 def test_what_passes(check, arguments):
     check(*arguments)
+
+
+# -- shapes ------------------------------------------------------------------
+def test_shapes_are_enforced():
+    """The import hook of conftest.py is at work: a wrong shape raises."""
+    from coursekit.attention import attend
+
+    q = torch.zeros(2, 3, 5, 7)
+    assert attend(q, q, q).shape == q.shape
+    with pytest.raises(jaxtyping.TypeCheckError):
+        attend(q, q, q[:, :, 1:])  # five keys, four values

@@ -52,6 +52,8 @@ BROKEN = [
     ({"dropout": 1.0}, "dropout", "got 1.0"),
     ({"dropout": -0.1}, "dropout", "got -0.1"),
     ({"dropout": float("nan")}, "dropout", "got nan"),
+    ({"vocab_size": True}, "vocab_size must be a whole", "got True"),
+    ({"n_kv_heads": True}, "n_kv_heads must be a whole", "got True"),
 ]
 
 

@@ -288,7 +288,7 @@ def test_pairs_that_cannot_be_read(write, german, english, rule):
     ],
 )
 def test_unknown_pairs(name, words, got, web):
-    with pytest.raises(ValueError, match=f"got '{got}', which is neither"):
+    with pytest.raises(ValueError, match=rf"got '{got}'\. Check the path"):
         load_pairs(name, **words)
 
 

@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import json
+import math
 import os
 import signal
 import subprocess
@@ -13,9 +14,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from coursekit.classroom.grading import doctor, frames, isolation
+from coursekit.classroom.grading import doctor, frames, isolation, served
 from coursekit.classroom.grading.doctor import BROKEN, HELD, UNTRIED, Finding
-from coursekit.classroom.grading.examiner import Examiner, Task
+from coursekit.classroom.grading.examiner import Examiner, Session, Task
 from coursekit.classroom.grading.isolation import Isolation
 from coursekit.classroom.grading.key import derived
 from coursekit.classroom.grading.sandbox import Pool, Sandbox
@@ -34,7 +35,7 @@ LANDLOCK = [
 # What succeeds without any isolation, and does no harm.
 HARMLESS = ["host_socket", "import_reference", "key_file", "parent_memory"]
 HARMLESS += ["search_files", "signal_the_grader", "tcp", "udp"]
-HARMLESS += ["write_outside"]
+HARMLESS += ["message_queues", "rewritten_sheet", "write_outside"]
 
 
 def bubblewrap():
@@ -239,6 +240,38 @@ def test_a_seed_from_which_the_order_follows_would_give_full_marks(
     assert (found.verdict, found.note) == (BROKEN, "full marks")
 
 
+def test_a_function_that_names_itself_would_give_full_marks(here, monkeypatch):
+    """Without the neutral wrapper its errors say what it is called."""
+    attack = ATTACKS["names_itself"]
+    own = lambda error: [type(error).__name__, str(error)]  # noqa: E731
+    monkeypatch.setattr(served, "neutral", own)
+    monkeypatch.setattr(served, "bound", lambda *_: None)
+    found = doctor.examined(attack, here, doctor.LIMITS)
+    assert (found.verdict, found.note) == (BROKEN, "full marks")
+
+
+def test_empty_files_would_be_made_if_nobody_counted(bait, monkeypatch):
+    monkeypatch.setattr(Sandbox, "_made", lambda self: 0)
+    with Sandbox(bubblewrap(), doctor.together(doctor.LIMITS)) as box:
+        found = doctor.finding(ATTACKS["empty_files"], box, bait)
+    assert found.verdict == BROKEN
+    assert found.note.startswith("made 40000 files")
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [("many_sandboxes", "CPU time"), ("stops_itself", "time on the clock")],
+)
+def test_a_budget_for_each_sandbox_would_be_used_three_times(
+    name, what, here, monkeypatch
+):
+    monkeypatch.setattr(doctor, "DRAWS", 1)
+    monkeypatch.setattr(Session, "left", lambda self: (math.inf, math.inf))
+    found = doctor.examined(ATTACKS[name], here, doctor.LIMITS)
+    said = f"more than a submission's {what}"
+    assert (found.verdict, found.note) == (BROKEN, said)
+
+
 def test_a_range_that_comes_in_would_never_end():
     """Without the bound on the wire and the worker that can be killed.
 
@@ -393,6 +426,9 @@ def test_the_report_says_held_broken_and_not_tried():
     assert "not tried, not promised  Code changes its score" in half
     mixed = doctor.report([Finding(a, HELD), Finding(c, UNTRIED)], True)
     assert "[nan_answer]" in mixed
+    bare = doctor.report([Finding(a, HELD)], isolation=Isolation.NONE)
+    assert "not promised  Code changes its score only by" in bare
+    assert "held" not in bare
     assert "[disk]" in mixed
 
 
@@ -413,6 +449,8 @@ def test_the_command_prints_and_fails_if_a_promise_is_broken(
     said = capsys.readouterr().out
     assert "Isolation: none" in said
     assert "A right submission passes." in said
+    assert doctor.NO_PROMISES in said
+    assert "   held  " not in said
     fake["tcp"] = BROKEN
     assert doctor.run(args) == 1
     monkeypatch.setattr(doctor, "control", lambda isolation: "died")

@@ -5,13 +5,16 @@ import itertools
 import json
 import math
 import random
+import re
 import time
 import tracemalloc
+from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
-from coursekit.classroom.grading import frames
+from coursekit.classroom.grading import frames, served
 from coursekit.classroom.grading.frames import (
     HEAD,
     MAGIC,
@@ -21,6 +24,10 @@ from coursekit.classroom.grading.frames import (
 )
 
 NONCE = bytes(range(16))
+PAGE = Path(__file__).parents[1] / "book" / "about" / "contributing.md"
+BOUNDS = dict(
+    re.findall(r"\| `(\w+)` \|.*\| (\d+) \|\n", PAGE.read_text("utf8"))
+)
 
 
 def stream(data):
@@ -178,7 +185,7 @@ def test_other_objects_arrive_as_their_class():
         (Ours(), "Ours"),
         (len, "builtin_function_or_method"),
         (torch.nn.Linear(1, 1), "Linear"),
-        (torch.ones(2).numpy(), "ndarray"),
+        (np.array(["a"]), "ndarray"),
         (2**9000, "int of 9001 bits"),
     ):
         got = again([value])[0]
@@ -186,6 +193,12 @@ def test_other_objects_arrive_as_their_class():
         assert got.__name__ == name
     assert isinstance(again(torch.eye(2).to_sparse()), Opaque)
     assert isinstance(again(torch.ones(2, device="meta")), Opaque)
+
+
+def test_numbers_of_numpy_travel_as_ours():
+    assert again(np.bool_(True)) is True
+    assert again([np.int64(3), np.float32(0.5)]) == [3, 0.5]
+    assert again(np.arange(3)).equal(torch.arange(3))
 
 
 def test_a_subclass_travels_as_its_plain_data():
@@ -422,3 +435,49 @@ def test_ranges_stand_for_so_many_numbers_and_no_more(value):
     with pytest.raises(FrameError, match=r"ranges of more|int too large"):
         again(value)
     assert again([range(2**20 - 5), range(5)])[0] == range(2**20 - 5)
+
+
+# -- the bounds, as the page states them -------------------------------------
+BEYOND = {  # a header and a body that are just too much
+    "HEADER_LIMIT": lambda n: ("1" + " " * n, b""),
+    "BODY_LIMIT": lambda n: ("null", bytes(n + 1)),
+    "DEPTH": lambda n: (
+        json.dumps(["tensor", "uint8", [1] * (n + 1), None, False]),
+        b"1",
+    ),
+    "RANGE": lambda n: (json.dumps(["range", 0, n + 1, 1]), b""),
+    "HASHED": lambda n: (json.dumps(["set", list(range(n + 1))]), b""),
+    "ALIKE": lambda n: (
+        json.dumps(["set", [k * (2**61 - 1) for k in range(1, n + 2)]]),
+        b"",
+    ),
+    "INT_BITS": lambda n: (json.dumps(["int", hex(1 << n)]), b""),
+}
+
+
+def test_the_page_states_every_bound():
+    known = vars(frames) | vars(served)
+    assert {name: known[name] for name in BOUNDS} == {
+        name: int(text) for name, text in BOUNDS.items()
+    }
+    assert set(BOUNDS) == {*BEYOND, "ASK_SIZE", "ASK_MEMORY"}
+
+
+@pytest.mark.parametrize("name", BEYOND)
+def test_a_little_more_than_a_bound_is_refused(name):
+    """And as much as the bound is not."""
+    for n, refused in (
+        (int(BOUNDS[name]), True),
+        (int(BOUNDS[name]) - 1, False),
+    ):
+        header, body = BEYOND[name](n)
+        data = HEAD.pack(MAGIC, NONCE, len(header), len(body))
+        data += header.encode() + body
+        left = io.BytesIO(data)
+        try:
+            frames.unpack(frames.receive(left.read))
+        except FrameError as error:
+            lone = "belong to nothing" in str(error)
+            assert refused != (lone or False)
+        else:
+            assert not refused

@@ -61,8 +61,11 @@ class Here:
 
     def __init__(self, limits=LIMITS):
         self.limits = limits
-        self.usage = SimpleNamespace(cpu_s=0.0, memory=0)
+        self.usage = SimpleNamespace(cpu_s=0.0, wall_s=0.0, memory=0)
         self.space = {}
+
+    def allow(self, cpu_s, wall_s):
+        assert min(cpu_s, wall_s) > 0
 
     def run(self, cells, fresh=False):
         if fresh:
@@ -476,7 +479,9 @@ def test_any_spelling_of_the_ending_is_a_notebook(tmp_path):
 
 def test_what_is_no_notebook_is_named(tmp_path, in_process, capsys):
     corpus.build(tmp_path / "submissions", [RIGHT_ONE])
-    for name in ("lea.py", "mia.zip", "_noa.ipynb", "ivo/sol.py", ".hidden"):
+    said = ["lea.py", "mia.zip", "_noa.ipynb", "ivo/sol.py", ".eva.ipynb"]
+    said.append("ivo/.sol.ipynb")
+    for name in (*said, ".hidden"):
         path = tmp_path / "submissions" / name
         path.parent.mkdir(exist_ok=True)
         path.write_text("")
@@ -486,10 +491,51 @@ def test_what_is_no_notebook_is_named(tmp_path, in_process, capsys):
         for line in capsys.readouterr().out.splitlines()
         if line.startswith("ignored")
     )
-    for name in ("lea.py", "mia.zip", "_noa.ipynb", "ivo/sol.py"):
+    for name in said:
         assert name in line
     assert "ada" not in line
     assert ".hidden" not in line
+
+
+@pytest.mark.parametrize(
+    ("student", "feedback"),
+    [("summary", "out"), ("SUMMARY", "out"), ("ada", "viva")],
+)
+def test_no_page_is_written_over_another(
+    tmp_path, in_process, student, feedback
+):
+    """The control: in a folder of its own the same student is graded."""
+    corpus.build(tmp_path / "submissions", [entry(student, RIGHT)])
+    folder = tmp_path / feedback
+    with pytest.raises(ValueError, match="a folder of its own"):
+        grade.run(command(tmp_path, "--feedback", folder))
+    assert not (tmp_path / "out").exists()  # nothing was graded
+    assert grade.run(command(tmp_path, "--feedback", tmp_path / "f")) == 0
+    summary = (tmp_path / "out" / "summary.md").read_text("utf8")
+    assert summary.startswith("# Summary of grades.csv")
+
+
+def test_names_that_look_alike_are_graded_apart(tmp_path, in_process, capsys):
+    """One letter, as one sign of Unicode or as two: two files, two rows."""
+    one, two = "zo\u00e9", "zoe\u0301"
+    folder = tmp_path / "submissions"
+    folder.mkdir()
+    for name, answer in ((one, RIGHT), (two, corpus.NOT_SCALED)):
+        data = corpus.answered(answer)
+        (folder / f"{name}.ipynb").write_bytes(data)
+    if len(list(folder.iterdir())) == 1:
+        pytest.skip("this file system takes them for one")
+    assert grade.run(command(tmp_path)) == 0
+    out = capsys.readouterr().out
+    text = (tmp_path / "out" / "grades.csv").read_text("utf8")
+    found = {r["student"]: r for r in csv.DictReader(io.StringIO(text))}
+    (twin,) = set(found) - {one}
+    assert twin.startswith(f"{one}-u")
+    assert len(set(found)) == 2
+    assert f"note      {twin}: a name like another's" in out
+    # Alone, either is the same student.
+    (folder / f"{one}.ipynb").unlink()
+    assert list(collect(folder, argparse.Namespace(feedback=None))) == [one]
 
 
 def test_two_sheets_in_one_folder_do_not_meet(tmp_path, in_process):
@@ -627,6 +673,36 @@ def test_a_time_out_is_tried_again_once_alone(
     assert len(taken) <= sandboxes
 
 
+def test_one_budget_for_all_sandboxes_and_a_part_for_each_task():
+    """By hand: 12 s, 3 tasks; half is kept, 2 s for each task to come."""
+    used = SimpleNamespace(cpu_s=0.0, wall_s=0.0, memory=0)
+    session = examiner.Session(lambda alone: Here(Limits(12.0, 120.0)))
+    session.open()
+    session.box.usage = used
+    session.begin(0, 3)
+    assert session.left() == pytest.approx(
+        (8.0, 40.0)
+    )  # of 80 s half, for a second try
+    used.cpu_s, used.wall_s = 3.0, 5.0
+    assert session.left() == pytest.approx((5.0, 35.0))
+    session.retried = True
+    assert session.left() == pytest.approx((5.0, 75.0))
+    session.open()  # another sandbox has no more
+    assert session.left() == pytest.approx((5.0, 75.0))
+    session.box.usage = used = SimpleNamespace(cpu_s=6.0, wall_s=0, memory=0)
+    with pytest.raises(SandboxError, match="nothing was left"):
+        session.ready()
+    session.begin(1, 3)  # charged are 8 s: what was too much is nobody's
+    assert session.left() == pytest.approx((2.0, 47.5))
+    session.begin(2, 3)
+    assert session.left() == pytest.approx((4.0, 57.5))
+    lost = examiner.Session(session.take)
+    lost.forfeit(1, 3)
+    lost.open()
+    lost.begin(2, 3)
+    assert lost.left()[0] == pytest.approx(2.0)
+
+
 def test_a_sandbox_that_does_not_start_is_nobodys_fault(tmp_path):
     class Dead(Here):
         def run(self, cells, fresh=False):
@@ -639,7 +715,7 @@ def test_a_sandbox_that_does_not_start_is_nobodys_fault(tmp_path):
 
 # -- progress ----------------------------------------------------------------
 def counting(tmp_path, entries, **options):
-    """How many are examined anew."""
+    """How many are examined again."""
     found = batch(tmp_path, entries, **options)
     asked, examine = [], found.examine
     found.examine = lambda student, *rest: (

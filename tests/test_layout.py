@@ -6,9 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import jaxtyping
 import pytest
-import torch
 import yaml
 from conftest import PARTS, part_of
 
@@ -321,23 +319,28 @@ def test_each_module_has_its_tests():
 
 
 def test_each_part_of_the_suite_has_its_files():
-    """No name in a part is wrong; the rest, and no helper, is of `unit`."""
+    """No name in a part is wrong; the rest, no helper, is of `library`."""
     there = {p.name for p in ROOT.glob("tests/test_*.py")}
     named = [f"test_{n}.py" for names in PARTS.values() for n in names]
     assert len(named) == len(set(named))
     assert set(named) <= there
-    assert {n for n in there if part_of(n) == "unit"} == there - set(named)
+    assert {n for n in there if part_of(n) == "library"} == there - set(named)
     assert part_of("test_pages.py") == "book"
     assert part_of("conftest.py") is part_of("nbval.cfg") is None
 
 
-@pytest.mark.parametrize("part", ["unit", *PARTS])
+RUNS = ["library", *PARTS]
+
+
+@pytest.mark.parametrize("part", RUNS)
 def test_every_part_is_run(part):
     """By `make test`; the other systems' job runs what needs no book."""
     runs = f"-m pytest tests --part {part} "
     assert runs in (ROOT / "Makefile").read_text("utf8")
     workflow = ROOT / ".github" / "workflows" / "test.yml"
-    assert (runs in workflow.read_text("utf8")) is (part == "unit")
+    assert (runs in workflow.read_text("utf8")) is (
+        part in ("library", "course")
+    )
 
 
 def numbered_chapters():
@@ -593,14 +596,3 @@ def test_the_distribution_has_its_own_name():
     assert wrong.search("pip install -q " + "coursekit")
     guilty = [str(path) for path, text in texts() if wrong.search(text)]
     assert guilty == []
-
-
-# -- shapes ------------------------------------------------------------------
-def test_shapes_are_enforced():
-    """The import hook of conftest.py is at work: a wrong shape raises."""
-    from coursekit.attention import attend
-
-    q = torch.zeros(2, 3, 5, 7)
-    assert attend(q, q, q).shape == q.shape
-    with pytest.raises(jaxtyping.TypeCheckError):
-        attend(q, q, q[:, :, 1:])  # five keys, four values

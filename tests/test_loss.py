@@ -386,5 +386,5 @@ def test_chunks_that_cannot_be():
     head, _, x = head_and_stream()
     with pytest.raises(ValueError, match="at least 1 position: got 0"):
         in_chunks(x, head, draw()[1], 0)
-    with pytest.raises(ValueError, match=r"hidden \(3, 5, 11\) and targets"):
+    with pytest.raises(ValueError, match=r"states \(3, 5, 11\) and targets"):
         check_chunks(x, draw()[1].flatten(), 4)

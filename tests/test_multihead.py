@@ -134,6 +134,10 @@ class Cache:
     def __init__(self):
         self.kv = None
 
+    @property
+    def length(self):
+        return 0 if self.kv is None else self.kv[0].size(2)
+
     def update(self, k, v):
         if self.kv is not None:
             k = torch.cat((self.kv[0], k), dim=2)

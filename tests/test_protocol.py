@@ -13,6 +13,7 @@ import pytest
 from coursekit.classroom.check import core
 from coursekit.classroom.check.call import Outcome, Raised
 from coursekit.classroom.check.checker import examine
+from coursekit.classroom.check.diagnose import drawn
 from coursekit.classroom.grading.isolation import Limits
 from coursekit.classroom.grading.sandbox import Sandbox
 
@@ -39,7 +40,7 @@ def report(box, chapter, name, answer):
     outcomes = [
         box.call(answer, core.bind(exercise, case), SEED) for case in cases
     ]
-    return examine(f"{chapter}/{name}", exercise, cases, outcomes, SEED)
+    return examine(f"{chapter}/{name}", drawn(exercise, SEED), cases, outcomes)
 
 
 @pytest.mark.parametrize("chapter", core.chapters())
@@ -83,9 +84,9 @@ def test_a_wrong_value_from_afar_is_wrong():
     cases = core.draw(exercise, SEED)
     right = [core.expected(exercise, case, SEED) for case in cases]
     id = "attention/attend"
-    assert examine(id, exercise, cases, right, SEED)
+    assert examine(id, drawn(exercise, SEED), cases, right)
     lost = [Outcome(None, {}, Raised("ValueError", "no")), *right[1:]]
-    found = examine(id, exercise, cases, lost, SEED)
+    found = examine(id, drawn(exercise, SEED), cases, lost)
     assert found.status == "error"
     assert (found.right, found.total) == (len(cases) - 1, len(cases))
     assert "ValueError: no" in str(found)
@@ -96,7 +97,7 @@ def test_an_answer_to_the_book_instead_of_the_variant_is_said():
     exercise, on = core.find(id), frozenset({"true_hides"})
     cases = core.draw(exercise, SEED)
     plain = [core.expected(exercise, case, SEED) for case in cases]
-    found = examine(id, exercise, cases, plain, SEED, on)
+    found = examine(id, drawn(exercise, SEED), cases, plain, on)
     assert found.status == "wrong"
     # Here the book's answer is a classic mistake by itself.
     assert found.diagnosis == {"mask_inverted"}
@@ -104,6 +105,6 @@ def test_an_answer_to_the_book_instead_of_the_variant_is_said():
     exercise = core.find(id)
     cases = core.draw(exercise, SEED)
     plain = [core.expected(exercise, case, SEED) for case in cases]
-    found = examine(id, exercise, cases, plain, SEED, on)
+    found = examine(id, drawn(exercise, SEED), cases, plain, on)
     assert not found
     assert "as the book has it" in str(found)

@@ -36,7 +36,8 @@ def test_settings_of_an_older_version_are_read():
         assert getattr(config, RENAMED.get(name, name)) == value
     usual = dataclasses.asdict(TrainConfig())
     same = {n for n, v in config.to_dict().items() if v == usual[n]}
-    assert same == {"compile"}  # which chunks exclude
+    # Chunks exclude the one; the other came later.
+    assert same == {"compile", "eps"}
     # And what is written today is read.
     again = json.loads(json.dumps(config.to_dict()))
     assert TrainConfig.from_dict(again) == config
@@ -59,12 +60,19 @@ def test_an_unknown_field_is_refused():
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"steps": -1}, "steps must be a whole number of at least 0: got -1"),
-        ({"batch_size": 0}, "batch_size must be a whole number of at least 1"),
+        (
+            {"steps": -1},
+            "steps must be a whole number of .* at least 0: got -1",
+        ),
+        (
+            {"batch_size": 0},
+            "batch_size must be a whole number of .* at least 1",
+        ),
         ({"context": 0}, "at least 1: got 0. Give a whole number"),
         ({"gradient_accumulation_steps": 0}, "at least 1: got 0"),
         ({"eval_every": 0}, "eval_every must"),
         ({"seed": 2**63}, "seed must be below"),
+        ({"steps": True}, "steps must be a whole number .*: got True"),
         ({"beta1": 1.0}, r"beta1 must lie in \[0, 1\): got 1.0"),
         ({"label_smoothing": -0.1}, "label_smoothing must lie"),
         ({"max_grad_norm": float("nan")}, "max_grad_norm must be a number"),
@@ -91,6 +99,13 @@ def test_each_rule(fields, said):
 def test_each_schedule_is_built(name):
     config = TrainConfig(schedule=name, warmup_steps=10, learning_rate=0.5)
     assert make_schedule(config)(10) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_eps_reaches_each_optimizer(name):
+    model = nn.ModuleList([nn.Linear(3, 2)])
+    built = make_optimizer(model, TrainConfig(optimizer=name, eps=1e-5))
+    assert {group["eps"] for group in built.param_groups} == {1e-5}
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)

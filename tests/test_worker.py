@@ -25,6 +25,7 @@ from coursekit.classroom.grading.examiner import (
     grade_student,
 )
 from coursekit.classroom.grading.isolation import Isolation, Limits, best
+from coursekit.classroom.grading.key import Key
 from coursekit.classroom.grading.records import Result
 from coursekit.classroom.grading.served import guarded
 from coursekit.classroom.grading.worker import Worker
@@ -93,7 +94,7 @@ def test_a_worker_that_does_not_answer_is_killed(odd_worker):
     status, text = lost(odd_worker, 2)
     assert (status, text) == ("timeout", "It took more than 1 s on the clock.")
     assert time.monotonic() - began < 20
-    assert odd_worker.finish() == (0.0, 0)  # nobody is there to say more
+    assert odd_worker.finish() == (0.0, 0, 0.0)  # nobody is there to say more
 
 
 def test_a_worker_that_dies_is_said_and_a_sandbox_that_does_not_start(
@@ -209,3 +210,39 @@ def test_without_a_worker_no_signal_ends_it():
 def test_the_endless_expression_is_a_right_one():
     """So what keeps it from ending is its length alone."""
     assert torch.equal(eval(ENDLESS.replace("2**53", "3")), torch.arange(3))
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there are no such signals")
+def test_ctrl_c_ends_the_command_while_a_submission_sleeps(tmp_path):
+    """The whole command, and each process that it has started."""
+    sleeper = "import time\ndef is_causal(*args):\n    time.sleep(1000)\n"
+    folder = tmp_path / "submissions"
+    folder.mkdir()
+    id = "masks/is_causal"
+    text = doctor.notebook(sleeper, id)
+    (folder / "eve.ipynb").write_text(text, "utf8")
+    made = Key.create(tmp_path / "key.txt")
+    exercise = {"id": id, "function": "is_causal", "points": 8}
+    made.assignments = {"a": {"exercises": [exercise]}}
+    made.save()
+    command = [sys.executable, "-m", "coursekit", "grade", str(folder)]
+    command += ["--key", str(tmp_path / "key.txt"), "--cpu", "20"]
+    command += ["--out", str(tmp_path / "out" / "grades.csv")]
+    with subprocess.Popen(
+        command,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(
+            signal.SIGINT, signal.default_int_handler
+        ),
+    ) as process:
+        progress = tmp_path / "out" / "grades.csv.progress"
+        end = time.monotonic() + 60
+        while not progress.exists() and time.monotonic() < end:
+            time.sleep(0.1)
+        time.sleep(8)  # the worker and its sandbox are there by now
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+        assert process.wait(30) == 130
+        assert process.stderr is not None
+        assert "interrupted: 0 of 1" in process.stderr.read()

@@ -128,7 +128,7 @@ class TorchGPT(nn.Module):
 
 
 def torch_nn(task: Task, settings: Settings) -> Model:
-    """nn.TransformerEncoder; it has no cache, so it does not write."""
+    """nn.TransformerEncoder; it has no cache, so it does not generate."""
     model = TorchGPT(shape_of(task))
     return Model(model, of_logits, model)
 

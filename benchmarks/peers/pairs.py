@@ -102,7 +102,7 @@ class TorchPairs(nn.Module):
 
 
 def torch_nn(task: Task, settings: Settings) -> Model:
-    """nn.Transformer; it has no cache, so it does not write."""
+    """nn.Transformer; it has no cache, so it does not generate."""
     model = TorchPairs(shape_of(task))
     return Model(model, of_logits, model)
 

@@ -100,7 +100,7 @@ HOURS = 2e9  # bytes times tokens
 
 
 def learn_minbpe(task: Task, settings: Settings) -> Learn:
-    """minbpe's trainer, which counts all pairs anew for each merge."""
+    """minbpe's trainer, which counts all pairs again for each merge."""
     if len(task.text) * task.size > HOURS:
         raise Missing("would take hours: it counts all pairs for each merge")
     made = minbpe(settings)

@@ -8,6 +8,7 @@ the field.
 
 import argparse
 import importlib
+import io
 import sys
 from collections.abc import Sequence
 from importlib import metadata
@@ -55,6 +56,8 @@ could not be translated, or the output could not be written; 2 wrong option or
 input, said in one line; 130 stopped by Ctrl-C, checkpoint kept
 """
 
+YOUR_FILE = "coursekit.classroom.yourfile"
+GRADING = "coursekit.classroom.grading"
 # Name: how it is called, and its module, in a newcomer's order.  Behind a
 # colon: which of the module's commands it is.
 COMMANDS = {
@@ -64,26 +67,14 @@ COMMANDS = {
     "translate": ("MODEL [FILE] [options]", "coursekit.cli.translate"),
     "info": ("[RUN] [--json]", "coursekit.cli.info"),
     "speedrun": ("[options]", "coursekit.cli.speedrun"),
-    "start": (
-        "[FILE] [--at K] [--force]",
-        "coursekit.classroom.yourfile:start",
-    ),
-    "step": (
-        "[FILE] [--at K] [--seconds S]",
-        "coursekit.classroom.yourfile:step",
-    ),
-    "check": ("FILE [--only ID]", "coursekit.classroom.grading.checkfile"),
-    "assign": (
-        "PAGE ... | --roster CSV [options]",
-        "coursekit.classroom.grading.assign",
-    ),
-    "grade": (
-        "DIR --key FILE --out CSV [options]",
-        "coursekit.classroom.grading.grade",
-    ),
-    "doctor": ("[options]", "coursekit.classroom.grading.doctor"),
-    "book": ("--edition E [PAGE ...]", "coursekit.classroom.grading.editions"),
-    "freeze": ("FILE [--changed]", "coursekit.classroom.grading.freeze"),
+    "start": ("[FILE] [--at K] [--force]", f"{YOUR_FILE}:start"),
+    "step": ("[FILE] [--at K] [--seconds S]", f"{YOUR_FILE}:step"),
+    "check": ("FILE [--only ID]", f"{GRADING}.checkfile"),
+    "assign": ("PAGE ... | --roster CSV [options]", f"{GRADING}.assign"),
+    "grade": ("DIR --key FILE --out CSV [options]", f"{GRADING}.grade"),
+    "doctor": ("[options]", f"{GRADING}.doctor"),
+    "book": ("--edition E [PAGE ...]", f"{GRADING}.editions"),
+    "freeze": ("FILE [--changed]", f"{GRADING}.freeze"),
 }
 
 
@@ -132,6 +123,12 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--version", action="version", version=f"coursekit {version()}"
     )
+    add_commands(parser)
+    return parser
+
+
+def add_commands(parser: argparse.ArgumentParser) -> None:
+    """A parser for each command, which is empty until it is used."""
     commands = parser.add_subparsers(
         dest="command",
         required=True,
@@ -140,13 +137,9 @@ def make_parser() -> argparse.ArgumentParser:
         parser_class=Command,
     )
     for name, (usage, module) in COMMANDS.items():
-        command = commands.add_parser(
-            name,
-            prog=f"coursekit {name}",
-            usage=f"coursekit {name} {usage}",
-        )
+        prog = f"coursekit {name}"
+        command = commands.add_parser(name, prog=prog, usage=f"{prog} {usage}")
         command.module = module
-    return parser
 
 
 def version() -> str:
@@ -167,8 +160,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code: 0 done, 1 training stopped, a line not translated or
         not written, 2 bad input, 130 Ctrl-C.
     """
-    args = make_parser().parse_args(argv)
+    if isinstance(sys.stdout, io.TextIOWrapper):  # its encoding may be ascii
+        sys.stdout.reconfigure(errors="backslashreplace")
+    args = argparse.Namespace()
     try:
+        args = make_parser().parse_args(argv)  # imports the command
         code = int(args.function(args))
         if sys.stdout is not None:
             sys.stdout.flush()  # here, where a failure is caught
@@ -215,4 +211,4 @@ def what_is_kept(args: argparse.Namespace) -> str:
         return ""
     if Path(args.out, "checkpoint.safetensors").exists():
         return "The last checkpoint is kept; --resume goes on from it."
-    return "There is no checkpoint yet; begin anew, with another --out."
+    return "There is no checkpoint yet; begin again, with another --out."

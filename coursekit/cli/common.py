@@ -1,8 +1,8 @@
 """What several commands share: options, and a model by its name."""
 
 import argparse
-import math
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 from coursekit.decoder import GPT
 from coursekit.devices import pick_device
@@ -16,25 +16,14 @@ def add_run(parser: Any) -> None:
     )
 
 
-def add_common(parser: Any) -> None:
-    """Device and JSON."""
-    parser.add_argument(
-        "--device",
-        default="auto",
-        metavar="NAME",
-        help="auto, cpu, cuda or mps [default: auto]",
-    )
-    parser.add_argument(
-        "--json", action="store_true", help="print JSON, for scripts"
-    )
+@dataclass
+class Common:
+    """Options that end the list of each command."""
 
-
-def positive(text: str) -> float:
-    """A number above 0, for argparse."""
-    value = float(text)
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"must be above 0: got {text}")
-    return value
+    device: Annotated[str, "NAME"] = "auto"
+    """auto, cpu, cuda or mps"""
+    json: bool = False
+    """print JSON, for scripts"""
 
 
 def text_model(args: argparse.Namespace) -> Loaded:

@@ -1,14 +1,17 @@
 """``coursekit generate``: text from a trained model."""
 
 import argparse
-import json
 import time
-from typing import Any
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 
 from coursekit.cache import CachedStepper
-from coursekit.cli.common import add_common, add_run, text_model
+from coursekit.cli.common import Common, add_run, text_model
+from coursekit.cli.options import add_fields
+from coursekit.cli.output import report
 from coursekit.decoder import GPT
 from coursekit.fast import for_generation as pack
 from coursekit.generation import beam_search, stream
@@ -17,118 +20,90 @@ from coursekit.train_config import TrainConfig
 from coursekit.vocabulary import Tokenizer
 
 
+@dataclass
+class Text:
+    """Where a text begins, and where it ends."""
+
+    prompt: Annotated[str, "TEXT"] = "\n"
+    """what the text begins with [default: a new line]"""
+    max_new_tokens: int = 300
+    """tokens to write"""
+
+
+@dataclass
+class Choice:
+    """How each token is chosen."""
+
+    temperature: Annotated[float | None, "T"] = None
+    """below 1 bolder in what is likely, above 1 wilder; 0 always takes the
+    likeliest [default: 0.8]"""
+    top_k: Annotated[int | None, "K"] = None
+    """draw from the K likeliest"""
+    top_p: Annotated[float | None, "P"] = None
+    """draw from the fewest that have P of the probability"""
+    beam: int | None = None
+    """do not draw: search the likeliest text, N at a time"""
+    seed: int = 0
+    """another seed, another text"""
+
+
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Options of ``coursekit generate``."""
     add_run(parser)
-    parser.add_argument(
-        "--prompt",
-        default="\n",
-        metavar="TEXT",
-        help="what the text begins with [default: a new line]",
-    )
-    parser.add_argument(
-        "--max-new-tokens",
-        type=int,
-        default=300,
-        metavar="N",
-        help="tokens to write [default: 300]",
-    )
-    add_choice(parser)
-    add_common(parser)
-
-
-def add_choice(parser: argparse.ArgumentParser) -> None:
-    """Options of how each token is chosen."""
-    choice = parser.add_argument_group("the choice of each token")
-    choice.add_argument(
-        "--temperature",
-        type=float,
-        metavar="T",
-        help="below 1 bolder in what is likely, above 1 wilder; 0 always "
-        "takes the likeliest [default: 0.8]",
-    )
-    choice.add_argument(
-        "--top-k", type=int, metavar="K", help="draw from the K likeliest"
-    )
-    choice.add_argument(
-        "--top-p",
-        type=float,
-        metavar="P",
-        help="draw from the fewest that have P of the probability",
-    )
-    choice.add_argument(
-        "--beam",
-        type=int,
-        metavar="N",
-        help="do not draw: search the likeliest text, N at a time",
-    )
-    choice.add_argument(
-        "--seed",
-        type=int,
-        default=0,
-        metavar="N",
-        help="another seed, another text [default: 0]",
-    )
+    add_fields(parser, Text)
+    group = parser.add_argument_group("the choice of each token")
+    add_fields(group, Choice)
+    add_fields(parser, Common)
 
 
 def run(args: argparse.Namespace) -> int:
     """Write a text, and print it as it comes."""
     model, tokenizer = text_model(args)
-    if not args.prompt:
+    prompt = encode_prompt(args.prompt, tokenizer)
+    stops = list(tokenizer.special_tokens.values())
+    began = time.perf_counter()
+    choose = sample if args.beam is None else search
+    tokens = choose(args, model, prompt, stops)
+    show([args.prompt], args)
+    pieces = show(decoded(tokens, tokenizer), args)
+    show(["\n"], args)
+    if args.json:
+        fields = {
+            "prompt": args.prompt,
+            "text": "".join(pieces),
+            "tokens": len(pieces) - 1,  # the last is what was left
+            "seconds": round(time.perf_counter() - began, 3),
+        }
+        report(fields, as_json=True)
+    return 0
+
+
+def encode_prompt(prompt: str, tokenizer: Tokenizer) -> list[int]:
+    """The prompt's ids, of which a model needs one at least."""
+    if not prompt:
         raise ValueError(
             "a prompt must have at least one character: got ''. Leave "
             "--prompt out to begin on a new line."
         )
-    prompt = tokenizer.encode(args.prompt)
-    began = time.perf_counter()
-    write = write_beams if args.beam is not None else write_sample
-    text, n_tokens = write(args, model, tokenizer, prompt)
-    if args.json:
-        seconds = time.perf_counter() - began
-        fields = {
-            "prompt": args.prompt,
-            "text": text,
-            "tokens": n_tokens,
-            "seconds": round(seconds, 3),
-        }
-        print(json.dumps(fields))
-    return 0
+    return tokenizer.encode(prompt)
 
 
-def write_sample(
-    args: argparse.Namespace, model: GPT, tokenizer: Tokenizer, prompt: Any
-) -> tuple[str, int]:
-    """Draw token by token, and print each as soon as it is readable."""
-    show = Typewriter(args.json)
+def sample(
+    args: argparse.Namespace, model: GPT, prompt: list[int], stops: list[int]
+) -> Iterable[int]:
+    """Draw token by token."""
     temperature = 0.8 if args.temperature is None else args.temperature
     TrainConfig(seed=args.seed)  # refuses what is no seed
-    draw = sampler(
-        temperature,
-        args.top_k,
-        args.top_p,
-        torch.Generator().manual_seed(args.seed),
-    )
-    stops = list(tokenizer.special_tokens.values())
-    decoder, n_tokens = tokenizer.stream(), 0
-    steps = stream(
-        CachedStepper(pack(model)), [prompt], args.max_new_tokens, draw, stops
-    )
-    show(args.prompt)
-    pieces = []
-    for (token,) in steps:
-        if token is None:
-            continue
-        n_tokens += 1
-        pieces.append(decoder.push(token))
-        show(pieces[-1])
-    pieces.append(decoder.finish())
-    show(pieces[-1] + "\n")
-    return "".join(pieces), n_tokens
+    generator = torch.Generator().manual_seed(args.seed)
+    draw = sampler(temperature, args.top_k, args.top_p, generator)
+    stepper = CachedStepper(pack(model))
+    steps = stream(stepper, [prompt], args.max_new_tokens, draw, stops)
+    return (token for (token,) in steps if token is not None)
 
 
-def write_beams(
-    args: argparse.Namespace, model: GPT, tokenizer: Tokenizer, prompt: Any
-) -> tuple[str, int]:
+def search(
+    args: argparse.Namespace, model: GPT, prompt: list[int], stops: list[int]
+) -> Iterable[int]:
     """Search the likeliest text."""
     for name in ("temperature", "top_k", "top_p"):
         if getattr(args, name) is not None:
@@ -137,24 +112,25 @@ def write_beams(
                 f"top-k or top-p: got {name}={getattr(args, name)} with "
                 f"beam={args.beam}. Leave one of them out."
             )
-    stops = list(tokenizer.special_tokens.values())
     stepper = CachedStepper(pack(model, args.beam))
     hypotheses = beam_search(
         stepper, [prompt], args.beam, args.max_new_tokens, stops
     )
-    best = hypotheses[0][0].tokens
-    text = tokenizer.decode(best)
-    Typewriter(args.json)(args.prompt + text + "\n")
-    return text, len(best)
+    return hypotheses[0][0].tokens
 
 
-class Typewriter:
-    """Prints at once, unless JSON is wanted."""
+def decoded(tokens: Iterable[int], tokenizer: Tokenizer) -> Iterator[str]:
+    """What each token makes readable, and at the end what is left."""
+    decoder = tokenizer.stream()
+    yield from map(decoder.push, tokens)
+    yield decoder.finish()
 
-    def __init__(self, silent: bool) -> None:
-        self.silent = silent
 
-    def __call__(self, text: str) -> None:
-        """Print without a new line."""
-        if not self.silent:
-            print(text, end="", flush=True)
+def show(pieces: Iterable[str], args: argparse.Namespace) -> list[str]:
+    """Print each piece as it comes, unless JSON is wanted; return all."""
+    text = []
+    for piece in pieces:
+        text.append(piece)
+        if not args.json:
+            print(piece, end="", flush=True)
+    return text

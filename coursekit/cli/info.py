@@ -3,9 +3,11 @@
 import argparse
 import hashlib
 import platform
+from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from coursekit.cli import version
 from coursekit.cli.output import report
@@ -32,12 +34,10 @@ def run(args: argparse.Namespace) -> int:
         report(about_machine(), args.json)
         return 0
     fields, texts = about_run(args.run), texts_of(args.run)
-    if args.json:
-        report(fields | texts, True)
-        return 0
-    report(fields, False)
-    for text in texts.values():
-        print(f"\n{text.strip()}")
+    report(fields | texts if args.json else fields, args.json)
+    if not args.json:
+        for text in texts.values():
+            print(f"\n{text.strip()}")
     return 0
 
 
@@ -72,17 +72,25 @@ def about_run(name: str) -> dict[str, Any]:
     fields = read_config(folder)
     with torch.device("meta"):
         model = build_model(fields, folder)
-    parts = {
-        part: sum(p.numel() for p in module.parameters())
-        for part, module in model.named_children()
-    }
+    parts = {name: size(part) for name, part in model.named_children()}
     about: dict[str, Any] = {
         "model": fields["model"],
-        "parameters": sum(p.numel() for p in model.parameters()),
+        "parameters": size(model),
         "parameters_by_part": {k: n for k, n in parts.items() if n},
         "config": fields["config"],
     }
     about |= {k: fields[k] for k in ("train", "data") if k in fields}
+    return about | about_files(folder)
+
+
+def size(module: nn.Module) -> int:
+    """How many parameters it has."""
+    return sum(p.numel() for p in module.parameters())
+
+
+def about_files(folder: Path) -> dict[str, Any]:
+    """The tokenizer, the weights and the checkpoint that are there."""
+    about: dict[str, Any] = {}
     if (folder / "tokenizer.json").exists():
         tokenizer = load_tokenizer(folder / "tokenizer.json")
         about["tokenizer"] = {
@@ -91,13 +99,11 @@ def about_run(name: str) -> dict[str, Any]:
         }
     weights = folder / "model.safetensors"
     if weights.exists():
-        about["weights"] = read_tensors(weights)[1] | {
-            "sha256": hashlib.sha256(weights.read_bytes()).hexdigest()
-        }
+        digest = hashlib.sha256(weights.read_bytes()).hexdigest()
+        about["weights"] = read_tensors(weights)[1] | {"sha256": digest}
     checkpoint = folder / "checkpoint.safetensors"
     if checkpoint.exists():
         state = read_tensors(checkpoint)[1]
-        about["checkpoint"] = {
-            k: state.get(k) for k in ("step", "tokens", "best")
-        }
+        names = ("step", "tokens", "best")
+        about["checkpoint"] = {name: state.get(name) for name in names}
     return about

@@ -1,20 +1,22 @@
-"""Options from the fields of a configuration, with their help."""
+"""Options from the fields of a dataclass, with their help."""
 
 import argparse
 import ast
 import dataclasses
 import inspect
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING
 from itertools import pairwise
-from types import NoneType, UnionType
-from typing import Any, get_args
+from types import MappingProxyType, NoneType
+from typing import Annotated, Any, get_args, get_origin
 
 from coursekit import config
 from coursekit.config import Config
 from coursekit.train_config import RENAMED, TRAIN_CHOICES
 
 CHOICES = config.CHOICES | TRAIN_CHOICES
+FLAG = {"action": "store_true"}
 
 
 def field_help(kind: type) -> dict[str, str]:
@@ -34,32 +36,30 @@ def field_help(kind: type) -> dict[str, str]:
 
 def add_fields(
     parser: Any,
-    kind: type[Config],
-    defaults: dict[str, Any],
+    kind: type,
+    defaults: Mapping[str, Any] = MappingProxyType({}),
     skip: Sequence[str] = (),
 ) -> None:
-    """Add an option for each field of a configuration.
+    """Add an option for each field of a dataclass.
 
-    An option that is not given leaves no trace in the parsed arguments, so
-    that --resume can tell what was asked for.
+    A field without a default is an option that must be given.  An option of
+    a configuration that is not given leaves no trace in the parsed
+    arguments, so that --resume can tell what was asked for.
     """
+    is_config = issubclass(kind, Config)
     texts = field_help(kind)
     for field in dataclasses.fields(kind):
         if field.name in skip:
             continue
         default = defaults.get(field.name, field.default)
+        options = taken_as(field.name, field.type, is_config)
         text = texts[field.name].replace("%", "%%")
-        if "[default" not in text:
+        is_told = default in (None, MISSING) or "[default" in text
+        if not is_told and options != FLAG:
             text += f" [default: {shown(default)}]"
+        options["default"] = argparse.SUPPRESS if is_config else default
+        options |= {"required": default is MISSING, "help": text}
         flags = ["--" + n.replace("_", "-") for n in names_of(field.name)]
-        options: dict[str, Any] = {"default": argparse.SUPPRESS, "help": text}
-        choices = CHOICES.get(field.name)
-        if (value_type := plain_type(field.type)) is bool:
-            options["action"] = argparse.BooleanOptionalAction
-        elif choices:
-            options["choices"] = choices
-        else:
-            options |= {"type": value_type, "metavar": "N"}
         parser.add_argument(*flags, dest=field.name, **options)
 
 
@@ -69,11 +69,24 @@ def names_of(field: str) -> list[str]:
     return [*older, field]
 
 
-def plain_type(kind: Any) -> Any:
-    """``int`` for ``int | None``."""
-    if isinstance(kind, UnionType):
-        return next(k for k in get_args(kind) if k is not NoneType)
-    return kind
+def taken_as(name: str, kind: Any, is_config: bool) -> dict[str, Any]:
+    """How an option is parsed, by the type of its field.
+
+    ``Annotated[float, "T"]`` is a number that the help calls T.
+    """
+    metavar = "N"
+    if get_origin(kind) is Annotated:
+        kind, metavar = get_args(kind)
+    if NoneType in get_args(kind):
+        kind = get_args(kind)[0]
+    if kind is bool:
+        if not is_config:
+            return dict(FLAG)
+        return {"action": argparse.BooleanOptionalAction}
+    choices = CHOICES.get(name) or get_args(kind)
+    if choices:
+        return {"choices": choices}
+    return {"type": kind, "metavar": metavar}
 
 
 def shown(value: Any) -> str:

@@ -5,7 +5,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TextIO
 
 FULL = (errno.ENOSPC, errno.EDQUOT)  # no fault of the folder's
 
@@ -36,9 +36,18 @@ def lines_of(fields: dict[str, Any], indent: str = "") -> Iterator[str]:
         yield f"{indent}{name:{width}}  {value}"
 
 
-def discard_output() -> None:
-    """Send all further output nowhere, since it can't be written."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def discard_output(stream: TextIO | None = None) -> None:
+    """Send what a stream still holds nowhere, since it can't be written.
+
+    Without, Python tries once more at its end, and exits with 120.
+    """
+    lost = sys.stdout if stream is None else stream
+    os.dup2(os.open(os.devnull, os.O_WRONLY), lost.fileno())
+
+
+def note(text: str) -> None:
+    """What a user should know, on stderr."""
+    print(f"coursekit: note: {text}", file=sys.stderr)
 
 
 def complain(error: object, code: int) -> int:

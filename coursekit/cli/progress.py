@@ -5,15 +5,14 @@ import json
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
-from torch import nn
 from tqdm import tqdm
 
-from coursekit.cli.output import discard_output
-from coursekit.train_config import TrainConfig
+from coursekit.cli.output import discard_output, note
+from coursekit.cli.runs import Run
 from coursekit.training import Progress
 
 
@@ -58,30 +57,21 @@ class Reporter:
         except OSError as error:
             discard_output()
             self.exit_code = int(not isinstance(error, BrokenPipeError))
-            with suppress(OSError):  # it may be the same pipe
-                print(
-                    "coursekit: note: the output is lost "
-                    f"({error.strerror}); the training goes on without it",
-                    file=sys.stderr,
-                )
+            try:
+                reason = f"the output is lost ({error.strerror})"
+                note(f"{reason}; the training goes on without it")
+            except OSError:  # it is the same pipe
+                discard_output(sys.stderr)
 
-    def begin(
-        self,
-        model: nn.Module,
-        device: torch.device,
-        config: TrainConfig,
-        learned: torch.Tensor,
-        held_out: torch.Tensor,
-        step: int,
-    ) -> None:
+    def begin(self, run: Run, device: torch.device, step: int) -> None:
         """Say what will be trained on what."""
         if self.as_json or self.silent:
             return
-        n = sum(p.numel() for p in model.parameters())
+        n = sum(p.numel() for p in run.model.parameters())
         line = (
-            f"{n:,} weights on {device}, {config.precision}; "
-            f"{len(learned):,} tokens to learn from, "
-            f"{len(held_out):,} to check with"
+            f"{n:,} weights on {device}, {run.config.precision}; "
+            f"{len(run.learned):,} tokens to learn from, "
+            f"{len(run.held_out):,} to check with"
         )
         self.write(line + (f"; from step {step}" if step else ""))
 

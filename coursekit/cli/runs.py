@@ -3,16 +3,16 @@
 import argparse
 import dataclasses
 import hashlib
-import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import torch
 
 from coursekit.cli.options import given
-from coursekit.cli.output import FULL
-from coursekit.config import GPTConfig
+from coursekit.cli.output import FULL, note
+from coursekit.config import Config, GPTConfig
 from coursekit.data import (
     Batch,
     load_text,
@@ -42,7 +42,25 @@ TRAIN_DEFAULTS: dict[str, Any] = {
 BPE_VOCAB_SIZE = 1000
 EVAL_TOKENS = 8192  # in a batch of an evaluation
 
-Run = tuple[GPT, Tokenizer, TrainConfig, torch.Tensor, torch.Tensor]
+
+class Run(NamedTuple):
+    """What is trained, and on what."""
+
+    model: GPT
+    tokenizer: Tokenizer
+    config: TrainConfig
+    learned: torch.Tensor
+    held_out: torch.Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Vocabulary(Config):
+    """The options of a tokenizer."""
+
+    tokenizer: Literal["char", "bpe"] = "char"
+    """characters, or byte-pair encoding"""
+    vocab_size: int | None = None
+    """tokens that bpe learns [default: 1000]"""
 
 
 def open_run(
@@ -75,39 +93,68 @@ def make_run(args: argparse.Namespace, device: torch.device) -> Run:
     config = dataclasses.replace(config, precision=precision)
     name = "shakespeare" if args.text is None else args.text
     text = load_text(name)
-    learned, held_out = train_val_split(text)
-    tokenizer = make_tokenizer(args, text, learned)
-    fields = {"max_len": config.context} | given(args, GPTConfig)
-    fields["vocab_size"] = tokenizer.vocab_size
-    model_config = GPTConfig(**fields)
-    if config.context > model_config.max_len:
-        raise ValueError(
-            "the context must fit the model: got "
-            f"context={config.context}, max_len={model_config.max_len}. "
-            "Raise --max-len or lower --context."
-        )
-    ids = torch.tensor(tokenizer.encode(learned))
-    held_out_ids = torch.tensor(tokenizer.encode(held_out))
-    batches_of(ids, config)(0)  # a text too short is refused here
-    windows_of(held_out_ids, config.context)
-    model = fresh_model(model_config, config.seed)
-    make_optimizer(model, config)  # so is what it cannot train
+    tokenizer = make_tokenizer(Vocabulary(**given(args, Vocabulary)), text)
+    model_config = make_config(args, config.context, tokenizer.vocab_size)
+    run = build_run(args.out, model_config, config, tokenizer, text)
+    batches_of(run.learned, config)(0)  # a text too short is refused here
+    windows_of(run.held_out, config.context)
+    make_optimizer(run.model, config)  # so is what it cannot train
     data = {
         "text": name_of(name),
         "sha256": hash_of(text),
         "threads": torch.get_num_threads(),
     }
+    write_run(args.out, run, data)
+    return run
+
+
+def make_config(
+    args: argparse.Namespace, context: int, vocab_size: int
+) -> GPTConfig:
+    """The model that the options ask for."""
+    fields = {"max_len": context} | given(args, GPTConfig)
+    config = GPTConfig(**(fields | {"vocab_size": vocab_size}))
+    if context > config.max_len:
+        raise ValueError(
+            "the context must fit the model: got "
+            f"context={context}, max_len={config.max_len}. "
+            "Raise --max-len or lower --context."
+        )
+    return config
+
+
+def build_run(
+    folder: str | Path,
+    model_config: GPTConfig,
+    config: TrainConfig,
+    tokenizer: Tokenizer,
+    text: str,
+) -> Run:
+    """A model with fresh weights, and the two splits of its text."""
+    model = fresh_model(model_config, config.seed)
+    check_vocabulary(model, tokenizer, folder)
+    splits = train_val_split(text)
+    ids = [torch.tensor(tokenizer.encode(split)) for split in splits]
+    return Run(model, tokenizer, config, *ids)
+
+
+def write_run(folder: str, run: Run, data: dict[str, Any]) -> None:
+    """Write the folder's first files; its name may be a bad one.
+
+    Raises:
+        ValueError: if there can be no such folder.
+        SaveError: if there is no room.
+    """
     try:
-        create_run(args.out, model, tokenizer, config, data)
+        create_run(folder, run.model, run.tokenizer, run.config, data)
     except SaveError as error:
         reason = error.__cause__
         if isinstance(reason, OSError) and reason.errno not in FULL:
             raise ValueError(
                 "--out must name a folder that can be made: got "
-                f"{args.out} ({reason.strerror}). Choose another."
+                f"{folder} ({reason.strerror}). Choose another."
             ) from error
         raise
-    return model, tokenizer, config, ids, held_out_ids
 
 
 def name_of(text: str) -> str:
@@ -128,10 +175,9 @@ def resume_run(args: argparse.Namespace) -> Run:
     run = read_run(folder, fields)
     threads = fields["data"]["threads"]
     if threads != torch.get_num_threads():
-        print(
-            f"coursekit: note: the run began with {threads} threads, "
-            f"this has {torch.get_num_threads()}; sums may round otherwise",
-            file=sys.stderr,
+        note(
+            f"the run began with {threads} threads, this has "
+            f"{torch.get_num_threads()}; sums may round otherwise"
         )
     return run
 
@@ -156,31 +202,31 @@ def read_settings(folder: Path) -> dict[str, Any]:
 
 def read_run(folder: Path, fields: dict[str, Any]) -> Run:
     """Build what a run's settings say, and read its text."""
-    data, config = fields["data"], TrainConfig.from_dict(fields["train"])
+    data = fields["data"]
     text = load_text(data["text"])
+    if hash_of("\ufeff" + text) == data["sha256"]:
+        text = "\ufeff" + text  # a run from when a BOM was read as text
     if hash_of(text) != data["sha256"]:
         raise ValueError(
             "a run goes on with the text it began with: got another in "
             f"{data['text']}. Restore the file, or start a new run."
         )
-    tokenizer = load_tokenizer(folder / "tokenizer.json")
-    learned, held_out = train_val_split(text)
-    model = fresh_model(GPTConfig.from_dict(fields["config"]), config.seed)
-    check_vocabulary(model, tokenizer, folder)
-    return (
-        model,
-        tokenizer,
-        config,
-        torch.tensor(tokenizer.encode(learned)),
-        torch.tensor(tokenizer.encode(held_out)),
+    return build_run(
+        folder,
+        GPTConfig.from_dict(fields["config"]),
+        TrainConfig.from_dict(fields["train"]),
+        load_tokenizer(folder / "tokenizer.json"),
+        text,
     )
 
 
 def refuse_changes(args: argparse.Namespace, fields: dict[str, Any]) -> None:
     """Refuse an option that is not what the run began with."""
     asked = given(args, TrainConfig) | given(args, GPTConfig)
+    asked |= given(args, Vocabulary)
     # By the configurations: a run older than an option has its default.
-    have = TrainConfig.from_dict(fields["train"]).to_dict()
+    have = {"tokenizer": "its own"}
+    have |= TrainConfig.from_dict(fields["train"]).to_dict()
     have |= GPTConfig.from_dict(fields["config"]).to_dict()
     if asked.get("precision") == "auto":
         del asked["precision"]
@@ -188,23 +234,20 @@ def refuse_changes(args: argparse.Namespace, fields: dict[str, Any]) -> None:
         asked["text"] = name_of(args.text)
         have["text"] = fields["data"]["text"]
     changed = [k for k, value in asked.items() if value != have[k]]
-    if changed or hasattr(args, "tokenizer"):
-        name = changed[0] if changed else "tokenizer"
+    if changed:
+        name = changed[0]
         raise ValueError(
             "--resume goes on with the run's own settings: got "
-            f"{name}={asked.get(name, getattr(args, name, None))}, the run "
-            f"has {have.get(name, 'its own')}. Leave the option out, or "
-            "start a new run with another --out."
+            f"{name}={asked[name]}, the run has {have[name]}. Leave the "
+            "option out, or start a new run with another --out."
         )
 
 
-def make_tokenizer(
-    args: argparse.Namespace, text: str, learned: str
-) -> Tokenizer:
+def make_tokenizer(options: Vocabulary, text: str) -> Tokenizer:
     """The tokenizer that the options ask for."""
-    kind = getattr(args, "tokenizer", "char")
-    size = getattr(args, "vocab_size", None)
-    if kind == "bpe":
+    size = options.vocab_size
+    if options.tokenizer == "bpe":
+        learned, _ = train_val_split(text)
         return BPETokenizer.train(learned, size or BPE_VOCAB_SIZE)
     if size is not None:
         raise ValueError(

@@ -1,20 +1,24 @@
 """``coursekit train``: a GPT on a text, from the beginning or resumed."""
 
 import argparse
+import math
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Annotated, Literal
 
 import torch
 from torch import nn
 
 from coursekit import distributed
 from coursekit.checkpoint import Saver, load_checkpoint
-from coursekit.cli.common import add_common, positive
+from coursekit.cli.common import Common
 from coursekit.cli.options import add_fields
 from coursekit.cli.progress import Reporter, until_interrupted
 from coursekit.cli.runs import (
-    BPE_VOCAB_SIZE,
     TRAIN_DEFAULTS,
+    Run,
+    Vocabulary,
     batches_of,
     open_run,
     windows_of,
@@ -31,6 +35,23 @@ from coursekit.training import (
 )
 
 
+@dataclass
+class RunOptions:
+    """How a run begins, works and ends."""
+
+    out: Annotated[str, "RUN"]
+    """folder for checkpoint, settings and weights"""
+    resume: bool = False
+    """go on with the run in that folder, with its settings"""
+    minutes: Annotated[float | None, "M"] = None
+    """stop after that time, with an evaluation and a checkpoint"""
+    parallel: Literal["ddp", "fsdp"] | None = None
+    """work in all processes that torchrun starts: torchrun --nproc-per-node
+    2 -m coursekit train --parallel ddp ...; each has its rows of a batch and
+    the whole model (ddp) or a part of each weight (fsdp); --resume may
+    change or drop it"""
+
+
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Options of ``coursekit train``."""
     parser.add_argument(
@@ -40,61 +61,23 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="a UTF-8 file, or a packaged text [default: shakespeare]",
     )
     run = parser.add_argument_group("the run")
-    run.add_argument(
-        "--out",
-        required=True,
-        metavar="RUN",
-        help="folder for checkpoint, settings and weights",
-    )
-    run.add_argument(
-        "--resume",
-        action="store_true",
-        help="go on with the run in that folder, with its settings",
-    )
-    run.add_argument(
-        "--minutes",
-        type=positive,
-        metavar="M",
-        help="stop after that time, with an evaluation and a checkpoint",
-    )
-    run.add_argument(
-        "--parallel",
-        choices=("ddp", "fsdp"),
-        help="work in all processes that torchrun starts: torchrun "
-        "--nproc-per-node 2 -m coursekit train --parallel ddp ...; each "
-        "has its rows of a batch and the whole model (ddp) or a part of "
-        "each weight (fsdp); --resume may change or drop it",
-    )
-    add_common(run)
-    add_vocabulary(parser)
+    add_fields(run, RunOptions)
+    add_fields(run, Common)
+    vocabulary = parser.add_argument_group("the vocabulary")
+    add_fields(vocabulary, Vocabulary)
     model = parser.add_argument_group("the model")
-    defaults = {"max_len": "the context"}
-    add_fields(model, GPTConfig, defaults, skip=["vocab_size"])
-    add_fields(
-        parser.add_argument_group("the training"), TrainConfig, TRAIN_DEFAULTS
-    )
-
-
-def add_vocabulary(parser: argparse.ArgumentParser) -> None:
-    """Options of the tokenizer."""
-    text = parser.add_argument_group("the vocabulary")
-    text.add_argument(
-        "--tokenizer",
-        choices=("char", "bpe"),
-        default=argparse.SUPPRESS,
-        help="characters, or byte-pair encoding [default: char]",
-    )
-    text.add_argument(
-        "--vocab-size",
-        type=int,
-        metavar="N",
-        default=argparse.SUPPRESS,
-        help=f"tokens that bpe learns [default: {BPE_VOCAB_SIZE}]",
-    )
+    add_fields(model, GPTConfig, {"max_len": "the context"}, ["vocab_size"])
+    training = parser.add_argument_group("the training")
+    add_fields(training, TrainConfig, TRAIN_DEFAULTS)
 
 
 def run(args: argparse.Namespace) -> int:
     """Train a GPT on a text, from the beginning or from a checkpoint."""
+    if args.minutes is not None and not 0 < args.minutes < math.inf:
+        raise ValueError(
+            f"--minutes must be above 0: got {args.minutes}. Leave it out to "
+            "train all steps."
+        )
     device = pick_device(args.device)
     if not (args.parallel or distributed.is_launched()):
         return train_in_process(args, SINGLE_PROCESS, device)
@@ -113,32 +96,47 @@ def train_in_process(
 ) -> int:
     """What one process of a training does: mostly, all of it."""
     folder = Path(args.out)
-    model, _, config, learned, held_out = open_run(args, group, device)
+    run = open_run(args, group, device)
     if args.parallel != "fsdp":  # which has a device for each part
-        model.to(device)
-    state = start(model, config)
+        run.model.to(device)
+    state = start(run.model, run.config)
+    saver = Saver(folder, run.model, state, run.config.checkpoint_every)
     path = folder / "checkpoint.safetensors"
     if path.exists():
-        load_checkpoint(path, model, state)
+        load_checkpoint(path, run.model, state)
     distributed.check_same_step(state.step, group)
-    say = Reporter(args.json, group.rank > 0)
-    saver = Saver(folder, model, state, config.checkpoint_every)
-    if state.step >= config.steps:
-        if not path.exists():  # --steps 0: a model that has learned nothing
-            distributed.RankZeroSaver(saver, group).save()
-        say.end(folder, state.step, state.best)
-        return say.exit_code
-    say.begin(model, device, config, learned, held_out, state.step)
-    trained, state, saves = distribute(args, saver, config, group, device)
-    batches = batches_of(learned, config)
-    share = partial(distributed.shard_batch, group=group)
+    reporter = Reporter(args.json, group.rank > 0)
+    stopped = False
+    if state.step < run.config.steps:
+        reporter.begin(run, device, state.step)
+        state, stopped = train_on(args, run, saver, reporter, group, device)
+    elif not path.exists():  # --steps 0: a model that has learned nothing
+        distributed.RankZeroSaver(saver, group).save()
+    reporter.end(folder, state.step, state.best)
+    return 130 if stopped else reporter.exit_code
+
+
+def train_on(
+    args: argparse.Namespace,
+    run: Run,
+    saver: Saver,
+    reporter: Reporter,
+    group: ProcessGroup,
+    device: torch.device,
+) -> tuple[TrainState, bool]:
+    """Train to the end, or until Ctrl-C: the state, and whether it came."""
+    config = run.config
+    model, state, saves = distribute(args, saver, config, group, device)
+    batches = batches_of(run.learned, config)
+    windows = windows_of(run.held_out, config.context)
+    shard = partial(distributed.shard_batch, group=group)
     with until_interrupted() as interrupted:
         train(
-            trained,
-            lambda step: [*map(share, batches(step))],
+            model,
+            lambda step: [*map(shard, batches(step))],
             config,
-            [*map(share, windows_of(held_out, config.context))],
-            [saves, say, lambda _: group.sum(interrupted()) > 0],
+            [*map(shard, windows)],
+            [saves, reporter, lambda _: group.sum(interrupted()) > 0],
             state,
             progress=False if args.json or group.rank else None,
             seconds=60 * args.minutes if args.minutes else None,
@@ -147,8 +145,7 @@ def train_in_process(
         stopped = group.sum(interrupted()) > 0 and state.step < config.steps
     if stopped:
         saves.save()
-    say.end(folder, state.step, state.best)
-    return 130 if stopped else say.exit_code
+    return state, stopped
 
 
 def distribute(

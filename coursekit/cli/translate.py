@@ -4,18 +4,32 @@ import argparse
 import io
 import json
 import sys
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Annotated, Any, BinaryIO
 
-from coursekit.cli.common import add_common
-from coursekit.cli.output import complain
+from coursekit.cli.common import Common
+from coursekit.cli.options import add_fields
+from coursekit.cli.output import complain, note
 from coursekit.devices import pick_device
 from coursekit.translate import Translator
 
 LINES = 256  # that are read before they are translated
+
+
+@dataclass
+class Search:
+    """How a translation is searched."""
+
+    beams: int = 4
+    """search the likeliest text, N at a time; 1 takes the likeliest token
+    at each step"""
+    length_penalty: Annotated[float, "A"] = 1.0
+    """0 favors short texts, more favors longer ones"""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -31,22 +45,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="a UTF-8 file, a text a line [default: what is typed or piped]",
     )
-    parser.add_argument(
-        "--beams",
-        type=int,
-        default=4,
-        metavar="N",
-        help="search the likeliest text, N at a time; 1 takes the likeliest "
-        "token at each step [default: 4]",
-    )
-    parser.add_argument(
-        "--length-penalty",
-        type=float,
-        default=1.0,
-        metavar="A",
-        help="0 favors short texts, more favors longer ones [default: 1]",
-    )
-    add_common(parser)
+    add_fields(parser, Search)
+    add_fields(parser, Common)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -54,14 +54,12 @@ def run(args: argparse.Namespace) -> int:
     translator = Translator.load(args.run, pick_device(args.device))
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")  # as what comes in
-    n_lines, failed = 0, False
+    failed = False
     with open_lines(args.file) as file:
+        numbered = enumerate(file, 1)
         size = 1 if file.isatty() else LINES  # who types wants an answer
-        while lines := list(islice(file, size)):
-            read = [
-                read_line(translator, number, line)
-                for number, line in enumerate(lines, n_lines + 1)
-            ]
+        while lines := list(islice(numbered, size)):
+            read = [read_line(translator, *line) for line in lines]
             wanted = [line for line in read if line["translation"] is None]
             wanted = [line for line in wanted if line["problem"] is None]
             texts = [line["source"] for line in wanted]
@@ -69,7 +67,6 @@ def run(args: argparse.Namespace) -> int:
             for line, text in zip(wanted, translations, strict=True):
                 line["translation"] = text
             show_lines(read, args.json)
-            n_lines += len(read)
             failed |= any(line["problem"] for line in read)
     return 1 if failed else 0
 
@@ -78,6 +75,11 @@ def run(args: argparse.Namespace) -> int:
 def open_lines(file: str | None) -> Iterator[BinaryIO]:
     """A file's bytes, or those of the standard input."""
     if file is None:
+        if sys.stdin is None:  # `translate <&-`
+            raise ValueError(
+                "without a FILE the text is read from the standard input: "
+                "got none, it is closed. Name a file, or pipe the text in."
+            )
         yield sys.stdin.buffer
         return
     if not Path(file).exists() or Path(file).is_dir():  # a pipe is fine
@@ -94,13 +96,11 @@ def read_line(
 ) -> dict[str, Any]:
     """A line, and what is wrong with it, which is told on stderr."""
     line = line.removesuffix(b"\n").removesuffix(b"\r")
+    if number == 1:
+        line = line.removeprefix(BOM_UTF8)
     text = line.decode("utf-8", "replace")
     if text.encode() != line:
-        print(
-            f"coursekit: note: line {number} is not UTF-8; what cannot be "
-            "read became �",
-            file=sys.stderr,
-        )
+        note(f"line {number} is not UTF-8; what cannot be read became �")
     is_blank = not text.strip()
     problem = None if is_blank else translator.problem(text)
     if problem:

@@ -53,8 +53,7 @@ def for_generation(model: Model, n_rows: int = 1) -> Model:
     Chapter: 12, generation.
     Test: tests/test_inference.py::test_the_same_logits
     """
-    known = isinstance(model, GPT | Transformer)
-    if not known or isinstance(model, Packed):
+    if isinstance(model, Packed) or not isinstance(model, GPT | Transformer):
         raise ValueError(
             "pack takes a GPT or a Transformer as it was built: got "
             f"{type(model).__name__}. Give the model itself, not its packed "
@@ -120,8 +119,7 @@ class _PackedGPT(Packed):
         if ids.size(1) > 1 or not cache or not cache[0].length:
             self.check_source()
         model: Any = super()
-        found: Tensor = model.hidden(ids, positions, mask, cache)
-        return found
+        return model.hidden(ids, positions, mask, cache)
 
 
 class _PackedTransformer(Packed):
@@ -130,8 +128,7 @@ class _PackedTransformer(Packed):
     def encode(self, *inputs: Any, **named: Any) -> Tensor:
         self.check_source()
         model: Any = super()
-        memory: Tensor = model.encode(*inputs, **named)
-        return memory
+        return model.encode(*inputs, **named)
 
 
 @cache
@@ -179,20 +176,19 @@ def _block(n_rows: int, block: Any) -> Callable[..., Tensor]:
     if attention.w_k.out_features != attention.w_v.out_features:
         return whole
     attend = _attention(attention, n_rows)
-    around_attention = _residual(block, block.attention_norm)
+    sublayers = [_residual(block, block.attention_norm, attend)]
+    if isinstance(block, CrossBlock):
+        attend = _cross_attention(block.cross_attention, n_rows)
+        norm = block.cross_attention_norm
+        sublayers.append(_residual(block, norm, attend))
     feed_forward = _feed_forward(block, n_rows)
-    is_crossed = isinstance(block, CrossBlock)
-    if is_crossed:
-        cross_attend = _cross_attention(block.cross_attention, n_rows)
-        around_cross = _residual(block, block.cross_attention_norm)
 
     def run(x: Tensor, **how: Any) -> Tensor:
         if x.dim() == 3 and x.size(1) > 1:
             return whole(x, **how)
         x = x.flatten(0, -2)
-        x = around_attention(x, attend, how)
-        if is_crossed:
-            x = around_cross(x, cross_attend, how)
+        for sublayer in sublayers:
+            x = sublayer(x, how)
         return feed_forward(x)
 
     return run
@@ -214,8 +210,7 @@ def _as_it_is(block: nn.Module) -> Callable[..., Tensor]:
 
     def run(*inputs: Any, **named: Any) -> Tensor:
         with evaluating(modules):
-            y: Tensor = block(*inputs, **named)
-            return y
+            return block(*inputs, **named)
 
     return run
 
@@ -230,11 +225,13 @@ def _does_more(model: nn.Module) -> bool:
     return any(hooks) or any(type(layer) is not nn.Linear for layer in layers)
 
 
-def _residual(block: Any, own: nn.Module) -> Callable[..., Tensor]:
+def _residual(
+    block: Any, own: nn.Module, sublayer: Callable[..., Tensor]
+) -> Callable[..., Tensor]:
     norm, norm_first = _norm(own), block.norm_first
     residual = isinstance(block.skip, nn.Identity)
 
-    def run(x: Tensor, sublayer: Callable[..., Tensor], *how: Any) -> Tensor:
+    def run(x: Tensor, *how: Any) -> Tensor:
         onto = x if residual else None
         y = sublayer(norm(x) if norm_first else x, onto, *how)
         return y if norm_first else norm(y)
@@ -244,8 +241,7 @@ def _residual(block: Any, own: nn.Module) -> Callable[..., Tensor]:
 
 def _norm(norm: Any) -> Map:
     if type(norm) is not nn.LayerNorm:
-        call: Map = norm.forward
-        return call
+        return norm.forward
     how = norm.weight.shape, norm.weight.detach(), norm.bias, norm.eps
     return lambda x: torch.layer_norm(x, *how)
 
@@ -319,9 +315,8 @@ def _cross_attention(
 def _feed_forward(block: Any, n_rows: int) -> Map:
     if block.feed_forward is None:
         return lambda x: x
-    around = _residual(block, block.feed_forward_norm)
     network = _network(block.feed_forward, n_rows)
-    return lambda x: around(x, network)
+    return _residual(block, block.feed_forward_norm, network)
 
 
 def _network(network: nn.Module, n_rows: int) -> Callable[..., Tensor]:
@@ -336,20 +331,24 @@ def _network(network: nn.Module, n_rows: int) -> Callable[..., Tensor]:
             bend = torch.relu_  # what it bends is nobody else's
         return lambda x, onto: w_out(bend(w_in(x)), onto)
     if type(network) is SwiGLU:
-        both = packed_linear(n_rows, network.w_gate, network.w_in)
-        out = packed_linear(n_rows, network.w_out)
-
-        def run(x: Tensor, onto: Tensor | None) -> Tensor:
-            gate, inner = both(x).chunk(2, dim=-1)
-            return out(F.silu(gate) * inner, onto)
-
-        return run
+        return _gated_network(network, n_rows)
 
     def as_it_is(x: Tensor, onto: Tensor | None) -> Tensor:
         y: Tensor = network(x)  # experts, say
         return y if onto is None else onto.add_(y)
 
     return as_it_is
+
+
+def _gated_network(network: SwiGLU, n_rows: int) -> Callable[..., Tensor]:
+    both = packed_linear(n_rows, network.w_gate, network.w_in)
+    out = packed_linear(n_rows, network.w_out)
+
+    def run(x: Tensor, onto: Tensor | None) -> Tensor:
+        gate, inner = both(x).chunk(2, dim=-1)
+        return out(F.silu(gate) * inner, onto)
+
+    return run
 
 
 def _gelu_network(network: FeedForward, n_rows: int) -> Callable[..., Tensor]:

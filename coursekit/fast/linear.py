@@ -25,23 +25,31 @@ def packed_linear(n_rows: int, *layers: Any) -> Callable[..., Tensor]:
     biases: Any = [getattr(layer, "bias", None) for layer in layers]
     bias = None if biases[0] is None else torch.cat(biases).detach()
     is_known = weight.device.type == "cpu" and weight.dtype == torch.float32
-    # One vector: the product runs along the rows of the transpose. Several:
-    # MKL's own order, which other products would make again each time.
     if n_rows > 1 and is_known and torch.backends.mkl.is_available():
-        ordered = torch.ops.mkl._mkl_reorder_linear_weight(weight, n_rows)
-        product = torch.ops.mkl._mkl_linear
+        return _several(weight, bias, n_rows)
+    return _single(weight.t().contiguous(), bias)
 
-        def in_order(x: Tensor, onto: Tensor | None = None) -> Tensor:
-            # MKL's product knows no autocast.
-            if x.size(0) != n_rows or torch.is_autocast_enabled("cpu"):
-                y = F.linear(x, weight, bias)
-            else:
-                y = product(x, ordered, weight, bias, n_rows)
-            return y if onto is None else onto.add_(y)
 
-        return in_order
+def _several(
+    weight: Tensor, bias: Tensor | None, n_rows: int
+) -> Callable[..., Tensor]:
+    """In MKL's own order, which other products would make again each time."""
+    ordered = torch.ops.mkl._mkl_reorder_linear_weight(weight, n_rows)
+    product = torch.ops.mkl._mkl_linear
 
-    across = weight.t().contiguous()
+    def in_order(x: Tensor, onto: Tensor | None = None) -> Tensor:
+        # MKL's product knows no autocast.
+        if x.size(0) != n_rows or torch.is_autocast_enabled("cpu"):
+            y = F.linear(x, weight, bias)
+        else:
+            y = product(x, ordered, weight, bias, n_rows)
+        return y if onto is None else onto.add_(y)
+
+    return in_order
+
+
+def _single(across: Tensor, bias: Tensor | None) -> Callable[..., Tensor]:
+    """One vector runs along the rows of the transposed matrix."""
 
     def along(x: Tensor, onto: Tensor | None = None) -> Tensor:
         if onto is None or onto.dtype is not x.dtype:

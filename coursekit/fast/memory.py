@@ -19,7 +19,7 @@ def kept_memory() -> Iterator[None]:
 
     A step frees what the next one asks for again.  The C library of Linux
     gives large pieces back to the operating system, which must find and
-    clear each page anew; where that is slow, the first steps can take twice
+    clear each page again; where that is slow, the first steps can take twice
     as long.  Within this block nothing is given back; after it, all that is
     free.  A block within another changes nothing, nor does one on another
     system.

@@ -1,6 +1,6 @@
 """Steps of one fixed shape: a cache that a recorded step can use again.
 
-A cache that grows gives every step another shape, and Python decides anew
+A cache that grows gives every step another shape, and Python decides again
 what to launch.  Here the keys and values keep their places in memory, every
 step sees all of them, and a mask hides what is not written yet.  Then a step
 is the same work each time: it can be recorded once and replayed.

@@ -8,29 +8,38 @@ from pathlib import Path
 from coursekit.config import EncoderConfig
 from coursekit.encoder import Encoder
 from coursekit.models import Loaded
-from coursekit.pretrained.formats import (
-    built,
-    finish,
-    per_block,
-    read_json,
-    read_safetensors,
-    rename,
-    require,
-)
+from coursekit.pretrained import formats
 from coursekit.pretrained.wordpiece import WordPieceTokenizer
 
 __all__ = ["load_bert"]
 
-
-BERT_BLOCK = """
-attention.w_q       attention.self.query
-attention.w_k       attention.self.key
-attention.w_v       attention.self.value
-attention.w_o       attention.output.dense
-attention_norm      attention.output.LayerNorm
-feed_forward.w_in   intermediate.dense
-feed_forward.w_out  output.dense
-feed_forward_norm   output.LayerNorm
+BERT_RULES = {
+    "model_type": "bert",
+    "hidden_act": "gelu",
+    "position_embedding_type": "absolute",
+}
+BERT_SETTINGS = """
+vocab_size  vocab_size
+max_len     max_position_embeddings
+d_model     hidden_size
+n_heads     num_attention_heads
+n_layers    num_hidden_layers
+d_ff        intermediate_size
+norm_eps    layer_norm_eps
+"""
+BERT_WEIGHTS = """
+embedding                      embeddings.word_embeddings
+positions                      embeddings.position_embeddings
+types                          embeddings.token_type_embeddings
+embedding_norm                 embeddings.LayerNorm
+blocks.{}.attention.w_q        encoder.layer.{}.attention.self.query
+blocks.{}.attention.w_k        encoder.layer.{}.attention.self.key
+blocks.{}.attention.w_v        encoder.layer.{}.attention.self.value
+blocks.{}.attention.w_o        encoder.layer.{}.attention.output.dense
+blocks.{}.attention_norm       encoder.layer.{}.attention.output.LayerNorm
+blocks.{}.feed_forward.w_in    encoder.layer.{}.intermediate.dense
+blocks.{}.feed_forward.w_out   encoder.layer.{}.output.dense
+blocks.{}.feed_forward_norm    encoder.layer.{}.output.LayerNorm
 """
 
 
@@ -51,30 +60,14 @@ def load_bert(folder: str | Path) -> Loaded:
     Test: tests/test_pipelines.py::test_minilm_has_the_reference_vectors
     """
     folder = Path(folder)
-    fields = read_json(folder / "config.json")
-    rules = {"model_type": "bert", "hidden_act": "gelu"}
-    require(fields, rules | {"position_embedding_type": "absolute"}, folder)
-    config = EncoderConfig(
-        vocab_size=fields["vocab_size"],
-        max_len=fields["max_position_embeddings"],
-        d_model=fields["hidden_size"],
-        n_heads=fields["num_attention_heads"],
-        n_layers=fields["num_hidden_layers"],
-        d_ff=fields["intermediate_size"],
-        norm_eps=fields["layer_norm_eps"],
-        embedding_norm=True,
-    )
+    fields = formats.read_json(folder / "config.json")
+    formats.require(fields, BERT_RULES, folder)
+    sizes = formats.settings(fields, BERT_SETTINGS, folder)
+    config = EncoderConfig(**sizes, embedding_norm=True)
     path = folder / "model.safetensors"
-    theirs = read_safetensors(path)
-    layers = "blocks.{}.", "encoder.layer.{}."
-    names = per_block(config.n_layers, *layers, BERT_BLOCK) | {
-        "embedding": "embeddings.word_embeddings",
-        "positions": "embeddings.position_embeddings",
-        "embedding_norm": "embeddings.LayerNorm",
-        "types": "embeddings.token_type_embeddings",
-    }
-    ours = rename(theirs, names, path)
+    theirs = formats.read_safetensors(path)
+    ours = formats.rename(theirs, BERT_WEIGHTS, path, config.n_layers)
     # One sentence is all of type 0: its row goes wherever a position goes.
     ours["positions.weight"] += ours.pop("types.weight")[0]
     tokenizer = WordPieceTokenizer.from_vocab(folder / "vocab.txt")
-    return finish(built(Encoder, config), ours, tokenizer, path)
+    return formats.finish(Encoder, config, ours, tokenizer, path)

@@ -6,9 +6,10 @@ every loader needs to give the numbers the names of this package's modules.
 """
 
 import importlib
-import json
+import io
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,23 +20,23 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from coursekit.files import parse_json
 from coursekit.models import Loaded, check_vocabulary
 from coursekit.weights import put_weights
 
 __all__ = [
     "MissingModelError",
     "Tensors",
-    "built",
     "finish",
     "from_printable",
-    "per_block",
     "read_ct2",
     "read_gguf",
     "read_json",
     "read_safetensors",
+    "reading",
     "rename",
     "require",
-    "unfused",
+    "settings",
 ]
 
 Tensors = dict[str, Tensor]
@@ -46,19 +47,30 @@ class MissingModelError(ValueError):
     """A published model, or what its file is read with, is not installed."""
 
 
+@contextmanager
+def reading(
+    rule: str, path: str | Path, remedy: str = "Fetch it again."
+) -> Iterator[None]:
+    """Say what is wrong with a published file that can't be read.
+
+    Raises:
+        ValueError: for each error of a file, or of what is in it.
+    """
+    try:
+        yield
+    except (OSError, ValueError, LookupError, SafetensorError) as error:
+        raise ValueError(f"{rule}: got {path} ({error}). {remedy}") from error
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """Read a published ``config.json``.
 
     Raises:
         ValueError: if it is missing, damaged, or not a table.
     """
-    try:
-        fields = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise ValueError(
-            "a published model's folder must hold a config.json, whole: got "
-            f"{path} ({error}). Check the path, or fetch it again."
-        ) from error
+    rule = "a published model's folder must hold a config.json, whole"
+    with reading(rule, path, "Check the path, or fetch it again."):
+        fields = parse_json(path.read_bytes())
     if not isinstance(fields, dict):
         raise ValueError(
             "a configuration must have fields by name: got "
@@ -73,14 +85,13 @@ def read_safetensors(path: Path) -> Tensors:
     Raises:
         ValueError: if it is missing or damaged.
     """
-    try:
+    remedy = (
+        "Pickles (.bin, .pt) are never opened; ask for safetensors, or "
+        "fetch the file again."
+    )
+    rule = "published weights must be one whole safetensors file"
+    with reading(rule, path, remedy):
         return load_file(path)
-    except (OSError, SafetensorError) as error:
-        raise ValueError(
-            "published weights must be one whole safetensors file: got "
-            f"{path} ({error}). Pickles (.bin, .pt) are never opened; ask "
-            "for safetensors, or fetch the file again."
-        ) from error
 
 
 def read_gguf(path: str | Path) -> tuple[dict[str, Any], Tensors]:
@@ -108,18 +119,13 @@ def read_gguf(path: str | Path) -> tuple[dict[str, Any], Tensors]:
             "a GGUF file is read with the package gguf: got no such "
             "package. Install it: pip install gguf==0.19.0."
         ) from error
-    try:
+    tensors = {}
+    with reading("published weights must be a whole GGUF file", path):
         reader = gguf.GGUFReader(path)
         fields = {k: field.contents() for k, field in reader.fields.items()}
-        tensors = {}
         for stored in reader.tensors:
-            whole = gguf.quants.dequantize(stored.data, stored.tensor_type)
-            tensors[stored.name] = torch.tensor(whole, dtype=torch.float32)
-    except (OSError, ValueError, IndexError, KeyError) as error:
-        raise ValueError(
-            f"published weights must be a whole GGUF file: got {path} "
-            f"({error}). Fetch it again."
-        ) from error
+            array = gguf.quants.dequantize(stored.data, stored.tensor_type)
+            tensors[stored.name] = torch.tensor(array, dtype=torch.float32)
     return fields, tensors
 
 
@@ -147,109 +153,98 @@ def read_ct2(path: str | Path) -> Tensors:
     Chapter: 15, modern.
     Test: tests/test_formats.py::test_a_model_bin_is_read_byte_by_byte
     """
-    data, at = b"", 0
-
-    def number(code: str) -> int:
-        nonlocal at
-        (value,) = struct.unpack_from("<" + code, data, at)
-        at += struct.calcsize(code)
-        return value
-
-    def take(n_bytes: int) -> bytes:
-        nonlocal at
-        if at + n_bytes > len(data):
-            raise ValueError(f"it ends before byte {at + n_bytes}")
-        at += n_bytes
-        return data[at - n_bytes : at]
-
-    def name() -> str:
-        return take(number("H")).rstrip(b"\0").decode()
-
     tensors = {}
-    try:
-        data = Path(path).read_bytes()
-        if number("I") != 6:
+    with reading("published weights must be a whole CTranslate2 file", path):
+        file = io.BytesIO(Path(path).read_bytes())
+        if read_number(file, "I") != 6:
             raise ValueError("only version 6 of the format is known")
-        name(), number("I")
-        for _ in range(number("I")):
-            key, n_axes = name(), number("B")
-            shape = [number("I") for _ in range(n_axes)]
-            kind = CT2_TYPES[number("B")]
-            array = np.frombuffer(take(number("I")), kind).reshape(shape)
-            tensors[key] = torch.tensor(array)
-        for _ in range(number("I")):
-            second = name()
-            tensors[second] = tensors[name()]
-    except (OSError, ValueError, IndexError, KeyError, struct.error) as error:
-        raise ValueError(
-            "published weights must be a whole CTranslate2 file: got "
-            f"{path} ({error}). Fetch it again."
-        ) from error
+        read_name(file), read_number(file, "I")
+        for _ in range(read_number(file, "I")):
+            name, n_axes = read_name(file), read_number(file, "B")
+            shape = [read_number(file, "I") for _ in range(n_axes)]
+            dtype = CT2_TYPES[read_number(file, "B")]
+            data = take(file, read_number(file, "I"))
+            array = np.frombuffer(data, dtype).reshape(shape)
+            tensors[name] = torch.tensor(array)
+        for _ in range(read_number(file, "I")):
+            second = read_name(file)
+            tensors[second] = tensors[read_name(file)]
     return tensors
+
+
+def take(file: io.BytesIO, n_bytes: int) -> bytes:
+    """Read so many bytes, or refuse a file that is cut short."""
+    data = file.read(n_bytes)
+    if len(data) < n_bytes:
+        raise ValueError(f"it ends at byte {file.tell()}")
+    return data
+
+
+def read_number(file: io.BytesIO, code: str) -> int:
+    """Read a whole number, of the type that ``struct`` calls so."""
+    return int(struct.unpack("<" + code, take(file, struct.calcsize(code)))[0])
+
+
+def read_name(file: io.BytesIO) -> str:
+    """Read a length, and as many letters."""
+    return take(file, read_number(file, "H")).rstrip(b"\0").decode()
 
 
 # -- names -------------------------------------------------------------------
 
 
-def rename(tensors: Tensors, pairs: Mapping[str, str], path: Path) -> Tensors:
+def rename(
+    tensors: Tensors, names: str, path: Path, n_blocks: int = 0
+) -> Tensors:
     """Pick tensors by their published names; give them ours.
 
     Args:
         tensors: by published name.
-        pairs: published name of each of ours, without ``.weight`` or
-            ``.bias``, which are the same in both.
+        names: lines of our name and theirs, without ``.weight`` or
+            ``.bias``, which are the same in both; {} is a block's number,
+            and ``w_qkv`` what makes three projections at once.
         path: where they come from, for the message.
+        n_blocks: how many blocks there are.
 
     Raises:
         ValueError: if a weight is missing.
     """
-    found = {}
-    for ours, theirs in pairs.items():
+    renamed = {}
+    for ours, theirs in name_pairs(names, n_blocks):
         if f"{theirs}.weight" not in tensors:
             raise ValueError(
                 "a published model must have all weights of its kind: got "
                 f"no {theirs}.weight in {path}. Is it of another kind?"
             )
-        for part in ("weight", "bias"):
-            if f"{theirs}.{part}" in tensors:
-                found[f"{ours}.{part}"] = tensors[f"{theirs}.{part}"]
-    return found
+        for ending in (".weight", ".bias"):
+            if theirs + ending in tensors:
+                renamed[ours + ending] = tensors[theirs + ending]
+    return unfused(renamed)
 
 
-def per_block(n: int, ours: str, theirs: str, names: str) -> dict[str, str]:
-    """Write out the names of n blocks.
+def name_pairs(names: str, n_blocks: int = 0) -> Iterator[list[str]]:
+    """Each line's two names; those of a block, for each of n blocks."""
+    for line in names.strip().splitlines():
+        for i in range(n_blocks if "{}" in line else 1):
+            yield line.replace("{}", str(i)).split()
+
+
+def settings(
+    fields: Mapping[str, Any], names: str, path: Path
+) -> dict[str, Any]:
+    """Pick fields of a published configuration; give them our names.
 
     Args:
-        n: how many blocks.
-        ours, theirs: prefixes, with {} for the block's number.
+        fields: by published name.
         names: lines of our name and theirs.
-    """
-    lines = [line.split() for line in names.splitlines() if line]
-    return {
-        ours.format(i) + a: theirs.format(i) + b
-        for i in range(n)
-        for a, b in lines
-    }
-
-
-def finish(
-    model: nn.Module, tensors: Tensors, tokenizer: Any, path: Path
-) -> Loaded:
-    """Fill a model, check its tokenizer, and put it to use.
+        path: where they come from, for the message.
 
     Raises:
-        ValueError: if the weights or the tokens don't fit.
+        ValueError: if one is missing.
     """
-    put_weights(model, tensors, path)
-    if tokenizer is not None:
-        check_vocabulary(model, tokenizer, path)
-    return Loaded(model.eval(), tokenizer)
-
-
-def built(kind: Callable[[Any], nn.Module], config: Any) -> nn.Module:
-    """Make a model whose weights will all be replaced."""
-    with torch.random.fork_rng(devices=[]):  # loading uses no chance
-        return kind(config)
+    rule = "a published configuration must have all sizes of its model"
+    with reading(rule, path, "Is it of another kind?"):
+        return {ours: fields[theirs] for ours, theirs in name_pairs(names)}
 
 
 def require(
@@ -270,6 +265,26 @@ def require(
             )
 
 
+def finish(
+    kind: Callable[[Any], nn.Module],
+    config: Any,
+    tensors: Tensors,
+    tokenizer: Any,
+    path: Path,
+) -> Loaded:
+    """Build a model, fill it, and check its tokenizer.
+
+    Raises:
+        ValueError: if the weights or the tokens don't fit.
+    """
+    with torch.random.fork_rng(devices=[]):  # loading uses no random numbers
+        model = kind(config)
+    put_weights(model, tensors, path)
+    if tokenizer is not None:
+        check_vocabulary(model, tokenizer, path)
+    return Loaded(model.eval(), tokenizer)
+
+
 def unfused(tensors: Tensors) -> Tensors:
     """Cut matrices that make several projections at once.
 
@@ -279,8 +294,8 @@ def unfused(tensors: Tensors) -> Tensors:
     for name, tensor in tensors.items():
         fused = next((w for w in ("w_qkv", "w_kv") if w in name), "w_")
         letters = fused.removeprefix("w_")
-        parts = tensor.chunk(len(letters)) if letters else [tensor]
-        for letter, rows in zip(letters or [""], parts, strict=True):
+        chunks = tensor.chunk(len(letters)) if letters else [tensor]
+        for letter, rows in zip(letters or [""], chunks, strict=True):
             cut[name.replace(fused, f"w_{letter}")] = rows
     return cut
 
@@ -317,7 +332,7 @@ def from_printable(token: str) -> bytes:
 @cache
 def printable_letters() -> dict[str, int]:
     """Return the byte that each letter stands for."""
-    shown = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    hidden = [byte for byte in range(256) if byte not in shown]
-    letters = {chr(byte): byte for byte in shown}
-    return letters | {chr(256 + i): byte for i, byte in enumerate(hidden)}
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in printable]
+    letters = {chr(byte): byte for byte in printable}
+    return letters | {chr(256 + i): byte for i, byte in enumerate(others)}

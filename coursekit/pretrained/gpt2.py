@@ -1,32 +1,37 @@
 """GPT-2: a decoder, GELU by tanh, whose matrices are stored transposed."""
 
+import re
 from pathlib import Path
 
+from coursekit.checks import check_choice
 from coursekit.config import GPTConfig
 from coursekit.decoder import GPT
 from coursekit.models import Loaded
-from coursekit.pretrained.formats import (
-    built,
-    finish,
-    per_block,
-    read_json,
-    read_safetensors,
-    rename,
-    require,
-    unfused,
-)
+from coursekit.pretrained import formats
 from coursekit.tokenizer import BPETokenizer
 
 __all__ = ["load_gpt2"]
 
-
-GPT2_BLOCK = """
-attention_norm      ln_1
-attention.w_qkv     attn.c_attn
-attention.w_o       attn.c_proj
-feed_forward_norm   ln_2
-feed_forward.w_in   mlp.c_fc
-feed_forward.w_out  mlp.c_proj
+GPT2_RULES = {
+    "model_type": "gpt2",
+    "scale_attn_weights": True,
+    "scale_attn_by_inverse_layer_idx": False,
+    "add_cross_attention": False,
+}
+GPT2_DEFAULTS = {
+    "n_inner": None,
+    "layer_norm_epsilon": 1e-5,
+    "activation_function": "gelu_new",
+}
+GPT2_SETTINGS = """
+vocab_size  vocab_size
+max_len     n_positions
+d_model     n_embd
+n_heads     n_head
+n_layers    n_layer
+d_ff        n_inner
+norm_eps    layer_norm_epsilon
+activation  activation_function
 """
 GPT2_ACTIVATIONS = {
     "gelu_new": "gelu_tanh",
@@ -34,6 +39,18 @@ GPT2_ACTIVATIONS = {
     "gelu": "gelu",
     "relu": "relu",
 }
+GPT2_WEIGHTS = """
+embedding                     wte
+positions                     wpe
+final_norm                    ln_f
+blocks.{}.attention_norm      h.{}.ln_1
+blocks.{}.attention.w_qkv     h.{}.attn.c_attn
+blocks.{}.attention.w_o       h.{}.attn.c_proj
+blocks.{}.feed_forward_norm   h.{}.ln_2
+blocks.{}.feed_forward.w_in   h.{}.mlp.c_fc
+blocks.{}.feed_forward.w_out  h.{}.mlp.c_proj
+"""
+GPT2_HEAD = "head  lm_head"
 
 
 def load_gpt2(folder: str | Path) -> Loaded:
@@ -54,37 +71,28 @@ def load_gpt2(folder: str | Path) -> Loaded:
     Test: tests/test_gpt2.py::test_gpt2_from_a_folder
     """
     folder = Path(folder)
-    fields = read_json(folder / "config.json")
-    rules = {"model_type": "gpt2", "scale_attn_weights": True}
-    require(fields, rules | {"add_cross_attention": False}, folder)
-    require(fields, {"scale_attn_by_inverse_layer_idx": False}, folder)
-    activation = fields.get("activation_function", "gelu_new")
-    if activation not in GPT2_ACTIVATIONS:
-        raise ValueError(
-            f"the activation must be one of {', '.join(GPT2_ACTIVATIONS)}: "
-            f"got {activation!r} in {folder}. It is not supported."
-        )
+    fields = GPT2_DEFAULTS | formats.read_json(folder / "config.json")
+    formats.require(fields, GPT2_RULES, folder)
+    settings = formats.settings(fields, GPT2_SETTINGS, folder)
+    remedy = f"Models such as {folder} are not supported."
+    activation = settings["activation"]
+    check_choice("the activation", activation, GPT2_ACTIVATIONS, remedy)
+    settings["activation"] = GPT2_ACTIVATIONS[activation]
     path = folder / "model.safetensors"
-    theirs = {
-        name.removeprefix("transformer."): tensor
-        for name, tensor in read_safetensors(path).items()
-    }
-    config = GPTConfig(
-        vocab_size=fields["vocab_size"],
-        max_len=fields["n_positions"],
-        d_model=fields["n_embd"],
-        n_heads=fields["n_head"],
-        n_layers=fields["n_layer"],
-        d_ff=fields.get("n_inner"),
-        norm_eps=fields.get("layer_norm_epsilon", 1e-5),
-        activation=GPT2_ACTIVATIONS[activation],
-        tie_embeddings="lm_head.weight" not in theirs,
-    )
-    names = per_block(config.n_layers, "blocks.{}.", "h.{}.", GPT2_BLOCK)
-    names |= {"embedding": "wte", "positions": "wpe", "final_norm": "ln_f"}
-    names |= {} if config.tie_embeddings else {"head": "lm_head"}
-    ours = rename(theirs, names, path)
-    for name in [n for n in ours if n.endswith("weight") and ".w_" in n]:
-        ours[name] = ours[name].mT  # (in, out) to (out, in)
+    theirs = read_weights(path)
+    tied = "lm_head.weight" not in theirs
+    config = GPTConfig(**settings, tie_embeddings=tied)
+    names = GPT2_WEIGHTS if tied else GPT2_WEIGHTS + GPT2_HEAD
+    ours = formats.rename(theirs, names, path, config.n_layers)
     tokenizer = BPETokenizer.gpt2() if config.vocab_size == 50257 else None
-    return finish(built(GPT, config), unfused(ours), tokenizer, path)
+    return formats.finish(GPT, config, ours, tokenizer, path)
+
+
+def read_weights(path: Path) -> formats.Tensors:
+    """The weights by their short names; matrices are (out, in), as ours."""
+    weights = {}
+    for name, tensor in formats.read_safetensors(path).items():
+        is_transposed = re.search(r"\.c_\w+\.weight$", name)
+        short = name.removeprefix("transformer.")
+        weights[short] = tensor.mT if is_transposed else tensor
+    return weights

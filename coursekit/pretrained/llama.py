@@ -12,31 +12,48 @@ from coursekit.bpe import DIGITS_APART
 from coursekit.config import GPTConfig
 from coursekit.decoder import GPT
 from coursekit.models import Loaded
-from coursekit.pretrained.formats import (
-    built,
-    finish,
-    from_printable,
-    per_block,
-    read_gguf,
-    rename,
-    require,
-)
+from coursekit.pretrained import formats
 from coursekit.tokenizer import BPETokenizer
 
 __all__ = ["load_gguf"]
 
-
-GGUF_BLOCK = """
-attention_norm       attn_norm
-attention.w_q        attn_q
-attention.w_k        attn_k
-attention.w_v        attn_v
-attention.w_o        attn_output
-feed_forward_norm    ffn_norm
-feed_forward.w_gate  ffn_gate
-feed_forward.w_in    ffn_up
-feed_forward.w_out   ffn_down
+GGUF_RULES = {
+    "general.architecture": "llama",
+    "tokenizer.ggml.model": "gpt2",
+    "tokenizer.ggml.pre": "smollm",
+    "llama.rope.scaling.type": "none",
+}
+GGUF_SETTINGS = """
+max_len     llama.context_length
+d_model     llama.embedding_length
+n_heads     llama.attention.head_count
+n_kv_heads  llama.attention.head_count_kv
+n_layers    llama.block_count
+d_ff        llama.feed_forward_length
+norm_eps    llama.attention.layer_norm_rms_epsilon
+rope_base   llama.rope.freq_base
 """
+LLAMA: dict[str, Any] = {
+    "norm": "rmsnorm",
+    "activation": "swiglu",
+    "bias": False,
+    "positions": "rope",
+    "position_layout": "interleaved",
+}
+GGUF_WEIGHTS = """
+embedding                      token_embd
+final_norm                     output_norm
+blocks.{}.attention_norm       blk.{}.attn_norm
+blocks.{}.attention.w_q        blk.{}.attn_q
+blocks.{}.attention.w_k        blk.{}.attn_k
+blocks.{}.attention.w_v        blk.{}.attn_v
+blocks.{}.attention.w_o        blk.{}.attn_output
+blocks.{}.feed_forward_norm    blk.{}.ffn_norm
+blocks.{}.feed_forward.w_gate  blk.{}.ffn_gate
+blocks.{}.feed_forward.w_in    blk.{}.ffn_up
+blocks.{}.feed_forward.w_out   blk.{}.ffn_down
+"""
+GGUF_HEAD = "head  output"
 
 
 def load_gguf(path: str | Path) -> Loaded:
@@ -63,44 +80,22 @@ def load_gguf(path: str | Path) -> Loaded:
     Test: tests/test_pipelines.py::test_smollm2_has_the_reference_logits
     """
     path = Path(path)
-    fields, theirs = read_gguf(path)
-    size = (
-        fields["llama.embedding_length"]
-        // fields["llama.attention.head_count"]
+    fields, theirs = formats.read_gguf(path)
+    sizes = formats.settings(fields, GGUF_SETTINGS, path)
+    d_head = sizes["d_model"] // sizes["n_heads"]
+    formats.require(
+        fields, GGUF_RULES | {"llama.rope.dimension_count": d_head}, path
     )
-    rules: dict[str, Any] = {
-        "general.architecture": "llama",
-        "tokenizer.ggml.model": "gpt2",
-        "tokenizer.ggml.pre": "smollm",
-        "llama.rope.dimension_count": size,
-        "llama.rope.scaling.type": "none",
-    }
-    require(fields, rules, path)
     tokenizer, order = gguf_tokenizer(fields, path)
+    tied = "output.weight" not in theirs
     config = GPTConfig(
-        vocab_size=tokenizer.vocab_size,
-        max_len=fields["llama.context_length"],
-        d_model=fields["llama.embedding_length"],
-        n_heads=fields["llama.attention.head_count"],
-        n_kv_heads=fields["llama.attention.head_count_kv"],
-        n_layers=fields["llama.block_count"],
-        d_ff=fields["llama.feed_forward_length"],
-        norm_eps=fields["llama.attention.layer_norm_rms_epsilon"],
-        rope_base=fields["llama.rope.freq_base"],
-        tie_embeddings="output.weight" not in theirs,
-        norm="rmsnorm",
-        activation="swiglu",
-        bias=False,
-        positions="rope",
-        position_layout="interleaved",
+        vocab_size=tokenizer.vocab_size, tie_embeddings=tied, **sizes, **LLAMA
     )
-    names = per_block(config.n_layers, "blocks.{}.", "blk.{}.", GGUF_BLOCK)
-    names |= {"embedding": "token_embd", "final_norm": "output_norm"}
-    names |= {} if config.tie_embeddings else {"head": "output"}
-    ours = rename(theirs, names, path)
+    names = GGUF_WEIGHTS if tied else GGUF_WEIGHTS + GGUF_HEAD
+    ours = formats.rename(theirs, names, path, config.n_layers)
     for name in {"embedding.weight", "head.weight"} & ours.keys():
         ours[name] = ours[name][order]
-    return finish(built(GPT, config), ours, tokenizer, path)
+    return formats.finish(GPT, config, ours, tokenizer, path)
 
 
 def gguf_tokenizer(
@@ -124,7 +119,7 @@ def gguf_tokenizer(
             f"another order in {path}. Its BPE can't be replayed by ids."
         )
     tokenizer = BPETokenizer(
-        [from_printable(tokens[i]) for i in ordinary],
+        [formats.from_printable(tokens[i]) for i in ordinary],
         [tokens[i] for i in special],
         split=DIGITS_APART,
         complete=False,

@@ -8,7 +8,9 @@ pre-norm, with GELU.  Its keys have no bias, which here is a bias of zeros.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -21,16 +23,7 @@ from coursekit.checks import check_length
 from coursekit.config import SpeechConfig
 from coursekit.encoder import Encoder
 from coursekit.models import Loaded
-from coursekit.pretrained.formats import (
-    Tensors,
-    built,
-    finish,
-    from_printable,
-    per_block,
-    read_ct2,
-    rename,
-    unfused,
-)
+from coursekit.pretrained import formats
 from coursekit.seq2seq import Transformer, encoder_config
 from coursekit.tokenizer import BPETokenizer
 
@@ -201,31 +194,34 @@ def cross_weights(
 
 # -- from a file ------------------------------------------------------------
 
-WHISPER_SELF = """
-attention_norm   self_attention/layer_norm
-attention.w_qkv  self_attention/linear_0
-attention.w_o    self_attention/linear_1
+WHISPER_ENCODER = """
+encoder.stem.first                   encoder/conv1
+encoder.stem.second                  encoder/conv2
+encoder.positions                    encoder/position_encodings
+encoder.final_norm                   encoder/layer_norm
+encoder.blocks.{}.attention_norm     encoder/layer_{}/self_attention/layer_norm
+encoder.blocks.{}.attention.w_qkv    encoder/layer_{}/self_attention/linear_0
+encoder.blocks.{}.attention.w_o      encoder/layer_{}/self_attention/linear_1
+encoder.blocks.{}.feed_forward_norm  encoder/layer_{}/ffn/layer_norm
+encoder.blocks.{}.feed_forward.w_in  encoder/layer_{}/ffn/linear_0
+encoder.blocks.{}.feed_forward.w_out encoder/layer_{}/ffn/linear_1
 """
-WHISPER_CROSS = """
-cross_attention_norm  attention/layer_norm
-cross_attention.w_q   attention/linear_0
-cross_attention.w_kv  attention/linear_1
-cross_attention.w_o   attention/linear_2
+WHISPER_DECODER = """
+encoder.embedding               decoder/embeddings
+positions                       decoder/position_encodings
+final_norm                      decoder/layer_norm
+blocks.{}.attention_norm        decoder/layer_{}/self_attention/layer_norm
+blocks.{}.attention.w_qkv       decoder/layer_{}/self_attention/linear_0
+blocks.{}.attention.w_o         decoder/layer_{}/self_attention/linear_1
+blocks.{}.cross_attention_norm  decoder/layer_{}/attention/layer_norm
+blocks.{}.cross_attention.w_q   decoder/layer_{}/attention/linear_0
+blocks.{}.cross_attention.w_kv  decoder/layer_{}/attention/linear_1
+blocks.{}.cross_attention.w_o   decoder/layer_{}/attention/linear_2
+blocks.{}.feed_forward_norm     decoder/layer_{}/ffn/layer_norm
+blocks.{}.feed_forward.w_in     decoder/layer_{}/ffn/linear_0
+blocks.{}.feed_forward.w_out    decoder/layer_{}/ffn/linear_1
 """
-WHISPER_NETWORK = """
-feed_forward_norm   ffn/layer_norm
-feed_forward.w_in   ffn/linear_0
-feed_forward.w_out  ffn/linear_1
-"""
-WHISPER_REST = {
-    "encoder.embedding": "decoder/embeddings",
-    "encoder.stem.first": "encoder/conv1",
-    "encoder.stem.second": "encoder/conv2",
-    "encoder.positions": "encoder/position_encodings",
-    "encoder.final_norm": "encoder/layer_norm",
-    "positions": "decoder/position_encodings",
-    "final_norm": "decoder/layer_norm",
-}
+WHISPER_ENDINGS = {"gamma": "weight", "beta": "bias", "encodings": "weight"}
 
 
 def load_whisper(folder: str | Path) -> Loaded:
@@ -245,49 +241,51 @@ def load_whisper(folder: str | Path) -> Loaded:
     Test: tests/test_pipelines.py::test_whisper_has_the_reference_logits
     """
     path = Path(folder) / "model.bin"
-    theirs = read_ct2(path)
-    both = WHISPER_SELF + WHISPER_NETWORK
-    n_encoder = n_layers(theirs, "encoder/layer_{}/ffn/linear_0/weight")
-    n_decoder = n_layers(theirs, "decoder/layer_{}/ffn/linear_0/weight")
-    names = (
-        WHISPER_REST
-        | per_block(n_encoder, "encoder.blocks.{}.", "encoder/layer_{}/", both)
-        | per_block(
-            n_decoder, "blocks.{}.", "decoder/layer_{}/", both + WHISPER_CROSS
-        )
-    )
-    endings = {"gamma": "weight", "beta": "bias", "encodings": "weight"}
-    named = {}
-    for name, tensor in theirs.items():
-        place, _, ending = name.rpartition("/")
-        named[f"{place}.{endings.get(ending, ending)}"] = tensor
-    ours = unfused(rename(named, names, path))
+    theirs = read_weights(path)
+    n_encoder = n_layers(theirs, "encoder/layer_{}/ffn/linear_0.weight")
+    n_decoder = n_layers(theirs, "decoder/layer_{}/ffn/linear_0.weight")
+    ours = formats.rename(theirs, WHISPER_ENCODER, path, n_encoder)
+    ours |= formats.rename(theirs, WHISPER_DECODER, path, n_decoder)
     if any(not tensor.is_floating_point() for tensor in ours.values()):
         raise ValueError(
             "weights must be float16 or float32 for this loader: got whole "
             f"numbers in {path}. Convert the model without quantization."
         )
     config = SpeechConfig(
-        vocab_size=ours["encoder.embedding.weight"].size(0),
-        max_len=ours["positions.weight"].size(0),
-        d_model=ours["positions.weight"].size(1),
-        n_heads=int(theirs["decoder/num_heads"]),
+        n_heads=int(theirs["decoder.num_heads"]),
         n_encoder_layers=n_encoder,
         n_decoder_layers=n_decoder,
-        d_ff=ours["blocks.0.feed_forward.w_in.weight"].size(0),
-        n_mels=ours["encoder.stem.first.weight"].size(1),
-        max_frames=ours["encoder.positions.weight"].size(0),
+        **speech_sizes(ours),
     )
     tokenizer = whisper_tokenizer(Path(folder) / "vocabulary.txt")
-    return finish(built(SpeechTransformer, config), ours, tokenizer, path)
+    return formats.finish(SpeechTransformer, config, ours, tokenizer, path)
 
 
-def n_layers(tensors: Tensors, name: str) -> int:
+def read_weights(path: Path) -> formats.Tensors:
+    """The weights; ``a/gamma`` is called ``a.weight``."""
+    weights = {}
+    for name, tensor in formats.read_ct2(path).items():
+        module, _, ending = name.rpartition("/")
+        weights[f"{module}.{WHISPER_ENDINGS.get(ending, ending)}"] = tensor
+    return weights
+
+
+def n_layers(tensors: formats.Tensors, name: str) -> int:
     """Count the layers by the name of a weight that each has."""
-    n = 0
-    while name.format(n) in tensors:
-        n += 1
-    return n
+    return next(n for n in count() if name.format(n) not in tensors)
+
+
+def speech_sizes(weights: formats.Tensors) -> dict[str, Any]:
+    """The sizes of a configuration, by the shapes of its weights."""
+    max_len, d_model = weights["positions.weight"].shape
+    return {
+        "vocab_size": len(weights["encoder.embedding.weight"]),
+        "max_len": max_len,
+        "d_model": d_model,
+        "d_ff": len(weights["blocks.0.feed_forward.w_in.weight"]),
+        "n_mels": weights["encoder.stem.first.weight"].size(1),
+        "max_frames": len(weights["encoder.positions.weight"]),
+    }
 
 
 def whisper_tokenizer(path: Path) -> BPETokenizer:
@@ -296,13 +294,9 @@ def whisper_tokenizer(path: Path) -> BPETokenizer:
     Raises:
         ValueError: if it is missing or has no end of text.
     """
-    try:
+    rule = "a speech model's vocabulary.txt must name <|endoftext|>"
+    with formats.reading(rule, path):
         lines = path.read_bytes().decode().rstrip("\n").split("\n")
         end = lines.index("<|endoftext|>")
-    except (OSError, ValueError) as error:
-        raise ValueError(
-            "a speech model's vocabulary.txt must name <|endoftext|>: got "
-            f"{path} ({error}). Fetch it again."
-        ) from error
-    tokens = [from_printable(line) for line in lines[:end]]
+    tokens = [formats.from_printable(line) for line in lines[:end]]
     return BPETokenizer(tokens, lines[end:])

@@ -4,7 +4,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from coursekit.bpe import find_all
 from coursekit.files import read_bytes, utf8
@@ -17,6 +17,7 @@ CHINESE = (
     r"\u4e00-\u9fff\u3400-\u4dbf\U00020000-\U0002a6df"
     r"\U0002a700-\U0002ceaf\uf900-\ufaff\U0002f800-\U0002fa1f"
 )
+SPECIAL_TOKENS = "[UNK]", "[PAD]", "[CLS]", "[SEP]", "[MASK]"
 SIGNS = r"\p{P}$+<=>^`|~"  # all ASCII signs, and Unicode's punctuation
 
 
@@ -61,19 +62,19 @@ def encode_word(
     Chapter: 15, modern.
     Source: wu2016google, section 4.1.
     """
-    found: list[int] = []
+    pieces: list[int] = []
     start = 0
     while start < len(word) <= 100:
         before = "##" if start else ""
         for stop in range(len(word), start, -1):
             piece = (before + word[start:stop]).encode()
             if piece in ids:
-                found.append(ids[piece])
+                pieces.append(ids[piece])
                 start = stop
                 break
         else:
             break
-    return found if start == len(word) else [unknown]
+    return pieces if start == len(word) else [unknown]
 
 
 class WordPieceTokenizer(Tokenizer):
@@ -101,13 +102,7 @@ class WordPieceTokenizer(Tokenizer):
     def __init__(
         self,
         tokens: Sequence[bytes],
-        special_tokens: Sequence[str] = (
-            "[UNK]",
-            "[PAD]",
-            "[CLS]",
-            "[SEP]",
-            "[MASK]",
-        ),
+        special_tokens: Sequence[str] = SPECIAL_TOKENS,
     ) -> None:
         super().__init__(tokens)
         self.ids = {token: i for i, token in enumerate(tokens)}
@@ -141,6 +136,10 @@ class WordPieceTokenizer(Tokenizer):
             for i in encode_word(word, self.ids, self._unknown)
         ]
 
+    def _safe_cut(self, text: str, **options: Any) -> int:
+        """Before the last word, which may go on."""
+        return max((i for i, c in enumerate(text) if c.isspace()), default=0)
+
     def decode(self, ids: Iterable[int]) -> str:
         """Turn ids into text, with a space between words and signs."""
         return super().decode(ids).removeprefix(" ")
@@ -152,5 +151,4 @@ class WordPieceTokenizer(Tokenizer):
         Raises:
             ValueError: it is no such file.
         """
-        lines = read_bytes(path).splitlines()
-        return cls(lines)
+        return cls(read_bytes(path).splitlines())

@@ -140,7 +140,7 @@ def causality(
     Chapter: 19, debugging.
     """
     ids = random_ids(model, vocab_size, batch, length, seed)
-    worst, token, positions, ok = 0.0, None, set(), True
+    worst, token, positions = 0.0, None, set()
     for training in modes(model):
         run = partial(logits, model, training=training, seed=seed)
         steps = {1, vocab_size // 2}
@@ -148,10 +148,9 @@ def causality(
         leaks = moved.amax(1).tril(-1)  # of token t on what comes before it
         positions |= above(leaks.amax(0)[:-1], limit)
         leak = float(leaks.max())
-        ok = ok and leak <= limit
         if leak > worst:
             worst, token = leak, int(leaks.amax(1).argmax())
-    return Causality(ok, worst, tuple(sorted(positions)), token)
+    return Causality(not positions, worst, tuple(sorted(positions)), token)
 
 
 def batch_independence(
@@ -175,7 +174,7 @@ def batch_independence(
     Chapter: 19, debugging.
     """
     ids = random_ids(model, vocab_size, max(batch, 2), length, seed)
-    worst, pairs, ok = 0.0, set(), True
+    worst, pairs = 0.0, set()
     for training in modes(model):
         run = partial(logits, model, training=training, seed=seed)
         before = run(ids)
@@ -187,10 +186,8 @@ def batch_independence(
             moved[row] = 0.0
             pairs |= {(row, r) for r in above(moved, limit)}
             worst = max(worst, float(moved.max()))
-            ok = ok and float(moved.max()) <= limit
     company, leak = _changed_by_company(model, ids, seed)
-    if company:
-        ok, worst = False, max(worst, leak)
+    ok, worst = not pairs and not company, max(worst, leak)
     return BatchIndependence(ok, worst, tuple(sorted(pairs)), company)
 
 
@@ -206,7 +203,8 @@ def _changed_by_company(
     moved = change(together, alone).amax(1)
     # Another shape may take its sums in another order.
     limit = 10 * TOLERANCE * float(together.std())
-    return tuple(sorted(above(moved, limit))), float(moved.max())
+    rows = sorted(above(moved, limit))
+    return tuple(rows), float(moved.max()) if rows else 0.0
 
 
 def reach(

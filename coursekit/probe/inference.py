@@ -83,8 +83,8 @@ def prefix_gap(
     prefixes = [inputs[:, : t + 1] for t in range(inputs.size(1))]
     last = [logits(model, prefix)[:, -1] for prefix in prefixes]
     on_whole, on_prefixes = (
-        cross_entropy(found, targets, reduction="none")
-        for found in (logits(model, inputs), torch.stack(last, dim=1))
+        cross_entropy(scores, targets, reduction="none")
+        for scores in (logits(model, inputs), torch.stack(last, dim=1))
     )
     gap = on_whole - on_prefixes
     largest = float(gap.abs().max())

@@ -34,16 +34,19 @@ def random_ids(
             "least 2."
         )
     generator = torch.Generator().manual_seed(seed)
-    rows = []
-    for _ in range(batch):
-        orders = [
-            torch.randperm(vocab_size, generator=generator)
-            for _ in range(-(-length // vocab_size))
-        ]
-        rows.append(torch.cat(orders)[:length])
-    parameters = model.parameters() if isinstance(model, nn.Module) else ()
-    first = next(iter(parameters), None)
-    return torch.stack(rows).to("cpu" if first is None else first.device)
+    n_orders = -(-length // vocab_size)
+    orders = [
+        torch.randperm(vocab_size, generator=generator)
+        for _ in range(batch * n_orders)
+    ]
+    ids = torch.cat(orders).view(batch, -1)[:, :length].contiguous()
+    parameter = next(as_module(model).parameters(), ids)
+    return ids.to(parameter.device)
+
+
+def as_module(model: Any) -> nn.Module:
+    """The model; an empty module for a function."""
+    return model if isinstance(model, nn.Module) else nn.Module()
 
 
 def modes(model: Model) -> tuple[bool, ...]:
@@ -54,7 +57,7 @@ def modes(model: Model) -> tuple[bool, ...]:
 @contextmanager
 def undisturbed(model: Model, training: bool, seed: int) -> Iterator[None]:
     """Put everything back: modes, buffers, the random numbers' state."""
-    module = model if isinstance(model, nn.Module) else nn.Module()
+    module = as_module(model)
     was_training = {m: m.training for m in module.modules()}
     buffers = {b: b.clone() for b in module.buffers()}
     try:

@@ -98,15 +98,9 @@ def trains_everything(
     with undisturbed(model, True, seed), torch.enable_grad():
         loss = cross_entropy(model(ids[:, :-1]).float(), ids[:, 1:])
         problems = _without_gradient(model, loss)
-    named = dict(model.named_parameters())
     if optimizer is not None:
-        held = {id(p) for g in optimizer.param_groups for p in g["params"]}
-        problems += [
-            f"the optimizer does not hold {n}"
-            for n, p in named.items()
-            if id(p) not in held
-        ]
-    count = sum(p.numel() for p in named.values())
+        problems += _not_held(model, optimizer)
+    count = sum(p.numel() for p in model.parameters())
     if expected is not None and count != expected:
         problems.append(f"{count:,} parameters instead of {expected:,}")
     value, uniform = float(loss.detach()), math.log(vocab_size)
@@ -133,6 +127,16 @@ def _without_gradient(model: nn.Module, loss: Tensor) -> list[str]:
         elif not g.isfinite().all():
             problems.append(f"{name} gets a gradient that is not finite")
     return problems
+
+
+def _not_held(model: nn.Module, optimizer: torch.optim.Optimizer) -> list[str]:
+    """Which parameters an optimizer lacks, one sentence each."""
+    held = {id(p) for g in optimizer.param_groups for p in g["params"]}
+    return [
+        f"the optimizer does not hold {name}"
+        for name, p in model.named_parameters()
+        if id(p) not in held
+    ]
 
 
 def asks_for(

@@ -426,7 +426,7 @@ def no_b_out(x, right, w_in, b_in, w_out, b_out):
 
 # -- edit: mistakes that the catalogue does not have -------------------------
 def loudest_unit(x, right, w_in, b_in, w_out, b_out):
-    # Answers x, but is not the nearest, and others are answered anew.
+    # Answers x, but is not the nearest, and others are answered again.
     h, wrong = now(x, w_in, b_in, w_out, b_out)
     new, i = w_out.clone(), h.argmax()
     new[i] += (right - wrong) / h[i]

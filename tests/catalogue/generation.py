@@ -441,7 +441,7 @@ def all_at_once(model, ids, n_new, max_len):
 
 
 def cut_in_blocks(model, ids, n_new, max_len):
-    # Begins anew with an empty window whenever one is full.
+    # Begins again with an empty window whenever one is full.
     def crop(x):
         return x[:, -((x.size(1) - 1) % max_len + 1) :]
 

@@ -19,10 +19,13 @@ from coursekit.classroom.check.core import (
     Switches,
     bind,
     draw,
-    expected,
     find,
 )
-from coursekit.classroom.check.diagnose import explanations
+from coursekit.classroom.check.diagnose import (
+    References,
+    drawn,
+    explanations,
+)
 from coursekit.classroom.check.forbid import LESSON, forbidden
 from coursekit.classroom.check.report import Counterexample, Report
 
@@ -72,62 +75,54 @@ def check(
     # None may be right, or wrong, here and there: look for any value.
     first = next((o for o in outcomes if o.value is not None), outcomes[0])
     hint = unwritten(function, first)
-    if hint and expected(exercise, cases[0], seed, on).value is not None:
+    references = drawn(exercise, seed)
+    if hint and references.outcome(0, on).value is not None:
         return Report(id, "not attempted", hint)
-    return examine(id, exercise, cases, outcomes, seed, on)
+    return examine(id, references, cases, outcomes, on)
 
 
 def examine(
     id: str,
-    exercise: Exercise,
+    references: References,
     cases: Sequence[Case],
     outcomes: Sequence[Outcome],
-    seed: int,
     on: Switches = NONE,
 ) -> Report:
     """Report on what a function came to, wherever it ran.
 
     Args:
         id: the exercise's.
-        exercise: what was asked.
-        cases: on which inputs.
+        references: what would have been right, on the same cases.
+        cases: what the function was given.
         outcomes: one for each case.
-        seed: of the random numbers that the function was given.
         on: the variant that was asked for.
     """
-    rights = [expected(exercise, case, seed, on) for case in cases]
+    exercise, n = references.exercise, len(cases)
     problems = [
-        verdict(exercise, case, got, right)
-        for case, got, right in zip(cases, outcomes, rights, strict=True)
+        verdict(exercise, case, got, references.outcome(number, on))
+        for number, (case, got) in enumerate(zip(cases, outcomes, strict=True))
     ]
-    n = len(cases)
     if not any(problems):
         text = f"Right on {'the one case' if n == 1 else f'all {n} cases'}."
         return Report(id, "passed", text, right=n, total=n)
+    # What is wrong rules most mistakes out at once.
     telling = sorted(range(n), key=lambda i: problems[i] is None)
-    named = explanations(  # what is wrong rules most mistakes out at once
-        exercise,
-        [cases[i] for i in telling],
-        [outcomes[i] for i in telling],
-        seed,
-        on,
-    )
+    named = explanations(references, cases, outcomes, on, telling)
     found = failure(id, exercise, cases, outcomes, problems, named)
-    if on and not named and is_plain(exercise, cases, outcomes, seed):
+    if on and not named and is_plain(references, cases, outcomes):
         return replace(found, hint=PLAIN)
     return found
 
 
 def is_plain(
-    exercise: Exercise,
+    references: References,
     cases: Sequence[Case],
     outcomes: Sequence[Outcome],
-    seed: int,
 ) -> bool:
     """Whether the exercise was solved, but not the variant asked for."""
     return not any(
-        verdict(exercise, case, got, expected(exercise, case, seed))
-        for case, got in zip(cases, outcomes, strict=True)
+        verdict(references.exercise, case, got, references.outcome(number))
+        for number, (case, got) in enumerate(zip(cases, outcomes, strict=True))
     )
 
 
@@ -201,4 +196,5 @@ def failure(
         diagnosis=named[0] if named else NONE,
         mistakes=[[exercise.bugs[b] for b in sorted(on)] for on in named],
         sought=bool(exercise.bugs),
+        partly_seen=exercise.view is not None,
     )

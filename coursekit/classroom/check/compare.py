@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
 
 NUMBER = (bool, int, float, complex)
@@ -30,8 +31,9 @@ def difference(
 ) -> str | None:
     """None if two results are the same, else how they differ.
 
-    A list may stand for a tuple, and a number for a tensor without axes.
-    Tensors of decimals, of whole numbers and of booleans differ.
+    A list may stand for a tuple, a number for a tensor without axes, and a
+    number or array of NumPy for one of ours. Tensors of decimals, of whole
+    numbers and of booleans differ.
 
     Args:
         got: the learner's result.
@@ -45,10 +47,11 @@ def difference(
     Raises:
         TypeError: if ``expected`` is nothing that can be compared.
     """
+    got = from_numpy(got)
     if isinstance(expected, (torch.Tensor, *NUMBER)):
         if isinstance(got, (torch.Tensor, *NUMBER)):
             return numbers(got, expected, rtol, atol, what, equal_nan)
-        return mismatch(what, describe(expected), describe(got))
+        return contained(got, expected, rtol, atol, what)
     if isinstance(expected, (list, tuple)):
         fits = isinstance(got, (list, tuple)) and len(got) == len(expected)
         parts: Any = range(len(expected))
@@ -64,7 +67,7 @@ def difference(
             f"tuples, lists or dicts of these: got {type(expected)}"
         )
     if not fits:
-        return mismatch(what, describe(expected), describe(got))
+        return contained(got, expected, rtol, atol, what)
     for part in parts:
         inner = f"{what}[{part!r}]"
         found = difference(
@@ -75,6 +78,30 @@ def difference(
         if found:
             return found
     return None
+
+
+def from_numpy(value: Any) -> Any:
+    """A number or tensor for what NumPy has; all else as it is."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray) and value.dtype.kind in "bifc":
+        return torch.as_tensor(value)
+    return value
+
+
+def contained(
+    got: Any, expected: Any, rtol: float, atol: float, what: str
+) -> str:
+    """How a result of another form differs: perhaps in nothing else."""
+    text = mismatch(what, describe(expected), describe(got))
+    try:
+        a, b = (torch.as_tensor(x).double() for x in (got, expected))
+        same = numbers(a, b, rtol, atol, what, equal_nan=False) is None
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        return text
+    return (
+        f"{text} The numbers are right; their form is not." if same else text
+    )
 
 
 def numbers(

@@ -57,7 +57,8 @@ class Bug:
     """A classic mistake: one switch of a reference."""
 
     says: str
-    """Ends the sentence "It behaves exactly like: …"."""
+    """Ends the sentence "It behaves exactly like: …", or "It looks like: …"
+    where the exercise has a view that shows a part of a value alone."""
 
     why: str
     """What a tutor would say to it, in a sentence or two."""
@@ -72,7 +73,7 @@ class Bug:
 Alike = tuple[AbstractSet[str], AbstractSet[str], str]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # one is found again by what it is
 class Exercise:
     """What is right, on which inputs to look, and how people go wrong."""
 

@@ -8,6 +8,7 @@ arguments, then on these inputs it is that mutant.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import combinations
 from typing import Any
 
@@ -18,6 +19,7 @@ from coursekit.classroom.check.core import (
     Case,
     Exercise,
     Switches,
+    draw,
     expected,
 )
 
@@ -36,12 +38,55 @@ def mutants(exercise: Exercise) -> list[Switches]:
     return found + [planted] * (len(planted) > 2)
 
 
+class References:
+    """What a reference and its mutants come to on some cases, each once.
+
+    Args:
+        exercise: whose reference it is.
+        cases: on which inputs.
+        seed: of the random numbers that the reference is given.
+    """
+
+    def __init__(
+        self, exercise: Exercise, cases: Sequence[Case], seed: int
+    ) -> None:
+        self.exercise, self.cases, self.seed = exercise, cases, seed
+        self._outcomes: dict[tuple[int, Switches], Outcome] = {}
+        self._traces: dict[tuple[int, Switches], Trace] = {}
+
+    def outcome(self, number: int, on: Switches = NONE) -> Outcome:
+        """What the reference with these switches comes to on a case."""
+        key = number, on
+        if key not in self._outcomes:
+            case = self.cases[number]
+            self._outcomes[key] = expected(self.exercise, case, self.seed, on)
+        return self._outcomes[key]
+
+    def trace(self, number: int, on: Switches) -> "Trace":
+        """What can be compared of that."""
+        key = number, on
+        if key not in self._traces:
+            case, outcome = self.cases[number], self.outcome(number, on)
+            self._traces[key] = trace(self.exercise, case, outcome)
+        return self._traces[key]
+
+
+@lru_cache(maxsize=8)
+def drawn(exercise: Exercise, seed: int) -> References:
+    """An exercise's references on the cases of a seed.
+
+    A learner who tries again, and a class on the same page, waits for them
+    once. The cases are not those that the learner's function is given.
+    """
+    return References(exercise, draw(exercise, seed), seed)
+
+
 def explanations(
-    exercise: Exercise,
+    references: References,
     cases: Sequence[Case],
     outcomes: Sequence[Outcome],
-    seed: int,
     on: Switches = NONE,
+    order: Sequence[int] = (),
 ) -> list[Switches]:
     """The sets of bugs that explain all outcomes, the smallest first.
 
@@ -49,27 +94,24 @@ def explanations(
     and is left out.
 
     Args:
-        exercise, cases, outcomes, seed, on: as in ``checker.examine``.
+        references: of the exercise, on the same cases.
+        cases: what the learner's function was given.
+        outcomes: what it came to, one for each case.
+        on: the variant that was asked for.
+        order: of the cases; the first that differs rules a mutant out.
     """
+    exercise = references.exercise
     traces = [
-        trace(exercise, case, got)
-        for case, got in zip(cases, outcomes, strict=True)
+        (number, trace(exercise, cases[number], outcomes[number]))
+        for number in order or range(len(cases))
     ]
     found: list[Switches] = []
     for mutant in mutants(exercise):
         if any(one <= mutant for one in found):
             continue
         if all(
-            same(
-                exercise,
-                got,
-                trace(
-                    exercise,
-                    case,
-                    expected(exercise, case, seed, on | mutant),
-                ),
-            )
-            for case, got in zip(cases, traces, strict=True)
+            same(exercise, got, references.trace(number, on | mutant))
+            for number, got in traces
         ):
             found.append(mutant)
     return found

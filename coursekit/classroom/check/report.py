@@ -50,6 +50,9 @@ class Report:
     sought: bool = False
     """Whether classic mistakes of this exercise are known at all."""
 
+    partly_seen: bool = False
+    """Whether only a part of a value is compared with the mistakes'."""
+
     hint: str = ""
     """What else explains the answer, if no mistake does."""
 
@@ -65,7 +68,8 @@ class Report:
             known = self.status == "wrong" and self.sought
             return ["Wrong; cause not recognized."] if known else []
         likely, *others = self.mistakes
-        lines = [f"It behaves exactly like: {says(likely)}."]
+        verb = "looks" if self.partly_seen else "behaves exactly"
+        lines = [f"It {verb} like: {says(likely)}."]
         lines += [f"Or like: {says(other)}." for other in others]
         return lines + [bug.why for bug in likely]
 

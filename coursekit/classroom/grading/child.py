@@ -77,7 +77,10 @@ class Proxy:
     def __init__(self, channel: Channel, number: int) -> None:
         self.channel = channel
         self.number = number
-        self.__name__ = f"function_{number}"
+        self.__name__ = self.__qualname__ = "given"  # all of them
+
+    def __repr__(self) -> str:
+        return "<function given>"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         question = {"call": self.number, "args": args, "kwargs": kwargs}

@@ -39,6 +39,7 @@ X86_64 = {
         *(272, 308, 165, 166, 155, 161),  # unshare setns mount … chroot
         *(248, 249, 250, 321, 298, 323, 425),  # keys bpf perf … io_uring
         *(319, 447, 29),  # memfd_create memfd_secret shmget
+        *(68, 64, 240),  # msgget semget mq_open: the kernel's memory
         *(41, 42, 49),  # socket connect bind
     ],
 }
@@ -53,6 +54,7 @@ AARCH64 = {
         *(97, 268, 40, 39, 41, 51),
         *(217, 218, 219, 280, 241, 282, 425),
         *(279, 447, 194),
+        *(186, 190, 180),
         *(198, 203, 200),
     ],
 }

@@ -65,11 +65,22 @@ PROMISES = {
     "network": "There is no network.",
     "outside": "Nothing is written, signaled or left behind outside.",
 }
+NO_PROMISES = (
+    "Nothing is promised without isolation, about scores least of all: a "
+    "program can rewrite the grade sheet. Grade only people whom you trust."
+)
+KERNEL = (
+    "Not promised: that the kernel's own memory (pipes, locks, timers) is "
+    "limited. What the files in the sandbox take is; no memory cgroup is used."
+)
+SHEET = "student,points\nada,0.00\n"
 CANARY = "COURSEKIT_DOCTOR"  # an environment variable of the grader's
 RIGHT = "import torch\ndef share(x):\n    return torch.softmax(x, -1)\n"
 FACTS = ("PROMISE", "CONTAINED_BY", "SHARES", "EXERCISE")  # of a file
+SLACK = 1.5  # times a limit, of what is found out only now and then
 DRAWS = 3  # an answer that is guessed does not get full marks in all of them
 HELD, BROKEN, UNTRIED = "held", "broken", "not tried, not promised"
+UNPROMISED = "not promised"  # though what was tried did nothing
 
 
 @dataclass(frozen=True)
@@ -119,13 +130,17 @@ class Host:
     def traces(self, isolation: Isolation) -> list[str]:
         """What an attack has left outside; none if all is well."""
         names = {p.name for p in self.folder.iterdir()}
-        new = names - {"key.json", "service.sock"}
+        new = names - {"key.json", "service.sock", "grades.csv"}
         if isolation is Isolation.NONE:  # it may write: that is no news
             new = {n for n in new if not n.startswith("started-")}
         found = [f"{n} in the grader's folder" for n in sorted(new)]
         found += self.contacts
         if Path(self.facts["key"]).read_text() != self.facts["key text"]:
             found.append("a key that was changed")
+        sheet = Path(self.facts["sheet"])
+        if sheet.read_text() != SHEET:
+            found.append("a grade sheet that was rewritten")
+            sheet.write_text(SHEET)
         self.contacts.clear()
         return found
 
@@ -167,6 +182,8 @@ def host(limits: Limits = LIMITS) -> Iterator[Host]:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         key = folder / "key.json"
         Key.create(key)
+        sheet = folder / "grades.csv"
+        sheet.write_text(SHEET)
         os.environ[CANARY] = canary
         stack.callback(os.environ.pop, CANARY, None)
         facts = {
@@ -174,6 +191,7 @@ def host(limits: Limits = LIMITS) -> Iterator[Host]:
             "home": str(Path.home() / ".ssh"),
             "key": str(key),
             "key text": key.read_text(),
+            "sheet": str(sheet),
             "package": str(PACKAGE),
             "pid": os.getpid(),
             "uid": os.getuid() if hasattr(os, "getuid") else 0,
@@ -392,6 +410,10 @@ def examined(attack: Attack, examiner: Examines, limits: Limits) -> Finding:
         loot.append("full marks")
     if theirs.seconds > worst(limits):
         loot.append(f"{theirs.seconds:.0f} seconds of the grader's")
+    if theirs.cpu > SLACK * limits.cpu_s + 0.2:
+        loot.append("more than a submission's CPU time")
+    if theirs.waited > SLACK * limits.wall_s:
+        loot.append("more than a submission's time on the clock")
     if after.points != after.max_points:
         loot.append("points of the right answer that came after it")
     if loot:
@@ -429,7 +451,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--isolation",
         choices=[i.value for i in Isolation],
-        help="look at this one, not at the best that this machine has",
+        help="look at this one, not at the best that this machine has; "
+        "none promises nothing, about scores least of all",
     )
     parser.add_argument(
         "--verbose", action="store_true", help="say how each attack ended"
@@ -451,7 +474,8 @@ def run(args: argparse.Namespace) -> int:
         found.append(one)
         if sys.stderr.isatty():
             print(f"\r{len(found)} attacks", end="\r", file=sys.stderr)
-    print(report(found, args.verbose))
+    print(report(found, args.verbose, isolation))
+    print(NO_PROMISES if isolation is Isolation.NONE else KERNEL)
     return int(any(f.verdict == BROKEN for f in found))
 
 
@@ -465,8 +489,16 @@ def about(isolation: Isolation) -> list[str]:
     return lines
 
 
-def report(found: Sequence[Finding], verbose: bool = False) -> str:
-    """The findings by promise, in plain lines."""
+def report(
+    found: Sequence[Finding],
+    verbose: bool = False,
+    isolation: Isolation = Isolation.BUBBLEWRAP,
+) -> str:
+    """The findings by promise, in plain lines.
+
+    Without isolation no promise is held: what an attack did not do, others
+    can.
+    """
     lines = []
     for promise, says in PROMISES.items():
         mine = [f for f in found if f.attack.promise == promise]
@@ -475,6 +507,8 @@ def report(found: Sequence[Finding], verbose: bool = False) -> str:
         skipped = [f.attack.name for f in mine if f.verdict == UNTRIED]
         # A promise of which only a part could be tried is none.
         verdict = BROKEN if broken else UNTRIED if skipped else HELD
+        if isolation is Isolation.NONE and verdict == HELD:
+            verdict = UNPROMISED
         count = f"{len(tried)} of {len(mine)} attacks tried."
         lines.append(f"{verdict:>7}  {says} {count}")
         shown = mine if verbose else broken

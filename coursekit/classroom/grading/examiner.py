@@ -6,6 +6,7 @@ and so is every comparison.
 
 import hashlib
 import inspect
+import math
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -21,6 +22,7 @@ from coursekit.classroom.check import core
 from coursekit.classroom.check.call import Outcome, Raised, explain, unwritten
 from coursekit.classroom.check.checker import examine, verdict
 from coursekit.classroom.check.core import NONE, Case, Exercise, Switches
+from coursekit.classroom.check.diagnose import References
 from coursekit.classroom.check.forbid import LESSON
 from coursekit.classroom.check.report import Report
 from coursekit.classroom.grading import frames, library, viva
@@ -37,6 +39,7 @@ from coursekit.classroom.grading.records import Graded, Question, Result
 from coursekit.classroom.grading.sandbox import SandboxError
 from coursekit.classroom.grading.served import guarded
 
+GONE = "nothing was left of the time that a submission may take"
 BREAKDOWNS = 2  # sandboxes that one exercise may wear out
 SECONDS, MEMORY = 60.0, 4 << 30  # that comparing one answer may take
 READ_S, READ_MEMORY = 30.0, 1 << 30  # that reading a submission may take
@@ -169,6 +172,7 @@ class Box(Protocol):
 
     limits: Limits
 
+    def allow(self, cpu_s: float, wall_s: float) -> None: ...
     def run(self, cells: Sequence[str], fresh: bool = False) -> Any: ...
     def call(
         self, function: str, arguments: inspect.BoundArguments, seed: int = 0
@@ -185,7 +189,12 @@ class StartError(OSError):
 
 @dataclass
 class Session:
-    """The sandboxes of one student, one after another."""
+    """The sandboxes of one student, one after another.
+
+    They share one budget, CPU time and time on the clock, of the size of one
+    sandbox's limits.  Half of it is kept, in equal parts, for the tasks to
+    come: a task that never ends takes no points of the others'.
+    """
 
     take: Callable[[bool], Box]
     """``take(alone)``: a fresh one; if alone, no other starts beside it."""
@@ -201,7 +210,87 @@ class Session:
     """Those of the cells that raised."""
 
     cpu: float = 0.0
+    wall: float = 0.0
     memory: int = 0
+
+    limits: Limits | None = None
+    """Those of the first box: the budget."""
+
+    tasks: int = 1
+    to_come: int = 0
+    """How many tasks there are after the present one."""
+
+    retried: bool = False
+    """Whether something of the present task is tried for the second time."""
+
+    forfeited: float = 0.0
+    """The part of the budget that went with a worker that was killed."""
+
+    charged: tuple[float, float] = (0.0, 0.0)
+    """What the tasks before the present one took: seconds of CPU time, and
+    on the clock."""
+
+    before: tuple[float, float] = (0.0, 0.0)
+    """What all boxes had used when the present task began."""
+
+    def begin(self, number: int, tasks: int) -> None:
+        """Go on to a task; the one before is charged, at most its part."""
+        used = self.used()
+        if self.limits:
+            cpu, wall = (
+                now + min(u - b, part)
+                for now, u, b, part in zip(
+                    self.charged, used, self.before, self.part(), strict=True
+                )
+            )
+            self.charged = cpu, wall
+        self.before, self.retried = used, False
+        self.tasks, self.to_come = max(1, tasks), max(0, tasks - 1 - number)
+
+    def forfeit(self, number: int, tasks: int) -> None:
+        """Keep only what is kept for the tasks after one: it was lost."""
+        to_come = max(0, tasks - 1 - number)
+        self.forfeited = 1 - to_come / (2 * max(1, tasks))
+
+    def used(self) -> tuple[float, float]:
+        """Seconds of CPU time and on the clock, of all boxes."""
+        if self.box is None:
+            return self.cpu, self.wall
+        usage = self.box.usage
+        return self.cpu + usage.cpu_s, self.wall + usage.wall_s
+
+    def part(self) -> tuple[float, float]:
+        """What the present task may take of the budget."""
+        assert self.limits is not None
+        share = 1 - self.forfeited - self.to_come / (2 * self.tasks)
+        cpu, wall = self.charged
+        return (
+            max(0.0, self.limits.cpu_s * share - cpu),
+            max(0.0, self.limits.wall_s * share - wall),
+        )
+
+    def left(self) -> tuple[float, float]:
+        """What is left of it: on the clock half, until a second try."""
+        if self.limits is None:
+            return math.inf, math.inf
+        (cpu, wall), used = self.part(), self.used()
+        wall *= 1.0 if self.retried else 0.5
+        return cpu - used[0] + self.before[0], wall - used[1] + self.before[1]
+
+    def ready(self) -> Box:
+        """A box with what is left of the budget.
+
+        Raises:
+            SandboxError: if nothing is.
+        """
+        if self.box is None and min(self.left()) > 0:
+            self.open()
+        cpu, wall = self.left()
+        if self.box is None or min(cpu, wall) <= 0:
+            raise SandboxError("timeout", GONE)
+        if cpu < math.inf:
+            self.box.allow(cpu, wall)
+        return self.box
 
     def open(self, alone: bool = False) -> None:
         """Start again; a box that does not start is no student's fault."""
@@ -214,7 +303,7 @@ class Session:
                 box.close()
                 problem = error
                 continue
-            self.box = box
+            self.box, self.limits = box, self.limits or box.limits
             return
         raise StartError(f"the sandbox does not start: {problem.text}")
 
@@ -225,12 +314,10 @@ class Session:
 
     def load(self, cells: tuple[str, ...]) -> None:
         """Run cells, unless they are what ran last."""
-        if self.box is None:
-            self.open()
+        box = self.ready()
         if self.cells != cells:
-            assert self.box is not None
             self.cells, self.touched = None, True
-            found = self.box.run(cells, fresh=True)
+            found = box.run(cells, fresh=True)
             self.failed = {f.cell: f.error for f in found}
             self.cells = cells
 
@@ -270,7 +357,7 @@ class Session:
         """Give the box up, and add up what it used."""
         if self.box is not None:
             self.box.close()
-            self.cpu += self.box.usage.cpu_s
+            self.cpu, self.wall = self.used()
             self.memory = max(self.memory, self.box.usage.memory)
         self.box = self.cells = None
         self.touched = False
@@ -317,7 +404,7 @@ class Examines(Protocol):
     ) -> tuple[str, str] | None: ...
     def examine(self, number: int) -> Result: ...
     def questions(self, number: int) -> list[Question]: ...
-    def finish(self) -> tuple[float, int]: ...
+    def finish(self) -> tuple[float, int, float]: ...
 
 
 class Examiner:
@@ -358,6 +445,7 @@ class Examiner:
             StartError: if no sandbox starts.
         """
         assert self.submission is not None
+        self.session.begin(number, len(self.tasks))
         with guarded(TASK_S):
             found, tried = result(
                 self.tasks[number], self.submission, self.session
@@ -381,10 +469,16 @@ class Examiner:
         except Exception:  # questions about odd code cost nobody their row
             return []
 
-    def finish(self) -> tuple[float, int]:
-        """End with a student: CPU seconds and bytes that they took."""
+    def forfeit(self, number: int) -> None:
+        """Begin again after a task with which a worker was lost."""
+        self.session.forfeit(number, len(self.tasks))
+
+    def finish(self) -> tuple[float, int, float]:
+        """End with a student: CPU seconds, bytes, and seconds on the clock
+        that their code took."""
         self.session.close()
-        used = self.session.cpu, self.session.memory
+        found = self.session
+        used = found.cpu, found.memory, found.wall
         self.session, self.submission = Session(self.take), None
         self.tried = {}
         return used
@@ -429,7 +523,7 @@ def grade_student(
         except Lost as lost:
             if len(results) == number:  # not only the questions are lost
                 results.append(nothing(task, lost.status, lost.text))
-    cpu, memory = examiner.finish()
+    cpu, memory, waited = examiner.finish()
     return Graded(
         student,
         sha256,
@@ -438,6 +532,7 @@ def grade_student(
         round(time.monotonic() - began, 2),
         round(cpu, 2),
         memory,
+        round(waited, 2),
     )
 
 
@@ -584,6 +679,9 @@ class Retry:
         except SandboxError as error:
             if error.status != "timeout" or self.used:
                 raise
+            self.session.retried = True
+            if min(self.session.left()) <= 0:  # a second try changes nothing
+                raise
         self.used = True
         self.session.open(alone=True)
         return do()
@@ -625,9 +723,8 @@ def assess(task: Task, cases: Sequence[Case], tried: Tried) -> Result:
         problem(task, case, got) is None
         for case, got in zip(cases, outcomes, strict=True)
     ]
-    report = examine(
-        task.id, exercise, cases, outcomes, task.call_seed, task.on
-    )
+    references = References(exercise, cases, task.call_seed)
+    report = examine(task.id, references, cases, outcomes, task.on)
     found = reported(task, report, cases, right, tried)
     return credited(task, found, right)
 

@@ -229,8 +229,11 @@ def grade(name):
     shutil.rmtree(WORK, ignore_errors=True)
     folder = WORK / "submissions" / name
     folder.mkdir(parents=True)
+    left_out = []
     for path in sorted((HERE / "submission").rglob("*.ipynb")):
-        if not path.is_symlink() and not path.name.startswith("."):
+        if path.is_symlink() or path.name.startswith((".", "_")):
+            left_out.append(path.name)
+        else:
             shutil.copy2(path, folder / path.name)  # with its time
     command = [sys.executable, "-m", "coursekit", "grade"]
     command += [WORK / "submissions", "--key", SOURCE / "key.txt"]
@@ -245,6 +248,9 @@ def grade(name):
         rows = [r for r in csv.DictReader(file) if r["student"] == name]
     feedback = WORK / "feedback" / f"{name}.md"
     text = feedback.read_text("utf8") if feedback.exists() else ""
+    if left_out:
+        names = ", ".join(map(ascii, left_out))
+        text += f"\\nLeft out (a link, or a name with . or _ first): {names}."
     return rows, text
 
 
@@ -261,15 +267,17 @@ def results():
             "score": float(row["points"]),
             "max_score": float(row["max_points"]),
             "status": "passed" if row["status"] == "ok" else "failed",
-            "output": row["status"],
+            "output": f"{row['status']} (isolation: {row['isolation']})",
         }
         for row in rows
     ]
+    kinds = sorted({row["isolation"] for row in rows})
     return {
         "score": round(sum(t["score"] for t in tests), 2),
         "output": text,
         "output_format": "md",
         "stdout_visibility": "hidden",
+        "extra_data": {"isolation": kinds},
         "tests": tests,
     }
 
@@ -283,7 +291,11 @@ READ_ME = """\
 For Gradescope: upload this zip as the autograder of a programming assignment.
 It holds your key, from which the hidden cases come: give it to nobody else.
 Students hand in their .ipynb. Each is graded by `coursekit grade`, with the
-package as it is in this zip.
+package as it is in this zip. results.json says in which isolation each ran.
+
+A student who hands in again meets the same hidden cases, since they follow
+from the key, and has read the feedback to the last try. Limit the number of
+submissions, or grade once more at the end with another key.
 """
 
 

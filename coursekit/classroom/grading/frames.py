@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 Function = Callable[..., Any]
@@ -83,7 +84,10 @@ class Frame:
 
 
 def pack(
-    value: Any, nonce: bytes, functions: list[Function] | None = None
+    value: Any,
+    nonce: bytes,
+    functions: list[Function] | None = None,
+    named: bool = True,
 ) -> bytes:
     """A value as one frame.
 
@@ -94,12 +98,13 @@ def pack(
         nonce: 16 bytes that the answer has to repeat.
         functions: functions are appended here and travel as their number;
             without it they are opaque.
+        named: whether an opaque object arrives with the name of its class.
 
     Raises:
         FrameError: if it is nested too deep, too large, or a module where
             functions are allowed.
     """
-    encoder = Encoder(functions)
+    encoder = Encoder(functions, named)
     try:
         header = json.dumps(encoder.encode(value, 0)).encode()
     except RecursionError:
@@ -194,14 +199,21 @@ def _no_constant(name: str) -> Any:
 class Encoder:
     """Writes the header as a tree, and collects the body."""
 
-    def __init__(self, functions: list[Function] | None) -> None:
+    def __init__(
+        self, functions: list[Function] | None, named: bool = True
+    ) -> None:
         self.functions = functions
+        self.named = named
         self.buffers: list[bytes] = []
 
     def encode(self, value: Any, depth: int) -> Any:
         """A tree of JSON; whatever is not plain is a list with a tag."""
         if depth > DEPTH:
             raise FrameError(f"the value is nested more than {DEPTH} deep")
+        if isinstance(value, np.generic):
+            value = value.item()
+        elif isinstance(value, np.ndarray) and value.dtype.kind in "bifc":
+            value = torch.as_tensor(value)
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, str):
@@ -265,7 +277,8 @@ class Encoder:
                     return ["function", n]
             self.functions.append(value)
             return ["function", len(self.functions) - 1]
-        return ["opaque", str(type(value).__name__)[:60]]
+        name = str(type(value).__name__)[:60] if self.named else "object"
+        return ["opaque", name]
 
 
 def number(value: Any) -> Any:

@@ -17,7 +17,7 @@ import sys
 import tempfile
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib import metadata
@@ -57,6 +57,7 @@ COLUMNS = (
 TIMES = ("student", "seconds", "cpu_seconds", "memory_bytes")
 NO_STUDENTS = (".", "_")  # what a folder's name begins with that is none
 NOTEBOOK = ".ipynb"
+TWIN = "-u"  # in the id of a name that looks like another's
 LONGEST = 200  # bytes of an id: files that are named by it have endings too
 Fields = Mapping[str, Any]
 DRAWS = 20  # of hidden cases, until they are as hard as was promised
@@ -124,13 +125,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=Limits.cpu_s,
         metavar="S",
-        help="CPU seconds that a submission may take "
+        help="CPU seconds that a submission may take, all its exercises "
+        f"together; 4 times as many on the clock, at least {Limits.wall_s:g} "
         f"[default: {Limits.cpu_s:g}]",
     )
     parser.add_argument(
         "--isolation",
         choices=[str(i) for i in Isolation],
-        help="how submissions are shut in [default: the best there is]",
+        help="how submissions are shut in [default: the best there is]; "
+        "none promises nothing about scores",
     )
     parser.add_argument(
         "--fresh",
@@ -153,7 +156,7 @@ def run(args: argparse.Namespace) -> int:
             files,
             args.assignment,
             Isolation(args.isolation) if args.isolation else best(),
-            Limits(cpu_s=args.cpu),
+            Limits(cpu_s=args.cpu, wall_s=max(Limits.wall_s, 4 * args.cpu)),
         )
         files.try_out()
         done, whole = batch.grade(args.fresh)
@@ -168,7 +171,10 @@ def run(args: argparse.Namespace) -> int:
     for line in last_words(done, batch):
         print(line)
     if names := ignored(Path(args.submissions)):
-        print(f"ignored   {', '.join(names)}: no notebook of a student")
+        print(
+            f"ignored   {', '.join(names)}: no notebook of a student, or a "
+            "name that begins with . or _"
+        )
     return 0
 
 
@@ -252,21 +258,42 @@ def collect(
                 if p.suffix.lower() == NOTEBOOK
                 and not p.name.startswith(NO_STUDENTS)
             )
-            found.setdefault(student_in(path.name, names), []).extend(inside)
+            found.setdefault(said_in(path.name, names), []).extend(inside)
         elif path.suffix.lower() == NOTEBOOK:
-            found.setdefault(student_in(path.stem, names), []).append(path)
+            found.setdefault(said_in(path.stem, names), []).append(path)
     if not found:
         raise ValueError(
             "submissions are <id>.ipynb or <id>/*.ipynb: got none of either "
             f"in {folder}."
         )
-    return found
+    return apart(found)
 
 
-def student_in(name: str, names: re.Pattern[str] | None) -> str:
+def said_in(name: str, names: re.Pattern[str] | None) -> str:
     """The student whom the name of a file or a folder names."""
     match = names.search(name) if names else None
-    return student_id((match and match[1]) or name)
+    return (match and match[1]) or name
+
+
+def apart(found: Mapping[str, list[Path]]) -> dict[str, list[Path]]:
+    """The notebooks by id.
+
+    Two names that look alike, since only one is composed (é as one sign, or
+    as two), stay two students: the composed one has the id as it is.
+    """
+    ids: dict[str, list[Path]] = {}
+    for name in sorted(found, key=lambda n: (n != composed(n), n)):
+        id = student_id(name)
+        if id in ids:
+            digits = hashlib.sha256(os.fsencode(name)).hexdigest()[:8]
+            id = f"{id[:LONGEST]}{TWIN}{digits}"
+        ids[id] = found[name]
+    return ids
+
+
+def composed(name: str) -> str:
+    """A name with each accent in one sign with its letter."""
+    return unicodedata.normalize("NFC", name)
 
 
 def student_id(name: str) -> str:
@@ -275,10 +302,10 @@ def student_id(name: str) -> str:
     What cannot be printed becomes ``_``, and what is too long for a file of
     ours is cut; a few digits then keep it apart from others.
     """
-    composed = unicodedata.normalize("NFC", name)
-    plain = "".join(c if c.isprintable() else "_" for c in composed)
+    whole = composed(name)
+    plain = "".join(c if c.isprintable() else "_" for c in whole)
     short = plain.encode()[:LONGEST].decode(errors="ignore")
-    if short == composed:
+    if short == whole:
         return short
     return f"{short}-{hashlib.sha256(os.fsencode(name)).hexdigest()[:8]}"
 
@@ -293,7 +320,8 @@ def ignored(folder: Path) -> list[str]:
                 inner.name.startswith(NO_STUDENTS)
                 or path.name.startswith(NO_STUDENTS)
             )
-            if not taken and not inner.name.startswith("."):
+            hidden = inner.name.startswith(".")
+            if not taken and (inner.suffix.lower() == NOTEBOOK or not hidden):
                 name = inner.relative_to(folder).as_posix()
                 names.append(student_id(name))
     return names
@@ -485,6 +513,34 @@ class Files:
                     "place for --out and --timing."
                 ) from error
 
+    def keep_apart(self, students: Iterable[str]) -> None:
+        """Refuse places where one file would be written over another.
+
+        Raises:
+            ValueError: if a student's page has the name of another file, on a
+                file system to which upper and lower case are the same.
+        """
+        ours = {
+            *(self.sheet, self.timing, self.progress),
+            *map(self.summary, (".svg", ".md", ".html")),
+        }
+        taken = {str(path.resolve()).lower() for path in ours}
+        for student in students:
+            pages = [with_ending(self.viva / student, ".md")]
+            if self.feedback is not None:
+                base = self.feedback / student
+                pages += [with_ending(base, e) for e in (".md", ".html")]
+            for page in pages:
+                name = str(page.resolve()).lower()
+                if name in taken:
+                    raise ValueError(
+                        "each result is a file of its own: got --feedback "
+                        f"{self.feedback}, in which the page of {student}, "
+                        f"{page.name}, would be written over another. Give "
+                        "--feedback a folder of its own."
+                    )
+                taken.add(name)
+
     @property
     def progress(self) -> Path:
         """Who is graded already."""
@@ -547,6 +603,7 @@ class Batch:
         every = [task for tasks in self.tasks.values() for task in tasks]
         for task in {repr(task.plain()): task for task in every}.values():
             prove(task)
+        files.keep_apart(self.students)
         self.version = version()
         self.code = code_hash()
 
@@ -803,6 +860,14 @@ def last_words(class_: Sequence[Graded], batch: Batch) -> Iterator[str]:
             "look at   " + ", ".join(stumbled) + ": the grader stumbled over "
             "these answers, and gave them no points. The feedback says how."
         )
+    if twins := [s for s in batch.students if TWIN in s]:
+        twins = [s for s in twins if s.rpartition(TWIN)[0] in batch.students]
+        if twins:
+            yield (
+                f"note      {', '.join(twins)}: a name like another's, "
+                "spelled with other signs of Unicode. They are graded "
+                "apart. If it is one student, give both files the same name."
+            )
     if strangers := batch.strangers():
         n = len(strangers)
         belong = "submissions belong" if n > 1 else "submission belongs"
@@ -811,7 +876,13 @@ def last_words(class_: Sequence[Graded], batch: Batch) -> Iterator[str]:
             f"{', '.join(strangers)}. If an LMS named the files, say so with "
             "--names."
         )
-    if batch.isolation is not Isolation.BUBBLEWRAP:
+    if batch.isolation is Isolation.NONE:
+        yield (
+            "isolation none: nothing is promised about these scores, since a "
+            "submission can rewrite the sheet. Grade only people whom you "
+            "trust, or install bubblewrap (`coursekit doctor`)."
+        )
+    elif batch.isolation is not Isolation.BUBBLEWRAP:
         yield (
             f"isolation {batch.isolation}: see `coursekit doctor` for what "
             "it does not promise"

@@ -42,7 +42,10 @@ class Limits:
     """What one submission may use."""
 
     cpu_s: float = 30.0
-    """CPU seconds of all its processes, torch's import not counted."""
+    """CPU seconds of all its processes, torch's import not counted.
+
+    The grader's own sandboxes of one student share them (``Session``).
+    """
 
     wall_s: float = 120.0
     """Seconds on the clock while the parent waits: generous, for sleepers."""
@@ -55,6 +58,10 @@ class Limits:
 
     disk: int = 64 << 20
     """Bytes of all files (bubblewrap)."""
+
+    made: int = 20_000
+    """Files and folders that it has at once (bubblewrap): an empty one takes
+    no disk, but memory of the kernel's."""
 
     processes: int = 32
     """Processes and threads (bubblewrap)."""

@@ -98,6 +98,9 @@ class Graded:
     memory: int = 0
     """Bytes, at most."""
 
+    waited: float = 0.0
+    """Seconds on the clock, for what they wrote."""
+
     @property
     def points(self) -> float:
         """The sum over the exercises."""

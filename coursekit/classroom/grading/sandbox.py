@@ -101,6 +101,7 @@ class Sandbox:
         self._cells = 0
         self._wall = self._cpu_before = self._cpu = 0.0
         self._served = 0.0  # CPU seconds that it has cost this process
+        self._allowed: tuple[float, float] | None = None
         self._memory = 0
         self._output = bytearray()
         self._inbox: queue.Queue[Frame | Exception] = queue.Queue(2)
@@ -214,6 +215,16 @@ class Sandbox:
             return value[0], value[1]
         raise self._fail("protocol", "an answer of another form")
 
+    def allow(self, cpu_s: float, wall_s: float) -> None:
+        """What it may use from now on, if that is less than its limits.
+
+        Args:
+            cpu_s: CPU seconds; what answering it takes counts as well.
+            wall_s: seconds on the clock.
+        """
+        self._measure()
+        self._allowed = self._wall + wall_s, self._spent() + cpu_s
+
     @property
     def output(self) -> str:
         """What the cells printed, up to the limit."""
@@ -223,8 +234,7 @@ class Sandbox:
     def usage(self) -> Usage:
         """What it has used since it was ready."""
         self._measure()
-        spent = max(0.0, self._cpu - self._cpu_before)
-        return Usage(spent, self._wall, self._memory)
+        return Usage(max(0.0, self._spent()), self._wall, self._memory)
 
     @property
     def pids(self) -> list[int]:
@@ -264,6 +274,8 @@ class Sandbox:
             raise self._broken(late, "it spoke without being asked")
         self._post(request, functions)
         served = Served(functions or [], self.limits, self._served)
+        if self._allowed:
+            served.most = min(served.most, self._served + self._left()[1])
         try:
             while "ask" in (answer := self._serve(served)):
                 pass
@@ -302,8 +314,21 @@ class Sandbox:
 
     def _left(self) -> tuple[float, float]:
         """Seconds on the clock and of CPU that are left."""
-        spent = self._cpu - self._cpu_before
-        return self.limits.wall_s - self._wall, self.limits.cpu_s - spent
+        child = self._cpu - self._cpu_before
+        wall, cpu = self.limits.wall_s - self._wall, self.limits.cpu_s - child
+        if self._allowed:
+            wall = min(wall, self._allowed[0] - self._wall)
+            cpu = min(cpu, self._allowed[1] - self._spent())
+        return wall, cpu
+
+    def _spent(self) -> float:
+        """CPU seconds since it was ready: its own, and for answering it."""
+        return self._cpu - self._cpu_before + self._served
+
+    def _more_than(self, limit: str) -> str:
+        """What is wrong once nothing is left."""
+        part = f"its part of the {limit} that a submission may take"
+        return f"it took more than {part if self._allowed else limit}"
 
     def _wait(self, left: Callable[[], tuple[float, float]]) -> Frame:
         """The next frame, if it comes in time and bears the nonce."""
@@ -324,13 +349,16 @@ class Sandbox:
             if count > most + 3:  # bubblewrap's own two, and the child
                 text = f"it started more than {most} processes and threads"
                 raise self._fail("died", text)
+            if self._made() > self.limits.made:
+                text = f"it made more than {self.limits.made} files"
+                raise self._fail("died", text)
             wall, cpu = left()
             if wall <= 0:
                 limit = f"{self.limits.wall_s:g} s on the clock"
-                raise self._fail("timeout", f"it took more than {limit}")
+                raise self._fail("timeout", self._more_than(limit))
             if cpu <= 0:
                 limit = f"{self.limits.cpu_s:g} s of CPU time"
-                raise self._fail("timeout", f"it took more than {limit}")
+                raise self._fail("timeout", self._more_than(limit))
 
     def _post(
         self, request: dict[str, Any], functions: list[Function] | None = None
@@ -407,6 +435,17 @@ class Sandbox:
         self._cpu = max(self._cpu, cpu)
         self._memory = max(self._memory, memory)
         return count
+
+    def _made(self) -> int:
+        """Files and folders in the one place where it can write; 0 where it
+        cannot be seen (elsewhere than under bubblewrap)."""
+        if self.isolation is not Isolation.BUBBLEWRAP or not self._ready:
+            return 0  # before it is ready, it may still see our own files
+        for pid in self.pids[:0:-1]:  # the child, not bubblewrap itself
+            with contextlib.suppress(OSError):
+                found = os.statvfs(Path("/proc", str(pid), "root", "tmp"))
+                return found.f_files - found.f_ffree
+        return 0
 
     def _listen(self) -> None:
         """Thread: frames from the child into the inbox."""

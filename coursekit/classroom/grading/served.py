@@ -1,6 +1,8 @@
 """The parent's functions that a child may call back, and how much."""
 
+import builtins
 import contextlib
+import inspect
 import os
 import signal
 import sys
@@ -21,6 +23,13 @@ Function = Callable[..., Any]
 ASK_SIZE = 1 << 20  # bytes that a question to a parent's function may have
 ASK_MEMORY = 2 << 30  # bytes that answering all of a call's may take
 TOO_LONG = "the function that it was given took too long"
+SAID = (
+    "a function that is given is called as the exercise says: this call "
+    "raised an error in it. Check the number, types and shapes of what you "
+    "give it."
+)
+"""All that a stranger reads of an error in a function of ours: a message of
+its own could name the function, and so the answer."""
 
 
 class Served:
@@ -39,6 +48,7 @@ class Served:
         self.limits = limits
         self.asks = 0
         self.cpu_s = cpu_s
+        self.most = limits.cpu_s  # that ``cpu_s`` may come to
         # From here on: what is kept for later questions counts as well.
         self.before = address_space()
         self.tickets: list[tuple[torch.Tensor, list[Any]]] = []
@@ -84,14 +94,13 @@ class Served:
         except FrameError:
             raise
         except (Exception, SystemExit) as error:
-            said = str(error)[:500]
-            return frames.pack({"error": [type(error).__name__, said]}, nonce)
+            return frames.pack({"error": neutral(error)}, nonce)
 
     def left(self) -> float:
         """CPU seconds that this process may still spend on the child."""
-        if self.cpu_s >= self.limits.cpu_s:
+        if self.cpu_s >= self.most:
             raise TimeoutError(self.spent())
-        return self.limits.cpu_s - self.cpu_s
+        return self.most - self.cpu_s
 
     def spent(self) -> str:
         """What is wrong once nothing is left."""
@@ -121,8 +130,10 @@ class Served:
             or not all(type(k) is str for k in kwargs)
         ):
             raise FrameError("a question of another form")
+        function = self.functions[number]
+        bound(function, args, kwargs)
         with torch.enable_grad():
-            value = self.functions[number](*args, **kwargs)
+            value = function(*args, **kwargs)
         inputs = [a for a in args if isinstance(a, torch.Tensor)]
         wanted = any(a.requires_grad for a in inputs)
         if wanted and isinstance(value, torch.Tensor) and value.requires_grad:
@@ -156,9 +167,44 @@ def packed(answer: dict[str, Any], nonce: bytes) -> bytes:
             fault of the question's.
     """
     try:
-        return frames.pack(answer, nonce)
+        return frames.pack(answer, nonce, named=False)
     except FrameError as error:
         raise ValueError(str(error)) from None
+
+
+def neutral(error: BaseException) -> list[str]:
+    """An error of our function's: one of Python's classes, and ``SAID``."""
+    name = type(error).__name__
+    known = getattr(builtins, name, None)
+    if not (isinstance(known, type) and issubclass(known, Exception)):
+        name = "RuntimeError"
+    return [name, SAID]
+
+
+def bound(
+    function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    """Hold a call to the arguments that the function cannot do without.
+
+    What else one of them would take tells it from the others.  A function
+    that takes anything, such as what a student's test is given, has the same
+    signature as those beside it.
+
+    Raises:
+        TypeError: if there are others.
+    """
+    try:
+        taken = inspect.signature(function).parameters.values()
+    except ValueError:  # of a function in C
+        return
+    open_ends = (
+        inspect.Parameter.VAR_POSITIONAL,
+        inspect.Parameter.VAR_KEYWORD,
+    )
+    if any(p.kind in open_ends for p in taken):
+        return
+    needed = [p for p in taken if p.default is inspect.Parameter.empty]
+    inspect.Signature(needed).bind(*args, **kwargs)
 
 
 def address_space() -> int:

@@ -23,7 +23,12 @@ from coursekit.classroom.check.call import Outcome, explain
 from coursekit.classroom.check.checker import verdict
 from coursekit.classroom.check.compare import describe, difference, is_value
 from coursekit.classroom.check.core import NONE, Case, Exercise, Switches
-from coursekit.classroom.check.diagnose import explanations, same, trace
+from coursekit.classroom.check.diagnose import (
+    References,
+    explanations,
+    same,
+    trace,
+)
 from coursekit.classroom.check.report import says
 from coursekit.classroom.grading.records import Question
 from coursekit.classroom.grading.served import guarded
@@ -447,9 +452,8 @@ def tree_of(subject: Subject) -> ast.Module:
 
 def effect(subject: Subject, outcomes: Sequence[Outcome]) -> tuple[int, str]:
     """What a changed program does, and how telling that is (0: most)."""
-    named = explanations(
-        subject.exercise, subject.cases, outcomes, subject.seed, subject.on
-    )
+    references = References(subject.exercise, subject.cases, subject.seed)
+    named = explanations(references, subject.cases, outcomes, subject.on)
     differs = [
         (case, before, after)
         for case, before, after in zip(
@@ -465,7 +469,9 @@ def effect(subject: Subject, outcomes: Sequence[Outcome]) -> tuple[int, str]:
     lines = [f"{len(differs)} of {n} cases come out differently: {names}."]
     if named:
         bugs = [subject.exercise.bugs[name] for name in sorted(named[0])]
-        lines.append(f"It then behaves exactly like: {says(bugs)}.")
+        partly = subject.exercise.view is not None
+        verb = "looks" if partly else "behaves exactly"
+        lines.append(f"It then {verb} like: {says(bugs)}.")
     elif after.error is not None:
         lines.append(came_to(after))
     elif is_value(before.value) and before.error is None:

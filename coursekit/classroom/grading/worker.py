@@ -116,6 +116,7 @@ class Worker:
         worst = PATIENCE * (START_S + limits.wall_s + limits.cpu_s)
         self.seconds = worst if seconds is None else seconds
         self.student: tuple[Sequence[Path], Sequence[Task]] = (), ()
+        self.lost: int | None = None  # the task with which it was killed
         self._process: multiprocessing.process.BaseProcess | None = None
 
     def __enter__(self) -> "Worker":
@@ -128,7 +129,7 @@ class Worker:
         self, paths: Sequence[Path], tasks: Sequence[Task]
     ) -> tuple[str, str] | None:
         """As an :class:`Examiner` does; each of these may raise `Lost`."""
-        self.student = paths, tasks
+        self.student, self.lost = (paths, tasks), None
         self._start()
         problem = self._ask("read", paths, tasks)
         return None if problem is None else (problem[0], problem[1])
@@ -136,22 +137,26 @@ class Worker:
     def examine(self, number: int) -> Result:
         """As an :class:`Examiner` does."""
         self._resume()
-        return Result(**self._ask("examine", number))
+        try:
+            return Result(**self._ask("examine", number))
+        except Lost:
+            self.lost = number
+            raise
 
     def questions(self, number: int) -> list[Question]:
         """As an :class:`Examiner` does."""
         self._resume()
         return [Question(**q) for q in self._ask("questions", number)]
 
-    def finish(self) -> tuple[float, int]:
+    def finish(self) -> tuple[float, int, float]:
         """As an :class:`Examiner` does; 0 for what a killed one took."""
         if self._process is None:
-            return 0.0, 0
+            return 0.0, 0, 0.0
         try:
-            cpu, memory = self._ask("finish")
+            cpu, memory, waited = self._ask("finish")
         except Lost:
-            return 0.0, 0
-        return float(cpu), int(memory)
+            return 0.0, 0, 0.0
+        return float(cpu), int(memory), float(waited)
 
     def close(self, at_once: bool = False) -> None:
         """End the process; its sandboxes end with it."""
@@ -187,7 +192,10 @@ class Worker:
     def _resume(self) -> None:
         """Have a process that has read the student's notebooks."""
         if self._process is None:
+            lost = self.lost
             self.read(*self.student)
+            if lost is not None:  # what it took was theirs
+                self._ask("forfeit", lost)
 
     def _ask(self, *request: Any) -> Any:
         """Call a method over there.

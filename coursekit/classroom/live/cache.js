@@ -49,7 +49,7 @@ export class CachedStepper {
   /** Append a token to each row; compute that token alone. */
   step(tokens) {
     this.rows = this.rows.map(({ ids, cache }, i) => {
-      if (ids.length >= this.window) // full: make room, and read it anew
+      if (ids.length >= this.window) // full: make room, and read it again
         return this.read([...ids.slice(-this.keep || ids.length), tokens[i]]);
       return this.read([tokens[i]], ids, cache);
     });

@@ -202,7 +202,9 @@ def step(
             encoding="utf-8",
             errors="replace",
             env=os.environ
-            | {"OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8"},
+            | {"OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8"}
+            # What it printed is to be seen, however it ends.
+            | {"PYTHONUNBUFFERED": "1"},
         )
         # The process watches its own time; this is for one that cannot.
         timer = Timer(600 + 3 * seconds, process.kill)

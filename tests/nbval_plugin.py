@@ -1,11 +1,16 @@
-"""A plugin for nbval: a last ``;`` hides a cell's output, as everywhere else.
+"""A plugin for nbval: long chapters first, and a last ``;`` hides an output.
 
 nbval runs the cells without history, and IPython looks in the history for
 the ``;``; so each figure's cell would print an object that the page does not
 show.
 """
 
+import json
+from pathlib import Path
+
 from nbval.kernel import RunningKernel
+
+SECONDS = Path(__file__).parent.parent / "results" / "chapters.json"
 
 
 def execute_cell_input(self, cell_input, allow_stdin=None):
@@ -19,3 +24,10 @@ def execute_cell_input(self, cell_input, allow_stdin=None):
 
 
 RunningKernel.execute_cell_input = execute_cell_input
+
+
+def pytest_collection_modifyitems(items):
+    """Sort by the time that a chapter took when it was last measured."""
+    pages = json.loads(SECONDS.read_text("utf8"))["metrics"]["pages"]
+    seconds = {Path(page).name: p["seconds"] for page, p in pages.items()}
+    items.sort(key=lambda item: -seconds.get(item.path.stem, 0))

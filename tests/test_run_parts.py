@@ -1,0 +1,63 @@
+"""What `make check` and `make test` run, and what they say of it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import changed
+
+ROOT = Path(__file__).resolve().parent.parent
+MAKEFILE = """
+good:
+	@echo "3 passed, 2 skipped in 0.10s"
+bad:
+	@echo broken; exit 1
+slow:
+	@sleep 1; echo late
+"""
+
+
+def run(folder, *groups):
+    (folder / "Makefile").write_text(MAKEFILE)
+    return subprocess.run(
+        [sys.executable, ROOT / "tests" / "run_parts.py", *groups],
+        cwd=folder,
+        env={"PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        encoding="utf8",
+    )
+
+
+def test_every_part_runs_also_after_one_that_fails(tmp_path):
+    done = run(tmp_path, "bad", "good")
+    assert done.returncode == 1
+    assert "local: FAILED: bad, 2 skipped" in done.stdout
+    assert "broken" in done.stdout
+    assert run(tmp_path, "good").returncode == 0
+
+
+def test_parts_of_a_group_run_at_the_same_time(tmp_path):
+    done = run(tmp_path, "slow,slow,slow")
+    lines = [line.split() for line in done.stdout.splitlines()]
+    rows = {row[0]: row[1] for row in lines if len(row) > 1}
+    assert done.stdout.count("late") == 3
+    assert float(rows["total"]) < 2.9
+    assert float(rows["slow"]) >= 1
+
+
+def test_a_chapter_changes_with_its_page_its_module_and_its_exercises():
+    pages = [
+        *("book/03_positions", "book/04_attention", "book/05_masks"),
+        "book/further/04_attention",
+    ]
+    both = ["book/04_attention", "book/further/04_attention"]
+    for file, expected in [
+        ("book/05_masks.md", ["book/05_masks"]),
+        ("book/further/04_attention.md", both[1:]),
+        ("coursekit/attention.py", both),
+        ("coursekit/classroom/catalogue/attention.py", both),
+        ("tests/catalogue/attention.py", []),
+        ("coursekit/fast/masks.py", []),
+        ("README.md", []),
+    ]:
+        assert changed.changed_pages({file}, pages) == expected, file

@@ -1,0 +1,61 @@
+"""What the checks make of answers by readers who saw the pages alone.
+
+The answers, and what their writers said of them before any check ran, are in
+``tests/wild``; ``python -m results.wild --list`` shows what the checks say.
+"""
+
+import pytest
+
+from coursekit.classroom.check import core
+from coursekit.classroom.glue import result
+from results import wild
+from tests.wild import Answer
+
+ANSWERS = wild.answers()
+FITS = wild.judged()["fits"]
+
+
+def test_there_are_200_answers_of_all_chapters():
+    assert len(ANSWERS) >= 200
+    assert sum(answer.right for answer in ANSWERS) >= 80
+    assert len({a.name for a in ANSWERS}) == len(ANSWERS)
+    chapters = {answer.id.split("/")[0] for answer in ANSWERS}
+    assert chapters == set(core.chapters())
+    for answer in ANSWERS:
+        assert core.find(answer.id), answer.name
+
+
+def test_the_halves_are_about_equal():
+    halves = [wild.half(answer) for answer in ANSWERS]
+    assert 0.4 < halves.count("held out") / len(halves) < 0.6
+
+
+def test_what_was_judged_is_there():
+    names = {answer.name for answer in ANSWERS}
+    assert set(FITS) <= names
+    for name, diagnoses in FITS.items():
+        bugs = core.find(name.split(":")[0]).bugs
+        assert {bug for d in diagnoses for bug in d} <= set(bugs), name
+
+
+@pytest.mark.parametrize("half", wild.HALVES)
+def test_the_table_is_what_the_checks_do(measured, half):
+    """If this fails: make results NAME=wild, and see what has changed."""
+    assert measured[half] == result("wild")["last"][half]
+
+
+@pytest.fixture(scope="module")
+def measured():
+    return wild.measure()
+
+
+def test_a_wrong_mark_would_be_found():
+    """The control: an answer with the other mark fails."""
+    right = next(a for a in ANSWERS if a.right)
+    wrong = next(a for a in ANSWERS if wild.outcome(a, FITS)[0] == "named")
+    turned = [
+        Answer(a.id, a.function, not a.right, a.what) for a in (right, wrong)
+    ]
+    words = [wild.outcome(answer, FITS)[0] for answer in turned]
+    assert words == ["accepted", "refused"]
+    assert wild.outcome(wrong, {})[0] == "misnamed"
