@@ -6,7 +6,9 @@ import pytest
 import torch
 from torch import nn
 
+from coursekit.classroom import by_hand as h
 from coursekit.classroom.by_hand import W_K, W_Q, W_V, WORDS, X
+from coursekit.minimal import attention, causal_mask
 
 
 def test_queries_keys_and_values_are_small_integers():
@@ -48,3 +50,51 @@ def test_a_norm_leaves_the_vectors_as_they_are():
     assert not torch.allclose(
         nn.functional.layer_norm(added, (4,)), added, atol=0.1
     )
+
+
+def close(x, expected):
+    return torch.allclose(x, torch.tensor(expected), atol=6e-3)
+
+
+def head(x, w_q, w_k, w_v):
+    return attention(x @ w_q, x @ w_k, x @ w_v, causal_mask(3, 3))
+
+
+def norm(x):
+    return nn.functional.layer_norm(x, x.shape[-1:], eps=0.0)
+
+
+def test_one_token_goes_through_the_whole_model():
+    assert h.X[2].tolist() == [1, 1, -1, -1]
+    assert torch.allclose(norm(h.X), h.X)  # so the first norm changes nothing
+    assert (h.X[2] @ h.W_Q @ (h.X @ h.W_K).T).tolist() == [-2, 2, 0]
+    first = head(h.X, h.W_Q, h.W_K, h.W_V)
+    assert close(first[2], [2.54, 1.91])
+
+    assert (h.X[2] @ h.W_Q2).tolist() == [2, 1]
+    assert (h.X @ h.W_K2).tolist() == [[1, 1], [-1, 1], [-1, 1]]
+    assert (h.X @ h.W_V2).tolist() == [[1, 1], [-1, 1], [-1, -1]]
+    scores = h.X[2] @ h.W_Q2 @ (h.X @ h.W_K2).T
+    assert scores.tolist() == [3, -1, -1]
+    assert close((scores / 2**0.5).softmax(-1), [0.894, 0.053, 0.053])
+    second = head(h.X, h.W_Q2, h.W_K2, h.W_V2)
+    assert close(second[2], [0.79, 0.89])
+
+    x = h.X + torch.cat([first, second], -1)
+    assert close(x[2], [3.54, 2.91, -0.21, -0.11])
+    assert close(x[2].mean(), 1.53)
+    assert close(x[2].var(correction=0).sqrt(), 1.71)
+    normed = norm(x)
+    assert close(normed[2], [1.18, 0.81, -1.02, -0.96])
+
+    hidden = normed @ h.W_1
+    assert close(hidden[2], [1.98, -1.83, 0.15])
+    x = x + hidden.relu() @ h.W_2
+    assert close(x[2], [3.69, 4.89, -0.36, -2.09])
+
+    logits = norm(x) @ h.UNEMBED.T
+    assert close(norm(x)[2], [0.75, 1.18, -0.66, -1.27])
+    assert close(logits[2], [-1.42, -2.44, 2.02, 3.62])
+    p = logits.softmax(-1)
+    assert [h.VOCABULARY[i] for i in p.argmax(-1)] == ["cat", "sat", "on"]
+    assert close(p[2], [0.01, 0.00, 0.17, 0.83])

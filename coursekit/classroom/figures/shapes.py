@@ -1,0 +1,127 @@
+"""What several figures are made of: rows of boxes, arrows, hatched cells."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
+from torch import Tensor
+
+from coursekit.classroom.figures.style import (
+    COLORS,
+    ROLES,
+    Number,
+)
+
+__all__ = [
+    "arrow",
+    "as_array",
+    "hide_cells",
+    "name_column",
+    "names_or_numbers",
+    "short",
+    "strip",
+]
+
+
+def as_array(values: Tensor | np.ndarray) -> np.ndarray:
+    return np.asarray(
+        values.detach() if isinstance(values, Tensor) else values
+    )
+
+
+def names_or_numbers(labels: Sequence[str] | None, n: int) -> list[str]:
+    return [str(i) for i in range(n)] if labels is None else list(labels)
+
+
+def short(number: float) -> str:
+    """A whole number without a point, others with one digit behind it."""
+    digits = 0 if number == round(number) else 1
+    return f"{number:.{digits}f}".replace("-", "−")
+
+
+def name_column(ax: Axes, name: str, x: float, role: str) -> None:
+    """What a column of boxes is, above it."""
+    ax.text(x, 0.6, name, ha="center", va="bottom", weight="bold")
+    ax.plot(
+        [x - 0.45, x + 0.45],
+        [0.5, 0.5],
+        color=COLORS[ROLES[role]],
+        linestyle="-",
+        linewidth=3,
+    )
+
+
+def strip(
+    ax: Axes,
+    numbers: Tensor,
+    x: float,
+    y: float,
+    cell: float,
+    color: str,
+    strength: float = 1.0,
+) -> None:
+    """A vector as a row of boxes with its numbers in them."""
+    for i, number in enumerate(numbers.tolist()):
+        corner = (x + i * cell, y - 0.36)
+        ax.add_patch(
+            Rectangle(
+                corner,
+                cell,
+                0.72,
+                facecolor=COLORS[color],
+                alpha=0.55 * strength,
+                edgecolor="none",
+            )
+        )
+        ax.add_patch(
+            Rectangle(corner, cell, 0.72, fill=False, edgecolor="white")
+        )
+        text = short(number)
+        ax.text(
+            x + (i + 0.5) * cell,
+            y,
+            text,
+            ha="center",
+            va="center",
+            size=10 if "." in text else 12,
+        )
+
+
+def arrow(
+    ax: Axes,
+    start: tuple[Number, Number],
+    end: tuple[Number, Number],
+    line: str,
+) -> None:
+    ax.annotate(
+        "",
+        end,
+        start,
+        arrowprops={
+            "arrowstyle": "->",
+            "linestyle": line,
+            "color": COLORS["gray"],
+        },
+    )
+
+
+def hide_cells(ax: Axes, mask: Tensor | None) -> None:
+    """Hatch the cells of a heatmap that no query may look at."""
+    if mask is None:
+        return
+    for i, j in (~mask).nonzero().tolist():
+        ax.add_patch(
+            Rectangle(
+                (j - 0.5, i - 0.5),
+                1,
+                1,
+                facecolor="white",
+                edgecolor=COLORS["gray"],
+                hatch="///",
+                linewidth=0,
+            )
+        )
+        for text in ax.texts:
+            if text.get_position() == (j, i):
+                text.set_visible(False)

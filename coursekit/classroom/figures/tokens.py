@@ -1,0 +1,256 @@
+"""Figures of tokens, of models as boxes, and of who sees whom."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
+from torch import Tensor
+
+from coursekit.classroom.figures.shapes import (
+    arrow,
+    as_array,
+)
+from coursekit.classroom.figures.style import (
+    COLORS,
+    new_figure,
+)
+
+__all__ = [
+    "pipeline",
+    "token_cuts",
+    "token_rows",
+    "who_sees_whom",
+]
+
+
+def token_rows(
+    rows: Mapping[str, Sequence[str]],
+    diagonals: bool = False,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw sequences of tokens as rows of boxes, one above the other.
+
+    Args:
+        rows: label and tokens of each row, all of one length; the last row
+            is filled, the others are outlined.
+        diagonals: link each box to the one a row higher and a step to the
+            right, to show that it is the same token.
+        ax: where to draw; a new figure by default.
+
+    Returns:
+        The axes.
+    """
+    n = max(len(tokens) for tokens in rows.values())
+    if ax is None:
+        ax = new_figure(height=0.95 * len(rows) + 0.3)[1][0]
+    for r, (label, tokens) in enumerate(rows.items()):
+        y, last = -1.5 * r, r == len(rows) - 1
+        ax.text(-0.7, y, label, ha="right", va="center")
+        for i, token in enumerate(tokens):
+            ax.text(
+                i,
+                y,
+                token,
+                ha="center",
+                va="center",
+                family="monospace",
+                size=15,
+                color="white" if last else COLORS["black"],
+                bbox={
+                    "boxstyle": "square,pad=0.3",
+                    "facecolor": COLORS["blue"] if last else "white",
+                    "edgecolor": COLORS["blue"],
+                },
+            )
+            if r:
+                arrow(ax, (i, y + 1.05), (i, y + 0.45), "-")
+            if r and diagonals and i + 1 < n:
+                arrow(ax, (i + 0.3, y + 0.4), (i + 0.72, y + 1.1), ":")
+    ax.set_xlim(-0.9, n - 0.4)
+    ax.set_ylim(-1.5 * (len(rows) - 1) - 0.6, 0.6)
+    ax.axis("off")
+    return ax
+
+
+def token_cuts(
+    rows: Mapping[str, Sequence[str]],
+    width: int = 32,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw where a text is cut: each token a box, lines broken like text.
+
+    Args:
+        rows: a heading, and the tokens under it; a space is drawn as ␣.
+        width: characters in a line.
+        ax: where to draw; a new figure by default.
+
+    Returns:
+        The axes; a character is 1 wide, a line 1 high, from the top down.
+    """
+    lines: list[tuple[float, str | list[str]]] = []
+    y = 0.0
+    for heading, tokens in rows.items():
+        lines.append((y, heading))
+        y += 1.0
+        line: list[str] = []
+        for token in tokens:
+            if line and sum(map(len, line)) + len(token) > width:
+                lines.append((y, line))
+                y, line = y + 1.0, []
+            line.append(token)
+        lines.append((y, line))
+        y += 1.3
+    if ax is None:
+        ax = new_figure(height=0.31 * y + 0.1)[1][0]
+    for y, line_or_heading in lines:
+        if isinstance(line_or_heading, str):
+            ax.text(0, y, line_or_heading, va="center", weight="bold")
+            continue
+        x = 0
+        for i, token in enumerate(line_or_heading):
+            ax.add_patch(
+                Rectangle(
+                    (x + 0.06, y - 0.41),
+                    len(token) - 0.12,
+                    0.82,
+                    facecolor=COLORS["sky" if i % 2 else "yellow"] + "55",
+                    edgecolor=COLORS["gray"],
+                    linewidth=1,
+                )
+            )
+            for j, char in enumerate(token.replace(" ", "␣")):
+                faint = COLORS["gray" if char == "␣" else "black"]
+                ax.text(
+                    x + j + 0.5,
+                    y,
+                    char,
+                    ha="center",
+                    va="center_baseline",
+                    family="monospace",
+                    size=13,
+                    color=faint,
+                )
+            x += len(token)
+    ax.set(xlim=(-0.1, width + 0.1), ylim=(lines[-1][0] + 0.6, -0.6))
+    ax.axis("off")
+    return ax
+
+
+def pipeline(
+    stages: Mapping[str, str],
+    current: str | None = None,
+    loop: str = "",
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw a model as a column of boxes, from text in to token out.
+
+    Args:
+        stages: name of each box and a note beside it, in order.
+        current: the stage to mark (filled and bold): "you are here".
+        loop: says what the arrow from the last box to the first means; no
+            arrow if empty.
+        ax: where to draw; a new figure by default.
+
+    Returns:
+        The axes.
+
+    Raises:
+        ValueError: if no stage is called ``current``.
+    """
+    if current is not None and current not in stages:
+        raise ValueError(
+            f"current must be a stage: got {current!r}, and the stages are "
+            f"{', '.join(stages)}. Use one of these names."
+        )
+    if ax is None:
+        ax = new_figure(height=0.55 * len(stages) + 0.2)[1][0]
+    for i, (name, note) in enumerate(stages.items()):
+        here = name == current
+        ax.add_patch(
+            Rectangle(
+                (0, i - 0.32),
+                2.5,
+                0.64,
+                facecolor=COLORS["blue"] if here else "white",
+                edgecolor=COLORS["blue"],
+                linewidth=1.5,
+            )
+        )
+        ax.text(
+            1.25,
+            i,
+            name,
+            ha="center",
+            va="center",
+            weight="bold" if here else "normal",
+            color="white" if here else COLORS["black"],
+        )
+        ax.text(2.75, i, note, va="center")
+        if i:
+            arrow(ax, (1.25, i - 0.72), (1.25, i - 0.28), "-")
+    if loop:
+        last = len(stages) - 1
+        ax.plot(
+            [0, -0.35, -0.35, -0.2],
+            [last, last, 0, 0],
+            color=COLORS["gray"],
+            linewidth=1,
+        )
+        arrow(ax, (-0.25, 0), (0.05, 0), "-")
+        ax.text(-0.6, last / 2, loop, rotation=90, ha="center", va="center")
+    ax.set_xlim(-0.8 if loop else -0.1, 8)
+    ax.set_ylim(len(stages) - 0.6, -0.4)
+    ax.axis("off")
+    return ax
+
+
+def who_sees_whom(
+    sees: Tensor | np.ndarray,
+    rows: Sequence[str] | None = None,
+    columns: Sequence[str] | None = None,
+    title: str = "",
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw which query sees which key; a look into the future is crossed.
+
+    Args:
+        sees: (T, S) booleans. The queries are the last T of S positions, so
+            key j lies in the future of query i if j > i + (S − T).
+        rows: T labels (queries); none by default.
+        columns: S labels (keys); none by default.
+        title: above the picture.
+        ax: where to draw; a new figure by default.
+
+    Returns:
+        The axes.
+    """
+    grid = as_array(sees).astype(bool)
+    n_queries, n_keys = grid.shape
+    if ax is None:
+        ax = new_figure(height=0.42 * n_queries + 1.2)[1][0]
+    for (i, j), seen in np.ndenumerate(grid):
+        future = j > i + n_keys - n_queries
+        color = COLORS["orange" if future else "blue"] if seen else "white"
+        ax.add_patch(
+            Rectangle(
+                (j - 0.44, i - 0.44),
+                0.88,
+                0.88,
+                facecolor=color,
+                edgecolor=COLORS["gray"],
+                linewidth=0.6,
+            )
+        )
+        if seen and future:
+            ax.text(
+                j, i, "×", ha="center", va="center", color="white", size=13
+            )
+    ax.set(xlim=(-0.6, n_keys - 0.4), ylim=(n_queries - 0.4, -0.6))
+    ax.set_title(title)
+    for axis, names in ((ax.xaxis, columns), (ax.yaxis, rows)):
+        names = list(names or [])
+        axis.set_ticks(range(len(names)), names)
+    ax.spines[:].set_visible(False)
+    ax.tick_params(length=0)
+    return ax
