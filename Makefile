@@ -150,7 +150,7 @@ html: $(ENV)
 
 compare: $(ENV)
 	$(PY) -m pytest $(or $(IN),_build/notebooks) --nbval \
-	  --nbval-current-env --nbval-sanitize-with tests/nbval.cfg \
+	  --nbval-kernel-name python3 --nbval-sanitize-with tests/nbval.cfg \
 	  -p tests.nbval_plugin -n 2 --dist loadfile
 
 pages: $(ENV)

@@ -33,6 +33,7 @@ from myst_nb.core.read import read_myst_markdown_notebook
 from myst_parser.config.main import MdParserConfig
 
 sys.path.insert(0, str(Path(__file__).parent))
+import kernels
 import plain
 
 from coursekit.classroom.grading.install import install_cell
@@ -187,8 +188,6 @@ def execute(root, only=None):
             timeout=timeout,
             allow_errors=False,
             record_timing=True,
-            # else each kernel warns that it listens on this machine's ports
-            extra_arguments=["--IPKernelApp.log_level=40"],
         )
 
     def run(job):
@@ -197,8 +196,10 @@ def execute(root, only=None):
         except RuntimeError:  # somebody took the port that it had chosen
             return start(*job)
 
+    if not todo:
+        return []
     failed, spent = [], []
-    with ThreadPoolExecutor(WORKERS) as pool:
+    with kernels.ready(), ThreadPoolExecutor(WORKERS) as pool:
         for (page, notebook), done in zip(
             todo, pool.map(run, todo), strict=True
         ):

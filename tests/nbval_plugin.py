@@ -1,14 +1,19 @@
-"""A plugin for nbval: long chapters first, and a last ``;`` hides an output.
+"""A plugin for nbval: quick kernels, long chapters first, a last ``;`` hides.
 
 nbval runs the cells without history, and IPython looks in the history for
 the ``;``; so each figure's cell would print an object that the page does not
-show.
+show.  The kernels are forks of one process (`sphinx_ext/kernels.py`).
 """
 
+import contextlib
 import json
+import sys
 from pathlib import Path
 
 from nbval.kernel import RunningKernel
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "sphinx_ext"))
+import kernels
 
 SECONDS = Path(__file__).parent.parent / "results" / "chapters.json"
 
@@ -31,3 +36,11 @@ def pytest_collection_modifyitems(items):
     pages = json.loads(SECONDS.read_text("utf8"))["metrics"]["pages"]
     seconds = {Path(page).name: p["seconds"] for page, p in pages.items()}
     items.sort(key=lambda item: -seconds.get(item.path.stem, 0))
+
+
+def pytest_configure(config):
+    """Let all workers start their kernels from one server."""
+    if not hasattr(config, "workerinput"):
+        stack = contextlib.ExitStack()
+        stack.enter_context(kernels.ready())
+        config.add_cleanup(stack.close)

@@ -1,0 +1,146 @@
+"""Kernels that start at once: forks of one process that has loaded torch.
+
+    with kernels.ready():
+        ...  # every kernel "python3" that is started in here is a fork
+
+Importing torch and matplotlib takes a kernel longer than many a chapter's
+cells take.  So one process, the server, imports them once, and each kernel is
+a fork of it.  The server computes nothing, so a fork is what a new process
+would be, without the wait.
+
+Jupyter starts this file as its kernel.  It sends its arguments, folder,
+environment and standard streams to the server, passes interrupts on to the
+fork, and ends when the fork ends; the fork ends when it is killed.
+"""
+
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from unittest import mock
+
+LIMIT = 2**20  # bytes of a request
+
+
+@contextlib.contextmanager
+def ready():
+    """Start a server, and let Jupyter start its kernels as forks of it.
+
+    Only on Linux; elsewhere, each kernel is a process of its own.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "ipykernel_launcher"]
+        if sys.platform == "linux":
+            address = str(Path(folder, "socket"))
+            command = [sys.executable, "-S", __file__, address]
+        spec = {
+            "argv": [*command, "-f", "{connection_file}"],
+            "display_name": "Python 3",
+            "language": "python",
+        }
+        path = Path(folder, "kernels", "python3", "kernel.json")
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps(spec), "utf8")
+        with mock.patch.dict(os.environ, JUPYTER_PATH=folder):
+            if sys.platform != "linux":
+                yield
+                return
+            with subprocess.Popen(
+                [sys.executable, __file__, address],
+                stdin=subprocess.PIPE,  # it ends when this is closed
+                stdout=subprocess.PIPE,
+            ) as server:
+                server.stdout.readline()  # it listens
+                yield
+                server.stdin.close()
+
+
+def serve(address):
+    """Fork a kernel for each request, until standard input ends."""
+    sys.path.remove(str(Path(__file__).resolve().parent))
+    os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"
+    import matplotlib.pyplot  # noqa: F401
+    import torch  # noqa: F401
+    from ipykernel import kernelapp  # noqa: F401
+
+    assert threading.active_count() == 1  # or a fork would lack the others
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for a fork
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(address)
+        listener.listen(16)
+        print("ready", flush=True)
+        while sys.stdin not in select.select([listener, sys.stdin], [], [])[0]:
+            connection, _ = listener.accept()
+            if os.fork() == 0:
+                listener.close()
+                become_kernel(connection)
+            connection.close()
+
+
+def become_kernel(connection):
+    """Be the kernel that the request asks for; does not return."""
+    request, streams, *_ = socket.recv_fds(connection, LIMIT, 3)
+    for stream, number in zip(streams, range(3), strict=True):
+        os.dup2(stream, number)
+        os.close(stream)
+    asked = json.loads(request)
+    os.environ.clear()
+    os.environ.update(asked["environment"])
+    os.chdir(asked["folder"])
+    os.setsid()  # an interrupt from the keyboard reaches who passes it on
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    connection.sendall(str(os.getpid()).encode())
+
+    def end_with_client():
+        connection.recv(1)
+        os._exit(0)
+
+    threading.Thread(target=end_with_client, daemon=True).start()
+
+    import numpy as np
+    from ipykernel import kernelapp
+
+    np.random.seed()  # or all forks would draw the same
+    code = 0
+    sys.argv = ["kernel", *asked["arguments"]]
+    # Who its parent is was asked when ipykernel was loaded; and each kernel
+    # would warn that it listens on this machine's ports.
+    options = ["--IPKernelApp.parent_handle=1", "--IPKernelApp.log_level=40"]
+    try:
+        kernelapp.launch_new_instance(argv=[*asked["arguments"], *options])
+    except SystemExit as end:
+        code = int(end.code or 0)
+    finally:
+        os._exit(code)
+
+
+def be_client(address, arguments):
+    """Ask for a kernel, pass interrupts on to it, and end with it."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(address)
+        request = {
+            "arguments": arguments,
+            "folder": os.getcwd(),
+            "environment": dict(os.environ),
+        }
+        data = json.dumps(request).encode()
+        socket.send_fds(connection, [data], [0, 1, 2])
+        kernel = int(connection.recv(64))
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda n, _: os.kill(kernel, n))
+        connection.recv(1)  # nothing comes: it ends when the kernel ends
+
+
+if __name__ == "__main__":
+    address, *arguments = sys.argv[1:]
+    if arguments:
+        be_client(address, arguments)
+    else:
+        serve(address)
