@@ -113,8 +113,9 @@ def become_kernel(connection):
     # Who its parent is was asked when ipykernel was loaded; and each kernel
     # would warn that it listens on this machine's ports.
     options = ["--IPKernelApp.parent_handle=1", "--IPKernelApp.log_level=40"]
+    arguments = dict.fromkeys([*asked["arguments"], *options])
     try:
-        kernelapp.launch_new_instance(argv=[*asked["arguments"], *options])
+        kernelapp.launch_new_instance(argv=list(arguments))
     except SystemExit as end:
         code = int(end.code or 0)
     finally:

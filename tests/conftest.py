@@ -15,7 +15,8 @@ from jaxtyping import install_import_hook
 os.environ.pop("PYTHONUNBUFFERED", None)
 # Before anything imports the package: each call of each of its functions
 # has the shapes and dtypes that its signature says, or raises.
-install_import_hook("coursekit", "beartype.beartype")
+if os.environ.get("JAXTYPING_DISABLE") != "1":
+    install_import_hook("coursekit", "beartype.beartype")
 torch.set_num_threads(1)
 
 # The parts of the suite; every file that none of them names is of the part

@@ -7,7 +7,7 @@ against somebody who hides what he calls.
 import importlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from types import CellType, FunctionType, ModuleType
 from typing import Any
 
@@ -205,6 +205,19 @@ def is_within(thing: Any, module: str) -> bool:
     return home == module or home.startswith(f"{module}.")
 
 
+class Refusing(type):
+    """The type of a class that stands in for another."""
+
+    instead_of: Any
+    refuse: Callable[..., Any]
+
+    def __getattr__(cls, attribute: str) -> Any:
+        if hasattr(cls.instead_of, attribute):  # Class.train(...) is a call
+            return cls.refuse
+        raise AttributeError(attribute)
+
+
+@lru_cache(maxsize=1024)  # a class takes longer to make than most checks
 def stand_in(name: str, thing: Any) -> Any:
     """What raises when it is called; a class stays a class."""
     text = f"this exercise asks you to write it yourself, without {name}"
@@ -212,12 +225,9 @@ def stand_in(name: str, thing: Any) -> Any:
     def refuse(*args: Any, **kwargs: Any) -> Any:
         raise ForbiddenError(text)
 
-    class Refusing(type):
-        def __getattr__(cls, attribute: str) -> Any:
-            if hasattr(thing, attribute):  # Class.train(...) is a call, too
-                return refuse
-            raise AttributeError(attribute)
-
-    if isinstance(thing, type):
-        return Refusing(thing.__name__, (), {"__new__": refuse})
-    return refuse
+    if not isinstance(thing, type):
+        return refuse
+    body = {"__new__": refuse, "instead_of": thing}
+    return Refusing(
+        thing.__name__, (), {**body, "refuse": staticmethod(refuse)}
+    )
