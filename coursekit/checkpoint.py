@@ -10,6 +10,7 @@ one whole version of each file::
 """
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -78,6 +79,24 @@ def load_checkpoint(
     Chapter: 11, training.
     """
     tensors, about = read_tensors(path)
+    try:
+        _put_back(path, tensors, about, model, state)
+    except (KeyError, IndexError, TypeError, AttributeError) as error:
+        raise ValueError(
+            "a checkpoint must hold what a run needs to go on: got none of "
+            f"that in {path} ({type(error).__name__}: {error}). Give a "
+            "run's checkpoint.safetensors."
+        ) from error
+
+
+def _put_back(
+    path: str | Path,
+    tensors: dict[str, Tensor],
+    about: dict[str, Any],
+    model: nn.Module,
+    state: TrainState,
+) -> None:
+    """Give a model and its state what a checkpoint holds."""
     optimizer = state.optimizer
     names = _names(model, optimizer)
     saved: dict[str, dict[str, Tensor]] = {}
@@ -97,7 +116,8 @@ def load_checkpoint(
         )
     put_weights(model, _below("weights/", tensors), path)
     state_dict = optimizer.state_dict()
-    state_dict["state"] = {names.index(n): x for n, x in saved.items()}
+    index = {name: i for i, name in enumerate(names)}
+    state_dict["state"] = {index[n]: x for n, x in saved.items()}
     optimizer.load_state_dict(state_dict)
     state.losses = tensors["losses"].tolist()
     state.step, state.tokens = about["step"], about["tokens"]

@@ -72,9 +72,10 @@ def check_heads(
             given), or H not one of G.
     """
     require(
-        n_heads > 0 and (d_head is not None or d_model % n_heads == 0),
-        "d_model must be divisible by n_heads (or d_head be given)",
-        f"d_model={d_model}, n_heads={n_heads}",
+        n_heads > 0
+        and (d_model % n_heads == 0 if d_head is None else d_head > 0),
+        "d_model must be divisible by n_heads, or a d_head above 0 be given",
+        f"d_model={d_model}, n_heads={n_heads}, d_head={d_head}",
         "Choose d_model a multiple of n_heads.",
     )
     require(

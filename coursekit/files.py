@@ -4,10 +4,12 @@ import gzip
 import json
 import lzma
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-__all__ = ["parse_json", "read_bytes", "utf8", "write_atomically"]
+__all__ = ["locked", "parse_json", "read_bytes", "utf8", "write_atomically"]
 
 
 def read_bytes(path: str | Path) -> bytes:
@@ -57,6 +59,32 @@ def write_atomically(path: str | Path, content: str | bytes) -> None:
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def locked(path: str | Path) -> Iterator[None]:
+    """Keep a file for this process, until the block or the process ends.
+
+    Windows has no such lock: nothing is refused there.
+
+    Raises:
+        ValueError: another process has it.
+    """
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    with Path(path).open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ValueError(
+                "one process at a time may train in a folder: got "
+                f"{Path(path).parent}, in which another is at work. Wait for "
+                "it, or choose another folder."
+            ) from None
+        yield
 
 
 def utf8(text: str) -> bytes:

@@ -10,6 +10,7 @@ That of a run has ``checkpoint.safetensors`` too, see
 :mod:`coursekit.checkpoint`.
 """
 
+import hashlib
 import importlib
 import json
 from pathlib import Path
@@ -48,6 +49,7 @@ __all__ = [
     "load",
     "load_model",
     "read_config",
+    "read_tokenizer",
     "save_model",
     "shipped",
 ]
@@ -144,6 +146,7 @@ def create_run(
         folder.mkdir(parents=True, exist_ok=True)
         if tokenizer is not None:
             tokenizer.save(folder / "tokenizer.json")
+            fields["tokenizer"] = hash_of(folder / "tokenizer.json")
         text = json.dumps(fields, indent=2) + "\n"
         write_atomically(folder / "config.json", text)
 
@@ -199,11 +202,33 @@ def load_model(
         model = build_model(fields, folder)
     tokenizer = None
     if (folder / "tokenizer.json").exists():
-        tokenizer = load_tokenizer(folder / "tokenizer.json")
+        tokenizer = read_tokenizer(folder, fields)
         check_vocabulary(model, tokenizer, folder)
     path = folder / "model.safetensors"
     put_weights(model, read_weights(path), path)
     return Loaded(move(model, device).eval(), tokenizer)
+
+
+def read_tokenizer(folder: Path, fields: dict[str, Any]) -> Tokenizer:
+    """Read a folder's tokenizer, which must be the one saved with the model.
+
+    Raises:
+        ValueError: if its file is damaged, or another; folders of earlier
+            releases don't say which it was.
+    """
+    path = folder / "tokenizer.json"
+    tokenizer = load_tokenizer(path)
+    if fields.get("tokenizer", hash_of(path)) != hash_of(path):
+        raise ValueError(
+            "a model is loaded with the tokenizer that it was saved with: "
+            f"got another in {path}. Restore the file, or save both again."
+        )
+    return tokenizer
+
+
+def hash_of(path: Path) -> str:
+    """SHA-256 of a file."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def move(model: nn.Module, device: str | torch.device) -> nn.Module:

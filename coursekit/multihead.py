@@ -53,7 +53,7 @@ def split_heads(
 
     Chapter: 6, multi-head attention.
     """
-    if x.size(-1) % n_heads:
+    if n_heads < 1 or x.size(-1) % n_heads:
         check_width(x.size(-1), n_heads)
     return x.unflatten(-1, (n_heads, -1)).transpose(-3, -2)
 
@@ -114,7 +114,7 @@ class MultiHeadAttention(nn.Module):
         self.n_kv_heads = n_kv_heads or n_heads
         check_heads(d_model, n_heads, self.n_kv_heads, d_head)
         d_head = d_head or d_model // n_heads
-        d_value = d_value or d_head
+        d_value = d_head if d_value is None else d_value
         self.w_q = nn.Linear(d_model, n_heads * d_head, bias)
         self.w_k = nn.Linear(d_model, self.n_kv_heads * d_head, bias)
         self.w_v = nn.Linear(d_model, self.n_kv_heads * d_value, bias)

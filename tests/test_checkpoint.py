@@ -688,6 +688,30 @@ def test_a_foreign_file_is_refused(tmp_path):
         read_tensors(tmp_path / "y.safetensors")
 
 
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda tensors, about: about.clear(),
+        lambda tensors, about: about.pop("step"),
+        lambda tensors, about: tensors.pop("losses"),
+        lambda tensors, about: tensors.update(
+            {"optimizer/exp_avg/nope": torch.zeros(2)}
+        ),
+    ],
+    ids=["nothing", "no step", "no losses", "an unknown weight"],
+)
+def test_a_checkpoint_of_odd_content_is_refused(saved, tmp_path, spoil):
+    """Its checksum is right, but it is not what a run needs."""
+    path, model, state = saved
+    tensors, about = read_tensors(path)
+    write_tensors(tmp_path / "same.safetensors", tensors, about)
+    load_checkpoint(tmp_path / "same.safetensors", model, state)  # control
+    spoil(tensors, about)
+    write_tensors(tmp_path / "odd.safetensors", tensors, about)
+    with pytest.raises(ValueError, match="must hold what a run needs"):
+        load_checkpoint(tmp_path / "odd.safetensors", model, state)
+
+
 def test_other_sizes_are_named(saved):
     path, _, _ = saved
     model = tiny(vocab_size=17)
@@ -709,6 +733,16 @@ def test_a_vocabulary_of_another_model_is_refused(tmp_path):
         save_model(tmp_path / "a", model, BPETokenizer.train("abc", 256))
     assert not (tmp_path / "a").exists()
     save_model(tmp_path / "b", model, CharTokenizer(CHARS))
+    CharTokenizer(CHARS[::-1]).save(tmp_path / "b" / "tokenizer.json")
+    load_model(tmp_path / "b")  # sorted, so it is the same file
+    CharTokenizer(CHARS.upper()).save(tmp_path / "b" / "tokenizer.json")
+    with pytest.raises(ValueError, match=r"got another in .*tokenizer\.json"):
+        load_model(tmp_path / "b")
+    # A folder of an earlier release does not say which tokenizer it had.
+    fields = json.loads((tmp_path / "b" / "config.json").read_text())
+    del fields["tokenizer"]
+    (tmp_path / "b" / "config.json").write_text(json.dumps(fields))
+    load_model(tmp_path / "b")
     CharTokenizer(CHARS + "xyz").save(tmp_path / "b" / "tokenizer.json")
     with pytest.raises(ValueError, match="got 16 in the tokenizer, 13 in"):
         load_model(tmp_path / "b")

@@ -23,6 +23,7 @@ from coursekit.cli import options, runs
 from coursekit.cli.translate import LINES
 from coursekit.config import GPTConfig, TransformerConfig
 from coursekit.data import load_text
+from coursekit.files import locked
 from coursekit.models import load_model, read_config, save_model
 from coursekit.seq2seq import Transformer
 from coursekit.tokenizer import CharTokenizer
@@ -398,13 +399,29 @@ def test_resume_needs_its_own_vocabulary(call, text, tmp_path):
     assert call(*words)[0] == 0
     resume = ["train", "--out", folder, "--resume", "--device", "cpu"]
     CharTokenizer(TEXT + "äöü").save(folder / "tokenizer.json")
-    refused(call(*resume), "must know the same tokens")
+    refused(call(*resume), "the tokenizer that it was saved with")
     (folder / "tokenizer.json").unlink()
     refused(call(*resume), "a tokenizer must be a file")
     fields = json.loads((folder / "config.json").read_text())
     fields["data"] = {"text": str(text)}
     (folder / "config.json").write_text(json.dumps(fields))
     refused(call(*resume), "must know its text, sha256 and threads")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no flock")
+def test_a_folder_has_one_run_at_a_time(call, text, tmp_path):
+    """A second --resume would delete what the first is writing."""
+    folder = tmp_path / "r"
+    words = ["train", text, "--out", folder, *SMALL, "--minutes", "1e-6"]
+    assert call(*words)[0] == 0
+    resume = ["train", "--out", folder, "--resume", "--device", "cpu"]
+    writing = folder / "checkpoint.safetensors.1.part"
+    writing.write_text("")
+    with locked(folder / "config.json"):
+        refused(call(*resume), "one process at a time", str(folder))
+        assert writing.exists()
+    assert call(*resume)[0] == 0
+    assert not writing.exists()
 
 
 def test_no_steps_leave_a_model_that_writes(call, text, tmp_path):

@@ -1,8 +1,11 @@
 """Files are whole or not there, and text is UTF-8."""
 
+import subprocess
+import sys
+
 import pytest
 
-from coursekit.files import read_bytes, utf8, write_atomically
+from coursekit.files import locked, read_bytes, utf8, write_atomically
 
 
 def test_write_atomically_keeps_usual_permissions(tmp_path):
@@ -24,3 +27,29 @@ def test_half_a_surrogate_pair_is_refused():
     assert utf8("naïve 🍵") == "naïve 🍵".encode()
     with pytest.raises(ValueError, match=r"surrogate U\+D83C at index 2"):
         utf8("a \ud83c")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no flock")
+def test_a_file_is_locked_until_its_process_ends(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text("{}")
+    code = (
+        "import os, sys\nfrom coursekit.files import locked\n"
+        "with locked(sys.argv[1]):\n    print('mine', flush=True)\n"
+        "    sys.stdin.read()\n    os.kill(os.getpid(), 9)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as other:
+        assert other.stdout.readline() == b"mine\n"
+        with (
+            pytest.raises(ValueError, match="one process at a time"),
+            locked(path),
+        ):
+            pass
+    with locked(path):  # killed, it holds nothing
+        pass
+    with locked(path):
+        pass

@@ -209,6 +209,13 @@ def test_a_stale_translator_is_told(change):
         stepper.prefill([[7, 3]])
 
 
+def test_a_twin_of_a_model_with_nan_is_not_called_stale():
+    model = gpt()
+    with torch.no_grad():
+        model.embedding.weight[0, 0] = torch.nan
+    pack(model).check_source()
+
+
 def test_a_stale_twin_generates_something_else():
     """The control: why it must be told."""
     model = gpt()

@@ -31,6 +31,13 @@ def test_split_by_hand():
     assert torch.equal(merge_heads(heads), x)
 
 
+def test_heads_of_no_size_are_refused():
+    with pytest.raises(ValueError, match="divisible by the heads: got 6 col"):
+        split_heads(torch.zeros(1, 2, 6), 0)
+    with pytest.raises(ValueError, match="or a d_head above 0"):
+        MultiHeadAttention(D, H, d_head=0)
+
+
 def test_view_alone_mixes_positions():
     """The round trip of the wrong pair passes too; the heads are wrong."""
     x = torch.arange(12.0).view(1, 2, 6)

@@ -211,4 +211,7 @@ def what_is_kept(args: argparse.Namespace) -> str:
         return ""
     if Path(args.out, "checkpoint.safetensors").exists():
         return "The last checkpoint is kept; --resume goes on from it."
-    return "There is no checkpoint yet; begin again, with another --out."
+    return (
+        "There is no checkpoint yet; --resume begins with the same settings, "
+        "another --out with others."
+    )

@@ -22,11 +22,16 @@ from coursekit.data import (
 )
 from coursekit.decoder import GPT
 from coursekit.devices import pick_device, pick_precision
-from coursekit.models import check_vocabulary, create_run, read_config
+from coursekit.models import (
+    check_vocabulary,
+    create_run,
+    read_config,
+    read_tokenizer,
+)
 from coursekit.tokenizer import BPETokenizer, CharTokenizer
 from coursekit.train_config import TrainConfig, make_optimizer
 from coursekit.training import ProcessGroup
-from coursekit.vocabulary import Tokenizer, load_tokenizer
+from coursekit.vocabulary import Tokenizer
 from coursekit.weights import SaveError
 
 # What the command trains unless it is told otherwise: two minutes on two
@@ -215,7 +220,7 @@ def read_run(folder: Path, fields: dict[str, Any]) -> Run:
         folder,
         GPTConfig.from_dict(fields["config"]),
         TrainConfig.from_dict(fields["train"]),
-        load_tokenizer(folder / "tokenizer.json"),
+        read_tokenizer(folder, fields),
         text,
     )
 

@@ -2,6 +2,7 @@
 
 import argparse
 import math
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,6 +26,7 @@ from coursekit.cli.runs import (
 )
 from coursekit.config import GPTConfig
 from coursekit.devices import pick_device
+from coursekit.files import locked
 from coursekit.train_config import TrainConfig
 from coursekit.training import (
     SINGLE_PROCESS,
@@ -95,8 +97,20 @@ def train_in_process(
     args: argparse.Namespace, group: ProcessGroup, device: torch.device
 ) -> int:
     """What one process of a training does: mostly, all of it."""
-    folder = Path(args.out)
     run = open_run(args, group, device)
+    alone = locked(Path(args.out, "config.json"))
+    with alone if group.rank == 0 else nullcontext():
+        return train_run(args, run, group, device)
+
+
+def train_run(
+    args: argparse.Namespace,
+    run: Run,
+    group: ProcessGroup,
+    device: torch.device,
+) -> int:
+    """Train what was opened, from its last checkpoint."""
+    folder = Path(args.out)
     if args.parallel != "fsdp":  # which has a device for each part
         run.model.to(device)
     state = start(run.model, run.config)

@@ -145,13 +145,14 @@ def _refuse() -> Any:
     )
 
 
-def _marks(weights: list[Tensor]) -> list[tuple[int, float]]:
+def _marks(weights: list[Tensor]) -> list[tuple[int, str]]:
     """PyTorch's count of a weight's changes, and its first number.
 
-    Fused optimizers do not count; in inference mode nothing does.
+    The number is text, since NaN is not equal to itself.  Fused optimizers do
+    not count; in inference mode nothing does.
     """
     return [
-        (0 if w.is_inference() else w._version, w.flatten()[0].item())
+        (0 if w.is_inference() else w._version, str(w.flatten()[0].item()))
         for w in weights
     ]
 
