@@ -25,9 +25,9 @@ from torch import nn
 
 from coursekit.classroom.glue import result
 from coursekit.classroom.lesson import LAST_CHAPTER
-from coursekit.classroom.yourfile import STEPS
-from coursekit.classroom.yourfile.contracts import (
-    CONTRACTS,
+from coursekit.classroom.yourfile import STEPS, book
+from coursekit.classroom.yourfile.contracts import due
+from coursekit.classroom.yourfile.learner import (
     ContractError,
     File,
     Sizes,
@@ -84,7 +84,8 @@ def guarded(
             frames = traceback.extract_stack(sys._current_frames()[thread])
             sentence = (
                 f"it ends within {seconds:.0f} seconds: got no end. Look for "
-                "a loop that does not stop."
+                "a loop that does not stop, or for work that is done again "
+                "and again."
             )
             place = where(path, frames, part)
             print(failure(title, sentence, place), flush=True)
@@ -149,9 +150,8 @@ def verify(path: Path, file: File) -> Iterator[str]:
     Raises:
         ContractError: at the first that does not hold.
     """
-    for since, check, part in CONTRACTS:
-        if since > file.chapter:
-            continue
+    parts = set(book(file.chapter).values())
+    for _, check, part in due(file.chapter, parts):
         title = (inspect.getdoc(check) or "").rstrip(".")
         torch.manual_seed(0)
         with guarded(path, title, LIMIT, file.parts.get(part)):
@@ -180,6 +180,8 @@ def references(chapter: int) -> list[Reference]:
     for name in ("ladder", "steps") if chapter < 11 else ():
         metrics = result(name)
         rungs = [r for r in metrics["rungs"] if r["chapter"] <= chapter]
+        if chapter == 1:  # the same model, on tokens of its own tokenizer
+            rungs.append(metrics["tokens"])
         before = rungs[-2] if rungs[1:] else metrics["baselines"]["uniform"]
         found.append(
             Reference(
@@ -202,10 +204,15 @@ def train(path: Path, file: File, seconds: float) -> tuple[bool, float]:
         ContractError: if the model fails on the real text, or takes too long.
     """
     text = load_text("shakespeare")
-    with guarded(path, "Training: the whole text", seconds + LIMIT):
-        tokenizer = file["tokenizer"](text)
+    with guarded(path, "Tokenizer: the whole text", 3 * LIMIT):
+        if file.chapter == 1:
+            print("Learning tokens from the whole text.", flush=True)
+        tokenizer = file.tokenizer(text)
         ids = torch.tensor(tokenizer.encode(text))
         cut, vocab_size = len(ids) * 9 // 10, int(ids.max()) + 1
+        held_out = tokenizer.decode(ids[cut:].tolist())
+        per_character = (len(ids) - cut) / len(held_out)
+    with guarded(path, "Training: the whole text", seconds + LIMIT):
 
         def made() -> nn.Module:
             torch.manual_seed(0)
@@ -227,13 +234,14 @@ def train(path: Path, file: File, seconds: float) -> tuple[bool, float]:
         )
         model = made()
         file.train(model, ids[:cut], steps, book.rate if book else None)
-        loss = evaluate(model.eval(), ids[cut:])
+        loss = evaluate(model.eval(), ids[cut:]) * per_character
         passed, verdict = compare(loss, book)
         print(f"held-out loss {loss:.3f} nats per character\n{verdict}")
         prompt = torch.tensor([tokenizer.encode(PROMPT)])
         torch.manual_seed(0)
         drawn = file["generate"](model, prompt, 200)[0].tolist()
-        samples = {"your sample": tokenizer.decode(drawn)}
+        sample = tokenizer.decode(drawn)[: len(PROMPT) + 200]
+        samples = {"your sample": sample}
     if known:
         before = (book or known[-1]).before
         samples = {"before this chapter": before} | samples
@@ -309,8 +317,10 @@ def main(argv: list[str]) -> int:
     later = [chapter for chapter in STEPS if chapter > file.chapter]
     if passed and later:
         print(
-            f"next: the step of chapter {later[0]}; coursekit start NAME.py "
-            f"--at {later[0]}\nbegins a file with all that comes before it."
+            f"next: chapter {later[0]}, {' and '.join(STEPS[later[0]])}. Set "
+            f"`chapter = {later[0]}` in your file\nwhen it has them. "
+            f"coursekit start NAME.py --at {later[0]} begins a file with all "
+            "before them."
         )
     return 0 if passed else 1
 
