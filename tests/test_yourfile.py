@@ -18,6 +18,7 @@ from coursekit import cli
 from coursekit.classroom import lesson, yourfile
 from coursekit.classroom.glue import result
 from coursekit.classroom.yourfile import (
+    bands,
     child,
     contracts,
     layers,
@@ -644,7 +645,7 @@ def test_a_file_that_says_nothing_is_told_why(
 def test_at_overrides_the_chapter_of_the_file(tmp_path):
     source = yourfile.text(0, complete=True)
     assert "✗" not in found(tmp_path / "a.py", source)
-    assert "Add 'attention'" in found(tmp_path / "a.py", source, at=4)
+    assert "Add 'merge'" in found(tmp_path / "a.py", source, at=4)
 
 
 # -- oracles -----------------------------------------------------------------
@@ -673,20 +674,48 @@ def test_training_is_the_ladders():
     assert learner.default_rate(0) == ladder.TABLE_RATE
     assert child.PROMPT == ladder.PROMPT
     defaults = ladder.parser().parse_args([])
-    assert defaults.steps == child.LADDER_STEPS
+    assert defaults.steps == bands.LADDER_STEPS
 
 
 @pytest.mark.parametrize("chapter", range(11))
 def test_the_book_is_in_its_own_band(chapter):
-    runs = child.references(chapter)
-    assert [run.steps for run in runs] == [child.LADDER_STEPS, steps.STEPS]
+    runs = bands.references(chapter)
+    assert [run.steps for run in runs] == [bands.LADDER_STEPS, steps.STEPS]
     for run in runs:
         for loss in run.losses:
-            assert child.compare(loss, run)[0]
-        worse = max(run.losses) + child.TOLERANCE + 0.001
-        assert not child.compare(worse, run)[0]
-        assert not child.compare(math.nan, run)[0]
+            assert bands.compare(loss, run)[0]
+        worse = max(run.losses) + bands.TOLERANCE + 0.001
+        assert not bands.compare(worse, run)[0]
+        assert not bands.compare(math.nan, run)[0]
         assert run.before.startswith(child.PROMPT)
+
+
+def test_the_sample_beside_is_the_chapter_befores():
+    rungs = {rung["chapter"]: rung for rung in result("ladder")["rungs"]}
+    for chapter, earlier in {
+        1: 0,
+        2: 0,
+        4: 3,
+        5: 4,
+        6: 4,
+        9: 8,
+        10: 9,
+    }.items():
+        before = bands.references(chapter)[0].before
+        assert before == rungs[earlier]["sample"]
+    baselines = result("ladder")["baselines"]
+    assert bands.references(0)[0].before == baselines["uniform"]["sample"]
+
+
+def test_chapter_1_trains_on_its_own_tokens():
+    assert learner.BPE_VOCABULARY == ladder.BPE_VOCABULARY
+    tokens = [result(name)["tokens"]["loss"] for name in ("ladder", "steps")]
+    for run, loss in zip(bands.references(1), tokens, strict=True):
+        assert run.losses == loss["values"]
+        assert run.rate == ladder.TABLE_RATE
+    parts = {"bpe": lambda *given: given, "tokenizer": lambda *given: given}
+    assert learner.File(1, parts).tokenizer("a") == ("a", 512)
+    assert learner.File(2, parts).tokenizer("a") == ("a",)
 
 
 def test_a_replaced_stream_holds_the_contracts_and_not_the_band(tmp_path):
@@ -694,15 +723,15 @@ def test_a_replaced_stream_holds_the_contracts_and_not_the_band(tmp_path):
     source = source.replace(LOOK, "x = self.attend(x, mask)")
     assert "✗" not in found(tmp_path / "replaced.py", source)
     measured = result("ladder")["controls"]["attention replaces x"]["loss"]
-    [run, _] = child.references(4)
-    passed, sentence = child.compare(min(measured["values"]), run)
+    [run, _] = bands.references(4)
+    passed, sentence = bands.compare(min(measured["values"]), run)
     assert not passed
     assert "added to x?" in sentence
 
 
 def test_no_run_to_compare_with_is_said():
-    assert child.references(11) == []
-    assert child.compare(1.9, None) == (
+    assert bands.references(11) == []
+    assert bands.compare(1.9, None) == (
         True,
         "  The book's file has no run of as many steps.",
     )
@@ -755,8 +784,8 @@ def test_the_shell_checks_trains_and_generates(tmp_path, capsys):
     assert "no run of as many steps" in out
     assert re.search(r"^before this chapter +your sample$", out, re.M)
     assert re.search(r"^ROMEO: +ROMEO:$", out, re.M)
-    assert "next: chapter 1, merge and BPETokenizer" in out
-    assert "coursekit start NAME.py --at 1 begins a file" in out
+    assert "next: chapter 1, merge, BPETokenizer. Set" in out
+    assert "with the rest: coursekit start NAME.py --at 1" in out
 
 
 def test_a_notebook_is_given_a_report(tmp_path, capsys):

@@ -11,7 +11,6 @@ from coursekit.classroom.yourfile.layers import (
     attention,
     causality_check,
     feed_forward,
-    heads,
     mask,
     norm,
 )
@@ -26,6 +25,7 @@ from coursekit.classroom.yourfile.models import (
     stacks,
     used,
 )
+from coursekit.classroom.yourfile.multihead import heads
 from coursekit.classroom.yourfile.texts import (
     bpe,
     get_batch,
