@@ -102,6 +102,70 @@ def test_a_step_that_is_not_written_says_so(tmp_path, chapter):
     assert "NotImplementedError" in line
 
 
+class HeadByHead(torch.nn.Module):
+    """Heads in a list, each with its own small matrices."""
+
+    def __init__(self, d, h):
+        super().__init__()
+        self.roles = torch.nn.ModuleList(
+            torch.nn.ModuleList(torch.nn.Linear(d, d // h) for _ in range(3))
+            for _ in range(h)
+        )
+        self.mix = torch.nn.Linear(d, d)
+
+    def forward(self, x, memory, mask):
+        found = []
+        for q, k, v in self.roles:
+            given = q(x), k(memory), v(memory)
+            found.append(lesson.load(6).attention(*given, mask))
+        return self.mix(torch.cat(found, -1))
+
+
+class Fused(torch.nn.Module):
+    """One matrix that is multiplied from the right; heads of every h-th."""
+
+    def __init__(self, d, h):
+        super().__init__()
+        self.h = h
+        self.last = torch.nn.Parameter(torch.randn(d, d))
+        self.all = torch.nn.Parameter(torch.randn(d, 3 * d))
+
+    def forward(self, x, memory, mask):
+        v, q, k = self.all.chunk(3, 1)
+        q, k, v = (
+            y.unflatten(-1, (-1, self.h)).movedim(-1, 1)
+            for y in (x @ q, memory @ k, memory @ v)
+        )
+        found = lesson.load(6).attention(q, k, v, mask)
+        return found.movedim(1, -1).flatten(2) @ self.last
+
+
+class Network(torch.nn.Sequential):
+    """With biases, and another nonlinearity."""
+
+    def __init__(self, d):
+        wide, narrow = torch.nn.Linear(d, 4 * d), torch.nn.Linear(4 * d, d)
+        super().__init__(wide, torch.nn.ReLU(), narrow)
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        ("heads", HeadByHead),
+        ("heads", Fused),
+        ("norm", torch.nn.LayerNorm),
+        ("feed_forward", Network),
+        ("loss", lambda x, y: torch.nn.CrossEntropyLoss()(x.mT, y)),
+        ("mask", lambda n, m: torch.ones(n, m).tril(m - n) > 0),
+    ],
+)
+def test_another_way_to_write_it_is_as_right(name, part):
+    for since, check, at_fault in contracts.CONTRACTS:
+        if at_fault == name:
+            torch.manual_seed(0)
+            check(learner.File(max(since, 6), {name: part}))
+
+
 # -- files that are wrong ----------------------------------------------------
 BATCH = "return windows[rows, :-1], windows[rows, 1:]"
 ROWS = "torch.randint(len(windows), (batch_size,))"

@@ -1,7 +1,7 @@
 """What several heads have to do, whatever their matrices are called."""
 
 from collections.abc import Callable, Iterator
-from itertools import permutations
+from itertools import permutations, product
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +20,8 @@ from coursekit.classroom.yourfile.learner import (
 def matrices(layer: nn.Module, d: int, n_heads: int) -> Iterator[list[Tensor]]:
     """Four matrices (D, D) of a layer, in each order that they may have.
 
-    One may hold several, or one head's part.  The biases are set to 0.
+    One may hold several, or one head's part, or be meant for x W instead of
+    x Wᵀ.  The biases are set to 0.
     """
     whole: list[Tensor] = []
     slabs: list[Tensor] = []
@@ -50,8 +51,9 @@ def matrices(layer: nn.Module, d: int, n_heads: int) -> Iterator[list[Tensor]]:
                 f"{shapes}. Leave other weights out."
             )
         for order in permutations(four):
-            yield list(order)
-            yield [weight.T for weight in order]
+            for turned in product((False, True), repeat=4):
+                pairs = zip(order, turned, strict=True)
+                yield [weight.T if turn else weight for weight, turn in pairs]
 
 
 def many_heads(
