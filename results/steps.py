@@ -39,6 +39,9 @@ def main() -> None:
             rung = ladder.measure(chapter, text, args.seeds, STEPS, rate=rate)
             metrics["rungs"].append({"name": name, "rate": rate, **rung})
             print(f"{name:12} {rung['loss']['values']}", flush=True)
+        pairs = ladder.measure(1, ladder.tokens(), args.seeds, STEPS)
+        metrics["tokens"] = {"rate": ladder.TABLE_RATE, **pairs}
+        print(f"bigram on tokens {pairs['loss']['values']}", flush=True)
 
 
 if __name__ == "__main__":

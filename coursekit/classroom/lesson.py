@@ -45,6 +45,7 @@ FORMS: dict[str, dict[int, Form]] = {
     "make_optimizer": {11: FINAL},
     "train": {0: 0, 11: FINAL},
     "evaluate": {0: FINAL},
+    "changed_by": {5: 5, 6: None},  # a check, and no part of a transformer
     "sample": {12: FINAL},
     "generate": {0: 0, 12: FINAL},
     "script": {0: 0, 2: 2, 9: FINAL},

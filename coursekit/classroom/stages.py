@@ -204,3 +204,12 @@ def generate0(model, ids, n_new):  # chapter 0
         new = torch.multinomial(logits.softmax(-1), 1)
         ids = torch.cat([ids, new], dim=1)
     return ids
+
+
+@torch.no_grad()
+def changed_by5(model, ids, at):  # chapter 5
+    """How much each position's logits change with the token at one."""
+    logits = model(ids)
+    other = ids.clone()
+    other[:, at] = (ids[:, at] + 1) % logits.size(-1)  # another token
+    return (logits - model(other)).abs().amax((0, 2))

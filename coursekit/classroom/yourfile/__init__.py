@@ -26,20 +26,46 @@ FILE = "my_transformer.py"
 SECONDS = 60.0
 STEPS: dict[int, tuple[str, ...]] = {  # chapter: what the learner writes
     0: ("get_batch", "Model", "cross_entropy", "train", "generate"),
+    1: ("merge", "BPETokenizer"),
+    2: ("Model",),
+    3: ("Model",),
     4: ("attention", "causal_mask", "Head", "Model"),
+    5: ("causal_mask", "changed_by"),
+    6: ("MultiHeadAttention", "Model"),
+    7: ("LayerNorm", "Model"),
+    8: ("FeedForward", "Model"),
     9: ("Block", "GPT"),
+    10: ("cross_entropy",),
 }
-# Each part that is checked, from a chapter on, and its name in the book.
-PARTS = [
-    (0, "tokenizer", "CharTokenizer"),
-    (0, "get_batch", "get_batch"),
-    (4, "attention", "attention"),
-    (0, "model", "Model"),
-    (9, "model", "GPT"),
-    (0, "loss", "cross_entropy"),
-    (0, "train", "train"),
-    (0, "generate", "generate"),
-]
+# Each part that is checked, by its name in the book.
+PARTS = {
+    "CharTokenizer": "tokenizer",
+    "merge": "merge",
+    "BPETokenizer": "bpe",
+    "get_batch": "get_batch",
+    "attention": "attention",
+    "causal_mask": "mask",
+    "MultiHeadAttention": "heads",
+    "LayerNorm": "norm",
+    "FeedForward": "feed_forward",
+    "Model": "model",
+    "GPT": "model",
+    "changed_by": "probe",
+    "cross_entropy": "loss",
+    "train": "train",
+    "generate": "generate",
+}
+# How lines begin that are none of a step's subject.
+SETUP = (
+    *("super()", "self.context =", "self.n_heads ="),
+    *(
+        "self.vocabulary =",
+        "self.merges =",
+        "self.words =",
+        "counts =",
+        "data =",
+    ),
+)
 TODO = "raise NotImplementedError  # your lines"
 LAST = """
 
@@ -74,15 +100,27 @@ def text(at: int, complete: bool = False) -> str:
     source = lesson.text(at)
     for name in () if complete else STEPS.get(at, ()):
         new = lesson.part(name, at)
-        if at and name in lesson.parts(at - 1):
+        if new.startswith("class") and at and name in lesson.parts(at - 1):
             old = lesson.part(name, at - 1)
             begun = f"# To be changed in chapter {at}.\n{old}"
-        else:
+        else:  # a function is short: it is written anew
             begun = _stub(new)
         source = source.replace(new, begun)
-    names = {part: name for since, part, name in PARTS if since <= at}
-    entries = [f'    "{part}": {name},' for part, name in names.items()]
+    entries = [f'    "{part}": {name},' for name, part in book(at).items()]
     return source + LAST.format(at, "\n".join(entries))
+
+
+def book(at: int) -> dict[str, str]:
+    """The book's name for each part that is checked, and the part.
+
+    Args:
+        at: the chapter, 0 to 12.
+
+    Returns:
+        In the order of the contracts.
+    """
+    there = lesson.parts(at)
+    return {name: part for name, part in PARTS.items() if name in there}
 
 
 def _stub(source: str) -> str:
@@ -107,8 +145,9 @@ def _is_given(part: ast.stmt) -> bool:
     is_docstring = isinstance(part, ast.Expr) and isinstance(
         part.value, ast.Constant
     )
-    is_setup = ast.unparse(part).startswith(("super()", "self.context"))
-    initializes = isinstance(part, ast.For) and "nn.init" in ast.unparse(part)
+    line = ast.unparse(part)
+    is_setup = line.startswith(SETUP) or line.endswith(" = []")
+    initializes = isinstance(part, ast.For) and "nn.init" in line
     return is_docstring or is_setup or initializes
 
 

@@ -8,6 +8,7 @@ prints what it finds and writes the outcome as JSON.
 import importlib.util
 import inspect
 import json
+import math
 import os
 import sys
 import textwrap
@@ -15,34 +16,31 @@ import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import zip_longest
 from pathlib import Path
 from threading import Event, Thread, main_thread
-from typing import NamedTuple
 
 import torch
 from torch import nn
 
-from coursekit.classroom.glue import result
 from coursekit.classroom.lesson import LAST_CHAPTER
-from coursekit.classroom.yourfile import STEPS
-from coursekit.classroom.yourfile.contracts import (
-    CONTRACTS,
+from coursekit.classroom.yourfile import STEPS, book
+from coursekit.classroom.yourfile.bands import (
+    LADDER_STEPS,
+    columns,
+    compare,
+    references,
+)
+from coursekit.classroom.yourfile.contracts import due
+from coursekit.classroom.yourfile.learner import (
     ContractError,
     File,
     Sizes,
-    default_rate,
 )
 from coursekit.data import load_text
 
 LIMIT = 30.0  # seconds of work for one contract
-LADDER_STEPS = 2000
 PROMPT = "ROMEO:\n"
 SIZES = Sizes(context=64, d_model=64, n_heads=4, n_blocks=4)
-# Another initialization than the book's, or another order of the draws, may
-# cost as much; the parts that the ladder adds bring more.
-TOLERANCE = 0.05
-WIDTH = 37  # of a column of two
 
 
 def where(
@@ -84,7 +82,8 @@ def guarded(
             frames = traceback.extract_stack(sys._current_frames()[thread])
             sentence = (
                 f"it ends within {seconds:.0f} seconds: got no end. Look for "
-                "a loop that does not stop."
+                "a loop that does not stop, or for work that is done again "
+                "and again."
             )
             place = where(path, frames, part)
             print(failure(title, sentence, place), flush=True)
@@ -149,47 +148,13 @@ def verify(path: Path, file: File) -> Iterator[str]:
     Raises:
         ContractError: at the first that does not hold.
     """
-    for since, check, part in CONTRACTS:
-        if since > file.chapter:
-            continue
+    parts = set(book(file.chapter).values())
+    for _, check, part in due(file.chapter, parts):
         title = (inspect.getdoc(check) or "").rstrip(".")
         torch.manual_seed(0)
         with guarded(path, title, LIMIT, file.parts.get(part)):
             note = check(file)
         yield f"✓ {title}" + (f"\n    {note}" if note else "")
-
-
-class Reference(NamedTuple):
-    """What the book's own file reached in as many steps."""
-
-    steps: int
-    rate: float
-    losses: list[float]
-    """One per seed."""
-    before: str
-    """The sample of what stood in the file before."""
-
-
-def references(chapter: int) -> list[Reference]:
-    """Runs of the book's file at a chapter, the longest first.
-
-    The ladder's, and shorter ones with a higher learning rate.  There are
-    none from chapter 11 on, which trains in its own way.
-    """
-    found = []
-    for name in ("ladder", "steps") if chapter < 11 else ():
-        metrics = result(name)
-        rungs = [r for r in metrics["rungs"] if r["chapter"] <= chapter]
-        before = rungs[-2] if rungs[1:] else metrics["baselines"]["uniform"]
-        found.append(
-            Reference(
-                metrics.get("steps", LADDER_STEPS),
-                rungs[-1].get("rate", default_rate(chapter)),
-                rungs[-1]["loss"]["values"],
-                before["sample"],
-            )
-        )
-    return found
 
 
 def train(path: Path, file: File, seconds: float) -> tuple[bool, float]:
@@ -202,10 +167,15 @@ def train(path: Path, file: File, seconds: float) -> tuple[bool, float]:
         ContractError: if the model fails on the real text, or takes too long.
     """
     text = load_text("shakespeare")
-    with guarded(path, "Training: the whole text", seconds + LIMIT):
-        tokenizer = file["tokenizer"](text)
+    with guarded(path, "Tokenizer: the whole text", 3 * LIMIT):
+        if file.chapter == 1:
+            print("Learning tokens from the whole text.", flush=True)
+        tokenizer = file.tokenizer(text)
         ids = torch.tensor(tokenizer.encode(text))
         cut, vocab_size = len(ids) * 9 // 10, int(ids.max()) + 1
+        held_out = tokenizer.decode(ids[cut:].tolist())
+        per_character = (len(ids) - cut) / len(held_out)
+    with guarded(path, "Training: the whole text", seconds + LIMIT):
 
         def made() -> nn.Module:
             torch.manual_seed(0)
@@ -227,13 +197,18 @@ def train(path: Path, file: File, seconds: float) -> tuple[bool, float]:
         )
         model = made()
         file.train(model, ids[:cut], steps, book.rate if book else None)
-        loss = evaluate(model.eval(), ids[cut:])
+        loss = evaluate(model.eval(), ids[cut:]) * per_character
         passed, verdict = compare(loss, book)
-        print(f"held-out loss {loss:.3f} nats per character\n{verdict}")
+        units = "nats per character"
+        if file.chapter >= 10:  # the same number, as chapter 10 writes it
+            units += f", {loss / math.log(2):.3f} bits"
+            units += f", a perplexity of {math.exp(loss):.2f}"
+        print(f"held-out loss {loss:.3f} {units}\n{verdict}")
         prompt = torch.tensor([tokenizer.encode(PROMPT)])
         torch.manual_seed(0)
         drawn = file["generate"](model, prompt, 200)[0].tolist()
-        samples = {"your sample": tokenizer.decode(drawn)}
+        sample = tokenizer.decode(drawn)[: len(PROMPT) + 200]
+        samples = {"your sample": sample}
     if known:
         before = (book or known[-1]).before
         samples = {"before this chapter": before} | samples
@@ -253,40 +228,6 @@ def evaluate(model: nn.Module, ids: torch.Tensor) -> float:
             logits, targets, reduction="sum"
         ).item()
     return total / windows[:, 1:].numel()
-
-
-def compare(loss: float, reference: Reference | None) -> tuple[bool, str]:
-    """Whether a loss is as expected, and what to say about it.
-
-    The band reaches from the lowest to the highest of the book's seeds; a
-    loss above it passes as far as TOLERANCE, one below it always.
-    """
-    if reference is None:
-        return True, "  The book's file has no run of as many steps."
-    low, high = min(reference.losses), max(reference.losses)
-    band = f"the book's file: {low:.3f} to {high:.3f}, over "
-    band += f"{len(reference.losses)} seeds"
-    if loss <= high + TOLERANCE:
-        return True, f"✓ {band}"
-    return False, (
-        f"✗ {band}\n    Every contract holds, so look at what they do not "
-        "see: is each result\n    added to x? How do the weights begin? Is "
-        "the gradient set to zero?"
-    )
-
-
-def columns(texts: dict[str, str]) -> str:
-    """Texts side by side under their titles."""
-    wrap = textwrap.TextWrapper(WIDTH).wrap
-    cells = [
-        [title, "-" * WIDTH]
-        + [row for line in text.splitlines() for row in wrap(line) or [""]]
-        for title, text in texts.items()
-    ]
-    rows = zip_longest(*cells, fillvalue="")
-    return "\n".join(
-        "   ".join(f"{cell:{WIDTH}}" for cell in row).rstrip() for row in rows
-    )
 
 
 def main(argv: list[str]) -> int:
@@ -309,8 +250,9 @@ def main(argv: list[str]) -> int:
     later = [chapter for chapter in STEPS if chapter > file.chapter]
     if passed and later:
         print(
-            f"next: the step of chapter {later[0]}; coursekit start NAME.py "
-            f"--at {later[0]}\nbegins a file with all that comes before it."
+            f"next: chapter {later[0]}, {', '.join(STEPS[later[0]])}. Set "
+            f"`chapter = {later[0]}` in your file\nwhen they are there, or "
+            f"begin one with the rest: coursekit start NAME.py --at {later[0]}"
         )
     return 0 if passed else 1
 
