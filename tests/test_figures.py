@@ -316,3 +316,58 @@ def test_svg_says_in_words_what_it_shows_and_is_the_same_twice():
     assert described.text == "The second is\ufffd taller."
     assert "a\ufffd東 &amp; b</text>" in text
     assert "<metadata" not in text
+
+
+def test_mixtures_are_cut_in_proportion_to_the_weights():
+    ax = figures.mixtures(
+        {
+            "ab": [[{"a": 0.7, "b": 0.3}], [{"a": 1.0}, {"b": 1.0}]],
+            "ba": [[{"b": 0.7, "a": 0.3}], [{"b": 1.0}, {"a": 1.0}]],
+        },
+        ["one", "two"],
+    )
+    widths = [round(p.get_width(), 6) for p in ax.patches if p.get_fill()]
+    assert widths == [7, 3, 4.7, 4.7, 3, 7, 4.7, 4.7]
+    # A sum has no order: the first word of the first row comes first.
+    assert [w for w in words(ax) if w[0] == "0"] == [
+        *("0.7\na", "0.3\nb", "0.3\na", "0.7\nb")
+    ]
+
+
+def test_heads_are_added_where_their_entries_belong():
+    x = torch.tensor([1.0, 1, -1, -1])
+    heads = [torch.tensor([0.5, 2.25]), torch.tensor([0.0, -1.0])]
+    ax = figures.heads_added(x, heads, ["first", "second"])
+    at = {}
+    for text in ax.texts:
+        at.setdefault(text.get_position()[1], []).append(text.get_text())
+    assert at[0] == ["first", "0.50", "2.25"]
+    assert at[-4] == ["their sum", "1.50", "3.25", "−1", "−2"]
+    left = [p.get_x() for p in ax.patches if round(p.get_y(), 2) == -1.38]
+    assert min(left) == 3.2  # the second head's entries stand at the right
+
+
+def test_split_and_merge_keeps_the_future_out():
+    weights = torch.tensor([[1.0, 0, 0], [0.5, 0.5, 0], [0.2, 0.3, 0.5]])
+    ax = figures.split_and_merge([weights, weights])
+    blue = matplotlib.colors.to_rgb(figures.COLORS["blue"])
+    cells = [p for p in ax.patches if p.get_facecolor()[:3] == blue]
+    assert sum(p.get_fill() for p in cells) == 2 * 6
+    assert words(ax).count("1") == words(ax).count("2")
+    ax.figure.draw_without_rendering()
+    assert not overlaps(ax.texts, ax.figure.canvas.get_renderer())
+
+
+def test_sum_over_heads_has_a_block_for_each():
+    ax = figures.sum_over_heads()
+    assert words(ax).count("1") == words(ax).count("2") == 2 * (2 + 8)
+    ax.figure.draw_without_rendering()
+    assert not overlaps(ax.texts, ax.figure.canvas.get_renderer())
+
+
+def test_remaining_spans_the_seeds():
+    ax = figures.remaining({"a": torch.tensor([0.25, 0.75])}, limit=1.0)
+    assert [bar.get_width() for bar in ax.patches] == [0.5]
+    segments = [s for c in ax.collections for s in c.get_segments()]
+    assert [s[:, 0].tolist() for s in segments] == [[0.25, 0.75]]
+    assert words(ax) == ["0.50"]

@@ -20,6 +20,13 @@ from coursekit.classroom.figures.charts import (
     intervals,
     ladder,
 )
+from coursekit.classroom.figures.heads import (
+    heads_added,
+    mixtures,
+    remaining,
+    split_and_merge,
+    sum_over_heads,
+)
 from coursekit.classroom.figures.positions import (
     clocks,
 )
@@ -50,15 +57,20 @@ __all__ = [
     "bars",
     "clocks",
     "curves",
+    "heads_added",
     "heatmap",
     "intervals",
     "ladder",
+    "mixtures",
     "mosaic",
     "new_figure",
     "pipeline",
     "plt",
     "png",
     "projections",
+    "remaining",
+    "split_and_merge",
+    "sum_over_heads",
     "svg",
     "token_cuts",
     "token_rows",
