@@ -20,6 +20,13 @@ from coursekit.classroom.figures.charts import (
     intervals,
     ladder,
 )
+from coursekit.classroom.figures.order import (
+    added_positions,
+    bag_of_vectors,
+    position_rows,
+    read_map,
+    turned_back,
+)
 from coursekit.classroom.figures.positions import (
     clocks,
 )
@@ -45,8 +52,10 @@ __all__ = [
     "ROLES",
     "WIDTH",
     "Rectangle",
+    "added_positions",
     "attention_flow",
     "attention_steps",
+    "bag_of_vectors",
     "bars",
     "clocks",
     "curves",
@@ -58,10 +67,13 @@ __all__ = [
     "pipeline",
     "plt",
     "png",
+    "position_rows",
     "projections",
+    "read_map",
     "svg",
     "token_cuts",
     "token_rows",
+    "turned_back",
     "use_style",
     "who_sees_whom",
 ]
