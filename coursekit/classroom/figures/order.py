@@ -3,12 +3,13 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import torch
 from matplotlib.axes import Axes
 from matplotlib.patches import Circle, Rectangle
 from torch import Tensor
 
 from coursekit.classroom.figures.shapes import arrow, as_array, short, strip
-from coursekit.classroom.figures.style import COLORS, ROLES, new_figure
+from coursekit.classroom.figures.style import COLORS, ROLES, Number, new_figure
 
 __all__ = [
     "added_positions",
@@ -22,14 +23,16 @@ POSITION = "purple"
 
 
 def bag_of_vectors(
-    left: Sequence[str], right: Sequence[str], vectors: Mapping[str, Tensor]
+    left: Sequence[str],
+    right: Sequence[str],
+    vectors: Mapping[str, Sequence[Number]],
 ) -> Axes:
     """Draw two orders of the same words, and the one bag that both fill.
 
     Args:
         left: words of one sentence, read downward.
         right: the same words in another order.
-        vectors: (D,) each, by word; they stand in the bag in this order.
+        vectors: D numbers each, by word; they stand in the bag in this order.
 
     Returns:
         The axes; row i of each column stands at height −i.
@@ -59,7 +62,8 @@ def bag_of_vectors(
         )
     )
     for word, vector in vectors.items():
-        strip(ax, vector, first, place[word], cell, ROLES["stream"])
+        row = torch.tensor(vector)
+        strip(ax, row, first, place[word], cell, ROLES["stream"])
     return ax
 
 
@@ -80,8 +84,8 @@ def added_positions(
     ax = new_figure(0.42 * len(words) + 0.65)[1][0]
     cell, gap = 1.0, 1.5
     blocks = (
-        ("embedding of the word", embedding, ROLES["stream"], 0.5),
-        ("row of the position", positions, POSITION, 0.8),
+        ("embedding", embedding, ROLES["stream"], 0.5),
+        ("position", positions, POSITION, 0.8),
         ("x", embedding + positions, ROLES["stream"], 1.0),
     )
     left = 1.9
