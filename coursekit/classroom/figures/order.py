@@ -82,13 +82,13 @@ def added_positions(
     """
     size = embedding.size(1)
     ax = new_figure(0.42 * len(words) + 0.65)[1][0]
-    cell, gap = 1.0, 1.5
+    cell, gap = 1.0, 1.2
     blocks = (
         ("embedding", embedding, ROLES["stream"], 0.5),
         ("position", positions, POSITION, 0.8),
         ("x", embedding + positions, ROLES["stream"], 1.0),
     )
-    left = 1.9
+    left = 1.5
     for (title, matrix, color, strength), sign in zip(
         blocks, "+= ", strict=True
     ):
@@ -100,7 +100,7 @@ def added_positions(
             ax.text(after, -t, sign, ha="center", va="center", size=14)
         left += size * cell + gap
     for t, word in enumerate(words):
-        ax.text(1.6, -t, word, ha="right", va="center", weight="bold")
+        ax.text(1.25, -t, word, ha="right", va="center", weight="bold")
     ax.set(xlim=(-0.1, left - gap + 0.1), ylim=(-len(words) + 0.4, 1.3))
     ax.axis("off")
     return ax
