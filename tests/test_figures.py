@@ -371,3 +371,62 @@ def test_remaining_spans_the_seeds():
     segments = [s for c in ax.collections for s in c.get_segments()]
     assert [s[:, 0].tolist() for s in segments] == [[0.25, 0.75]]
     assert words(ax) == ["0.50"]
+
+
+def test_both_orders_fill_one_bag():
+    vectors = {"dog": [2, 0], "bites": [0, 1]}
+    ax = figures.bag_of_vectors(["dog", "bites"], ["bites", "dog"], vectors)
+    assert words(ax).count("dog") == words(ax).count("bites") == 2
+    assert [w for w in words(ax) if w.isdigit()] == ["2", "0", "0", "1"]
+    # Each arrow ends beside its own vector.
+    tips = [t.xy[1] for t in ax.texts if hasattr(t, "arrow_patch")]
+    assert tips == [0, -1, -1, 0]
+
+
+def test_added_positions_shows_each_sum():
+    embedding = torch.tensor([[1.0, -1], [0, 2]])
+    positions = torch.tensor([[0.0, 5], [3, 0]])
+    ax = figures.added_positions(["the", "cat"], embedding, positions)
+    rows = {}
+    for text in sorted(ax.texts, key=lambda t: t.get_position()[0]):
+        rows.setdefault(text.get_position()[1], []).append(text.get_text())
+    assert rows[0][1:] == ["1", "−1", "+", "0", "5", "=", "1", "4", " "]
+    assert rows[-1][1:] == ["0", "2", "+", "3", "0", "=", "3", "2", " "]
+    ax.figure.draw_without_rendering()
+    assert not overlaps(ax.texts, ax.figure.canvas.get_renderer())
+
+
+def test_turned_back_finds_the_position_before():
+    ax = figures.turned_back(position=2, n_positions=4)
+    below = {
+        t.get_position()[0]: t
+        for t in ax.texts
+        if t.get_position()[1] == -0.98
+    }
+    assert [below[t].get_text() for t in range(4)] == [
+        "0.54",
+        "1.00",
+        "0.54",
+        "−0.42",
+    ]
+    bold = [t.get_text() for t in below.values() if t.get_weight() == "bold"]
+    assert bold == ["1.00"]
+
+
+def test_read_map_marks_what_each_position_finds():
+    ax = figures.read_map(torch.tensor([0, 0, 1]), ["a", "b", "c"], "order")
+    marked = [p.get_xy() for p in ax.patches if p.get_fill()]
+    assert marked == [(-0.5, -0.5), (-0.5, 0.5), (0.5, 1.5)]
+    assert words(ax) == ["a", "a", "b"]
+    assert ax.get_ylim()[0] > ax.get_ylim()[1]  # the first row on top
+
+
+def test_position_rows_writes_each_number():
+    grids = {
+        "right": torch.tensor([[0, 1], [0, 1]]),
+        "ids": np.array([[3, 2]]),
+    }
+    right, ids = figures.position_rows(grids)
+    assert words(right) == ["0", "1", "0", "1"]
+    assert words(ids) == ["3", "2"]
+    assert ids.get_title("left") == "ids"

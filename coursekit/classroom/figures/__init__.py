@@ -27,6 +27,13 @@ from coursekit.classroom.figures.heads import (
     split_and_merge,
     sum_over_heads,
 )
+from coursekit.classroom.figures.order import (
+    added_positions,
+    bag_of_vectors,
+    position_rows,
+    read_map,
+    turned_back,
+)
 from coursekit.classroom.figures.positions import (
     clocks,
 )
@@ -52,8 +59,10 @@ __all__ = [
     "ROLES",
     "WIDTH",
     "Rectangle",
+    "added_positions",
     "attention_flow",
     "attention_steps",
+    "bag_of_vectors",
     "bars",
     "clocks",
     "curves",
@@ -67,13 +76,16 @@ __all__ = [
     "pipeline",
     "plt",
     "png",
+    "position_rows",
     "projections",
+    "read_map",
     "remaining",
     "split_and_merge",
     "sum_over_heads",
     "svg",
     "token_cuts",
     "token_rows",
+    "turned_back",
     "use_style",
     "who_sees_whom",
 ]
