@@ -20,6 +20,11 @@ from coursekit.classroom.figures.charts import (
     intervals,
     ladder,
 )
+from coursekit.classroom.figures.masks import (
+    mask_effect,
+    prefixes,
+    verdicts,
+)
 from coursekit.classroom.figures.positions import (
     clocks,
 )
@@ -53,15 +58,18 @@ __all__ = [
     "heatmap",
     "intervals",
     "ladder",
+    "mask_effect",
     "mosaic",
     "new_figure",
     "pipeline",
     "plt",
     "png",
+    "prefixes",
     "projections",
     "svg",
     "token_cuts",
     "token_rows",
     "use_style",
+    "verdicts",
     "who_sees_whom",
 ]
