@@ -51,10 +51,10 @@ def mask_effect(
     axes[0].set_ylabel("query (row)")
     axes[1].annotate(
         "softmax →",
-        (-0.06, -0.12),
+        (-0.16, 1.17),
         xycoords="axes fraction",
         ha="center",
-        va="top",
+        va="bottom",
     )
     return axes
 
@@ -158,7 +158,9 @@ def _box(ax: Axes, x: float, y: float, text: str, color: str | None) -> None:
 
 
 def verdicts(
-    rows: Mapping[str, Sequence[bool | None]], columns: Sequence[str]
+    rows: Mapping[str, Sequence[bool | None]],
+    columns: Sequence[str],
+    ax: Axes | None = None,
 ) -> Axes:
     """Draw a table of tests: passed, failed, or not to be asked.
 
@@ -166,11 +168,13 @@ def verdicts(
         rows: name of what was tested, and for each test True (passed),
             False (failed) or ``None`` (cannot be asked).
         columns: names of the tests.
+        ax: where to draw; a new figure by default.
 
     Returns:
         The axes; row i stands at height −i, test j at x = j.
     """
-    ax = new_figure(0.33 * len(rows) + 0.6)[1][0]
+    if ax is None:
+        ax = new_figure(0.33 * len(rows) + 0.6)[1][0]
     signs = {True: ("yes", "green"), False: ("NO", "orange"), None: ("–", "")}
     for i, (name, passed) in enumerate(rows.items()):
         ax.text(-0.6, -i, name, ha="right", va="center", family="monospace")
@@ -190,6 +194,7 @@ def verdicts(
             ax.text(j, -i, sign, ha="center", va="center", weight=bold)
     for j, name in enumerate(columns):
         ax.text(j, 0.65, name, ha="center", va="bottom")
-    ax.set(xlim=(-3.2, len(columns) - 0.5), ylim=(0.4 - len(rows), 1.9))
+    room = 0.75 + 0.14 * max(map(len, rows))
+    ax.set(xlim=(-room, len(columns) - 0.5), ylim=(0.4 - len(rows), 1.9))
     ax.axis("off")
     return ax
