@@ -51,7 +51,7 @@ def mask_effect(
     axes[0].set_ylabel("query (row)")
     axes[1].annotate(
         "softmax →",
-        (-0.16, 1.17),
+        (-0.16, 1.14),
         xycoords="axes fraction",
         ha="center",
         va="bottom",
