@@ -430,3 +430,28 @@ def test_position_rows_writes_each_number():
     assert words(right) == ["0", "1", "0", "1"]
     assert words(ids) == ["3", "2"]
     assert ids.get_title("left") == "ids"
+
+
+def test_mask_effect_hides_before_the_softmax():
+    scores = torch.tensor([[0.0, 3.0], [-1.0, 1.0]])
+    mask = torch.tensor([[True, False], [True, True]])
+    left, right = figures.mask_effect(scores, mask, ["a", "b"], row=0)
+    assert words(left)[:4] == ["0.00", "−∞", "−1.00", "1.00"]
+    assert words(right)[:4] == ["1.00", "0.00", "0.12", "0.88"]
+    # The control: without a mask the first row's weight goes to the later.
+    free = figures.mask_effect(scores, None, ["a", "b"], row=0)[1]
+    assert words(free)[:2] == ["0.05", "0.95"]
+
+
+def test_prefixes_shows_each_row_no_more_than_its_prefix():
+    ax = figures.prefixes(["the", "cat"], ["cat", "sat"])
+    at = {t.get_position(): t.get_text() for t in ax.texts}
+    assert [at[0, 0], at[1, 0], at[3, 0]] == ["the", "", "cat"]
+    assert [at[0, -1], at[1, -1], at[3, -1]] == ["the", "cat", "sat"]
+
+
+def test_verdicts_says_passed_failed_and_not_asked():
+    ax = figures.verdicts({"x": [True, False, None]}, ["a", "b", "c"])
+    at = {t.get_position(): t.get_text() for t in ax.texts}
+    assert [at[0, 0], at[1, 0], at[2, 0]] == ["yes", "NO", "–"]
+    assert len(ax.patches) == 2  # what was not asked has no color

@@ -27,6 +27,11 @@ from coursekit.classroom.figures.heads import (
     split_and_merge,
     sum_over_heads,
 )
+from coursekit.classroom.figures.masks import (
+    mask_effect,
+    prefixes,
+    verdicts,
+)
 from coursekit.classroom.figures.order import (
     added_positions,
     bag_of_vectors,
@@ -70,6 +75,7 @@ __all__ = [
     "heatmap",
     "intervals",
     "ladder",
+    "mask_effect",
     "mixtures",
     "mosaic",
     "new_figure",
@@ -77,6 +83,7 @@ __all__ = [
     "plt",
     "png",
     "position_rows",
+    "prefixes",
     "projections",
     "read_map",
     "remaining",
@@ -87,5 +94,6 @@ __all__ = [
     "token_rows",
     "turned_back",
     "use_style",
+    "verdicts",
     "who_sees_whom",
 ]
