@@ -6,7 +6,12 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from coursekit.classroom.figures.style import COLORS, ROLES, new_figure
+from coursekit.classroom.figures.style import (
+    COLORS,
+    ROLES,
+    Number,
+    new_figure,
+)
 
 __all__ = [
     "heads_added",
@@ -21,14 +26,14 @@ ARROW = {"arrowstyle": "-|>", "color": COLORS["gray"], "linewidth": 1.6}
 
 def _box(
     ax: Axes,
-    x: float,
-    y: float,
-    width: float,
+    x: Number,
+    y: Number,
+    width: Number,
     role: str,
     text: str = "",
-    strength: float = 1.0,
-    height: float = 1.0,
-    size: float = 11,
+    strength: Number = 1.0,
+    height: Number = 1.0,
+    size: Number = 11,
 ) -> None:
     """One box with its lower left corner at (x, y)."""
     ax.add_patch(
@@ -57,7 +62,7 @@ def _box(
 
 
 def _grid(
-    ax: Axes, x: float, top: float, role: str, marks: str, rows: int = 3
+    ax: Axes, x: Number, top: Number, role: str, marks: str, rows: int = 3
 ) -> None:
     """Rows of boxes; a mark, such as a head's number, for each column."""
     for i in range(rows):
@@ -66,7 +71,7 @@ def _grid(
 
 
 def mixtures(
-    rows: Mapping[str, Sequence[Sequence[Mapping[str, float]]]],
+    rows: Mapping[str, Sequence[Sequence[Mapping[str, Number]]]],
     titles: Sequence[str],
 ) -> Axes:
     """Draw what heads hand over, as boxes cut in proportion to the weights.
@@ -218,7 +223,7 @@ def sum_over_heads() -> Axes:
 
 
 def remaining(
-    runs: Mapping[str, Tensor], ax: Axes | None = None, limit: float = 0.6
+    runs: Mapping[str, Tensor], ax: Axes | None = None, limit: Number = 0.6
 ) -> Axes:
     """Draw what is left of a variance, as a bar per name.
 

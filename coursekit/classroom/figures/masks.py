@@ -8,7 +8,12 @@ from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from coursekit.classroom.figures.shapes import arrow
-from coursekit.classroom.figures.style import COLORS, ROLES, new_figure
+from coursekit.classroom.figures.style import (
+    COLORS,
+    ROLES,
+    Number,
+    new_figure,
+)
 
 __all__ = ["mask_effect", "prefixes", "verdicts"]
 
@@ -60,7 +65,7 @@ def mask_effect(
 
 
 def _cell(
-    ax: Axes, x: int, y: int, number: float, share: float, hidden: bool
+    ax: Axes, x: int, y: int, number: Number, share: Number, hidden: bool
 ) -> None:
     """One number in its box: shaded by its share, hatched if hidden."""
     text = "−∞" if number == -math.inf else f"{number:.2f}"
@@ -135,7 +140,7 @@ def prefixes(tokens: Sequence[str], targets: Sequence[str]) -> Axes:
     return ax
 
 
-def _box(ax: Axes, x: float, y: float, text: str, color: str | None) -> None:
+def _box(ax: Axes, x: Number, y: Number, text: str, color: str | None) -> None:
     """A token in its box; an empty dotted one without a color."""
     corner, width, height = (x - 0.46, y - 0.36), 0.92, 0.72
     if color is not None:

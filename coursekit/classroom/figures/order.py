@@ -107,7 +107,7 @@ def added_positions(
 
 
 def _dial(
-    ax: Axes, x: float, y: float, angle: float, color: str, line: str = "-"
+    ax: Axes, x: Number, y: Number, angle: float, color: str, line: str = "-"
 ) -> None:
     """One clock with a hand that starts upright and turns clockwise."""
     radius = 0.38
@@ -123,7 +123,7 @@ def _dial(
     )
 
 
-def turned_back(position: int, n_positions: int, speed: float = 1.0) -> Axes:
+def turned_back(position: int, n_positions: int, speed: Number = 1.0) -> Axes:
     """Draw how a position finds the one before it with one clock hand.
 
     Args:
@@ -237,7 +237,7 @@ def position_rows(grids: Mapping[str, Tensor | np.ndarray]) -> list[Axes]:
                     alpha=0.08 + 0.5 * row / top,
                 )
             )
-            ax.text(t, b, short(row), ha="center", va="center")
+            ax.text(t, b, short(row.item()), ha="center", va="center")
         ax.set_title(title, loc="left")
         ax.set(xlim=(-0.6, grid.shape[1] - 0.4), ylim=(len(grid) - 0.4, -0.6))
         ax.axis("off")

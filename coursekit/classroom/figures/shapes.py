@@ -34,13 +34,13 @@ def names_or_numbers(labels: Sequence[str] | None, n: int) -> list[str]:
     return [str(i) for i in range(n)] if labels is None else list(labels)
 
 
-def short(number: float) -> str:
+def short(number: Number) -> str:
     """A whole number without a point, others with one digit behind it."""
     digits = 0 if number == round(number) else 1
     return f"{number:.{digits}f}".replace("-", "−")
 
 
-def name_column(ax: Axes, name: str, x: float, role: str) -> None:
+def name_column(ax: Axes, name: str, x: Number, role: str) -> None:
     """What a column of boxes is, above it."""
     ax.text(x, 0.6, name, ha="center", va="bottom", weight="bold")
     ax.plot(
@@ -55,11 +55,11 @@ def name_column(ax: Axes, name: str, x: float, role: str) -> None:
 def strip(
     ax: Axes,
     numbers: Tensor,
-    x: float,
-    y: float,
+    x: Number,
+    y: Number,
     cell: float,
     color: str,
-    strength: float = 1.0,
+    strength: Number = 1.0,
 ) -> None:
     """A vector as a row of boxes with its numbers in them."""
     for i, number in enumerate(numbers.tolist()):
