@@ -20,6 +20,12 @@ from coursekit.classroom.figures.charts import (
     intervals,
     ladder,
 )
+from coursekit.classroom.figures.embedding import (
+    id_neighbors,
+    lookup,
+    one_hot_product,
+    unembedding,
+)
 from coursekit.classroom.figures.positions import (
     clocks,
 )
@@ -39,6 +45,11 @@ from coursekit.classroom.figures.tokens import (
     token_rows,
     who_sees_whom,
 )
+from coursekit.classroom.figures.vectors import (
+    neighbor_lists,
+    paths,
+    thin_matrices,
+)
 
 __all__ = [
     "COLORS",
@@ -51,17 +62,24 @@ __all__ = [
     "clocks",
     "curves",
     "heatmap",
+    "id_neighbors",
     "intervals",
     "ladder",
+    "lookup",
     "mosaic",
+    "neighbor_lists",
     "new_figure",
+    "one_hot_product",
+    "paths",
     "pipeline",
     "plt",
     "png",
     "projections",
     "svg",
+    "thin_matrices",
     "token_cuts",
     "token_rows",
+    "unembedding",
     "use_style",
     "who_sees_whom",
 ]
