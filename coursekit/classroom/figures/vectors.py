@@ -61,7 +61,7 @@ def thin_matrices(vocab_size: int, d_model: int) -> Axes:
 
 def paths(
     trails: Mapping[str, Tensor],
-    others: Tensor,
+    groups: Mapping[str, Tensor],
     limit: float,
     named_at: int = -1,
     ax: Axes | None = None,
@@ -72,20 +72,27 @@ def paths(
         trails: (steps, 2) by token: an open mark where it begins, a filled
             one where it ends. Tokens come in pairs that share a color and a
             line.
-        others: (n, 2) where all other rows end.
-        limit: the axes reach from −limit to limit.
+        groups: (n, 2) where other rows end, by what they have in common;
+            their names stand beside them if those of the tokens stand where
+            they end.
+        limit: the axes reach from −limit to limit, to both sides further if
+            the figure is new.
         named_at: the step at which the names stand.
         ax: where to draw; a new figure by default.
 
     Returns:
         The axes.
     """
-    if ax is None:
-        ax = new_figure(3.4)[1][0]
+    wide = limit if ax is not None else 1.6 * limit
+    ax = ax or new_figure(3.2)[1][0]
     gray = COLORS["gray"]
     ax.axhline(0, color=gray, linewidth=0.6, linestyle="-")
     ax.axvline(0, color=gray, linewidth=0.6, linestyle="-")
-    ax.plot(*others.T.tolist(), "x", color=gray, markersize=5)
+    for name, ends in groups.items():
+        ax.plot(*ends.T.tolist(), "x", color=gray, markersize=5)
+        if named_at == -1:
+            x, y = ends.mean(0).tolist()
+            ax.text(x, y - 0.12 * limit, name, ha="center", va="top", size=11)
     for i, (name, trail) in enumerate(trails.items()):
         color, line = (("blue", "-"), ("orange", "--"))[i // 2]
         ink, mark, above = COLORS[color], "os"[i % 2], i % 2 == 0
@@ -101,7 +108,7 @@ def paths(
             va="bottom" if above else "top",
             size=11,
         )
-    ax.set(xlim=(-limit, limit), ylim=(-limit, limit), xticks=[], yticks=[])
+    ax.set(xlim=(-wide, wide), ylim=(-limit, limit), xticks=[], yticks=[])
     ax.set_aspect("equal")
     ax.spines[:].set_visible(False)
     return ax
