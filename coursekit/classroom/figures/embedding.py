@@ -163,7 +163,7 @@ def unembedding(
     ax.text(size + 0.4, 2.0, "is compared with each row", va="center")
     for place, text in (
         (size / 2, "unembedding matrix $U$"),
-        (size + 1.9, "logit"),
+        (size + 2.2, "logit"),
         (bar + longest / 2, "probability of next"),
     ):
         ax.text(place, 0.62, text, ha="center", color=COLORS["gray"])
@@ -173,7 +173,7 @@ def unembedding(
         ax.text(-0.3, -v, name, ha="right", va="center")
         strip(ax, output[v], 0.0, -float(v), 1.0, OUTPUT)
         logit = short(logits[v].item())
-        ax.text(size + 1.9, -v, logit, ha="center", va="center")
+        ax.text(size + 2.2, -v, logit, ha="center", va="center")
         ax.barh(
             -v,
             longest * p,

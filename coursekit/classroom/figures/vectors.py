@@ -59,11 +59,26 @@ def thin_matrices(vocab_size: int, d_model: int) -> Axes:
     return ax
 
 
+def label(
+    ax: Axes, name: str, point: Tensor, beside: bool, above: bool
+) -> None:
+    """The name of a point: beside it, or else above or below."""
+    ax.annotate(
+        name,
+        point.tolist(),
+        (7, 0) if beside else (0, 8 if above else -8),
+        textcoords="offset points",
+        ha="left" if beside else "center",
+        va="center" if beside else "bottom" if above else "top",
+        size=11,
+    )
+
+
 def paths(
     trails: Mapping[str, Tensor],
     groups: Mapping[str, Tensor],
     limit: float,
-    named_at: int = -1,
+    named_at: int | None = -1,
     ax: Axes | None = None,
 ) -> Axes:
     """Draw the ways of two-dimensional rows during training.
@@ -77,14 +92,16 @@ def paths(
             they end.
         limit: the axes reach from −limit to limit, to both sides further if
             the figure is new.
-        named_at: the step at which the names stand.
+        named_at: the step at which the names stand, -1 or 0; no names if
+            None.
         ax: where to draw; a new figure by default.
 
     Returns:
         The axes.
     """
     wide = limit if ax is not None else 1.6 * limit
-    ax = ax or new_figure(3.2)[1][0]
+    if ax is None:
+        ax = new_figure(3.2)[1][0]
     gray = COLORS["gray"]
     ax.axhline(0, color=gray, linewidth=0.6, linestyle="-")
     ax.axvline(0, color=gray, linewidth=0.6, linestyle="-")
@@ -95,19 +112,12 @@ def paths(
             ax.text(x, y - 0.12 * limit, name, ha="center", va="top", size=11)
     for i, (name, trail) in enumerate(trails.items()):
         color, line = (("blue", "-"), ("orange", "--"))[i // 2]
-        ink, mark, above = COLORS[color], "os"[i % 2], i % 2 == 0
+        ink, mark = COLORS[color], "os"[i % 2]
         ax.plot(*trail.T.tolist(), line, color=ink, linewidth=1.4)
         ax.plot(*trail[0].tolist(), mark, mfc="none", color=ink)
         ax.plot(*trail[-1].tolist(), mark, color=ink)
-        ax.annotate(
-            name,
-            trail[named_at].tolist(),
-            (0, 8 if above else -8),
-            textcoords="offset points",
-            ha="center",
-            va="bottom" if above else "top",
-            size=11,
-        )
+        if named_at is not None:
+            label(ax, name, trail[named_at], named_at == 0, i % 2 == 0)
     ax.set(xlim=(-wide, wide), ylim=(-limit, limit), xticks=[], yticks=[])
     ax.set_aspect("equal")
     ax.spines[:].set_visible(False)
@@ -143,5 +153,5 @@ def neighbor_lists(
     for row, (token, neighbors) in enumerate(lists.items()):
         ax.text(1.35, -row, token, ha="right", va="center", weight="bold")
         for x, near in zip(columns, neighbors, strict=True):
-            ax.text(x, -row, "  ".join(near), va="center")
+            ax.text(x, -row, "   ".join(near), va="center")
     return ax
