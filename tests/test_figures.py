@@ -354,6 +354,33 @@ def test_split_and_merge_keeps_the_future_out():
     cells = [p for p in ax.patches if p.get_facecolor()[:3] == blue]
     assert sum(p.get_fill() for p in cells) == 2 * 6
     assert words(ax).count("1") == words(ax).count("2")
+
+
+TABLE = torch.tensor([[3.0, 0], [0, 5], [2, 7]])
+
+
+def test_id_neighbors_number_their_tokens():
+    strips = [(4, ["a", " b", "c"]), (8, ["d", "e", "f"])]
+    ax = figures.id_neighbors(strips)
+    at = {t.get_text(): t.get_position() for t in ax.texts}
+    assert at["4"][0] == at["a"][0]
+    assert at["9"][0] == at["e"][0]
+    assert at["9"][1] < at["5"][1]
+    bold = {t.get_text() for t in ax.texts if t.get_weight() == "bold"}
+    assert bold == {"␣b", "e"}
+
+
+def test_lookup_leads_from_each_id_to_its_row():
+    ax = figures.lookup([2, 0, 2], ["a", "b", "c"], TABLE)
+    ways = [line.get_ydata() for line in ax.lines]
+    assert [list(way) for way in ways] == [
+        *([0, -2], [-2, 0]),
+        *([-1, 0], [0, -1]),
+        *([-2, -2], [-2, -2]),
+    ]
+    numbers = [w for w in words(ax) if w in "357"]
+    # Three rows of the matrix, then the rows that were selected.
+    assert sorted(numbers) == sorted(["3", "5", "7", "7", "3", "7"])
     ax.figure.draw_without_rendering()
     assert not overlaps(ax.texts, ax.figure.canvas.get_renderer())
 
@@ -361,6 +388,24 @@ def test_split_and_merge_keeps_the_future_out():
 def test_sum_over_heads_has_a_block_for_each():
     ax = figures.sum_over_heads()
     assert words(ax).count("1") == words(ax).count("2") == 2 * (2 + 8)
+
+
+def test_one_hot_product_is_the_row():
+    ax = figures.one_hot_product(1, ["a", "b", "c"], TABLE)
+    bottom = [t.get_text() for t in ax.texts if t.get_position()[1] == -4]
+    assert bottom == ["0", "5", "the row of b"]
+    upright = [t.get_text() for t in ax.texts if t.get_position()[0] == 0.5]
+    assert upright[1:] == ["0", "1", "0"]
+
+
+def test_unembedding_compares_with_rows():
+    """(1 2) with the rows of the table, on paper: 3, 10, 16."""
+    names, table = ["a", "b", "c"], torch.cat([TABLE, 0 * TABLE], dim=1)
+    x = torch.tensor([1.0, 2, 8, 9])
+    ax = figures.unembedding(x, "x", table, names)
+    assert {"3", "10", "16", "1.00"} <= set(words(ax))
+    # The control: its columns would give 7 and 24.
+    assert not {"24"} & set(words(ax))
     ax.figure.draw_without_rendering()
     assert not overlaps(ax.texts, ax.figure.canvas.get_renderer())
 
@@ -392,6 +437,14 @@ def test_added_positions_shows_each_sum():
         rows.setdefault(text.get_position()[1], []).append(text.get_text())
     assert rows[0][1:] == ["1", "−1", "+", "0", "5", "=", "1", "4", " "]
     assert rows[-1][1:] == ["0", "2", "+", "3", "0", "=", "3", "2", " "]
+
+
+def test_thin_matrices_are_to_scale_and_counted():
+    ax = figures.thin_matrices(100, 20)
+    areas = [p.get_width() * p.get_height() for p in ax.patches]
+    assert areas == pytest.approx([1, 0.2, 0.2])
+    counts = {w.split("\n")[0] for w in words(ax) if "\n" in w}
+    assert counts == {"10,000", "4,000"}
     ax.figure.draw_without_rendering()
     assert not overlaps(ax.texts, ax.figure.canvas.get_renderer())
 
@@ -455,3 +508,32 @@ def test_verdicts_says_passed_failed_and_not_asked():
     at = {t.get_position(): t.get_text() for t in ax.texts}
     assert [at[0, 0], at[1, 0], at[2, 0]] == ["yes", "NO", "–"]
     assert len(ax.patches) == 2  # what was not asked has no color
+
+
+def test_paths_begin_open_and_end_filled():
+    trails = {
+        name: torch.tensor([[0.0, i], [1.0, i], [2.0, -i]])
+        for i, name in enumerate("abcd")
+    }
+    groups = {"rest": torch.tensor([[-1.0, -1], [-3, -1]])}
+    ax = figures.paths(trails, groups, 4)
+    open_marks = [x for x in ax.lines if x.get_markerfacecolor() == "none"]
+    assert [mark.get_ydata()[0] for mark in open_marks] == [0, 1, 2, 3]
+    styles = {x.get_linestyle() for x in ax.lines if len(x.get_xdata()) == 3}
+    assert styles == {"-", "--"}  # told apart by more than color
+    assert set(words(ax)) == {"rest", *"abcd"}
+    where = {t.get_text(): tuple(getattr(t, "xy", ())) for t in ax.texts}
+    assert where["d"] == (2.0, -3.0)
+    begun = figures.paths(trails, groups, 4, named_at=0)
+    where = {t.get_text(): tuple(t.xy) for t in begun.texts}
+    assert where["d"] == (0.0, 3.0)
+    assert not words(figures.paths(trails, groups, 4, named_at=None))
+
+
+def test_neighbor_lists_stand_in_columns():
+    lists = {"his": (["my", "thy"], [",", "the"]), "in": (["of"], ["."])}
+    ax = figures.neighbor_lists(lists, ["text", "shuffled"])
+    at = {t.get_text(): t.get_position() for t in ax.texts}
+    assert at["my   thy"][0] == at["of"][0] == at["text"][0]
+    assert at[",   the"][0] == at["."][0] == at["shuffled"][0]
+    assert at["of"][1] == at["in"][1] < at["his"][1]

@@ -20,6 +20,7 @@ from coursekit.classroom.figures.charts import (
     intervals,
     ladder,
 )
+<<<<<<< HEAD
 from coursekit.classroom.figures.heads import (
     heads_added,
     mixtures,
@@ -38,6 +39,13 @@ from coursekit.classroom.figures.order import (
     position_rows,
     read_map,
     turned_back,
+=======
+from coursekit.classroom.figures.embedding import (
+    id_neighbors,
+    lookup,
+    one_hot_product,
+    unembedding,
+>>>>>>> ch02
 )
 from coursekit.classroom.figures.positions import (
     clocks,
@@ -58,6 +66,11 @@ from coursekit.classroom.figures.tokens import (
     token_rows,
     who_sees_whom,
 )
+from coursekit.classroom.figures.vectors import (
+    neighbor_lists,
+    paths,
+    thin_matrices,
+)
 
 __all__ = [
     "COLORS",
@@ -73,12 +86,20 @@ __all__ = [
     "curves",
     "heads_added",
     "heatmap",
+    "id_neighbors",
     "intervals",
     "ladder",
+<<<<<<< HEAD
     "mask_effect",
     "mixtures",
+=======
+    "lookup",
+>>>>>>> ch02
     "mosaic",
+    "neighbor_lists",
     "new_figure",
+    "one_hot_product",
+    "paths",
     "pipeline",
     "plt",
     "png",
@@ -90,9 +111,14 @@ __all__ = [
     "split_and_merge",
     "sum_over_heads",
     "svg",
+    "thin_matrices",
     "token_cuts",
     "token_rows",
+<<<<<<< HEAD
     "turned_back",
+=======
+    "unembedding",
+>>>>>>> ch02
     "use_style",
     "verdicts",
     "who_sees_whom",

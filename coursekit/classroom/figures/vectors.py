@@ -1,0 +1,157 @@
+"""Figures of many vectors: their matrices, their paths, their neighbors."""
+
+from collections.abc import Mapping, Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
+from torch import Tensor
+
+from coursekit.classroom.figures.style import COLORS, ROLES, new_figure
+
+__all__ = ["neighbor_lists", "paths", "thin_matrices"]
+
+
+def thin_matrices(vocab_size: int, d_model: int) -> Axes:
+    """Draw a V × V matrix and the two thin ones in its place, to scale.
+
+    Args:
+        vocab_size: V.
+        d_model: D, below V.
+
+    Returns:
+        The axes; one unit is V.
+    """
+    thin = d_model / vocab_size
+    ax = new_figure(2.4)[1][0]
+    ax.set(xlim=(-0.3, 3.35), ylim=(-0.3, 1.2), aspect="equal")
+    ax.axis("off")
+    left, right = 1.75, 2.3
+    for x, y, width, height, color, text in (
+        (0.0, 0.0, 1.0, 1.0, "gray", f"{vocab_size**2:,}\nparameters"),
+        (left, 0.0, thin, 1.0, ROLES["stream"], ""),
+        (right, 1 - thin, 1.0, thin, "purple", ""),
+    ):
+        box = Rectangle((x, y), width, height, color=COLORS[color], alpha=0.4)
+        ax.add_patch(box)
+        ax.text(x + width / 2, y + height / 2, text, ha="center", va="center")
+    count = f"{2 * vocab_size * d_model:,}\nparameters"
+    ax.text(right + 0.5, 0.4, count, ha="center", va="center")
+    for x, y, text in (
+        (0.5, 1.06, f"next token: {vocab_size}"),
+        (0.5, -0.16, "table of logits"),
+        (left + thin / 2, 1.06, f"D = {d_model}"),
+        (left + thin / 2, -0.16, "$E$"),
+        (right + 0.5, 1.06, f"next token: {vocab_size}"),
+        (right + 0.5, 1 - thin - 0.16, r"$U^{\top}$"),
+        (1.37, 0.5, "→"),
+        (2.08, 1 - thin / 2, "·"),
+    ):
+        ax.text(x, y, text, ha="center", va="center_baseline")
+    for x in (-0.1, left - 0.1):
+        ax.text(
+            x,
+            0.5,
+            f"token: {vocab_size}",
+            rotation=90,
+            ha="center",
+            va="center",
+        )
+    return ax
+
+
+def label(
+    ax: Axes, name: str, point: Tensor, beside: bool, above: bool
+) -> None:
+    """The name of a point: beside it, or else above or below."""
+    ax.annotate(
+        name,
+        point.tolist(),
+        (7, 0) if beside else (0, 8 if above else -8),
+        textcoords="offset points",
+        ha="left" if beside else "center",
+        va="center" if beside else "bottom" if above else "top",
+        size=11,
+    )
+
+
+def paths(
+    trails: Mapping[str, Tensor],
+    groups: Mapping[str, Tensor],
+    limit: float,
+    named_at: int | None = -1,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw the ways of two-dimensional rows during training.
+
+    Args:
+        trails: (steps, 2) by token: an open mark where it begins, a filled
+            one where it ends. Tokens come in pairs that share a color and a
+            line.
+        groups: (n, 2) where other rows end, by what they have in common;
+            their names stand beside them if those of the tokens stand where
+            they end.
+        limit: the axes reach from −limit to limit, to both sides further if
+            the figure is new.
+        named_at: the step at which the names stand, -1 or 0; no names if
+            None.
+        ax: where to draw; a new figure by default.
+
+    Returns:
+        The axes.
+    """
+    wide = limit if ax is not None else 1.6 * limit
+    if ax is None:
+        ax = new_figure(3.2)[1][0]
+    gray = COLORS["gray"]
+    ax.axhline(0, color=gray, linewidth=0.6, linestyle="-")
+    ax.axvline(0, color=gray, linewidth=0.6, linestyle="-")
+    for name, ends in groups.items():
+        ax.plot(*ends.T.tolist(), "x", color=gray, markersize=5)
+        if named_at == -1:
+            x, y = ends.mean(0).tolist()
+            ax.text(x, y - 0.12 * limit, name, ha="center", va="top", size=11)
+    for i, (name, trail) in enumerate(trails.items()):
+        color, line = (("blue", "-"), ("orange", "--"))[i // 2]
+        ink, mark = COLORS[color], "os"[i % 2]
+        ax.plot(*trail.T.tolist(), line, color=ink, linewidth=1.4)
+        ax.plot(*trail[0].tolist(), mark, mfc="none", color=ink)
+        ax.plot(*trail[-1].tolist(), mark, color=ink)
+        if named_at is not None:
+            label(ax, name, trail[named_at], named_at == 0, i % 2 == 0)
+    ax.set(xlim=(-wide, wide), ylim=(-limit, limit), xticks=[], yticks=[])
+    ax.set_aspect("equal")
+    ax.spines[:].set_visible(False)
+    return ax
+
+
+def neighbor_lists(
+    lists: Mapping[str, Sequence[Sequence[str]]], titles: Sequence[str]
+) -> Axes:
+    """Draw for a few tokens their nearest ones, in columns to compare.
+
+    Args:
+        lists: for each token, its neighbors in each column.
+        titles: of the columns.
+
+    Returns:
+        The axes; token i stands at height −i.
+    """
+    ax = new_figure(0.36 * len(lists) + 0.6)[1][0]
+    ax.set(xlim=(0, 10), ylim=(-len(lists) + 0.3, 1.5))
+    ax.axis("off")
+    columns = (1.7, 6.3)
+    for x, title, color in zip(
+        columns, titles, ("blue", "orange"), strict=True
+    ):
+        ax.text(x, 0.85, title, weight="bold", va="center")
+        ax.plot(
+            [x, x + 3.6],
+            [0.45, 0.45],
+            color=COLORS[color],
+            linestyle="-" if color == "blue" else "--",
+        )
+    for row, (token, neighbors) in enumerate(lists.items()):
+        ax.text(1.35, -row, token, ha="right", va="center", weight="bold")
+        for x, near in zip(columns, neighbors, strict=True):
+            ax.text(x, -row, "   ".join(near), va="center")
+    return ax
