@@ -30,7 +30,6 @@ from coursekit.classroom.figures.style import (
     mosaic,
     new_figure,
     png,
-    svg,
     use_style,
 )
 from coursekit.classroom.figures.tokens import (
@@ -39,6 +38,7 @@ from coursekit.classroom.figures.tokens import (
     token_rows,
     who_sees_whom,
 )
+from coursekit.classroom.figures.vector import svg
 
 __all__ = [
     "COLORS",
