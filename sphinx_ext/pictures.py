@@ -40,9 +40,7 @@ def mixture(color, full):
     wanted = [255 - part for part in color]
     share = sum(a * b for a, b in zip(depth, wanted, strict=True))
     share /= sum(part * part for part in depth)
-    miss = max(
-        abs(share * a - b) for a, b in zip(depth, wanted, strict=True)
-    )
+    miss = max(abs(share * a - b) for a, b in zip(depth, wanted, strict=True))
     return share, miss
 
 
@@ -118,9 +116,7 @@ def put_into(body, read):
 
 def inline(app, pagename, templatename, context, doctree):
     """Put its figures into a page that is about to be written."""
-    files = {
-        name: source for source, name in app.builder.images.items()
-    }
+    files = {name: source for source, name in app.builder.images.items()}
 
     def read(name):
         return Path(app.srcdir, files[name]).read_text("utf8")

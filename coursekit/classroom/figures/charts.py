@@ -25,6 +25,7 @@ __all__ = [
     "ladder",
 ]
 
+
 def bars(
     values: Tensor | np.ndarray,
     labels: Sequence[str] | None = None,

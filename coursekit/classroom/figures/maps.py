@@ -22,6 +22,7 @@ __all__ = [
 ]
 
 MOST_CELLS = 32  # in a row or a column; a larger grid is painted as an image
+GRID = "#D6D6D6"  # between cells that have numbers in them
 # Matplotlib's names of what we have under another.
 MAPS = {
     "Blues": "blue",
@@ -127,7 +128,7 @@ def paint(
         cmap=scale,
         vmin=limits[0],
         vmax=limits[1],
-        edgecolors="white" if apart else "none",
+        edgecolors=GRID if apart else "none",
         linewidth=1.0 if apart else 0.0,
         gid=None if apart else CELLS,
         clip_on=False,

@@ -10,15 +10,19 @@ figure is encoded as SVG too, and the book takes that.
 """
 
 import os
+from functools import cache
 from importlib import import_module
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.font_manager import fontManager
 from PIL import Image
 
+import coursekit
 from coursekit.classroom.figures.vector import encode
 
 __all__ = [
@@ -58,12 +62,21 @@ ROLES = {
 }
 WIDTH = 5.4
 ENCODE = "COURSEKIT_FIGURES"
+FACE = Path(coursekit.__file__).parent / "assets" / "fonts"
 
 Number = int | float
 
 
+@cache
+def know_face() -> None:
+    """Let matplotlib measure labels in the face in which a page sets them."""
+    for file in sorted(FACE.glob("*.ttf")):
+        fontManager.addfont(file)
+
+
 def use_style() -> None:
     """Set the book's look for every figure that follows."""
+    know_face()
     plt.rcParams.update(
         {
             "figure.facecolor": "white",
@@ -72,6 +85,8 @@ def use_style() -> None:
             "savefig.dpi": 200,
             # A picture's own pixels, not many more of a larger one.
             "image.interpolation": "none",
+            # What the face lacks comes from the next.
+            "font.family": ["Course Sans", "DejaVu Sans"],
             "font.size": 12,
             "axes.titlesize": 12,
             "axes.titlelocation": "left",

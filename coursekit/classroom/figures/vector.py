@@ -29,9 +29,7 @@ NOT_XML = re.compile(r"[^\t\n\r\x20-\uD7FF\uE000-\uFFFD\U00010000-\U0010FFFF]")
 NUMBER = re.compile(r"-?\d+\.\d+(?:e-?\d+)?")
 REFERENCE = re.compile(r"url\(#([^)]+)\)")
 # Four lines around a rectangle, which three words can say.
-AROUND = re.compile(
-    r"M(\S+) (\S+)L(\S+) \2L\3 (\S+)L\1 \4(?:L\1 \2)?z?"
-)
+AROUND = re.compile(r"M(\S+) (\S+)L(\S+) \2L\3 (\S+)L\1 \4(?:L\1 \2)?z?")
 # What matplotlib says although it is so anyhow.
 IDLE = ("text-anchor:start", "opacity:1")
 
