@@ -47,8 +47,9 @@ ALLOWED = {
         ".search-button__button, .theme-switch-button, .sd-stretched-link, "
         ".headerbtn, .dropdown-toggle, .copybtn"
     ),
-    # The title above the table of contents stands outside its <nav>.
-    "region": ".sidebar-primary-item",
+    # The titles above the table of contents stand outside its <nav>: that
+    # of the page's contents, and the book's, beside its sign.
+    "region": ".sidebar-primary-item, .logo__title",
 }
 ARTICLE = "article.bd-article"
 
