@@ -91,6 +91,9 @@ def test_heatmap_says_a_number_by_the_opacity_of_a_color():
     signed = painted(figures.heatmap(torch.tensor([[-2.0, 0, 2]])))
     assert [signed[0], signed[2]] == [(blue, 0.6), (red, 0.6)]
     assert signed[1][1] == pytest.approx(0, abs=0.01)
+    # Beside a signed one, on its scale: red is positive here, too.
+    beside = figures.heatmap(grid, limits=(-1, 1), color="RdBu_r")
+    assert painted(beside)[-1] == (red, 0.6)
 
 
 def test_a_large_heatmap_is_one_image_the_same_way_up():

@@ -70,6 +70,7 @@ def heatmap(
         limits = (-top, top) if signed else (0.0, max(1.0, top))
     if numbers is None:
         numbers = grid.size <= 80
+    signed = signed or limits[0] < 0  # so it is to be read beside others
     paint(ax, grid, scale_of(color, signed, numbers), limits, numbers)
     ax.set_title(title)
     ax.set_xticks(
