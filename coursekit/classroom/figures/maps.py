@@ -73,10 +73,13 @@ def heatmap(
     signed = signed or limits[0] < 0  # so it is to be read beside others
     paint(ax, grid, scale_of(color, signed, numbers), limits, numbers)
     ax.set_title(title)
-    ax.set_xticks(
-        range(grid.shape[1]), names_or_numbers(columns, grid.shape[1])
-    )
-    ax.set_yticks(range(grid.shape[0]), names_or_numbers(rows, grid.shape[0]))
+    for axis, names, n in (
+        (ax.xaxis, columns, grid.shape[1]),
+        (ax.yaxis, rows, grid.shape[0]),
+    ):
+        # The numbers of a large grid would lie on one another.
+        if names is not None or n <= MOST_CELLS:
+            axis.set_ticks(range(n), names_or_numbers(names, n))
     ax.spines[:].set_visible(False)
     ax.tick_params(length=0)
     if numbers:
