@@ -9,29 +9,12 @@ The chapters are run once more, with figures shown as SVG too; they land in
 import sys
 from pathlib import Path
 
-import nbformat
 from jupyter_cache.executors.utils import single_nb_execution
 
 sys.path.insert(0, str(Path(__file__).parent))
 import notebooks
 
-ALSO_SVG = """\
-from io import StringIO
-
-import matplotlib_inline.backend_inline  # it drops encoders when imported
-from IPython import get_ipython
-from matplotlib.figure import Figure
-
-
-def _svg(figure):
-    text = StringIO()
-    figure.savefig(text, format="svg", bbox_inches="tight")
-    return text.getvalue()
-
-
-_formatters = get_ipython().display_formatter.formatters
-_formatters["image/svg+xml"].for_type(Figure, _svg)
-"""
+HEAD = '<?xml version="1.0" encoding="utf-8"?>\n'
 
 
 def figures(notebook):
@@ -47,7 +30,7 @@ def figures(notebook):
 def draw(root, page, timeout=300):
     """Run one page; write its figures; return their paths."""
     notebook = notebooks.read(root, page)
-    notebook.cells.insert(0, nbformat.v4.new_code_cell(ALSO_SVG))
+    notebooks.ask_for_svg()
     done = single_nb_execution(
         notebook,
         cwd=str(Path(root, page).parent.resolve()),
@@ -61,7 +44,7 @@ def draw(root, page, timeout=300):
     folder.mkdir(parents=True, exist_ok=True)
     drawn = dict(figures(notebook))
     for name, svg in drawn.items():
-        (folder / f"{name}.svg").write_text(svg, "utf8")
+        (folder / f"{name}.svg").write_text(HEAD + svg, "utf8")
     return [folder / f"{name}.svg" for name in drawn]
 
 

@@ -18,6 +18,7 @@
 import copy
 import hashlib
 import json
+import os
 import shutil
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -173,8 +174,14 @@ def missing(root, only=None):
             yield page, notebook
 
 
+def ask_for_svg():
+    """Let the chapters encode their figures as SVG too, for the book."""
+    os.environ["COURSEKIT_FIGURES"] = "svg"
+
+
 def execute(root, only=None):
     """Run what the cache does not have; return the pages that failed."""
+    ask_for_svg()
     invalidate(root)
     cache = get_cache(Path(root, "_build", ".jupyter_cache"))
     timeout = config(root)["execute"]["timeout"]
@@ -287,6 +294,18 @@ def for_reader(notebook, url, page):
     return notebook
 
 
+def drop_svg(notebook):
+    """Leave a notebook the PNG alone of what was encoded as both.
+
+    Its ground is white, whatever the program's; the SVG has none, and some
+    programs show it not at all.
+    """
+    for cell in code_cells(notebook):
+        for output in cell.outputs:
+            if "image/png" in output.get("data", {}):
+                output.data.pop("image/svg+xml", None)
+
+
 def export(root, only=None):
     """Write both kinds of notebook; ``KeyError`` if one never ran."""
     cache = get_cache(Path(root, "_build", ".jupyter_cache"))
@@ -300,6 +319,7 @@ def export(root, only=None):
         shutil.rmtree(build / kind, ignore_errors=True)
     for page, notebook in chapters(root, only):
         _, ran = cache.merge_match_into_notebook(notebook)
+        drop_svg(ran)
         for number, cell in enumerate(ran.cells):
             cell.id = f"cell-{number}"  # else random, and never reproducible
         for kind, nb in (

@@ -18,7 +18,7 @@ SPREAD = 0.25  # half of the range, as a part of the whole
 WORD = re.compile(r"[^\W_][\w'’.,-]*")
 # What a reader of the text does not read.
 NO_TEXT = (
-    "script, style, nav, a.headerlink, .tooltip, button, .MathJax, "
+    "script, style, svg, nav, a.headerlink, .tooltip, button, .MathJax, "
     "details.hide > summary, .goals-cost, .moved"
 )
 CODE_BLOCK = "div.highlight"

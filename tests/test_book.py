@@ -16,6 +16,7 @@ from pathlib import Path
 import nbformat
 import pytest
 import yaml
+from bs4 import BeautifulSoup
 from jupyter_cache import get_cache
 from packaging.specifiers import SpecifierSet
 
@@ -159,6 +160,20 @@ glue("mean", torch.arange(7.0).mean().item())
 torch.ones(3);
 ```
 
+```{{code-cell}} ipython3
+---
+mystnb:
+  image:
+    alt: Two bars & a "word".
+  figure:
+    name: fig-tiny
+    caption: Bars.
+---
+from coursekit.classroom import figures
+
+ax = figures.bars(torch.tensor([0.25, 0.75]), ["a", "b"])
+```
+
 ::::{{predict}} The end
 What comes last?
 
@@ -283,6 +298,34 @@ def test_nbval_passes_what_was_built_and_finds_a_changed_number(
     code, text = tiny.nbval(tmp_path)
     assert code == 1, text
     assert "1 failed" in text
+
+
+def test_a_figure_is_drawn_in_the_page_and_an_image_in_the_notebooks(tiny):
+    """In the page's colors; in notebooks as any program shows it."""
+    page = BeautifulSoup(tiny.page(), "html.parser")
+    [figure] = page.select("figure#fig-tiny")
+    assert figure.find("img") is None
+    assert "Bars." in figure.figcaption.get_text()
+    [picture] = figure.select('.picture[role="img"]')
+    assert picture["aria-label"] == 'Two bars & a "word".'
+    bars = [p for p in picture.select("path") if "--fig-blue" in str(p)]
+    assert len(bars) == 2
+    cache = get_cache(tiny.root / "_build/.jupyter_cache")
+    [record] = cache.list_cache_records()
+    ran = cache.get_cache_bundle(record.pk).nb
+    assert shown(ran) == [["image/png", "image/svg+xml", "text/plain"]]
+    for kind in ("notebooks", "readers"):
+        assert shown(tiny.notebook(kind)) == [["image/png", "text/plain"]]
+
+
+def shown(notebook):
+    """As what each figure of a notebook is encoded."""
+    return [
+        sorted(output.data)
+        for cell in notebooks.code_cells(notebook)
+        for output in cell.outputs
+        if any(kind.startswith("image/") for kind in output.get("data", {}))
+    ]
 
 
 def test_what_proves_nothing_is_found(tiny):

@@ -20,7 +20,16 @@ DATA = Path(
 )
 CORPUS = sorted(DATA.glob("multi30k/*.gz"))
 LEAST, RUN = 5, 9  # words of a sentence, and of a part of one, that count
-BINARY = {".safetensors", ".npz", ".xz", ".png", ".woff", ".woff2", ".ico"}
+BINARY = {
+    ".safetensors",
+    ".npz",
+    ".xz",
+    ".png",
+    ".woff",
+    ".woff2",
+    ".ttf",
+    ".ico",
+}
 
 needs_corpus = pytest.mark.skipif(not CORPUS, reason="no Multi30k here")
 

@@ -52,4 +52,7 @@ def test_named_figures_become_svg(tmp_path, monkeypatch):
     assert path == tmp_path / "_build" / "figures" / "page" / "fig-line.svg"
     assert path.read_text("utf8").startswith("<?xml")
     assert "<svg" in path.read_text("utf8")
+    # A program for slides knows no style sheet of ours.
+    assert "#0072b2" in path.read_text("utf8")
+    assert "var(" not in path.read_text("utf8")
     sys.modules.pop("notebooks", None)

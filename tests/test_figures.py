@@ -1,7 +1,11 @@
 """What is drawn is what was computed, and can be read."""
 
+import gzip
+import importlib
 import math
-from io import BytesIO
+import re
+from io import BytesIO, StringIO
+from pathlib import Path
 from xml.etree import ElementTree
 
 import matplotlib
@@ -12,9 +16,12 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import torch
+from bs4 import BeautifulSoup
+from matplotlib.colors import to_hex
 from PIL import Image
 
 from coursekit.classroom import figures
+from coursekit.classroom.figures.vector import encode
 
 Q = torch.tensor([[2.0, 1, 0, 0], [1, 0, 2, 1]])
 K = torch.tensor([[1.0, 1, 2, 0], [0, 2, 1, 1]])
@@ -56,9 +63,49 @@ def test_heatmap_writes_each_number_at_its_place():
 
 def test_heatmap_is_symmetric_around_zero_only_if_signed():
     positive = figures.heatmap(torch.tensor([[0.5, 2.0]]))
-    assert positive.images[0].get_clim() == (0.0, 2.0)
+    assert positive.collections[0].get_clim() == (0.0, 2.0)
     signed = figures.heatmap(torch.tensor([[-3.0, 2.0]]))
-    assert signed.images[0].get_clim() == (-3.0, 3.0)
+    assert signed.collections[0].get_clim() == (-3.0, 3.0)
+
+
+def painted(ax):
+    """Color and opacity of each cell of a heatmap."""
+    ax.figure.draw_without_rendering()
+    return [
+        (to_hex(cell), round(cell[3], 2))
+        for cell in ax.collections[0].get_facecolors()
+    ]
+
+
+def test_heatmap_says_a_number_by_the_opacity_of_a_color():
+    """So a cell fits a light page and a dark one."""
+    grid = torch.tensor([[0.0, 0.5, 1.0]])
+    blue, red = (figures.COLORS[c].lower() for c in ("blue", "red"))
+    plain = painted(figures.heatmap(grid, numbers=False))
+    assert [a for _, a in plain] == pytest.approx([0, 0.5, 1], abs=0.01)
+    assert {c for c, _ in plain} == {blue}
+    # Numbers in the cells can be read: none is too full.
+    assert painted(figures.heatmap(grid))[-1] == (blue, 0.6)
+    names = [figures.heatmap(grid, color=c) for c in ("Oranges", "orange")]
+    assert painted(names[0]) == painted(names[1])
+    signed = painted(figures.heatmap(torch.tensor([[-2.0, 0, 2]])))
+    assert [signed[0], signed[2]] == [(blue, 0.6), (red, 0.6)]
+    assert signed[1][1] == pytest.approx(0, abs=0.01)
+    # Beside a signed one, on its scale: red is positive here, too.
+    beside = figures.heatmap(grid, limits=(-1, 1), color="RdBu_r")
+    assert painted(beside)[-1] == (red, 0.6)
+
+
+def test_a_large_heatmap_is_one_image_the_same_way_up():
+    small = figures.heatmap(torch.rand(32, 31), numbers=False)
+    large = figures.heatmap(torch.rand(33, 31), numbers=False)
+    assert not small.images
+    assert not large.collections
+    for ax, rows in ((small, 32), (large, 33)):
+        assert ax.get_ylim() == (rows - 0.5, -0.5)
+        assert ax.get_xlim() == (-0.5, 30.5)
+    # Nothing of it is opaque where there is nothing.
+    assert large.images[0].cmap(0.0)[3] == 0
 
 
 def test_bars_share_one_scale():
@@ -90,7 +137,9 @@ def test_attention_flow_shows_the_example_computed_by_hand():
 def test_attention_steps_has_a_softmax_along_rows():
     scores, weights, output = figures.attention_steps(Q, K, V, ["a", "b"])
     panels = (scores, weights, output)
-    first, second, third = (ax.images[0].get_array().data for ax in panels)
+    first, second, third = (
+        ax.collections[0].get_array().data for ax in panels
+    )
     assert first.tolist() == [[1.5, 1.0], [2.5, 1.5]]
     assert second.sum(axis=1) == pytest.approx([1, 1])
     assert second.sum(axis=0) != pytest.approx([1, 1], abs=0.1)
@@ -101,7 +150,7 @@ def test_attention_steps_hides_what_the_mask_hides():
     mask = torch.tensor([[True, False], [True, True]])
     names = ["a", "b"]
     scores, weights, output = figures.attention_steps(Q, K, V, names, mask)
-    assert weights.images[0].get_array().data[0].tolist() == [1, 0]
+    assert weights.collections[0].get_array().data[0].tolist() == [1, 0]
     shown = [t.get_text() for t in weights.texts if t.get_visible()]
     assert sorted(shown[:3]) == ["0.27", "0.73", "1.00"]
     hatched = [p for p in scores.patches if p.get_hatch()]
@@ -537,3 +586,150 @@ def test_neighbor_lists_stand_in_columns():
     assert at["my   thy"][0] == at["of"][0] == at["text"][0]
     assert at[",   the"][0] == at["."][0] == at["shuffled"][0]
     assert at["of"][1] == at["in"][1] < at["his"][1]
+
+
+# -- in the page -------------------------------------------------------------
+CSS = Path(__file__).parents[1] / "book" / "_static" / "course.css"
+GROUNDS = {"light": "#ffffff", "dark": "#121212"}
+
+
+def luminance(color):
+    """Relative luminance, as WCAG defines it."""
+    parts = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [
+        p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4
+        for p in parts
+    ]
+    return sum(
+        w * p for w, p in zip((0.2126, 0.7152, 0.0722), linear, strict=True)
+    )
+
+
+def contrast(one, other):
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def properties(css, prefix):
+    """Custom properties that begin so, on a light page and on a dark one."""
+    light, dark = re.findall(
+        r"^ *(?::root|html\[data-theme=\"dark\"\]) \{([^}]*--fig-[^}]*)\}",
+        css,
+        re.MULTILINE,
+    )
+    return [
+        dict(re.findall(rf"--{prefix}-([\w-]+):\s*([^;]+);", part))
+        for part in (light, dark)
+    ]
+
+
+def test_the_page_has_every_color_with_enough_contrast():
+    light, dark = properties(CSS.read_text("utf8"), "fig")
+    names = {n for n in figures.COLORS if n != "black"} | {"ink", "paper"}
+    assert set(light) == set(dark) == names
+    for name, color in figures.COLORS.items():
+        assert light["ink" if name == "black" else name] == color.lower()
+    for theme, found in (("light", light), ("dark", dark)):
+        for name in names - {"paper"}:
+            assert contrast(found[name], GROUNDS[theme]) >= 3, (theme, name)
+    # Control: two of Okabe and Ito's own colors are too pale.
+    assert contrast("#56b4e9", "#ffffff") < 3 < contrast("#000000", "#ffffff")
+    assert contrast("#e69f00", "#ffffff") < 3
+
+
+def test_a_role_has_one_color_in_still_and_in_live_figures():
+    roles, _ = properties(CSS.read_text("utf8"), "role")
+    assert roles == {r: f"var(--fig-{c})" for r, c in figures.ROLES.items()}
+    assert len(set(figures.ROLES.values())) == len(figures.ROLES) == 8
+    live = Path(figures.__file__).parents[1] / "live/figures/live.css"
+    asked = re.findall(
+        r"var\(--(role|fig)-(\w+), (#\w+)\)", live.read_text("utf8")
+    )
+    assert len(asked) >= 4
+    for kind, name, color in asked:
+        name = figures.ROLES[name] if kind == "role" else name
+        assert color == figures.COLORS[name].lower()
+
+
+def test_encoded_small_without_names_ground_or_chance():
+    """A third less than matplotlib's own, at least, after compression."""
+    ax = figures.bars(torch.tensor([0.2, 0.8]), ["a$", "b"])
+    ax.set_title("mono", family="monospace")
+    text = encode(ax.figure)
+    assert text == encode(ax.figure)
+    usual = StringIO()
+    with plt.rc_context({"svg.fonttype": "none"}):
+        ax.figure.savefig(usual, format="svg", bbox_inches="tight")
+    before = len(gzip.compress(usual.getvalue().encode()))
+    assert len(gzip.compress(text.encode())) < 0.7 * before
+    for found in ("<style", "<metadata", "DejaVu", "#ffffff", "\n"):
+        assert found in usual.getvalue()
+        assert found not in text
+    root = ElementTree.fromstring(text)
+    written = {e.text for e in root.iter() if e.tag.endswith("}text")}
+    assert {"a$", "b", "mono", "0.2"} <= written
+    assert text.count("font-family:monospace") == 1
+    ids = {e.get("id") for e in root.iter() if e.get("id")}
+    assert ids == set(re.findall(r"#(fig-\d+)", text))
+    assert not re.search(r"\d\.\d{5}", text)
+
+
+def test_what_is_painted_stays():
+    """Control: only grounds and empty groups are taken out."""
+    ax = figures.heatmap(torch.tensor([[0.5, 1.0]]), ["r"], ["a", "b"])
+    ax.add_patch(figures.Rectangle((0, 0), 1, 1, hatch="//", fill=False))
+    root = ElementTree.fromstring(encode(ax.figure))
+    drawn = [e for e in root.iter() if e.tag.endswith(("path", "use"))]
+    fills = [e.get("style", "") for e in drawn]
+    assert sum("fill:#0072b2" in style for style in fills) == 2
+    assert sum("fill:url(#fig-" in style for style in fills) == 1
+
+
+@pytest.fixture
+def pictures(monkeypatch):
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "sphinx_ext")
+    return importlib.import_module("pictures")
+
+
+@pytest.mark.parametrize(
+    ("color", "becomes"),
+    [
+        ("#0072B2", "var(--fig-blue,#0072b2)"),
+        ("#ffffff", "var(--fig-paper,#ffffff)"),
+        ("#000000", "var(--fig-ink,#000000)"),
+        ("#1a1a1a", "var(--fig-ink,#1a1a1a)"),
+        # A tint, and a gray: between the color and paper.
+        ("#cce3f0", "color-mix(in srgb,var(--fig-blue) 20%,var(--fig-paper))"),
+        ("#cccccc", "color-mix(in srgb,var(--fig-ink) 20%,var(--fig-paper))"),
+        ("#8000ff", "#8000ff"),  # none of ours
+    ],
+)
+def test_the_palette_becomes_the_colors_of_the_page(pictures, color, becomes):
+    assert pictures.themed(color) == becomes
+
+
+def test_a_figure_is_put_into_the_page_with_its_words(pictures):
+    ax = figures.bars(torch.tensor([0.2, 0.8]), ["#0072b2", "b"])
+    text = encode(ax.figure)
+    names = ["0" * 64 + ".svg", "1" * 64 + ".svg"]
+    body = (
+        f'<p><img alt="One &quot;a&quot;." src="../_images/{names[0]}" /></p>'
+        f'<img alt="Two." src="../_images/{names[1]}" />'
+        '<img alt="A photo." src="../_images/photo.svg" />'
+    )
+    page = BeautifulSoup(
+        pictures.put_into(body, dict.fromkeys(names, text).get), "html.parser"
+    )
+    assert [i["alt"] for i in page.find_all("img")] == ["A photo."]
+    found = page.select('span.picture[role="img"]')
+    assert [f["aria-label"] for f in found] == ['One "a".', "Two."]
+    ids = [e["id"] for e in page.find_all(id=True)]
+    assert len(ids) == len(set(ids)) > 0
+    for link in page.find_all("use"):
+        assert link["href"][1:] in ids
+    for svg in page.find_all("svg"):
+        assert svg["aria-hidden"] == "true"
+        # What is written is not painted: only paints are translated.
+        assert "#0072b2" in [t.get_text() for t in svg.find_all("text")]
+        bar = [p for p in svg.find_all("path") if "blue" in p["style"]]
+        assert len(bar) == 2

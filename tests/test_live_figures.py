@@ -93,6 +93,7 @@ def draw(name):
     )
     + "\n\nThe end.\n"
 )
+STILL = ".picture"  # the figure that is there before
 READY = """kind => {
   const state = document.querySelector("live-" + kind).dataset.state;
   return state === "ready" || state === "failed";
@@ -170,7 +171,7 @@ def test_every_figure_comes_alive(visit, served, scheme):
         element = reader.figure(kind)
         assert element.get_attribute("data-state") == "ready", kind
         assert reader.sentence(kind).startswith(begins)
-        assert not element.locator("img").is_visible()
+        assert not element.locator(STILL).is_visible()
         assert f"CAPTION of {kind}" in element.inner_text()
     assert reader.look() == []
 
@@ -179,7 +180,7 @@ def test_a_model_is_fetched_once_when_the_reader_comes_near(visit):
     reader = visit()
     reader.page.wait_for_timeout(500)
     assert not [url for url in reader.asked if "_static/live/" in url]
-    assert reader.page.locator("img:visible").count() >= len(FIGURES)
+    assert reader.page.locator(f"{STILL}:visible").count() >= len(FIGURES)
     for kind in FIGURES:
         reader.figure(kind)
     models = [url for url in reader.asked if "_static/live/" in url]
@@ -425,7 +426,7 @@ def test_the_figures_of_a_chapter(browser, page):
     text = (test_pages.ROOT / f"book/{page}.md").read_text("utf8")
     assert len(figures) == text.count("\n```{live} ")
     for element in figures:
-        still = element.locator("img").first
+        still = element.locator(STILL).first
         assert still.is_visible()
         element.scroll_into_view_if_needed()
         still.wait_for(state="hidden")  # it is alive
@@ -440,9 +441,9 @@ def test_without_javascript_the_pictures_stay(browser, book):
     page = context.new_page()
     page.goto((book.root / "_build/html/book/tiny.html").as_uri())
     for kind in FIGURES:
-        image = page.locator(f"live-{kind} img")
+        image = page.locator(f"live-{kind} {STILL}")
         assert image.is_visible()
-        assert image.get_attribute("alt") == f"STILL {kind}."
+        assert image.get_attribute("aria-label") == f"STILL {kind}."
     context.close()
 
 
@@ -462,7 +463,7 @@ def test_a_model_that_does_not_come(visit, served, how):
     reader = visit(base=served, broken=BROKEN[how])
     element = reader.figure("attention")
     assert element.get_attribute("data-state") == "failed"
-    assert element.locator("img").is_visible()
+    assert element.locator(STILL).is_visible()
     text = element.get_by_role("status").inner_text()
     assert text.startswith("This figure could not come alive: captions-")
     assert reader.figure("positions").get_attribute("data-state") == "ready"

@@ -47,8 +47,9 @@ ALLOWED = {
         ".search-button__button, .theme-switch-button, .sd-stretched-link, "
         ".headerbtn, .dropdown-toggle, .copybtn"
     ),
-    # The title above the table of contents stands outside its <nav>.
-    "region": ".sidebar-primary-item",
+    # The titles above the table of contents stand outside its <nav>: that
+    # of the page's contents, and the book's, beside its sign.
+    "region": ".sidebar-primary-item, .logo__title",
 }
 ARTICLE = "article.bd-article"
 
@@ -92,14 +93,45 @@ def test_internal_links_lead_somewhere(page):
 
 
 def images_without_text(page):
-    """Images with no alt text (``alt=""`` says: decoration)."""
-    return [
+    """Images with no alt text (``alt=""`` says: decoration).
+
+    A figure in the page, which is never decoration, has a label.
+    """
+    nameless = r"\.(png|svg|jpe?g|gif|webp)$"
+    drawn = [
+        tag.get("id") or str(tag)[:60]
+        for tag in soup(page).select("span.picture")
+        if not tag.get("aria-label") or re.search(nameless, tag["aria-label"])
+    ]
+    return drawn + [
         tag.get("src")
         for tag in soup(page).find_all("img")
         if tag.get("alt") is None
         # MyST-NB's own: the name of the file in the build
-        or re.search(r"\.(png|svg|jpe?g|gif|webp)$", tag["alt"])
+        or re.search(nameless, tag["alt"])
     ]
+
+
+def repeated_ids(page):
+    """Ids that more than one element has; figures bring some along."""
+    ids = [tag["id"] for tag in soup(page).find_all(id=True)]
+    return sorted({one for one in ids if ids.count(one) > 1})
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_what_figures_refer_to_is_there_once(page):
+    drawn = soup(page).select(".picture")
+    own = {tag["id"] for figure in drawn for tag in figure.find_all(id=True)}
+    assert not own & set(repeated_ids(page))
+    text = "".join(map(str, drawn))
+    assert set(re.findall(r"(?:url\(|href=\")#([\w-]+)", text)) <= own
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_figures_of_cells_are_in_the_page(page):
+    """As an image, a figure would not know of the page's colors."""
+    images = [tag.get("src", "") for tag in soup(page).find_all("img")]
+    assert [i for i in images if re.search(r"_images/\w{64}\.", i)] == []
 
 
 def lost(places):
@@ -155,7 +187,7 @@ def stray_dollars(html):
     """Text outside of code and formulas in which a ``$`` is left."""
     page = BeautifulSoup(html, "html.parser")
     article = page.find("article") or page
-    for tag in article.find_all(["pre", "code", "script", "style"]):
+    for tag in article.find_all(["pre", "code", "script", "style", "svg"]):
         tag.decompose()
     for tag in article.find_all(class_="math"):
         tag.decompose()
@@ -178,6 +210,7 @@ def test_no_dollar_is_left_of_a_formula(page):
 
 PLANTED = """<article id="here"><p>so $$x$$ <code>$</code></p>
 <span class="math">$y$</span><img src="a.png" alt="plot.png"><img src="b.png">
+<span class="picture" id="p" aria-label=""><i id="a"></i><i id="a"></i></span>
 <a href="#here">ok</a><a href="#gone">x</a><a href="none.html">x</a></article>
 """
 
@@ -189,7 +222,8 @@ def test_the_checks_without_browser_find_what_is_planted(
     monkeypatch.setitem(globals(), "HTML", tmp_path)
     broken = broken_links("planted.html")
     assert set(broken) == {"a.png", "b.png", "#gone", "none.html"}
-    assert images_without_text("planted.html") == ["a.png", "b.png"]
+    assert images_without_text("planted.html") == ["p", "a.png", "b.png"]
+    assert repeated_ids("planted.html") == ["a"]
     assert stray_dollars(PLANTED) == ["so $$x$$"]
     (tmp_path / "book").mkdir()
     (tmp_path / "book/a.html").write_text('<li id="old-one">')

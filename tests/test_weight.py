@@ -19,6 +19,7 @@ EMPTY = 1_100_000  # bytes of a page without text, with all that it loads
 OWN = 400_000  # bytes that a chapter may add
 LIVE = "_static/live/"  # models, fetched only when their figure is near
 MODEL = 3_300_000
+FONTS = 150_000  # of the book's own type, all faces
 TEXT = "article section > :not(h1), .bd-sidebar-secondary li"
 OPEN_ALL = """
 document.querySelectorAll("details").forEach(d => d.open = true);
@@ -82,7 +83,10 @@ def test_an_empty_page_is_light(empty):
     largest = sorted(empty.items(), key=lambda item: -item[1])[:5]
     assert sum(empty.values()) < EMPTY, largest
     # Control: it is a page with its maths, its styles and its icons.
-    for part in ("tex-mml-chtml.js", "course.css", "fa-solid-900.woff2"):
+    for part in (
+        *("tex-mml-chtml.js", "course.css", "fa-solid-900.woff2"),
+        "fonts/course-sans.woff2",
+    ):
         assert any(path.endswith(part) for path in empty), part
 
 
@@ -93,6 +97,20 @@ def test_a_chapter_adds_little(browser, base, empty, page):
     own = {p: n for p, n in own.items() if not p.startswith(LIVE)}
     largest = sorted(own.items(), key=lambda item: -item[1])[:8]
     assert 0 < sum(own.values()) < OWN, largest
+
+
+def test_the_type_is_light_and_free():
+    folder = HTML / "_static" / "fonts"
+    faces = list(folder.glob("*.woff2"))
+    assert len(faces) == 5
+    assert sum(face.stat().st_size for face in faces) <= FONTS
+    style = (HTML / "_static" / "course.css").read_text("utf8")
+    for face in faces:
+        assert face.read_bytes()[:4] == b"wOF2"
+        assert f'url("fonts/{face.name}")' in style
+    # No address but our own, and text at once in a face that is there.
+    assert style.count("@font-face") == style.count("font-display: swap") == 5
+    assert "SIL Open Font License" in (folder / "OFL.txt").read_text("utf8")
 
 
 def test_models_of_live_figures_are_light():

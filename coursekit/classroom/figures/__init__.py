@@ -16,17 +16,24 @@ from coursekit.classroom.figures.attention import (
 from coursekit.classroom.figures.charts import (
     bars,
     curves,
-    heatmap,
     intervals,
     ladder,
 )
-<<<<<<< HEAD
+from coursekit.classroom.figures.embedding import (
+    id_neighbors,
+    lookup,
+    one_hot_product,
+    unembedding,
+)
 from coursekit.classroom.figures.heads import (
     heads_added,
     mixtures,
     remaining,
     split_and_merge,
     sum_over_heads,
+)
+from coursekit.classroom.figures.maps import (
+    heatmap,
 )
 from coursekit.classroom.figures.masks import (
     mask_effect,
@@ -39,13 +46,6 @@ from coursekit.classroom.figures.order import (
     position_rows,
     read_map,
     turned_back,
-=======
-from coursekit.classroom.figures.embedding import (
-    id_neighbors,
-    lookup,
-    one_hot_product,
-    unembedding,
->>>>>>> ch02
 )
 from coursekit.classroom.figures.positions import (
     clocks,
@@ -57,7 +57,6 @@ from coursekit.classroom.figures.style import (
     mosaic,
     new_figure,
     png,
-    svg,
     use_style,
 )
 from coursekit.classroom.figures.tokens import (
@@ -66,6 +65,11 @@ from coursekit.classroom.figures.tokens import (
     token_rows,
     who_sees_whom,
 )
+from coursekit.classroom.figures.vector import (
+    CELLS,
+    encode,
+    svg,
+)
 from coursekit.classroom.figures.vectors import (
     neighbor_lists,
     paths,
@@ -73,6 +77,7 @@ from coursekit.classroom.figures.vectors import (
 )
 
 __all__ = [
+    "CELLS",
     "COLORS",
     "ROLES",
     "WIDTH",
@@ -84,17 +89,15 @@ __all__ = [
     "bars",
     "clocks",
     "curves",
+    "encode",
     "heads_added",
     "heatmap",
     "id_neighbors",
     "intervals",
     "ladder",
-<<<<<<< HEAD
+    "lookup",
     "mask_effect",
     "mixtures",
-=======
-    "lookup",
->>>>>>> ch02
     "mosaic",
     "neighbor_lists",
     "new_figure",
@@ -114,11 +117,8 @@ __all__ = [
     "thin_matrices",
     "token_cuts",
     "token_rows",
-<<<<<<< HEAD
     "turned_back",
-=======
     "unembedding",
->>>>>>> ch02
     "use_style",
     "verdicts",
     "who_sees_whom",

@@ -183,7 +183,7 @@ def attention_steps(
     panels = [
         ("scores\nq kᵀ / √Dh", scores, "Blues"),
         ("weights\nrow softmax", weights, "Blues"),
-        ("weighted sums\nweights · v", weights @ v, "Oranges"),
+        ("weighted sums\nweights · v", weights @ v, ROLES["value"]),
     ]
     figure, axes = new_figure(
         0.55 * len(tokens) + 1.45,

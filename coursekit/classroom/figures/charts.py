@@ -1,4 +1,4 @@
-"""Charts: heatmaps, bars, curves, intervals over seeds, the ladder."""
+"""Charts: bars, curves, intervals over seeds, the ladder."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,7 +9,6 @@ from torch import Tensor
 
 from coursekit.classroom.figures.shapes import (
     as_array,
-    names_or_numbers,
 )
 from coursekit.classroom.figures.style import (
     COLORS,
@@ -20,67 +19,9 @@ from coursekit.classroom.figures.style import (
 __all__ = [
     "bars",
     "curves",
-    "heatmap",
     "intervals",
     "ladder",
 ]
-
-
-def heatmap(
-    values: Tensor | np.ndarray,
-    rows: Sequence[str] | None = None,
-    columns: Sequence[str] | None = None,
-    title: str = "",
-    ax: Axes | None = None,
-    numbers: bool | None = None,
-    limits: tuple[float, float] | None = None,
-    color: str = "Blues",
-) -> Axes:
-    """Draw a matrix: queries are rows, keys are columns.
-
-    Args:
-        values: (T, S) numbers.
-        rows: T labels (queries).
-        columns: S labels (keys).
-        title: above the picture.
-        ax: where to draw; a new figure by default.
-        numbers: write each number in its cell; by default if T·S ≤ 80.
-        limits: of the color scale; 0 to 1 for weights by default, symmetric
-            if there are negative numbers.
-        color: matplotlib's color map, if no number is negative.
-
-    Returns:
-        The axes.
-    """
-    grid = as_array(values)
-    if ax is None:
-        ax = new_figure(height=0.55 * grid.shape[0] + 1.4)[1][0]
-    signed = bool((grid < 0).any())
-    if limits is None:
-        top = float(np.abs(grid).max()) or 1.0
-        limits = (-top, top) if signed else (0.0, max(1.0, top))
-    cmap = "RdBu_r" if signed else color
-    ax.imshow(grid, cmap=cmap, vmin=limits[0], vmax=limits[1], aspect="auto")
-    ax.set_title(title)
-    ax.set_xticks(
-        range(grid.shape[1]), names_or_numbers(columns, grid.shape[1])
-    )
-    ax.set_yticks(range(grid.shape[0]), names_or_numbers(rows, grid.shape[0]))
-    ax.spines[:].set_visible(False)
-    ax.tick_params(length=0)
-    if numbers if numbers is not None else grid.size <= 80:
-        scale = max(abs(limits[0]), abs(limits[1]))
-        for (i, j), value in np.ndenumerate(grid):
-            dark = abs(value) > 0.6 * scale
-            ax.text(
-                j,
-                i,
-                f"{value:.2f}",
-                ha="center",
-                va="center",
-                color="white" if dark else COLORS["black"],
-            )
-    return ax
 
 
 def bars(

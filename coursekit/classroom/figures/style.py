@@ -1,21 +1,29 @@
 """The look of all figures: colors, sizes, and how they are encoded.
 
-Colors are Okabe and Ito's, which stay apart for color-blind readers; no
-figure says anything by color alone.  A figure is 5.4 inches wide, so that its
-text is readable on a phone.
+Colors follow Okabe and Ito's, which stay apart for color-blind readers, the
+pale ones darkened; no figure says anything by color alone.  A figure is 5.4
+inches wide, so that its text is readable on a phone.
+
+A notebook shows a PNG, which every program draws the same way.  Where the
+variable ``COURSEKIT_FIGURES`` is ``svg``, as it is when the book is built, a
+figure is encoded as SVG too, and the book takes that.
 """
 
-import re
-import warnings
-from html import escape
+import os
+from functools import cache
 from importlib import import_module
-from io import BytesIO, StringIO
+from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.font_manager import fontManager
 from PIL import Image
+
+import coursekit
+from coursekit.classroom.figures.vector import encode
 
 __all__ = [
     "COLORS",
@@ -25,42 +33,60 @@ __all__ = [
     "mosaic",
     "new_figure",
     "png",
-    "svg",
     "use_style",
 ]
 
 COLORS = {
     "blue": "#0072B2",
     "orange": "#D55E00",
-    "green": "#009E73",
+    "green": "#008F68",
     "purple": "#AA4499",
-    "yellow": "#E69F00",
-    "sky": "#56B4E9",
+    "yellow": "#B37A00",
+    "sky": "#2493C7",
+    "red": "#B2182B",
     "gray": "#6B6B6B",
     "black": "#1A1A1A",
 }
-# What a thing is has one color on all pages.
+"""Each at least 3:1 against white; ``course.css`` has the dark page's."""
+
+# What a thing is has one color on all pages, in still figures and live ones.
 ROLES = {
+    "token": "gray",
     "stream": "green",
     "query": "orange",
     "key": "sky",
     "value": "yellow",
     "weight": "blue",
+    "ffn": "purple",
+    "loss": "red",
 }
 WIDTH = 5.4
+ENCODE = "COURSEKIT_FIGURES"
+FACE = Path(coursekit.__file__).parent / "assets" / "fonts"
 
 Number = int | float
-NOT_XML = re.compile(r"[^\t\n\r\x20-\uD7FF\uE000-\uFFFD\U00010000-\U0010FFFF]")
+
+
+@cache
+def know_face() -> None:
+    """Let matplotlib measure labels in the face in which a page sets them."""
+    for file in sorted(FACE.glob("*.ttf")):
+        fontManager.addfont(file)
 
 
 def use_style() -> None:
     """Set the book's look for every figure that follows."""
+    know_face()
     plt.rcParams.update(
         {
             "figure.facecolor": "white",
             # Twice the width at which the page shows it.
             "figure.dpi": 200,
             "savefig.dpi": 200,
+            # A picture's own pixels, not many more of a larger one.
+            "image.interpolation": "none",
+            # What the face lacks comes from the next.
+            "font.family": ["Course Sans", "DejaVu Sans"],
             "font.size": 12,
             "axes.titlesize": 12,
             "axes.titlelocation": "left",
@@ -82,7 +108,10 @@ def use_style() -> None:
     if (shell := get_ipython()) is not None:
         # It registers its own encoder when it is first imported.
         import_module("matplotlib_inline.backend_inline")
-        shell.display_formatter.formatters["image/png"].for_type(Figure, png)
+        formatters = shell.display_formatter.formatters
+        formatters["image/png"].for_type(Figure, png)
+        if os.environ.get(ENCODE) == "svg":
+            formatters["image/svg+xml"].for_type(Figure, encode)
 
 
 def png(figure: Figure) -> bytes:
@@ -101,42 +130,6 @@ def png(figure: Figure) -> bytes:
         small, format="png", optimize=True
     )
     return small.getvalue()
-
-
-def svg(figure: Figure, name: str, title: str, text: str) -> str:
-    """Encode a figure as SVG that says in words what it shows.
-
-    The same figure gives the same text: no chance, no date.
-
-    Args:
-        figure: what to encode.
-        name: begins the ids of title and text, so that a page can hold more
-            than one picture.
-        title: what the picture is.
-        text: what it shows, for those who do not see it.
-
-    Returns:
-        The ``<svg>`` element: a file, or a part of a page.
-    """
-    out = StringIO()
-    # Text stays text: it can be searched, and needs no glyphs of ours.
-    fixed: Any = {"svg.hashsalt": "coursekit", "svg.fonttype": "none"}
-    with plt.rc_context(fixed), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing")
-        figure.savefig(
-            out, format="svg", bbox_inches="tight", metadata={"Date": None}
-        )
-    drawn = out.getvalue()
-    opening, _, rest = drawn[drawn.index("<svg") :].partition(">")
-    ids = f'role="img" aria-labelledby="{name}-title {name}-text"'
-    told = (
-        f'<title id="{name}-title">{escape(title)}</title>'
-        f'<desc id="{name}-text">{escape(text)}</desc>'
-    )
-    # Whose program drew it is nobody's business, and changes with it.
-    rest = re.sub(r"\s*<metadata>.*?</metadata>", "", rest, flags=re.S)
-    # A token may be a control character, which no XML may hold.
-    return NOT_XML.sub("\ufffd", f"{opening} {ids}>{told}{rest}")
 
 
 def new_figure(

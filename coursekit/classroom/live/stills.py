@@ -150,19 +150,17 @@ def scores(
     # Three columns of unlike scales: the numbers say it, the color is theirs.
     colors = columns / columns.abs().amax(0)
     figures.heatmap(
-        colors, pieces(tokenizer, ids), ["q · k", "score", "weight"],
+        0.6 * colors, pieces(tokenizer, ids), ["q · k", "score", "weight"],
         f"layer {layer + 1}, head {head + 1}", ax, numbers=False,
+        limits=(-1, 1) if bool((colors < 0).any()) else (0, 1),
     )  # fmt: skip
     for (row, column), value in zip(
         [(r, c) for r in range(len(ids)) for c in range(3)],
         columns.flatten().tolist(),
         strict=True,
     ):
-        dark = abs(float(colors[row, column])) > 0.6
-        ax.text(
-            column, row, f"{value:.2f}".replace("-", "−"), ha="center",
-            va="center", color="white" if dark else figures.COLORS["black"],
-        )  # fmt: skip
+        number = f"{value:.2f}".replace("-", "−")
+        ax.text(column, row, number, ha="center", va="center")
     return ax
 
 

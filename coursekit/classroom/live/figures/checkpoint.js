@@ -94,7 +94,7 @@ class LiveCheckpoint extends LiveFigure {
   }
 }
 
-/** A matrix as a picture: blue is positive, orange negative. */
+/** A matrix as a picture: red is positive, blue negative. */
 function paint(canvas, shape, data) {
   const columns = shape.at(-1) ?? 1, rows = data.length / columns;
   const width = Math.min(columns, MOST), height = Math.min(rows, MOST);
@@ -112,7 +112,7 @@ function paint(canvas, shape, data) {
   const pen = canvas.getContext("2d");
   const pixels = pen.createImageData(width, height);
   cells.forEach((cell, i) => {
-    const color = cell > 0 ? [0, 114, 178] : [213, 94, 0];
+    const color = cell > 0 ? [178, 24, 43] : [0, 114, 178];
     pixels.data.set([...color, (255 * Math.abs(cell)) / largest], 4 * i);
   });
   pen.putImageData(pixels, 0, 0);

@@ -19,7 +19,7 @@ const MOST_SIGNS = 400; // of a text; what is longer is cut
 export class LiveFigure extends HTMLElement {
   connectedCallback() {
     if (this.root) return this.watchTheme(); // it was only moved
-    this.picture = this.querySelector("img");
+    this.picture = this.querySelector(".picture, img");
     this.sentence = make("p", { className: "live-sentence", "aria-hidden": true });
     this.spoken = make("p", { className: "live-spoken", role: "status" });
     this.root = make("div", {

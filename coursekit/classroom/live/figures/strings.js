@@ -92,7 +92,7 @@ export const STRINGS = {
   "checkpoint.text": "The cat sat on the street",
   "checkpoint.tensor": "Tensor",
   "checkpoint.shape": "{shape}: {n} numbers, the largest {largest}",
-  "checkpoint.picture": "{name}, {shape}: blue is positive, orange negative.",
+  "checkpoint.picture": "{name}, {shape}: red is positive, blue negative.",
   "checkpoint.total": "{tensors} tensors, {n} numbers in all.",
   "checkpoint.bad": "{file} could not be read: {reason}.",
 };
