@@ -20,6 +20,12 @@ from coursekit.classroom.figures.charts import (
     intervals,
     ladder,
 )
+from coursekit.classroom.figures.norms import (
+    Part,
+    norm_places,
+    norm_steps,
+    residual_stream,
+)
 from coursekit.classroom.figures.positions import (
     clocks,
 )
@@ -44,6 +50,7 @@ __all__ = [
     "COLORS",
     "ROLES",
     "WIDTH",
+    "Part",
     "Rectangle",
     "attention_flow",
     "attention_steps",
@@ -55,10 +62,13 @@ __all__ = [
     "ladder",
     "mosaic",
     "new_figure",
+    "norm_places",
+    "norm_steps",
     "pipeline",
     "plt",
     "png",
     "projections",
+    "residual_stream",
     "svg",
     "token_cuts",
     "token_rows",
