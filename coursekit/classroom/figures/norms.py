@@ -46,7 +46,7 @@ def row(ax: Axes, numbers: Tensor, x: float, y: float, color: str) -> None:
         box.set(facecolor=color, alpha=0.3)
         ax.add_patch(box)
         at, text = left + (i + 0.5) * CELL - 0.03, number(value, digits)
-        ax.text(at, y, text, ha="center", va="center", size=10, zorder=3)
+        ax.text(at, y, text, ha="center", va="center", size=11, zorder=3)
 
 
 def box(ax: Axes, x: float, y: float, text: str, color: str) -> None:
@@ -157,26 +157,28 @@ def norm_steps(x: Tensor) -> list[Axes]:
         (f"shift: − {low}", x - mean, size),
         (f"scale: ÷ {high}", (x - mean) / size, 1.0),
     ]
-    _, axes = new_figure(2.9, columns=3, sharey=True)
-    reach = 1.2 * float(x.abs().max())
+    _, axes = new_figure(2.5, columns=3, sharex=True)
+    reach = float(x.abs().max())
     for ax, (title, values, spread) in zip(axes, panels, strict=True):
         color = NORM if ax is axes[-1] else STREAM
-        ax.bar(range(len(x)), values, width=0.74, color=color, alpha=0.45)
+        ax.barh(range(len(x)), values.tolist(), 0.74, color=color, alpha=0.45)
         for i, value in enumerate(values.tolist()):
-            at = value if value >= 0 else value - 0.09 * reach
-            text = number(value)
-            ax.text(i, at + 0.02, text, ha="center", va="bottom", size=9)
+            side, end = (-0.04, "right") if value < 0 else (0.04, "left")
+            at, text = value + side * reach, number(value)
+            ax.text(at, i, text, ha=end, va="center", size=11)
         if spread:
-            ax.axhspan(-spread, spread, color=INK, alpha=0.08, linewidth=0)
+            tall = len(x) - 0.1
+            band = Rectangle((-spread, -0.5), 2 * spread, tall, linewidth=0)
+            band.set(facecolor=INK, alpha=0.08)
+            ax.add_patch(band)
             text = f"± {number(spread)}" if spread != 1 else "± 1"
-            at = -spread - 0.16 * reach
-            ax.text(0.5, at, text, ha="center", va="top", size=11)
+            ax.text(0, len(x) - 0.5, text, ha="center", va="top", size=11)
         else:
-            ax.axhline(mean, color=INK, linewidth=1.2, linestyle="--")
-        ax.axhline(0, color=INK, linewidth=1, linestyle="-")
-        ax.set(ylim=(-0.7 * reach, reach), title=title)
-        ax.set(xticks=[], yticks=[])
+            ax.vlines(mean, -0.5, len(x) - 0.5, INK, "--", linewidth=1.2)
+        ax.vlines(0, -0.5, len(x) - 0.5, INK, linewidth=1)
+        ax.set(ylim=(len(x) + 0.2, -0.6), title=title, xticks=[], yticks=[])
         ax.spines[:].set_visible(False)
+    axes[0].set_xlim(-1.1 * reach, 1.5 * reach)
     return axes
 
 
