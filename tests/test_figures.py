@@ -430,6 +430,33 @@ def test_lookup_leads_from_each_id_to_its_row():
     numbers = [w for w in words(ax) if w in "357"]
     # Three rows of the matrix, then the rows that were selected.
     assert sorted(numbers) == sorted(["3", "5", "7", "7", "3", "7"])
+
+
+def test_norm_steps_shows_layer_norm_as_worked_out_by_hand():
+    """(1 7 7 9): mean 6, then standard deviation 3."""
+    axes = figures.norm_steps(torch.tensor([1.0, 7, 7, 9]))
+    shown = [[p.get_width() for p in ax.patches[:4]] for ax in axes]
+    assert shown[0] == [1, 7, 7, 9]
+    assert shown[1] == [-5, 1, 1, 3]
+    assert shown[2] == pytest.approx([-5 / 3, 1 / 3, 1 / 3, 1])
+    assert [ax.get_title("left")[-4:] for ax in axes] == ["6.00"] * 2 + [
+        "3.00"
+    ]
+    assert "−1.67" in words(axes[2])
+    assert "1.00" in words(axes[2])
+
+
+def test_residual_stream_adds_and_norms_only_the_branch():
+    start, added = torch.tensor([1.0, -2]), torch.tensor([0.25, 3])
+    parts = [
+        figures.Part("first", added),
+        figures.Part("second", reads=torch.tensor([9.5, -9.5])),
+    ]
+    ax = figures.residual_stream(start, parts, ["below", "above"])
+    written = {"1", "−2", "0.25", "3.00", "1.25", "1.00", "9.50", "−9.50"}
+    assert written | {"below", "above", "first", "second"} <= set(words(ax))
+    assert words(ax).count("+") == 2
+    assert words(ax).count("norm") == 1
     ax.figure.draw_without_rendering()
     assert not overlaps(ax.texts, ax.figure.canvas.get_renderer())
 
@@ -733,3 +760,11 @@ def test_a_figure_is_put_into_the_page_with_its_words(pictures):
         assert "#0072b2" in [t.get_text() for t in svg.find_all("text")]
         bar = [p for p in svg.find_all("path") if "blue" in p["style"]]
         assert len(bar) == 2
+
+
+def test_norm_places_are_three_and_two():
+    """Pre-norm: one in front of each part and one at the end."""
+    pre, post = (words(ax) for ax in figures.norm_places())
+    assert pre.count("norm") == 3
+    assert post.count("norm") == 2
+    assert pre.count("+") == post.count("+") == 2

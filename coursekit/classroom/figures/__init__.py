@@ -40,6 +40,12 @@ from coursekit.classroom.figures.masks import (
     prefixes,
     verdicts,
 )
+from coursekit.classroom.figures.norms import (
+    Part,
+    norm_places,
+    norm_steps,
+    residual_stream,
+)
 from coursekit.classroom.figures.order import (
     added_positions,
     bag_of_vectors,
@@ -81,6 +87,7 @@ __all__ = [
     "COLORS",
     "ROLES",
     "WIDTH",
+    "Part",
     "Rectangle",
     "added_positions",
     "attention_flow",
@@ -101,6 +108,8 @@ __all__ = [
     "mosaic",
     "neighbor_lists",
     "new_figure",
+    "norm_places",
+    "norm_steps",
     "one_hot_product",
     "paths",
     "pipeline",
@@ -111,6 +120,7 @@ __all__ = [
     "projections",
     "read_map",
     "remaining",
+    "residual_stream",
     "split_and_merge",
     "sum_over_heads",
     "svg",

@@ -1,0 +1,219 @@
+"""Figures of the residual stream and of a norm, with numbers in them."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from matplotlib.axes import Axes
+from matplotlib.patches import Circle, FancyBboxPatch, Rectangle
+from torch import Tensor
+
+from coursekit.classroom.figures.style import (
+    COLORS,
+    ROLES,
+    new_figure,
+)
+
+__all__ = ["Part", "norm_places", "norm_steps", "residual_stream"]
+
+STREAM, INK = COLORS[ROLES["stream"]], COLORS["black"]
+NORM = COLORS["purple"]
+CELL, HEIGHT = 1.4, 0.8  # of one number of a vector
+LEFT, RIGHT = -3.65, 3.8  # where the stream's vectors and the parts stand
+
+
+class Part(NamedTuple):
+    """What reads the stream and adds to it."""
+
+    name: str
+    added: Tensor | None = None
+    """(D,) what it adds; without it only an arrow is drawn."""
+
+    reads: Tensor | None = None
+    """(D,) what it reads behind a norm; without it there is no norm."""
+
+
+def number(value: float, digits: int = 2) -> str:
+    return f"{value:.{digits}f}".replace("-", "−")
+
+
+def row(ax: Axes, numbers: Tensor, x: float, y: float, color: str) -> None:
+    """A vector as boxes with their numbers, its middle at (x, y)."""
+    left = x - CELL * len(numbers) / 2
+    digits = 0 if bool((numbers == numbers.round()).all()) else 2
+    for i, value in enumerate(numbers.tolist()):
+        corner = (left + i * CELL, y - HEIGHT / 2)
+        box = Rectangle(corner, CELL - 0.06, HEIGHT, linewidth=0, zorder=2)
+        box.set(facecolor=color, alpha=0.3)
+        ax.add_patch(box)
+        at, text = left + (i + 0.5) * CELL - 0.03, number(value, digits)
+        ax.text(at, y, text, ha="center", va="center", size=11, zorder=3)
+
+
+def box(ax: Axes, x: float, y: float, text: str, color: str) -> None:
+    """A named part, its middle at (x, y)."""
+    frame = FancyBboxPatch((x - 1.7, y - 0.34), 3.4, 0.68)
+    frame.set(boxstyle="round,pad=0.1", facecolor="none", linewidth=1.8)
+    frame.set_edgecolor(color)
+    ax.add_patch(frame)
+    ax.text(x, y, text, ha="center", va="center", size=11)
+
+
+def line(ax: Axes, *points: tuple[float, float], width: float = 1.6) -> None:
+    """A line through points; a thick one is the stream."""
+    x, y = zip(*points, strict=True)
+    color = STREAM if width > 3 else INK
+    ax.plot(x, y, color=color, linewidth=width, linestyle="-", zorder=1)
+
+
+def arrow(
+    ax: Axes, start: tuple[float, float], end: tuple[float, float]
+) -> None:
+    look = {"arrowstyle": "-|>", "color": INK, "linewidth": 1.6}
+    ax.annotate("", end, start, arrowprops=look)
+
+
+def plus(ax: Axes, y: float, before: float) -> None:
+    """A sum on the stream, which comes up from ``before``."""
+    line(ax, (0, before), (0, y - 0.42), width=5)
+    ring = Circle((0, y), 0.42, fill=False, edgecolor=INK, linewidth=1.6)
+    ax.add_patch(ring)
+    ax.text(0, y, "+", ha="center", va="center", size=14, weight="bold")
+
+
+def branch(ax: Axes, part: Part, low: float) -> float:
+    """A part that leaves the stream at a height; where it comes back."""
+    line(ax, (0, low), (RIGHT, low), (RIGHT, low + 0.46))
+    top = low + 0.9
+    if part.reads is not None:
+        box(ax, RIGHT, top, "norm", NORM)
+        arrow(ax, (RIGHT, top + 0.44), (RIGHT, top + 0.86))
+        row(ax, part.reads, RIGHT, top + 1.3, NORM)
+        line(ax, (RIGHT, top + 1.7), (RIGHT, top + 2.12))
+        top += 2.56
+    box(ax, RIGHT, top, part.name, INK)
+    high = top + 1.3
+    if part.added is None:
+        line(ax, (RIGHT, top + 0.44), (RIGHT, high), (0.9, high))
+        arrow(ax, (0.9, high), (0.42, high))
+    else:
+        arrow(ax, (RIGHT, top + 0.44), (RIGHT, high - 0.42))
+        row(ax, part.added, RIGHT, high, INK)
+        edge = RIGHT - CELL * len(part.added) / 2
+        arrow(ax, (edge, high), (0.42, high))
+    return high
+
+
+def residual_stream(
+    start: Tensor, parts: Sequence[Part], names: Sequence[str]
+) -> Axes:
+    """Draw the stream of one token from the bottom up, with its vectors.
+
+    Args:
+        start: (D,) the vector below all parts.
+        parts: in their order; as long as they say what they add, the sum
+            stands beside the stream.
+        names: of the vector at the bottom and of each sum.
+
+    Returns:
+        The axes; the stream runs upward at x = 0.
+    """
+    tall = 0.2 + sum(3.95 if p.reads is None else 6.51 for p in parts)
+    ax = new_figure(0.4 * tall + 0.5)[1][0]
+    ax.set(xlim=(-6.6, 6.8), ylim=(-1.1, tall))
+    ax.set_aspect("equal")
+    ax.axis("off")
+    x, y, titles = start, 0.0, iter(names)
+    row(ax, x, LEFT, y, STREAM)
+    ax.text(LEFT, y - 0.55, next(titles), ha="center", va="top", size=11)
+    below = y - 0.6
+    for part in parts:
+        high = branch(ax, part, y + 0.75)
+        plus(ax, high, below)
+        below = high + 0.42
+        if part.added is not None:
+            x, y = x + part.added, high + 1.0
+            row(ax, x, LEFT, y, STREAM)
+            title = next(titles)
+            ax.text(LEFT, y - 0.55, title, ha="center", va="top", size=11)
+        else:
+            y = high + 1.0
+    line(ax, (0, below), (0, below + 0.7), width=5)
+    return ax
+
+
+def norm_steps(x: Tensor) -> list[Axes]:
+    """Draw layer norm of one vector as bars: as it is, shifted, scaled.
+
+    Args:
+        x: (D,) the vector.
+
+    Returns:
+        The three axes, all with one scale.
+    """
+    mean, size = x.mean().item(), x.var(correction=0).sqrt().item()
+    low, high = number(mean), number(size)
+    panels = [
+        (f"mean {low}", x, 0.0),
+        (f"shift: − {low}", x - mean, size),
+        (f"scale: ÷ {high}", (x - mean) / size, 1.0),
+    ]
+    _, axes = new_figure(2.5, columns=3, sharex=True)
+    reach = float(x.abs().max())
+    for ax, (title, values, spread) in zip(axes, panels, strict=True):
+        color = NORM if ax is axes[-1] else STREAM
+        ax.barh(range(len(x)), values.tolist(), 0.74, color=color, alpha=0.45)
+        for i, value in enumerate(values.tolist()):
+            side, end = (-0.04, "right") if value < 0 else (0.04, "left")
+            at, text = value + side * reach, number(value)
+            ax.text(at, i, text, ha=end, va="center", size=11)
+        if spread:
+            tall = len(x) - 0.1
+            band = Rectangle((-spread, -0.5), 2 * spread, tall, linewidth=0)
+            band.set(facecolor=INK, alpha=0.08)
+            ax.add_patch(band)
+            text = f"± {number(spread)}" if spread != 1 else "± 1"
+            ax.text(0, len(x) - 0.5, text, ha="center", va="top", size=11)
+        else:
+            ax.vlines(mean, -0.5, len(x) - 0.5, INK, "--", linewidth=1.2)
+        ax.vlines(0, -0.5, len(x) - 0.5, INK, linewidth=1)
+        ax.set(ylim=(len(x) + 0.2, -0.6), title=title, xticks=[], yticks=[])
+        ax.spines[:].set_visible(False)
+    axes[0].set_xlim(-1.1 * reach, 1.5 * reach)
+    return axes
+
+
+def norm_places() -> list[Axes]:
+    """Draw one block twice: the norm on the branch, and on the stream.
+
+    Returns:
+        The axes of pre-norm and of post-norm.
+    """
+    _, axes = new_figure(4.6, columns=2)
+    for ax, first in zip(axes, (True, False), strict=True):
+        below, y = -0.6, 0.0
+        for name in ("attention", "FFN"):
+            line(ax, (0, y), (RIGHT, y), (RIGHT, y + 0.5))
+            top = y + 0.94
+            if first:
+                box(ax, RIGHT, top, "norm", NORM)
+                line(ax, (RIGHT, top + 0.44), (RIGHT, top + 0.76))
+                top += 1.2
+            box(ax, RIGHT, top, name, INK)
+            high = top + 1.1
+            line(ax, (RIGHT, top + 0.44), (RIGHT, high), (0.9, high))
+            arrow(ax, (0.9, high), (0.42, high))
+            plus(ax, high, below)
+            below, y = high + 0.42, high + 1.1
+            if not first:
+                line(ax, (0, below), (0, below + 0.36), width=5)
+                box(ax, 0, below + 0.8, "norm", NORM)
+                below, y = below + 1.24, below + 1.8
+        line(ax, (0, below), (0, below + 0.7), width=5)
+        if first:
+            box(ax, 0, below + 1.14, "norm", NORM)
+            ax.text(2.1, below + 1.14, "once, at\nthe end", va="center")
+            line(ax, (0, below + 1.58), (0, below + 2.2), width=5)
+        ax.set(xlim=(-2.1, 5.9), ylim=(-0.8, 10.6))
+        ax.set_title("pre-norm" if first else "post-norm")
+        ax.axis("off")
+    return axes
