@@ -20,6 +20,12 @@ from coursekit.classroom.figures.charts import (
     intervals,
     ladder,
 )
+from coursekit.classroom.figures.feedforward import (
+    hidden_units,
+    matrix_areas,
+    two_classes,
+    unit_memory,
+)
 from coursekit.classroom.figures.positions import (
     clocks,
 )
@@ -51,8 +57,10 @@ __all__ = [
     "clocks",
     "curves",
     "heatmap",
+    "hidden_units",
     "intervals",
     "ladder",
+    "matrix_areas",
     "mosaic",
     "new_figure",
     "pipeline",
@@ -62,6 +70,8 @@ __all__ = [
     "svg",
     "token_cuts",
     "token_rows",
+    "two_classes",
+    "unit_memory",
     "use_style",
     "who_sees_whom",
 ]
