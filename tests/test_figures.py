@@ -316,3 +316,53 @@ def test_svg_says_in_words_what_it_shows_and_is_the_same_twice():
     assert described.text == "The second is\ufffd taller."
     assert "a\ufffd東 &amp; b</text>" in text
     assert "<metadata" not in text
+
+
+def test_hidden_units_shows_every_number_of_the_example():
+    x = torch.tensor([2.0, -1])
+    w_1 = torch.tensor([[1.0, 0, 1], [0, 1, 1]])
+    w_2 = torch.tensor([[1.0, 0], [5, 5], [0, 3]])
+    ax = figures.hidden_units(x, w_1, w_2, torch.tensor([1.0, 1]), "sat")
+    written = words(ax)
+    for text in ("2 → 2", "−1 → 0", "1 → 1", "unit 3"):
+        assert text in written
+    # What the units add, (2 3), the stream, (1 1), and their sum, (3 4).
+    assert written[-3:] == ["3", "4", "=  new stream of sat"]
+    alone = figures.hidden_units(x, w_1, w_2)
+    assert words(alone)[-3:] == ["2", "3", "sum of what the units add"]
+
+
+def test_hidden_units_fades_what_is_off():
+    x, w_2 = torch.ones(2), torch.ones(2, 2)
+    w_1 = torch.tensor([[1.0, -1], [1, -1]])
+    ax = figures.hidden_units(x, w_1, w_2)
+    added = [p for p in ax.patches if p.get_x() > 60]
+    on, off = (
+        {p.get_alpha() for p in added if round(p.get_y() + 0.4) == -i}
+        for i in range(2)
+    )
+    assert min(on) > 3 * max(off) > 0
+
+
+def test_two_classes_gives_points_in_one_place_one_label():
+    ax = figures.new_figure()[1][0]
+    points = {"a": (0.0, 0.0), "b": (1.0, 0.0), "c": (1.0, 0.0)}
+    figures.two_classes(points, ["a"], "title", ax, below=["b"])
+    assert words(ax) == ["a", "b,\nc"]
+    assert [line.get_marker() for line in ax.lines] == ["o", "X"]
+
+
+def test_matrix_areas_are_to_scale():
+    ax = figures.matrix_areas()
+    areas = [p.get_width() * p.get_height() for p in ax.patches]
+    assert areas == [1, 1, 1, 1, 4, 4]
+    ax.figure.canvas.draw()
+    assert not overlaps(ax.texts, ax.figure.canvas.get_renderer())
+
+
+def test_unit_memory_marks_the_token_at_which_a_unit_fires():
+    rows = [("unit 1", "a:", "⏎", "So"), ("unit 2", "I", " will", "be")]
+    ax = figures.unit_memory(rows, [0, 30, 60])
+    assert "a:[⏎]" in words(ax) and "I[ will]" in words(ax)
+    ax.figure.canvas.draw()
+    assert not overlaps(ax.texts, ax.figure.canvas.get_renderer())

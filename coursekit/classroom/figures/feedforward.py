@@ -11,7 +11,7 @@ from coursekit.classroom.figures.style import COLORS, ROLES, new_figure
 __all__ = ["hidden_units", "matrix_areas", "two_classes", "unit_memory"]
 
 FFN = "purple"
-CELL = 7.6
+CELL = 8.4
 
 
 def hidden_units(
@@ -34,7 +34,7 @@ def hidden_units(
     Returns:
         The axes; x runs from 0 to 100, and unit i stands at height −i.
     """
-    left, right, products = 12.0, 69.6, x @ w_1
+    left, right, products = 10.5, 66.4, x @ w_1
     hidden, rows = products.relu(), w_1.size(1)
     low = rows + (1.0 if stream is None else 3.1)
     ax = new_figure(0.36 * (low + 3.3))[1][0]
@@ -46,8 +46,7 @@ def hidden_units(
     _say(ax, left + 2 * middle + 2, 2.4, "normalized")
     for at, text in (
         (left + middle, "looks for\n(column of $W_1$)"),
-        (48.0, "product"),
-        (59.5, "ReLU"),
+        (55.3, "product\n→ ReLU"),
         (right + middle, "adds\n(row of $W_2$)"),
     ):
         ax.text(at, 0.6, text, ha="center", va="bottom", color=COLORS["gray"])
@@ -56,11 +55,10 @@ def hidden_units(
     ):
         _say(ax, left - 1.5, -i, f"unit {i + 1}", "right")
         _cells(ax, w_1[:, i], left, -i, FFN, 0.45)
-        _say(ax, 48, -i, _number(product), "center")
-        long = 5 * value / max(hidden.max().item(), 1e-9)
-        ax.barh(-i, long, left=54.5, height=0.6, color=COLORS[FFN])
-        _say(ax, 55.3 + long, -i, _number(value))
-        _cells(ax, w_2[i], right, -i, FFN, 0.45 if value else 0.1)
+        text = f"{_number(product)} → {_number(value)}"
+        _say(ax, 55.3, -i, text, "center", size=11)
+        strength = 0.1 + 0.9 * value / max(hidden.max().item(), 1e-9)
+        _cells(ax, w_2[i], right, -i, FFN, strength)
     found, color = hidden @ w_2, ROLES["stream"]
     sums = [("sum of what the units add", found, FFN)]
     if stream is not None:
@@ -78,6 +76,7 @@ def two_classes(
     circled: Sequence[str],
     title: str,
     ax: Axes,
+    below: Sequence[str] = (),
 ) -> Axes:
     """Draw named points of two classes in the plane.
 
@@ -86,6 +85,7 @@ def two_classes(
         circled: the names that are drawn as circles, the others as crosses.
         title: above the picture.
         ax: where to draw.
+        below: names that stand below their points, not above.
 
     Returns:
         The axes.
@@ -107,11 +107,10 @@ def two_classes(
         ax.annotate(
             ",\n".join(names),
             (x, y),
-            (0, 9),
+            (0, -9 if names[0] in below else 9),
             textcoords="offset points",
             ha="center",
-            va="bottom",
-            size=10.5,
+            va="top" if names[0] in below else "bottom",
         )
     ax.set_title(title)
     return ax
@@ -138,7 +137,7 @@ def matrix_areas() -> Axes:
         )
         size = f"{_times(high)} × {_times(wide)}"
         _say(ax, x + wide / 2, y + high / 2, f"{name}\n{size}", "center")
-    _say(ax, 2.25, 3.05, "attention:\nfour matrices,\n$4D^2$ parameters")
+    _say(ax, 2.25, 3.05, "attention:\nfour matrices,\n$4D^2$")
     _say(ax, 5.45, 2.1, "FFN:\ntwo matrices,\n$8D^2$")
     ax.set(xlim=(-0.1, 6.9), ylim=(0, 4.2), aspect="equal")
     ax.axis("off")
@@ -231,5 +230,5 @@ def _cells(
             y,
             _number(value),
             "center",
-            size=10 if value == round(value) else 8.5,
+            size=11 if value == round(value) else 9.5,
         )
