@@ -21,6 +21,7 @@ from coursekit.classroom.figures.charts import (
     ladder,
 )
 from coursekit.classroom.figures.feedforward import (
+    between_and_within,
     hidden_units,
     matrix_areas,
     two_classes,
@@ -54,6 +55,7 @@ __all__ = [
     "attention_flow",
     "attention_steps",
     "bars",
+    "between_and_within",
     "clocks",
     "curves",
     "heatmap",

@@ -8,10 +8,49 @@ from torch import Tensor
 
 from coursekit.classroom.figures.style import COLORS, ROLES, new_figure
 
-__all__ = ["hidden_units", "matrix_areas", "two_classes", "unit_memory"]
+__all__ = [
+    "between_and_within",
+    "hidden_units",
+    "matrix_areas",
+    "two_classes",
+    "unit_memory",
+]
 
 FFN = "purple"
 CELL = 8.4
+
+
+def between_and_within(tokens: Sequence[str], source: int) -> Axes:
+    """Draw the two parts of a block on the streams of a few tokens.
+
+    Args:
+        tokens: in their order; the last one looks back.
+        source: which token it takes most from.
+
+    Returns:
+        The axes; the stream of token i stands at x = 12 i.
+    """
+    ax = new_figure(2.7)[1][0]
+    ax.set(xlim=(-5, 12 * len(tokens) + 20), ylim=(-0.9, 4.2))
+    ax.axis("off")
+    last = len(tokens) - 1
+    for i, token in enumerate(tokens):
+        _arrow(ax, (12 * i, -0.4), (12 * i, 4.1), ROLES["stream"], 3)
+        _say(ax, 12 * i, -0.7, token, "center", weight="bold")
+        for j in range(i):
+            _arrow(ax, (12 * j, 0.1), (12 * i - 0.8, 1.1), "gray", 0.6)
+        ax.add_patch(
+            Rectangle(
+                (12 * i - 4, 2.3), 8, 0.9, facecolor=COLORS[FFN], zorder=3
+            )
+        )
+        _say(ax, 12 * i, 2.75, "FFN", "center", color="white", zorder=4)
+    start, end = (12 * source, 0.1), (12 * last - 0.8, 1.1)
+    _arrow(ax, start, end, ROLES["weight"], 3)
+    right = 12 * last + 6
+    _say(ax, right, 2.75, "computes at\neach position")
+    _say(ax, right, 0.6, "attention:\nmoves between\npositions")
+    return ax
 
 
 def hidden_units(
@@ -182,6 +221,18 @@ def unit_memory(
         _say(ax, value - 4, -i, "→", "center")
         ax.text(value, -i, raised, va="center", family="monospace", size=11)
     return ax
+
+
+def _arrow(
+    ax: Axes,
+    start: tuple[float, float],
+    end: tuple[float, float],
+    color: str,
+    width: float,
+) -> None:
+    style = {"arrowstyle": "-|>", "linewidth": width, "shrinkA": 0}
+    style |= {"color": COLORS[color], "shrinkB": 0}
+    ax.annotate("", end, start, arrowprops=style)
 
 
 def _say(
