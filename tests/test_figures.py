@@ -320,7 +320,7 @@ def test_svg_says_in_words_what_it_shows_and_is_the_same_twice():
 
 def test_between_and_within_connects_positions_by_attention_only():
     ax = figures.between_and_within(["a", "b", "c"], source=1)
-    boxes = [patch.get_x() + 4 for patch in ax.patches]
+    boxes = [patch.get_x() - 1.5 for patch in ax.patches]
     assert boxes == [0, 12, 24]
     texts = [text for text in ax.texts if text.get_text()]
     ax.figure.canvas.draw()

@@ -31,24 +31,24 @@ def between_and_within(tokens: Sequence[str], source: int) -> Axes:
         The axes; the stream of token i stands at x = 12 i.
     """
     ax = new_figure(2.7)[1][0]
-    ax.set(xlim=(-5, 12 * len(tokens) + 20), ylim=(-0.9, 4.2))
+    ax.set(xlim=(-5, 12 * len(tokens) + 23), ylim=(-0.9, 4.2))
     ax.axis("off")
     last = len(tokens) - 1
     for i, token in enumerate(tokens):
-        _arrow(ax, (12 * i, -0.4), (12 * i, 4.1), ROLES["stream"], 3)
+        _arrow(ax, (12 * i, -0.4), (12 * i, 4.2), ROLES["stream"], 3)
         _say(ax, 12 * i, -0.7, token, "center", weight="bold")
         for j in range(i):
-            _arrow(ax, (12 * j, 0.1), (12 * i - 0.8, 1.1), "gray", 0.6)
-        ax.add_patch(
-            Rectangle(
-                (12 * i - 4, 2.3), 8, 0.9, facecolor=COLORS[FFN], zorder=3
-            )
-        )
-        _say(ax, 12 * i, 2.75, "FFN", "center", color="white", zorder=4)
-    start, end = (12 * source, 0.1), (12 * last - 0.8, 1.1)
+            _arrow(ax, (12 * j, 0.1), (12 * i - 0.8, 1.0), "gray", 0.6)
+        box = Rectangle((12 * i + 1.5, 2.2), 7, 0.9)
+        box.set(facecolor=COLORS[FFN], alpha=0.5)
+        ax.add_patch(box)
+        _say(ax, 12 * i + 5, 2.65, "FFN", "center", weight="bold")
+        _arrow(ax, (12 * i, 1.7), (12 * i + 5, 2.2), FFN, 1.5)
+        _arrow(ax, (12 * i + 5, 3.1), (12 * i + 0.6, 3.6), FFN, 1.5)
+    start, end = (12 * source, 0.1), (12 * last - 0.8, 1.0)
     _arrow(ax, start, end, ROLES["weight"], 3)
-    right = 12 * last + 6
-    _say(ax, right, 2.75, "computes at\neach position")
+    right = 12 * last + 10
+    _say(ax, right, 2.65, "computes at\neach position")
     _say(ax, right, 0.6, "attention:\nmoves between\npositions")
     return ax
 
