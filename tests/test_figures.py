@@ -768,3 +768,62 @@ def test_norm_places_are_three_and_two():
     assert pre.count("norm") == 3
     assert post.count("norm") == 2
     assert pre.count("+") == post.count("+") == 2
+
+
+def test_between_and_within_connects_positions_by_attention_only():
+    ax = figures.between_and_within(["a", "b", "c"], source=1)
+    boxes = [patch.get_x() - 1.5 for patch in ax.patches]
+    assert boxes == [0, 12, 24]
+    texts = [text for text in ax.texts if text.get_text()]
+    ax.figure.canvas.draw()
+    assert not overlaps(texts, ax.figure.canvas.get_renderer())
+
+
+def test_hidden_units_shows_every_number_of_the_example():
+    x = torch.tensor([2.0, -1])
+    w_1 = torch.tensor([[1.0, 0, 1], [0, 1, 1]])
+    w_2 = torch.tensor([[1.0, 0], [5, 5], [0, 3]])
+    ax = figures.hidden_units(x, w_1, w_2, torch.tensor([1.0, 1]), "sat")
+    written = words(ax)
+    for text in ("2 → 2", "−1 → 0", "1 → 1", "unit 3"):
+        assert text in written
+    # What the units add, (2 3), the stream, (1 1), and their sum, (3 4).
+    assert written[-3:] == ["3", "4", "=  new stream of sat"]
+    alone = figures.hidden_units(x, w_1, w_2)
+    assert words(alone)[-3:] == ["2", "3", "sum of what the units add"]
+
+
+def test_hidden_units_fades_what_is_off():
+    x, w_2 = torch.ones(2), torch.ones(2, 2)
+    w_1 = torch.tensor([[1.0, -1], [1, -1]])
+    ax = figures.hidden_units(x, w_1, w_2)
+    added = [p for p in ax.patches if p.get_x() > 60]
+    on, off = (
+        {p.get_alpha() for p in added if round(p.get_y() + 0.4) == -i}
+        for i in range(2)
+    )
+    assert min(on) > 3 * max(off) > 0
+
+
+def test_two_classes_gives_points_in_one_place_one_label():
+    ax = figures.new_figure()[1][0]
+    points = {"a": (0.0, 0.0), "b": (1.0, 0.0), "c": (1.0, 0.0)}
+    figures.two_classes(points, ["a"], "title", ax, below=["b"])
+    assert words(ax) == ["a", "b,\nc"]
+    assert [line.get_marker() for line in ax.lines] == ["o", "X"]
+
+
+def test_matrix_areas_are_to_scale():
+    ax = figures.matrix_areas()
+    areas = [p.get_width() * p.get_height() for p in ax.patches]
+    assert areas == [1, 1, 1, 1, 4, 4]
+    ax.figure.canvas.draw()
+    assert not overlaps(ax.texts, ax.figure.canvas.get_renderer())
+
+
+def test_unit_memory_marks_the_token_at_which_a_unit_fires():
+    rows = [("unit 1", "a:", "⏎", "So"), ("unit 2", "I", " will", "be")]
+    ax = figures.unit_memory(rows, [0, 30, 60])
+    assert {"a:[⏎]", "I[ will]"} <= set(words(ax))
+    ax.figure.canvas.draw()
+    assert not overlaps(ax.texts, ax.figure.canvas.get_renderer())
