@@ -6,9 +6,7 @@ from matplotlib.axes import Axes
 from torch import Tensor
 
 from coursekit.attention import attention_weights
-from coursekit.classroom.figures.charts import (
-    heatmap,
-)
+from coursekit.classroom.figures.maps import heatmap
 from coursekit.classroom.figures.shapes import (
     hide_cells,
     name_column,

@@ -7,7 +7,12 @@ from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from coursekit.classroom.figures.shapes import name_column, short, strip
-from coursekit.classroom.figures.style import COLORS, ROLES, new_figure
+from coursekit.classroom.figures.style import (
+    COLORS,
+    ROLES,
+    Number,
+    new_figure,
+)
 
 __all__ = ["id_neighbors", "lookup", "one_hot_product", "unembedding"]
 
@@ -54,7 +59,9 @@ def id_neighbors(strips: Sequence[tuple[int, Sequence[str]]]) -> Axes:
     return ax
 
 
-def link(ax: Axes, start: tuple[float, float], end: tuple[float, float]):
+def link(
+    ax: Axes, start: tuple[Number, Number], end: tuple[Number, Number]
+) -> None:
     """A thin line from one thing to another."""
     xs, ys = zip(start, end, strict=True)
     ax.plot(xs, ys, color=COLORS["gray"], linestyle="-", linewidth=1.3)

@@ -1,12 +1,18 @@
 """Figures of the feed-forward network: its hidden units, one row each."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from coursekit.classroom.figures.style import COLORS, ROLES, new_figure
+from coursekit.classroom.figures.style import (
+    COLORS,
+    ROLES,
+    Number,
+    new_figure,
+)
 
 __all__ = [
     "between_and_within",
@@ -111,7 +117,7 @@ def hidden_units(
 
 
 def two_classes(
-    points: Mapping[str, tuple[float, float]],
+    points: Mapping[str, tuple[Number, Number]],
     circled: Sequence[str],
     title: str,
     ax: Axes,
@@ -129,7 +135,7 @@ def two_classes(
     Returns:
         The axes.
     """
-    places: dict[tuple[float, float], list[str]] = {}
+    places: dict[tuple[Number, Number], list[str]] = {}
     for name, place in points.items():
         places.setdefault(place, []).append(name)
     for (x, y), names in places.items():
@@ -184,7 +190,7 @@ def matrix_areas() -> Axes:
 
 
 def unit_memory(
-    rows: Sequence[tuple[str, str, str, str]], widths: Sequence[float]
+    rows: Sequence[tuple[str, str, str, str]], widths: Sequence[Number]
 ) -> Axes:
     """Draw hidden units as a memory: what each looks for, what it adds.
 
@@ -225,10 +231,10 @@ def unit_memory(
 
 def _arrow(
     ax: Axes,
-    start: tuple[float, float],
-    end: tuple[float, float],
+    start: tuple[Number, Number],
+    end: tuple[Number, Number],
     color: str,
-    width: float,
+    width: Number,
 ) -> None:
     style = {"arrowstyle": "-|>", "linewidth": width, "shrinkA": 0}
     style |= {"color": COLORS[color], "shrinkB": 0}
@@ -237,11 +243,11 @@ def _arrow(
 
 def _say(
     ax: Axes,
-    x: float,
-    y: float,
+    x: Number,
+    y: Number,
     text: str,
     align: str = "left",
-    **options: object,
+    **options: Any,
 ) -> None:
     ax.text(x, y, text, ha=align, va="center", **options)
 
@@ -250,7 +256,7 @@ def _times(length: int) -> str:
     return "$D$" if length == 1 else f"${length}D$"
 
 
-def _number(value: float) -> str:
+def _number(value: Number) -> str:
     """Two digits, but none behind a whole number."""
     digits = 0 if value == round(value) else 2
     return f"{value:.{digits}f}".replace("-", "−")
@@ -259,10 +265,10 @@ def _number(value: float) -> str:
 def _cells(
     ax: Axes,
     values: Tensor,
-    left: float,
-    y: float,
+    left: Number,
+    y: Number,
     color: str,
-    strength: float = 1.0,
+    strength: Number = 1.0,
 ) -> None:
     """A vector as a row of boxes, two digits in each."""
     for i, value in enumerate(values.tolist()):

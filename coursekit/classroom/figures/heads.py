@@ -206,9 +206,9 @@ def sum_over_heads() -> Axes:
     _grid(ax, 0, 0.5, "value", "1122", 1)
     _grid(ax, 5.6, 2, "stream", "1111", 2)
     _grid(ax, 5.6, 0, "stream", "2222", 2)
-    for x, mark in ((12, "1"), (22, "2")):
-        _grid(ax, x, 0.5, "value", 2 * mark, 1)
-        _grid(ax, x + 3.6, 1, "stream", 4 * mark, 2)
+    for left, mark in ((12, "1"), (22, "2")):
+        _grid(ax, left, 0.5, "value", 2 * mark, 1)
+        _grid(ax, left + 3.6, 1, "stream", 4 * mark, 2)
     signs = {4.8: "·", 10.8: "=", 14.8: "·", 20.8: "+", 24.8: "·"}
     for x, text in signs.items():
         ax.text(x, 0, text, ha="center", va="center", size=15)
@@ -239,8 +239,15 @@ def remaining(
     for i, values in enumerate(runs.values()):
         mean = float(values.mean())
         ends = [[mean - float(values.min())], [float(values.max()) - mean]]
-        style = {"color": COLORS["blue"], "ecolor": COLORS["black"]}
-        ax.barh(i, mean, 0.65, xerr=ends, capsize=3, **style)
+        ax.barh(
+            i,
+            mean,
+            0.65,
+            xerr=ends,
+            capsize=3,
+            color=COLORS["blue"],
+            ecolor=COLORS["black"],
+        )
         ax.annotate(
             f"{mean:.2f}",
             (float(values.max()), i),

@@ -116,7 +116,7 @@ def paint(
     ax: Axes,
     grid: np.ndarray,
     scale: Colormap,
-    limits: tuple[float, float],
+    limits: tuple[Number, Number],
     apart: bool,
 ) -> None:
     """Paint a cell for each number; of a large grid, one image."""

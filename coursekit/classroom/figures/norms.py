@@ -10,6 +10,7 @@ from torch import Tensor
 from coursekit.classroom.figures.style import (
     COLORS,
     ROLES,
+    Number,
     new_figure,
 )
 
@@ -32,11 +33,11 @@ class Part(NamedTuple):
     """(D,) what it reads behind a norm; without it there is no norm."""
 
 
-def number(value: float, digits: int = 2) -> str:
+def number(value: Number, digits: int = 2) -> str:
     return f"{value:.{digits}f}".replace("-", "−")
 
 
-def row(ax: Axes, numbers: Tensor, x: float, y: float, color: str) -> None:
+def row(ax: Axes, numbers: Tensor, x: Number, y: Number, color: str) -> None:
     """A vector as boxes with their numbers, its middle at (x, y)."""
     left = x - CELL * len(numbers) / 2
     digits = 0 if bool((numbers == numbers.round()).all()) else 2
@@ -49,7 +50,7 @@ def row(ax: Axes, numbers: Tensor, x: float, y: float, color: str) -> None:
         ax.text(at, y, text, ha="center", va="center", size=11, zorder=3)
 
 
-def box(ax: Axes, x: float, y: float, text: str, color: str) -> None:
+def box(ax: Axes, x: Number, y: Number, text: str, color: str) -> None:
     """A named part, its middle at (x, y)."""
     frame = FancyBboxPatch((x - 1.7, y - 0.34), 3.4, 0.68)
     frame.set(boxstyle="round,pad=0.1", facecolor="none", linewidth=1.8)
@@ -58,7 +59,9 @@ def box(ax: Axes, x: float, y: float, text: str, color: str) -> None:
     ax.text(x, y, text, ha="center", va="center", size=11)
 
 
-def line(ax: Axes, *points: tuple[float, float], width: float = 1.6) -> None:
+def line(
+    ax: Axes, *points: tuple[Number, Number], width: Number = 1.6
+) -> None:
     """A line through points; a thick one is the stream."""
     x, y = zip(*points, strict=True)
     color = STREAM if width > 3 else INK
@@ -66,13 +69,13 @@ def line(ax: Axes, *points: tuple[float, float], width: float = 1.6) -> None:
 
 
 def arrow(
-    ax: Axes, start: tuple[float, float], end: tuple[float, float]
+    ax: Axes, start: tuple[Number, Number], end: tuple[Number, Number]
 ) -> None:
     look = {"arrowstyle": "-|>", "color": INK, "linewidth": 1.6}
     ax.annotate("", end, start, arrowprops=look)
 
 
-def plus(ax: Axes, y: float, before: float) -> None:
+def plus(ax: Axes, y: Number, before: Number) -> None:
     """A sum on the stream, which comes up from ``before``."""
     line(ax, (0, before), (0, y - 0.42), width=5)
     ring = Circle((0, y), 0.42, fill=False, edgecolor=INK, linewidth=1.6)
@@ -80,7 +83,7 @@ def plus(ax: Axes, y: float, before: float) -> None:
     ax.text(0, y, "+", ha="center", va="center", size=14, weight="bold")
 
 
-def branch(ax: Axes, part: Part, low: float) -> float:
+def branch(ax: Axes, part: Part, low: Number) -> float:
     """A part that leaves the stream at a height; where it comes back."""
     line(ax, (0, low), (RIGHT, low), (RIGHT, low + 0.46))
     top = low + 0.9

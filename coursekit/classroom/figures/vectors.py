@@ -6,7 +6,12 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from coursekit.classroom.figures.style import COLORS, ROLES, new_figure
+from coursekit.classroom.figures.style import (
+    COLORS,
+    ROLES,
+    Number,
+    new_figure,
+)
 
 __all__ = ["neighbor_lists", "paths", "thin_matrices"]
 
@@ -65,7 +70,7 @@ def label(
     """The name of a point: beside it, or else above or below."""
     ax.annotate(
         name,
-        point.tolist(),
+        tuple(point.tolist()),
         (7, 0) if beside else (0, 8 if above else -8),
         textcoords="offset points",
         ha="left" if beside else "center",
@@ -77,7 +82,7 @@ def label(
 def paths(
     trails: Mapping[str, Tensor],
     groups: Mapping[str, Tensor],
-    limit: float,
+    limit: Number,
     named_at: int | None = -1,
     ax: Axes | None = None,
 ) -> Axes:
