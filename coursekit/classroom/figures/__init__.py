@@ -5,8 +5,9 @@ other modules draw.  A function that draws returns axes: end the cell with a
 semicolon, or give them a name, and the notebook does not print them.
 """
 
-import matplotlib.pyplot as plt
-from matplotlib.patches import Rectangle
+# Pages draw with these.
+import matplotlib.pyplot as plt  # noqa: F401
+from matplotlib.patches import Rectangle  # noqa: F401
 
 from coursekit.classroom.figures.attention import (
     attention_flow,
@@ -95,7 +96,6 @@ __all__ = [
     "ROLES",
     "WIDTH",
     "Part",
-    "Rectangle",
     "added_positions",
     "attention_flow",
     "attention_steps",
@@ -123,7 +123,6 @@ __all__ = [
     "one_hot_product",
     "paths",
     "pipeline",
-    "plt",
     "png",
     "position_rows",
     "prefixes",
