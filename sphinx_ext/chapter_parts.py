@@ -28,6 +28,7 @@ from pathlib import Path
 from docutils import nodes
 from page_count import count
 from sphinx.addnodes import pending_xref
+from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 
@@ -165,6 +166,24 @@ class Moved(SphinxDirective):
         return [links]
 
 
+class NamePage(SphinxPostTransform):
+    """Where a moved label stands before no title, its link names the page."""
+
+    default_priority = 5  # before Sphinx resolves links
+
+    def run(self):
+        """Look for the label among those without a title."""
+        labels = self.env.domains["std"].anonlabels
+        titled = self.env.domains["std"].labels
+        for link in list(self.document.findall(pending_xref)):
+            label = link["reftarget"]
+            is_moved = "moved" in link.parent.parent.parent.get("classes", [])
+            if is_moved and label in labels.keys() - titled.keys():
+                title = self.env.titles[labels[label][0]].astext()
+                link["refexplicit"] = True
+                link[:] = [nodes.inline("", title, classes=["std", "std-ref"])]
+
+
 def visit_goals(self, node):
     """Open the box; its first line leads to the goals."""
     self.body.append(self.starttag(node, "div", CLASS="goals"))
@@ -233,6 +252,7 @@ def setup(app):
     app.add_directive("here", Here)
     app.add_directive("goals", Goals)
     app.add_directive("moved", Moved)
+    app.add_post_transform(NamePage)
     # sphinx_design has one, too, and no page of ours uses it.
     app.add_directive("step", Step, override=True)
     app.add_role("cost", Cost())

@@ -148,7 +148,7 @@ Write `attention` into *your* file.
 
 Not counted.
 
-```{moved} more-here
+```{moved} more-here more-plain
 ```
 """
 )
@@ -157,6 +157,9 @@ NUMBERED = """# {title}
 
 ({name}-here)=
 ## A section
+
+({name}-plain)=
+A paragraph has no title.
 
 $$
 a = b
@@ -345,6 +348,10 @@ def test_an_old_anchor_leads_to_the_new_place(book):
     new = BeautifulSoup(book.page("book/further/04_tiny"), "html.parser")
     assert new.find(id="more-here") is not None
     assert "more-here" not in markdown(book.notebook("readers"))
+    # Where no title follows the label, the link names the page.
+    item = page.select_one("li#more-plain")
+    assert text_of(item).removeprefix("Moved: ") in new.h1.get_text()
+    assert item.a["href"] == "further/04_tiny.html#more-plain"
 
 
 def test_a_report_on_a_page_below_leads_up():

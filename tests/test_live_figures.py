@@ -126,6 +126,8 @@ class Reader(Visit):
         element = self.page.locator(f"live-{kind}").first
         element.scroll_into_view_if_needed()
         self.page.wait_for_function(READY, arg=kind)
+        # A font that comes later would move what was measured.
+        self.page.evaluate("() => document.fonts.ready.then(() => true)")
         return element
 
     def sentence(self, kind):
@@ -341,13 +343,14 @@ def test_positions_know_only_their_distance(visit):
 def test_a_position_is_dragged(visit):
     reader = visit()
     element = reader.figure("positions")
-    element.locator("svg").last.scroll_into_view_if_needed()
+    curve = element.locator("svg:has(.live-point)")
+    curve.scroll_into_view_if_needed()
     point = element.locator(".live-point").bounding_box()
     mouse = reader.page.mouse
     y = point["y"] + point["height"] / 2
     mouse.move(point["x"] + point["width"] / 2, y)
     mouse.down()
-    box = element.locator("svg").last.bounding_box()
+    box = curve.bounding_box()
     mouse.move(box["x"] + box["width"] / 2, y)  # distance 0
     assert reader.sentence("positions").startswith("Query at 7, key at 7")
     mouse.move(box["x"] + 2 * box["width"], y)  # no place is beyond the last
