@@ -830,9 +830,9 @@ def test_unit_memory_marks_the_token_at_which_a_unit_fires():
 
 
 def test_logit_pushes_lift_what_came_and_press_the_others():
-    axes = figures.logit_pushes(["a", "b"], torch.zeros(2), 1)
+    axes = figures.logit_pushes(["a", "b"], torch.tensor([1.0, 1]), 1)
     assert [words(ax) for ax in axes] == [
-        ["0.00", "0.00"],
+        ["1.00", "1.00"],
         ["0.50", "0.50"],
         ["−0.50", "+0.50"],
     ]
