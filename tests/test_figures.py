@@ -827,3 +827,40 @@ def test_unit_memory_marks_the_token_at_which_a_unit_fires():
     assert {"a:[⏎]", "I[ will]"} <= set(words(ax))
     ax.figure.canvas.draw()
     assert not overlaps(ax.texts, ax.figure.canvas.get_renderer())
+
+
+def test_logit_pushes_lift_what_came_and_press_the_others():
+    axes = figures.logit_pushes(["a", "b"], torch.tensor([1.0, 1]), 1)
+    assert [words(ax) for ax in axes] == [
+        ["1.00", "1.00"],
+        ["0.50", "0.50"],
+        ["−0.50", "+0.50"],
+    ]
+    bold = [t.get_fontweight() for t in axes[2].get_xticklabels()]
+    assert bold == ["normal", "bold"]
+
+
+def test_stable_rows_mark_what_has_failed():
+    ax = figures.stable_rows(["a", "b"], [("e", ["0", "∞"], [1])])
+    assert words(ax) == ["a", "b", "e", "0", "∞"]
+    good, bad = (to_hex(patch.get_facecolor()) for patch in ax.patches)
+    assert good != bad == figures.COLORS["red"].lower()
+    assert ax.texts[-1].get_fontweight() == "bold"
+
+
+def test_surprise_boxes_are_as_wide_as_text_and_as_high_as_loss():
+    ax = figures.surprise_boxes([" an", "d"], [2.0, 1.0], {0: "0"})
+    sizes = [(p.get_width(), p.get_height()) for p in ax.patches]
+    assert sizes == [(3, 2.0), (1, 1.0)]
+    assert {"␣", "2.0", "1.0"} <= set(words(ax))
+
+
+def test_seed_dots_shows_each_seed_and_the_mean():
+    ax = figures.seed_dots({"one": [1.0, 3.0], "two": [2.0, 2.0]}, "loss")
+    dots = [
+        line.get_xdata()
+        for line in ax.lines
+        if len(line.get_xdata()) == 2 and line.get_marker() == "o"
+    ]
+    assert [list(d) for d in dots] == [[1.0, 3.0], [2.0, 2.0]]
+    assert words(ax) == ["2.00", "2.00"]

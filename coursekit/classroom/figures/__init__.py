@@ -40,6 +40,12 @@ from coursekit.classroom.figures.heads import (
     split_and_merge,
     sum_over_heads,
 )
+from coursekit.classroom.figures.losses import (
+    logit_pushes,
+    seed_dots,
+    stable_rows,
+    surprise_boxes,
+)
 from coursekit.classroom.figures.maps import (
     heatmap,
 )
@@ -111,6 +117,7 @@ __all__ = [
     "id_neighbors",
     "intervals",
     "ladder",
+    "logit_pushes",
     "lookup",
     "mask_effect",
     "matrix_areas",
@@ -130,8 +137,11 @@ __all__ = [
     "read_map",
     "remaining",
     "residual_stream",
+    "seed_dots",
     "split_and_merge",
+    "stable_rows",
     "sum_over_heads",
+    "surprise_boxes",
     "svg",
     "thin_matrices",
     "token_cuts",
