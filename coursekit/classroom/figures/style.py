@@ -22,7 +22,6 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import fontManager
 from PIL import Image
 
-import coursekit
 from coursekit.classroom.figures.vector import encode
 
 __all__ = [
@@ -62,7 +61,7 @@ ROLES = {
 }
 WIDTH = 5.4
 ENCODE = "COURSEKIT_FIGURES"
-FACE = Path(coursekit.__file__).parent / "assets" / "fonts"
+FACE = Path(__file__).parents[2] / "assets" / "fonts"
 
 Number = int | float
 
