@@ -47,6 +47,10 @@ from coursekit.classroom.figures.masks import (
     prefixes,
     verdicts,
 )
+from coursekit.classroom.figures.merges import (
+    learned_merges,
+    replayed_merges,
+)
 from coursekit.classroom.figures.norms import (
     Part,
     norm_places,
@@ -111,6 +115,7 @@ __all__ = [
     "id_neighbors",
     "intervals",
     "ladder",
+    "learned_merges",
     "lookup",
     "mask_effect",
     "matrix_areas",
@@ -130,6 +135,7 @@ __all__ = [
     "projections",
     "read_map",
     "remaining",
+    "replayed_merges",
     "residual_stream",
     "split_and_merge",
     "sum_over_heads",
