@@ -146,9 +146,7 @@ def replayed_merges(word: str, merges: Sequence[Pair]) -> Axes:
         ax.text(0, y, f"{step}. {' and '.join(pair)}", va="center")
         boxes(ax, tokens, 7, y, "" if tokens == before else new)
         if tokens == before:
-            ax.text(
-                7.6 + len(word), y, "no such pair is left", va="center"
-            )
+            ax.text(7.6 + len(word), y, "no such pair is left", va="center")
     ax.set(xlim=(-0.1, 19), ylim=(1.15 * len(merges) + 0.6, -0.6))
     ax.axis("off")
     return ax
