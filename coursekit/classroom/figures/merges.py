@@ -138,15 +138,15 @@ def replayed_merges(word: str, merges: Sequence[Pair]) -> Axes:
     """
     tokens = list(word)
     ax = new_figure(height=0.42 * (len(merges) + 1) + 0.1)[1][0]
-    boxes(ax, tokens, 7, 0, "")
+    boxes(ax, tokens, 4.6, 0, "")
     ax.text(0, 0, "bytes", va="center")
     for step, pair in enumerate(merges, 1):
         before, tokens = tokens, joined(tokens, pair)
         y, new = 1.15 * step, "".join(pair)
         ax.text(0, y, f"{step}. {' and '.join(pair)}", va="center")
-        boxes(ax, tokens, 7, y, "" if tokens == before else new)
+        boxes(ax, tokens, 4.6, y, "" if tokens == before else new)
         if tokens == before:
-            ax.text(7.6 + len(word), y, "no such pair is left", va="center")
+            ax.text(5.1 + len(word), y, "no such pair is left", va="center")
     ax.set(xlim=(-0.1, 19), ylim=(1.15 * len(merges) + 0.6, -0.6))
     ax.axis("off")
     return ax
