@@ -864,3 +864,23 @@ def test_seed_dots_shows_each_seed_and_the_mean():
     ]
     assert [list(d) for d in dots] == [[1.0, 3.0], [2.0, 2.0]]
     assert words(ax) == ["2.00", "2.00"]
+
+
+def test_learned_merges_join_the_most_frequent_pair():
+    ax = figures.learned_merges({"aab": 3, "cb": 1}, [("a", "b"), ("a", "ab")])
+    texts = [t.get_text() for t in ax.texts]
+    assert "1. merge a and b" in texts
+    assert texts.count("×3") == 3
+    bold = [t.get_text() for t in ax.texts if t.get_weight() == "bold"]
+    assert "a a: 3" in bold
+    assert "a ab: 3" in bold
+    widths = [round(box.get_width() + 0.1) for box in ax.patches]
+    assert widths == [1, 1, 1, 1, 1, 1, 2, 1, 1, 3, 1, 1]
+
+
+def test_replayed_merges_say_where_no_pair_is_left():
+    ax = figures.replayed_merges("aab", [("a", "b"), ("a", "a")])
+    widths = [round(box.get_width() + 0.1) for box in ax.patches]
+    assert widths == [1, 1, 1, 1, 2, 1, 2]
+    left = [t for t in ax.texts if "no such pair" in t.get_text()]
+    assert [t.get_position()[1] for t in left] == [2 * 1.15]

@@ -54,6 +54,10 @@ from coursekit.classroom.figures.masks import (
     prefixes,
     verdicts,
 )
+from coursekit.classroom.figures.merges import (
+    learned_merges,
+    replayed_merges,
+)
 from coursekit.classroom.figures.norms import (
     Part,
     norm_places,
@@ -117,6 +121,7 @@ __all__ = [
     "id_neighbors",
     "intervals",
     "ladder",
+    "learned_merges",
     "logit_pushes",
     "lookup",
     "mask_effect",
@@ -136,6 +141,7 @@ __all__ = [
     "projections",
     "read_map",
     "remaining",
+    "replayed_merges",
     "residual_stream",
     "seed_dots",
     "split_and_merge",
