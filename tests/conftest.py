@@ -85,6 +85,13 @@ def pytest_collection_finish():
     gc.freeze()
 
 
+@pytest.fixture(autouse=True)
+def usual_dtype():
+    """A page's code may compute in float64; the test after it does not."""
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
 @pytest.fixture(scope="session")
 def missing():
     """Skip, or fail where ``CI=true``: ``missing(what, command)``."""

@@ -263,13 +263,13 @@ def test_errors_are_said(tmp_path):
 
 def test_an_assessed_exercise_may_be_of_any_page(tmp_path):
     other = ROOT / "book/05_masks.md"
-    run(tmp_path, CHAPTER, other, assess=["masks/visible"])
+    run(tmp_path, CHAPTER, other, assess=["masks/is_causal"])
     found = Key.load(tmp_path / "key.txt").assignments
     kinds = {
         e["id"]: e["kind"] for a in found.values() for e in a["exercises"]
     }
     assert [id for id, kind in kinds.items() if kind == "assessed"] == [
-        "masks/visible"
+        "masks/is_causal"
     ]
 
 

@@ -782,7 +782,7 @@ def test_every_figure_has_a_still_one(kind):
     options = {"query": 3, "key": 11} if kind == "positions" else {}
     ax = live.still(kind, name, text, **options)
     ax.figure.draw_without_rendering()
-    drawn = [*ax.images, *ax.patches, *ax.lines]
+    drawn = [*ax.images, *ax.collections, *ax.patches, *ax.lines]
     assert drawn
     plt.close(ax.figure)
 

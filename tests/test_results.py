@@ -203,7 +203,7 @@ def test_the_readme_quotes_the_shipped_models():
         metrics = result(name)
         assert size == f"{metrics['parameters'] / 1e6:.2f}"
         nats = f"{metrics['nats_per_character']:.3f}"
-        assert measured == f"{nats} nats a character"
+        assert measured == f"{nats} nats per character"
     assert set(quoted) == {"captions", "shakespeare"}
 
 
