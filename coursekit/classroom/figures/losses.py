@@ -34,7 +34,7 @@ def logit_pushes(
         target: index of the token that came.
 
     Returns:
-        Three axes: the logits z, the probabilities p, and the push y − p.
+        The axes of the logits z, the probabilities p, and the push y − p.
     """
     p = logits.softmax(0)
     push = -p
