@@ -17,7 +17,7 @@ __all__ = ["BPETokenizer", "CharTokenizer"]
 
 
 def check_text(text: str) -> None:
-    """Refuse to learn from nothing."""
+    """Refuse a text with nothing to learn from."""
     if not text:
         raise ValueError(
             "training needs text: got an empty string. Pass the text to "

@@ -103,7 +103,7 @@ def text(at: int, complete: bool = False) -> str:
         if new.startswith("class") and at and name in lesson.parts(at - 1):
             old = lesson.part(name, at - 1)
             begun = f"# To be changed in chapter {at}.\n{old}"
-        else:  # a function is short: it is written anew
+        else:  # a function is short: it is written again
             begun = _stub(new)
         source = source.replace(new, begun)
     entries = [f'    "{part}": {name},' for name, part in book(at).items()]
