@@ -683,7 +683,7 @@ def test_a_notebook_and_its_widget_follow_each_other(page):
     shown.evaluate("kernel.send({text: 'bad cafe'})")
     assert sentence("Block 2, head 1: the query “e” (row 8 of 8)") == before
     shown.evaluate("kernel.send({options: {layer: 0, head: 2}})")
-    sentence("Layer 1, head 3: the query “e” (row 8 of 8)")
+    sentence("Block 1, head 3: the query “e” (row 8 of 8)")
     shown.evaluate("kernel.send({options: {layer: 1}})")
     sentence("Block 2, head 1")
     shaken(model)  # after more training
