@@ -6,7 +6,6 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from coursekit.classroom.figures.shapes import arrow
 from coursekit.classroom.figures.style import COLORS, ROLES, Number, new_figure
 
 __all__ = [
@@ -54,7 +53,7 @@ def induction_path(tokens: Sequence[str], before: bool = True) -> Axes:
     found = last + 1
     ax = new_figure(2.9 if before else 1.9)[1][0]
     low = -3.1 if before else -1.2
-    ax.set(xlim=(-2.3, end + 1.4), ylim=(low, 2.3))
+    ax.set(xlim=(-2.4, end + 1.5), ylim=(low, 2.1))
     ax.axis("off")
     for t, token in enumerate(tokens):
         _box(ax, t, 0, ROLES["token"], token, 0.6)
@@ -63,30 +62,33 @@ def induction_path(tokens: Sequence[str], before: bool = True) -> Axes:
     ax.text(-0.7, -0.75, "position", ha="right", va="center", size=11)
     _look(ax, 0.45, end, found, ROLES["weight"], 0.35)
     middle = (end + found) / 2
-    ax.text(middle, 1.75, "block 2 finds and copies", ha="center", size=11)
-    ax.text(end + 0.9, 0, tokens[found] + "!", ha="center", weight="bold")
+    ax.text(
+        middle, 1.6, "block 2 looks there and copies", ha="center", size=11
+    )
+    ax.text(end + 0.6, 0, f"→ {tokens[found]}", va="center", weight="bold")
     if not before:
         return ax
     for t in range(1, end + 1):
         _look(ax, -1.1, t, t - 1, ROLES["key"], -0.9)
         strength = 1.0 if t == found else 0.4
         _box(ax, t, -2.1, ROLES["stream"], tokens[t - 1], strength)
-    ax.text(-0.7, -1.35, "block 1", ha="right", va="center", size=11)
-    ax.text(-0.7, -2.1, "comes after", ha="right", va="center", size=11)
+    for y, text in ((-1.4, "block 1 notes"), (-2.1, "“after …”")):
+        ax.text(-0.7, y, text, ha="right", va="center", size=11)
     return ax
 
 
 def bar_panels(
     panels: Mapping[str, Mapping[str, Number]],
     roles: Sequence[str],
-    digits: int = 2,
+    digits: int | None = 2,
 ) -> list[Axes]:
     """Draw the same few things by several measures, a panel for each.
 
     Args:
         panels: for each title, a number for each name, never negative.
         roles: a role of ``ROLES`` for each panel: what is measured.
-        digits: after the point.
+        digits: after the point; by default two, and with None as many as a
+            number has.
 
     Returns:
         The axes; the first name is on top.
@@ -100,8 +102,8 @@ def bar_panels(
             bar = Rectangle((0, y - 0.33), value, 0.66)
             bar.set(facecolor=COLORS[ROLES[role]], alpha=0.55)
             ax.add_patch(bar)
-            text = f" {value:.{digits}f}"
-            ax.text(value, y, text, va="center", size=11)
+            text = f"{value:g}" if digits is None else f"{value:.{digits}f}"
+            ax.text(value + 0.04 * top, y, text, va="center", size=11)
         ax.set_title(title, fontsize=11)
         ax.set(xlim=(0, 1.5 * top), ylim=(rows - 0.5, -0.5), xticks=[])
         ax.set_yticks(range(rows), list(values) if i == 0 else [""] * rows)
@@ -141,22 +143,22 @@ def patched_stream(
         for t, token in enumerate(tokens):
             differs = "bold" if clean[t] != corrupt[t] else "normal"
             at = left + t, -0.62
-            ax.text(*at, token, ha="right", va="top", rotation=40,
-                    rotation_mode="anchor", size=10, weight=differs)  # fmt: skip
+            text = ax.text(*at, token, ha="right", va="top", rotation=40)
+            text.set(rotation_mode="anchor", size=10, weight=differs)
             for d in range(n_blocks + 1):
                 here = (d, t) == (depth, position)
                 color = ROLES["weight"] if here else ROLES["stream"]
                 _box(ax, left + t, d, color, "", 1.0 if here else 0.35)
     for d in range(n_blocks + 1):
         ax.text(-0.8, d, str(d), ha="right", va="center", size=11)
-    start = (position + 0.5, depth)
-    arrow(ax, start, (width + position - 0.5, depth), "-")
+    arrows = {**BACK, "color": COLORS[ROLES["weight"]]}
+    end = (width + position - 0.45, depth)
+    ax.annotate("", end, (position + 0.45, depth), arrowprops=arrows)
+    ax.text(-1.6, n_blocks / 2, "depth", rotation=90, va="center", size=11)
     return ax
 
 
-def lens_rows(
-    tokens: Sequence[Sequence[str]], probabilities: Tensor
-) -> Axes:
+def lens_rows(tokens: Sequence[Sequence[str]], probabilities: Tensor) -> Axes:
     """Draw the most probable next tokens at each depth.
 
     Args:
@@ -179,6 +181,7 @@ def lens_rows(
             box = Rectangle((k, d - 0.4), 0.95, 0.8)
             box.set(facecolor=COLORS[ROLES["weight"]], alpha=0.6 * p + 0.03)
             ax.add_patch(box)
-            text = f"{token.strip()} {100 * p:.0f} %"
+            percent = f"{100 * p:.0f} %" if p >= 0.005 else "< 1 %"
+            text = f"{token.strip()} {percent}"
             ax.text(k + 0.475, d, text, ha="center", va="center", size=11)
     return ax
