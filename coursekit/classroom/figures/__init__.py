@@ -20,6 +20,12 @@ from coursekit.classroom.figures.charts import (
     intervals,
     ladder,
 )
+from coursekit.classroom.figures.circuits import (
+    bar_panels,
+    induction_path,
+    lens_rows,
+    patched_stream,
+)
 from coursekit.classroom.figures.embedding import (
     id_neighbors,
     lookup,
@@ -110,6 +116,7 @@ __all__ = [
     "attention_flow",
     "attention_steps",
     "bag_of_vectors",
+    "bar_panels",
     "bars",
     "between_and_within",
     "clocks",
@@ -119,9 +126,11 @@ __all__ = [
     "heatmap",
     "hidden_units",
     "id_neighbors",
+    "induction_path",
     "intervals",
     "ladder",
     "learned_merges",
+    "lens_rows",
     "logit_pushes",
     "lookup",
     "low_rank",
@@ -134,6 +143,7 @@ __all__ = [
     "norm_places",
     "norm_steps",
     "one_hot_product",
+    "patched_stream",
     "paths",
     "pipeline",
     "png",
