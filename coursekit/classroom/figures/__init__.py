@@ -58,6 +58,13 @@ from coursekit.classroom.figures.merges import (
     learned_merges,
     replayed_merges,
 )
+from coursekit.classroom.figures.modern import (
+    gated_units,
+    head_groups,
+    norms_compared,
+    turned_pairs,
+    two_designs,
+)
 from coursekit.classroom.figures.norms import (
     Part,
     norm_places,
@@ -115,6 +122,8 @@ __all__ = [
     "clocks",
     "curves",
     "encode",
+    "gated_units",
+    "head_groups",
     "heads_added",
     "heatmap",
     "hidden_units",
@@ -132,6 +141,7 @@ __all__ = [
     "new_figure",
     "norm_places",
     "norm_steps",
+    "norms_compared",
     "one_hot_product",
     "paths",
     "pipeline",
@@ -153,7 +163,9 @@ __all__ = [
     "token_cuts",
     "token_rows",
     "turned_back",
+    "turned_pairs",
     "two_classes",
+    "two_designs",
     "unembedding",
     "unit_memory",
     "use_style",
