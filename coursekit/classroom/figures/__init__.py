@@ -106,6 +106,11 @@ from coursekit.classroom.figures.vectors import (
     paths,
     thin_matrices,
 )
+from coursekit.classroom.figures.windows import (
+    rounded_weights,
+    shares,
+    window_reach,
+)
 
 __all__ = [
     "CELLS",
@@ -153,7 +158,9 @@ __all__ = [
     "remaining",
     "replayed_merges",
     "residual_stream",
+    "rounded_weights",
     "seed_dots",
+    "shares",
     "split_and_merge",
     "stable_rows",
     "sum_over_heads",
@@ -171,4 +178,5 @@ __all__ = [
     "use_style",
     "verdicts",
     "who_sees_whom",
+    "window_reach",
 ]
