@@ -97,3 +97,9 @@ EDITS: dict[str, list[tuple[str, str]]] = {
         ),
     ],
 }
+# All four: the architecture of SmolLM2.
+EDITS["smollm2"] = [
+    edit
+    for name in ("rmsnorm", "swiglu", "rope", "grouped_heads")
+    for edit in EDITS[name]
+]
