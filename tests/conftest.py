@@ -30,7 +30,7 @@ PARTS = {
         *("cli", "coverage", "doctor", "editions", "exercises"),
         *("export_figures", "figures", "forbid", "frames", "freeze", "glue"),
         *("gpu", "grade", "house", "kernels", "key", "layout", "ledger"),
-        *("edits", "lesson"),
+        "lesson",
         *("live", "notebooks", "results", "run_parts", "sandbox", "search"),
         *("shipped", "source", "speedrun", "text", "wild", "worker"),
         "yourfile",
@@ -41,7 +41,7 @@ PARTS = {
         *("chapter_parts", "budgets"),
     ],
     # Each model is loaded once: `--dist loadgroup` gives it to one worker.
-    "models": ["pipelines"],
+    "models": ["edits", "pipelines"],
 }
 
 

@@ -1,6 +1,7 @@
 """Figures of what changed in decoders since GPT-2: norm, gate, RoPE."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,7 +25,7 @@ __all__ = [
 ]
 
 INK, GRAY = COLORS["black"], COLORS["gray"]
-MIDDLE = {"ha": "center", "va": "center"}
+MIDDLE: dict[str, Any] = {"ha": "center", "va": "center"}
 
 
 def number(value: Number) -> str:
@@ -72,8 +73,7 @@ def two_designs(
             if row[2] == "stream":  # a norm reads it for the part above
                 ax.vlines(x + 2.8, y + 0.36, y + 0.64, INK, linewidth=1.4)
             elif row[2] != "token":  # this part adds to it
-                ring = {"markersize": 15, "markeredgecolor": INK}
-                ax.plot(x + 0.2, y, "o", color="white", **ring)
+                ax.plot(x + 0.2, y, "o", color="white", ms=15, mec=INK)
                 ax.text(x + 0.2, y, "+", size=13, weight="bold", **MIDDLE)
         top = len(rows) - 0.1
         ax.text(x + 2.8, top, title, weight="bold", **MIDDLE)
@@ -192,9 +192,10 @@ def turned_pairs(
             ends.append(end)
             look = {"arrowstyle": "-|>", "linewidth": 2.4}
             look |= {"color": COLORS[ROLES[role]], "shrinkA": 0, "shrinkB": 0}
-            ax.annotate("", end, (0, 0), arrowprops=look)
-            at = end * (1 + 0.38 / np.hypot(*end))
-            ax.text(*at, "q" if role == "query" else "k", size=12, **MIDDLE)
+            tip = float(end[0]), float(end[1])
+            ax.annotate("", tip, (0, 0), arrowprops=look)
+            x, y = end * (1 + 0.38 / np.hypot(*end))
+            ax.text(x, y, "q" if role == "query" else "k", size=12, **MIDDLE)
             ring = Circle((0, 0), float(np.hypot(a, b)), fill=False)
             ring.set(edgecolor=GRAY, linewidth=0.8, linestyle=":")
             ax.add_patch(ring)

@@ -79,7 +79,7 @@ def shares(parts: Tensor, names: Sequence[str], ax: Axes) -> Axes:
             tint = Rectangle((left, -row - 0.35), part, 0.7, linewidth=0)
             tint.set(facecolor=COLORS[ROLES["ffn"]], alpha=0.3)
             ax.add_patch(tint)
-            if part > 0.09:
+            if part > 0.12:
                 at = left + part / 2
                 text = f"{100 * part:.0f}"
                 ax.text(at, -row, text, ha="center", va="center", size=11)
