@@ -933,3 +933,67 @@ def test_lens_rows_stand_at_their_depth():
         "embedding": 0, "a 90 %": 0, "b < 1 %": 0,
         "after block 1": 1, "c 50 %": 1, "d 25 %": 1,
     }  # fmt: skip
+def test_norms_compared_work_out_sat():
+    axes = figures.norms_compared(torch.tensor([3.54, 2.91, -0.21, -0.11]))
+    assert words(axes[1])[:4] == ["1.18", "0.81", "−1.02", "−0.96"]
+    assert words(axes[2]) == ["1.54", "1.27", "−0.09", "−0.05", "mean 0.67"]
+
+
+def test_gated_units_multiply_gate_and_value():
+    ax = figures.gated_units([2, 2, 0, -2], [0.5, -0.5, 0.5, 0.5])
+    assert {"1.76", "0.88", "−0.88", "−0.24", "−0.12"} <= set(words(ax))
+    ax.figure.canvas.draw()
+    assert not overlaps(ax.texts, ax.figure.canvas.get_renderer())
+
+
+def test_turned_pairs_keep_the_score_of_a_distance():
+    places = [None, (2, 1), (3, 2), (3, 1)]
+    axes = figures.turned_pairs((1, 2), (0, 1), places, math.pi / 2, "abcd")
+    scores = [words(ax)[-1] for ax in axes]
+    assert scores == ["score 2", "score 1", "score 1", "score −2"]
+
+
+def test_head_groups_share_neighbors():
+    ax = figures.head_groups(9, [9, 3], ["own", "shared"])
+    ends = [line.get_xdata() for line in ax.lines]
+    assert all(a == b for a, b in ends[:9])
+    assert [b for _, b in ends[9:]] == [1, 1, 1, 4, 4, 4, 7, 7, 7]
+    assert len(ax.patches) == 9 + 2 * 9 + 9 + 2 * 3
+
+
+def test_two_designs_fill_what_differs():
+    rows = [("a", "a", "token"), ("b", "c", "stream"), ("d", "d", "ffn")]
+    ax = figures.two_designs(("one", "other"), rows)
+    filled = [box for box in ax.patches if box.get_alpha() == 0.3]
+    assert [box.get_y() for box in filled] == [0.64]
+    assert words(ax).count("+") == 2
+    ax.figure.canvas.draw()
+    assert not overlaps(ax.texts, ax.figure.canvas.get_renderer())
+
+
+def test_window_reach_grows_with_the_blocks():
+    ax = figures.window_reach(window=4, n_tokens=12, n_blocks=2)
+    dots = [line for line in ax.lines if line.get_marker() == "o"]
+    filled = [
+        (line.get_xdata()[0], line.get_ydata()[0])
+        for line in dots
+        if line.get_markerfacecolor() != "none"
+    ]
+    assert [x for x, y in filled if y == 0] == [5, 6, 7, 8, 9, 10, 11]
+    assert [x for x, y in filled if y == 1] == [8, 9, 10, 11]
+
+
+def test_shares_are_cut_in_proportion():
+    ax = figures.new_figure()[1][0]
+    figures.shares(torch.tensor([[0.5, 0.45, 0.05]]), ["seed 0"], ax)
+    widths = [p.get_width() for p in ax.patches[::2]]
+    assert widths == pytest.approx([0.5, 0.45, 0.05], abs=1e-6)
+    assert words(ax) == ["50", "45"]
+
+
+def test_rounded_weights_lie_on_sixteen_levels():
+    weights = torch.linspace(-1, 1, 32) ** 3
+    stored = (weights * 7.5 + 7.5).round() / 7.5 - 1
+    ax = figures.rounded_weights(weights, stored)
+    levels = [line.get_ydata()[0] for line in ax.lines[:16]]
+    assert levels == pytest.approx([-1 + i * 2 / 15 for i in range(16)])

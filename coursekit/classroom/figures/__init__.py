@@ -64,6 +64,13 @@ from coursekit.classroom.figures.merges import (
     learned_merges,
     replayed_merges,
 )
+from coursekit.classroom.figures.modern import (
+    gated_units,
+    head_groups,
+    norms_compared,
+    turned_pairs,
+    two_designs,
+)
 from coursekit.classroom.figures.norms import (
     Part,
     norm_places,
@@ -105,6 +112,11 @@ from coursekit.classroom.figures.vectors import (
     neighbor_lists,
     paths,
 )
+from coursekit.classroom.figures.windows import (
+    rounded_weights,
+    shares,
+    window_reach,
+)
 
 __all__ = [
     "CELLS",
@@ -122,6 +134,8 @@ __all__ = [
     "clocks",
     "curves",
     "encode",
+    "gated_units",
+    "head_groups",
     "heads_added",
     "heatmap",
     "hidden_units",
@@ -142,6 +156,7 @@ __all__ = [
     "new_figure",
     "norm_places",
     "norm_steps",
+    "norms_compared",
     "one_hot_product",
     "patched_stream",
     "paths",
@@ -154,7 +169,9 @@ __all__ = [
     "remaining",
     "replayed_merges",
     "residual_stream",
+    "rounded_weights",
     "seed_dots",
+    "shares",
     "split_and_merge",
     "stable_rows",
     "sum_over_heads",
@@ -163,10 +180,13 @@ __all__ = [
     "token_cuts",
     "token_rows",
     "turned_back",
+    "turned_pairs",
     "two_classes",
+    "two_designs",
     "unembedding",
     "unit_memory",
     "use_style",
     "verdicts",
     "who_sees_whom",
+    "window_reach",
 ]
