@@ -24,12 +24,12 @@ def alignment(
     Args:
         source: S tokens, above.
         target: T tokens, below.
-        weights: (T, S); lines under a tenth are left out.
+        weights: (T, S); lines under a fifth are left out.
 
     Returns:
         The axes; the source stands at height 1, the target at 0.
     """
-    ax = new_figure(2.1)[1][0]
+    ax = new_figure(2.3)[1][0]
     width = max(_width(source), _width(target))
     places = []
     for y, tokens, role in ((1.0, source, "key"), (0.0, target, "query")):
@@ -43,7 +43,7 @@ def alignment(
         places.append(middles)
     for i, row in enumerate(weights.tolist()):
         for j, weight in enumerate(row):
-            if weight >= 0.1:
+            if weight >= 0.2:
                 ax.plot(
                     [places[1][i], places[0][j]],
                     [0.15, 0.85],
