@@ -933,3 +933,50 @@ def test_two_stacks_lead_keys_and_values_into_the_decoder():
     assert {"chat", "<bos>  cat", "cat  <eos>", "keys, values"} <= {*texts}
     renderer = ax.figure.canvas.get_renderer()
     assert not overlaps(ax.texts, renderer)
+def test_induction_path_leads_behind_the_last_appearance():
+    ax = figures.induction_path("·CAFHCAF")
+    assert "→ H" in words(ax)
+    bold = {t.get_text() for t in ax.texts if t.get_weight() == "bold"}
+    assert bold == {"4", "7", "→ H"}
+    bare = figures.induction_path("·HCAFBHC", before=False)
+    assert "→ A" in words(bare)
+    assert len(words(ax)) > len(words(bare)) + 7  # a note per letter but one
+
+
+def test_bar_panels_measure_the_same_names():
+    axes = figures.bar_panels(
+        {"weight": {"a": 0.9, "b": 0.1}, "loss": {"a": 1.0, "b": 3.0}},
+        ["weight", "loss"],
+    )
+    assert [words(ax) for ax in axes] == [["0.90", "0.10"], ["1.00", "3.00"]]
+    assert [p.get_width() for ax in axes for p in ax.patches] == [
+        0.9, 0.1, 1.0, 3.0
+    ]  # fmt: skip
+    names = [t.get_text() for t in axes[0].get_yticklabels()]
+    assert names == ["a", "b"]
+    assert not any(t.get_text() for t in axes[1].get_yticklabels())
+    plain = figures.bar_panels({"x": {"a": 0.009}}, ["stream"], digits=None)
+    assert words(plain[0]) == ["0.009"]
+
+
+def test_patched_stream_marks_one_vector_in_both_runs():
+    ax = figures.patched_stream(["a", "b"], ["a", "c"], 1, 1, 3)
+    assert len(ax.patches) == 2 * 2 * 4  # boxes of both runs
+    marked = [
+        (patch.get_x() + 0.42, patch.get_y() + 0.36)
+        for patch in ax.patches
+        if patch.get_alpha() == 0.55
+    ]
+    assert np.allclose(marked, [(1, 1), (1 + 4.4, 1)])
+    bold = {t.get_text() for t in ax.texts if t.get_weight() == "bold"}
+    assert bold == {"b", "c"}
+
+
+def test_lens_rows_stand_at_their_depth():
+    p = torch.tensor([[0.9, 0.001], [0.5, 0.25]])
+    ax = figures.lens_rows([[" a", "b"], ["c", "d"]], p)
+    at = {t.get_text(): t.get_position()[1] for t in ax.texts}
+    assert at == {
+        "embedding": 0, "a 90 %": 0, "b < 1 %": 0,
+        "after block 1": 1, "c 50 %": 1, "d 25 %": 1,
+    }  # fmt: skip

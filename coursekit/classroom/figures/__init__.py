@@ -24,6 +24,12 @@ from coursekit.classroom.figures.charts import (
     intervals,
     ladder,
 )
+from coursekit.classroom.figures.circuits import (
+    bar_panels,
+    induction_path,
+    lens_rows,
+    patched_stream,
+)
 from coursekit.classroom.figures.embedding import (
     id_neighbors,
     lookup,
@@ -120,6 +126,7 @@ __all__ = [
     "attention_steps",
     "attention_to_memory",
     "bag_of_vectors",
+    "bar_panels",
     "bars",
     "between_and_within",
     "clocks",
@@ -129,9 +136,11 @@ __all__ = [
     "heatmap",
     "hidden_units",
     "id_neighbors",
+    "induction_path",
     "intervals",
     "ladder",
     "learned_merges",
+    "lens_rows",
     "logit_pushes",
     "lookup",
     "low_rank",
@@ -144,6 +153,7 @@ __all__ = [
     "norm_places",
     "norm_steps",
     "one_hot_product",
+    "patched_stream",
     "paths",
     "pipeline",
     "png",
