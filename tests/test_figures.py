@@ -886,6 +886,53 @@ def test_replayed_merges_say_where_no_pair_is_left():
     assert [t.get_position()[1] for t in left] == [2 * 1.15]
 
 
+def test_alignment_draws_a_line_for_each_large_weight():
+    weights = torch.tensor([[0.1, 0.9, 0.0], [0.7, 0.0, 0.3]])
+    ax = figures.alignment(["ein", "Hund", "."], ["dog", "a"], weights)
+    assert words(ax) == ["ein", "Hund", ".", "dog", "a"]
+    places = {t.get_text(): t.get_position()[0] for t in ax.texts}
+    drawn = {tuple(map(float, line.get_xdata())) for line in ax.lines}
+    pairs = [("dog", "Hund"), ("a", "ein"), ("a", ".")]
+    wanted = {(places[one], places[other]) for one, other in pairs}
+    assert len(drawn) == 3
+    for one, other in zip(sorted(drawn), sorted(wanted), strict=True):
+        assert one == pytest.approx(other)
+
+
+def test_reach_fills_the_cells_that_move():
+    grid = torch.tensor([[True, False, True], [False, False, True]])
+    (ax,) = figures.reach({"one": (grid, ["a", "b"], ["x", "y", "pad"])})
+    filled = {
+        (round(box.get_x() + 0.44), round(box.get_y() + 0.44))
+        for box in ax.patches
+        if box.get_fill() and box.get_alpha()
+    }
+    assert filled == {(0, 0), (2, 0), (2, 1)}
+    assert [t.get_text() for t in ax.get_xticklabels()] == ["x", "y", "pad"]
+    assert ax.get_title("center") == "one"
+
+
+def test_cross_attention_has_a_row_for_each_target_token():
+    memory = {"chat": torch.tensor([1.0, 0]), "noir": torch.tensor([0.0, 2])}
+    y = {name: torch.tensor([2.0, 0]) for name in ("<bos>", "black", "cat")}
+    q, k = torch.stack([*y.values()]), torch.stack([*memory.values()])
+    one = words(figures.attention_to_memory(y, memory, q, k, k, worked=1))
+    every = words(figures.attention_to_memory(y, memory, q, k, k))
+    weight = (q @ k.T / 2**0.5).softmax(-1)[0, 0].item()
+    assert one.count(f"{weight:.2f}") >= 1
+    assert every.count(f"{weight:.2f}") == 3 * one.count(f"{weight:.2f}")
+    assert {*memory, *y} <= {*one}
+    assert {*memory, *y} <= {*every}
+
+
+def test_two_stacks_lead_keys_and_values_into_the_decoder():
+    ax = figures.two_stacks(["chat"], ["<bos>", "cat"], ["cat", "<eos>"])
+    texts = words(ax)
+    assert texts.count("N blocks") == 2
+    assert "memory" in texts
+    assert {"chat", "<bos>  cat", "cat  <eos>", "keys, values"} <= {*texts}
+    renderer = ax.figure.canvas.get_renderer()
+    assert not overlaps(ax.texts, renderer)
 def test_induction_path_leads_behind_the_last_appearance():
     ax = figures.induction_path("·CAFHCAF")
     assert "→ H" in words(ax)

@@ -9,6 +9,10 @@ semicolon, or give them a name, and the notebook does not print them.
 import matplotlib.pyplot as plt  # noqa: F401
 from matplotlib.patches import Rectangle  # noqa: F401
 
+from coursekit.classroom.figures.alignment import (
+    alignment,
+    reach,
+)
 from coursekit.classroom.figures.attention import (
     attention_flow,
     attention_steps,
@@ -87,6 +91,10 @@ from coursekit.classroom.figures.order import (
 from coursekit.classroom.figures.positions import (
     clocks,
 )
+from coursekit.classroom.figures.seq2seq import (
+    attention_to_memory,
+    two_stacks,
+)
 from coursekit.classroom.figures.style import (
     COLORS,
     ROLES,
@@ -125,8 +133,10 @@ __all__ = [
     "WIDTH",
     "Part",
     "added_positions",
+    "alignment",
     "attention_flow",
     "attention_steps",
+    "attention_to_memory",
     "bag_of_vectors",
     "bar_panels",
     "bars",
@@ -165,6 +175,7 @@ __all__ = [
     "position_rows",
     "prefixes",
     "projections",
+    "reach",
     "read_map",
     "remaining",
     "replayed_merges",
@@ -183,6 +194,7 @@ __all__ = [
     "turned_pairs",
     "two_classes",
     "two_designs",
+    "two_stacks",
     "unembedding",
     "unit_memory",
     "use_style",
