@@ -33,6 +33,13 @@ from coursekit.classroom.figures.feedforward import (
     two_classes,
     unit_memory,
 )
+from coursekit.classroom.figures.gaps import (
+    both_directions,
+    fillings,
+    gap_losses,
+    objectives,
+    reach,
+)
 from coursekit.classroom.figures.heads import (
     heads_added,
     mixtures,
@@ -51,6 +58,7 @@ from coursekit.classroom.figures.maps import (
 )
 from coursekit.classroom.figures.masks import (
     mask_effect,
+    padded_batch,
     prefixes,
     verdicts,
 )
@@ -112,9 +120,12 @@ __all__ = [
     "bag_of_vectors",
     "bars",
     "between_and_within",
+    "both_directions",
     "clocks",
     "curves",
     "encode",
+    "fillings",
+    "gap_losses",
     "heads_added",
     "heatmap",
     "hidden_units",
@@ -132,13 +143,16 @@ __all__ = [
     "new_figure",
     "norm_places",
     "norm_steps",
+    "objectives",
     "one_hot_product",
+    "padded_batch",
     "paths",
     "pipeline",
     "png",
     "position_rows",
     "prefixes",
     "projections",
+    "reach",
     "read_map",
     "remaining",
     "replayed_merges",
