@@ -38,10 +38,10 @@ def _box(
     ax.text(x, y, text, ha="center", va="center")
 
 
-def _outline(ax: Axes, x: Number, y: Number, width: Number) -> None:
-    """A thick frame in the color of the loss, ``width`` boxes wide."""
+def _outline(ax: Axes, x: Number, y: Number, width: Number, role: str) -> None:
+    """A thick frame, ``width`` boxes wide."""
     frame = Rectangle((x - 0.49, y - 0.49), width - 0.02, 0.98, fill=False)
-    frame.set(edgecolor=COLORS[ROLES["loss"]], linewidth=2.5, zorder=3)
+    frame.set(edgecolor=COLORS[ROLES[role]], linewidth=2.5, zorder=3)
     ax.add_patch(frame)
 
 
@@ -80,7 +80,7 @@ def both_directions(
                 role = None if hidden else "weight"
                 _box(ax, j, i, text, role, 0.06 + 0.5 * number)
         _names(ax, title, tokens)
-        _outline(ax, 0, row, len(tokens))
+        _outline(ax, 0, row, len(tokens), "query")
     axes[0].set_ylabel("query (row)")
     return axes
 
@@ -109,7 +109,7 @@ def reach(
                 text = "×" if seen and answer else ""
                 _box(ax, j, i, text, "key" if seen else None)
                 if answer:
-                    _outline(ax, j, i, 1)
+                    _outline(ax, j, i, 1, "loss")
         _names(ax, title, tokens)
         ax.tick_params(labelsize=11)
         ax.set_aspect("equal")
@@ -119,15 +119,12 @@ def reach(
     return axes
 
 
-def objectives(
-    words: Sequence[str], gap: int, mask: str = "[MASK]"
-) -> list[Axes]:
+def objectives(words: Sequence[str], gap: int) -> list[Axes]:
     """Draw two objectives: predict the next word, or the hidden one.
 
     Args:
         words: the sentence, and the word after it.
         gap: position of the hidden word.
-        mask: what stands in its place.
 
     Returns:
         The two axes, one above the other; input i stands at (i, 0), its
@@ -142,7 +139,7 @@ def objectives(
                 ax,
                 x,
                 0,
-                mask if is_gap else word,
+                "[MASK]" if is_gap else word,
                 None if is_gap else "token",
                 0.3,
                 0.72,
@@ -175,8 +172,7 @@ def fillings(
         The axes, row by row: a sentence is a row, a model a column.
     """
     columns = len(next(iter(guesses.values())))
-    height = sum(0.34 * len(next(iter(m.values()))) for m in guesses.values())
-    axes = new_figure(height + 1.5, columns, len(guesses))[1]
+    axes = new_figure(1.4 * len(guesses), columns, len(guesses))[1]
     panels = iter(axes)
     for r, (sentence, models) in enumerate(guesses.items()):
         for c, (model, words) in enumerate(models.items()):
