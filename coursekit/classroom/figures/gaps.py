@@ -130,7 +130,7 @@ def objectives(words: Sequence[str], gap: int) -> list[Axes]:
         The two axes, one above the other; input i stands at (i, 0), its
         target at (i, −1.6).
     """
-    axes = new_figure(4.2, rows=2)[1]
+    axes = new_figure(4.4, rows=2)[1]
     inputs, size = list(words[:-1]), len(words) - 1
     for ax, masked in zip(axes, (False, True), strict=True):
         for x, word in enumerate(inputs):
@@ -176,10 +176,11 @@ def fillings(
     panels = iter(axes)
     for r, (sentence, models) in enumerate(guesses.items()):
         for c, (model, words) in enumerate(models.items()):
+            color = ("blue", "orange")[c % 2]
             ax = next(panels)
             for y, p in enumerate(words.values()):
                 bar = Rectangle((0, y - 0.36), p, 0.72, edgecolor="none")
-                bar.set(facecolor=COLORS[ROLES["loss"]], alpha=0.4)
+                bar.set(facecolor=COLORS[color], alpha=0.5)
                 ax.add_patch(bar)
                 ax.text(p + 0.03, y, f"{p:.2f}", va="center")
             ax.set(xlim=(0, 1.25), ylim=(len(words) - 0.4, -0.6), xticks=[])
@@ -212,8 +213,8 @@ def gap_losses(
         The axes; gap i stands at x = i.
     """
     ax = new_figure(3.6)[1][0]
-    looks = ((-0.21, "blue", ""), (0.21, "orange", "//"))
-    for (name, runs), floor, (shift, color, hatch) in zip(
+    looks = ((-0.21, "blue", "77"), (0.21, "orange", "00"))
+    for (name, runs), floor, (shift, color, opacity) in zip(
         losses.items(), floors, looks, strict=True
     ):
         for i, values in enumerate(runs):
@@ -222,8 +223,8 @@ def gap_losses(
                 i + shift,
                 mean,
                 0.38,
-                hatch=hatch,
-                color=COLORS[color] + "77",
+                linewidth=2,
+                color=COLORS[color] + opacity,
                 edgecolor=COLORS[color],
                 label=name if i == 0 else None,
             )
