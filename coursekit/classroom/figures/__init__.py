@@ -103,9 +103,9 @@ from coursekit.classroom.figures.vector import (
     svg,
 )
 from coursekit.classroom.figures.vectors import (
+    low_rank,
     neighbor_lists,
     paths,
-    thin_matrices,
 )
 
 __all__ = [
@@ -135,6 +135,7 @@ __all__ = [
     "learned_merges",
     "logit_pushes",
     "lookup",
+    "low_rank",
     "mask_effect",
     "matrix_areas",
     "mixtures",
@@ -163,7 +164,6 @@ __all__ = [
     "sum_over_heads",
     "surprise_boxes",
     "svg",
-    "thin_matrices",
     "token_cuts",
     "token_rows",
     "turned_back",
