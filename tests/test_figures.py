@@ -1044,3 +1044,59 @@ def test_rounded_weights_lie_on_sixteen_levels():
     ax = figures.rounded_weights(weights, stored)
     levels = [line.get_ydata()[0] for line in ax.lines[:16]]
     assert levels == pytest.approx([-1 + i * 2 / 15 for i in range(16)])
+# -- the encoder --------------------------------------------------------------
+def test_both_directions_writes_no_weight_where_a_key_is_hidden():
+    weights = torch.tensor([[1.0, 0.0], [0.25, 0.75]])
+    free = torch.tensor([[0.5, 0.5], [0.25, 0.75]])
+    grids = {"decoder": weights, "encoder": free}
+    left, right = figures.both_directions(grids, ["a", "b"], row=0)
+    assert words(left) == ["1.00", "", "0.25", "0.75"]
+    assert words(right) == ["0.50", "0.50", "0.25", "0.75"]
+    frame = right.patches[-1]
+    assert frame.get_y() < 0 < frame.get_y() + frame.get_height() < 1
+    assert frame.get_width() > 1.9  # around the whole row
+
+
+def test_reach_crosses_an_answer_only_if_it_is_seen():
+    hidden = torch.tensor([[True, False], [True, True]])
+    seen = torch.ones(2, 2, dtype=torch.bool)
+    axes = figures.reach({"hidden": hidden, "seen": seen}, ["a", "b"])
+    assert [words(ax).count("×") for ax in axes] == [0, 1]
+    at = {t.get_position(): t.get_text() for t in axes[1].texts}
+    assert at[1, 0] == "×"
+
+
+def test_objectives_asks_for_the_gap_alone():
+    shifted, masked = figures.objectives(["a", "b", "c"], gap=1)
+    at = {t.get_position(): t.get_text() for t in shifted.texts}
+    assert [at[0, 0], at[0, -1.6], at[1, -1.6]] == ["a", "b", "c"]
+    at = {t.get_position(): t.get_text() for t in masked.texts}
+    assert [at[0, 0], at[1, 0], at[1, -1.6]] == ["a", "[MASK]", "b"]
+    assert (0, -1.6) not in at
+
+
+def test_fillings_draws_each_probability():
+    guesses = {
+        "tired": {"both": {"a": 0.9, "b": 0.1}, "left": {"a": 0.5, "b": 0.5}},
+        "wide": {"both": {"a": 0.2, "b": 0.8}, "left": {"a": 0.5, "b": 0.5}},
+    }
+    axes = figures.fillings(guesses)
+    widths = [[box.get_width() for box in ax.patches] for ax in axes]
+    assert widths == [[0.9, 0.1], [0.5, 0.5], [0.2, 0.8], [0.5, 0.5]]
+    assert [t.get_text() for t in axes[2].get_yticklabels()] == ["a", "b"]
+    assert [words(ax).count("wide") for ax in axes] == [0, 0, 1, 0]
+
+
+def test_gap_losses_has_a_mean_and_a_floor_for_each_gap():
+    losses = {"both": [[1.0, 3.0], [0.5, 0.5]], "left": [[2.0], [2.0]]}
+    ax = figures.gap_losses(["a", "b"], losses, [[0.7, 0.1], [1.4, 1.4]])
+    assert [bar.get_height() for bar in ax.patches] == [2, 0.5, 2, 2]
+    lines = [list(line.get_ydata()) for line in ax.lines]
+    assert all(pair in lines for pair in ([0.7, 0.7], [1.4, 1.4], [1, 3]))
+
+
+def test_padded_batch_fills_up_the_shorter_row():
+    ax = figures.padded_batch([["a", "b", "c"], ["d"]])
+    at = {t.get_position(): t.get_text() for t in ax.texts}
+    assert [at[x, -1] for x in range(3)] == ["d", "pad", "pad"]
+    assert [at[x, 0] for x in range(3)] == ["a", "b", "c"]

@@ -43,6 +43,13 @@ from coursekit.classroom.figures.feedforward import (
     two_classes,
     unit_memory,
 )
+from coursekit.classroom.figures.gaps import (
+    both_directions,
+    fillings,
+    gap_losses,
+    objectives,
+    reach,
+)
 from coursekit.classroom.figures.heads import (
     heads_added,
     mixtures,
@@ -61,6 +68,7 @@ from coursekit.classroom.figures.maps import (
 )
 from coursekit.classroom.figures.masks import (
     mask_effect,
+    padded_batch,
     prefixes,
     verdicts,
 )
@@ -141,9 +149,12 @@ __all__ = [
     "bar_panels",
     "bars",
     "between_and_within",
+    "both_directions",
     "clocks",
     "curves",
     "encode",
+    "fillings",
+    "gap_losses",
     "gated_units",
     "head_groups",
     "heads_added",
@@ -167,7 +178,9 @@ __all__ = [
     "norm_places",
     "norm_steps",
     "norms_compared",
+    "objectives",
     "one_hot_product",
+    "padded_batch",
     "patched_stream",
     "paths",
     "pipeline",
