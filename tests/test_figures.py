@@ -901,7 +901,7 @@ def test_alignment_draws_a_line_for_each_large_weight():
 
 def test_reach_fills_the_cells_that_move():
     grid = torch.tensor([[True, False, True], [False, False, True]])
-    (ax,) = figures.reach({"one": (grid, ["a", "b"], ["x", "y", "pad"])})
+    (ax,) = figures.dependence({"one": (grid, ["a", "b"], ["x", "y", "pad"])})
     filled = {
         (round(box.get_x() + 0.44), round(box.get_y() + 0.44))
         for box in ax.patches
@@ -933,6 +933,8 @@ def test_two_stacks_lead_keys_and_values_into_the_decoder():
     assert {"chat", "<bos>  cat", "cat  <eos>", "keys, values"} <= {*texts}
     renderer = ax.figure.canvas.get_renderer()
     assert not overlaps(ax.texts, renderer)
+
+
 def test_induction_path_leads_behind_the_last_appearance():
     ax = figures.induction_path("·CAFHCAF")
     assert "→ H" in words(ax)
@@ -980,6 +982,8 @@ def test_lens_rows_stand_at_their_depth():
         "embedding": 0, "a 90 %": 0, "b < 1 %": 0,
         "after block 1": 1, "c 50 %": 1, "d 25 %": 1,
     }  # fmt: skip
+
+
 def test_norms_compared_work_out_sat():
     axes = figures.norms_compared(torch.tensor([3.54, 2.91, -0.21, -0.11]))
     assert words(axes[1])[:4] == ["1.18", "0.81", "−1.02", "−0.96"]
@@ -1044,6 +1048,8 @@ def test_rounded_weights_lie_on_sixteen_levels():
     ax = figures.rounded_weights(weights, stored)
     levels = [line.get_ydata()[0] for line in ax.lines[:16]]
     assert levels == pytest.approx([-1 + i * 2 / 15 for i in range(16)])
+
+
 # -- the encoder --------------------------------------------------------------
 def test_both_directions_writes_no_weight_where_a_key_is_hidden():
     weights = torch.tensor([[1.0, 0.0], [0.25, 0.75]])

@@ -11,7 +11,7 @@ from matplotlib.patches import Rectangle  # noqa: F401
 
 from coursekit.classroom.figures.alignment import (
     alignment,
-    reach,
+    dependence,
 )
 from coursekit.classroom.figures.attention import (
     attention_flow,
@@ -152,6 +152,7 @@ __all__ = [
     "both_directions",
     "clocks",
     "curves",
+    "dependence",
     "encode",
     "fillings",
     "gap_losses",
