@@ -16,9 +16,11 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Timer
+from typing import Any
 
 from coursekit.classroom import lesson
 
@@ -36,6 +38,8 @@ STEPS: dict[int, tuple[str, ...]] = {  # chapter: what the learner writes
     8: ("FeedForward", "Model"),
     9: ("Block", "GPT"),
     10: ("cross_entropy",),
+    11: ("learning_rate", "make_optimizer", "train"),
+    12: ("MultiHeadAttention", "Block", "GPT", "sample", "generate"),
 }
 # Each part that is checked, by its name in the book.
 PARTS = {
@@ -52,7 +56,11 @@ PARTS = {
     "GPT": "model",
     "changed_by": "probe",
     "cross_entropy": "loss",
+    "learning_rate": "schedule",
+    "make_optimizer": "optimizer",
     "train": "train",
+    "evaluate": "evaluation",
+    "sample": "sample",
     "generate": "generate",
 }
 # How lines begin that are none of a step's subject.
@@ -228,13 +236,32 @@ def step(
             f"a time to train is above 0 seconds: got {seconds}. The default "
             f"is {SECONDS:.0f}."
         )
+    code, printed, loss = run_child(
+        "child", [path, "" if at is None else at, seconds], 600 + 3 * seconds
+    )
+    return Report(code == 0, printed, loss)
+
+
+def run_child(
+    module: str, words: Sequence[object], seconds: float
+) -> tuple[int, str, Any]:
+    """Run a module of this package in a process of its own.
+
+    Args:
+        module: its name, without the package's.
+        words: its arguments; the file for its outcome is added.
+        seconds: after which it is killed; it watches its own time, this is
+            for one that cannot.
+
+    Returns:
+        Its exit code, what it printed, and the outcome that it wrote.
+    """
     printed = []
     with tempfile.TemporaryDirectory() as folder:
         outcome = Path(folder, "outcome.json")
-        words = [path, "" if at is None else at, seconds, outcome]
-        module = "coursekit.classroom.yourfile.child"
         process = subprocess.Popen(
-            [sys.executable, "-m", module, *map(str, words)],
+            [sys.executable, "-m", f"{__name__}.{module}"]
+            + [str(word) for word in (*words, outcome)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -245,8 +272,7 @@ def step(
             # What it printed is to be seen, however it ends.
             | {"PYTHONUNBUFFERED": "1"},
         )
-        # The process watches its own time; this is for one that cannot.
-        timer = Timer(600 + 3 * seconds, process.kill)
+        timer = Timer(seconds, process.kill)
         timer.start()
         try:
             assert process.stdout is not None
@@ -258,14 +284,14 @@ def step(
             timer.cancel()
             process.kill()
             process.wait()
-        loss = json.loads(outcome.read_text()) if outcome.exists() else None
+        found = json.loads(outcome.read_text()) if outcome.exists() else None
     if process.returncode not in (0, 1):
         printed.append(
             "✗ your file must leave its process running: got exit code "
             f"{process.returncode}. Look for a call that ends it.\n"
         )
         print(printed[-1], end="")
-    return Report(process.returncode == 0, "".join(printed), loss)
+    return process.returncode, "".join(printed), found
 
 
 def start_options(parser: argparse.ArgumentParser) -> None:
