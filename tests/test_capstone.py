@@ -10,11 +10,14 @@ import torch
 
 from coursekit import cli
 from coursekit.classroom import yourfile
+from coursekit.classroom.glue import result
 from coursekit.classroom.yourfile import (
     capstone,
     capstone_child,
     child,
     learner,
+    translator,
+    translator_file,
 )
 
 RUN = '''
@@ -203,3 +206,127 @@ def test_a_change_must_still_be_possible(tmp_path):
     finished(path, {GELU: RELU})
     with pytest.raises(learner.ContractError, match="got 0 times"):
         capstone_child.changed(path, given)
+
+
+# -- the translator ----------------------------------------------------------
+SEES = "self.decode(ids, memory, padding_mask(sources), {})"
+MISTAKES = {  # name: old, new, the contract, a part of the sentence
+    "cross-attention reads the target": (
+        *("self.cross_attention(y, memory, memory_mask, {})",),
+        *("self.cross_attention(y, y, mask, {})",),
+        *(translator.reads, "keys and values from the memory"),
+    ),
+    "cross-attention found nothing": (
+        *("x = x + self.cross_attention(", "self.cross_attention("),
+        *(translator.reads, "add what is found to x"),
+    ),
+    "no positions in the source": (
+        *("self.embedding(ids) + self.positions(torch.arange(ids.size(1)))",),
+        *("self.embedding(ids)", translator.reads, "positions in the encoder"),
+    ),
+    "the mask of padding inverted": (
+        *("(ids != PAD)", "(ids == PAD)", translator.reads, "all finite"),
+    ),
+    "the encoder attends to padding": (
+        *("block(x, padding_mask(ids), {})",),
+        *("block(x, padding_mask(ids) | True, {})",),
+        *(translator.padding, "Mask it in the encoder"),
+    ),
+    "cross-attention to padding": (
+        *(SEES, SEES.replace("(sources)", "(sources) | True")),
+        *(translator.padding, "and in cross-attention"),
+    ),
+    "targets not shifted": (
+        *("sources, targets[:, :-1], targets[:, 1:]",),
+        *("sources, targets[:, 1:], targets[:, 1:]",),
+        *(translator.pairs, "They are the targets themselves"),
+    ),
+    "no begin": (
+        *("[BOS, *pairs[i][1]]", "[EOS, *pairs[i][1]]"),
+        *(translator.pairs, "reads 1 (BOS)"),
+    ),
+    "sources of other pairs": (
+        *("pad([pairs[i][0] for i in rows])",),
+        *("pad([pairs[i - 1][0] for i in rows])",),
+        *(translator.pairs, "from the same pair"),
+    ),
+    "the decoder looks ahead": (
+        *("mask = causal_mask(ids.size(1), end)",),
+        *("mask = torch.ones(ids.size(1), end) > 0",),
+        *(translator.causal, "no later target token"),
+    ),
+    "the loss counts padding": (
+        *("logits[is_token], targets[is_token]", "logits, targets"),
+        *(translator.loss, "Leave out positions whose target is PAD"),
+    ),
+    "the begin is translated": (
+        *("row[1 : row.index(EOS)]", "row[: row.index(EOS)]"),
+        *(translator.translate, "most probable one"),
+    ),
+    "it begins with padding": (
+        *("torch.full((len(sources), 1), BOS)",),
+        *("torch.full((len(sources), 1), PAD)",),
+        *(translator.translate, "Begin with BOS"),
+    ),
+    "the least probable token": (
+        *("logits.argmax(-1)", "logits.argmin(-1)"),
+        *(translator.translate, "most probable one"),
+    ),
+}
+
+
+def translating(path, edits=()):
+    """The book's translator; the contracts that it passes, or what stops."""
+    source = translator_file.text()
+    for old, new in dict(edits).items():
+        assert source.count(old) == 1, old
+        source = source.replace(old, new)
+    path.write_text(source, "utf-8")
+    return child.load(path, 12)
+
+
+def test_the_books_translator_holds_every_contract(tmp_path, capsys):
+    file = translating(tmp_path / "mine.py")
+    for check, part in translator.CONTRACTS:
+        assert part in file.parts
+        check(file)
+    # Without the time for all steps it trains, translates, and does not pass.
+    passed, fraction = translator.translated(file, seconds=0.1)
+    assert (passed, fraction) == (False, 0.0)
+    assert "give it more --seconds" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_wrong_translator_is_stopped(tmp_path, name):
+    old, new, stopped_by, sentence = MISTAKES[name]
+    file = translating(tmp_path / "wrong.py", {old: new})
+    for check, _ in translator.CONTRACTS:
+        torch.manual_seed(0)
+        if check is stopped_by:
+            with pytest.raises(learner.ContractError) as error:
+                check(file)
+            assert sentence in str(error.value)
+            return
+        check(file)
+
+
+def test_a_translator_is_begun_and_checked(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["start", "--at", "14"]) == 0
+    out = capsys.readouterr().out
+    assert "my_translator.py at chapter 14, to write: get_batch" in out
+    assert "coursekit capstone my_translator.py" in out
+    source = (tmp_path / "my_translator.py").read_text("utf-8")
+    assert source.count("NotImplementedError") == 8
+    assert source.count("coursekit") == 1  # in a comment, the command
+    assert cli.main(["capstone", "my_translator.py"]) == 1
+    out = capsys.readouterr().out
+    assert "✗ Batches: the decoder reads the target shifted" in out
+    assert "still to be written" in out
+
+
+def test_the_translator_is_in_its_own_band():
+    found = result("capstone_dates")
+    assert found["steps"] == translator.STEPS
+    assert found["held_out"] == translator.N_HELD_OUT
+    assert min(found["accuracy"]["values"]) > 0.5

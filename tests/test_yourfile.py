@@ -152,6 +152,22 @@ class Network(torch.nn.Sequential):
         super().__init__(wide, torch.nn.ReLU(), narrow)
 
 
+def one_more(step, steps, peak=3e-4, warmup=10):
+    """A warm-up that reaches the peak one step later."""
+    if step < warmup:
+        return peak * (step + 1) / (warmup + 1)
+    angle = math.pi * (step - warmup) / (steps - 1 - warmup)
+    return peak * (0.55 + 0.45 * math.cos(angle))
+
+
+def nucleus(logits, temperature, top_p):
+    """With a row for each token, and ids of the shape (B,)."""
+    p = torch.softmax(logits / temperature, -1)
+    larger = p.unsqueeze(-2) > p.unsqueeze(-1)  # the sum before each token
+    before = (larger * p.unsqueeze(-2)).sum(-1)
+    return torch.multinomial(p * (before < top_p), 1)[:, 0]
+
+
 @pytest.mark.parametrize(
     ("name", "part"),
     [
@@ -161,6 +177,8 @@ class Network(torch.nn.Sequential):
         ("feed_forward", Network),
         ("loss", lambda x, y: torch.nn.CrossEntropyLoss()(x.mT, y)),
         ("mask", lambda n, m: torch.ones(n, m).tril(m - n) > 0),
+        ("schedule", one_more),
+        ("sample", nucleus),
     ],
 )
 def test_another_way_to_write_it_is_as_right(name, part):

@@ -70,10 +70,7 @@ COMMANDS = {
     "speedrun": ("[options]", "coursekit.cli.speedrun"),
     "start": ("[FILE] [--at K] [--force]", f"{YOUR_FILE}:start"),
     "step": ("[FILE] [--at K] [--seconds S]", f"{YOUR_FILE}:step"),
-    "capstone": (
-        "[FILE] [TEXT] [--change OLD NEW --predict NATS]",
-        f"{YOUR_FILE}.capstone:capstone",
-    ),
+    "capstone": ("[FILE] [TEXT] [options]", f"{YOUR_FILE}.capstone:capstone"),
     "check": ("FILE [--only ID]", f"{GRADING}.checkfile"),
     "assign": ("PAGE ... | --roster CSV [options]", f"{GRADING}.assign"),
     "grade": ("DIR --key FILE --out CSV [options]", f"{GRADING}.grade"),

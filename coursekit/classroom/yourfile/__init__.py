@@ -23,6 +23,7 @@ from threading import Timer
 from typing import Any
 
 from coursekit.classroom import lesson
+from coursekit.classroom.yourfile import translator_file
 
 FILE = "my_transformer.py"
 SECONDS = 60.0
@@ -112,7 +113,7 @@ def text(at: int, complete: bool = False) -> str:
             old = lesson.part(name, at - 1)
             begun = f"# To be changed in chapter {at}.\n{old}"
         else:  # a function is short: it is written again
-            begun = _stub(new)
+            begun = stub(new)
         source = source.replace(new, begun)
     entries = [f'    "{part}": {name},' for name, part in book(at).items()]
     return source + LAST.format(at, "\n".join(entries))
@@ -131,7 +132,7 @@ def book(at: int) -> dict[str, str]:
     return {name: part for name, part in PARTS.items() if name in there}
 
 
-def _stub(source: str) -> str:
+def stub(source: str) -> str:
     """A part without its lines, but for what is not its subject.
 
     Signatures, docstrings and the weights' initialization stay.
@@ -163,7 +164,8 @@ def start(at: int = 0, file: str | Path = FILE, force: bool = False) -> Path:
     """Begin a file of your own, with the parts of earlier chapters.
 
     Args:
-        at: the chapter whose step is left for you to write, 0 to 12.
+        at: the chapter whose step is left for you to write, 0 to 12; or 14,
+            for the translator of the second capstone, `my_translator.py`.
         file: where; by default `my_transformer.py` in this folder.
         force: whether a file that is there may be replaced.
 
@@ -173,7 +175,12 @@ def start(at: int = 0, file: str | Path = FILE, force: bool = False) -> Path:
     Raises:
         ValueError: if the file is there, or there is no such chapter.
     """
-    path, source = Path(file), text(at)
+    if at == translator_file.CHAPTER:  # a file of its own
+        file = translator_file.FILE if file == FILE else file
+        source, todo = translator_file.text(stub), translator_file.WRITTEN
+    else:
+        source, todo = text(at), STEPS.get(at, ())
+    path = Path(file)
     if path.exists() and not force:
         raise ValueError(
             f"a file that is there is not replaced: got {path}. Choose "
@@ -181,8 +188,11 @@ def start(at: int = 0, file: str | Path = FILE, force: bool = False) -> Path:
             "what it holds."
         )
     path.write_text(source, encoding="utf-8")
-    todo = ", ".join(STEPS.get(at, ()))
-    task = f"to write: {todo}" if todo else "complete: nothing to write"
+    task = (
+        f"to write: {', '.join(todo)}"
+        if todo
+        else "complete: nothing to write"
+    )
     print(f"{path} at chapter {at}, {task}")
     return path
 
@@ -303,7 +313,7 @@ def start_options(parser: argparse.ArgumentParser) -> None:
         default=0,
         metavar="K",
         help="the chapter to begin at: what those before it write is filled "
-        "in [default: 0]",
+        "in; 14 begins the translator [default: 0]",
     )
     parser.add_argument(
         "--force", action="store_true", help="replace a file that is there"
@@ -318,7 +328,8 @@ def run_start(args: argparse.Namespace) -> int:
     """
     path = start(args.at, args.file, args.force)
     name = "" if path == Path(FILE) else f" {path}"
-    print(f"next: write them, then coursekit step{name}")
+    command = "capstone" if args.at == translator_file.CHAPTER else "step"
+    print(f"next: write them, then coursekit {command}{name}")
     return 0
 
 
