@@ -127,6 +127,7 @@ from coursekit.classroom.figures.vectors import (
     low_rank,
     neighbor_lists,
     paths,
+    thin_matrices,
 )
 from coursekit.classroom.figures.windows import (
     rounded_weights,
@@ -202,6 +203,7 @@ __all__ = [
     "sum_over_heads",
     "surprise_boxes",
     "svg",
+    "thin_matrices",
     "token_cuts",
     "token_rows",
     "turned_back",
