@@ -89,6 +89,12 @@ from coursekit.classroom.figures.tokens import (
     token_rows,
     who_sees_whom,
 )
+from coursekit.classroom.figures.training import (
+    learning_rates,
+    rate_valleys,
+    train_and_validation,
+    update_sizes,
+)
 from coursekit.classroom.figures.vector import (
     CELLS,
     encode,
@@ -122,6 +128,7 @@ __all__ = [
     "intervals",
     "ladder",
     "learned_merges",
+    "learning_rates",
     "logit_pushes",
     "lookup",
     "mask_effect",
@@ -139,6 +146,7 @@ __all__ = [
     "position_rows",
     "prefixes",
     "projections",
+    "rate_valleys",
     "read_map",
     "remaining",
     "replayed_merges",
@@ -152,10 +160,12 @@ __all__ = [
     "thin_matrices",
     "token_cuts",
     "token_rows",
+    "train_and_validation",
     "turned_back",
     "two_classes",
     "unembedding",
     "unit_memory",
+    "update_sizes",
     "use_style",
     "verdicts",
     "who_sees_whom",
