@@ -23,7 +23,7 @@ __all__ = [
 
 GRAY, BLUE, LOSS = COLORS["gray"], COLORS["blue"], COLORS[ROLES["loss"]]
 INK = COLORS["black"]
-COLUMN = 1.75  # width of a column of signed bars
+COLUMN = 1.4  # width of a column of signed bars
 
 
 def update_sizes(
@@ -39,19 +39,19 @@ def update_sizes(
     Returns:
         The axes; row i stands at height −i.
     """
-    names = ("gradient", "descent subtracts", "AdamW subtracts")
-    ax = new_figure(0.5 * len(rows) + 0.55)[1][0]
+    names = ("gradient", "descent\nsubtracts", "AdamW\nsubtracts")
+    ax = new_figure(0.55 * len(rows) + 0.85)[1][0]
     for j, (name, color) in enumerate(
         zip(names, (LOSS, GRAY, BLUE), strict=True)
     ):
         zero = COLUMN * j
-        ax.text(zero, 0.62, name, ha="left", va="center", weight="bold")
+        ax.text(zero, 0.5, name, ha="left", va="bottom", weight="bold")
         ax.vlines(zero, -len(rows) + 0.6, 0.4, INK, linewidth=1)
         for i, values in enumerate(rows.values()):
-            _signed_bar(ax, zero, -i, values[j], 0.72 / limits[j], color)
+            _signed_bar(ax, zero, -i, values[j], 0.8 / limits[j], color)
     for i, name in enumerate(rows):
         ax.text(-0.56, -i, name, ha="right", va="center")
-    ax.set(xlim=(-0.75, 3 * COLUMN), ylim=(-len(rows) + 0.5, 0.9))
+    ax.set(xlim=(-0.72, 3 * COLUMN - 0.1), ylim=(-len(rows) + 0.5, 1.25))
     ax.axis("off")
     return ax
 
