@@ -6,11 +6,12 @@
 
 Shows these parts of the learner's file as they stand after the chapter; the
 lines that are new since the chapter before it are marked by a bar and named
-in the head. Without ``:chapter:`` it is its page's. With ``:edit: name`` it
-shows what this edit of the finished file (``coursekit/classroom/edits.py``)
-changes: new lines are marked, and the lines that they replace are struck
-through. In readers' notebooks the same lines are a cell that runs
-(``notebooks.for_reader``).
+in the head. Without ``:chapter:`` it is the chapter of the page; on a page
+whose name has no number, and from chapter 15 on, the finished file. With
+``:edit: name`` it shows what this edit of the finished file
+(``coursekit/classroom/edits.py``) changes: new lines are marked, and those
+that they replace are struck through. In readers' notebooks the lines are a
+cell that runs (``notebooks.for_reader``).
 """
 
 import re
@@ -20,14 +21,19 @@ from docutils.parsers.rst import directives
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
-from coursekit.classroom.grading.plain import chapter_of, lesson_text, names_in
+from coursekit.classroom.grading.plain import (
+    FINISHED,
+    chapter_of,
+    lesson_text,
+    names_in,
+)
 
 LOGGER = logging.getLogger(__name__)
 # Pygments wraps each emphasized line; a run of lines becomes one <ins>.
 MARKED = re.compile(r'<span class="hll">(.*)\n</span>')
 HEAD = """\
-<p class="lesson-head"><span class="lesson-file"><code>{file}</code> · \
-{after}</span>{new}</p>
+<p class="lesson-head"><span class="lesson-file"><code>{file}</code>{after}\
+</span>{new}</p>
 """
 NEW = ' <span class="lesson-new">new in this chapter: {lines}</span>'
 EDIT = ' <span class="lesson-new">changed: {lines}</span>'
@@ -53,25 +59,25 @@ class Lesson(SphinxDirective):
 
         names = names_in(self.arguments[0])
         own = chapter_of(self.env.docname)
-        chapter = self.options.get("chapter", own)
+        chapter = FINISHED if own is None else own
+        chapter = self.options.get("chapter", chapter)
         edit = self.options.get("edit")
-        node = lesson_block(chapter=chapter, edit=edit)
+        node = lesson_block()
         self.set_source_info(node)
         try:
-            if chapter is None:
-                raise ValueError(
-                    "needs `:chapter:` on a page whose name has no number: "
-                    f"got {self.env.docname}."
-                )
             if edit:
                 text, new, gone = changes(names, edit)
+                node["file"] = lesson.file_of(names[0], FINISHED)
             else:
                 text, gone = lesson_text(names, chapter), set()
                 new = new_lines(names, chapter)
-            node["file"] = lesson.file_of(names[0], 0 if edit else chapter)
+                node["file"] = lesson.file_of(names[0], chapter)
         except ValueError as error:
             LOGGER.warning("{lesson} %s", error, location=node)
             return []
+        node["after"] = f" · chapter {chapter}" * (chapter < FINISHED)
+        if edit:
+            node["after"] = " · edited"
         node["new"] = in_words(new, text)
         marked = sorted(new | gone)
         node["tags"] = ["del" if line in gone else "ins" for line in marked]
@@ -139,10 +145,10 @@ def in_words(new, text):
 def visit_lesson(self, node):
     """Write the head; the lines follow as any code."""
     self.body.append('<div class="lesson">\n')
-    new = EDIT if node["edit"] else NEW
+    new = EDIT if "edited" in node["after"] else NEW
     head = HEAD.format(
         file=node["file"],
-        after="edited" if node["edit"] else f"chapter {node['chapter']}",
+        after=node["after"],
         new=new.format(lines=node["new"]) if node["new"] else "",
     )
     self.body.append(head)

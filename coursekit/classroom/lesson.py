@@ -174,6 +174,8 @@ def new_lines(name: str, chapter: int) -> set[int]:
     """
     now = part(name, chapter).splitlines()
     before = []
+    if chapter > LAST_CHAPTER and file_of(name, chapter) == FILE:
+        return set()
     if chapter and file_of(name, chapter) == file_of(name, chapter - 1):
         with contextlib.suppress(ValueError):
             before = part(name, chapter - 1).splitlines()

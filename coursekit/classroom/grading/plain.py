@@ -41,6 +41,8 @@ ADMONITIONS = {
     *("note", "seealso", "tip", "warning"),
 }
 LETTERS = "ABCDEFGH"
+# From this chapter on, the file of the lesson is minimal.py as it stands.
+FINISHED = 15
 # Orders the choices of every question in the book; see `shuffled`.
 SEED = 0
 CAN = "After this chapter you can"
@@ -334,14 +336,11 @@ class Page:
         return found
 
     def chapter(self, options: Mapping[str, Any]) -> int:
-        """The chapter whose file a lesson shows: the page's, or an option."""
-        chapter = options.get("chapter", chapter_of(self.name))
-        if chapter is None:
-            raise ValueError(
-                "a {lesson} needs `:chapter:` on a page whose name has no "
-                f"number: got {self.name}."
-            )
-        return int(chapter)
+        """The chapter whose file a lesson shows: an option, the page's own,
+        or the last that writes into the file.
+        """
+        own = chapter_of(self.name)
+        return int(options.get("chapter", FINISHED if own is None else own))
 
     def convert(self, source: str) -> str:
         """The Markdown of a cell without MyST's own syntax."""
