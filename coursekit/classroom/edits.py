@@ -9,13 +9,6 @@ by adding their lists, as long as they change different lines.
 __all__ = ["EDITS"]
 
 EDITS: dict[str, list[tuple[str, str]]] = {
-    # Every token sees all others, also those to its right.
-    "no_mask": [
-        (
-            "        mask = causal_mask(ids.size(1), end)\n",
-            "        mask = torch.ones(1, end, dtype=torch.bool)\n",
-        ),
-    ],
     # Chapter 11: the loss on held-out text, ten times in a run.
     "validation": [
         (
@@ -29,6 +22,13 @@ EDITS: dict[str, list[tuple[str, str]]] = {
             "        if (step + 1) % (steps // 10) == 0:\n"
             "            validation.append(evaluate(model, held_out))\n"
             "    return losses, validation\n",
+        ),
+    ],
+    # Every token sees all others, also those to its right.
+    "no_mask": [
+        (
+            "        mask = causal_mask(ids.size(1), end)\n",
+            "        mask = torch.ones(1, end, dtype=torch.bool)\n",
         ),
     ],
 }
