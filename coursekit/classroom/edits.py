@@ -19,6 +19,21 @@ def rotate(x, end):
     return torch.stack(rotated, -1).flatten(-2)'''
 
 EDITS: dict[str, list[tuple[str, str]]] = {
+    # Chapter 11: the loss on held-out text, ten times in a run.
+    "validation": [
+        (
+            "def train(model, ids, steps, batch_size=32):",
+            "def train(model, ids, held_out, steps, batch_size=32):",
+        ),
+        ("    losses = []\n", "    losses, validation = [], []\n"),
+        (
+            "        losses.append(loss.item())\n    return losses\n",
+            "        losses.append(loss.item())\n"
+            "        if (step + 1) % (steps // 10) == 0:\n"
+            "            validation.append(evaluate(model, held_out))\n"
+            "    return losses, validation\n",
+        ),
+    ],
     # Every token sees all others, also those to its right.
     "no_mask": [
         (
