@@ -993,6 +993,8 @@ def test_norms_compared_work_out_sat():
 def test_gated_units_multiply_gate_and_value():
     ax = figures.gated_units([2, 2, 0, -2], [0.5, -0.5, 0.5, 0.5])
     assert {"1.76", "0.88", "−0.88", "−0.24", "−0.12"} <= set(words(ax))
+
+
 def test_update_sizes_point_the_way_of_their_sign():
     rows = {"a": (4, 0.4, 0.1), "b": (-2, -0.2, 0.027)}
     ax = figures.update_sizes(rows, (4, 0.4, 0.4))
@@ -1116,6 +1118,8 @@ def test_padded_batch_fills_up_the_shorter_row():
     at = {t.get_position(): t.get_text() for t in ax.texts}
     assert [at[x, -1] for x in range(3)] == ["d", "pad", "pad"]
     assert [at[x, 0] for x in range(3)] == ["a", "b", "c"]
+
+
 def test_learning_rates_shows_the_peak_and_the_warmup():
     ax = figures.learning_rates([0.5, 1.0, 0.6, 0.1], warmup=2)
     assert list(ax.lines[0].get_ydata()) == [0.5, 1.0, 0.6, 0.1]
