@@ -14,6 +14,12 @@ from coursekit.classroom.figures.attention import (
     attention_steps,
     projections,
 )
+from coursekit.classroom.figures.caches import (
+    beam_tree,
+    cache_steps,
+    key_changes,
+    times_less,
+)
 from coursekit.classroom.figures.charts import (
     bars,
     curves,
@@ -32,6 +38,13 @@ from coursekit.classroom.figures.feedforward import (
     matrix_areas,
     two_classes,
     unit_memory,
+)
+from coursekit.classroom.figures.generation import (
+    choices_made,
+    kept_mass,
+    sampled_words,
+    tail_curves,
+    temperature_bars,
 )
 from coursekit.classroom.figures.heads import (
     heads_added,
@@ -111,7 +124,10 @@ __all__ = [
     "attention_steps",
     "bag_of_vectors",
     "bars",
+    "beam_tree",
     "between_and_within",
+    "cache_steps",
+    "choices_made",
     "clocks",
     "curves",
     "encode",
@@ -120,6 +136,8 @@ __all__ = [
     "hidden_units",
     "id_neighbors",
     "intervals",
+    "kept_mass",
+    "key_changes",
     "ladder",
     "learned_merges",
     "logit_pushes",
@@ -143,13 +161,17 @@ __all__ = [
     "remaining",
     "replayed_merges",
     "residual_stream",
+    "sampled_words",
     "seed_dots",
     "split_and_merge",
     "stable_rows",
     "sum_over_heads",
     "surprise_boxes",
     "svg",
+    "tail_curves",
+    "temperature_bars",
     "thin_matrices",
+    "times_less",
     "token_cuts",
     "token_rows",
     "turned_back",
