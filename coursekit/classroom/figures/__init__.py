@@ -18,6 +18,7 @@ from coursekit.classroom.figures.caches import (
     beam_tree,
     cache_steps,
     key_changes,
+    padded_batch,
     times_less,
 )
 from coursekit.classroom.figures.charts import (
@@ -151,6 +152,7 @@ __all__ = [
     "norm_places",
     "norm_steps",
     "one_hot_product",
+    "padded_batch",
     "paths",
     "pipeline",
     "png",

@@ -16,6 +16,7 @@ __all__ = [
     "beam_tree",
     "cache_steps",
     "key_changes",
+    "padded_batch",
     "times_less",
 ]
 
@@ -173,10 +174,36 @@ def beam_tree(tree: Mapping[str, Mapping[str, Number]], root: str) -> Axes:
             )
             ax.text(
                 0.35 * left + 0.65 * x,
-                0.35 * low + 0.65 * y,
+                0.35 * low + 0.65 * y + 0.08,
                 f"{p:g}",
                 ha="center",
-                va="center",
-                weight="bold",
+                va="bottom",
             )
+    return ax
+
+
+def padded_batch(lengths: Sequence[int]) -> Axes:
+    """Draw the positions of a batch of prompts, padded on the left.
+
+    Args:
+        lengths: tokens of each prompt.
+
+    Returns:
+        The axes; row i stands at height −i, column j at x = j.
+    """
+    longest = max(lengths)
+    ax = new_figure(0.46 * len(lengths) + 0.1)[1][0]
+    ax.set(xlim=(-2.2, longest - 0.4), ylim=(0.45 - len(lengths), 0.5))
+    ax.axis("off")
+    for i, length in enumerate(lengths):
+        ax.text(-0.7, -i, f"prompt {i + 1}", ha="right", va="center")
+        for j in range(longest):
+            position = j - (longest - length)
+            box = Rectangle((j - 0.46, -i - 0.4), 0.92, 0.8)
+            if position < 0:
+                box.set(fill=False, edgecolor=COLORS["gray"], linestyle=":")
+            else:
+                box.set(facecolor=COLORS["gray"], alpha=0.25)
+                ax.text(j, -i, str(position), ha="center", va="center")
+            ax.add_patch(box)
     return ax

@@ -132,13 +132,13 @@ def kept_mass(words: Sequence[str], p: Tensor, top_p: Number) -> Axes:
             )
             if mass:
                 ax.add_patch(box)
-            if mass > 0.1:
-                text = f"{word}  {mass:.2f}"
+            if stays:
+                text = f"{word}  {mass:.3f}"
                 ax.text(left + mass / 2, y, text, ha="center", va="center")
-            elif mass:
-                ax.text(left + mass / 2, y - 0.5, word, ha="center", va="top")
             left += mass
-    ax.plot([top_p] * 2, [-0.55, 0.6], color=COLORS["black"], linestyle="--")
+    dropped = ", ".join(words[int((kept > 0).sum()) :])
+    ax.text(1, -0.5, dropped, ha="right", va="top")
+    ax.plot([top_p] * 2, [-0.45, 0.6], color=COLORS["black"], linestyle="--")
     ax.text(top_p, 0.65, f"top-p {top_p:g}", ha="center", va="bottom")
     ax.text(0, 0.65, "probabilities", va="bottom")
     ax.text(0, -1.5, "what is drawn from", va="bottom")
@@ -157,27 +157,32 @@ def tail_curves(lines: Mapping[str, Tensor], top_p: Number, k: int) -> Axes:
         The axes; each curve ends its kept part in a dot.
     """
     ax = new_figure(3.1)[1][0]
-    for (label, p), style in zip(lines.items(), "-:", strict=False):
+    for (label, p), style in zip(lines.items(), ("-", ":"), strict=False):
         mass = p.cumsum(0)
         n = int((mass - p < top_p).sum())
         where = range(1, len(p) + 1)
-        ax.plot(where, mass, style, color=CHOSEN, label=label)
+        ax.plot(where, mass, color=CHOSEN, linestyle=style)
         ax.plot(n, mass[n - 1], "o", color=CHOSEN, markersize=9)
         ax.annotate(
-            f"{n} token" + "s" * (n > 1),
+            f"{label}\n{n} token" + "s" * (n > 1),
             (n, mass[n - 1]),
-            (8, -16),
+            (9, -8),
             textcoords="offset points",
+            va="top",
         )
     gray = {"color": COLORS["gray"], "linewidth": 1.2, "linestyle": "--"}
     ax.axhline(top_p, **gray)
     ax.axvline(k, **gray)
-    ax.text(k * 1.06, 0.03, f"top-k {k}", va="bottom")
-    ax.text(1, top_p - 0.02, f"top-p {top_p:g}", va="top")
+    ax.text(k * 1.08, 0.03, f"top-k {k}", va="bottom")
+    ax.annotate(
+        f"top-p\n{top_p:g}",
+        (1.01, top_p),
+        xycoords=("axes fraction", "data"),
+        va="center",
+    )
     ax.set(xscale="log", ylim=(0, 1.05), xlabel="number of tokens")
     ax.set_xticks([1, 10, 100, 1000], ["1", "10", "100", "1,000"])
     ax.set_title("sum of their probabilities")
-    ax.legend(loc="lower right")
     return ax
 
 
