@@ -199,7 +199,7 @@ def sampled_words(
         The axes; one unit to the right is one character.
     """
     n_lines = sum(len(lines) + 1 for lines in samples.values())
-    ax = new_figure(0.27 * n_lines + 0.1)[1][0]
+    ax = new_figure(0.29 * n_lines + 0.1)[1][0]
     ax.set(xlim=(0, 44), ylim=(-n_lines + 0.5, 0.6))
     ax.axis("off")
     y = 0.0
@@ -214,13 +214,13 @@ def sampled_words(
                     text,
                     va="center",
                     family="monospace",
-                    size=11,
+                    size=14.5,  # as wide as the axes' unit
                     color=COLORS[ROLES["loss"] if invented else "black"],
                 )
                 if invented:
                     ax.plot(
                         [x, x + len(text)],
-                        [y - 0.36] * 2,
+                        [y - 0.42] * 2,
                         color=COLORS[ROLES["loss"]],
                         linestyle="-",
                         linewidth=1.5,
