@@ -109,9 +109,9 @@ from coursekit.classroom.figures.vector import (
     svg,
 )
 from coursekit.classroom.figures.vectors import (
+    low_rank,
     neighbor_lists,
     paths,
-    thin_matrices,
 )
 
 __all__ = [
@@ -143,6 +143,7 @@ __all__ = [
     "learned_merges",
     "logit_pushes",
     "lookup",
+    "low_rank",
     "mask_effect",
     "matrix_areas",
     "mixtures",
@@ -172,7 +173,6 @@ __all__ = [
     "svg",
     "tail_curves",
     "temperature_bars",
-    "thin_matrices",
     "times_less",
     "token_cuts",
     "token_rows",
