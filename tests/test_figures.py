@@ -634,6 +634,10 @@ def test_sampled_words_underlines_what_is_invented():
     assert words(ax) == ["hot", "the ", "budge", "end"]
     [line] = ax.lines
     assert list(line.get_xdata()) == [4, 9]
+    long = [("word", False), (" ", False)] * 20
+    ax = figures.sampled_words({"hot": [long]})
+    rows = {t.get_position()[1] for t in ax.texts}
+    assert len(rows) == 4  # a label, and three lines of at most 48
 
 
 def test_key_changes_tells_kept_from_new():

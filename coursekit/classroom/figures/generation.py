@@ -23,6 +23,7 @@ __all__ = [
 ]
 
 CHOSEN = COLORS["blue"]  # of probabilities, as in the figures of the loss
+CHARS = 48  # in a line of a sample
 
 
 def choices_made(
@@ -198,12 +199,16 @@ def sampled_words(
     Returns:
         The axes; one unit to the right is one character.
     """
-    n_lines = sum(len(lines) + 1 for lines in samples.values())
+    wrapped = {
+        label: [part for line in lines for part in _wrap(line)]
+        for label, lines in samples.items()
+    }
+    n_lines = sum(len(lines) + 1.1 for lines in wrapped.values())
     ax = new_figure(0.29 * n_lines + 0.1)[1][0]
-    ax.set(xlim=(0, 44), ylim=(-n_lines + 0.5, 0.6))
+    ax.set(xlim=(0, CHARS), ylim=(-n_lines + 0.5, 0.6))
     ax.axis("off")
     y = 0.0
-    for label, lines in samples.items():
+    for label, lines in wrapped.items():
         ax.text(0, y, label, va="center", weight="bold")
         for line in lines:
             y, x = y - 1, 0
@@ -214,7 +219,7 @@ def sampled_words(
                     text,
                     va="center",
                     family="monospace",
-                    size=14.5,  # as wide as the axes' unit
+                    size=13,  # as wide as the axes' unit
                     color=COLORS[ROLES["loss"] if invented else "black"],
                 )
                 if invented:
@@ -228,3 +233,14 @@ def sampled_words(
                 x += len(text)
         y -= 1.1
     return ax
+
+
+def _wrap(line: Sequence[tuple[str, bool]]) -> list[list[tuple[str, bool]]]:
+    """The pieces of a line, on as many lines as they need."""
+    lines: list[list[tuple[str, bool]]] = [[]]
+    for text, invented in line:
+        if sum(len(piece) for piece, _ in lines[-1]) + len(text) > CHARS:
+            lines.append([])
+        if lines[-1] or text.strip():  # no line begins with a space
+            lines[-1].append((text, invented))
+    return lines
