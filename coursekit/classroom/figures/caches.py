@@ -65,6 +65,7 @@ def cache_steps(lengths: Sequence[int]) -> list[Axes]:
     longest = max(lengths)
     for number, ax in enumerate(axes):
         n, cached = lengths[number % len(lengths)], number >= len(lengths)
+        cells: list[tuple[int, Number, str]]
         cells = [(j, i, "weight") for i in range(n) for j in range(i + 1)]
         cells += [
             (j, n + 0.4 + row, role)

@@ -171,9 +171,9 @@ def tail_curves(lines: Mapping[str, Tensor], top_p: Number, k: int) -> Axes:
             textcoords="offset points",
             va="top",
         )
-    gray = {"color": COLORS["gray"], "linewidth": 1.2, "linestyle": "--"}
-    ax.axhline(top_p, **gray)
-    ax.axvline(k, **gray)
+    gray = COLORS["gray"]
+    ax.axhline(top_p, color=gray, linewidth=1.2, linestyle="--")
+    ax.axvline(k, color=gray, linewidth=1.2, linestyle="--")
     ax.text(k * 1.08, 0.03, f"top-k {k}", va="bottom")
     ax.annotate(
         f"top-p\n{top_p:g}",
