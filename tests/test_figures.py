@@ -586,6 +586,103 @@ def test_verdicts_says_passed_failed_and_not_asked():
     assert len(ax.patches) == 2  # what was not asked has no color
 
 
+def test_choices_made_frames_what_is_chosen():
+    best = [("a", 0.6), ("b", 0.004)]
+    ax = figures.choices_made([("x", best, 0), ("xa", best, 1)])
+    bold = [t.get_text() for t in ax.texts if t.get_weight() == "bold"]
+    assert bold == ["a", "60 %", "b", "< 1 %"]
+
+
+def test_temperature_bars_share_one_scale():
+    p = torch.tensor([0.25, 0.75])
+    axes = figures.temperature_bars(["a", "b"], {"1": p, "2": p.flip(0)})
+    assert [words(ax) for ax in axes] == [
+        ["0.250", "0.750"],
+        ["0.750", "0.250"],
+    ]
+    assert len({ax.get_ylim() for ax in axes}) == 1
+
+
+def test_kept_mass_keeps_the_token_that_crosses():
+    p = torch.tensor([0.5, 0.3, 0.15, 0.05])
+    ax = figures.kept_mass(["a", "b", "c", "d"], p, 0.6)
+    written = words(ax)
+    assert [w for w in written if w[:1] in "ab" and "  " in w] == [
+        "a  0.500",
+        "b  0.300",
+        "a  0.625",
+        "b  0.375",
+    ]
+    assert "c, d" in written
+    hatched = [patch for patch in ax.patches if patch.get_hatch()]
+    assert len(hatched) == 2
+
+
+def test_tail_curves_count_the_tokens_that_are_kept():
+    lines = {
+        "sure": torch.tensor([0.95, 0.03, 0.02]),
+        "not": torch.tensor([0.4, 0.35, 0.25]),
+    }
+    ax = figures.tail_curves(lines, 0.9, 2)
+    assert {"sure\n1 token", "not\n3 tokens", "top-k 2"} <= set(words(ax))
+    assert len({line.get_linestyle() for line in ax.lines}) > 2
+
+
+def test_sampled_words_underlines_what_is_invented():
+    lines = [[("the ", False), ("budge", True)], [("end", False)]]
+    ax = figures.sampled_words({"hot": lines})
+    assert words(ax) == ["hot", "the ", "budge", "end"]
+    [line] = ax.lines
+    assert list(line.get_xdata()) == [4, 9]
+    long = [("word", False), (" ", False)] * 20
+    ax = figures.sampled_words({"hot": [long]})
+    rows = {t.get_position()[1] for t in ax.texts}
+    assert len(rows) == 4  # a label, and three lines of at most 48
+
+
+def test_key_changes_tells_kept_from_new():
+    rows = {"mask": [1e-15, None], "none": [0.25, None]}
+    ax = figures.key_changes(["a", "b"], rows)
+    assert words(ax) == ["a", "b", "mask", "0", "new", "none", "0.25", "new"]
+    strength = [patch.get_alpha() for patch in ax.patches]
+    assert strength[0] < min(strength[1:])
+
+
+def test_cache_steps_computes_one_row():
+    axes = figures.cache_steps([2, 3])
+    filled = [
+        sum(patch.get_facecolor()[3] > 0 for patch in ax.patches)
+        for ax in axes
+    ]
+    # Weights, keys and values: 3 + 4 and 6 + 6; then one row of each.
+    assert filled == [7, 12, 4, 5]
+    kept = [len(ax.patches) - n for ax, n in zip(axes, filled, strict=True)]
+    assert kept == [0, 0, 2, 4]
+
+
+def test_padded_batch_counts_real_tokens():
+    ax = figures.padded_batch([3, 1])
+    numbers = {t.get_position(): t.get_text() for t in ax.texts}
+    assert numbers[2, 0] == "2"
+    assert numbers[2, -1] == "0"
+    assert (0, -1) not in numbers
+
+
+def test_times_less_shows_the_last_ratios():
+    runs = [{"median": m, "lowest": m - 1, "highest": m + 1} for m in (2, 12)]
+    ax = figures.times_less([16, 1024], [6.0, 535.4], runs)
+    assert words(ax) == ["FLOPs: 535 times", "seconds: 12 times"]
+
+
+def test_beam_tree_is_thicker_where_more_probable():
+    tree = {"": {"a": 0.6, "b": 0.4}, "a": {"c": 1.0}, "b": {"d": 0.9}}
+    ax = figures.beam_tree(tree, "start")
+    wide = [line.get_linewidth() for line in ax.lines]
+    labels = [w for w in words(ax) if w[0].isdigit()]
+    assert labels == ["1", "0.9", "0.6", "0.4"]
+    assert wide == sorted(wide, reverse=True)
+
+
 def test_paths_begin_open_and_end_filled():
     trails = {
         name: torch.tensor([[0.0, i], [1.0, i], [2.0, -i]])

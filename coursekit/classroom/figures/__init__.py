@@ -18,6 +18,13 @@ from coursekit.classroom.figures.attention import (
     attention_steps,
     projections,
 )
+from coursekit.classroom.figures.caches import (
+    beam_tree,
+    cache_steps,
+    key_changes,
+    padded_batch,
+    times_less,
+)
 from coursekit.classroom.figures.charts import (
     bars,
     curves,
@@ -49,6 +56,13 @@ from coursekit.classroom.figures.gaps import (
     gap_losses,
     objectives,
     reach,
+)
+from coursekit.classroom.figures.generation import (
+    choices_made,
+    kept_mass,
+    sampled_words,
+    tail_curves,
+    temperature_bars,
 )
 from coursekit.classroom.figures.heads import (
     heads_added,
@@ -154,8 +168,11 @@ __all__ = [
     "bag_of_vectors",
     "bar_panels",
     "bars",
+    "beam_tree",
     "between_and_within",
     "both_directions",
+    "cache_steps",
+    "choices_made",
     "clocks",
     "curves",
     "dependence",
@@ -170,6 +187,8 @@ __all__ = [
     "id_neighbors",
     "induction_path",
     "intervals",
+    "kept_mass",
+    "key_changes",
     "ladder",
     "learned_merges",
     "learning_rates",
@@ -203,6 +222,7 @@ __all__ = [
     "replayed_merges",
     "residual_stream",
     "rounded_weights",
+    "sampled_words",
     "seed_dots",
     "shares",
     "split_and_merge",
@@ -210,6 +230,9 @@ __all__ = [
     "sum_over_heads",
     "surprise_boxes",
     "svg",
+    "tail_curves",
+    "temperature_bars",
+    "times_less",
     "token_cuts",
     "token_rows",
     "train_and_validation",
