@@ -20,6 +20,17 @@ from coursekit.classroom.figures.charts import (
     intervals,
     ladder,
 )
+from coursekit.classroom.figures.chunks import (
+    running_softmax,
+    tiles,
+)
+from coursekit.classroom.figures.costs import (
+    CostRow,
+    cost_columns,
+    loss_by_size,
+    roofline,
+    stacks,
+)
 from coursekit.classroom.figures.embedding import (
     id_neighbors,
     lookup,
@@ -45,6 +56,10 @@ from coursekit.classroom.figures.losses import (
     seed_dots,
     stable_rows,
     surprise_boxes,
+)
+from coursekit.classroom.figures.machines import (
+    model_cuts,
+    pipeline_turns,
 )
 from coursekit.classroom.figures.maps import (
     heatmap,
@@ -105,6 +120,7 @@ __all__ = [
     "COLORS",
     "ROLES",
     "WIDTH",
+    "CostRow",
     "Part",
     "added_positions",
     "attention_flow",
@@ -113,6 +129,7 @@ __all__ = [
     "bars",
     "between_and_within",
     "clocks",
+    "cost_columns",
     "curves",
     "encode",
     "heads_added",
@@ -124,9 +141,11 @@ __all__ = [
     "learned_merges",
     "logit_pushes",
     "lookup",
+    "loss_by_size",
     "mask_effect",
     "matrix_areas",
     "mixtures",
+    "model_cuts",
     "mosaic",
     "neighbor_lists",
     "new_figure",
@@ -135,6 +154,7 @@ __all__ = [
     "one_hot_product",
     "paths",
     "pipeline",
+    "pipeline_turns",
     "png",
     "position_rows",
     "prefixes",
@@ -143,13 +163,17 @@ __all__ = [
     "remaining",
     "replayed_merges",
     "residual_stream",
+    "roofline",
+    "running_softmax",
     "seed_dots",
     "split_and_merge",
     "stable_rows",
+    "stacks",
     "sum_over_heads",
     "surprise_boxes",
     "svg",
     "thin_matrices",
+    "tiles",
     "token_cuts",
     "token_rows",
     "turned_back",
