@@ -53,6 +53,10 @@ def part(name, chapter):
 lesson = types.ModuleType("coursekit.classroom.lesson")
 lesson.part = part
 lesson.new_lines = lambda name, chapter: NEW.get((name, chapter), set())
+lesson.file_of = lambda name, chapter: "minimal.py"
+HEAD, OLD, NEWER = "def scale(x):", "    return x", "    return 2 * x"
+DIFF = {"doubled": [(" ", HEAD), ("-", OLD), ("+", NEWER)]}
+lesson.diff = lambda name, edit: DIFF[edit]
 sys.modules["coursekit.classroom.lesson"] = lesson
 
 minimal = types.ModuleType("coursekit.minimal")
@@ -97,6 +101,10 @@ print("SEEN", 5)
 
 ```{lesson} scale
 :chapter: 3
+```
+
+```{lesson} scale
+:edit: doubled
 ```
 
 :::::{still-there}
@@ -236,7 +244,7 @@ def page(book):
 
 # -- lesson lines ------------------------------------------------------------
 def test_a_lesson_shows_its_parts_and_what_is_new(page):
-    first, second, third = page.select(".lesson")
+    first, second, third, fourth = page.select(".lesson")
     code = first.select_one("pre").get_text()
     assert code.strip("\n") == (
         "def scale(x):\n    # by the size\n    return x / SIZE\n\n\n"
@@ -252,6 +260,10 @@ def test_a_lesson_shows_its_parts_and_what_is_new(page):
     old = third.select_one(".lesson-head").get_text()
     assert old.strip() == "minimal.py · chapter 3"  # control: nothing is new
     assert third.select("ins, .hll") == []
+    head = " ".join(fourth.select_one(".lesson-head").get_text().split())
+    assert head == "minimal.py · edited changed: line 3"
+    assert fourth.select_one("del").get_text() == "    return x\n"
+    assert fourth.select_one("ins").get_text() == "    return 2 * x\n"
 
 
 @pytest.mark.parametrize(
@@ -279,7 +291,7 @@ def test_readers_can_run_the_lines(book):
     theirs = notebooks.code_cells(book.notebook("readers"))
     ours = notebooks.code_cells(book.notebook())
     assert len(ours) == 1
-    assert len(theirs) == 1 + 1 + 3  # the installation, and the lessons
+    assert len(theirs) == 1 + 1 + 4  # the installation, and the lessons
     script = "\n\n".join(cell.source for cell in theirs)
     script += "\n\nprint(Head()(torch.full((2,), 7.0)).item())"
     book.write("reader.py", script)

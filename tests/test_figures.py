@@ -515,8 +515,8 @@ def test_added_positions_shows_each_sum():
     assert rows[-1][1:] == ["0", "2", "+", "3", "0", "=", "3", "2", " "]
 
 
-def test_thin_matrices_are_to_scale_and_counted():
-    ax = figures.thin_matrices(100, 20)
+def test_low_rank_are_to_scale_and_counted():
+    ax = figures.low_rank(100, 20)
     areas = [p.get_width() * p.get_height() for p in ax.patches]
     assert areas == pytest.approx([1, 0.2, 0.2])
     counts = {w.split("\n")[0] for w in words(ax) if "\n" in w}

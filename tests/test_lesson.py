@@ -14,6 +14,7 @@ import torch
 
 from coursekit import minimal
 from coursekit.classroom import lesson, stages
+from coursekit.classroom.edits import EDITS
 from results.ladder import CONTROLS, RUNGS, build
 from results.take_away import MODELS
 
@@ -270,3 +271,39 @@ def test_the_edits_of_results_apply(chapter, edits):
     whole = make(lesson.load(chapter), 13, chapter)(ids)
     assert out.shape == whole.shape == (2, 7, 13)
     assert torch.equal(out, whole) == (edits == [])
+
+
+# -- edits, and the second file ----------------------------------------------
+@pytest.mark.parametrize("edit", EDITS)
+def test_an_edit_runs(edit):
+    make(lesson.load(12, EDITS[edit]), 13, 12)(torch.tensor([[2, 3, 5]]))
+
+
+def test_an_edit_as_a_diff():
+    lines = lesson.diff("GPT.forward", "no_mask")
+    before = [line for mark, line in lines if mark != "+"]
+    after = [line for mark, line in lines if mark != "-"]
+    assert before == lesson.part("GPT.forward", 12).splitlines()
+    assert [mark for mark, _ in lines if mark != " "] == ["-", "+"]
+    new = "        mask = torch.ones(1, end, dtype=torch.bool)"
+    assert [line for line in after if line not in before] == [new]
+    # A part that the edit does not change has no marks; others don't exist.
+    assert {mark for mark, _ in lesson.diff("Block", "no_mask")} == {" "}
+    with pytest.raises(ValueError, match="needs the part"):
+        lesson.diff("Blob", "no_mask")
+    with pytest.raises(ValueError, match="an edit is one of"):
+        lesson.diff("GPT", "no_masks")
+
+
+def test_chapters_13_and_14_write_the_second_file():
+    assert lesson.file_of("Encoder", 13) == "minimal_seq2seq.py"
+    assert "memory_mask" in lesson.part("DecoderBlock.forward", 14)
+    with pytest.raises(ValueError, match="after chapter 13 the file has"):
+        lesson.part("DecoderBlock", 13)
+    for name, chapter in [("train", 13), ("train", 15), ("Block", 14)]:
+        assert lesson.file_of(name, chapter) == "minimal.py"
+    assert "pairs" in lesson.part("train", 14)
+    assert "pairs" not in lesson.part("train", 13)
+    every = range(1, len(lesson.part("Encoder", 13).splitlines()) + 1)
+    assert len(lesson.new_lines("Encoder", 13)) > 0.8 * len(every)
+    assert lesson.new_lines("Encoder", 14) == set()

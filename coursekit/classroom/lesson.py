@@ -7,6 +7,7 @@ final comes from :mod:`coursekit.minimal`, what a later chapter replaces from
 """
 
 import ast
+import contextlib
 import difflib
 import re
 from collections.abc import Sequence
@@ -14,9 +15,22 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
-__all__ = ["LAST_CHAPTER", "load", "new_lines", "part", "parts", "text"]
+from coursekit.classroom.edits import EDITS
+
+__all__ = [
+    "LAST_CHAPTER",
+    "diff",
+    "file_of",
+    "load",
+    "new_lines",
+    "part",
+    "parts",
+    "text",
+]
 
 LAST_CHAPTER = 12  # from here on, the file is minimal.py
+FILE, SECOND = "minimal.py", "minimal_seq2seq.py"
+SECOND_CHAPTERS = (13, 14)  # that write the second file
 HERE = Path(__file__).parent
 PACKAGE = HERE.parent
 
@@ -121,7 +135,8 @@ def part(name: str, chapter: int) -> str:
     Args:
         name: a function or class of the file, ``Class.method``, or
             ``script``, the lines at its end that run it.
-        chapter: 0 or later.
+        chapter: 0 or later. In chapters 13 and 14 the second file's parts
+            come before those of the first.
 
     Returns:
         Lines of source with their comments, without a newline at the end.
@@ -132,6 +147,8 @@ def part(name: str, chapter: int) -> str:
     owner, _, method = name.partition(".")
     form = _form(owner, chapter) if owner in FORMS else None
     source = "" if form is None else _written(owner, form)
+    if file_of(name, chapter) == SECOND:
+        source = _cut_file(SECOND)[owner]
     if method:
         source = _cut(source).get(method, "")
     if not source:
@@ -156,10 +173,12 @@ def new_lines(name: str, chapter: int) -> set[int]:
         ValueError: as :func:`part`.
     """
     now = part(name, chapter).splitlines()
-    try:
-        before = part(name, chapter - 1).splitlines() if chapter else []
-    except ValueError:
-        before = []
+    before = []
+    if chapter > LAST_CHAPTER and file_of(name, chapter) == FILE:
+        return set()
+    if chapter and file_of(name, chapter) == file_of(name, chapter - 1):
+        with contextlib.suppress(ValueError):
+            before = part(name, chapter - 1).splitlines()
     same = difflib.SequenceMatcher(None, before, now, autojunk=False)
     kept = {
         line + 1
@@ -168,6 +187,51 @@ def new_lines(name: str, chapter: int) -> set[int]:
     }
     filled = {i for i, line in enumerate(now, 1) if line.strip()}
     return filled - kept
+
+
+def file_of(name: str, chapter: int) -> str:
+    """The file that a part stands in: ``minimal.py``, or the second file.
+
+    Args:
+        name, chapter: as in :func:`part`.
+    """
+    if chapter not in SECOND_CHAPTERS:
+        return FILE
+    source = _cut_file(SECOND).get(name.split(".")[0], "")
+    written = re.search(r"# chapter (\d+)\n", source)
+    return SECOND if written and int(written[1]) <= chapter else FILE
+
+
+def diff(name: str, edit: str) -> list[tuple[str, str]]:
+    """The lines of a part of `minimal.py`, before and after an edit.
+
+    Args:
+        name: as in :func:`part`.
+        edit: a key of :data:`coursekit.classroom.edits.EDITS`.
+
+    Returns:
+        Pairs of a mark and a line: ``" "`` stays, ``"-"`` was there before,
+        ``"+"`` is there after.
+
+    Raises:
+        ValueError: if there is no such edit, or no such part after it.
+    """
+    if edit not in EDITS:
+        raise ValueError(
+            f"an edit is one of {', '.join(EDITS)}: got {edit!r}. Name one "
+            "of them, or add it to coursekit/classroom/edits.py."
+        )
+    before, after = (
+        _found(name, source)
+        for source in (text(LAST_CHAPTER), _edited(LAST_CHAPTER, EDITS[edit]))
+    )
+    if not after:
+        raise ValueError(
+            f"after the edit {edit!r} the file needs the part that is shown: "
+            f"got {name!r}. Name a part that the edit changes or adds."
+        )
+    lines = difflib.Differ().compare(before.splitlines(), after.splitlines())
+    return [(line[0], line[2:]) for line in lines if line[0] != "?"]
 
 
 @cache
@@ -217,6 +281,14 @@ def load(chapter: int, edits: Sequence[tuple[str, str]] = ()) -> ModuleType:
         ValueError: if the chapter is below 0, or the file does not hold
             the old text of an edit exactly once.
     """
+    source = _edited(chapter, edits)
+    module = ModuleType(f"{__name__}.chapter_{chapter}")
+    exec(compile(source, f"<chapter {chapter}>", "exec"), module.__dict__)
+    return module
+
+
+def _edited(chapter: int, edits: Sequence[tuple[str, str]]) -> str:
+    """The file after a chapter, with edits made one after the other."""
     source = text(chapter)
     for old, new in edits:
         if source.count(old) != 1:
@@ -226,9 +298,14 @@ def load(chapter: int, edits: Sequence[tuple[str, str]] = ()) -> ModuleType:
                 f"{chapter}. Give more of the line, or less."
             )
         source = source.replace(old, new)
-    module = ModuleType(f"{__name__}.chapter_{chapter}")
-    exec(compile(source, f"<chapter {chapter}>", "exec"), module.__dict__)
-    return module
+    return source
+
+
+def _found(name: str, source: str) -> str:
+    """A function, class or method of a source; empty if it isn't there."""
+    owner, _, method = name.partition(".")
+    found = _cut(source).get(owner, "")
+    return _cut(found).get(method, "") if found and method else found
 
 
 def _form(name: str, chapter: int) -> Form:
@@ -245,7 +322,7 @@ def _form(name: str, chapter: int) -> Form:
 @cache
 def _written(name: str, form: str | int) -> str:
     """The lines of one form of a part."""
-    minimal = _cut((PACKAGE / "minimal.py").read_text("utf-8"))
+    minimal = _cut_file(FILE)
     if name == "script":
         source = minimal[name]
         if form != FINAL:
@@ -262,6 +339,12 @@ def _written(name: str, form: str | int) -> str:
         for new, old in UNCACHE:
             source = source.replace(new, old)
     return source
+
+
+@cache
+def _cut_file(name: str) -> dict[str, str]:
+    """Each definition of a file of the package by its name."""
+    return _cut((PACKAGE / name).read_text("utf-8"))
 
 
 def _cut(source: str) -> dict[str, str]:

@@ -110,9 +110,9 @@ from coursekit.classroom.figures.vector import (
     svg,
 )
 from coursekit.classroom.figures.vectors import (
+    low_rank,
     neighbor_lists,
     paths,
-    thin_matrices,
 )
 
 __all__ = [
@@ -142,6 +142,7 @@ __all__ = [
     "logit_pushes",
     "lookup",
     "loss_by_size",
+    "low_rank",
     "mask_effect",
     "matrix_areas",
     "mixtures",

@@ -141,6 +141,7 @@ def residual_stream(
         else:
             y = high + 1.0
     line(ax, (0, below), (0, below + 0.7), width=5)
+    ax.set_ylim(-1.1, max(tall, y + HEIGHT))  # the last vector, in full
     return ax
 
 

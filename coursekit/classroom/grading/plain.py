@@ -41,6 +41,8 @@ ADMONITIONS = {
     *("note", "seealso", "tip", "warning"),
 }
 LETTERS = "ABCDEFGH"
+# From this chapter on, the file of the lesson is minimal.py as it stands.
+FINISHED = 15
 # Orders the choices of every question in the book; see `shuffled`.
 SEED = 0
 CAN = "After this chapter you can"
@@ -145,19 +147,33 @@ def names_in(argument: str) -> list[str]:
     return [name for name in re.split(r"[,\s]+", argument) if name]
 
 
-def lesson_text(names: Iterable[str], chapter: int) -> str:
+def lesson_text(
+    names: Iterable[str], chapter: int, edit: str | None = None
+) -> str:
     """Parts of the one-file transformer, two blank lines between them.
 
     Raises:
-        ValueError: if a name does not exist in this chapter.
+        ValueError: if a name does not exist in this chapter, or the edit.
     """
     from coursekit.classroom import lesson
 
-    return "\n\n\n".join(lesson.part(name, chapter) for name in names)
+    if edit is None:
+        parts = [lesson.part(name, chapter) for name in names]
+    else:
+        parts = [
+            "\n".join(
+                line for mark, line in lesson.diff(name, edit) if mark != "-"
+            )
+            for name in names
+        ]
+    return "\n\n\n".join(parts)
 
 
 def lesson_cell(
-    names: Sequence[str], chapter: int, known: Collection[str] = ()
+    names: Sequence[str],
+    chapter: int,
+    known: Collection[str] = (),
+    edit: str | None = None,
 ) -> str:
     """The same parts as a cell that runs by itself.
 
@@ -169,16 +185,21 @@ def lesson_cell(
         names: as the ``{lesson}`` names them.
         chapter: the file is as it stands after this chapter.
         known: names that the notebook has defined before.
+        edit: the edit of the file that the lesson shows.
     """
+    from coursekit.classroom import lesson
+
     whole = list(dict.fromkeys(name.split(".")[0] for name in names))
-    source = lesson_text(whole, chapter)
+    source = lesson_text(whole, chapter, edit)
     statements = parse(source).statements
     needs = {name for part in statements for name in part.reads}
     defined = {name for part in statements for name in part.sets}
     missing = sorted(needs - defined - set(known) - set(dir(builtins)))
     if not missing:
         return source
-    return f"from coursekit.minimal import {', '.join(missing)}\n\n\n{source}"
+    module = "minimal" if edit else lesson.file_of(whole[0], chapter)[:-3]
+    names_of_it = ", ".join(missing)
+    return f"from coursekit.{module} import {names_of_it}\n\n\n{source}"
 
 
 class Pages:
@@ -288,12 +309,14 @@ class Page:
         return f"**Figure.** {text}"
 
     # -- blocks --------------------------------------------------------------
-    def pieces(self, source: str) -> list[tuple[str, list[str], int]]:
+    def pieces(
+        self, source: str
+    ) -> list[tuple[str, list[str], int, str | None]]:
         """Cut a cell at its lessons, which are code in a notebook.
 
         Returns:
-            Triples: the Markdown before a lesson, the names of the lesson
-            and its chapter. The last has no names.
+            For each lesson the Markdown before it, its names, its chapter,
+            and its edit or ``None``. The last has no names.
         """
         found, lines = [], source.split("\n")
         start = at = 0
@@ -305,21 +328,19 @@ class Page:
                 options, _ = options_of(lines[at + 1 : end])
                 before = "\n".join(lines[start:at])
                 names = names_in(directive[2])
-                found.append((before, names, self.chapter(options)))
+                chapter = self.chapter(options)
+                found.append((before, names, chapter, options.get("edit")))
                 start = end + 1
             at = end + 1
-        found.append(("\n".join(lines[start:]), [], 0))
+        found.append(("\n".join(lines[start:]), [], 0, None))
         return found
 
     def chapter(self, options: Mapping[str, Any]) -> int:
-        """The chapter whose file a lesson shows: the page's, or an option."""
-        chapter = options.get("chapter", chapter_of(self.name))
-        if chapter is None:
-            raise ValueError(
-                "a {lesson} needs `:chapter:` on a page whose name has no "
-                f"number: got {self.name}."
-            )
-        return int(chapter)
+        """The chapter whose file a lesson shows: an option, the page's own,
+        or the last that writes into the file.
+        """
+        own = chapter_of(self.name)
+        return int(options.get("chapter", FINISHED if own is None else own))
 
     def convert(self, source: str) -> str:
         """The Markdown of a cell without MyST's own syntax."""
@@ -414,7 +435,8 @@ class Page:
         if name == "step":
             return self.quote(self.inline(step_title(argument)), body)
         if name == "lesson":
-            text = lesson_text(names_in(argument), self.chapter(options))
+            names, chapter = names_in(argument), self.chapter(options)
+            text = lesson_text(names, chapter, options.get("edit"))
             return f"```python\n{text}\n```"
         if name == "answer":
             return self.details("The answer, and what follows", body)
