@@ -173,7 +173,6 @@ __all__ = [
     "sum_over_heads",
     "surprise_boxes",
     "svg",
-    "thin_matrices",
     "tiles",
     "token_cuts",
     "token_rows",
