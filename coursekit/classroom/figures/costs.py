@@ -162,7 +162,8 @@ def loss_by_size(
     losses: Sequence[Sequence[Number]],
     curves: Mapping[str, tuple[Sequence[Number], Sequence[Number]]]
     | None = None,
-    band: tuple[Sequence[Number], ...] | None = None,
+    band: tuple[Sequence[Number], Sequence[Number], Sequence[Number]]
+    | None = None,
     held_back: tuple[Number, Sequence[Number]] | None = None,
 ) -> Axes:
     """Draw the losses of models over their size, both axes logarithmic.
@@ -179,7 +180,9 @@ def loss_by_size(
     """
     ax = new_figure(3.5)[1][0]
     if band is not None:
-        ax.fill_between(*band, color=COLORS["blue"], alpha=0.25, linewidth=0)
+        x, low, high = band
+        blue = COLORS["blue"]
+        ax.fill_between(x, low, high, color=blue, alpha=0.25, linewidth=0)
     for label, (x, y) in (curves or {}).items():
         ax.plot(x, y, label=label)
     points = list(zip(sizes, losses, strict=True))
@@ -197,6 +200,13 @@ def loss_by_size(
             markersize=6 if marker == "o" else 9,
             label=label if runs else None,
         )
+    _name_axes(ax)
+    ax.legend(fontsize=11)
+    return ax
+
+
+def _name_axes(ax: Axes) -> None:
+    """The axes of a loss by size."""
     ax.set(xscale="log", yscale="log", xlim=(1.2e3, 7e5), ylim=(1.6, 2.5))
     ticks = [1.6, 1.8, 2.0, 2.2, 2.4]
     ax.set_yticks(ticks, [str(tick) for tick in ticks])
@@ -204,5 +214,3 @@ def loss_by_size(
     ax.minorticks_off()
     ax.set_xlabel("parameters in the blocks")
     ax.set_ylabel("loss (nats per character)")
-    ax.legend(fontsize=11)
-    return ax

@@ -12,6 +12,8 @@ from coursekit.classroom.figures.style import (
 
 __all__ = ["model_cuts", "pipeline_turns"]
 
+Area = tuple[Number, Number, Number, Number]
+
 # A machine has a color and a hatching.
 MACHINES = (("sky", "//"), ("orange", ".."))
 
@@ -24,8 +26,8 @@ def model_cuts() -> list[Axes]:
         parallel.
     """
     axes = new_figure(5.4, 2, 2)[1]
-    both = [(0, 0, 4, 4)]
-    halves = {
+    both: list[Area] = [(0, 0, 4, 4)]
+    halves: dict[str, list[Area]] = {
         "tensor parallel": [(0, 0, 2, 4), (2, 0, 2, 4)],
         "pipeline parallel": [(0, 2, 4, 2), (0, 0, 4, 2)],
     }
