@@ -41,7 +41,7 @@ PARTS = {
         *("chapter_parts", "budgets"),
     ],
     # Each model is loaded once: `--dist loadgroup` gives it to one worker.
-    "models": ["pipelines"],
+    "models": ["edits", "pipelines"],
 }
 
 

@@ -9,6 +9,10 @@ semicolon, or give them a name, and the notebook does not print them.
 import matplotlib.pyplot as plt  # noqa: F401
 from matplotlib.patches import Rectangle  # noqa: F401
 
+from coursekit.classroom.figures.alignment import (
+    alignment,
+    reach,
+)
 from coursekit.classroom.figures.attention import (
     attention_flow,
     attention_steps,
@@ -30,6 +34,11 @@ from coursekit.classroom.figures.costs import (
     loss_by_size,
     roofline,
     stacks,
+from coursekit.classroom.figures.circuits import (
+    bar_panels,
+    induction_path,
+    lens_rows,
+    patched_stream,
 )
 from coursekit.classroom.figures.embedding import (
     id_neighbors,
@@ -73,6 +82,13 @@ from coursekit.classroom.figures.merges import (
     learned_merges,
     replayed_merges,
 )
+from coursekit.classroom.figures.modern import (
+    gated_units,
+    head_groups,
+    norms_compared,
+    turned_pairs,
+    two_designs,
+)
 from coursekit.classroom.figures.norms import (
     Part,
     norm_places,
@@ -88,6 +104,10 @@ from coursekit.classroom.figures.order import (
 )
 from coursekit.classroom.figures.positions import (
     clocks,
+)
+from coursekit.classroom.figures.seq2seq import (
+    attention_to_memory,
+    two_stacks,
 )
 from coursekit.classroom.figures.style import (
     COLORS,
@@ -114,6 +134,11 @@ from coursekit.classroom.figures.vectors import (
     neighbor_lists,
     paths,
 )
+from coursekit.classroom.figures.windows import (
+    rounded_weights,
+    shares,
+    window_reach,
+)
 
 __all__ = [
     "CELLS",
@@ -123,22 +148,29 @@ __all__ = [
     "CostRow",
     "Part",
     "added_positions",
+    "alignment",
     "attention_flow",
     "attention_steps",
+    "attention_to_memory",
     "bag_of_vectors",
+    "bar_panels",
     "bars",
     "between_and_within",
     "clocks",
     "cost_columns",
     "curves",
     "encode",
+    "gated_units",
+    "head_groups",
     "heads_added",
     "heatmap",
     "hidden_units",
     "id_neighbors",
+    "induction_path",
     "intervals",
     "ladder",
     "learned_merges",
+    "lens_rows",
     "logit_pushes",
     "lookup",
     "loss_by_size",
@@ -152,7 +184,9 @@ __all__ = [
     "new_figure",
     "norm_places",
     "norm_steps",
+    "norms_compared",
     "one_hot_product",
+    "patched_stream",
     "paths",
     "pipeline",
     "pipeline_turns",
@@ -160,13 +194,16 @@ __all__ = [
     "position_rows",
     "prefixes",
     "projections",
+    "reach",
     "read_map",
     "remaining",
     "replayed_merges",
     "residual_stream",
     "roofline",
     "running_softmax",
+    "rounded_weights",
     "seed_dots",
+    "shares",
     "split_and_merge",
     "stable_rows",
     "stacks",
@@ -177,10 +214,14 @@ __all__ = [
     "token_cuts",
     "token_rows",
     "turned_back",
+    "turned_pairs",
     "two_classes",
+    "two_designs",
+    "two_stacks",
     "unembedding",
     "unit_memory",
     "use_style",
     "verdicts",
     "who_sees_whom",
+    "window_reach",
 ]
