@@ -11,7 +11,7 @@ from matplotlib.patches import Rectangle  # noqa: F401
 
 from coursekit.classroom.figures.alignment import (
     alignment,
-    reach,
+    dependence,
 )
 from coursekit.classroom.figures.attention import (
     attention_flow,
@@ -28,17 +28,18 @@ from coursekit.classroom.figures.chunks import (
     running_softmax,
     tiles,
 )
+from coursekit.classroom.figures.circuits import (
+    bar_panels,
+    induction_path,
+    lens_rows,
+    patched_stream,
+)
 from coursekit.classroom.figures.costs import (
     CostRow,
     cost_columns,
     loss_by_size,
     roofline,
     stacks,
-from coursekit.classroom.figures.circuits import (
-    bar_panels,
-    induction_path,
-    lens_rows,
-    patched_stream,
 )
 from coursekit.classroom.figures.embedding import (
     id_neighbors,
@@ -52,6 +53,13 @@ from coursekit.classroom.figures.feedforward import (
     matrix_areas,
     two_classes,
     unit_memory,
+)
+from coursekit.classroom.figures.gaps import (
+    both_directions,
+    fillings,
+    gap_losses,
+    objectives,
+    reach,
 )
 from coursekit.classroom.figures.heads import (
     heads_added,
@@ -75,6 +83,7 @@ from coursekit.classroom.figures.maps import (
 )
 from coursekit.classroom.figures.masks import (
     mask_effect,
+    padded_batch,
     prefixes,
     verdicts,
 )
@@ -156,10 +165,14 @@ __all__ = [
     "bar_panels",
     "bars",
     "between_and_within",
+    "both_directions",
     "clocks",
     "cost_columns",
     "curves",
+    "dependence",
     "encode",
+    "fillings",
+    "gap_losses",
     "gated_units",
     "head_groups",
     "heads_added",
@@ -185,7 +198,9 @@ __all__ = [
     "norm_places",
     "norm_steps",
     "norms_compared",
+    "objectives",
     "one_hot_product",
+    "padded_batch",
     "patched_stream",
     "paths",
     "pipeline",
@@ -200,8 +215,8 @@ __all__ = [
     "replayed_merges",
     "residual_stream",
     "roofline",
-    "running_softmax",
     "rounded_weights",
+    "running_softmax",
     "seed_dots",
     "shares",
     "split_and_merge",
