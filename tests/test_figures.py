@@ -970,7 +970,7 @@ def test_alignment_draws_a_line_for_each_large_weight():
 
 def test_reach_fills_the_cells_that_move():
     grid = torch.tensor([[True, False, True], [False, False, True]])
-    (ax,) = figures.reach({"one": (grid, ["a", "b"], ["x", "y", "pad"])})
+    (ax,) = figures.dependence({"one": (grid, ["a", "b"], ["x", "y", "pad"])})
     filled = {
         (round(box.get_x() + 0.44), round(box.get_y() + 0.44))
         for box in ax.patches
@@ -1002,6 +1002,8 @@ def test_two_stacks_lead_keys_and_values_into_the_decoder():
     assert {"chat", "<bos>  cat", "cat  <eos>", "keys, values"} <= {*texts}
     renderer = ax.figure.canvas.get_renderer()
     assert not overlaps(ax.texts, renderer)
+
+
 def test_induction_path_leads_behind_the_last_appearance():
     ax = figures.induction_path("·CAFHCAF")
     assert "→ H" in words(ax)
@@ -1049,6 +1051,8 @@ def test_lens_rows_stand_at_their_depth():
         "embedding": 0, "a 90 %": 0, "b < 1 %": 0,
         "after block 1": 1, "c 50 %": 1, "d 25 %": 1,
     }  # fmt: skip
+
+
 def test_norms_compared_work_out_sat():
     axes = figures.norms_compared(torch.tensor([3.54, 2.91, -0.21, -0.11]))
     assert words(axes[1])[:4] == ["1.18", "0.81", "−1.02", "−0.96"]
@@ -1058,6 +1062,16 @@ def test_norms_compared_work_out_sat():
 def test_gated_units_multiply_gate_and_value():
     ax = figures.gated_units([2, 2, 0, -2], [0.5, -0.5, 0.5, 0.5])
     assert {"1.76", "0.88", "−0.88", "−0.24", "−0.12"} <= set(words(ax))
+def test_update_sizes_point_the_way_of_their_sign():
+    rows = {"a": (4, 0.4, 0.1), "b": (-2, -0.2, 0.027)}
+    ax = figures.update_sizes(rows, (4, 0.4, 0.4))
+    texts = words(ax)
+    assert {"a", "b", "4", "−2", "−0.2", "0.027"} <= set(texts)
+    widths = [round(box.get_width(), 3) for box in ax.patches]
+    assert widths == [0.8, 0.4, 0.8, 0.4, 0.2, 0.054]
+    left = [box.get_x() for box in ax.patches]
+    assert left[0] == 0
+    assert left[1] == pytest.approx(-0.4)
     ax.figure.canvas.draw()
     assert not overlaps(ax.texts, ax.figure.canvas.get_renderer())
 
@@ -1113,3 +1127,86 @@ def test_rounded_weights_lie_on_sixteen_levels():
     ax = figures.rounded_weights(weights, stored)
     levels = [line.get_ydata()[0] for line in ax.lines[:16]]
     assert levels == pytest.approx([-1 + i * 2 / 15 for i in range(16)])
+
+
+# -- the encoder --------------------------------------------------------------
+def test_both_directions_writes_no_weight_where_a_key_is_hidden():
+    weights = torch.tensor([[1.0, 0.0], [0.25, 0.75]])
+    free = torch.tensor([[0.5, 0.5], [0.25, 0.75]])
+    grids = {"decoder": weights, "encoder": free}
+    left, right = figures.both_directions(grids, ["a", "b"], row=0)
+    assert words(left) == ["1.00", "", "0.25", "0.75"]
+    assert words(right) == ["0.50", "0.50", "0.25", "0.75"]
+    frame = right.patches[-1]
+    assert frame.get_y() < 0 < frame.get_y() + frame.get_height() < 1
+    assert frame.get_width() > 1.9  # around the whole row
+
+
+def test_reach_crosses_an_answer_only_if_it_is_seen():
+    hidden = torch.tensor([[True, False], [True, True]])
+    seen = torch.ones(2, 2, dtype=torch.bool)
+    axes = figures.reach({"hidden": hidden, "seen": seen}, ["a", "b"])
+    assert [words(ax).count("×") for ax in axes] == [0, 1]
+    at = {t.get_position(): t.get_text() for t in axes[1].texts}
+    assert at[1, 0] == "×"
+
+
+def test_objectives_asks_for_the_gap_alone():
+    shifted, masked = figures.objectives(["a", "b", "c"], gap=1)
+    at = {t.get_position(): t.get_text() for t in shifted.texts}
+    assert [at[0, 0], at[0, -1.6], at[1, -1.6]] == ["a", "b", "c"]
+    at = {t.get_position(): t.get_text() for t in masked.texts}
+    assert [at[0, 0], at[1, 0], at[1, -1.6]] == ["a", "[MASK]", "b"]
+    assert (0, -1.6) not in at
+
+
+def test_fillings_draws_each_probability():
+    guesses = {
+        "tired": {"both": {"a": 0.9, "b": 0.1}, "left": {"a": 0.5, "b": 0.5}},
+        "wide": {"both": {"a": 0.2, "b": 0.8}, "left": {"a": 0.5, "b": 0.5}},
+    }
+    axes = figures.fillings(guesses)
+    widths = [[box.get_width() for box in ax.patches] for ax in axes]
+    assert widths == [[0.9, 0.1], [0.5, 0.5], [0.2, 0.8], [0.5, 0.5]]
+    assert [t.get_text() for t in axes[2].get_yticklabels()] == ["a", "b"]
+    assert [words(ax).count("wide") for ax in axes] == [0, 0, 1, 0]
+
+
+def test_gap_losses_has_a_mean_and_a_floor_for_each_gap():
+    losses = {"both": [[1.0, 3.0], [0.5, 0.5]], "left": [[2.0], [2.0]]}
+    ax = figures.gap_losses(["a", "b"], losses, [[0.7, 0.1], [1.4, 1.4]])
+    assert [bar.get_height() for bar in ax.patches] == [2, 0.5, 2, 2]
+    lines = [list(line.get_ydata()) for line in ax.lines]
+    assert all(pair in lines for pair in ([0.7, 0.7], [1.4, 1.4], [1, 3]))
+
+
+def test_padded_batch_fills_up_the_shorter_row():
+    ax = figures.padded_batch([["a", "b", "c"], ["d"]])
+    at = {t.get_position(): t.get_text() for t in ax.texts}
+    assert [at[x, -1] for x in range(3)] == ["d", "pad", "pad"]
+    assert [at[x, 0] for x in range(3)] == ["a", "b", "c"]
+def test_learning_rates_shows_the_peak_and_the_warmup():
+    ax = figures.learning_rates([0.5, 1.0, 0.6, 0.1], warmup=2)
+    assert list(ax.lines[0].get_ydata()) == [0.5, 1.0, 0.6, 0.1]
+    assert list(ax.lines[1].get_xdata()) == [2, 2]
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["0", "1"]
+
+
+def test_train_and_validation_tells_them_apart_without_color():
+    run = {"training": [[2, 1], [2, 0.5]], "validation": [[2, 3], [2, 4]]}
+    axes = figures.train_and_validation({"one": run, "two": run}, [5, 10], 3)
+    styles = [line.get_linestyle() for line in axes[0].lines]
+    assert styles == ["-", "-", "--", "--", ":"]
+    assert list(axes[0].lines[3].get_ydata()) == [2, 4]
+    assert [ax.get_title(loc="left") for ax in axes] == ["one", "two"]
+    legend = [t.get_text() for t in axes[1].get_legend().get_texts()]
+    assert legend == ["training", "validation"]
+
+
+def test_rate_valleys_draw_the_mean_of_the_seeds_at_each_rate():
+    arms = {"with": [[1.0, 3.0], [2.0, 2.0]], "without": [[5.0], [6.0]]}
+    ax = figures.rate_valleys([0.01, 0.1], arms)
+    means = [list(c.lines[0].get_ydata()) for c in ax.containers]
+    assert means == [[2.0, 2.0], [5.0, 6.0]]
+    assert [t.get_text() for t in ax.get_xticklabels()] == ["0.01", "0.1"]
+    assert ax.get_xscale() == "log"

@@ -133,6 +133,12 @@ from coursekit.classroom.figures.tokens import (
     token_rows,
     who_sees_whom,
 )
+from coursekit.classroom.figures.training import (
+    learning_rates,
+    rate_valleys,
+    train_and_validation,
+    update_sizes,
+)
 from coursekit.classroom.figures.vector import (
     CELLS,
     encode,
@@ -183,6 +189,7 @@ __all__ = [
     "intervals",
     "ladder",
     "learned_merges",
+    "learning_rates",
     "lens_rows",
     "logit_pushes",
     "lookup",
@@ -209,6 +216,7 @@ __all__ = [
     "position_rows",
     "prefixes",
     "projections",
+    "rate_valleys",
     "reach",
     "read_map",
     "remaining",
@@ -228,6 +236,7 @@ __all__ = [
     "tiles",
     "token_cuts",
     "token_rows",
+    "train_and_validation",
     "turned_back",
     "turned_pairs",
     "two_classes",
@@ -235,6 +244,7 @@ __all__ = [
     "two_stacks",
     "unembedding",
     "unit_memory",
+    "update_sizes",
     "use_style",
     "verdicts",
     "who_sees_whom",

@@ -13,7 +13,7 @@ from coursekit.classroom.figures.style import (
     new_figure,
 )
 
-__all__ = ["alignment", "reach"]
+__all__ = ["alignment", "dependence"]
 
 
 def alignment(
@@ -64,7 +64,7 @@ def _width(tokens: Sequence[str]) -> Number:
     return sum(len(token) + 1.3 for token in tokens) - 0.3
 
 
-def reach(
+def dependence(
     grids: Mapping[str, tuple[Tensor, Sequence[str], Sequence[str]]],
 ) -> list[Axes]:
     """Draw, side by side, which rows a change of each column moves.
