@@ -955,6 +955,8 @@ def test_pipeline_turns_pass_each_batch_on():
         at.setdefault(text.get_text(), []).append((turn - 0.5, machine))
     assert at == {"1": [(0, 0), (1, 1), (2, 2)], "2": [(1, 0), (2, 1), (3, 2)]}
     assert len(ax.patches) == 3 * 4
+
+
 def test_alignment_draws_a_line_for_each_large_weight():
     weights = torch.tensor([[0.1, 0.9, 0.0], [0.7, 0.0, 0.3]])
     ax = figures.alignment(["ein", "Hund", "."], ["dog", "a"], weights)
@@ -1062,6 +1064,8 @@ def test_norms_compared_work_out_sat():
 def test_gated_units_multiply_gate_and_value():
     ax = figures.gated_units([2, 2, 0, -2], [0.5, -0.5, 0.5, 0.5])
     assert {"1.76", "0.88", "−0.88", "−0.24", "−0.12"} <= set(words(ax))
+
+
 def test_update_sizes_point_the_way_of_their_sign():
     rows = {"a": (4, 0.4, 0.1), "b": (-2, -0.2, 0.027)}
     ax = figures.update_sizes(rows, (4, 0.4, 0.4))
@@ -1185,6 +1189,8 @@ def test_padded_batch_fills_up_the_shorter_row():
     at = {t.get_position(): t.get_text() for t in ax.texts}
     assert [at[x, -1] for x in range(3)] == ["d", "pad", "pad"]
     assert [at[x, 0] for x in range(3)] == ["a", "b", "c"]
+
+
 def test_learning_rates_shows_the_peak_and_the_warmup():
     ax = figures.learning_rates([0.5, 1.0, 0.6, 0.1], warmup=2)
     assert list(ax.lines[0].get_ydata()) == [0.5, 1.0, 0.6, 0.1]
