@@ -983,6 +983,77 @@ def test_replayed_merges_say_where_no_pair_is_left():
     assert [t.get_position()[1] for t in left] == [2 * 1.15]
 
 
+def test_cost_columns_are_to_scale_each_by_itself():
+    rows = [
+        figures.CostRow("a", (1, 0), ("one", "none"), "blue"),
+        figures.CostRow("b", (4, 8), ("four", "eight"), "gray"),
+    ]
+    ax = figures.cost_columns(rows, ("left", "right"))
+    lengths = [patch.get_width() for patch in ax.patches]
+    assert lengths == [6, 24, 0, 24]
+    assert {"a", "b", "left", "right", "four", "none"} <= set(words(ax))
+
+
+def test_stacks_add_up_and_number_their_parts():
+    parts = {"one": "green", "two": "blue"}
+    ax = figures.stacks({"a": (2, 1), "b": (2, 0)}, parts, "gigabytes")
+    ends = [patch.get_x() + patch.get_width() for patch in ax.patches]
+    assert ends == [2, 3, 2, 2]
+    assert words(ax) == ["2.0", "1.0", "2.0"]
+
+
+def test_roofline_bends_where_memory_and_processor_are_equal():
+    ax = figures.roofline(300e12, 2e12, {"slow": 1, "fast": 1000})
+    assert list(ax.lines[0].get_xdata())[1] == 150
+    heights = [line.get_ydata()[0] for line in ax.lines[1:3]]
+    assert heights == [2, 300]
+    assert {"slow", "fast", "memory-bound", "compute-bound"} <= set(words(ax))
+
+
+def test_loss_by_size_shows_each_seed():
+    sizes, losses = [2e3, 1e5], [[2.4, 2.3], [1.9, 1.8]]
+    ax = figures.loss_by_size(sizes, losses, held_back=(4e5, [1.7, 1.75]))
+    dots = [list(line.get_ydata()) for line in ax.lines]
+    assert dots == [[2.4, 2.3, 1.9, 1.8], [1.7, 1.75]]
+    labels = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert labels == ["three seeds per size", "held back"]
+
+
+def test_running_softmax_shrinks_what_it_has_summed():
+    axes = figures.running_softmax([0, 1, 3, 1], [10, 4, 2, 8], 2)
+    heights = [[bar.get_height() for bar in ax.patches] for ax in axes]
+    assert heights == [[0.5, 1], [0.125, 0.25], [0.125, 0.25, 1, 0.25]]
+    said = " ".join(words(axes[2]))
+    assert "1.625" in said
+    assert "6.25" in said
+
+
+def test_tiles_skip_what_lies_above_the_diagonal():
+    left, right = figures.tiles(12, size=4, now=(2, 1))
+    assert len(left.patches) == 144
+    marks = [word for word in words(right) if word]
+    assert [marks.count(word) for word in ("skip", "done", "now")] == [3, 4, 1]
+
+
+def test_model_cuts_give_every_part_to_a_machine():
+    axes = figures.model_cuts()
+    filled = [
+        sum(p.get_width() * p.get_height() for p in ax.patches if p.get_fill())
+        for ax in axes
+    ]
+    assert filled == [32, 16, 16, 16]
+
+
+def test_pipeline_turns_pass_each_batch_on():
+    ax = figures.pipeline_turns(3, 2)
+    at = {}
+    for text in ax.texts:
+        turn, machine = text.get_position()
+        at.setdefault(text.get_text(), []).append((turn - 0.5, machine))
+    assert at == {"1": [(0, 0), (1, 1), (2, 2)], "2": [(1, 0), (2, 1), (3, 2)]}
+    assert len(ax.patches) == 3 * 4
+
+
 def test_alignment_draws_a_line_for_each_large_weight():
     weights = torch.tensor([[0.1, 0.9, 0.0], [0.7, 0.0, 0.3]])
     ax = figures.alignment(["ein", "Hund", "."], ["dog", "a"], weights)

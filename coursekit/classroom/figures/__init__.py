@@ -31,11 +31,22 @@ from coursekit.classroom.figures.charts import (
     intervals,
     ladder,
 )
+from coursekit.classroom.figures.chunks import (
+    running_softmax,
+    tiles,
+)
 from coursekit.classroom.figures.circuits import (
     bar_panels,
     induction_path,
     lens_rows,
     patched_stream,
+)
+from coursekit.classroom.figures.costs import (
+    CostRow,
+    cost_columns,
+    loss_by_size,
+    roofline,
+    stacks,
 )
 from coursekit.classroom.figures.embedding import (
     id_neighbors,
@@ -76,6 +87,10 @@ from coursekit.classroom.figures.losses import (
     seed_dots,
     stable_rows,
     surprise_boxes,
+)
+from coursekit.classroom.figures.machines import (
+    model_cuts,
+    pipeline_turns,
 )
 from coursekit.classroom.figures.maps import (
     heatmap,
@@ -159,6 +174,7 @@ __all__ = [
     "COLORS",
     "ROLES",
     "WIDTH",
+    "CostRow",
     "Part",
     "added_positions",
     "alignment",
@@ -174,6 +190,7 @@ __all__ = [
     "cache_steps",
     "choices_made",
     "clocks",
+    "cost_columns",
     "curves",
     "dependence",
     "encode",
@@ -195,10 +212,12 @@ __all__ = [
     "lens_rows",
     "logit_pushes",
     "lookup",
+    "loss_by_size",
     "low_rank",
     "mask_effect",
     "matrix_areas",
     "mixtures",
+    "model_cuts",
     "mosaic",
     "neighbor_lists",
     "new_figure",
@@ -211,6 +230,7 @@ __all__ = [
     "patched_stream",
     "paths",
     "pipeline",
+    "pipeline_turns",
     "png",
     "position_rows",
     "prefixes",
@@ -221,17 +241,21 @@ __all__ = [
     "remaining",
     "replayed_merges",
     "residual_stream",
+    "roofline",
     "rounded_weights",
+    "running_softmax",
     "sampled_words",
     "seed_dots",
     "shares",
     "split_and_merge",
     "stable_rows",
+    "stacks",
     "sum_over_heads",
     "surprise_boxes",
     "svg",
     "tail_curves",
     "temperature_bars",
+    "tiles",
     "times_less",
     "token_cuts",
     "token_rows",
