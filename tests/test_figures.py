@@ -661,7 +661,7 @@ def test_cache_steps_computes_one_row():
 
 
 def test_padded_batch_counts_real_tokens():
-    ax = figures.padded_batch([3, 1])
+    ax = figures.padded_prompts([3, 1])
     numbers = {t.get_position(): t.get_text() for t in ax.texts}
     assert numbers[2, 0] == "2"
     assert numbers[2, -1] == "0"

@@ -22,7 +22,7 @@ from coursekit.classroom.figures.caches import (
     beam_tree,
     cache_steps,
     key_changes,
-    padded_batch,
+    padded_prompts,
     times_less,
 )
 from coursekit.classroom.figures.charts import (
@@ -227,6 +227,7 @@ __all__ = [
     "objectives",
     "one_hot_product",
     "padded_batch",
+    "padded_prompts",
     "patched_stream",
     "paths",
     "pipeline",

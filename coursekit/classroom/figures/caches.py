@@ -16,7 +16,7 @@ __all__ = [
     "beam_tree",
     "cache_steps",
     "key_changes",
-    "padded_batch",
+    "padded_prompts",
     "times_less",
 ]
 
@@ -183,7 +183,7 @@ def beam_tree(tree: Mapping[str, Mapping[str, Number]], root: str) -> Axes:
     return ax
 
 
-def padded_batch(lengths: Sequence[int]) -> Axes:
+def padded_prompts(lengths: Sequence[int]) -> Axes:
     """Draw the positions of a batch of prompts, padded on the left.
 
     Args:
