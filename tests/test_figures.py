@@ -515,8 +515,8 @@ def test_added_positions_shows_each_sum():
     assert rows[-1][1:] == ["0", "2", "+", "3", "0", "=", "3", "2", " "]
 
 
-def test_thin_matrices_are_to_scale_and_counted():
-    ax = figures.thin_matrices(100, 20)
+def test_low_rank_are_to_scale_and_counted():
+    ax = figures.low_rank(100, 20)
     areas = [p.get_width() * p.get_height() for p in ax.patches]
     assert areas == pytest.approx([1, 0.2, 0.2])
     counts = {w.split("\n")[0] for w in words(ax) if "\n" in w}
@@ -896,6 +896,113 @@ def test_update_sizes_point_the_way_of_their_sign():
     left = [box.get_x() for box in ax.patches]
     assert left[0] == 0
     assert left[1] == pytest.approx(-0.4)
+def test_alignment_draws_a_line_for_each_large_weight():
+    weights = torch.tensor([[0.1, 0.9, 0.0], [0.7, 0.0, 0.3]])
+    ax = figures.alignment(["ein", "Hund", "."], ["dog", "a"], weights)
+    assert words(ax) == ["ein", "Hund", ".", "dog", "a"]
+    places = {t.get_text(): t.get_position()[0] for t in ax.texts}
+    drawn = {tuple(map(float, line.get_xdata())) for line in ax.lines}
+    pairs = [("dog", "Hund"), ("a", "ein"), ("a", ".")]
+    wanted = {(places[one], places[other]) for one, other in pairs}
+    assert len(drawn) == 3
+    for one, other in zip(sorted(drawn), sorted(wanted), strict=True):
+        assert one == pytest.approx(other)
+
+
+def test_reach_fills_the_cells_that_move():
+    grid = torch.tensor([[True, False, True], [False, False, True]])
+    (ax,) = figures.dependence({"one": (grid, ["a", "b"], ["x", "y", "pad"])})
+    filled = {
+        (round(box.get_x() + 0.44), round(box.get_y() + 0.44))
+        for box in ax.patches
+        if box.get_fill() and box.get_alpha()
+    }
+    assert filled == {(0, 0), (2, 0), (2, 1)}
+    assert [t.get_text() for t in ax.get_xticklabels()] == ["x", "y", "pad"]
+    assert ax.get_title("center") == "one"
+
+
+def test_cross_attention_has_a_row_for_each_target_token():
+    memory = {"chat": torch.tensor([1.0, 0]), "noir": torch.tensor([0.0, 2])}
+    y = {name: torch.tensor([2.0, 0]) for name in ("<bos>", "black", "cat")}
+    q, k = torch.stack([*y.values()]), torch.stack([*memory.values()])
+    one = words(figures.attention_to_memory(y, memory, q, k, k, worked=1))
+    every = words(figures.attention_to_memory(y, memory, q, k, k))
+    weight = (q @ k.T / 2**0.5).softmax(-1)[0, 0].item()
+    assert one.count(f"{weight:.2f}") >= 1
+    assert every.count(f"{weight:.2f}") == 3 * one.count(f"{weight:.2f}")
+    assert {*memory, *y} <= {*one}
+    assert {*memory, *y} <= {*every}
+
+
+def test_two_stacks_lead_keys_and_values_into_the_decoder():
+    ax = figures.two_stacks(["chat"], ["<bos>", "cat"], ["cat", "<eos>"])
+    texts = words(ax)
+    assert texts.count("N blocks") == 2
+    assert "memory" in texts
+    assert {"chat", "<bos>  cat", "cat  <eos>", "keys, values"} <= {*texts}
+    renderer = ax.figure.canvas.get_renderer()
+    assert not overlaps(ax.texts, renderer)
+
+
+def test_induction_path_leads_behind_the_last_appearance():
+    ax = figures.induction_path("·CAFHCAF")
+    assert "→ H" in words(ax)
+    bold = {t.get_text() for t in ax.texts if t.get_weight() == "bold"}
+    assert bold == {"4", "7", "→ H"}
+    bare = figures.induction_path("·HCAFBHC", before=False)
+    assert "→ A" in words(bare)
+    assert len(words(ax)) > len(words(bare)) + 7  # a note per letter but one
+
+
+def test_bar_panels_measure_the_same_names():
+    axes = figures.bar_panels(
+        {"weight": {"a": 0.9, "b": 0.1}, "loss": {"a": 1.0, "b": 3.0}},
+        ["weight", "loss"],
+    )
+    assert [words(ax) for ax in axes] == [["0.90", "0.10"], ["1.00", "3.00"]]
+    assert [p.get_width() for ax in axes for p in ax.patches] == [
+        0.9, 0.1, 1.0, 3.0
+    ]  # fmt: skip
+    names = [t.get_text() for t in axes[0].get_yticklabels()]
+    assert names == ["a", "b"]
+    assert not any(t.get_text() for t in axes[1].get_yticklabels())
+    plain = figures.bar_panels({"x": {"a": 0.009}}, ["stream"], digits=None)
+    assert words(plain[0]) == ["0.009"]
+
+
+def test_patched_stream_marks_one_vector_in_both_runs():
+    ax = figures.patched_stream(["a", "b"], ["a", "c"], 1, 1, 3)
+    assert len(ax.patches) == 2 * 2 * 4  # boxes of both runs
+    marked = [
+        (patch.get_x() + 0.42, patch.get_y() + 0.36)
+        for patch in ax.patches
+        if patch.get_alpha() == 0.55
+    ]
+    assert np.allclose(marked, [(1, 1), (1 + 4.4, 1)])
+    bold = {t.get_text() for t in ax.texts if t.get_weight() == "bold"}
+    assert bold == {"b", "c"}
+
+
+def test_lens_rows_stand_at_their_depth():
+    p = torch.tensor([[0.9, 0.001], [0.5, 0.25]])
+    ax = figures.lens_rows([[" a", "b"], ["c", "d"]], p)
+    at = {t.get_text(): t.get_position()[1] for t in ax.texts}
+    assert at == {
+        "embedding": 0, "a 90 %": 0, "b < 1 %": 0,
+        "after block 1": 1, "c 50 %": 1, "d 25 %": 1,
+    }  # fmt: skip
+
+
+def test_norms_compared_work_out_sat():
+    axes = figures.norms_compared(torch.tensor([3.54, 2.91, -0.21, -0.11]))
+    assert words(axes[1])[:4] == ["1.18", "0.81", "−1.02", "−0.96"]
+    assert words(axes[2]) == ["1.54", "1.27", "−0.09", "−0.05", "mean 0.67"]
+
+
+def test_gated_units_multiply_gate_and_value():
+    ax = figures.gated_units([2, 2, 0, -2], [0.5, -0.5, 0.5, 0.5])
+    assert {"1.76", "0.88", "−0.88", "−0.24", "−0.12"} <= set(words(ax))
     ax.figure.canvas.draw()
     assert not overlaps(ax.texts, ax.figure.canvas.get_renderer())
 
@@ -925,3 +1032,112 @@ def test_rate_valleys_draw_the_mean_of_the_seeds_at_each_rate():
     assert means == [[2.0, 2.0], [5.0, 6.0]]
     assert [t.get_text() for t in ax.get_xticklabels()] == ["0.01", "0.1"]
     assert ax.get_xscale() == "log"
+def test_turned_pairs_keep_the_score_of_a_distance():
+    places = [None, (2, 1), (3, 2), (3, 1)]
+    axes = figures.turned_pairs((1, 2), (0, 1), places, math.pi / 2, "abcd")
+    scores = [words(ax)[-1] for ax in axes]
+    assert scores == ["score 2", "score 1", "score 1", "score −2"]
+
+
+def test_head_groups_share_neighbors():
+    ax = figures.head_groups(9, [9, 3], ["own", "shared"])
+    ends = [line.get_xdata() for line in ax.lines]
+    assert all(a == b for a, b in ends[:9])
+    assert [b for _, b in ends[9:]] == [1, 1, 1, 4, 4, 4, 7, 7, 7]
+    assert len(ax.patches) == 9 + 2 * 9 + 9 + 2 * 3
+
+
+def test_two_designs_fill_what_differs():
+    rows = [("a", "a", "token"), ("b", "c", "stream"), ("d", "d", "ffn")]
+    ax = figures.two_designs(("one", "other"), rows)
+    filled = [box for box in ax.patches if box.get_alpha() == 0.3]
+    assert [box.get_y() for box in filled] == [0.64]
+    assert words(ax).count("+") == 2
+    ax.figure.canvas.draw()
+    assert not overlaps(ax.texts, ax.figure.canvas.get_renderer())
+
+
+def test_window_reach_grows_with_the_blocks():
+    ax = figures.window_reach(window=4, n_tokens=12, n_blocks=2)
+    dots = [line for line in ax.lines if line.get_marker() == "o"]
+    filled = [
+        (line.get_xdata()[0], line.get_ydata()[0])
+        for line in dots
+        if line.get_markerfacecolor() != "none"
+    ]
+    assert [x for x, y in filled if y == 0] == [5, 6, 7, 8, 9, 10, 11]
+    assert [x for x, y in filled if y == 1] == [8, 9, 10, 11]
+
+
+def test_shares_are_cut_in_proportion():
+    ax = figures.new_figure()[1][0]
+    figures.shares(torch.tensor([[0.5, 0.45, 0.05]]), ["seed 0"], ax)
+    widths = [p.get_width() for p in ax.patches[::2]]
+    assert widths == pytest.approx([0.5, 0.45, 0.05], abs=1e-6)
+    assert words(ax) == ["50", "45"]
+
+
+def test_rounded_weights_lie_on_sixteen_levels():
+    weights = torch.linspace(-1, 1, 32) ** 3
+    stored = (weights * 7.5 + 7.5).round() / 7.5 - 1
+    ax = figures.rounded_weights(weights, stored)
+    levels = [line.get_ydata()[0] for line in ax.lines[:16]]
+    assert levels == pytest.approx([-1 + i * 2 / 15 for i in range(16)])
+
+
+# -- the encoder --------------------------------------------------------------
+def test_both_directions_writes_no_weight_where_a_key_is_hidden():
+    weights = torch.tensor([[1.0, 0.0], [0.25, 0.75]])
+    free = torch.tensor([[0.5, 0.5], [0.25, 0.75]])
+    grids = {"decoder": weights, "encoder": free}
+    left, right = figures.both_directions(grids, ["a", "b"], row=0)
+    assert words(left) == ["1.00", "", "0.25", "0.75"]
+    assert words(right) == ["0.50", "0.50", "0.25", "0.75"]
+    frame = right.patches[-1]
+    assert frame.get_y() < 0 < frame.get_y() + frame.get_height() < 1
+    assert frame.get_width() > 1.9  # around the whole row
+
+
+def test_reach_crosses_an_answer_only_if_it_is_seen():
+    hidden = torch.tensor([[True, False], [True, True]])
+    seen = torch.ones(2, 2, dtype=torch.bool)
+    axes = figures.reach({"hidden": hidden, "seen": seen}, ["a", "b"])
+    assert [words(ax).count("×") for ax in axes] == [0, 1]
+    at = {t.get_position(): t.get_text() for t in axes[1].texts}
+    assert at[1, 0] == "×"
+
+
+def test_objectives_asks_for_the_gap_alone():
+    shifted, masked = figures.objectives(["a", "b", "c"], gap=1)
+    at = {t.get_position(): t.get_text() for t in shifted.texts}
+    assert [at[0, 0], at[0, -1.6], at[1, -1.6]] == ["a", "b", "c"]
+    at = {t.get_position(): t.get_text() for t in masked.texts}
+    assert [at[0, 0], at[1, 0], at[1, -1.6]] == ["a", "[MASK]", "b"]
+    assert (0, -1.6) not in at
+
+
+def test_fillings_draws_each_probability():
+    guesses = {
+        "tired": {"both": {"a": 0.9, "b": 0.1}, "left": {"a": 0.5, "b": 0.5}},
+        "wide": {"both": {"a": 0.2, "b": 0.8}, "left": {"a": 0.5, "b": 0.5}},
+    }
+    axes = figures.fillings(guesses)
+    widths = [[box.get_width() for box in ax.patches] for ax in axes]
+    assert widths == [[0.9, 0.1], [0.5, 0.5], [0.2, 0.8], [0.5, 0.5]]
+    assert [t.get_text() for t in axes[2].get_yticklabels()] == ["a", "b"]
+    assert [words(ax).count("wide") for ax in axes] == [0, 0, 1, 0]
+
+
+def test_gap_losses_has_a_mean_and_a_floor_for_each_gap():
+    losses = {"both": [[1.0, 3.0], [0.5, 0.5]], "left": [[2.0], [2.0]]}
+    ax = figures.gap_losses(["a", "b"], losses, [[0.7, 0.1], [1.4, 1.4]])
+    assert [bar.get_height() for bar in ax.patches] == [2, 0.5, 2, 2]
+    lines = [list(line.get_ydata()) for line in ax.lines]
+    assert all(pair in lines for pair in ([0.7, 0.7], [1.4, 1.4], [1, 3]))
+
+
+def test_padded_batch_fills_up_the_shorter_row():
+    ax = figures.padded_batch([["a", "b", "c"], ["d"]])
+    at = {t.get_position(): t.get_text() for t in ax.texts}
+    assert [at[x, -1] for x in range(3)] == ["d", "pad", "pad"]
+    assert [at[x, 0] for x in range(3)] == ["a", "b", "c"]

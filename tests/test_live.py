@@ -676,16 +676,16 @@ def test_a_notebook_and_its_widget_follow_each_other(page):
         )
         return shown.locator(".live-sentence").inner_text()
 
-    before = sentence("Layer 2, head 1: the query “e” (row 8 of 8)")
+    before = sentence("Block 2, head 1: the query “e” (row 8 of 8)")
     shown.locator("input[type=text]").fill("a bad idea")
-    sentence("Layer 2, head 1: the query “d” (row 8 of")  # the row is kept
+    sentence("Block 2, head 1: the query “d” (row 8 of")  # the row is kept
     assert shown.evaluate("kernel.saved.at(-1)") == "a bad idea"
     shown.evaluate("kernel.send({text: 'bad cafe'})")
-    assert sentence("Layer 2, head 1: the query “e” (row 8 of 8)") == before
+    assert sentence("Block 2, head 1: the query “e” (row 8 of 8)") == before
     shown.evaluate("kernel.send({options: {layer: 0, head: 2}})")
-    sentence("Layer 1, head 3: the query “e” (row 8 of 8)")
+    sentence("Block 1, head 3: the query “e” (row 8 of 8)")
     shown.evaluate("kernel.send({options: {layer: 1}})")
-    sentence("Layer 2, head 1")
+    sentence("Block 2, head 1")
     shaken(model)  # after more training
     old = widget.name
     widget.use(model, tokenizer)
@@ -700,7 +700,7 @@ def test_a_notebook_and_its_widget_follow_each_other(page):
     )
     weights = watch(model, torch.tensor([tokenizer.encode("bad cafe")]))
     most = weights.weights[1, 0, 0, -1].argmax()
-    assert f"takes most from “{'bad␣cafe'[most]}”" in sentence("Layer 2")
+    assert f"takes most from “{'bad␣cafe'[most]}”" in sentence("Block 2")
     shown.close()
 
 

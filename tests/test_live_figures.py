@@ -25,7 +25,7 @@ browser = test_pages.browser
 FIGURES = {
     "attention": (
         ":model: captions\n:text: A tired dog sleeps, because it is hot.",
-        "Layer 1, head 1: the query “.”",
+        "Block 1, head 1: the query “.”",
     ),
     "scores": (
         ":model: captions\n:text: A dog sleeps\n:layer: 1",
@@ -212,7 +212,7 @@ def test_the_attention_map(visit):
     assert "100%" not in reader.sentence("attention")
     element.locator("select").first.select_option(label="3")
     element.locator("select").last.select_option(label="mean of all")
-    assert reader.sentence("attention").startswith("Layer 3, mean of all")
+    assert reader.sentence("attention").startswith("Block 3, mean of all")
     element.locator("canvas").click(position={"x": 200, "y": 400})
     assert "(row 1 of" not in reader.sentence("attention")
     element.get_by_role("textbox").fill("Two cats")
@@ -401,7 +401,7 @@ def test_a_model_of_the_readers_own(visit, tmp_path, name):
     chooser.set_input_files(sorted(tmp_path.iterdir()))
     reader.page.wait_for_selector("live-checkpoint live-attention canvas")
     text = element.locator("live-attention .live-sentence").inner_text()
-    assert text.startswith("Layer 1, head 1")
+    assert text.startswith("Block 1, head 1")
     (tmp_path / "bad.safetensors").write_bytes(b"no tensors at all")
     chooser.set_input_files(tmp_path / "bad.safetensors")
     reader.page.wait_for_function(

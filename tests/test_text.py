@@ -266,3 +266,61 @@ def test_glossary_has_the_terms_of_the_sources():
     text = (ROOT / "book/about/glossary.md").read_text("utf8").lower()
     defined = re.findall(r"^(\S.*)\n  \S", text, re.M)
     assert [term for term in NAMED if term not in defined] == []
+
+
+# -- the field's words -------------------------------------------------------
+# Words that this book once had for itself, and what the field says.
+PRIVATE = {
+    "nonlinearity": r"\bben(?:d|ds|ding|t)\b",
+    "fix": r"\bmend(?:s|ed|ing)?\b",
+    "split, shuffle": r"\bdeal(?:s|ing)?\b|\bdealt\b",
+    "fraction, proportion": r"\bshares? of\b|\b(?:a|two|their) shares?\b",
+    "again": r"\banew\b",
+    "copy": r"\btwins?\b",
+    "sampling": r"\bdice\b|several tracks",
+    "from scratch": r"trained from nothing",
+    "at each depth": r"at (?:each|every|the same) height",
+    "trillion": r"million million",
+    "start token": r"\bstart sign\b",
+    "accuracy": r"\btold right\b",
+    "depends on": r"\bhangs? on\b",
+    "should": r"\bshall\b",
+    "position": r"(?:each|every|earlier|later|at (?:the|this)) places?\b",
+    "next to": r"\bbeside\b",
+    "probability": r"\bchances\b",
+    "ablate": r"\bsilenc(?:e[ds]?|ing)\b",
+    "saturated": r"\b(?:stuck|lively) rows?\b",
+    "generates": r"\b(?:model|transformer|decoder)s? (?:writes?|wrote)\b",
+    "per": r"\b(?:numbers?|vectors?|rows?|columns?) a (?:token|word|head)\b",
+    "maximum difference": r"farthest off",
+}
+# A sentence in which such a word is the right one.
+ALLOWED = {
+    "book/02_embedding": ['"shall" near "will"'],
+    "book/about/speedrun": ["A good deal"],
+}
+
+
+def private_words(page, text):
+    """Each private word of a page, with its neighbors."""
+    text = re.sub(r"^:\w+: .*|^`{3,}.*", " ", prose(text), flags=re.M)
+    for fragment in ALLOWED.get(page, ()):
+        assert fragment in text, f"no longer there, so not allowed: {fragment}"
+        text = text.replace(fragment, " ")
+    found = []
+    for word, pattern in PRIVATE.items():
+        for hit in re.finditer(pattern, text, re.IGNORECASE):
+            near = text[max(0, hit.start() - 30) : hit.end() + 30]
+            found.append(f"{word}: … {' '.join(near.split())} …")
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_uses_the_fields_words(page):
+    text = (ROOT / f"{page}.md").read_text("utf8")
+    assert private_words(page, text) == []
+
+
+def test_a_private_word_is_found():
+    text = "A bend.\n\n```{code-cell} ipython3\nmend = 1\n```\n`twin` shares a"
+    assert private_words("x", text) == ["nonlinearity: … A bend. shares a …"]

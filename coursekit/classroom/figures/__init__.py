@@ -9,6 +9,10 @@ semicolon, or give them a name, and the notebook does not print them.
 import matplotlib.pyplot as plt  # noqa: F401
 from matplotlib.patches import Rectangle  # noqa: F401
 
+from coursekit.classroom.figures.alignment import (
+    alignment,
+    dependence,
+)
 from coursekit.classroom.figures.attention import (
     attention_flow,
     attention_steps,
@@ -19,6 +23,12 @@ from coursekit.classroom.figures.charts import (
     curves,
     intervals,
     ladder,
+)
+from coursekit.classroom.figures.circuits import (
+    bar_panels,
+    induction_path,
+    lens_rows,
+    patched_stream,
 )
 from coursekit.classroom.figures.embedding import (
     id_neighbors,
@@ -32,6 +42,13 @@ from coursekit.classroom.figures.feedforward import (
     matrix_areas,
     two_classes,
     unit_memory,
+)
+from coursekit.classroom.figures.gaps import (
+    both_directions,
+    fillings,
+    gap_losses,
+    objectives,
+    reach,
 )
 from coursekit.classroom.figures.heads import (
     heads_added,
@@ -51,12 +68,20 @@ from coursekit.classroom.figures.maps import (
 )
 from coursekit.classroom.figures.masks import (
     mask_effect,
+    padded_batch,
     prefixes,
     verdicts,
 )
 from coursekit.classroom.figures.merges import (
     learned_merges,
     replayed_merges,
+)
+from coursekit.classroom.figures.modern import (
+    gated_units,
+    head_groups,
+    norms_compared,
+    turned_pairs,
+    two_designs,
 )
 from coursekit.classroom.figures.norms import (
     Part,
@@ -73,6 +98,10 @@ from coursekit.classroom.figures.order import (
 )
 from coursekit.classroom.figures.positions import (
     clocks,
+)
+from coursekit.classroom.figures.seq2seq import (
+    attention_to_memory,
+    two_stacks,
 )
 from coursekit.classroom.figures.style import (
     COLORS,
@@ -101,9 +130,15 @@ from coursekit.classroom.figures.vector import (
     svg,
 )
 from coursekit.classroom.figures.vectors import (
+    low_rank,
     neighbor_lists,
     paths,
     thin_matrices,
+)
+from coursekit.classroom.figures.windows import (
+    rounded_weights,
+    shares,
+    window_reach,
 )
 
 __all__ = [
@@ -113,24 +148,36 @@ __all__ = [
     "WIDTH",
     "Part",
     "added_positions",
+    "alignment",
     "attention_flow",
     "attention_steps",
+    "attention_to_memory",
     "bag_of_vectors",
+    "bar_panels",
     "bars",
     "between_and_within",
+    "both_directions",
     "clocks",
     "curves",
+    "dependence",
     "encode",
+    "fillings",
+    "gap_losses",
+    "gated_units",
+    "head_groups",
     "heads_added",
     "heatmap",
     "hidden_units",
     "id_neighbors",
+    "induction_path",
     "intervals",
     "ladder",
     "learned_merges",
     "learning_rates",
+    "lens_rows",
     "logit_pushes",
     "lookup",
+    "low_rank",
     "mask_effect",
     "matrix_areas",
     "mixtures",
@@ -139,7 +186,11 @@ __all__ = [
     "new_figure",
     "norm_places",
     "norm_steps",
+    "norms_compared",
+    "objectives",
     "one_hot_product",
+    "padded_batch",
+    "patched_stream",
     "paths",
     "pipeline",
     "png",
@@ -147,11 +198,14 @@ __all__ = [
     "prefixes",
     "projections",
     "rate_valleys",
+    "reach",
     "read_map",
     "remaining",
     "replayed_merges",
     "residual_stream",
+    "rounded_weights",
     "seed_dots",
+    "shares",
     "split_and_merge",
     "stable_rows",
     "sum_over_heads",
@@ -162,11 +216,15 @@ __all__ = [
     "token_rows",
     "train_and_validation",
     "turned_back",
+    "turned_pairs",
     "two_classes",
+    "two_designs",
+    "two_stacks",
     "unembedding",
     "unit_memory",
     "update_sizes",
     "use_style",
     "verdicts",
     "who_sees_whom",
+    "window_reach",
 ]

@@ -13,11 +13,11 @@ from coursekit.classroom.figures.style import (
     new_figure,
 )
 
-__all__ = ["neighbor_lists", "paths", "thin_matrices"]
+__all__ = ["low_rank", "neighbor_lists", "paths"]
 
 
-def thin_matrices(vocab_size: int, d_model: int) -> Axes:
-    """Draw a V × V matrix and the two thin ones in its place, to scale.
+def low_rank(vocab_size: int, d_model: int) -> Axes:
+    """Draw a V × V matrix and the two narrow ones in its place, to scale.
 
     Args:
         vocab_size: V.

@@ -6,7 +6,7 @@ export const STRINGS = {
   "text": "Text",
   "shortened": "Only the first {n} tokens are shown.",
   "empty": "Type something.",
-  "layer": "Layer",
+  "layer": "Block",
   "head": "Head",
   "all-heads": "mean of all",
   "query": "query (row)",
@@ -19,9 +19,9 @@ export const STRINGS = {
 
   "attention.title": "attention map",
   "attention.causal": "causal mask",
-  "attention.sentence": "Layer {layer}, head {head}: the query “{token}”"
+  "attention.sentence": "Block {layer}, head {head}: the query “{token}”"
     + " (row {row} of {n}) takes most from {shares}.",
-  "attention.mean": "Layer {layer}, mean of all heads: the query “{token}”"
+  "attention.mean": "Block {layer}, mean of all heads: the query “{token}”"
     + " (row {row} of {n}) takes most from {shares}.",
 
   "scores.title": "from scores to weights",
