@@ -896,6 +896,8 @@ def test_update_sizes_point_the_way_of_their_sign():
     left = [box.get_x() for box in ax.patches]
     assert left[0] == 0
     assert left[1] == pytest.approx(-0.4)
+
+
 def test_alignment_draws_a_line_for_each_large_weight():
     weights = torch.tensor([[0.1, 0.9, 0.0], [0.7, 0.0, 0.3]])
     ax = figures.alignment(["ein", "Hund", "."], ["dog", "a"], weights)
@@ -1032,6 +1034,8 @@ def test_rate_valleys_draw_the_mean_of_the_seeds_at_each_rate():
     assert means == [[2.0, 2.0], [5.0, 6.0]]
     assert [t.get_text() for t in ax.get_xticklabels()] == ["0.01", "0.1"]
     assert ax.get_xscale() == "log"
+
+
 def test_turned_pairs_keep_the_score_of_a_distance():
     places = [None, (2, 1), (3, 2), (3, 1)]
     axes = figures.turned_pairs((1, 2), (0, 1), places, math.pi / 2, "abcd")

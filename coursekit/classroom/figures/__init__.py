@@ -133,7 +133,6 @@ from coursekit.classroom.figures.vectors import (
     low_rank,
     neighbor_lists,
     paths,
-    thin_matrices,
 )
 from coursekit.classroom.figures.windows import (
     rounded_weights,
@@ -211,7 +210,6 @@ __all__ = [
     "sum_over_heads",
     "surprise_boxes",
     "svg",
-    "thin_matrices",
     "token_cuts",
     "token_rows",
     "train_and_validation",
