@@ -1052,6 +1052,16 @@ def test_pipeline_turns_pass_each_batch_on():
         at.setdefault(text.get_text(), []).append((turn - 0.5, machine))
     assert at == {"1": [(0, 0), (1, 1), (2, 2)], "2": [(1, 0), (2, 1), (3, 2)]}
     assert len(ax.patches) == 3 * 4
+def test_update_sizes_point_the_way_of_their_sign():
+    rows = {"a": (4, 0.4, 0.1), "b": (-2, -0.2, 0.027)}
+    ax = figures.update_sizes(rows, (4, 0.4, 0.4))
+    texts = words(ax)
+    assert {"a", "b", "4", "−2", "−0.2", "0.027"} <= set(texts)
+    widths = [round(box.get_width(), 3) for box in ax.patches]
+    assert widths == [0.8, 0.4, 0.8, 0.4, 0.2, 0.054]
+    left = [box.get_x() for box in ax.patches]
+    assert left[0] == 0
+    assert left[1] == pytest.approx(-0.4)
 
 
 def test_alignment_draws_a_line_for_each_large_weight():
@@ -1175,6 +1185,33 @@ def test_update_sizes_point_the_way_of_their_sign():
     assert left[1] == pytest.approx(-0.4)
     ax.figure.canvas.draw()
     assert not overlaps(ax.texts, ax.figure.canvas.get_renderer())
+
+
+def test_learning_rates_shows_the_peak_and_the_warmup():
+    ax = figures.learning_rates([0.5, 1.0, 0.6, 0.1], warmup=2)
+    assert list(ax.lines[0].get_ydata()) == [0.5, 1.0, 0.6, 0.1]
+    assert list(ax.lines[1].get_xdata()) == [2, 2]
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["0", "1"]
+
+
+def test_train_and_validation_tells_them_apart_without_color():
+    run = {"training": [[2, 1], [2, 0.5]], "validation": [[2, 3], [2, 4]]}
+    axes = figures.train_and_validation({"one": run, "two": run}, [5, 10], 3)
+    styles = [line.get_linestyle() for line in axes[0].lines]
+    assert styles == ["-", "-", "--", "--", ":"]
+    assert list(axes[0].lines[3].get_ydata()) == [2, 4]
+    assert [ax.get_title(loc="left") for ax in axes] == ["one", "two"]
+    legend = [t.get_text() for t in axes[1].get_legend().get_texts()]
+    assert legend == ["training", "validation"]
+
+
+def test_rate_valleys_draw_the_mean_of_the_seeds_at_each_rate():
+    arms = {"with": [[1.0, 3.0], [2.0, 2.0]], "without": [[5.0], [6.0]]}
+    ax = figures.rate_valleys([0.01, 0.1], arms)
+    means = [list(c.lines[0].get_ydata()) for c in ax.containers]
+    assert means == [[2.0, 2.0], [5.0, 6.0]]
+    assert [t.get_text() for t in ax.get_xticklabels()] == ["0.01", "0.1"]
+    assert ax.get_xscale() == "log"
 
 
 def test_turned_pairs_keep_the_score_of_a_distance():
