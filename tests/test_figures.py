@@ -1052,6 +1052,8 @@ def test_pipeline_turns_pass_each_batch_on():
         at.setdefault(text.get_text(), []).append((turn - 0.5, machine))
     assert at == {"1": [(0, 0), (1, 1), (2, 2)], "2": [(1, 0), (2, 1), (3, 2)]}
     assert len(ax.patches) == 3 * 4
+
+
 def test_update_sizes_point_the_way_of_their_sign():
     rows = {"a": (4, 0.4, 0.1), "b": (-2, -0.2, 0.027)}
     ax = figures.update_sizes(rows, (4, 0.4, 0.4))
