@@ -660,7 +660,7 @@ def test_cache_steps_computes_one_row():
     assert kept == [0, 0, 2, 4]
 
 
-def test_padded_batch_counts_real_tokens():
+def test_padded_prompts_counts_real_tokens():
     ax = figures.padded_prompts([3, 1])
     numbers = {t.get_position(): t.get_text() for t in ax.texts}
     assert numbers[2, 0] == "2"
@@ -1175,20 +1175,6 @@ def test_gated_units_multiply_gate_and_value():
     assert {"1.76", "0.88", "−0.88", "−0.24", "−0.12"} <= set(words(ax))
 
 
-def test_update_sizes_point_the_way_of_their_sign():
-    rows = {"a": (4, 0.4, 0.1), "b": (-2, -0.2, 0.027)}
-    ax = figures.update_sizes(rows, (4, 0.4, 0.4))
-    texts = words(ax)
-    assert {"a", "b", "4", "−2", "−0.2", "0.027"} <= set(texts)
-    widths = [round(box.get_width(), 3) for box in ax.patches]
-    assert widths == [0.8, 0.4, 0.8, 0.4, 0.2, 0.054]
-    left = [box.get_x() for box in ax.patches]
-    assert left[0] == 0
-    assert left[1] == pytest.approx(-0.4)
-    ax.figure.canvas.draw()
-    assert not overlaps(ax.texts, ax.figure.canvas.get_renderer())
-
-
 def test_learning_rates_shows_the_peak_and_the_warmup():
     ax = figures.learning_rates([0.5, 1.0, 0.6, 0.1], warmup=2)
     assert list(ax.lines[0].get_ydata()) == [0.5, 1.0, 0.6, 0.1]
@@ -1325,30 +1311,3 @@ def test_padded_batch_fills_up_the_shorter_row():
     at = {t.get_position(): t.get_text() for t in ax.texts}
     assert [at[x, -1] for x in range(3)] == ["d", "pad", "pad"]
     assert [at[x, 0] for x in range(3)] == ["a", "b", "c"]
-
-
-def test_learning_rates_shows_the_peak_and_the_warmup():
-    ax = figures.learning_rates([0.5, 1.0, 0.6, 0.1], warmup=2)
-    assert list(ax.lines[0].get_ydata()) == [0.5, 1.0, 0.6, 0.1]
-    assert list(ax.lines[1].get_xdata()) == [2, 2]
-    assert [t.get_text() for t in ax.get_yticklabels()] == ["0", "1"]
-
-
-def test_train_and_validation_tells_them_apart_without_color():
-    run = {"training": [[2, 1], [2, 0.5]], "validation": [[2, 3], [2, 4]]}
-    axes = figures.train_and_validation({"one": run, "two": run}, [5, 10], 3)
-    styles = [line.get_linestyle() for line in axes[0].lines]
-    assert styles == ["-", "-", "--", "--", ":"]
-    assert list(axes[0].lines[3].get_ydata()) == [2, 4]
-    assert [ax.get_title(loc="left") for ax in axes] == ["one", "two"]
-    legend = [t.get_text() for t in axes[1].get_legend().get_texts()]
-    assert legend == ["training", "validation"]
-
-
-def test_rate_valleys_draw_the_mean_of_the_seeds_at_each_rate():
-    arms = {"with": [[1.0, 3.0], [2.0, 2.0]], "without": [[5.0], [6.0]]}
-    ax = figures.rate_valleys([0.01, 0.1], arms)
-    means = [list(c.lines[0].get_ydata()) for c in ax.containers]
-    assert means == [[2.0, 2.0], [5.0, 6.0]]
-    assert [t.get_text() for t in ax.get_xticklabels()] == ["0.01", "0.1"]
-    assert ax.get_xscale() == "log"
