@@ -169,7 +169,7 @@ def fillings(
             word that is to be shown.
 
     Returns:
-        The axes, row by row: a sentence is a row, a model a column.
+        The axes; each sentence is a row, and each model a column.
     """
     columns = len(next(iter(guesses.values())))
     axes = new_figure(1.4 * len(guesses), columns, len(guesses))[1]

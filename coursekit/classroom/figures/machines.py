@@ -22,7 +22,7 @@ def model_cuts() -> list[Axes]:
     """Draw four ways to divide training between two machines.
 
     Returns:
-        The axes of four panels: data parallel, sharded, tensor and pipeline
+        The four axes, for data parallel, sharded, tensor and pipeline
         parallel.
     """
     axes = new_figure(5.4, 2, 2)[1]
