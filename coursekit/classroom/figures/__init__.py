@@ -9,6 +9,10 @@ semicolon, or give them a name, and the notebook does not print them.
 import matplotlib.pyplot as plt  # noqa: F401
 from matplotlib.patches import Rectangle  # noqa: F401
 
+from coursekit.classroom.figures.accuracy import (
+    accuracy_dots,
+    class_token_path,
+)
 from coursekit.classroom.figures.attention import (
     attention_flow,
     attention_steps,
@@ -113,7 +117,6 @@ from coursekit.classroom.figures.vectors import (
     paths,
 )
 from coursekit.classroom.figures.vision import (
-    accuracy_dots,
     image_row,
     looked_at,
     patch_sequence,
@@ -140,6 +143,7 @@ __all__ = [
     "bar_panels",
     "bars",
     "between_and_within",
+    "class_token_path",
     "clocks",
     "curves",
     "encode",

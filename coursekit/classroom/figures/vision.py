@@ -10,7 +10,6 @@ from coursekit.classroom.figures.shapes import strip
 from coursekit.classroom.figures.style import COLORS, ROLES, Number, new_figure
 
 __all__ = [
-    "accuracy_dots",
     "image_row",
     "looked_at",
     "patch_sequence",
@@ -37,54 +36,67 @@ def _frame(
     ax.add_patch(box)
 
 
-def image_row(images: Sequence[Tensor]) -> list[Axes]:
+def image_row(
+    images: Sequence[Tensor], labels: Sequence[str] | None = None
+) -> list[Axes]:
     """Draw gray images side by side.
 
     Args:
         images: each (Y, X), from 0, white, to 1, black.
+        labels: what to write below each.
 
     Returns:
         The axes, one for each image.
     """
-    axes = new_figure(1.7, len(images))[1]
-    for ax, image in zip(axes, images, strict=True):
+    axes = new_figure(2.1 if labels else 1.7, len(images))[1]
+    for i, (ax, image) in enumerate(zip(axes, images, strict=True)):
         _picture(ax, image, 0, 0, 1)
+        ax.set(xlim=(-0.02, 1.02), ylim=(-0.42 if labels else -0.02, 1.02))
+        if labels:
+            ax.text(0.5, -0.06, labels[i], ha="center", va="top", size=11)
         ax.axis("off")
     return axes
 
 
-def patch_sequence(image: Tensor, size: int) -> list[Axes]:
-    """Draw an image in patches, and the patches as a sequence.
+def patch_sequence(image: Tensor, size: int) -> Axes:
+    """Draw an image, its patches, and the patches as a sequence.
 
     Args:
         image: (Y, X) with Y = X.
         size: height and width of a patch, in pixels.
 
     Returns:
-        The axes: the image and the sequence. Patch i stands before number i;
-        number 0 is the class token.
+        The axes. Patch i stands above number i; number 0 is the class token.
     """
-    grid, step = len(image) // size, 1.35
-    axes = new_figure(3.1, 2, width_ratios=[4, 6])[1]
+    grid, step, row_length = len(image) // size, 1.2, 9
+    ax = new_figure(4.6)[1][0]
+    right = row_length * step - grid * step + 0.2
+    _picture(ax, image, 0.3, 0.3, grid)
+    arrows = {"arrowstyle": "->", "color": COLORS["gray"]}
+    middle = 0.3 + grid / 2
+    ax.annotate(
+        "", (right - 0.3, middle), (grid + 0.6, middle), arrowprops=arrows
+    )
     for i in range(grid**2 + 1):
-        row, column = divmod(i, 6)
-        places = [(axes[1], column * step, -row * 1.75)]
+        row, column = divmod(i, row_length)
+        x, y = column * step, -1.9 - 1.6 * row
         if i:
             up, across = divmod(i - 1, grid)
-            places.append((axes[0], across * step, -up * step))
-        for ax, x, y in places:
-            if i:
-                top, left = up * size, across * size
-                part = image[top : top + size, left : left + size]
-                _picture(ax, part, x, y, 1)
-            else:
-                _frame(ax, x, y, 1, ROLES["query"], 2)
-                ax.text(x + 0.5, y + 0.5, "class", ha="center", va="center")
-            ax.text(x + 0.5, y - 0.03, str(i), size=9, ha="center", va="top")
-    for ax, across, bottom in ((axes[0], grid, -4.6), (axes[1], 6, -4.6)):
-        ax.set(xlim=(-0.1, across * step), ylim=(bottom, 1.1))
-        ax.axis("off")
-    return axes
+            top, left = up * size, across * size
+            part = image[top : top + size, left : left + size]
+            above = (grid - 1 - up) * step
+            _picture(ax, part, right + across * step, above, 1)
+            _picture(ax, part, x, y, 1)
+        else:
+            _frame(ax, x, y, 1, ROLES["query"], 2)
+            ax.text(
+                x + 0.5, y + 0.5, "class", ha="center", va="center", size=11
+            )
+        ax.text(x + 0.5, y - 0.06, str(i), size=11, ha="center", va="top")
+    ax.set(xlim=(-0.1, row_length * step + 0.1), ylim=(-4.1, grid * step))
+    ax.set_aspect("equal")
+    ax.axis("off")
+    return ax
 
 
 def pixel_cuts(cuts: Mapping[str, Tensor]) -> list[Axes]:
@@ -211,52 +223,3 @@ def looked_at(
         if i == 0:
             ax.set_ylabel(name)
     return axes
-
-
-def accuracy_dots(
-    arms: Mapping[str, Sequence[Number]],
-    changed: Mapping[str, Sequence[Number]] | None = None,
-) -> Axes:
-    """Draw accuracies in percent: a dot for each seed, and their mean.
-
-    Args:
-        arms: for each variant, one number for each seed.
-        changed: the same models in another test, as open diamonds.
-
-    Returns:
-        The axes; variant i stands at height −i.
-    """
-    ax = new_figure((0.8 if changed else 0.5) * len(arms) + 0.7)[1][0]
-    low = 0.22 if changed else 0
-    color = COLORS[ROLES["loss"]]
-    for i, (name, first) in enumerate(arms.items()):
-        rows = [(first, low - i, "o", color)]
-        if changed:
-            rows.append((changed[name], -i - low, "D", "none"))
-        for values, y, marker, fill in rows:
-            ax.plot(
-                values,
-                [y] * len(values),
-                marker,
-                markersize=7,
-                markerfacecolor=fill,
-                markeredgecolor=color,
-                alpha=0.8,
-            )
-            mean = sum(values) / len(values)
-            ax.annotate(
-                f"{mean:.0f} %",
-                (max(values), y),
-                (10, 0),
-                textcoords="offset points",
-                va="center",
-                size=11,
-            )
-        ax.axhline(
-            -i - 0.5, color=COLORS["gray"], linewidth=0.5, linestyle="-"
-        )
-    ax.set_yticks([-i for i in range(len(arms))], list(arms))
-    ax.tick_params(axis="y", length=0)
-    ax.set(xlim=(0, 105), ylim=(0.5 - len(arms), 0.5))
-    ax.set_xlabel("accuracy on 1,000 test pictures (%)")
-    return ax
