@@ -1,6 +1,7 @@
 """Figures of images as sequences: patches, and which of them count."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
@@ -16,6 +17,8 @@ __all__ = [
     "patch_vectors",
     "pixel_cuts",
 ]
+
+THICK: dict[str, Any] = {"color": COLORS["black"], "linestyle": "-"}
 
 
 def _picture(
@@ -125,12 +128,11 @@ def pixel_cuts(cuts: Mapping[str, Tensor]) -> list[Axes]:
             cell.set(alpha=0.45, linewidth=0.5)
             ax.add_patch(cell)
             ax.text(x + 0.5, y + 0.5, str(p), ha="center", va="center")
-            thick = {"color": COLORS["black"], "linestyle": "-"}
             if x == 0 or owner[p - 1] != i:
-                ax.plot([x, x], [y, y + 1], **thick)
+                ax.plot([x, x], [y, y + 1], **THICK)
             if y == 0 or owner[p - side] != i:
-                ax.plot([x, x + 1], [y, y], **thick)
-        ax.plot([0, side, side], [side, side, 0], **thick)
+                ax.plot([x, x + 1], [y, y], **THICK)
+        ax.plot([0, side, side], [side, side, 0], **THICK)
         ax.set(xlim=(-0.1, side + 0.1), ylim=(side + 0.1, -0.1))
         ax.set_aspect("equal")
         ax.set_title(title, fontsize=12)
@@ -208,7 +210,7 @@ def looked_at(
     for ax, (name, i) in zip(axes, cells, strict=True):
         weights = looks[name][i]
         grid = round(len(weights) ** 0.5)
-        _picture(ax, 0.6 * images[i], 0, 0, grid)
+        _picture(ax, 0.4 * images[i], 0, 0, grid)
         best = weights.topk(n).indices.tolist()
         for rank, at in enumerate(best, 1):
             y, x = divmod(at, grid)
