@@ -26,7 +26,7 @@ def class_token_path(answer: str) -> Axes:
     ax.set(xlim=(-2.1, 6.4), ylim=(-0.6, 5.6))
     ax.axis("off")
     arrows = {"arrowstyle": "->", "color": COLORS["gray"]}
-    for x, (token, row) in enumerate(
+    for column, (token, row) in enumerate(
         (
             ("class", "0"),
             ("patch", "1"),
@@ -35,7 +35,7 @@ def class_token_path(answer: str) -> Axes:
             ("patch", "16"),
         )
     ):
-        x = 1.4 * x
+        x = 1.4 * column
         for y, text, role in (
             (0, token, "token"),
             (0.85, row, "key"),
