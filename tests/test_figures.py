@@ -1311,3 +1311,63 @@ def test_padded_batch_fills_up_the_shorter_row():
     at = {t.get_position(): t.get_text() for t in ax.texts}
     assert [at[x, -1] for x in range(3)] == ["d", "pad", "pad"]
     assert [at[x, 0] for x in range(3)] == ["a", "b", "c"]
+def boot():
+    """A picture of 28 x 28 pixels, dark at the bottom."""
+    return torch.linspace(0, 1, 28)[:, None].expand(28, 28)
+
+
+def test_image_row_frames_and_labels_each_image():
+    axes = figures.image_row([boot(), boot()], ["boot", "bag"])
+    assert [words(ax) for ax in axes] == [["boot"], ["bag"]]
+    assert [len(ax.images) for ax in axes] == [1, 1]
+
+
+def test_patch_sequence_has_the_class_token_first():
+    ax = figures.patch_sequence(boot(), 7)
+    assert words(ax)[1:] == ["class", *map(str, range(17))]  # after the arrow
+    assert len(ax.images) == 1 + 2 * 16
+    last = ax.images[-1]  # patch 16, in the sequence
+    assert torch.equal(torch.tensor(last.get_array()), boot()[21:, 21:])
+
+
+def test_pixel_cuts_draw_lines_between_patches():
+    cut = torch.tensor([[0, 1, 4, 5], [2, 3, 6, 7],
+                        [8, 9, 12, 13], [10, 11, 14, 15]])  # fmt: skip
+    strips = torch.arange(16).view(4, 4)
+    squares, rows = figures.pixel_cuts({"a": cut, "b": strips})
+    assert set(words(squares)) == set(words(rows))
+
+    def inner(ax):
+        ends = [(line.get_xdata(), line.get_ydata()) for line in ax.lines]
+        return {x[0] for x, y in ends if x[0] == x[1]}
+
+    assert inner(squares) == {0, 2}
+    assert inner(rows) == {0}
+
+
+def test_patch_vectors_multiply():
+    matrix = torch.tensor([[1, 1], [1, -1], [1, 1], [1, -1]])
+    pixels = torch.tensor([[9, 0, 9, 0]])
+    ax = figures.patch_vectors(pixels, matrix, ["all", "left"])
+    assert words(ax).count("18") == 2
+
+
+def test_looked_at_frames_the_highest_weights():
+    look = torch.zeros(1, 4)
+    look[0, 3] = 1.0  # bottom right
+    [ax] = figures.looked_at([boot()], {"after": look}, n=1)
+    assert words(ax) == ["1"]
+    assert ax.texts[0].get_position() == (1.5, 0.5)
+
+
+def test_class_token_path_reads_the_first_vector():
+    ax = figures.class_token_path("logits")
+    assert words(ax)[-1] == "logits"
+    assert "class" in words(ax)
+
+
+def test_accuracy_dots_compare_two_tests():
+    ax = figures.accuracy_dots({"a": [80, 82]}, {"a": [40, 44]})
+    assert words(ax) == ["81 %", "42 %"]
+    heights = [line.get_ydata()[0] for line in ax.lines[:2]]
+    assert heights[0] > heights[1]

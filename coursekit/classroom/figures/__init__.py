@@ -9,6 +9,10 @@ semicolon, or give them a name, and the notebook does not print them.
 import matplotlib.pyplot as plt  # noqa: F401
 from matplotlib.patches import Rectangle  # noqa: F401
 
+from coursekit.classroom.figures.accuracy import (
+    accuracy_dots,
+    class_token_path,
+)
 from coursekit.classroom.figures.alignment import (
     alignment,
     dependence,
@@ -163,6 +167,13 @@ from coursekit.classroom.figures.vectors import (
     neighbor_lists,
     paths,
 )
+from coursekit.classroom.figures.vision import (
+    image_row,
+    looked_at,
+    patch_sequence,
+    patch_vectors,
+    pixel_cuts,
+)
 from coursekit.classroom.figures.windows import (
     rounded_weights,
     shares,
@@ -176,6 +187,7 @@ __all__ = [
     "WIDTH",
     "CostRow",
     "Part",
+    "accuracy_dots",
     "added_positions",
     "alignment",
     "attention_flow",
@@ -189,6 +201,7 @@ __all__ = [
     "both_directions",
     "cache_steps",
     "choices_made",
+    "class_token_path",
     "clocks",
     "cost_columns",
     "curves",
@@ -202,6 +215,7 @@ __all__ = [
     "heatmap",
     "hidden_units",
     "id_neighbors",
+    "image_row",
     "induction_path",
     "intervals",
     "kept_mass",
@@ -211,6 +225,7 @@ __all__ = [
     "learning_rates",
     "lens_rows",
     "logit_pushes",
+    "looked_at",
     "lookup",
     "loss_by_size",
     "low_rank",
@@ -228,10 +243,13 @@ __all__ = [
     "one_hot_product",
     "padded_batch",
     "padded_prompts",
+    "patch_sequence",
+    "patch_vectors",
     "patched_stream",
     "paths",
     "pipeline",
     "pipeline_turns",
+    "pixel_cuts",
     "png",
     "position_rows",
     "prefixes",
