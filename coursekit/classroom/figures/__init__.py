@@ -80,6 +80,12 @@ from coursekit.classroom.figures.order import (
 from coursekit.classroom.figures.positions import (
     clocks,
 )
+from coursekit.classroom.figures.probing import (
+    changed_token,
+    checklist,
+    oracle_bars,
+    two_losses,
+)
 from coursekit.classroom.figures.style import (
     COLORS,
     ROLES,
@@ -119,6 +125,8 @@ __all__ = [
     "bar_panels",
     "bars",
     "between_and_within",
+    "changed_token",
+    "checklist",
     "clocks",
     "curves",
     "encode",
@@ -143,6 +151,7 @@ __all__ = [
     "norm_places",
     "norm_steps",
     "one_hot_product",
+    "oracle_bars",
     "patched_stream",
     "paths",
     "pipeline",
@@ -164,6 +173,7 @@ __all__ = [
     "token_rows",
     "turned_back",
     "two_classes",
+    "two_losses",
     "unembedding",
     "unit_memory",
     "use_style",
