@@ -120,7 +120,7 @@ def oracle_bars(programs: Mapping[str, Mapping[int, Number]]) -> list[Axes]:
     axes = new_figure(1.9 * rows + 0.2, columns=columns, rows=rows)[1]
     for ax, (name, losses) in zip(axes, programs.items(), strict=False):
         top = max(losses.values())
-        for x, (k, value) in enumerate(losses.items()):
+        for x, value in enumerate(losses.values()):
             bar = Rectangle((x - 0.38, 0), 0.76, value)
             bar.set(facecolor=COLORS[ROLES["loss"]], alpha=0.55)
             ax.add_patch(bar)
