@@ -37,18 +37,10 @@ def two_losses(
         ax.plot(mean, y, "o", color=COLORS["blue"], markersize=6, label=label)
         low, high = min(values), max(values)
         ax.plot([low, high], [y, y], "-", color=COLORS["blue"], linewidth=2.5)
-        text = f"{mean:.2f}"
-        right = max(high, in_use[name] if in_use else high)
-        if in_use:
-            text += f" → {in_use[name]:.2f}"
-        ax.annotate(
-            text,
-            (right, y),
-            (9, 0),
-            textcoords="offset points",
-            va="center",
-            size=11,
-        )
+        used = in_use[name] if in_use else mean
+        text = f"{mean:.2f}" + (f" → {used:.2f}" if in_use else "")
+        ax.annotate(text, (max(high, used), y), (9, 0), size=11, va="center",
+                    textcoords="offset points")  # fmt: skip
     ax.set_yticks(range(len(names)), names)
     most = max([*in_use.values()] if in_use else map(max, reported.values()))
     ax.set(ylim=(len(names) - 0.5, -0.5), xlim=(-0.02 * most, 1.25 * most))
@@ -125,7 +117,8 @@ def oracle_bars(programs: Mapping[str, Mapping[int, Number]]) -> list[Axes]:
             bar.set(facecolor=COLORS[ROLES["loss"]], alpha=0.55)
             ax.add_patch(bar)
             digits = 0 if value >= 10 or value < 0.05 else 1
-            ax.text(x, value + 0.04 * top, f"{value:.{digits}f}",
+            text = f"{abs(value):.{digits}f}"  # not "-0"
+            ax.text(x, value + 0.04 * top, text,
                     ha="center", size=10)  # fmt: skip
         ax.set_title(name, fontsize=11)
         ks = [f"{k:+d}".replace("-", "−") if k else "0" for k in losses]
