@@ -33,7 +33,7 @@ PARTS = {
         "lesson",
         *("live", "notebooks", "results", "run_parts", "sandbox", "search"),
         *("shipped", "source", "speedrun", "text", "wild", "worker"),
-        "yourfile",
+        *("yourfile", "capstone"),
     ],
     # They need the built book.
     "book": [
@@ -41,7 +41,7 @@ PARTS = {
         *("chapter_parts", "budgets"),
     ],
     # Each model is loaded once: `--dist loadgroup` gives it to one worker.
-    "models": ["pipelines"],
+    "models": ["edits", "pipelines"],
 }
 
 

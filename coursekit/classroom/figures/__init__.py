@@ -9,10 +9,21 @@ semicolon, or give them a name, and the notebook does not print them.
 import matplotlib.pyplot as plt  # noqa: F401
 from matplotlib.patches import Rectangle  # noqa: F401
 
+from coursekit.classroom.figures.alignment import (
+    alignment,
+    dependence,
+)
 from coursekit.classroom.figures.attention import (
     attention_flow,
     attention_steps,
     projections,
+)
+from coursekit.classroom.figures.caches import (
+    beam_tree,
+    cache_steps,
+    key_changes,
+    padded_prompts,
+    times_less,
 )
 from coursekit.classroom.figures.charts import (
     bars,
@@ -20,11 +31,22 @@ from coursekit.classroom.figures.charts import (
     intervals,
     ladder,
 )
+from coursekit.classroom.figures.chunks import (
+    running_softmax,
+    tiles,
+)
 from coursekit.classroom.figures.circuits import (
     bar_panels,
     induction_path,
     lens_rows,
     patched_stream,
+)
+from coursekit.classroom.figures.costs import (
+    CostRow,
+    cost_columns,
+    loss_by_size,
+    roofline,
+    stacks,
 )
 from coursekit.classroom.figures.embedding import (
     id_neighbors,
@@ -39,6 +61,20 @@ from coursekit.classroom.figures.feedforward import (
     two_classes,
     unit_memory,
 )
+from coursekit.classroom.figures.gaps import (
+    both_directions,
+    fillings,
+    gap_losses,
+    objectives,
+    reach,
+)
+from coursekit.classroom.figures.generation import (
+    choices_made,
+    kept_mass,
+    sampled_words,
+    tail_curves,
+    temperature_bars,
+)
 from coursekit.classroom.figures.heads import (
     heads_added,
     mixtures,
@@ -52,17 +88,29 @@ from coursekit.classroom.figures.losses import (
     stable_rows,
     surprise_boxes,
 )
+from coursekit.classroom.figures.machines import (
+    model_cuts,
+    pipeline_turns,
+)
 from coursekit.classroom.figures.maps import (
     heatmap,
 )
 from coursekit.classroom.figures.masks import (
     mask_effect,
+    padded_batch,
     prefixes,
     verdicts,
 )
 from coursekit.classroom.figures.merges import (
     learned_merges,
     replayed_merges,
+)
+from coursekit.classroom.figures.modern import (
+    gated_units,
+    head_groups,
+    norms_compared,
+    turned_pairs,
+    two_designs,
 )
 from coursekit.classroom.figures.norms import (
     Part,
@@ -85,6 +133,9 @@ from coursekit.classroom.figures.probing import (
     checklist,
     oracle_bars,
     two_losses,
+from coursekit.classroom.figures.seq2seq import (
+    attention_to_memory,
+    two_stacks,
 )
 from coursekit.classroom.figures.style import (
     COLORS,
@@ -101,6 +152,12 @@ from coursekit.classroom.figures.tokens import (
     token_rows,
     who_sees_whom,
 )
+from coursekit.classroom.figures.training import (
+    learning_rates,
+    rate_valleys,
+    train_and_validation,
+    update_sizes,
+)
 from coursekit.classroom.figures.vector import (
     CELLS,
     encode,
@@ -111,72 +168,118 @@ from coursekit.classroom.figures.vectors import (
     neighbor_lists,
     paths,
 )
+from coursekit.classroom.figures.windows import (
+    rounded_weights,
+    shares,
+    window_reach,
+)
 
 __all__ = [
     "CELLS",
     "COLORS",
     "ROLES",
     "WIDTH",
+    "CostRow",
     "Part",
     "added_positions",
+    "alignment",
     "attention_flow",
     "attention_steps",
+    "attention_to_memory",
     "bag_of_vectors",
     "bar_panels",
     "bars",
+    "beam_tree",
     "between_and_within",
     "changed_token",
     "checklist",
+    "both_directions",
+    "cache_steps",
+    "choices_made",
     "clocks",
+    "cost_columns",
     "curves",
+    "dependence",
     "encode",
+    "fillings",
+    "gap_losses",
+    "gated_units",
+    "head_groups",
     "heads_added",
     "heatmap",
     "hidden_units",
     "id_neighbors",
     "induction_path",
     "intervals",
+    "kept_mass",
+    "key_changes",
     "ladder",
     "learned_merges",
+    "learning_rates",
     "lens_rows",
     "logit_pushes",
     "lookup",
+    "loss_by_size",
     "low_rank",
     "mask_effect",
     "matrix_areas",
     "mixtures",
+    "model_cuts",
     "mosaic",
     "neighbor_lists",
     "new_figure",
     "norm_places",
     "norm_steps",
+    "norms_compared",
+    "objectives",
     "one_hot_product",
     "oracle_bars",
+    "padded_batch",
+    "padded_prompts",
     "patched_stream",
     "paths",
     "pipeline",
+    "pipeline_turns",
     "png",
     "position_rows",
     "prefixes",
     "projections",
+    "rate_valleys",
+    "reach",
     "read_map",
     "remaining",
     "replayed_merges",
     "residual_stream",
+    "roofline",
+    "rounded_weights",
+    "running_softmax",
+    "sampled_words",
     "seed_dots",
+    "shares",
     "split_and_merge",
     "stable_rows",
+    "stacks",
     "sum_over_heads",
     "surprise_boxes",
     "svg",
+    "tail_curves",
+    "temperature_bars",
+    "tiles",
+    "times_less",
     "token_cuts",
     "token_rows",
+    "train_and_validation",
     "turned_back",
+    "turned_pairs",
     "two_classes",
     "two_losses",
+    "two_designs",
+    "two_stacks",
     "unembedding",
     "unit_memory",
+    "update_sizes",
     "use_style",
     "verdicts",
     "who_sees_whom",
+    "window_reach",
 ]
