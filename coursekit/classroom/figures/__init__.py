@@ -133,6 +133,7 @@ from coursekit.classroom.figures.probing import (
     checklist,
     oracle_bars,
     two_losses,
+)
 from coursekit.classroom.figures.seq2seq import (
     attention_to_memory,
     two_stacks,
