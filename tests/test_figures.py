@@ -1204,6 +1204,8 @@ def test_checklist_has_a_box_per_line():
     )
     assert len(ax.patches) == 3
     assert words(ax) == ["one", "a", "b", "c", "d", "two", "e", "f"]
+
+
 def test_norms_compared_work_out_sat():
     axes = figures.norms_compared(torch.tensor([3.54, 2.91, -0.21, -0.11]))
     assert words(axes[1])[:4] == ["1.18", "0.81", "−1.02", "−0.96"]
