@@ -1164,6 +1164,48 @@ def test_lens_rows_stand_at_their_depth():
     }  # fmt: skip
 
 
+def test_two_losses_say_what_is_reported_and_what_comes_out_in_use():
+    runs = {"one": [1.0, 2.0], "two": [3.0, 3.0]}
+    ax = figures.two_losses(runs)
+    assert words(ax) == ["1.50", "3.00"]
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["one", "two"]
+    assert ax.get_legend() is None
+    ax = figures.two_losses(runs, {"one": 4.0, "two": 3.0})
+    assert words(ax) == ["1.50 → 4.00", "3.00 → 3.00"]
+    diamonds = [line for line in ax.lines if line.get_marker() == "D"]
+    assert [line.get_xdata()[0] for line in diamonds] == [4.0, 3.0]
+
+
+def test_changed_token_crosses_what_moves_before_it():
+    axes = figures.changed_token(
+        [(1, 1), (3, 7)],
+        {"mask": [(1, 1), (2, 4)], "none": [(2, 4), (2, 4)]},
+    )
+    assert words(axes[0])[-2:] == ["stays", "moves"]
+    assert words(axes[1])[-2:] == ["moves ×", "moves"]
+    colors = [
+        to_hex(patch.get_facecolor()).upper() for patch in axes[1].patches
+    ]
+    assert colors[2] == figures.COLORS["orange"]  # the output before it
+
+
+def test_oracle_bars_are_as_high_as_the_losses():
+    axes = figures.oracle_bars(
+        {"a": {-1: 26.0, 1: -0.0}, "b": {-1: 3.25, 1: 2}}
+    )
+    assert words(axes[0]) == ["26", "0"]
+    assert [patch.get_height() for patch in axes[1].patches] == [3.25, 2]
+    assert [t.get_text() for t in axes[0].get_xticklabels()] == ["−1", "+1"]
+
+
+def test_checklist_has_a_box_per_line():
+    ax = figures.checklist(
+        {"one": [("a", "b"), ("c", "d")], "two": [("e", "f")]}
+    )
+    assert len(ax.patches) == 3
+    assert words(ax) == ["one", "a", "b", "c", "d", "two", "e", "f"]
+
+
 def test_norms_compared_work_out_sat():
     axes = figures.norms_compared(torch.tensor([3.54, 2.91, -0.21, -0.11]))
     assert words(axes[1])[:4] == ["1.18", "0.81", "−1.02", "−0.96"]

@@ -132,6 +132,12 @@ from coursekit.classroom.figures.order import (
 from coursekit.classroom.figures.positions import (
     clocks,
 )
+from coursekit.classroom.figures.probing import (
+    changed_token,
+    checklist,
+    oracle_bars,
+    two_losses,
+)
 from coursekit.classroom.figures.seq2seq import (
     attention_to_memory,
     two_stacks,
@@ -200,6 +206,8 @@ __all__ = [
     "between_and_within",
     "both_directions",
     "cache_steps",
+    "changed_token",
+    "checklist",
     "choices_made",
     "class_token_path",
     "clocks",
@@ -241,6 +249,7 @@ __all__ = [
     "norms_compared",
     "objectives",
     "one_hot_product",
+    "oracle_bars",
     "padded_batch",
     "padded_prompts",
     "patch_sequence",
@@ -283,6 +292,7 @@ __all__ = [
     "turned_pairs",
     "two_classes",
     "two_designs",
+    "two_losses",
     "two_stacks",
     "unembedding",
     "unit_memory",
