@@ -1353,6 +1353,8 @@ def test_padded_batch_fills_up_the_shorter_row():
     at = {t.get_position(): t.get_text() for t in ax.texts}
     assert [at[x, -1] for x in range(3)] == ["d", "pad", "pad"]
     assert [at[x, 0] for x in range(3)] == ["a", "b", "c"]
+
+
 def boot():
     """A picture of 28 x 28 pixels, dark at the bottom."""
     return torch.linspace(0, 1, 28)[:, None].expand(28, 28)
