@@ -131,8 +131,8 @@ library: $(ENV)
 
 course: $(ENV)
 	@# As a reader has it: no shape checks, so our own errors must come up.
-	@# Three workers: many of these tests wait for a process or a limit.
-	JAXTYPING_DISABLE=1 $(PY) -m pytest tests --part course -n 3 \
+	@# Four workers: many of these tests wait for a process or a limit.
+	JAXTYPING_DISABLE=1 $(PY) -m pytest tests --part course -n 4 \
 	  --dist worksteal -rs
 
 published: $(ENV) $(if $(filter 1,$(MODELS)),$(HAVE_MODELS))

@@ -88,14 +88,16 @@ def climb(
 ) -> tuple[ModuleType, torch.nn.Module, float]:
     """Train one rung with one seed; its file, its model and its loss.
 
-    ``chapter`` is below 11, where training is PyTorch's AdamW with a
-    constant learning rate, 1e-3 unless another is given, and nothing else.
+    Below chapter 11, training is PyTorch's AdamW with a constant learning
+    rate, 1e-3 unless another is given, and nothing else; from there on the
+    file has a schedule of its own, and no rate is given.
     """
     file = lesson.load(chapter, edits)
     torch.manual_seed(seed)
     model = build(file, len(corpus.tokenizer.vocabulary), chapter)
-    rate = rate or (TABLE_RATE if chapter < 2 else 1e-3)
-    file.train(model, corpus.learned, steps, rate, BATCH)
+    rates = [rate or (TABLE_RATE if chapter < 2 else 1e-3)]
+    given = rates if chapter < 11 else []
+    file.train(model, corpus.learned, steps, *given, BATCH)
     loss = file.evaluate(model, corpus.held_out)
     return file, model, loss * corpus.tokens_per_character
 

@@ -586,6 +586,103 @@ def test_verdicts_says_passed_failed_and_not_asked():
     assert len(ax.patches) == 2  # what was not asked has no color
 
 
+def test_choices_made_frames_what_is_chosen():
+    best = [("a", 0.6), ("b", 0.004)]
+    ax = figures.choices_made([("x", best, 0), ("xa", best, 1)])
+    bold = [t.get_text() for t in ax.texts if t.get_weight() == "bold"]
+    assert bold == ["a", "60 %", "b", "< 1 %"]
+
+
+def test_temperature_bars_share_one_scale():
+    p = torch.tensor([0.25, 0.75])
+    axes = figures.temperature_bars(["a", "b"], {"1": p, "2": p.flip(0)})
+    assert [words(ax) for ax in axes] == [
+        ["0.250", "0.750"],
+        ["0.750", "0.250"],
+    ]
+    assert len({ax.get_ylim() for ax in axes}) == 1
+
+
+def test_kept_mass_keeps_the_token_that_crosses():
+    p = torch.tensor([0.5, 0.3, 0.15, 0.05])
+    ax = figures.kept_mass(["a", "b", "c", "d"], p, 0.6)
+    written = words(ax)
+    assert [w for w in written if w[:1] in "ab" and "  " in w] == [
+        "a  0.500",
+        "b  0.300",
+        "a  0.625",
+        "b  0.375",
+    ]
+    assert "c, d" in written
+    hatched = [patch for patch in ax.patches if patch.get_hatch()]
+    assert len(hatched) == 2
+
+
+def test_tail_curves_count_the_tokens_that_are_kept():
+    lines = {
+        "sure": torch.tensor([0.95, 0.03, 0.02]),
+        "not": torch.tensor([0.4, 0.35, 0.25]),
+    }
+    ax = figures.tail_curves(lines, 0.9, 2)
+    assert {"sure\n1 token", "not\n3 tokens", "top-k 2"} <= set(words(ax))
+    assert len({line.get_linestyle() for line in ax.lines}) > 2
+
+
+def test_sampled_words_underlines_what_is_invented():
+    lines = [[("the ", False), ("budge", True)], [("end", False)]]
+    ax = figures.sampled_words({"hot": lines})
+    assert words(ax) == ["hot", "the ", "budge", "end"]
+    [line] = ax.lines
+    assert list(line.get_xdata()) == [4, 9]
+    long = [("word", False), (" ", False)] * 20
+    ax = figures.sampled_words({"hot": [long]})
+    rows = {t.get_position()[1] for t in ax.texts}
+    assert len(rows) == 4  # a label, and three lines of at most 48
+
+
+def test_key_changes_tells_kept_from_new():
+    rows = {"mask": [1e-15, None], "none": [0.25, None]}
+    ax = figures.key_changes(["a", "b"], rows)
+    assert words(ax) == ["a", "b", "mask", "0", "new", "none", "0.25", "new"]
+    strength = [patch.get_alpha() for patch in ax.patches]
+    assert strength[0] < min(strength[1:])
+
+
+def test_cache_steps_computes_one_row():
+    axes = figures.cache_steps([2, 3])
+    filled = [
+        sum(patch.get_facecolor()[3] > 0 for patch in ax.patches)
+        for ax in axes
+    ]
+    # Weights, keys and values: 3 + 4 and 6 + 6; then one row of each.
+    assert filled == [7, 12, 4, 5]
+    kept = [len(ax.patches) - n for ax, n in zip(axes, filled, strict=True)]
+    assert kept == [0, 0, 2, 4]
+
+
+def test_padded_prompts_counts_real_tokens():
+    ax = figures.padded_prompts([3, 1])
+    numbers = {t.get_position(): t.get_text() for t in ax.texts}
+    assert numbers[2, 0] == "2"
+    assert numbers[2, -1] == "0"
+    assert (0, -1) not in numbers
+
+
+def test_times_less_shows_the_last_ratios():
+    runs = [{"median": m, "lowest": m - 1, "highest": m + 1} for m in (2, 12)]
+    ax = figures.times_less([16, 1024], [6.0, 535.4], runs)
+    assert words(ax) == ["FLOPs: 535 times", "seconds: 12 times"]
+
+
+def test_beam_tree_is_thicker_where_more_probable():
+    tree = {"": {"a": 0.6, "b": 0.4}, "a": {"c": 1.0}, "b": {"d": 0.9}}
+    ax = figures.beam_tree(tree, "start")
+    wide = [line.get_linewidth() for line in ax.lines]
+    labels = [w for w in words(ax) if w[0].isdigit()]
+    assert labels == ["1", "0.9", "0.6", "0.4"]
+    assert wide == sorted(wide, reverse=True)
+
+
 def test_paths_begin_open_and_end_filled():
     trails = {
         name: torch.tensor([[0.0, i], [1.0, i], [2.0, -i]])
@@ -886,6 +983,138 @@ def test_replayed_merges_say_where_no_pair_is_left():
     assert [t.get_position()[1] for t in left] == [2 * 1.15]
 
 
+def test_cost_columns_are_to_scale_each_by_itself():
+    rows = [
+        figures.CostRow("a", (1, 0), ("one", "none"), "blue"),
+        figures.CostRow("b", (4, 8), ("four", "eight"), "gray"),
+    ]
+    ax = figures.cost_columns(rows, ("left", "right"))
+    lengths = [patch.get_width() for patch in ax.patches]
+    assert lengths == [6, 24, 0, 24]
+    assert {"a", "b", "left", "right", "four", "none"} <= set(words(ax))
+
+
+def test_stacks_add_up_and_number_their_parts():
+    parts = {"one": "green", "two": "blue"}
+    ax = figures.stacks({"a": (2, 1), "b": (2, 0)}, parts, "gigabytes")
+    ends = [patch.get_x() + patch.get_width() for patch in ax.patches]
+    assert ends == [2, 3, 2, 2]
+    assert words(ax) == ["2.0", "1.0", "2.0"]
+
+
+def test_roofline_bends_where_memory_and_processor_are_equal():
+    ax = figures.roofline(300e12, 2e12, {"slow": 1, "fast": 1000})
+    assert list(ax.lines[0].get_xdata())[1] == 150
+    heights = [line.get_ydata()[0] for line in ax.lines[1:3]]
+    assert heights == [2, 300]
+    assert {"slow", "fast", "memory-bound", "compute-bound"} <= set(words(ax))
+
+
+def test_loss_by_size_shows_each_seed():
+    sizes, losses = [2e3, 1e5], [[2.4, 2.3], [1.9, 1.8]]
+    ax = figures.loss_by_size(sizes, losses, held_back=(4e5, [1.7, 1.75]))
+    dots = [list(line.get_ydata()) for line in ax.lines]
+    assert dots == [[2.4, 2.3, 1.9, 1.8], [1.7, 1.75]]
+    labels = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert labels == ["three seeds per size", "held back"]
+
+
+def test_running_softmax_shrinks_what_it_has_summed():
+    axes = figures.running_softmax([0, 1, 3, 1], [10, 4, 2, 8], 2)
+    heights = [[bar.get_height() for bar in ax.patches] for ax in axes]
+    assert heights == [[0.5, 1], [0.125, 0.25], [0.125, 0.25, 1, 0.25]]
+    said = " ".join(words(axes[2]))
+    assert "1.625" in said
+    assert "6.25" in said
+
+
+def test_tiles_skip_what_lies_above_the_diagonal():
+    left, right = figures.tiles(12, size=4, now=(2, 1))
+    assert len(left.patches) == 144
+    marks = [word for word in words(right) if word]
+    assert [marks.count(word) for word in ("skip", "done", "now")] == [3, 4, 1]
+
+
+def test_model_cuts_give_every_part_to_a_machine():
+    axes = figures.model_cuts()
+    filled = [
+        sum(p.get_width() * p.get_height() for p in ax.patches if p.get_fill())
+        for ax in axes
+    ]
+    assert filled == [32, 16, 16, 16]
+
+
+def test_pipeline_turns_pass_each_batch_on():
+    ax = figures.pipeline_turns(3, 2)
+    at = {}
+    for text in ax.texts:
+        turn, machine = text.get_position()
+        at.setdefault(text.get_text(), []).append((turn - 0.5, machine))
+    assert at == {"1": [(0, 0), (1, 1), (2, 2)], "2": [(1, 0), (2, 1), (3, 2)]}
+    assert len(ax.patches) == 3 * 4
+
+
+def test_update_sizes_point_the_way_of_their_sign():
+    rows = {"a": (4, 0.4, 0.1), "b": (-2, -0.2, 0.027)}
+    ax = figures.update_sizes(rows, (4, 0.4, 0.4))
+    texts = words(ax)
+    assert {"a", "b", "4", "−2", "−0.2", "0.027"} <= set(texts)
+    widths = [round(box.get_width(), 3) for box in ax.patches]
+    assert widths == [0.8, 0.4, 0.8, 0.4, 0.2, 0.054]
+    left = [box.get_x() for box in ax.patches]
+    assert left[0] == 0
+    assert left[1] == pytest.approx(-0.4)
+
+
+def test_alignment_draws_a_line_for_each_large_weight():
+    weights = torch.tensor([[0.1, 0.9, 0.0], [0.7, 0.0, 0.3]])
+    ax = figures.alignment(["ein", "Hund", "."], ["dog", "a"], weights)
+    assert words(ax) == ["ein", "Hund", ".", "dog", "a"]
+    places = {t.get_text(): t.get_position()[0] for t in ax.texts}
+    drawn = {tuple(map(float, line.get_xdata())) for line in ax.lines}
+    pairs = [("dog", "Hund"), ("a", "ein"), ("a", ".")]
+    wanted = {(places[one], places[other]) for one, other in pairs}
+    assert len(drawn) == 3
+    for one, other in zip(sorted(drawn), sorted(wanted), strict=True):
+        assert one == pytest.approx(other)
+
+
+def test_reach_fills_the_cells_that_move():
+    grid = torch.tensor([[True, False, True], [False, False, True]])
+    (ax,) = figures.dependence({"one": (grid, ["a", "b"], ["x", "y", "pad"])})
+    filled = {
+        (round(box.get_x() + 0.44), round(box.get_y() + 0.44))
+        for box in ax.patches
+        if box.get_fill() and box.get_alpha()
+    }
+    assert filled == {(0, 0), (2, 0), (2, 1)}
+    assert [t.get_text() for t in ax.get_xticklabels()] == ["x", "y", "pad"]
+    assert ax.get_title("center") == "one"
+
+
+def test_cross_attention_has_a_row_for_each_target_token():
+    memory = {"chat": torch.tensor([1.0, 0]), "noir": torch.tensor([0.0, 2])}
+    y = {name: torch.tensor([2.0, 0]) for name in ("<bos>", "black", "cat")}
+    q, k = torch.stack([*y.values()]), torch.stack([*memory.values()])
+    one = words(figures.attention_to_memory(y, memory, q, k, k, worked=1))
+    every = words(figures.attention_to_memory(y, memory, q, k, k))
+    weight = (q @ k.T / 2**0.5).softmax(-1)[0, 0].item()
+    assert one.count(f"{weight:.2f}") >= 1
+    assert every.count(f"{weight:.2f}") == 3 * one.count(f"{weight:.2f}")
+    assert {*memory, *y} <= {*one}
+    assert {*memory, *y} <= {*every}
+
+
+def test_two_stacks_lead_keys_and_values_into_the_decoder():
+    ax = figures.two_stacks(["chat"], ["<bos>", "cat"], ["cat", "<eos>"])
+    texts = words(ax)
+    assert texts.count("N blocks") == 2
+    assert "memory" in texts
+    assert {"chat", "<bos>  cat", "cat  <eos>", "keys, values"} <= {*texts}
+    renderer = ax.figure.canvas.get_renderer()
+    assert not overlaps(ax.texts, renderer)
+
+
 def test_induction_path_leads_behind_the_last_appearance():
     ax = figures.induction_path("·CAFHCAF")
     assert "→ H" in words(ax)
@@ -935,6 +1164,48 @@ def test_lens_rows_stand_at_their_depth():
     }  # fmt: skip
 
 
+def test_two_losses_say_what_is_reported_and_what_comes_out_in_use():
+    runs = {"one": [1.0, 2.0], "two": [3.0, 3.0]}
+    ax = figures.two_losses(runs)
+    assert words(ax) == ["1.50", "3.00"]
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["one", "two"]
+    assert ax.get_legend() is None
+    ax = figures.two_losses(runs, {"one": 4.0, "two": 3.0})
+    assert words(ax) == ["1.50 → 4.00", "3.00 → 3.00"]
+    diamonds = [line for line in ax.lines if line.get_marker() == "D"]
+    assert [line.get_xdata()[0] for line in diamonds] == [4.0, 3.0]
+
+
+def test_changed_token_crosses_what_moves_before_it():
+    axes = figures.changed_token(
+        [(1, 1), (3, 7)],
+        {"mask": [(1, 1), (2, 4)], "none": [(2, 4), (2, 4)]},
+    )
+    assert words(axes[0])[-2:] == ["stays", "moves"]
+    assert words(axes[1])[-2:] == ["moves ×", "moves"]
+    colors = [
+        to_hex(patch.get_facecolor()).upper() for patch in axes[1].patches
+    ]
+    assert colors[2] == figures.COLORS["orange"]  # the output before it
+
+
+def test_oracle_bars_are_as_high_as_the_losses():
+    axes = figures.oracle_bars(
+        {"a": {-1: 26.0, 1: -0.0}, "b": {-1: 3.25, 1: 2}}
+    )
+    assert words(axes[0]) == ["26", "0"]
+    assert [patch.get_height() for patch in axes[1].patches] == [3.25, 2]
+    assert [t.get_text() for t in axes[0].get_xticklabels()] == ["−1", "+1"]
+
+
+def test_checklist_has_a_box_per_line():
+    ax = figures.checklist(
+        {"one": [("a", "b"), ("c", "d")], "two": [("e", "f")]}
+    )
+    assert len(ax.patches) == 3
+    assert words(ax) == ["one", "a", "b", "c", "d", "two", "e", "f"]
+
+
 def test_norms_compared_work_out_sat():
     axes = figures.norms_compared(torch.tensor([3.54, 2.91, -0.21, -0.11]))
     assert words(axes[1])[:4] == ["1.18", "0.81", "−1.02", "−0.96"]
@@ -944,8 +1215,33 @@ def test_norms_compared_work_out_sat():
 def test_gated_units_multiply_gate_and_value():
     ax = figures.gated_units([2, 2, 0, -2], [0.5, -0.5, 0.5, 0.5])
     assert {"1.76", "0.88", "−0.88", "−0.24", "−0.12"} <= set(words(ax))
-    ax.figure.canvas.draw()
-    assert not overlaps(ax.texts, ax.figure.canvas.get_renderer())
+
+
+def test_learning_rates_shows_the_peak_and_the_warmup():
+    ax = figures.learning_rates([0.5, 1.0, 0.6, 0.1], warmup=2)
+    assert list(ax.lines[0].get_ydata()) == [0.5, 1.0, 0.6, 0.1]
+    assert list(ax.lines[1].get_xdata()) == [2, 2]
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["0", "1"]
+
+
+def test_train_and_validation_tells_them_apart_without_color():
+    run = {"training": [[2, 1], [2, 0.5]], "validation": [[2, 3], [2, 4]]}
+    axes = figures.train_and_validation({"one": run, "two": run}, [5, 10], 3)
+    styles = [line.get_linestyle() for line in axes[0].lines]
+    assert styles == ["-", "-", "--", "--", ":"]
+    assert list(axes[0].lines[3].get_ydata()) == [2, 4]
+    assert [ax.get_title(loc="left") for ax in axes] == ["one", "two"]
+    legend = [t.get_text() for t in axes[1].get_legend().get_texts()]
+    assert legend == ["training", "validation"]
+
+
+def test_rate_valleys_draw_the_mean_of_the_seeds_at_each_rate():
+    arms = {"with": [[1.0, 3.0], [2.0, 2.0]], "without": [[5.0], [6.0]]}
+    ax = figures.rate_valleys([0.01, 0.1], arms)
+    means = [list(c.lines[0].get_ydata()) for c in ax.containers]
+    assert means == [[2.0, 2.0], [5.0, 6.0]]
+    assert [t.get_text() for t in ax.get_xticklabels()] == ["0.01", "0.1"]
+    assert ax.get_xscale() == "log"
 
 
 def test_turned_pairs_keep_the_score_of_a_distance():
@@ -999,6 +1295,64 @@ def test_rounded_weights_lie_on_sixteen_levels():
     ax = figures.rounded_weights(weights, stored)
     levels = [line.get_ydata()[0] for line in ax.lines[:16]]
     assert levels == pytest.approx([-1 + i * 2 / 15 for i in range(16)])
+
+
+# -- the encoder --------------------------------------------------------------
+def test_both_directions_writes_no_weight_where_a_key_is_hidden():
+    weights = torch.tensor([[1.0, 0.0], [0.25, 0.75]])
+    free = torch.tensor([[0.5, 0.5], [0.25, 0.75]])
+    grids = {"decoder": weights, "encoder": free}
+    left, right = figures.both_directions(grids, ["a", "b"], row=0)
+    assert words(left) == ["1.00", "", "0.25", "0.75"]
+    assert words(right) == ["0.50", "0.50", "0.25", "0.75"]
+    frame = right.patches[-1]
+    assert frame.get_y() < 0 < frame.get_y() + frame.get_height() < 1
+    assert frame.get_width() > 1.9  # around the whole row
+
+
+def test_reach_crosses_an_answer_only_if_it_is_seen():
+    hidden = torch.tensor([[True, False], [True, True]])
+    seen = torch.ones(2, 2, dtype=torch.bool)
+    axes = figures.reach({"hidden": hidden, "seen": seen}, ["a", "b"])
+    assert [words(ax).count("×") for ax in axes] == [0, 1]
+    at = {t.get_position(): t.get_text() for t in axes[1].texts}
+    assert at[1, 0] == "×"
+
+
+def test_objectives_asks_for_the_gap_alone():
+    shifted, masked = figures.objectives(["a", "b", "c"], gap=1)
+    at = {t.get_position(): t.get_text() for t in shifted.texts}
+    assert [at[0, 0], at[0, -1.6], at[1, -1.6]] == ["a", "b", "c"]
+    at = {t.get_position(): t.get_text() for t in masked.texts}
+    assert [at[0, 0], at[1, 0], at[1, -1.6]] == ["a", "[MASK]", "b"]
+    assert (0, -1.6) not in at
+
+
+def test_fillings_draws_each_probability():
+    guesses = {
+        "tired": {"both": {"a": 0.9, "b": 0.1}, "left": {"a": 0.5, "b": 0.5}},
+        "wide": {"both": {"a": 0.2, "b": 0.8}, "left": {"a": 0.5, "b": 0.5}},
+    }
+    axes = figures.fillings(guesses)
+    widths = [[box.get_width() for box in ax.patches] for ax in axes]
+    assert widths == [[0.9, 0.1], [0.5, 0.5], [0.2, 0.8], [0.5, 0.5]]
+    assert [t.get_text() for t in axes[2].get_yticklabels()] == ["a", "b"]
+    assert [words(ax).count("wide") for ax in axes] == [0, 0, 1, 0]
+
+
+def test_gap_losses_has_a_mean_and_a_floor_for_each_gap():
+    losses = {"both": [[1.0, 3.0], [0.5, 0.5]], "left": [[2.0], [2.0]]}
+    ax = figures.gap_losses(["a", "b"], losses, [[0.7, 0.1], [1.4, 1.4]])
+    assert [bar.get_height() for bar in ax.patches] == [2, 0.5, 2, 2]
+    lines = [list(line.get_ydata()) for line in ax.lines]
+    assert all(pair in lines for pair in ([0.7, 0.7], [1.4, 1.4], [1, 3]))
+
+
+def test_padded_batch_fills_up_the_shorter_row():
+    ax = figures.padded_batch([["a", "b", "c"], ["d"]])
+    at = {t.get_position(): t.get_text() for t in ax.texts}
+    assert [at[x, -1] for x in range(3)] == ["d", "pad", "pad"]
+    assert [at[x, 0] for x in range(3)] == ["a", "b", "c"]
 
 
 def boot():

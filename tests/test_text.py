@@ -324,3 +324,66 @@ def test_a_page_uses_the_fields_words(page):
 def test_a_private_word_is_found():
     text = "A bend.\n\n```{code-cell} ipython3\nmend = 1\n```\n`twin` shares a"
     assert private_words("x", text) == ["nonlinearity: … A bend. shares a …"]
+
+
+# -- what has been introduced ------------------------------------------------
+GLOSSARY = re.compile(r"```+\{glossary\}\n(.*?)\n```+", re.S)
+LINKED = re.compile(r"\{term\}`(?:[^`<]*<)?([^`<>]+)>?`")
+# Terms that are ordinary words as well, or parts of other terms.
+ORDINARY = {"entropy", "memory", "patch", "probe", "rank", "value"}
+
+
+def terms_of(text):
+    """The names in a glossary."""
+    return {
+        entry.split("\n")[0].lower()
+        for entry in re.split(r"\n\n+(?=\S)", GLOSSARY.search(text)[1])
+    }
+
+
+def too_early(texts, terms, overview=()):
+    """Terms that a page uses before any page up to it has linked them.
+
+    ``texts``: the main pages in their order, without their exercises.
+    ``overview``: pages that may name what is still to come.
+    """
+    known, found = set(), []
+    for page, text in texts.items():
+        known |= {" ".join(t.split()).lower() for t in LINKED.findall(text)}
+        words = prose(re.sub(r"\{term\}`[^`]*`", " ", text))
+        found += [
+            f"{page}: {term}"
+            for term in sorted(terms - known - ORDINARY)
+            if page not in overview
+            and re.search(rf"(?<![\w-]){re.escape(term)}s?\b", words, re.I)
+        ]
+    return found
+
+
+def test_no_main_page_uses_a_term_before_it_is_introduced():
+    """The ledger of prerequisites: a page links what it takes for granted.
+
+    Only the main pages count, as nobody has to read further.
+    """
+    overview = ("book/index", "book/notation")
+    order = [p for p in PAGES if re.fullmatch(r"book/(\w+)", p)]
+    assert order[:3] == ["book/index", "book/primer", "book/notation"]
+    texts = {
+        page: (ROOT / f"{page}.md").read_text("utf8").split("\n## Exerc")[0]
+        for page in order
+    }
+    glossary = (ROOT / "book/about/glossary.md").read_text("utf8")
+    assert too_early(texts, terms_of(glossary), overview) == []
+
+
+def test_a_term_that_comes_too_early_is_found():
+    glossary = "```{glossary}\nkey\n  A.\n\nvalue head\n  B.\n```"
+    texts = {
+        "a": "A key, value\nheads.",
+        "b": "{term}`Keys <key>`",
+        "c": "key",
+    }
+    found = too_early(texts, terms_of(glossary))
+    assert found == ["a: key"]
+    texts["a"] = "value heads"
+    assert too_early(texts, terms_of(glossary)) == ["a: value head"]

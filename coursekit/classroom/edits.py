@@ -19,11 +19,65 @@ def rotate(x, end):
     return torch.stack(rotated, -1).flatten(-2)'''
 
 EDITS: dict[str, list[tuple[str, str]]] = {
+    # Chapter 11: the loss on held-out text, ten times in a run.
+    "validation": [
+        (
+            "def train(model, ids, steps, batch_size=32):",
+            "def train(model, ids, held_out, steps, batch_size=32):",
+        ),
+        ("    losses = []\n", "    losses, validation = [], []\n"),
+        (
+            "        losses.append(loss.item())\n    return losses\n",
+            "        losses.append(loss.item())\n"
+            "        if (step + 1) % (steps // 10) == 0:\n"
+            "            validation.append(evaluate(model, held_out))\n"
+            "    return losses, validation\n",
+        ),
+    ],
     # Every token sees all others, also those to its right.
     "no_mask": [
         (
             "        mask = causal_mask(ids.size(1), end)\n",
             "        mask = torch.ones(1, end, dtype=torch.bool)\n",
+        ),
+    ],
+    # Every token sees all others but the next one, its own target.
+    "hide_next": [
+        (
+            "        mask = causal_mask(ids.size(1), end)\n",
+            "        next_one = torch.ones(end, end).triu(1).tril(1)\n"
+            "        mask = next_one == 0\n",
+        ),
+    ],
+    # Some tokens are hidden in the input; the loss asks for these alone.
+    "masked_language_model": [
+        (
+            "of the text; every token's target is the next one.",
+            "of the text, with some of their tokens hidden.",
+        ),
+        (
+            """\
+    windows = ids.unfold(0, context + 1, 1)  # all of them, without a copy
+    rows = torch.randint(len(windows), (batch_size,))
+    return windows[rows, :-1], windows[rows, 1:]
+""",
+            """\
+    windows = ids.unfold(0, context, 1)  # all of them, without a copy
+    rows = torch.randint(len(windows), (batch_size,))
+    targets = windows[rows]
+    hidden = torch.rand(targets.shape) < 0.15
+    inputs = targets.masked_fill(hidden, 0)  # token 0 is [MASK]
+    return inputs, targets, hidden
+""",
+        ),
+        (
+            "        inputs, targets = get_batch(ids, batch_size, ",
+            "        inputs, targets, hidden = get_batch(ids, batch_size, ",
+        ),
+        (
+            "        loss = cross_entropy(model(inputs), targets)\n",
+            "        logits = model(inputs)[hidden]  # at the gaps only\n"
+            "        loss = cross_entropy(logits, targets[hidden])\n",
         ),
     ],
     # Chapter 15 makes four parts as SmolLM2 has them, one by one or together.
@@ -94,6 +148,49 @@ EDITS: dict[str, list[tuple[str, str]]] = {
             "        group = q.size(1) // k.size(1)  # who share one key\n"
             "        k = k.repeat_interleave(group, dim=1)\n"
             "        v = v.repeat_interleave(group, dim=1)\n",
+        ),
+    ],
+    # Chapter 19 plants bugs: each runs, and is wrong.
+    # A query sees the token after it as well.
+    "off_by_one": [
+        ("mask.tril(n_keys - n_queries)", "mask.tril(n_keys - n_queries + 1)"),
+    ],
+    # Each key divides its weight among the queries.
+    "over_queries": [("scores.softmax(-1)", "scores.softmax(-2)")],
+    # The shape is right; the rows stand at other positions.
+    "merged_by_view": [
+        ("heads.transpose(1, 2).flatten(2)", "heads.reshape(x.shape)"),
+    ],
+    # Rows of the batch attend to one another, tokens of a text do not.
+    "across_batch": [
+        (
+            "        heads = attention(q, k, v, mask)\n",
+            "        q, k, v = (t.transpose(0, 2) for t in (q, k, v))\n"
+            "        mask = causal_mask(len(x), len(x))\n"
+            "        heads = attention(q, k, v, mask).transpose(0, 2)\n",
+        ),
+    ],
+    "no_scale": [(" / math.sqrt(q.size(-1))", "")],
+    "not_shifted": [
+        (
+            "windows[rows, :-1], windows[rows, 1:]",
+            "windows[rows, :-1], windows[rows, :-1]",
+        ),
+    ],
+    "softmax_twice": [
+        (
+            "    shifted = logits - logits.max(-1, keepdim=True).values\n",
+            "    p = logits.softmax(-1)\n"
+            "    shifted = p - p.max(-1, keepdim=True).values\n",
+        ),
+    ],
+    # The size that nn.Embedding starts with, where the two are tied.
+    "start_too_large": [
+        (
+            "                nn.init.normal_(weight, std=std)\n",
+            '                if name == "unembed.weight":\n'
+            "                    std = 1.0\n"
+            "                nn.init.normal_(weight, std=std)\n",
         ),
     ],
 }

@@ -33,6 +33,7 @@ For the transformer that you build yourself, chapter by chapter:
 
   coursekit start       begin my_transformer.py, at any chapter
   coursekit step        check it so far, train it, generate from it
+  coursekit capstone    the finished file on your own text, with a report
 
 For the exercises of the book, and for those who teach with it:
 
@@ -69,6 +70,7 @@ COMMANDS = {
     "speedrun": ("[options]", "coursekit.cli.speedrun"),
     "start": ("[FILE] [--at K] [--force]", f"{YOUR_FILE}:start"),
     "step": ("[FILE] [--at K] [--seconds S]", f"{YOUR_FILE}:step"),
+    "capstone": ("[FILE] [TEXT] [options]", f"{YOUR_FILE}.capstone:capstone"),
     "check": ("FILE [--only ID]", f"{GRADING}.checkfile"),
     "assign": ("PAGE ... | --roster CSV [options]", f"{GRADING}.assign"),
     "grade": ("DIR --key FILE --out CSV [options]", f"{GRADING}.grade"),

@@ -13,10 +13,21 @@ from coursekit.classroom.figures.accuracy import (
     accuracy_dots,
     class_token_path,
 )
+from coursekit.classroom.figures.alignment import (
+    alignment,
+    dependence,
+)
 from coursekit.classroom.figures.attention import (
     attention_flow,
     attention_steps,
     projections,
+)
+from coursekit.classroom.figures.caches import (
+    beam_tree,
+    cache_steps,
+    key_changes,
+    padded_prompts,
+    times_less,
 )
 from coursekit.classroom.figures.charts import (
     bars,
@@ -24,11 +35,22 @@ from coursekit.classroom.figures.charts import (
     intervals,
     ladder,
 )
+from coursekit.classroom.figures.chunks import (
+    running_softmax,
+    tiles,
+)
 from coursekit.classroom.figures.circuits import (
     bar_panels,
     induction_path,
     lens_rows,
     patched_stream,
+)
+from coursekit.classroom.figures.costs import (
+    CostRow,
+    cost_columns,
+    loss_by_size,
+    roofline,
+    stacks,
 )
 from coursekit.classroom.figures.embedding import (
     id_neighbors,
@@ -43,6 +65,20 @@ from coursekit.classroom.figures.feedforward import (
     two_classes,
     unit_memory,
 )
+from coursekit.classroom.figures.gaps import (
+    both_directions,
+    fillings,
+    gap_losses,
+    objectives,
+    reach,
+)
+from coursekit.classroom.figures.generation import (
+    choices_made,
+    kept_mass,
+    sampled_words,
+    tail_curves,
+    temperature_bars,
+)
 from coursekit.classroom.figures.heads import (
     heads_added,
     mixtures,
@@ -56,11 +92,16 @@ from coursekit.classroom.figures.losses import (
     stable_rows,
     surprise_boxes,
 )
+from coursekit.classroom.figures.machines import (
+    model_cuts,
+    pipeline_turns,
+)
 from coursekit.classroom.figures.maps import (
     heatmap,
 )
 from coursekit.classroom.figures.masks import (
     mask_effect,
+    padded_batch,
     prefixes,
     verdicts,
 )
@@ -91,6 +132,16 @@ from coursekit.classroom.figures.order import (
 from coursekit.classroom.figures.positions import (
     clocks,
 )
+from coursekit.classroom.figures.probing import (
+    changed_token,
+    checklist,
+    oracle_bars,
+    two_losses,
+)
+from coursekit.classroom.figures.seq2seq import (
+    attention_to_memory,
+    two_stacks,
+)
 from coursekit.classroom.figures.style import (
     COLORS,
     ROLES,
@@ -105,6 +156,12 @@ from coursekit.classroom.figures.tokens import (
     token_cuts,
     token_rows,
     who_sees_whom,
+)
+from coursekit.classroom.figures.training import (
+    learning_rates,
+    rate_valleys,
+    train_and_validation,
+    update_sizes,
 )
 from coursekit.classroom.figures.vector import (
     CELLS,
@@ -134,19 +191,32 @@ __all__ = [
     "COLORS",
     "ROLES",
     "WIDTH",
+    "CostRow",
     "Part",
     "accuracy_dots",
     "added_positions",
+    "alignment",
     "attention_flow",
     "attention_steps",
+    "attention_to_memory",
     "bag_of_vectors",
     "bar_panels",
     "bars",
+    "beam_tree",
     "between_and_within",
+    "both_directions",
+    "cache_steps",
+    "changed_token",
+    "checklist",
+    "choices_made",
     "class_token_path",
     "clocks",
+    "cost_columns",
     "curves",
+    "dependence",
     "encode",
+    "fillings",
+    "gap_losses",
     "gated_units",
     "head_groups",
     "heads_added",
@@ -156,53 +226,77 @@ __all__ = [
     "image_row",
     "induction_path",
     "intervals",
+    "kept_mass",
+    "key_changes",
     "ladder",
     "learned_merges",
+    "learning_rates",
     "lens_rows",
     "logit_pushes",
     "looked_at",
     "lookup",
+    "loss_by_size",
     "low_rank",
     "mask_effect",
     "matrix_areas",
     "mixtures",
+    "model_cuts",
     "mosaic",
     "neighbor_lists",
     "new_figure",
     "norm_places",
     "norm_steps",
     "norms_compared",
+    "objectives",
     "one_hot_product",
+    "oracle_bars",
+    "padded_batch",
+    "padded_prompts",
     "patch_sequence",
     "patch_vectors",
     "patched_stream",
     "paths",
     "pipeline",
+    "pipeline_turns",
     "pixel_cuts",
     "png",
     "position_rows",
     "prefixes",
     "projections",
+    "rate_valleys",
+    "reach",
     "read_map",
     "remaining",
     "replayed_merges",
     "residual_stream",
+    "roofline",
     "rounded_weights",
+    "running_softmax",
+    "sampled_words",
     "seed_dots",
     "shares",
     "split_and_merge",
     "stable_rows",
+    "stacks",
     "sum_over_heads",
     "surprise_boxes",
     "svg",
+    "tail_curves",
+    "temperature_bars",
+    "tiles",
+    "times_less",
     "token_cuts",
     "token_rows",
+    "train_and_validation",
     "turned_back",
     "turned_pairs",
     "two_classes",
     "two_designs",
+    "two_losses",
+    "two_stacks",
     "unembedding",
     "unit_memory",
+    "update_sizes",
     "use_style",
     "verdicts",
     "who_sees_whom",

@@ -15,7 +15,7 @@ from coursekit.classroom.figures.style import (
     new_figure,
 )
 
-__all__ = ["mask_effect", "prefixes", "verdicts"]
+__all__ = ["mask_effect", "padded_batch", "prefixes", "verdicts"]
 
 
 def mask_effect(
@@ -136,6 +136,28 @@ def prefixes(tokens: Sequence[str], targets: Sequence[str]) -> Axes:
     for x, text in (((size - 1) / 2, "what it sees"), (size + 1, "target")):
         ax.text(x, 0.55, text, ha="center", va="bottom", weight="bold")
     ax.set(xlim=(-1.5, size + 1.6), ylim=(0.45 - size, 1.0))
+    ax.axis("off")
+    return ax
+
+
+def padded_batch(rows: Sequence[Sequence[str]], pad: str = "pad") -> Axes:
+    """Draw sentences of one batch; padding fills up the shorter ones.
+
+    Args:
+        rows: the tokens of each sentence.
+        pad: what is written where a sentence has ended.
+
+    Returns:
+        The axes; row i stands at height −i, position s at x = s.
+    """
+    ax = new_figure(0.5 * len(rows) + 0.5)[1][0]
+    size = max(map(len, rows))
+    for i, tokens in enumerate(rows):
+        for x in range(size):
+            real = x < len(tokens)
+            text = tokens[x] if real else pad
+            _box(ax, x, -i, text, "sky" if real else None)
+    ax.set(xlim=(-0.55, size - 0.45), ylim=(0.6 - len(rows), 0.6))
     ax.axis("off")
     return ax
 

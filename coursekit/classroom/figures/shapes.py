@@ -16,6 +16,7 @@ from coursekit.classroom.figures.style import (
 __all__ = [
     "arrow",
     "as_array",
+    "box",
     "hide_cells",
     "name_column",
     "names_or_numbers",
@@ -125,3 +126,22 @@ def hide_cells(ax: Axes, mask: Tensor | None) -> None:
         for text in ax.texts:
             if text.get_position() == (j, i):
                 text.set_visible(False)
+
+
+def box(
+    ax: Axes,
+    x: Number,
+    y: Number,
+    width: Number,
+    height: Number,
+    role: str,
+    full: Number = 0.3,
+) -> None:
+    """A rectangle in the color of a role, with a line around it."""
+    color = COLORS[ROLES[role]]
+    ax.add_patch(
+        Rectangle(
+            (x, y), width, height, facecolor=color, alpha=full, linewidth=0
+        )
+    )
+    ax.add_patch(Rectangle((x, y), width, height, fill=False, edgecolor=color))

@@ -16,11 +16,14 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Timer
+from typing import Any
 
 from coursekit.classroom import lesson
+from coursekit.classroom.yourfile import translator_file
 
 FILE = "my_transformer.py"
 SECONDS = 60.0
@@ -36,6 +39,8 @@ STEPS: dict[int, tuple[str, ...]] = {  # chapter: what the learner writes
     8: ("FeedForward", "Model"),
     9: ("Block", "GPT"),
     10: ("cross_entropy",),
+    11: ("learning_rate", "make_optimizer", "train"),
+    12: ("MultiHeadAttention", "Block", "GPT", "sample", "generate"),
 }
 # Each part that is checked, by its name in the book.
 PARTS = {
@@ -52,7 +57,11 @@ PARTS = {
     "GPT": "model",
     "changed_by": "probe",
     "cross_entropy": "loss",
+    "learning_rate": "schedule",
+    "make_optimizer": "optimizer",
     "train": "train",
+    "evaluate": "evaluation",
+    "sample": "sample",
     "generate": "generate",
 }
 # How lines begin that are none of a step's subject.
@@ -104,7 +113,7 @@ def text(at: int, complete: bool = False) -> str:
             old = lesson.part(name, at - 1)
             begun = f"# To be changed in chapter {at}.\n{old}"
         else:  # a function is short: it is written again
-            begun = _stub(new)
+            begun = stub(new)
         source = source.replace(new, begun)
     entries = [f'    "{part}": {name},' for name, part in book(at).items()]
     return source + LAST.format(at, "\n".join(entries))
@@ -123,7 +132,7 @@ def book(at: int) -> dict[str, str]:
     return {name: part for name, part in PARTS.items() if name in there}
 
 
-def _stub(source: str) -> str:
+def stub(source: str) -> str:
     """A part without its lines, but for what is not its subject.
 
     Signatures, docstrings and the weights' initialization stay.
@@ -155,7 +164,8 @@ def start(at: int = 0, file: str | Path = FILE, force: bool = False) -> Path:
     """Begin a file of your own, with the parts of earlier chapters.
 
     Args:
-        at: the chapter whose step is left for you to write, 0 to 12.
+        at: the chapter whose step is left for you to write, 0 to 12; or 14,
+            for the translator of the second capstone, `my_translator.py`.
         file: where; by default `my_transformer.py` in this folder.
         force: whether a file that is there may be replaced.
 
@@ -165,7 +175,12 @@ def start(at: int = 0, file: str | Path = FILE, force: bool = False) -> Path:
     Raises:
         ValueError: if the file is there, or there is no such chapter.
     """
-    path, source = Path(file), text(at)
+    if at == translator_file.CHAPTER:  # a file of its own
+        file = translator_file.FILE if file == FILE else file
+        source, todo = translator_file.text(stub), translator_file.WRITTEN
+    else:
+        source, todo = text(at), STEPS.get(at, ())
+    path = Path(file)
     if path.exists() and not force:
         raise ValueError(
             f"a file that is there is not replaced: got {path}. Choose "
@@ -173,8 +188,11 @@ def start(at: int = 0, file: str | Path = FILE, force: bool = False) -> Path:
             "what it holds."
         )
     path.write_text(source, encoding="utf-8")
-    todo = ", ".join(STEPS.get(at, ()))
-    task = f"to write: {todo}" if todo else "complete: nothing to write"
+    task = (
+        f"to write: {', '.join(todo)}"
+        if todo
+        else "complete: nothing to write"
+    )
     print(f"{path} at chapter {at}, {task}")
     return path
 
@@ -228,13 +246,32 @@ def step(
             f"a time to train is above 0 seconds: got {seconds}. The default "
             f"is {SECONDS:.0f}."
         )
+    code, printed, loss = run_child(
+        "child", [path, "" if at is None else at, seconds], 600 + 3 * seconds
+    )
+    return Report(code == 0, printed, loss)
+
+
+def run_child(
+    module: str, words: Sequence[object], seconds: float
+) -> tuple[int, str, Any]:
+    """Run a module of this package in a process of its own.
+
+    Args:
+        module: its name, without the package's.
+        words: its arguments; the file for its outcome is added.
+        seconds: after which it is killed; it watches its own time, this is
+            for one that cannot.
+
+    Returns:
+        Its exit code, what it printed, and the outcome that it wrote.
+    """
     printed = []
     with tempfile.TemporaryDirectory() as folder:
         outcome = Path(folder, "outcome.json")
-        words = [path, "" if at is None else at, seconds, outcome]
-        module = "coursekit.classroom.yourfile.child"
         process = subprocess.Popen(
-            [sys.executable, "-m", module, *map(str, words)],
+            [sys.executable, "-m", f"{__name__}.{module}"]
+            + [str(word) for word in (*words, outcome)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -245,8 +282,7 @@ def step(
             # What it printed is to be seen, however it ends.
             | {"PYTHONUNBUFFERED": "1"},
         )
-        # The process watches its own time; this is for one that cannot.
-        timer = Timer(600 + 3 * seconds, process.kill)
+        timer = Timer(seconds, process.kill)
         timer.start()
         try:
             assert process.stdout is not None
@@ -258,14 +294,14 @@ def step(
             timer.cancel()
             process.kill()
             process.wait()
-        loss = json.loads(outcome.read_text()) if outcome.exists() else None
+        found = json.loads(outcome.read_text()) if outcome.exists() else None
     if process.returncode not in (0, 1):
         printed.append(
             "✗ your file must leave its process running: got exit code "
             f"{process.returncode}. Look for a call that ends it.\n"
         )
         print(printed[-1], end="")
-    return Report(process.returncode == 0, "".join(printed), loss)
+    return process.returncode, "".join(printed), found
 
 
 def start_options(parser: argparse.ArgumentParser) -> None:
@@ -277,7 +313,7 @@ def start_options(parser: argparse.ArgumentParser) -> None:
         default=0,
         metavar="K",
         help="the chapter to begin at: what those before it write is filled "
-        "in [default: 0]",
+        "in; 14 begins the translator [default: 0]",
     )
     parser.add_argument(
         "--force", action="store_true", help="replace a file that is there"
@@ -292,7 +328,8 @@ def run_start(args: argparse.Namespace) -> int:
     """
     path = start(args.at, args.file, args.force)
     name = "" if path == Path(FILE) else f" {path}"
-    print(f"next: write them, then coursekit step{name}")
+    command = "capstone" if args.at == translator_file.CHAPTER else "step"
+    print(f"next: write them, then coursekit {command}{name}")
     return 0
 
 

@@ -18,7 +18,8 @@ class Reference(NamedTuple):
     """What the book's own file reached in as many steps."""
 
     steps: int
-    rate: float
+    rate: float | None
+    """None from chapter 11 on, where the file has its own schedule."""
     losses: list[float]
     """One per seed."""
     before: str
@@ -28,11 +29,18 @@ class Reference(NamedTuple):
 def references(chapter: int) -> list[Reference]:
     """Runs of the book's file at a chapter, the longest first.
 
-    The ladder's, and shorter ones with a higher learning rate.  There are
-    none from chapter 11 on, which trains in its own way.
+    The ladder's, and shorter ones with a higher learning rate; from chapter
+    11 on, those of the file's own schedule.
     """
+    if chapter >= 11:
+        long, short = references(10)
+        losses = result("minimal")["minimal"]["loss"]["values"]
+        long = long._replace(rate=None, losses=losses)
+        finished = result("capstone")
+        short = short._replace(rate=None, losses=finished["loss"]["values"])
+        return [long, short]
     found = []
-    for name in ("ladder", "steps") if chapter < 11 else ():
+    for name in ("ladder", "steps"):
         metrics = result(name)
         rungs = [r for r in metrics["rungs"] if r["chapter"] <= chapter]
         if chapter == 1:  # the same model, on tokens of its own tokenizer

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread, main_thread
+from typing import Any
 
 import torch
 from torch import nn
@@ -26,6 +27,7 @@ from coursekit.classroom.lesson import LAST_CHAPTER
 from coursekit.classroom.yourfile import STEPS, book
 from coursekit.classroom.yourfile.bands import (
     LADDER_STEPS,
+    Reference,
     columns,
     compare,
     references,
@@ -204,16 +206,29 @@ def train(path: Path, file: File, seconds: float) -> tuple[bool, float]:
             units += f", {loss / math.log(2):.3f} bits"
             units += f", a perplexity of {math.exp(loss):.2f}"
         print(f"held-out loss {loss:.3f} {units}\n{verdict}")
+        if file.chapter >= 11 and steps < LADDER_STEPS:
+            print(
+                "    In so short a training the warm-up takes long: the loss "
+                "is above chapter 9's."
+            )
+        print(columns(samples(file, model, tokenizer, book or known[-1])))
+    return passed, loss
+
+
+def samples(
+    file: File, model: nn.Module, tokenizer: Any, book: Reference
+) -> dict[str, str]:
+    """What the model generates, beside what to compare it with."""
+
+    def drawn(*how: float) -> str:
         prompt = torch.tensor([tokenizer.encode(PROMPT)])
         torch.manual_seed(0)
-        drawn = file["generate"](model, prompt, 200)[0].tolist()
-        sample = tokenizer.decode(drawn)[: len(PROMPT) + 200]
-        samples = {"your sample": sample}
-    if known:
-        before = (book or known[-1]).before
-        samples = {"before this chapter": before} | samples
-    print(columns(samples))
-    return passed, loss
+        ids = file["generate"](model, prompt, 200, *how)[0].tolist()
+        return str(tokenizer.decode(ids))[: len(PROMPT) + 200]
+
+    if file.chapter >= 12:  # the same seed at two temperatures
+        return {f"temperature {t}": drawn(t, 1.0) for t in (0.5, 1.2)}
+    return {"before this chapter": book.before, "your sample": drawn()}
 
 
 @torch.no_grad()
@@ -254,6 +269,8 @@ def main(argv: list[str]) -> int:
             f"`chapter = {later[0]}` in your file\nwhen they are there, or "
             f"begin one with the rest: coursekit start NAME.py --at {later[0]}"
         )
+    elif passed:
+        print(f"next: your own text, coursekit capstone {path.name} --help")
     return 0 if passed else 1
 
 

@@ -26,6 +26,13 @@ from coursekit.classroom.yourfile.models import (
     used,
 )
 from coursekit.classroom.yourfile.multihead import heads
+from coursekit.classroom.yourfile.optimization import (
+    evaluation,
+    follows,
+    optimizer,
+    schedule,
+)
+from coursekit.classroom.yourfile.sampling import cached, continued, sample
 from coursekit.classroom.yourfile.texts import (
     bpe,
     get_batch,
@@ -68,12 +75,19 @@ CONTRACTS = [
     Contract(9, stacks, "model"),
     Contract(2, used, "model"),
     Contract(7, normalized, "model"),
+    Contract(12, continued, "model"),
     Contract(5, causality_check, "probe"),
     Contract(0, loss, "loss"),
     Contract(10, stable, "loss"),
     Contract(0, overfits, "model"),
+    Contract(11, schedule, "schedule"),
+    Contract(11, optimizer, "optimizer"),
+    Contract(11, follows, "train"),
     Contract(0, learns, "train"),
+    Contract(11, evaluation, "evaluation"),
+    Contract(12, sample, "sample"),
     Contract(0, generate, "generate"),
+    Contract(12, cached, "generate"),
 ]
 
 

@@ -67,11 +67,11 @@ class File:
         ids: Tensor,
         steps: int,
         rate: float | None = None,
-    ) -> None:
+    ) -> Any:
         """Train as the book does; chapter 11 has its own learning rate."""
         rates = [rate or default_rate(self.chapter)]
         given = rates if self.chapter < 11 else []
-        self["train"](model, ids, steps, *given, BATCH)
+        return self["train"](model, ids, steps, *given, BATCH)
 
 
 def check_module(value: object, part: str) -> nn.Module:
@@ -96,6 +96,19 @@ def rough(layer: object, part: str) -> nn.Module:
 def default_rate(chapter: int) -> float:
     """The ladder's learning rate: a table of logits takes a higher one."""
     return 0.03 if chapter < 2 else 1e-3
+
+
+def distance(drawn: Tensor, p: Tensor) -> float:
+    """Chi-square of drawn ids, with fewer than V degrees of freedom.
+
+    With V - 1 = 12 of them it is above 50 once in a million.
+    """
+    counts = torch.bincount(drawn, minlength=len(p))
+    there = p > 0
+    if counts[~there].any():
+        return float("inf")
+    expected = len(drawn) * p[there]
+    return ((counts[there] - expected).square() / expected).sum().item()
 
 
 def kind(value: object) -> str:

@@ -1,0 +1,103 @@
+"""Which tokens of one text go with which tokens of another."""
+
+from collections.abc import Mapping, Sequence
+
+from matplotlib.axes import Axes
+from torch import Tensor
+
+from coursekit.classroom.figures.shapes import box
+from coursekit.classroom.figures.style import (
+    COLORS,
+    ROLES,
+    Number,
+    new_figure,
+)
+
+__all__ = ["alignment", "dependence"]
+
+
+def alignment(
+    source: Sequence[str], target: Sequence[str], weights: Tensor
+) -> Axes:
+    """Draw two texts with a line for each weight between their tokens.
+
+    Args:
+        source: S tokens, above.
+        target: T tokens, below.
+        weights: (T, S); lines under a fifth are left out.
+
+    Returns:
+        The axes; the source stands at height 1, the target at 0.
+    """
+    ax = new_figure(2.3)[1][0]
+    width = max(_width(source), _width(target))
+    places = []
+    for y, tokens, role in ((1.0, source, "key"), (0.0, target, "query")):
+        x, middles = (width - _width(tokens)) / 2, []
+        for token in tokens:
+            size = len(token) + 1
+            middles.append(x + size / 2)
+            box(ax, x + 0.1, y - 0.14, size - 0.2, 0.28, role)
+            ax.text(middles[-1], y, token, ha="center", va="center")
+            x += size + 0.3
+        places.append(middles)
+    for i, row in enumerate(weights.tolist()):
+        for j, weight in enumerate(row):
+            if weight >= 0.2:
+                ax.plot(
+                    [places[1][i], places[0][j]],
+                    [0.15, 0.85],
+                    color=COLORS[ROLES["weight"]],
+                    linestyle="-",
+                    linewidth=1 + 6 * weight,
+                    alpha=min(1.0, 0.1 + weight),
+                    solid_capstyle="butt",
+                    zorder=0,
+                )
+    ax.set(xlim=(-0.2, width + 0.2), ylim=(-0.25, 1.25))
+    ax.axis("off")
+    return ax
+
+
+def _width(tokens: Sequence[str]) -> Number:
+    """Of a row of boxes, in characters."""
+    return sum(len(token) + 1.3 for token in tokens) - 0.3
+
+
+def dependence(
+    grids: Mapping[str, tuple[Tensor, Sequence[str], Sequence[str]]],
+) -> list[Axes]:
+    """Draw, side by side, which rows a change of each column moves.
+
+    Args:
+        grids: by a title, (T, S) booleans with T and S names.
+
+    Returns:
+        The axes, one for each grid.
+    """
+    ratios = [grid.size(1) for grid, _, _ in grids.values()]
+    axes = new_figure(2.4, len(grids), width_ratios=ratios)[1]
+    for ax, (title, (grid, rows, columns)) in zip(
+        axes, grids.items(), strict=True
+    ):
+        for i, line in enumerate(grid.tolist()):
+            for j, moved in enumerate(line):
+                box(
+                    ax,
+                    j - 0.44,
+                    i - 0.44,
+                    0.88,
+                    0.88,
+                    "weight" if moved else "token",
+                    0.6 if moved else 0.0,
+                )
+        ax.set(
+            xlim=(-0.6, grid.size(1) - 0.4), ylim=(grid.size(0) - 0.4, -0.6)
+        )
+        ax.set_title(title, loc="center", weight="bold")
+        ax.set_xticks(range(grid.size(1)), columns, rotation=90)
+        ax.set_yticks(range(grid.size(0)), rows)
+        ax.spines[:].set_visible(False)
+        ax.tick_params(length=0)
+        ax.set_aspect("equal", anchor="N")
+    return axes

@@ -1,0 +1,246 @@
+"""Figures of generation: how the next token is chosen."""
+
+from collections.abc import Mapping, Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
+from torch import Tensor
+
+from coursekit.classroom.figures.shapes import arrow
+from coursekit.classroom.figures.style import (
+    COLORS,
+    ROLES,
+    Number,
+    new_figure,
+)
+
+__all__ = [
+    "choices_made",
+    "kept_mass",
+    "sampled_words",
+    "tail_curves",
+    "temperature_bars",
+]
+
+CHOSEN = COLORS["blue"]  # of probabilities, as in the figures of the loss
+CHARS = 48  # in a line of a sample
+
+
+def choices_made(
+    rows: Sequence[tuple[str, Sequence[tuple[str, Number]], int]],
+) -> Axes:
+    """Draw a loop of generation: a row a step, its best tokens in boxes.
+
+    Args:
+        rows: for each step the text so far, some tokens with their
+            probabilities, and which of these is chosen.
+
+    Returns:
+        The axes; step i stands at height −i.
+    """
+    ax = new_figure(0.72 * len(rows) + 0.25)[1][0]
+    ax.set(xlim=(0, 100), ylim=(0.45 - len(rows), 0.55))
+    ax.axis("off")
+    for i, (text, tokens, chosen) in enumerate(rows):
+        ax.text(33, -i, text, ha="right", va="center", family="monospace")
+        arrow(ax, (34, -i), (38, -i), "-")
+        for j, (token, p) in enumerate(tokens):
+            taken = j == chosen
+            box = Rectangle((39 + 15.2 * j, -i - 0.38), 14.2, 0.76)
+            box.set(facecolor=CHOSEN, alpha=0.4 if taken else 0.1)
+            ax.add_patch(box)
+            edge = Rectangle(box.get_xy(), 14.2, 0.76, fill=False)
+            edge.set(
+                edgecolor=CHOSEN if taken else COLORS["gray"],
+                linewidth=2.5 if taken else 0.8,
+            )
+            ax.add_patch(edge)
+            percent = f"{100 * p:.0f} %" if p >= 0.01 else "< 1 %"
+            weight = "bold" if taken else "normal"
+            for y, line in ((0.17, token), (-0.17, percent)):
+                ax.text(
+                    46.1 + 15.2 * j,
+                    y - i,
+                    line,
+                    ha="center",
+                    va="center",
+                    weight=weight,
+                    size=11,
+                )
+    return ax
+
+
+def temperature_bars(
+    words: Sequence[str], panels: Mapping[str, Tensor]
+) -> list[Axes]:
+    """Draw distributions over the same words side by side.
+
+    Args:
+        words: names of the V tokens.
+        panels: title and (V,) probabilities of each.
+
+    Returns:
+        The axes, all on one scale.
+    """
+    axes = new_figure(2.5, len(panels))[1]
+    for ax, (title, p) in zip(axes, panels.items(), strict=True):
+        for i, height in enumerate(p.tolist()):
+            box = Rectangle((i - 0.38, 0), 0.76, height)
+            box.set(facecolor=CHOSEN, alpha=0.55)
+            ax.add_patch(box)
+            ax.text(
+                i,
+                height + 0.02,
+                f"{height:.3f}",
+                ha="center",
+                va="bottom",
+                size=10,
+            )
+        ax.set(xlim=(-0.6, len(words) - 0.4), ylim=(0, 1.12), title=title)
+        ax.set_xticks(range(len(words)), words)
+        ax.tick_params(axis="x", length=0)
+        ax.set_yticks([])
+        ax.spines["left"].set_visible(False)
+    return axes
+
+
+def kept_mass(words: Sequence[str], p: Tensor, top_p: Number) -> Axes:
+    """Draw probabilities end to end, and what top-p leaves of them.
+
+    Args:
+        words: names of the V tokens, the most probable first.
+        p: (V,) their probabilities.
+        top_p: the mass that has to be reached.
+
+    Returns:
+        The axes; the upper bar at height 0, what is left at −2.
+    """
+    ax = new_figure(2.5)[1][0]
+    ax.set(xlim=(-0.02, 1.02), ylim=(-2.75, 1.25))
+    ax.axis("off")
+    kept = p * (p.cumsum(0) - p < top_p)
+    for y, masses in ((0, p), (-2, kept / kept.sum())):
+        left = 0.0
+        for word, mass, stays in zip(
+            words, masses.tolist(), kept.tolist(), strict=True
+        ):
+            box = Rectangle((left, y - 0.4), mass, 0.8, linewidth=1)
+            box.set(
+                facecolor=CHOSEN if stays else "none",
+                edgecolor=COLORS["gray"],
+                alpha=0.45 if stays else 1.0,
+                hatch="" if stays else "////",
+            )
+            if mass:
+                ax.add_patch(box)
+            if stays:
+                text = f"{word}  {mass:.3f}"
+                ax.text(left + mass / 2, y, text, ha="center", va="center")
+            left += mass
+    dropped = ", ".join(words[int((kept > 0).sum()) :])
+    ax.text(1, -0.5, dropped, ha="right", va="top")
+    ax.plot([top_p] * 2, [-0.45, 0.6], color=COLORS["black"], linestyle="--")
+    ax.text(top_p, 0.65, f"top-p {top_p:g}", ha="center", va="bottom")
+    ax.text(0, 0.65, "probabilities", va="bottom")
+    ax.text(0, -1.5, "what is drawn from", va="bottom")
+    return ax
+
+
+def tail_curves(lines: Mapping[str, Tensor], top_p: Number, k: int) -> Axes:
+    """Draw how many tokens it takes to reach a mass.
+
+    Args:
+        lines: a label, and (V,) probabilities, the largest first.
+        top_p: the mass at which each curve is cut.
+        k: the number of tokens at which another rule would cut.
+
+    Returns:
+        The axes; each curve ends its kept part in a dot.
+    """
+    ax = new_figure(3.1)[1][0]
+    for (label, p), style in zip(lines.items(), ("-", ":"), strict=False):
+        mass = p.cumsum(0)
+        n = int((mass - p < top_p).sum())
+        where = range(1, len(p) + 1)
+        ax.plot(where, mass, color=CHOSEN, linestyle=style)
+        ax.plot(n, mass[n - 1], "o", color=CHOSEN, markersize=9)
+        ax.annotate(
+            f"{label}\n{n} token" + "s" * (n > 1),
+            (n, mass[n - 1]),
+            (9, -8),
+            textcoords="offset points",
+            va="top",
+        )
+    gray = COLORS["gray"]
+    ax.axhline(top_p, color=gray, linewidth=1.2, linestyle="--")
+    ax.axvline(k, color=gray, linewidth=1.2, linestyle="--")
+    ax.text(k * 1.08, 0.03, f"top-k {k}", va="bottom")
+    ax.annotate(
+        f"top-p\n{top_p:g}",
+        (1.01, top_p),
+        xycoords=("axes fraction", "data"),
+        va="center",
+    )
+    ax.set(xscale="log", ylim=(0, 1.05), xlabel="number of tokens")
+    ax.set_xticks([1, 10, 100, 1000], ["1", "10", "100", "1,000"])
+    ax.set_title("sum of their probabilities")
+    return ax
+
+
+def sampled_words(
+    samples: Mapping[str, Sequence[Sequence[tuple[str, bool]]]],
+) -> Axes:
+    """Draw generated texts, and mark the words that don't exist.
+
+    Args:
+        samples: a label, and lines of pieces: a text, and whether it is
+            a word that nobody has written.
+
+    Returns:
+        The axes; one unit to the right is one character.
+    """
+    wrapped = {
+        label: [part for line in lines for part in _wrap(line)]
+        for label, lines in samples.items()
+    }
+    n_lines = sum(len(lines) + 1.1 for lines in wrapped.values())
+    ax = new_figure(0.29 * n_lines + 0.1)[1][0]
+    ax.set(xlim=(0, CHARS), ylim=(-n_lines + 0.5, 0.6))
+    ax.axis("off")
+    y = 0.0
+    for label, lines in wrapped.items():
+        ax.text(0, y, label, va="center", weight="bold")
+        for line in lines:
+            y, x = y - 1, 0
+            for text, invented in line:
+                ax.text(
+                    x,
+                    y,
+                    text,
+                    va="center",
+                    family="monospace",
+                    size=13,  # as wide as the axes' unit
+                    color=COLORS[ROLES["loss"] if invented else "black"],
+                )
+                if invented:
+                    ax.plot(
+                        [x, x + len(text)],
+                        [y - 0.42] * 2,
+                        color=COLORS[ROLES["loss"]],
+                        linestyle="-",
+                        linewidth=1.5,
+                    )
+                x += len(text)
+        y -= 1.1
+    return ax
+
+
+def _wrap(line: Sequence[tuple[str, bool]]) -> list[list[tuple[str, bool]]]:
+    """The pieces of a line, on as many lines as they need."""
+    lines: list[list[tuple[str, bool]]] = [[]]
+    for text, invented in line:
+        if sum(len(piece) for piece, _ in lines[-1]) + len(text) > CHARS:
+            lines.append([])
+        if lines[-1] or text.strip():  # no line begins with a space
+            lines[-1].append((text, invented))
+    return lines

@@ -1,0 +1,46 @@
+"""How many held-out dates the book's translator gets exactly right.
+
+The band of the second capstone: the file that `coursekit start --at 14`
+begins, complete, trained as `coursekit capstone` trains a learner's.
+"""
+
+import argparse
+from types import ModuleType
+
+import torch
+
+from coursekit.classroom.yourfile import translator, translator_file
+from coursekit.classroom.yourfile.learner import File
+from results.record import record, summary
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options of the command that a result names."""
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--seeds", type=int, nargs="+", default=[*range(5)])
+    options.add_argument("--steps", type=int, default=translator.STEPS)
+    return options
+
+
+def main() -> None:
+    """Train the file with every seed."""
+    args = parser().parse_args()
+    torch.set_num_threads(1)
+    module = ModuleType("translator_of_the_book")
+    exec(translator_file.text(), module.__dict__)
+    file = File(translator_file.CHAPTER, module.__dict__["parts"])
+    with record("capstone_dates", args.seeds) as metrics:
+        dates = translator.Dates()
+        metrics["held_out"] = len(dates.asked)
+        metrics["steps"] = args.steps
+        metrics["accuracy"] = summary(
+            [
+                translator.accuracy(file, dates, seed, args.steps)
+                for seed in args.seeds
+            ]
+        )
+        print(metrics["accuracy"])
+
+
+if __name__ == "__main__":
+    main()

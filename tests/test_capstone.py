@@ -1,0 +1,332 @@
+"""The capstones: right files get their report, wrong ones stop."""
+
+import json
+import math
+import random
+import re
+
+import pytest
+import torch
+
+from coursekit import cli
+from coursekit.classroom import yourfile
+from coursekit.classroom.glue import result
+from coursekit.classroom.yourfile import (
+    capstone,
+    capstone_child,
+    child,
+    learner,
+    translator,
+    translator_file,
+)
+
+RUN = '''
+
+def run(text, steps):
+    """Train on nine tenths of a text; model, tokenizer, held-out loss."""
+    tokenizer = CharTokenizer(text)
+    ids = torch.tensor(tokenizer.encode(text))
+    cut = len(ids) * 9 // 10
+    model = GPT(len(tokenizer.vocabulary), 32, 32, n_heads=2, n_blocks=1)
+    train(model, ids[:cut], min(steps, 120))  # enough for these texts
+    return model, tokenizer, evaluate(model, ids[cut:])
+
+
+parts["run"] = run
+'''
+SMALL = {"peak=1e-3, warmup=100": "peak=1e-2, warmup=10"}
+GELU, RELU = "nn.functional.gelu", "nn.functional.relu"
+
+
+def finished(path, edits=()):
+    """The book's file with `run`, on sizes that train in a second."""
+    source = yourfile.text(12, complete=True) + RUN
+    for old, new in {**SMALL, **dict(edits)}.items():
+        assert source.count(old) == 1, old
+        source = source.replace(old, new)
+    path.write_text(source, "utf-8")
+    return path
+
+
+def said(path):
+    """What stops a file; the stages after the last one are not reached."""
+    with pytest.raises(learner.ContractError) as error:
+        capstone_child.stages(path, "", 1.0, {}, "mine.txt")
+    return " ".join(str(error.value).split())
+
+
+# -- five wrong files, and where they stop ------------------------------------
+WRONG = {  # name: old, new, the stage, a part of the sentence
+    "no mask": (
+        *("mask = causal_mask(ids.size(1), end)",),
+        *("mask = torch.ones(ids.size(1), end) > 0",),
+        *("✗ Model: attends to earlier tokens", "Check the causal mask"),
+    ),
+    "no residual": (
+        *("x = x + self.attention(", "x = self.attention("),
+        *("✗ Model: each layer reads a normalized x", "adds to x itself"),
+    ),
+    "no positions": (
+        *("self.embedding(ids) + self.positions(torch.arange(start, end))",),
+        *("self.embedding(ids)",),
+        *("✗ Model: tells positions apart", "Add the positional embedding"),
+    ),
+    "loss unshifted": (
+        *("cross_entropy(model(inputs), targets)",),
+        *("cross_entropy(model(inputs), inputs)",),
+        *("✗ Training: each step follows", "The targets are the inputs"),
+    ),
+    "evaluation on the training text": (
+        *("return model, tokenizer, evaluate(model, ids[cut:])",),
+        *("return model, tokenizer, evaluate(model, ids[:cut])",),
+        *("✗ Held-out loss: of the last tenth", "Evaluate on what was held"),
+    ),
+    "training on the whole text": (
+        *("train(model, ids[:cut], min(", "train(model, ids, min("),
+        *("✗ Held-out loss: of the last tenth", "first nine tenths only"),
+    ),
+    "no tuple": (
+        *("return model, tokenizer, evaluate(model, ids[cut:])",),
+        *("return evaluate(model, ids[cut:])",),
+        *("✗ Held-out loss: of the last tenth", "Return the three"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_file_stops_at_its_stage(tmp_path, monkeypatch, name):
+    old, new, stage, sentence = WRONG[name]
+    if "Held-out" in stage:  # parts alone cannot tell: the contracts hold
+        monkeypatch.setattr(capstone_child, "verify", lambda *_: [])
+    lines = said(finished(tmp_path / "wrong.py", {old: new}))
+    assert lines.startswith(stage), lines
+    assert sentence in lines
+
+
+@pytest.mark.parametrize(
+    ("line", "stopped"),
+    [
+        ("from coursekit import minimal", True),
+        ("import coursekit.minimal as mine", True),
+        ("from coursekit.classroom import lesson", True),
+        ("from coursekit.data_loaders import x", True),
+        ("import coursekit", True),
+        ("from coursekit.data import load_text", False),
+        ("from coursekit import data, check", False),
+        ("import coursekit.data", False),
+        ("import coursekitchen", False),
+    ],
+)
+def test_of_the_package_only_checks_and_data_are_used(tmp_path, line, stopped):
+    path = tmp_path / "mine.py"
+    path.write_text(f"x = 1\n{line}\n")
+    if not stopped:
+        return capstone_child.imports(path)
+    with pytest.raises(learner.ContractError, match="line 2"):
+        capstone_child.imports(path)
+    return None
+
+
+# -- numbers -----------------------------------------------------------------
+def test_the_baseline_by_hand():
+    # Learned: "abababab" + "a"; held out: "b" after "a", 4 times out of 4.
+    text = "ababababab"
+    p = (4 + 0.1) / (4 + 0.2)
+    assert capstone_child.bigram(text) == pytest.approx(-math.log(p))
+
+
+def test_the_loss_is_per_character(tmp_path):
+    file = child.load(finished(tmp_path / "mine.py"), 12)
+    text = "to be or not to be " * 40
+    torch.manual_seed(0)
+    bpe = file["bpe"](text, 266)
+    model = file["model"](266, 32, 32, 2, 1)
+    loss, tokens = capstone_child.per_token(model, bpe, text[684:])
+    assert tokens < 76 == len(text[684:])
+    found = capstone_child.per_character(model, bpe, text)
+    assert found == pytest.approx(loss * tokens / 76)
+
+
+# -- the prediction ----------------------------------------------------------
+def test_a_prediction_is_made_before_the_run(tmp_path, capsys):
+    path = finished(tmp_path / "mine.py")
+    assert cli.main(["capstone", str(path)]) == 2
+    assert "predicted before the run" in capsys.readouterr().err
+    for words, sentence in {
+        ("--change", "no such line", "x", "--predict", "0"): "0 times",
+        ("--change", "self.query", "x", "--predict", "0"): "2 times",
+        ("--change", GELU, RELU, "--predict", "nan"): "Give a number",
+        ("--change", GELU, RELU): "Give both",
+    }.items():
+        assert cli.main(["capstone", str(path), *words]) == 2
+        assert sentence in capsys.readouterr().err
+    first = capstone.predict(path, GELU, RELU, 0.01)
+    assert first in capsys.readouterr().out
+    assert capstone.predict(path, GELU, RELU, 0.02) != first
+    short = tmp_path / "short.txt"
+    short.write_text("too short")
+    assert cli.main(["capstone", str(path), str(short)]) == 2
+    assert "10,000 characters or more" in capsys.readouterr().err
+    (tmp_path / "mine.report.md").touch()
+    with pytest.raises(ValueError, match="Delete it to begin again"):
+        capstone.predict(path, GELU, RELU, 0.0)
+
+
+def test_the_report_has_the_prediction_beside_the_result(tmp_path, capsys):
+    path = finished(tmp_path / "mine.py")
+    words = ["to be or not to be", "the cat sat on a mat", "she sells shells"]
+    lines = random.Random(0).choices(words, k=700)
+    text = tmp_path / "text.txt"
+    text.write_text("\n".join(lines))
+    digest = capstone.predict(path, GELU, RELU, 0.25)
+    assert capstone.capstone(path, text, seconds=60.0), capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "✗" not in out
+    assert re.search(
+        r"^✓ below [\d.]+, counted pairs of characters$", out, re.M
+    )
+    assert re.search(r"^your change: [+-][\d.]+ nats.* \+0\.250$", out, re.M)
+    report = (tmp_path / "mine.report.md").read_text("utf-8")
+    assert report.count("\n") < 90
+    for part in ("-nn.functional.gelu\n+nn.functional.relu", digest):
+        assert part in report
+    without, with_it, difference, predicted = (
+        float(re.search(rf"{name}\D*?([+-]?\d\.\d+)", report)[1])
+        for name in ("loss without", "loss with it", "difference", "predicted")
+    )
+    assert predicted == 0.25
+    assert difference == pytest.approx(with_it - without, abs=2e-3)
+    assert "as it was then" in report
+
+
+def test_a_change_must_still_be_possible(tmp_path):
+    path = finished(tmp_path / "mine.py")
+    capstone.predict(path, GELU, RELU, 0.0)
+    given = json.loads((tmp_path / "mine.prediction.json").read_text())
+    finished(path, {GELU: RELU})
+    with pytest.raises(learner.ContractError, match="got 0 times"):
+        capstone_child.changed(path, given)
+
+
+# -- the translator ----------------------------------------------------------
+SEES = "self.decode(ids, memory, padding_mask(sources), {})"
+MISTAKES = {  # name: old, new, the contract, a part of the sentence
+    "cross-attention reads the target": (
+        *("self.cross_attention(y, memory, memory_mask, {})",),
+        *("self.cross_attention(y, y, mask, {})",),
+        *(translator.reads, "keys and values from the memory"),
+    ),
+    "cross-attention found nothing": (
+        *("x = x + self.cross_attention(", "self.cross_attention("),
+        *(translator.reads, "add what is found to x"),
+    ),
+    "no positions in the source": (
+        *("self.embedding(ids) + self.positions(torch.arange(ids.size(1)))",),
+        *("self.embedding(ids)", translator.reads, "positions in the encoder"),
+    ),
+    "the mask of padding inverted": (
+        *("(ids != PAD)", "(ids == PAD)", translator.reads, "all finite"),
+    ),
+    "the encoder attends to padding": (
+        *("block(x, padding_mask(ids), {})",),
+        *("block(x, padding_mask(ids) | True, {})",),
+        *(translator.padding, "Mask it in the encoder"),
+    ),
+    "cross-attention to padding": (
+        *(SEES, SEES.replace("(sources)", "(sources) | True")),
+        *(translator.padding, "and in cross-attention"),
+    ),
+    "targets not shifted": (
+        *("sources, targets[:, :-1], targets[:, 1:]",),
+        *("sources, targets[:, 1:], targets[:, 1:]",),
+        *(translator.pairs, "They are the targets themselves"),
+    ),
+    "no begin": (
+        *("[BOS, *pairs[i][1]]", "[EOS, *pairs[i][1]]"),
+        *(translator.pairs, "reads 1 (BOS)"),
+    ),
+    "sources of other pairs": (
+        *("pad([pairs[i][0] for i in rows])",),
+        *("pad([pairs[i - 1][0] for i in rows])",),
+        *(translator.pairs, "from the same pair"),
+    ),
+    "the decoder looks ahead": (
+        *("mask = causal_mask(ids.size(1), end)",),
+        *("mask = torch.ones(ids.size(1), end) > 0",),
+        *(translator.causal, "no later target token"),
+    ),
+    "the loss counts padding": (
+        *("logits[is_token], targets[is_token]", "logits, targets"),
+        *(translator.loss, "Leave out positions whose target is PAD"),
+    ),
+    "the begin is translated": (
+        *("row[1 : row.index(EOS)]", "row[: row.index(EOS)]"),
+        *(translator.translate, "most probable one"),
+    ),
+    "it begins with padding": (
+        *("torch.full((len(sources), 1), BOS)",),
+        *("torch.full((len(sources), 1), PAD)",),
+        *(translator.translate, "Begin with BOS"),
+    ),
+    "the least probable token": (
+        *("logits.argmax(-1)", "logits.argmin(-1)"),
+        *(translator.translate, "most probable one"),
+    ),
+}
+
+
+def translating(path, edits=()):
+    """The book's translator; the contracts that it passes, or what stops."""
+    source = translator_file.text()
+    for old, new in dict(edits).items():
+        assert source.count(old) == 1, old
+        source = source.replace(old, new)
+    path.write_text(source, "utf-8")
+    return child.load(path, 12)
+
+
+def test_the_books_translator_holds_every_contract(tmp_path, capsys):
+    file = translating(tmp_path / "mine.py")
+    for check, part in translator.CONTRACTS:
+        assert part in file.parts
+        check(file)
+    # Without the time for all steps it trains, translates, and does not pass.
+    passed, fraction = translator.translated(file, seconds=0.1)
+    assert (passed, fraction) == (False, 0.0)
+    assert "give it more --seconds" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_wrong_translator_is_stopped(tmp_path, name):
+    old, new, stopped_by, sentence = MISTAKES[name]
+    file = translating(tmp_path / "wrong.py", {old: new})
+    for check, _ in translator.CONTRACTS:
+        torch.manual_seed(0)
+        if check is stopped_by:
+            with pytest.raises(learner.ContractError) as error:
+                check(file)
+            assert sentence in str(error.value)
+            return
+        check(file)
+
+
+def test_a_translator_is_begun_and_checked(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["start", "--at", "14"]) == 0
+    out = capsys.readouterr().out
+    assert "my_translator.py at chapter 14, to write: get_batch" in out
+    assert "coursekit capstone my_translator.py" in out
+    source = (tmp_path / "my_translator.py").read_text("utf-8")
+    assert source.count("NotImplementedError") == 8
+    assert source.count("coursekit") == 1  # in a comment, the command
+    assert cli.main(["capstone", "my_translator.py"]) == 1
+    out = capsys.readouterr().out
+    assert "✗ Batches: the decoder reads the target shifted" in out
+    assert "still to be written" in out
+
+
+def test_the_translator_is_in_its_own_band():
+    found = result("capstone_dates")
+    assert found["steps"] == translator.STEPS
+    assert found["held_out"] == translator.N_HELD_OUT
+    assert min(found["accuracy"]["values"]) > 0.5
