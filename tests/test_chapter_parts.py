@@ -296,8 +296,8 @@ def test_readers_can_run_the_lines(book):
     script += "\n\nprint(Head()(torch.full((2,), 7.0)).item())"
     book.write("reader.py", script)
     done = book.call("python", "reader.py")
-    # Chapter 3's `scale`, the last that was run, doesn't divide by 7.
-    assert done.stdout.split() == ["SEEN", "5", "42.0"], done.stdout
+    # The edited `scale`, the last that was run, doubles and divides by nothing.
+    assert done.stdout.split() == ["SEEN", "5", "84.0"], done.stdout
     first = theirs[1].source
     assert first.startswith("from coursekit.minimal import SIZE, torch\n")
     assert "import" not in theirs[4].source
