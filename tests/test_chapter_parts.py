@@ -296,7 +296,7 @@ def test_readers_can_run_the_lines(book):
     script += "\n\nprint(Head()(torch.full((2,), 7.0)).item())"
     book.write("reader.py", script)
     done = book.call("python", "reader.py")
-    # The edited `scale`, the last that was run, doubles and divides by nothing.
+    # The edited `scale`, the last that was run, doubles and does not divide.
     assert done.stdout.split() == ["SEEN", "5", "84.0"], done.stdout
     first = theirs[1].source
     assert first.startswith("from coursekit.minimal import SIZE, torch\n")
