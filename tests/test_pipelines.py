@@ -331,7 +331,8 @@ def test_smollm2_has_the_reference_tokens(smollm2):
     chapters = sorted((ROOT / "book").glob("*.md"))
     assert len(chapters) > 10
     for path in chapters:
-        text = path.read_text("utf8")[:20_000]
+        # A special token that is written out is text for us, not for them.
+        text = path.read_text("utf8")[:20_000].replace("<|im_", "<im_")
         ids = tokenizer.encode(text)
         assert to_theirs(ids, n_special) == theirs.encode(text).ids, path
         assert tokenizer.decode(ids) == text
