@@ -194,6 +194,9 @@ def file_of(name: str, chapter: int) -> str:
 
     Args:
         name, chapter: as in :func:`part`.
+
+    Returns:
+        The file's name; ``minimal.py`` also for a part that does not exist.
     """
     if chapter not in SECOND_CHAPTERS:
         return FILE

@@ -14,7 +14,7 @@ BAR = 24  # how long the longest bar of a column is, of 100
 
 
 class CostRow(NamedTuple):
-    """A row of :func:`cost_columns`: two numbers and what stands beside."""
+    """A row of :func:`cost_columns`: two numbers and the note next to them."""
 
     name: str
     values: tuple[Number, Number]

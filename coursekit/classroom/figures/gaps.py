@@ -6,7 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from coursekit.classroom.figures.shapes import arrow
+from coursekit.classroom.figures.shapes import arrow, token_grid
 from coursekit.classroom.figures.style import (
     COLORS,
     ROLES,
@@ -45,18 +45,6 @@ def _outline(ax: Axes, x: Number, y: Number, width: Number, role: str) -> None:
     ax.add_patch(frame)
 
 
-def _names(ax: Axes, title: str, tokens: Sequence[str]) -> None:
-    """Names on two sides of a grid, and nothing else around it."""
-    size = len(tokens)
-    ax.set(xlim=(-0.55, size - 0.45), ylim=(size - 0.45, -0.55))
-    ax.set_title(title, loc="center", weight="bold")
-    ax.set_xticks(range(size), tokens)
-    ax.set_yticks(range(size), tokens)
-    ax.xaxis.tick_top()
-    ax.spines[:].set_visible(False)
-    ax.tick_params(length=0)
-
-
 def both_directions(
     weights: Mapping[str, Tensor], tokens: Sequence[str], row: int
 ) -> list[Axes]:
@@ -79,7 +67,7 @@ def both_directions(
                 text = "" if hidden else f"{number:.2f}"
                 role = None if hidden else "weight"
                 _box(ax, j, i, text, role, 0.06 + 0.5 * number)
-        _names(ax, title, tokens)
+        token_grid(ax, title, tokens)
         _outline(ax, 0, row, len(tokens), "query")
     axes[0].set_ylabel("query (row)")
     return axes
@@ -110,7 +98,7 @@ def reach(
                 _box(ax, j, i, text, "key" if seen else None)
                 if answer:
                     _outline(ax, j, i, 1, "loss")
-        _names(ax, title, tokens)
+        token_grid(ax, title, tokens)
         ax.tick_params(labelsize=11)
         ax.set_aspect("equal")
     for ax in axes[1:]:

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from coursekit.classroom.figures.shapes import arrow
+from coursekit.classroom.figures.shapes import arrow, token_grid
 from coursekit.classroom.figures.style import (
     COLORS,
     ROLES,
@@ -42,7 +42,7 @@ def mask_effect(
                 share = number if title == "weights" else 0.0
                 hidden = mask is not None and not mask[i, j]
                 _cell(ax, j, i, number, share, hidden)
-        _frame(ax, title, tokens)
+        token_grid(ax, title, tokens)
         ax.add_patch(
             Rectangle(
                 (-0.5, row - 0.5),
@@ -99,18 +99,6 @@ def _cell(
         va="center",
         color=COLORS["gray" if hidden else "black"],
     )
-
-
-def _frame(ax: Axes, title: str, tokens: Sequence[str]) -> None:
-    """Names on both sides of a grid, and nothing else around it."""
-    size = len(tokens)
-    ax.set(xlim=(-0.55, size - 0.45), ylim=(size - 0.45, -0.55))
-    ax.set_title(title, loc="center", weight="bold")
-    ax.set_xticks(range(size), tokens)
-    ax.set_yticks(range(size), tokens)
-    ax.xaxis.tick_top()
-    ax.spines[:].set_visible(False)
-    ax.tick_params(length=0)
 
 
 def prefixes(tokens: Sequence[str], targets: Sequence[str]) -> Axes:

@@ -22,6 +22,7 @@ __all__ = [
     "names_or_numbers",
     "short",
     "strip",
+    "token_grid",
 ]
 
 
@@ -145,3 +146,15 @@ def box(
         )
     )
     ax.add_patch(Rectangle((x, y), width, height, fill=False, edgecolor=color))
+
+
+def token_grid(ax: Axes, title: str, tokens: Sequence[str]) -> None:
+    """Names on two sides of a grid, and nothing else around it."""
+    size = len(tokens)
+    ax.set(xlim=(-0.55, size - 0.45), ylim=(size - 0.45, -0.55))
+    ax.set_title(title, loc="center", weight="bold")
+    ax.set_xticks(range(size), tokens)
+    ax.set_yticks(range(size), tokens)
+    ax.xaxis.tick_top()
+    ax.spines[:].set_visible(False)
+    ax.tick_params(length=0)

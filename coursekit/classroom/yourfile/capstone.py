@@ -159,7 +159,7 @@ def is_translator(path: Path) -> bool:
 
 
 def evidence(file: Path, prediction: Prediction, found: dict[str, Any]) -> str:
-    """The report of one page: numbers, samples, prediction beside result."""
+    """The report of one page: numbers, samples, prediction and result."""
     now = hashlib.sha256(file.read_bytes()).hexdigest()
     same = "as it was then" if now == prediction.file else "changed since then"
     difference = found["changed"] - found["loss"]

@@ -23,6 +23,7 @@ from coursekit.classroom.yourfile.bands import compare, references
 from coursekit.classroom.yourfile.child import (
     LIMIT,
     SIZES,
+    evaluate,
     guarded,
     load,
     verify,
@@ -74,22 +75,13 @@ def run(file: File, text: str, steps: int) -> Run:
     return check_module(model, "a model").eval(), tokenizer, float(loss)
 
 
-@torch.no_grad()
 def per_token(
     model: nn.Module, tokenizer: Any, text: str
 ) -> tuple[float, int]:
     """The mean loss of a text, in nats per token, and its tokens."""
     ids = torch.tensor(tokenizer.encode(text))
     context = min(getattr(model, "context", SIZES.context), len(ids) - 1)
-    windows = ids.unfold(0, context + 1, context)
-    total = 0.0
-    for batch in windows.split(64):
-        logits = model(batch[:, :-1]).flatten(0, 1)
-        targets = batch[:, 1:].flatten()
-        total += nn.functional.cross_entropy(
-            logits, targets, reduction="sum"
-        ).item()
-    return total / windows[:, 1:].numel(), len(ids)
+    return evaluate(model, ids, context), len(ids)
 
 
 def per_character(model: nn.Module, tokenizer: Any, text: str) -> float:
@@ -156,7 +148,7 @@ def steps_for(
 def learned(
     model: nn.Module, tokenizer: Any, text: str, book: Any, is_books: bool
 ) -> dict[str, Any]:
-    """The held-out loss beside what it has to reach; whether it does."""
+    """The held-out loss, what it has to reach, and whether it does."""
     loss = per_character(model, tokenizer, text)
     if is_books:
         passed, verdict = compare(loss, book)
@@ -282,7 +274,7 @@ def stages(
 
 
 def title(check: Callable[..., object]) -> str:
-    """What stands beside ✓ or ✗."""
+    """What stands next to ✓ or ✗."""
     return (check.__doc__ or "").splitlines()[0].rstrip(".")
 
 

@@ -218,7 +218,7 @@ def train(path: Path, file: File, seconds: float) -> tuple[bool, float]:
 def samples(
     file: File, model: nn.Module, tokenizer: Any, book: Reference
 ) -> dict[str, str]:
-    """What the model generates, beside what to compare it with."""
+    """What the model generates, and what to compare it with."""
 
     def drawn(*how: float) -> str:
         prompt = torch.tensor([tokenizer.encode(PROMPT)])
@@ -232,9 +232,17 @@ def samples(
 
 
 @torch.no_grad()
-def evaluate(model: nn.Module, ids: torch.Tensor) -> float:
-    """Mean loss over a whole text, in windows side by side."""
-    windows = ids.unfold(0, SIZES.context + 1, SIZES.context)
+def evaluate(
+    model: nn.Module, ids: torch.Tensor, context: int = SIZES.context
+) -> float:
+    """Mean loss over a whole text, in nats per token; windows do not overlap.
+
+    Args:
+        model: (B, T) ids in, (B, T, V) logits out.
+        ids: (n_tokens,), more than ``context``.
+        context: T, tokens of a window.
+    """
+    windows = ids.unfold(0, context + 1, context)
     total = 0.0
     for batch in windows.split(64):
         logits = model(batch[:, :-1]).flatten(0, 1)
