@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import functools
 import json
 import math
 import os
@@ -14,7 +15,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from coursekit.classroom.grading import doctor, frames, isolation, served
+from coursekit.classroom.grading import (
+    doctor,
+    frames,
+    isolation,
+    processes,
+    served,
+)
 from coursekit.classroom.grading.doctor import BROKEN, HELD, UNTRIED, Finding
 from coursekit.classroom.grading.examiner import Examiner, Session, Task
 from coursekit.classroom.grading.isolation import Isolation
@@ -256,6 +263,20 @@ def test_empty_files_would_be_made_if_nobody_counted(bait, monkeypatch):
         found = doctor.finding(ATTACKS["empty_files"], box, bait)
     assert found.verdict == BROKEN
     assert found.note.startswith("made 40000 files")
+
+
+def test_a_server_s_socket_left_open_would_take_requests(
+    bait, monkeypatch, tmp_path
+):
+    for name in isolation.FILES:
+        text = (isolation.HERE / name).read_text()
+        (tmp_path / name).write_text(text.replace("listener.close()", "pass"))
+    monkeypatch.setattr(processes, "HERE", tmp_path)
+    monkeypatch.setattr(processes, "server", functools.cache(processes.Server))
+    with Sandbox(bubblewrap(), doctor.LIMITS) as box:
+        found = doctor.finding(ATTACKS["server"], box, bait)
+    assert found.verdict == BROKEN
+    assert found.note.startswith("sent a request")
 
 
 @pytest.mark.parametrize(

