@@ -17,6 +17,8 @@ export IPYTHONDIR          := $(CURDIR)/.venv/var/ipython
 export JUPYTER_RUNTIME_DIR := $(CURDIR)/.venv/var/jupyter
 export MPLCONFIGDIR        := $(CURDIR)/.venv/var/matplotlib
 export PYTHONHASHSEED      := 0
+# What is imported is compiled once, not by every process that imports it.
+unexport PYTHONDONTWRITEBYTECODE
 export UV_SYSTEM_CERTS     := 1
 
 PY   := .venv/bin/python

@@ -26,6 +26,10 @@ BUDGET = BUDGETS["page"]
 REWRITTEN = BUDGETS["pages"]["rewritten"]
 
 
+# Each page is counted once, by one worker.
+COUNTED = pytest.mark.xdist_group("counted pages")
+
+
 @functools.cache
 def counted(page):
     """What a built page holds."""
@@ -75,6 +79,7 @@ def show(page, rows):
     print(f"{page}: {cells}")
 
 
+@COUNTED
 @pytest.mark.parametrize("page", REWRITTEN)
 def test_a_page_keeps_its_budget(page):
     rows = table(page, counted(page), known_before(page, pages(ROOT)))
@@ -82,10 +87,11 @@ def test_a_page_keeps_its_budget(page):
     assert over(rows) == []
 
 
+@COUNTED
 @pytest.mark.parametrize("page", REWRITTEN)
 def test_the_printed_time_is_the_counted_one(page):
     html = (HTML / f"{page}.html").read_text("utf8")
-    assert f"Reading: {page_count.count(html).reading}." in html
+    assert f"Reading: {counted(page).reading}." in html
 
 
 def test_budgets_name_pages_of_the_book():
