@@ -280,7 +280,7 @@ class Visit:
     """A page in its own context, and everything that went wrong on it."""
 
     def __init__(self, browser, base, width, scheme):
-        self.wrong = []
+        self.base, self.wrong, self.asked = base, [], []
         self.context = browser.new_context(
             viewport={"width": width, "height": 800},
             color_scheme=scheme,
@@ -293,6 +293,7 @@ class Visit:
         self.page.set_default_timeout(300_000)  # a busy machine is no fault
         self.page.on("console", self.console)
         self.page.on("pageerror", lambda e: self.wrong.append(f"throws {e}"))
+        self.page.on("request", lambda r: self.asked.append(r.url))
         self.page.on("requestfailed", self.failed)
         self.page.on("response", self.answered)
 
@@ -335,6 +336,16 @@ class Visit:
             name,
         )
 
+    def load_all(self):
+        """Open what is closed; the paths of all that the page has loaded."""
+        self.page.evaluate(OPEN_ALL)
+        self.page.wait_for_load_state("networkidle")
+        return {
+            unquote(url.removeprefix(self.base).split("?")[0].split("#")[0])
+            for url in self.asked
+            if url.startswith(self.base)
+        }
+
     def look(self):
         """What can be seen to be wrong on the page as it is now."""
         return self.wrong + self.page.evaluate(LOOK)
@@ -350,6 +361,13 @@ STILL = """addEventListener("DOMContentLoaded", () => {
     "* {transition: none !important; animation: none !important}";
   document.head.append(style);
 });"""
+
+OPEN_ALL = """() => {
+  for (const d of document.querySelectorAll("details")) d.open = true;
+  for (const i of document.images) i.loading = "eager";
+  for (const g of document.querySelectorAll(".predict-closed"))
+    g.classList.remove("predict-closed");
+}"""
 
 LOOK = """() => {
   const wrong = [];
@@ -397,6 +415,9 @@ def axe(visit, only=None, exclude=None):
     return visit.page.evaluate(AXE_RUN, [ALLOWED, only, exclude])
 
 
+LOADED = {}  # what pages have loaded on the laptop: test_weight.py weighs it
+
+
 @EACH_PAGE
 def test_page_on_a_laptop(browser, base, page):
     visit = Visit(browser, base, 1280, "light").open(base + page)
@@ -407,6 +428,7 @@ def test_page_on_a_laptop(browser, base, page):
         visit.theme("dark")
         # The article is dark on the phone, where all of it is looked at.
         assert axe(visit, ["color-contrast"], [ARTICLE]) == []
+        LOADED[page] = visit.load_all()
     finally:
         visit.close()
 

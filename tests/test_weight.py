@@ -4,9 +4,9 @@ A server compresses what it sends, so each file counts with its gzipped size;
 Chromium says which files a page asks for.
 """
 
+import functools
 import gzip
 import random
-from urllib.parse import unquote
 
 import pytest
 import test_pages
@@ -14,6 +14,7 @@ from bs4 import BeautifulSoup
 from test_pages import HTML, Visit
 
 browser, base = test_pages.browser, test_pages.base
+xdist_group = pytest.mark.xdist_group
 
 EMPTY = 1_100_000  # bytes of a page without text, with all that it loads
 OWN = 400_000  # bytes that a chapter may add
@@ -21,12 +22,6 @@ LIVE = "_static/live/"  # models, fetched only when their figure is near
 MODEL = 3_300_000
 FONTS = 150_000  # of the book's own type, all faces
 TEXT = "article section > :not(h1), .bd-sidebar-secondary li"
-OPEN_ALL = """
-document.querySelectorAll("details").forEach(d => d.open = true);
-document.querySelectorAll("img").forEach(i => i.loading = "eager");
-document.querySelectorAll(".predict-closed").forEach(
-  g => g.classList.remove("predict-closed"));
-"""
 CHAPTERS = [
     page
     for page in test_pages.PAGES
@@ -39,35 +34,33 @@ def weight(data):
     return len(gzip.compress(data, 9, mtime=0))
 
 
+@functools.cache
+def weight_of(path):
+    """Bytes that a server sends for a file."""
+    return weight(path.read_bytes())
+
+
 def fetched(browser, base, page, emptied=False, folder=HTML):
     """``{path: bytes}`` of everything that a page loads, to its end."""
     visit = Visit(browser, base, 1280, "light")
-    asked, text = [], (folder / page).read_text("utf8")
+    sizes = {}
     if emptied:
-        soup = BeautifulSoup(text, "html.parser")
+        soup = BeautifulSoup((folder / page).read_text("utf8"), "html.parser")
         for part in soup.select(TEXT):
             part.decompose()
-        text = str(soup)
+        sizes[page] = weight(str(soup).encode())
         visit.page.route(
             base + page,
-            lambda route: route.fulfill(body=text, content_type="text/html"),
+            lambda route: route.fulfill(
+                body=str(soup), content_type="text/html"
+            ),
         )
-    visit.page.on("request", lambda request: asked.append(request.url))
     try:
-        visit.open(base + page)
-        visit.page.evaluate(OPEN_ALL)
-        visit.page.wait_for_load_state("networkidle")
+        paths = visit.open(base + page).load_all()
     finally:
         visit.close()
     assert visit.wrong == []
-    paths = {
-        unquote(url.removeprefix(base).split("?")[0].split("#")[0])
-        for url in asked
-        if url.startswith(base)
-    }
-    sizes = {path: weight((folder / path).read_bytes()) for path in paths}
-    sizes[page] = weight(text.encode())
-    return sizes
+    return {path: weight_of(folder / path) for path in paths} | sizes
 
 
 @pytest.fixture(scope="module")
@@ -90,9 +83,13 @@ def test_an_empty_page_is_light(empty):
         assert any(path.endswith(part) for path in empty), part
 
 
-@pytest.mark.parametrize("page", CHAPTERS)
+@pytest.mark.parametrize(
+    "page", [pytest.param(p, marks=xdist_group(p)) for p in CHAPTERS]
+)
 def test_a_chapter_adds_little(browser, base, empty, page):
-    whole = fetched(browser, base, page)
+    paths = test_pages.LOADED.get(page)  # the same worker has opened it
+    whole = {path: weight_of(HTML / path) for path in paths or ()}
+    whole = whole or fetched(browser, base, page)
     own = {p: n for p, n in whole.items() if p == page or p not in empty}
     own = {p: n for p, n in own.items() if not p.startswith(LIVE)}
     largest = sorted(own.items(), key=lambda item: -item[1])[:8]
