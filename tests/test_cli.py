@@ -284,6 +284,16 @@ def test_a_stopped_run_goes_on_to_the_same_losses(text, tmp_path, how, call):
     assert all(torch.equal(ours[key], theirs[key]) for key in theirs)
 
 
+def test_a_model_that_does_not_fit_is_refused_before_it_is_built(
+    call, tmp_path
+):
+    """It used to fill the memory until the machine stopped."""
+    words = ["train", "--out", tmp_path / "r", "--steps", 1]
+    done = call(*words, "--d-model", 65536, "--n-layers", 9)
+    refused(done, "billion weights", "GB", "Lower --d-model")
+    assert not (tmp_path / "r").exists()
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX shell")
 @pytest.mark.parametrize(
     ("where", "code", "notes"),
@@ -294,6 +304,8 @@ def test_a_stopped_run_goes_on_to_the_same_losses(text, tmp_path, how, call):
         ("> /dev/full", 1, ["No space left on device"]),
         (">&-", 0, []),
         ("--json >&-", 0, []),
+        ("2>&-", 0, []),
+        ("<&- >&- 2>&-", 0, []),
     ],
 )
 def test_a_run_outlives_its_output(run, tmp_path, where, code, notes):

@@ -15,7 +15,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, NoReturn
 
-from coursekit.cli.output import FULL, complain, discard_output
+from coursekit.cli.output import (
+    FULL,
+    complain,
+    discard_output,
+    keep_streams,
+)
 
 INTRO = """\
 A transformer to train, to question and to take apart.
@@ -162,6 +167,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code: 0 done, 1 training stopped, a line not translated or
         not written, 2 bad input, 130 Ctrl-C.
     """
+    keep_streams()
     if isinstance(sys.stdout, io.TextIOWrapper):  # its encoding may be ascii
         sys.stdout.reconfigure(errors="backslashreplace")
     args = argparse.Namespace()

@@ -45,6 +45,19 @@ def discard_output(stream: TextIO | None = None) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), lost.fileno())
 
 
+def keep_streams() -> None:
+    """Put something in the place of standard streams that are closed.
+
+    A file of ours would be opened in their place, ``2>&-``, and get what
+    others write there.
+    """
+    while (taken := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(taken)
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf8")  # noqa: SIM115
+
+
 def note(text: str) -> None:
     """What a user should know, on stderr."""
     print(f"coursekit: note: {text}", file=sys.stderr)

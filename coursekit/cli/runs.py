@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import hashlib
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -100,6 +101,7 @@ def make_run(args: argparse.Namespace, device: torch.device) -> Run:
     text = load_text(name)
     tokenizer = make_tokenizer(Vocabulary(**given(args, Vocabulary)), text)
     model_config = make_config(args, config.context, tokenizer.vocab_size)
+    must_fit(model_config, device)
     run = build_run(args.out, model_config, config, tokenizer, text)
     batches_of(run.learned, config)(0)  # a text too short is refused here
     windows_of(run.held_out, config.context)
@@ -262,6 +264,31 @@ def make_tokenizer(options: Vocabulary, text: str) -> Tokenizer:
         )
     # Of the whole text: a character that is missing can't be encoded.
     return CharTokenizer.train(text)
+
+
+def must_fit(config: GPTConfig, device: torch.device) -> None:
+    """Refuse a model for which this machine has no memory.
+
+    To train on the CPU, each weight needs 16 bytes: itself, its gradient,
+    and AdamW's two averages.  For another device it is only made here.
+
+    Raises:
+        ValueError: if the memory of the machine is less, where it is known.
+    """
+    with torch.device("meta"):  # shapes without numbers
+        n = sum(p.numel() for p in GPT(config).parameters())
+    needed = n * (16 if device.type == "cpu" else 4)
+    try:
+        has = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):  # Windows
+        return
+    if needed > has > 0:
+        raise ValueError(
+            "the sizes must fit into memory: got a model of "
+            f"{n / 1e9:,.1f} billion weights, which needs {needed / 1e9:,.0f} "
+            f"GB, and this machine has {has / 1e9:,.0f}. Lower --d-model, "
+            "--n-layers or --vocab-size."
+        )
 
 
 def fresh_model(config: GPTConfig, seed: int) -> GPT:
