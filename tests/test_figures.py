@@ -1415,3 +1415,21 @@ def test_accuracy_dots_compare_two_tests():
     assert words(ax) == ["81 %", "42 %"]
     heights = [line.get_ydata()[0] for line in ax.lines[:2]]
     assert heights[0] > heights[1]
+
+
+# -- the book itself ---------------------------------------------------------
+def test_a_chapter_stands_below_those_that_it_needs():
+    """``c`` needs ``a`` by a way past ``b``: it stands below both."""
+    needs = {"a": [], "b": ["a"], "d": ["a"], "c": ["b", "a"]}
+    ax = figures.prerequisites(needs, {page: f"{page}\nx" for page in needs})
+    height = {t.get_text()[0]: t.get_position()[1] for t in ax.texts}
+    assert height == {"a": 0, "b": 1, "d": 1, "c": 2}
+    # From the lower edge of one box to the upper edge of another.
+    lines = [p for p in ax.patches if type(p) is matplotlib.patches.PathPatch]
+    ends = [p.get_path().vertices[[0, -1], 1].tolist() for p in lines]
+    wanted = [(0, 1), (0, 1), (0, 2), (1, 2)]
+    assert np.allclose(sorted(ends), [(a + 0.31, b - 0.31) for a, b in wanted])
+    bottom, top = ax.get_ylim()
+    assert bottom > top
+    renderer = ax.figure.canvas.get_renderer()
+    assert overlaps(ax.texts, renderer) == []

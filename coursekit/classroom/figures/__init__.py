@@ -29,6 +29,9 @@ from coursekit.classroom.figures.caches import (
     padded_prompts,
     times_less,
 )
+from coursekit.classroom.figures.chapters import (
+    prerequisites,
+)
 from coursekit.classroom.figures.charts import (
     bars,
     curves,
@@ -262,6 +265,7 @@ __all__ = [
     "png",
     "position_rows",
     "prefixes",
+    "prerequisites",
     "projections",
     "rate_valleys",
     "reach",
