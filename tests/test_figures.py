@@ -1433,3 +1433,24 @@ def test_a_chapter_stands_below_those_that_it_needs():
     assert bottom > top
     renderer = ax.figure.canvas.get_renderer()
     assert overlaps(ax.texts, renderer) == []
+
+
+def test_a_peer_keeps_its_mark_and_lies_where_its_ratio_is():
+    works = {
+        "train": {"one": (2.0, 1.5, 2.25), "two": (0.5, 0.25, 0.75)},
+        "write": {"two": (4.0, 3.0, 5.0)},
+    }
+    ax = figures.speed_ratios(works, ours="we")
+    marks = [line for line in ax.lines if line.get_marker() in tuple("os")]
+    drawn = [
+        (line.get_marker(), line.get_xdata()[0], round(line.get_ydata()[0]))
+        for line in marks
+        if len(line.get_xdata())
+    ]
+    assert drawn == [("o", 2.0, 0), ("s", 0.5, 0), ("s", 4.0, 1)]
+    spans = [tuple(line.get_xdata()) for line in ax.lines]
+    assert {(1.5, 2.25), (0.25, 0.75), (3.0, 5.0), (1, 1)} <= set(spans)
+    names = [t.get_text() for t in ax.figure.legends[0].get_texts()]
+    assert names == ["one", "two"]
+    assert "right of 1, we is faster" in ax.get_xlabel()
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["train", "write"]

@@ -145,6 +145,9 @@ from coursekit.classroom.figures.seq2seq import (
     attention_to_memory,
     two_stacks,
 )
+from coursekit.classroom.figures.speeds import (
+    speed_ratios,
+)
 from coursekit.classroom.figures.style import (
     COLORS,
     ROLES,
@@ -279,6 +282,7 @@ __all__ = [
     "sampled_words",
     "seed_dots",
     "shares",
+    "speed_ratios",
     "split_and_merge",
     "stable_rows",
     "stacks",
