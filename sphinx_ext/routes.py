@@ -75,6 +75,8 @@ def marked(pages, minutes=0):
 
 def title(folder, page):
     """The title of a page, with its number."""
+    if page == "index":
+        return "the front page"
     text = TITLE.search(Path(folder, f"{page}.md").read_text("utf8"))[1]
     return f"{number_of(f'book/{page}')} {text}".strip()
 
@@ -100,7 +102,7 @@ class Route(SphinxDirective):
         html = (
             '<table class="table course-route"><thead><tr>'
             '<th scope="col">when</th><th scope="col">read</th>'
-            '<th scope="col">exercises</th><th scope="col">together</th>'
+            '<th scope="col">exercises, minutes</th><th scope="col">together</th>'
             f"</tr></thead><tbody>{''.join(rows)}</tbody><tfoot><tr>"
             f'<th scope="row" colspan="3">all</th>{whole}</tr></tfoot></table>'
         )

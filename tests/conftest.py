@@ -33,7 +33,7 @@ PARTS = {
         "lesson",
         *("live", "notebooks", "results", "run_parts", "sandbox", "search"),
         *("shipped", "source", "speedrun", "text", "wild", "worker"),
-        *("yourfile", "capstone"),
+        *("yourfile", "capstone", "pilot"),
     ],
     # They need the built book.
     "book": [

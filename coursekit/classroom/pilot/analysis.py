@@ -42,8 +42,7 @@ def read(path: Path) -> tuple[Right, Right]:
     """
     key = [item.key for item in items()]
     wanted = ["person", "when", *(f"q{n}" for n in range(1, len(key) + 1))]
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        rows = list(csv.reader(file))
+    rows = _rows(path)
     if not rows or rows[0] != wanted:
         raise ValueError(
             f"the first line must be {','.join(wanted)}: got "
@@ -66,6 +65,18 @@ def read(path: Path) -> tuple[Right, Right]:
         np.array([times[when] for times in found.values()]) for when in TIMES
     )
     return before, after
+
+
+def _rows(path: Path) -> list[list[str]]:
+    """The cells of a CSV file; raise if it is none."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            return list(csv.reader(file))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(
+            f"the answers must be a CSV file in UTF-8: got {path.name!r}, "
+            f"{error}. Save the sheet in this format."
+        ) from None
 
 
 def _check_row(number: int, row: Sequence[str], width: int) -> None:
@@ -226,7 +237,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.discrimination:
             each = " ".join(f"{r:.2f}" for r in discrimination(after))
             text += f"\ndiscrimination after: {each}"
-    except (OSError, UnicodeDecodeError, csv.Error, ValueError) as error:
+    except (OSError, ValueError) as error:
         print(error, file=sys.stderr)
         return 2
     print(text)
