@@ -102,7 +102,8 @@ class Route(SphinxDirective):
         html = (
             '<table class="table course-route"><thead><tr>'
             '<th scope="col">when</th><th scope="col">read</th>'
-            '<th scope="col">exercises, minutes</th><th scope="col">together</th>'
+            '<th scope="col">exercises, minutes</th>'
+            '<th scope="col">together</th>'
             f"</tr></thead><tbody>{''.join(rows)}</tbody><tfoot><tr>"
             f'<th scope="row" colspan="3">all</th>{whole}</tr></tfoot></table>'
         )

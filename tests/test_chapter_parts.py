@@ -339,6 +339,15 @@ def test_the_sidebar_has_the_numbers(book):
     assert text_of(inner.find("a")) == "4 Tiny"
 
 
+def test_two_further_pages_of_a_chapter_have_two_numbers():
+    """The one named as the chapter comes first, whatever its name."""
+    pages = ["book/04_tiny", "book/further/04_a", "book/further/04_tiny"]
+    pages += ["book/05_b", "book/further/05_b", "book/last"]
+    number_of = notebooks.plain.number_of
+    found = [number_of(page, pages) for page in reversed(pages)]
+    assert found == ["", "5F", "5", "4F1", "4F2", "4"]
+
+
 def test_a_notebook_has_the_same_numbers():
     notebook = nbformat.v4.new_notebook(
         cells=[nbformat.v4.new_markdown_cell("$$\na\n$$ (eq-a)")]
