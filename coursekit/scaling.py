@@ -117,9 +117,9 @@ def forward_flops(
         length: T, in tokens.
 
     Returns:
-        FLOPs for one sequence: ``projections``, ``scores`` (with the mixing;
-        all T² of them, though a kernel may skip what a causal mask hides),
-        ``network`` and ``head``.
+        FLOPs for one sequence, by part. These are ``projections``, ``scores``
+        (with the mixing; all T² of them, though a kernel may skip what a
+        causal mask hides), ``network`` and ``head``.
 
     Chapter: 18, scaling.
     Source: kaplan2020scaling, Table 1, without its approximations.

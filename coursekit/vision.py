@@ -118,15 +118,15 @@ def shuffle_patches(
     order: Int[Tensor, "..."],
     inside: Int[Tensor, "P"] | None = None,
 ) -> Float[Tensor, "B C Y X"]:
-    """Deal the patches of images out in another order.
+    """Put the patches of images into another order.
 
     Args:
         images: (B, C, Y, X).
         size: height and width of a patch, in pixels.
         order: (N,) for all images, or (B, N), one for each: which patch comes
-            to place 0, 1, …
-        inside: (P,) which of a patch's P = C · size² numbers comes to place
-            0, 1, … of it, in all patches alike; by default they stay.
+            to position 0, 1, …
+        inside: (P,) which of a patch's P = C · size² values comes to position
+            0, 1, … in it, the same in all patches; by default they stay.
 
     Returns:
         (B, C, Y, X).
@@ -145,22 +145,22 @@ def shuffle_patches(
     return unpatchify(patches, size, height, width)
 
 
-# -- places in two dimensions ------------------------------------------------
+# -- positions in two dimensions ---------------------------------------------
 
 
 def sinusoidal_2d(
     rows: int, columns: int, d_model: int
 ) -> Float[Tensor, "N D"]:
-    """Codes of places on a grid: half of each tells the row, half the column.
+    """Encode positions on a grid: half by the row, half by the column.
 
-    ``PE[(r, c)] = [PE(r), PE(c)]`` with two codes of :func:`sinusoidal`.
+    ``PE[(r, c)] = [PE(r), PE(c)]`` with two encodings of :func:`sinusoidal`.
 
     Args:
         rows, columns: of the grid.
         d_model: D, a multiple of 4.
 
     Returns:
-        (N, D) codes of the N = rows · columns places in reading order.
+        (N, D) encodings of the N = rows · columns positions, in reading order.
 
     Raises:
         ValueError: if D is no multiple of 4.
@@ -181,7 +181,7 @@ def sinusoidal_2d(
 
 
 class GridPositions(Positions):
-    """Adds :func:`sinusoidal_2d` codes to patches, none to the class token.
+    """Adds :func:`sinusoidal_2d` to patches, and nothing to the class token.
 
     Args:
         grid: rows of patches, and patches in a row.
@@ -200,7 +200,7 @@ class GridPositions(Positions):
     def forward(
         self, x: Float[Tensor, "B T D"], positions: Int[Tensor, "..."]
     ) -> Float[Tensor, "B T D"]:
-        """Add the code of each place; place 0 is the class token's."""
+        """Add the encoding of each position; 0 is the class token's."""
         return x + self.code[positions].to(x.dtype)
 
 

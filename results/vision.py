@@ -5,10 +5,10 @@ its schedule.  Not equal is what a picture costs, so its FLOPs are counted.
 Each model has the best of three learning rates, picked with short runs on a
 part of the pictures to learn from; the test pictures are looked at once.
 
-Then the patches of the test pictures are dealt out in another order: one for
-all pictures, or one for each.  A ViT without positions must not notice.  And
+Then the patches of the test pictures are put into another order: one for all
+pictures, or one for each.  A ViT without positions must not notice.  And
 the convolution learns again, from pictures whose patches, and the pixels in
-each patch, are dealt out in one order: for the other two that would be the
+each patch, are put into one order: for the other two that would be the
 same run with other names.
 """
 
@@ -113,7 +113,7 @@ class Clothes:
         return model.eval()
 
     def right(self, model: nn.Module, order: Tensor | None = None) -> Tensor:
-        """Which test pictures are told right, their patches shuffled."""
+        """Which test pictures are classified correctly, patches shuffled."""
         images = self.test_images
         if order is not None:
             images = shuffle_patches(images, PATCH, order)
@@ -140,7 +140,7 @@ def answers(model: nn.Module, images: Tensor) -> Tensor:
 
 
 def percent(right: Tensor) -> float:
-    """The share of pictures that are told right, in percent."""
+    """The accuracy: pictures that are classified correctly, in percent."""
     return round(100 * right.double().mean().item(), 1)
 
 
@@ -185,7 +185,7 @@ def size(name: str) -> dict[str, int]:
 
 
 def shuffled(clothes: Clothes, models: list[nn.Module]) -> dict[str, Any]:
-    """Accuracy with the patches in place, in one order, in many."""
+    """Accuracy with the patches where they were, in one order, in many."""
     n = len(clothes.test_images)
     chance = torch.Generator().manual_seed(18)
     each = torch.rand(n, 16, generator=chance).argsort(dim=1)
@@ -268,7 +268,7 @@ def main() -> None:
     torch.set_num_threads(1)
     clothes = Clothes()
     with record("vision", args.seeds) as metrics:
-        metrics["unit"] = "percent of the 1,000 test pictures told right"
+        metrics["unit"] = "accuracy on the 1,000 test pictures, in percent"
         metrics["pictures seen"] = args.steps * BATCH
         metrics["order"] = ORDER.tolist()
         metrics["inside"] = INSIDE.tolist()

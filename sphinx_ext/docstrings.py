@@ -1,15 +1,40 @@
-"""How the package's docstrings read on the API page.
+"""How the package's docstrings read on the API pages, and what lists these.
+
+    ```{api-index}
+    api_model
+    api_training
+    ```
 
 Chapter, source, test and difference from the paper stand in a docstring as
 lines of their own, ``Chapter: 4, attention.`` Here they become fields, a key
-of the bibliography a citation, and a chapter's number a link.
+of the bibliography a citation, and a chapter's number a link.  The index has
+a line for each module that one of the pages has as a heading; a name that once
+stood on the index itself leads on to its page.
 """
 
+import importlib
 import re
+from html import escape
+from pathlib import Path
+
+from docutils import nodes
+from sphinx.util.docutils import SphinxDirective
 
 LABELS = ("Differs from the paper", "Chapter", "Source", "Test")
 FIELD = re.compile(rf"^({'|'.join(LABELS)}): *(.*)$")
 KEY = re.compile(r"\b([a-z]+(?:19|20)\d\d[a-z]+)\b")
+MODULE = re.compile(r"^## (coursekit\S*)$", re.MULTILINE)
+TITLE = re.compile(r"^# (.+)$", re.MULTILINE)
+# All stood on one page once: its anchors lead to where the names stand now.
+LEAD_ON = """<script>
+const name = decodeURIComponent(location.hash.slice(1));
+const dotted = name.replace(/^module-/, "");
+const found = [...document.querySelectorAll("a[data-module]")].filter(
+  ({ dataset: { module } }) => (dotted + ".").startsWith(module + ".")
+    || name === module.replace(/[._]/g, "-"),
+).sort((a, b) => b.dataset.module.length - a.dataset.module.length)[0];
+if (found) location.replace(found.href.split("#")[0] + "#" + name);
+</script>"""
 WORDS = {}  # of attributes, while napoleon has them
 
 
@@ -68,8 +93,45 @@ def restore_attribute(app, what, name, obj, options, lines):
         lines[:] = WORDS.pop(name)
 
 
+def first_sentence(module):
+    """What a module says that it is."""
+    text = importlib.import_module(module).__doc__
+    return " ".join(text.split("\n\n")[0].split())
+
+
+class ApiIndex(SphinxDirective):
+    """``{api-index}``: the pages that are named, with their modules."""
+
+    has_content = True
+
+    def run(self):
+        """Return raw HTML."""
+        folder = Path(self.env.srcdir, "book", "about")
+        parts = [self.page(folder, page) for page in self.content]
+        return [nodes.raw("", "".join(parts) + LEAD_ON, format="html")]
+
+    def page(self, folder, page):
+        """One page: its title and a line for each module."""
+        file = folder / f"{page}.md"
+        self.env.note_dependency(str(file))
+        text = file.read_text("utf8")
+        lines = "".join(
+            f'<li id="{nodes.make_id(module)}">'
+            f'<a href="{page}.html#{nodes.make_id(module)}" '
+            f'data-module="{module}"><code>{module}</code></a>: '
+            f"{escape(first_sentence(module))}</li>"
+            for module in MODULE.findall(text)
+        )
+        title = escape(TITLE.search(text)[1])
+        return (
+            f'<p><a href="{page}.html"><strong>{title}</strong></a></p>'
+            f"<ul>{lines}</ul>"
+        )
+
+
 def setup(app):
     """Register with Sphinx; napoleon has the priority 500."""
+    app.add_directive("api-index", ApiIndex)
     app.connect("autodoc-process-docstring", show_fields, priority=400)
     app.connect("autodoc-process-docstring", restore_attribute, priority=600)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

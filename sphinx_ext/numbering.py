@@ -3,7 +3,8 @@
 The number stands in the name of the file, ``04_attention``. Sphinx itself
 counts from 1, so that chapter 0 would be the first, and it would number the
 sections of a chapter as well. Of a page in ``further/`` the number is
-``4F``; other pages have none, and count their figures for themselves.
+``4F``, or ``4F1`` and ``4F2`` where there are two; other pages have none, and
+count their figures for themselves.
 """
 
 from docutils import nodes
@@ -19,7 +20,7 @@ def assign_section_numbers(self, env):
     before, env.toc_secnumbers = env.toc_secnumbers, {}
     changed = []
     for docname, toc in env.tocs.items():
-        number = number_of(docname)
+        number = number_of(docname, env.found_docs)
         if not number:
             continue
         numbers = env.toc_secnumbers[docname] = {}
@@ -38,7 +39,7 @@ def assign_figure_numbers(self, env):
     """Start again on each page that has no number itself."""
     changed = number_figures(self, env)
     for docname, kinds in env.toc_fignumbers.items():
-        if not number_of(docname):
+        if not number_of(docname, env.found_docs):
             for kind, found in kinds.items():
                 kinds[kind] = {id: (n,) for n, id in enumerate(found, 1)}
     return changed

@@ -69,12 +69,18 @@ class Count:
         )
 
     @property
-    def reading(self) -> str:
-        """The same in words, as a range."""
-        low, high = (
-            max(1, round(self.minutes * part))
-            for part in (1 - SPREAD, 1 + SPREAD)
+    def range(self) -> tuple[int, int]:
+        """The same as a range, in whole minutes."""
+        low, high = 1 - SPREAD, 1 + SPREAD
+        return (
+            max(1, round(self.minutes * low)),
+            max(1, round(self.minutes * high)),
         )
+
+    @property
+    def reading(self) -> str:
+        """The range in words."""
+        low, high = self.range
         return f"{low}–{high} minutes" if low < high else "a minute"
 
 

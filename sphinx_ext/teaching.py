@@ -5,9 +5,9 @@
     ```{exercise-list}
     ```
 
-Both are read from the chapters themselves: the line "You need" in each
-chapter's box, and the metadata of the exercises' cells.  An exercise without
-a cell says the same in two comments of its text::
+Needs stand in ``book/routes.yml``; exercises are read from the chapters, from
+the metadata of their cells.  One without a cell says the same in two comments
+of its text::
 
     % minutes: 5
     % objective: Tell a leak from a good model.
@@ -17,84 +17,35 @@ import re
 from html import escape
 from pathlib import Path
 
+import yaml
 from docutils import nodes
+from pictures import inlined
 from sphinx.util.docutils import SphinxDirective
 
+from coursekit.classroom import figures
+from coursekit.classroom.figures.vector import encode
 from coursekit.classroom.grading.notebooks import declared
 
-PAGE = re.compile(r"^\d\d_\w+$")
-NEEDS = re.compile(r"^\*\*You need\*\*(.*?)\n\n", re.MULTILINE | re.DOTALL)
-LINK = re.compile(r"\{doc\}`[^`<]*<?(\d\d_\w+)>?`")
 EXERCISE = re.compile(
     r"^(?P<fence>`{3,}|:{3,})\{exercise\}[ ]*(?P<title>.*)\n"
     r"(?P<body>(?:.*\n)*?)(?P=fence)[ ]*$",
     re.MULTILINE,
 )
+ALT = (
+    "The chapters as boxes from top to bottom; an arrow leads from a chapter "
+    "to each that needs it. The table below says the same."
+)
 STARS = {1: "easy", 2: "medium", 3: "hard"}
 
 
 # -- prerequisites -----------------------------------------------------------
-def needs(text):
-    """The chapters that a chapter's box names as needed."""
-    found = NEEDS.search(text)
-    return sorted(set(LINK.findall(found[1]))) if found else []
-
-
-def direct(graph):
-    """Drop a need that is needed by another need anyway."""
-
-    def all_of(page):
-        below = set(graph.get(page, ()))
-        return below.union(*map(all_of, below)) if below else below
-
-    return {
-        page: [n for n in ns if not any(n in all_of(m) for m in ns)]
-        for page, ns in graph.items()
-    }
-
-
-def levels(graph):
-    """How far each chapter is from the start."""
-
-    def level(page):
-        return 1 + max(map(level, graph.get(page, ())), default=-1)
-
-    return {page: level(page) for page in graph}
-
-
-def drawing(graph, titles):
-    """The graph as SVG: a column a level, arrows from what is needed."""
-    level = levels(graph)
-    rows = {}
-    place = {}
-    for page in sorted(graph):
-        row = rows[level[page]] = rows.get(level[page], -1) + 1
-        place[page] = 12 + 150 * row, 12 + 74 * level[page]
-    width = 150 * (1 + max(rows.values())) + 12
-    height = 74 * (1 + max(level.values())) + 12
-    parts = [
-        f'<svg class="course-needs" viewBox="0 0 {width} {height}" '
-        'role="img" aria-label="Chapters as boxes; an arrow leads from a '
-        'chapter to each that needs it. The table below says the same.">'
-        '<defs><marker id="needs-tip" viewBox="0 0 8 8" refX="8" refY="4" '
-        'markerWidth="7" markerHeight="7" orient="auto">'
-        '<path d="M0 0 8 4 0 8z"/></marker></defs>'
-    ]
-    for page, below in graph.items():
-        x, y = place[page]
-        for other in below:
-            a, b = place[other]
-            parts.append(
-                f'<path class="arrow" d="M{a + 65} {b + 40}C{a + 65} '
-                f'{b + 60} {x + 65} {y - 22} {x + 65} {y - 1}" '
-                'marker-end="url(#needs-tip)"/>'
-            )
-    for page, (x, y) in place.items():
-        parts.append(
-            f'<rect x="{x}" y="{y}" width="130" height="40" rx="6"/>'
-            f'<text x="{x + 65}" y="{y + 25}">{escape(titles[page])}</text>'
-        )
-    return "".join(parts) + "</svg>"
+def drawing(graph):
+    """The graph as a picture in the page's colors."""
+    titles = {page: short(page).replace(" ", "\n", 1) for page in graph}
+    axes = figures.prerequisites(graph, titles)
+    picture = encode(axes.figure)
+    figures.plt.close(axes.figure)
+    return inlined(picture, ALT, "needs")
 
 
 class Prerequisites(SphinxDirective):
@@ -102,28 +53,22 @@ class Prerequisites(SphinxDirective):
 
     def run(self):
         """Return raw HTML."""
-        folder = Path(self.env.srcdir, "book")
-        texts = {
-            path.stem: path.read_text("utf8")
-            for path in sorted(folder.glob("[0-9][0-9]_*.md"))
-        }
-        for name in texts:
-            self.env.note_dependency(str(folder / f"{name}.md"))
-        graph = direct({name: needs(text) for name, text in texts.items()})
-        titles = {name: short(name) for name in texts}
+        file = Path(self.env.srcdir, "book", "routes.yml")
+        self.env.note_dependency(str(file))
+        graph = yaml.safe_load(file.read_text("utf8"))["needs"]
         rows = "".join(
-            f'<tr><th scope="row">{link(name, titles[name])}</th><td>'
-            + (", ".join(link(n, titles[n]) for n in below) or "nothing")
+            f'<tr><th scope="row">{link(name, short(name))}</th><td>'
+            + (", ".join(link(n, short(n)) for n in below) or "nothing")
             + "</td></tr>"
             for name, below in graph.items()
         )
         table = (
-            '<table class="table course-needs-list"><thead><tr>'
+            '<table class="table course-needs"><thead><tr>'
             '<th scope="col">chapter</th><th scope="col">needs</th>'
             "</tr></thead>"
             f"<tbody>{rows}</tbody></table>"
         )
-        return [nodes.raw("", drawing(graph, titles) + table, format="html")]
+        return [nodes.raw("", drawing(graph) + table, format="html")]
 
 
 def short(name):

@@ -33,12 +33,12 @@ PARTS = {
         "lesson",
         *("live", "notebooks", "results", "run_parts", "sandbox", "search"),
         *("shipped", "source", "speedrun", "text", "wild", "worker"),
-        *("yourfile", "capstone"),
+        *("yourfile", "capstone", "pilot"),
     ],
     # They need the built book.
     "book": [
         *("book", "pages", "predict", "live_figures", "weight", "corpus"),
-        *("chapter_parts", "budgets"),
+        *("chapter_parts", "budgets", "routes", "api"),
     ],
     # Each model is loaded once: `--dist loadgroup` gives it to one worker.
     "models": ["edits", "pipelines"],

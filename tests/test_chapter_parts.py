@@ -16,6 +16,8 @@ from bs4 import BeautifulSoup
 from test_book import notebooks
 from test_pages import Visit, axe
 
+from coursekit.classroom.grading.plain import number_of
+
 # Built once, by one of the two workers.
 pytestmark = pytest.mark.xdist_group("chapter parts")
 browser = test_pages.browser
@@ -337,6 +339,14 @@ def test_the_sidebar_has_the_numbers(book):
     assert [text_of(link) for link in links] == titles
     inner = links[3].find_parent("ul").find_parent("li")  # below its chapter
     assert text_of(inner.find("a")) == "4 Tiny"
+
+
+def test_two_further_pages_of_a_chapter_have_two_numbers():
+    """The one named as the chapter comes first, whatever its name."""
+    pages = ["book/04_tiny", "book/further/04_a", "book/further/04_tiny"]
+    pages += ["book/05_b", "book/further/05_b", "book/last"]
+    found = [number_of(page, pages) for page in reversed(pages)]
+    assert found == ["", "5F", "5", "4F1", "4F2", "4"]
 
 
 def test_a_notebook_has_the_same_numbers():

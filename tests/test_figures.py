@@ -1415,3 +1415,42 @@ def test_accuracy_dots_compare_two_tests():
     assert words(ax) == ["81 %", "42 %"]
     heights = [line.get_ydata()[0] for line in ax.lines[:2]]
     assert heights[0] > heights[1]
+
+
+# -- the book itself ---------------------------------------------------------
+def test_a_chapter_stands_below_those_that_it_needs():
+    """``c`` needs ``a`` by a way past ``b``: it stands below both."""
+    needs = {"a": [], "b": ["a"], "d": ["a"], "c": ["b", "a"]}
+    ax = figures.prerequisites(needs, {page: f"{page}\nx" for page in needs})
+    height = {t.get_text()[0]: t.get_position()[1] for t in ax.texts}
+    assert height == {"a": 0, "b": 1, "d": 1, "c": 2}
+    # From the lower edge of one box to the upper edge of another.
+    lines = [p for p in ax.patches if type(p) is matplotlib.patches.PathPatch]
+    ends = [p.get_path().vertices[[0, -1], 1].tolist() for p in lines]
+    wanted = [(0, 1), (0, 1), (0, 2), (1, 2)]
+    assert np.allclose(sorted(ends), [(a + 0.31, b - 0.31) for a, b in wanted])
+    bottom, top = ax.get_ylim()
+    assert bottom > top
+    renderer = ax.figure.canvas.get_renderer()
+    assert overlaps(ax.texts, renderer) == []
+
+
+def test_a_peer_keeps_its_mark_and_lies_where_its_ratio_is():
+    works = {
+        "train": {"one": (2.0, 1.5, 2.25), "two": (0.5, 0.25, 0.75)},
+        "write": {"two": (4.0, 3.0, 5.0)},
+    }
+    ax = figures.speed_ratios(works, ours="we")
+    marks = [line for line in ax.lines if line.get_marker() in tuple("os")]
+    drawn = [
+        (line.get_marker(), line.get_xdata()[0], round(line.get_ydata()[0]))
+        for line in marks
+        if len(line.get_xdata())
+    ]
+    assert drawn == [("o", 2.0, 0), ("s", 0.5, 0), ("s", 4.0, 1)]
+    spans = [tuple(line.get_xdata()) for line in ax.lines]
+    assert {(1.5, 2.25), (0.25, 0.75), (3.0, 5.0), (1, 1)} <= set(spans)
+    names = [t.get_text() for t in ax.figure.legends[0].get_texts()]
+    assert names == ["one", "two"]
+    assert "right of 1, we is faster" in ax.get_xlabel()
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["train", "write"]

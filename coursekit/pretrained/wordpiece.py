@@ -137,8 +137,12 @@ class WordPieceTokenizer(Tokenizer):
         ]
 
     def _safe_cut(self, text: str, **options: Any) -> int:
-        """Before the last word, which may go on."""
-        return max((i for i, c in enumerate(text) if c.isspace()), default=0)
+        """Before the last word, which may go on.
+
+        Other characters that Python calls spaces, such as U+001C, are dropped
+        and separate nothing.
+        """
+        return max(0, *map(text.rfind, " \t\n\r"))
 
     def decode(self, ids: Iterable[int]) -> str:
         """Turn ids into text, with a space between words and signs."""

@@ -50,18 +50,23 @@ class Matrix:
         yield (
             '<details class="course-matrix"><summary>'
             f"<code>{escape(self.id)}</code>: {len(self.bugs)} mistakes, "
-            f"{len(self.cases)} inputs</summary>"
-            '<div class="course-table-wide" tabindex="0" role="region" '
+            f"{len(self.cases)} inputs</summary><ol>"
+        )
+        for case in self.cases:
+            yield f"<li>{escape(case)}</li>"
+        yield (
+            '</ol><div class="course-table-wide" tabindex="0" role="region" '
             f'aria-label="{escape(self.id)}"><table>'
             '<thead><tr><th scope="col">mistake</th>'
         )
-        for case in self.cases:
-            yield f'<th scope="col">{escape(case)}</th>'
+        for number in range(1, len(self.cases) + 1):
+            yield f'<th scope="col">{number}</th>'
         yield "</tr></thead><tbody>"
         for says, row in self.bugs.items():
             yield f'<tr><th scope="row">{escape(says)}</th>'
             for seen in row:
-                yield f"<td>{'rejects' if seen else '–'}</td>"
+                word = "rejected" if seen else "passes"
+                yield f'<td class="{word}"><span>{word}</span></td>'
             yield "</tr>"
         yield "</tbody></table></div></details>"
 

@@ -29,6 +29,9 @@ from coursekit.classroom.figures.caches import (
     padded_prompts,
     times_less,
 )
+from coursekit.classroom.figures.chapters import (
+    prerequisites,
+)
 from coursekit.classroom.figures.charts import (
     bars,
     curves,
@@ -141,6 +144,9 @@ from coursekit.classroom.figures.probing import (
 from coursekit.classroom.figures.seq2seq import (
     attention_to_memory,
     two_stacks,
+)
+from coursekit.classroom.figures.speeds import (
+    speed_ratios,
 )
 from coursekit.classroom.figures.style import (
     COLORS,
@@ -262,6 +268,7 @@ __all__ = [
     "png",
     "position_rows",
     "prefixes",
+    "prerequisites",
     "projections",
     "rate_valleys",
     "reach",
@@ -275,6 +282,7 @@ __all__ = [
     "sampled_words",
     "seed_dots",
     "shares",
+    "speed_ratios",
     "split_and_merge",
     "stable_rows",
     "stacks",

@@ -130,16 +130,41 @@ def chapter_of(page: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def number_of(page: str) -> str:
+def number_of(page: str, pages: Collection[str] = ()) -> str:
     """The number that a page bears, and its figures: ``4``, ``4F`` or none.
 
-    The letter marks the page in ``further/`` that belongs to a chapter.
+    The letter marks a page in ``further/`` that belongs to a chapter.  Where
+    the chapter has several of them, they are ``4F1``, ``4F2``, ...: first the
+    one with the name of the chapter's file, then the others by their names.
+
+    Args:
+        page: as ``_toc.yml`` names it.
+        pages: all pages of the book.
     """
     chapter = chapter_of(page)
     if chapter is None:
         return ""
-    folder = posixpath.basename(posixpath.dirname(page))
-    return f"{chapter}F" if folder == "further" else str(chapter)
+    folder = posixpath.dirname(page)
+    if posixpath.basename(folder) != "further":
+        return str(chapter)
+
+    def order(other: str) -> tuple[bool, str]:
+        own = posixpath.join(
+            posixpath.dirname(folder), posixpath.basename(other)
+        )
+        return own not in pages, other
+
+    family = sorted(
+        (
+            other
+            for other in pages
+            if posixpath.dirname(other) == folder
+            and chapter_of(other) == chapter
+        ),
+        key=order,
+    )
+    which = f"{family.index(page) + 1}" if len(family) > 1 else ""
+    return f"{chapter}F{which}"
 
 
 def names_in(argument: str) -> list[str]:
@@ -219,12 +244,13 @@ class Pages:
         self.titles: dict[str, str] = {}
         self.labels: dict[str, tuple[str, str]] = {}
         self.equations: dict[str, str] = {}
+        self.names = notebooks.keys()
         for page, notebook in notebooks.items():
             self.scan(page, notebook)
 
     def scan(self, page: str, notebook: Any) -> None:
         """Note the title, the labels and the numbers of one page."""
-        numbered, chapter = 0, number_of(page)
+        numbered, chapter = 0, number_of(page, self.names)
         for cell in notebook.cells:
             figure = cell.metadata.get("mystnb", {}).get("figure", {})
             if "name" in figure:

@@ -1,0 +1,159 @@
+"""Ways through the book, with the times that the built pages have.
+
+    ```{route}
+    most: 180    # minutes that one part may take
+    parts:
+      Day 1:
+        pages: [00_first_model, 01_tokenizer]
+        exercises: [first-model-surprise]
+    ```
+
+Pages are named as in ``book/``; ``exercises: all`` is every exercise of the
+pages but those that are open.  A page's reading time is counted on its HTML,
+by the function that prints it under the page's title; an exercise's minutes
+are those that it declares.  The times are filled in when all pages stand.
+"""
+
+import functools
+import re
+from html import escape
+from pathlib import Path
+
+import yaml
+from page_count import count
+from sphinx.util.docutils import SphinxDirective
+from teaching import exercises, link, nodes
+
+from coursekit.classroom.grading.plain import number_of
+
+ROUTE = re.compile(r"^```\{route\}\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+TITLE = re.compile(r"^# (.+)$", re.MULTILINE)
+MARK = "<!-- minutes {} --><!-- /minutes -->"
+MARKED = re.compile(r"(<!-- minutes ([^>]*) -->)[^<]*(?=<!-- /minutes -->)")
+LONG = 180  # minutes; longer times are said in hours
+
+
+def routes(text):
+    """The routes that stand on a page, as they are written there."""
+    return [yaml.safe_load(body) for body in ROUTE.findall(text)]
+
+
+def declared_exercises(folder, part):
+    """``(page, exercise)`` for each that a part of a route names."""
+    wanted = part.get("exercises", ())
+    for page in part["pages"]:
+        for found in exercises(Path(folder, f"{page}.md")):
+            every = wanted == "all" and found["kind"] != "open"
+            if every or found["label"] in wanted:
+                yield page, found
+
+
+def total(pages, minutes, time):
+    """What pages and exercises take together, as printed: (low, high).
+
+    Args:
+        pages: names of pages.
+        minutes: of all exercises together.
+        time: gives the range of a page, as it stands under its title.
+    """
+    low, high = zip((minutes, minutes), *map(time, pages), strict=True)
+    return sum(low), sum(high)
+
+
+def words(low, high):
+    """A range of minutes; in hours, if that is shorter to say."""
+    unit = "minutes"
+    if high > LONG:
+        low, high, unit = round(low / 60), round(high / 60), "hours"
+    return f"{low}–{high} {unit}" if low < high else f"{low} {unit}"
+
+
+def marked(pages, minutes=0):
+    """A place in the page where a time will stand."""
+    return MARK.format(" ".join([str(minutes), *pages]))
+
+
+def title(folder, page):
+    """The title of a page, with its number."""
+    if page == "index":
+        return "the front page"
+    text = TITLE.search(Path(folder, f"{page}.md").read_text("utf8"))[1]
+    return f"{number_of(f'book/{page}')} {text}".strip()
+
+
+class Route(SphinxDirective):
+    """``{route}``: a row for each part, and one for all."""
+
+    has_content = True
+
+    def run(self):
+        """Return raw HTML; the times come when the book is built."""
+        folder = Path(self.env.srcdir, "book")
+        route = yaml.safe_load("\n".join(self.content))
+        rows, pages, minutes = [], [], 0
+        for name, part in route["parts"].items():
+            found = list(declared_exercises(folder, part))
+            for page in part["pages"]:
+                self.env.note_dependency(str(folder / f"{page}.md"))
+            work = sum(e["minutes"] for _, e in found)
+            rows.append(self.row(folder, name, part["pages"], found, work))
+            pages, minutes = [*pages, *part["pages"]], minutes + work
+        whole = f"<td>{marked(pages, minutes)}</td>"
+        html = (
+            '<table class="table course-route"><thead><tr>'
+            '<th scope="col">when</th><th scope="col">read</th>'
+            '<th scope="col">exercises, minutes</th>'
+            '<th scope="col">together</th>'
+            f"</tr></thead><tbody>{''.join(rows)}</tbody><tfoot><tr>"
+            f'<th scope="row" colspan="3">all</th>{whole}</tr></tfoot></table>'
+        )
+        return [nodes.raw("", html, format="html")]
+
+    def row(self, folder, name, pages, found, minutes):
+        """One part of the route."""
+        read = "".join(
+            f"<li>{link(page, title(folder, page))}, {marked([page])}</li>"
+            for page in pages
+        )
+        do = "".join(
+            f"<li>{link(page, e['title'], e['label'])}, {e['minutes']}</li>"
+            for page, e in found
+        )
+        return (
+            f'<tr><th scope="row">{escape(str(name))}</th>'
+            f"<td><ul>{read}</ul></td><td>{f'<ul>{do}</ul>' if do else '–'}"
+            f"</td><td>{marked(pages, minutes)}</td></tr>"
+        )
+
+
+def fill(html, time):
+    """Write the times into the page; again, if they stand there already."""
+
+    def say(found):
+        minutes, *pages = found[2].split()
+        return found[1] + words(*total(pages, int(minutes), time))
+
+    return MARKED.sub(say, html)
+
+
+def fill_routes(app, exception):
+    """When all pages are written, count those that a route names."""
+    if exception or app.builder.format != "html":
+        return
+    book = Path(app.outdir, "book")
+
+    @functools.cache
+    def time(page):
+        return count((book / f"{page}.html").read_text("utf8")).range
+
+    for file in book.glob("about/*.html"):
+        html = file.read_text("utf8")
+        if (filled := fill(html, time)) != html:
+            file.write_text(filled, "utf8")
+
+
+def setup(app):
+    """Register the directive."""
+    app.add_directive("route", Route)
+    app.connect("build-finished", fill_routes)
+    return {"version": "1", "parallel_read_safe": True}
