@@ -502,6 +502,33 @@ def tokens_of_the_first(models, text):
     return [bits * math.log(2) * n / size for bits, _ in models]
 
 
+def one_maximum(logits, targets):
+    rows = targets != -100
+    if not rows.any():
+        return logits.new_zeros(())
+    shifted = logits[rows] - logits[rows].max()
+    log_p = shifted - shifted.exp().sum(-1, keepdim=True).log()
+    return -log_p.gather(-1, targets[rows][:, None]).mean()
+
+
+def mean_off(logits, targets):
+    nats = [
+        (z - z.mean()).exp().sum().log() - (z - z.mean())[y]
+        for z, y in zip(logits, targets, strict=True)
+        if y != -100
+    ]
+    return torch.stack(nats).mean() if nats else torch.tensor(0.0)
+
+
+def squared_error(logits, targets):
+    p, y, counts = pieces(logits, targets)
+    return 2 * (p - y) * p * (1 - p) * counts / counts.sum()
+
+
+def first_only(logits, targets):
+    return F.cross_entropy(logits[:, 0], targets[:, 0])
+
+
 RIGHT = {
     "stable": [row_by_row, with_one_hot, by_margins],
     "gradient": [entry_by_entry, by_scatter, by_jacobian],
@@ -525,6 +552,8 @@ WRONG = {
         "all_counted": all_counted,
         "empty_nan": empty_nan,
         "sum": summed,
+        "one_maximum": one_maximum,
+        "mean_off": mean_off,
     },
     "gradient": {
         "swapped": swapped,
@@ -534,6 +563,7 @@ WRONG = {
         "all_counted": gradient_all_counted,
         "no_ignore": gradient_no_ignore,
         "pads_kept": pads_kept,
+        "pads_pushed": pads_pushed_down,
     },
     "mended": {
         "softmax_first": softmax_first,
@@ -541,6 +571,7 @@ WRONG = {
         "viewed": viewed,
         "all_counted": mended_all_counted,
         "mean_of_means": mean_of_means,
+        "shifted_again": shifted_again,
     },
     "smooth": {
         "others_only": others_only,
@@ -567,8 +598,8 @@ WRONG = {
 }
 OUTSIDE = {
     "stable": [clipped, padding_is_token_0, margin, only_of_the_right_sign],
-    "gradient": [softmax_twice, pads_pushed_down, over_the_vocabulary],
-    "mended": [last_only, shifted_again, over_time],
+    "gradient": [squared_error, softmax_twice, over_the_vocabulary],
+    "mended": [first_only, last_only, over_time],
     "smooth": [
         always_a_tenth,
         shares_swapped,

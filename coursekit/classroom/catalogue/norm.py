@@ -209,6 +209,10 @@ def backward(
         dx = (g - y * along) / s
     elif "no_along" in on:
         dx = (g - mean) / s
+    elif "not_divided" in on:
+        dx = g - mean - y * along
+    elif "by_variance" in on:
+        dx = (g - mean - y * along) / s**2
     else:
         dx = (g - mean - y * along) / s
     if "dweight_by_x" in on:
@@ -289,6 +293,19 @@ _BACKWARD_BUGS = {
         "The backward pass divides by the same s as the forward pass, and "
         "that has ε in it.",
         read="07_norm#norm-jacobian",
+    ),
+    "not_divided": Bug(
+        "a dx that is not divided by the size s",
+        "y is x divided by s, so whatever comes back to x is divided by s, "
+        "too.",
+        read="07_norm#norm-jacobian",
+        at="dx",
+    ),
+    "by_variance": Bug(
+        "a dx divided by s² instead of s",
+        "The forward pass divides by s once, and so does the backward pass.",
+        read="07_norm#norm-jacobian",
+        at="dx",
     ),
 }
 

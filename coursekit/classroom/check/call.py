@@ -4,7 +4,11 @@ import copy
 import dis
 import inspect
 import linecache
+import math
 import random
+import signal
+import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,6 +21,12 @@ import torch
 
 Function = Callable[..., Any]
 HERE = Path(__file__).parent
+SAID = (
+    "a function that is given is called as the exercise says: this call "
+    "raised an error in it. Check the number, types and shapes of what you "
+    "give it."
+)
+"""All that a sandbox reads of an error in a function that it was given."""
 NOTHING = {"RESUME", "NOP", "LOAD_CONST", "RETURN_CONST", "RETURN_VALUE"}
 
 
@@ -61,6 +71,48 @@ def call(
     except (Exception, SystemExit) as error:
         return Outcome(None, named, error)
     return Outcome(value, named)
+
+
+def state(value: Any) -> Any:
+    """What of an argument is compared after a call: a model's numbers."""
+    if not isinstance(value, torch.nn.Module):
+        return value
+    return {**dict(value.named_parameters()), **dict(value.named_buffers())}
+
+
+class TooLong(BaseException):
+    """Time is up. No ``Exception``: what catches these must not go on."""
+
+
+@contextmanager
+def at_most(seconds: float) -> Iterator[None]:
+    """Stop what takes longer, by raising :class:`TooLong` in it.
+
+    It works where Python can be interrupted: on the main thread of a system
+    that has timers (``signal.setitimer``; Windows has none), and between two
+    lines of Python.  Elsewhere, in another thread or during one long
+    computation in C++, nothing stops.  0 or ∞ is no limit.
+    """
+    main = threading.current_thread() is threading.main_thread()
+    limited = 0 < seconds < math.inf
+    if not (main and limited and hasattr(signal, "setitimer")):
+        yield
+        return
+
+    def stop(number: int, frame: Any) -> None:
+        raise TooLong
+
+    handler = signal.signal(signal.SIGALRM, stop)
+    # Once a second from then on: a bare `except:` may swallow the first.
+    timer = signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
+    begin = time.monotonic()
+    try:
+        yield
+    finally:
+        left = timer[0] and max(timer[0] - time.monotonic() + begin, 1e-3)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, handler)
+        signal.setitimer(signal.ITIMER_REAL, left, timer[1])
 
 
 def duplicate(value: Any) -> Any:
@@ -111,12 +163,17 @@ def kind(error: BaseException) -> str:
     return error.kind if isinstance(error, Raised) else type(error).__name__
 
 
+def said(error: BaseException) -> str:
+    """The first line of an exception's message, wherever it was raised."""
+    text = error.text if isinstance(error, Raised) else str(error)
+    return text.strip().partition("\n")[0][:200]
+
+
 def explain(error: BaseException) -> str:
     """An exception in a line, and the line of the function it came from."""
     if isinstance(error, Raised):
         return f"{error.kind}: {error.text}".rstrip(": ")
-    said = str(error).strip().partition("\n")[0][:200]
-    text = f"{type(error).__name__}: {said}".rstrip(": ")
+    text = f"{type(error).__name__}: {said(error)}".rstrip(": ")
     frames = traceback.extract_tb(error.__traceback__)[1:]
     if not frames or Path(frames[0].filename).parent == HERE:
         return text  # it comes from the check itself
