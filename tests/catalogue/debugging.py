@@ -434,6 +434,35 @@ def in_bits(*args):
     return logits, nats / math.log(2)
 
 
+def rises_only(model, ids, vocab_size):
+    before = model(ids)
+    columns = []
+    for j in range(ids.size(1)):
+        other = ids.clone()
+        other[:, j] = (ids[:, j] + 1).remainder(vocab_size)
+        columns.append(((model(other) - before) > 1e-6).any(-1).any(0))
+    return torch.stack(columns).T
+
+
+def rolled(loss, vocab_size, length):
+    ids = (torch.arange(length) * 5 % vocab_size)[None]
+    for k in (-1, 0, 1, 2):
+        known = F.one_hot(ids.roll(-k, 1), vocab_size) * 30.0
+        if loss(known, ids) < 1:
+            return k
+    return "none"
+
+
+def no_mask(*args):
+    return program(*args, ahead=99)
+
+
+def real_inputs(ids, *rest):
+    z, _ = program(ids, *rest)
+    nats = F.cross_entropy(z[:, :-1].mT, ids[:, 1:], reduction="none")
+    return z, nats[ids[:, :-1] != rest[-1]].mean()
+
+
 RIGHT = {
     "moves": [one_entry_at_a_time, row_by_row, with_numpy],
     "asked": [with_a_dictionary, with_roll, many_texts],
@@ -449,6 +478,7 @@ WRONG = {
         "loose": loose,
         "row_0": row_0,
         "transposed": transposed,
+        "rises_only": rises_only,
     },
     "asked": {
         "constant": constant,
@@ -456,6 +486,7 @@ WRONG = {
         "backwards": backwards,
         "next_only": next_only,
         "lowest": lowest,
+        "rolled": rolled,
     },
     "difference": {
         "unpaired": unpaired,
@@ -474,6 +505,8 @@ WRONG = {
         "shifted_twice": shifted_twice,
         "padding_counted": padding_counted,
         "mean_of_means": mean_of_means,
+        "no_mask": no_mask,
+        "real_inputs": real_inputs,
     },
 }
 OUTSIDE = {

@@ -51,6 +51,8 @@ def moves(
             moved = after.argmax(-1) != before.argmax(-1)
         elif "signed" in on:
             moved = (after - before).sum(-1).abs() > 1e-6
+        elif "rises_only" in on:
+            moved = (after - before).amax(-1) > 1e-6
         elif "exact" in on:
             moved = (after != before).any(-1)
         elif "loose" in on:
@@ -110,6 +112,15 @@ _MOVES_BUGS = {
         read="19_debugging#dbg-reach",
         at="stack",
     ),
+    "rises_only": Bug(
+        "differences without absolute values, so that what only sinks has "
+        "not moved",
+        "after − before is negative where a logit sinks. Take abs() before "
+        "you compare.",
+        read="19_debugging#dbg-reach",
+        at="moved",
+        alone=True,
+    ),
 }
 
 
@@ -123,6 +134,16 @@ def _mixer(
     def logits_of(ids: Tensor) -> Tensor:
         x = table[ids]
         return (x + mix @ x.tanh()) @ head + noise * ids.sum()
+
+    return logits_of
+
+
+def _sinking(known: Tensor, mix: Tensor) -> Model:
+    """A model whose logits are 0 for known ids and lower for any others."""
+
+    def logits_of(ids: Tensor) -> Tensor:
+        news = (ids != known).double()
+        return -(news @ mix.mT)[..., None].expand(*ids.shape, 23)
 
     return logits_of
 
@@ -143,6 +164,8 @@ def _moves_cases(seed: int) -> list[Case]:
         ids = torch.randint(23, (2, 5), generator=g)
         model = _mixer(g, mix, noise, sums)
         cases.append(Case((model, ids, 23), name=name))
+    sinking = _sinking(ids, back)
+    cases.append(Case((sinking, ids, 23), name="changes only lower logits"))
     return cases
 
 
@@ -174,6 +197,8 @@ def asked(
         for t in range(length):
             if 0 <= t + step < length:
                 known[:, t] = sure[:, t + step]
+            elif "rolled" in on:
+                known[:, t] = sure[:, (t + step) % length]
         found[k] = float(loss(known, ids))
     if "next_only" in on:
         found = {1: found[1]}
@@ -218,6 +243,15 @@ _ASKED_BUGS = {
         read="19_debugging#dbg-oracle",
         at="verdict",
     ),
+    "rolled": Bug(
+        "oracles that are rolled round: what leaves at one end comes in at "
+        "the other",
+        "Where there is no token k places on, the oracle knows nothing: its "
+        "logits there are all 0.",
+        read="19_debugging#dbg-oracle",
+        at="oracle",
+        alone=True,
+    ),
 }
 
 
@@ -235,6 +269,12 @@ def _cut(k: int, twice: bool = False) -> Loss:
     return loss
 
 
+def _round(logits: Tensor, ids: Tensor) -> Tensor:
+    """A loss whose targets were rolled: ln V of the last is too much."""
+    targets = ids.roll(-1, 1)
+    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+
 def _asked_cases(seed: int) -> list[Case]:
     g = generator(seed)
     (size,) = torch.randint(0, 3, (1,), generator=g).tolist()
@@ -248,7 +288,7 @@ def _asked_cases(seed: int) -> list[Case]:
             (-1, False, "targets shifted to the wrong side"),
             (1, True, "a softmax before the loss"),
         )
-    ]
+    ] + [Case((_round, 331, 5), name="the last is asked for the first")]
 
 
 # -- implement: is it the bug, or the seed? ----------------------------------
@@ -360,7 +400,9 @@ def mended(
     scores = q @ k.mT
     if "no_scale" not in on:
         scores = scores / q.size(-1) ** 0.5
-    if "sees_next" in on:
+    if "no_mask" in on:
+        hide = torch.zeros_like(scores).bool()
+    elif "sees_next" in on:
         hide = torch.ones_like(scores).triu(2).bool()
     else:
         hide = torch.ones_like(scores).triu(1).bool()
@@ -376,7 +418,10 @@ def mended(
     nats = -guesses.log_softmax(-1).gather(-1, targets[..., None])[..., 0]
     if "padding_counted" in on:
         return logits, nats.mean()
-    real = targets != pad
+    if "real_inputs" in on:
+        real = ids[:, : targets.size(1)] != pad
+    else:
+        real = targets != pad
     if "mean_of_means" in on:
         by_row = (nats * real).sum(1) / real.sum(1)
         return logits, by_row.mean()
@@ -449,6 +494,22 @@ _MENDED_BUGS = {
         "A short row's tokens weigh more then. One sum, divided by one count.",
         read="10_loss#loss-wrong",
         at="mean",
+    ),
+    "no_mask": Bug(
+        "attention without a causal mask",
+        "Each position may see itself and those before it: hide what lies "
+        "above the diagonal.",
+        read="19_debugging#dbg-first",
+        at="mask",
+        alone=True,
+    ),
+    "real_inputs": Bug(
+        "inputs that are padding left out, instead of targets",
+        "Where a text ends, its last token is real and its target is "
+        "padding. Ask the targets.",
+        read="19_debugging#dbg-table",
+        at="mean",
+        alone=True,
     ),
 }
 

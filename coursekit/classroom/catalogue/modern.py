@@ -379,6 +379,8 @@ def mixture(
         weights = torch.full_like(scores, 1 / n_active)
     elif "raw" in on:
         weights = scores
+    elif "first_weight" in on:
+        weights = scores.softmax(dim=-1)[:, :1].expand_as(scores)
     else:
         weights = scores.softmax(dim=-1)
     out = torch.zeros_like(x)
@@ -426,6 +428,13 @@ _MIXTURE_BUGS = {
         "An expert bends: half the input is not half the answer.",
         read="15_modern#mod-experts",
         at="side",
+    ),
+    "first_weight": Bug(
+        "the first of a row's weights taken for all of its experts",
+        "Each chosen expert has a weight of its own: take the one at its "
+        "place in the row.",
+        read="15_modern#mod-experts",
+        alone=True,
     ),
 }
 
@@ -483,13 +492,20 @@ def mended(
     shared = n_heads // n_kv_heads
     if "tiled" in on:
         k, v = k.repeat(shared, 1, 1), v.repeat(shared, 1, 1)
+    elif "values_tiled" in on:
+        k, v = k.repeat_interleave(shared, dim=0), v.repeat(shared, 1, 1)
+    elif "keys_tiled" in on:
+        k, v = k.repeat(shared, 1, 1), v.repeat_interleave(shared, dim=0)
     else:
         k = k.repeat_interleave(shared, dim=0)
         v = v.repeat_interleave(shared, dim=0)
     heads = F.scaled_dot_product_attention(
         q[None], k[None], v[None], is_causal=True
     )[0]
-    return heads.transpose(0, 1).flatten(1)
+    if "not_transposed" in on:
+        return heads.reshape(len(x), -1)
+    else:
+        return heads.transpose(0, 1).flatten(1)
 
 
 _MENDED_BUGS = {
@@ -534,6 +550,26 @@ _MENDED_BUGS = {
         "away the key is.",
         read="15_modern#mod-rope",
         at="turn",
+    ),
+    "values_tiled": Bug(
+        "keys dealt out in runs, and values in turns",
+        "A head's keys and values belong together: repeat_interleave for "
+        "both.",
+        read="15_modern#mod-rope",
+        alone=True,
+    ),
+    "keys_tiled": Bug(
+        "values dealt out in runs, and keys in turns",
+        "A head's keys and values belong together: repeat_interleave for "
+        "both.",
+        read="15_modern#mod-rope",
+        alone=True,
+    ),
+    "not_transposed": Bug(
+        "heads merged without the transpose, which mixes positions",
+        "(H, T, Dh) becomes (T, H, Dh) first, then (T, H · Dh).",
+        read="15_modern#mod-rope",
+        alone=True,
     ),
 }
 

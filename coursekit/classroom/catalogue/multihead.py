@@ -665,6 +665,12 @@ def _registered_cases(seed: int) -> list[Case]:
     ]
 
 
+def _random_input(module: nn.Module, d_model: int) -> Tensor:
+    """Vectors in the precision of a module's own numbers."""
+    first = next(module.parameters(), torch.empty(0))
+    return torch.randn(2, 5, d_model).to(first.dtype)
+
+
 def _judge_registered(value: Any, case: Case) -> str | None:
     d_model = case.args[0]
     if not isinstance(value, nn.Module):
@@ -675,7 +681,7 @@ def _judge_registered(value: Any, case: Case) -> str | None:
             f"It registers {found} parameters and should register {due}: "
             "four matrices of d_model² numbers, cut into heads or not."
         )
-    x = torch.randn(2, 5, d_model)
+    x = _random_input(value, d_model)
     y = value(x)
     if not isinstance(y, Tensor) or y.shape != x.shape:
         return "Its output must have the shape of its input, (B, T, D)."
@@ -688,7 +694,7 @@ def _judge_registered(value: Any, case: Case) -> str | None:
 
 def _view_registered(value: Any, case: Case) -> tuple[int, int]:
     """How many numbers are registered, and how many of these stay idle."""
-    x = torch.randn(2, 5, case.args[0])
+    x = _random_input(value, case.args[0])
     value(x).square().sum().backward()
     return (
         sum(p.numel() for p in value.parameters()),
@@ -697,7 +703,11 @@ def _view_registered(value: Any, case: Case) -> tuple[int, int]:
 
 
 def prune(
-    model: nn.Module, ids: Tensor, heads: Sequence[tuple[int, int]]
+    model: nn.Module,
+    ids: Tensor,
+    heads: Sequence[tuple[int, int]],
+    *,
+    on: Switches = NONE,
 ) -> Tensor:
     """The loss on next tokens without some heads, as (layer, head)."""
     model = copy.deepcopy(model)
@@ -705,9 +715,39 @@ def prune(
         attention = model.blocks[layer].attention  # type: ignore
         w_o = attention.w_o.weight.data
         size = w_o.size(1) // attention.n_heads
-        w_o[:, head * size : (head + 1) * size] = 0
+        if "rows" in on:
+            w_o[head * size : (head + 1) * size] = 0
+        elif "one_column" in on:
+            w_o[:, head] = 0
+        else:
+            w_o[:, head * size : (head + 1) * size] = 0
     logits = model(ids[:, :-1])
-    return F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
+    asked = ids[:, :-1] if "not_shifted" in on else ids[:, 1:]
+    return F.cross_entropy(logits.flatten(0, 1), asked.flatten())
+
+
+_PRUNE_BUGS = {
+    "not_shifted": Bug(
+        "a loss on the tokens that the model reads, not on the next ones",
+        "The first T tokens are read, the last T are predicted: ids[:, :-1] "
+        "and ids[:, 1:].",
+        read="further/06_multihead#mha-prune",
+        at="targets",
+    ),
+    "rows": Bug(
+        "a head's rows of w_o.weight set to 0, not its columns",
+        "PyTorch stores a linear map transposed, (D, H · Dh): what comes "
+        "from a head stands in its columns.",
+        read="further/06_multihead#mha-prune",
+        at="slice",
+    ),
+    "one_column": Bug(
+        "a single column of w_o.weight for each head",
+        "A head has Dh columns: head · Dh to (head + 1) · Dh − 1.",
+        read="further/06_multihead#mha-prune",
+        at="slice",
+    ),
+}
 
 
 def _prune_cases(seed: int) -> list[Case]:
@@ -731,7 +771,6 @@ def _prune_cases(seed: int) -> list[Case]:
     return [
         Case((model, ids, []), name="no head"),
         Case((model, ids, [(0, 1)]), name="head 1 of layer 0"),
-        Case((model, ids, [(1, 2)]), name="head 2 of layer 1"),
         Case((model, ids, [(0, 0), (1, 0), (1, 1)]), name="three heads"),
     ]
 
@@ -814,6 +853,8 @@ EXERCISES = {
     "prune": Exercise(
         prune,
         _prune_cases,
+        bugs=_PRUNE_BUGS,
+        keeps_models=True,
         local="the model that is handed over is a module",
     ),
 }

@@ -725,6 +725,12 @@ def _judge_gradients(value: Any, case: Case) -> str | None:
         return "It must be a tensor of three numbers, one for each depth."
     if not (value > 0).all():
         return "Each gradient must have a length above 0. Was it computed?"
+    if value.max() < 1e-3:
+        return (
+            f"Lengths of {value.max():.0e} are rounding: the sum of what a "
+            "norm returns does not depend on its input. Pull with a random "
+            "vector."
+        )
     if case.args[0]:
         if value[0] < 1.7 * value[2]:
             return (

@@ -7,6 +7,7 @@ import linecache
 import math
 import random
 import signal
+import sys
 import threading
 import time
 import traceback
@@ -167,6 +168,23 @@ def said(error: BaseException) -> str:
     """The first line of an exception's message, wherever it was raised."""
     text = error.text if isinstance(error, Raised) else str(error)
     return text.strip().partition("\n")[0][:200]
+
+
+def raised_in(error: BaseException) -> str:
+    """The learner's line that an exception comes from, or "".
+
+    It is the last that is neither the package's, nor PyTorch's or Python's.
+    """
+    others = (HERE.parents[1], Path(torch.__file__).parent, sys.base_prefix)
+    own = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith(("<frozen", *map(str, others)))
+    ]
+    if not own or not own[-1].lineno:
+        return ""
+    line = linecache.getline(own[-1].filename, own[-1].lineno).strip()
+    return f"in line {own[-1].lineno}: {line}" if line else ""
 
 
 def explain(error: BaseException) -> str:

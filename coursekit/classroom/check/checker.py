@@ -10,6 +10,7 @@ from coursekit.classroom.check.call import (
     at_most,
     call,
     explain,
+    raised_in,
     randomness,
     unwritten,
 )
@@ -200,6 +201,9 @@ def judged(
     except Exception as error:  # not of a form that can be judged
         if not is_value(expected) and exercise.judge is None:
             raise  # nothing to compare with: the author's mistake
+        if line := raised_in(error):
+            text = explain(error).splitlines()[0]
+            return f"What it returned raised {text}\n{line}"
         return (
             f"Expected something like {describe(expected)}, got "
             f"{describe(got)} ({explain(error).splitlines()[0]})."
