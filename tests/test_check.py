@@ -322,6 +322,23 @@ def test_of_a_yes_or_no_no_two_mistakes_are_told(exercise):
     assert check(lambda x: False).diagnosis == NONE
 
 
+def test_a_crash_of_what_was_returned_shows_the_learners_line(
+    exercise, tmp_path
+):
+    def judge(value, case):
+        value(torch.ones(2))
+
+    check = exercise(lambda: None, one_case(), judge=judge)
+    source = "def answer():\n    return lambda x: x @ torch.ones(3)\n"
+    file = tmp_path / "theirs.py"
+    file.write_text(source)
+    space = {"torch": torch}
+    exec(compile(source, str(file), "exec"), space)
+    text = str(check(space["answer"]))
+    assert "What it returned raised RuntimeError" in text
+    assert "in line 2: return lambda x: x @ torch.ones(3)" in text
+
+
 # -- how long it takes -------------------------------------------------------
 def endless(x):
     while True:

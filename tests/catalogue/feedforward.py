@@ -448,6 +448,11 @@ def half_of_it(x, right, w_in, b_in, w_out, b_out):
     return (pseudo_inverse(x, right, w_in, b_in, w_out, b_out) + w_out) / 2
 
 
+def after_bend(x, w_in, b_in, w_out, b_out):
+    h = torch.relu(x @ w_in + b_in)
+    return h / h.max(-2, keepdim=True).values.clamp(min=1e-9) @ w_out + b_out
+
+
 RIGHT = {
     "feed_forward": [with_clamp, unit_by_unit, with_einsum],
     "count": [by_layers, by_pytorch, factored],
@@ -486,6 +491,7 @@ WRONG = {
         "late_bend": late_bend,
         "end_bend": end_bend,
         "no_bend": mended_no_bend,
+        "after_bend": after_bend,
     },
     "backward": {
         "slope_forgotten": slope_forgotten,

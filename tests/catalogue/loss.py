@@ -149,7 +149,7 @@ def by_scatter(logits, targets):
     ones = torch.ones_like(logits[:, :1])
     p = torch.softmax(logits, 1)
     p = p.scatter_add(1, targets.relu()[:, None], -ones)
-    return p.masked_fill(~counts[:, None], 0) / counts.sum()
+    return p.masked_fill(~counts[:, None], 0) / max(counts.sum(), 1)
 
 
 def by_jacobian(logits, targets):
@@ -158,7 +158,8 @@ def by_jacobian(logits, targets):
     jacobian = torch.diag_embed(p) - p[:, :, None] * p[:, None, :]
     keep = (targets != -100).double()
     y = F.one_hot(targets.clamp(0), logits.size(1)) * keep[:, None]
-    return torch.einsum("nj,njk->nk", -y / p, jacobian) / keep.sum()
+    pulls = torch.einsum("nj,njk->nk", -y / p, jacobian)
+    return pulls / keep.sum().clamp(min=1)
 
 
 def pieces(logits, targets):
@@ -169,7 +170,7 @@ def pieces(logits, targets):
 
 def swapped(logits, targets):
     p, y, counts = pieces(logits, targets)
-    return counts * (y - p) / counts.sum()
+    return counts * (y - p) / counts.sum().clamp(min=1)
 
 
 def right_only(logits, targets):
@@ -178,7 +179,7 @@ def right_only(logits, targets):
     for i, t in enumerate(targets):
         if counts[i]:
             out[i, t] = p[i, t] - 1
-    return out / counts.sum()
+    return out / counts.sum().clamp(min=1)
 
 
 def by_probability(logits, targets):
@@ -187,7 +188,7 @@ def by_probability(logits, targets):
     for i, t in enumerate(targets):
         if counts[i]:
             out[i, t] = -1 / p[i, t]
-    return out / counts.sum()
+    return out / counts.sum().clamp(min=1)
 
 
 def by_sum(logits, targets):
@@ -207,7 +208,7 @@ def gradient_no_ignore(logits, targets):
 
 
 def pads_kept(logits, targets):
-    counts = (targets != -100).sum()
+    counts = (targets != -100).sum().clamp(min=1)
     slope = logits.softmax(-1)
     slope[torch.arange(len(targets)), targets.clamp(min=0)] -= 1
     return slope / counts
@@ -219,7 +220,7 @@ def softmax_twice(logits, targets):
 
 def pads_pushed_down(logits, targets):
     p, y, counts = pieces(logits, targets)
-    return (p - y * counts) / counts.sum()
+    return (p - y * counts) / counts.sum().clamp(min=1)
 
 
 def over_the_vocabulary(logits, targets):
@@ -522,11 +523,16 @@ def mean_off(logits, targets):
 
 def squared_error(logits, targets):
     p, y, counts = pieces(logits, targets)
-    return 2 * (p - y) * p * (1 - p) * counts / counts.sum()
+    return 2 * (p - y) * p * (1 - p) * counts / counts.sum().clamp(min=1)
 
 
 def first_only(logits, targets):
     return F.cross_entropy(logits[:, 0], targets[:, 0])
+
+
+def gradient_empty_nan(logits, targets):
+    p, y, counts = pieces(logits, targets)
+    return (p - y) * counts / counts.sum()
 
 
 RIGHT = {
@@ -564,6 +570,7 @@ WRONG = {
         "no_ignore": gradient_no_ignore,
         "pads_kept": pads_kept,
         "pads_pushed": pads_pushed_down,
+        "empty_nan": gradient_empty_nan,
     },
     "mended": {
         "softmax_first": softmax_first,

@@ -605,6 +605,14 @@ def not_transposed(x, w_q, w_k, w_v, n_heads, n_kv_heads, rotate):
     return y.reshape(t, -1)
 
 
+def always_two(x, router, experts, n_active):
+    best = (x @ router).topk(2)
+    shares = best.values.softmax(-1)
+    said = torch.stack([expert(x) for expert in experts], 1)
+    picked = said.gather(1, best.indices[..., None].expand(-1, -1, x.size(1)))
+    return (shares[..., None] * picked).sum(1)
+
+
 RIGHT = {
     "rope": [by_complex_numbers, pair_by_pair, by_matrices],
     "converted": [by_rows, by_index, by_slices],
@@ -651,6 +659,7 @@ WRONG = {
         "raw": raw,
         "weighs_input": weighs_input,
         "first_weight": first_weight,
+        "always_two": always_two,
     },
     "mended": {
         "values_too": values_too,

@@ -177,10 +177,6 @@ def one_layer(v, d, h, g, d_ff, n, t):
     return in_one_line(v, d, h, g, d_ff, 1, t)
 
 
-def with_backward(v, d, h, g, d_ff, n, t):
-    return 3 * in_one_line(v, d, h, g, d_ff, n, t)
-
-
 # -- tiled: right ------------------------------------------------------------
 def at_once(q, k, v, mask, size):
     scores = (q @ k.T / math.sqrt(q.size(1))).masked_fill(~mask, -torch.inf)
@@ -688,7 +684,7 @@ WRONG = {
 }
 OUTSIDE = {
     "parameters": [in_bytes, no_output_matrix, one_block],
-    "flops": [one_token, half_the_table, one_layer, with_backward],
+    "flops": [one_token, half_the_table, one_layer],
     "tiled": [mean_of_blocks, upside_down, first_block_only, in_bits],
     "recomputed": [
         queries_and_keys_swapped,

@@ -211,6 +211,8 @@ def gradient(
         return slope
     elif "all_counted" in on or "no_ignore" in on:
         return slope / len(targets)
+    elif "empty_nan" in on:
+        return slope / keep.sum()
     else:
         return slope / keep.sum().clamp(min=1)
 
@@ -265,6 +267,13 @@ _GRADIENT_BUGS = {
         read="10_loss#loss-formula",
         at="padding",
     ),
+    "empty_nan": Bug(
+        "0 divided by 0 where no target counts",
+        "If none counts, all slopes are 0. One NaN in a gradient turns "
+        "every weight into NaN.",
+        read="10_loss#loss-code",
+        at="mean",
+    ),
 }
 
 
@@ -276,6 +285,7 @@ def _gradient_cases(seed: int) -> list[Case]:
     return [
         Case((logits, targets), name="five rows"),
         Case((wide, some), name="103 tokens, two targets do not count"),
+        Case((wide, torch.full((7,), -100)), name="no target counts"),
     ]
 
 
@@ -646,7 +656,17 @@ EXERCISES = {
                 {"no_ignore"},
                 {"no_ignore", "all_counted"},
                 "who ignores no target counts them all",
-            )
+            ),
+            (
+                {"no_ignore"},
+                {"no_ignore", "empty_nan"},
+                "who ignores no target always has some",
+            ),
+            (
+                {"no_ignore", "all_counted"},
+                {"no_ignore", "empty_nan"},
+                "who ignores no target counts them all, and has some",
+            ),
         ]
         + [
             (

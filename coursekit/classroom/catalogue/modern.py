@@ -367,6 +367,8 @@ def mixture(
     answers. No two logits of a token are equal.
     """
     logits = x @ router
+    if "always_two" in on:
+        n_active = 2
     if "one_choice" in on:
         wanted = logits.mean(dim=0, keepdim=True).expand_as(logits)
     else:
@@ -436,6 +438,12 @@ _MIXTURE_BUGS = {
         read="15_modern#mod-experts",
         alone=True,
     ),
+    "always_two": Bug(
+        "two experts for each token, whatever n_active is",
+        "How many answer is an argument: topk(n_active).",
+        read="15_modern#mod-experts",
+        alone=True,
+    ),
 }
 
 
@@ -447,8 +455,11 @@ def _network(g: torch.Generator, size: int) -> Network:
 def _mixture_cases(seed: int) -> list[Case]:
     g = generator(seed)
     experts = [_network(g, 5) for _ in range(4)]
-    arguments = draw(g, 11, 5), draw(g, 5, 4), experts, 2
-    return [Case(arguments, name="eleven tokens, two of four experts")]
+    x, router = draw(g, 11, 5), draw(g, 5, 4)
+    return [
+        Case((x, router, experts, 2), name="eleven tokens, two of four"),
+        Case((x, router, experts, 3), name="three of four experts"),
+    ]
 
 
 # -- debug: three heads share ------------------------------------------------

@@ -648,7 +648,7 @@ _TRANSLATE_BUGS = {
         at="done",
     ),
     "all_stop": Bug(
-        "a batch that ends with its first row",
+        "a batch whose rows all end as soon as one of them has ended",
         "Each row has an end of its own: keep a boolean for each.",
         read="14_seq2seq#seq-questions",
         at="done",

@@ -170,12 +170,18 @@ def said(error: BaseException) -> str:
     return text.strip().partition("\n")[0][:200]
 
 
-def raised_in(error: BaseException) -> str:
+def raised_in(error: BaseException, ours: Function) -> str:
     """The learner's line that an exception comes from, or "".
 
-    It is the last that is neither the package's, nor PyTorch's or Python's.
+    It is the last that is neither in the file of ``ours``, nor the package's,
+    PyTorch's or Python's.
     """
-    others = (HERE.parents[1], Path(torch.__file__).parent, sys.base_prefix)
+    others = (
+        HERE.parents[1],
+        Path(torch.__file__).parent,
+        sys.base_prefix,
+        inspect.getfile(inspect.unwrap(ours)),
+    )
     own = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)

@@ -201,7 +201,7 @@ def judged(
     except Exception as error:  # not of a form that can be judged
         if not is_value(expected) and exercise.judge is None:
             raise  # nothing to compare with: the author's mistake
-        if line := raised_in(error):
+        if line := raised_in(error, exercise.reference):
             text = explain(error).splitlines()[0]
             return f"What it returned raised {text}\n{line}"
         return (
@@ -227,6 +227,7 @@ def failure(
     number = next(i for i, problem in enumerate(problems) if problem)
     case, n, right = cases[number], len(cases), problems.count(None)
     known = {**EVERYWHERE, **exercise.bugs}
+    yes_or_no = all(isinstance(o.value, bool) for o in outcomes)
     called = [
         f"{name} {describe(value)}".replace(" a tensor ", " ")
         for name, value in bind(exercise, case).arguments.items()
@@ -247,5 +248,5 @@ def failure(
         diagnosis=named[0] if named else NONE,
         mistakes=[[known[b] for b in sorted(on)] for on in named],
         sought=bool(exercise.bugs),
-        partly_seen=exercise.view is not None,
+        partly_seen=exercise.view is not None or yes_or_no,
     )

@@ -88,7 +88,7 @@ def different(got: Outcome, expected: Outcome, models: bool = False) -> str:
     Of models the numbers are compared, if they are to be at all.
     """
     for name, right in expected.arguments.items():
-        now = got.arguments[name]
+        now = got.arguments.get(name, right)
         if models:
             right, now = state(right), state(now)
         if is_value(right) and difference(

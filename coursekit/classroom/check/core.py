@@ -58,7 +58,8 @@ class Bug:
 
     says: str
     """Ends the sentence "It behaves exactly like: …", or "It looks like: …"
-    where the exercise has a view that shows a part of a value alone."""
+    where each answer is a yes or no, or the exercise has a view that shows a
+    part of a value alone."""
 
     why: str
     """What a tutor would say to it, in a sentence or two."""
