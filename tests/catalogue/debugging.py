@@ -126,14 +126,13 @@ def what_a_mask_should_be(model, ids, vocab_size):
 
 
 def all_rows_must_move(model, ids, vocab_size):
-    return probing(
-        model,
-        ids,
-        vocab_size,
-        lambda new, old: (
-            ((new - old).abs() > 1e-6).any(-1).logical_not().all(0)
-        ),
-    )
+    before, columns = model(ids), []
+    for j in range(ids.size(1)):
+        other = ids.clone()
+        other[:, j] = (other[:, j] + 1) % vocab_size
+        gap = (model(other) - before).abs().max(-1).values
+        columns.append((gap > 1e-6).sum(0) == len(ids))
+    return torch.stack(columns, 1)
 
 
 # -- asked: right ------------------------------------------------------------
@@ -463,6 +462,10 @@ def real_inputs(ids, *rest):
     return z, nats[ids[:, :-1] != rest[-1]].mean()
 
 
+def nothing_moves(model, ids, vocab_size):
+    return torch.zeros(ids.size(1), ids.size(1), dtype=torch.bool)
+
+
 RIGHT = {
     "moves": [one_entry_at_a_time, row_by_row, with_numpy],
     "asked": [with_a_dictionary, with_roll, many_texts],
@@ -479,6 +482,7 @@ WRONG = {
         "row_0": row_0,
         "transposed": transposed,
         "rises_only": rises_only,
+        "all_rows": all_rows_must_move,
     },
     "asked": {
         "constant": constant,
@@ -510,7 +514,11 @@ WRONG = {
     },
 }
 OUTSIDE = {
-    "moves": [own_position_only, what_a_mask_should_be, all_rows_must_move],
+    "moves": [
+        nothing_moves,
+        own_position_only,
+        what_a_mask_should_be,
+    ],
     "asked": [always_the_next, counts_from_the_end, says_the_loss],
     "difference": [the_range, the_whole_width, the_median],
     "mended": [scaled_by_d, own_token_hidden, in_bits],

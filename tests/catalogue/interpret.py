@@ -450,6 +450,14 @@ def of_lengths(weights, values):
     return (b - a).abs() / a
 
 
+def traced_in_place(blocks, clean, corrupt, readout, height, place):
+    a, b = climb(blocks, clean), climb(blocks, corrupt)
+    high, low = a[-1][-1] @ readout, b[-1][-1] @ readout
+    b[height][place] = a[height][place]
+    new = climb(blocks[height:], b[height])[-1][-1] @ readout
+    return (new - low) / (high - low)
+
+
 RIGHT = {
     "lens": [by_torch, vector_by_vector, folded],
     "induction": [with_a_dictionary, with_a_table, backward_search],
@@ -496,6 +504,7 @@ WRONG = {
         "late": late,
         "not_divided": not_divided,
         "what_is_missing": what_is_missing,
+        "in_place": traced_in_place,
     },
     "removal": {
         "just_the_weight": just_the_weight,

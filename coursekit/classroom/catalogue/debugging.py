@@ -59,7 +59,10 @@ def moves(
             moved = (after - before).abs().amax(-1) > 0.1
         else:
             moved = (after - before).abs().amax(-1) > 1e-6
-        columns.append(moved[0] if "row_0" in on else moved.any(0))
+        if "all_rows" in on:
+            columns.append(moved.all(0))
+        else:
+            columns.append(moved[0] if "row_0" in on else moved.any(0))
     return torch.stack(columns, 0 if "transposed" in on else 1)
 
 
@@ -121,6 +124,13 @@ _MOVES_BUGS = {
         at="moved",
         alone=True,
     ),
+    "all_rows": Bug(
+        "a move that counts only if all rows of the batch move",
+        "One row that leaks is a leak: any, not all.",
+        read="19_debugging#dbg-reach",
+        at="rows",
+        alone=True,
+    ),
 }
 
 
@@ -154,11 +164,13 @@ def _moves_cases(seed: int) -> list[Case]:
     back = one.triu(-1).tril(-1)  # each sees itself and the one before it
     weak = 1e-3 * (one.triu(1).tril(1) + one.triu(-2).tril(-2))
     second = torch.stack((0 * back, back))
+    first = torch.stack((back, 0 * back))
     cases = []
     for mix, noise, sums, name in (
         (back, 0.0, 1.0, "each position sees itself and the one before"),
         (back + weak, 0.0, 0.0, "the next and the last but one, a little"),
         (second, 0.0, 1.0, "a model in which only row 1 has a past"),
+        (first, 0.0, 1.0, "a model in which only row 0 has a past"),
         (back, 1e-10, 1.0, "a model that is off by rounding"),
     ):
         ids = torch.randint(23, (2, 5), generator=g)

@@ -371,12 +371,14 @@ def traced(
     streams = [clean]
     for block in blocks:
         streams.append(block(streams[-1]))
-    x = corrupt
+    x = without = corrupt
+    for block in blocks:
+        without = block(without)
     if "late" in on:
         height = min(height + 1, len(blocks))
     for i in range(len(blocks) + 1):
         if i == height:
-            x = x.clone()
+            x = x if "in_place" in on else x.clone()
             if "every_place" in on:
                 x = streams[i]
             elif "from_the_bottom" in on:
@@ -385,9 +387,6 @@ def traced(
                 x[place] = streams[i][place]
         if i < len(blocks):
             x = blocks[i](x)
-    without = corrupt
-    for block in blocks:
-        without = block(without)
     high, low = streams[-1][-1] @ readout, without[-1] @ readout
     patched = x[-1] @ readout
     if "not_divided" in on:
@@ -434,6 +433,12 @@ _TRACED_BUGS = {
         read="16_interpret#int-patch",
         at="share",
     ),
+    "in_place": Bug(
+        "a vector put into the corrupt text itself, at height 0",
+        "No tensor that was handed over is changed: clone it first.",
+        read="16_interpret#int-patch",
+        alone=True,
+    ),
 }
 
 
@@ -458,6 +463,7 @@ def _traced_cases(seed: int) -> list[Case]:
     rest = (blocks, clean, corrupt, _draw(g, 7))
     return [
         Case((*rest, 2, 3), name="height 2, a place behind the change"),
+        Case((*rest, 0, 1), name="height 0, the place of the change"),
     ]
 
 
