@@ -530,6 +530,11 @@ def prunes_one_column(model, ids, heads):
     return next_loss(silent(copy.deepcopy(model), heads, width=1), ids)
 
 
+def copies_alone(layer, d_model):
+    x = torch.randn(2, 7, d_model, dtype=torch.float64)
+    return bool((layer(x) == x).all())
+
+
 RIGHT = {
     "multihead": [head_by_head, by_einsum, sum_of_heads],
     "contributions": [in_a_loop, all_but_one_silent, by_einsum_too],
@@ -573,6 +578,7 @@ WRONG = {
         "first_token": first_token,
         "one_row": one_row,
         "same_shuffle": all_in_one_order,
+        "copies": copies_alone,
     },
     "prune": {
         "not_shifted": not_shifted,

@@ -453,6 +453,16 @@ def one_is_enough(read, patches):
     return False
 
 
+def last_forgotten(read, patches):
+    found = read(patches)
+    for i in range(len(patches) - 2):
+        order = list(range(len(patches)))
+        order[i], order[i + 1] = order[i + 1], order[i]
+        if not torch.allclose(read(patches[order]), found):
+            return False
+    return True
+
+
 RIGHT = {
     "patches_of": [by_slices, by_windows, by_number, with_numpy],
     "classified": [filled, parts_first, one_by_one],
@@ -502,6 +512,7 @@ WRONG = {
         "answers_only": answers_only,
         "sums_only": sums_only,
         "one_is_enough": one_is_enough,
+        "last_forgotten": last_forgotten,
     },
 }
 OUTSIDE = {

@@ -410,7 +410,9 @@ def treats_tokens_alike(
     found = layer(other)
     if "first_token" in on:
         found, wanted = found[:, 0], wanted[:, 0]
-    if "exact" in on:
+    if "copies" in on:
+        return torch.equal(layer(x), x)
+    elif "exact" in on:
         return torch.equal(found, wanted)
     return torch.allclose(found, wanted)
 
@@ -469,6 +471,13 @@ _ALIKE_BUGS = {
         "along. Shuffle one sentence, and leave the other as it is.",
         read="06_multihead#mha-wrong",
         at="batch",
+    ),
+    "copies": Bug(
+        "a test of whether the layer returns its input",
+        "A layer may compute anything, if it does the same for every token: "
+        "shuffle the tokens and compare.",
+        read="06_multihead#mha-wrong",
+        alone=True,
     ),
 }
 
@@ -549,6 +558,10 @@ def _deals_out(x: Tensor) -> Tensor:
     return x.reshape(t, b, d).transpose(0, 1)
 
 
+def _doubles(x: Tensor) -> Tensor:
+    return 2 * x
+
+
 def _alike_cases(seed: int) -> list[Case]:
     def layer(split: bool, merge: bool) -> Layer:
         return _layer(seed, split, merge, 12, 3)
@@ -557,6 +570,7 @@ def _alike_cases(seed: int) -> list[Case]:
         Case((layer(True, True), 12), name="a right layer"),
         Case((layer(True, False), 12), name="merged without transpose"),
         Case((_copies, 12), name="a layer that only copies"),
+        Case((_doubles, 12), name="a layer that doubles every number"),
         Case((_blurs, 12), name="each token mixed with its neighbors"),
         Case((_averages, 12), name="each token averaged with those before"),
         Case((_marks, 12), name="something added at position 2"),

@@ -428,7 +428,8 @@ def is_a_set(read: Part, patches: Tensor, *, on: Switches = NONE) -> bool:
     elif "rolled" in on:
         orders.append(torch.arange(n).roll(1))
     else:
-        for i in range(n - 1):
+        last = n - 2 if "last_forgotten" in on else n - 1
+        for i in range(last):
             order = torch.arange(n)
             order[i], order[i + 1] = i + 1, i
             orders.append(order)
@@ -501,6 +502,13 @@ _SET_BUGS = {
         read="17_vision#vis-set",
         alone=True,
     ),
+    "last_forgotten": Bug(
+        "a test that forgets the last pair of neighbors",
+        "N patches have N − 1 pairs of neighbors: range(N − 1) reaches the "
+        "last.",
+        read="17_vision#vis-set",
+        alone=True,
+    ),
 }
 
 
@@ -541,6 +549,11 @@ def first_alone(patches: Tensor) -> Tensor:
     return patches[0, :3]
 
 
+def middle_alone(patches: Tensor) -> Tensor:
+    """Logits of the patch in the middle."""
+    return patches[len(patches) // 2, :3]
+
+
 def last_alone(x: Tensor) -> Tensor:
     """A model that looks at the last patch only."""
     return x[-1, :3]
@@ -566,6 +579,7 @@ def _set_cases(seed: int) -> list[Case]:
         Case((weighted(mirrored, head, sure), patches), name="from both ends"),
         Case((last_alone, other), name="the last patch alone"),
         Case((first_alone, patches), name="the first patch alone"),
+        Case((middle_alone, patches), name="the patch in the middle alone"),
         Case((in_a_ring(head), patches), name="products of neighbors"),
         Case((weighted(nearly, even, sure), patches), name="nearly a sum"),
     ]
