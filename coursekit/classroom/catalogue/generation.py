@@ -620,7 +620,8 @@ _BATCHED_BUGS = {
         at="read",
     ),
     "right_columns": Bug(
-        "padding on the right, and the last column read all the same",
+        "padding on the right, places counted by columns, and the last "
+        "column read all the same",
         "On the right, a short row's last column is padding. A decoder's "
         "rows have to *end* together: pad on the left.",
         read="12_generation#gen-batch",
