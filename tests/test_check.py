@@ -1,8 +1,11 @@
 """The engine behind ``coursekit.check``: statuses, words, and no traces."""
 
 import math
+import signal
 import subprocess
 import sys
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -11,7 +14,7 @@ from bs4 import BeautifulSoup
 from torch import nn
 
 import coursekit
-from coursekit.classroom.check import core
+from coursekit.classroom.check import call, core
 from coursekit.classroom.check.compare import apart, describe, difference
 from coursekit.classroom.check.core import NONE, Bug, Case, Exercise, generator
 from coursekit.classroom.check.matrix import Matrix
@@ -222,6 +225,178 @@ def test_an_argument_changed_in_place(exercise):
     assert report.status == "wrong"
     assert "The result is right, but the argument x" in report.message
     assert torch.equal(x, torch.ones(3, 5, dtype=float64))
+
+
+def add(x, *, on=NONE):
+    y = x + 1
+    if "minus" in on:
+        y = x - 1
+    return y
+
+
+ADD = {
+    "bugs": {"minus": Bug("a minus", "Add.", "x#y")},
+    "cases": one_case(torch.arange(3.0, dtype=float64)),
+}
+
+
+@pytest.mark.parametrize(
+    ("step", "diagnosis"),
+    [
+        (1, {"in_place"}),
+        (-1, {"minus", "in_place"}),
+        (2, set()),
+    ],
+)
+def test_a_change_in_place_is_named_beside_any_mistake(
+    exercise, step, diagnosis
+):
+    def changes(x):
+        x += step
+        return x
+
+    report = exercise(add, **ADD)(changes)
+    assert report.diagnosis == diagnosis
+    assert ("changes an argument" in str(report)) == bool(diagnosis)
+    assert exercise(add, **ADD)(lambda x: x - 1).diagnosis == {"minus"}
+
+
+def test_a_model_that_is_an_argument_stays_as_it_was(exercise):
+    def whole(model):
+        return model.weight.sum().item()
+
+    def spoils(model):
+        found = model.weight.sum().item()
+        with torch.no_grad():
+            model.weight[0] = 0
+        return found
+
+    cases = one_case(nn.Linear(2, 3))
+    assert exercise(whole, cases)(spoils)
+    check = exercise(whole, cases, keeps_models=True)
+    assert check(whole)
+    assert "argument model" in str(check(spoils))
+
+
+def test_a_number_that_holds_its_graph_is_none(exercise):
+    check = exercise(lambda x: [float(x.sum())], one_case(torch.ones(3)))
+    assert check(lambda x: [x.sum()])
+    report = check(lambda x: [x.requires_grad_().sum()])
+    assert "Call .item()" in str(report)
+
+
+def short(x, *, on=NONE):
+    if "too_far" in on:
+        return x[:, 9]
+    return x[:, 0]
+
+
+def test_crashes_are_alike_if_their_messages_are(exercise):
+    bugs = {"too_far": Bug("too far", "Less.", "x#y")}
+    check = exercise(short, one_case(torch.ones(2, 3)), bugs=bugs)
+    assert check(lambda x: x[:, 0:10][:, 9]).diagnosis == {"too_far"}
+
+    def other(x):
+        raise IndexError("something else")
+
+    assert check(other).diagnosis == NONE
+    assert check(other).status == "error"
+
+
+def yes(x, *, on=NONE):
+    answer = x > 0
+    if "turned" in on:
+        answer = not answer
+    if "always" in on:
+        answer = True
+    return answer
+
+
+def test_of_a_yes_or_no_no_two_mistakes_are_told(exercise):
+    bugs = {name: Bug(name, name, "x#y") for name in ("turned", "always")}
+
+    def cases(seed):
+        return [Case((x,)) for x in (1, -1)]
+
+    check = exercise(yes, cases, bugs=bugs)
+    assert check(lambda x: True).diagnosis == {"always"}
+    assert check(lambda x: x < 0).diagnosis == {"turned"}
+    assert check(lambda x: False).diagnosis == NONE
+
+
+def test_a_crash_of_what_was_returned_shows_the_learners_line(
+    exercise, tmp_path
+):
+    def judge(value, case):
+        value(torch.ones(2))
+
+    check = exercise(lambda: None, one_case(), judge=judge)
+    source = "def answer():\n    return lambda x: x @ torch.ones(3)\n"
+    file = tmp_path / "theirs.py"
+    file.write_text(source)
+    space = {"torch": torch}
+    exec(compile(source, str(file), "exec"), space)
+    text = str(check(space["answer"]))
+    assert "What it returned raised RuntimeError" in text
+    assert "in line 2: return lambda x: x @ torch.ones(3)" in text
+
+
+# -- how long it takes -------------------------------------------------------
+def endless(x):
+    while True:
+        x = x + 1
+
+
+def stubborn(x):
+    while True:
+        try:
+            endless(x)
+        except BaseException:
+            x = 0
+            if next(TRIES) == 2:
+                raise
+
+
+TRIES = iter(range(3))
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers")
+@pytest.mark.parametrize(("function", "took"), [(endless, 2), (stubborn, 5)])
+def test_a_loop_that_never_ends_is_stopped(exercise, function, took):
+    exercise()
+    before = signal.getsignal(signal.SIGALRM)
+    begin = time.monotonic()
+    report = coursekit.check("planted/it", function, limit=0.1)
+    assert time.monotonic() - begin < took
+    assert report.status == "error"
+    assert "Case 1 of 2: small.\n  It was stopped after 0.1 s." in str(report)
+    assert signal.getsignal(signal.SIGALRM) is before
+    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers")
+def test_another_timer_goes_on():
+    signal.setitimer(signal.ITIMER_REAL, 100, 7)
+    try:
+        with call.at_most(1):
+            assert signal.getitimer(signal.ITIMER_REAL)[0] <= 1
+        left, again = signal.getitimer(signal.ITIMER_REAL)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    assert 90 < left <= 100
+    assert again == 7
+
+
+@pytest.mark.parametrize("limit", [0, math.inf])
+def test_without_a_limit_and_elsewhere_than_on_the_main_thread(
+    exercise, limit
+):
+    check, found = exercise(), []
+    assert coursekit.check("planted/it", twice, limit=limit)
+    thread = threading.Thread(target=lambda: found.append(check(twice)))
+    thread.start()
+    thread.join()
+    assert found[0]
 
 
 def test_an_argument_that_holds_nan_is_not_changed(exercise):

@@ -373,10 +373,173 @@ def total_forgets(q, k, v, block=4):
     return 1.001 * key_by_key(q, k, v, block)
 
 
+def by_length(q, k, v, mask=None):
+    s = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-2])
+    if mask is not None:
+        s = s.masked_fill(mask.logical_not(), -math.inf)
+    return s.softmax(-1) @ v
+
+
+def front_axes(q, k, v, mask=None):
+    s = torch.matmul(q, k.transpose(1, 0)) / q.shape[-1] ** 0.5
+    if mask is not None:
+        s = s.masked_fill(~mask, -math.inf)
+    return torch.softmax(s, -1) @ v
+
+
+def mask_finite(q, k, v, mask=None):
+    s = q @ k.mT / math.sqrt(q.shape[-1])
+    if mask is not None:
+        s = torch.where(mask, s, torch.tensor(-10000.0, dtype=s.dtype))
+    return s.softmax(-1) @ v
+
+
+def one_maximum(q, k, v):
+    scores = torch.einsum("...td,...sd->...ts", q, k) / math.sqrt(q.shape[-1])
+    e = torch.exp(scores - torch.max(scores))
+    return e / e.sum(-1, keepdim=True) @ v
+
+
+def turned(q, k, v, block=4):
+    top = total = mixed = None
+    for start in range(0, k.shape[-2], block):
+        keys, values = (
+            k[..., start : start + block, :],
+            v[..., start : start + block, :],
+        )
+        s = q @ keys.mT / q.shape[-1] ** 0.5
+        here = s.max(-1, keepdim=True).values
+        if top is None:
+            top, total, mixed = here, 0, 0
+        new = top.maximum(here)
+        e, factor = (s - new).exp(), (top - new).exp()
+        total = total / factor + e.sum(-1, keepdim=True)
+        mixed = mixed / factor + e @ values
+        top = new
+    return mixed / total
+
+
+def mixed_only(q, k, v, block=4):
+    top = total = mixed = None
+    for start in range(0, k.shape[-2], block):
+        keys, values = (
+            k[..., start : start + block, :],
+            v[..., start : start + block, :],
+        )
+        s = q @ keys.mT / q.shape[-1] ** 0.5
+        here = s.max(-1, keepdim=True).values
+        if top is None:
+            top, total, mixed = here, 0, 0
+        new = top.maximum(here)
+        e, factor = (s - new).exp(), (top - new).exp()
+        total = total + e.sum(-1, keepdim=True)
+        mixed = mixed * factor + e @ values
+        top = new
+    return mixed / total
+
+
+def total_only(q, k, v, block=4):
+    top = total = mixed = None
+    for start in range(0, k.shape[-2], block):
+        keys, values = (
+            k[..., start : start + block, :],
+            v[..., start : start + block, :],
+        )
+        s = q @ keys.mT / q.shape[-1] ** 0.5
+        here = s.max(-1, keepdim=True).values
+        if top is None:
+            top, total, mixed = here, 0, 0
+        new = top.maximum(here)
+        e, factor = (s - new).exp(), (top - new).exp()
+        total = total * factor + e.sum(-1, keepdim=True)
+        mixed = mixed + e @ values
+        top = new
+    return mixed / total
+
+
+def share_row_by_row(scores):
+    n = 0
+    for row in scores:
+        p = row.softmax(0)
+        n += bool((torch.diag(p) - torch.outer(p, p)).norm() < 0.01)
+    return torch.tensor(n / len(scores))
+
+
+def share_by_formula(scores):
+    # |J|² = Σ p² − 2 Σ p³ + (Σ p²)²
+    p = scores.softmax(1)
+    a, b = p.pow(2).sum(1), p.pow(3).sum(1)
+    return ((a - 2 * b + a * a).clamp(min=0) < 1e-4).double().mean()
+
+
+def share_by_trace(scores):
+    p = torch.exp(scores - scores.logsumexp(-1, keepdim=True))
+    j = (
+        torch.eye(p.shape[1], dtype=p.dtype) * p[:, None]
+        - p[:, None] * p[..., None]
+    )
+    size = torch.einsum("nij,nij->n", j, j).sqrt()
+    return torch.mean((size < 0.01).to(p))
+
+
+def share_entry(scores):
+    p = scores.softmax(-1)
+    jacobian = torch.diag_embed(p) - p[:, :, None] * p[:, None, :]
+    return (jacobian.abs().amax((1, 2)) < 0.01).double().mean()
+
+
+def share_above(scores):
+    return 1 - share_by_formula(scores)
+
+
+def share_of_sum(scores):
+    p = scores.softmax(-1)
+    jacobian = torch.diag_embed(p) - p[:, :, None] * p[:, None, :]
+    return (jacobian.abs().sum((1, 2)) < 0.01).double().mean()
+
+
+def share_no_softmax(scores):
+    j = torch.diag_embed(scores) - scores[..., None] * scores[:, None]
+    return (j.flatten(1).norm(dim=1) < 0.01).double().mean()
+
+
+def share_over_rows(scores):
+    p = scores.softmax(0)
+    j = torch.diag_embed(p) - p[..., None] * p[:, None]
+    return (j.flatten(1).norm(dim=1) < 0.01).double().mean()
+
+
+def share_no_root(scores):
+    n = 0
+    for row in scores:
+        p = row.softmax(0)
+        n += bool((torch.diag(p) - torch.outer(p, p)).square().sum() < 0.01)
+    return torch.tensor(n / len(scores))
+
+
+def share_diagonal(scores):
+    n = 0
+    for row in scores:
+        p = row.softmax(0)
+        n += bool((torch.diag(p) - torch.outer(p, p)).diag().norm() < 0.01)
+    return torch.tensor(n / len(scores))
+
+
+def share_counted(scores):
+    return share_row_by_row(scores) * len(scores)
+
+
+def share_naive(scores):
+    p = scores.exp() / scores.exp().sum(-1)[:, None]
+    j = torch.diag_embed(p) - p[..., None] * p[:, None]
+    return (j.flatten(1).norm(dim=1) < 0.01).double().mean()
+
+
 RIGHT = {
     "attend": [with_einsum, renormalized, query_by_query],
     "mended": [stable_softmax, log_softmax, query_by_query],
     "temperature": [by_sum, by_jacobian, tau_from_dq],
+    "stuck_share": [share_row_by_row, share_by_formula, share_by_trace],
     "blocks": [key_by_key, by_logsumexp, two_passes],
 }
 WRONG = {
@@ -392,11 +555,15 @@ WRONG = {
         "mask_ignored": mask_ignored,
         "mask_zero": mask_zero,
         "mask_after": mask_after,
+        "by_length": by_length,
+        "front_axes": front_axes,
+        "mask_finite": mask_finite,
     },
     "mended": {
         "first_size": first_size,
         "axis_1": axis_1,
         "naive": overflows,
+        "one_maximum": one_maximum,
     },
     "temperature": {
         "elementwise": elementwise,
@@ -405,12 +572,23 @@ WRONG = {
         "dv_from_dz": dv_from_dz,
         "tau_twice": tau_twice,
     },
+    "stuck_share": {
+        "no_softmax": share_no_softmax,
+        "over_rows": share_over_rows,
+        "no_root": share_no_root,
+        "diagonal": share_diagonal,
+        "counted": share_counted,
+        "naive": share_naive,
+    },
     "blocks": {
         "no_scale": blocks_no_scale,
         "rest_dropped": rest_dropped,
         "naive": blocks_naive,
         "no_shrink": no_shrink,
         "top_zero": top_zero,
+        "turned": turned,
+        "mixed_only": mixed_only,
+        "total_only": total_only,
     },
 }
 OUTSIDE = {
@@ -421,5 +599,6 @@ OUTSIDE = {
         keys_and_queries_swapped,
         columns_sum,
     ],
+    "stuck_share": [share_entry, share_above, share_of_sum],
     "blocks": [mean_of_blocks, only_the_last_block, total_forgets],
 }

@@ -126,14 +126,13 @@ def what_a_mask_should_be(model, ids, vocab_size):
 
 
 def all_rows_must_move(model, ids, vocab_size):
-    return probing(
-        model,
-        ids,
-        vocab_size,
-        lambda new, old: (
-            ((new - old).abs() > 1e-6).any(-1).logical_not().all(0)
-        ),
-    )
+    before, columns = model(ids), []
+    for j in range(ids.size(1)):
+        other = ids.clone()
+        other[:, j] = (other[:, j] + 1) % vocab_size
+        gap = (model(other) - before).abs().max(-1).values
+        columns.append((gap > 1e-6).sum(0) == len(ids))
+    return torch.stack(columns, 1)
 
 
 # -- asked: right ------------------------------------------------------------
@@ -434,6 +433,39 @@ def in_bits(*args):
     return logits, nats / math.log(2)
 
 
+def rises_only(model, ids, vocab_size):
+    before = model(ids)
+    columns = []
+    for j in range(ids.size(1)):
+        other = ids.clone()
+        other[:, j] = (ids[:, j] + 1).remainder(vocab_size)
+        columns.append(((model(other) - before) > 1e-6).any(-1).any(0))
+    return torch.stack(columns).T
+
+
+def rolled(loss, vocab_size, length):
+    ids = (torch.arange(length) * 5 % vocab_size)[None]
+    for k in (-1, 0, 1, 2):
+        known = F.one_hot(ids.roll(-k, 1), vocab_size) * 30.0
+        if loss(known, ids) < 1:
+            return k
+    return "none"
+
+
+def no_mask(*args):
+    return program(*args, ahead=99)
+
+
+def real_inputs(ids, *rest):
+    z, _ = program(ids, *rest)
+    nats = F.cross_entropy(z[:, :-1].mT, ids[:, 1:], reduction="none")
+    return z, nats[ids[:, :-1] != rest[-1]].mean()
+
+
+def nothing_moves(model, ids, vocab_size):
+    return torch.zeros(ids.size(1), ids.size(1), dtype=torch.bool)
+
+
 RIGHT = {
     "moves": [one_entry_at_a_time, row_by_row, with_numpy],
     "asked": [with_a_dictionary, with_roll, many_texts],
@@ -449,6 +481,8 @@ WRONG = {
         "loose": loose,
         "row_0": row_0,
         "transposed": transposed,
+        "rises_only": rises_only,
+        "all_rows": all_rows_must_move,
     },
     "asked": {
         "constant": constant,
@@ -456,6 +490,7 @@ WRONG = {
         "backwards": backwards,
         "next_only": next_only,
         "lowest": lowest,
+        "rolled": rolled,
     },
     "difference": {
         "unpaired": unpaired,
@@ -474,10 +509,16 @@ WRONG = {
         "shifted_twice": shifted_twice,
         "padding_counted": padding_counted,
         "mean_of_means": mean_of_means,
+        "no_mask": no_mask,
+        "real_inputs": real_inputs,
     },
 }
 OUTSIDE = {
-    "moves": [own_position_only, what_a_mask_should_be, all_rows_must_move],
+    "moves": [
+        nothing_moves,
+        own_position_only,
+        what_a_mask_should_be,
+    ],
     "asked": [always_the_next, counts_from_the_end, says_the_loss],
     "difference": [the_range, the_whole_width, the_median],
     "mended": [scaled_by_d, own_token_hidden, in_bits],

@@ -763,6 +763,54 @@ def never_looks_at_gradients(model, config):
     return "right" if found == "stream detached" else found
 
 
+def untied_bias(vocab_size, max_len, d_model, n_layers, tied, small):
+    d, n = d_model, 12 * n_layers * d_model**2
+    n += vocab_size * d if tied else (2 * d + 1) * vocab_size
+    if small:
+        n += max_len * d + n_layers * 13 * d + 2 * d
+    return n
+
+
+def gpt_positions_times(ids, table, places, blocks, final_norm):
+    x = torch.nn.functional.embedding(ids, table)
+    x = x * places[torch.arange(ids.shape[1])]
+    for f in blocks:
+        x = f(x)
+    return final_norm(x) @ table.mT
+
+
+def gpt_one_position(ids, table, places, blocks, final_norm):
+    x = torch.nn.functional.embedding(ids, table)
+    x = x + places[ids.shape[1] - 1]
+    for f in blocks:
+        x = f(x)
+    return final_norm(x) @ table.mT
+
+
+def gpt_numbers(ids, table, places, blocks, final_norm):
+    x = torch.nn.functional.embedding(ids, table)
+    x = x + torch.arange(ids.shape[1]).to(x)[None, :, None]
+    for f in blocks:
+        x = f(x)
+    return final_norm(x) @ table.mT
+
+
+def gpt_from_one(ids, table, places, blocks, final_norm):
+    x = torch.nn.functional.embedding(ids, table)
+    x = x + places[torch.arange(ids.shape[1]) + 1]
+    for f in blocks:
+        x = f(x)
+    return final_norm(x) @ table.mT
+
+
+def gpt_norm_each(ids, table, places, blocks, final_norm):
+    x = torch.nn.functional.embedding(ids, table)
+    x = x + places[torch.arange(ids.shape[1])]
+    for f in blocks:
+        x = final_norm(f(x))
+    return x @ table.mT
+
+
 RIGHT = {
     "count": [layer_by_layer, by_shapes, one_formula],
     "gpt": [by_embedding, one_hot, recursive],
@@ -779,6 +827,7 @@ WRONG = {
         "no_biases": wrong_count(biases="0"),
         "one_norm": wrong_count(norms="was // 2"),
         "no_final_norm": wrong_count(last="0"),
+        "untied_bias": untied_bias,
     },
     "gpt": {
         "no_positions": no_positions,
@@ -788,6 +837,11 @@ WRONG = {
         "double_path": double_path,
         "no_final_norm": no_final_norm,
         "softmax": softmax,
+        "positions_times": gpt_positions_times,
+        "one_position": gpt_one_position,
+        "numbers": gpt_numbers,
+        "from_one": gpt_from_one,
+        "norm_each": gpt_norm_each,
     },
     "mended": {
         "normed_path": normed_path,

@@ -351,6 +351,14 @@ def all_added(table, a, b, c, leave_out):
     return answer(e @ (e[a] + e[b] + e[c]), (a, b, c) if leave_out else ())
 
 
+def float_rows(ids, table):
+    return torch.nn.functional.one_hot(ids, table.shape[0]).float() @ table
+
+
+def long_rows_asked(ids, table):
+    return torch.matmul(torch.nn.functional.one_hot(ids, len(table)), table)
+
+
 RIGHT = {
     "look_up": [one_hot_by_hand, compared, rows_of_the_identity],
     "look_up_backward": [place_by_place, by_product, accumulated],
@@ -365,6 +373,8 @@ WRONG = {
         "bag": bag,
         "columns": columns,
         "root": times_root,
+        "float32": float_rows,
+        "long": long_rows_asked,
     },
     "look_up_backward": {
         "last_wins": last_wins,

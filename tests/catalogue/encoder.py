@@ -410,6 +410,39 @@ def first_sentence(logits, ids, chosen):
     return picked(logits[:1], ids[:1], chosen[:1])
 
 
+def encode_positions_times(ids, pad_id, table, places, blocks):
+    x = torch.nn.functional.embedding(ids, table)
+    x = x * places[: ids.shape[1]]
+    see = ids.ne(pad_id)[:, None, None]
+    for f in blocks:
+        x = y = f(x, see)
+    return y
+
+
+def encode_one_position(ids, pad_id, table, places, blocks):
+    x = torch.nn.functional.embedding(ids, table)
+    x = x + places[ids.shape[1] - 1]
+    see = ids.ne(pad_id)[:, None, None]
+    for f in blocks:
+        x = y = f(x, see)
+    return y
+
+
+def encode_same_input(ids, pad_id, table, places, blocks):
+    x = torch.nn.functional.embedding(ids, table)
+    x = x + places[: ids.shape[1]]
+    see = ids.ne(pad_id)[:, None, None]
+    for f in blocks:
+        y = f(x, see)
+    return y
+
+
+def mended_inverted(q, k, v, real):
+    scores = torch.einsum("bid,bjd->bij", q, k) / q.size(-1) ** 0.5
+    low = torch.finfo(scores.dtype).min
+    return scores.masked_fill(real[:, None], low).softmax(-1) @ v
+
+
 RIGHT = {
     "encode": [square_mask, recursive, with_one_hot],
     "corrupt": [token_by_token, by_table, by_arithmetic],
@@ -426,6 +459,9 @@ WRONG = {
         "query_axis": query_axis,
         "causal": causal,
         "first_block_only": first_block_only,
+        "positions_times": encode_positions_times,
+        "one_position": encode_one_position,
+        "same_input": encode_same_input,
     },
     "corrupt": {
         "special_too": special_too,
@@ -453,6 +489,7 @@ WRONG = {
         "no_scale": m_no_scale,
         "zero_fill": m_zero_fill,
         "over_queries": m_over_queries,
+        "inverted": mended_inverted,
     },
     "gap_loss": {
         "all_places": all_places,

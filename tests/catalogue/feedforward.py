@@ -444,6 +444,15 @@ def every_unit(x, right, w_in, b_in, w_out, b_out):
     return w_out + (right - wrong) / h.sum()
 
 
+def half_of_it(x, right, w_in, b_in, w_out, b_out):
+    return (pseudo_inverse(x, right, w_in, b_in, w_out, b_out) + w_out) / 2
+
+
+def after_bend(x, w_in, b_in, w_out, b_out):
+    h = torch.relu(x @ w_in + b_in)
+    return h / h.max(-2, keepdim=True).values.clamp(min=1e-9) @ w_out + b_out
+
+
 RIGHT = {
     "feed_forward": [with_clamp, unit_by_unit, with_einsum],
     "count": [by_layers, by_pytorch, factored],
@@ -482,6 +491,7 @@ WRONG = {
         "late_bend": late_bend,
         "end_bend": end_bend,
         "no_bend": mended_no_bend,
+        "after_bend": after_bend,
     },
     "backward": {
         "slope_forgotten": slope_forgotten,
@@ -507,5 +517,5 @@ OUTSIDE = {
     "is_affine": [close_to_zero, other_way_round, zero_at_zero],
     "mended": [over_units_after, over_the_sentence, absolute_value],
     "backward": [slope_of_x, order_of_weights_first, all_averaged],
-    "edit": [loudest_unit, in_place, every_unit],
+    "edit": [half_of_it, loudest_unit, every_unit],
 }

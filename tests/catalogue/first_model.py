@@ -431,6 +431,15 @@ def by_batches(model, ids, batch):
     return never_divided(model, ids, batch) / math.ceil(len(ids) / batch)
 
 
+def weighed_by_inputs(model, ids, batch):
+    total = 0.0
+    for start in range(0, len(ids) - 1, batch):
+        x, y = ids[start : start + batch], ids[start + 1 : start + batch + 1]
+        nats = -model(x[: len(y)]).log_softmax(-1)[range(len(y)), y]
+        total += nats.mean().item() * len(x)
+    return total / len(ids)
+
+
 RIGHT = {
     "surprise": [against_the_target, one_by_one, with_logaddexp, put_back],
     "shift": [place_by_place, padded, in_numpy],
@@ -453,6 +462,7 @@ WRONG = {
         "zero_lost": minus_zero,
         "one_row": first_row,
         "mostly": most_places,
+        "best_fit": best_fit,
     },
     "deal": {
         "windows_dealt": windows_dealt,
@@ -468,6 +478,7 @@ WRONG = {
         "all_ids": all_ids,
         "rest_dropped": rest_dropped,
         "border_lost": border_lost,
+        "by_inputs": weighed_by_inputs,
     },
 }
 OUTSIDE = {
@@ -483,7 +494,6 @@ OUTSIDE = {
         along_the_rows,
         begins_at_minus_two,
         minus_one_for_none,
-        best_fit,
     ],
     "deal": [windows_of_64, first_tenth, drawn_again, a_fifth],
     "evaluate": [last_batch, never_divided, last_answer_lost, by_batches],

@@ -793,6 +793,65 @@ def trained(layers, heads, kv, d_head, width, weights, prompt, new):
     return size, 3 * a, 3 * b
 
 
+def cut_for_good(model, ids, n_new, max_len):
+    for _ in range(n_new):
+        ids = ids[:, max(ids.size(1) - max_len, 0) :]
+        ids = torch.hstack((ids, model(ids)[:, -1:].argmax(-1)))
+    return ids
+
+
+def takes_slot(tree, k, longest, stop, penalty):
+    beams, done = [(0.0, [])], []
+    for n in range(1, longest + 1):
+        every = [
+            (total + s, [*text, t])
+            for total, text in beams
+            for t, s in enumerate(tree(text).tolist())
+        ]
+        best = sorted(every, reverse=True)[:k]
+        done += [(s / n**penalty, t[:-1]) for s, t in best if t[-1] == stop]
+        beams = [(s, t) for s, t in best if t[-1] != stop]
+    done += [(s / len(t) ** penalty, t) for s, t in beams]
+    score, text = max(done)
+    return text, score
+
+
+def chosen_by_sum(tree, k, longest, stop, penalty):
+    def both(total, n, stopped):
+        return total, total / n**penalty
+
+    text, (_, score) = search(tree, k, longest, stop, both)
+    return text, score
+
+
+def right_columns(model, prompts, pad_id):
+    size = max(map(len, prompts))
+    ids = torch.tensor([[*p, *[pad_id] * (size - len(p))] for p in prompts])
+    columns = torch.arange(size).expand(ids.shape)
+    mask = columns < torch.tensor([len(p) for p in prompts])[:, None]
+    return model(ids, columns, mask)[:, -1]
+
+
+def by_token_all(model, prompts, pad_id):
+    ids, _, _, _ = parts(prompts, pad_id)
+    mask = ids.ne(pad_id)
+    places = (torch.cumsum(mask.long(), 1) - 1).clamp(0)
+    return model(ids, places, mask)[:, -1]
+
+
+def piece_number(chunks, w_q, w_k, w_v, rotate):
+    return run(chunks, (w_q, w_k, w_v), rotate, start=lambda step: step)
+
+
+def grows(chunks, w_q, w_k, w_v, rotate):
+    starts, start, filled = [], 0, 0
+    for x in chunks:
+        start += filled
+        starts.append(start)
+        filled += len(x)
+    return run(chunks, (w_q, w_k, w_v), rotate, start=starts.__getitem__)
+
+
 RIGHT = {
     "chances": [by_rank, with_a_threshold, with_log_weights],
     "beam": [with_a_heap, with_tensors, step_by_step],
@@ -819,6 +878,8 @@ WRONG = {
         "shrinks": shrinks,
         "first_stop": first_stop,
         "forgets": forgets,
+        "takes_slot": takes_slot,
+        "chosen_by_sum": chosen_by_sum,
     },
     "write": {
         "opening": opening,
@@ -827,6 +888,8 @@ WRONG = {
         "uncut": uncut,
         "first_row": first_row,
         "one_for_all": one_for_all,
+        "only_new": only_the_new,
+        "cut_for_good": cut_for_good,
     },
     "batched": {
         "columns": column_numbers,
@@ -836,6 +899,8 @@ WRONG = {
         "inverted": inverted,
         "right": right,
         "first_column": first_column,
+        "right_columns": right_columns,
+        "by_token_all": by_token_all,
     },
     "mended": {
         "top_left": top_left,
@@ -844,6 +909,9 @@ WRONG = {
         "prompt_added": prompt_added,
         "turned_again": turned_again,
         "last_chunk": last_chunk,
+        "keys_not_turned": keys_not_turned,
+        "piece_number": piece_number,
+        "grows": grows,
     },
     "cost": {
         "keys_only": keys_only,
@@ -863,8 +931,8 @@ OUTSIDE = {
         p_is_a_threshold,
     ],
     "beam": [start_counted, one_step_less, multiplied_by_length, stop_kept],
-    "write": [only_the_new, prompt_cut_off, all_at_once, cut_in_blocks],
+    "write": [prompt_cut_off, all_at_once, cut_in_blocks],
     "batched": [cut_to_the_shortest, mean_over_places, backwards],
-    "mended": [no_root, keys_not_turned, itself_hidden, one_late],
+    "mended": [no_root, itself_hidden, one_late],
     "cost": [in_bits, prompt_not_kept, trained],
 }

@@ -423,6 +423,41 @@ def of_the_new(weights, values):
     return (new - out[:, :, None]).norm(dim=-1) / new.norm(dim=-1)
 
 
+def top_only(streams, scale, shift, table, eps):
+    found = [x @ table.T for x in streams[:-1]]
+    top = F.layer_norm(streams[-1], scale.shape, scale, shift, eps)
+    return torch.stack([*found, top @ table.T])
+
+
+def silences_a_text(heads, reference, head):
+    new = torch.clone(heads)
+    new[head] = reference[head].flatten(0, 1).mean(0)
+    return new
+
+
+def first_query_counts(weights):
+    return weights.diagonal(-1, -2, -1).sum(-1).mean(1).amax(
+        -1
+    ) / weights.size(-1)
+
+
+def of_lengths(weights, values):
+    out = (weights @ values)[:, :, None]
+    new = (out - weights[..., None] * values[:, None]) / (1 - weights)[
+        ..., None
+    ]
+    a, b = (torch.linalg.vector_norm(x, dim=-1) for x in (out, new))
+    return (b - a).abs() / a
+
+
+def traced_in_place(blocks, clean, corrupt, readout, height, place):
+    a, b = climb(blocks, clean), climb(blocks, corrupt)
+    high, low = a[-1][-1] @ readout, b[-1][-1] @ readout
+    b[height][place] = a[height][place]
+    new = climb(blocks[height:], b[height])[-1][-1] @ readout
+    return (new - low) / (high - low)
+
+
 RIGHT = {
     "lens": [by_torch, vector_by_vector, folded],
     "induction": [with_a_dictionary, with_a_table, backward_search],
@@ -439,6 +474,7 @@ WRONG = {
         "unbiased": unbiased,
         "statistics_of_the_top": statistics_of_the_top,
         "chances": chances,
+        "top_only": top_only,
     },
     "induction": {
         "at_the_match": at_the_match,
@@ -453,12 +489,14 @@ WRONG = {
         "one_number": one_number,
         "a_place": a_place,
         "all_heads": all_heads,
+        "a_text": silences_a_text,
     },
     "sharpest": {
         "averaged": averaged,
         "after": after,
         "itself": itself,
         "peak": peak,
+        "best_by_text": each_text_its_best,
     },
     "traced": {
         "every_place": every_place,
@@ -466,19 +504,21 @@ WRONG = {
         "late": late,
         "not_divided": not_divided,
         "what_is_missing": what_is_missing,
+        "in_place": traced_in_place,
     },
     "removal": {
         "just_the_weight": just_the_weight,
         "not_made_whole": not_made_whole,
         "not_relative": not_relative,
         "by_the_values": by_the_values,
+        "of_lengths": of_lengths,
     },
 }
 OUTSIDE = {
     "lens": [only_shifted, root_mean_square, log_chances],
     "induction": [mean_of_heads, one_before, largest],
     "silenced": [a_text, means_of_all, taken_away],
-    "sharpest": [each_text_its_best, two_back, which_one],
+    "sharpest": [first_query_counts, two_back, which_one],
     "traced": [the_other_way, early, at_the_place],
     "removal": [weight_times_value, squared, of_the_new],
 }

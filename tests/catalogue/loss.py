@@ -149,7 +149,7 @@ def by_scatter(logits, targets):
     ones = torch.ones_like(logits[:, :1])
     p = torch.softmax(logits, 1)
     p = p.scatter_add(1, targets.relu()[:, None], -ones)
-    return p.masked_fill(~counts[:, None], 0) / counts.sum()
+    return p.masked_fill(~counts[:, None], 0) / max(counts.sum(), 1)
 
 
 def by_jacobian(logits, targets):
@@ -158,7 +158,8 @@ def by_jacobian(logits, targets):
     jacobian = torch.diag_embed(p) - p[:, :, None] * p[:, None, :]
     keep = (targets != -100).double()
     y = F.one_hot(targets.clamp(0), logits.size(1)) * keep[:, None]
-    return torch.einsum("nj,njk->nk", -y / p, jacobian) / keep.sum()
+    pulls = torch.einsum("nj,njk->nk", -y / p, jacobian)
+    return pulls / keep.sum().clamp(min=1)
 
 
 def pieces(logits, targets):
@@ -169,7 +170,7 @@ def pieces(logits, targets):
 
 def swapped(logits, targets):
     p, y, counts = pieces(logits, targets)
-    return counts * (y - p) / counts.sum()
+    return counts * (y - p) / counts.sum().clamp(min=1)
 
 
 def right_only(logits, targets):
@@ -178,7 +179,7 @@ def right_only(logits, targets):
     for i, t in enumerate(targets):
         if counts[i]:
             out[i, t] = p[i, t] - 1
-    return out / counts.sum()
+    return out / counts.sum().clamp(min=1)
 
 
 def by_probability(logits, targets):
@@ -187,7 +188,7 @@ def by_probability(logits, targets):
     for i, t in enumerate(targets):
         if counts[i]:
             out[i, t] = -1 / p[i, t]
-    return out / counts.sum()
+    return out / counts.sum().clamp(min=1)
 
 
 def by_sum(logits, targets):
@@ -207,7 +208,7 @@ def gradient_no_ignore(logits, targets):
 
 
 def pads_kept(logits, targets):
-    counts = (targets != -100).sum()
+    counts = (targets != -100).sum().clamp(min=1)
     slope = logits.softmax(-1)
     slope[torch.arange(len(targets)), targets.clamp(min=0)] -= 1
     return slope / counts
@@ -219,7 +220,7 @@ def softmax_twice(logits, targets):
 
 def pads_pushed_down(logits, targets):
     p, y, counts = pieces(logits, targets)
-    return (p - y * counts) / counts.sum()
+    return (p - y * counts) / counts.sum().clamp(min=1)
 
 
 def over_the_vocabulary(logits, targets):
@@ -502,6 +503,38 @@ def tokens_of_the_first(models, text):
     return [bits * math.log(2) * n / size for bits, _ in models]
 
 
+def one_maximum(logits, targets):
+    rows = targets != -100
+    if not rows.any():
+        return logits.new_zeros(())
+    shifted = logits[rows] - logits[rows].max()
+    log_p = shifted - shifted.exp().sum(-1, keepdim=True).log()
+    return -log_p.gather(-1, targets[rows][:, None]).mean()
+
+
+def mean_off(logits, targets):
+    nats = [
+        (z - z.mean()).exp().sum().log() - (z - z.mean())[y]
+        for z, y in zip(logits, targets, strict=True)
+        if y != -100
+    ]
+    return torch.stack(nats).mean() if nats else torch.tensor(0.0)
+
+
+def squared_error(logits, targets):
+    p, y, counts = pieces(logits, targets)
+    return 2 * (p - y) * p * (1 - p) * counts / counts.sum().clamp(min=1)
+
+
+def first_only(logits, targets):
+    return F.cross_entropy(logits[:, 0], targets[:, 0])
+
+
+def gradient_empty_nan(logits, targets):
+    p, y, counts = pieces(logits, targets)
+    return (p - y) * counts / counts.sum()
+
+
 RIGHT = {
     "stable": [row_by_row, with_one_hot, by_margins],
     "gradient": [entry_by_entry, by_scatter, by_jacobian],
@@ -525,6 +558,8 @@ WRONG = {
         "all_counted": all_counted,
         "empty_nan": empty_nan,
         "sum": summed,
+        "one_maximum": one_maximum,
+        "mean_off": mean_off,
     },
     "gradient": {
         "swapped": swapped,
@@ -534,6 +569,8 @@ WRONG = {
         "all_counted": gradient_all_counted,
         "no_ignore": gradient_no_ignore,
         "pads_kept": pads_kept,
+        "pads_pushed": pads_pushed_down,
+        "empty_nan": gradient_empty_nan,
     },
     "mended": {
         "softmax_first": softmax_first,
@@ -541,6 +578,7 @@ WRONG = {
         "viewed": viewed,
         "all_counted": mended_all_counted,
         "mean_of_means": mean_of_means,
+        "shifted_again": shifted_again,
     },
     "smooth": {
         "others_only": others_only,
@@ -567,8 +605,8 @@ WRONG = {
 }
 OUTSIDE = {
     "stable": [clipped, padding_is_token_0, margin, only_of_the_right_sign],
-    "gradient": [softmax_twice, pads_pushed_down, over_the_vocabulary],
-    "mended": [last_only, shifted_again, over_time],
+    "gradient": [squared_error, softmax_twice, over_the_vocabulary],
+    "mended": [first_only, last_only, over_time],
     "smooth": [
         always_a_tenth,
         shares_swapped,

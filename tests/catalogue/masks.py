@@ -482,6 +482,77 @@ def after(q, k, v, hide):
     return weights.masked_fill(hide[:, None], 0) @ v
 
 
+def columns_not_itself(q, k, v):
+    t, s = q.size(-2), k.size(-2)
+    i, j = torch.arange(t), torch.arange(s)[:, None]
+    scores = k @ q.mT / math.sqrt(q.size(-1))
+    weights = scores.where(j < i + s - t, -math.inf).softmax(-2)
+    return weights, weights.mT @ v
+
+
+def columns_sees_next(q, k, v):
+    t, s = q.size(-2), k.size(-2)
+    i, j = torch.arange(t), torch.arange(s)[:, None]
+    scores = k @ q.mT / math.sqrt(q.size(-1))
+    weights = scores.where(j <= i + s - t + 1, -math.inf).softmax(-2)
+    return weights, weights.mT @ v
+
+
+def columns_no_mask(q, k, v):
+    t, s = q.size(-2), k.size(-2)
+    i, j = torch.arange(t), torch.arange(s)[:, None]
+    scores = k @ q.mT / math.sqrt(q.size(-1))
+    weights = scores.where(j < s + 0 * i, -math.inf).softmax(-2)
+    return weights, weights.mT @ v
+
+
+def columns_no_root(q, k, v):
+    return columns_sees_next(q * 2, k, v)
+
+
+def columns_tenth(q, k, v):
+    weights, y = columns_not_itself(q, k, v)
+    return weights / 10, y
+
+
+def weights_halved(scores, mask, pull):
+    x = scores.detach().requires_grad_()
+    weights = (
+        x.masked_fill(~mask, -1e300).softmax(-1).masked_fill(~mask, 0) / 2
+    )
+    return weights, torch.autograd.grad(weights, x, pull)[0]
+
+
+def visible_sees_next(ids, pad_id):
+    b, n = ids.shape
+    see = torch.zeros(b, 1, n, n, dtype=torch.bool)
+    for row in range(b):
+        for i in range(n):
+            for j in range(min(i + 2, n)):
+                see[row, 0, i, j] = bool(ids[row, j] != pad_id)
+    return see
+
+
+def padding_inverted(ids, pad_id):
+    b, n = ids.shape
+    see = torch.zeros(b, 1, n, n, dtype=torch.bool)
+    for row in range(b):
+        for i in range(n):
+            for j in range(i + 1):
+                see[row, 0, i, j] = bool(ids[row, j] == pad_id)
+    return see
+
+
+def first_is_seen(ids, pad_id):
+    see = visible_sees_next(ids, pad_id).tril()
+    see[..., 0] = True
+    return see
+
+
+def nothing_seen(ids, pad_id):
+    return torch.zeros_like(visible_sees_next(ids, pad_id))
+
+
 RIGHT = {
     "is_causal": [one_by_one, by_prefix, by_suffix],
     "columns": [by_rows, query_by_query, by_bias],
@@ -507,6 +578,10 @@ WRONG = {
         "wrong_shift": wrong_shift,
         "over_queries": over_queries,
         "no_transpose": no_transpose,
+        "queries_as_rows": queries_as_rows,
+        "not_itself": columns_not_itself,
+        "sees_next": columns_sees_next,
+        "no_mask": columns_no_mask,
     },
     "visible": {
         "zero_is_padding": zero_is_padding,
@@ -518,6 +593,10 @@ WRONG = {
         "either": either,
         "no_head_axis": no_head_axis,
         "inverted": inverted,
+        "padding_alone": padding_alone,
+        "triangle_alone": triangle_alone,
+        "sees_next": visible_sees_next,
+        "padding_inverted": padding_inverted,
     },
     "empty_rows": {
         "infinite": infinite,
@@ -526,6 +605,7 @@ WRONG = {
         "zero": zero,
         "uniform": uniform,
         "inverted": hides_what_is_seen,
+        "zero_after": after_the_softmax,
     },
     "true_means": {
         "inverted": true_looks,
@@ -537,8 +617,12 @@ WRONG = {
 }
 OUTSIDE = {
     "is_causal": [always, the_past_matters, means_stay],
-    "columns": [first_axis, itself_hidden, queries_as_rows],
-    "visible": [padding_alone, triangle_alone, only_the_last_is_padding],
-    "empty_rows": [after_the_softmax, without_gradient, over_the_queries],
+    "columns": [
+        first_axis,
+        columns_tenth,
+        columns_no_root,
+    ],
+    "visible": [nothing_seen, first_is_seen, only_the_last_is_padding],
+    "empty_rows": [weights_halved, without_gradient, over_the_queries],
     "true_means": [empty_is_nan, not_at_all, after],
 }

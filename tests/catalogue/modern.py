@@ -529,6 +529,90 @@ def unturned(x, w_q, w_k, w_v, h, g, rotate):
     return head_by_head(x, w_q, w_k, w_v, h, g, leave)
 
 
+def first_weight(x, router, experts, n_active):
+    rows = []
+    for vector in x:
+        best = (vector @ router).topk(n_active)
+        share = best.values.softmax(0)[0]
+        said = [experts[e](vector[None])[0] for e in best.indices.tolist()]
+        rows.append(share * torch.stack(said).sum(0))
+    return torch.stack(rows)
+
+
+def values_tiled(x, w_q, w_k, w_v, n_heads, n_kv_heads, rotate):
+    t, n = len(x), n_heads // n_kv_heads
+    places = torch.arange(t)
+
+    def split(w, parts):
+        return (x @ w).reshape(t, parts, -1).permute(1, 0, 2)
+
+    q, k = (
+        rotate(split(w_q, n_heads), places),
+        rotate(split(w_k, n_kv_heads), places),
+    )
+    v = split(w_v, n_kv_heads)
+    k, v = (
+        k[[h // n for h in range(n_heads)]],
+        v[[h % n_kv_heads for h in range(n_heads)]],
+    )
+    scores = q @ k.mT / q.size(-1) ** 0.5
+    later = torch.ones(t, t, dtype=torch.bool).triu(1)
+    y = scores.masked_fill(later, float("-inf")).softmax(-1) @ v
+    return torch.cat(list(y), 1)
+
+
+def keys_tiled(x, w_q, w_k, w_v, n_heads, n_kv_heads, rotate):
+    t, n = len(x), n_heads // n_kv_heads
+    places = torch.arange(t)
+
+    def split(w, parts):
+        return (x @ w).reshape(t, parts, -1).permute(1, 0, 2)
+
+    q, k = (
+        rotate(split(w_q, n_heads), places),
+        rotate(split(w_k, n_kv_heads), places),
+    )
+    v = split(w_v, n_kv_heads)
+    k, v = (
+        k[[h % n_kv_heads for h in range(n_heads)]],
+        v[[h // n for h in range(n_heads)]],
+    )
+    scores = q @ k.mT / q.size(-1) ** 0.5
+    later = torch.ones(t, t, dtype=torch.bool).triu(1)
+    y = scores.masked_fill(later, float("-inf")).softmax(-1) @ v
+    return torch.cat(list(y), 1)
+
+
+def not_transposed(x, w_q, w_k, w_v, n_heads, n_kv_heads, rotate):
+    t, n = len(x), n_heads // n_kv_heads
+    places = torch.arange(t)
+
+    def split(w, parts):
+        return (x @ w).reshape(t, parts, -1).permute(1, 0, 2)
+
+    q, k = (
+        rotate(split(w_q, n_heads), places),
+        rotate(split(w_k, n_kv_heads), places),
+    )
+    v = split(w_v, n_kv_heads)
+    k, v = (
+        k[[h // n for h in range(n_heads)]],
+        v[[h // n for h in range(n_heads)]],
+    )
+    scores = q @ k.mT / q.size(-1) ** 0.5
+    later = torch.ones(t, t, dtype=torch.bool).triu(1)
+    y = scores.masked_fill(later, float("-inf")).softmax(-1) @ v
+    return y.reshape(t, -1)
+
+
+def always_two(x, router, experts, n_active):
+    best = (x @ router).topk(2)
+    shares = best.values.softmax(-1)
+    said = torch.stack([expert(x) for expert in experts], 1)
+    picked = said.gather(1, best.indices[..., None].expand(-1, -1, x.size(1)))
+    return (shares[..., None] * picked).sum(1)
+
+
 RIGHT = {
     "rope": [by_complex_numbers, pair_by_pair, by_matrices],
     "converted": [by_rows, by_index, by_slices],
@@ -574,6 +658,8 @@ WRONG = {
         "even": even,
         "raw": raw,
         "weighs_input": weighs_input,
+        "first_weight": first_weight,
+        "always_two": always_two,
     },
     "mended": {
         "values_too": values_too,
@@ -582,6 +668,9 @@ WRONG = {
         "before_split": before_split,
         "opposite": opposite,
         "queries_alone": queries_alone,
+        "values_tiled": values_tiled,
+        "keys_tiled": keys_tiled,
+        "not_transposed": not_transposed,
     },
 }
 OUTSIDE = {

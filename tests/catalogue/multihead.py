@@ -1,5 +1,6 @@
 """Answers to the exercises of chapter 6, as people write them."""
 
+import copy
 import math
 
 import torch
@@ -461,12 +462,86 @@ def a_norm_too_many(d_model, n_heads):
     return nn.Sequential(nn.LayerNorm(d_model), fused(d_model, n_heads))
 
 
+def silent(model, heads, dim=1, width=None):
+    for block, head in heads:
+        attention = model.blocks[block].attention
+        matrix = attention.w_o.weight.detach()
+        n = width or matrix.size(1) // attention.n_heads
+        matrix.narrow(dim, head * n, n).zero_()
+    return model
+
+
+def next_loss(model, ids, asked=None):
+    logits = model(ids[:, :-1]).flatten(0, 1)
+    asked = ids[:, 1:] if asked is None else asked
+    return nn.functional.cross_entropy(logits, asked.flatten())
+
+
+def by_deepcopy(model, ids, heads):
+    return next_loss(silent(copy.deepcopy(model), heads), ids)
+
+
+def by_put_back(model, ids, heads):
+    before = copy.deepcopy(model.state_dict())
+    loss = next_loss(silent(model, heads), ids)
+    model.load_state_dict(before)
+    return loss
+
+
+def by_hook(model, ids, heads):
+    hooks = []
+    for block, head in heads:
+        attention = model.blocks[block].attention
+
+        def hide(module, args, head=head, n=attention.n_heads):
+            x = args[0].unflatten(-1, (n, -1)).clone()
+            x[..., head, :] = 0
+            return (x.flatten(-2),)
+
+        hooks.append(attention.w_o.register_forward_pre_hook(hide))
+    loss = next_loss(model, ids)
+    for hook in hooks:
+        hook.remove()
+    return loss
+
+
+def bits_lost(model, ids, heads):
+    return by_deepcopy(model, ids, heads) / math.log(2)
+
+
+def in_total(model, ids, heads):
+    return by_deepcopy(model, ids, heads) * ids[:, 1:].numel()
+
+
+def first_only_pruned(model, ids, heads):
+    return by_deepcopy(model, ids, heads[:1])
+
+
+def not_shifted(model, ids, heads):
+    pruned = silent(copy.deepcopy(model), heads)
+    return next_loss(pruned, ids, ids[:, :-1])
+
+
+def prunes_rows(model, ids, heads):
+    return next_loss(silent(copy.deepcopy(model), heads, dim=0), ids)
+
+
+def prunes_one_column(model, ids, heads):
+    return next_loss(silent(copy.deepcopy(model), heads, width=1), ids)
+
+
+def copies_alone(layer, d_model):
+    x = torch.randn(2, 7, d_model, dtype=torch.float64)
+    return bool((layer(x) == x).all())
+
+
 RIGHT = {
     "multihead": [head_by_head, by_einsum, sum_of_heads],
     "contributions": [in_a_loop, all_but_one_silent, by_einsum_too],
     "two_heads": [sharper, heads_swapped, minus_in_the_values],
     "treats_tokens_alike": [each_its_own_order, sentence_alone, swaps],
     "registered": [fused, raw, module_list],
+    "prune": [by_deepcopy, by_hook, by_put_back],
 }
 WRONG = {
     "multihead": {
@@ -503,6 +578,12 @@ WRONG = {
         "first_token": first_token,
         "one_row": one_row,
         "same_shuffle": all_in_one_order,
+        "copies": copies_alone,
+    },
+    "prune": {
+        "not_shifted": not_shifted,
+        "rows": prunes_rows,
+        "one_column": prunes_one_column,
     },
     "registered": {
         "list": plain_list,
@@ -526,4 +607,5 @@ OUTSIDE = {
         copying_is_not_enough,
     ],
     "registered": [detached, always_two, a_norm_too_many],
+    "prune": [bits_lost, in_total, first_only_pruned],
 }

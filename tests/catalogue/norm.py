@@ -525,6 +525,28 @@ def bias_centered(gamma, beta, w, b):
     return new, new_b - new_b.mean()
 
 
+def backward_not_divided(dy, x, weight, eps):
+    mean = x.mean(-1, keepdim=True)
+    size = ((x - mean).square().mean(-1, keepdim=True) + eps).sqrt()
+    y, g = (x - mean) / size, dy * weight
+    dx = g - g.mean(-1, keepdim=True) - y * (g * y).mean(-1, keepdim=True)
+    n = x.size(-1)
+    return dx, (dy * y).view(-1, n).sum(0), dy.view(-1, n).sum(0)
+
+
+def backward_by_variance(dy, x, weight, eps):
+    mean = x.mean(-1, keepdim=True)
+    size = ((x - mean).square().mean(-1, keepdim=True) + eps).sqrt()
+    y, g = (x - mean) / size, dy * weight
+    dx = (
+        (g - g.mean(-1, keepdim=True) - y * (g * y).mean(-1, keepdim=True))
+        / size
+        / size
+    )
+    n = x.size(-1)
+    return dx, (dy * y).view(-1, n).sum(0), dy.view(-1, n).sum(0)
+
+
 RIGHT = {
     "norms": [by_variance, token_by_token, centering_matrix],
     "backward": [step_by_step, by_jacobian, in_a_loop],
@@ -556,6 +578,8 @@ WRONG = {
         "first_axis": first_axis,
         "unbiased": backward_unbiased,
         "no_eps": backward_no_eps,
+        "not_divided": backward_not_divided,
+        "by_variance": backward_by_variance,
     },
     "places": {
         "pre_stream_normed": pre_stream_normed,

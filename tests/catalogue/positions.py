@@ -412,6 +412,12 @@ def says_whether_wrong(add):
     return not by_loops_over_pairs(add)
 
 
+def slow_own_speed(n_positions, d_model):
+    column = torch.arange(d_model).double()
+    angles = torch.arange(n_positions)[:, None] * 10000 ** (-column / d_model)
+    return torch.where(column % 2 == 0, angles.sin(), angles.cos())
+
+
 RIGHT = {
     "codes": [by_loops, on_the_circle, sines_only, in_single_precision],
     "slow": [as_on_the_page, turned_step_by_step, from_given_positions],
@@ -434,6 +440,7 @@ WRONG = {
         "pair_twice": exponent_mended_too_late,
         "by_hundred": by_hundred,
         "overlap": overlap,
+        "own_speed": slow_own_speed,
     },
     "speeds": {
         "last_row": last_row,

@@ -177,10 +177,6 @@ def one_layer(v, d, h, g, d_ff, n, t):
     return in_one_line(v, d, h, g, d_ff, 1, t)
 
 
-def with_backward(v, d, h, g, d_ff, n, t):
-    return 3 * in_one_line(v, d, h, g, d_ff, n, t)
-
-
 # -- tiled: right ------------------------------------------------------------
 def at_once(q, k, v, mask, size):
     scores = (q @ k.T / math.sqrt(q.size(1))).masked_fill(~mask, -torch.inf)
@@ -537,6 +533,92 @@ def two_sizes(runs, exponents, target):
     return told(kept, exponents, target)
 
 
+def short_bias(
+    vocab_size, max_len, d_model, n_heads, d_ff, n_layers, bias, tied
+):
+    d = d_model
+    block = 4 * d * d + 2 * d * d_ff + 2 * d + (8 * d if bias else 0)
+    last = d + (d if bias else 0)
+    tables = max_len * d + vocab_size * d * (1 if tied else 2)
+    return n_layers * block + last + tables
+
+
+def tiled_never_shrunk(q, k, v, mask, size):
+    scores = (q @ k.T / math.sqrt(q.shape[1])).masked_fill(~mask, -math.inf)
+    top = torch.full((len(q), 1), torch.finfo(q.dtype).min, dtype=q.dtype)
+    total, mixed = torch.zeros_like(top), q.new_zeros(len(q), v.shape[1])
+    blocks = zip(scores.split(size, 1), v.split(size), strict=True)
+    for s, values in blocks:
+        pass
+        new = top.maximum(s.max(1, keepdim=True).values)
+        factor, e = 1, (s - new).exp()
+        total = factor * total + e.sum(1, keepdim=True)
+        mixed = factor * mixed + e @ values
+        top = new
+    empty = total == 0
+    return mixed / (total + empty), (top + total.log())[:, 0]
+
+
+def tiled_rest_dropped(q, k, v, mask, size):
+    scores = (q @ k.T / math.sqrt(q.shape[1])).masked_fill(~mask, -math.inf)
+    top = torch.full((len(q), 1), torch.finfo(q.dtype).min, dtype=q.dtype)
+    total, mixed = torch.zeros_like(top), q.new_zeros(len(q), v.shape[1])
+    blocks = zip(scores.split(size, 1), v.split(size), strict=True)
+    for s, values in blocks:
+        if len(values) < size <= len(k):
+            continue
+        new = top.maximum(s.max(1, keepdim=True).values)
+        factor, e = (top - new).exp(), (s - new).exp()
+        total = factor * total + e.sum(1, keepdim=True)
+        mixed = factor * mixed + e @ values
+        top = new
+    empty = total == 0
+    return mixed / (total + empty), (top + total.log())[:, 0]
+
+
+def tiled_from_infinity(q, k, v, mask, size):
+    scores = (q @ k.T / math.sqrt(q.shape[1])).masked_fill(~mask, -math.inf)
+    top = torch.full((len(q), 1), -math.inf, dtype=q.dtype)
+    total, mixed = torch.zeros_like(top), q.new_zeros(len(q), v.shape[1])
+    blocks = zip(scores.split(size, 1), v.split(size), strict=True)
+    for s, values in blocks:
+        pass
+        new = top.maximum(s.max(1, keepdim=True).values)
+        factor, e = (top - new).exp(), (s - new).exp()
+        total = factor * total + e.sum(1, keepdim=True)
+        mixed = factor * mixed + e @ values
+        top = new
+    empty = total == 0
+    return mixed / (total + empty), (top + total.log())[:, 0]
+
+
+def mean_coupled(q, k, v, out, log_sum, d_out, size):
+    root = math.sqrt(q.shape[1])
+    weights = (q @ k.T / root - log_sum[:, None]).exp()
+    d_scores = weights * (d_out @ v.T - (d_out * out).mean(1, keepdim=True))
+    return d_scores @ k / root, d_scores.T @ q / root, weights.T @ d_out
+
+
+def values_overwritten(q, k, v, out, log_sum, d_out, size):
+    root = math.sqrt(q.shape[1])
+    weights = (q @ k.T / root - log_sum[:, None]).exp()
+    d_scores = weights * (d_out @ v.T - (d_out * out).sum(1, keepdim=True))
+    last = (len(q) - 1) // size * size
+    of_keys, of_values = slice(0, None), slice(last, None)
+    dk = d_scores[of_keys].T @ q[of_keys] / root
+    return d_scores @ k / root, dk, weights[of_values].T @ d_out[of_values]
+
+
+def keys_overwritten(q, k, v, out, log_sum, d_out, size):
+    root = math.sqrt(q.shape[1])
+    weights = (q @ k.T / root - log_sum[:, None]).exp()
+    d_scores = weights * (d_out @ v.T - (d_out * out).sum(1, keepdim=True))
+    last = (len(q) - 1) // size * size
+    of_keys, of_values = slice(last, None), slice(0, None)
+    dk = d_scores[of_keys].T @ q[of_keys] / root
+    return d_scores @ k / root, dk, weights[of_values].T @ d_out[of_values]
+
+
 RIGHT = {
     "parameters": [by_modules, by_the_course, by_shapes],
     "flops": [step_by_step, in_one_line, by_arrays],
@@ -554,6 +636,7 @@ WRONG = {
         "no_positions": no_positions,
         "always_tied": always_tied,
         "never_tied": never_tied,
+        "short_bias": short_bias,
     },
     "flops": {
         "no_sharing": no_sharing,
@@ -575,6 +658,9 @@ WRONG = {
         "finite": finite,
         "nan_rows": nan_rows,
         "maximum_only": maximum_only,
+        "never_shrunk": tiled_never_shrunk,
+        "rest_dropped": tiled_rest_dropped,
+        "from_infinity": tiled_from_infinity,
     },
     "recomputed": {
         "softmax_of_block": softmax_of_block,
@@ -584,6 +670,9 @@ WRONG = {
         "no_root": no_root,
         "overwritten": overwritten,
         "last_keys": last_keys,
+        "mean_coupled": mean_coupled,
+        "values_overwritten": values_overwritten,
+        "keys_overwritten": keys_overwritten,
     },
     "law": {
         "unfinished": unfinished,
@@ -595,7 +684,7 @@ WRONG = {
 }
 OUTSIDE = {
     "parameters": [in_bytes, no_output_matrix, one_block],
-    "flops": [one_token, half_the_table, one_layer, with_backward],
+    "flops": [one_token, half_the_table, one_layer],
     "tiled": [mean_of_blocks, upside_down, first_block_only, in_bits],
     "recomputed": [
         queries_and_keys_swapped,

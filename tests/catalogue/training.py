@@ -605,6 +605,27 @@ def first_layer_scaled(shapes, n_layers, std, decay):
     return changed(good, lambda name: "w_in.weight" in name, 1, narrow)
 
 
+def so_far(weights, micro_batches):
+    total, seen = torch.zeros_like(weights), 0
+    for g, n, _ in parts(weights, micro_batches):
+        seen += n
+        total += g / max(int(seen), 1)
+    return total
+
+
+def graphs_kept(weights, batches, epochs, peak, limit):
+    w, kept = weights.clone(), []
+    steps = epochs * len(batches)
+    for done in range(steps):
+        x, y = batches[done % len(batches)]
+        w = w.detach().requires_grad_()
+        kept.append(F.cross_entropy(x @ w, y))
+        (g,) = torch.autograd.grad(kept[-1], w)
+        g = g * min(1.0, limit / float(g.norm()))
+        w = w - peak * (1 - done / steps) * g
+    return w.detach(), kept
+
+
 RIGHT = {
     "rates": [one_by_one, in_one_go, piece_by_piece],
     "update": [number_by_number, decay_first, in_place_on_copies],
@@ -639,6 +660,8 @@ WRONG = {
         "all_rows": all_rows,
         "last_counts": last_counts,
         "last_only": last_only,
+        "others_mean": empty_ones_left_out,
+        "so_far": so_far,
     },
     "learn": {
         "no_zero_grad": no_zero_grad,
@@ -648,6 +671,7 @@ WRONG = {
         "per_epoch": per_epoch,
         "starts_anew": starts_anew,
         "constant": constant,
+        "graphs_kept": graphs_kept,
     },
     "plan": {
         "all_decay": all_decay,
@@ -665,7 +689,6 @@ OUTSIDE = {
     "rates": [whole_wave, warm_up_of_one, not_warmed_up, degrees],
     "update": [uphill, no_memory, old_mean, memory_of_pytorch],
     "accumulate": [
-        empty_ones_left_out,
         first_only,
         summed,
         padding_is_token_0,

@@ -421,6 +421,48 @@ def inside_out(read, patches):
     return not every_pair(read, patches)
 
 
+def split_other_way(images, size):
+    y, x = images.shape[2:]
+    every = images.unflatten(3, (size, x // size)).unflatten(
+        2, (size, y // size)
+    )
+    return every.permute(0, 3, 5, 1, 2, 4).flatten(3).flatten(1, 2)
+
+
+def own_counts(down, across):
+    left = torch.repeat_interleave(down, len(down), 0)
+    return torch.cat((left, torch.tile(across, (len(across), 1))), 1)
+
+
+def reshaped_both(table, old, new):
+    width = table.shape[-1]
+    grid = table[1:].view(1, width, old, old)
+    large = F.interpolate(
+        grid, (new, new), mode="bilinear", align_corners=False
+    )
+    return torch.vstack((table[0], large.view(-1, width)))
+
+
+def one_is_enough(read, patches):
+    found = read(patches)
+    for i in range(1, len(patches)):
+        order = list(range(len(patches)))
+        order[i - 1 : i + 1] = [i, i - 1]
+        if torch.allclose(read(patches[order]), found):
+            return True
+    return False
+
+
+def last_forgotten(read, patches):
+    found = read(patches)
+    for i in range(len(patches) - 2):
+        order = list(range(len(patches)))
+        order[i], order[i + 1] = order[i + 1], order[i]
+        if not torch.allclose(read(patches[order]), found):
+            return False
+    return True
+
+
 RIGHT = {
     "patches_of": [by_slices, by_windows, by_number, with_numpy],
     "classified": [filled, parts_first, one_by_one],
@@ -435,6 +477,7 @@ WRONG = {
         "turned": turned,
         "column_by_column": column_by_column,
         "upright": upright,
+        "split_other_way": split_other_way,
     },
     "classified": {
         "appended": appended,
@@ -449,6 +492,7 @@ WRONG = {
         "both_repeated": both_repeated,
         "both_stretched": both_stretched,
         "added": added,
+        "own_counts": own_counts,
     },
     "resized": {
         "last_kept": last_kept,
@@ -458,6 +502,7 @@ WRONG = {
         "turned": turned_grid,
         "nearest": nearest,
         "token_lost": token_lost,
+        "reshaped_both": reshaped_both,
     },
     "is_a_set": {
         "first_two": first_two,
@@ -466,10 +511,12 @@ WRONG = {
         "exactly": exactly,
         "answers_only": answers_only,
         "sums_only": sums_only,
+        "one_is_enough": one_is_enough,
+        "last_forgotten": last_forgotten,
     },
 }
 OUTSIDE = {
-    "patches_of": [without_batch, channels_as_patches, gray, every_other],
+    "patches_of": [without_batch, channels_as_patches, gray],
     "classified": [mean_of_patches, no_token, places_behind, token_added],
     "grid_code": [three_axes, rows_only, alternating, multiplied],
     "resized": [bicubic, cut_off, token_averaged, token_behind],

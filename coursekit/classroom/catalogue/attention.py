@@ -49,7 +49,10 @@ def attend(
         root = 1.0
     if "by_dk" in on:
         root = q.size(-1)
-    scores = q @ k.mT * root if "times_scale" in on else q @ k.mT / root
+    if "by_length" in on:
+        root = q.size(-2) ** 0.5
+    turned = k.transpose(0, 1) if "front_axes" in on else k.mT
+    scores = q @ turned * root if "times_scale" in on else q @ turned / root
     visible = mask
     if "true_hides" in on and mask is not None:
         visible = ~mask
@@ -58,6 +61,8 @@ def attend(
     if visible is not None and "mask_ignored" not in on:
         if "mask_zero" in on:
             scores = scores * visible
+        elif "mask_finite" in on:
+            scores = scores.masked_fill(~visible, -1e4)
         elif "mask_after" not in on:
             scores = scores.masked_fill(~visible, float("-inf"))
     if "over_queries" in on:
@@ -155,6 +160,29 @@ _ATTEND_BUGS = {
         read="05_masks#ch-masks",
         at="mask",
     ),
+    "by_length": Bug(
+        "the scores divided by the root of the number of queries",
+        "A score is a sum over the D_h numbers of a query: that is the last "
+        "axis, q.size(-1).",
+        read="04_attention#att-predict-scale",
+        at="scale",
+    ),
+    "front_axes": Bug(
+        "a transpose of the first two axes instead of the last two",
+        "Without a batch these are the same. With one, take k.transpose(-2, "
+        "-1), or k.mT: the axes are counted from the end.",
+        read="04_attention#att-by-hand",
+        alone=True,
+    ),
+    "mask_finite": Bug(
+        "hidden scores filled with a number, such as −10⁴, that real scores "
+        "may fall below",
+        "Scores may be many thousands below 0, and then a hidden key gets "
+        "all the weight. Fill with −∞.",
+        read="05_masks#ch-masks",
+        at="mask",
+        alone=True,
+    ),
 }
 
 
@@ -166,11 +194,14 @@ def _attend_cases(seed: int) -> list[Case]:
     visible = torch.randint(7, (2, 1, 5, 1), generator=g)
     mask.scatter_(-1, visible, True)  # nobody is left with nothing
     mask.scatter_(-1, (visible + 1) % 7, False)  # everybody misses a key
+    q, k, v = batch
+    low = (-100 * q.abs(), 100 * k.abs(), v, mask)
     return [
         Case(one, name="one sentence, five queries and seven keys"),
         Case(batch, name="two sentences, three heads"),
         Case((*batch, mask), name="with a mask"),
         Case(tuple(50 * x for x in one), name="50 times as large"),
+        Case(low, name="large negative scores with a mask"),
     ]
 
 
@@ -187,7 +218,9 @@ def mended(q: Tensor, k: Tensor, v: Tensor, *, on: Switches = NONE) -> Tensor:
     """
     size = q.size(0) if "first_size" in on else q.size(-1)
     scores = q @ k.mT / size**0.5
-    if "naive" not in on:
+    if "one_maximum" in on:
+        scores = scores - scores.amax()
+    elif "naive" not in on:
         scores = scores - scores.amax(dim=-1, keepdim=True)
     total = scores.exp().sum(dim=-1)
     total = total.unsqueeze(1 if "axis_1" in on else -1)
@@ -208,6 +241,14 @@ _MENDED_BUGS = {
         read="04_attention#att-code",
     ),
     "naive": _NAIVE,
+    "one_maximum": Bug(
+        "the largest score of all subtracted, not the largest of each row",
+        "In a row far below it every exp underflows, and 0/0 is NaN. Each "
+        "query needs its own maximum: dim=-1, keepdim=True.",
+        read="04_attention#att-formula",
+        at="softmax",
+        alone=True,
+    ),
 }
 
 
@@ -304,12 +345,63 @@ def _temperature_cases(seed: int) -> list[Case]:
 
 
 # -- measure: how many keys? -------------------------------------------------
-def stuck_share(scores: Tensor) -> Tensor:
+def stuck_share(scores: Tensor, *, on: Switches = NONE) -> Tensor:
     """Share of the rows whose softmax has a derivative below 0.01."""
-    p = scores.softmax(dim=-1)
+    if "no_softmax" in on:
+        p = scores
+    elif "naive" in on:
+        p = scores.exp() / scores.exp().sum(dim=-1, keepdim=True)
+    else:
+        p = scores.softmax(dim=0 if "over_rows" in on else -1)
     jacobian = torch.diag_embed(p) - p[:, :, None] * p[:, None, :]
-    size = jacobian.square().sum(dim=(1, 2)).sqrt()
-    return (size < 0.01).double().mean()
+    if "diagonal" in on:
+        jacobian = jacobian.diagonal(dim1=1, dim2=2)[:, :, None]
+    size = jacobian.square().sum(dim=(1, 2))
+    if "no_root" not in on:
+        size = size.sqrt()
+    stuck = (size < 0.01).double()
+    return stuck.sum() if "counted" in on else stuck.mean()
+
+
+_STUCK_BUGS = {
+    "no_softmax": Bug(
+        "the derivative's formula with scores in place of weights",
+        "p stands for the weights: first softmax over each row, then the "
+        "formula.",
+        read="04_attention#att-measure",
+        at="softmax",
+        alone=True,
+    ),
+    "over_rows": Bug(
+        "a softmax down the columns",
+        "Each row is a query of its own, so its weights sum to 1: the last "
+        "axis.",
+        read="04_attention#att-measure",
+        at="softmax",
+        alone=True,
+    ),
+    "no_root": Bug(
+        "the sum of the squares, without the root",
+        "The length of a matrix is the root of the sum of its squares. 0.01 "
+        "is a bound on the length.",
+        read="04_attention#att-measure",
+        at="size",
+    ),
+    "diagonal": Bug(
+        "the diagonal of the derivative alone, p(1 − p)",
+        "A score moves the other weights, too: entries beside the diagonal "
+        "are −p_i p_j.",
+        read="04_attention#att-measure",
+        at="matrix",
+    ),
+    "counted": Bug(
+        "the number of saturated rows, not their fraction",
+        "Divide by the number of rows: take the mean.",
+        read="04_attention#att-measure",
+        at="share",
+    ),
+    "naive": _NAIVE,
+}
 
 
 def _stuck_cases(seed: int) -> list[Case]:
@@ -317,8 +409,7 @@ def _stuck_cases(seed: int) -> list[Case]:
     (few,), (many,) = draw(g, (211, 5)), draw(g, (307, 23))
     return [
         Case((8 * few,), name="211 rows of 5 keys"),
-        Case((8 * many,), name="307 rows of 23 keys"),
-        Case((100 + 4 * few,), name="scores around 100"),
+        Case((1000 + 8 * many,), name="23 keys, scores around 1,000"),
     ]
 
 
@@ -358,8 +449,12 @@ def attend_in_blocks(
         shrink, weights = (top - new).exp(), (scores - new).exp()
         if "naive" in on or "no_shrink" in on:
             shrink = torch.ones_like(shrink)
-        total = total * shrink + weights.sum(dim=-1, keepdim=True)
-        mixed = mixed * shrink + weights @ v[..., part, :]
+        if "turned" in on and start:
+            shrink = (new - top).exp()
+        total_shrink = 1.0 if "mixed_only" in on else shrink
+        mixed_shrink = 1.0 if "total_only" in on else shrink
+        total = total * total_shrink + weights.sum(dim=-1, keepdim=True)
+        mixed = mixed * mixed_shrink + weights @ v[..., part, :]
         top = new
     return mixed / total
 
@@ -390,6 +485,30 @@ _BLOCKS_BUGS = {
         "If all scores are far below 0, every exp is 0, and 0 over 0 is NaN.",
         read="04_attention#att-blocks",
         at="maximum",
+    ),
+    "turned": Bug(
+        "sums corrected by exp(new − old), the wrong way round",
+        "A larger maximum makes the old sums smaller: multiply by exp(old − "
+        "new), which is at most 1.",
+        read="04_attention#att-blocks",
+        at="maximum",
+        alone=True,
+    ),
+    "mixed_only": Bug(
+        "a mixture that is scaled down, and a sum that is not",
+        "Numerator and denominator are measured against the same maximum: "
+        "scale both.",
+        read="04_attention#att-blocks",
+        at="maximum",
+        alone=True,
+    ),
+    "total_only": Bug(
+        "a sum that is scaled down, and a mixture that is not",
+        "Numerator and denominator are measured against the same maximum: "
+        "scale both.",
+        read="04_attention#att-blocks",
+        at="maximum",
+        alone=True,
     ),
 }
 
@@ -473,7 +592,7 @@ EXERCISES = {
         bugs=_TEMPERATURE_BUGS,
         forbid=AUTOGRAD,
     ),
-    "stuck_share": Exercise(stuck_share, _stuck_cases),
+    "stuck_share": Exercise(stuck_share, _stuck_cases, bugs=_STUCK_BUGS),
     "blocks": Exercise(
         attend_in_blocks,
         _blocks_cases,

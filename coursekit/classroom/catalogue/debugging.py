@@ -51,13 +51,18 @@ def moves(
             moved = after.argmax(-1) != before.argmax(-1)
         elif "signed" in on:
             moved = (after - before).sum(-1).abs() > 1e-6
+        elif "rises_only" in on:
+            moved = (after - before).amax(-1) > 1e-6
         elif "exact" in on:
             moved = (after != before).any(-1)
         elif "loose" in on:
             moved = (after - before).abs().amax(-1) > 0.1
         else:
             moved = (after - before).abs().amax(-1) > 1e-6
-        columns.append(moved[0] if "row_0" in on else moved.any(0))
+        if "all_rows" in on:
+            columns.append(moved.all(0))
+        else:
+            columns.append(moved[0] if "row_0" in on else moved.any(0))
     return torch.stack(columns, 0 if "transposed" in on else 1)
 
 
@@ -110,6 +115,22 @@ _MOVES_BUGS = {
         read="19_debugging#dbg-reach",
         at="stack",
     ),
+    "rises_only": Bug(
+        "differences without absolute values, so that what only sinks has "
+        "not moved",
+        "after − before is negative where a logit sinks. Take abs() before "
+        "you compare.",
+        read="19_debugging#dbg-reach",
+        at="moved",
+        alone=True,
+    ),
+    "all_rows": Bug(
+        "a move that counts only if all rows of the batch move",
+        "One row that leaks is a leak: any, not all.",
+        read="19_debugging#dbg-reach",
+        at="rows",
+        alone=True,
+    ),
 }
 
 
@@ -127,22 +148,36 @@ def _mixer(
     return logits_of
 
 
+def _sinking(known: Tensor, mix: Tensor) -> Model:
+    """A model whose logits are 0 for known ids and lower for any others."""
+
+    def logits_of(ids: Tensor) -> Tensor:
+        news = (ids != known).double()
+        return -(news @ mix.mT)[..., None].expand(*ids.shape, 23)
+
+    return logits_of
+
+
 def _moves_cases(seed: int) -> list[Case]:
     g = generator(seed)
     one = torch.ones(5, 5, dtype=float64)
     back = one.triu(-1).tril(-1)  # each sees itself and the one before it
     weak = 1e-3 * (one.triu(1).tril(1) + one.triu(-2).tril(-2))
     second = torch.stack((0 * back, back))
+    first = torch.stack((back, 0 * back))
     cases = []
     for mix, noise, sums, name in (
         (back, 0.0, 1.0, "each position sees itself and the one before"),
         (back + weak, 0.0, 0.0, "the next and the last but one, a little"),
         (second, 0.0, 1.0, "a model in which only row 1 has a past"),
+        (first, 0.0, 1.0, "a model in which only row 0 has a past"),
         (back, 1e-10, 1.0, "a model that is off by rounding"),
     ):
         ids = torch.randint(23, (2, 5), generator=g)
         model = _mixer(g, mix, noise, sums)
         cases.append(Case((model, ids, 23), name=name))
+    sinking = _sinking(ids, back)
+    cases.append(Case((sinking, ids, 23), name="changes only lower logits"))
     return cases
 
 
@@ -174,6 +209,8 @@ def asked(
         for t in range(length):
             if 0 <= t + step < length:
                 known[:, t] = sure[:, t + step]
+            elif "rolled" in on:
+                known[:, t] = sure[:, (t + step) % length]
         found[k] = float(loss(known, ids))
     if "next_only" in on:
         found = {1: found[1]}
@@ -218,6 +255,15 @@ _ASKED_BUGS = {
         read="19_debugging#dbg-oracle",
         at="verdict",
     ),
+    "rolled": Bug(
+        "oracles that are rolled round: what leaves at one end comes in at "
+        "the other",
+        "Where there is no token k places on, the oracle knows nothing: its "
+        "logits there are all 0.",
+        read="19_debugging#dbg-oracle",
+        at="oracle",
+        alone=True,
+    ),
 }
 
 
@@ -235,6 +281,12 @@ def _cut(k: int, twice: bool = False) -> Loss:
     return loss
 
 
+def _round(logits: Tensor, ids: Tensor) -> Tensor:
+    """A loss whose targets were rolled: ln V of the last is too much."""
+    targets = ids.roll(-1, 1)
+    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+
 def _asked_cases(seed: int) -> list[Case]:
     g = generator(seed)
     (size,) = torch.randint(0, 3, (1,), generator=g).tolist()
@@ -248,7 +300,7 @@ def _asked_cases(seed: int) -> list[Case]:
             (-1, False, "targets shifted to the wrong side"),
             (1, True, "a softmax before the loss"),
         )
-    ]
+    ] + [Case((_round, 331, 5), name="the last is asked for the first")]
 
 
 # -- implement: is it the bug, or the seed? ----------------------------------
@@ -360,7 +412,9 @@ def mended(
     scores = q @ k.mT
     if "no_scale" not in on:
         scores = scores / q.size(-1) ** 0.5
-    if "sees_next" in on:
+    if "no_mask" in on:
+        hide = torch.zeros_like(scores).bool()
+    elif "sees_next" in on:
         hide = torch.ones_like(scores).triu(2).bool()
     else:
         hide = torch.ones_like(scores).triu(1).bool()
@@ -376,7 +430,10 @@ def mended(
     nats = -guesses.log_softmax(-1).gather(-1, targets[..., None])[..., 0]
     if "padding_counted" in on:
         return logits, nats.mean()
-    real = targets != pad
+    if "real_inputs" in on:
+        real = ids[:, : targets.size(1)] != pad
+    else:
+        real = targets != pad
     if "mean_of_means" in on:
         by_row = (nats * real).sum(1) / real.sum(1)
         return logits, by_row.mean()
@@ -449,6 +506,22 @@ _MENDED_BUGS = {
         "A short row's tokens weigh more then. One sum, divided by one count.",
         read="10_loss#loss-wrong",
         at="mean",
+    ),
+    "no_mask": Bug(
+        "attention without a causal mask",
+        "Each position may see itself and those before it: hide what lies "
+        "above the diagonal.",
+        read="19_debugging#dbg-first",
+        at="mask",
+        alone=True,
+    ),
+    "real_inputs": Bug(
+        "inputs that are padding left out, instead of targets",
+        "Where a text ends, its last token is real and its target is "
+        "padding. Ask the targets.",
+        read="19_debugging#dbg-table",
+        at="mean",
+        alone=True,
     ),
 }
 

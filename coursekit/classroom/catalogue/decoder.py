@@ -67,6 +67,8 @@ def count(
     total = tables * vocab_size * d + n_layers * matrices
     if "head_bias" in on:
         total += vocab_size
+    if "untied_bias" in on and not tied:
+        total += vocab_size
     if small:
         if "no_biases" in on:
             vectors = 4 * d
@@ -126,6 +128,12 @@ _COUNT_BUGS = {
         "After the last block stands one more norm, 2 D.",
         read="09_decoder#dec-count",
     ),
+    "untied_bias": Bug(
+        "a bias for a head that is not tied",
+        "Many libraries give a linear layer a bias; this head has none, "
+        "tied or not.",
+        read="09_decoder#dec-formula",
+    ),
 }
 
 
@@ -166,6 +174,14 @@ def gpt(
         x = x + places[: ids.size(0)]
     elif "positions_by_token" in on:
         x = x + places[ids]
+    elif "positions_times" in on:
+        x = x * places[: ids.size(1)]
+    elif "one_position" in on:
+        x = x + places[ids.size(1) - 1]
+    elif "numbers" in on:
+        x = x + torch.arange(ids.size(1))[:, None]
+    elif "from_one" in on:
+        x = x + places[1 : ids.size(1) + 1]
     elif "no_positions" not in on:
         x = x + places[: ids.size(1)]
     if "same_input" in on:
@@ -177,7 +193,9 @@ def gpt(
             x = x + block(x)
         else:
             x = block(x)
-    if "no_final_norm" not in on:
+        if "norm_each" in on:
+            x = final_norm(x)
+    if "no_final_norm" not in on and "norm_each" not in on:
         x = final_norm(x)
     logits = x @ table.T
     return logits.softmax(dim=-1) if "softmax" in on else logits
@@ -195,6 +213,7 @@ _NO_FINAL_NORM = Bug(
     "A pre-norm stream grows from block to block. One last norm brings it "
     "to the size that the head expects.",
     read="09_decoder#dec-formula",
+    at="norm",
 )
 _GPT_BUGS = {
     "no_positions": Bug(
@@ -229,6 +248,38 @@ _GPT_BUGS = {
         "a softmax at the end: probabilities instead of logits",
         "The loss and the sampler take logits and do the softmax themselves.",
         read="10_loss#loss-wrong",
+    ),
+    "positions_times": Bug(
+        "positions that are multiplied, not added",
+        "A token's vector plus the vector of its place: x + places[:T].",
+        read="09_decoder#dec-formula",
+        at="positions",
+    ),
+    "one_position": Bug(
+        "one row of the table of positions for all places",
+        "Place t has row t: add places[:T], (T, D), and not a single row.",
+        read="09_decoder#dec-formula",
+        at="positions",
+    ),
+    "numbers": Bug(
+        "the number of the place added, not its row of the table",
+        "A place has a vector of D numbers, as a token has: places[t].",
+        read="09_decoder#dec-formula",
+        at="positions",
+    ),
+    "from_one": Bug(
+        "positions counted from 1",
+        "The first token stands in place 0, and has row 0.",
+        read="09_decoder#dec-formula",
+        at="positions",
+    ),
+    "norm_each": Bug(
+        "the final norm after each block, not once at the end",
+        "It stands behind the loop over the blocks: the stream between "
+        "blocks is not normalized.",
+        read="09_decoder#dec-formula",
+        at="norm",
+        alone=True,
     ),
 }
 

@@ -50,6 +50,10 @@ def look_up(ids: Tensor, table: Tensor, *, on: Switches = NONE) -> Tensor:
     """
     n_tokens = int(ids.max()) + 1 if "guessed" in on else len(table)
     one_hot = F.one_hot(ids, n_tokens).to(table.dtype)
+    if "float32" in on:
+        one_hot = one_hot.to(torch.float32)
+    elif "long" in on:
+        one_hot = one_hot.long()
     if "padding" in on:
         one_hot[..., 0] = 0
     if "flat" in on:
@@ -90,6 +94,19 @@ _LOOK_UP_BUGS = {
         "The paper does that after the look-up, to keep up with the "
         "positions. The look-up itself gives the rows as they are.",
         read="02_embedding#emb-root",
+    ),
+    "float32": Bug(
+        "one-hot rows in float32, whatever the table's precision",
+        "A product needs one precision for both: .to(table.dtype).",
+        read="02_embedding#emb-formula",
+        alone=True,
+    ),
+    "long": Bug(
+        "one-hot rows of whole numbers in a product with decimals",
+        "F.one_hot gives whole numbers. A product needs one type for both: "
+        ".to(table.dtype).",
+        read="02_embedding#emb-formula",
+        alone=True,
     ),
 }
 

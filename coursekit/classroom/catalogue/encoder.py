@@ -47,7 +47,11 @@ def encode(
     is. Token 0 is real if `pad_id` is another number.
     """
     x = table[ids]
-    if "no_positions" not in on:
+    if "positions_times" in on:
+        x = x * places[: ids.size(1)]
+    elif "one_position" in on:
+        x = x + places[ids.size(1) - 1]
+    elif "no_positions" not in on:
         x = x + places[: ids.size(1)]
     real = ids != 0 if "zero_is_padding" in on else ids != pad_id
     if "inverted" in on:
@@ -64,9 +68,14 @@ def encode(
     for number, block in enumerate(blocks):
         if "first_block_only" in on:
             x = block(x, mask if number == 0 else torch.ones_like(mask))
+        elif "same_input" in on:
+            last = block(x, mask)
         else:
             x = block(x, mask)
-    return x
+    if "same_input" in on:
+        return last
+    else:
+        return x
 
 
 _CAUSAL = Bug(
@@ -117,6 +126,24 @@ _ENCODE_BUGS = {
         "The vectors at the padding go on existing, in every block. Each "
         "block needs the mask.",
         read="13_encoder#enc-padding",
+    ),
+    "positions_times": Bug(
+        "positions that are multiplied, not added",
+        "A token's vector plus the vector of its place: x + places[:S].",
+        read="09_decoder#dec-formula",
+        alone=True,
+    ),
+    "one_position": Bug(
+        "one row of the table of positions for all places",
+        "Place s has row s: add places[:S], (S, D), and not a single row.",
+        read="09_decoder#dec-formula",
+        alone=True,
+    ),
+    "same_input": Bug(
+        "blocks that all read the embeddings, not what the block before made",
+        "Each block takes the result of the one before: x = block(x, mask).",
+        read="09_decoder#dec-formula",
+        alone=True,
     ),
 }
 
@@ -388,6 +415,8 @@ def mended(
         mask = real[:, :, None].expand(scores.shape)
     elif "no_padding" in on:
         mask = torch.ones_like(scores, dtype=torch.bool)
+    elif "inverted" in on:
+        mask = ~real[:, None, :].expand(scores.shape)
     else:
         mask = real[:, None, :].expand(scores.shape)
     if "causal" in on:
@@ -431,6 +460,12 @@ _MENDED_BUGS = {
         "Each query spreads its own weight: softmax along the last axis.",
         read="04_attention#att-formula",
         at="axis",
+    ),
+    "inverted": Bug(
+        "a mask upside down: padding is read, and real tokens are not",
+        "True means: a real token. Hide where real is *not* true.",
+        read="13_encoder#enc-padding",
+        alone=True,
     ),
 }
 

@@ -338,6 +338,8 @@ def mended(
         h = h / h.abs().amax(dim=-1, keepdim=True)
     if "no_bend" not in on and "late_bend" not in on:
         h = torch.maximum(h, h / 10) if "leaky" in on else h.relu()
+    if "after_bend" in on:
+        h = h / h.abs().amax(dim=-2, keepdim=True).clamp(min=1e-9)
     y = h @ w_out + b_out
     if "late_bend" in on or "end_bend" in on:
         y = torch.maximum(y, y / 10) if "leaky" in on else y.relu()
@@ -374,6 +376,14 @@ _MENDED_BUGS = {
         at="bend",
     ),
     "no_bend": _NO_BEND,
+    "after_bend": Bug(
+        "hidden numbers divided by the largest among the tokens, behind the "
+        "bend",
+        "Then each token's result depends on the others. Nothing stands "
+        "between the bend and the second layer.",
+        read="08_feedforward#ff-predict-alone",
+        alone=True,
+    ),
 }
 
 

@@ -200,6 +200,8 @@ def beam(
                     ended += 1
                     counted = max(n - 1, 1) if "stop_not_counted" in on else n
                     finished.append((total, counted, tokens))
+            elif "takes_slot" in on and rank >= width:
+                continue
             elif len(texts) < width:
                 texts.append((total, [*tokens, token]))
         if "shrinks" in on:
@@ -221,8 +223,11 @@ def beam(
             score = total / ((5 + counted) / 6) ** length_penalty
         else:
             score = total / counted**length_penalty
-        rated.append((score, tokens))
-    best, tokens = max(rated, key=lambda r: r[0])
+        rated.append((score, tokens, total))
+    if "chosen_by_sum" in on:
+        best, tokens, _ = max(rated, key=lambda r: r[2])
+    else:
+        best, tokens, _ = max(rated, key=lambda r: r[0])
     return tokens, best
 
 
@@ -274,6 +279,21 @@ _BEAM_BUGS = {
         read="12_generation#gen-beam-code",
         at="end",
     ),
+    "takes_slot": Bug(
+        "finished texts that take places of open ones, so that fewer go on",
+        "The best n_beams candidates that do *not* end are the next open "
+        "texts, however many have ended above them.",
+        read="12_generation#gen-beam-code",
+        at="race",
+        alone=True,
+    ),
+    "chosen_by_sum": Bug(
+        "a winner chosen by its sum, and only then divided by its length",
+        "Divide each finished text's sum by its length first, then compare.",
+        read="12_generation#gen-length",
+        at="score",
+        alone=True,
+    ),
 }
 
 
@@ -313,7 +333,11 @@ def _telling_trees(g: torch.Generator) -> list[NextLogProbs]:
     Each is the best of many: it tells most of those apart that the trees
     before it did not.
     """
-    names = [name for name in _BEAM_BUGS if name != "products"]
+    names = [
+        name
+        for name, bug in _BEAM_BUGS.items()
+        if name != "products" and not bug.alone
+    ]
     sets = [frozenset[str]()] + [frozenset({name}) for name in names]
     sets += [
         frozenset(pair)
@@ -338,6 +362,24 @@ def _telling_trees(g: torch.Generator) -> list[NextLogProbs]:
     return trees
 
 
+def _late_winner(g: torch.Generator) -> NextLogProbs:
+    """The third best beginning, behind a stop, has the best end.
+
+    So it is lost if a finished text takes the place of an open one, or if
+    sums are compared.
+    """
+    table = 0.1 * draw(g, 6, 6, 5)
+    order = torch.tensor([0, 1, 3, 4])[torch.randperm(4, generator=g)]
+    second, third, then, less = order.tolist()
+    table[0, -1] = -9.0
+    likely = torch.tensor([0.36, 0.34, 0.3], dtype=float64)
+    table[0, -1, [2, second, third]] = likely.log()
+    table[1:, [third, then], then] = 6.0
+    table[1:, [second, less], less] = 4.3
+    table = table.log_softmax(dim=-1)
+    return lambda tokens: table[len(tokens), tokens[-1] if tokens else -1]
+
+
 def _beam_cases(seed: int) -> list[Case]:
     g = generator(seed)
     trees = zip(_telling_trees(g), _SHORT.items(), strict=True)
@@ -345,6 +387,8 @@ def _beam_cases(seed: int) -> list[Case]:
         Case((tree, *rules), name=name)
         for tree, (name, (_, rules, *_)) in trees
     ]
+    late = (_late_winner(g), 2, 6, 2, 1.0)
+    cases.append(Case(late, name="a stop ahead of the best beginning"))
     flat = _tree(g, 13, 310, 0.02, -30.0)
     cases.append(Case((flat, 2, 310, 2, 1.0), name="310 tokens"))
     return cases
@@ -364,7 +408,10 @@ def write(
     highest logit. The result is `(B, T + n_new)`: the given tokens, all of
     them, and the new ones.
     """
+    given = ids.size(1)
     for _ in range(n_new):
+        if "cut_for_good" in on:
+            ids = ids[:, -max_len:]
         if "opening" in on:
             seen = ids[:, :max_len]
         elif "last_alone" in on:
@@ -382,7 +429,10 @@ def write(
         else:
             token = row.argmax(dim=-1)
         ids = torch.cat((ids, token[:, None]), dim=1)
-    return ids
+    if "only_new" in on:
+        return ids[:, given:]
+    else:
+        return ids
 
 
 _WRITE_BUGS = {
@@ -424,6 +474,21 @@ _WRITE_BUGS = {
         "Each row has logits of its own: argmax along the last axis, for "
         "every row.",
         read="12_generation#gen-loop",
+    ),
+    "cut_for_good": Bug(
+        "a window that is cut out of the text for good, so that its "
+        "beginning is missing in the result",
+        "Only what the model is given is cut: keep the whole text in a "
+        "variable of its own.",
+        read="12_generation#gen-window",
+        alone=True,
+    ),
+    "only_new": Bug(
+        "the new tokens alone",
+        "The result is the whole text, (B, T + n_new): the given tokens, "
+        "then the new ones.",
+        read="12_generation#gen-loop",
+        alone=True,
     ),
 }
 
@@ -483,20 +548,22 @@ def batched(
     ids, real = [], []
     for prompt in prompts:
         gap = longest - len(prompt)
-        if "right" in on:
+        if "right" in on or "right_columns" in on:
             ids.append([*prompt, *[pad_id] * gap])
             real.append([True] * len(prompt) + [False] * gap)
         else:
             ids.append([*[pad_id] * gap, *prompt])
             real.append([False] * gap + [True] * len(prompt))
     batch, mask = torch.tensor(ids), torch.tensor(real)
-    if "by_token" in on:
+    if "by_token" in on or "by_token_all" in on:
         mask = batch != pad_id
     elif "no_mask" in on:
         mask = torch.ones_like(mask)
     columns = torch.arange(longest).expand_as(batch)
-    if "columns" in on:
+    if "columns" in on or "right_columns" in on:
         positions = columns
+    elif "by_token_all" in on:
+        positions = (mask.cumsum(dim=1) - 1).clamp(min=0)
     elif "from_one" in on:
         positions = torch.tensor(real).cumsum(dim=1).clamp(max=longest - 1)
     else:
@@ -551,6 +618,22 @@ _BATCHED_BUGS = {
         "The next token is the business of the last real position.",
         read="12_generation#gen-loop",
         at="read",
+    ),
+    "right_columns": Bug(
+        "padding on the right, places counted by columns, and the last "
+        "column read all the same",
+        "On the right, a short row's last column is padding. A decoder's "
+        "rows have to *end* together: pad on the left.",
+        read="12_generation#gen-batch",
+        alone=True,
+    ),
+    "by_token_all": Bug(
+        "a mask, and positions counted from it, that ask for the token, ids "
+        "!= pad_id",
+        "A prompt may contain that id for good reasons, as where padding "
+        "and end of text share one. Mask by length.",
+        read="12_generation#gen-batch",
+        alone=True,
     ),
 }
 
@@ -615,10 +698,18 @@ def mended(
             start = 0
         elif "prompt_added" in on:
             start = step * len(chunks[0])
+        elif "piece_number" in on:
+            start = step
+        elif "grows" in on:
+            start = sum(
+                len(x) * (step - i) for i, x in enumerate(chunks[:step])
+            )
         else:
             start = n_old
         positions = torch.arange(start, start + n_new)
         q, k = (rotate(x @ w, positions) for w in (w_q, w_k))
+        if "keys_not_turned" in on:
+            k = x @ w_k
         v = x @ w_v
         if step:
             if "turned_again" in on:
@@ -681,6 +772,27 @@ _MENDED_BUGS = {
         "a cache that keeps the last piece alone",
         "Append: the cache holds the keys and values of all positions.",
         read="12_generation#gen-cache",
+    ),
+    "piece_number": Bug(
+        "positions that begin at the number of the piece",
+        "A piece may hold several vectors. Count the vectors before it: the "
+        "length of the cache.",
+        read="12_generation#gen-wrong",
+        at="positions",
+    ),
+    "grows": Bug(
+        "positions to which the cache's length is added again at each step",
+        "Begin each piece at the number of vectors before it; do not add "
+        "that number to where the last piece began.",
+        read="12_generation#gen-wrong",
+        at="positions",
+    ),
+    "keys_not_turned": Bug(
+        "queries that are turned, and keys that are not",
+        "A score must depend on the distance: turn both, each by its own "
+        "position.",
+        read="12_generation#gen-wrong",
+        alone=True,
     ),
 }
 
@@ -936,7 +1048,12 @@ EXERCISES = {
                 {"first_column"},
                 {"first_column", "columns"},
                 "the first column has place 0 by either way of counting",
-            )
+            ),
+            (
+                {"right_columns"},
+                {"right", "columns"},
+                "with padding on the right the columns count real tokens",
+            ),
         ],
         forbid=("coursekit.steppers.pad_rows",),
     ),

@@ -54,6 +54,8 @@ def lens(
         x = x * scale + shift
     if "no_norm" in on:
         x = streams
+    if "top_only" in on:
+        x = torch.cat((streams[:-1], x[-1:]))
     logits = x @ table.T
     if "chances" in on:
         logits = logits.softmax(-1)
@@ -99,6 +101,13 @@ _LENS_BUGS = {
         "probabilities in place of logits",
         "The softmax comes after; here the logits themselves are asked for.",
         read="16_interpret#int-lens",
+    ),
+    "top_only": Bug(
+        "a norm for the topmost stream alone",
+        "The lens asks what each height would say if it were the last: all "
+        "of them go through the last norm.",
+        read="16_interpret#int-lens",
+        alone=True,
     ),
 }
 
@@ -209,6 +218,8 @@ def silenced(
         mean = mean.mean()
     if "a_place" in on:
         new[:, :, head] = mean
+    elif "a_text" in on:
+        new[head] = reference[head].mean((0, 1))
     elif "all_heads" in on:
         new[:] = mean
     else:
@@ -250,6 +261,12 @@ _SILENCED_BUGS = {
         read="16_interpret#int-ablation",
         at="where",
     ),
+    "a_text": Bug(
+        "a text of the batch silenced, not a head",
+        "The axes are (B, H, T, Dv): heads[:, head], not heads[head].",
+        read="16_interpret#int-ablation",
+        alone=True,
+    ),
 }
 
 
@@ -279,7 +296,10 @@ def sharpest(weights: Tensor, *, on: Switches = NONE) -> Tensor:
         before = weights.diagonal(-1, -2, -1)
     mean = before.mean((1, 3))
     shares = before.amax(-1).mean(1) if "peak" in on else mean
-    return shares.amax(-1)
+    if "best_by_text" in on:
+        return before.mean(-1).amax(-1).mean(-1)
+    else:
+        return shares.amax(-1)
 
 
 _SHARPEST_BUGS = {
@@ -307,6 +327,14 @@ _SHARPEST_BUGS = {
         "Some query looks one back in any head. A head that does so by "
         "trade does it at every place.",
         read="16_interpret#int-wrong",
+    ),
+    "best_by_text": Bug(
+        "the best head of each text, and then the mean over the texts",
+        "Average over the texts first: a head is sharp if it is so in all "
+        "of them, not a different one in each.",
+        read="16_interpret#int-wrong",
+        at="best",
+        alone=True,
     ),
 }
 
@@ -343,12 +371,14 @@ def traced(
     streams = [clean]
     for block in blocks:
         streams.append(block(streams[-1]))
-    x = corrupt
+    x = without = corrupt
+    for block in blocks:
+        without = block(without)
     if "late" in on:
         height = min(height + 1, len(blocks))
     for i in range(len(blocks) + 1):
         if i == height:
-            x = x.clone()
+            x = x if "in_place" in on else x.clone()
             if "every_place" in on:
                 x = streams[i]
             elif "from_the_bottom" in on:
@@ -357,9 +387,6 @@ def traced(
                 x[place] = streams[i][place]
         if i < len(blocks):
             x = blocks[i](x)
-    without = corrupt
-    for block in blocks:
-        without = block(without)
     high, low = streams[-1][-1] @ readout, without[-1] @ readout
     patched = x[-1] @ readout
     if "not_divided" in on:
@@ -406,6 +433,12 @@ _TRACED_BUGS = {
         read="16_interpret#int-patch",
         at="share",
     ),
+    "in_place": Bug(
+        "a vector put into the corrupt text itself, at height 0",
+        "No tensor that was handed over is changed: clone it first.",
+        read="16_interpret#int-patch",
+        alone=True,
+    ),
 }
 
 
@@ -430,6 +463,7 @@ def _traced_cases(seed: int) -> list[Case]:
     rest = (blocks, clean, corrupt, _draw(g, 7))
     return [
         Case((*rest, 2, 3), name="height 2, a place behind the change"),
+        Case((*rest, 0, 1), name="height 0, the place of the change"),
     ]
 
 
@@ -451,6 +485,8 @@ def removal(weights: Tensor, values: Tensor, *, on: Switches = NONE) -> Tensor:
         left = 1 - weights[..., None]
         new = (out[:, :, None] - taken) / left
     change = (new - out[:, :, None]).norm(dim=-1)
+    if "of_lengths" in on:
+        change = (new.norm(dim=-1) - out.norm(dim=-1)[..., None]).abs()
     if "not_relative" in on:
         share = change
     elif "by_the_values" in on:
@@ -489,6 +525,13 @@ _REMOVAL_BUGS = {
         "The question is what the *output* loses: divide by its length.",
         read="16_interpret#int-weight",
         at="share",
+    ),
+    "of_lengths": Bug(
+        "the difference of two lengths, not the length of the difference",
+        "An output may turn without growing. Subtract the vectors first, "
+        "then take the length.",
+        read="16_interpret#int-weight",
+        alone=True,
     ),
 }
 

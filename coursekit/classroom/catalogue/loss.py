@@ -51,7 +51,12 @@ def stable(logits: Tensor, targets: Tensor, *, on: Switches = NONE) -> Tensor:
         log_p = z - z.exp().sum(dim=-1, keepdim=True).log()
     else:
         axis = 0 if "over_rows" in on else -1
-        z = z - z.amax(dim=axis, keepdim=True)
+        if "one_maximum" in on:
+            z = z - z.amax()
+        elif "mean_off" in on:
+            z = z - z.mean(dim=-1, keepdim=True)
+        else:
+            z = z - z.amax(dim=axis, keepdim=True)
         log_p = z - z.exp().sum(dim=axis, keepdim=True).log()
     right = log_p[torch.arange(len(y)), y]
     nats = right if "no_minus" in on else -right
@@ -120,6 +125,20 @@ _STABLE_BUGS = {
         read="10_loss#loss-formula",
         at="mean",
     ),
+    "one_maximum": Bug(
+        "the largest logit of the whole batch subtracted from every row",
+        "In a row far below it every exp underflows to 0, and the logarithm "
+        "is −∞. Each row needs its own maximum: dim=-1, keepdim=True.",
+        read="10_loss#loss-code",
+        at="softmax",
+    ),
+    "mean_off": Bug(
+        "a row's mean subtracted instead of its maximum",
+        "A logit far above the mean still overflows. Subtract the largest: "
+        "then no exp exceeds 1.",
+        read="10_loss#loss-code",
+        at="softmax",
+    ),
 }
 
 
@@ -131,12 +150,17 @@ def _stable_cases(seed: int) -> list[Case]:
     sure = 1e4 * logits.sign()
     sure[0, targets[0]] = -1e4
     sure[0, targets[0] - 1] = 1e4
+    right = 1e4 * F.one_hot(targets, 11).double()
+    # Multiples of 2⁻⁸: 10,000 more of them is exact in float32, too.
+    uneven = (256 * logits).round() / 256
+    uneven += torch.tensor([1e4, -1e4] * 3 + [1e4])[:, None]
     return [
         Case((logits, targets), name="seven rows"),
         Case((wide, some), name="three targets that do not count"),
-        Case((logits + 1e4, targets), name="logits around 10,000"),
+        Case((uneven, targets), name="rows around 10,000 and −10,000"),
         Case((sure, targets), name="logits of ±10,000"),
-        Case((logits, torch.full((7,), -100)), name="nothing counts"),
+        Case((right, targets), name="the right logit is 10,000, others 0"),
+        Case((wide, torch.full((7,), -100)), name="nothing counts"),
     ]
 
 
@@ -167,6 +191,8 @@ def gradient(
     else:
         keep = targets != -100
         y[torch.arange(len(y)), targets.where(keep, 0)] = 1
+        if "pads_pushed" in on:
+            y[~keep] = 0
     if "swapped" in on:
         slope = y - p
     elif "right_only" in on:
@@ -175,12 +201,18 @@ def gradient(
         slope = -y / p
     else:
         slope = p - y
-    if "no_ignore" not in on and "pads_kept" not in on:
+    if (
+        "no_ignore" not in on
+        and "pads_kept" not in on
+        and "pads_pushed" not in on
+    ):
         slope[~keep] = 0
     if "by_sum" in on:
         return slope
     elif "all_counted" in on or "no_ignore" in on:
         return slope / len(targets)
+    elif "empty_nan" in on:
+        return slope / keep.sum()
     else:
         return slope / keep.sum().clamp(min=1)
 
@@ -228,6 +260,20 @@ _GRADIENT_BUGS = {
         read="10_loss#loss-formula",
         at="padding",
     ),
+    "pads_pushed": Bug(
+        "rows of padding that keep their probabilities as a slope",
+        "A target of −100 does not count: set its whole row to 0, not only "
+        "the target's 1.",
+        read="10_loss#loss-formula",
+        at="padding",
+    ),
+    "empty_nan": Bug(
+        "0 divided by 0 where no target counts",
+        "If none counts, all slopes are 0. One NaN in a gradient turns "
+        "every weight into NaN.",
+        read="10_loss#loss-code",
+        at="mean",
+    ),
 }
 
 
@@ -239,6 +285,7 @@ def _gradient_cases(seed: int) -> list[Case]:
     return [
         Case((logits, targets), name="five rows"),
         Case((wide, some), name="103 tokens, two targets do not count"),
+        Case((wide, torch.full((7,), -100)), name="no target counts"),
     ]
 
 
@@ -254,6 +301,8 @@ def mended(logits: Tensor, targets: Tensor, *, on: Switches = NONE) -> Tensor:
     with the same weight, however long its sequence is. The result is one
     number, a tensor without axes.
     """
+    if "shifted_again" in on:
+        logits, targets = logits[:, :-1], targets[:, 1:]
     z = logits.softmax(dim=-1) if "softmax_first" in on else logits
     if "viewed" in on:
         batch, length, vocab_size = z.shape
@@ -300,6 +349,12 @@ _MENDED_BUGS = {
         "all tokens at once.",
         read="00_first_model#first-loss",
         at="mean",
+    ),
+    "shifted_again": Bug(
+        "targets shifted once more",
+        "targets[t] already is what should follow position t. Where the "
+        "batch was cut, it was shifted.",
+        read="10_loss#loss-every-position",
     ),
 }
 
@@ -601,7 +656,25 @@ EXERCISES = {
                 {"no_ignore"},
                 {"no_ignore", "all_counted"},
                 "who ignores no target counts them all",
+            ),
+            (
+                {"no_ignore"},
+                {"no_ignore", "empty_nan"},
+                "who ignores no target always has some",
+            ),
+            (
+                {"no_ignore", "all_counted"},
+                {"no_ignore", "empty_nan"},
+                "who ignores no target counts them all, and has some",
+            ),
+        ]
+        + [
+            (
+                {one},
+                {one, "pads_pushed"},
+                "a slope at the right token alone is 0 where there is none",
             )
+            for one in ("right_only", "by_probability")
         ],
         forbid=AUTOGRAD,
     ),

@@ -258,13 +258,22 @@ def columns(
         hide = everywhere.tril(-1)
     elif "wrong_shift" in on:
         hide = everywhere.tril(earlier - 1)
+    elif "not_itself" in on:
+        hide = everywhere.tril(-earlier)
+    elif "sees_next" in on:
+        hide = everywhere.tril(-2 - earlier)
+    elif "no_mask" in on:
+        hide = ~everywhere
     else:
         hide = everywhere.tril(-1 - earlier)
     scores = scores.masked_fill(hide, float("-inf"))
     weights = scores.softmax(dim=-1 if "over_queries" in on else -2)
     if "no_transpose" in on:
         return weights, weights @ v
-    return weights, weights.mT @ v
+    elif "queries_as_rows" in on:
+        return weights.mT, weights.mT @ v
+    else:
+        return weights, weights.mT @ v
 
 
 _COLUMNS_BUGS = {
@@ -300,6 +309,32 @@ _COLUMNS_BUGS = {
         "The weights are (S, T), keys by queries. Each query's average needs "
         "its column: weights.mT @ v.",
         read="05_masks#mask-conventions",
+    ),
+    "queries_as_rows": Bug(
+        "weights returned with queries as rows",
+        "Here keys are rows and queries are columns: return the matrix "
+        "whose columns sum to 1.",
+        read="05_masks#mask-conventions",
+        alone=True,
+    ),
+    "not_itself": Bug(
+        "a diagonal that is off by one: no query sees its own position",
+        "j ≤ i + (S − T): equal is allowed. Hide what lies beyond, not the "
+        "position itself.",
+        read="05_masks#mask-conventions",
+        alone=True,
+    ),
+    "sees_next": Bug(
+        "a diagonal that is off by one: each query sees one key too many",
+        "j ≤ i + (S − T), and no further: the next position is hidden.",
+        read="05_masks#mask-conventions",
+        alone=True,
+    ),
+    "no_mask": Bug(
+        "no mask at all",
+        "A query may not see the keys behind its own position.",
+        read="05_masks#mask-conventions",
+        alone=True,
     ),
 }
 
@@ -348,6 +383,14 @@ def visible(ids: Tensor, pad_id: int, *, on: Switches = NONE) -> Tensor:
         earlier = everywhere.triu()
     if "not_itself" in on:
         earlier = everywhere.tril(-1)
+    if "sees_next" in on:
+        earlier = everywhere.tril(1)
+    if "triangle_alone" in on:
+        may_look = torch.ones_like(may_look)
+    if "padding_inverted" in on:
+        may_look = ~may_look
+    if "padding_alone" in on:
+        return may_look
     see = may_look | earlier if "either" in on else may_look & earlier
     if "no_head_axis" in on:
         see = see[:, 0]
@@ -417,6 +460,30 @@ _VISIBLE_BUGS = {
         "with ~ if yours is the other.",
         read="05_masks#mask-formula",
     ),
+    "sees_next": Bug(
+        "a diagonal that is off by one: each query sees the next token",
+        "j ≤ i: the triangle is tril(), with nothing above the diagonal.",
+        read="05_masks#mask-padding",
+        alone=True,
+    ),
+    "padding_alone": Bug(
+        "the padding's half of the mask alone",
+        "What lies ahead is hidden as well: real & (j ≤ i).",
+        read="05_masks#mask-padding",
+        alone=True,
+    ),
+    "triangle_alone": Bug(
+        "the causal half of the mask alone",
+        "Padding is hidden as well: real & (j ≤ i).",
+        read="05_masks#mask-padding",
+        alone=True,
+    ),
+    "padding_inverted": Bug(
+        "a padding's half upside down: padding is seen, real tokens are not",
+        "True means: may look. Ask ids != pad_id.",
+        read="05_masks#mask-padding",
+        alone=True,
+    ),
 }
 
 
@@ -463,7 +530,9 @@ def empty_rows(
     if "zero" in on:
         low = 0.0
     scores = scores.detach().requires_grad_()
-    if "repaired" in on:
+    if "zero_after" in on:
+        weights = scores.softmax(-1)
+    elif "repaired" in on:
         added = torch.zeros_like(scores).masked_fill(hide, -float("inf"))
         weights = (scores + added).softmax(-1).nan_to_num()
     else:
@@ -512,6 +581,13 @@ _EMPTY_ROWS_BUGS = {
         "True and False of the mask the wrong way round",
         "masked_fill fills where its mask is True: hand it the cells to hide.",
         read="05_masks#mask-formula",
+    ),
+    "zero_after": Bug(
+        "hidden weights set to 0 after a softmax over all keys",
+        "Then the visible weights do not sum to 1. Fill the hidden scores "
+        "before the softmax, too.",
+        read="05_masks#mask-padding",
+        alone=True,
     ),
 }
 

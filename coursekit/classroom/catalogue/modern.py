@@ -367,6 +367,8 @@ def mixture(
     answers. No two logits of a token are equal.
     """
     logits = x @ router
+    if "always_two" in on:
+        n_active = 2
     if "one_choice" in on:
         wanted = logits.mean(dim=0, keepdim=True).expand_as(logits)
     else:
@@ -379,6 +381,8 @@ def mixture(
         weights = torch.full_like(scores, 1 / n_active)
     elif "raw" in on:
         weights = scores
+    elif "first_weight" in on:
+        weights = scores.softmax(dim=-1)[:, :1].expand_as(scores)
     else:
         weights = scores.softmax(dim=-1)
     out = torch.zeros_like(x)
@@ -427,6 +431,19 @@ _MIXTURE_BUGS = {
         read="15_modern#mod-experts",
         at="side",
     ),
+    "first_weight": Bug(
+        "the first of a row's weights taken for all of its experts",
+        "Each chosen expert has a weight of its own: take the one at its "
+        "place in the row.",
+        read="15_modern#mod-experts",
+        alone=True,
+    ),
+    "always_two": Bug(
+        "two experts for each token, whatever n_active is",
+        "How many answer is an argument: topk(n_active).",
+        read="15_modern#mod-experts",
+        alone=True,
+    ),
 }
 
 
@@ -438,8 +455,11 @@ def _network(g: torch.Generator, size: int) -> Network:
 def _mixture_cases(seed: int) -> list[Case]:
     g = generator(seed)
     experts = [_network(g, 5) for _ in range(4)]
-    arguments = draw(g, 11, 5), draw(g, 5, 4), experts, 2
-    return [Case(arguments, name="eleven tokens, two of four experts")]
+    x, router = draw(g, 11, 5), draw(g, 5, 4)
+    return [
+        Case((x, router, experts, 2), name="eleven tokens, two of four"),
+        Case((x, router, experts, 3), name="three of four experts"),
+    ]
 
 
 # -- debug: three heads share ------------------------------------------------
@@ -483,13 +503,20 @@ def mended(
     shared = n_heads // n_kv_heads
     if "tiled" in on:
         k, v = k.repeat(shared, 1, 1), v.repeat(shared, 1, 1)
+    elif "values_tiled" in on:
+        k, v = k.repeat_interleave(shared, dim=0), v.repeat(shared, 1, 1)
+    elif "keys_tiled" in on:
+        k, v = k.repeat(shared, 1, 1), v.repeat_interleave(shared, dim=0)
     else:
         k = k.repeat_interleave(shared, dim=0)
         v = v.repeat_interleave(shared, dim=0)
     heads = F.scaled_dot_product_attention(
         q[None], k[None], v[None], is_causal=True
     )[0]
-    return heads.transpose(0, 1).flatten(1)
+    if "not_transposed" in on:
+        return heads.reshape(len(x), -1)
+    else:
+        return heads.transpose(0, 1).flatten(1)
 
 
 _MENDED_BUGS = {
@@ -534,6 +561,26 @@ _MENDED_BUGS = {
         "away the key is.",
         read="15_modern#mod-rope",
         at="turn",
+    ),
+    "values_tiled": Bug(
+        "keys dealt out in runs, and values in turns",
+        "A head's keys and values belong together: repeat_interleave for "
+        "both.",
+        read="15_modern#mod-rope",
+        alone=True,
+    ),
+    "keys_tiled": Bug(
+        "values dealt out in runs, and keys in turns",
+        "A head's keys and values belong together: repeat_interleave for "
+        "both.",
+        read="15_modern#mod-rope",
+        alone=True,
+    ),
+    "not_transposed": Bug(
+        "heads merged without the transpose, which mixes positions",
+        "(H, T, Dh) becomes (T, H, Dh) first, then (T, H · Dh).",
+        read="15_modern#mod-rope",
+        alone=True,
     ),
 }
 

@@ -410,7 +410,9 @@ def treats_tokens_alike(
     found = layer(other)
     if "first_token" in on:
         found, wanted = found[:, 0], wanted[:, 0]
-    if "exact" in on:
+    if "copies" in on:
+        return torch.equal(layer(x), x)
+    elif "exact" in on:
         return torch.equal(found, wanted)
     return torch.allclose(found, wanted)
 
@@ -469,6 +471,13 @@ _ALIKE_BUGS = {
         "along. Shuffle one sentence, and leave the other as it is.",
         read="06_multihead#mha-wrong",
         at="batch",
+    ),
+    "copies": Bug(
+        "a test of whether the layer returns its input",
+        "A layer may compute anything, if it does the same for every token: "
+        "shuffle the tokens and compare.",
+        read="06_multihead#mha-wrong",
+        alone=True,
     ),
 }
 
@@ -549,6 +558,10 @@ def _deals_out(x: Tensor) -> Tensor:
     return x.reshape(t, b, d).transpose(0, 1)
 
 
+def _doubles(x: Tensor) -> Tensor:
+    return 2 * x
+
+
 def _alike_cases(seed: int) -> list[Case]:
     def layer(split: bool, merge: bool) -> Layer:
         return _layer(seed, split, merge, 12, 3)
@@ -557,6 +570,7 @@ def _alike_cases(seed: int) -> list[Case]:
         Case((layer(True, True), 12), name="a right layer"),
         Case((layer(True, False), 12), name="merged without transpose"),
         Case((_copies, 12), name="a layer that only copies"),
+        Case((_doubles, 12), name="a layer that doubles every number"),
         Case((_blurs, 12), name="each token mixed with its neighbors"),
         Case((_averages, 12), name="each token averaged with those before"),
         Case((_marks, 12), name="something added at position 2"),
@@ -665,6 +679,12 @@ def _registered_cases(seed: int) -> list[Case]:
     ]
 
 
+def _random_input(module: nn.Module, d_model: int) -> Tensor:
+    """Vectors in the precision of a module's own numbers."""
+    first = next(module.parameters(), torch.empty(0))
+    return torch.randn(2, 5, d_model).to(first.dtype)
+
+
 def _judge_registered(value: Any, case: Case) -> str | None:
     d_model = case.args[0]
     if not isinstance(value, nn.Module):
@@ -675,7 +695,7 @@ def _judge_registered(value: Any, case: Case) -> str | None:
             f"It registers {found} parameters and should register {due}: "
             "four matrices of d_model² numbers, cut into heads or not."
         )
-    x = torch.randn(2, 5, d_model)
+    x = _random_input(value, d_model)
     y = value(x)
     if not isinstance(y, Tensor) or y.shape != x.shape:
         return "Its output must have the shape of its input, (B, T, D)."
@@ -688,7 +708,7 @@ def _judge_registered(value: Any, case: Case) -> str | None:
 
 def _view_registered(value: Any, case: Case) -> tuple[int, int]:
     """How many numbers are registered, and how many of these stay idle."""
-    x = torch.randn(2, 5, case.args[0])
+    x = _random_input(value, case.args[0])
     value(x).square().sum().backward()
     return (
         sum(p.numel() for p in value.parameters()),
@@ -697,7 +717,11 @@ def _view_registered(value: Any, case: Case) -> tuple[int, int]:
 
 
 def prune(
-    model: nn.Module, ids: Tensor, heads: Sequence[tuple[int, int]]
+    model: nn.Module,
+    ids: Tensor,
+    heads: Sequence[tuple[int, int]],
+    *,
+    on: Switches = NONE,
 ) -> Tensor:
     """The loss on next tokens without some heads, as (layer, head)."""
     model = copy.deepcopy(model)
@@ -705,9 +729,39 @@ def prune(
         attention = model.blocks[layer].attention  # type: ignore
         w_o = attention.w_o.weight.data
         size = w_o.size(1) // attention.n_heads
-        w_o[:, head * size : (head + 1) * size] = 0
+        if "rows" in on:
+            w_o[head * size : (head + 1) * size] = 0
+        elif "one_column" in on:
+            w_o[:, head] = 0
+        else:
+            w_o[:, head * size : (head + 1) * size] = 0
     logits = model(ids[:, :-1])
-    return F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
+    asked = ids[:, :-1] if "not_shifted" in on else ids[:, 1:]
+    return F.cross_entropy(logits.flatten(0, 1), asked.flatten())
+
+
+_PRUNE_BUGS = {
+    "not_shifted": Bug(
+        "a loss on the tokens that the model reads, not on the next ones",
+        "The first T tokens are read, the last T are predicted: ids[:, :-1] "
+        "and ids[:, 1:].",
+        read="further/06_multihead#mha-prune",
+        at="targets",
+    ),
+    "rows": Bug(
+        "a head's rows of w_o.weight set to 0, not its columns",
+        "PyTorch stores a linear map transposed, (D, H · Dh): what comes "
+        "from a head stands in its columns.",
+        read="further/06_multihead#mha-prune",
+        at="slice",
+    ),
+    "one_column": Bug(
+        "a single column of w_o.weight for each head",
+        "A head has Dh columns: head · Dh to (head + 1) · Dh − 1.",
+        read="further/06_multihead#mha-prune",
+        at="slice",
+    ),
+}
 
 
 def _prune_cases(seed: int) -> list[Case]:
@@ -731,7 +785,6 @@ def _prune_cases(seed: int) -> list[Case]:
     return [
         Case((model, ids, []), name="no head"),
         Case((model, ids, [(0, 1)]), name="head 1 of layer 0"),
-        Case((model, ids, [(1, 2)]), name="head 2 of layer 1"),
         Case((model, ids, [(0, 0), (1, 0), (1, 1)]), name="three heads"),
     ]
 
@@ -814,6 +867,8 @@ EXERCISES = {
     "prune": Exercise(
         prune,
         _prune_cases,
+        bugs=_PRUNE_BUGS,
+        keeps_models=True,
         local="the model that is handed over is a module",
     ),
 }

@@ -209,6 +209,10 @@ def backward(
         dx = (g - y * along) / s
     elif "no_along" in on:
         dx = (g - mean) / s
+    elif "not_divided" in on:
+        dx = g - mean - y * along
+    elif "by_variance" in on:
+        dx = (g - mean - y * along) / s**2
     else:
         dx = (g - mean - y * along) / s
     if "dweight_by_x" in on:
@@ -289,6 +293,19 @@ _BACKWARD_BUGS = {
         "The backward pass divides by the same s as the forward pass, and "
         "that has ε in it.",
         read="07_norm#norm-jacobian",
+    ),
+    "not_divided": Bug(
+        "a dx that is not divided by the size s",
+        "y is x divided by s, so whatever comes back to x is divided by s, "
+        "too.",
+        read="07_norm#norm-jacobian",
+        at="dx",
+    ),
+    "by_variance": Bug(
+        "a dx divided by s² instead of s",
+        "The forward pass divides by s once, and so does the backward pass.",
+        read="07_norm#norm-jacobian",
+        at="dx",
     ),
 }
 
@@ -708,6 +725,12 @@ def _judge_gradients(value: Any, case: Case) -> str | None:
         return "It must be a tensor of three numbers, one for each depth."
     if not (value > 0).all():
         return "Each gradient must have a length above 0. Was it computed?"
+    if value.max() < 1e-3:
+        return (
+            f"Lengths of {value.max():.0e} are rounding: the sum of what a "
+            "norm returns does not depend on its input. Pull with a random "
+            "vector."
+        )
     if case.args[0]:
         if value[0] < 1.7 * value[2]:
             return (

@@ -154,6 +154,8 @@ def table(n_positions: int, d_model: int, *, on: Switches = NONE) -> Tensor:
             speed = 10000 ** (-i / d_model)
         at = i // 2 if "overlap" in on else i
         code[:, at] = (position * speed).sin()
+        if "own_speed" in on:
+            speed = 10000 ** (-(i + 1) / d_model)
         code[:, at + 1] = (position * speed).cos()
     return code
 
@@ -177,6 +179,13 @@ _TABLE_BUGS = {
         "The next pair then overwrites its cosine, and the right half stays "
         "0. Pair i fills coordinates 2i and 2i + 1.",
         read="03_positions#pos-formula",
+    ),
+    "own_speed": Bug(
+        "cosines with a speed of their own, as if the exponent counted "
+        "coordinates",
+        "A pair is one hand: sine and cosine of the same angle.",
+        read="03_positions#pos-by-hand",
+        alone=True,
     ),
 }
 

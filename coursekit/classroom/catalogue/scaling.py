@@ -76,7 +76,8 @@ def parameters(
     if bias:
         if "no_biases" not in on:
             attention = attention + 4 * d_model
-            network = network + (matrices - 1) * d_ff + d_model
+            inner = d_model if "short_bias" in on else d_ff
+            network = network + (matrices - 1) * inner + d_model
         norm = 2 * d_model
     norms = n_layers if "one_norm" in on else 2 * n_layers
     if "no_final_norm" not in on:
@@ -145,6 +146,13 @@ _PARAMETERS_BUGS = {
         "Tied means: the same numbers. They are stored, and trained, once.",
         read="18_scaling#scale-weights",
         at="head",
+    ),
+    "short_bias": Bug(
+        "a network both of whose biases are as long as the width",
+        "A bias has as many numbers as come out of its matrix: d_ff after "
+        "the first, d_model after the second.",
+        read="06_multihead#mha-counts",
+        alone=True,
     ),
 }
 
@@ -297,7 +305,12 @@ def tiled(
     top = q.new_full((len(q), 1), 0.0 if "from_zero" in on else lowest)
     total = torch.zeros_like(top)
     mixed = q.new_zeros(len(q), v.size(-1))
-    for start in range(0, len(k), size):
+    end = len(k)
+    if "rest_dropped" in on:
+        end = max(end // size * size, size)
+    if "from_infinity" in on:
+        top = torch.full_like(top, float("-inf"))
+    for start in range(0, end, size):
         part = slice(start, start + size)
         scores = q @ k[part].T / root
         seen = (
@@ -309,6 +322,8 @@ def tiled(
         if "own_maximum" in on:
             new = scores.amax(dim=1, keepdim=True).clamp(min=lowest)
         shrink, weights = (top - new).exp(), (scores - new).exp()
+        if "never_shrunk" in on:
+            shrink = torch.ones_like(shrink)
         if "own_maximum" in on or "sum_not_shrunk" in on:
             total = total + weights.sum(dim=1, keepdim=True)
         else:
@@ -388,6 +403,28 @@ _TILED_BUGS = {
         read="18_scaling#scale-online",
         at="logarithm",
     ),
+    "never_shrunk": Bug(
+        "sums and mixture that are never brought to the new largest score",
+        "All that was summed stands relative to the old maximum: multiply "
+        "it by exp(old − new) before adding.",
+        read="04_attention#att-predict-scale",
+        alone=True,
+    ),
+    "rest_dropped": Bug(
+        "a last block that is left out if it is not full",
+        "There may be fewer keys in the last block, and they count like all "
+        "others.",
+        read="04_attention#att-predict-scale",
+        alone=True,
+    ),
+    "from_infinity": Bug(
+        "a largest score that starts at −∞, which makes NaN where a query's "
+        "first block is hidden",
+        "−∞ − (−∞) is NaN. Start at the smallest finite number, or replace "
+        "an infinite maximum by 0.",
+        read="04_attention#att-predict-scale",
+        alone=True,
+    ),
 }
 
 
@@ -432,6 +469,8 @@ def recomputed(
     dq, dk, dv = (torch.zeros_like(x) for x in (q, k, v))
     root = q.size(-1) ** 0.5
     in_all = (d_out * out).sum(dim=1, keepdim=True)
+    if "mean_coupled" in on:
+        in_all = in_all / out.size(1)
     for i in range(0, len(q), size):
         rows = slice(i, i + size)
         for j in range(0, len(k), size):
@@ -457,6 +496,12 @@ def recomputed(
             if "overwritten" in on:
                 dk[cols] = d_scores.T @ q[rows]
                 dv[cols] = weights.T @ d_out[rows]
+            elif "values_overwritten" in on:
+                dk[cols] += d_scores.T @ q[rows]
+                dv[cols] = weights.T @ d_out[rows]
+            elif "keys_overwritten" in on:
+                dk[cols] = d_scores.T @ q[rows]
+                dv[cols] += weights.T @ d_out[rows]
             else:
                 dk[cols] += d_scores.T @ q[rows]
                 dv[cols] += weights.T @ d_out[rows]
@@ -515,6 +560,25 @@ _RECOMPUTED_BUGS = {
         "A query's gradient is a sum over all keys: += and not =.",
         read="18_scaling#scale-backward",
         at="queries",
+    ),
+    "mean_coupled": Bug(
+        "a mean over the numbers of a row where their sum belongs",
+        "The sum over the keys of weight times its gradient is the dot "
+        "product of d_out and out: a sum.",
+        read="18_scaling#scale-backward",
+        alone=True,
+    ),
+    "values_overwritten": Bug(
+        "values' gradients that each block of queries overwrites",
+        "Every query that sees a value pulls at it: add, dv[cols] += …",
+        read="18_scaling#scale-backward",
+        alone=True,
+    ),
+    "keys_overwritten": Bug(
+        "keys' gradients that each block of queries overwrites",
+        "Every query that sees a key pulls at it: add, dk[cols] += …",
+        read="18_scaling#scale-backward",
+        alone=True,
     ),
 }
 

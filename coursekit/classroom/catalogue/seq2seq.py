@@ -62,6 +62,10 @@ def cross(
         real = places >= memory.size(1) - lengths[:, None]
     else:
         real = places < lengths[:, None]
+    if "one_more" in on:
+        real = places <= lengths[:, None]
+    elif "inverted" in on:
+        real = ~real
     see = real[:, None]
     if "roles_swapped" in on or "from_itself" in on or "no_mask" in on:
         see = torch.ones_like(scores, dtype=torch.bool)
@@ -69,6 +73,8 @@ def cross(
         see = see & torch.ones_like(scores, dtype=torch.bool).tril()
     if "hidden_after" in on:
         weights = scores.softmax(dim=-1).masked_fill(~see, 0.0)
+    elif "set_to_zero" in on:
+        weights = scores.masked_fill(~see, 0.0).softmax(dim=-1)
     else:
         scores = scores.masked_fill(~see, -1e30)
         weights = scores.softmax(dim=-1)
@@ -125,6 +131,27 @@ _CROSS_BUGS = {
         read="05_masks#mask-formula",
         at="source",
     ),
+    "one_more": Bug(
+        "one vector of the padding taken for real",
+        "lengths[b] vectors are real, with the numbers 0 to lengths[b] − 1: "
+        "places < lengths, not ≤.",
+        read="05_masks#mask-padding",
+        alone=True,
+    ),
+    "inverted": Bug(
+        "a mask upside down: the padding is seen, and the real vectors are "
+        "not",
+        "True in a mask means: may look. Hide where the mask is *not* true.",
+        read="05_masks#mask-padding",
+        alone=True,
+    ),
+    "set_to_zero": Bug(
+        "scores of the padding set to 0",
+        "A score of 0 is an ordinary score, and gets e⁰ in the softmax. "
+        "Fill with −∞.",
+        read="05_masks#mask-padding",
+        alone=True,
+    ),
 }
 
 
@@ -136,7 +163,7 @@ def _cross_cases(seed: int) -> list[Case]:
         return [_draw(g, b, t, d), _draw(g, b, s, d), *w]
 
     y, memory, *w = inputs(3, 5, 11, 7, 2)
-    lengths = torch.tensor([4, 11, 7])
+    lengths = torch.tensor([4, 10, 7])
     name = "three sources, of eleven words at most"
     return [Case((y, memory, lengths, *w), name=name)]
 
@@ -179,6 +206,8 @@ def mended(
         asked = asks
     if "causal_source" in on:
         see = causal
+    elif "triangle" in on:
+        see = real[:, None] & torch.ones(n, real.size(1)).bool().tril()
     elif "itself" in on:
         see = torch.ones(asks.size(1), asks.size(1), dtype=torch.bool).tril()
     elif "no_source_mask" in on:
@@ -249,6 +278,13 @@ _MENDED_BUGS = {
         "Each part adds to the stream as the part before it left it.",
         read="14_seq2seq#seq-formula",
         at="sum",
+    ),
+    "triangle": Bug(
+        "a causal triangle on the source, besides its mask",
+        "The whole source is there before the first word is written: every "
+        "place may see all its real vectors.",
+        read="14_seq2seq#seq-by-hand",
+        alone=True,
     ),
 }
 
@@ -454,6 +490,10 @@ def shift(
         answers[i, first : first + len(asked)] = found
     if "by_id" in on:
         answers[answers == pad] = -100
+    if "reads_eos" in on:
+        for i, row in enumerate(targets):
+            if len(row) + 1 < size:
+                inputs[i, len(row) + 1] = eos
     return inputs, answers
 
 
@@ -514,6 +554,14 @@ _SHIFT_BUGS = {
         "the padding.",
         read="14_seq2seq#seq-shift",
         at="side",
+    ),
+    "reads_eos": Bug(
+        "one padded row cut at both ends, so that short rows read their own "
+        "eos",
+        "full[:, :-1] drops a column, not each row's end: in a short row "
+        "eos stays. Put bos before the target, then pad.",
+        read="14_seq2seq#seq-predict-shift",
+        alone=True,
     ),
 }
 
@@ -600,7 +648,7 @@ _TRANSLATE_BUGS = {
         at="done",
     ),
     "all_stop": Bug(
-        "a batch that ends with its first row",
+        "a batch whose rows all end as soon as one of them has ended",
         "Each row has an end of its own: keep a boolean for each.",
         read="14_seq2seq#seq-questions",
         at="done",
@@ -809,7 +857,9 @@ def alignment(
         on_links = (weights * links).sum(dim=-1) / n_links
     else:
         on_links = (weights * links).sum(dim=-1)
-    if "all_words" in on:
+    if "by_links" in on:
+        scores = on_links.sum(dim=-1) / links.sum()
+    elif "all_words" in on:
         scores = on_links.mean(dim=-1)
     else:
         scores = on_links[:, links.any(dim=-1)].mean(dim=-1)
@@ -864,6 +914,13 @@ _ALIGNMENT_BUGS = {
         "Asked is the best head: argmax.",
         read="14_seq2seq#seq-measure",
         at="heads",
+    ),
+    "by_links": Bug(
+        "a division by the number of links, not of target words",
+        "A word with two links still is one word: divide by the number of "
+        "target words that have a link.",
+        read="14_seq2seq#seq-measure",
+        alone=True,
     ),
 }
 

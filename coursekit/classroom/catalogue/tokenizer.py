@@ -47,6 +47,8 @@ def vocabulary(text: str, *, on: Switches = NONE) -> tuple[dict, dict]:
         chars = list(dict.fromkeys(text))
     elif "repeats" in on:
         chars = sorted(text)
+    elif "most_common" in on:
+        chars = [char for char, _ in Counter(text).most_common()]
     elif "by_count" in on:
         chars = sorted(set(text), key=lambda char: (-text.count(char), char))
     else:
@@ -92,6 +94,13 @@ _VOCABULARY_BUGS = {
         "The first takes a character and gives its number; the second goes "
         "back.",
         read="01_tokenizer#tok-vocabulary",
+    ),
+    "most_common": Bug(
+        "numbers by how often a character occurs",
+        "Another text with the same characters would get another "
+        "vocabulary. Sort the characters: sorted(set(text)).",
+        read="01_tokenizer#tok-proof",
+        at="order",
     ),
 }
 
@@ -172,6 +181,17 @@ def learn(
         new = len(merges) + (257 if "id_late" in on else 256)
         merges.append((*best, new) if "triples" in on else best)
         for ids in lists:
+            if "overlapping" in on:
+                twice = [*ids, None]  # a match covers two, and may share one
+                hits = [pair == best for pair in pairwise(twice)]
+                before = [False, *hits]
+                ids[:] = [
+                    new if hit else id
+                    for id, hit, covered in zip(
+                        ids, hits, before, strict=False
+                    )
+                    if hit or not covered
+                ]
             if "on_a_copy" in on:
                 ids = list(ids)
             i = len(ids) - 2 if "from_right" in on else 0
@@ -247,6 +267,14 @@ _LEARN_BUGS = {
         read="01_tokenizer#tok-stale",
         at="replacement",
     ),
+    "overlapping": Bug(
+        "a merge of overlapping pairs: of aaa both become a piece",
+        "After a replacement go on behind it: the second a is used up, and "
+        "aaa becomes X a.",
+        read="01_tokenizer#tok-proof",
+        at="replacement",
+        alone=True,
+    ),
 }
 
 
@@ -291,6 +319,24 @@ def replay(
     itself stays as it was.
     """
     ids = word if "in_place" in on else list(word)
+    if "longest" in on:
+        known_as = {bytes([i]): i for i in range(256)}
+        spelled = {i: piece for piece, i in known_as.items()}
+        for (a, b), new in sorted(merges.items(), key=lambda m: m[1]):
+            spelled[new] = spelled[a] + spelled[b]
+            known_as[spelled[new]] = new
+        rest, ids = bytes(word), []
+        while rest:
+            end = max(n for n in range(len(rest) + 1) if rest[:n] in known_as)
+            ids.append(known_as[rest[:end]])
+            rest = rest[end:]
+        return ids
+    if "each_once" in on:
+        for pair, new in sorted(merges.items(), key=lambda m: m[1]):
+            places = [i for i, two in enumerate(pairwise(ids)) if two == pair]
+            for i in places[:1]:
+                ids[i : i + 2] = [new]
+        return ids
     while True:
         known = {
             i: merges[pair]
@@ -352,6 +398,21 @@ _REPLAY_BUGS = {
         "The caller's word is gone. Work on a copy: `ids = list(word)`.",
         read="01_tokenizer#tok-replay",
     ),
+    "longest": Bug(
+        "the longest known piece taken from the left, whatever was learned "
+        "first",
+        "Byte pair encoding replays its merges: of the pairs that stand in "
+        "the word, the one that was learned first.",
+        read="01_tokenizer#tok-proof",
+        alone=True,
+    ),
+    "each_once": Bug(
+        "one pass over the merges, with each used at one place only",
+        "A merge may apply at several places: go on until no known pair is "
+        "left.",
+        read="01_tokenizer#tok-proof",
+        alone=True,
+    ),
 }
 
 
@@ -397,7 +458,9 @@ def stream(pieces: Sequence[bytes], *, on: Switches = NONE) -> list[str]:
             except UnicodeDecodeError as error:
                 end = 0 if "all_or_nothing" in on else error.start
                 text = kept[:end].decode()
-        if "all_so_far" not in on:
+        if "kept_if_whole" in on:
+            kept = kept if end == len(kept) else kept[end:]
+        elif "all_so_far" not in on:
             kept = kept[end:]
         if "empty_left_out" in on:  # noqa: SIM102
             if not text:
@@ -440,6 +503,14 @@ _STREAM_BUGS = {
         "no string for a piece that completes nothing",
         "As many strings as pieces: if nothing is complete, it is ''.",
         read="01_tokenizer#tok-stream",
+    ),
+    "kept_if_whole": Bug(
+        "bytes that are kept although they were given out, where no "
+        "character was cut",
+        "What was given out is kept no longer: empty the buffer after a "
+        "whole piece, too.",
+        read="01_tokenizer#tok-stream",
+        alone=True,
     ),
 }
 
@@ -551,6 +622,8 @@ def trust(
     for text in texts:
         ids = encode(text)
         back = decode(ids)
+        if "stripped" in on:
+            back, text = back.strip(), text.strip()
         lost = encode(back) != ids if "only_ids" in on else back != text
         if lost:
             return False
@@ -597,6 +670,14 @@ _TRUST_BUGS = {
         "gives it away: is `number` among the ids of the name?",
         read="01_tokenizer#tok-control",
     ),
+    "stripped": Bug(
+        "a test that overlooks spaces lost at the ends",
+        "Try a text with a space in front and a line break at its end, and "
+        "compare without strip().",
+        read="01_tokenizer#tok-trust",
+        at="loss",
+        alone=True,
+    ),
 }
 
 
@@ -613,6 +694,9 @@ def _trust_cases(seed: int) -> list[Case]:
     def single_spaces(text: str) -> list[int]:
         return encode(" ".join(text.split()))
 
+    def no_ends(text: str) -> list[int]:
+        return encode(text.strip())
+
     def only_ascii(text: str) -> list[int]:
         return encode(text.encode("ascii", "replace").decode())
 
@@ -627,6 +711,7 @@ def _trust_cases(seed: int) -> list[Case]:
         ("a sound tokenizer", encode, decode),
         ("a lower-casing one", lower_case, decode),
         ("one that squeezes spaces", single_spaces, decode),
+        ("one that strips the ends", no_ends, decode),
         ("one that knows only ASCII", only_ascii, decode),
         ("one that decodes token by token", encode, one_by_one),
         ("one that obeys the user", control_tokens, decode),

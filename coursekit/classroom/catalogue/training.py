@@ -295,6 +295,7 @@ def accumulate(
         n_all = sum(len(y) for _, y in micro_batches)
     else:
         n_all = sum(int((y != -100).sum()) for _, y in micro_batches)
+    seen = 0
     for x, y in micro_batches:
         nats = F.cross_entropy(x @ w, y, reduction="sum")
         if "mean_of_means" in on:
@@ -302,6 +303,13 @@ def accumulate(
             loss = nats / own / len(micro_batches)
         elif "not_divided" in on:
             loss = nats / (y != -100).sum().clamp(min=1)
+        elif "others_mean" in on:
+            own = (y != -100).sum().clamp(min=1)
+            some = [y for _, y in micro_batches if (y != -100).any()]
+            loss = nats / own / len(some)
+        elif "so_far" in on:
+            seen += int((y != -100).sum())
+            loss = nats / max(seen, 1)
         elif "by_rows" in on:
             own = (y != -100).sum().clamp(min=1)
             loss = nats / own * len(y) / n_all
@@ -353,6 +361,22 @@ _ACCUMULATE_BUGS = {
         "Gradients are cleared once an update, not once a micro-batch.",
         read="11_training#train-accumulate",
         at="add",
+    ),
+    "others_mean": Bug(
+        "the mean of the means of those micro-batches that have targets",
+        "A target in a micro-batch with few of them still weighs more than "
+        "one in company. Divide sums by the number of all targets.",
+        read="11_training#train-accumulate",
+        at="mean",
+        alone=True,
+    ),
+    "so_far": Bug(
+        "a division by the number of targets seen so far",
+        "The first micro-batch then weighs too much. Count the targets of "
+        "all micro-batches before the first backward.",
+        read="11_training#train-accumulate",
+        at="mean",
+        alone=True,
     ),
 }
 
@@ -430,7 +454,10 @@ def learn(
                 nn.utils.clip_grad_norm_([w], limit)
             if "clip_after" not in on:
                 optimizer.step()
-            losses.append(loss.item())
+            if "graphs_kept" in on:
+                losses.append(loss)  # type: ignore[arg-type]
+            else:
+                losses.append(loss.item())
     return w.detach(), losses
 
 
@@ -479,6 +506,13 @@ _LEARN_BUGS = {
         "Set the rate anew before each step: peak · (1 − done / steps).",
         read="11_training#train-rate",
         at="rate",
+    ),
+    "graphs_kept": Bug(
+        "losses kept as tensors, which hold their graphs",
+        "Each keeps everything that was computed for it, step after step, "
+        "until memory is full. Keep loss.item().",
+        read="11_training#train-wrong",
+        alone=True,
     ),
 }
 

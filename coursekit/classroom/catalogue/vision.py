@@ -35,6 +35,9 @@ def patches_of(images: Tensor, size: int, *, on: Switches = NONE) -> Tensor:
     elif "channels_last" in on:
         x = images.reshape(batch, channels, rows, size, columns, size)
         x = x.permute(0, 2, 4, 3, 5, 1)
+    elif "split_other_way" in on:
+        x = images.reshape(batch, channels, size, rows, size, columns)
+        x = x.permute(0, 3, 5, 1, 2, 4)
     elif "turned" in on:
         x = images.reshape(batch, channels, rows, size, columns, size)
         x = x.permute(0, 2, 4, 1, 5, 3)
@@ -84,6 +87,13 @@ _PATCHES_BUGS = {
         "patches as columns, (B, numbers, N), as F.unfold has them",
         "A token is a row. Swap the last two axes.",
         read="17_vision#vis-formula",
+    ),
+    "split_other_way": Bug(
+        "an axis split into (size, rows) instead of (rows, size)",
+        "The pixels of a patch are neighbors: the first of the two new axes "
+        "counts patches, the second the pixels in one.",
+        read="17_vision#vis-predict-strips",
+        alone=True,
     ),
 }
 
@@ -213,6 +223,9 @@ def grid_code(down: Tensor, across: Tensor, *, on: Switches = NONE) -> Tensor:
     if "by_columns" in on:
         first = down.repeat(columns, 1)
         second = across.repeat_interleave(rows, dim=0)
+    elif "own_counts" in on:
+        first = down.repeat_interleave(rows, dim=0)
+        second = across.repeat(columns, 1)
     elif "both_repeated" in on:
         first = down.repeat(columns, 1)
         second = across.repeat(rows, 1)
@@ -257,6 +270,14 @@ _GRID_BUGS = {
         read="17_vision#vis-grid",
         at="join",
     ),
+    "own_counts": Bug(
+        "codes repeated as often as there are codes of their own kind, "
+        "which fits a square alone",
+        "A row's code stands once for each *column*, and a column's code "
+        "once for each *row*.",
+        read="17_vision#vis-grid",
+        alone=True,
+    ),
 }
 
 
@@ -291,6 +312,10 @@ def resized(
         grid = rest.reshape(1, width, old, old)
         grid = F.interpolate(grid, size=(new, new), mode="bilinear")
         flat = grid.reshape(width, new * new).T
+    elif "reshaped_both" in on:
+        grid = rest.reshape(1, width, old, old)
+        grid = F.interpolate(grid, size=(new, new), mode="bilinear")
+        flat = grid.reshape(new * new, width)
     elif "reshaped_back" in on:
         grid = rest.reshape(1, old, old, width).permute(0, 3, 1, 2)
         grid = F.interpolate(grid, size=(new, new), mode="bilinear")
@@ -365,6 +390,14 @@ _RESIZED_BUGS = {
         read="17_vision#vis-formula",
         at="own",
     ),
+    "reshaped_both": Bug(
+        "reshapes there and back that bring D to the front without moving a "
+        "number",
+        "(old², D) is turned first, .T, and then cut into (1, D, old, old); "
+        "and turned back behind it.",
+        read="17_vision#vis-formula",
+        alone=True,
+    ),
 }
 
 
@@ -395,7 +428,8 @@ def is_a_set(read: Part, patches: Tensor, *, on: Switches = NONE) -> bool:
     elif "rolled" in on:
         orders.append(torch.arange(n).roll(1))
     else:
-        for i in range(n - 1):
+        last = n - 2 if "last_forgotten" in on else n - 1
+        for i in range(last):
             order = torch.arange(n)
             order[i], order[i + 1] = i + 1, i
             orders.append(order)
@@ -409,8 +443,13 @@ def is_a_set(read: Part, patches: Tensor, *, on: Switches = NONE) -> bool:
             same = torch.allclose(after.sum(), before.sum())
         else:
             same = torch.allclose(after, before)
-        if not same:
+        if "one_is_enough" in on:
+            if same:
+                return True
+        elif not same:
             return False
+    if "one_is_enough" in on:  # noqa: SIM103 (a switch is asked alone)
+        return False
     return True
 
 
@@ -456,6 +495,20 @@ _SET_BUGS = {
         read="17_vision#vis-set",
         at="test",
     ),
+    "one_is_enough": Bug(
+        "one exchange that changes nothing taken as enough",
+        "A single exchange that moves the logits shows that order counts: "
+        "all of them have to leave the logits alone.",
+        read="17_vision#vis-set",
+        alone=True,
+    ),
+    "last_forgotten": Bug(
+        "a test that forgets the last pair of neighbors",
+        "N patches have N − 1 pairs of neighbors: range(N − 1) reaches the "
+        "last.",
+        read="17_vision#vis-set",
+        alone=True,
+    ),
 }
 
 
@@ -491,6 +544,16 @@ def largest(head: Tensor) -> Part:
     return lambda x: x.amax(0) @ head
 
 
+def first_alone(patches: Tensor) -> Tensor:
+    """Logits of the first patch, whatever the others are."""
+    return patches[0, :3]
+
+
+def middle_alone(patches: Tensor) -> Tensor:
+    """Logits of the patch in the middle."""
+    return patches[len(patches) // 2, :3]
+
+
 def last_alone(x: Tensor) -> Tensor:
     """A model that looks at the last patch only."""
     return x[-1, :3]
@@ -515,6 +578,8 @@ def _set_cases(seed: int) -> list[Case]:
         Case((largest(head), patches), name="the largest numbers"),
         Case((weighted(mirrored, head, sure), patches), name="from both ends"),
         Case((last_alone, other), name="the last patch alone"),
+        Case((first_alone, patches), name="the first patch alone"),
+        Case((middle_alone, patches), name="the patch in the middle alone"),
         Case((in_a_ring(head), patches), name="products of neighbors"),
         Case((weighted(nearly, even, sure), patches), name="nearly a sum"),
     ]

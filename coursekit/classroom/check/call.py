@@ -4,7 +4,12 @@ import copy
 import dis
 import inspect
 import linecache
+import math
 import random
+import signal
+import sys
+import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,6 +22,12 @@ import torch
 
 Function = Callable[..., Any]
 HERE = Path(__file__).parent
+SAID = (
+    "a function that is given is called as the exercise says: this call "
+    "raised an error in it. Check the number, types and shapes of what you "
+    "give it."
+)
+"""All that a sandbox reads of an error in a function that it was given."""
 NOTHING = {"RESUME", "NOP", "LOAD_CONST", "RETURN_CONST", "RETURN_VALUE"}
 
 
@@ -61,6 +72,48 @@ def call(
     except (Exception, SystemExit) as error:
         return Outcome(None, named, error)
     return Outcome(value, named)
+
+
+def state(value: Any) -> Any:
+    """What of an argument is compared after a call: a model's numbers."""
+    if not isinstance(value, torch.nn.Module):
+        return value
+    return {**dict(value.named_parameters()), **dict(value.named_buffers())}
+
+
+class TooLong(BaseException):
+    """Time is up. No ``Exception``: what catches these must not go on."""
+
+
+@contextmanager
+def at_most(seconds: float) -> Iterator[None]:
+    """Stop what takes longer, by raising :class:`TooLong` in it.
+
+    It works where Python can be interrupted: on the main thread of a system
+    that has timers (``signal.setitimer``; Windows has none), and between two
+    lines of Python.  Elsewhere, in another thread or during one long
+    computation in C++, nothing stops.  0 or ∞ is no limit.
+    """
+    main = threading.current_thread() is threading.main_thread()
+    limited = 0 < seconds < math.inf
+    if not (main and limited and hasattr(signal, "setitimer")):
+        yield
+        return
+
+    def stop(number: int, frame: Any) -> None:
+        raise TooLong
+
+    handler = signal.signal(signal.SIGALRM, stop)
+    # Once a second from then on: a bare `except:` may swallow the first.
+    timer = signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
+    begin = time.monotonic()
+    try:
+        yield
+    finally:
+        left = timer[0] and max(timer[0] - time.monotonic() + begin, 1e-3)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, handler)
+        signal.setitimer(signal.ITIMER_REAL, left, timer[1])
 
 
 def duplicate(value: Any) -> Any:
@@ -111,12 +164,40 @@ def kind(error: BaseException) -> str:
     return error.kind if isinstance(error, Raised) else type(error).__name__
 
 
+def said(error: BaseException) -> str:
+    """The first line of an exception's message, wherever it was raised."""
+    text = error.text if isinstance(error, Raised) else str(error)
+    return text.strip().partition("\n")[0][:200]
+
+
+def raised_in(error: BaseException, ours: Function) -> str:
+    """The learner's line that an exception comes from, or "".
+
+    It is the last that is neither in the file of ``ours``, nor the package's,
+    PyTorch's or Python's.
+    """
+    others = (
+        HERE.parents[1],
+        Path(torch.__file__).parent,
+        sys.base_prefix,
+        inspect.getfile(inspect.unwrap(ours)),
+    )
+    own = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith(("<frozen", *map(str, others)))
+    ]
+    if not own or not own[-1].lineno:
+        return ""
+    line = linecache.getline(own[-1].filename, own[-1].lineno).strip()
+    return f"in line {own[-1].lineno}: {line}" if line else ""
+
+
 def explain(error: BaseException) -> str:
     """An exception in a line, and the line of the function it came from."""
     if isinstance(error, Raised):
         return f"{error.kind}: {error.text}".rstrip(": ")
-    said = str(error).strip().partition("\n")[0][:200]
-    text = f"{type(error).__name__}: {said}".rstrip(": ")
+    text = f"{type(error).__name__}: {said(error)}".rstrip(": ")
     frames = traceback.extract_tb(error.__traceback__)[1:]
     if not frames or Path(frames[0].filename).parent == HERE:
         return text  # it comes from the check itself

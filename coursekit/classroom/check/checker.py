@@ -6,13 +6,22 @@ from typing import Any
 
 from coursekit.classroom.check.call import (
     Outcome,
+    TooLong,
+    at_most,
     call,
     explain,
+    raised_in,
     randomness,
     unwritten,
 )
-from coursekit.classroom.check.compare import describe, difference, is_value
+from coursekit.classroom.check.compare import (
+    describe,
+    difference,
+    different,
+    is_value,
+)
 from coursekit.classroom.check.core import (
+    EVERYWHERE,
     NONE,
     Case,
     Exercise,
@@ -33,10 +42,16 @@ PLAIN = (
     "This is right for the exercise as the book has it. Here something else "
     "was asked: read the text of the exercise again."
 )
+ELSE = "This would be right if something else had been asked:"
 
 
 def check(
-    id: str, function: Any, seed: int = 0, variants: Iterable[str] = ()
+    id: str,
+    function: Any,
+    seed: int = 0,
+    variants: Iterable[str] = (),
+    *,
+    limit: float = 30.0,
 ) -> Report:
     """Try a learner's function on the cases of an exercise.
 
@@ -45,6 +60,10 @@ def check(
         function: the learner's; it gets copies of the arguments.
         seed: draws the numbers of the cases.
         variants: names of conventions that an assignment asks for instead.
+        limit: for how many seconds the function may run, all cases together,
+            before it is stopped; ∞ for no limit.  A loop is stopped on the
+            main thread (a notebook's cells run there), except on Windows; a
+            single operation of PyTorch always runs to its end.
 
     Returns:
         a report that prints itself and says right, or what is wrong, and
@@ -70,8 +89,13 @@ def check(
         )
     cases = draw(exercise, seed)
     names = (*exercise.forbid, *LESSON)
-    with forbidden(names, function) as allowed:
-        outcomes = [call(allowed, bind(exercise, c), seed) for c in cases]
+    outcomes: list[Outcome] = []
+    try:
+        with forbidden(names, function) as allowed, at_most(limit):
+            for case in cases:
+                outcomes.append(call(allowed, bind(exercise, case), seed))
+    except TooLong:
+        return stopped(id, cases, len(outcomes), limit)
     # None may be right, or wrong, here and there: look for any value.
     first = next((o for o in outcomes if o.value is not None), outcomes[0])
     hint = unwritten(function, first)
@@ -79,6 +103,20 @@ def check(
     if hint and references.outcome(0, on).value is not None:
         return Report(id, "not attempted", hint)
     return examine(id, references, cases, outcomes, on)
+
+
+def stopped(
+    id: str, cases: Sequence[Case], number: int, limit: float
+) -> Report:
+    """Report on a function that did not come to an end."""
+    case, n = cases[number], len(cases)
+    text = (
+        f"{headline(case, number, n)}\nIt was stopped after {limit:g} s. "
+        "Is there a loop that never ends? If it is only slow, give it more "
+        "time: check(…, limit=300)."
+    )
+    example = Counterexample(case.name, case.args, case.kwargs)
+    return Report(id, "error", text, example, total=n)
 
 
 def examine(
@@ -109,19 +147,26 @@ def examine(
     telling = sorted(range(n), key=lambda i: problems[i] is None)
     named = explanations(references, cases, outcomes, on, telling)
     found = failure(id, exercise, cases, outcomes, problems, named)
-    if on and not named and is_plain(references, cases, outcomes):
-        return replace(found, hint=PLAIN)
+    if named or (exercise.judge and not on):
+        return found
+    for other in {NONE, *(frozenset((v,)) for v in exercise.variants)} - {on}:
+        if solved(references, cases, outcomes, other):
+            asked = [exercise.variants[variant] for variant in other]
+            hint = " ".join([ELSE, *asked]) if asked else PLAIN
+            return replace(found, hint=hint, diagnosis=other)
     return found
 
 
-def is_plain(
+def solved(
     references: References,
     cases: Sequence[Case],
     outcomes: Sequence[Outcome],
+    on: Switches,
 ) -> bool:
-    """Whether the exercise was solved, but not the variant asked for."""
+    """Whether this variant was solved, whichever was asked for."""
+    exercise = references.exercise
     return not any(
-        verdict(references.exercise, case, got, references.outcome(number))
+        verdict(exercise, case, got, references.outcome(number, on))
         for number, (case, got) in enumerate(zip(cases, outcomes, strict=True))
     )
 
@@ -135,16 +180,13 @@ def verdict(
     problem = judged(exercise, case, got.value, expected.value)
     if problem:
         return problem
-    for name, right in expected.arguments.items():
-        now = got.arguments[name]
-        if is_value(right) and difference(
-            now, right, 0.0, 0.0, equal_nan=True
-        ):
-            return (
-                f"The result is right, but the argument {name} is not what "
-                "it should be after the call. Was it changed in place?"
-            )
-    return None
+    changed = different(got, expected, exercise.keeps_models)
+    if not changed:
+        return None
+    return (
+        f"The result is right, but the argument {changed} is not what "
+        "it should be after the call. Was it changed in place?"
+    )
 
 
 def judged(
@@ -159,10 +201,18 @@ def judged(
     except Exception as error:  # not of a form that can be judged
         if not is_value(expected) and exercise.judge is None:
             raise  # nothing to compare with: the author's mistake
+        if line := raised_in(error, exercise.reference):
+            text = explain(error).splitlines()[0]
+            return f"What it returned raised {text}\n{line}"
         return (
             f"Expected something like {describe(expected)}, got "
             f"{describe(got)} ({explain(error).splitlines()[0]})."
         )
+
+
+def headline(case: Case, number: int, n: int) -> str:
+    """``Case 2 of 5: a long text.``"""
+    return f"Case {number + 1} of {n}" + f": {case.name}." * bool(case.name)
 
 
 def failure(
@@ -176,11 +226,13 @@ def failure(
     """Report on the first case that is not right, and on the cause."""
     number = next(i for i, problem in enumerate(problems) if problem)
     case, n, right = cases[number], len(cases), problems.count(None)
+    known = {**EVERYWHERE, **exercise.bugs}
+    yes_or_no = all(isinstance(o.value, bool) for o in outcomes)
     called = [
         f"{name} {describe(value)}".replace(" a tensor ", " ")
         for name, value in bind(exercise, case).arguments.items()
     ]
-    lines = [f"Case {number + 1} of {n}" + f": {case.name}." * bool(case.name)]
+    lines = [headline(case, number, n)]
     if called:
         lines.append(f"Called with {', '.join(called)}.")
     lines.append(problems[number] or "")
@@ -194,7 +246,7 @@ def failure(
         right=right,
         total=n,
         diagnosis=named[0] if named else NONE,
-        mistakes=[[exercise.bugs[b] for b in sorted(on)] for on in named],
+        mistakes=[[known[b] for b in sorted(on)] for on in named],
         sought=bool(exercise.bugs),
-        partly_seen=exercise.view is not None,
+        partly_seen=exercise.view is not None or yes_or_no,
     )

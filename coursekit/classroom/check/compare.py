@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from coursekit.classroom.check.call import Outcome, state
+
 NUMBER = (bool, int, float, complex)
 EXACT = (str, bytes, type(None), set, frozenset, range)
 LONG = 60  # characters of a value that a message quotes
@@ -80,6 +82,22 @@ def difference(
     return None
 
 
+def different(got: Outcome, expected: Outcome, models: bool = False) -> str:
+    """The first argument that is not alike after two calls, or "".
+
+    Of models the numbers are compared, if they are to be at all.
+    """
+    for name, right in expected.arguments.items():
+        now = got.arguments.get(name, right)
+        if models:
+            right, now = state(right), state(now)
+        if is_value(right) and difference(
+            now, right, 0.0, 0.0, equal_nan=True
+        ):
+            return name
+    return ""
+
+
 def from_numpy(value: Any) -> Any:
     """A number or tensor for what NumPy has; all else as it is."""
     if isinstance(value, np.generic):
@@ -113,6 +131,11 @@ def numbers(
     equal_nan: bool,
 ) -> str | None:
     """Compare tensors and numbers: shape, then kind, then values."""
+    if isinstance(expected, float) and getattr(got, "requires_grad", False):
+        return (
+            f"{what}: expected a number, got a tensor that holds its graph. "
+            "Call .item() on it."
+        )
     a, b = (as_tensor(x) for x in (got, expected))
     if a.shape != b.shape:
         return mismatch(what, f"shape {shape(b)}", shape(a))

@@ -58,7 +58,8 @@ class Bug:
 
     says: str
     """Ends the sentence "It behaves exactly like: …", or "It looks like: …"
-    where the exercise has a view that shows a part of a value alone."""
+    where each answer is a yes or no, or the exercise has a view that shows a
+    part of a value alone."""
 
     why: str
     """What a tutor would say to it, in a sentence or two."""
@@ -69,7 +70,22 @@ class Bug:
     at: str = ""
     """The line it sits in; two bugs in one line exclude one another."""
 
+    alone: bool = field(default=False, repr=False)
+    """Whether it is never made together with another: it crashes, or turns
+    the result into something in which no other mistake can be seen."""
 
+
+IN_PLACE = "in_place"
+EVERYWHERE = {
+    IN_PLACE: Bug(
+        "a function that changes an argument of its caller's in place",
+        "After the call the caller still has that tensor, list or model, and "
+        "now it holds something else. Work on a copy: x = x.clone(), "
+        "x = x + 1 instead of x += 1.",
+        read="about/checks#checks-in-place",
+    ),
+}
+"""Mistakes that every exercise knows: they need no switch."""
 Alike = tuple[AbstractSet[str], AbstractSet[str], str]
 
 
@@ -121,6 +137,9 @@ class Exercise:
 
     None compares the values themselves.
     """
+
+    keeps_models: bool = False
+    """Whether a model that is an argument has to stay as it was, too."""
 
     local: str = ""
     """Why it is checked on the page alone, and not in a sandbox."""

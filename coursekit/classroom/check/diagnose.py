@@ -7,14 +7,20 @@ arguments, then on these inputs it is that mutant.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import combinations
 from typing import Any
 
-from coursekit.classroom.check.call import Outcome, kind
-from coursekit.classroom.check.compare import difference, is_value
+from coursekit.classroom.check.call import SAID, Outcome, kind, said, state
+from coursekit.classroom.check.compare import (
+    EXACT,
+    difference,
+    different,
+    is_value,
+)
 from coursekit.classroom.check.core import (
+    IN_PLACE,
     NONE,
     Case,
     Exercise,
@@ -30,7 +36,7 @@ def mutants(exercise: Exercise) -> list[Switches]:
     place = {name: bug.at or name for name, bug in bugs.items()}
     pairs = [
         frozenset((a, b))
-        for a, b in combinations(bugs, 2)
+        for a, b in combinations([n for n in bugs if not bugs[n].alone], 2)
         if place[a] != place[b]
     ]
     found = [frozenset((name,)) for name in bugs] + pairs
@@ -91,7 +97,12 @@ def explanations(
     """The sets of bugs that explain all outcomes, the smallest first.
 
     A pair that does what one of its two does alone explains nothing more,
-    and is left out.
+    and is left out.  So is any pair where every answer is a yes or no, a
+    whole number or a word: there are more pairs than such answers.
+
+    If nothing explains all of it, a function that changes an argument which
+    has to stay as it was is compared in what it returns: it may be right but
+    for that, or make another mistake besides.
 
     Args:
         references: of the exercise, on the same cases.
@@ -100,17 +111,50 @@ def explanations(
         on: the variant that was asked for.
         order: of the cases; the first that differs rules a mutant out.
     """
-    exercise = references.exercise
-    traces = [
-        (number, trace(exercise, cases[number], outcomes[number]))
-        for number in order or range(len(cases))
+    exercise, numbers = references.exercise, order or range(len(cases))
+    traces = [(n, trace(exercise, cases[n], outcomes[n])) for n in numbers]
+    rights = [references.outcome(n, on) for n in range(len(cases))]
+    known = mutants(exercise)
+    if all(isinstance(r.value, (bool, int, *EXACT)) for r in rights):
+        known = [mutant for mutant in known if len(mutant) == 1]
+    found = explaining(references, traces, known, on)
+    if found or not any(
+        different(got, right, exercise.keeps_models)
+        for got, right in zip(outcomes, rights, strict=True)
+    ):
+        return found
+    loose = [
+        (n, replace(seen, arguments={}))
+        for n, seen in traces
+        if not seen.raised
     ]
+    if len(loose) < len(traces):
+        return []
+    if exercise.judge is None:  # it may be right but for that
+        known = [NONE, *known]
+    return [
+        mutant | {IN_PLACE}
+        for mutant in explaining(references, loose, known, on)
+    ]
+
+
+def explaining(
+    references: References,
+    traces: Sequence[tuple[int, "Trace"]],
+    known: Sequence[Switches],
+    on: Switches,
+) -> list[Switches]:
+    """Those of some mutants that leave these traces, the smallest first."""
     found: list[Switches] = []
-    for mutant in mutants(exercise):
+    for mutant in known:
         if any(one <= mutant for one in found):
             continue
         if all(
-            same(exercise, got, references.trace(number, on | mutant))
+            same(
+                references.exercise,
+                got,
+                references.trace(number, on | mutant),
+            )
             for number, got in traces
         ):
             found.append(mutant)
@@ -122,7 +166,10 @@ class Trace:
     """What can be compared of an outcome."""
 
     raised: str = ""
-    """The name of what was raised."""
+    """The class of what was raised."""
+
+    said: str = ""
+    """The first line of its message."""
 
     value: Any = None
     """The exercise's view of what was returned."""
@@ -137,14 +184,17 @@ class Trace:
 def trace(exercise: Exercise, case: Case, outcome: Outcome) -> Trace:
     """What can be compared of a case's outcome."""
     if outcome.error:
-        return Trace(raised=kind(outcome.error))
+        return Trace(raised=kind(outcome.error), said=said(outcome.error))
     value = outcome.value
     if exercise.view is not None:
         try:
             value = exercise.view(value, case)
         except Exception:
             return Trace(malformed=True)
-    return Trace(value=value, arguments=outcome.arguments)
+    arguments = outcome.arguments
+    if exercise.keeps_models:
+        arguments = {name: state(x) for name, x in arguments.items()}
+    return Trace(value=value, arguments=arguments)
 
 
 def same(exercise: Exercise, a: Trace, b: Trace) -> bool:
@@ -152,7 +202,10 @@ def same(exercise: Exercise, a: Trace, b: Trace) -> bool:
     if a.malformed or b.malformed:
         return False
     if a.raised or b.raised:
-        return a.raised == b.raised
+        silent = any(x.said.startswith(SAID[:150]) for x in (a, b))
+        # The sizes that do not fit change places when the operands do.
+        alike_said = sorted(a.said.split()) == sorted(b.said.split())
+        return a.raised == b.raised and (silent or alike_said)
     try:
         if not alike(exercise, a.value, b.value):
             return False
@@ -161,7 +214,7 @@ def same(exercise: Exercise, a: Trace, b: Trace) -> bool:
     return all(
         alike(exercise, a.arguments[name], value)
         for name, value in b.arguments.items()
-        if is_value(value)
+        if a.arguments and is_value(value)
     )
 
 

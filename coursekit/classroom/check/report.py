@@ -51,7 +51,8 @@ class Report:
     """Whether classic mistakes of this exercise are known at all."""
 
     partly_seen: bool = False
-    """Whether only a part of a value is compared with the mistakes'."""
+    """Whether little is compared with the mistakes: a part of each value, or
+    a yes or no."""
 
     hint: str = ""
     """What else explains the answer, if no mistake does."""

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from coursekit.classroom.check.call import SAID
 from coursekit.classroom.grading import frames
 from coursekit.classroom.grading.frames import Frame, FrameError
 from coursekit.classroom.grading.isolation import Limits
@@ -23,13 +24,6 @@ Function = Callable[..., Any]
 ASK_SIZE = 1 << 20  # bytes that a question to a parent's function may have
 ASK_MEMORY = 2 << 30  # bytes that answering all of a call's may take
 TOO_LONG = "the function that it was given took too long"
-SAID = (
-    "a function that is given is called as the exercise says: this call "
-    "raised an error in it. Check the number, types and shapes of what you "
-    "give it."
-)
-"""All that a stranger reads of an error in a function of ours: a message of
-its own could name the function, and so the answer."""
 
 
 class Served:
@@ -173,7 +167,11 @@ def packed(answer: dict[str, Any], nonce: bytes) -> bytes:
 
 
 def neutral(error: BaseException) -> list[str]:
-    """An error of our function's: one of Python's classes, and ``SAID``."""
+    """An error of our function's: one of Python's classes, and ``SAID``.
+
+    A stranger reads no more of it: a message of its own could name the
+    function, and so the answer.
+    """
     name = type(error).__name__
     known = getattr(builtins, name, None)
     if not (isinstance(known, type) and issubclass(known, Exception)):
