@@ -87,6 +87,20 @@ def to_library(model: Any) -> nn.Module:
     return library.to(model.unembed.weight.dtype)
 
 
+def to_minimal(library: Any) -> minimal.GPT:
+    """The book's ``GPT`` with the weights of one of the library's.
+
+    Args:
+        library: a ``GPT`` whose configuration makes the file's choices.
+    """
+    config, weights = library.config, library.state_dict()
+    sizes = (config.vocab_size, config.max_len, config.d_model)
+    model = minimal.GPT(*sizes, config.n_heads, config.n_layers)
+    names = model.state_dict().keys()
+    model.load_state_dict({k: weights[library_name(k)] for k in names})
+    return model.to(weights["head.weight"].dtype)
+
+
 def settings(steps: int, **changes: Any) -> TrainConfig:
     """The library's settings that are those of the file's ``train``."""
     fields: dict[str, Any] = {

@@ -38,10 +38,11 @@ KINDS = {
     "bpe": "tokenizer",
     "positions": None,
     "checkpoint": None,
+    "walk": "model",
 }
 NUMBERS = (
     *("layer", "head", "temperature", "seed", "beams", "steps"),
-    *("step", "query", "key"),
+    *("step", "query", "key", "block", "token"),
 )
 
 
@@ -56,6 +57,7 @@ class Live(SphinxDirective):
     option_spec = {  # noqa: RUF012
         "model": directives.unchanged_required,
         "text": directives.unchanged_required,
+        "swap": directives.unchanged_required,
         **dict.fromkeys(NUMBERS, float),
     }
 

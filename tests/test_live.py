@@ -626,7 +626,8 @@ def test_the_bundle_has_every_file():
         path.relative_to(live.HERE).as_posix()
         for path in live.HERE.rglob("*.js")
     }
-    assert there | {"figures/style.js"} == set(live.sources())
+    made = {"figures/style.js", "figures/walk_code.js"}
+    assert there | made == set(live.sources())
     text = live.bundle()
     assert "\nimport " not in text
     assert "\nexport " not in text
@@ -726,12 +727,16 @@ def test_the_page_shows_whole_functions():
 def test_every_word_stands_in_the_table_and_is_used():
     files = live.sources()
     table = files.pop("figures/strings.js").split("/** A string of")[0]
+    table += files.pop("figures/walk_strings.js").split("/** A share")[0]
     keys = set(re.findall(r'^  "([\w.-]+)":', table, re.MULTILINE))
     text = "".join(files.values())
     used = set(re.findall(r'"([a-z]+(?:[.-][a-z-]+)*)"', text))
     used |= {f"scores.{n}" for n in ("key", "product", "score", "weight")}
     used |= {f"{key}.title" for key in re.findall(r'key = "(\w+)"', text)}
     used |= {"space", "newline"}  # the table's own functions
+    for found in re.findall(r"say\(`([^`]+)`", text):
+        pattern = re.sub(r"\\\$\\{\w+\\}", r"[\\w-]*", re.escape(found))
+        used |= {key for key in keys if re.fullmatch(pattern, key)}
     assert keys - used == set()
     assert set(re.findall(r'say\("([\w.-]+)"', text)) - keys == set()
 
@@ -742,7 +747,8 @@ def test_special_names_are_those_of_the_package():
 
 
 # -- still figures -----------------------------------------------------------
-CHAPTERS = sorted((Path(__file__).parent.parent / "book").rglob("[01]*.md"))
+BOOK = Path(__file__).parent.parent / "book"
+CHAPTERS = [*sorted(BOOK.rglob("[01]*.md")), BOOK / "walk.md"]
 PLACED = re.compile(r"^```\{live\} ([\w-]+)\n((?::.*\n)*)```\n", re.MULTILINE)
 
 

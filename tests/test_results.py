@@ -13,6 +13,7 @@ import pytest
 from coursekit.classroom.glue import result
 from results import ladder, replacing, take_away
 from results.record import ROOT, commit, record, sha256, summary
+from results.story_gates import MUST_HOLD
 
 sys.path.insert(0, str(ROOT / "sphinx_ext"))
 
@@ -199,6 +200,16 @@ def test_the_readme_quotes_the_shipped_models():
         size, measured = quoted.pop(f"translator-{entry['pair']}")
         assert size == f"{entry['parameters'] / 1e6:.2f}"
         assert measured == f"BLEU {entry['bleu']:.1f}"
+    size, measured = quoted.pop("stories")
+    metrics = result("stories")
+    [gates] = [
+        run["gates"]
+        for run in metrics["runs"]
+        if run["seed"] == metrics["shipped"]
+    ]
+    assert size == f"{metrics['parameters'] / 1e6:.2f}"
+    intact = (f"{gates[name]['intact']:.2f}" for name in MUST_HOLD)
+    assert measured == f"gates {', '.join(intact)}"
     for name, (size, measured) in quoted.items():
         metrics = result(name)
         assert size == f"{metrics['parameters'] / 1e6:.2f}"

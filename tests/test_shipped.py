@@ -24,6 +24,7 @@ MOST = {  # parameters
     "captions": 900_000,
     "running": 200_000,
     "shakespeare": 900_000,
+    "stories": 1_300_000,
     "translator-de-en": 3_000_000,
     "translator-en-de": 3_000_000,
 }

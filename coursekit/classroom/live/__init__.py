@@ -23,6 +23,7 @@ import torch
 from torch import nn
 
 from coursekit.classroom.glue import show_code
+from coursekit.classroom.live import walk
 from coursekit.classroom.live.stills import apart, picture, still
 from coursekit.files import write_atomically
 from coursekit.models import load_model, save_model
@@ -55,6 +56,7 @@ ENGINE = (
     "feedforward",
     "block",
     "decoder",
+    "activations",
     "encoder",
     "seq2seq",
     "checkpoint",
@@ -77,8 +79,20 @@ FIGURES = (
     "positions",
     "bpe",
     "checkpoint",
+    "walk_strings",
+    "walk_code",
+    "walk_state",
+    "walk_sheet",
+    "walk_vectors",
+    "walk_attention",
+    "walk_stream",
+    "walk_answer",
+    "walk_map",
+    "walk_controls",
+    "walk",
 )
-"""The files of the figures, in their order; ``style`` is made of live.css."""
+"""The files of the figures, in their order; ``style`` is made of live.css, and
+``walk_code`` of minimal.py."""
 
 IMPORT = re.compile(r'^import \{([^}]*)\} from "(.+?)";\n', re.MULTILINE)
 COMMENT = re.compile(r"^ *(?://.*|/\*\*[\s\S]*?\*/)\n", re.MULTILINE)
@@ -92,7 +106,11 @@ def sources() -> dict[str, str]:
     paths = [f"{name}.js" for name in ENGINE]
     paths += [f"figures/{name}.js" for name in FIGURES]
     style = (HERE / "figures/live.css").read_text("utf8")
-    made = {"figures/style.js": f"export const STYLE = {json.dumps(style)};\n"}
+    code = {step: walk.code(step) for step in walk.LINES}
+    made = {
+        "figures/style.js": f"export const STYLE = {json.dumps(style)};\n",
+        "figures/walk_code.js": f"export const CODE = {json.dumps(code)};\n",
+    }
     return {
         path: made.get(path) or (HERE / path).read_text("utf8")
         for path in paths
@@ -165,7 +183,7 @@ def export(
     name: str,
     figure: str = "",
     text: str = "",
-    **options: int,
+    **options: int | str,
 ) -> Path:
     """Write a model as a script that hands it to the figures.
 

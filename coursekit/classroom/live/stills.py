@@ -16,6 +16,7 @@ from coursekit.activations import watch
 from coursekit.attention import attend
 from coursekit.cache import CachedStepper
 from coursekit.classroom import figures
+from coursekit.classroom.live.strip import pointing, strip
 from coursekit.generation import beam_search
 from coursekit.models import load
 from coursekit.positions import frequencies
@@ -31,18 +32,19 @@ def still(
     model: str | nn.Module | None = None,
     text: str = "",
     tokenizer: Tokenizer | None = None,
-    **options: int,
+    **options: int | str,
 ) -> Any:
     """Draw what a live figure shows before its reader touches it.
 
     Args:
         figure: attention, scores, next-token, beam, translator, bpe,
-            positions or checkpoint.
+            positions, checkpoint or walk.
         model: a name for :func:`coursekit.load`, or a model; positions has
             none.
         text: what it is shown on.
         tokenizer: of the model, if it is not a name.
-        options: of the live figure: layer, head, beams, steps, query, key.
+        options: of the live figure: layer, head, beams, steps, query, key,
+            block, swap.
 
     Returns:
         Their axes.
@@ -78,7 +80,7 @@ def picture(
     model: nn.Module | None,
     text: str = "",
     tokenizer: Tokenizer | None = None,
-    **options: int,
+    **options: int | str,
 ) -> str:
     """Draw a still figure as SVG that says in words what it shows.
 
@@ -253,6 +255,22 @@ def checkpoint(model: Any, _: Any, __: str, layer: int = 0) -> Any:
     return ax
 
 
+def walk(
+    model: Any,
+    tokenizer: Tokenizer,
+    text: str,
+    block: int = 0,
+    head: int = 0,
+    **_: int | str,
+) -> Any:
+    """Twelve small pictures; block and head count from 1, as readers do."""
+    ids = tokenizer.encode(text)
+    if not (block and head):
+        block, head = (i + 1 for i in pointing(model, ids))
+    names = pieces(tokenizer, ids)
+    return strip(model, tokenizer, names, ids, block - 1, head - 1)
+
+
 DRAWN: dict[str, Callable[..., Any]] = {
     "attention": attention,
     "scores": scores,
@@ -262,6 +280,7 @@ DRAWN: dict[str, Callable[..., Any]] = {
     "bpe": bpe,
     "positions": positions,
     "checkpoint": checkpoint,
+    "walk": walk,
 }
 """Draws each figure of ``(model, tokenizer, text)`` and its options."""
 NEEDS = {
@@ -293,6 +312,9 @@ SHOWN = {
     "checkpoint": (
         "A matrix of weights: a column for each input, a row for each "
         "output, a color for each number."
+    ),
+    "walk": (
+        "Twelve pictures, one for each step from the text to the next token."
     ),
 }
 """What is to be seen, in words."""

@@ -1,0 +1,203 @@
+// The words of the walk. In a formula, [[query:q]] is q in the query's color,
+// and a letter behind _ stands lower.
+import { make } from "./parts.js";
+import { STRINGS } from "./strings.js";
+
+Object.assign(STRINGS, {
+  "walk.title": "a walk through the model",
+  "walk.steps": "Step",
+  "walk.step": "Step {step} of 12: {title}",
+  "walk.play": "Play",
+  "walk.pause": "Pause",
+  "walk.back": "Back",
+  "walk.next": "Next",
+  "walk.reset": "Start again",
+  "walk.undo": "Undo changes",
+  "walk.word": "Word",
+  "walk.token": "Token",
+  "walk.pick": "{n}: {token}",
+  "walk.picture": "Picture of the step. Arrow keys go from number to number.",
+  "walk.map-label": "The model, from the text to the next token",
+  "walk.hint": "Point at a cell for its number.",
+  "walk.root": "÷ √Dh",
+  "walk.mask": "causal mask",
+  "walk.plus": "the + around attention",
+  "walk.gelu": "GELU",
+  "walk.on": "head {h}",
+  "walk.share": "Weight of “{token}”",
+  "walk.temperature": "Temperature τ",
+  "walk.draw": "Draw a token",
+
+  "walk.place.tokens": "tokens",
+  "walk.place.embedding": "embedding",
+  "walk.place.position": "position",
+  "walk.place.block": "block {b}",
+  "walk.place.logits": "logits",
+  "walk.place.next": "next token",
+  "walk.short.tokens": "ids",
+  "walk.short.embedding": "E",
+  "walk.short.position": "P",
+  "walk.short.block": "{b}",
+  "walk.short.logits": "logits",
+  "walk.short.next": "next",
+
+  "walk.answer": "After “{token}” the model expects",
+  "walk.intact": "The model as it was trained.",
+  "walk.changed": "“{token}”: {before} before, {after} now ({points}). A frame"
+    + " is the share before.",
+  "walk.now": "{token} {after}",
+  "walk.then-now": "{token} {before} → {after}",
+  "walk.points": "{n} points",
+
+  "walk.more": "… {n} more",
+  "walk.cell": "{name}, dimension {i}: {value}",
+  "walk.cut": "cut into tokens; below each, its id",
+  "walk.list": "what the model is given",
+  "walk.table": "E has {rows} rows, one per token, and {columns} columns:",
+  "walk.nearest": "The three nearest rows, by the cosine:",
+  "walk.sum": "dimension {i}: {a} + {b} = {sum}",
+  "walk.place": "place {t}",
+  "walk.norm": "norm: mean 0, variance 1",
+  "walk.normed": "norm(x)",
+  "walk.times": "times W_{letter}",
+  "walk.query": "query q",
+  "walk.key": "key k",
+  "walk.value": "value v",
+  "walk.products":
+    "{name}, dimension {i}: {a} + {b} + {n} smaller products = {sum}",
+  "walk.divided": "÷ {root}",
+  "walk.undivided": "not divided",
+  "walk.query-of": "q of {token}",
+  "walk.product": "dimension {i}: {a} · {b} = {product}",
+  "walk.score": "score",
+  "walk.weight": "weight",
+  "walk.map": "all queries (rows)",
+  "walk.scaled": "weight · value",
+  "walk.part": "dimension {i}: {share} · {v} = {part}",
+  "walk.mix": "their sum",
+  "walk.mixed": "dimension {i}: the sum of {n} products is {sum}",
+  "walk.head": "head {h}",
+  "walk.looks": "looks at",
+  "walk.found": "what it found",
+  "walk.without": "without it",
+  "walk.muted": "muted",
+  "walk.joined": "joined, times W_O",
+  "walk.attention": "attention",
+  "walk.new": "new x",
+  "walk.length": "length {n}",
+  "walk.opens": "W_1, then GELU: {n} units",
+  "walk.unit": "hidden unit {i}: {value}",
+  "walk.strongest": "The five strongest units:",
+  "walk.closes": "times W_2",
+  "walk.written": "network",
+  "walk.lens": "read off here, the next token would be",
+  "walk.most": "looks most at",
+  "walk.before": "embedding",
+  "walk.after": "block {b}",
+  "walk.logit": "logit",
+  "walk.probability": "probability",
+  "walk.again": "joins the text, and step 1 begins again",
+  "walk.press": "Draw a token to go on.",
+
+  "walk.1.title": "The text becomes tokens",
+  "walk.1.formula": "text → [[token:ids]]",
+  "walk.1.sentence": "The text becomes {n} tokens, and the model sees only"
+    + " their ids: “{token}” is token {id} of {all}.",
+  "walk.2.title": "An id selects a row of E",
+  "walk.2.formula": "[[stream:x]] = row [[token:id]] of E",
+  "walk.2.sentence": "The id {id} selects one row of E, and this row is x."
+    + " The rows nearest to it belong to {near}.",
+  "walk.3.title": "The position is added",
+  "walk.3.formula": "[[stream:x]] = E_i_d + [[token:P_t]]",
+  "walk.3.sentence": "Row {t} of the position table is added to x, so that"
+    + " the same word at another place is another vector.",
+  "walk.4.title": "One x becomes query, key and value",
+  "walk.4.formula": "[[query:q]] = W_Q norm([[stream:x]]),"
+    + " [[key:k]] = W_K norm([[stream:x]]),"
+    + " [[value:v]] = W_V norm([[stream:x]])",
+  "walk.4.sentence": "After the norm, three learned matrices make of x a"
+    + " query, a key and a value; these are those of block {block}, head"
+    + " {head}.",
+  "walk.5.title": "The query meets every key",
+  "walk.5.formula": "score = [[query:q]] · [[key:k]] / √D_h",
+  "walk.5.sentence": "The query of “{token}” is multiplied by every key,"
+    + " number by number, and the products are summed: “{best}” gets the"
+    + " largest score, {score}.",
+  "walk.6.title": "The future falls away, softmax makes weights",
+  "walk.6.formula":
+    "[[weight:weights]] = softmax(scores), [[loss:future]] = −∞",
+  "walk.6.sentence": "Tokens that come later get −∞, and softmax turns the"
+    + " {n} other scores into weights that sum to 1: “{best}” gets {share}.",
+  "walk.6.sentence-off": "Without the mask, an average query takes {mean} of"
+    + " its weight from tokens that come later. The model cheats: it sees"
+    + " what it has to predict.",
+  "walk.7.title": "The values are mixed",
+  "walk.7.formula": "mix = Σ [[weight:weight]] · [[value:v]]",
+  "walk.7.sentence": "Each value is scaled by its weight, {share} for"
+    + " “{best}”, and all are summed. In this step alone, information moves"
+    + " from one token to another.",
+  "walk.7.sentence-muted": "This head is muted: whatever its weights are, it"
+    + " hands on zeros.",
+  "walk.8.title": "All heads are joined",
+  "walk.8.formula":
+    "[[stream:a]] = W_O ([[value:head_1]], …, [[value:head_H]])",
+  "walk.8.sentence": "The {n} heads of block {block} look at different tokens;"
+    + " joined and multiplied by one more matrix, they say what is added to x."
+    + " Mute one, and see how the answer changes.",
+  "walk.9.title": "What attention found is added to x",
+  "walk.9.formula": "[[stream:x]] ← [[stream:x]] + [[weight:attention]]",
+  "walk.9.sentence": "x, of length {before}, gets an addition of length"
+    + " {added}. Nothing is overwritten: what x was is still in the sum.",
+  "walk.9.sentence-off": "Without the +, only what attention found goes on."
+    + " What x was is lost for all later steps.",
+  "walk.10.title": "The feed-forward network computes",
+  "walk.10.formula":
+    "[[stream:x]] ← [[stream:x]] + W_2 [[ffn:GELU(W_1 norm(x))]]",
+  "walk.10.sentence": "x opens into {n} hidden units, of which {count} are"
+    + " above 0.1 now; they close to a vector that is added to x. Every token"
+    + " is computed alone.",
+  "walk.10.sentence-off": "Without GELU, the two matrices are one linear map:"
+    + " no unit is off, and none stands for a condition.",
+  "walk.11.title": "The block repeats",
+  "walk.11.formula": "[[stream:x]] ← block([[stream:x]])",
+  "walk.11.sentence": "Steps 4 to 10 are one block. Read off after block"
+    + " {block}, the next token would be “{token}” ({share}); from block"
+    + " {first} on it is “{last}”.",
+  "walk.11.sentence-always": "Steps 4 to 10 are one block. Read off after"
+    + " block {block}, the next token would be “{token}” ({share}).",
+  "walk.12.title": "A token is drawn",
+  "walk.12.formula": "[[weight:p]] = softmax(logits / τ)",
+  "walk.12.sentence": "The last x has become {n} logits, and softmax turns"
+    + " them into probabilities: “{token}” gets {share}.",
+  "walk.12.sentence-drawn": "“{drawn}” was drawn. It joins the text, and step"
+    + " 1 begins again, one token longer.",
+});
+
+/** A share as it is said; no share that is not whole is called 0% or 100%. */
+export function shareOf(share) {
+  if (share > 0 && share < 0.0005) return "<0.1%";
+  const digits = (share >= 0.1 && share < 0.9945) || share === 1 ? 0 : 1;
+  return share < 1 && share > 0.9994 ? ">99.9%"
+    : `${(100 * share).toFixed(share === 0 ? 0 : digits)}%`;
+}
+
+/** A difference of two shares: −39 points. */
+export function points(difference) {
+  const size = Math.abs(100 * difference);
+  const sign = difference < 0 ? "−" : "+";
+  const digits = size > 0 && size < 10 ? 1 : 0;
+  const shown = size.toFixed(digits);
+  return STRINGS["walk.points"].replace("{n}",
+    Number(shown) === 0 ? "0" : sign + shown);
+}
+
+/** A formula of the table, its parts in the colors of their roles. */
+export function formula(text) {
+  const lowered = (words) => words.split(/_(\w)/).flatMap((part, i) =>
+    (i % 2 ? make("sub", {}, part) : part ? [part] : []));
+  return text.split(/\[\[(\w+:[^\]]*)\]\]/).flatMap((part, i) => {
+    if (i % 2 === 0) return lowered(part);
+    const [role, words] = part.split(":");
+    return make("span", { className: `walk-${role}` }, ...lowered(words));
+  });
+}

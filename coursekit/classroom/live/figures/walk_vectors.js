@@ -1,0 +1,148 @@
+// Steps 1 to 4 of the walk: from the text to queries, keys and values.
+import { dot } from "../tensor.js";
+import { ranking } from "../generation.js";
+import { shape } from "./parts.js";
+import { extent } from "./walk_sheet.js";
+import { say, signed, visible } from "./strings.js";
+
+const NEAREST = 3;
+
+/** 1: the text, its tokens and their ids. */
+function tokens(sheet, { text, names, ids, state, choose, tokenizer }) {
+  const y = sheet.lines(14, text, "start text");
+  sheet.arrow(16, y + 24, 16, y + 66);
+  sheet.text(32, y + 45, say("walk.cut"), "start faint");
+  const places = sheet.chips(y + 84, names.map((name, t) => ({
+    words: name, below: `${ids[t]}`, choose: () => choose.token(t),
+    kinds: t === state.token ? "stream" : "",
+  })), 42);
+  const end = places.at(-1).y + 42;
+  sheet.arrow(16, end + 18, 16, end + 60);
+  sheet.text(32, end + 39, say("walk.list"), "start faint");
+  sheet.lines(end + 84, `[${ids.join(", ")}]`, "start name",
+    sheet.width / 8.6);
+  return { n: ids.length, id: ids[state.token], all: tokenizer.vocabSize };
+}
+
+/** 2: the row of E that the id selects, and the rows nearest to it. */
+function embedding(sheet, walk) {
+  const { ids, state, table, tokenizer } = walk;
+  const id = ids[state.token];
+  const x = sheet.names + (sheet.wide ? 30 : 14), width = sheet.room(x);
+  const name = (row) => visible(tokenizer.decode([row]));
+  const first = Math.max(0, Math.min(table.length - 5, id - 2));
+  const shown = [0, 1, 2, 3, 4].map((i) => first + i);
+  const limit = Math.max(...shown.map((row) => extent(table[row].subarray(0, 16))));
+  sheet.text(0, 12, say("walk.table", {
+    rows: table.length.toLocaleString("en-US"), columns: table[0].length }));
+  let from = 0;
+  shown.forEach((row, i) => {
+    const y = 42 + 24 * i, chosen = row === id;
+    if (chosen) {
+      from = y;
+      sheet.rect(0, y - 12, sheet.width, 24, "mark");
+    }
+    sheet.name(y, `${row} ${name(row)}`.slice(0, sheet.wide ? 15 : 10), chosen);
+    sheet.cells(x, y, table[row], { role: chosen ? "stream" : "plain", width,
+      limit, more: false, about: (i) => cellOf(`E[${row}]`, i, table[row][i]) });
+  });
+  const to = 42 + 24 * 6.2;
+  sheet.text(x, 42 + 24 * 5 - 2, "⋮", "start faint");
+  sheet.arrow(x + width / 2, 42 + 24 * 4.7, x + width / 2, to - 16);
+  sheet.name(to, "x", true);
+  sheet.slide(sheet.cells(x, to, table[id], { role: "stream", width, limit,
+    about: (i) => cellOf("x", i, table[id][i]) }), 0, from - to);
+  sheet.text(0, to + 46, say("walk.nearest"));
+  const near = nearest(table, id);
+  near.forEach(([row, cosine], i) => {
+    const y = to + 72 + 24 * i;
+    sheet.name(y, name(row));
+    sheet.bar(x, y, width, Math.max(0, cosine), "streambar");
+    sheet.text(x + width + 5, y, signed(cosine));
+  });
+  return { id, near: near.map(([row]) => `“${name(row)}”`).join(", ") };
+}
+
+/** The rows whose direction is most like that of a row, with the cosine. */
+function nearest(table, id) {
+  const length = (row) => Math.sqrt(dot(row, row));
+  const cosines = table.map((row) =>
+    dot(row, table[id]) / (length(row) * length(table[id]) || 1));
+  return ranking(cosines).filter((row) => row !== id).slice(0, NEAREST)
+    .map((row) => [row, cosines[row]]);
+}
+
+/** 3: the row of the position is added, cell by cell. */
+function position(sheet, { ids, states, state, names }) {
+  const t = state.token, place = states.positions[t];
+  const row = states.embedded[t], sum = states.x[t];
+  const x = sheet.names + (sheet.wide ? 30 : 14), width = sheet.room(x);
+  const limit = Math.max(...[row, place, sum].map((values) =>
+    extent(values.subarray(0, 16))));
+  const about = (i) => say("walk.sum", { i: i + 1, a: signed(row[i]),
+    b: signed(place[i]), sum: signed(sum[i]) });
+  const strip = (y, values, role) =>
+    sheet.cells(x, y, values, { role, width, limit, about, height: 30 });
+  sheet.name(30, `E[${ids[t]}]`);
+  strip(30, row, "stream");
+  sheet.text(0, 54, names[t], "start name faint");
+  sheet.text(x - 16, 96, "+", "middle sign");
+  sheet.name(96, `P[${t + 1}]`);
+  sheet.slide(strip(96, place, "token"), -24, 0);
+  sheet.text(0, 120, say("walk.place", { t: t + 1 }), "start faint");
+  sheet.text(x - 16, 162, "=", "middle sign");
+  sheet.name(162, "x", true);
+  strip(162, sum, "stream");
+  for (let i = 0; i < 4; i++) {
+    const y = 212 + 24 * i;
+    sheet.text(x + 4, y, about(i));
+  }
+  sheet.text(x + 4, 212 + 24 * 4, "⋮", "start faint");
+  return { t: t + 1 };
+}
+
+/** 4: the norm, then three products: query, key and value. */
+function projections(sheet, { states, state, model }) {
+  const { block, head, token: t } = state;
+  const kept = states.blocks[block];
+  const x = sheet.names, width = sheet.room(x);
+  const normed = kept.normed[t];
+  sheet.name(24, "x", true);
+  sheet.cells(x, 24, kept.input[t], { role: "stream", width,
+    about: (i) => cellOf("x", i, kept.input[t][i]) });
+  sheet.arrow(x + width / 2, 40, x + width / 2, 66);
+  sheet.text(x + width / 2 + 12, 52, say("walk.norm"), "start faint");
+  sheet.name(84, say("walk.normed"), true);
+  sheet.cells(x, 84, normed, { role: "stream", width,
+    about: (i) => cellOf(say("walk.normed"), i, normed[i]) });
+  const size = kept.q[head][t].length, trunk = x - 20;
+  sheet.put(shape("path", { class: "walk-arrow",
+    d: `M${x} 84H${trunk}V${160 + 68 * 2}` }), 0);
+  [["q", "query"], ["k", "key"], ["v", "value"]].forEach(([letter, role], n) => {
+    const y = 160 + 68 * n, values = kept[letter][head][t];
+    const matrix = model.blocks[block].attention[`w_${letter}`].weight;
+    sheet.arrow(trunk, y, x - 3, y);
+    sheet.text(x, y - 24, say("walk.times", { letter: letter.toUpperCase() }),
+      "start faint");
+    sheet.text(0, y, say(`walk.${role}`), `start ${role}`);
+    sheet.cells(x, y, values, { role, width, height: 24, about: (i) =>
+      largestProducts(letter, i, normed, matrix[head * size + i]) });
+  });
+  return {};
+}
+
+/** What the largest products of a sum are, and the sum. */
+function largestProducts(letter, i, row, weights) {
+  const products = row.map((value, d) => value * weights[d]);
+  const [a, b] = ranking(products.map(Math.abs));
+  const term = (d) => `${signed(row[d])} · ${signed(weights[d])}`;
+  return say("walk.products", { name: letter, i: i + 1, a: term(a), b: term(b),
+    n: row.length - 2, sum: signed(dot(row, weights)) });
+}
+
+/** What a cell says: its name, its place, its number. */
+export function cellOf(name, i, value) {
+  return say("walk.cell", { name, i: i + 1, value: signed(value) });
+}
+
+export const FIRST_STEPS = [tokens, embedding, position, projections];

@@ -1,0 +1,74 @@
+"""The walk's lines of code: what `minimal.py` does at each of its steps."""
+
+from coursekit.classroom import lesson
+
+__all__ = ["LINES", "code"]
+
+# For each step, parts of the file, and text that each line shown holds.
+Lines = tuple[tuple[str, tuple[str, ...]], ...]
+LINES: dict[int, Lines] = {
+    1: (("BPETokenizer.encode", ("for word in", "ids +=")),),
+    2: (("GPT.__init__", ("self.embedding =",)),),
+    3: (("GPT.forward", ("self.positions(",)),),
+    4: (
+        ("Block.forward", ("y = self.norm_1",)),
+        (
+            "MultiHeadAttention.forward",
+            ("self.query(x)", "self.key(memory)", "self.value(memory)"),
+        ),
+    ),
+    5: (("attention", ("scores = q @ k",)),),
+    6: (("attention", ("masked_fill", "softmax(-1)")),),
+    7: (("attention", ("softmax(-1) @ v",)),),
+    8: (
+        (
+            "MultiHeadAttention.forward",
+            ("heads = attention", "return self.output"),
+        ),
+    ),
+    9: (("Block.forward", ("x = x + self.attention",)),),
+    10: (
+        ("Block.forward", ("x = x + self.feed_forward",)),
+        ("FeedForward.forward", ("return self.output",)),
+    ),
+    11: (("GPT.forward", ("for block in", "x = block(")),),
+    12: (
+        ("GPT.forward", ("return self.unembed",)),
+        ("sample", ("softmax(-1)", "multinomial")),
+    ),
+}
+
+
+def code(step: int) -> str:
+    """Lines of `minimal.py` that do what a step of the walk shows.
+
+    Args:
+        step: 1 to 12.
+
+    Returns:
+        The lines, without the indentation that all have and without
+        comments.
+
+    Raises:
+        ValueError: if a part has no such line, or more than one.
+    """
+    found = []
+    for name, wanted in LINES[step]:
+        body = lesson.part(name, lesson.LAST_CHAPTER).splitlines()
+        # The lines of a docstring are no code.
+        lines = [line for line in body[1:] if '"""' not in line]
+        chosen = [_line(lines, text, name) for text in wanted]
+        least = min(len(line) - len(line.lstrip()) for line in chosen)
+        found += [line[least:].split("  #")[0] for line in chosen]
+    return "\n".join(found)
+
+
+def _line(lines: list[str], text: str, name: str) -> str:
+    """The one line that holds a text."""
+    held = [line for line in lines if text in line]
+    if len(held) != 1:
+        raise ValueError(
+            "a line is named by text that stands in it alone: got "
+            f"{len(held)} lines with {text!r} in {name}. Change LINES."
+        )
+    return held[0]
