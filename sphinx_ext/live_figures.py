@@ -11,6 +11,7 @@ code stay always. The element, ``<live-attention>``, is one of those in
 ``coursekit/classroom/live/figures``.
 """
 
+import json
 import shutil
 from pathlib import Path
 from posixpath import dirname, relpath
@@ -27,9 +28,11 @@ from coursekit.classroom import live
 
 LOGGER = logging.getLogger(__name__)
 SCRIPT = "live.js"
+WALK = "book/walk"  # the page to which the hero leads, if the book has it
 FOLDER = "_static/live"
 # What each figure needs: a model, its tokenizer alone, or neither.
 KINDS = {
+    "hero": "model",
     "attention": "model",
     "scores": "model",
     "next-token": "model",
@@ -120,8 +123,22 @@ def find_models(app, doctree, docname):
         except ValueError as error:
             complain(node, str(error))
             continue
+        if node["kind"] == "hero":
+            node["prompts"] = prompts(coursekit.find_model(name))
+            if WALK in app.env.found_docs:
+                node["walk"] = app.builder.get_relative_uri(docname, WALK)
         here = dirname(docname) or "."
         node["address"] = relpath(f"{FOLDER}/{file}", here)
+
+
+def prompts(folder):
+    """What a model's examples ask, for the hero: chips as JSON."""
+    path = folder / "examples.json"
+    if not path.exists():
+        return "[]"
+    wanted = ("name", "prompt", "words", "head")
+    chips = json.loads(path.read_bytes())["chips"]
+    return json.dumps([{key: chip[key] for key in wanted} for chip in chips])
 
 
 def exported(app, name, only_tokenizer):
@@ -158,6 +175,9 @@ def visit_html(self, node):
     }
     if "address" in node:
         attributes["model"] = node["address"]
+    attributes |= {
+        name: node[name] for name in ("prompts", "walk") if name in node
+    }
     tag = f"live-{node['kind']}"
     self.body.append(
         self.starttag(node, tag, CLASS="live-figure", **attributes)

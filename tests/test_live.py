@@ -216,6 +216,7 @@ def small(**changes):
 
 GPTS = {
     "learned, gelu": {},
+    "minimal.py's": {"bias": False, "tie_embeddings": False},
     "sinusoidal, relu, post-norm, scaled": {
         "positions": "sinusoidal",
         "activation": "relu",
@@ -408,6 +409,29 @@ def closest(model, prompt, start, n, stops):
 
     beam_search(Watched(), [prompt], 3, n, stops, exhaustive=False)
     return min(least)
+
+
+REREAD = """([path, texts]) => texts.map((ids) => {
+  const {model} = loaded[path];
+  const kept = globalThis.rereader ??= new L.CachedStepper(model);
+  const fresh = new L.CachedStepper(model);
+  const [old] = kept.reread(ids), [logits] = fresh.prefill(ids);
+  return [Math.max(...old.map((x, i) => Math.abs(x - logits[i]))),
+    kept.rows[0].ids];
+})"""
+
+
+def test_a_prompt_that_is_changed_is_read_as_a_new_one(page):
+    """Longer, shorter, another token within, the same, none in common."""
+    torch.manual_seed(1)
+    path = put(page, GPT(GPTConfig(**small())).eval(), name="reread")
+    texts = [PROMPT, [*PROMPT, 3], PROMPT[:4], [*PROMPT[:3], 9, *PROMPT[4:]]]
+    texts += [texts[-1], [5], list(range(40))]
+    for ids, (off, kept) in zip(
+        texts, page.evaluate(REREAD, [path, texts]), strict=True
+    ):
+        assert off < 1e-5
+        assert kept == ids[-29:]  # max_len
 
 
 @pytest.mark.parametrize("name", shipped())
@@ -748,7 +772,11 @@ def test_special_names_are_those_of_the_package():
 
 # -- still figures -----------------------------------------------------------
 BOOK = Path(__file__).parent.parent / "book"
-CHAPTERS = [*sorted(BOOK.rglob("[01]*.md")), BOOK / "walk.md"]
+CHAPTERS = [
+    BOOK / "index.md",
+    BOOK / "walk.md",
+    *sorted(BOOK.rglob("[01]*.md")),
+]
 PLACED = re.compile(r"^```\{live\} ([\w-]+)\n((?::.*\n)*)```\n", re.MULTILINE)
 
 
@@ -779,6 +807,15 @@ def test_live_figures_begin_with_their_pictures(monkeypatch):
         assert (figure, drawn) == (kind, options), page
         kinds.add(kind)
     assert kinds == set(stills.DRAWN)
+
+
+def test_the_hero_begins_with_the_first_of_its_prompts():
+    """Its head is the one that the model's examples say points."""
+    (options,) = [given for _, kind, given, _ in placed() if kind == "hero"]
+    examples = find_model(options["model"]) / "examples.json"
+    first = json.loads(examples.read_bytes())["chips"][0]
+    head = [int(options["layer"]), int(options["head"])]
+    assert (options["text"], head) == (first["prompt"], first["head"])
 
 
 @pytest.mark.parametrize("kind", stills.DRAWN)

@@ -13,6 +13,7 @@ import threading
 import pytest
 import test_book
 import test_pages
+import torch
 from test_pages import Visit, axe
 
 import coursekit
@@ -22,7 +23,12 @@ pytestmark = pytest.mark.xdist_group("live figures")
 browser = test_pages.browser
 
 # Each figure's directive, and what its sentence begins with.
+HERO = "The dog chased the cat because it was hungry. So the"
 FIGURES = {
+    "hero": (
+        f":model: stories\n:text: {HERO}\n:layer: 1\n:head: 3\n:seed: 1",
+        "Of ",
+    ),
     "attention": (
         ":model: captions\n:text: A tired dog sleeps, because it is hot.",
         "Block 1, head 1: the query “.”",
@@ -192,8 +198,170 @@ def test_a_model_is_fetched_once_when_the_reader_comes_near(visit):
     models = [url for url in reader.asked if "_static/live/" in url]
     names = sorted(re.sub(r".*/(.*)-\w{8}\.js", r"\1", m) for m in models)
     assert names == [
-        *("captions", "captions-tokenizer", "stories", "translator-de-en"),
+        *("captions", "captions-tokenizer", "stories", "translator-de-en")
     ]
+
+
+def hero_of(reader):
+    """The hero, its text box, and whether it computes what PyTorch does."""
+    element = reader.figure("hero")
+    model, tokenizer = coursekit.load("stories")
+
+    def off():
+        """The largest difference from PyTorch's probabilities."""
+        shown = torch.tensor(element.evaluate("hero => [...hero.shares]"))
+        ids = torch.tensor([tokenizer.encode(box.input_value())])
+        with torch.no_grad():
+            wanted = model(ids)[0, -1].softmax(-1)
+        return float((shown - wanted).abs().max())
+
+    box = element.get_by_role("textbox")
+    return element, box, off
+
+
+def written(element):
+    """How many tokens the hero has read."""
+    return element.evaluate("hero => hero.ids.length")
+
+
+def test_the_hero_begins_with_its_sentence_and_a_word_is_swapped(visit):
+    reader = visit()
+    element, box, off = hero_of(reader)
+    arcs = element.get_by_role("img", name="From the last token")
+    bars = element.locator(".hero-bars .hero-share")
+    assert box.input_value() == HERO
+    assert "“dog” gets" in reader.sentence("hero")
+    assert "looks at “dog”" in arcs.get_attribute("aria-label")
+    assert off() < 1e-4
+    assert element.locator(".hero-track:not(.hero-new)").count() == 1  # others
+    shown, width = bars.all_inner_texts(), element.locator(".hero-arc").first
+    before = width.get_attribute("d")
+    element.get_by_role("button", name="Swap “hungry” for “scared”").click()
+    assert box.input_value() == HERO.replace("hungry", "scared")
+    assert reader.sentence("hero").startswith("With “scared” instead of “hun")
+    assert "looks at “cat”" in arcs.get_attribute("aria-label")
+    assert width.get_attribute("d") != before
+    assert bars.all_inner_texts() != shown
+    assert element.locator(".hero-new").count() == 0  # outlines of all five
+    names = element.locator(".hero-bars .hero-name").all_inner_texts()
+    assert names[0] == "dog"  # what came first keeps its row
+    assert "cat" in names
+    assert off() < 1e-4
+    assert reader.spoken("hero") == reader.sentence("hero")
+    # Control: another text's numbers are not these.
+    box.evaluate("(box, text) => {box.value = text}", HERO)
+    assert off() > 0.1
+
+
+def test_the_hero_draws(visit):
+    reader = visit()
+    element, box, off = hero_of(reader)
+    n = written(element)
+    draw = element.get_by_role("button", name="Draw")
+    for more in (1, 2, 3):
+        draw.click()
+        reader.page.wait_for_function(
+            "n => document.querySelector('live-hero').ids.length === n",
+            arg=n + more,
+        )
+        assert reader.sentence("hero").startswith("Drawn: “")
+    assert box.input_value().startswith(HERO + " ")
+    assert off() < 1e-4
+    draw.click()  # a second press does not wait for the first one's flight
+    draw.click()
+    assert written(element) == n + 4
+    element.get_by_role("group", name="Prompts").get_by_role(
+        "button"
+    ).first.click()  # nor does another text get what is still in the air
+    reader.page.wait_for_timeout(1200)
+    assert box.input_value() == HERO
+    assert written(element) == n
+    draw.hover()
+    reader.page.mouse.down()
+    reader.page.wait_for_timeout(1600)
+    reader.page.mouse.up()
+    reader.page.wait_for_timeout(300)
+    held = written(element)
+    assert n + 3 <= held <= n + 8  # five a second, on a machine that is busy
+    reader.page.wait_for_timeout(500)
+    assert written(element) == held
+
+
+def test_the_hero_by_keyboard_and_without_motion(visit):
+    reader = visit()
+    reader.page.emulate_media(reduced_motion="reduce")
+    element, box, _ = hero_of(reader)
+    keys = reader.page.keyboard
+    focused = "document.activeElement.textContent"
+    n = written(element)
+    box.focus()
+    keys.press("Enter")  # nothing flies: it is there at once
+    assert written(element) == n + 1
+    moving = "hero => hero.getAnimations({subtree: true}).length"
+    assert element.evaluate(moving) == 0
+    keys.press("Tab")
+    first = reader.page.evaluate(focused)
+    assert first == "Who was hungry?"
+    keys.press("ArrowRight")
+    assert reader.page.evaluate(focused) != first
+    keys.press("ArrowLeft")
+    keys.press("Enter")
+    assert box.input_value() == HERO
+    for _ in range(3):  # the other prompts, then the word
+        keys.press("Tab")
+    assert reader.page.evaluate(focused) == "⇄ scared"
+    keys.press("Enter")
+    assert "scared" in box.input_value()
+    assert reader.page.evaluate(focused) == "⇄ hungry"
+    keys.press("Tab")
+    assert reader.page.evaluate(focused) == "Draw"
+    keys.press("Enter")
+    assert written(element) == n + 1
+    keys.press("Tab")
+    assert reader.page.evaluate(focused) == "Go inside"
+    href = element.get_by_role("link").get_attribute("href")
+    assert href.startswith(("#", "walk.html"))
+
+
+def test_the_hero_shows_what_falls_to_bytes(visit):
+    reader = visit()
+    element, box, off = hero_of(reader)
+    box.fill("The zxqv")
+    assert reader.sentence("hero").startswith("“zxqv” is not one of the ")
+    assert element.locator(".hero-joined").count() >= 3
+    box.fill("The €")
+    assert "E2 82 AC" in " ".join(
+        element.locator(".hero-tokens li > span").all_inner_texts()
+    )
+    box.fill("The dog " * 200)  # longer than the model reads
+    assert written(element) <= 128
+    window = element.locator(".hero-window").bounding_box()
+    last = element.locator(".hero-last").bounding_box()  # its end is in sight
+    end = window["y"] + window["height"]
+    assert window["y"] < last["y"] < last["y"] + last["height"] <= end + 1
+    box.fill("The dog")
+    assert off() < 1e-4
+
+
+def test_on_paper_there_is_the_hero_s_picture(visit):
+    reader = visit()
+    element, _, _ = hero_of(reader)
+    still, live = element.locator(STILL), element.locator(".live")
+    assert (still.is_visible(), live.is_visible()) == (False, True)
+    reader.page.emulate_media(media="print")
+    assert (still.is_visible(), live.is_visible()) == (True, False)
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_the_hero_takes_the_room_of_its_picture(visit, width):
+    reader = visit(width=width)
+    still = reader.page.locator(f"live-hero {STILL}")
+    room = still.bounding_box()["height"]
+    element, _, _ = hero_of(reader)
+    live = element.locator(".live").bounding_box()["height"]
+    assert abs(live - room) <= 8
+    assert live <= 420 or width == 390
+    assert reader.look() == []
 
 
 def test_the_attention_map(visit):
@@ -501,7 +669,9 @@ def test_a_model_that_computes_something_else_is_not_shown(
 ODD = ["", " ", "🙂👩‍👩‍👧", "\ufeff\u200b", "a" * 10_000, "die Straße " * 1000]
 
 
-@pytest.mark.parametrize("kind", ["attention", "scores", "next-token", "bpe"])
+@pytest.mark.parametrize(
+    "kind", ["hero", "attention", "scores", "next-token", "bpe"]
+)
 def test_odd_texts(visit, kind):
     reader = visit()
     element = reader.figure(kind)
@@ -584,7 +754,7 @@ def test_a_map_turns_dark_with_the_page(visit):
 
 # -- the source --------------------------------------------------------------
 WRONG = {
-    "must be one of attention": ("{live} positions", "{live} position"),
+    "must be one of hero": ("{live} positions", "{live} position"),
     "needs a :model:": (
         ":model: captions\n:text: A dog sl",
         ":text: A dog sl",

@@ -18,6 +18,7 @@ xdist_group = pytest.mark.xdist_group
 
 EMPTY = 1_100_000  # bytes of a page without text, with all that it loads
 OWN = 400_000  # bytes that a chapter may add
+FIRST = 900_000  # of the first page, all that it loads but the model
 LIVE = "_static/live/"  # models, fetched only when their figure is near
 MODEL = 3_300_000
 FONTS = 150_000  # of the book's own type, all faces
@@ -94,6 +95,13 @@ def test_a_chapter_adds_little(browser, base, empty, page):
     own = {p: n for p, n in own.items() if not p.startswith(LIVE)}
     largest = sorted(own.items(), key=lambda item: -item[1])[:8]
     assert 0 < sum(own.values()) < OWN, largest
+
+
+def test_the_first_page_is_light(browser, base):
+    whole = fetched(browser, base, "book/index.html")
+    assert any(path.startswith(LIVE) for path in whole)  # it begins with one
+    own = {p: n for p, n in whole.items() if not p.startswith(LIVE)}
+    assert sum(own.values()) <= FIRST, sorted(own.items(), key=lambda x: -x[1])
 
 
 def test_the_type_is_light_and_free():

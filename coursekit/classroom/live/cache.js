@@ -26,6 +26,12 @@ export class LayerCache {
   copy() {
     return Object.assign(new LayerCache(), this);
   }
+
+  /** A second cache with the first n positions. */
+  first(n) {
+    const cut = (rows) => rows?.map((head) => head.slice(0, n)) ?? null;
+    return Object.assign(new LayerCache(), { k: cut(this.k), v: cut(this.v) });
+  }
 }
 
 /** Make an empty cache for each decoder layer of a model. */
@@ -43,6 +49,18 @@ export class CachedStepper {
   /** Read the prompt; return the logits of the first new token. */
   prefill(prompt) {
     this.rows = [this.read(prompt.slice(-this.window))];
+    return this.rows.map((row) => row.logits);
+  }
+
+  /** Read another prompt; what it begins with in common is kept. */
+  reread(prompt) {
+    const ids = prompt.slice(-this.window);
+    const { ids: old, cache } = this.rows?.[0]
+      ?? { ids: [], cache: makeCache(this.model) };
+    let n = 0; // the last token is read again, for its logits
+    while (n < ids.length - 1 && ids[n] === old[n]) n++;
+    this.rows = [this.read(
+      ids.slice(n), ids.slice(0, n), cache.map((layer) => layer.first(n)))];
     return this.rows.map((row) => row.logits);
   }
 

@@ -16,6 +16,7 @@ from coursekit.activations import watch
 from coursekit.attention import attend
 from coursekit.cache import CachedStepper
 from coursekit.classroom import figures
+from coursekit.classroom.live.hero import hero
 from coursekit.classroom.live.strip import pointing, strip
 from coursekit.generation import beam_search
 from coursekit.models import load
@@ -37,7 +38,7 @@ def still(
     """Draw what a live figure shows before its reader touches it.
 
     Args:
-        figure: attention, scores, next-token, beam, translator, bpe,
+        figure: hero, attention, scores, next-token, beam, translator, bpe,
             positions, checkpoint or walk.
         model: a name for :func:`coursekit.load`, or a model; positions has
             none.
@@ -272,6 +273,7 @@ def walk(
 
 
 DRAWN: dict[str, Callable[..., Any]] = {
+    "hero": hero,
     "attention": attention,
     "scores": scores,
     "next-token": next_token,
@@ -290,6 +292,10 @@ NEEDS = {
 }
 """Of what a figure is drawn, if not of a model, its tokenizer and a text."""
 SHOWN = {
+    "hero": (
+        "The tokens in boxes, a block for each layer, arcs from the tokens at "
+        "which a head looks to the last one, and five bars of the next token."
+    ),
     "attention": (
         "A map of attention weights: a row for each query, a column for each "
         "key; the darker a cell, the more weight."

@@ -4,7 +4,7 @@ import { CachedStepper } from "../cache.js";
 import { filtered, greedy, ranking, sampler } from "../generation.js";
 import { softmax } from "../tensor.js";
 import { define, LiveFigure } from "./figure.js";
-import { button, make, slider, textBox } from "./parts.js";
+import { button, make, seeded, slider, textBox } from "./parts.js";
 import { percent, say, visible } from "./strings.js";
 
 const SHOWN = 10; // bars
@@ -115,16 +115,6 @@ class LiveNextToken extends LiveFigure {
     return make("li", {}, press, track,
       make("span", {}, made === 0 ? say("next.none") : percent(made)));
   }
-}
-
-/** The same chance after each new beginning, so that all see the same. */
-function seeded(seed) {
-  return () => {
-    seed = (seed + 0x6d2b79f5) | 0;
-    let t = Math.imul(seed ^ (seed >>> 15), 1 | seed);
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
-    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
-  };
 }
 
 define("live-next-token", LiveNextToken);

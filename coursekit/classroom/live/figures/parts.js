@@ -247,3 +247,13 @@ export function mean(matrices) {
   return matrices[0].map((row, t) => row.map((_, s) =>
     matrices.reduce((sum, matrix) => sum + matrix[t][s], 0) / matrices.length));
 }
+
+/** Numbers from 0 to 1 that are the same for everybody. */
+export function seeded(seed) {
+  return () => {
+    seed = (seed + 0x6d2b79f5) | 0;
+    let t = Math.imul(seed ^ (seed >>> 15), 1 | seed);
+    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
+    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
+  };
+}

@@ -17,6 +17,35 @@ export const STRINGS = {
   "newline": "↵",
   "and": ", ",
 
+  "hero.title": "a transformer predicts the next token",
+  "hero.text": "Text. Enter samples the next token.",
+  "hero.prompts": "Prompts",
+  "hero.cause": "Who was hungry?",
+  "hero.owner": "Who has it now?",
+  "hero.name": "Anna who?",
+  "hero.tokens": "The text in tokens",
+  "hero.earlier": "… {n} earlier",
+  "hero.block": "block {layer}",
+  "hero.looks": "block {layer}, head {head} looks at “{token}”",
+  "hero.swap": "⇄ {other}",
+  "hero.swap-label": "Swap “{token}” for “{other}”",
+  "hero.arcs": "From the last token, “{token}”, block {layer}, head {head}"
+    + " looks at {shares}.",
+  "hero.next": "next token",
+  "hero.bars": "The most probable next tokens",
+  "hero.others": "{n} others",
+  "hero.draw": "Draw",
+  "hero.inside": "Go inside",
+  "hero.typed": "Of {all} tokens, “{token}” gets {percent}.",
+  "hero.try-swap": "Swap “{word}” for “{other}”, or draw.",
+  "hero.try-draw": "Draw.",
+  "hero.swapped": "With “{word}” instead of “{other}”, “{token}” goes from"
+    + " {before} to {percent}.",
+  "hero.drawn": "Drawn: “{drawn}”, which had {had}. Of {all} tokens, “{token}”"
+    + " now gets {percent}.",
+  "hero.split": "“{word}” is not one of the {all} tokens: the model reads it"
+    + " in {n} pieces.",
+
   "attention.title": "attention map",
   "attention.causal": "causal mask",
   "attention.sentence": "Block {layer}, head {head}: the query “{token}”"

@@ -1,0 +1,157 @@
+// Of <live-hero>: the tokens as boxes, the blocks under them as a thin stack,
+// and arcs from tokens to the last one's stream, as wide as their weights.
+import { ranking } from "../generation.js";
+import { largest, make, shape } from "./parts.js";
+import { percent, say } from "./strings.js";
+
+const SHOWN = 48; // tokens; of a longer text these are the last
+const FAINT = 0.04; // a weight below it gets no arc
+const SLAB = 26, GAP = 4, ROOM = 20; // of a block, below it, above the first
+const WIDEST = 12; // pixels of an arc that has all of the weight
+
+/** The tokens, and what happens to the last one's vector. */
+export class Stack {
+  constructor(nBlocks, swap) {
+    Object.assign(this, { nBlocks, swap });
+    this.tokens = make("ol", {
+      className: "hero-tokens", role: "list", "aria-label": say("hero.tokens"),
+    });
+    this.window = make("div", { className: "hero-window" }, this.tokens);
+    this.drawing = shape("svg", { role: "img", class: "hero-stack" });
+    this.element = make("div", { className: "hero-model" },
+      this.window, this.drawing);
+    this.element.style.setProperty("--blocks", `${this.height}px`);
+    new ResizeObserver(() => this.look && this.draw()).observe(this.element);
+  }
+
+  /** Pixels under the tokens. */
+  get height() {
+    return ROOM + this.nBlocks * (SLAB + GAP) + 10;
+  }
+
+  /** Show other tokens; `look` is a head with the last token's weights. */
+  set(tokens, look) {
+    const focused = this.tokens.contains(document.activeElement);
+    const first = Math.max(0, tokens.length - SHOWN);
+    this.first = first;
+    this.names = tokens.map(({ name }) => name);
+    this.look = look;
+    this.boxes = tokens.slice(first).map((token, i) =>
+      this.box(token, first + i === tokens.length - 1));
+    const earlier = make("li", { className: "hero-earlier" },
+      say("hero.earlier", { n: first }));
+    this.tokens.replaceChildren(...(first ? [earlier] : []), ...this.boxes);
+    if (focused) this.tokens.querySelector("button")?.focus();
+    this.draw();
+  }
+
+  box({ name, joined, other }, isLast) {
+    const box = make("li", {}, make("span", {}, name));
+    box.classList.toggle("hero-joined", joined);
+    box.classList.toggle("hero-last", isLast);
+    if (!other) return box;
+    const button = make("button", {
+      type: "button", onclick: this.swap, className: "hero-swap",
+      "aria-label": say("hero.swap-label", { token: name, other }),
+    }, make("span", {}, say("hero.swap", { other })));
+    box.append(button);
+    return box;
+  }
+
+  /** What the head looks at, in words. */
+  get sentence() {
+    const { layer, head, weights } = this.look;
+    return say("hero.arcs", {
+      token: this.names.at(-1), layer: layer + 1, head: head + 1,
+      shares: largest(weights, this.names, 2),
+    });
+  }
+
+  /** Where the bottom of a token's box is; none if it is out of sight. */
+  place(i) {
+    const box = this.boxes[i - this.first];
+    const top = box?.offsetTop - this.window.scrollTop;
+    if (!(top >= 0)) return null;
+    return { x: box.offsetLeft + box.offsetWidth / 2,
+      y: top + box.offsetHeight };
+  }
+
+  /** Where the next token goes, on the screen. */
+  get end() {
+    const { right, top } = this.boxes.at(-1).getBoundingClientRect();
+    return { x: right + 5, y: top };
+  }
+
+  draw() {
+    const width = this.element.clientWidth;
+    if (width === 0) return;
+    this.window.scrollTop = this.window.scrollHeight; // the last lines
+    const top = this.window.offsetHeight + ROOM;
+    const layers = Array.from({ length: this.nBlocks }, (_, layer) =>
+      [layer, top + layer * (SLAB + GAP)]);
+    const end = this.place(this.names.length - 1);
+    const main = this.look.layer;
+    this.drawing.replaceChildren(
+      ...layers.map(([layer, y]) => shape("rect", {
+        class: layer === main ? "hero-slab hero-main" : "hero-slab",
+        x: 0.5, y, width: width - 1, height: SLAB, rx: 5 })),
+      this.stream(end, width),
+      ...this.arcs(layers[main][1] + SLAB / 2, end),
+      ...layers.map(([layer, y]) =>
+        this.label(layer, end.x > width / 2 ? 10 : width - 10, y)),
+      ...this.percents(end));
+    this.drawing.setAttribute("aria-label", this.sentence);
+  }
+
+  /** The last token's vector goes down through the blocks to the bars. */
+  stream({ x, y }, width) {
+    const bottom = this.element.clientHeight - 2;
+    // The bars stand at the right, or below, where there is no room.
+    const isBeside = this.element.parentElement.clientWidth > width;
+    const goal = isBeside ? `12 12H${width + 8}` : `-12 12H14q-12 0 -12 12`;
+    return shape("path", { class: "hero-stream",
+      d: `M${x} ${y}V${bottom - 12}q0 12 ${goal}` });
+  }
+
+  label(layer, x, y) {
+    const { layer: main, head, weights } = this.look;
+    const said = layer === main ? say("hero.looks", {
+      layer: layer + 1, head: head + 1,
+      token: this.names[ranking(weights)[0]],
+    }) : say("hero.block", { layer: layer + 1 });
+    return shape("text", { x, y: y + SLAB / 2 + 4.5,
+      class: x > 10 ? "hero-label live-end" : "hero-label" }, said);
+  }
+
+  /** From each token that has weight, into the last one's stream. */
+  arcs(y, end) {
+    return this.seen(FAINT).map(({ x, y: top, weight }) => {
+      const bend = x + 0.45 * (end.x - x);
+      return shape("path", {
+        class: "hero-arc", "stroke-width": (1.5 + WIDEST * weight).toFixed(1),
+        d: `M${x} ${top}C${x} ${y} ${bend} ${y} ${end.x} ${y}` });
+    });
+  }
+
+  /** The largest weights, under their tokens, as far as there is room. */
+  percents(end) {
+    const taken = [];
+    for (const at of this.seen(0.1)) {
+      const isFree = at.y > end.y - 9
+        && taken.every(({ x }) => Math.abs(x - at.x) > 34);
+      if (isFree) taken.push(at);
+    }
+    return taken.map(({ x, y, weight }) => shape("text",
+      { class: "hero-weight", x, y: y + 14 }, percent(weight)));
+  }
+
+  /** Tokens before the last with at least this weight, the largest first. */
+  seen(least) {
+    const { weights } = this.look;
+    return ranking(weights).flatMap((i) => {
+      const place = i < weights.length - 1 && weights[i] >= least
+        && this.place(i);
+      return place ? [{ ...place, weight: weights[i] }] : [];
+    });
+  }
+}
