@@ -156,4 +156,5 @@ compare: $(ENV)
 	  -p tests.nbval_plugin -n 2 --dist loadfile
 
 pages: $(ENV)
-	$(PY) -m pytest tests --part book -n 2 --dist loadgroup -rs
+	@# Three workers: each waits for its browser now and then.
+	$(PY) -m pytest tests --part book -n 3 --dist loadgroup -rs

@@ -16,7 +16,7 @@ from coursekit.activations import watch
 from coursekit.attention import attend
 from coursekit.cache import CachedStepper
 from coursekit.classroom import figures
-from coursekit.classroom.live.hero import hero
+from coursekit.classroom.figures.hero import hero
 from coursekit.classroom.live.strip import pointing, strip
 from coursekit.generation import beam_search
 from coursekit.models import load

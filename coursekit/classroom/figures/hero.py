@@ -1,6 +1,6 @@
 """The still picture of the hero, in the places of the live one.
 
-A unit of its axes is a pixel of the page: what ``figures/live.css`` says of
+A unit of its axes is a pixel of the page: what ``live.css`` says of
 sizes, this file says too, so that nothing moves when the figure comes alive.
 """
 
