@@ -9,6 +9,7 @@ answers in other words, ``OUTSIDE`` mistakes that the catalogue does not have.
 
 import importlib
 import itertools
+import json
 import re
 import time
 from pathlib import Path
@@ -19,6 +20,7 @@ from coursekit.classroom.check import core
 from coursekit.classroom.check.call import call
 from coursekit.classroom.check.checker import check, verdict
 from coursekit.classroom.check.diagnose import drawn, mutants, same, trace
+from coursekit.classroom.check.matrix import Matrix
 from coursekit.classroom.check.source import specialize
 from tests.test_exercises import PAGES, execute, exercises_of
 
@@ -41,6 +43,8 @@ def with_bugs():
 
 
 ALL = list(with_bugs())
+RECORDED = json.loads((ROOT / "results/checks.json").read_text("utf8"))
+RECORDED = RECORDED["metrics"]
 
 
 # -- what must be there ------------------------------------------------------
@@ -187,6 +191,29 @@ def test_every_mistake_and_pair_is_rejected_and_told_apart(
             f"nothing tells apart {twins}: add a case, put both at the same "
             "place, or declare them alike with the reason"
         )
+
+
+@pytest.mark.parametrize(("chapter", "name"), ALL)
+def test_what_the_page_on_checks_shows_is_so(chapter, name):
+    id, exercise = f"{chapter}/{name}", core.exercises(chapter)[name]
+    shown = Matrix.from_dict(id, RECORDED[id])
+    played = Played(exercise)
+    found = {on: o for on, o in played.mutants().items() if len(on) <= 2}
+    rejecting = {on: set(played.rejecting(o)) for on, o in found.items()}
+    assert shown.bugs == {
+        bug.says: tuple(
+            i in rejecting[frozenset((key,))] for i in range(len(played.cases))
+        )
+        for key, bug in exercise.bugs.items()
+    }, f"say: make results NAME=checks, since {id} has changed"
+    assert len(shown.cases) == len(played.cases)
+    assert shown.n_pairs == len(found) - len(exercise.bugs)
+    assert shown.n_rejected == sum(map(bool, rejecting.values()))
+    assert shown.n_alike == len(exercise.alike)
+
+
+def test_the_page_on_checks_shows_every_exercise():
+    assert list(RECORDED) == [f"{chapter}/{name}" for chapter, name in ALL]
 
 
 @pytest.mark.parametrize(("chapter", "name"), ALL)

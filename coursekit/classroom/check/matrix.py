@@ -1,9 +1,10 @@
 """What an exercise's cases can see: mistakes against cases."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from html import escape
 from itertools import combinations
+from typing import Any
 
 from coursekit.classroom.check.checker import verdict
 from coursekit.classroom.check.core import draw, expected, find
@@ -33,13 +34,26 @@ class Matrix:
     n_alike: int
     """How many two of these nothing can tell apart, for a known reason."""
 
+    def to_dict(self) -> dict[str, Any]:
+        """As ``results/checks.json`` holds it; ``x`` where a case rejects."""
+        bugs = {says: marks(row) for says, row in self.bugs.items()}
+        fields = asdict(self) | {"cases": list(self.cases), "bugs": bugs}
+        return {name: fields[name] for name in fields if name != "id"}
+
+    @classmethod
+    def from_dict(cls, id: str, fields: dict[str, Any]) -> "Matrix":
+        """What :meth:`to_dict` gave."""
+        bugs = {
+            says: tuple(mark == "x" for mark in row)
+            for says, row in fields["bugs"].items()
+        }
+        cases = tuple(fields["cases"])
+        return cls(id, **fields | {"cases": cases, "bugs": bugs})
+
     def __str__(self) -> str:
         """Plain text: ``x`` where a case rejects a mistake."""
         lines = [self.id]
-        lines += [
-            f"  {''.join('x' if seen else '.' for seen in row)}  {says}"
-            for says, row in self.bugs.items()
-        ]
+        lines += [f"  {marks(row)}  {says}" for says, row in self.bugs.items()]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
@@ -69,6 +83,11 @@ class Matrix:
                 yield f'<td class="{word}"><span>{word}</span></td>'
             yield "</tr>"
         yield "</tbody></table></div></details>"
+
+
+def marks(row: tuple[bool, ...]) -> str:
+    """``x`` where a case rejects, a point where it does not."""
+    return "".join("x" if seen else "." for seen in row)
 
 
 def matrix(id: str, seed: int = 0) -> Matrix:
