@@ -13,6 +13,12 @@ THEBE = re.compile(
     re.DOTALL,
 )
 
+# A megabyte that typesets formulas, where there are none.
+FORMULAS = re.compile(
+    r"\s*<script>window\.MathJax = [^<]*</script>"
+    r"|\s*<script[^>]*/mathjax/[^>]*></script>"
+)
+
 
 def drop_styles(app, pagename, templatename, context, doctree):
     """Load no style sheet of Thebe's."""
@@ -31,6 +37,8 @@ def lighten(app, exception):
     for page in out.rglob("*.html"):
         text = page.read_text("utf8")
         lighter = THEBE.sub("", ICONS.sub("", text))
+        if 'class="math' not in text:
+            lighter = FORMULAS.sub("", lighter)
         if lighter != text:
             page.write_text(lighter, "utf8")
     scripts = out / "_static" / "scripts"

@@ -158,8 +158,6 @@ def visit(browser, book):
     def open_page(width=1280, scheme="light", base=None, broken=None):
         folder = base or (book.root / "_build/html").as_uri() + "/"
         reader = Reader(browser, folder, width, scheme)
-        reader.asked = []
-        reader.page.on("request", lambda r: reader.asked.append(r.url))
         if broken is not None:
             reader.page.route(re.compile("_static/live/"), broken)
         visits.append(reader)

@@ -57,7 +57,7 @@ Row = tuple[str, float, str]
 
 OK = ("ok", 6.0, "")
 WRONG = ("wrong", 0.0, "")
-NO_SCALE = ("wrong", 1.5, "no_scale")  # 50 times as large: one-hot
+NO_SCALE = ("wrong", 1.2, "no_scale")  # 50 times as large: one-hot
 ERROR = ("error", 0.0, "")
 TIMEOUT = ("timeout", 0.0, "")
 DIED = ("died", 0.0, "")
@@ -258,11 +258,11 @@ add(
 
 # -- wrong: the catalogue, and beside it -------------------------------------
 WRONG_PAIRS = {  # bug of attend: of 6 points; bug of mended: its row
-    "no_scale": (1.5, "first_size", ("wrong", 1.0, "first_size")),
+    "no_scale": (1.2, "first_size", ("wrong", 1.0, "first_size")),
     "over_queries": (0.0, "axis_1", ("error", 2.0, "axis_1")),
-    "naive": (4.5, "naive", ("wrong", 2.0, "naive")),
-    "mask_zero": (4.5, "", MENDED_OK),
-    "mask_after": (4.5, "", MENDED_OK),
+    "naive": (3.6, "naive", ("wrong", 2.0, "naive")),
+    "mask_zero": (3.6, "", MENDED_OK),
+    "mask_after": (3.6, "", MENDED_OK),
 }
 for _bug, (_points, _other, _row) in WRONG_PAIRS.items():
     _second = RIGHT_MENDED
@@ -280,7 +280,7 @@ add(
     "wrong",
     "wrong-two-at-once",
     answered(NOT_SCALED.replace("~mask", "mask")),
-    ("wrong", 1.5, "mask_inverted+no_scale"),
+    ("wrong", 1.2, "mask_inverted+no_scale"),
 )
 add(
     "wrong",
@@ -307,7 +307,7 @@ add(
             return scores.softmax(-1) @ v
         """
     ),
-    WRONG,
+    ("wrong", 0.0, "in_place"),
 )
 
 # -- hostile -----------------------------------------------------------------
@@ -554,7 +554,7 @@ add(
             "    if mask is not None:\n        import os; os._exit(0)\n",
         )
     ),
-    ("died", 4.5, ""),
+    ("died", 2.4, ""),
 )
 add(
     "hostile",
