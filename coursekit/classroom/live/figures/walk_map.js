@@ -1,5 +1,5 @@
 // The whole model as one thin stream: where the walk is now, and a way to go
-// to another place of it.
+// to another part of it.
 import { make } from "./parts.js";
 import { say } from "./strings.js";
 

@@ -56,7 +56,7 @@ Object.assign(STRINGS, {
   "walk.table": "E has {rows} rows, one per token, and {columns} columns:",
   "walk.nearest": "The three nearest rows, by the cosine:",
   "walk.sum": "dimension {i}: {a} + {b} = {sum}",
-  "walk.place": "place {t}",
+  "walk.place": "position {t}",
   "walk.norm": "norm: mean 0, variance 1",
   "walk.normed": "norm(x)",
   "walk.times": "times W_{letter}",
@@ -110,7 +110,7 @@ Object.assign(STRINGS, {
   "walk.3.title": "The position is added",
   "walk.3.formula": "[[stream:x]] = E_i_d + [[token:P_t]]",
   "walk.3.sentence": "Row {t} of the position table is added to x, so that"
-    + " the same word at another place is another vector.",
+    + " the same word at another position is another vector.",
   "walk.4.title": "One x becomes query, key and value",
   "walk.4.formula": "[[query:q]] = W_Q norm([[stream:x]]),"
     + " [[key:k]] = W_K norm([[stream:x]]),"
