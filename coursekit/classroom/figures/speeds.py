@@ -1,4 +1,4 @@
-"""Figures of how fast this package is beside others."""
+"""Figures of how fast this package is, compared with others."""
 
 from collections.abc import Mapping
 

@@ -107,7 +107,7 @@ def watch(
     os._exit(1)
 
 
-def enter(call: Call, told: int, ready: int) -> None:
+def enter(call: Call, info: int, ready: int) -> None:
     """Join the name spaces of a bubblewrap that is running.
 
     Its innermost user name space comes last: in there nobody may join
@@ -115,10 +115,10 @@ def enter(call: Call, told: int, ready: int) -> None:
 
     Args:
         call: makes a system call.
-        told: where it writes the number of its process, in JSON.
+        info: where it writes the number of its process, in JSON.
         ready: where what it runs writes a byte.
     """
-    with open(told) as file:
+    with open(info) as file:
         number = json.load(file)["child-pid"]
     if not os.read(ready, 1):
         raise OSError("bubblewrap has ended")

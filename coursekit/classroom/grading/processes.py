@@ -195,17 +195,20 @@ class Server:
     def ask(self, given: dict[str, Any], passed: list[int]) -> None:
         """Send settings, and descriptors, which are closed here."""
         text = json.dumps(given).encode()
-        with self._lock:
-            if self._socket is None:
-                self._start()
-            assert self._socket
-            try:
-                socket.send_fds(self._socket, [text], passed)
-            except OSError:  # it was ended, by the system perhaps
-                self._start()
-                socket.send_fds(self._socket, [text], passed)
-        for descriptor in passed:
-            os.close(descriptor)
+        try:
+            with self._lock:
+                if self._socket is None:
+                    self._start()
+                assert self._socket
+                try:
+                    socket.send_fds(self._socket, [text], passed)
+                except OSError:  # it was ended, by the system perhaps
+                    self._socket.close()
+                    self._start()
+                    socket.send_fds(self._socket, [text], passed)
+        finally:
+            for descriptor in passed:
+                os.close(descriptor)
 
     def _start(self) -> None:
         """Start it; it ends when this process closes its end, or ends."""
@@ -269,22 +272,22 @@ def _hold(
     limits: Limits, folder: str
 ) -> tuple[subprocess.Popen[bytes], list[int]]:
     """Name spaces, and what `forks.enter` reads to join them."""
-    told, tells = os.pipe()
+    info, writes = os.pipe()
     started, starts = os.pipe()
     line = holder(limits, folder)
-    line[1:1] = ["--info-fd", str(tells)]
+    line[1:1] = ["--info-fd", str(writes)]
     held = subprocess.Popen(
         line,
         stdin=subprocess.PIPE,
         stdout=starts,
         stderr=subprocess.DEVNULL,
-        pass_fds=[tells],
+        pass_fds=[writes],
         env=environment("/"),  # it can be read in there
         start_new_session=True,
     )
-    os.close(tells)
+    os.close(writes)
     os.close(starts)
-    return held, [told, started]
+    return held, [info, started]
 
 
 def _end(popen: subprocess.Popen[bytes], inside: bool) -> None:

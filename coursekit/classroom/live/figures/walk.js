@@ -121,7 +121,7 @@ class LiveWalk extends LiveFigure {
   }
 
   replace() {
-    this.lines?.append(this.sentence); // its place is beside the picture
+    this.lines?.append(this.sentence); // it stands next to the picture
     super.replace();
   }
 
