@@ -30,7 +30,7 @@ HAVE_MODELS := .venv/models-$(shell git hash-object requirements-models.txt)
 .DEFAULT_GOAL := help
 .PHONY: help env models book test lab fresh results bench bench-live gpu \
         figures lock clean check lint types library published course changed chapters \
-        html compare pages
+        html compare pages publish-check
 
 help:  ## list what can be made
 	@echo "make TARGET, where TARGET is"
@@ -66,6 +66,9 @@ gpu: $(ENV)  ## run what needs a GPU: tests, minimal.py, chapters, benchmark
 
 bench-live: $(ENV)  ## measure the live figures' speed: results/live.json
 	$(PY) -m results.live
+
+publish-check: $(ENV)  ## say what a release still lacks
+	@$(PY) tests/publish_check.py
 
 figures: $(ENV)  ## write every figure of the book as SVG, for slides
 	$(PY) sphinx_ext/figures.py

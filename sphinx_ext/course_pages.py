@@ -8,9 +8,10 @@ from pathlib import Path
 
 from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
-from sphinx.util.nodes import make_refnode
+from sphinx.util.nodes import make_refnode, split_explicit_title
 
 import coursekit
+from coursekit.classroom.grading.install import published
 
 TORCH_DOCS = "https://docs.pytorch.org/docs/stable/generated/{}.html"
 PYTHON_DOCS = "https://docs.python.org/3/library/{}.html#{}"
@@ -28,32 +29,53 @@ BIBTEX = """\
   title  = {{{title}}},
   author = {{{{{author}}}}},
   year   = {{{year}}},
-  url    = {{{url}}},
-}}"""
+{url}}}"""
+
+
+def bibtex(title, author, year, url):
+    """How to cite the book; without an address, if it has none yet."""
+    url = f"  url    = {{{url}}},\n" if url else ""
+    return BIBTEX.format(title=title, author=author, year=year, url=url)
 
 
 def repository(config):
-    """The address that stands in _config.yml's ``repository.url``."""
-    return config.html_theme_options["repository_url"].rstrip("/")
+    """The repository's address; empty until pyproject.toml has one."""
+    return config.html_theme_options["repository_url"]
 
 
-def define_links(app, config):
-    """Give writers ``{repo}`` and ``{{ repository }}``.
+def take_addresses(app, config):
+    """Give the theme and Sphinx the addresses of pyproject.toml.
 
-    ``{repo}`issue tracker <issues>` `` links into the repository;
-    ``{{ repository }}`` is its bare address.
+    Without them no page has a button that would lead nowhere.
     """
-    url = repository(config)
-    config.extlinks = {"repo": (url + "/%s", "%s")}
-    config.linkcode_resolve = functools.partial(source_link, url)
-    config.myst_substitutions = {
-        **config.myst_substitutions,
-        "repository": url,
-    }
+    address, options = published(app.srcdir), config.html_theme_options
+    options["repository_url"] = address.repository
+    config.html_baseurl = address.site
+    for button in ("repository", "issues", "edit_page"):
+        options[f"use_{button}_button"] = bool(address.repository)
+    if not address.repository:
+        options["launch_buttons"] = {}
+    config.linkcode_resolve = functools.partial(
+        source_link, address.repository
+    )
+
+
+def repository_role(name, rawtext, text, lineno, inliner):
+    """``{repo}`issue tracker <issues>` `` links into the repository.
+
+    Until it has an address, this is only text.
+    """
+    _, title, target = split_explicit_title(text)
+    url = repository(inliner.document.settings.env.config)
+    if not url:
+        return [nodes.Text(title)], []
+    return [nodes.reference(rawtext, title, refuri=f"{url}/{target}")], []
 
 
 def source_link(url, domain, info):
     """Where the repository has the lines of what the API page describes."""
+    if not url:
+        return None
     thing = importlib.import_module(info["module"])
     try:
         for name in info["fullname"].split("."):
@@ -74,7 +96,7 @@ class CiteBook(SphinxDirective):
     def run(self):
         """Return the BibTeX entry as a block of code."""
         config = self.env.config
-        text = BIBTEX.format(
+        text = bibtex(
             title=config.html_title or config.project,
             author=config.author,
             year=config.copyright,
@@ -139,6 +161,8 @@ def resolve(app, env, node, contnode):
         url = TORCH_DOCS.format(target)
     else:
         path = module.replace(".", "/") + ".py"
+        if not repository(app.config):
+            return contnode
         url = f"{repository(app.config)}/blob/main/{path}"
     return nodes.reference("", "", contnode, internal=False, refuri=url)
 
@@ -158,6 +182,12 @@ def repair_scripts(app, pagename, templatename, context, doctree):
         seen.add(key)
         keep.append(script)
     context["script_files"] = keep
+
+
+def offer_notebook(app, pagename, templatename, context, doctree):
+    """Let a notebook be downloaded, launch buttons or not."""
+    if "kernelspec" in app.env.metadata.get(pagename, {}):
+        context["ipynb_source"] = f"{pagename}.ipynb"
 
 
 def repair_launch_links(app, pagename, templatename, context, doctree):
@@ -232,9 +262,11 @@ def setup(app):
     app.add_directive("cite-book", CiteBook)
     app.add_js_file("progress.js", loading_method="defer")
     app.add_js_file(None, body=SEARCH_A_FILE, priority=900)
-    app.connect("config-inited", define_links)
+    app.add_role("repo", repository_role)
+    app.connect("config-inited", take_addresses)
     app.connect("missing-reference", resolve)
     app.connect("html-page-context", repair_scripts, priority=900)
+    app.connect("html-page-context", offer_notebook)
     app.connect("html-page-context", repair_launch_links, priority=900)
     app.connect("html-page-context", repair_roles)
     app.connect("html-page-context", name_toggles, priority=900)

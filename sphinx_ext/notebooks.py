@@ -37,7 +37,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import kernels
 import plain
 
-from coursekit.classroom.grading.install import install_cell
+from coursekit.classroom.grading.install import install_cell, published
 
 WORKERS = 2
 SLOWEST = 10  # cells, of all chapters, that are listed with their time
@@ -265,11 +265,12 @@ def with_lessons(cell, page, before):
     return cells
 
 
-def for_reader(notebook, url, page):
+def for_reader(notebook, install, page):
     """The notebook that a reader downloads or opens in Colab or Binder.
 
-    ``page`` is a :class:`plain.Page`, which knows how to say in Markdown
-    what the chapter says in MyST.
+    ``install`` is the source of its first cell. ``page`` is a
+    :class:`plain.Page`, which knows how to say in Markdown what the chapter
+    says in MyST.
     """
     notebook = copy.deepcopy(notebook)
     cells = []
@@ -289,7 +290,7 @@ def for_reader(notebook, url, page):
             cells.append(nbformat.v4.new_markdown_cell(caption))
             cells[-1].id = f"{cell.id}-caption"
     notebook.cells = cells
-    first = nbformat.v4.new_code_cell(install_cell(url))
+    first = nbformat.v4.new_code_cell(install)
     first.id = "install"
     at = next(i for i, c in enumerate(notebook.cells) if c.cell_type == "code")
     notebook.cells.insert(at, first)
@@ -311,8 +312,8 @@ def drop_svg(notebook):
 def export(root, only=None):
     """Write both kinds of notebook; ``KeyError`` if one never ran."""
     cache = get_cache(Path(root, "_build", ".jupyter_cache"))
-    settings = config(root)
-    url = settings["repository"]["url"]
+    settings, address = config(root), published(root)
+    install = install_cell(address.repository, address.tag)
     build = Path(root, "_build")
     book = plain.Pages(
         root, settings, {page: read(root, page) for page in pages(root)}
@@ -326,7 +327,7 @@ def export(root, only=None):
             cell.id = f"cell-{number}"  # else random, and never reproducible
         for kind, nb in (
             ("notebooks", ran),
-            ("readers", for_reader(ran, url, plain.Page(book, page, ran))),
+            ("readers", for_reader(ran, install, plain.Page(book, page, ran))),
         ):
             target = build / kind / f"{page}.ipynb"
             target.parent.mkdir(parents=True, exist_ok=True)

@@ -3,7 +3,7 @@
 import json
 
 from chapter_parts import COSTS, price
-from course_pages import BIBTEX
+from course_pages import bibtex
 
 from coursekit.classroom.grading import plain
 from coursekit.classroom.grading.plain import (
@@ -28,7 +28,7 @@ class Pages(plain.Pages):
 
     def citation(self):
         """How to cite the book, from what _config.yml says."""
-        return BIBTEX.format(
+        return bibtex(
             title=self.config["title"],
             author=self.config["author"],
             year=self.config["copyright"],

@@ -30,7 +30,7 @@ PARTS = {
         *("cli", "coverage", "doctor", "editions", "exercises"),
         *("export_figures", "figures", "forbid", "frames", "freeze", "glue"),
         *("gpu", "grade", "house", "kernels", "key", "layout", "ledger"),
-        *("lesson", "walk"),
+        *("lesson", "walk", "publish"),
         *("live", "notebooks", "results", "run_parts", "sandbox", "search"),
         *("shipped", "source", "speedrun", "text", "wild", "worker"),
         *("yourfile", "capstone", "pilot"),

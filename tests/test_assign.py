@@ -134,12 +134,13 @@ def test_a_setup_takes_what_is_needed_and_no_more(made):
     assert setup[1].source.startswith("def draw(")  # the text speaks of it
 
 
-CONFIG = "repository:\n  url: https://e/x\n"
+URLS = '[project.urls]\nRepository = "https://e/x"\n'
 
 
 def test_every_notebook_installs_the_terms_package(tmp_path, monkeypatch):
     """Before anything else is run; the tag of the term, if there is one."""
-    (tmp_path / "_config.yml").write_text(CONFIG)
+    (tmp_path / "_config.yml").touch()
+    (tmp_path / "pyproject.toml").write_text(URLS)
     page = tmp_path / "book" / "04_attention.md"
     page.parent.mkdir()
     page.write_text(CHAPTER.read_text("utf8"), "utf8")
@@ -152,7 +153,7 @@ def test_every_notebook_installs_the_terms_package(tmp_path, monkeypatch):
         for path in made:
             code = [c for c in cells(path) if c.cell_type == "code"]
             assert code[0].source == install_cell("https://e/x", tag)
-            assert f'"git+https://e/x{at}")' in code[0].source
+            assert f'"--no-deps", "git+https://e/x{at}")' in code[0].source
             assert code[0].metadata == {}  # it is no exercise
             assert "find_spec" not in "".join(c.source for c in code[1:])
     with pytest.raises(ValueError, match="a tag is what `git tag` lists"):
@@ -160,8 +161,9 @@ def test_every_notebook_installs_the_terms_package(tmp_path, monkeypatch):
     (tmp_path / "_config.yml").unlink()
     monkeypatch.chdir(tmp_path)
     out = run(tmp_path, page)  # the control: nobody knows an address
-    text = (out / "student/04_attention.ipynb").read_text("utf8")
-    assert "find_spec" not in text
+    first = cells(out / "student/04_attention.ipynb")[1]
+    assert first.source == install_cell("")
+    assert "git+" not in first.source
 
 
 # -- the instructor's --------------------------------------------------------

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import nbformat
 import pytest
@@ -25,13 +26,19 @@ sys.path.insert(0, str(ROOT / "sphinx_ext"))
 
 import notebooks  # noqa: E402
 
+from coursekit.classroom.grading.install import (  # noqa: E402
+    Published,
+    install_cell,
+    published,
+)
+
 # The book of one page is built once: by one of the two workers.
 pytestmark = pytest.mark.xdist_group("book of one page")
 
 CHAPTERS = dict(notebooks.chapters(ROOT))
 EXPORTED = ROOT / "_build" / "notebooks"
-OURS = "https://github.com/OWNER/executable-transformer"
 THEIRS = "https://github.com/ada/another-name"
+SITE = "https://ada.example/book/"
 
 FRONT = {
     "jupytext": {
@@ -113,16 +120,44 @@ def test_a_cells_time_is_taken_and_forgotten():
     assert notebooks.take_times(notebook) == []
 
 
-def test_the_address_stands_once():
-    """In _config.yml; everything else derives from it."""
-    assert notebooks.config(ROOT)["repository"]["url"] == OURS
+def test_the_addresses_stand_once():
+    """In pyproject.toml; everything else derives from them."""
+    text = (ROOT / "pyproject.toml").read_text("utf8")
+    urls = tomllib.loads(text)["project"]["urls"]
+    assert set(urls) == {"Repository", "Documentation"}
     listed = subprocess.run(
-        ["git", "grep", "-lI", "--untracked", "github.com/" + "OWNER"],
+        ["git", "grep", "-lIF", "--untracked"]
+        + [f"-e{url.rstrip('/')}" for url in urls.values()],
         cwd=ROOT,
         capture_output=True,
         encoding="utf8",
     ).stdout.split()
-    assert set(listed) == {"_config.yml", "tests/test_book.py"}
+    assert listed == ["pyproject.toml"]
+
+
+@pytest.mark.parametrize(
+    ("repository", "site", "wanted"),
+    [
+        (
+            "https://e/a/b/",
+            "https://a.e/b",
+            ("https://e/a/b", "https://a.e/b/"),
+        ),
+        ("https://e/a/b", "https://OWNER.e/b/", ("https://e/a/b", "")),
+        ("https://e/OWNER/b", "https://a.e/", ("", "https://a.e/")),
+    ],
+)
+def test_an_address_with_the_placeholder_is_not_set(
+    tmp_path, repository, site, wanted
+):
+    (tmp_path / "pyproject.toml").write_text(
+        f'[project]\nversion = "7.3"\n[project.urls]\n'
+        f'Repository = "{repository}"\nDocumentation = "{site}"\n'
+    )
+    found = published(tmp_path)
+    assert (found.repository, found.site) == wanted
+    assert found.tag == "v7.3"
+    assert published(tmp_path / "nowhere") == Published()
 
 
 # -- a book of one page ------------------------------------------------------
@@ -198,16 +233,19 @@ TOC = "format: jb-book\nroot: book/index\nchapters:\n  - file: book/tiny\n"
 
 
 class Book:
-    """A book of one page in a folder of its own."""
+    """A book of one page in a folder of its own, with or without addresses."""
 
-    def __init__(self, root):
+    def __init__(self, root, repository=THEIRS, site=SITE):
         self.root = root
         for folder in ("sphinx_ext", "vendor", "book/_static"):
             shutil.copytree(ROOT / folder, root / folder)
         shutil.copy(ROOT / "references.bib", root)
-        config = (ROOT / "_config.yml").read_text("utf8")
-        assert config.count(OURS) == 1
-        self.write("_config.yml", config.replace(OURS, THEIRS))
+        shutil.copy(ROOT / "_config.yml", root)
+        self.write(
+            "pyproject.toml",
+            '[project]\nversion = "7.3"\n[project.urls]\n'
+            f'Repository = "{repository}"\nDocumentation = "{site}"\n',
+        )
         self.write("_toc.yml", TOC)
         self.write("book/index.md", "# Front\n")
         self.write("book/tiny.md", TINY)
@@ -337,11 +375,14 @@ def test_what_proves_nothing_is_found(tiny):
     assert len(unproven(edited, exported)) == 1
 
 
+def links_of(book):
+    """The addresses outside of it that the page leads to."""
+    return set(re.findall(r'href="(https?://[^"]+)"', book.page()))
+
+
 def test_links_derive_from_the_address(tiny):
-    """With another address in _config.yml, every link is another."""
-    pages = list((tiny.root / "_build/html").rglob("*.html"))
-    assert not [p for p in pages if "OWNER" in p.read_text("utf8")]
-    links = set(re.findall(r'href="(https?://[^"]+)"', tiny.page()))
+    """With another address in pyproject.toml, every link is another."""
+    links = links_of(tiny)
     name = "ada/another-name"
     notebook = "notebooks/book/tiny.ipynb"
     binder = f"https://mybinder.org/v2/gh/{name}/notebooks?urlpath=lab/tree"
@@ -359,7 +400,23 @@ def test_links_derive_from_the_address(tiny):
     assert f"url = {{{THEIRS}}}" in re.sub(r"\s+", " ", citation)
     assert any(link.startswith(f"{THEIRS}/issues/new") for link in links)
     first = notebooks.code_cells(tiny.notebook("readers"))[0].source
-    assert f"git+{THEIRS}" in first
+    assert first == install_cell(THEIRS, "v7.3")
+    assert f'"git+{THEIRS}@v7.3")' in first
+
+
+def test_without_an_address_nothing_leads_to_one(tmp_path):
+    """No launch button and no dead link; the notebook says what to do."""
+    book = Book(tmp_path, "https://github.com/OWNER/x", "").build()
+    outside = {urlsplit(link).netloc for link in links_of(book)}
+    assert outside == {"docs.pytorch.org"}
+    for page in (tmp_path / "_build/html").rglob("*.html"):
+        assert "OWNER" not in page.read_text("utf8")
+    page = BeautifulSoup(book.page(), "html.parser")
+    assert "an issue." in page.article.get_text()
+    assert "url" not in page.select_one(".highlight-bibtex").get_text()
+    assert page.select_one(".btn-download-notebook-button")
+    first = notebooks.code_cells(book.notebook("readers"))[0].source
+    assert first == install_cell("")
 
 
 def publish(folder, change=str):

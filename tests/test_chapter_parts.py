@@ -358,9 +358,8 @@ def test_a_notebook_has_the_same_numbers():
         cells=[nbformat.v4.new_markdown_cell("$$\na\n$$ (eq-a)")]
     )
     names = ("book/00_zero", "book/further/04_tiny", "book/last")
-    config = {"repository": {"url": ""}}
     for name, number in zip(names, ("0.1", "4F.1", "1"), strict=True):
-        pages = notebooks.plain.Pages(".", config, {name: notebook})
+        pages = notebooks.plain.Pages(".", {}, {name: notebook})
         assert pages.equations == {"eq-a": number}
 
 

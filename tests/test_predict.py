@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from types import SimpleNamespace
 
 import nbformat
 import pytest
@@ -810,7 +811,6 @@ PLAIN = {
     "```{code-block} sh\nls\n```": "```sh\nls\n```",
     "```{math}\na^2\n```": "$$\na^2\n$$",
     "```{here}\n```": "",
-    "{{ repository }}": "https://e",
     "A <!-- numbers: by hand -->b<!-- numbers: end -->.": "A b.",
 }
 
@@ -832,7 +832,10 @@ def plain_page(tmp_path, base=""):
             )
         ]
     )
-    config = {"repository": {"url": "https://e/"}, "html": {"baseurl": base}}
+    (tmp_path / "pyproject.toml").write_text(
+        "[project.urls]\n"
+        f'Repository = "https://e/"\nDocumentation = "{base}"\n'
+    )
     ran = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("glue()")])
     prefix = "application/papermill.record/"
     ran.cells[0].outputs = [
@@ -842,7 +845,7 @@ def plain_page(tmp_path, base=""):
             metadata={"scrapbook": {"name": "n", "mime_prefix": prefix}},
         )
     ]
-    book = plain.Pages(tmp_path, config, {"other": other, "book/a": ran})
+    book = plain.Pages(tmp_path, {}, {"other": other, "book/a": ran})
     return plain.Page(book, "book/a", ran)
 
 
@@ -874,10 +877,15 @@ def test_what_is_left_is_found():
 
 
 # -- the first cell in Colab -------------------------------------------------
-def install_cell(monkeypatch, present):
+def told_pip(monkeypatch, present):
     """Run it where only ``present`` can be imported; what pip was told."""
     calls = []
-    monkeypatch.setattr(subprocess, "check_call", calls.append)
+
+    def run(command, **options):
+        calls.append(command)
+        return SimpleNamespace(returncode=0)
+
+    monkeypatch.setattr(subprocess, "run", run)
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda n: n if n in present else None
     )
@@ -890,14 +898,45 @@ def install_cell(monkeypatch, present):
 
 def test_the_first_cell_never_replaces_torch(monkeypatch):
     colab = {"torch", "numpy", "tqdm", "matplotlib", "regex", "safetensors"}
-    told = install_cell(monkeypatch, colab)
+    told = told_pip(monkeypatch, colab)
     assert told == ["--no-deps git+https://e/x", "jaxtyping"]
     assert "torch" not in " ".join(told)
-    bare = install_cell(monkeypatch, set())  # control: without it, it comes
+    bare = told_pip(monkeypatch, set())  # control: without it, it comes
     assert bare == ["--no-deps git+https://e/x", " ".join(install.NEEDS)]
     everything = {*install.NEEDS}
-    assert len(install_cell(monkeypatch, everything)) == 1
-    assert install_cell(monkeypatch, {"coursekit"}) == []
+    assert len(told_pip(monkeypatch, everything)) == 1
+    assert told_pip(monkeypatch, {"coursekit"}) == []
+
+
+def said_instead(monkeypatch, address, done):
+    """The error of the cell where nothing can be imported, as it is shown."""
+    monkeypatch.setattr(subprocess, "run", lambda *a, **k: done)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda n: None)
+    text = install.install_cell(address)
+    with pytest.raises(Exception, match="package of the book") as caught:
+        exec(compile(text, "install", "exec"), {"__name__": "__main__"})
+    [shown] = caught.value._render_traceback_()
+    assert str(caught.value) == shown
+    assert re.fullmatch(r"[A-Z][^\n]+\.", shown)
+    return shown
+
+
+def test_the_first_cell_fails_in_one_plain_message(monkeypatch):
+    """With what pip said last, not with pip's traceback and ours."""
+    failed = SimpleNamespace(returncode=1, stderr="a\nERROR: no network\n")
+    shown = said_instead(monkeypatch, "https://e/x", failed)
+    assert "pip says “ERROR: no network”" in shown
+    assert "https://e/x" in shown
+    silent = SimpleNamespace(returncode=1, stderr="")
+    assert "“nothing”" in said_instead(monkeypatch, "https://e/x", silent)
+
+
+def test_without_an_address_the_first_cell_says_what_to_do(monkeypatch):
+    shown = said_instead(monkeypatch, "", None)
+    assert "`pip install .`" in shown
+    assert "subprocess" not in install.install_cell("")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda n: n)
+    exec(install.install_cell(""), {})  # with the package, it does nothing
 
 
 def test_the_first_cell_names_what_the_package_needs():

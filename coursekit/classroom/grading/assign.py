@@ -138,11 +138,9 @@ def find_page(name: str, folder: Path | None) -> Path:
 
 
 def first_cell(pages: Iterable[Path], tag: str) -> str:
-    """What installs the package; nothing where its address is not known."""
+    """What installs the package, or says how where no address is known."""
     near = [*pages, Path.cwd() / "_config.yml"]
-    address = next(filter(None, map(address_near, near)), "")
-    cell = install_cell(address, tag)
-    return cell if address else ""
+    return install_cell(next(filter(None, map(address_near, near)), ""), tag)
 
 
 def assessed_ids(

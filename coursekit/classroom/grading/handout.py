@@ -41,7 +41,6 @@ from coursekit.classroom.grading.standalone import (
 )
 
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
-ADDRESS = {"repository": {"url": ""}}
 HOW = """\
 Write your answers where `...` stands, and keep the names of the functions. \
 You may add cells; don't delete or duplicate those that are there. Only your \
@@ -182,9 +181,9 @@ def converter(path: Path, cells: Sequence[Cell]) -> plain.Page:
         path.resolve().parent,
     )
     settings = root / "_config.yml"
-    config = dict(ADDRESS)
+    config = {}
     if settings.is_file():
-        config |= yaml.safe_load(settings.read_text("utf8"))
+        config = yaml.safe_load(settings.read_text("utf8"))
     name = path.resolve().relative_to(root).with_suffix("").as_posix()
     notebooks = dict(pages_of(root))
     notebooks[name] = as_notebook(cells)

@@ -1,43 +1,111 @@
-"""A notebook's first cell, which installs the package where it is missing.
+"""Where the project is published, and a notebook's first cell.
 
-Readers' notebooks and students' have the same one.
+The addresses stand in ``pyproject.toml`` under ``[project.urls]`` and
+nowhere else. The first cell installs the package from there where it is
+missing; readers' notebooks and students' have the same one.
 """
 
 import re
+import tomllib
+from dataclasses import dataclass
 from pathlib import Path
 
+PLACEHOLDER = "OWNER"
 # What the package needs, and its figures. A test compares with pyproject.toml.
 NEEDS = (
     *("torch", "numpy", "safetensors", "tqdm", "jaxtyping", "regex"),
     "matplotlib",
 )
+TAG = re.compile(r"\w[\w./+-]*")
+ERROR = '''\
+from importlib.util import find_spec
+
+
+class NotInstalled(Exception):
+    """Shown as one sentence, without a traceback."""
+
+    def _render_traceback_(self):
+        return [str(self)]
+'''
 CELL = """\
 # In Colab or another fresh notebook: install the package of the book once.
 # What is there stays as it is, above all Colab's own PyTorch.
 import subprocess
 import sys
-from importlib.util import find_spec
-
+{error}
 
 def install(*what):
     pip = [sys.executable, "-m", "pip", "install", "-q"]
-    subprocess.check_call([*pip, *what])
+    done = subprocess.run([*pip, *what], capture_output=True, text=True)
+    if done.returncode:
+        said = done.stderr.strip().splitlines() or ["nothing"]
+        raise NotInstalled(
+            "The package of the book could not be installed: pip says "
+            f"“{{said[-1]}}”. Check the connection to the network and run "
+            "this cell again, or see {address}."
+        )
 
 
 if find_spec("coursekit") is None:
     needs = "{needs}".split()
     missing = [name for name in needs if find_spec(name) is None]
-    install("--no-deps", "git+{address}")
+    install("--no-deps", "git+{address}{at}")
     if missing:
         install(*missing)"""
-TAG = re.compile(r"\w[\w./+-]*")
+NO_ADDRESS = """\
+# The package of the book has to be there; it has no public address yet.
+{error}
+
+if find_spec("coursekit") is None:
+    raise NotInstalled(
+        "The package of the book is not installed here: run `pip install .` "
+        "in a copy of the book's repository, then restart the kernel."
+    )"""
+
+
+@dataclass(frozen=True)
+class Published:
+    """Where the project is published; empty until its owner says so."""
+
+    repository: str = ""
+    """As ``git clone`` takes it."""
+
+    site: str = ""
+    """The address of the built book, which ends with a slash."""
+
+    tag: str = ""
+    """The tag of the release that these files are, or will be."""
+
+
+def published(root: str | Path) -> Published:
+    """What the ``pyproject.toml`` in a folder says of the addresses.
+
+    An address in which ``OWNER`` stands is not set.
+    """
+    file = Path(root, "pyproject.toml")
+    if not file.is_file():
+        return Published()
+    project = tomllib.loads(file.read_text("utf8")).get("project", {})
+    urls = project.get("urls", {})
+
+    def address(name: str) -> str:
+        url = str(urls.get(name, "")).rstrip("/")
+        return "" if PLACEHOLDER in url else url
+
+    site = address("Documentation")
+    return Published(
+        repository=address("Repository"),
+        site=site and f"{site}/",
+        tag=f"v{project['version']}" if "version" in project else "",
+    )
 
 
 def install_cell(address: str, tag: str = "") -> str:
     """The source of the cell.
 
     Args:
-        address: of the repository, as ``git clone`` takes it.
+        address: of the repository, as ``git clone`` takes it; if it is
+            empty, the cell says what to do instead.
         tag: a tag, branch or commit; empty for the main branch.
 
     Raises:
@@ -48,21 +116,20 @@ def install_cell(address: str, tag: str = "") -> str:
             "a tag is what `git tag` lists, of letters, digits and -_./+: "
             f"got {tag!r}."
         )
-    if tag:
-        address += f"@{tag}"
-    return CELL.format(address=address, needs=" ".join(NEEDS))
+    if not address:
+        return NO_ADDRESS.format(error=ERROR)
+    at = f"@{tag}" if tag else ""
+    return CELL.format(
+        error=ERROR, address=address, at=at, needs=" ".join(NEEDS)
+    )
 
 
 def address_near(place: Path) -> str:
-    """The repository's address, from the ``_config.yml`` above a place.
+    """The repository's address, from the book above a place.
 
-    Empty if there is none.
+    Empty if there is none, or if it has no address yet.
     """
-    import yaml  # type: ignore[import-untyped]
-
     for folder in place.resolve().parents:
-        config = folder / "_config.yml"
-        if config.is_file():
-            known = yaml.safe_load(config.read_text("utf8")) or {}
-            return str(known.get("repository", {}).get("url", ""))
+        if (folder / "_config.yml").is_file():
+            return published(folder).repository
     return ""

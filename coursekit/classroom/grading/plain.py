@@ -16,6 +16,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from coursekit.classroom.grading.install import published
 from coursekit.classroom.grading.program import parse
 
 FENCE = re.compile(r"^( *)(`{3,}|~{3,}|:{3,})(.*)$")
@@ -26,7 +27,6 @@ HEADING = re.compile(r"^#+ +(.*?)\s*$")
 INLINE = re.compile(
     r"\{(?P<role>[A-Za-z][\w:.+-]*)\}(?P<t>`+)(?P<text>.+?)(?<!`)(?P=t)(?!`)"
     r"|(?P<c>`+)(?!`).+?(?<!`)(?P=c)(?!`)"
-    r"|\{\{ *(?P<name>\w+) *\}\}"
     r"|(?P<comment><!--.*?-->)",
     re.DOTALL,
 )
@@ -238,9 +238,9 @@ class Pages:
     ) -> None:
         """``notebooks``: ``{page: notebook}`` for every page of the book."""
         self.root, self.config = Path(root), config
-        html = config.get("html") or {}
-        self.base = (html.get("baseurl") or "").rstrip("/")
-        self.repository = config["repository"]["url"].rstrip("/")
+        address = published(root)
+        self.base = address.site.rstrip("/")
+        self.repository = address.repository
         self.titles: dict[str, str] = {}
         self.labels: dict[str, tuple[str, str]] = {}
         self.equations: dict[str, str] = {}
@@ -569,11 +569,9 @@ class Page:
         return INLINE.sub(self.replace, text)
 
     def replace(self, found: re.Match[str]) -> str:
-        """One role, one span of code, one substitution or one comment."""
+        """One role, one span of code or one comment."""
         if found["comment"]:
             return ""
-        if found["name"]:
-            return getattr(self.pages, found["name"], found[0])
         if not found["role"]:
             return found[0]
         return self.role(found["role"], found["text"].strip())
@@ -598,6 +596,8 @@ class Page:
         if role == "cost":
             return self.pages.cost(self.name, text)
         if role == "repo":
+            if not self.pages.repository:
+                return shown or target
             return f"[{shown or target}]({self.pages.repository}/{target})"
         if family == "py" or role in ("code", "file", "command"):
             return f"`{shown or target.lstrip('~')}`"
