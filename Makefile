@@ -126,6 +126,7 @@ TWO = -n 2 --dist worksteal
 lint: $(ENV)
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
+	.venv/bin/zizmor --offline --quiet .github
 
 types: $(ENV)
 	.venv/bin/mypy

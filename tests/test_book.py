@@ -12,7 +12,8 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
+from xml.etree import ElementTree
 
 import nbformat
 import pytest
@@ -25,6 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "sphinx_ext"))
 
 import notebooks  # noqa: E402
+import page_head  # noqa: E402
 
 from coursekit.classroom.grading.install import (  # noqa: E402
     Published,
@@ -166,8 +168,9 @@ TINY = f"""---
 
 # Tiny
 
-The mean is {{glue:text}}`mean:.3f`; {{repo}}`an issue <issues>`.
-See {{py:func}}`coursekit.attention.attend`, {{py:func}}`torch.tril`.
+One half is $1/2$. The mean is {{glue:text}}`mean:.3f`;
+{{repo}}`an issue <issues>`. See
+{{py:func}}`coursekit.attention.attend`, {{py:func}}`torch.tril`.
 
 ```{{cite-book}}
 ```
@@ -229,6 +232,23 @@ No.
 "the answer"
 ```
 """
+CHANGES = """# Changelog
+
+## Unreleased
+
+Not yet.
+
+## 7.3 (2026-12-31)
+
+Tables & figures
+for all.
+
+More.
+
+## 7.2 (2025-01-02)
+
+The first.
+"""
 TOC = "format: jb-book\nroot: book/index\nchapters:\n  - file: book/tiny\n"
 
 
@@ -247,7 +267,8 @@ class Book:
             f'Repository = "{repository}"\nDocumentation = "{site}"\n',
         )
         self.write("_toc.yml", TOC)
-        self.write("book/index.md", "# Front\n")
+        self.write("CHANGELOG.md", CHANGES)
+        self.write("book/index.md", "# Front\n\nWelcome to what a book is.\n")
         self.write("book/tiny.md", TINY)
         self.write("coursekit/n.txt", "3.14")
         self.env = dict(
@@ -407,6 +428,12 @@ def test_links_derive_from_the_address(tiny):
 def test_without_an_address_nothing_leads_to_one(tmp_path):
     """No launch button and no dead link; the notebook says what to do."""
     book = Book(tmp_path, "https://github.com/OWNER/x", "").build()
+    said = head_of(book.page())
+    assert said["description"] == said["og:description"] == ABOUT
+    for key in ("canonical", "alternate", "og:url", "og:image"):
+        assert key not in said
+    for name in ("sitemap.xml", "feed.xml", "_images/preview"):
+        assert not (tmp_path / "_build/html" / name).exists()
     outside = {urlsplit(link).netloc for link in links_of(book)}
     assert outside == {"docs.pytorch.org"}
     for page in (tmp_path / "_build/html").rglob("*.html"):
@@ -419,14 +446,139 @@ def test_without_an_address_nothing_leads_to_one(tmp_path):
     assert first == install_cell("")
 
 
+# -- the head of a page ------------------------------------------------------
+ABOUT = (
+    "The mean is 3.000; an issue. See coursekit.attention.attend(), "
+    "torch.tril()."
+)
+
+
+def head_of(html):
+    """What a page says of itself: ``{name: content}``."""
+    page = BeautifulSoup(html, "html.parser")
+    said = {
+        tag.get("name") or tag.get("property"): tag["content"]
+        for tag in page.find_all("meta", content=True)
+    }
+    for link in page.find_all("link", rel=["canonical", "alternate"]):
+        said[link["rel"][0]] = link["href"]
+    return said
+
+
+def test_a_page_describes_itself(tiny):
+    """By its first sentences without a formula, and by its first picture."""
+    picture = f"{SITE}_images/preview/book-tiny.png"
+    said = head_of(tiny.page())
+    wanted = {
+        "description": ABOUT,
+        "og:type": "article",
+        "og:site_name": "The Executable Transformer",
+        "og:title": "Tiny",
+        "og:description": ABOUT,
+        "og:url": f"{SITE}book/tiny.html",
+        "og:image": picture,
+        "og:image:alt": 'Two bars & a "word".',
+        "twitter:card": "summary_large_image",
+        "twitter:title": "Tiny",
+        "twitter:description": ABOUT,
+        "twitter:image": picture,
+        "twitter:image:alt": 'Two bars & a "word".',
+        "canonical": f"{SITE}book/tiny.html",
+        "alternate": f"{SITE}feed.xml",
+    }
+    assert {key: said.get(key) for key in wanted} == wanted
+    file = tiny.root / "_build/html" / picture.removeprefix(SITE)
+    assert file.read_bytes().startswith(b"\x89PNG")
+    # The control: a page of Sphinx's own has no words of ours.
+    search = (tiny.root / "_build/html/search.html").read_text("utf8")
+    assert "description" not in head_of(search)
+
+
+def test_the_sites_own_address_describes_the_first_page(tiny):
+    first = head_of((tiny.root / "_build/html/index.html").read_text("utf8"))
+    assert first["og:title"] == "Front"
+    assert first["description"] == "Welcome to what a book is."
+    assert first["canonical"] == f"{SITE}book/index.html"
+    assert first["twitter:card"] == "summary"  # it draws nothing
+
+
+def test_the_sitemap_has_every_page(tiny):
+    root = ElementTree.parse(tiny.root / "_build/html/sitemap.xml").getroot()
+    found = [place.text for place in root.iter() if place.tag.endswith("loc")]
+    assert found == [f"{SITE}book/index.html", f"{SITE}book/tiny.html"]
+
+
+def test_the_feed_has_every_release(tiny):
+    """And not what is unreleased."""
+    space = "{http://www.w3.org/2005/Atom}"
+    root = ElementTree.parse(tiny.root / "_build/html/feed.xml").getroot()
+    assert root.findtext(f"{space}updated") == "2026-12-31T00:00:00Z"
+    found = [
+        [entry.findtext(f"{space}{part}") for part in ("id", "summary")]
+        for entry in root.iter(f"{space}entry")
+    ]
+    assert found == [
+        [f"{THEIRS}/releases/tag/v7.3", "Tables & figures for all."],
+        [f"{THEIRS}/releases/tag/v7.2", "The first."],
+    ]
+
+
+def astray(book, name):
+    """What a page asks for in vain when it is shown at another depth."""
+    out = book.root / "_build/html"
+    page = BeautifulSoup((out / name).read_text("utf8"), "html.parser")
+    asked = [
+        tag.get("href") or tag.get("src")
+        for tag in page.find_all(["a", "link", "script", "img"])
+    ]
+    at = urljoin(SITE, "some/where/else.html")
+    places = [
+        urljoin(at, url) for url in asked if url and not url.startswith("#")
+    ]
+    paths = [
+        urlsplit(place).path.removeprefix(urlsplit(SITE).path)
+        for place in places
+        if urlsplit(place).netloc == urlsplit(SITE).netloc
+    ]
+    assert len(paths) > 20
+    return [path for path in paths if not (out / path).is_file()]
+
+
+def test_a_page_that_is_not_found_works_at_any_address(tiny):
+    assert astray(tiny, "404.html") == []
+    assert astray(tiny, "search.html") != []  # the control: relative links
+    page = BeautifulSoup(
+        (tiny.root / "_build/html/404.html").read_text("utf8"), "html.parser"
+    )
+    assert page.article.h1.get_text() == "Page not found"
+    assert page.select_one('article a[href="/book/book/index.html"]')
+    assert page.html["data-content_root"] == "/book/./"
+
+
+@pytest.mark.parametrize(
+    ("text", "short"),
+    [
+        ("One. Two! Three?", "One. Two! Three?"),
+        ("Here is x\ufffc. Two.", "Two."),
+        ("So it runs: this. Look here:", "So it runs: this."),
+        (f"{'a' * 150}. {'b' * 60}.", f"{'a' * 150}."),
+        ("word " * 60, ("word " * 40).strip() + " …"),
+        ("\ufffc.", ""),
+    ],
+)
+def test_a_description_is_whole_sentences(text, short):
+    assert page_head.shorten(text.strip()) == short
+
+
+# -- what is released --------------------------------------------------------
 def publish(folder, change=str):
     """Run the deployment's last step; what the branch `notebooks` holds."""
     workflow = yaml.safe_load(
-        (ROOT / ".github/workflows/deploy.yml").read_text("utf8")
+        (ROOT / ".github/workflows/release.yml").read_text("utf8")
     )
     [step] = [
         step["run"]
-        for step in workflow["jobs"]["build"]["steps"]
+        for step in workflow["jobs"]["site"]["steps"]
         if step.get("name") == "Publish the notebooks"
     ]
     work, temp = folder / "work", folder / "temp"

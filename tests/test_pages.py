@@ -24,8 +24,8 @@ from coursekit.classroom.grading.install import published
 ROOT = Path(__file__).resolve().parent.parent
 HTML = ROOT / "_build" / "html"
 AXE = ROOT / "tests" / "vendor" / "axe" / "axe.min.js"
-# The two pages that redirect or list, and have no text of ours.
-MADE_BY_SPHINX = {"index.html", "search.html", "genindex.html"}
+# The pages that redirect or list, and have no text of ours.
+MADE_BY_SPHINX = {"index.html", "search.html", "genindex.html", "404.html"}
 PAGES = sorted(str(p.relative_to(HTML)) for p in HTML.rglob("*.html"))
 PAGES = [p for p in PAGES if "_static" not in p and p != "index.html"]
 # What is asked of a page is asked by one worker, which has parsed it then.
@@ -192,6 +192,23 @@ def test_launch_buttons_open_what_is_exported(page):
     exported = (ROOT / "_build" / "readers" / notebook).is_file()
     opens = exported and bool(published(ROOT).repository)
     assert launched(page) == [notebook] * 2 * opens
+
+
+def described(page):
+    """What a page says of itself to those who have not seen it."""
+    tag = soup(page).find("meta", attrs={"name": "description"})
+    return tag["content"] if tag else ""
+
+
+def test_every_page_has_a_description_of_its_own():
+    ours = [p for p in PAGES if p not in MADE_BY_SPHINX]
+    said = {
+        page: described(page) for page in ours if "py-modindex" not in page
+    }
+    short = [page for page, text in said.items() if not 30 < len(text) <= 200]
+    assert short == []
+    assert len(set(said.values())) == len(said)
+    assert described("search.html") == ""  # the control
 
 
 def stray_dollars(page):

@@ -1,11 +1,15 @@
 """What a release needs: the check that says so, the workflows, the wheel."""
 
+import copy
+import json
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import publish_check
 import pytest
+import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -98,3 +102,123 @@ def test_the_check_reads_this_projects_files(tmp_path):
     for name in ("pyproject.toml", "CHANGELOG.md", "CITATION.cff"):
         shutil.copy(ROOT / name, tmp_path)
     assert "the tag of this version at this commit" in missing(tmp_path)
+
+
+# -- the workflows -----------------------------------------------------------
+GITHUB = ROOT / ".github"
+TESTS, RELEASE = (
+    yaml.safe_load((GITHUB / "workflows" / name).read_text("utf8"))
+    for name in ("test.yml", "release.yml")
+)
+
+
+def needs_of(jobs, name):
+    """All jobs that have to pass before one starts."""
+    before = jobs[name].get("needs", [])
+    before = [before] if isinstance(before, str) else before
+    return set(before).union(*(needs_of(jobs, other) for other in before))
+
+
+def untested(workflow):
+    """The jobs that may write something although the tests have not passed."""
+    jobs = workflow["jobs"]
+    return [
+        name
+        for name, job in jobs.items()
+        if "write" in job.get("permissions", {}).values()
+        and "tests" not in needs_of(jobs, name)
+    ]
+
+
+def test_nothing_is_published_before_the_tests_have_passed():
+    assert RELEASE["jobs"]["tests"] == {"uses": "./.github/workflows/test.yml"}
+    assert RELEASE["permissions"] == {"contents": "read"}
+    assert untested(RELEASE) == []
+    spoiled = copy.deepcopy(RELEASE)  # the control
+    del spoiled["jobs"]["site"]["needs"]
+    assert untested(spoiled) == ["site", "pages", "pypi"]
+
+
+def test_a_release_is_a_tag_that_the_check_lets_through():
+    on = RELEASE[True]  # YAML 1.1 reads `on` as a truth value
+    assert on == {"push": {"tags": ["v*"]}}
+    steps = [step.get("run") for step in RELEASE["jobs"]["site"]["steps"]]
+    assert steps.index("make publish-check") < steps.index("make book")
+
+
+def test_the_tests_run_weekly_and_on_each_version_of_python():
+    on = TESTS[True]
+    assert {"push", "pull_request", "schedule", "workflow_call"} == set(on)
+    jobs = TESTS["jobs"]
+    versions = {
+        step["with"]["python-version"]
+        for step in jobs["everything"]["steps"]
+        if "python-version" in step.get("with", {})
+    }
+    versions.update(jobs["package"]["strategy"]["matrix"]["python"])
+    assert versions == {"3.11", "3.12", "3.13", "3.14"}
+
+
+def test_the_sandbox_may_run_before_its_tests_do():
+    """Ubuntu 24.04 would not let bubblewrap make a name space."""
+    runs = [s.get("run", "") for s in TESTS["jobs"]["everything"]["steps"]]
+    [at] = [n for n, run in enumerate(runs) if "apparmor" in run]
+    assert "kernel.apparmor_restrict_unprivileged_userns=0" in runs[at]
+    assert at < runs.index(".ci/run")
+
+
+def zizmor(folder, missing):
+    """What is found unsafe in workflows: the names of the audits."""
+    program = Path(sys.executable).parent / "zizmor"
+    if not program.is_file():
+        missing("zizmor", "make env")
+    done = subprocess.run(
+        [program, "--offline", "--quiet", "--format", "json", folder],
+        capture_output=True,
+        text=True,
+    )
+    return {
+        finding["ident"]
+        for finding in json.loads(done.stdout)
+        if not finding["ignored"]
+    }
+
+
+def test_the_workflows_are_safe(tmp_path, missing):
+    """`make lint` asks the same; here is the control."""
+    assert zizmor(GITHUB, missing) == set()
+    text = (GITHUB / "workflows/test.yml").read_text("utf8")
+    spoiled = tmp_path / ".github/workflows/test.yml"
+    spoiled.parent.mkdir(parents=True)
+    spoiled.write_text(
+        text.replace("@3d3c42e5aac5ba805825da76410c181273ba90b1", "@v7")
+    )
+    assert zizmor(tmp_path, missing) == {"unpinned-uses"}
+
+
+def test_issue_forms_have_what_github_asks_for():
+    forms = [
+        form
+        for form in (GITHUB / "ISSUE_TEMPLATE").glob("*.yml")
+        if form.name != "config.yml"
+    ]
+    assert len(forms) == 3
+    for form in forms:
+        said = yaml.safe_load(form.read_text("utf8"))
+        assert {"name", "description", "body"} == set(said)
+        ids = [field["id"] for field in said["body"]]
+        assert len(ids) == len(set(ids))
+        for field in said["body"]:
+            assert field["type"] in ("input", "textarea")
+            assert field["attributes"]["label"]
+            assert field["id"]
+
+
+def test_the_container_makes_the_environment_of_the_makefile():
+    said = json.loads((ROOT / ".devcontainer/devcontainer.json").read_text())
+    command, target = said["postCreateCommand"].split()
+    assert command == "make"
+    assert f"\n{target}: " in (ROOT / "Makefile").read_text("utf8")
+    for program in ("chromium", "bubblewrap"):  # as .ci/run installs them
+        assert program in said["onCreateCommand"]
+        assert f"packages+=({program})" in (ROOT / ".ci/run").read_text()

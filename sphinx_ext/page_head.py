@@ -1,0 +1,243 @@
+"""What search engines, and previews of links, are told of each page.
+
+A page is described by its goals or by its first paragraph. Where
+pyproject.toml has the address of the site, a page names its own address and
+a picture, the first that its code draws, and a sitemap and a feed of the
+releases are written. A page that is not found says so in the book's dress.
+"""
+
+import base64
+import re
+from html import escape, unescape
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import nbformat
+from chapter_parts import goals
+from docutils import nodes
+
+from coursekit.classroom.grading.install import published
+
+LENGTH = 200  # characters of a description, of which most previews show 150
+FORMULA = "\N{OBJECT REPLACEMENT CHARACTER}"
+SENTENCE = re.compile(r"(?<=[.!?])\s+")
+RELEASE = re.compile(r"^## (\S+) \((\d{4}-\d\d-\d\d)\)\n+(.*(?:\n.+)*)", re.M)
+# What is relative to a page, and what that is relative to in its scripts.
+RELATIVE = re.compile(r'\b(href|src|action|data-content_root)="(?![#/]|\w+:)')
+# What a page says of itself.
+HEAD = re.compile(
+    r'<meta (?:name|property)="(?:description|og:|twitter:)[^>]*>'
+    r'|<link rel="(?:canonical|alternate)"[^>]*>'
+)
+NOT_FOUND = """\
+<h1>Page not found</h1>
+<p>There is no page at this address: it may have moved. Begin at
+<a href="{start}">the first page</a>, or <a href="search.html">search the
+book</a>.</p>"""
+SITEMAP = """\
+<?xml version="1.0" encoding="utf-8"?>
+<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">
+{urls}
+</urlset>
+"""
+FEED = """\
+<?xml version="1.0" encoding="utf-8"?>
+<feed xmlns="http://www.w3.org/2005/Atom">
+<title>{title}</title>
+<author><name>{author}</name></author>
+<id>{site}feed.xml</id>
+<link rel="self" href="{site}feed.xml"/>
+<link href="{site}"/>
+<updated>{updated}</updated>
+{entries}
+</feed>
+"""
+ENTRY = """\
+<entry>
+<title>{version}</title>
+<id>{link}</id>
+<link href="{link}"/>
+<updated>{updated}</updated>
+<summary>{summary}</summary>
+</entry>"""
+
+
+def text_of(node):
+    """The words of a paragraph in one line; formulas are marked."""
+    copy = node.deepcopy()
+    for formula in list(copy.findall(nodes.math)):
+        formula.replace_self(nodes.Text(FORMULA))
+    return " ".join(copy.astext().split())
+
+
+def shorten(text):
+    """The first whole sentences without a formula, or the first words.
+
+    A sentence that announces what comes next is none.
+    """
+    sentences = [
+        sentence
+        for sentence in SENTENCE.split(text)
+        if FORMULA not in sentence and not sentence.endswith(":")
+    ]
+    found = ""
+    for sentence in sentences:
+        longer = f"{found} {sentence}".strip()
+        if len(longer) > LENGTH:
+            break
+        found = longer
+    if found or not sentences:
+        return found
+    return sentences[0][:LENGTH].rpartition(" ")[0] + " …"
+
+
+def description(doctree):
+    """What a page is about: its goals, or its first paragraph with words."""
+    places = [*doctree.findall(goals), *doctree.findall(nodes.section)]
+    for place in places:
+        for child in place.children:
+            if isinstance(child, nodes.paragraph):
+                found = shorten(text_of(child))
+                if found:
+                    return found
+    return ""
+
+
+def tag(key, value, content):
+    """A tag for the page's head."""
+    return f'<meta {key}="{value}" content="{escape(content)}"/>'
+
+
+def picture(app, pagename):
+    """The first picture that a page's code drew: ``(address, alt text)``.
+
+    It is copied out of the notebook, and ``None`` if there is none.
+    """
+    file = Path(app.srcdir, "_build", "notebooks", f"{pagename}.ipynb")
+    if not file.is_file():
+        return None
+    for cell in nbformat.read(file, as_version=4).cells:
+        for output in cell.get("outputs", []):
+            data = output.get("data", {}).get("image/png")
+            alt = cell.metadata.get("mystnb", {}).get("image", {}).get("alt")
+            if data and alt:
+                name = f"_images/preview/{pagename.replace('/', '-')}.png"
+                target = Path(app.outdir, name)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(base64.b64decode(data))
+                return app.config.html_baseurl + name, alt
+    return None
+
+
+def add_head(app, pagename, templatename, context, doctree):
+    """Describe a page in its head."""
+    if doctree is None:
+        return
+    site, book = app.config.html_baseurl, app.config.html_title
+    title = unescape(re.sub("<[^>]+>", "", context["title"]))
+    about = description(doctree) or f"{title}: a page of {book}."
+    drawn = picture(app, pagename) if site else None
+    tags = [
+        tag("name", "description", about),
+        tag("property", "og:type", "article"),
+        tag("property", "og:site_name", book),
+        tag("property", "og:title", title),
+        tag("property", "og:description", about),
+        tag(
+            "name",
+            "twitter:card",
+            "summary_large_image" if drawn else "summary",
+        ),
+        tag("name", "twitter:title", title),
+        tag("name", "twitter:description", about),
+    ]
+    if site:
+        tags.append(tag("property", "og:url", context["pageurl"]))
+        if releases(app):
+            tags.append(
+                '<link rel="alternate" type="application/atom+xml" '
+                f'title="Releases" href="{site}feed.xml"/>'
+            )
+    if drawn:
+        for prefix, key in (("property", "og"), ("name", "twitter")):
+            tags.append(tag(prefix, f"{key}:image", drawn[0]))
+            tags.append(tag(prefix, f"{key}:image:alt", drawn[1]))
+    context["metatags"] = "\n".join([context.get("metatags") or "", *tags])
+
+
+def releases(app):
+    """``(version, date, first paragraph)`` of each entry of CHANGELOG.md."""
+    file = Path(app.srcdir, "CHANGELOG.md")
+    return RELEASE.findall(file.read_text("utf8")) if file.is_file() else []
+
+
+def not_found(app):
+    """The page that a server shows where there is none."""
+    start = app.builder.get_target_uri(app.config.root_doc)
+    body = NOT_FOUND.format(start=start)
+    yield "404", {"title": "Page not found", "body": body}, "page.html"
+
+
+def write_feed(app, site):
+    """The releases as an Atom feed."""
+    found = releases(app)
+    if not found:
+        return
+    link = published(app.srcdir).repository + "/releases/tag/v"
+    entries = [
+        ENTRY.format(
+            version=escape(version),
+            link=f"{link}{version}",
+            updated=f"{date}T00:00:00Z",
+            summary=escape(" ".join(text.split())),
+        )
+        for version, date, text in found
+    ]
+    feed = FEED.format(
+        title=escape(app.config.html_title),
+        author=escape(app.config.author),
+        site=site,
+        updated=max(date for _, date, _ in found) + "T00:00:00Z",
+        entries="\n".join(entries),
+    )
+    Path(app.outdir, "feed.xml").write_text(feed, "utf8")
+
+
+def finish(app, exception):
+    """Write what stands beside the pages."""
+    if exception or app.builder.format != "html":
+        return
+    out, site = Path(app.outdir), app.config.html_baseurl
+    if not site:
+        return
+    # A server shows the page that says "not found" at any address.
+    file, path = out / "404.html", urlsplit(site).path
+    text = RELATIVE.sub(rf'\1="{path}', file.read_text("utf8"))
+    file.write_text(text, "utf8")
+    pages = sorted(app.env.found_docs)
+    urls = (app.builder.get_target_uri(page) for page in pages)
+    listed = "\n".join(
+        f"<url><loc>{escape(site + url)}</loc></url>" for url in urls
+    )
+    (out / "sitemap.xml").write_text(SITEMAP.format(urls=listed), "utf8")
+    write_feed(app, site)
+
+
+def describe_redirect(app, exception):
+    """The site's own address leads to the first page: describe it there."""
+    file = Path(app.outdir, "index.html")
+    if exception or not file.is_file():
+        return
+    first = Path(app.outdir, app.builder.get_target_uri(app.config.root_doc))
+    text, tags = file.read_text("utf8"), HEAD.findall(first.read_text("utf8"))
+    if "http-equiv" in text and not HEAD.search(text):
+        file.write_text("\n".join([text.rstrip(), *tags, ""]), "utf8")
+
+
+def setup(app):
+    """Register with Sphinx."""
+    app.connect("html-page-context", add_head)
+    app.connect("html-collect-pages", not_found)
+    app.connect("build-finished", finish)
+    app.connect("build-finished", describe_redirect, priority=950)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
