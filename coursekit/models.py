@@ -64,6 +64,8 @@ MODELS: dict[str, tuple[str, type[Config]]] = {
 """Each model's module, imported when it is built, and its settings."""
 FORMAT = 1
 SHIPPED = Path(__file__).parent / "assets" / "models"
+# In the repository, but not in the package on PyPI, which is free for all.
+NONCOMMERCIAL = ("captions", "translator-de-en", "translator-en-de")
 
 
 class Loaded(NamedTuple):
@@ -330,6 +332,13 @@ def find_model(name: str | Path) -> Path:
         return SHIPPED / name
     if Path(name).is_dir():
         return Path(name)
+    if str(name) in NONCOMMERCIAL:
+        raise ValueError(
+            f"the weights of {name} must not be used commercially, so the "
+            "package on PyPI comes without them: got no such folder. Install "
+            "the package from its repository, or give the path of the folder "
+            f"coursekit/assets/models/{name} from there."
+        )
     raise ValueError(
         "a model must be a run's folder or one that the package ships "
         f"({', '.join(shipped()) or 'none yet'}): got {str(name)!r}. Check "

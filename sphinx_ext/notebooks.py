@@ -15,6 +15,7 @@
    and a first cell that installs the package where it is missing.
 """
 
+import ast
 import copy
 import hashlib
 import json
@@ -265,6 +266,24 @@ def with_lessons(cell, page, before):
     return cells
 
 
+def without_semicolon(source):
+    """A cell that hides its last value without a ``;`` at its end.
+
+    IPython looks for the ``;`` in its history, which a program that runs
+    notebooks need not keep: plain nbval would find a value too many.
+    """
+    if not source.rstrip().endswith(";"):
+        return source
+    last = ast.parse(source).body[-1]
+    if not isinstance(last, ast.Expr):
+        return source
+    lines = source.rstrip()[:-1].split("\n")
+    line = lines[last.lineno - 1].encode()
+    at = last.col_offset  # in bytes
+    lines[last.lineno - 1] = (line[:at] + b"_ = " + line[at:]).decode()
+    return "\n".join(lines)
+
+
 def for_reader(notebook, install, page):
     """The notebook that a reader downloads or opens in Colab or Binder.
 
@@ -279,11 +298,14 @@ def for_reader(notebook, install, page):
             cells += with_lessons(cell, page, cells)
             continue
         cells.append(cell)
+        cell.source = without_semicolon(cell.source)
         tags = set(cell.metadata.get("tags", []))
         if tags & FOLDED:
             cell.metadata["jupyter"] = {"source_hidden": True}
+            cell.metadata["cellView"] = "form"  # the same in Colab
         if "predict" in tags:
             cell.outputs, cell.execution_count = [], None
+            cell.metadata["tags"] = [*sorted(tags), "nbval-ignore-output"]
         figure = cell.metadata.get("mystnb", {}).get("figure", {})
         if "caption" in figure:
             caption = page.caption(figure["caption"], "predict" in tags)

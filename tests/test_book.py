@@ -20,6 +20,7 @@ import pytest
 import yaml
 from bs4 import BeautifulSoup
 from jupyter_cache import get_cache
+from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -191,6 +192,7 @@ print("read", Path(os.environ["TINY"], "coursekit/n.txt").read_text())
 ```
 
 ```{{code-cell}} ipython3
+:tags: [remove-cell]
 glue("mean", torch.arange(7.0).mean().item())
 ```
 
@@ -614,8 +616,9 @@ def publish(folder, change=str):
 
 
 def binders_python(files):
-    """The version that repo2docker takes, by its documentation."""
+    """The version that repo2docker takes: so does 2026.4.0, asked itself."""
     said = files.get("binder/runtime.txt", "").strip()
+    assert re.fullmatch(r"(python-\d+\.\d+)?", said)
     return said.removeprefix("python-") or "3.10"
 
 
@@ -629,8 +632,12 @@ def test_binder_gets_a_python_that_the_package_allows(tmp_path):
         "binder/requirements.txt",
         "binder/runtime.txt",
     }
-    needs = files["binder/requirements.txt"]
-    assert "git+https://github.com/ada/book@5e5e5e" in needs
+    option, need = files["binder/requirements.txt"].splitlines()
+    assert option == "--extra-index-url https://download.pytorch.org/whl/cpu"
+    need = Requirement(need)
+    assert need.url == "git+https://github.com/ada/book@5e5e5e"
+    assert need.name == project["project"]["name"]
+    assert need.extras <= set(project["project"]["optional-dependencies"])
     assert binders_python(files) in allowed
     # The negative control: without the file it is one that is too old.
     without = publish(
@@ -644,8 +651,57 @@ def test_readers_get_predictions_without_answers(tiny):
     assert "the answer" in str(ours.cells[-1].outputs)
     assert theirs.cells[-1].outputs == []
     assert theirs.cells[-1].source == ours.cells[-1].source
+    assert "nbval-ignore-output" in theirs.cells[-1].metadata["tags"]
     downloaded = tiny.root / "_build/html/_sources/book/tiny.ipynb"
     assert nbformat.read(downloaded, as_version=4) == theirs
+
+
+def test_readers_get_what_is_folded_closed(tiny):
+    """In Jupyter and in Colab, which has a name of its own for it."""
+    folded = [
+        (cell.source, dict(cell.metadata.get("jupyter", {})))
+        for cell in notebooks.code_cells(tiny.notebook("readers"))
+        if cell.metadata.get("cellView") == "form"
+    ]
+    assert folded == [
+        (
+            'glue("mean", torch.arange(7.0).mean().item())',
+            {"source_hidden": True},
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("source", "other"),
+    [
+        ("a = 1\nf(a);", "a = 1\n_ = f(a)"),
+        ("f(\n    1,\n); ", "_ = f(\n    1,\n)"),
+        ('"é"; g(2);', '"é"; _ = g(2)'),
+        ("a = 1;", "a = 1;"),
+        ("f(1)", "f(1)"),
+    ],
+)
+def test_a_value_is_hidden_without_a_semicolon(source, other):
+    assert notebooks.without_semicolon(source) == other
+
+
+def test_plain_nbval_passes_a_readers_notebook(tiny, tmp_path):
+    """Without our plugin and without our list of what may differ."""
+    shutil.copytree(tiny.root / "_build/readers", tmp_path / "readers")
+    done = tiny.call(
+        *("pytest", str(tmp_path / "readers"), "--nbval"),
+        *("--nbval-current-env", "-p", "no:cacheprovider"),
+    )
+    assert done.returncode == 0, done.stdout
+    spoiled = tiny.notebook("readers")  # the control
+    [cell] = [c for c in spoiled.cells if c.source == "_ = torch.ones(3)"]
+    cell.source = "torch.ones(3);"
+    nbformat.write(spoiled, tmp_path / "readers/book/tiny.ipynb")
+    done = tiny.call(
+        *("pytest", str(tmp_path / "readers"), "--nbval"),
+        *("--nbval-current-env", "-p", "no:cacheprovider"),
+    )
+    assert done.returncode == 1, done.stdout
 
 
 def test_a_change_of_the_package_runs_the_chapters_again(tiny):

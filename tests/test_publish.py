@@ -1,15 +1,24 @@
 """What a release needs: the check that says so, the workflows, the wheel."""
 
+import ast
 import copy
 import json
+import os
+import re
 import shutil
 import subprocess
 import sys
+import tarfile
+import tomllib
+import zipfile
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import publish_check
 import pytest
 import yaml
+
+from coursekit.models import NONCOMMERCIAL, SHIPPED
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -222,3 +231,130 @@ def test_the_container_makes_the_environment_of_the_makefile():
     for program in ("chromium", "bubblewrap"):  # as .ci/run installs them
         assert program in said["onCreateCommand"]
         assert f"packages+=({program})" in (ROOT / ".ci/run").read_text()
+
+
+# -- the package -------------------------------------------------------------
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """What `.ci/package` builds: the wheel and the source, as archives."""
+    out = tmp_path_factory.mktemp("dist")
+    here = Path(sys.executable).parent
+    path = f"{here}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        [ROOT / ".ci/package", out],
+        env=os.environ | {"PATH": path, "UV_NO_BUILD_ISOLATION": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    [wheel], [source] = out.glob("*.whl"), out.glob("*.tar.gz")
+    return zipfile.ZipFile(wheel), tarfile.open(source)
+
+
+def restricted(names):
+    """The models among the names of files that are not free for all."""
+    found = (re.search(r"assets/models/([\w-]+)/", name) for name in names)
+    return {f[1] for f in found if f} & set(NONCOMMERCIAL)
+
+
+def test_the_package_is_free_for_all(built):
+    wheel, source = built
+    assert restricted(wheel.namelist()) == set()
+    assert restricted(source.getnames()) == set()
+    with_license = {path.parent.name for path in SHIPPED.glob("*/LICENSE")}
+    assert with_license == set(NONCOMMERCIAL)
+    here = [path.as_posix() for path in SHIPPED.rglob("*")]
+    assert restricted(here) == set(NONCOMMERCIAL)  # the control
+
+
+def test_the_wheel_says_so_and_has_what_it_needs(built):
+    wheel, _ = built
+    names = wheel.namelist()
+    [about] = [n for n in names if n.endswith(".dist-info/METADATA")]
+    lines = wheel.read(about).decode().splitlines()
+    assert "License-Expression: MIT AND CC-BY-4.0" in lines
+    assert not [n for n in names if n.startswith(("tests", "book", "sphinx"))]
+    for name in (
+        "coursekit/py.typed",
+        "coursekit/assets/models/running/model.safetensors",
+        "coursekit/results/running.json",
+    ):
+        assert name in names
+
+
+LOAD = """
+import coursekit
+coursekit.load("running")
+try:
+    coursekit.load("captions")
+except ValueError as error:
+    print(coursekit.__file__, error)
+"""
+
+
+def test_a_model_that_was_left_out_is_explained(built, tmp_path):
+    """In the package as PyPI gives it; the others load."""
+    built[0].extractall(tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", LOAD],
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.startswith(str(tmp_path)), done.stderr
+    assert "captions must not be used commercially" in done.stdout
+    assert "Install the package from its repository" in done.stdout
+
+
+# What others bring as a part of their own interface.
+BROUGHT = {
+    "IPython": "ipykernel",
+    "traitlets": "ipykernel",
+    "PIL": "matplotlib",
+    "pybtex": "jupyter-book",
+}
+
+
+def undeclared(package, project):
+    """What the package's files import that pyproject.toml does not name."""
+    needs = [
+        *project["dependencies"],
+        *(
+            n
+            for extra in project["optional-dependencies"].values()
+            for n in extra
+        ),
+    ]
+    declared = {re.match(r"[\w.-]+", need)[0].lower() for need in needs}
+    assert set(BROUGHT.values()) <= declared
+    homes = packages_distributions()
+    return {
+        name
+        for file in package.rglob("*.py")
+        if file.parent.name != "attacks"
+        for node in ast.walk(ast.parse(file.read_text("utf8")))
+        for name in imported(node)
+        if name not in BROUGHT
+        and homes.get(name)
+        and not declared & {home.lower() for home in homes[name]}
+    } - {"coursekit"}
+
+
+def imported(node):
+    """The outermost names that a statement imports."""
+    if isinstance(node, ast.Import):
+        return {alias.name.split(".")[0] for alias in node.names}
+    if isinstance(node, ast.ImportFrom) and not node.level:
+        return {node.module.split(".")[0]}
+    return set()
+
+
+def test_what_the_package_imports_is_declared():
+    text = (ROOT / "pyproject.toml").read_text("utf8")
+    project = tomllib.loads(text)["project"]
+    assert undeclared(ROOT / "coursekit", project) == set()
+    text = re.sub(r'\n *"(nbformat|pyyaml)[^\n]*', "", text)  # the control
+    project = tomllib.loads(text)["project"]
+    found = undeclared(ROOT / "coursekit", project)
+    assert found == {"nbformat", "yaml"}
