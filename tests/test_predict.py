@@ -893,7 +893,7 @@ def told_pip(monkeypatch, present):
     exec(compile(text, "install", "exec"), {"__name__": "__main__"})
     for call in calls:
         assert call[:4] == [sys.executable, "-m", "pip", "install"]
-    return [" ".join(call[5:]) for call in calls]
+    return [" ".join(call[6:]) for call in calls]
 
 
 def test_the_first_cell_never_replaces_torch(monkeypatch):
@@ -923,12 +923,14 @@ def said_instead(monkeypatch, address, done):
 
 def test_the_first_cell_fails_in_one_plain_message(monkeypatch):
     """With what pip said last, not with pip's traceback and ours."""
-    failed = SimpleNamespace(returncode=1, stderr="a\nERROR: no network\n")
+    lines = ["  × git", "      fatal: no network", "note: not pip's fault"]
+    failed = SimpleNamespace(returncode=1, stderr="\n".join(lines))
     shown = said_instead(monkeypatch, "https://e/x", failed)
-    assert "pip says “ERROR: no network”" in shown
+    assert "pip says “no network”. Check" in shown
     assert "https://e/x" in shown
-    silent = SimpleNamespace(returncode=1, stderr="")
-    assert "“nothing”" in said_instead(monkeypatch, "https://e/x", silent)
+    silent = SimpleNamespace(returncode=7, stderr="")
+    shown = said_instead(monkeypatch, "https://e/x", silent)
+    assert "“exit code 7”" in shown
 
 
 def test_without_an_address_the_first_cell_says_what_to_do(monkeypatch):

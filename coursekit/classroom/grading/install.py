@@ -30,18 +30,20 @@ class NotInstalled(Exception):
 CELL = """\
 # In Colab or another fresh notebook: install the package of the book once.
 # What is there stays as it is, above all Colab's own PyTorch.
+import re
 import subprocess
 import sys
 {error}
 
 def install(*what):
-    pip = [sys.executable, "-m", "pip", "install", "-q"]
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-color"]
     done = subprocess.run([*pip, *what], capture_output=True, text=True)
     if done.returncode:
-        said = done.stderr.strip().splitlines() or ["nothing"]
+        said = re.findall(r"(?:fatal|ERROR): (.*)", done.stderr)
+        why = said[-1] if said else f"exit code {{done.returncode}}"
         raise NotInstalled(
             "The package of the book could not be installed: pip says "
-            f"“{{said[-1]}}”. Check the connection to the network and run "
+            f"“{{why}}”. Check the connection to the network and run "
             "this cell again, or see {address}."
         )
 
