@@ -64,8 +64,6 @@ MODELS: dict[str, tuple[str, type[Config]]] = {
 """Each model's module, imported when it is built, and its settings."""
 FORMAT = 1
 SHIPPED = Path(__file__).parent / "assets" / "models"
-# In the repository, but not in the package on PyPI, which is free for all.
-NONCOMMERCIAL = ("captions", "translator-de-en", "translator-en-de")
 
 
 class Loaded(NamedTuple):
@@ -328,21 +326,14 @@ def find_model(name: str | Path) -> Path:
 
     Chapter: 11, training.
     """
-    if str(name) in shipped():
-        return SHIPPED / name
-    if Path(name).is_dir():
-        return Path(name)
-    if str(name) in NONCOMMERCIAL:
-        raise ValueError(
-            f"the weights of {name} must not be used commercially, so the "
-            "package on PyPI comes without them: got no such folder. Install "
-            "the package from its repository, or give the path of the folder "
-            f"coursekit/assets/models/{name} from there."
-        )
+    place = SHIPPED / name if str(name) in shipped() else Path(name)
+    if place.is_dir():
+        return place
     raise ValueError(
         "a model must be a run's folder or one that the package ships "
-        f"({', '.join(shipped()) or 'none yet'}): got {str(name)!r}. Check "
-        "the path, or train it first: coursekit train --out FOLDER."
+        f"({', '.join(shipped())}): got {str(name)!r}. Check the path, or "
+        "train it: coursekit train --out FOLDER. Models that may not be used "
+        "commercially come with the project's repository, not from PyPI."
     )
 
 
