@@ -27,7 +27,7 @@ PARTS = {
     "course": [
         *("aliases", "assign", "bad_input", "benchmarks", "by_hand"),
         *("catalogue", "check", "checkfile", "protocol"),
-        *("cli", "coverage", "doctor", "editions", "exercises"),
+        *("cli", "coverage", "deadline", "doctor", "editions", "exercises"),
         *("export_figures", "figures", "forbid", "frames", "freeze", "glue"),
         *("gpu", "grade", "house", "kernels", "key", "layout", "ledger"),
         *("lesson", "walk"),

@@ -36,11 +36,11 @@ from coursekit.classroom.grading.install import install_cell
 from coursekit.classroom.grading.key import Key
 from coursekit.classroom.grading.notebooks import declared, read_submission
 from coursekit.classroom.grading.program import parse
-from coursekit.classroom.grading.roster import read_roster, safe_name
 from coursekit.classroom.grading.standalone import (
     NotStandaloneError,
     standalone,
 )
+from coursekit.classroom.grading.students import read_roster, safe_name
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted(
@@ -59,7 +59,14 @@ def run(tmp_path, *pages, **options):
         "key": str(tmp_path / "key.txt"),
         "out": str(tmp_path / "dist"),
         "roster": None,
+        "only": None,
         "assess": None,
+        "points": None,
+        "due": None,
+        "late": 0,
+        "late_cap": 100,
+        "late_days": 0,
+        "name": None,
         "overlay": None,
         "tag": "",
     }
@@ -283,6 +290,100 @@ def test_everybody_on_the_roster_is_in_each_assignment(tmp_path):
     assert "debug" not in found[CHAPTER.stem]["students"]["ada"]
 
 
+# -- what an instructor chooses ----------------------------------------------
+def test_some_exercises_for_other_points_until_a_day(tmp_path, capsys):
+    chosen = ["attention/mended", "attention/attend"]
+    out = run(
+        tmp_path,
+        CHAPTER,
+        only=chosen,
+        points=["attention/mended=7.5", "attention/attend=3"],
+        due="2026-10-05T18:00+02:00",
+        late=10.0,
+        late_cap=50.0,
+        late_days=2,
+        name="homework-2",
+    )
+    plan = Key.load(tmp_path / "key.txt").assignments["homework-2"]
+    assert plan["page"] == "04_attention"
+    assert {e["id"]: e["points"] for e in plan["exercises"]} == {
+        "attention/attend": 3,
+        "attention/mended": 7.5,
+    }
+    said = (
+        "Due on Monday, October 5, 2026, at 18:00 (UTC+02:00). Each day after "
+        "it costs 10 % of the points, at most 50 %; the first 2 days cost "
+        "nothing."
+    )
+    assert f"due        {said}\n" in capsys.readouterr().out
+    for path in (
+        "student/homework-2.ipynb",
+        "instructor/homework-2.ipynb",
+        "nbgrader/source/homework-2/homework-2.ipynb",
+    ):
+        assert said in "".join(c.source for c in cells(out / path))
+        assert {d.id: d.points for d in declared(out / path)} == {
+            "attention/attend": 3,
+            "attention/mended": 7.5,
+        }
+    text = (out / "student/homework-2.ipynb").read_text("utf8")
+    assert "7.5 points" in text
+    assert "attend_in_blocks" not in text  # the control: what is not chosen
+    other = ROOT / "book/05_masks.md"
+    run(tmp_path, CHAPTER, other, only=["masks/is_causal"])
+    assert set(Key.load(tmp_path / "key.txt").assignments) == {
+        "homework-2",
+        other.stem,
+    }
+
+
+def test_a_second_choice_from_one_page_is_noted(made, tmp_path, capsys):
+    shutil.copy(made / "key.txt", tmp_path)
+    run(tmp_path, CHAPTER, only=["attention/attend"])
+    assert "04_attention was made before" in capsys.readouterr().out
+    run(tmp_path, CHAPTER, only=["attention/attend"])  # the control
+    assert "was made before" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"only": ["no/such"]}, "--only takes .* got no/such"),
+        ({"points": ["no/such=3"]}, "--points takes .* got no/such"),
+        ({"points": ["attention/attend=0"]}, "got 'attention/attend=0'"),
+        ({"points": ["attention/attend"]}, "got 'attention/attend'"),
+        ({"due": "tomorrow"}, "got 'tomorrow'"),
+        ({"late": 10.0}, "without --due"),
+        ({"due": "2026-10-05", "late": 101.0}, "--late is .* got 101"),
+        ({"due": "2026-10-05", "late_cap": -1.0}, "--late-cap is .* got -1"),
+        ({"due": "2026-10-05", "late_days": -1}, "got -1"),
+        ({"name": "a/b"}, "got 'a/b'"),
+    ],
+)
+def test_a_choice_that_cannot_be_is_refused(tmp_path, options, said):
+    with pytest.raises(ValueError, match=said):
+        run(tmp_path, CHAPTER, **options)
+    assert not (tmp_path / "key.txt").exists()
+
+
+def test_two_pages_of_one_name_are_two_assignments(tmp_path):
+    further = ROOT / "book/further/04_attention.md"
+    out = run(tmp_path, CHAPTER, further)
+    names = {"book-04_attention", "further-04_attention"}
+    assert set(Key.load(tmp_path / "key.txt").assignments) == names
+    assert {p.stem for p in (out / "student").iterdir()} == names
+
+
+def test_two_exercises_of_one_text_are_chosen_together():
+    page = ROOT / "book/further/14_seq2seq.md"
+    items = handout.read_handout(page).items
+    pairs = zip(items, items[1:], strict=False)
+    [(first, second)] = [(a, b) for a, b in pairs if not b.cells]
+    for one in (first, second):
+        with pytest.raises(ValueError, match="have one text"):
+            handout.read_handout(page, only=[one.declared.id])
+
+
 # -- an overlay --------------------------------------------------------------
 MODULE = """
 from coursekit.classroom.check.core import Case, Exercise
@@ -364,7 +465,9 @@ def test_exercises_of_an_overlay(tmp_path):
 def test_a_roster_is_read(tmp_path, data):
     path = tmp_path / "class.csv"
     path.write_bytes(data)
-    assert read_roster(path) == {"ada": "Ada", "bob": "Bob B."}
+    roster = read_roster(path)
+    assert roster.names() == {"ada": "Ada", "bob": "Bob B."}
+    assert roster.system == ""
 
 
 @pytest.mark.parametrize(
