@@ -12,6 +12,7 @@ import sys
 import zipfile
 from argparse import Namespace
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
@@ -377,8 +378,7 @@ def test_two_pages_of_one_name_are_two_assignments(tmp_path):
 def test_two_exercises_of_one_text_are_chosen_together():
     page = ROOT / "book/further/14_seq2seq.md"
     items = handout.read_handout(page).items
-    pairs = zip(items, items[1:], strict=False)
-    [(first, second)] = [(a, b) for a, b in pairs if not b.cells]
+    [(first, second)] = [(a, b) for a, b in pairwise(items) if not b.cells]
     for one in (first, second):
         with pytest.raises(ValueError, match="have one text"):
             handout.read_handout(page, only=[one.declared.id])

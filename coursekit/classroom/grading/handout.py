@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -172,25 +173,27 @@ def chosen(
     Raises:
         ValueError: if of two that share one text only one is chosen.
     """
-    taken = list[Item]()
-    for item, after in zip(items, [*items[1:], None], strict=True):
-        id = item.declared.id
-        together = after is not None and not after.cells
-        if only and together and (id in only) != (after.declared.id in only):
+    for item, after in pairwise(items):
+        id, other = item.declared.id, after.declared.id
+        if only and not after.cells and (id in only) != (other in only):
             raise ValueError(
-                f"{id} and {after.declared.id} have one text: got one of "
-                "them in --only. Name both, or neither."
+                f"{id} and {other} have one text: got one of them in --only. "
+                "Name both, or neither."
             )
-        if not only or id in only:
-            taken.append(worth(item, points))
-    return taken
+    return [
+        worth(item, points)
+        for item in items
+        if not only or item.declared.id in only
+    ]
 
 
 def worth(item: Item, points: Mapping[str, float]) -> Item:
     """The same exercise for other points."""
     cells = [
-        replace(cell, metadata={**cell.metadata, "points": points[id]})
-        if (id := cell.exercise) in points
+        replace(
+            cell, metadata={**cell.metadata, "points": points[cell.exercise]}
+        )
+        if cell.exercise in points
         else cell
         for cell in item.cells
     ]
