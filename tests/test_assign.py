@@ -42,6 +42,7 @@ from coursekit.classroom.grading.standalone import (
     standalone,
 )
 from coursekit.classroom.grading.students import read_roster, safe_name
+from tests.submissions.corpus import RIGHT_MENDED
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted(
@@ -69,6 +70,8 @@ def run(tmp_path, *pages, **options):
         "late_days": 0,
         "name": None,
         "overlay": None,
+        "format": None,
+        "visibility": "after_due_date",
         "tag": "",
     }
     assert assign.run(Namespace(**known | options)) == 0
@@ -156,7 +159,7 @@ def test_every_notebook_installs_the_terms_package(tmp_path, monkeypatch):
     for tag, at in (("", ""), ("fall-2026", "@fall-2026")):
         out = run(tmp_path, page, roster=str(class_), tag=tag)
         made = sorted(out.rglob("*.ipynb"))
-        assert len(made) == 4  # student, instructor, nbgrader, debug
+        assert len(made) == 5  # student, instructor, nbgrader, otter, debug
         for path in made:
             code = [c for c in cells(path) if c.cell_type == "code"]
             assert code[0].source == install_cell("https://e/x", tag)
@@ -723,10 +726,15 @@ def test_nbgrader_cells_are_marked(made):
     marked = [c for c in cells(path) if "nbgrader" in c.metadata]
     solutions = [c for c in marked if c.metadata.nbgrader.solution]
     tests = [c for c in marked if c.metadata.nbgrader.grade]
-    assert len(solutions) == len(tests) == 4
+    assert len(solutions) == 4
+    assert len(tests) == 8  # what students see, and what they don't
     assert sum(c.metadata.nbgrader.points for c in tests) == 22
     seeds = set()
-    for cell in tests:
+    assert [c.metadata.nbgrader.points for c in tests[::2]] == [0] * 4
+    for cell in tests[::2]:
+        assert cell.source.endswith("\nassert report, report")
+        assert "seed" not in cell.source
+    for cell in tests[1::2]:
         assert cell.source.startswith("### BEGIN HIDDEN TESTS\n")
         assert cell.source.endswith("\n### END HIDDEN TESTS")
         seeds |= set(re.findall(r"seed=(\d+)", cell.source))
@@ -850,11 +858,16 @@ def test_gradescope_grades_a_submission(made, debug, tmp_path):
         )
         assert done.returncode == 0, done.stderr
         said = json.loads((here / "results/results.json").read_text())
-        tests = {t["name"]: t for t in said["tests"]}
+        assert {t["visibility"] for t in said["tests"]} == {"after_due_date"}
+        *found, last = said["tests"]
+        tests = {t["name"]: t for t in found}
         kind = str(isolation.best())
         assert said["extra_data"] == {"isolation": [kind]}
+        assert f"isolation: {kind}" in said["output"]
         assert all(f"isolation: {kind}" in t["output"] for t in tests.values())
-        assert "'.old.ipynb'" in said["output"]
+        assert "meets the same hidden inputs" in said["output"]
+        assert "exp" not in said["output"]  # it is visible at once
+        assert "'.old.ipynb'" in last["output"]
         if name == "a":
             assert len(tests) == 4, said
             assert tests["attention/mended"]["score"] == 2.67  # 2 of 3 cases
@@ -863,10 +876,90 @@ def test_gradescope_grades_a_submission(made, debug, tmp_path):
             assert tests["attention/blocks"]["output"].startswith(
                 "not attempted"
             )
-            assert "exp" in said["output"]  # the feedback names the mistake
+            assert "exp" in last["output"]  # the feedback names the mistake
         else:
             assert len(tests) == 2, said
-            assert sum(t["max_score"] for t in said["tests"]) == 10
+            assert sum(t["max_score"] for t in found) == 10
+
+
+def test_gradescope_knows_when_it_was_handed_in(tmp_path):
+    """And runs nothing where nothing shuts it in."""
+    dist = run(
+        tmp_path,
+        CHAPTER,
+        only=["attention/mended"],
+        due="2026-10-05T12:00Z",
+        late=10.0,
+        visibility="visible",
+    )
+    with zipfile.ZipFile(dist / "gradescope.zip") as file:
+        file.extractall(tmp_path / "source")
+    notebook = nbformat.read(dist / "student/04_attention.ipynb", as_version=4)
+    for cell in notebook.cells:
+        if cell.source.startswith("def mended("):
+            cell.source = RIGHT_MENDED
+    (tmp_path / "submission").mkdir()
+    nbformat.write(notebook, tmp_path / "submission" / "a.ipynb")
+    said = {"created_at": "2026-10-07T04:00:00.5-09:00"}
+    (tmp_path / "submission_metadata.json").write_text(json.dumps(said))
+
+    def results():
+        subprocess.run(
+            ["bash", tmp_path / "source" / "run_autograder"],
+            env=os.environ
+            | {"AUTOGRADER": tmp_path, "PYTHON": sys.executable},
+            check=True,
+        )
+        return json.loads((tmp_path / "results/results.json").read_text())
+
+    said = results()
+    most = said["tests"][0]["max_score"]
+    assert said["score"] == round(0.7 * most, 2)  # two days and an hour
+    assert "3 days late" in said["tests"][-1]["output"]
+    assert {t["visibility"] for t in said["tests"]} == {"visible"}
+    place = "source/package/coursekit/classroom/grading/isolation.py"
+    with (tmp_path / place).open("a") as file:
+        file.write("\n\ndef best():\n    return Isolation.NONE\n")
+    said = results()
+    assert (said["score"], said["tests"]) == (0, [])
+    assert "nothing here shuts a submission in" in said["output"]
+
+
+READS = r"""
+import os, sys
+opened = set()
+def watch(event, args):
+    if event == "open" and isinstance(args[0], (str, os.PathLike)):
+        opened.add(os.path.realpath(args[0]))
+sys.addaudithook(watch)
+import coursekit
+from coursekit.classroom.check import core
+for chapter in core.chapters():
+    for name, exercise in core.exercises(chapter).items():
+        if exercise.judge:
+            coursekit.check(f"{chapter}/{name}", exercise.reference)
+        for case in core.draw(exercise, 3)[:1]:
+            core.expected(exercise, case, 3)
+print(*(path for path in opened if "/assets/" in path), sep="\n")
+"""
+
+
+def test_gradescopes_zip_has_what_exercises_read():
+    """And no more of what is trained, drawn or recorded."""
+    inside = {f"{isolation.PACKAGE}/{n}" for n, _ in exports.package_files()}
+    done = subprocess.run(
+        [sys.executable, "-c", READS],
+        capture_output=True,
+        encoding="utf8",
+        check=True,
+    )
+    read = set(done.stdout.split())
+    assert any("models/running" in path for path in read)
+    assert read <= inside
+    assets = {Path(n).name for n in inside if "/assets/" in n}
+    assert "glove_6b_50d_top20k.npz" not in assets
+    models = {Path(n).parent.name for n in inside if "/assets/models/" in n}
+    assert models == {"running"}
 
 
 def test_gradescope_says_what_went_wrong(made, tmp_path):

@@ -15,8 +15,10 @@ from coursekit.classroom.check import core
 from coursekit.classroom.check.report import title
 from coursekit.classroom.grading.deadline import Deadline, read_due
 from coursekit.classroom.grading.exports import (
+    VISIBILITIES,
     write_gradescope,
     write_nbgrader,
+    write_otter,
 )
 from coursekit.classroom.grading.grade import overlay
 from coursekit.classroom.grading.handout import (
@@ -46,6 +48,7 @@ from coursekit.classroom.grading.students import (
     safe_name,
 )
 
+FORMATS = ("nbgrader", "otter", "gradescope")
 DEBUG = "debug"  # the name of the assignment in which everyone fixes another
 
 
@@ -137,6 +140,20 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="your folder with exercises and pages that are not public",
     )
     parser.add_argument(
+        "--format",
+        action="extend",
+        nargs="+",
+        choices=FORMATS,
+        help="what is written for other graders [default: all of them]",
+    )
+    parser.add_argument(
+        "--visibility",
+        choices=list(VISIBILITIES),
+        default="after_due_date",
+        help="when students see their results on Gradescope [default: "
+        "after_due_date]",
+    )
+    parser.add_argument(
         "--tag",
         default="",
         help="the tag of your repository from which the notebooks install "
@@ -192,6 +209,12 @@ class Terms:
     install: str
     """The first cell of each notebook."""
 
+    formats: Collection[str]
+    """Of FORMATS."""
+
+    visibility: str
+    """Of the results on Gradescope."""
+
     name: str = ""
     """Of the assignment, if it isn't the page's."""
 
@@ -245,6 +268,8 @@ class Terms:
             dict(pairs),
             Deadline(read_due(args.due), *terms) if args.due else None,
             first_cell(pages, args.tag),
+            args.format or FORMATS,
+            args.visibility,
             args.name or "",
         )
 
@@ -382,19 +407,35 @@ def make(page: Path, key: Key, terms: Terms) -> Iterator[str]:
     made = instructor_notebook(ours, key.id)
     path = write(made, out / "instructor" / f"{name}.ipynb")
     yield f"instructor {path}"
-    path = write_nbgrader(theirs, key, out / "nbgrader")
-    yield f"nbgrader   {path}"
-    target = out / "gradescope" / f"{name}.zip"
-    if len(terms.pages) == 1:
-        target = out / "gradescope.zip"
-    path = write_gradescope(name, key, target, terms.folder)
-    yield f"gradescope {path} (holds the key: for Gradescope only)"
+    yield from export(theirs, key, terms)
     if terms.deadline:
         yield f"due        {terms.deadline.in_words()}"
     for item in theirs.items:
         if reason := item.exercise.local:
             yield f"note: {item.declared.id} is not graded: {reason}"
     yield from notes(theirs, assessed)
+
+
+def export(handout: Handout, key: Key, terms: Terms) -> Iterator[str]:
+    """Write an assignment for other graders."""
+    out, name = terms.out, handout.page
+    if "nbgrader" in terms.formats:
+        path = write_nbgrader(handout, key, out / "nbgrader")
+        yield f"nbgrader   {path}"
+    if "otter" in terms.formats:
+        path = write_otter(handout, key, out / "otter")
+        yield f"otter      {path}"
+    if "gradescope" in terms.formats:
+        target = out / "gradescope" / f"{name}.zip"
+        if len(terms.pages) == 1:
+            target = out / "gradescope.zip"
+        path = zipped(name, key, target, terms)
+        yield f"gradescope {path} (holds the key: for Gradescope only)"
+
+
+def zipped(name: str, key: Key, path: Path, terms: Terms) -> Path:
+    """Write an assignment for Gradescope."""
+    return write_gradescope(name, key, path, terms.folder, terms.visibility)
 
 
 def changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
@@ -501,9 +542,9 @@ def make_debug(
         f"           each is wrong on {min(rates):.0%} to {max(rates):.0%} "
         "of the cases"
     )
-    target = out / "gradescope-debug.zip"
-    path = write_gradescope(DEBUG, key, target, terms.folder)
-    yield f"gradescope {path} (holds the key: for Gradescope only)"
+    if "gradescope" in terms.formats:
+        path = zipped(DEBUG, key, out / "gradescope-debug.zip", terms)
+        yield f"gradescope {path} (holds the key: for Gradescope only)"
 
 
 def every_exercise() -> list[str]:

@@ -411,6 +411,10 @@ class Writer:
         if source.strip():
             self._add(self.v4.new_code_cell(source, metadata=metadata))
 
+    def raw(self, source: str) -> None:
+        """Add a cell that is neither text nor code."""
+        self._add(self.v4.new_raw_cell(source))
+
     def cell(self, cell: Cell, source: str) -> None:
         """Add a cell of a page, with another source."""
         if cell.kind == "markdown":
