@@ -29,7 +29,16 @@ PARTS = {
         *("catalogue", "check", "checkfile", "protocol"),
         *("cli", "coverage", "deadline", "doctor", "editions", "exercises"),
         *("export_figures", "figures", "forbid", "frames", "freeze", "glue"),
-        *("gpu", "grade", "house", "kernels", "key", "layout", "ledger"),
+        *(
+            "gpu",
+            "grade",
+            "graders",
+            "house",
+            "kernels",
+            "key",
+            "layout",
+            "ledger",
+        ),
         *("lesson", "walk"),
         *(
             "live",

@@ -2,7 +2,8 @@
 
 A program is a *mutant*: a reference with one or two classic mistakes, and
 perhaps another convention.  All that are given out are equally hard: the
-fraction of the cases that reject one lies within 10 points of the median.
+fraction of the cases that reject one lies within 10 points of one number,
+where possible between 40 and 75 %.
 """
 
 import random
@@ -23,7 +24,9 @@ from coursekit.classroom.grading.standalone import (
     standalone,
 )
 
-NEAR = 0.10  # of the median
+NEAR = 0.10
+BAND = (0.40, 0.75)  # of the cases: wrong, and not at first sight
+ENOUGH = 10  # programs, so that neighbors rarely share one
 FIX, TEST = 6, 4  # points for the program, and for the test
 
 
@@ -93,9 +96,24 @@ def rejected(id: str, exercise: Exercise, seed: int) -> list[Program]:
 
 
 def equally_hard(pool: Sequence[Program]) -> list[Program]:
-    """Those that about as many cases reject as the median one."""
-    middle = median(program.rejection_rate for program in pool)
-    return [p for p in pool if abs(p.rejection_rate - middle) <= NEAR + 1e-9]
+    """Those that about as many cases reject as a certain one.
+
+    A program that is wrong everywhere shows its mistake at once, one that is
+    wrong here and there has to be understood.  So it is the one in the band
+    that has the most near it, if these are enough to give out; otherwise it
+    is the median of all.
+    """
+    band = [p for p in pool if BAND[0] <= p.rejection_rate <= BAND[1]]
+    crowds = [near(band, one.rejection_rate) for one in band]
+    found = max(crowds, key=len, default=[])
+    if len(found) >= ENOUGH:
+        return found
+    return near(pool, median(program.rejection_rate for program in pool))
+
+
+def near(pool: Sequence[Program], rate: float) -> list[Program]:
+    """Those within ten points of a rate."""
+    return [p for p in pool if abs(p.rejection_rate - rate) <= NEAR + 1e-9]
 
 
 def distribute(
