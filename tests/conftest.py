@@ -50,7 +50,7 @@ PARTS = {
             "sheet",
         ),
         *("shipped", "source", "speedrun", "text", "wild", "worker"),
-        *("yourfile", "capstone", "pilot"),
+        *("transcripts", "yourfile", "capstone", "pilot"),
     ],
     # They need the built book.
     "book": [
