@@ -182,7 +182,7 @@ def answer(path: Path, answers: Mapping[str, str]) -> nbformat.NotebookNode:
 
 
 def play(desk: Desk, doctor: bool = True) -> dict[str, Any]:
-    """The whole of the page, command by command; the doctor may be left out."""
+    """The whole of the page, command by command, perhaps without a doctor."""
     here = desk.folder
     (here / "book").mkdir()
     page = "book/04_attention.md"

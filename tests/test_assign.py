@@ -386,6 +386,25 @@ def test_two_exercises_of_one_text_are_chosen_together():
             handout.read_handout(page, only=[one.declared.id])
 
 
+def test_what_a_syllabus_assigns_is_graded():
+    """Each exercise it names exists; those to hand in can be graded."""
+    text = (ROOT / "book/about/teaching.md").read_text("utf8")
+    part = text.split("(teaching-syllabi)=")[1].split("\n(teaching-")[0]
+    rows = [
+        line.strip("|").split("|")
+        for line in part.splitlines()
+        if line.startswith("| ") and "/" in line.split("{doc}")[-1]
+    ]
+    named = re.compile(r"`(\w+/\w+)`")
+    every = [id for row in rows for id in named.findall("|".join(row))]
+    assert len(every) >= 10
+    assert all(core.find(id) for id in every)
+    last = [id for row in rows for id in named.findall(row[-1])]
+    assert len(last) >= 4
+    assert [id for id in last if core.find(id).local] == []
+    assert core.find("decoder/build").local  # the control: that one is not
+
+
 # -- an overlay --------------------------------------------------------------
 MODULE = """
 from coursekit.classroom.check.core import Case, Exercise
