@@ -164,8 +164,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Make an assignment: notebooks for students and for you, and exports.
 
-    student/ is for students. instructor/, nbgrader/ and gradescope.zip hold
-    solutions or the key: keep them.
+    student/ is for students. instructor/, nbgrader/, otter/ and gradescope.zip
+    hold solutions or the key: keep them.
     """
     if not args.pages and not args.roster:
         raise ValueError(
