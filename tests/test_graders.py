@@ -13,6 +13,8 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from coursekit.classroom.grading.key import Key
+
 ROOT = Path(__file__).resolve().parent.parent
 NAME = "04_attention"
 ANSWERS = {  # here True in a mask hides; overflow in one case of four
@@ -102,7 +104,10 @@ def test_otter_assigns_and_grades(made, call):
     here = made / "otter" / NAME
     call("otter", "assign", f"{NAME}.ipynb", "dist", at=here)
     text = (here / "dist/student" / f"{NAME}.ipynb").read_text("utf8")
-    for secret in ("seed=", "BEGIN SOLUTION", "masked_fill(~vis"):
+    key = Key.load(made.parent / "key.txt")
+    seed = str(key.seed("grade", "attention/attend"))
+    assert seed in (here / f"{NAME}.ipynb").read_text("utf8")
+    for secret in (seed, "BEGIN SOLUTION", "masked_fill(~vis"):
         assert secret not in text
     notebook = answered(here / "dist/student" / f"{NAME}.ipynb")
     nbformat.write(notebook, here / "ada.ipynb")
