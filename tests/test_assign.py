@@ -144,6 +144,16 @@ def test_a_setup_takes_what_is_needed_and_no_more(made):
     assert setup[1].source.startswith("def draw(")  # the text speaks of it
 
 
+def test_a_source_without_a_bibliography_is_named_by_its_key(tmp_path):
+    """Such as in a copy of one page, which a course has of its own."""
+    page = tmp_path / "warmup.md"
+    cited = "See {cite:t}`ba2016layer` {cite:p}`ba2016layer,su2021roformer`."
+    page.write_text(PAGE.replace("Double it.", cited))
+    cells = handout.myst_cells(page.read_text(), page.name)
+    found = handout.converter(page, cells).convert(cited)
+    assert found == "See Ba (2016) (Ba, 2016; Su, 2021)."
+
+
 CONFIG = "repository:\n  url: https://e/x\n"
 
 
