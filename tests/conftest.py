@@ -27,13 +27,13 @@ PARTS = {
     "course": [
         *("aliases", "assign", "bad_input", "benchmarks", "by_hand"),
         *("catalogue", "check", "checkfile", "protocol"),
-        *("cli", "coverage", "doctor", "editions", "exercises"),
+        *("cli", "coverage", "deadline", "doctor", "editions", "exercises"),
         *("export_figures", "figures", "forbid", "frames", "freeze", "glue"),
-        *("gpu", "grade", "house", "kernels", "key", "layout", "ledger"),
-        *("lesson", "walk", "publish"),
+        *("gpu", "grade", "graders", "house", "kernels", "key", "layout"),
+        *("ledger", "lesson", "walk", "publish"),
         *("live", "notebooks", "results", "run_parts", "sandbox", "search"),
-        *("shipped", "source", "speedrun", "text", "wild", "worker"),
-        *("yourfile", "capstone", "pilot"),
+        *("sheet", "shipped", "source", "speedrun", "text", "wild", "worker"),
+        *("transcripts", "yourfile", "capstone", "pilot"),
     ],
     # They need the built book.
     "book": [

@@ -12,8 +12,8 @@ import sys
 import zipfile
 from argparse import Namespace
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
-from statistics import median
 
 import nbformat
 import pytest
@@ -36,11 +36,12 @@ from coursekit.classroom.grading.install import install_cell
 from coursekit.classroom.grading.key import Key
 from coursekit.classroom.grading.notebooks import declared, read_submission
 from coursekit.classroom.grading.program import parse
-from coursekit.classroom.grading.roster import read_roster, safe_name
 from coursekit.classroom.grading.standalone import (
     NotStandaloneError,
     standalone,
 )
+from coursekit.classroom.grading.students import read_roster, safe_name
+from tests.submissions.corpus import RIGHT, RIGHT_MENDED
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted(
@@ -59,8 +60,17 @@ def run(tmp_path, *pages, **options):
         "key": str(tmp_path / "key.txt"),
         "out": str(tmp_path / "dist"),
         "roster": None,
+        "only": None,
         "assess": None,
+        "points": None,
+        "due": None,
+        "late": 0,
+        "late_cap": 100,
+        "late_days": 0,
+        "name": None,
         "overlay": None,
+        "format": None,
+        "visibility": "after_due_date",
         "tag": "",
     }
     assert assign.run(Namespace(**known | options)) == 0
@@ -134,6 +144,16 @@ def test_a_setup_takes_what_is_needed_and_no_more(made):
     assert setup[1].source.startswith("def draw(")  # the text speaks of it
 
 
+def test_a_source_without_a_bibliography_is_named_by_its_key(tmp_path):
+    """Such as in a copy of one page, which a course has of its own."""
+    page = tmp_path / "warmup.md"
+    cited = "See {cite:t}`ba2016layer` {cite:p}`ba2016layer,su2021roformer`."
+    page.write_text(PAGE.replace("Double it.", cited))
+    cells = handout.myst_cells(page.read_text(), page.name)
+    found = handout.converter(page, cells).convert(cited)
+    assert found == "See Ba (2016) (Ba, 2016; Su, 2021)."
+
+
 URLS = '[project.urls]\nRepository = "https://e/x"\n'
 
 
@@ -149,7 +169,7 @@ def test_every_notebook_installs_the_terms_package(tmp_path, monkeypatch):
     for tag, at in (("", ""), ("fall-2026", "@fall-2026")):
         out = run(tmp_path, page, roster=str(class_), tag=tag)
         made = sorted(out.rglob("*.ipynb"))
-        assert len(made) == 4  # student, instructor, nbgrader, debug
+        assert len(made) == 5  # student, instructor, nbgrader, otter, debug
         for path in made:
             code = [c for c in cells(path) if c.cell_type == "code"]
             assert code[0].source == install_cell("https://e/x", tag)
@@ -285,6 +305,118 @@ def test_everybody_on_the_roster_is_in_each_assignment(tmp_path):
     assert "debug" not in found[CHAPTER.stem]["students"]["ada"]
 
 
+# -- what an instructor chooses ----------------------------------------------
+def test_some_exercises_for_other_points_until_a_day(tmp_path, capsys):
+    chosen = ["attention/mended", "attention/attend"]
+    out = run(
+        tmp_path,
+        CHAPTER,
+        only=chosen,
+        points=["attention/mended=7.5", "attention/attend=3"],
+        due="2026-10-05T18:00+02:00",
+        late=10.0,
+        late_cap=50.0,
+        late_days=2,
+        name="homework-2",
+    )
+    plan = Key.load(tmp_path / "key.txt").assignments["homework-2"]
+    assert plan["page"] == "04_attention"
+    assert {e["id"]: e["points"] for e in plan["exercises"]} == {
+        "attention/attend": 3,
+        "attention/mended": 7.5,
+    }
+    said = (
+        "Due on Monday, October 5, 2026, at 18:00 (UTC+02:00). Each day after "
+        "it costs 10 % of the points, at most 50 %; the first 2 days cost "
+        "nothing."
+    )
+    assert f"due        {said}\n" in capsys.readouterr().out
+    for path in (
+        "student/homework-2.ipynb",
+        "instructor/homework-2.ipynb",
+        "nbgrader/source/homework-2/homework-2.ipynb",
+    ):
+        assert said in "".join(c.source for c in cells(out / path))
+        assert {d.id: d.points for d in declared(out / path)} == {
+            "attention/attend": 3,
+            "attention/mended": 7.5,
+        }
+    text = (out / "student/homework-2.ipynb").read_text("utf8")
+    assert "7.5 points" in text
+    assert "attend_in_blocks" not in text  # the control: what is not chosen
+    other = ROOT / "book/05_masks.md"
+    run(tmp_path, CHAPTER, other, only=["masks/is_causal"])
+    assert set(Key.load(tmp_path / "key.txt").assignments) == {
+        "homework-2",
+        other.stem,
+    }
+
+
+def test_a_second_choice_from_one_page_is_noted(made, tmp_path, capsys):
+    shutil.copy(made / "key.txt", tmp_path)
+    run(tmp_path, CHAPTER, only=["attention/attend"])
+    assert "04_attention was made before" in capsys.readouterr().out
+    run(tmp_path, CHAPTER, only=["attention/attend"])  # the control
+    assert "was made before" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"only": ["no/such"]}, "--only takes .* got no/such"),
+        ({"points": ["no/such=3"]}, "--points takes .* got no/such"),
+        ({"points": ["attention/attend=0"]}, "got 'attention/attend=0'"),
+        ({"points": ["attention/attend"]}, "got 'attention/attend'"),
+        ({"due": "tomorrow"}, "got 'tomorrow'"),
+        ({"late": 10.0}, "without --due"),
+        ({"due": "2026-10-05", "late": 101.0}, "--late is .* got 101"),
+        ({"due": "2026-10-05", "late_cap": -1.0}, "--late-cap is .* got -1"),
+        ({"due": "2026-10-05", "late_days": -1}, "got -1"),
+        ({"name": "a/b"}, "got 'a/b'"),
+    ],
+)
+def test_a_choice_that_cannot_be_is_refused(tmp_path, options, said):
+    with pytest.raises(ValueError, match=said):
+        run(tmp_path, CHAPTER, **options)
+    assert not (tmp_path / "key.txt").exists()
+
+
+def test_two_pages_of_one_name_are_two_assignments(tmp_path):
+    further = ROOT / "book/further/04_attention.md"
+    out = run(tmp_path, CHAPTER, further)
+    names = {"book-04_attention", "further-04_attention"}
+    assert set(Key.load(tmp_path / "key.txt").assignments) == names
+    assert {p.stem for p in (out / "student").iterdir()} == names
+
+
+def test_two_exercises_of_one_text_are_chosen_together():
+    page = ROOT / "book/further/14_seq2seq.md"
+    items = handout.read_handout(page).items
+    [(first, second)] = [(a, b) for a, b in pairwise(items) if not b.cells]
+    for one in (first, second):
+        with pytest.raises(ValueError, match="have one text"):
+            handout.read_handout(page, only=[one.declared.id])
+
+
+def test_what_a_syllabus_assigns_is_graded():
+    """Each exercise it names exists; those to hand in can be graded."""
+    text = (ROOT / "book/about/teaching.md").read_text("utf8")
+    part = text.split("(teaching-syllabi)=")[1].split("\n(teaching-")[0]
+    rows = [
+        line.strip("|").split("|")
+        for line in part.splitlines()
+        if line.startswith("| ") and "/" in line.split("{doc}")[-1]
+    ]
+    named = re.compile(r"`(\w+/\w+)`")
+    every = [id for row in rows for id in named.findall("|".join(row))]
+    assert len(every) >= 10
+    assert all(core.find(id) for id in every)
+    last = [id for row in rows for id in named.findall(row[-1])]
+    assert len(last) >= 4
+    assert [id for id in last if core.find(id).local] == []
+    assert core.find("decoder/build").local  # the control: that one is not
+
+
 # -- an overlay --------------------------------------------------------------
 MODULE = """
 from coursekit.classroom.check.core import Case, Exercise
@@ -366,7 +498,9 @@ def test_exercises_of_an_overlay(tmp_path):
 def test_a_roster_is_read(tmp_path, data):
     path = tmp_path / "class.csv"
     path.write_bytes(data)
-    assert read_roster(path) == {"ada": "Ada", "bob": "Bob B."}
+    roster = read_roster(path)
+    assert roster.names() == {"ada": "Ada", "bob": "Bob B."}
+    assert roster.system == ""
 
 
 @pytest.mark.parametrize(
@@ -442,16 +576,33 @@ def measured(program, key):
 
 def test_the_programs_are_equally_hard(pool, key):
     """The source that is given out is wrong on as many cases as is said."""
-    middle = median(p.rejection_rate for p in pool)
     hard = roster.equally_hard(pool)
     assert len(hard) >= 20
+    rates = [program.rejection_rate for program in hard]
+    assert max(rates) - min(rates) <= 0.20 + 1e-9
+    assert 0.40 <= min(rates) <= max(rates) <= 0.75
     for program in hard:
         share = measured(program, key)
         assert share == pytest.approx(program.rejection_rate)
-        assert abs(share - middle) <= 0.10 + 1e-9
-    left = [p for p in pool if p not in hard]  # control: some are not
-    assert left
-    assert all(abs(p.rejection_rate - middle) > 0.10 for p in left)
+    # The control: most of them are not, such as those that are always wrong.
+    assert len([p for p in pool if p.rejection_rate == 1]) > len(hard)
+
+
+def rated(*rates):
+    """Programs that so many cases reject."""
+    return [
+        roster.Program("a/b", frozenset({str(n)}), NONE, rate)
+        for n, rate in enumerate(rates)
+    ]
+
+
+def test_where_few_are_wrong_in_part_the_median_decides():
+    many = rated(*[0.5] * 9, *[0.7] * 10, *[1.0] * 30)
+    assert {p.rejection_rate for p in roster.equally_hard(many)} == {0.7}
+    both = rated(*[0.5] * 9, *[0.6] * 2, *[0.7] * 8, *[1.0] * 30)
+    assert len(roster.equally_hard(both)) == 19
+    few = rated(*[0.5] * 9, *[1.0] * 30)
+    assert {p.rejection_rate for p in roster.equally_hard(few)} == {1.0}
 
 
 def shifted(x, *, on=NONE):
@@ -622,10 +773,15 @@ def test_nbgrader_cells_are_marked(made):
     marked = [c for c in cells(path) if "nbgrader" in c.metadata]
     solutions = [c for c in marked if c.metadata.nbgrader.solution]
     tests = [c for c in marked if c.metadata.nbgrader.grade]
-    assert len(solutions) == len(tests) == 4
+    assert len(solutions) == 4
+    assert len(tests) == 8  # what students see, and what they don't
     assert sum(c.metadata.nbgrader.points for c in tests) == 22
     seeds = set()
-    for cell in tests:
+    assert [c.metadata.nbgrader.points for c in tests[::2]] == [0] * 4
+    for cell in tests[::2]:
+        assert cell.source.endswith("\nassert report, report")
+        assert "seed" not in cell.source
+    for cell in tests[1::2]:
         assert cell.source.startswith("### BEGIN HIDDEN TESTS\n")
         assert cell.source.endswith("\n### END HIDDEN TESTS")
         seeds |= set(re.findall(r"seed=(\d+)", cell.source))
@@ -651,63 +807,57 @@ def test_nbgraders_solutions_get_all_points(made):
         assert points == cell.metadata.nbgrader.points
 
 
-NBGRADER = os.environ.get("NBGRADER") or shutil.which("nbgrader")
+OTTER = "dist/otter/04_attention/04_attention.ipynb"
 
 
-@pytest.mark.skipif(not NBGRADER, reason="nbgrader is not installed")
-def test_nbgrader_takes_it(made, tmp_path):
-    """The real program releases it without solutions, and grades it."""
-    course = tmp_path / "course"
-    path = f"{Path(NBGRADER).parent}{os.pathsep}{os.environ['PATH']}"
-    shutil.copytree(made / "dist/nbgrader", course)
+def test_otter_gets_a_test_for_each_case(made):
+    """The first is the page's own; the key's numbers stand in hidden ones."""
+    raw = [c.source for c in cells(made / OTTER) if c.cell_type == "raw"]
+    assert raw[0].startswith("# ASSIGNMENT CONFIG\n")
+    assert [r for r in raw if r.startswith("# BEGIN QUESTION")] == [
+        f"# BEGIN QUESTION\nname: {id.replace('/', '_')}"
+        for id in (d.id for d in declared(CHAPTER))
+    ]
+    tests = [
+        c.source for c in cells(made / OTTER) if "TEST CONFIG" in c.source
+    ]
+    space, points = {}, Counter()
+    for text in tests:
+        config, body = text.split('""" # END TEST CONFIG\n')
+        said = dict(re.findall(r"^(\w+): (.*)$", config, re.MULTILINE))
+        assert (said["hidden"] == "true") == ("seed=" in body)
+        assert (said["hidden"] == "true") == (float(said["points"]) > 0)
+        exec(body, space)
+        function = re.search(r"def test_\d+\((\w+)\)", body)[1]
+        points[function] += float(said["points"])
+    assert points == {d.function: d.points for d in declared(CHAPTER)}
+    n = len(core.draw(core.find("attention/blocks"), 0))
+    assert len([t for t in tests if "(attend_in_blocks)" in t]) == n + 1
 
-    def call(command):
-        done = subprocess.run(
-            [NBGRADER, command, "04_attention", "--create"],
-            cwd=course,
-            env=os.environ | {"PATH": path},
-            capture_output=True,
-            encoding="utf8",
-        )
-        assert done.returncode == 0, done.stderr
 
-    call("generate_assignment")
-    name = "04_attention/04_attention.ipynb"
-    text = (course / "release" / name).read_text("utf8")
-    for secret in ("HIDDEN TESTS", "BEGIN SOLUTION", "masked_fill(~vis"):
-        assert secret not in text
-    assert text.count("raise NotImplementedError()") == 4
-    answers = {
-        "attend_yourself": "    scores = q @ k.mT / q.size(-1) ** 0.5\n"
-        "    if mask is not None:\n"
-        "        scores = scores.masked_fill(mask, float('-inf'))\n"
-        "    return scores.softmax(-1) @ v",
-        "attend_in_blocks": "    return (q @ k.mT).softmax(-1) @ v",
-    }
-    notebook = nbformat.read(course / "release" / name, as_version=4)
-    for cell in notebook.cells:
-        for function, body in answers.items():
-            if cell.source.startswith(f"def {function}("):
-                cell.source = cell.source.split("\n")[0] + "\n" + body
-    target = course / "submitted" / "ada" / name
-    target.parent.mkdir(parents=True)
-    nbformat.write(notebook, target)
-    call("autograde")
-    outputs = {
-        c.metadata.nbgrader.grade_id: c.outputs
-        for c in cells(course / "autograded" / "ada" / name)
-        if c.metadata.get("nbgrader", {}).get("grade")
-    }
-
-    def points(id):
-        [result] = [
-            o for o in outputs[id] if o.output_type == "execute_result"
-        ]
-        return float(result.data["text/plain"])
-
-    assert points("attention-attend-tests") == 6
-    assert points("attention-blocks-tests") == 4
-    assert points("attention-mended-tests") == 0
+def test_otters_tests_give_what_is_partly_right_its_part(made):
+    """Without True-hides: right where no mask is given."""
+    space = {}
+    exec(RIGHT, space)
+    passed = 0.0
+    for cell in cells(made / OTTER):
+        if "(attend_yourself)" in cell.source and "TEST CONFIG" in cell.source:
+            exec(cell.source, space)
+            number = re.search(r"def (test_\d+)", cell.source)[1]
+            try:
+                space[number](space["attend_yourself"])
+            except AssertionError:
+                continue
+            passed += float(re.search(r"points: (\S+)", cell.source)[1])
+    id, key = "attention/attend", Key.load(made / "key.txt")
+    report = coursekit.check(
+        id,
+        space["attend_yourself"],
+        seed=key.seed("grade", id),
+        variants=["true_hides"],
+    )
+    assert 0 < report.right < report.total
+    assert passed == pytest.approx(6 * report.right / report.total)
 
 
 def test_gradescope_grades_a_submission(made, debug, tmp_path):
@@ -749,11 +899,16 @@ def test_gradescope_grades_a_submission(made, debug, tmp_path):
         )
         assert done.returncode == 0, done.stderr
         said = json.loads((here / "results/results.json").read_text())
-        tests = {t["name"]: t for t in said["tests"]}
+        assert {t["visibility"] for t in said["tests"]} == {"after_due_date"}
+        *found, last = said["tests"]
+        tests = {t["name"]: t for t in found}
         kind = str(isolation.best())
         assert said["extra_data"] == {"isolation": [kind]}
+        assert f"isolation: {kind}" in said["output"]
         assert all(f"isolation: {kind}" in t["output"] for t in tests.values())
-        assert "'.old.ipynb'" in said["output"]
+        assert "meets the same hidden inputs" in said["output"]
+        assert "exp" not in said["output"]  # it is visible at once
+        assert "'.old.ipynb'" in last["output"]
         if name == "a":
             assert len(tests) == 4, said
             assert tests["attention/mended"]["score"] == 2.67  # 2 of 3 cases
@@ -762,10 +917,90 @@ def test_gradescope_grades_a_submission(made, debug, tmp_path):
             assert tests["attention/blocks"]["output"].startswith(
                 "not attempted"
             )
-            assert "exp" in said["output"]  # the feedback names the mistake
+            assert "exp" in last["output"]  # the feedback names the mistake
         else:
             assert len(tests) == 2, said
-            assert sum(t["max_score"] for t in said["tests"]) == 10
+            assert sum(t["max_score"] for t in found) == 10
+
+
+def test_gradescope_knows_when_it_was_handed_in(tmp_path):
+    """And runs nothing where nothing shuts it in."""
+    dist = run(
+        tmp_path,
+        CHAPTER,
+        only=["attention/mended"],
+        due="2026-10-05T12:00Z",
+        late=10.0,
+        visibility="visible",
+    )
+    with zipfile.ZipFile(dist / "gradescope.zip") as file:
+        file.extractall(tmp_path / "source")
+    notebook = nbformat.read(dist / "student/04_attention.ipynb", as_version=4)
+    for cell in notebook.cells:
+        if cell.source.startswith("def mended("):
+            cell.source = RIGHT_MENDED
+    (tmp_path / "submission").mkdir()
+    nbformat.write(notebook, tmp_path / "submission" / "a.ipynb")
+    said = {"created_at": "2026-10-07T04:00:00.5-09:00"}
+    (tmp_path / "submission_metadata.json").write_text(json.dumps(said))
+
+    def results():
+        subprocess.run(
+            ["bash", tmp_path / "source" / "run_autograder"],
+            env=os.environ
+            | {"AUTOGRADER": tmp_path, "PYTHON": sys.executable},
+            check=True,
+        )
+        return json.loads((tmp_path / "results/results.json").read_text())
+
+    said = results()
+    most = said["tests"][0]["max_score"]
+    assert said["score"] == round(0.7 * most, 2)  # two days and an hour
+    assert "3 days late" in said["tests"][-1]["output"]
+    assert {t["visibility"] for t in said["tests"]} == {"visible"}
+    place = "source/package/coursekit/classroom/grading/isolation.py"
+    with (tmp_path / place).open("a") as file:
+        file.write("\n\ndef best():\n    return Isolation.NONE\n")
+    said = results()
+    assert (said["score"], said["tests"]) == (0, [])
+    assert "nothing here shuts a submission in" in said["output"]
+
+
+READS = r"""
+import os, sys
+opened = set()
+def watch(event, args):
+    if event == "open" and isinstance(args[0], (str, os.PathLike)):
+        opened.add(os.path.realpath(args[0]))
+sys.addaudithook(watch)
+import coursekit
+from coursekit.classroom.check import core
+for chapter in core.chapters():
+    for name, exercise in core.exercises(chapter).items():
+        if exercise.judge:
+            coursekit.check(f"{chapter}/{name}", exercise.reference)
+        for case in core.draw(exercise, 3)[:1]:
+            core.expected(exercise, case, 3)
+print(*(path for path in opened if "/assets/" in path), sep="\n")
+"""
+
+
+def test_gradescopes_zip_has_what_exercises_read():
+    """And no more of what is trained, drawn or recorded."""
+    inside = {f"{isolation.PACKAGE}/{n}" for n, _ in exports.package_files()}
+    done = subprocess.run(
+        [sys.executable, "-c", READS],
+        capture_output=True,
+        encoding="utf8",
+        check=True,
+    )
+    read = set(done.stdout.split())
+    assert any("models/running" in path for path in read)
+    assert read <= inside
+    assets = {Path(n).name for n in inside if "/assets/" in n}
+    assert "glove_6b_50d_top20k.npz" not in assets
+    models = {Path(n).parent.name for n in inside if "/assets/models/" in n}
+    assert models == {"running"}
 
 
 def test_gradescope_says_what_went_wrong(made, tmp_path):

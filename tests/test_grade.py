@@ -17,6 +17,7 @@ import shutil
 import time
 import xml.etree.ElementTree as ET
 from dataclasses import replace
+from datetime import UTC, datetime
 from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
@@ -427,6 +428,106 @@ def test_of_two_versions_the_newer_counts(tmp_path, older, newer, seconds):
     assert (row["status"], row["notebook"]) == ("ok", f"{newer}.ipynb")
     text = (found.files.feedback / "ada.md").read_text("utf8")
     assert "the last one counts, in " in text
+
+
+LATE = {
+    "due": "2026-10-05T12:00:00+00:00",
+    "percent": 10,
+    "cap": 25,
+    "free": 0,
+}
+NOON = datetime(2026, 10, 5, 12, tzinfo=UTC).timestamp()
+DAY = 86400
+
+
+@pytest.mark.parametrize(
+    ("names", "path", "seconds", "days", "points"),
+    [
+        (None, "ada.ipynb", 0, "0", "6.00"),
+        (None, "ada.ipynb", 1, "1", "5.40"),
+        (None, "ada.ipynb", 2 * DAY, "2", "4.80"),
+        (None, "ada.ipynb", 30 * DAY, "30", "4.50"),  # the cap
+        # Canvas knows whether, and the file's time how much.
+        ("canvas", "ada_4_9_a.ipynb", 2 * DAY, "0", "6.00"),
+        ("canvas", "ada_LATE_4_9_a.ipynb", -DAY, "1", "5.40"),
+        ("canvas", "ada_LATE_4_9_a.ipynb", 2 * DAY, "2", "4.80"),
+    ],
+)
+def test_what_is_late_costs_points(
+    tmp_path, in_process, names, path, seconds, days, points
+):
+    """The sheet says so, and the student's page."""
+    files = {path: RIGHT_ONE.files["ada.ipynb"]}
+    corpus.build(tmp_path / "submissions", [replace(RIGHT_ONE, files=files)])
+    os.utime(tmp_path / "submissions" / path, (NOON + seconds,) * 2)
+    said = ["--feedback", tmp_path / "feedback"]
+    said += ["--names", names] if names else []
+    plan = ASSIGNMENT | {"deadline": LATE}
+    assert grade.run(command(tmp_path, *said, assignments={"a": plan})) == 0
+    text = (tmp_path / "out" / "grades.csv").read_text("utf8")
+    row = next(csv.DictReader(io.StringIO(text)))
+    assert (row["exercise"], row["days_late"]) == (ATTEND, days)
+    assert row["points"] == points
+    off = 6 - float(points)
+    assert row["late_penalty"] == f"{off:.2f}"
+    page = (tmp_path / "feedback" / "ada.md").read_text("utf8")
+    late = f"Handed in {days} day{'s' * (days != '1')} late: 6 points became"
+    assert (late in page) == (days != "0")
+
+
+def test_the_wrong_assignment_is_refused(tmp_path, in_process, capsys):
+    """Not graded as 20 exercises that nobody has attempted."""
+    corpus.build(tmp_path / "submissions", [RIGHT_ONE, WRONG_ONE])
+    masks = {
+        "page": "05_masks",
+        "exercises": [
+            {"id": "masks/is_causal", "function": "is_causal", "points": 3}
+        ],
+    }
+    args = command(tmp_path, assignments={"masks": masks})
+    with pytest.raises(ValueError, match=f"masks/is_causal: got .*{ATTEND}"):
+        grade.run(args)
+    assert not (tmp_path / "out" / "grades.csv").exists()
+    # Of one student alone it is said, and the others are graded.
+    page = corpus.notebook(
+        corpus.code("def is_causal(*_):\n    ...", "masks/is_causal")
+    )
+    (tmp_path / "submissions" / "eve.ipynb").write_bytes(page)
+    assert grade.run(args) == 0
+    said = capsys.readouterr().out
+    assert f"look at   ada: handed in {ATTEND}, {MENDED}, of another" in said
+    assert "look at   eve" not in said
+
+
+def test_an_lms_knows_people_by_their_number(tmp_path, in_process, capsys):
+    """Two of one name, whom the names alone do not tell apart."""
+    data = RIGHT_ONE.files["ada.ipynb"]
+    files = {
+        f"Lee Wu_{n}_assignsubmission_file_/any.ipynb": data for n in (17, 18)
+    }
+    one = replace(RIGHT_ONE, files=files)
+    corpus.build(tmp_path / "submissions", [one])
+    graded = {"a": ASSIGNMENT | {"students": CLASS}}
+    said = ["--names", "moodle"]
+    assert grade.run(command(tmp_path, *said, assignments=graded)) == 0
+    assert "roster: Lee Wu_17, Lee Wu_18." in capsys.readouterr().out
+    roster = tmp_path / "worksheet.csv"
+    roster.write_text(
+        "Identifier,Full name,ID number,Email address,Status,Grade\n"
+        "Participant 17,Lee Wu,s4,lee@uni.edu,Submitted,\n"
+        "Participant 18,Lee Wu,s5,wu@uni.edu,Submitted,\n"
+        "Participant 19,Zoe Late,s6,zoe@uni.edu,Submitted,\n"
+    )
+    assert grade.run(command(tmp_path, *said, "--roster", roster)) == 0
+    assert "nobody" not in capsys.readouterr().out
+    text = (tmp_path / "out" / "grades.csv").read_text("utf8")
+    status = {
+        row["student"]: row["status"]
+        for row in csv.DictReader(io.StringIO(text))
+        if row["exercise"] == ATTEND
+    }
+    assert {s for s, found in status.items() if found == "ok"} == {"s4", "s5"}
+    assert set(status) == {*CLASS, "s6"}
 
 
 def test_what_the_newest_leaves_open_is_taken_from_the_one_before(tmp_path):
@@ -1236,7 +1337,7 @@ def test_the_graded_cases_are_as_hard_as_was_promised(tmp_path):
     given = roster.distribute([f"s{i}" for i in range(11)], hard, key, {})
     seeds = set()
     for student, program in given.items():
-        debug = roster.entry(program, "f", student)["debug"]
+        debug = roster.entry(program, "f")["debug"]
         mend, _test = grade.to_fix(key, student, debug)
         assert grade.rejection_rate(mend) == pytest.approx(
             program.rejection_rate, abs=0.1

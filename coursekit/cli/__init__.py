@@ -45,6 +45,7 @@ For the exercises of the book, and for those who teach with it:
   coursekit check       check all answers in a chapter or notebook
   coursekit assign      make an assignment: notebooks for students, a key
   coursekit grade       a folder of submissions in, a grade sheet out
+  coursekit sheet       the same grades as Canvas or Moodle imports them
   coursekit doctor      what can grading be trusted with on this machine?
   coursekit book        build the book with solutions, or without
   coursekit freeze      keep what a term's exercises are; what has changed?
@@ -79,6 +80,7 @@ COMMANDS = {
     "check": ("FILE [--only ID]", f"{GRADING}.checkfile"),
     "assign": ("PAGE ... | --roster CSV [options]", f"{GRADING}.assign"),
     "grade": ("DIR --key FILE --out CSV [options]", f"{GRADING}.grade"),
+    "sheet": ("CSV [--format F] [--roster CSV]", f"{GRADING}.sheet"),
     "doctor": ("[options]", f"{GRADING}.doctor"),
     "book": ("--edition E [PAGE ...]", f"{GRADING}.editions"),
     "freeze": ("FILE [--changed]", f"{GRADING}.freeze"),

@@ -3,7 +3,8 @@
 import argparse
 import inspect
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,12 @@ import torch
 
 from coursekit.classroom.check import core
 from coursekit.classroom.check.report import title
+from coursekit.classroom.grading.deadline import Deadline, read_due
 from coursekit.classroom.grading.exports import (
+    VISIBILITIES,
     write_gradescope,
     write_nbgrader,
+    write_otter,
 )
 from coursekit.classroom.grading.grade import overlay
 from coursekit.classroom.grading.handout import (
@@ -37,9 +41,14 @@ from coursekit.classroom.grading.roster import (
     equally_hard,
     mutant,
     programs,
+)
+from coursekit.classroom.grading.students import (
+    Member,
     read_roster,
+    safe_name,
 )
 
+FORMATS = ("nbgrader", "otter", "gradescope")
 DEBUG = "debug"  # the name of the assignment in which everyone fixes another
 
 
@@ -67,19 +76,82 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--roster",
         metavar="CSV",
-        help="columns id,name: each student gets another program to fix",
+        help="columns id,name, or as Canvas or Moodle exports it: each "
+        "student gets another program to fix",
+    )
+    parser.add_argument(
+        "--only",
+        action="extend",
+        nargs="+",
+        metavar="ID",
+        help="the exercises to give out [default: all of the pages]",
     )
     parser.add_argument(
         "--assess",
-        action="append",
+        action="extend",
+        nargs="+",
         metavar="ID",
-        help="an exercise that is assessed: with a convention that the key "
-        "draws, if it has any (may be repeated; `all` for all)",
+        help="exercises that are assessed: with a convention that the key "
+        "draws, if they have any (`all` for all)",
+    )
+    parser.add_argument(
+        "--points",
+        action="extend",
+        nargs="+",
+        metavar="ID=N",
+        help="what an exercise is worth [default: as the page says]",
+    )
+    parser.add_argument(
+        "--due",
+        metavar="DATE",
+        help="2026-10-05, until the end of the day, or 2026-10-05T18:00, in "
+        "this computer's time zone",
+    )
+    parser.add_argument(
+        "--late",
+        type=float,
+        default=0,
+        metavar="PERCENT",
+        help="what each day after --due takes off the points [default: 0]",
+    )
+    parser.add_argument(
+        "--late-cap",
+        type=float,
+        default=100,
+        metavar="PERCENT",
+        help="what --late takes off at most [default: 100]",
+    )
+    parser.add_argument(
+        "--late-days",
+        type=int,
+        default=0,
+        metavar="N",
+        help="days after --due for which nothing is taken off [default: 0]",
+    )
+    parser.add_argument(
+        "--name",
+        metavar="NAME",
+        help="of the assignment, for two that are made from one page "
+        "[default: the page's]",
     )
     parser.add_argument(
         "--overlay",
         metavar="DIR",
         help="your folder with exercises and pages that are not public",
+    )
+    parser.add_argument(
+        "--format",
+        action="extend",
+        nargs="+",
+        choices=FORMATS,
+        help="what is written for other graders [default: all of them]",
+    )
+    parser.add_argument(
+        "--visibility",
+        choices=list(VISIBILITIES),
+        default="after_due_date",
+        help="when students see their results on Gradescope [default: "
+        "after_due_date]",
     )
     parser.add_argument(
         "--tag",
@@ -92,8 +164,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Make an assignment: notebooks for students and for you, and exports.
 
-    student/ is for students. instructor/, nbgrader/ and gradescope.zip hold
-    solutions or the key: keep them.
+    student/ is for students. instructor/, nbgrader/, otter/ and gradescope.zip
+    hold solutions or the key: keep them.
     """
     if not args.pages and not args.roster:
         raise ValueError(
@@ -101,25 +173,159 @@ def run(args: argparse.Namespace) -> int:
             "neither. Try `coursekit assign book/04_attention.md`."
         )
     torch.set_num_threads(1)  # the tensors are small
-    out = Path(args.out)
     folder = Path(args.overlay) if args.overlay else None
     with overlay(args.overlay):
         pages = [find_page(page, folder) for page in args.pages]
-        class_ = read_roster(args.roster) if args.roster else {}
-        assess = assessed_ids(args.assess or (), pages, folder)
-        install = first_cell(pages, args.tag)
-        key = open_key(Path(args.key), out)
-        several = len(pages) > 1
-        for page in pages:
-            for line in make(page, key, out, folder, assess, several, install):
+        class_ = read_roster(args.roster).members if args.roster else []
+        terms = Terms.of(args, pages, folder)
+        key = open_key(Path(args.key), terms.out)
+        for page in terms.pages:
+            for line in make(page, key, terms):
                 print(line)
-            enroll(key.assignments[page.stem], class_)
+            enroll(key.assignments[terms.name_of(page)], class_)
         if class_:
-            for line in make_debug(class_, key, out, pages, folder, install):
+            for line in make_debug(class_, key, terms):
                 print(line)
         key.save()
     print(f"key        {args.key} (keep it: from it come the hidden cases)")
     return 0
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What an instructor has said about an assignment."""
+
+    pages: Sequence[Path]
+    out: Path
+    folder: Path | None
+    """The overlay."""
+
+    only: Collection[str]
+    """The ids of the exercises that are given out; empty for all."""
+
+    assess: Collection[str]
+    points: Mapping[str, float]
+    deadline: Deadline | None
+    install: str
+    """The first cell of each notebook."""
+
+    formats: Collection[str]
+    """Of FORMATS."""
+
+    visibility: str
+    """Of the results on Gradescope."""
+
+    name: str = ""
+    """Of the assignment, if it isn't the page's."""
+
+    @classmethod
+    def of(
+        cls, args: argparse.Namespace, pages: Sequence[Path], folder: Any
+    ) -> "Terms":
+        """What the command line says.
+
+        Raises:
+            ValueError: if it names an exercise that no page has, or says
+                something that cannot be.
+        """
+        pairs = [split_points(text) for text in args.points or ()]
+        known = [
+            {item.declared.id for item in read_handout(page, folder).items}
+            for page in pages
+        ]
+        ids = set().union(*known)
+        asked = (
+            ("--only", args.only or ()),
+            ("--assess", set(args.assess or ()) - {"all"}),
+            ("--points", [id for id, _ in pairs]),
+        )
+        for option, given in asked:
+            refuse_unknown(option, given, ids)
+        if args.name is not None and (
+            len(pages) != 1 or safe_name(args.name) != args.name
+        ):
+            raise ValueError(
+                "--name is for an assignment of one page, and a file can "
+                f"have it: got {args.name!r} for {len(pages)} pages."
+            )
+        if not args.due and (args.late or args.late_days):
+            raise ValueError(
+                "what is late is so after a date: got --late without --due."
+            )
+        terms = (args.late, args.late_cap, args.late_days)
+        only = set(args.only or ())
+        taken = [
+            page
+            for page, has in zip(pages, known, strict=True)
+            if not only or only & has
+        ]
+        return cls(
+            taken,
+            Path(args.out),
+            folder,
+            only,
+            set(args.assess or ()),
+            dict(pairs),
+            Deadline(read_due(args.due), *terms) if args.due else None,
+            first_cell(pages, args.tag),
+            args.format or FORMATS,
+            args.visibility,
+            args.name or "",
+        )
+
+    def name_of(self, page: Path) -> str:
+        """What the assignment is called.
+
+        A chapter and the page that goes deeper have the same file name.
+        """
+        if [other.stem for other in self.pages].count(page.stem) > 1:
+            return f"{page.resolve().parent.name}-{page.stem}"
+        return self.name or page.stem
+
+    def read(self, page: Path, **more: Any) -> Handout:
+        """The exercises of a page that are given out."""
+        found = read_handout(
+            page, self.folder, only=self.only, points=self.points, **more
+        )
+        found.page = self.name_of(page)
+        found.install = self.install
+        found.due = self.deadline.in_words() if self.deadline else ""
+        return found
+
+
+def split_points(text: str) -> tuple[str, float]:
+    """``attention/attend=10`` as an id and a number.
+
+    Raises:
+        ValueError: if it is no such thing, or no number above 0.
+    """
+    id, _, number = text.partition("=")
+    try:
+        points = float(number)
+    except ValueError:
+        points = 0
+    if not 0 < points < 1000:
+        raise ValueError(
+            "--points takes an id and a number above 0, "
+            f"attention/attend=10: got {text!r}."
+        )
+    return id, int(points) if points.is_integer() else points
+
+
+def refuse_unknown(
+    option: str, asked: Iterable[str], known: Collection[str]
+) -> None:
+    """Refuse exercises that no page has.
+
+    Raises:
+        ValueError: if there are any.
+    """
+    if unknown := set(asked) - set(known):
+        raise ValueError(
+            f"{option} takes exercises of the pages: got "
+            f"{', '.join(sorted(unknown))}, and they have "
+            f"{', '.join(sorted(known)) or 'none'}."
+        )
 
 
 def find_page(name: str, folder: Path | None) -> Path:
@@ -143,28 +349,10 @@ def first_cell(pages: Iterable[Path], tag: str) -> str:
     return install_cell(next(filter(None, map(address_near, near)), ""), tag)
 
 
-def assessed_ids(
-    asked: Iterable[str], pages: Iterable[Path], folder: Path | None
-) -> set[str]:
-    """The exercises named by ``--assess``, each of which some page has."""
-    known = {
-        item.declared.id
-        for page in pages
-        for item in read_handout(page, folder).items
-    }
-    if unknown := set(asked) - known - {"all"}:
-        raise ValueError(
-            f"--assess takes exercises of the pages: got "
-            f"{', '.join(sorted(unknown))}, and they have "
-            f"{', '.join(sorted(known)) or 'none'}."
-        )
-    return set(asked)
-
-
-def enroll(assignment: dict[str, Any], class_: Mapping[str, str]) -> None:
+def enroll(assignment: dict[str, Any], class_: Iterable[Member]) -> None:
     """Have a row for everybody on the roster, whether they hand in or not."""
-    for name, full in class_.items():
-        assignment["students"].setdefault(name, {"name": full})
+    for one in class_:
+        assignment["students"].setdefault(one.id, one.entry())
 
 
 def open_key(path: Path, out: Path) -> Key:
@@ -182,31 +370,21 @@ def open_key(path: Path, out: Path) -> Key:
 
 
 # -- the same for all --------------------------------------------------------
-def make(
-    page: Path,
-    key: Key,
-    out: Path,
-    folder: Path | None,
-    assess: set[str],
-    several: bool,
-    install: str,
-) -> Iterator[str]:
+def make(page: Path, key: Key, terms: Terms) -> Iterator[str]:
     """Write everything about one chapter, and enter it into the key."""
-    first = read_handout(page, folder)
+    out, name = terms.out, terms.name_of(page)
     assessed = {
         item.declared.id
-        for item in first.items
+        for item in terms.read(page).items
         if item.declared.kind == "assessed"
-        or assess & {item.declared.id, "all"}
+        or {item.declared.id, "all"} & set(terms.assess)
     }
     variants = {id: draw_variants(id, key) for id in sorted(assessed)}
-    ours = read_handout(page, folder, variants, instructor=True)
-    theirs = read_handout(page, folder, variants)
-    ours.install = theirs.install = install
-    name = page.stem
+    ours = terms.read(page, variants=variants, instructor=True)
+    theirs = terms.read(page, variants=variants)
     before = key.assignments.get(name, {})
     key.assignments[name] = {
-        "page": name,
+        "page": page.stem,
         "exercises": [
             fields_of(item.declared, assessed, item.variants)
             for item in theirs.items
@@ -214,23 +392,57 @@ def make(
         ],
         "students": before.get("students", {}),
     }
+    if terms.deadline:
+        key.assignments[name]["deadline"] = terms.deadline.plain()
     key.save()
+    if changed(before, key.assignments[name]):
+        yield (
+            f"note: {name} was made before, with other exercises; this key "
+            "grades those of today. With --name both can be graded."
+        )
     path = write(student_notebook(theirs), out / "student" / f"{name}.ipynb")
     yield f"student    {path}"
     made = instructor_notebook(ours, key.id)
     path = write(made, out / "instructor" / f"{name}.ipynb")
     yield f"instructor {path}"
-    path = write_nbgrader(theirs, key, out / "nbgrader")
-    yield f"nbgrader   {path}"
-    target = out / "gradescope" / f"{name}.zip"
-    if not several:
-        target = out / "gradescope.zip"
-    path = write_gradescope(name, key, target, folder)
-    yield f"gradescope {path} (holds the key: for Gradescope only)"
+    yield from export(theirs, key, terms)
+    if terms.deadline:
+        yield f"due        {terms.deadline.in_words()}"
     for item in theirs.items:
         if reason := item.exercise.local:
             yield f"note: {item.declared.id} is not graded: {reason}"
     yield from notes(theirs, assessed)
+
+
+def export(handout: Handout, key: Key, terms: Terms) -> Iterator[str]:
+    """Write an assignment for other graders."""
+    out, name = terms.out, handout.page
+    if "nbgrader" in terms.formats:
+        path = write_nbgrader(handout, key, out / "nbgrader")
+        yield f"nbgrader   {path}"
+    if "otter" in terms.formats:
+        path = write_otter(handout, key, out / "otter")
+        yield f"otter      {path}"
+    if "gradescope" in terms.formats:
+        target = out / "gradescope" / f"{name}.zip"
+        if len(terms.pages) == 1:
+            target = out / "gradescope.zip"
+        path = zipped(name, key, target, terms)
+        yield f"gradescope {path} (holds the key: for Gradescope only)"
+
+
+def zipped(name: str, key: Key, path: Path, terms: Terms) -> Path:
+    """Write an assignment for Gradescope."""
+    return write_gradescope(name, key, path, terms.folder, terms.visibility)
+
+
+def changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Whether an assignment that was made asks for other exercises now."""
+    ids = [
+        {fields["id"] for fields in plan.get("exercises", ())}
+        for plan in (before, after)
+    ]
+    return bool(before) and ids[0] != ids[1]
 
 
 def notes(handout: Handout, assessed: Iterable[str]) -> Iterator[str]:
@@ -277,15 +489,16 @@ def fields_of(
 
 # -- everyone debugs a different program -------------------------------------
 def make_debug(
-    class_: Mapping[str, str],
-    key: Key,
-    out: Path,
-    pages: Sequence[Path],
-    folder: Path | None,
-    install: str,
+    class_: Sequence[Member], key: Key, terms: Terms
 ) -> Iterator[str]:
     """Give each student of a roster a program of their own to fix."""
-    functions = {d.id: d.function for page in pages for d in declared(page)}
+    pages, out = terms.pages, terms.out
+    functions = {
+        d.id: d.function
+        for page in pages
+        for d in declared(page)
+        if not terms.only or d.id in terms.only
+    }
     functions |= {
         fields["id"]: fields["function"]
         for known in key.assignments.values()
@@ -302,21 +515,21 @@ def make_debug(
         )
     hard = equally_hard(pool)
     known = {name: entered(fields) for name, fields in before.items()}
-    given = distribute(class_, hard, key, known)
+    given = distribute([one.id for one in class_], hard, key, known)
     entries = {
-        name: before.get(name)
-        or entry(given[name], function_of(given[name], functions), full)
-        for name, full in class_.items()
+        (id := one.id): before.get(id)
+        or one.entry() | entry(given[id], function_of(given[id], functions))
+        for one in class_
     }
     key.assignments[DEBUG] = {
         "page": DEBUG,
         "exercises": [],
         "students": before | entries,
     }
-    for name, fields in entries.items():
-        write(
-            debug_notebook(fields, install), out / "students" / f"{name}.ipynb"
-        )
+    if terms.deadline:
+        key.assignments[DEBUG]["deadline"] = terms.deadline.plain()
+    for id, fields in entries.items():
+        write(debug_notebook(fields, terms), out / "students" / f"{id}.ipynb")
     different = len({(p.id, p.bugs, p.variants) for p in given.values()})
     yield (
         f"students   {out / 'students'}: {len(class_)} notebooks, {different} "
@@ -327,8 +540,9 @@ def make_debug(
         f"           each is wrong on {min(rates):.0%} to {max(rates):.0%} "
         "of the cases"
     )
-    path = write_gradescope(DEBUG, key, out / "gradescope-debug.zip", folder)
-    yield f"gradescope {path} (holds the key: for Gradescope only)"
+    if "gradescope" in terms.formats:
+        path = zipped(DEBUG, key, out / "gradescope-debug.zip", terms)
+        yield f"gradescope {path} (holds the key: for Gradescope only)"
 
 
 def every_exercise() -> list[str]:
@@ -342,19 +556,20 @@ def function_of(program: Program, functions: Mapping[str, str]) -> str:
     return functions.get(program.id, reference.__name__)
 
 
-def debug_notebook(fields: Mapping[str, Any], install: str) -> Any:
+def debug_notebook(fields: Mapping[str, Any], terms: Terms) -> Any:
     """A student's notebook: a program to fix, and a test to write."""
     debug, program = fields["debug"], entered(fields)
     exercise = core.find(program.id)
     function, test = debug["function"], debug["test"]
     to = Writer()
+    due = f"\n\n**{terms.deadline.in_words()}**" if terms.deadline else ""
     to.text(
         f"# Fix a program\n\n{fields['name']}, this program is yours alone: "
         "others got other ones. Hand in this file under the name it has. "
         "Only the two functions count, and what they need; you may add "
-        "cells."
+        f"cells.{due}"
     )
-    to.code(install)
+    to.code(terms.install)
     lines = [
         f"## What `{function}` should be",
         inspect.getdoc(exercise.reference) or "",

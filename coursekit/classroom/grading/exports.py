@@ -1,16 +1,17 @@
-"""An assignment for nbgrader and for Gradescope.
+"""An assignment for nbgrader, for Otter and for Gradescope.
 
-nbgrader runs the student's code and the tests in one process: whoever wants
-can reach the tests from there. Gradescope's container runs
+nbgrader and Otter run the student's code and the tests in one process:
+whoever wants can reach the tests from there. Gradescope's container runs
 ``coursekit grade``, which keeps the two apart.
 """
 
 import ast
 import json
+import re
 import sys
 import textwrap
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -52,25 +53,31 @@ DATE = (2000, 1, 1, 0, 0, 0)  # in a zip: the same input gives the same bytes
 def write_nbgrader(handout: Handout, key: Key, folder: Path) -> Path:
     """Write ``source/<page>/<page>.ipynb`` as nbgrader wants it.
 
-    A cell's solution stands between its marks, and a cell of hidden tests
-    with the key's numbers gives points by the fraction of right cases.
+    A cell's solution stands between its marks. A cell that students see asks
+    whether the answer passes its check: without it, nbgrader's Validate would
+    pass an empty notebook. It is worth nothing, so what is partly right loses
+    nothing by it: points are given by a cell of hidden tests with the key's
+    numbers, by the fraction of right cases.
     """
-    to = Writer()
+    to, name = Writer(), handout.page
     write_start(to, handout, "Write your answers where the code asks you to.")
+    items = {item.declared.id: item for item in handout.items}
     for item in handout.items:
         to.text(asked(item))
         for cell in item.cells:
-            if cell.exercise == item.declared.id:
+            if cell.exercise in items:
+                own = items[cell.exercise]
                 known = kept_metadata(cell)
-                known["nbgrader"] = marks(item, "answer", solution=True)
-                to.code(answer(item), **known)
+                known["nbgrader"] = marks(own, "answer", solution=True)
+                to.code(answer(own, "### "), **known)
             else:
                 to.cell(cell, visible(cell, item))
         if not item.exercise.local:
+            said = marks(item, "written", grade=True, points=0)
+            to.code(shown_test(item), nbgrader=said)
             points = item.declared.points
             said = marks(item, "tests", grade=True, points=points)
             to.code(hidden_tests(item, key), nbgrader=said)
-    name = handout.page
     path = folder / "source" / name / f"{name}.ipynb"
     write(to.notebook(), path)
     config = folder / "nbgrader_config.py"
@@ -99,8 +106,8 @@ def marks(
     return said | ({"points": points} if points is not None else {})
 
 
-def answer(item: Item) -> str:
-    """The stub with the solution between nbgrader's marks."""
+def answer(item: Item, mark: str) -> str:
+    """The stub with the solution between the marks of nbgrader or Otter."""
     one = item.declared
     try:
         found = standalone(item.exercise.reference, item.variants, "solution")
@@ -109,7 +116,7 @@ def answer(item: Item) -> str:
     else:
         body = str(found).split("\n")
         body.append(f"return solution({', '.join(arguments(one.stub))})")
-    lines = ["### BEGIN SOLUTION", *body, "### END SOLUTION"]
+    lines = [f"{mark}BEGIN SOLUTION", *body, f"{mark}END SOLUTION"]
     inner = textwrap.indent("\n".join(lines), "    ")
     return f"{head(one.stub)}\n{inner}"
 
@@ -138,28 +145,137 @@ def arguments(stub: str) -> list[str]:
     return names + ([f"**{said.kwarg.arg}"] if said.kwarg else [])
 
 
+def shown_test(item: Item) -> str:
+    """Lines that fail as long as the answer doesn't pass its check.
+
+    Students don't have the check of an overlay's exercise; for these they
+    fail as long as nothing is written.
+    """
+    one = item.declared
+    if not item.private:
+        return f"{report(item)}\nassert report, report"
+    return (
+        "import inspect\n\n"
+        f"written = inspect.getsource({one.function})\n"
+        'assert "NotImplementedError" not in written, "nothing is written"'
+    )
+
+
 def hidden_tests(item: Item, key: Key) -> str:
     """A cell whose value is the number of points."""
-    one = item.declared
-    lines = ["### BEGIN HIDDEN TESTS"]
-    if item.private:
-        folders = [str(folder.resolve()) for folder in core.OVERLAYS]
-        lines += [
-            "from pathlib import Path",
-            "from coursekit.classroom.check import core",
-            f"core.OVERLAYS[:] = map(Path, {folders})",
-        ]
-    asks = [f'"{one.id}", {one.function}', f"seed={key.seed('grade', one.id)}"]
-    if item.variants:
-        asks.append(f"variants={sorted(item.variants)}")
-    lines += [
-        "import coursekit",
-        f"report = coursekit.check({', '.join(asks)})",
-        f"print(report) if not report else None\n{one.points} * report.right "
-        "/ max(report.total, 1)",
+    lines = [
+        "### BEGIN HIDDEN TESTS",
+        *reach(item),
+        report(item, key),
+        f"print(report) if not report else None\n{item.declared.points} * "
+        "report.right / max(report.total, 1)",
         "### END HIDDEN TESTS",
     ]
     return "\n".join(lines)
+
+
+def reach(item: Item) -> list[str]:
+    """Lines after which a program finds the exercises of the overlays."""
+    if not item.private:
+        return []
+    folders = [str(folder.resolve()) for folder in core.OVERLAYS]
+    return [
+        "from pathlib import Path",
+        "from coursekit.classroom.check import core",
+        f"core.OVERLAYS[:] = map(Path, {folders})",
+    ]
+
+
+def report(item: Item, key: Key | None = None) -> str:
+    """Lines that check an answer, on the key's numbers or the page's."""
+    one = item.declared
+    asks = [f'"{one.id}", {one.function}']
+    if key is not None:
+        asks.append(f"seed={key.seed('grade', one.id)}")
+    if item.variants:
+        asks.append(f"variants={sorted(item.variants)}")
+    return f"import coursekit\nreport = coursekit.check({', '.join(asks)})"
+
+
+# -- Otter -------------------------------------------------------------------
+OTTER = """\
+# ASSIGNMENT CONFIG
+# Run in this folder:  otter assign NAME.ipynb dist
+# Otter runs a student's code and the hidden tests in one process: code that
+# wants to can read and change them. `coursekit grade` keeps them apart.
+name: NAME
+init_cell: true
+check_all_cell: true
+export_cell:
+  pdf: false
+tests:
+  ok_format: false
+"""
+TEST = '''\
+""" # BEGIN TEST CONFIG
+points: {points}
+hidden: {hidden}
+""" # END TEST CONFIG
+def test_{number}({function}):
+{body}'''
+
+
+def write_otter(handout: Handout, key: Key, folder: Path) -> Path:
+    """Write ``<page>/<page>.ipynb``, which ``otter assign`` reads.
+
+    The first test of a question is the page's own check, which students see.
+    Then there are as many hidden tests as the key draws cases: the k-th
+    passes if at least k of them are right, so that points are given by the
+    fraction of right cases.
+
+    https://otter-grader.readthedocs.io/en/latest/otter_assign/notebook_format.html
+    """
+    to, name = Writer(), handout.page
+    items = {item.declared.id: item for item in handout.items}
+    to.raw(OTTER.replace("NAME", name))
+    write_start(to, handout, "Write your answers where the code asks you to.")
+    for item in handout.items:
+        to.text(asked(item))
+        for cell in item.cells:
+            if cell.exercise in items:
+                question(to, items[cell.exercise], kept_metadata(cell), key)
+            else:
+                to.cell(cell, visible(cell, item))
+    return write(to.notebook(), folder / name / f"{name}.ipynb")
+
+
+def question(to: Writer, item: Item, known: Any, key: Key) -> None:
+    """Write an exercise's stub, with its solution, and its tests."""
+    if item.exercise.local:
+        to.code(item.declared.stub, **known)
+        return
+    to.raw("# BEGIN QUESTION\nname: " + item.declared.id.replace("/", "_"))
+    to.raw("# BEGIN SOLUTION")
+    to.code(answer(item, "# "), **known)
+    to.raw("# END SOLUTION")
+    to.raw("# BEGIN TESTS")
+    for text in otter_tests(item, key):
+        to.code(text)
+    to.raw("# END TESTS")
+    to.raw("# END QUESTION")
+
+
+def otter_tests(item: Item, key: Key) -> Iterator[str]:
+    """The tests of one question: what students see, then what they don't."""
+    one = item.declared
+    n = len(core.draw(item.exercise, key.seed("grade", one.id)))
+    hidden = "\n".join([*reach(item), report(item, key)])
+    for number in range(n + 1):
+        least = f"{hidden}\nassert report.right >= {number}, report"
+        yield TEST.format(
+            points=one.points / n if number else 0,
+            hidden=str(number > 0).lower(),
+            number=number,
+            function=one.function,
+            body=textwrap.indent(
+                least if number else shown_test(item), "    "
+            ),
+        )
 
 
 # -- Gradescope --------------------------------------------------------------
@@ -196,10 +312,11 @@ RESULTS = '''\
 
 import csv
 import json
-import re
+import os
 import shutil
 import subprocess
 import sys
+from datetime import datetime
 from pathlib import Path
 
 HERE = Path(sys.argv[1])
@@ -207,14 +324,18 @@ SOURCE, WORK = HERE / "source", HERE / "work"
 SETTINGS = json.loads((SOURCE / "settings.json").read_text())
 
 
-def student():
+def metadata():
+    """What Gradescope says of the submission."""
+    try:
+        return json.loads((HERE / "submission_metadata.json").read_text())
+    except (OSError, ValueError):
+        return {}
+
+
+def student(said):
     """Who it is on the roster; `student` if there is none."""
     known = SETTINGS["students"]
-    try:
-        said = json.loads((HERE / "submission_metadata.json").read_text())
-        user = (said.get("users") or [{}])[0]
-    except (OSError, ValueError):
-        user = {}
+    user = (said.get("users") or [{}])[0]
     names = [user.get(k) for k in ("sid", "email", "id", "name")]
     names.append(str(user.get("email")).partition("@")[0])
     for name in filter(None, names):
@@ -224,8 +345,19 @@ def student():
     return "student"
 
 
-def grade(name):
-    """Run `coursekit grade` on the one submission."""
+def grade(name, handed_in):
+    """Run `coursekit grade` on the one submission.
+
+    Each file gets the time at which it was handed in: `grade` takes off for
+    what is late by that.
+    """
+    from coursekit.classroom.grading.isolation import Isolation, best
+
+    if best() is Isolation.NONE:
+        raise RuntimeError(
+            "nothing here shuts a submission in, so it was not run. That is "
+            "for your instructor to mend, see `coursekit doctor`."
+        )
     shutil.rmtree(WORK, ignore_errors=True)
     folder = WORK / "submissions" / name
     folder.mkdir(parents=True)
@@ -234,7 +366,10 @@ def grade(name):
         if path.is_symlink() or path.name.startswith((".", "_")):
             left_out.append(path.name)
         else:
-            shutil.copy2(path, folder / path.name)  # with its time
+            copy = shutil.copy2(path, folder / path.name)  # with its time
+            if handed_in:
+                time = datetime.fromisoformat(handed_in).timestamp()
+                os.utime(copy, (time, time))
     command = [sys.executable, "-m", "coursekit", "grade"]
     command += [WORK / "submissions", "--key", SOURCE / "key.txt"]
     command += ["--assignment", SETTINGS["assignment"]]
@@ -256,11 +391,13 @@ def grade(name):
 
 def results():
     """What Gradescope reads."""
+    said = metadata()
     try:
-        rows, text = grade(student())
+        rows, text = grade(student(said), said.get("created_at"))
     except Exception as error:
         said = f"This could not be graded: {error}"
         return {"score": 0, "output": said, "tests": []}
+    shown = {"visibility": SETTINGS["visibility"]}
     tests = [
         {
             "name": row["exercise"],
@@ -269,13 +406,17 @@ def results():
             "status": "passed" if row["status"] == "ok" else "failed",
             "output": f"{row['status']} (isolation: {row['isolation']})",
         }
+        | shown
         for row in rows
     ]
+    tests.append({"name": "feedback", "output": text, "output_format": "md"})
+    tests[-1] |= shown
     kinds = sorted({row["isolation"] for row in rows})
     return {
-        "score": round(sum(t["score"] for t in tests), 2),
-        "output": text,
-        "output_format": "md",
+        "score": round(sum(t.get("score", 0) for t in tests), 2),
+        "output": f"{len(rows)} exercises were graded (isolation: "
+        f"{', '.join(kinds)}). A submission that you hand in later meets the "
+        "same hidden inputs.",
         "stdout_visibility": "hidden",
         "extra_data": {"isolation": kinds},
         "tests": tests,
@@ -291,7 +432,13 @@ READ_ME = """\
 For Gradescope: upload this zip as the autograder of a programming assignment.
 It holds your key, from which the hidden cases come: give it to nobody else.
 Students hand in their .ipynb. Each is graded by `coursekit grade`, with the
-package as it is in this zip. results.json says in which isolation each ran.
+package as it is in this zip, of which it holds what exercises need: no other
+trained models, pictures or sounds. results.json says in which isolation each
+ran; where there is none, nothing is run, and the result says so.
+
+Scores and feedback are VISIBILITY (`coursekit assign --visibility`). What is
+late by the key's due date costs points; leave that to one of both, Gradescope
+or the key.
 
 A student who hands in again meets the same hidden cases, since they follow
 from the key, and has read the feedback to the last try. Limit the number of
@@ -299,13 +446,36 @@ submissions, or grade once more at the end with another key.
 """
 
 
+VISIBILITIES = {
+    "visible": "shown at once",
+    "after_due_date": "shown after Gradescope's due date",
+    "after_published": "shown when you publish the grades",
+}
+"""When students see their results, as Gradescope names it.
+
+https://gradescope-autograders.readthedocs.io/en/latest/specs/
+"""
+MODEL = re.compile(r"""\bload\(["']([\w-]+)["']\)""")
+DATA = ("fonts/", "glove_", "fashion_", "speech")
+"""What of the assets no exercise reads."""
+
+
 def write_gradescope(
-    name: str, key: Key, path: Path, overlay: Path | None
+    name: str,
+    key: Key,
+    path: Path,
+    overlay: Path | None,
+    visibility: str = "after_due_date",
 ) -> Path:
     """Write the zip that Gradescope builds its container from."""
     path.parent.mkdir(parents=True, exist_ok=True)
     plan = key.assignments[name]
-    settings = {"assignment": name, "students": sorted(plan["students"])}
+    settings = {
+        "assignment": name,
+        "students": sorted(plan["students"]),
+        "visibility": visibility,
+    }
+    shown = VISIBILITIES[visibility]
     content = {
         "version": 1,
         "id": key.id,
@@ -313,7 +483,7 @@ def write_gradescope(
         "assignments": {name: plan},
     }
     texts = {
-        "README.txt": READ_ME,
+        "README.txt": READ_ME.replace("VISIBILITY", shown),
         "setup.sh": SETUP,
         "run_autograder": RUN,
         "results.py": RESULTS,
@@ -321,12 +491,13 @@ def write_gradescope(
         "settings.json": json.dumps(settings, indent=1) + "\n",
         "key.txt": json.dumps(content, indent=1) + "\n",
     }
+    own = sorted(overlay.glob("*.py")) if overlay else []
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
         for inside, text in texts.items():
             add(file, inside, text.encode())
-        for inside, source in package_files():
+        for inside, source in package_files(own):
             add(file, f"package/coursekit/{inside}", source.read_bytes())
-        for source in sorted(overlay.glob("*.py")) if overlay else []:
+        for source in own:
             add(file, f"overlay/{source.name}", source.read_bytes())
     path.chmod(0o600)
     return path
@@ -341,13 +512,26 @@ def add(file: zipfile.ZipFile, name: str, data: bytes) -> None:
     file.writestr(said, data)
 
 
-def package_files() -> Iterator[tuple[str, Path]]:
-    """The files of the package that is running."""
-    root = PACKAGE
-    for path in sorted(root.rglob("*")):
-        inside = path.relative_to(root)
-        if path.is_file() and "__pycache__" not in inside.parts:
-            yield inside.as_posix(), path
+def package_files(own: Iterable[Path] = ()) -> Iterator[tuple[str, Path]]:
+    """The files of the package that is running, as far as grading needs them.
+
+    Of the trained models these are the ones that an exercise loads.
+
+    Args:
+        own: modules with further exercises.
+    """
+    exercises = [*(PACKAGE / "classroom" / "catalogue").glob("*.py"), *own]
+    loaded = {n for p in exercises for n in MODEL.findall(p.read_text("utf8"))}
+    for path in sorted(PACKAGE.rglob("*")):
+        inside = path.relative_to(PACKAGE).as_posix()
+        folder, _, asset = inside.partition("assets/")
+        kind, _, rest = asset.partition("/")
+        unread = not folder and (
+            asset.startswith(DATA)
+            or (kind == "models" and rest.partition("/")[0] not in loaded)
+        )
+        if path.is_file() and "__pycache__" not in path.parts and not unread:
+            yield inside, path
 
 
 def requirements() -> str:

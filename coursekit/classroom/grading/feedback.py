@@ -142,6 +142,11 @@ def tried(student: Graded) -> bool:
 def sentences(r: Result) -> list[str]:
     """What there is to say before the example."""
     lines = [*r.notes, *r.cause]
+    if r.days_late:
+        lines.append(
+            f"Handed in {r.days_late} day{'s' * (r.days_late > 1)} late: "
+            f"{r.earned:g} points became {r.points:g}."
+        )
     if r.used_library:
         lines.append(
             f"The code names {', '.join(r.used_library)}, and this exercise "

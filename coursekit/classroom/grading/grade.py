@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from tqdm import tqdm
 
 from coursekit.classroom.check import core
 from coursekit.classroom.grading import feedback, notebooks, summary
+from coursekit.classroom.grading.deadline import Deadline
 from coursekit.classroom.grading.examiner import (
     STUMBLED,
     Box,
@@ -46,13 +48,13 @@ from coursekit.classroom.grading.records import (
     Result,
     graded,
 )
-from coursekit.classroom.grading.roster import recognize
+from coursekit.classroom.grading.students import read_roster, recognize
 from coursekit.classroom.grading.worker import Worker
 
 COLUMNS = (
     *("student", "exercise", "points", "max_points", "status", "diagnosis"),
     *("used_library", "notebook_sha256", "isolation", "key_id", "version"),
-    "notebook",
+    *("notebook", "days_late", "late_penalty"),
 )
 TIMES = ("student", "seconds", "cpu_seconds", "memory_bytes")
 NO_STUDENTS = (".", "_")  # what a folder's name begins with that is none
@@ -67,10 +69,16 @@ STRANGER = (
     "given out to fix. Is the file's name the id?"
 )
 NAMES = {
-    "moodle": r"(.+?)_\d+_assignsubmission_",
-    "canvas": r"(.+?)(?:_LATE)?_\d+_\d+_",
+    "moodle": r"^(.+?)_(?P<number>\d+)_assignsubmission_",
+    "canvas": r"^(.+?)(?P<late>_LATE)?_(?P<number>\d+)_\d+_",
 }
-"""Where the names that an LMS gives to files name the student."""
+"""Where the names that an LMS gives to files name the student.
+
+Moodle puts the participant's number behind the name, Canvas the user's id,
+and before it a mark if the submission came after Canvas's own due date:
+https://docs.moodle.org/en/Assignment_activity, "Download all submissions", and
+https://community.canvaslms.com/t5/Instructor-Guide/How-do-I-download-all-student-submissions-for-an-assignment/ta-p/695
+"""
 
 
 # -- the command -------------------------------------------------------------
@@ -93,6 +101,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="moodle|canvas|REGEX",
         help="how an LMS named the files of DIR; the first group of a "
         "regular expression is the student's id or name",
+    )
+    parser.add_argument(
+        "--roster",
+        metavar="CSV",
+        help="columns id,name, or as Canvas or Moodle exports it: who has a "
+        "row, besides those that `assign --roster` knew",
     )
     parser.add_argument(
         "--feedback",
@@ -149,14 +163,17 @@ def run(args: argparse.Namespace) -> int:
             f"--cpu is a number of seconds above 0: got {args.cpu}."
         )
     with overlay(args.overlay):
-        files = Files.of(args)
+        files, key = Files.of(args), Key.load(args.key)
+        roster = class_of(choose(key, args.assignment), args.roster)
         batch = Batch(
-            Key.load(args.key),
-            collect(Path(args.submissions), args, args.names),
+            key,
+            collect(Path(args.submissions), args, args.names, roster),
             files,
             args.assignment,
             Isolation(args.isolation) if args.isolation else best(),
             Limits(cpu_s=args.cpu, wall_s=max(Limits.wall_s, 4 * args.cpu)),
+            roster=roster,
+            names=args.names,
         )
         files.try_out()
         done, whole = batch.grade(args.fresh)
@@ -199,6 +216,19 @@ def overlay(folder: str | None) -> Iterator[None]:
             core.OVERLAYS.remove(path)
 
 
+def class_of(plan: Fields | None, file: str | None) -> dict[str, Any]:
+    """Who is in the class: whom the key knows, and whom a file names.
+
+    Args:
+        plan: the assignment, if the key holds one.
+        file: a roster; it knows the numbers of those whom the key knows.
+    """
+    known = dict((plan or {}).get("students") or {})
+    for one in read_roster(file).members if file else ():
+        known[one.id] = known.get(one.id, {}) | one.entry()
+    return known
+
+
 def naming(text: str) -> re.Pattern[str]:
     """What ``--names`` says: a pattern whose first group is a student.
 
@@ -224,6 +254,7 @@ def collect(
     folder: Path,
     args: argparse.Namespace,
     names: re.Pattern[str] | None = None,
+    roster: Fields | None = None,
 ) -> dict[str, list[Path]]:
     """The notebooks of each student.
 
@@ -231,7 +262,9 @@ def collect(
         folder: what was handed in.
         args: the command line.
         names: its first group is the student in the name of a file or folder;
-            by default, and where it does not match, the whole name is.
+            by default, and where it does not match, the whole name is. Its
+            group ``number``, if it has one, is the LMS's own for them.
+        roster: students by id, perhaps with such a ``number``.
 
     Raises:
         ValueError: if there are none, or results would lie among them.
@@ -247,7 +280,7 @@ def collect(
                 "feedback may not lie among the submissions: got "
                 f"{args.feedback}. Give a folder beside {folder}."
             )
-    found: dict[str, list[Path]] = {}
+    found: dict[tuple[str, str], list[Path]] = {}
     for path in sorted(folder.iterdir()):
         if path.name.startswith(NO_STUDENTS):
             continue
@@ -266,13 +299,34 @@ def collect(
             "submissions are <id>.ipynb or <id>/*.ipynb: got none of either "
             f"in {folder}."
         )
-    return apart(found)
+    return apart(by_student(found, roster or {}))
 
 
-def said_in(name: str, names: re.Pattern[str] | None) -> str:
-    """The student whom the name of a file or a folder names."""
+def said_in(name: str, names: re.Pattern[str] | None) -> tuple[str, str]:
+    """The student whom the name of a file or a folder names, and a number.
+
+    The number is the LMS's own for them; empty if it writes none.
+    """
     match = names.search(name) if names else None
-    return (match and match[1]) or name
+    if not match or not match[1]:
+        return name, ""
+    return match[1], match.groupdict().get("number") or ""
+
+
+def by_student(
+    found: Mapping[tuple[str, str], list[Path]], roster: Fields
+) -> dict[str, list[Path]]:
+    """The notebooks by name; by id where the roster knows the number.
+
+    Of several people with one name, each has their number behind it.
+    """
+    known = {f["number"]: id for id, f in roster.items() if f.get("number")}
+    people = Counter(name for name, number in found if number not in known)
+    students: dict[str, list[Path]] = {}
+    for (name, number), paths in found.items():
+        apart = f"{name}_{number}" if people[name] > 1 and number else name
+        students.setdefault(known.get(number, apart), []).extend(paths)
+    return students
 
 
 def apart(found: Mapping[str, list[Path]]) -> dict[str, list[Path]]:
@@ -565,6 +619,8 @@ class Batch:
         isolation: Isolation = Isolation.NONE,
         limits: Limits | None = None,
         take: Callable[[bool], Box] | None = None,
+        roster: Fields | None = None,
+        names: re.Pattern[str] | None = None,
     ) -> None:
         """Plan everything; whatever the instructor got wrong raises here.
 
@@ -577,12 +633,16 @@ class Batch:
             limits: what each may use.
             take: gives a sandbox, for tests: then no worker is started, and
                 this process computes with what students return.
+            roster: the class, if it isn't that of the assignment alone.
+            names: how an LMS has named what was handed in.
         """
         self.key, self.files = key, files
         self.isolation, self.limits = isolation, limits or Limits()
-        self.take = take
+        self.take, self.names = take, names
         self.plan = choose(key, assignment)
-        self.roster: Fields = (self.plan or {}).get("students") or {}
+        self.roster = class_of(self.plan, None) if roster is None else roster
+        late = (self.plan or {}).get("deadline")
+        self.deadline = Deadline.of(late) if late else None
         handed_in: dict[str, list[Path]] = {name: [] for name in self.roster}
         for name, files_of in paths.items():
             known = recognize(name, self.roster, handed_in)
@@ -601,6 +661,7 @@ class Batch:
                 "`coursekit assign --key`."
             )
         every = [task for tasks in self.tasks.values() for task in tasks]
+        self.others = self.of_others()
         for task in {repr(task.plain()): task for task in every}.values():
             prove(task)
         files.keep_apart(self.students)
@@ -615,6 +676,30 @@ class Batch:
         own = set(debug_ids(debug))
         others = [task for task in self.common if task.id not in own]
         return [*others, *to_fix(self.key, student, debug)]
+
+    def of_others(self) -> dict[str, list[str]]:
+        """Who has handed in exercises of another assignment alone, and which.
+
+        Raises:
+            ValueError: if that is everybody who has handed in any.
+        """
+        found, right = dict[str, list[str]](), False
+        for student, paths in self.students.items():
+            ids = sorted({d.id for path in paths for d in declarations(path)})
+            asked = {task.id for task in self.tasks[student]}
+            if ids and asked and not asked & set(ids):
+                found[student] = ids
+            right = right or (bool(ids) and student not in found)
+        if found and not right:
+            asked = {t.id for tasks in self.tasks.values() for t in tasks}
+            handed_in = {id for ids in found.values() for id in ids}
+            raise ValueError(
+                "submissions answer the exercises of the assignment, here "
+                f"{', '.join(sorted(asked))}: got notebooks with "
+                f"{', '.join(sorted(handed_in))} alone. Which key, and which "
+                "--assignment, were they made with?"
+            )
+        return found
 
     def strangers(self) -> list[str]:
         """Who has handed in and is not on the roster, if there is one."""
@@ -657,10 +742,40 @@ class Batch:
                         line = {"stamp": stamp, "graded": found.plain()}
                         progress.write("\n" + json.dumps(line))
                         progress.flush()
-                    done.append(found)
+                    done.append(self.dated(found, paths))
         except KeyboardInterrupt:
             return done, False
         return done, True
+
+    def dated(self, student: Graded, paths: Sequence[Path]) -> Graded:
+        """The same with what being late has cost, exercise by exercise.
+
+        The date is that of the file which the answer was taken from.
+        """
+        if self.deadline is None:
+            return student
+        days = {p.name: self.days_late(p) for p in paths if p.is_file()}
+        results = [
+            replace(r, days_late=n, penalty=self.deadline.penalty(n))
+            if (n := days.get(r.notebook, 0))
+            else r
+            for r in student.results
+        ]
+        return replace(student, results=results)
+
+    def days_late(self, path: Path) -> int:
+        """How late a file was handed in.
+
+        Where an LMS marks what is late, it knows whether, and the file's
+        time tells how much.
+        """
+        assert self.deadline is not None
+        handed_in = datetime.fromtimestamp(path.stat().st_mtime, UTC)
+        days = self.deadline.days_late(handed_in)
+        match = self.names and self.names.search(path.name)
+        if match and "late" in match.groupdict():
+            return max(days, 1) if match["late"] else 0
+        return days
 
     def examine(
         self,
@@ -767,6 +882,8 @@ class Batch:
                     self.key.id,
                     self.version,
                     cell(student_id(r.notebook)),
+                    r.days_late,
+                    f"{r.earned - r.points:.2f}",
                 )
                 for student in class_
                 for r in student.results
@@ -868,6 +985,16 @@ def last_words(class_: Sequence[Graded], batch: Batch) -> Iterator[str]:
                 "spelled with other signs of Unicode. They are graded "
                 "apart. If it is one student, give both files the same name."
             )
+    if late := [s for s in class_ if any(r.days_late for r in s.results)]:
+        yield (
+            f"late      {', '.join(s.student for s in late)}: by the time of "
+            "the file, or as the LMS has marked it"
+        )
+    for student, ids in batch.others.items():
+        yield (
+            f"look at   {student}: handed in {', '.join(ids)}, of another "
+            "assignment"
+        )
     if strangers := batch.strangers():
         n = len(strangers)
         belong = "submissions belong" if n > 1 else "submission belongs"

@@ -7,9 +7,10 @@ and of the rest of the page what these cells need.
 
 import ast
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,9 @@ class Handout:
     install: str = ""
     """The source of the cell that installs the package; may be empty."""
 
+    due: str = ""
+    """When it is due, and what being late costs, in words; may be empty."""
+
 
 def is_public(id: str) -> bool:
     """Whether the package itself has an exercise, and no overlay hides it."""
@@ -114,6 +118,8 @@ def read_handout(
     overlay: Path | None = None,
     variants: Mapping[str, Iterable[str]] | None = None,
     instructor: bool = False,
+    only: Collection[str] = (),
+    points: Mapping[str, float] | None = None,
 ) -> Handout:
     """Read the exercises of a page.
 
@@ -124,6 +130,8 @@ def read_handout(
         variants: what the key has drawn, by id.
         instructor: whether to keep the solutions, and what stands between
             ``% begin instructor`` and ``% end instructor``.
+        only: ids of the exercises to take; all if there are none.
+        points: what an exercise is worth, by id, where the page says other.
 
     Raises:
         NotebookError, SourceError: if the page cannot be read.
@@ -150,10 +158,48 @@ def read_handout(
             f"an assignment has exercises: got {page}, where no stub cell "
             "has `exercise` in its metadata."
         )
-    items = list(found.values())
+    items = chosen(list(found.values()), only, points or {})
     for item in items:
         core.find(item.declared.id)
     return Handout(page.stem, titles[0], items, setup_of(items, programs))
+
+
+def chosen(
+    items: Sequence[Item], only: Collection[str], points: Mapping[str, float]
+) -> list[Item]:
+    """Some of a page's exercises, for other points, their stubs included.
+
+    Raises:
+        ValueError: if of two that share one text only one is chosen.
+    """
+    for item, after in pairwise(items):
+        id, other = item.declared.id, after.declared.id
+        if only and not after.cells and (id in only) != (other in only):
+            raise ValueError(
+                f"{id} and {other} have one text: got one of them in --only. "
+                "Name both, or neither."
+            )
+    return [
+        worth(item, points)
+        for item in items
+        if not only or item.declared.id in only
+    ]
+
+
+def worth(item: Item, points: Mapping[str, float]) -> Item:
+    """The same exercise for other points."""
+    cells = [
+        replace(
+            cell, metadata={**cell.metadata, "points": points[cell.exercise]}
+        )
+        if cell.exercise in points
+        else cell
+        for cell in item.cells
+    ]
+    own = points.get(item.declared.id, item.declared.points)
+    return replace(
+        item, declared=replace(item.declared, points=own), cells=cells
+    )
 
 
 def read_text(path: Path) -> str:
@@ -364,6 +410,10 @@ class Writer:
         if source.strip():
             self._add(self.v4.new_code_cell(source, metadata=metadata))
 
+    def raw(self, source: str) -> None:
+        """Add a cell that is neither text nor code."""
+        self._add(self.v4.new_raw_cell(source))
+
     def cell(self, cell: Cell, source: str) -> None:
         """Add a cell of a page, with another source."""
         if cell.kind == "markdown":
@@ -383,7 +433,8 @@ class Writer:
 
 def write_start(to: Writer, handout: Handout, how: str = HOW) -> None:
     """The title, what to do, the package, and the set-up."""
-    to.text(f"# {handout.title}\n\n{how}")
+    due = f"\n\n**{handout.due}**" if handout.due else ""
+    to.text(f"# {handout.title}\n\n{how}{due}")
     to.code(handout.install)
     if handout.setup:
         to.text(SETUP)

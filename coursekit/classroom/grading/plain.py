@@ -34,6 +34,7 @@ EXPLICIT = re.compile(r"^(.*?)\s*<([^<>]+)>$", re.DOTALL)
 EQUATION = re.compile(r"^\$\$ *(?:\(([^()\s]+)\))? *$")
 
 # What has no place in a notebook.
+KEY = re.compile(r"([a-z]+)(\d{4})\w*")  # of a source: vaswani2017attention
 DROPPED = {"bibliography", "contents", "eval-rst", "here", "index", "live"}
 DROPPED |= {"moved", "toctree"}
 ADMONITIONS = {
@@ -294,7 +295,13 @@ class Pages:
         return f"[{text}]({self.base}/{page}.html{anchor})"
 
     def author(self, key: str) -> str:
-        """The authors of an entry in the text, without the year."""
+        """The authors of an entry in the text, without the year.
+
+        Where there is no bibliography, the key tells the first of them.
+        """
+        if key not in self.entries:
+            found = KEY.fullmatch(key)
+            return found[1].capitalize() if found else key
         people = self.entries[key].persons.get("author", [])
         names = [" ".join(p.last_names).strip("{}") for p in people]
         if len(names) > 2:
@@ -303,6 +310,9 @@ class Pages:
 
     def year(self, key: str, before: str = "") -> str:
         """The year of an entry, linked if it has an address."""
+        if key not in self.entries:
+            found = KEY.fullmatch(key)
+            return before + (found[2] if found else "undated")
         fields = self.entries[key].fields
         text = before + fields.get("year", "undated")
         url = fields.get("url")
@@ -615,9 +625,6 @@ class Page:
         """Authors and year; the year is linked."""
         keys = [key.strip() for key in text.split(",")]
         pages = self.pages
-        keys = [key for key in keys if key in pages.entries] or []
-        if not keys:
-            return f"[{text}]"
         if role.endswith(":t"):
             return " and ".join(
                 f"{pages.author(key)} ({pages.year(key)})" for key in keys

@@ -65,8 +65,17 @@ class Result:
     notebook: str = ""
     """The name of the file that the answer was taken from; may be empty."""
 
+    days_late: int = 0
+    penalty: float = 0.0
+    """The fraction of the points that being late has cost."""
+
     @property
     def points(self) -> float:
+        """What the answer is worth, less what being late has cost."""
+        return round(self.earned * (1 - self.penalty), 2)
+
+    @property
+    def earned(self) -> float:
         """The fraction of the cases that are right, of the points."""
         if not self.total:
             return 0.0
