@@ -473,6 +473,12 @@ def name_of(i):
     return shown.get(i) or (chr(i) if i < 128 else f"{i:02X}")
 
 
+def test_a_chapter_s_link_leads_to_the_loss(walker):
+    state = walker().at("#walk-loss").state()
+    best = int(shares(gpt(), TEXT).argmax())
+    assert (state["step"], state["truth"]) == (12, best)
+
+
 def shares(model, text, token=-1):
     ids = torch.tensor([tokenizer().encode(text)])
     with torch.no_grad():

@@ -80,7 +80,7 @@ class LiveWalk extends LiveFigure {
   pointing() {
     const ids = this.texts.ids(this.start.text);
     const { blocks, logits } = this.states(this.start);
-    const answer = greedy(logits.at(-1));
+    const answer = this.sizes.answer = greedy(logits.at(-1));
     let found = [1, 1, 0];
     blocks.forEach(({ weights }, b) => weights.forEach((map, h) =>
       map.at(-1).forEach((share, s) => {

@@ -3,8 +3,8 @@
 import { ranking } from "../generation.js";
 import { softmax } from "../tensor.js";
 import { make } from "./parts.js";
-import { say } from "./strings.js";
-import { points, shareOf } from "./walk_strings.js";
+import { percent, say } from "./strings.js";
+import { points } from "./walk_strings.js";
 
 const ROWS = 5;
 
@@ -35,14 +35,14 @@ export class Answer {
       row.firstChild.textContent = name(id);
       row.children[1].style.setProperty("--own", changed ? old[id] / largest : 0);
       row.children[1].style.setProperty("--made", now[id] / largest);
-      row.lastChild.textContent = shareOf(now[id]);
+      row.lastChild.textContent = percent(now[id]);
       return row;
     }));
     const [best] = ranking(old);
     this.now.textContent = say(changed ? "walk.then-now" : "walk.now", {
-      token: name(best), before: shareOf(old[best]), after: shareOf(now[best]) });
+      token: name(best), before: percent(old[best]), after: percent(now[best]) });
     this.change.textContent = changed ? say("walk.changed", {
-      token: name(best), before: shareOf(old[best]), after: shareOf(now[best]),
+      token: name(best), before: percent(old[best]), after: percent(now[best]),
       points: points(now[best] - old[best]) }) : say("walk.intact");
     this.undo.hidden = !changed;
   }

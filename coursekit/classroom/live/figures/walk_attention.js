@@ -3,8 +3,8 @@ import { dot } from "../tensor.js";
 import { shape } from "./parts.js";
 import { cellOf } from "./walk_vectors.js";
 import { extent } from "./walk_sheet.js";
-import { say, signed } from "./strings.js";
-import { points, shareOf } from "./walk_strings.js";
+import { percent, say, signed } from "./strings.js";
+import { points } from "./walk_strings.js";
 
 const ROW = 26;
 
@@ -65,7 +65,7 @@ function weights(sheet, { states, state, names, choose }) {
       hidden ? "end faint" : "end");
     if (hidden) sheet.rect(x, y - 7, width, 14, "hidden");
     sheet.bar(x, y, width, row[s], future ? "loss" : "weight");
-    sheet.text(x + width + 42, y, shareOf(row[s]), "end");
+    sheet.text(x + width + 42, y, percent(row[s]), "end");
     sheet.choice(0, y - ROW / 2, x + width + 46, ROW, () => choose.token(s));
   });
   const [left, top] = sheet.wide
@@ -75,8 +75,8 @@ function weights(sheet, { states, state, names, choose }) {
   const all = maps[head].reduce((sum, shares, q) => sum
     + shares.reduce((own, share, s) => own + (s > q ? share : 0), 0), 0);
   return { token: names[t], best: names[row.indexOf(Math.max(...row))],
-    share: shareOf(Math.max(...row)), n: t + 1, future: shareOf(cheated),
-    mean: shareOf(all / names.length), variant: state.mask ? "" : "-off" };
+    share: percent(Math.max(...row)), n: t + 1, future: percent(cheated),
+    mean: percent(all / names.length), variant: state.mask ? "" : "-off" };
 }
 
 /** The side of a cell of the map of n tokens. */
@@ -119,7 +119,7 @@ function mix(sheet, { states, intact, state, names, choose }) {
     if (s === key) sheet.rect(0, y - ROW / 2, sheet.width, ROW, "mark");
     sheet.name(y, name, s === t);
     sheet.bar(start, y, bars, row[s], s > t ? "loss" : "weight", before[s]);
-    sheet.text(start + bars + 42, y, shareOf(row[s]), "end");
+    sheet.text(start + bars + 42, y, percent(row[s]), "end");
     sheet.cells(x, y, parts[s], { role: "value", width, limit, more: false,
       node: (i) => ["v", s, block, head, i],
       about: (i) => say("walk.part", { i: i + 1, share: row[s].toFixed(2),
@@ -135,7 +135,7 @@ function mix(sheet, { states, intact, state, names, choose }) {
     about: (i) => say("walk.mixed",
       { i: i + 1, n: names.length, sum: signed(heads[head][t][i]) }) });
   return { token: names[t], best: names[row.indexOf(Math.max(...row))],
-    share: shareOf(Math.max(...row)), variant: muted ? "-muted" : "" };
+    share: percent(Math.max(...row)), variant: muted ? "-muted" : "" };
 }
 
 /** 8: all heads of the block, joined, through W_O. */
@@ -160,7 +160,7 @@ function heads(sheet, { states, state, names, choose, effects }) {
     sheet.put(shape("path", { class: "walk-rule",
       d: `M62 ${y + 14.5}h${chart}` }), y + 15);
     const best = row.indexOf(Math.max(...row));
-    sheet.text(62, y + 25, `${names[best]} ${shareOf(row[best])}`,
+    sheet.text(62, y + 25, `${names[best]} ${percent(row[best])}`,
       "start name small");
     sheet.line(y + 5, 60, () => choose.head(h));
     sheet.cells(x, y, head[t], { role: "value", width, more: false,

@@ -4,6 +4,8 @@
 // Behind `walk` stands one of the page's words, or a text of the reader's. An
 // address counts from 1, as a reader does, and tokens have their ids; a state
 // counts from 0, but for the step.
+import { plain } from "./words.js";
+
 export const STEPS = 12;
 export const PUSHES = 9; // of the logits, at most
 /** Nothing is changed, neither in the model nor in the text. */
@@ -21,8 +23,6 @@ export function isChanged(state) {
     || [state.put, state.muted, state.cut, state.straight].some(
       (list) => list.length);
 }
-
-const plain = (text) => encodeURIComponent(text).replaceAll("%20", "+");
 
 /** A state as an address; `start` is what need not be said. */
 export function toAddress(state, start, texts) {
@@ -56,10 +56,12 @@ export function toAddress(state, start, texts) {
 }
 
 /** What an address says of a walk, or null if it speaks of something else;
- *  #walk-5, the place of step 5 in the page's list, is one too. */
+ *  #walk-5, the place of step 5 in the page's list, is one too, and #walk-loss
+ *  is step 12 with the model's answer as the true token. */
 export function fromAddress(hash, start, texts, sizes) {
   const place = /^#walk-(\d+)$/.exec(hash);
   if (place) return { step: whole(place[1], STEPS) + 1 };
+  if (hash === "#walk-loss") return { step: STEPS, truth: sizes.answer };
   if (!hash.startsWith("#walk=")) return null;
   const said = new URLSearchParams(hash.slice(1));
   const list = (name) => said.get(name)?.split(",") ?? [];

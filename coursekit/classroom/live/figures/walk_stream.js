@@ -5,8 +5,7 @@ import { crossEntropy, lossGradient } from "../loss.js";
 import { shape } from "./parts.js";
 import { cellOf } from "./walk_vectors.js";
 import { extent } from "./walk_sheet.js";
-import { say, signed } from "./strings.js";
-import { shareOf } from "./walk_strings.js";
+import { percent, say, signed } from "./strings.js";
 import { lined } from "./words.js";
 
 const SHOWN = 8; // of the likeliest tokens
@@ -111,11 +110,11 @@ function depth(sheet, walk) {
       const row = y + 20 * i;
       sheet.text(x, row, name(id), i ? "start name faint" : "start name");
       sheet.bar(x + named, row, width, shares[id], i ? "pale" : "weight");
-      sheet.text(x + named + width + 44, row, shareOf(shares[id]), "end");
+      sheet.text(x + named + width + 44, row, percent(shares[id]), "end");
     });
     if (looks && d) {
       const [h, s, share] = strongest(states.blocks[d - 1].weights, t);
-      sheet.text(sheet.width - looks + 14, y, `${names[s]} ${shareOf(share)}`,
+      sheet.text(sheet.width - looks + 14, y, `${names[s]} ${percent(share)}`,
         "start name");
       sheet.text(sheet.width - looks + 14, y + 20,
         say("walk.head", { h: h + 1 }), "start faint");
@@ -127,7 +126,7 @@ function depth(sheet, walk) {
   const first = answers.findIndex((_, d) =>
     answers.slice(d).every((_, i) => best(d + i) === best(n)));
   return { block: at, token: best(at), last: best(n), first,
-    share: shareOf(Math.max(...answers[at])),
+    share: percent(Math.max(...answers[at])),
     variant: first ? "" : "-always" };
 }
 
@@ -171,10 +170,10 @@ function sideBySide(sheet, { states, state, names, name, choose }, answers) {
     listed.forEach((id, i) => {
       sheet.text(x, y + 24 + 22 * i, name(id), "start name");
       sheet.bar(x + 76, y + 24 + 22 * i, width - 124, shares[id], "weight");
-      sheet.text(x + width, y + 24 + 22 * i, shareOf(shares[id]), "end");
+      sheet.text(x + width, y + 24 + 22 * i, percent(shares[id]), "end");
     });
     sheet.choice(x, 0, width, 24, () => choose.block(b));
-    return [b + 1, name(listed[0]), shareOf(shares[listed[0]])];
+    return [b + 1, name(listed[0]), percent(shares[listed[0]])];
   });
   const [[block, token, share], [other, last, after]] = said;
   return { block, token, share, other, last, after, variant: "-beside" };
@@ -188,7 +187,7 @@ function looked(sheet, x, y, width, row, names, h) {
     Math.max(1, column - 1), 20 * share, "weight"));
   const best = row.indexOf(Math.max(...row));
   sheet.text(x + 20 + chart, y, sheet.wide
-    ? `${names[best]} ${shareOf(row[best])}` : names[best].slice(0, 9),
+    ? `${names[best]} ${percent(row[best])}` : names[best].slice(0, 9),
   "start name small");
 }
 
@@ -225,13 +224,13 @@ function nextToken(sheet, walk) {
     sheet.text(x - 12, y, signed(logits[id]), "end");
     const bar = sheet.bar(x, y, width, shares[id], "weight", plain[id]);
     sheet.spot(bar, say("walk.chance", { token: name(id),
-      logit: signed(logits[id]), share: shareOf(shares[id]) }),
+      logit: signed(logits[id]), share: percent(shares[id]) }),
     ["logit", t, id], true);
-    sheet.text(sheet.width, y, shareOf(shares[id]), "end");
+    sheet.text(sheet.width, y, percent(shares[id]), "end");
   });
   const kept = shares.reduce((sum, share) => sum + (share > 0), 0);
   return { n: logits.length.toLocaleString("en-US"),
-    token: name(listed[0]), share: shareOf(shares[listed[0]]),
+    token: name(listed[0]), share: percent(shares[listed[0]]),
     kept: kept.toLocaleString("en-US"), p: topP,
     drawn: drawn === null ? "" : name(drawn),
     variant: drawn !== null ? "-drawn" : topP < 1 ? "-top" : "" };
@@ -269,7 +268,7 @@ function lossOf(sheet, { states, state, name }, listed, end) {
       sheet.rect(0, y - ROW_HEIGHT / 2, sheet.width, ROW_HEIGHT, "mark");
     sheet.name(y, name(id), id === truth);
     sheet.bar(x, y, width, shares[id], "weight", plain[id]);
-    sheet.text(x + width + 46, y, shareOf(shares[id]), "end");
+    sheet.text(x + width + 46, y, percent(shares[id]), "end");
     // Against the gradient: up, to the right, for the true token alone.
     const length = half * Math.abs(by);
     if (length > 0.5) sheet.put(shape("path", { class: "walk-push",
@@ -281,7 +280,7 @@ function lossOf(sheet, { states, state, name }, listed, end) {
     ["logit", state.token, id], true);
   });
   return { token: name(truth), loss: loss.toFixed(2),
-    share: shareOf(shares[truth]), up: shareOf(-gradient[truth]), n: push,
+    share: percent(shares[truth]), up: percent(-gradient[truth]), n: push,
     variant: push ? "-pushed" : "" };
 }
 

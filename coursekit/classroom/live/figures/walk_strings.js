@@ -250,14 +250,6 @@ Object.assign(STRINGS, {
     + " logits go this way.",
 });
 
-/** A share as it is said; no share that is not whole is called 0% or 100%. */
-export function shareOf(share) {
-  if (share > 0 && share < 0.0005) return "<0.1%";
-  const digits = (share >= 0.1 && share < 0.9945) || share === 1 ? 0 : 1;
-  return share < 1 && share > 0.9994 ? ">99.9%"
-    : `${(100 * share).toFixed(share === 0 ? 0 : digits)}%`;
-}
-
 /** A difference of two shares: −39 points. */
 export function points(difference) {
   const size = Math.abs(100 * difference);

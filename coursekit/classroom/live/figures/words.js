@@ -22,6 +22,11 @@ export function splitWord(tokenizer, ids) {
   return { word: tokenizer.decode(own), n: own.length };
 }
 
+/** A text as it stands in an address. */
+export function plain(text) {
+  return encodeURIComponent(text).replaceAll("%20", "+");
+}
+
 /** A text in a box of one line, which takes no line ends: as signs. */
 export function lined(text) {
   return text.replaceAll("\n", say("newline"));
