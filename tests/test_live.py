@@ -766,6 +766,18 @@ def test_every_word_stands_in_the_table_and_is_used():
     assert set(re.findall(r'say\("([\w.-]+)"', text)) - keys == set()
 
 
+def test_the_first_of_a_ranking_are_found_alone(page):
+    random.seed(3)
+    numbers = [random.choice((1.5, 2.0, -3.0, 7.25, 0.0)) for _ in range(97)]
+    numbers += [random.random() for _ in range(31)]
+    ours = page.evaluate(
+        "numbers => [1, 2, 5, 200].map(n => coursekitLive.leading(numbers, n))",
+        numbers,
+    )
+    ordered = sorted(range(128), key=lambda i: (-numbers[i], i))
+    assert ours == [ordered[:n] for n in (1, 2, 5, 200)]
+
+
 def test_a_share_is_said_alike_in_both_languages(page):
     """One rule, and only what is whole is called 0% or 100%."""
     shares = [0, 1, 0.0004, 0.0006, 0.012, 0.0996, 0.1, 0.123, 0.5, 0.994,

@@ -57,7 +57,11 @@ class LiveWalk extends LiveFigure {
     this.vocabulary = JSON.parse(this.getAttribute("vocabulary") ?? "{}");
     this.texts = new Texts(tokenizer, this.getAttribute("text") ?? "",
       this.words, config.max_len);
-    this.name = (id) => nameOf(tokenizer, id);
+    const names = new Map();
+    this.name = (id) => {
+      if (!names.has(id)) names.set(id, nameOf(tokenizer, id));
+      return names.get(id);
+    };
     this.sizes = { block: this.model.blocks.length, head: config.n_heads,
       all: tokenizer.vocabSize };
     this.cache = new Map();
@@ -99,8 +103,12 @@ class LiveWalk extends LiveFigure {
       onclick: (event) => this.click(event),
       onpointerover: (event) => this.point(event.target.closest(SPOT)),
     });
+    // To ask for the width at each step would lay out the whole page again.
     this.resized = new ResizeObserver(() => requestAnimationFrame(() => {
-      if (this.sheet && this.picture_.clientWidth !== this.width) this.draw();
+      const { clientWidth } = this.picture_;
+      if (!this.sheet || clientWidth === this.width) return;
+      this.width = clientWidth;
+      this.draw();
     }));
     this.resized.observe(this.picture_);
     this.controls = make("div", { className: "walk-controls" });
@@ -249,7 +257,7 @@ class LiveWalk extends LiveFigure {
     this.walk = { ids, names, states, intact, state, name, tokenizer,
       choose: this.choose, model: this.model, drawn: this.drawn,
       grown: this.grown, table: this.model.embedding.weight,
-      split: splitWord(tokenizer, ids), cut: texts.cut(state.text),
+      split: state.step === 1 && splitWord(tokenizer, ids), cut: texts.cut(state.text),
       before: texts.ids(state.text), effects: this.effects() };
     if (!quiet) this.renew();
     this.draw();
@@ -276,7 +284,7 @@ class LiveWalk extends LiveFigure {
 
   /** The picture alone, as wide as there is room. */
   draw() {
-    this.width = this.picture_.clientWidth;
+    this.width ||= this.picture_.clientWidth;
     if (!this.width) return; // within something closed: drawn when it opens
     this.sheet = new Sheet(this.width);
     this.blanks = DRAW[this.state.step - 1](this.sheet, this.walk);

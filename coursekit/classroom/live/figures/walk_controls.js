@@ -1,6 +1,6 @@
 // What the reader can choose and change at each step of the walk: native
 // controls, made anew with each state, but while a slider is moved.
-import { ranking } from "../generation.js";
+import { leading } from "../generation.js";
 import { button, checkbox, field, make, slider } from "./parts.js";
 import { say } from "./strings.js";
 import { PUSHES } from "./walk_state.js";
@@ -168,7 +168,7 @@ function drawButtons(walk) {
 /** Which token is the true one: of the text the next, the likeliest, any. */
 function trueToken(walk) {
   const { state: { truth, token }, walk: { ids, states, name } } = walk;
-  const likeliest = ranking(states.logits[token]).slice(0, LIKELIEST);
+  const likeliest = leading(states.logits[token], LIKELIEST);
   const known = [...new Set([...ids.slice(token + 1, token + 2), ...likeliest,
     ...(truth === null ? [] : [truth])])];
   const picker = wordPicker(say("walk.truth"), [["", say("walk.no-truth")],

@@ -87,21 +87,18 @@ export class Sheet {
     const n = Math.min(shown, values.length);
     const size = width / n;
     const most = limit ?? extent(values.subarray(0, n));
-    const row = [];
+    // As text: that is several times quicker than one element at a time.
+    let cells = "";
     for (let i = 0; i < n; i++) {
-      const cell = shape("g", { class: "walk-cell" }, shape("rect", {
-        x: x + i * size, y: y - height / 2, width: size, height,
-        "fill-opacity": Math.min(1, Math.abs(values[i]) / (most || 1)) }));
-      if (sign && values[i] < 0) cell.append(shape("path", {
-        d: `M${x + (i + 0.3) * size} ${y}h${0.4 * size}` }));
-      if (about) {
-        cell.about = () => about(i);
-        cell.node = node?.(i);
-        row.push(cell);
-      }
-      group.append(cell);
+      const opacity = Math.min(1, Math.abs(values[i]) / (most || 1)).toFixed(3);
+      const dash = sign && values[i] < 0
+        ? `<path d="M${x + (i + 0.3) * size} ${y}h${0.4 * size}"/>` : "";
+      cells += `<g class="walk-cell"><rect x="${x + i * size}" y="${y - height / 2}"`
+        + ` width="${size}" height="${height}" fill-opacity="${opacity}"/>${dash}</g>`;
     }
-    if (row.length) this.rows.push(row);
+    group.innerHTML = cells;
+    if (about) this.rows.push([...group.children].map((cell, i) =>
+      Object.assign(cell, { about: () => about(i), node: node?.(i) })));
     this.put(group, y + height / 2);
     if (more && values.length > n)
       this.text(x + width + 5, y, say("walk.more", { n: values.length - n }),

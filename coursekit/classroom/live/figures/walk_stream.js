@@ -1,6 +1,6 @@
 // Steps 9 to 12 of the walk: the residual stream, and what is read off it.
 import { dot, softmax } from "../tensor.js";
-import { filtered, ranking } from "../generation.js";
+import { filtered, leading } from "../generation.js";
 import { crossEntropy, lossGradient } from "../loss.js";
 import { shape } from "./parts.js";
 import { cellOf } from "./walk_vectors.js";
@@ -73,7 +73,7 @@ function feedForward(sheet, { states, state }) {
         node: (i) => ["unit", t, block, r * perRow + i],
         about: (i) => say("walk.unit", { i: r * perRow + i + 1, value: signed(active[r * perRow + i]) }) });
   const end = 76 + high * n;
-  const strongest = ranking(active).slice(0, 5);
+  const strongest = leading(active, 5);
   sheet.text(0, end + 12, say("walk.strongest"), "start ffn");
   sheet.lines(end + 32, strongest.map((i) =>
     `${i + 1}:\u00a0${signed(active[i])}`).join("   "), "start");
@@ -96,6 +96,7 @@ function depth(sheet, walk) {
   const depths = [states.x, ...states.blocks.map((kept) => kept.output)];
   const answers = depths.map((x) => softmax(model.logits([x[t]])[0]));
   if (state.beside !== null) return sideBySide(sheet, walk, answers);
+  const likeliest = answers.map((shares) => leading(shares, 2));
   const x = sheet.wide ? 96 : 76, named = 76;
   const looks = sheet.wide ? 150 : 0;
   const width = sheet.width - x - named - 48 - looks;
@@ -106,7 +107,7 @@ function depth(sheet, walk) {
     if (chosen) sheet.rect(0, y - 20, sheet.width, 60, "mark");
     sheet.text(0, y + 10, d ? say("walk.after", { b: d }) : say("walk.before"),
       chosen ? "start strong" : "start");
-    ranking(shares).slice(0, 2).forEach((id, i) => {
+    likeliest[d].forEach((id, i) => {
       const row = y + 20 * i;
       sheet.text(x, row, name(id), i ? "start name faint" : "start name");
       sheet.bar(x + named, row, width, shares[id], i ? "pale" : "weight");
@@ -121,7 +122,7 @@ function depth(sheet, walk) {
     }
     if (d) sheet.line(y + 10, 60, () => choose.block(d - 1));
   });
-  const best = (d) => name(ranking(answers[d])[0]);
+  const best = (d) => name(likeliest[d][0]);
   const at = state.block + 1, n = answers.length - 1;
   const first = answers.findIndex((_, d) =>
     answers.slice(d).every((_, i) => best(d + i) === best(n)));
@@ -165,7 +166,7 @@ function sideBySide(sheet, { states, state, names, name, choose }, answers) {
         sheet.rect(x, y + 35, (width * length) / most, 4, role);
       });
     const y = end + 12 + 62 * 2 + 6, shares = answers[b + 1];
-    const listed = ranking(shares).slice(0, 3);
+    const listed = leading(shares, 3);
     sheet.text(x, y, say("walk.would"), "start weight");
     listed.forEach((id, i) => {
       sheet.text(x, y + 24 + 22 * i, name(id), "start name");
@@ -196,7 +197,7 @@ function nextToken(sheet, walk) {
   const { states, state, ids, name, drawn, tokenizer, choose } = walk;
   const { token: t, temperature, topP } = state;
   const logits = states.logits[t], plain = softmax(logits);
-  const listed = ranking(logits).slice(0, SHOWN);
+  const listed = leading(logits, SHOWN);
   const own = state.truth ?? drawn;
   if (own !== null && !listed.includes(own)) listed[SHOWN - 1] = own;
   const text = lined(tokenizer.decode(ids.slice(0, t + 1)));

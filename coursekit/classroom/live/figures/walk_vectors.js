@@ -1,6 +1,6 @@
 // Steps 1 to 4 of the walk: from the text to queries, keys and values.
 import { dot } from "../tensor.js";
-import { ranking } from "../generation.js";
+import { leading } from "../generation.js";
 import { shape } from "./parts.js";
 import { extent } from "./walk_sheet.js";
 import { encodeChunk, utf8 } from "../tokenizer.js";
@@ -93,13 +93,16 @@ function embedding(sheet, walk) {
   return { id, near: near.map(([row]) => `“${name(row)}”`).join(", ") };
 }
 
+const lengths = new WeakMap(); // of a table's rows
+
 /** The rows whose direction is most like that of a row, with the cosine. */
 function nearest(table, id) {
-  const length = (row) => Math.sqrt(dot(row, row));
-  const cosines = table.map((row) =>
-    dot(row, table[id]) / (length(row) * length(table[id]) || 1));
-  return ranking(cosines).filter((row) => row !== id).slice(0, NEAREST)
-    .map((row) => [row, cosines[row]]);
+  if (!lengths.has(table))
+    lengths.set(table, table.map((row) => Math.sqrt(dot(row, row)) || 1));
+  const all = lengths.get(table);
+  const cosines = table.map((row, other) => (other === id ? -2
+    : dot(row, table[id]) / (all[other] * all[id])));
+  return leading(cosines, NEAREST).map((row) => [row, cosines[row]]);
 }
 
 /** Two positions whose tokens have changed places; null if none have. */
@@ -201,7 +204,7 @@ function projections(sheet, { states, state, model }) {
 /** What the largest products of a sum are, and the sum. */
 function largestProducts(letter, i, row, weights) {
   const products = row.map((value, d) => value * weights[d]);
-  const [a, b] = ranking(products.map(Math.abs));
+  const [a, b] = leading(products.map(Math.abs), 2);
   const term = (d) => `${signed(row[d])} · ${signed(weights[d])}`;
   return say("walk.products", { name: letter, i: i + 1, a: term(a), b: term(b),
     n: row.length - 2, sum: signed(dot(row, weights)) });

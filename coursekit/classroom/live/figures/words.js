@@ -45,12 +45,19 @@ export function nameOf(tokenizer, id) {
     byte.charCodeAt(0).toString(16).toUpperCase()).join(" ");
 }
 
+const known = new WeakMap(); // of each tokenizer, what was asked before
+
 /** The token of a word in the place of another token, with a space before it
  *  if that one has one; undefined if it would be several. */
 export function tokenFor(tokenizer, word, other) {
-  const space = tokenizer.decode([other]).startsWith(" ") ? " " : "";
-  const [id, ...more] = tokenizer.encode(space + word);
-  return more.length ? undefined : id;
+  const text = tokenizer.bytes[other].startsWith(" ") ? ` ${word}` : word;
+  if (!known.has(tokenizer)) known.set(tokenizer, new Map());
+  const tokens = known.get(tokenizer);
+  if (!tokens.has(text)) {
+    const [id, ...more] = tokenizer.encode(text);
+    tokens.set(text, more.length ? undefined : id);
+  }
+  return tokens.get(text);
 }
 
 /** A list of words by their kinds, {animals: ["dog", …], …}: choose(value) is
