@@ -771,7 +771,7 @@ def test_the_first_of_a_ranking_are_found_alone(page):
     numbers = [random.choice((1.5, 2.0, -3.0, 7.25, 0.0)) for _ in range(97)]
     numbers += [random.random() for _ in range(31)]
     ours = page.evaluate(
-        "numbers => [1, 2, 5, 200].map(n => coursekitLive.leading(numbers, n))",
+        "all => [1, 2, 5, 200].map(n => coursekitLive.leading(all, n))",
         numbers,
     )
     ordered = sorted(range(128), key=lambda i: (-numbers[i], i))

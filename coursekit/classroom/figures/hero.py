@@ -56,9 +56,9 @@ def hero(
     if layer and (cause := swap.split(" ")[0]) in names:
         at = len(names) - 1 - names[::-1].index(cause)
         other, own = divmod(int(seen[:layer, :, at].argmax()), seen.size(1))
-        best = int(seen[other, own].argmax())
-        looks[other] = (own, names[best])
-        second(ax, places[best], places[-1], STACK + other * SLAB + 13)
+        most = int(seen[other, own].argmax())
+        looks[other] = (own, names[most])
+        second(ax, places[most], places[-1], STACK + other * SLAB + 13)
     stack(ax, len(model.blocks), looks)
     arcs(ax, places, weights.tolist(), STACK + layer * SLAB + 13)
     best = bars(ax, tokenizer, shares)
