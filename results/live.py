@@ -221,6 +221,8 @@ def main() -> None:
         metrics["unit"] = "milliseconds"
         metrics["browser"] = browser.version
         metrics["goals"] = GOALS
+        # How many processes wanted a core: above their number, all is slower.
+        metrics["load"] = round(os.getloadavg()[0], 1)
         for name, values in found.items():
             metrics[name] = {
                 "median": round(median(values), 2),
