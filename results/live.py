@@ -4,6 +4,10 @@ Ready: from the page's first byte to the figure that has replaced its picture,
 with the writer of captions. Key: from a key pressed to the map drawn again, at
 64 tokens. Step: one more token with a cache of 64. Hero: the first page's
 figure ready, and a swap: from a press to the bars and arcs of another word.
+Walk: its figure ready; a frame: the script of one step drawn, controls and
+answer included, the states known; another text: its states computed, and the
+same drawn; a drag: one weight of block 2 set by the slider, all states behind
+it computed, and the same drawn.
 """
 
 import argparse
@@ -28,6 +32,9 @@ GOALS = {
     "step": 5.0,
     "hero": 1000.0,
     "swap": 100.0,
+    "walk": 1000.0,
+    "walk frame": 6.0,
+    "walk swap": 100.0,
 }
 TEXT = " ".join(["two old sailors and a tired dog wait at the harbor"] * 7)
 PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>t</title>
@@ -35,9 +42,9 @@ PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>t</title>
 <{figure} model="{model}" {more}></{figure}></html>
 """
 READY = """new Promise((resolve) => {
-  const look = () => document.querySelector("live-attention, live-hero")
-    .dataset.state === "ready" ? resolve(performance.now())
-    : setTimeout(look, 1);
+  const look = () => document.querySelector(
+    "live-attention, live-hero, live-walk").dataset.state === "ready"
+    ? resolve(performance.now()) : setTimeout(look, 1);
   look();
 })"""
 KEYS = """(times) => {
@@ -76,6 +83,44 @@ SWAPS = """(times) => {
     figure.getBoundingClientRect(); // the layout, too
     found.push(performance.now() - start);
   }
+  return found;
+}"""
+
+
+# Each draws the step, the controls and the answer; what is not timed is the
+# layout, which the browser does on its own.
+FRAMES = """(times) => {
+  const walk = document.querySelector("live-walk"), found = [];
+  for (let i = 0; i < 12 * times; i++) {
+    const start = performance.now();
+    walk.change({step: 1 + i % 12});
+    found.push(performance.now() - start);
+  }
+  return found;
+}"""
+OTHERS = """(times) => {
+  const walk = document.querySelector("live-walk"), found = [];
+  walk.change({step: 12});
+  for (let i = 0; i < times; i++) {
+    walk.cache.clear();
+    const start = performance.now();
+    walk.change(walk.texts.swap(walk.words[1 - i % 2]));
+    walk.getBoundingClientRect(); // the layout, too
+    found.push(performance.now() - start);
+  }
+  walk.change(walk.start);
+  return found;
+}"""
+DRAGS = """(times) => {
+  const walk = document.querySelector("live-walk"), found = [];
+  walk.change({step: 7, block: 1});
+  const {block, head, key} = walk.state;
+  for (let i = 0; i < times; i++) {
+    const start = performance.now();
+    walk.change({weight: {block, head, key, share: i / times}}, true);
+    found.push(performance.now() - start);
+  }
+  walk.change(walk.start);
   return found;
 }"""
 
@@ -143,7 +188,29 @@ def measure(browser: Any, times: int) -> dict[str, list[float]]:
     swaps = page.evaluate(SWAPS, times)
     page.close()
     found = {"ready": ready, "key": keys, "step": steps}
-    return found | {"hero": hero, "swap": swaps}
+    found |= {"hero": hero, "swap": swaps}
+    return found | measure_walk(browser, times, examples)
+
+
+def measure_walk(
+    browser: Any, times: int, examples: Path
+) -> dict[str, list[float]]:
+    """Milliseconds of the walk's loads, steps, texts and drags."""
+    given = json.loads(examples.read_bytes())
+    vocabulary = escape(json.dumps(given["words"]))
+    more = f'text="{given["walk"]["prompt"]}" vocabulary="{vocabulary}" '
+    more += f'swap="{" ".join(given["walk"]["words"])}"'
+    ready, page = load(browser, times, "stories", "live-walk", more)
+    found = {"walk": ready}
+    for name, script in (
+        ("walk frame", FRAMES),
+        ("walk swap", OTHERS),
+        ("walk drag", DRAGS),
+    ):
+        page.evaluate(script, 2)  # the first are compiled
+        found[name] = page.evaluate(script, times)
+    page.close()
+    return found
 
 
 def main() -> None:
@@ -154,6 +221,8 @@ def main() -> None:
         metrics["unit"] = "milliseconds"
         metrics["browser"] = browser.version
         metrics["goals"] = GOALS
+        # How many processes wanted a core: above their number, all is slower.
+        metrics["load"] = round(os.getloadavg()[0], 1)
         for name, values in found.items():
             metrics[name] = {
                 "median": round(median(values), 2),

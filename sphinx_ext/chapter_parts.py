@@ -40,6 +40,11 @@ READING = "<!-- reading time -->"
 
 CHAPTER = re.compile(r"book/(\d\d)_\w+")
 IN_BLOCK = range(4, 9)  # chapters whose parts make up one block
+WALK = "book/walk"  # a page on which each of these has its place
+PLACES = {
+    **{0: 12, 1: 1, 2: 2, 3: 3, 4: 5, 5: 6, 6: 8, 7: 9, 8: 10, 9: 11},
+    **{10: "loss", 12: 12, 16: 11},
+}
 
 
 class here(nodes.General, nodes.Element):  # noqa: N801  docutils' custom
@@ -80,8 +85,21 @@ def draw(chapters, docname, uri):
     return f"<ol>{''.join(before + after)}</ol>"
 
 
+def way_to_walk(app, docname):
+    """A link to the step of the walk that a chapter is about, or nothing."""
+    found = CHAPTER.fullmatch(docname)
+    place = PLACES.get(int(found[1])) if found else None
+    if place is None or WALK not in app.builder.env.found_docs:
+        return ""
+    uri = app.builder.get_relative_uri(docname, WALK)
+    return (
+        f'<a class="to-walk" href="{uri}#walk-{place}">'
+        "See this step in the walk</a>"
+    )
+
+
 def draw_maps(app, doctree, docname):
-    """Replace each ``{here}`` by the map."""
+    """Replace each ``{here}`` by the map, with a link into the walk."""
     env = app.builder.env
     chapters = [
         (int(found[1]), page, re.sub(r"^\d+ ", "", env.titles[page].astext()))
@@ -92,6 +110,7 @@ def draw_maps(app, doctree, docname):
         html = draw(
             chapters, docname, partial(app.builder.get_relative_uri, docname)
         )
+        html += way_to_walk(app, docname)
         html = f'<nav class="here" aria-label="Chapters">{html}</nav>'
         node.replace_self(nodes.raw("", html, format="html"))
 

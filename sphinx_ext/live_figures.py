@@ -123,21 +123,27 @@ def find_models(app, doctree, docname):
         except ValueError as error:
             complain(node, str(error))
             continue
+        if node["kind"] in ("hero", "walk"):
+            examples = examples_of(coursekit.find_model(name))
+            node["vocabulary"] = json.dumps(examples.get("words", {}))
         if node["kind"] == "hero":
-            node["prompts"] = prompts(coursekit.find_model(name))
+            node["prompts"] = prompts(examples)
             if WALK in app.env.found_docs:
                 node["walk"] = app.builder.get_relative_uri(docname, WALK)
         here = dirname(docname) or "."
         node["address"] = relpath(f"{FOLDER}/{file}", here)
 
 
-def prompts(folder):
-    """What a model's examples ask, for the hero: chips as JSON."""
+def examples_of(folder):
+    """What a model is good at: prompts, and words by their kinds."""
     path = folder / "examples.json"
-    if not path.exists():
-        return "[]"
+    return json.loads(path.read_bytes()) if path.exists() else {}
+
+
+def prompts(examples):
+    """What a model's examples ask, for the hero: chips as JSON."""
     wanted = ("name", "prompt", "words", "head")
-    chips = json.loads(path.read_bytes())["chips"]
+    chips = examples.get("chips", [])
     return json.dumps([{key: chip[key] for key in wanted} for chip in chips])
 
 
@@ -176,7 +182,9 @@ def visit_html(self, node):
     if "address" in node:
         attributes["model"] = node["address"]
     attributes |= {
-        name: node[name] for name in ("prompts", "walk") if name in node
+        name: node[name]
+        for name in ("prompts", "walk", "vocabulary")
+        if name in node
     }
     tag = f"live-{node['kind']}"
     self.body.append(

@@ -512,6 +512,40 @@ def test_contrast_is_that_of_wcag():
     )
 
 
+class Builder:
+    """What of Sphinx a link needs."""
+
+    def __init__(self, *pages):
+        self.builder = self
+        self.env = self
+        self.found_docs = pages
+
+    def get_relative_uri(self, start, page):
+        return page.split("/")[-1] + ".html"
+
+
+def test_a_chapter_leads_to_the_step_that_says_it_is_its_own():
+    """The list of the walk's page names the chapters of each step."""
+    text = (test_book.ROOT / "book/walk.md").read_text("utf8")
+    steps = re.split(r"^\d+\. ", text.split("## The twelve")[1], flags=re.M)
+    own = {
+        int(chapter): re.findall(r"\(walk-(\w+)\)=", step)
+        for step in steps
+        for chapter in re.findall(r"book/(\d\d)_", step)
+    }
+    assert set(own) == set(chapter_parts.PLACES)
+    app = Builder("book/walk")
+    for chapter, place in chapter_parts.PLACES.items():
+        link = chapter_parts.way_to_walk(app, f"book/{chapter:02}_x")
+        assert f'href="walk.html#walk-{place}"' in link
+        # Chapter 4 has three steps.
+        assert str(place) in own[chapter] or chapter == 4
+    assert "walk-5" in text
+    for page in ("book/13_encoder", "book/index", "book/further/04_attention"):
+        assert chapter_parts.way_to_walk(app, page) == ""
+    assert chapter_parts.way_to_walk(Builder(), "book/04_x") == ""
+
+
 def test_the_map_marks_the_page_and_what_makes_up_a_block():
     """Chapters 4 to 8 are one item; every name can be read out."""
     known = [(n, f"book/{n:02}_x", f"Name {n}") for n in (0, 3, 4, 8, 9)]

@@ -29,6 +29,7 @@ from coursekit.cache import (
     CachedStepper,
 )
 from coursekit.classroom import live
+from coursekit.classroom.figures.hero import percent
 from coursekit.classroom.live import stills
 from coursekit.config import GPTConfig, TransformerConfig
 from coursekit.decoder import GPT
@@ -751,7 +752,7 @@ def test_the_page_shows_whole_functions():
 def test_every_word_stands_in_the_table_and_is_used():
     files = live.sources()
     table = files.pop("figures/strings.js").split("/** A string of")[0]
-    table += files.pop("figures/walk_strings.js").split("/** A share")[0]
+    table += files.pop("figures/walk_strings.js").split("/** A diff")[0]
     keys = set(re.findall(r'^  "([\w.-]+)":', table, re.MULTILINE))
     text = "".join(files.values())
     used = set(re.findall(r'"([a-z]+(?:[.-][a-z-]+)*)"', text))
@@ -763,6 +764,28 @@ def test_every_word_stands_in_the_table_and_is_used():
         used |= {key for key in keys if re.fullmatch(pattern, key)}
     assert keys - used == set()
     assert set(re.findall(r'say\("([\w.-]+)"', text)) - keys == set()
+
+
+def test_the_first_of_a_ranking_are_found_alone(page):
+    random.seed(3)
+    numbers = [random.choice((1.5, 2.0, -3.0, 7.25, 0.0)) for _ in range(97)]
+    numbers += [random.random() for _ in range(31)]
+    ours = page.evaluate(
+        "all => [1, 2, 5, 200].map(n => coursekitLive.leading(all, n))",
+        numbers,
+    )
+    ordered = sorted(range(128), key=lambda i: (-numbers[i], i))
+    assert ours == [ordered[:n] for n in (1, 2, 5, 200)]
+
+
+def test_a_share_is_said_alike_in_both_languages(page):
+    """One rule, and only what is whole is called 0% or 100%."""
+    shares = [0, 1, 0.0004, 0.0006, 0.012, 0.0996, 0.1, 0.123, 0.5, 0.994,
+              0.9946, 0.998, 0.9993, 0.99941, 0.99999]  # fmt: skip
+    ours = page.evaluate("all => all.map(coursekitLive.percent)", shares)
+    assert ours == [percent(share) for share in shares]
+    assert ours[:4] == ["0%", "100%", "<0.1%", "0.1%"]
+    assert ours[-4:] == ["99.8%", "99.9%", ">99.9%", ">99.9%"]
 
 
 def test_special_names_are_those_of_the_package():

@@ -17,6 +17,7 @@ import torch
 from test_pages import Visit, axe
 
 import coursekit
+from coursekit.activations import watch
 from coursekit.models import save_model
 
 pytestmark = pytest.mark.xdist_group("live figures")
@@ -305,7 +306,7 @@ def test_the_hero_by_keyboard_and_without_motion(visit):
     keys.press("ArrowLeft")
     keys.press("Enter")
     assert box.input_value() == HERO
-    for _ in range(3):  # the other prompts, then the word
+    for _ in range(4):  # the other prompts, the words, then the swap
         keys.press("Tab")
     assert reader.page.evaluate(focused) == "⇄ scared"
     keys.press("Enter")
@@ -319,6 +320,50 @@ def test_the_hero_by_keyboard_and_without_motion(visit):
     assert reader.page.evaluate(focused) == "Go inside"
     href = element.get_by_role("link").get_attribute("href")
     assert href.startswith(("#", "walk.html"))
+
+
+def test_a_second_head_looks_at_the_cause(visit):
+    """Of an earlier block, the one with most weight on the word to swap."""
+    reader = visit()
+    element, box, _ = hero_of(reader)
+    model, tokenizer = coursekit.load("stories")
+    arcs = element.get_by_role("img", name="From the last token")
+    for word in ("hungry", "scared"):
+        ids = tokenizer.encode(box.input_value())
+        at = ids.index(*tokenizer.encode(f" {word}"))
+        weights = watch(model, torch.tensor([ids])).weights[0, 0, :, -1]
+        head = int(weights[:, at].argmax())
+        said = f" Block 1, head {head + 1} looks at “{word}” "
+        assert said in arcs.get_attribute("aria-label")
+        share = f"{weights[head, at]:.0%}"
+        assert said + share in arcs.get_attribute("aria-label")
+        assert element.locator(".hero-second").count() == 1
+        element.locator(".hero-swap").click()
+    box.fill("Anna")  # nothing to swap: one head alone
+    assert element.locator(".hero-second").count() == 0
+
+
+def test_words_are_picked_and_lines_end(visit):
+    reader = visit()
+    element, box, off = hero_of(reader)
+    words = element.get_by_label("Add a word")
+    assert words.locator("optgroup").count() >= 4
+    words.select_option("mouse")
+    assert box.input_value() == f"{HERO} mouse"
+    assert words.input_value() == ""  # ready for the next
+    assert off() < 1e-4
+    n = written(element)
+    element.evaluate("hero => hero.take(10)")  # a drawn end of a line
+    assert box.input_value() == f"{HERO} mouse↵"
+    boxes = element.locator(".hero-tokens li > span").all_inner_texts()
+    assert boxes[-1] == "↵"
+    box.press("End")
+    box.type(" The")  # it is read again, with the end of the line
+    assert written(element) == n + 2
+    ids = element.evaluate("hero => [...hero.ids]")
+    assert ids[n] == 10
+    href = element.get_by_role("link").get_attribute("href")
+    assert href.startswith("#") or href.endswith("mouse%0A+The")
 
 
 def test_the_hero_shows_what_falls_to_bytes(visit):

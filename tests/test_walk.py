@@ -256,7 +256,7 @@ def test_the_strip_shows_the_same_numbers(ids):
 def test_the_lines_are_those_of_minimal():
     whole = re.sub(r" *#.*", "", lesson.text(lesson.LAST_CHAPTER))
     lines = {line.strip() for line in whole.splitlines()}
-    assert set(walk.LINES) == set(range(1, 13))
+    assert set(walk.LINES) == {*range(1, 13), "loss"}
     for step in walk.LINES:
         assert {line.strip() for line in walk.code(step).splitlines()} <= lines
     assert "math.sqrt" in walk.code(5)
@@ -300,7 +300,9 @@ def folder(tmp_path_factory):
     )
     (folder / "walk.html").write_text(
         f'{HEAD}<main><h1>Walk</h1><live-walk model="{script.name}" '
-        f'text="{TEXT}" swap="{SWAP}" block="2" head="3">'
+        f'text="{TEXT}" swap="{SWAP}" block="2" head="3"'
+        ' vocabulary="{&quot;letters&quot;: [&quot;a&quot;, &quot;b&quot;,'
+        ' &quot;ab&quot;]}">'
         f'<img alt="STILL" src="{script.stem}-walk.svg"></live-walk></main>',
         "utf8",
     )
@@ -416,6 +418,14 @@ ADDRESSES = [
     "#walk=cat&step=9&cut=2,3&straight=1",
     "#walk=cat&step=7&weight=2.3.4.70",
     "#walk=cat&step=12&temperature=1.5",
+    "#walk=cat&step=12&temperature=0.7&top-p=0.85",
+    "#walk=cat&step=12&truth=104&push=3",
+    "#walk=cat&step=3&put=5.115,9.99",
+    "#walk=cat&step=11&block=3&beside=1",
+    "#walk=cat&step=9&trace=x.15.3.7",
+    "#walk=%C3%BCber+%22so%22+%26+1%2B1&step=5&token=4",
+    "#walk=+dog&step=2",  # the reader's word, not the page's
+    "#walk=A+cow+ran&step=8&put=3.98&block=1&mute=1.2",
 ]
 
 
@@ -423,8 +433,9 @@ ADDRESSES = [
 def test_an_address_holds_the_state(walker, address):
     reader = walker().at(address)
     state = reader.state()
-    reader.page.get_by_role("slider", name="Step").press("ArrowLeft")
-    reader.page.get_by_role("slider", name="Step").press("ArrowRight")
+    if "trace" not in address:  # another step closes it
+        reader.page.get_by_role("slider", name="Step").press("ArrowLeft")
+        reader.page.get_by_role("slider", name="Step").press("ArrowRight")
     assert reader.page.url.endswith(address)
     assert reader.state() == state
     assert state["step"] == int(re.search(r"step=(\d+)", address)[1])
@@ -441,13 +452,31 @@ def test_an_address_holds_the_state(walker, address):
 
 @pytest.mark.parametrize(
     "address",
-    ["#walk-7", "#walk=bird&step=99&token=-3&block=x&mute=9.9,&weight=1"],
+    [
+        "#walk-7",
+        "#walk=bird&step=99&token=-3&block=x&mute=9.9,&weight=1&push=1e9"
+        "&put=3,99.9,1.999&truth=-4&beside=0&top-p=7&trace=x.1.2",
+        "#walk=&step=12&trace=logit.999.0&put=x.y&temperature=",
+        "#walk=cat&step=12&trace=constructor.1",
+    ],
 )
 def test_an_odd_address_is_no_error(walker, address):
     reader = walker().at(address)
     assert reader.state()["step"] == (7 if address == "#walk-7" else 12)
     reader.at("#fragment")
     assert reader.state()["step"] == 1
+
+
+def name_of(i):
+    """A byte as the walk shows it: a sign, or two digits."""
+    shown = {10: "↵", 32: "␣"}
+    return shown.get(i) or (chr(i) if i < 128 else f"{i:02X}")
+
+
+def test_a_chapter_s_link_leads_to_the_loss(walker):
+    state = walker().at("#walk-loss").state()
+    best = int(shares(gpt(), TEXT).argmax())
+    assert (state["step"], state["truth"]) == (12, best)
 
 
 def shares(model, text, token=-1):
@@ -515,14 +544,442 @@ def test_a_weight_is_set_by_the_slider(walker):
 
 
 def test_a_token_is_drawn(walker):
-    reader = walker().at("#walk=cat&step=12&temperature=0.1")
+    reader = walker().at("#walk=cat&step=12&temperature=0.1&top-p=0.05")
     draw = reader.page.get_by_role("button", name="Draw a token")
     draw.press("Enter")
     assert " was drawn. " in reader.sentence()
-    name = tokenizer().decode([int(shares(gpt(), TEXT).argmax())])
-    assert name in reader.sentence()
+    best = int(shares(gpt(), TEXT).argmax())
+    assert f"“{name_of(best)}” was drawn" in reader.sentence()
     focused = reader.page.evaluate("document.activeElement.dataset.name")
     assert focused == "draw"
+
+
+def test_words_change_places(walker, ids):
+    """E moves, P stays; the answer is that of the other text."""
+    reader = walker().at("#walk=cat&step=3&token=5")
+    picture = ".walk-picture svg .walk-cells"
+    rows = "rows => rows.map(row => row.innerHTML.replace(/[xy]=.+?\" /g, ''))"
+    assert "different" not in reader.sentence()
+    other = reader.page.get_by_label("Change places with")
+    other.select_option("9: s")
+    assert reader.page.url.endswith("#walk=cat&step=3&put=5.115,9.99&token=5")
+    assert "“s”, now at position 5, and “c”, now at position 9" in (
+        reader.sentence()
+    )
+    moved = list(ids)
+    moved[4], moved[8] = ids[8], ids[4]
+    found = reader.page.evaluate(STATES)
+    theirs = truth(gpt(), moved)
+    for name in ("embedded", "positions", "x", "logits"):
+        assert far(found[name], theirs[name]) < CLOSE, name
+    assert far(found["x"], truth(gpt(), ids)["x"]) > 0.01  # they moved
+    # E, P and x of both positions, and where the rows of E come from.
+    assert reader.page.locator(picture).count() == 6
+    assert len(set(reader.page.eval_on_selector_all(picture, rows))) == 6
+    slides = reader.page.locator(".walk-entered .walk-slide")
+    assert slides.count() == 2
+    swapped = bytes(moved).decode()
+    before, after = shares(gpt(), TEXT, 4), shares(gpt(), swapped, 4)
+    best = before.argmax()
+    expected = [100 * before[best].item(), 100 * after[best].item()]
+    assert reader.changed() == pytest.approx(expected, abs=0.51)
+    other = reader.page.get_by_label("Change places with")
+    assert other.input_value() == "8"
+    other.select_option("no other")
+    assert reader.page.url.endswith("#walk=cat&step=3&token=5")
+    assert reader.changed() == []
+
+
+STATES = """() => {
+  const {states} = document.querySelector("live-walk").walk;
+  const plain = (rows) => rows.map((row) => Array.from(row));
+  return {embedded: plain(states.embedded), x: plain(states.x),
+    positions: plain(states.positions), logits: plain(states.logits),
+    last: plain(states.blocks.at(-1).output)};
+}"""
+
+
+def test_two_blocks_side_by_side(walker):
+    reader = walker().at("#walk=cat&step=11&block=1")
+    reader.page.get_by_label("Beside it").focus()
+    reader.page.get_by_label("Beside it").select_option("3")
+    assert reader.page.url.endswith("#walk=cat&step=11&block=1&beside=3")
+    focused = reader.page.evaluate("document.activeElement.dataset.name")
+    assert focused == "beside"
+    model, found = gpt(), truth(gpt(), tokenizer().encode(TEXT))
+    with torch.no_grad():
+        lens = [
+            model.unembed(model.norm(block["output"][-1])).softmax(-1)
+            for block in found["blocks"]
+        ]
+    said = re.findall(r"“(.{1,2})” \((.+?)%\)", reader.sentence())
+    for (name, share), own in zip(said, (lens[0], lens[2]), strict=True):
+        assert name == name_of(int(own.argmax()))
+        assert float(share) == pytest.approx(100 * own.max(), abs=0.51)
+    lengths = reader.page.locator(".walk-picture text", has_text="length")
+    shown = [float(t.split()[-1]) for t in lengths.all_text_contents()]
+    expected = [
+        found["blocks"][b][name][-1].norm().item()
+        for b in (0, 2)
+        for name in ("attended", "written")
+    ]
+    assert shown == pytest.approx(expected, abs=0.051)
+
+
+# minimal.py's sample with the probabilities that it draws from.
+DRAWN_FROM = [
+    (
+        "return tokens.gather(-1, torch.multinomial(p, 1))",
+        "return torch.zeros_like(p).scatter(-1, tokens, p / p.sum())",
+    )
+]
+
+
+@pytest.mark.parametrize(
+    ("temperature", "top_p"), [(1.0, 0.5), (0.7, 0.85), (2.0, 1.0)]
+)
+def test_what_is_drawn_from_is_what_minimal_draws_from(
+    page, path, ids, temperature, top_p
+):
+    edited = lesson.load(lesson.LAST_CHAPTER, DRAWN_FROM)
+    logits = truth(gpt(), ids)["logits"][-1]
+    expected = edited.sample(logits, temperature, top_p)
+    ours = page.evaluate(
+        "([logits, how]) => [...coursekitLive.filtered("
+        "Float32Array.from(logits), how)]",
+        [logits.tolist(), {"temperature": temperature, "topP": top_p}],
+    )
+    assert far(ours, expected) < CLOSE
+    if top_p < 1:
+        assert 0 < int((expected > 0).sum()) < 256
+    assert far(ours, logits.softmax(-1)) > 1e-3  # a control
+
+
+def test_top_p_leaves_the_likeliest(walker):
+    reader = walker().at("#walk=cat&step=12")
+    slider = reader.page.get_by_role("slider", name="Top-p")
+    slider.focus()
+    for _ in range(12):
+        reader.page.keyboard.press("ArrowLeft")
+    reader.page.wait_for_url(re.compile(r"top-p=0\.4$"))
+    p = shares(gpt(), TEXT).sort(descending=True).values
+    left = int((p.cumsum(-1) - p < 0.4).sum())
+    assert f"Of 256 tokens, {left} are left" in reader.sentence()
+
+
+def test_the_loss_and_its_gradient_are_those_of_pytorch(page, path, ids):
+    logits = truth(gpt(), ids)["logits"][-1].requires_grad_()
+    loss = minimal.cross_entropy(logits[None], torch.tensor([104]))
+    loss.backward()
+    ours = page.evaluate(
+        "([logits, id]) => { const z = Float32Array.from(logits); return ["
+        "coursekitLive.crossEntropy(z, id),"
+        "[...coursekitLive.lossGradient(z, id)]]; }",
+        [logits.tolist(), 104],
+    )
+    assert ours[0] == pytest.approx(loss.item(), abs=CLOSE)
+    assert far(ours[1], logits.grad) < CLOSE
+    assert far(ours[1], logits.detach().softmax(-1)) > 0.5  # without y
+
+
+def test_the_true_token_is_given_and_pushed(walker, ids):
+    reader = walker().at("#walk=cat&step=12&token=3")
+    known = reader.page.get_by_label("True token")
+    known.select_option("␣")  # what the text goes on with
+    assert f"truth={ids[3]}" in reader.page.url
+    code = reader.page.locator(".walk-lines pre").text_content()
+    assert code == walk.code("loss")
+    logits = truth(gpt(), ids)["logits"][2].clone().requires_grad_()
+    target = torch.tensor([ids[3]])
+    listed = logits.topk(8).indices.tolist()
+    if ids[3] not in listed:
+        listed[7] = ids[3]
+    for _ in range(3):
+        loss = minimal.cross_entropy(logits[None], target)
+        assert f"{loss.item():.2f}" in reader.sentence()
+        (gradient,) = torch.autograd.grad(loss, logits)
+        numbers = reader.page.locator(".walk-picture .walk-spot")
+        shown = [
+            float(t.replace("−", "-")) for t in numbers.all_text_contents()
+        ]
+        assert shown == pytest.approx(gradient[listed].tolist(), abs=0.006)
+        reader.page.get_by_role("button", name="Push the logits").press(
+            "Enter"
+        )
+        logits = (logits - gradient).detach().requires_grad_()
+    assert "push=3" in reader.page.url
+    assert not reader.page.get_by_role("slider", name="Top-p").is_visible()
+    reader.page.get_by_label("True token").select_option("not given")
+    assert reader.page.url.endswith("#walk=cat&step=12&token=3")
+
+
+def test_the_drawn_token_goes_on_with_the_text(walker):
+    reader = walker().at(
+        "#walk=cat&step=12&token=6&temperature=0.1&top-p=0.05"
+    )
+    reader.page.emulate_media(reduced_motion="reduce")
+    drawn = int(shares(gpt(), TEXT, 5).argmax())
+    longer = TEXT.encode()[:6] + bytes([drawn])
+    draw = reader.page.get_by_role("button", name="Draw a token")
+    assert not reader.page.get_by_role("button", name="Go on").is_visible()
+    draw.press("Enter")
+    go_on = f"Go on with “{name_of(drawn)}”"
+    reader.page.get_by_role("button", name=go_on).press("Enter")
+    state = reader.state()
+    assert (state["step"], state["token"]) == (1, len(longer) - 1)
+    moving = "() => document.getAnimations().length"
+    assert reader.page.evaluate(moving) == 0
+    focused = reader.page.evaluate("document.activeElement.textContent")
+    assert focused == "Next"
+    if drawn >= 128:
+        return  # half a letter is not a text
+    assert state["text"] == longer.decode()
+    theirs = truth(gpt(), list(longer))
+    assert (
+        far(reader.page.evaluate(STATES)["logits"], theirs["logits"]) < CLOSE
+    )
+
+
+def test_ones_own_text(walker):
+    reader = walker().at()
+    box = reader.page.get_by_label("Text: type your own")
+    assert box.input_value() == TEXT
+    reader.page.keyboard.press("Tab")
+    box.focus()
+    reader.page.keyboard.press("End")
+    reader.page.keyboard.type(" d")
+    focused = reader.page.evaluate("document.activeElement.dataset.name")
+    assert focused == "text"  # while one types
+    own = "A cow ran. It"
+    box.fill(own)
+    assert reader.state()["text"] == own
+    assert reader.state()["token"] == len(own) - 1
+    assert not reader.page.get_by_label("Word").is_visible()
+    theirs = truth(gpt(), tokenizer().encode(own))
+    found = reader.page.evaluate(STATES)
+    for name in ("embedded", "positions", "x", "logits"):
+        assert far(found[name], theirs[name]) < CLOSE, name
+    assert far(found["last"], theirs["blocks"][-1]["output"]) < 10 * CLOSE
+    reader.page.wait_for_url(re.compile(r"#walk=A\+cow\+ran\.\+It&step=1$"))
+    reader.page.locator("[data-name=token]").select_option("3: c")
+    place = reader.page.get_by_label("In the place of “c”")
+    place.focus()
+    options = place.locator("option").all_text_contents()
+    assert options == ["no other", "a", "b"]  # "ab" would be two tokens
+    place.select_option("b")
+    assert "put=3.98" in reader.page.url
+    after, before = (shares(gpt(), text, 2) for text in ("A bow", own))
+    best = before.argmax()
+    expected = [100 * before[best].item(), 100 * after[best].item()]
+    assert reader.changed() == pytest.approx(expected, abs=0.51)
+    assert box.input_value() == "A bow ran. It"
+    address = reader.page.url.split("#")[1]
+    assert walker().at(f"#{address}").state() == reader.state()
+    box.fill("")
+    assert reader.state()["text"] == ""
+    assert (
+        far(
+            reader.page.evaluate(STATES)["logits"],
+            truth(gpt(), [10])["logits"],
+        )
+        < CLOSE
+    )  # an empty line
+    box.fill("x" * 30)
+    assert "The last 24 tokens are read, and 6 before" in reader.sentence()
+    reader.page.get_by_role("button", name="Start again").click()
+    assert box.input_value() == TEXT
+
+
+def test_what_is_no_token_falls_to_bytes(browser, tmp_path):
+    """With the book's model: a word that it does not have, and its merges."""
+    model, tokens = coursekit.load("stories")
+    script = live.export(model, tokens, tmp_path, "stories")
+    (tmp_path / "live.js").write_text(live.bundle(), "utf8")
+    (tmp_path / "walk.html").write_text(
+        f'{HEAD}<live-walk model="{script.name}" text="The dog"></live-walk>',
+        "utf8",
+    )
+    reader = Walker(browser, f"{tmp_path.as_uri()}/", 1280, "light")
+    reader.base = f"{tmp_path.as_uri()}/"
+    reader.at("#walk=The+dogma+fell.&step=1")
+    ids = tokens.encode("The dogma fell.")
+    n = len(ids) - 3
+    assert n > 1
+    assert (
+        f"“dogma” is not one of the 1,397 tokens: the model reads it in {n}"
+        in reader.sentence()
+    )
+    rows = reader.page.locator(".walk-picture text.walk-name")
+    merged = rows.last.text_content().replace("␣", " ").split()
+    assert "".join(merged) == "dogma"
+    expected = [tokens.decode([i]).strip() for i in ids[1:-2]]
+    assert merged == [part for part in expected if part]
+    reader.page.get_by_label("Text: type").fill("The dog fell.")
+    assert "is not one of" not in reader.sentence()
+    assert reader.wrong == []
+    reader.close()
+
+
+# -- the trace ---------------------------------------------------------------
+TRACE = """([path, ids, changes, nodes]) => {
+  const {model} = loaded[path], {watch, expand} = coursekitLive;
+  const states = watch(model, ids, changes);
+  return nodes.map((node) => {
+    const found = expand(model, states, node);
+    return found && {value: found.value, inner: found.inner ?? found.value,
+      sum: found.terms.reduce((sum, {value}) => sum + value, 0),
+      products: found.terms.every(({value, factors}) => Math.abs(value
+        - factors.reduce((a, b) => a * b, 1)) < 1e-6),
+      froms: found.terms.map(({from}) => from),
+      values: found.terms.map(({value}) => value)};
+  });
+}"""
+
+
+def numbers(theirs, model):
+    """Nodes of every kind, with what minimal.py has there."""
+    b, t, h, i = 1, 9, 3, 5
+    block = theirs["blocks"][b]
+    with torch.no_grad():
+        last = model.norm(theirs["blocks"][-1]["output"])
+    return {
+        ("logit", t, 97): theirs["logits"][t, 97],
+        ("x", t, 0, i): theirs["x"][t, i],
+        ("x", t, 2, i): block["input"][t, i],
+        ("x", t, 3, i): block["middle"][t, i],
+        ("x", t, 4, i): block["output"][t, i],
+        ("norm", t, 2, i): block["normed"][t, i],
+        ("norm", t, 3, i): block["normed2"][t, i],
+        ("norm", t, 6, i): last[t, i],
+        ("att", t, b, i): block["attended"][t, i],
+        ("net", t, b, i): block["written"][t, i],
+        ("unit", t, b, 77): block["active"][t, 77],
+        ("q", t, b, h, i): block["q"][h, t, i],
+        ("k", t, b, h, i): block["k"][h, t, i],
+        ("v", t, b, h, i): block["v"][h, t, i],
+        ("score", t, b, h, 4): block["scores"][h, t, 4],
+        ("mix", t, b, h, i): block["heads"][h, t, i],
+    }
+
+
+def test_every_number_is_the_sum_of_its_terms(page, path, ids):
+    model = gpt()
+    wanted = numbers(truth(model, ids), model)
+    found = page.evaluate(TRACE, [path, ids, {}, [list(n) for n in wanted]])
+    for (node, value), traced in zip(wanted.items(), found, strict=True):
+        assert traced["value"] == pytest.approx(value.item(), abs=CLOSE), node
+        assert traced["sum"] == pytest.approx(traced["inner"], abs=CLOSE), node
+        assert traced["products"], node
+        assert len(traced["froms"]) > 1, node
+    unit = found[list(wanted).index(("unit", 9, 1, 77))]
+    gelu = torch.nn.functional.gelu(torch.tensor(unit["sum"])).item()
+    assert unit["value"] == pytest.approx(gelu, abs=CLOSE)
+    # What a term comes from is a number that can be expanded, and that times
+    # the other factor is the term.
+    for node, traced in zip(wanted, found, strict=True):
+        froms = [x for x in traced["froms"] if x and len(x) > 2]
+        if node[0] in ("score", "mix", "q", "x"):
+            more = page.evaluate(TRACE, [path, ids, {}, froms])
+            assert all(each for each in more)
+            if node[0] == "x":
+                values = [each["value"] for each in more]
+                assert values == pytest.approx(traced["values"], abs=CLOSE)
+
+
+def test_a_sum_of_another_number_is_another(page, path, ids):
+    """A control: the terms of a neighbor do not sum to the value."""
+    model = gpt()
+    nodes = [list(node) for node in numbers(truth(model, ids), model)]
+    others = [[*node[:-1], node[-1] + 1] for node in nodes]
+    found = page.evaluate(TRACE, [path, ids, {}, nodes])
+    wrong = page.evaluate(TRACE, [path, ids, {}, others])
+    for own, other, node in zip(found, wrong, nodes, strict=True):
+        assert abs(own["inner"] - other["sum"]) > 100 * CLOSE, node
+    for bad in (
+        ["x", 1, 2],
+        ["q", 9, 7, 0, 0],
+        ["logit", 0, 999],
+        ["x", 99, 0, 0],
+        ["none", 1],
+        ["logit", 0.5, 1],
+        ["E", 3],
+        ["toString", 1],
+    ):
+        assert page.evaluate(TRACE, [path, ids, {}, [bad]]) == [None], bad
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_sums_hold_in_a_changed_model(page, path, ids, name):
+    changes, _ = EDITS[name]
+    model = gpt()
+    nodes = [list(node) for node in numbers(truth(model, ids), model)]
+    for traced in page.evaluate(TRACE, [path, ids, changes, nodes]):
+        if name == "straight" and traced["inner"] != traced["value"]:
+            assert abs(traced["inner"] - traced["value"]) < CLOSE
+        assert traced["sum"] == pytest.approx(traced["inner"], abs=CLOSE)
+
+
+def test_three_presses_from_a_probability_to_a_token(walker):
+    reader = walker().at("#walk=cat&step=12")
+    traced = reader.page.get_by_role("region", name="Of what a number")
+    assert not traced.is_visible()
+    reader.page.locator(".walk-picture .walk-spot").first.click()
+    best = int(shares(gpt(), TEXT).argmax())
+    assert f"trace=logit.15.{best}" in reader.page.url
+    heading = traced.locator(".walk-traced")
+    assert "the sum of 8 terms." in heading.text_content()
+    values = [
+        abs(float(text.replace("−", "-")))
+        for text in traced.locator("li span:last-child").all_text_contents()
+        if text
+    ]
+    assert values == sorted(values, reverse=True)
+    traced.get_by_role("button", name="attention of block").first.click()
+    assert "adds to the logit" in heading.text_content()
+    assert reader.page.evaluate("document.activeElement.className") == (
+        "walk-traced"
+    )
+    token = traced.get_by_role("button", name="head").first
+    named = re.search(r"head (\d) at “(.+?)”", token.text_content())
+    token.click()
+    state = reader.state()
+    assert state["step"] == 7
+    assert state["head"] == int(named[1]) - 1
+    key = reader.page.evaluate("document.querySelector('live-walk').state.key")
+    assert name_of(TEXT.encode()[key]) == named[2]
+    assert not traced.is_visible()
+    marked = reader.page.get_by_role("slider", name="Weight of")
+    assert marked.is_visible()
+
+
+def test_the_trace_by_keyboard(walker):
+    reader = walker().at("#walk=cat&step=9")
+    picture = reader.page.get_by_role("group", name="Picture of the step")
+    keys = reader.page.keyboard
+    picture.focus()
+    keys.press("ArrowDown")  # into the picture
+    keys.press("ArrowDown")
+    keys.press("Enter")
+    traced = reader.page.get_by_role("region", name="Of what a number")
+    heading = traced.locator(".walk-traced")
+    first = heading.text_content()
+    assert first.startswith("Dimension 1 of what attention in block 2 adds")
+    assert heading.evaluate("each => each === document.activeElement")
+    reader.page.wait_for_timeout(500)
+    spoken = reader.page.locator(".live-spoken").text_content()
+    assert spoken.startswith(first)
+    assert "head " in spoken
+    reader.at("#walk=cat&step=10&trace=net.15.1.3")
+    assert heading.text_content().startswith("Dimension 4 of what the network")
+    traced.get_by_role("button", name="number").first.press("Enter")
+    second = heading.text_content()
+    assert "GELU(" in second
+    traced.get_by_role("button", name="Back in the trace").press("Enter")
+    assert heading.text_content().startswith("Dimension 4 of what the network")
+    traced.get_by_role("button", name="Close").press("Enter")
+    assert not traced.is_visible()
+    assert picture.evaluate("each => each === document.activeElement")
+    assert "trace" not in reader.page.url
 
 
 def test_it_plays_and_pauses(walker):
@@ -567,11 +1024,13 @@ def test_without_javascript_and_on_paper_the_strip_stays(browser, folder):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_for_everyone(walker, width, scheme):
     reader = walker(width, scheme).at()
-    for step in range(1, 13):
-        reader.page.evaluate("s => { location.hash = s; }", f"#walk-{step}")
+    for step in (*range(1, 13), *MOMENTS):
+        address = f"#walk-{step}" if isinstance(step, int) else step
+        reader.page.evaluate("s => { location.hash = s; }", address)
+        number = int(re.search(r"(?:walk-|step=)(\d+)", address)[1])
         reader.page.wait_for_function(
             "s => document.querySelector('live-walk').state.step === s",
-            arg=step,
+            arg=number,
         )
         assert reader.page.evaluate(
             "document.documentElement.scrollWidth <= innerWidth"
@@ -581,6 +1040,16 @@ def test_for_everyone(walker, width, scheme):
             assert axe(reader) == [], step
 
 
+# What the steps show only when something is chosen.
+MOMENTS = [
+    "#walk=cat&step=3&put=5.115,9.99",
+    "#walk=The+zoo%3A+123456789+abcdef&step=1",
+    "#walk=The+zoo%3A+123456789+abcdef&step=6",
+    "#walk=cat&step=11&beside=1",
+    "#walk=cat&step=12&truth=104&push=2",
+    "#walk=cat&step=12&trace=logit.15.104",
+    "#walk=cat&step=10&trace=unit.15.1.3",
+]
 # Words and cells that are not wholly within the picture.
 OUTSIDE = """() => {
   const svg = document.querySelector(".walk-picture svg");

@@ -35,20 +35,31 @@ Place = tuple[Number, Number]
 
 
 def hero(
-    model: Any, tokenizer: Tokenizer, text: str, layer: int = 0, head: int = 0
-) -> Axes:
-    """The tokens, where the last one looks, and what may come next."""
+    model: Any, tokenizer: Tokenizer, text: str, layer: int = 0,
+    head: int = 0, swap: str = "",
+) -> Axes:  # fmt: skip
+    """The tokens, where the last one looks, and what may come next.
+
+    ``swap`` begins with a word of the text: the head of an earlier block that
+    looks hardest at it is drawn, too.
+    """
     ids = torch.tensor([tokenizer.encode(text)])
-    weights = watch(model, ids).weights[layer, 0, head, -1]
+    seen = watch(model, ids).weights[:, 0, :, -1]
+    weights = seen[layer, head]
     shares = model(ids)[0, -1].softmax(-1)
     names = [word(tokenizer, i) for i in ids[0].tolist()]
     ax = page()
     box(ax, LEFT, 14, WIDTH - 2 * LEFT, 36, GRAY)
     write(ax, LEFT + 11, 32, text, size=17.6)
     places = tokens(ax, names)
-    looks = f"block {layer + 1}, head {head + 1} looks at "
-    looks += f"“{names[int(weights.argmax())]}”"
-    stack(ax, len(model.blocks), layer, looks)
+    looks = {layer: (head, names[int(weights.argmax())])}
+    if layer and (cause := swap.split(" ")[0]) in names:
+        at = len(names) - 1 - names[::-1].index(cause)
+        other, own = divmod(int(seen[:layer, :, at].argmax()), seen.size(1))
+        most = int(seen[other, own].argmax())
+        looks[other] = (own, names[most])
+        second(ax, places[most], places[-1], STACK + other * SLAB + 13)
+    stack(ax, len(model.blocks), looks)
     arcs(ax, places, weights.tolist(), STACK + layer * SLAB + 13)
     best = bars(ax, tokenizer, shares)
     write(ax, LEFT, 378, f"Of {len(shares):,} tokens, {best}.", size=15.2)
@@ -143,21 +154,36 @@ def tokens(ax: Axes, names: list[str]) -> list[Place]:
     return places
 
 
-def stack(ax: Axes, n_blocks: int, layer: int, looks: str) -> None:
+def stack(ax: Axes, n_blocks: int, looks: dict[int, tuple[int, str]]) -> None:
     """The blocks, one above the other; what a head does stands in its own."""
     for i in range(n_blocks):
         y = STACK + i * SLAB
-        main = i == layer
+        main = i in looks
+        label = f"block {i + 1}"
+        if main:
+            head, token = looks[i]
+            label += f", head {head + 1} looks at “{token}”"
         box(
             ax, LEFT, y, RIGHT - LEFT, 26, WEIGHT if main else "#c9c9c9",
             tint(WEIGHT, 0.07) if main else "none", zorder=0.7,
         )  # fmt: skip
-        write(ax, LEFT + 10, y + 13, looks if main else f"block {i + 1}", 12.5)
+        write(ax, LEFT + 10, y + 13, label, 12.5)
 
 
 def curve(ax: Axes, points: list[Place], codes: list[Any], **how: Any) -> None:
     """A line through points, or bent by them."""
     ax.add_patch(PathPatch(Path(points, codes), facecolor="none", **how))
+
+
+def second(ax: Axes, start: Place, end: Place, y: Number) -> None:
+    """From the token at which a second head looks: dotted."""
+    bend = start[0] + 0.45 * (end[0] - start[0])
+    points = [start, (start[0], y), (bend, y), (end[0], y)]
+    curve(
+        ax, points, [Path.MOVETO, *[Path.CURVE4] * 3], edgecolor=WEIGHT,
+        linewidth=5 / PIXEL, linestyle=(0, (0.02, 1.6)), capstyle="round",
+        zorder=0.9,
+    )  # fmt: skip
 
 
 def arcs(
@@ -181,7 +207,7 @@ def arcs(
         )  # fmt: skip
         if weight >= 0.1 and top == floor:
             ground = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
-            write(ax, x, top + 11, f"{weight:.0%}", 12.5, weight="bold",
+            write(ax, x, top + 11, percent(weight), 12.5, weight="bold",
                   ha="center", bbox=ground)  # fmt: skip
 
 
@@ -204,5 +230,10 @@ def bars(ax: Axes, tokenizer: Tokenizer, shares: Tensor) -> str:
 
 
 def percent(share: Number) -> str:
-    """A share as the live figure says it."""
-    return f"{share:.0%}" if share >= 0.1 else f"{share:.1%}"
+    """A share as live figures say it: only what is whole is called 100%."""
+    if 0 < share < 0.0005:
+        return "<0.1%"
+    if 0.9994 < share < 1:
+        return ">99.9%"
+    plain = share in (0, 1) or 0.1 <= share < 0.9945
+    return f"{share:.0%}" if plain else f"{share:.1%}"

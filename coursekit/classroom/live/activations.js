@@ -29,7 +29,7 @@ export function watch(model, ids, changes = {}, before = null) {
   const zeros = embedded.map((row) => row.map(() => 0));
   const positions = model.positions.forward(zeros, places);
   let x = add(embedded, positions);
-  const states = { embedded, positions, x };
+  const states = { embedded, positions, x, changes };
   const first = before ? firstChanged(changes) : 0;
   states.blocks = model.blocks.map((block, b) => {
     const kept = b < first ? before.blocks[b]

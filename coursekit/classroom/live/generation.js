@@ -7,6 +7,19 @@ export function ranking(numbers) {
   return ids.sort((a, b) => numbers[b] - numbers[a] || a - b);
 }
 
+/** The first n of the ranking, without all the others. */
+export function leading(numbers, n) {
+  const best = [];
+  for (let id = 0; id < numbers.length; id++) {
+    if (best.length === n && !(numbers[id] > numbers[best[n - 1]])) continue;
+    let at = Math.min(best.length, n - 1);
+    while (at > 0 && numbers[id] > numbers[best[at - 1]]) at--;
+    best.splice(at, 0, id);
+    best.length = Math.min(best.length, n);
+  }
+  return best;
+}
+
 /** Take the likeliest token; the lowest id wins a tie. */
 export function greedy(logits) {
   let best = 0;

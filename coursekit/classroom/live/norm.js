@@ -21,12 +21,12 @@ export function rmsNorm(row, weight, eps) {
   return row.map((value, i) => value * scale * weight[i]);
 }
 
-/** The norm that the configuration names, with its weights. */
+/** The norm that the configuration names, with its weights as fields. */
 export function makeNorm(config, weights, wanted = true) {
   const eps = config.norm_eps;
   if (!wanted || config.norm === "none") return (x) => x;
-  const { weight, bias } = weights;
-  if (config.norm === "rmsnorm")
-    return (x) => x.map((row) => rmsNorm(row, weight, eps));
-  return (x) => x.map((row) => layerNorm(row, weight, bias, eps));
+  const { weight, bias } = weights, centered = config.norm !== "rmsnorm";
+  const norm = centered ? (row) => layerNorm(row, weight, bias, eps)
+    : (row) => rmsNorm(row, weight, eps);
+  return Object.assign((x) => x.map(norm), { weight, bias, eps, centered });
 }

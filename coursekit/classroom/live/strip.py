@@ -12,6 +12,7 @@ from coursekit.activations import watch
 from coursekit.attention import attend, attention_weights
 from coursekit.classroom import figures
 from coursekit.classroom.figures import COLORS, ROLES, Rectangle
+from coursekit.classroom.figures.hero import percent
 from coursekit.vocabulary import Tokenizer
 
 __all__ = ["States", "pointing", "states", "strip"]
@@ -280,7 +281,7 @@ def _bars(ax: Any, names: list[str], shares: Tensor) -> None:
     ax.barh(range(len(names)), shares.tolist(), color=COLORS[ROLES["weight"]])
     ax.set_yticks(range(len(names)), names, size=9)
     for y, share in enumerate(shares.tolist()):
-        ax.text(share, y, f" {share:.0%}", va="center", size=9)
+        ax.text(share, y, f" {percent(share)}", va="center", size=9)
     ax.set(xlim=(0, 1.25 * float(shares.max())), xticks=[])
     ax.invert_yaxis()
 

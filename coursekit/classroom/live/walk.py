@@ -6,7 +6,7 @@ __all__ = ["LINES", "code"]
 
 # For each step, parts of the file, and text that each line shown holds.
 Lines = tuple[tuple[str, tuple[str, ...]], ...]
-LINES: dict[int, Lines] = {
+LINES: dict[int | str, Lines] = {
     1: (("BPETokenizer.encode", ("for word in", "ids +=")),),
     2: (("GPT.__init__", ("self.embedding =",)),),
     3: (("GPT.forward", ("self.positions(",)),),
@@ -34,16 +34,17 @@ LINES: dict[int, Lines] = {
     11: (("GPT.forward", ("for block in", "x = block(")),),
     12: (
         ("GPT.forward", ("return self.unembed",)),
-        ("sample", ("softmax(-1)", "multinomial")),
+        ("sample", ("softmax(-1)", "masked_fill", "multinomial")),
     ),
+    "loss": (("cross_entropy", ("log_p =", "return -log_p")),),
 }
 
 
-def code(step: int) -> str:
+def code(step: int | str) -> str:
     """Lines of `minimal.py` that do what a step of the walk shows.
 
     Args:
-        step: 1 to 12.
+        step: 1 to 12, or ``loss``, which step 12 shows with a true token.
 
     Returns:
         The lines, without the indentation that all have and without

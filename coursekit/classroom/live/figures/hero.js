@@ -8,6 +8,9 @@ import { NextBars } from "./hero_bars.js";
 import { Stack } from "./hero_stack.js";
 import { button, make, seeded, textBox } from "./parts.js";
 import { percent, say, visible } from "./strings.js";
+import {
+  lined, nameOf, pieces, plain, splitWord, tokenFor, unlined, wordPicker,
+} from "./words.js";
 
 const INSIDE = "#index-box"; // where "Go inside" leads if there is no walk
 // Of each prompt of the model's: the question that it leaves open.
@@ -16,7 +19,6 @@ const BARS = 5;
 const LONGEST = 600; // characters of what is typed that are read, the last
 // Milliseconds: until a press is held, a token while it is, the ball's fall then.
 const HOLD = 350, PACE = 200, QUICK = 120;
-const WORD_ENDS = /[\p{L}\ufffd]$/u, WORD_BEGINS = /^[\p{L}\ufffd]/u;
 
 class LiveHero extends LiveFigure {
   static key = "hero";
@@ -53,11 +55,31 @@ class LiveHero extends LiveFigure {
       }));
     return make("div", {
       className: "hero-chips", role: "group", "aria-label": say("hero.prompts"),
-      onkeydown: ({ key, target }) => {
+      onkeydown: (event) => {
+        const { key, target } = event;
+        if (!["ArrowRight", "ArrowLeft"].includes(key)) return;
+        event.preventDefault(); // a list would take another word
         if (key === "ArrowRight") target.nextElementSibling?.focus();
-        if (key === "ArrowLeft") target.previousElementSibling?.focus();
+        else target.previousElementSibling?.focus();
       },
-    }, ...chips);
+    }, ...chips, ...this.picker());
+  }
+
+  /** A list of words that the model has as tokens, to go on with. */
+  picker() {
+    const { tokenizer } = this.library;
+    const words = JSON.parse(this.getAttribute("vocabulary") ?? "{}");
+    const [space] = tokenizer.encode(" a"); // a token behind a space
+    const { list } = wordPicker("", [["", say("hero.add")]], words,
+      (word) => (tokenFor(tokenizer, word, space) === undefined
+        ? undefined : word), "", (word) => {
+        const { input } = this.text;
+        input.value += `${/\S$/.test(input.value) ? " " : ""}${word}`;
+        list.value = "";
+        this.run();
+      });
+    list.setAttribute("aria-label", say("hero.add"));
+    return list.options.length > 1 ? [list] : [];
   }
 
   /** A press draws one token; held, it draws five a second. */
@@ -96,11 +118,11 @@ class LiveHero extends LiveFigure {
   /** What is typed, read again from where it differs. */
   run() {
     const { tokenizer } = this.library;
-    const text = this.text.input.value.slice(-LONGEST) || "\n";
+    const text = unlined(this.text.input.value).slice(-LONGEST) || "\n";
     this.reread(tokenizer.encode(tokenizer.known(text)));
-    const split = this.splitWord();
+    const split = splitWord(tokenizer, this.ids);
     this.show(split
-      ? say("hero.split", { ...split, all: this.all })
+      ? say("hero.split", { word: split.word.trim(), n: split.n, all: this.all })
       : `${say("hero.typed", this.best)} ${this.hint()}`);
   }
 
@@ -130,7 +152,7 @@ class LiveHero extends LiveFigure {
     const before = this.shares, ids = [...this.ids];
     ids[at] = id;
     this.reread(ids);
-    this.text.input.value = this.library.tokenizer.decode(ids).trimStart();
+    this.text.input.value = lined(this.library.tokenizer.decode(ids).trimStart());
     const rise = (token) => this.shares[token] - before[token];
     const [most] = this.ranked().sort((a, b) => rise(b) - rise(a));
     this.show(say("hero.swapped", { word: other, other: name,
@@ -185,7 +207,7 @@ class LiveHero extends LiveFigure {
     this.stepper.step([id]);
     this.shares = softmax(this.logits);
     const { input } = this.text;
-    input.value += this.library.tokenizer.decode([id]);
+    input.value += lined(this.library.tokenizer.decode([id]));
     input.scrollLeft = input.scrollWidth;
     this.show(say("hero.drawn", { ...this.best, drawn, had }));
   }
@@ -204,14 +226,14 @@ class LiveHero extends LiveFigure {
   /** Tokens, arcs and bars; after a swap, what the bars were before. */
   show(sentence, before) {
     const found = this.swappable();
-    const pieces = new Set(this.pieces());
+    const joined = new Set(pieces(this.library.tokenizer, this.ids));
     const tokens = this.ids.map((id, i) => ({
-      name: this.name(id), joined: pieces.has(i),
+      name: this.name(id), joined: joined.has(i),
       other: i === found?.at ? found.other : undefined,
     }));
     const [layer, head] = this.head;
     const weights = this.kept[layer].weights[head].at(-1);
-    this.stack.set(tokens, { layer, head, weights });
+    this.stack.set(tokens, { layer, head, weights }, this.second(found));
     let ids = this.ranked();
     if (before) ids = inPlace(ids, this.bars.ids);
     this.bars.set(ids.map((id) =>
@@ -221,25 +243,17 @@ class LiveHero extends LiveFigure {
     this.tell(sentence);
   }
 
-  /** The tokens that go on with the word of the token before. */
-  pieces() {
-    const texts = this.ids.map((id) => this.library.tokenizer.decode([id]));
-    return [...texts.keys()].filter((i) =>
-      i > 0 && WORD_ENDS.test(texts[i - 1]) && WORD_BEGINS.test(texts[i]));
+  /** The head of an earlier block that looks hardest, from the last token, at
+   *  the word that can be swapped: the cause, before who it leads to. */
+  second(found) {
+    const [last] = this.head;
+    const heads = found ? this.kept.slice(0, last).flatMap(({ weights }, layer) =>
+      weights.map((map, head) => ({ layer, head, weights: map.at(-1) }))) : [];
+    const best = Math.max(...heads.map(({ weights }) => weights[found.at]));
+    return heads.find(({ weights }) => weights[found.at] === best) ?? null;
   }
 
-  /** The last word that is more than one token: {word, n}. */
-  splitWord() {
-    const pieces = [...this.pieces()];
-    if (pieces.length === 0) return null;
-    let first = pieces.at(-1);
-    while (pieces.includes(first)) first--;
-    const ids = this.ids.slice(first, pieces.at(-1) + 1);
-    const word = this.library.tokenizer.decode(ids).trim();
-    return { word, n: ids.length };
-  }
-
-  /** The walk, with the same words if they are the sentence that it has. */
+  /** The walk on the same text, by its word if it is the walk's sentence. */
   get address() {
     const walk = this.getAttribute("walk"), found = this.swappable();
     if (!walk) return INSIDE;
@@ -247,16 +261,13 @@ class LiveHero extends LiveFigure {
     const text = this.library.tokenizer.decode(this.ids);
     const same = found && words.includes(found.name)
       && text === prompt.replace(words[0], found.name);
-    return same ? `${walk}#walk=${found.name}` : walk;
+    return `${walk}#walk=${same ? found.name : plain(text)}`;
   }
 
   /** A token without the space before it; a part of a letter as its bytes. */
   name(id) {
-    const { tokenizer } = this.library;
-    const text = tokenizer.decode([id]);
-    if (text.includes("\ufffd"))
-      return [...tokenizer.bytes[id]].map((byte) =>
-        byte.charCodeAt(0).toString(16).toUpperCase()).join(" ");
+    const { tokenizer } = this.library, text = tokenizer.decode([id]);
+    if (text.includes("\ufffd")) return nameOf(tokenizer, id);
     return text.trim() || visible(text);
   }
 }

@@ -29,13 +29,14 @@ export class Stack {
     return ROOM + this.nBlocks * (SLAB + GAP) + 10;
   }
 
-  /** Show other tokens; `look` is a head with the last token's weights. */
-  set(tokens, look) {
+  /** Show other tokens; `look` is a head with the last token's weights, and
+   *  `second` one of an earlier block, or null. */
+  set(tokens, look, second) {
     const focused = this.tokens.contains(document.activeElement);
     const first = Math.max(0, tokens.length - SHOWN);
     this.first = first;
     this.names = tokens.map(({ name }) => name);
-    this.look = look;
+    Object.assign(this, { look, second });
     this.boxes = tokens.slice(first).map((token, i) =>
       this.box(token, first + i === tokens.length - 1));
     const earlier = make("li", { className: "hero-earlier" },
@@ -60,11 +61,10 @@ export class Stack {
 
   /** What the head looks at, in words. */
   get sentence() {
-    const { layer, head, weights } = this.look;
-    return say("hero.arcs", {
-      token: this.names.at(-1), layer: layer + 1, head: head + 1,
-      shares: largest(weights, this.names, 2),
-    });
+    const said = ({ layer, head, weights }) => ({ layer: layer + 1,
+      head: head + 1, shares: largest(weights, this.names, 2) });
+    return say("hero.arcs", { token: this.names.at(-1), ...said(this.look) })
+      + (this.second ? say("hero.second", said(this.second)) : "");
   }
 
   /** Where the bottom of a token's box is; none if it is out of sight. */
@@ -93,9 +93,11 @@ export class Stack {
     const main = this.look.layer;
     this.drawing.replaceChildren(
       ...layers.map(([layer, y]) => shape("rect", {
-        class: layer === main ? "hero-slab hero-main" : "hero-slab",
+        class: layer === main || layer === this.second?.layer
+          ? "hero-slab hero-main" : "hero-slab",
         x: 0.5, y, width: width - 1, height: SLAB, rx: 5 })),
       this.stream(end, width),
+      ...this.arc(layers, end),
       ...this.arcs(layers[main][1] + SLAB / 2, end),
       ...layers.map(([layer, y]) =>
         this.label(layer, end.x > width / 2 ? 10 : width - 10, y)),
@@ -114,23 +116,29 @@ export class Stack {
   }
 
   label(layer, x, y) {
-    const { layer: main, head, weights } = this.look;
-    const said = layer === main ? say("hero.looks", {
-      layer: layer + 1, head: head + 1,
-      token: this.names[ranking(weights)[0]],
+    const look = [this.look, this.second].find((each) => each?.layer === layer);
+    const said = look ? say("hero.looks", {
+      layer: layer + 1, head: look.head + 1,
+      token: this.names[ranking(look.weights)[0]],
     }) : say("hero.block", { layer: layer + 1 });
     return shape("text", { x, y: y + SLAB / 2 + 4.5,
       class: x > 10 ? "hero-label live-end" : "hero-label" }, said);
   }
 
+  /** From the token at which the second head looks: dotted. */
+  arc(layers, end) {
+    if (!this.second) return [];
+    const { layer, weights } = this.second, [best] = ranking(weights);
+    const from = best < weights.length - 1 && this.place(best);
+    return from ? [curve(from, end, layers[layer][1] + SLAB / 2,
+      { class: "hero-arc hero-second", "stroke-width": 5 })] : [];
+  }
+
   /** From each token that has weight, into the last one's stream. */
   arcs(y, end) {
-    return this.seen(FAINT).map(({ x, y: top, weight }) => {
-      const bend = x + 0.45 * (end.x - x);
-      return shape("path", {
-        class: "hero-arc", "stroke-width": (1.5 + WIDEST * weight).toFixed(1),
-        d: `M${x} ${top}C${x} ${y} ${bend} ${y} ${end.x} ${y}` });
-    });
+    return this.seen(FAINT).map((from) => curve(from, end, y, {
+      class: "hero-arc",
+      "stroke-width": (1.5 + WIDEST * from.weight).toFixed(1) }));
   }
 
   /** The largest weights, under their tokens, as far as there is room. */
@@ -154,4 +162,11 @@ export class Stack {
       return place ? [{ ...place, weight: weights[i] }] : [];
     });
   }
+}
+
+/** From below a token down to a height, and there into the last one's stream. */
+function curve({ x, y: top }, end, y, attributes) {
+  const bend = x + 0.45 * (end.x - x);
+  return shape("path", { ...attributes,
+    d: `M${x} ${top}C${x} ${y} ${bend} ${y} ${end.x} ${y}` });
 }

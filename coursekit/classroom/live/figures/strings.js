@@ -23,6 +23,7 @@ export const STRINGS = {
   "hero.cause": "Who was hungry?",
   "hero.owner": "Who has it now?",
   "hero.name": "Anna who?",
+  "hero.add": "Add a word",
   "hero.tokens": "The text in tokens",
   "hero.earlier": "… {n} earlier",
   "hero.block": "block {layer}",
@@ -31,6 +32,7 @@ export const STRINGS = {
   "hero.swap-label": "Swap “{token}” for “{other}”",
   "hero.arcs": "From the last token, “{token}”, block {layer}, head {head}"
     + " looks at {shares}.",
+  "hero.second": " Block {layer}, head {head} looks at {shares}.",
   "hero.next": "next token",
   "hero.bars": "The most probable next tokens",
   "hero.others": "{n} others",
@@ -136,10 +138,13 @@ export function visible(text) {
   return text.replaceAll(" ", say("space")).replaceAll("\n", say("newline"));
 }
 
-/** A share as it is said: 12%, or 0.3% where it is small. */
+/** A share as it is said: 12%, and where it is small or nearly whole 0.3% or
+ *  99.8%; none that is not 0 or whole is called 0% or 100%. */
 export function percent(share) {
-  const digits = share >= 0.1 || share === 0 ? 0 : 1;
-  return `${(100 * share).toFixed(digits)}%`;
+  if (share > 0 && share < 0.0005) return "<0.1%";
+  if (share < 1 && share > 0.9994) return ">99.9%";
+  const isPlain = share === 0 || share === 1 || (share >= 0.1 && share < 0.9945);
+  return `${(100 * share).toFixed(isPlain ? 0 : 1)}%`;
 }
 
 /** A number with two digits and a minus sign. */

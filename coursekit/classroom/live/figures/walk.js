@@ -4,21 +4,27 @@ import { watch } from "../activations.js";
 import { greedy, sampler } from "../generation.js";
 import { softmax } from "../tensor.js";
 import { define, LiveFigure } from "./figure.js";
-import { button, make } from "./parts.js";
-import { say, visible } from "./strings.js";
+import { button, make, textBox } from "./parts.js";
+import { say } from "./strings.js";
 import { Answer } from "./walk_answer.js";
 import { ATTENTION_STEPS } from "./walk_attention.js";
 import { CODE } from "./walk_code.js";
 import { controls } from "./walk_controls.js";
 import { ModelMap } from "./walk_map.js";
 import { Sheet } from "./walk_sheet.js";
-import { fromAddress, isChanged, STEPS, toAddress, UNCHANGED } from "./walk_state.js";
+import {
+  fromAddress, isChanged, SEEN, STEPS, toAddress, UNCHANGED,
+} from "./walk_state.js";
 import { STREAM_STEPS } from "./walk_stream.js";
 import { formula } from "./walk_strings.js";
+import { Texts } from "./walk_text.js";
+import { Trace } from "./walk_trace.js";
 import { FIRST_STEPS } from "./walk_vectors.js";
+import { lined, nameOf, splitWord, unlined } from "./words.js";
 
 const DRAW = [...FIRST_STEPS, ...ATTENTION_STEPS, ...STREAM_STEPS];
 const PACE = 6000; // milliseconds a step while it plays
+const SPOT = ".walk-cell, .walk-spot"; // what has a number
 const REST = 200; // milliseconds after a slider was moved
 
 class LiveWalk extends LiveFigure {
@@ -45,29 +51,40 @@ class LiveWalk extends LiveFigure {
   }
 
   parts() {
+    const { config, tokenizer } = this.library;
     this.model = this.library.build();
     this.words = (this.getAttribute("swap") ?? "text").split(" ");
-    this.sizes = { token: this.tokensOf(0).length,
-      block: this.model.blocks.length, head: this.library.config.n_heads };
+    this.vocabulary = JSON.parse(this.getAttribute("vocabulary") ?? "{}");
+    this.texts = new Texts(tokenizer, this.getAttribute("text") ?? "",
+      this.words, config.max_len);
+    const names = new Map();
+    this.name = (id) => {
+      if (!names.has(id)) names.set(id, nameOf(tokenizer, id));
+      return names.get(id);
+    };
+    this.sizes = { block: this.model.blocks.length, head: config.n_heads,
+      all: tokenizer.vocabSize };
     this.cache = new Map();
-    const [block, head] = this.pointing();
     const place = (name, otherwise) =>
       Math.min(this.sizes[name], this.number(name, otherwise)) - 1;
-    this.start = { ...UNCHANGED, word: 0, step: this.number("step", 1),
-      token: place("token", this.sizes.token), block: place("block", block),
-      head: place("head", head), key: null, temperature: 1 };
-    this.state = { ...this.start };
+    this.start = { ...UNCHANGED, ...SEEN, text: this.texts.sentence, token: 0 };
+    const [block, head] = this.pointing();
+    Object.assign(this.start, { step: this.number("step", 1),
+      token: this.number("token", Infinity) - 1, block: place("block", block),
+      head: place("head", head) });
+    this.state = this.fit(this.start);
     this.drawn = null;
-    this.choose = Object.fromEntries(["token", "block", "head", "key"].map(
-      (name) => [name, (value) => this.change({ [name]: value })]));
+    this.choose = Object.fromEntries(["token", "block", "head", "key", "trace"]
+      .map((name) => [name, (value) => this.change({ [name]: value })]));
     return this.build();
   }
 
   /** The block and head, from 1, that look hardest from the last token at the
    *  one that the model answers; the first if it answers with a new one. */
   pointing() {
-    const ids = this.tokensOf(0), { blocks, logits } = this.states(UNCHANGED, 0);
-    const answer = greedy(logits.at(-1));
+    const ids = this.texts.ids(this.start.text);
+    const { blocks, logits } = this.states(this.start);
+    const answer = this.sizes.answer = greedy(logits.at(-1));
     let found = [1, 1, 0];
     blocks.forEach(({ weights }, b) => weights.forEach((map, h) =>
       map.at(-1).forEach((share, s) => {
@@ -84,21 +101,29 @@ class LiveWalk extends LiveFigure {
       role: "group", "aria-label": say("walk.picture"),
       onkeydown: (event) => this.press(event),
       onclick: (event) => this.click(event),
-      onpointerover: (event) => this.point(event.target.closest(".walk-cell")),
+      onpointerover: (event) => this.point(event.target.closest(SPOT)),
     });
+    // To ask for the width at each step would lay out the whole page again.
     this.resized = new ResizeObserver(() => requestAnimationFrame(() => {
-      if (this.sheet && this.picture_.clientWidth !== this.width) this.draw();
+      const { clientWidth } = this.picture_;
+      if (!this.sheet || clientWidth === this.width) return;
+      this.width = clientWidth;
+      this.draw();
     }));
     this.resized.observe(this.picture_);
     this.controls = make("div", { className: "walk-controls" });
+    this.typed = textBox(say("walk.text"), "", () => this.type());
+    this.typed.input.dataset.name = "text";
+    this.trace = new Trace((goal) => this.change(goal),
+      () => this.picture_.focus({ preventScroll: true }));
     this.formula = make("p", { className: "walk-formula" });
     this.code = make("pre", { tabIndex: 0 });
-    this.answer = new Answer(() => this.change({ ...UNCHANGED, word: 0 }));
+    this.answer = new Answer(() => this.change({ ...UNCHANGED }));
     this.lines = make("div", { className: "walk-lines" }, this.formula,
       this.code, this.sentence);
     return [make("div", { className: "walk-body" }, this.map.element,
       make("div", { className: "walk-center" }, this.heading, this.controls,
-        this.readout, this.picture_),
+        this.readout, this.picture_, this.trace.element),
       make("div", { className: "walk-side" }, this.lines, this.answer.element)),
     this.transport()];
   }
@@ -127,7 +152,7 @@ class LiveWalk extends LiveFigure {
 
   run() {
     if (this.isMine()) {
-      Object.assign(this.state, this.heard());
+      this.state = this.fit({ ...this.state, ...this.heard() });
       this.scrollIntoView();
     }
     this.show();
@@ -135,7 +160,7 @@ class LiveWalk extends LiveFigure {
 
   /** What the address says. */
   heard() {
-    return fromAddress(location.hash, this.start, this.words, this.sizes);
+    return fromAddress(location.hash, this.start, this.texts, this.sizes);
   }
 
   /** Go where the address says, as the reader has changed it. */
@@ -149,14 +174,19 @@ class LiveWalk extends LiveFigure {
    *  control is still being moved. */
   change(changes, quiet = false) {
     const step = Math.max(1, Math.min(STEPS, changes.step ?? this.state.step));
-    const moved = ["word", "token", "block", "head"].some((name) =>
-      name in changes && changes[name] !== this.state[name]);
+    const isOther = (name) => name in changes
+      && JSON.stringify(changes[name]) !== JSON.stringify(this.state[name]);
+    const newText = ["text", "put"].some(isOther);
+    const moved = newText || ["token", "block", "head"].some(isOther);
     if (moved) changes = { key: null, ...changes };
-    if ("word" in changes || "token" in changes)
-      changes = { weight: null, ...changes };
-    if (moved || step !== this.state.step) this.drawn = null;
-    this.entered = step !== this.state.step;
-    this.state = { ...this.state, ...changes, step };
+    if (newText || isOther("token"))
+      changes = { weight: null, push: 0, ...changes };
+    this.entered = step !== this.state.step || isOther("put");
+    if (moved || this.entered) {
+      this.drawn = null;
+      changes = { trace: null, ...changes };
+    }
+    this.state = this.fit({ ...this.state, ...changes, step });
     this.show(quiet);
     clearTimeout(this.writing);
     // Browsers take no more than a few addresses a second.
@@ -164,70 +194,97 @@ class LiveWalk extends LiveFigure {
     else this.write();
   }
 
+  /** No token is chosen that the text has not. */
+  fit(state) {
+    const last = this.texts.ids(state.text).length - 1;
+    return { ...state, token: Math.min(last, state.token) };
+  }
+
+  /** What the reader has typed, as the text; its last token is chosen. */
+  type() {
+    const text = unlined(this.typed.input.value).trimStart();
+    this.change({ text, put: [], token: Infinity }, true);
+    this.renew();
+  }
+
+  /** The drawn token joins the text, which ends with it. */
+  goOn() {
+    const { state, drawn, texts } = this;
+    const all = texts.all(state.text), ids = texts.ids(state.text, state.put);
+    const text = this.library.tokenizer.decode([
+      ...all.slice(0, all.length - ids.length),
+      ...ids.slice(0, state.token + 1), drawn]).trimStart();
+    this.grown = true;
+    this.change({ text, put: [], token: Infinity, step: 1 });
+    this.grown = false;
+    this.next.focus({ preventScroll: true });
+  }
+
   /** Write the state into the address. */
   write() {
     try {
       history.replaceState(history.state, "",
-        toAddress(this.state, this.start, this.words));
+        toAddress(this.state, this.start, this.texts));
     } catch { /* a frame without an address of its own */ }
   }
 
-  tokensOf(word) {
-    const [first] = this.words;
-    const text = this.getAttribute("text").replace(first, this.words[word]);
-    return this.read(text, this.library.config.max_len).ids;
-  }
-
   /** The states of the model, changed or not; each is computed once. */
-  states(changes, word) {
-    const { root, mask, muted, cut, straight, weight } = changes;
-    const key = JSON.stringify([word, root, mask, muted, cut, straight, weight,
-      weight && this.state.token]);
+  states(state) {
+    const { text, put, root, mask, muted, cut, straight, weight } = state;
+    const key = JSON.stringify([text, put, root, mask, muted, cut, straight,
+      weight, weight && state.token]);
     if (!this.cache.has(key)) {
       if (this.cache.size > 40) this.cache.clear();
-      const query = this.state?.token;
-      const before = isChanged(changes) ? this.states(UNCHANGED, word) : null;
-      const found = watch(this.model, this.tokensOf(word), { root, mask, muted,
-        cut, straight, weight: weight && { ...weight, query } }, before);
-      found.name = (id) => visible(this.library.tokenizer.decode([id]));
-      this.cache.set(key, found);
+      const intact = { ...UNCHANGED, text, put };
+      const before = isChanged({ ...state, put: [] }) ? this.states(intact) : null;
+      this.cache.set(key, watch(this.model, this.texts.ids(text, put), {
+        root, mask, muted, cut, straight,
+        weight: weight && { ...weight, query: state.token } }, before));
     }
     return this.cache.get(key);
   }
 
   show(quiet = false) {
-    const { state } = this;
-    const ids = this.tokensOf(state.word);
-    const states = this.states(state, state.word);
-    const intact = this.states(UNCHANGED, 0);
-    const names = ids.map(states.name);
+    const { state, texts, name, library: { tokenizer } } = this;
+    const ids = texts.ids(state.text, state.put);
+    const states = this.states(state);
+    const intact = this.states({ ...UNCHANGED, text: state.text });
+    const names = Object.assign(ids.map(name), { name });
     if (state.key === null) {
       const row = states.blocks[state.block].weights[state.head][state.token];
       state.key = row.indexOf(Math.max(...row));
     }
-    this.walk = { ids, names, states, intact, state, choose: this.choose,
-      model: this.model, table: this.model.embedding.weight,
-      tokenizer: this.library.tokenizer, drawn: this.drawn,
-      text: this.library.tokenizer.decode(ids), effects: this.effects() };
+    this.walk = { ids, names, states, intact, state, name, tokenizer,
+      choose: this.choose, model: this.model, drawn: this.drawn,
+      grown: this.grown, table: this.model.embedding.weight,
+      split: state.step === 1 && splitWord(tokenizer, ids), cut: texts.cut(state.text),
+      before: texts.ids(state.text), effects: this.effects() };
     if (!quiet) this.renew();
     this.draw();
     this.answer.show(intact.logits[state.token], states.logits[state.token],
-      states.name, names[state.token], isChanged(state) || state.word > 0);
-    this.describe();
+      name, names[state.token], isChanged(state));
+    const traced = this.trace.show(state.trace, this.model, states, names);
+    this.describe(traced);
   }
 
-  /** Other controls; the focus stays where it was. */
+  /** Other controls; the focus stays where it was. What is being typed into
+   *  stays in its place. */
   renew() {
-    const { activeElement } = document;
+    const { activeElement } = document, { field, input } = this.typed;
     const name = this.controls.contains(activeElement)
       && activeElement.dataset.name;
-    this.controls.replaceChildren(...controls(this));
+    const isTyping = activeElement === input && this.state.step === 1;
+    if (!isTyping) input.value = lined(this.texts.whole(this.state));
+    for (const child of [...this.controls.children])
+      if (!isTyping || child !== field) child.remove();
+    this.controls.append(...controls(this).filter((each) =>
+      !isTyping || each !== field));
     if (name) this.controls.querySelector(`[data-name="${name}"]`)?.focus();
   }
 
   /** The picture alone, as wide as there is room. */
   draw() {
-    this.width = this.picture_.clientWidth;
+    this.width ||= this.picture_.clientWidth;
     if (!this.width) return; // within something closed: drawn when it opens
     this.sheet = new Sheet(this.width);
     this.blanks = DRAW[this.state.step - 1](this.sheet, this.walk);
@@ -238,15 +295,18 @@ class LiveWalk extends LiveFigure {
     this.cursor = null;
   }
 
-  describe() {
-    const { step, block, head } = this.state;
-    const title = say(`walk.${step}.title`);
+  /** What the step is, and what a number that is traced is. */
+  describe(traced) {
+    const { step, block, head, truth } = this.state;
+    const part = step === STEPS && truth !== null ? "loss" : step;
+    const title = say(`walk.${part}.title`);
     this.heading.textContent = say("walk.step", { step, title });
-    this.formula.replaceChildren(...formula(say(`walk.${step}.formula`)));
-    this.code.textContent = CODE[step];
+    this.formula.replaceChildren(...formula(say(`walk.${part}.formula`)));
+    this.code.textContent = CODE[part];
     const { variant = "", ...blanks } = this.blanks ?? {};
-    this.tell(say(`walk.${step}.sentence${variant}`, { block: block + 1,
+    this.tell(say(`walk.${part}.sentence${variant}`, { block: block + 1,
       head: head + 1, token: this.walk.names[this.state.token], ...blanks }));
+    if (traced) this.speak(traced);
     this.scrubber.value = step;
     this.scrubber.setAttribute("aria-valuetext", say("walk.step", { step, title }));
     this.marks.forEach((mark, i) => mark.classList.toggle("walk-here", i + 1 === step));
@@ -260,7 +320,7 @@ class LiveWalk extends LiveFigure {
   effects() {
     const { state } = this;
     if (state.step !== 8) return [];
-    const key = JSON.stringify({ ...state, key: 0, head: 0, step: 0, muted: 0 });
+    const key = JSON.stringify({ ...state, ...SEEN, head: 0, step: 0, muted: 0 });
     if (this.effectsKey !== key) {
       this.effectsKey = key;
       this.found = [];
@@ -273,10 +333,10 @@ class LiveWalk extends LiveFigure {
     if (this.effectsKey !== key || this.state.step !== 8) return;
     const { state } = this, h = this.found.length, t = state.token;
     const plain = { ...state, muted: [] };
-    const before = softmax(this.states(plain, state.word).logits[t]);
+    const before = softmax(this.states(plain).logits[t]);
     const best = before.indexOf(Math.max(...before));
     const without = { ...state, muted: [[state.block, h]] };
-    const after = softmax(this.states(without, state.word).logits[t]);
+    const after = softmax(this.states(without).logits[t]);
     this.found.push(after[best] - before[best]);
     if (this.found.length < this.sizes.head) setTimeout(() => this.measure(key));
     else this.draw();
@@ -284,7 +344,8 @@ class LiveWalk extends LiveFigure {
 
   drawToken() {
     this.entered = true;
-    const pick = sampler({ temperature: this.state.temperature });
+    const { temperature, topP } = this.state;
+    const pick = sampler({ temperature, topP });
     const { states, state } = this.walk;
     this.drawn = pick(states.logits[state.token]);
     this.show();
@@ -314,7 +375,15 @@ class LiveWalk extends LiveFigure {
 
   click(event) {
     const box = this.sheet.svg.getBoundingClientRect();
+    const spot = event.target.closest(SPOT);
     this.sheet.click(event.clientX - box.left, event.clientY - box.top);
+    if (spot?.node) this.expand(spot.node);
+  }
+
+  /** Show of what a number is the sum. */
+  expand(trace) {
+    this.change({ trace });
+    this.trace.element.scrollIntoView({ block: "nearest" });
   }
 
   /** Arrow keys go over the cells. */
@@ -322,19 +391,30 @@ class LiveWalk extends LiveFigure {
     const { rows } = this.sheet;
     const moves = { ArrowLeft: [0, -1], ArrowRight: [0, 1],
       ArrowUp: [-1, 0], ArrowDown: [1, 0] };
-    if (!(event.key in moves) || !rows.length) return;
+    if (!rows.length) return;
+    if (event.key === "Enter" && this.cursor) {
+      const { node } = this.spotAt(this.cursor);
+      if (node) this.trace.follow({ trace: node });
+    }
+    if (!(event.key in moves)) return;
     event.preventDefault();
     const [down, right] = this.cursor ? moves[event.key] : [0, 0];
     const clamp = (value, n) => Math.max(0, Math.min(n - 1, value));
     const [row, column] = this.cursor ?? [0, 0];
     const r = clamp(row + down, rows.length);
     this.cursor = [r, clamp(column + right, rows[r].length)];
-    const cell = rows[r][this.cursor[1]];
-    this.point(cell);
+    this.point(this.spotAt(this.cursor));
+    this.speak(this.readout.textContent);
+  }
+
+  spotAt([row, column]) {
+    return this.sheet.rows[row][column];
+  }
+
+  /** Say something other than the sentence, once the reader pauses. */
+  speak(text) {
     clearTimeout(this.pause);
-    this.pause = setTimeout(() => {
-      this.spoken.textContent = this.readout.textContent;
-    }, 300);
+    this.pause = setTimeout(() => { this.spoken.textContent = text; }, 300);
   }
 }
 

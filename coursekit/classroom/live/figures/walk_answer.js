@@ -1,10 +1,10 @@
 // The answer at the edge of the walk: the likeliest next tokens, before and
 // after what the reader changed.
-import { ranking } from "../generation.js";
+import { leading } from "../generation.js";
 import { softmax } from "../tensor.js";
 import { make } from "./parts.js";
-import { say } from "./strings.js";
-import { points, shareOf } from "./walk_strings.js";
+import { percent, say } from "./strings.js";
+import { points } from "./walk_strings.js";
 
 const ROWS = 5;
 
@@ -25,9 +25,9 @@ export class Answer {
   /** Show two rows of logits: the trained model's and the changed one's. */
   show(before, after, name, token, changed) {
     const [old, now] = [softmax(before), softmax(after)];
-    const most = changed ? ranking(now).slice(0, 2) : [];
-    const ids = [...new Set([...ranking(old).slice(0, ROWS - most.length),
-      ...most, ...ranking(old).slice(0, ROWS)])].slice(0, ROWS);
+    const most = changed ? leading(now, 2) : [], first = leading(old, ROWS);
+    const ids = [...new Set([...first.slice(0, ROWS - most.length),
+      ...most, ...first])].slice(0, ROWS);
     const largest = Math.max(...ids.flatMap((id) => [old[id], now[id]]));
     this.title.textContent = say("walk.answer", { token });
     this.list.replaceChildren(...ids.map((id) => {
@@ -35,14 +35,14 @@ export class Answer {
       row.firstChild.textContent = name(id);
       row.children[1].style.setProperty("--own", changed ? old[id] / largest : 0);
       row.children[1].style.setProperty("--made", now[id] / largest);
-      row.lastChild.textContent = shareOf(now[id]);
+      row.lastChild.textContent = percent(now[id]);
       return row;
     }));
-    const [best] = ranking(old);
+    const [best] = first;
     this.now.textContent = say(changed ? "walk.then-now" : "walk.now", {
-      token: name(best), before: shareOf(old[best]), after: shareOf(now[best]) });
+      token: name(best), before: percent(old[best]), after: percent(now[best]) });
     this.change.textContent = changed ? say("walk.changed", {
-      token: name(best), before: shareOf(old[best]), after: shareOf(now[best]),
+      token: name(best), before: percent(old[best]), after: percent(now[best]),
       points: points(now[best] - old[best]) }) : say("walk.intact");
     this.undo.hidden = !changed;
   }

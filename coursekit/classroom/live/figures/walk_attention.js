@@ -3,8 +3,8 @@ import { dot } from "../tensor.js";
 import { shape } from "./parts.js";
 import { cellOf } from "./walk_vectors.js";
 import { extent } from "./walk_sheet.js";
-import { say, signed } from "./strings.js";
-import { points, shareOf } from "./walk_strings.js";
+import { percent, say, signed } from "./strings.js";
+import { points } from "./walk_strings.js";
 
 const ROW = 26;
 
@@ -17,30 +17,34 @@ function scores(sheet, { states, state, names, choose }) {
   const x = sheet.names, numbers = sheet.wide ? 150 : 116;
   const width = sheet.room(x, numbers), [first, second] = [
     x + width + numbers / 2 - 6, sheet.width];
-  const line = (y, values, name, role, chosen) => {
-    sheet.name(y, name, chosen);
-    sheet.cells(x, y, values, { role, width, more: false, about: (i) =>
-      say("walk.product", { i: i + 1, a: signed(query[i]),
-        b: signed(values[i]), product: signed(query[i] * values[i]) }) });
+  const line = (y, values, name, s) => {
+    sheet.name(y, name, s === t);
+    sheet.cells(x, y, values, { role: "key", width, more: false,
+      node: (i) => ["k", s, block, head, i], about: (i) =>
+        say("walk.product", { i: i + 1, a: signed(query[i]),
+          b: signed(values[i]), product: signed(query[i] * values[i]) }) });
   };
   sheet.text(first, 10, "q · k", "end");
   sheet.text(second, 10, say(state.root ? "walk.divided" : "walk.undivided",
     { root: root.toFixed(2) }), "end");
   sheet.text(0, 34, say("walk.query-of", { token: names[t] }), "start query");
   sheet.cells(x, 34, query, { role: "query", width, more: false,
+    node: (i) => ["q", t, block, head, i],
     about: (i) => cellOf("q", i, query[i]) });
   sheet.text(x + width + 8, 34, say("walk.more", { n: query.length - 16 }),
     "start faint");
   const limit = extent(row), best = row.indexOf(Math.max(...row));
   names.forEach((name, s) => {
     const y = 66 + ROW * s;
+    sheet.line(y, ROW, () => choose.key(s));
     if (s === key) sheet.rect(0, y - ROW / 2, sheet.width, ROW, "mark");
-    line(y, k[head][s], name, "key", s === t);
+    line(y, k[head][s], name, s);
     sheet.text(first, y, signed(row[s] * root), "end");
     const bar = (56 * Math.max(0, row[s])) / limit; // none if they disagree
     sheet.rect(second + 2 - bar, y - 9, bar, 18, "tint");
-    sheet.text(second, y, signed(row[s]), s === best ? "end strong" : "end");
-    sheet.line(y, ROW, () => choose.key(s));
+    sheet.spot(sheet.text(second, y, signed(row[s]),
+      s === best ? "end strong" : "end"), say("walk.scored",
+      { token: name, score: signed(row[s]) }), ["score", t, block, head, s]);
   });
   return { token: names[t], best: names[best], score: signed(row[best]) };
 }
@@ -50,7 +54,7 @@ function weights(sheet, { states, state, names, choose }) {
   const { block, head, token: t } = state;
   const { scores: found, weights: maps } = states.blocks[block];
   const row = maps[head][t];
-  const side = sheet.wide ? 14 * names.length + 8 : 0;
+  const side = sheet.wide ? cellIn(sheet, names.length) * names.length + 8 : 0;
   const x = sheet.names + 58, width = sheet.width - side - x - 46;
   sheet.text(sheet.names + 46, 10, say("walk.score"), "end");
   sheet.text(x, 10, say("walk.weight"), "start weight");
@@ -61,7 +65,7 @@ function weights(sheet, { states, state, names, choose }) {
       hidden ? "end faint" : "end");
     if (hidden) sheet.rect(x, y - 7, width, 14, "hidden");
     sheet.bar(x, y, width, row[s], future ? "loss" : "weight");
-    sheet.text(x + width + 42, y, shareOf(row[s]), "end");
+    sheet.text(x + width + 42, y, percent(row[s]), "end");
     sheet.choice(0, y - ROW / 2, x + width + 46, ROW, () => choose.token(s));
   });
   const [left, top] = sheet.wide
@@ -71,13 +75,18 @@ function weights(sheet, { states, state, names, choose }) {
   const all = maps[head].reduce((sum, shares, q) => sum
     + shares.reduce((own, share, s) => own + (s > q ? share : 0), 0), 0);
   return { token: names[t], best: names[row.indexOf(Math.max(...row))],
-    share: shareOf(Math.max(...row)), n: t + 1, future: shareOf(cheated),
-    mean: shareOf(all / names.length), variant: state.mask ? "" : "-off" };
+    share: percent(Math.max(...row)), n: t + 1, future: percent(cheated),
+    mean: percent(all / names.length), variant: state.mask ? "" : "-off" };
+}
+
+/** The side of a cell of the map of n tokens. */
+function cellIn({ wide, width, names }, n) {
+  return Math.min(...(wide ? [14, 190 / n] : [15, (width - names) / n]));
 }
 
 /** The map of all queries: what the mask hides is empty, or red. */
 function map(sheet, left, top, rows, chosen, masked, choose) {
-  const cell = sheet.wide ? 14 : 15;
+  const cell = cellIn(sheet, rows.length);
   sheet.text(left, top - 12, say("walk.map"), "start faint");
   rows.forEach((row, q) => row.forEach((share, s) => {
     const future = s > q;
@@ -110,8 +119,9 @@ function mix(sheet, { states, intact, state, names, choose }) {
     if (s === key) sheet.rect(0, y - ROW / 2, sheet.width, ROW, "mark");
     sheet.name(y, name, s === t);
     sheet.bar(start, y, bars, row[s], s > t ? "loss" : "weight", before[s]);
-    sheet.text(start + bars + 42, y, shareOf(row[s]), "end");
+    sheet.text(start + bars + 42, y, percent(row[s]), "end");
     sheet.cells(x, y, parts[s], { role: "value", width, limit, more: false,
+      node: (i) => ["v", s, block, head, i],
       about: (i) => say("walk.part", { i: i + 1, share: row[s].toFixed(2),
         v: signed(v[head][s][i]), part: signed(parts[s][i]) }) });
   });
@@ -121,10 +131,11 @@ function mix(sheet, { states, intact, state, names, choose }) {
   sheet.text(0, end + 14, say("walk.mix"), "start value");
   const muted = state.muted.some(([b, h]) => b === block && h === head);
   sheet.cells(x, end + 14, heads[head][t], { role: "value", width, limit,
-    height: 24, more: sheet.wide, about: (i) => say("walk.mixed",
+    height: 24, more: sheet.wide, node: (i) => ["mix", t, block, head, i],
+    about: (i) => say("walk.mixed",
       { i: i + 1, n: names.length, sum: signed(heads[head][t][i]) }) });
   return { token: names[t], best: names[row.indexOf(Math.max(...row))],
-    share: shareOf(Math.max(...row)), variant: muted ? "-muted" : "" };
+    share: percent(Math.max(...row)), variant: muted ? "-muted" : "" };
 }
 
 /** 8: all heads of the block, joined, through W_O. */
@@ -149,10 +160,11 @@ function heads(sheet, { states, state, names, choose, effects }) {
     sheet.put(shape("path", { class: "walk-rule",
       d: `M62 ${y + 14.5}h${chart}` }), y + 15);
     const best = row.indexOf(Math.max(...row));
-    sheet.text(62, y + 25, `${names[best]} ${shareOf(row[best])}`,
+    sheet.text(62, y + 25, `${names[best]} ${percent(row[best])}`,
       "start name small");
     sheet.line(y + 5, 60, () => choose.head(h));
     sheet.cells(x, y, head[t], { role: "value", width, more: false,
+      node: (i) => ["mix", t, block, h, i],
       about: (i) => cellOf(say("walk.head", { h: h + 1 }), i, head[t][i]) });
     const effect = effects[h];
     sheet.text(sheet.width, y, muted ? say("walk.muted")
@@ -160,11 +172,11 @@ function heads(sheet, { states, state, names, choose, effects }) {
   });
   const end = 44 + 62 * kept.heads.length;
   const left = sheet.wide ? sheet.names : 62, wide = sheet.room(left);
-  sheet.arrow(left + wide / 2, end - 18, left + wide / 2, end + 6);
-  sheet.text(left + wide / 2 + 12, end - 8, say("walk.joined"), "start faint");
+  sheet.down(left, wide, end - 18, end + 6, say("walk.joined"));
   sheet.text(0, end + 24, say("walk.attention"), "start stream");
   sheet.cells(left, end + 24, kept.attended[t], { role: "stream", width: wide,
-    height: 24, about: (i) => cellOf("a", i, kept.attended[t][i]) });
+    height: 24, node: (i) => ["att", t, block, i],
+    about: (i) => cellOf("a", i, kept.attended[t][i]) });
   return { n: kept.heads.length, block: block + 1 };
 }
 

@@ -1,16 +1,23 @@
 // What the reader can choose and change at each step of the walk: native
 // controls, made anew with each state, but while a slider is moved.
+import { leading } from "../generation.js";
 import { button, checkbox, field, make, slider } from "./parts.js";
 import { say } from "./strings.js";
+import { PUSHES } from "./walk_state.js";
+import { swapped } from "./walk_vectors.js";
+import { tokenFor, wordPicker } from "./words.js";
+
+const LIKELIEST = 8; // tokens that may be given as the true one
 
 /** The controls of the walk as it stands. */
 export function controls(walk) {
   const { state, walk: { names } } = walk;
   const { step } = state;
   const at = (first, last) => step >= first && step <= last;
-  const listed = [];
-  if (walk.words.length > 1) listed.push(pick(walk, "word", walk.words));
-  if (step > 1) listed.push(pick(walk, "token", names.map((token, i) =>
+  const listed = step === 1 ? [walk.typed.field] : [];
+  if (walk.words.length > 1 && walk.texts.word(state) >= 0)
+    listed.push(words(walk));
+  listed.push(pick(walk, "token", names.map((token, i) =>
     say("walk.pick", { n: i + 1, token }))));
   if (at(4, 11)) listed.push(pick(walk, "block", counted(walk.sizes.block)));
   if (at(4, 7)) listed.push(pick(walk, "head", counted(walk.sizes.head)));
@@ -18,6 +25,63 @@ export function controls(walk) {
 }
 
 const counted = (n) => Array.from({ length: n }, (_, i) => `${i + 1}`);
+
+/** The page's words, of which the sentence has one. */
+function words(walk) {
+  const list = make("select", { onchange: () =>
+    walk.change(walk.texts.swap(list.value)) });
+  list.dataset.name = "word";
+  const chosen = walk.texts.word(walk.state);
+  walk.words.forEach((word, i) => list.append(make("option",
+    { value: word, selected: i === chosen }, word)));
+  return field(say("walk.word"), list);
+}
+
+/** Another word in the place of the chosen token. */
+function replacement(walk) {
+  const { state: { put, token }, walk: { ids, before } } = walk;
+  const id = (word) => tokenFor(walk.texts.tokenizer, word, before[token]);
+  const picker = wordPicker(say("walk.put", { token: walk.walk.names[token] }),
+    [["", say("walk.put-none")]], walk.vocabulary, id,
+    ids[token] === before[token] ? "" : ids[token], (chosen) => {
+      const others = put.filter(([t]) => t !== token);
+      walk.change({ put: chosen === "" ? others : inOrder(
+        [...others, [token, Number(chosen)]]) });
+    });
+  picker.list.dataset.name = "put";
+  return picker.list.options.length > 1 ? [picker.field] : [];
+}
+
+const inOrder = (put) => put.sort(([a], [b]) => a - b);
+
+/** Two words that change places: the chosen token's and another. */
+function exchange(walk) {
+  const { state, walk: { before, name } } = walk, { token } = state;
+  const pair = swapped(state, before);
+  const other = pair?.includes(token) ? pair.find((t) => t !== token) : "";
+  const list = make("select", { onchange: () => {
+    const s = Number(list.value);
+    walk.change({ put: list.value === "" ? [] : inOrder(
+      [[token, before[s]], [s, before[token]]]) });
+  } }, make("option", { value: "" }, say("walk.put-none")));
+  list.dataset.name = "exchange";
+  before.forEach((id, s) => {
+    if (id !== before[token]) list.append(make("option", { value: s,
+      selected: s === other }, say("walk.pick", { n: s + 1, token: name(id) })));
+  });
+  return field(say("walk.exchange"), list);
+}
+
+/** A second block, next to the chosen one. */
+function beside(walk) {
+  const list = make("select", { onchange: () => walk.change(
+    { beside: list.value === "" ? null : Number(list.value) }) },
+  make("option", { value: "" }, say("walk.alone")));
+  list.dataset.name = "beside";
+  counted(walk.sizes.block).forEach((text, b) => list.append(make("option",
+    { value: b, selected: b === walk.state.beside }, text)));
+  return field(say("walk.beside"), list);
+}
 
 /** A list to choose a part of the state from. */
 function pick(walk, name, options) {
@@ -69,18 +133,56 @@ function weight(walk) {
   return control.field;
 }
 
-function temperature(walk) {
-  const control = slider(say("walk.temperature"),
-    { min: 0.1, max: 3, step: 0.1, value: walk.state.temperature },
-    () => walk.change({ temperature: control.value }, true),
-    (value) => value.toFixed(1));
+/** How a token is drawn, or which is the true one. */
+function drawing(walk) {
+  const { truth, push } = walk.state;
+  if (truth === null)
+    return [...sampling(walk), ...drawButtons(walk), trueToken(walk)];
+  const press = button(say("walk.push"), () => walk.change({ push: push + 1 }));
+  press.dataset.name = "push";
+  press.disabled = push === PUSHES;
+  return [trueToken(walk), press];
+}
+
+/** The sliders of temperature and top-p. */
+function sampling(walk) {
+  return [["temperature", { min: 0.1, max: 3, step: 0.1 }, 1],
+    ["topP", { min: 0.05, max: 1, step: 0.05 }, 2]].map(([name, range, digits]) => {
+    const control = slider(say(`walk.${name}`),
+      { ...range, value: walk.state[name] },
+      () => walk.change({ [name]: control.value }, true),
+      (value) => value.toFixed(digits));
+    control.input.dataset.name = name;
+    return control.field;
+  });
+}
+
+function drawButtons(walk) {
   const draw = button(say("walk.draw"), () => walk.drawToken());
   draw.dataset.name = "draw";
-  control.input.dataset.name = "temperature";
-  return [control.field, draw];
+  if (walk.drawn === null) return [draw];
+  return [draw, button(say("walk.go-on", { token: walk.name(walk.drawn) }),
+    () => walk.goOn())];
+}
+
+/** Which token is the true one: of the text the next, the likeliest, any. */
+function trueToken(walk) {
+  const { state: { truth, token }, walk: { ids, states, name } } = walk;
+  const likeliest = leading(states.logits[token], LIKELIEST);
+  const known = [...new Set([...ids.slice(token + 1, token + 2), ...likeliest,
+    ...(truth === null ? [] : [truth])])];
+  const picker = wordPicker(say("walk.truth"), [["", say("walk.no-truth")],
+    ...known.map((id) => [id, name(id)])], walk.vocabulary,
+  (word) => tokenFor(walk.texts.tokenizer, word, likeliest[0]), truth ?? "",
+  (chosen) => walk.change({ push: 0,
+    truth: chosen === "" ? null : Number(chosen) }));
+  picker.list.dataset.name = "truth";
+  return picker.field;
 }
 
 const TOUCH = {
+  1: replacement,
+  3: (walk) => [exchange(walk)],
   5: (walk) => [part(walk, "root", say("walk.root"), walk.state.root,
     (root) => ({ root }))],
   6: (walk) => [part(walk, "mask", say("walk.mask"), walk.state.mask,
@@ -89,5 +191,6 @@ const TOUCH = {
   8: heads,
   9: (walk) => [ofBlock(walk, "cut", say("walk.plus"))],
   10: (walk) => [ofBlock(walk, "straight", say("walk.gelu"))],
-  12: temperature,
+  11: (walk) => [beside(walk)],
+  12: drawing,
 };

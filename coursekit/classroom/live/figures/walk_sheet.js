@@ -62,6 +62,13 @@ export class Sheet {
       d: `M${x} ${y}L${toX} ${toY}${point}` }), Math.max(y, toY));
   }
 
+  /** An arrow down from a row of cells, with what happens on the way. */
+  down(x, width, y, toY, words) {
+    const middle = x + (this.wide ? width / 2 : 8);
+    this.arrow(middle, y, middle, toY);
+    this.text(middle + 12, (y + toY) / 2 - 1, words, "start faint");
+  }
+
   /** A bar of which a frame says how long it was before. */
   bar(x, y, full, share, role, before = null) {
     const drawn = this.rect(x, y - 7, full * share, 14, role);
@@ -72,32 +79,42 @@ export class Sheet {
 
   /** The first numbers of a row as cells; returns their group.
    *
-   *  about(i) is what a cell says. */
-  cells(x, y, values, { role, width, limit, about, more = true, shown = CELLS,
-    height = 18, sign = true }) {
+   *  about(i) is what a cell says, node(i) which number it is, as for
+   *  `expand`. */
+  cells(x, y, values, { role, width, limit, about, node, more = true,
+    shown = CELLS, height = 18, sign = true }) {
     const group = shape("g", { class: `walk-cells walk-${role}` });
     const n = Math.min(shown, values.length);
     const size = width / n;
     const most = limit ?? extent(values.subarray(0, n));
-    const row = [];
+    // As text: that is several times quicker than one element at a time.
+    let cells = "";
     for (let i = 0; i < n; i++) {
-      const cell = shape("g", { class: "walk-cell" }, shape("rect", {
-        x: x + i * size, y: y - height / 2, width: size, height,
-        "fill-opacity": Math.min(1, Math.abs(values[i]) / (most || 1)) }));
-      if (sign && values[i] < 0) cell.append(shape("path", {
-        d: `M${x + (i + 0.3) * size} ${y}h${0.4 * size}` }));
-      if (about) {
-        cell.about = () => about(i);
-        row.push(cell);
-      }
-      group.append(cell);
+      const opacity = Math.min(1, Math.abs(values[i]) / (most || 1)).toFixed(3);
+      const dash = sign && values[i] < 0
+        ? `<path d="M${x + (i + 0.3) * size} ${y}h${0.4 * size}"/>` : "";
+      cells += `<g class="walk-cell"><rect x="${x + i * size}" y="${y - height / 2}"`
+        + ` width="${size}" height="${height}" fill-opacity="${opacity}"/>${dash}</g>`;
     }
-    if (row.length) this.rows.push(row);
+    group.innerHTML = cells;
+    if (about) this.rows.push([...group.children].map((cell, i) =>
+      Object.assign(cell, { about: () => about(i), node: node?.(i) })));
     this.put(group, y + height / 2);
     if (more && values.length > n)
       this.text(x + width + 5, y, say("walk.more", { n: values.length - n }),
         "start faint");
     return group;
+  }
+
+  /** Something else that says a number: for the arrow keys one more cell of
+   *  its row, or a row of its own. */
+  spot(element, about, node, isOwn) {
+    const spot = shape("g", { class: "walk-spot" });
+    element.replaceWith(spot);
+    spot.append(element);
+    Object.assign(spot, { about: () => about, node });
+    if (isOwn) this.rows.push([]);
+    this.rows.at(-1).push(spot);
   }
 
   /** The width of a row of cells that begins at x, with room to the right. */

@@ -1,24 +1,39 @@
 // The state of a walk, which its page's address holds:
 // #walk=hungry&step=5&token=12&block=2&head=3&mute=1.3,2.4
 //
-// An address counts from 1, as a reader does; a state counts from 0, but for
-// the step.
-export const STEPS = 12;
-/** Nothing in the model is changed. */
-export const UNCHANGED = { root: true, mask: true, muted: [], cut: [],
-  straight: [], weight: null };
+// Behind `walk` stands one of the page's words, or a text of the reader's. An
+// address counts from 1, as a reader does, and tokens have their ids; a state
+// counts from 0, but for the step.
+import { plain } from "./words.js";
 
-/** Whether the model of a state is another than the one that was trained. */
+export const STEPS = 12;
+export const PUSHES = 9; // of the logits, at most
+/** Nothing is changed, neither in the model nor in the text. */
+export const UNCHANGED = { put: [], root: true, mask: true, muted: [], cut: [],
+  straight: [], weight: null };
+/** What is to be seen, and not what is computed. */
+export const SEEN = { key: null, beside: null, temperature: 1, topP: 1,
+  truth: null, push: 0, trace: null };
+const NUMBERS = { temperature: ["temperature", 0.1, 3, 1],
+  topP: ["top-p", 0.05, 1, 1], push: ["push", 0, PUSHES, 0] };
+
+/** Whether the text or the model of a state has been changed. */
 export function isChanged(state) {
   return !state.root || !state.mask || state.weight !== null
-    || [state.muted, state.cut, state.straight].some((list) => list.length);
+    || [state.put, state.muted, state.cut, state.straight].some(
+      (list) => list.length);
 }
 
 /** A state as an address; `start` is what need not be said. */
-export function toAddress(state, start, words) {
-  const parts = [`walk=${encodeURIComponent(words[state.word])}`,
-    `step=${state.step}`];
-  for (const name of ["token", "block", "head"])
+export function toAddress(state, start, texts) {
+  const [text, put] = texts.toAddress(state);
+  const parts = [`walk=${plain(text)}`, `step=${state.step}`];
+  const last = texts.ids(state.text).length - 1;
+  if (put.length)
+    parts.push(`put=${put.map(([t, id]) => `${t + 1}.${id}`)}`);
+  if (state.token !== Math.min(start.token, last))
+    parts.push(`token=${state.token + 1}`);
+  for (const name of ["block", "head"])
     if (state[name] !== start[name]) parts.push(`${name}=${state[name] + 1}`);
   for (const name of ["root", "mask"])
     if (!state[name]) parts.push(`${name}=off`);
@@ -32,37 +47,56 @@ export function toAddress(state, start, words) {
     const percent = Math.round(100 * share);
     parts.push(`weight=${block + 1}.${head + 1}.${key + 1}.${percent}`);
   }
-  if (state.temperature !== 1) parts.push(`temperature=${state.temperature}`);
+  if (state.beside !== null) parts.push(`beside=${state.beside + 1}`);
+  if (state.truth !== null) parts.push(`truth=${state.truth}`);
+  for (const [name, [said, , , usual]] of Object.entries(NUMBERS))
+    if (state[name] !== usual) parts.push(`${said}=${state[name]}`);
+  if (state.trace) parts.push(`trace=${state.trace.join(".")}`);
   return `#${parts.join("&")}`;
 }
 
 /** What an address says of a walk, or null if it speaks of something else;
- *  #walk-5, the place of step 5 in the page's list, is one too. */
-export function fromAddress(hash, start, words, sizes) {
+ *  #walk-5, the place of step 5 in the page's list, is one too, and #walk-loss
+ *  is step 12 with the model's answer as the true token. */
+export function fromAddress(hash, start, texts, sizes) {
   const place = /^#walk-(\d+)$/.exec(hash);
   if (place) return { step: whole(place[1], STEPS) + 1 };
+  if (hash === "#walk-loss") return { step: STEPS, truth: sizes.answer };
   if (!hash.startsWith("#walk=")) return null;
   const said = new URLSearchParams(hash.slice(1));
-  const found = { ...start, ...UNCHANGED, key: null, word: Math.max(0, words.indexOf(said.get("walk"))) };
-  if (said.has("step")) found.step = whole(said.get("step"), STEPS) + 1;
-  for (const name of ["token", "block", "head"])
-    if (said.has(name)) found[name] = whole(said.get(name), sizes[name]);
-  for (const name of ["root", "mask"]) found[name] = said.get(name) !== "off";
   const list = (name) => said.get(name)?.split(",") ?? [];
-  found.muted = list("mute").map((pair) => {
-    const [block, head] = pair.split(".");
-    return [whole(block, sizes.block), whole(head, sizes.head)];
-  });
+  const pairs = (name) => list(name).map((pair) => pair.split("."));
+  const put = pairs("put").map(([t, id]) => [whole(t, texts.most), Number(id)])
+    .filter(([, id]) => id >= 0 && id < sizes.all && Number.isInteger(id));
+  const found = { ...start, ...UNCHANGED, ...SEEN,
+    ...texts.fromAddress(said.get("walk"), put) };
+  const n = texts.ids(found.text).length;
+  found.put = found.put.filter(([t]) => t < n);
+  found.token = Math.min(start.token, n - 1);
+  if (said.has("step")) found.step = whole(said.get("step"), STEPS) + 1;
+  const within = { ...sizes, token: n, beside: sizes.block };
+  for (const name of ["token", "block", "head", "beside"])
+    if (said.has(name)) found[name] = whole(said.get(name), within[name]);
+  for (const name of ["root", "mask"]) found[name] = said.get(name) !== "off";
+  found.muted = pairs("mute").map(([block, head]) =>
+    [whole(block, sizes.block), whole(head, sizes.head)]);
   for (const name of ["cut", "straight"])
     found[name] = list(name).map((block) => whole(block, sizes.block));
   if (said.has("weight")) {
     const [block, head, key, percent] = said.get("weight").split(".");
     found.weight = { block: whole(block, sizes.block),
-      head: whole(head, sizes.head), key: whole(key, sizes.token),
+      head: whole(head, sizes.head), key: whole(key, n),
       share: Math.min(100, Math.max(0, Number(percent) || 0)) / 100 };
   }
-  const temperature = Number(said.get("temperature"));
-  if (temperature >= 0.1 && temperature <= 3) found.temperature = temperature;
+  if (said.has("truth"))
+    found.truth = whole(Number(said.get("truth")) + 1, sizes.all);
+  for (const [name, [word, least, most]] of Object.entries(NUMBERS)) {
+    const number = Number(said.get(word));
+    if (said.has(word) && number >= least && number <= most)
+      found[name] = number;
+  }
+  found.trace = said.get("trace")?.split(".").map((part, i) =>
+    (i ? Number(part) : part)) ?? null;
   return found;
 }
 

@@ -13,12 +13,18 @@ Object.assign(STRINGS, {
   "walk.next": "Next",
   "walk.reset": "Start again",
   "walk.undo": "Undo changes",
+  "walk.text": "Text: type your own",
   "walk.word": "Word",
+  "walk.put": "In the place of “{token}”",
+  "walk.put-none": "no other",
+  "walk.exchange": "Change places with",
+  "walk.beside": "Beside it",
+  "walk.alone": "no other",
   "walk.token": "Token",
   "walk.pick": "{n}: {token}",
   "walk.picture": "Picture of the step. Arrow keys go from number to number.",
   "walk.map-label": "The model, from the text to the next token",
-  "walk.hint": "Point at a cell for its number.",
+  "walk.hint": "Point at a cell for its number, press it for its sum.",
   "walk.root": "÷ √Dh",
   "walk.mask": "causal mask",
   "walk.plus": "the + around attention",
@@ -26,7 +32,47 @@ Object.assign(STRINGS, {
   "walk.on": "head {h}",
   "walk.share": "Weight of “{token}”",
   "walk.temperature": "Temperature τ",
+  "walk.topP": "Top-p",
   "walk.draw": "Draw a token",
+  "walk.go-on": "Go on with “{token}”",
+  "walk.truth": "True token",
+  "walk.no-truth": "not given",
+  "walk.push": "Push the logits once",
+
+  "walk.trace": "Of what a number is the sum",
+  "walk.trace-sum": "{name} is {value}: the sum of {n} terms.",
+  "walk.trace-gelu": "{name} is GELU({inner}) = {value}, and {inner} is the sum"
+    + " of {n} terms.",
+  "walk.trace-learned": "{name} is {value}: a number that was learned.",
+  "walk.trace-rest": "… and {n} smaller terms: {sum}",
+  "walk.trace-back": "Back in the trace",
+  "walk.trace-close": "Close the trace",
+  "walk.of.logit": "The logit of “{token}”",
+  "walk.of.attlogit": "What attention in block {b} adds to the logit of “{token}”",
+  "walk.of.netlogit":
+    "What the network in block {b} adds to the logit of “{token}”",
+  "walk.of.x": "Dimension {i} of x at “{token}”",
+  "walk.of.norm": "Dimension {i} of norm(x) at “{token}”",
+  "walk.of.att":
+    "Dimension {i} of what attention in block {b} adds to x at “{token}”",
+  "walk.of.net":
+    "Dimension {i} of what the network in block {b} adds to x at “{token}”",
+  "walk.of.unit": "Hidden unit {i} of block {b} at “{token}”",
+  "walk.of.q": "Dimension {i} of the query of “{token}”",
+  "walk.of.k": "Dimension {i} of the key of “{token}”",
+  "walk.of.v": "Dimension {i} of the value of “{token}”",
+  "walk.of.mix": "Dimension {i} of what a head found for “{token}”",
+  "walk.of.score": "The score of “{token}” for “{key}”",
+  "walk.of.E": "Dimension {i} of the embedding of “{token}”",
+  "walk.of.P": "Dimension {i} of the row of the position of “{token}”",
+  "walk.from.embedding": "embedding",
+  "walk.from.position": "position",
+  "walk.from.attention": "attention of block {b}",
+  "walk.from.network": "network of block {b}",
+  "walk.from.token": "head {h} at “{token}”",
+  "walk.from.dimension": "number {i}",
+  "walk.from.bias": "bias",
+  "walk.from.mean": "less the mean",
 
   "walk.place.tokens": "tokens",
   "walk.place.embedding": "embedding",
@@ -53,6 +99,10 @@ Object.assign(STRINGS, {
   "walk.cell": "{name}, dimension {i}: {value}",
   "walk.cut": "cut into tokens; below each, its id",
   "walk.list": "what the model is given",
+  "walk.merges": "“{word}” is no token. From its bytes, merges lead to:",
+  "walk.unmerged": "“{word}” is no token, and none of its bytes are merged:",
+  "walk.bytes": "bytes",
+  "walk.merge": "merge {i}",
   "walk.table": "E has {rows} rows, one per token, and {columns} columns:",
   "walk.nearest": "The three nearest rows, by the cosine:",
   "walk.sum": "dimension {i}: {a} + {b} = {sum}",
@@ -69,6 +119,7 @@ Object.assign(STRINGS, {
   "walk.undivided": "not divided",
   "walk.query-of": "q of {token}",
   "walk.product": "dimension {i}: {a} · {b} = {product}",
+  "walk.scored": "The score of “{token}” is {score}",
   "walk.score": "score",
   "walk.weight": "weight",
   "walk.map": "all queries (rows)",
@@ -90,7 +141,8 @@ Object.assign(STRINGS, {
   "walk.strongest": "The five strongest units:",
   "walk.closes": "times W_2",
   "walk.written": "network",
-  "walk.lens": "read off here, the next token would be",
+  "walk.would": "would answer",
+  "walk.lens": "the next token would be",
   "walk.most": "looks most at",
   "walk.before": "embedding",
   "walk.after": "block {b}",
@@ -98,11 +150,19 @@ Object.assign(STRINGS, {
   "walk.probability": "probability",
   "walk.again": "joins the text, and step 1 begins again",
   "walk.press": "Draw a token to go on.",
+  "walk.chance": "“{token}”: logit {logit}, probability {share}",
+  "walk.lost": "loss = −ln p = {loss} (as trained: {before})",
+  "walk.pushes": "“{token}”: {p} − {y} = {by}",
 
   "walk.1.title": "The text becomes tokens",
   "walk.1.formula": "text → [[token:ids]]",
   "walk.1.sentence": "The text becomes {n} tokens, and the model sees only"
     + " their ids: “{token}” is token {id} of {all}.",
+  "walk.1.sentence-split": "“{word}” is not one of the {all} tokens: the model"
+    + " reads it in {pieces} pieces, from which it has learned little. What it"
+    + " answers to such a text is a guess.",
+  "walk.1.sentence-cut": "The text is too long for the walk. The last {n} tokens"
+    + " are read, and {cut} before them are left out.",
   "walk.2.title": "An id selects a row of E",
   "walk.2.formula": "[[stream:x]] = row [[token:id]] of E",
   "walk.2.sentence": "The id {id} selects one row of E, and this row is x."
@@ -111,6 +171,9 @@ Object.assign(STRINGS, {
   "walk.3.formula": "[[stream:x]] = E_i_d + [[token:P_t]]",
   "walk.3.sentence": "Row {t} of the position table is added to x, so that"
     + " the same word at another position is another vector.",
+  "walk.3.sentence-swapped": "“{a}”, now at position {at}, and “{b}”, now at"
+    + " position {to}, have changed places: their rows of E moved with them, and"
+    + " the rows of P stayed. So both sums are other vectors.",
   "walk.4.title": "One x becomes query, key and value",
   "walk.4.formula": "[[query:q]] = W_Q norm([[stream:x]]),"
     + " [[key:k]] = W_K norm([[stream:x]]),"
@@ -165,21 +228,27 @@ Object.assign(STRINGS, {
     + " {first} on it is “{last}”.",
   "walk.11.sentence-always": "Steps 4 to 10 are one block. Read off after"
     + " block {block}, the next token would be “{token}” ({share}).",
+  "walk.11.sentence-beside": "Two blocks, the same operations, other weights:"
+    + " read off after block {block}, the next token would be “{token}”"
+    + " ({share}), after block {other} “{last}” ({after}).",
   "walk.12.title": "A token is drawn",
   "walk.12.formula": "[[weight:p]] = softmax(logits / τ)",
   "walk.12.sentence": "The last x has become {n} logits, and softmax turns"
     + " them into probabilities: “{token}” gets {share}.",
   "walk.12.sentence-drawn": "“{drawn}” was drawn. It joins the text, and step"
     + " 1 begins again, one token longer.",
+  "walk.12.sentence-top": "Of {n} tokens, {kept} are left: the fewest whose"
+    + " probabilities reach {p}. “{token}” gets {share} now.",
+  "walk.loss.title": "The true token, and the loss",
+  "walk.loss.formula": "[[loss:loss]] = −ln [[weight:p]]_t_r_u_e,"
+    + " gradient of the logits = [[weight:p]] − [[token:y]]",
+  "walk.loss.sentence": "If “{token}” comes next, the loss is −ln p = {loss}"
+    + " nats. The gradient p − y is negative for “{token}” alone: training"
+    + " pushes it up by {up}, and each other token down by its probability.",
+  "walk.loss.sentence-pushed": "After {n} pushes by p − y, “{token}” has {share}"
+    + " and the loss is {loss} nats. Training moves the weights so that the"
+    + " logits go this way.",
 });
-
-/** A share as it is said; no share that is not whole is called 0% or 100%. */
-export function shareOf(share) {
-  if (share > 0 && share < 0.0005) return "<0.1%";
-  const digits = (share >= 0.1 && share < 0.9945) || share === 1 ? 0 : 1;
-  return share < 1 && share > 0.9994 ? ">99.9%"
-    : `${(100 * share).toFixed(share === 0 ? 0 : digits)}%`;
-}
 
 /** A difference of two shares: −39 points. */
 export function points(difference) {
