@@ -25,11 +25,12 @@ from coursekit.weights import read_tensors, write_tensors
 
 __all__ = [
     "ATTENTION",
+    "MATRICES",
     "LoRA",
+    "Pair",
     "add_lora",
     "answer_batch",
     "answers",
-    "Pair",
     "load_tuned",
     "lora",
     "lora_weights",
@@ -40,6 +41,8 @@ __all__ = [
 
 ATTENTION = ("w_q", "w_k", "w_v", "w_o")
 """The matrices of attention, by the names that they have in a block."""
+MATRICES = (*ATTENTION, "w_in", "w_out")
+"""All matrices of a block."""
 Pair = tuple[Sequence[int], Sequence[int]]
 
 
@@ -187,7 +190,7 @@ def add_lora(
     model: nn.Module,
     rank: int,
     alpha: float | None = None,
-    layers: Collection[str] = ATTENTION,
+    layers: Collection[str] = MATRICES,
 ) -> nn.Module:
     """Freeze a model, and put an update beside some of its linear layers.
 

@@ -1,4 +1,4 @@
-"""Fine-tuning against `peft`, against sums by hand, and with wrong versions."""
+"""Fine-tuning against `peft`, sums by hand, and wrong versions."""
 
 import copy
 
