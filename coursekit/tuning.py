@@ -18,9 +18,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from coursekit.cache import CachedStepper
-from coursekit.data import IGNORE, Batch, pad
+from coursekit.data import IGNORE, Batch, load_text, pad
 from coursekit.generation import generate
 from coursekit.models import Loaded, find_model, load_model
+from coursekit.vocabulary import Tokenizer
 from coursekit.weights import read_tensors, write_tensors
 
 __all__ = [
@@ -31,11 +32,14 @@ __all__ = [
     "add_lora",
     "answer_batch",
     "answers",
+    "encode_pair",
     "load_tuned",
     "lora",
     "lora_weights",
     "merge_lora",
     "put_lora",
+    "read_pairs",
+    "replies",
     "save_adapter",
 ]
 
@@ -43,10 +47,48 @@ ATTENTION = ("w_q", "w_k", "w_v", "w_o")
 """The matrices of attention, by the names that they have in a block."""
 MATRICES = (*ATTENTION, "w_in", "w_out")
 """All matrices of a block."""
+SHIPPED = Path(__file__).parent / "assets" / "tuning"
+"""Where the package's adapters and pairs are."""
 Pair = tuple[Sequence[int], Sequence[int]]
 
 
 # -- prompts with answers ----------------------------------------------------
+def read_pairs(name: str | Path) -> list[tuple[str, str]]:
+    """Read prompts with their answers, a pair in each line.
+
+    Args:
+        name: a UTF-8 file whose lines are a prompt, a tab and an answer; or
+            ``"story-questions"`` or ``"six-questions"``, which the package
+            ships.
+
+    Returns:
+        The pairs, at least one.
+
+    Raises:
+        ValueError: if there is no such file, or a line has no two parts.
+
+    Chapter: 20, fine-tuning.
+    """
+    path = SHIPPED / f"{name}.tsv"
+    text = load_text(path if path.exists() else name)
+    pairs = [tuple(line.split("\t")) for line in text.splitlines()]
+    for n, pair in enumerate(pairs, 1):
+        if len(pair) != 2 or not all(part.strip() for part in pair):
+            raise ValueError(
+                "a line has a prompt, a tab and an answer: got "
+                f"{len(pair)} parts in line {n} of {name}. Mend the line."
+            )
+    return [(prompt, answer) for prompt, answer in pairs]
+
+
+def encode_pair(tokenizer: Tokenizer, prompt: str, answer: str) -> Pair:
+    """A prompt and its answer as ids; a new line ends the answer.
+
+    Chapter: 20, fine-tuning.
+    """
+    return tokenizer.encode(prompt), tokenizer.encode(f" {answer}\n")
+
+
 def answer_batch(
     pairs: Sequence[Pair], pad_id: int, prompts_too: bool = False
 ) -> Batch:
@@ -107,6 +149,31 @@ def answers(
     """
     stepper = CachedStepper(model)
     return generate(stepper, prompts, max_new_tokens, stop_ids=[end_id])
+
+
+def replies(
+    model: Any,
+    tokenizer: Tokenizer,
+    prompts: Sequence[str],
+    max_new_tokens: int = 20,
+) -> list[str]:
+    """The likeliest answers as text, each up to the new line.
+
+    Args:
+        model: a GPT.
+        tokenizer: its own; the new line is one token.
+        prompts: B texts.
+        max_new_tokens: where an answer without an end is cut off.
+
+    Returns:
+        B texts, without space around them.
+
+    Chapter: 20, fine-tuning.
+    """
+    ids = [tokenizer.encode(prompt) for prompt in prompts]
+    [end_id] = tokenizer.encode("\n")
+    found = answers(model, ids, end_id, max_new_tokens)
+    return [tokenizer.decode(answer).strip() for answer in found]
 
 
 # -- low-rank updates --------------------------------------------------------
@@ -330,9 +397,8 @@ def load_tuned(path: str | Path) -> Loaded:
     Chapter: 20, fine-tuning.
     Test: tests/test_tuning.py::test_an_adapter_is_loaded_with_its_base
     """
-    shipped = Path(__file__).parent / "assets" / "adapters"
-    if (shipped / f"{path}.safetensors").exists():
-        path = shipped / f"{path}.safetensors"
+    if (SHIPPED / f"{path}.safetensors").exists():
+        path = SHIPPED / f"{path}.safetensors"
     tensors, about = read_tensors(path)
     if about["sha256"] != hash_of(about["base"]):
         raise ValueError(

@@ -41,10 +41,6 @@ class Asked(NamedTuple):
         """What the model is given."""
         return template.format(self.story, self.question)
 
-    def completion(self) -> str:
-        """What it is to answer; the new line ends it."""
-        return f" {self.answer}\n"
-
 
 SIX = (
     Asked(
@@ -169,4 +165,4 @@ def questions(n: int, seed: int, held_out: bool = False) -> Iterator[Asked]:
 
 if __name__ == "__main__":
     for each in questions(30, 0):
-        print(each.prompt() + each.completion(), end="")
+        print(each.prompt(), each.answer)

@@ -19,11 +19,17 @@ from coursekit import tuning
 from coursekit.data import Batch
 from coursekit.train_config import TrainConfig
 from coursekit.training import evaluate, train
+from results import stories as pretraining
 from results import story_grammar as grammar
 from results.record import ROOT, record
 from results.story_questions import KINDS, SIX, TEMPLATE, Asked, questions
 
-SHIPPED = ROOT / "coursekit/assets/adapters/stories-answers.safetensors"
+FOLDER = ROOT / "coursekit/assets/tuning"
+ADAPTER = FOLDER / "stories-answers.safetensors"
+PAIRS = {  # what the package ships of the questions
+    FOLDER / "six-questions.tsv": SIX,
+    FOLDER / "story-questions.tsv": [*questions(900, 0)],
+}
 SHIPPED_WAY = "rank 4"
 STEPS, ROWS, EXAMPLES, HELD_OUT, STORIES = 200, 16, 3000, 180, 150
 MIXED = 8  # stories in each batch beside the questions
@@ -64,8 +70,15 @@ WAYS = {
 # -- data --------------------------------------------------------------------
 def encode(asked: Asked, tokenizer: Any) -> tuning.Pair:
     """A prompt and its answer as ids."""
-    prompt, answer = asked.prompt(), asked.completion()
-    return tokenizer.encode(prompt), tokenizer.encode(answer)
+    return tuning.encode_pair(tokenizer, asked.prompt(), asked.answer)
+
+
+def write_pairs() -> None:
+    """Write the questions that are shipped, a line each."""
+    FOLDER.mkdir(exist_ok=True)
+    for path, of in PAIRS.items():
+        lines = [f"{asked.prompt()}\t{asked.answer}\n" for asked in of]
+        path.write_text("".join(lines), "utf8")
 
 
 def encode_stories(n: int, seed: int, tokenizer: Any) -> list[tuning.Pair]:
@@ -83,10 +96,7 @@ def end_of(tokenizer: Any) -> int:
 # -- measures ----------------------------------------------------------------
 def say(model: nn.Module, tokenizer: Any, prompts: Sequence[str]) -> list[str]:
     """What the model answers to each prompt."""
-    ids = [tokenizer.encode(prompt) for prompt in prompts]
-    end = end_of(tokenizer)
-    found = tuning.answers(model.eval(), ids, end, LONGEST)
-    return [tokenizer.decode(answer).strip() for answer in found]
+    return tuning.replies(model.eval(), tokenizer, prompts, LONGEST)
 
 
 def accuracy(
@@ -101,6 +111,24 @@ def accuracy(
         of_kind = right[i :: len(KINDS)]
         found[name] = sum(of_kind) / len(of_kind)
     return {name: round(value, 4) for name, value in found.items()}
+
+
+def settings(tokenizer: Any) -> dict[str, Any]:
+    """What the ways have in common."""
+    pairs = [encode(asked, tokenizer) for asked in questions(600, 0)]
+    n_prompt = sum(len(prompt) - 1 for prompt, _ in pairs)
+    n_answer = sum(len(answer) for _, answer in pairs)
+    return {
+        "steps": STEPS,
+        "rows": ROWS,
+        "examples": EXAMPLES,
+        "held out": HELD_OUT,
+        "stories in a batch": MIXED,
+        "rate": RATE,
+        "LoRA rate": LORA_RATE,
+        "pretraining rate": pretraining.parser().parse_args([]).rate,
+        "answers' share": round(n_answer / (n_prompt + n_answer), 4),
+    }
 
 
 def measure(model: nn.Module, tokenizer: Any) -> dict[str, Any]:
@@ -172,9 +200,10 @@ def main() -> None:
     """Tune in every way with every seed; ship the first seed's adapter."""
     args = parser().parse_args()
     torch.set_num_threads(args.threads)
-    SHIPPED.parent.mkdir(exist_ok=True)
-    with record("tuning", args.seeds, [SHIPPED]) as metrics:
+    write_pairs()
+    with record("tuning", args.seeds, [ADAPTER, *PAIRS]) as metrics:
         model, tokenizer = coursekit.load("stories")
+        metrics |= {"settings": settings(tokenizer)}
         metrics |= {"before": measure(model, tokenizer)}
         metrics |= {"ways": {name: [] for name in WAYS}, "templates": []}
         for seed in args.seeds:
@@ -191,7 +220,7 @@ def main() -> None:
                 metrics["templates"].append(by_template)
                 if seed == args.seeds[0]:
                     layers = way.layers
-                    tuning.save_adapter(SHIPPED, model, "stories", layers)
+                    tuning.save_adapter(ADAPTER, model, "stories", layers)
 
 
 if __name__ == "__main__":
