@@ -1,6 +1,8 @@
 """Fine-tuning against `peft`, sums by hand, and wrong versions."""
 
 import copy
+import json
+import re
 
 import pytest
 import torch
@@ -8,7 +10,7 @@ from compare import close, differ
 from torch import nn
 
 import coursekit
-from coursekit import tuning
+from coursekit import cli, tuning
 from coursekit.classroom.glue import result
 from coursekit.config import GPTConfig
 from coursekit.data import IGNORE
@@ -18,6 +20,8 @@ from coursekit.models import save_model
 from coursekit.train_config import TrainConfig
 from coursekit.training import train
 from coursekit.weights import own_weights
+from results.story_grammar import NAMES, has_held_out
+from results.story_questions import questions
 
 V, T, D, L = 53, 17, 20, 3
 PAIRS = [([7, 11, 13], [17, 2]), ([5], [19, 23, 29, 2]), ([3, 31], [2])]
@@ -249,3 +253,64 @@ def test_other_tensors_are_refused():
     made = adapted(rank=3)
     with pytest.raises(ValueError, match="another name or shape"):
         tuning.put_lora(made, tuning.lora_weights(adapted(rank=2)))
+
+
+# -- pairs, and the command --------------------------------------------------
+def test_shipped_pairs():
+    six = tuning.read_pairs("six-questions")
+    assert len(six) == 6
+    assert six[0][1] == "The dog."
+    told = dict(tuning.read_pairs("story-questions"))
+    assert len(told) > 800
+    assert not {prompt for prompt, _ in six} & told.keys()
+
+
+def test_a_pair_needs_two_parts(tmp_path):
+    path = tmp_path / "pairs.tsv"
+    path.write_text("one\ttwo\nthree\n", "utf8")
+    with pytest.raises(ValueError, match="got 1 parts in line 2"):
+        tuning.read_pairs(path)
+
+
+def test_finetune_lowers_the_loss(tmp_path, capsys):
+    """And writes a plain model, which any other command takes."""
+    out = tmp_path / "tuned"
+    words = ["finetune", "stories", "story-questions", "--out", str(out)]
+    few = ["--steps", "12", "--rank", "2", "--batch-size", "5", "--json"]
+    assert cli.main([*words, *few]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["loss_after"] < said["loss_before"] - 1
+    assert said["trained_parameters"] == 18_432
+    tuned = coursekit.load(out).model
+    assert not any(isinstance(m, tuning.LoRA) for m in tuned.modules())
+    assert cli.main([*words, *few]) == 2, "the folder exists"
+
+
+def test_the_shipped_adapter_answers():
+    """As it was recorded; the model without it does not."""
+    six = tuning.read_pairs("six-questions")
+    prompts = [prompt for prompt, _ in six]
+    tuned, tokenizer = tuning.load_tuned("stories-answers")
+    said = tuning.replies(tuned, tokenizer, prompts)
+    found = result("tuning")
+    assert said == found["ways"]["rank 4"][0]["six"]
+    plain = coursekit.load("stories").model
+    told = tuning.replies(plain, tokenizer, prompts)
+    right = [answer for _, answer in six]
+    assert sum(map(str.__eq__, said, right)) >= 2
+    assert not any(map(str.__eq__, told, right)), "the control"
+
+
+def test_questions_and_their_answers():
+    """No pair that is held out; each answer by a rule of its own."""
+    for asked in questions(300, 0):
+        assert not has_held_out(asked.story)
+    assert all(has_held_out(a.story) for a in questions(60, 0, held_out=True))
+    for asked in [a for a in questions(600, 5) if a.question[:3] == "Who"]:
+        story, question, answer = asked
+        name = answer.removesuffix(".").removeprefix("The ")
+        assert name in story
+        if "has the" in question:
+            gives = re.search(r" (gave|sold|sent|brought|handed) ", story)
+            names = [w for w in re.findall(r"\w+", story) if w in NAMES]
+            assert name == names[bool(gives)]
