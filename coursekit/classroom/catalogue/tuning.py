@@ -273,7 +273,7 @@ _ADAPTED_BUGS = {
         "Then the model is another before it has learned anything. Only the "
         "update is scaled.",
         read="20_tuning#tun-lora",
-        at="sum",
+        alone=True,
     ),
 }
 
