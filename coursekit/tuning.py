@@ -113,12 +113,7 @@ def answer_batch(
     Chapter: 20, fine-tuning.
     Test: tests/test_tuning.py::test_only_answers_are_targets
     """
-    if not pairs or not all(prompt and answer for prompt, answer in pairs):
-        raise ValueError(
-            "a batch needs pairs of a prompt and an answer, one token each "
-            f"at least: got {len(pairs)} pairs"
-            f"{', one with an empty part' if pairs else ''}. Leave it out."
-        )
+    _check_pairs(pairs)
     ids = [[*prompt, *answer] for prompt, answer in pairs]
     targets = [
         row[1:] if prompts_too else [IGNORE] * (len(prompt) - 1) + [*answer]
@@ -126,6 +121,16 @@ def answer_batch(
     ]
     inputs = pad([row[:-1] for row in ids], pad_id)
     return Batch({"ids": inputs}, pad(targets, IGNORE))
+
+
+def _check_pairs(pairs: Sequence[Pair]) -> None:
+    """Refuse what has nothing to read, or nothing to learn."""
+    if not pairs or not all(prompt and answer for prompt, answer in pairs):
+        raise ValueError(
+            "a batch needs pairs of a prompt and an answer, one token each "
+            f"at least: got {len(pairs)} pairs"
+            f"{', one with an empty part' if pairs else ''}. Leave it out."
+        )
 
 
 def answers(
@@ -205,7 +210,8 @@ def lora(
     Source: hu2021lora, section 4.1.
     Test: tests/test_tuning.py::test_equal_to_peft
     """
-    return F.linear(x, weight, bias) + scale * F.linear(F.linear(x, a), b)
+    update = F.linear(F.linear(x, a), b)
+    return F.linear(x, weight, bias) + scale * update
 
 
 class LoRA(nn.Module):
@@ -218,9 +224,6 @@ class LoRA(nn.Module):
         rank: r, at least 1.
         alpha: the update is multiplied by α / r.
 
-    Raises:
-        ValueError: if the rank is below 1.
-
     Chapter: 20, fine-tuning.
     Source: hu2021lora, section 4.1.
     Test: tests/test_tuning.py::test_equal_to_peft
@@ -228,14 +231,10 @@ class LoRA(nn.Module):
 
     def __init__(self, linear: nn.Linear, rank: int, alpha: float) -> None:
         super().__init__()
-        if rank < 1:
-            raise ValueError(
-                "an update has a rank of at least 1: got "
-                f"{rank}. Without an update, leave the layer as it is."
-            )
         self.linear = linear.requires_grad_(False)
-        n_out, n_in = linear.weight.shape
-        like = {"device": linear.weight.device, "dtype": linear.weight.dtype}
+        weight = linear.weight
+        n_out, n_in = weight.shape
+        like = {"device": weight.device, "dtype": weight.dtype}
         a = torch.randn(rank, n_in, **like) / math.sqrt(n_in)
         self.a = nn.Parameter(a)
         self.b = nn.Parameter(torch.zeros(n_out, rank, **like))
@@ -271,11 +270,16 @@ def add_lora(
         The same model.
 
     Raises:
-        ValueError: if the model has no such layer.
+        ValueError: if the model has no such layer, or the rank is below 1.
 
     Chapter: 20, fine-tuning.
     Test: tests/test_tuning.py::test_only_the_adapter_gets_gradients
     """
+    if rank < 1:
+        raise ValueError(
+            f"an update has a rank of at least 1: got {rank}. Without an "
+            "update, leave the model as it is."
+        )
     alpha = 2.0 * rank if alpha is None else alpha
     model.requires_grad_(False)
     found = [
