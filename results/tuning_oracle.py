@@ -69,11 +69,11 @@ def adapted() -> dict[str, Any]:
 def main() -> None:
     """Compute it once."""
     parser().parse_args()
-    import peft
-
     torch.set_num_threads(1)
-    torch.manual_seed(20)
     with record("tuning_oracle", [20]) as metrics:
+        import peft
+
+        torch.manual_seed(20)
         metrics |= {"peft": peft.__version__, "rank": RANK, "alpha": ALPHA}
         metrics |= adapted()
 
