@@ -234,7 +234,7 @@ class LoRA(nn.Module):
         self.linear = linear.requires_grad_(False)
         weight = linear.weight
         n_out, n_in = weight.shape
-        like = {"device": weight.device, "dtype": weight.dtype}
+        like: Any = {"device": weight.device, "dtype": weight.dtype}
         a = torch.randn(rank, n_in, **like) / math.sqrt(n_in)
         self.a = nn.Parameter(a)
         self.b = nn.Parameter(torch.zeros(n_out, rank, **like))

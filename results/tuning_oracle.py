@@ -34,8 +34,10 @@ def adapted() -> dict[str, Any]:
     model = nn.Sequential()
     model.add_module("w", nn.Linear(D_IN, D_OUT, dtype=torch.float64))
     settings = LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules=["w"])
-    wrapped = get_peft_model(model, settings, autocast_adapter_dtype=False)
-    layer = model.w
+    wrapped: Any = get_peft_model(
+        model, settings, autocast_adapter_dtype=False
+    )
+    layer: Any = model.w
     a, b = (layer.lora_A["default"].weight, layer.lora_B["default"].weight)
     began = b.abs().max().item()
     with torch.no_grad():
