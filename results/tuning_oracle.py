@@ -7,6 +7,7 @@ with this package's torch, is enough.
 """
 
 import argparse
+import importlib
 from typing import Any
 
 import torch
@@ -29,12 +30,11 @@ def draw(*shape: int) -> torch.Tensor:
 
 def adapted() -> dict[str, Any]:
     """One layer with an update: its numbers, its outputs, its gradients."""
-    from peft import LoraConfig, get_peft_model
-
+    peft = importlib.import_module("peft")
     model = nn.Sequential()
     model.add_module("w", nn.Linear(D_IN, D_OUT, dtype=torch.float64))
-    settings = LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules=["w"])
-    wrapped: Any = get_peft_model(
+    settings = peft.LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules=["w"])
+    wrapped: Any = peft.get_peft_model(
         model, settings, autocast_adapter_dtype=False
     )
     layer: Any = model.w
@@ -73,8 +73,7 @@ def main() -> None:
     parser().parse_args()
     torch.set_num_threads(1)
     with record("tuning_oracle", [20]) as metrics:
-        import peft
-
+        peft = importlib.import_module("peft")
         torch.manual_seed(20)
         metrics |= {"peft": peft.__version__, "rank": RANK, "alpha": ALPHA}
         metrics |= adapted()
