@@ -104,6 +104,12 @@ from coursekit.train_config import (
 )
 from coursekit.training import evaluate as evaluate, train as train
 from coursekit.translate import Translator as Translator
+from coursekit.tuning import (
+    LoRA as LoRA,
+    add_lora as add_lora,
+    load_tuned as load_tuned,
+    merge_lora as merge_lora,
+)
 from coursekit.vision import (
     ViT as ViT,
     load_fashion as load_fashion,

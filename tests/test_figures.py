@@ -1454,3 +1454,18 @@ def test_a_peer_keeps_its_mark_and_lies_where_its_ratio_is():
     assert names == ["one", "two"]
     assert "right of 1, we is faster" in ax.get_xlabel()
     assert [t.get_text() for t in ax.get_yticklabels()] == ["train", "write"]
+
+
+def test_fine_tuning():
+    """Targets of answers alone; W + B A to the last cell; every mean."""
+    ax = figures.counted_targets(["a", "b", "c", "d"], n_prompt=2)
+    texts = [text.get_text() for text in ax.texts]
+    assert texts.count("−") == 1  # the target b belongs to the prompt
+    assert [texts.count(word) for word in "abcd"] == [1, 1, 2, 1]
+    weight, a = torch.zeros(3, 2), torch.tensor([[1.0, -1]])
+    ax = figures.low_rank_update(weight, a, torch.tensor([[7.0], [0], [2]]))
+    assert [t.get_text() for t in ax.texts].count("−7") == 1
+    ways = {"x": ([0.5, 0.7], [1.0, 2.0]), "y": ([0.1], [3.0])}
+    left, right = figures.forgotten(ways, before=0.5)
+    assert [t.get_text() for t in left.texts] == ["60 %", "10 %"]
+    assert [t.get_text() for t in right.texts] == ["1.50", "3.00"]

@@ -55,6 +55,7 @@ ORDER = [
     "weights",
     "models",
     "checkpoint",
+    "tuning",
     "translate",
     "pretrained",
     "scaling",

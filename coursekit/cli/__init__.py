@@ -32,6 +32,7 @@ In the order in which you will want them:
   coursekit eval        how surprised is the model by text it has not seen?
   coursekit translate   into another language, line by line
   coursekit info        what a model is made of; what this machine can do
+  coursekit finetune    from prompts with their answers
   coursekit speedrun    how fast can it be learned? beside a known recipe
 
 For the transformer that you build yourself, chapter by chapter:
@@ -73,6 +74,7 @@ COMMANDS = {
     "eval": ("RUN [TEXT] [options]", "coursekit.cli.evaluate"),
     "translate": ("MODEL [FILE] [options]", "coursekit.cli.translate"),
     "info": ("[RUN] [--json]", "coursekit.cli.info"),
+    "finetune": ("RUN PAIRS --out RUN [options]", "coursekit.cli.finetune"),
     "speedrun": ("[options]", "coursekit.cli.speedrun"),
     "start": ("[FILE] [--at K] [--force]", f"{YOUR_FILE}:start"),
     "step": ("[FILE] [--at K] [--seconds S]", f"{YOUR_FILE}:step"),

@@ -169,6 +169,11 @@ from coursekit.classroom.figures.training import (
     train_and_validation,
     update_sizes,
 )
+from coursekit.classroom.figures.tuning import (
+    counted_targets,
+    forgotten,
+    low_rank_update,
+)
 from coursekit.classroom.figures.vector import (
     CELLS,
     encode,
@@ -218,10 +223,12 @@ __all__ = [
     "class_token_path",
     "clocks",
     "cost_columns",
+    "counted_targets",
     "curves",
     "dependence",
     "encode",
     "fillings",
+    "forgotten",
     "gap_losses",
     "gated_units",
     "head_groups",
@@ -243,6 +250,7 @@ __all__ = [
     "lookup",
     "loss_by_size",
     "low_rank",
+    "low_rank_update",
     "mask_effect",
     "matrix_areas",
     "mixtures",

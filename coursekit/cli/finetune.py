@@ -1,0 +1,107 @@
+"""``coursekit finetune``: a trained model learns to answer."""
+
+import argparse
+import random
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import torch
+
+from coursekit.cli.common import Common, add_run, text_model
+from coursekit.cli.options import add_fields
+from coursekit.cli.output import report
+from coursekit.data import Batch
+from coursekit.models import save_model
+from coursekit.train_config import TrainConfig
+from coursekit.training import evaluate, train
+from coursekit.tuning import (
+    add_lora,
+    answer_batch,
+    encode_pair,
+    merge_lora,
+    read_pairs,
+)
+
+HELD_OUT = 10  # every tenth pair is not trained on
+
+
+@dataclass
+class Tuning:
+    """How a model is tuned."""
+
+    out: Annotated[str, "RUN"]
+    """folder for the tuned model"""
+    rank: int = 4
+    """train updates of that rank, and merge them; 0: all parameters"""
+    steps: int = 150
+    """updates of the weights"""
+    batch_size: int = 16
+    """pairs in a batch"""
+    learning_rate: float = 5e-3
+    """highest learning rate; with --rank 0 try a fifth"""
+    prompts_too: bool = False
+    """count the prompts' tokens as targets as well"""
+    seed: int = 0
+    """fixes batches and updates"""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Options of ``coursekit finetune``."""
+    add_run(parser)
+    parser.add_argument(
+        "pairs",
+        metavar="PAIRS",
+        help="a file: in each line a prompt, a tab and its answer",
+    )
+    add_fields(parser, Tuning)
+    add_fields(parser, Common)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Tune a model on prompts with their answers, and write it to a folder."""
+    folder = Path(args.out)
+    if folder.exists():
+        raise ValueError(
+            f"a tuned model needs a folder of its own: got {folder}, which "
+            "exists. Choose another --out."
+        )
+    model, tokenizer = text_model(args)
+    pairs = [encode_pair(tokenizer, *pair) for pair in read_pairs(args.pairs)]
+    held_out, learned = pairs[::HELD_OUT], pairs[:]
+    del learned[::HELD_OUT]
+    if not learned:
+        raise ValueError(
+            "tuning needs two pairs at least, one of them held out: got "
+            f"{len(pairs)} in {args.pairs}. Add lines."
+        )
+
+    def batch(step: int) -> list[Batch]:
+        chosen = random.Random(f"{args.seed} {step}")
+        rows = chosen.choices(learned, k=args.batch_size)
+        return [answer_batch(rows, 0, args.prompts_too)]
+
+    config = TrainConfig(
+        steps=args.steps,
+        batch_size=args.batch_size,
+        learning_rate=args.learning_rate,
+        warmup_steps=args.steps // 10,
+        weight_decay=0.0,
+        seed=args.seed,
+    )
+    unseen = [answer_batch(held_out, 0)]
+    before = evaluate(model, unseen)
+    if args.rank:
+        torch.manual_seed(args.seed)
+        add_lora(model, args.rank)
+    n_trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    train(model, batch, config, progress=False if args.json else None)
+    fields = {
+        "trained_parameters": n_trained,
+        "loss_before": before,
+        "loss_after": evaluate(model, unseen),
+        "folder": str(folder),
+    }
+    save_model(folder, merge_lora(model), tokenizer)
+    report(fields, args.json)
+    return 0
