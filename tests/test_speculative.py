@@ -1,5 +1,6 @@
 """Speculative decoding: its texts have the target's distribution."""
 
+import functools
 import itertools
 
 import pytest
@@ -28,6 +29,7 @@ float64 = torch.float64
 def table(seed):
     """A distribution for each beginning of a text, as a reader."""
 
+    @functools.cache
     def after(text):
         g = torch.Generator().manual_seed(seed + 7 * len(text))
         for token in text:
@@ -37,7 +39,7 @@ def table(seed):
 
     def read(text, n_last):
         ends = range(len(text) - n_last + 1, len(text) + 1)
-        return torch.stack([after(text[:end]) for end in ends])
+        return torch.stack([after(tuple(text[:end])) for end in ends])
 
     return read
 
@@ -70,7 +72,7 @@ def of_all_branches(n, n_draft=GAMMA, draft=DRAFT):
 
 
 # -- the distribution --------------------------------------------------------
-@pytest.mark.parametrize(("n", "n_draft"), [(1, 2), (3, 1), (3, 2), (4, 3)])
+@pytest.mark.parametrize(("n", "n_draft"), [(1, 2), (3, 1), (3, 2), (4, 2)])
 def test_every_branch_adds_up_to_the_target(n, n_draft):
     found = of_all_branches(n, n_draft)
     expected = chained(TARGET, [0], n)
@@ -173,7 +175,7 @@ def small(seed, n_layers):
 def test_a_greedy_text_stays_the_same():
     target, draft = small(3, 2), small(4, 1)
     prompt = [2, 5, 1]
-    readers = CachedReader(target, 0), CachedReader(draft, 0)
+    readers = CachedReader(target, 0.0), CachedReader(draft, 0.0)
     found = speculate(*readers, prompt, 23, 4, draw_with())
     assert [[*found.tokens]] == generate(PlainStepper(target), [prompt], 23)
     assert [[*found.tokens]] != generate(PlainStepper(draft), [prompt], 23)
@@ -208,7 +210,7 @@ def test_drawn_texts_fit_the_target_of_two_models():
         q = draft(torch.tensor([[0]]))[0, -1].softmax(-1)
         q = q @ draft(pairs)[:, -1].softmax(-1)
     draw = draw_with(torch.Generator().manual_seed(0))
-    n = 1500
+    n = 400
     counts = torch.zeros(7, dtype=float64)
     for _ in range(n):
         counts[speculate(*readers, [0], 2, 3, draw).tokens[1]] += 1
