@@ -190,16 +190,6 @@ def shifted_after(packed, steps):
 
 
 # -- verified: right ---------------------------------------------------------
-def pick(weights, u):
-    """The first token whose cumulative sum exceeds u."""
-    total = 0.0
-    for token, weight in enumerate(weights.tolist()):
-        total += weight
-        if total > u:
-            return token
-    return len(weights)
-
-
 def missing(p, q):
     left = torch.relu(p - q)
     return left / left.sum()
@@ -210,42 +200,32 @@ def one_by_one(drafted, p, q, uniform):
     u = uniform.tolist()
     while n < len(drafted) and u[n] * q[n, drafted[n]] < p[n, drafted[n]]:
         n += 1
-    end = p[n] if n == len(drafted) else missing(p[n], q[n])
-    return [int(token) for token in drafted[:n]] + [pick(end, u[-1])]
+    return n, p[n] if n == len(drafted) else missing(p[n], q[n])
 
 
 def all_at_once(drafted, p, q, uniform):
     rows, ids = torch.arange(len(drafted)), torch.tensor(drafted)
-    keep = uniform[:-1] < p[rows, ids] / q[rows, ids]
+    keep = uniform < p[rows, ids] / q[rows, ids]
     n = int(keep.long().cumprod(0).sum())
     padded = torch.cat([q, torch.zeros_like(q[:1])])
-    left = missing(p[n], padded[n])
-    at = torch.searchsorted(left.cumsum(0), uniform[-1], right=True)
-    return [*ids[:n].tolist(), int(at)]
+    return n, missing(p[n], padded[n])
 
 
 def from_the_back(drafted, p, q, uniform):
-    result = [pick(p[-1], float(uniform[-1]))]
+    result = len(drafted), p[-1]
     for n in reversed(range(len(drafted))):
-        token = int(drafted[n])
-        if uniform[n] >= p[n, token] / q[n, token]:
-            result = [pick(missing(p[n], q[n]), float(uniform[-1]))]
-        else:
-            result = [token, *result]
+        if uniform[n] >= p[n, drafted[n]] / q[n, drafted[n]]:
+            result = n, missing(p[n], q[n])
     return result
 
 
 # -- verified: wrong ---------------------------------------------------------
-def walked(drafted, p, q, uniform, accept=None, left=missing, last=None):
-    u = uniform.tolist()
-    kept = []
+def walked(drafted, p, q, uniform, accept=None, left=missing, last=-1):
     for n, token in enumerate(drafted):
-        a, b = p[n, token].item(), q[n, token].item()
-        ok = u[n] < a / b if accept is None else accept(u[n], a, b)
-        if not ok:
-            return [*kept, pick(left(p[n], q[n]), u[-1])]
-        kept.append(int(token))
-    return [*kept, pick(p[-1] if last is None else p[last], u[-1])]
+        u, a, b = (x.item() for x in (uniform[n], p[n, token], q[n, token]))
+        if not (u < a / b if accept is None else accept(u, a, b)):
+            return n, left(p[n], q[n])
+    return len(drafted), p[last]
 
 
 def ratio_turned(drafted, p, q, uniform):
@@ -261,7 +241,7 @@ def p_alone(drafted, p, q, uniform):
 
 
 def accept_always(drafted, p, q, uniform):
-    return [*map(int, drafted), pick(p[len(drafted)], float(uniform[-1]))]
+    return len(drafted), p[len(drafted)]
 
 
 def from_p(drafted, p, q, uniform):
@@ -273,24 +253,12 @@ def turned(drafted, p, q, uniform):
 
 
 def not_divided(drafted, p, q, uniform):
-    return walked(
-        drafted, p, q, uniform, left=lambda a, b: (a - b).relu()
-    )
+    return walked(drafted, p, q, uniform, left=lambda a, b: (a - b).relu())
 
 
 def goes_on(drafted, p, q, uniform):
-    kept = []
-    for n, token in enumerate(drafted):
-        if uniform[n] < p[n, token] / q[n, token]:
-            kept.append(int(token))
-        else:
-            kept.append(pick(missing(p[n], q[n]), float(uniform[-1])))
-    return [*kept, pick(p[-1], float(uniform[-1]))]
-
-
-def no_extra(drafted, p, q, uniform):
-    kept = walked(drafted, p, q, uniform)
-    return kept[: len(drafted)]
+    rows, ids = torch.arange(len(drafted)), torch.tensor(drafted)
+    return int((uniform < p[rows, ids] / q[rows, ids]).sum()), p[-1]
 
 
 def row_before(drafted, p, q, uniform):
@@ -298,8 +266,12 @@ def row_before(drafted, p, q, uniform):
 
 
 # -- verified: mistakes that the catalogue does not have ---------------------
-def always_the_first(drafted, p, q, uniform):
-    return walked(drafted, p, q, uniform)[:1]
+def absolute(drafted, p, q, uniform):
+    return walked(
+        drafted,
+        *(p, q, uniform),
+        left=lambda a, b: (a - b).abs() / (a - b).abs().sum(),
+    )
 
 
 def likeliest_left(drafted, p, q, uniform):
@@ -593,7 +565,6 @@ WRONG = {
         "turned": turned,
         "not_divided": not_divided,
         "goes_on": goes_on,
-        "no_extra": no_extra,
         "row_before": row_before,
     },
     "gain": {
@@ -619,7 +590,7 @@ WRONG = {
 OUTSIDE = {
     "rounded": [by_the_mean, inverse_steps, weights_back],
     "restored": [whole_numbers, first_step, shifted_after],
-    "verified": [always_the_first, likeliest_left, rejected_above],
+    "verified": [absolute, likeliest_left, rejected_above],
     "gain": [of_maxima, summed, slowed],
     "checked": [of_the_draft, a_run_each, new_alone],
 }

@@ -222,21 +222,19 @@ def verified(
     uniform: Tensor,
     *,
     on: Switches = NONE,
-) -> list[int]:
-    """The tokens that one run of speculative decoding keeps.
+) -> tuple[int, Tensor]:
+    """How many drafted tokens are kept, and what the next one is drawn from.
 
     `drafted` holds N tokens. `q` is `(N, V)`: the distributions from which
     they were drawn. `p` is `(N + 1, V)`: the target's at the same positions,
-    and after the last. `uniform` holds N + 1 numbers from 0 to 1.
-    Token n, x, is accepted if `uniform[n]` is below `p[n, x] / q[n, x]`. At
-    the first that is not, draw one from `max(0, p[n] - q[n])`, divided by its
-    sum, and stop. If all are accepted, draw one more from `p[N]`. To draw
-    from a distribution, use `uniform[N]`, u: take the first token at which
-    the cumulative sum exceeds u. The result is the list of kept tokens and
-    the one that was drawn.
+    and after the last. `uniform` holds N numbers from 0 to 1.
+    Token n, x, is accepted if `uniform[n]` is below `p[n, x] / q[n, x]`. The
+    first that is not is rejected with all that follow it, and the next token
+    is drawn from `max(0, p[n] - q[n])`, divided by its sum. If all are
+    accepted, it is drawn from `p[N]`. The result is a pair: the number of
+    accepted tokens, and the distribution `(V,)` of the next.
     """
-    kept: list[int] = []
-    u = uniform[-1]
+    kept = 0
     for n, token in enumerate(drafted):
         ratio = p[n, token] / q[n, token]
         if "ratio_turned" in on:
@@ -248,24 +246,22 @@ def verified(
         else:
             accepted = bool(uniform[n] < ratio)
         if accepted or "accept_always" in on:
-            kept.append(int(token))
+            kept += 1
+            continue
+        if "goes_on" in on:
             continue
         if "from_p" in on:
-            left = p[n]
-        elif "turned" in on:
+            return kept, p[n]
+        if "turned" in on:
             left = (q[n] - p[n]).clamp(min=0)
         else:
             left = (p[n] - q[n]).clamp(min=0)
-        if "not_divided" not in on:
-            left = left / left.sum()
-        kept.append(int((left.cumsum(0) <= u).sum()))
-        if "goes_on" in on:
-            continue
-        return kept
-    if "no_extra" in on:
-        return kept
-    row = p[len(drafted) - 1] if "row_before" in on else p[len(drafted)]
-    return [*kept, int((row.cumsum(0) <= u).sum())]
+        if "not_divided" in on:
+            return kept, (p[n] - q[n]).clamp(min=0)
+        return kept, left / left.sum()
+    if "row_before" in on:
+        return kept, p[len(drafted) - 1]
+    return kept, p[len(drafted)]
 
 
 _VERIFIED_BUGS = {
@@ -294,7 +290,7 @@ _VERIFIED_BUGS = {
         "every drafted token accepted",
         "Then the text is the draft's, not the target's.",
         read="21_inference#inf-exact",
-        at="accept",
+        alone=True,
     ),
     "from_p": Bug(
         "a rejected token replaced by a draw from p",
@@ -313,7 +309,7 @@ _VERIFIED_BUGS = {
         "max(0, p − q) that is not divided by its sum",
         "It sums to the probability of a rejection, not to 1.",
         read="21_inference#inf-rule",
-        at="sum",
+        at="left",
     ),
     "goes_on": Bug(
         "tokens that are kept after a rejected one",
@@ -322,41 +318,36 @@ _VERIFIED_BUGS = {
         read="21_inference#inf-rule",
         alone=True,
     ),
-    "no_extra": Bug(
-        "no extra token where all are accepted",
-        "The run has computed p after the last drafted token, too: draw "
-        "from it.",
-        read="21_inference#inf-rule",
-        at="extra",
-    ),
     "row_before": Bug(
-        "an extra token drawn from the row of the last drafted one",
+        "a token after all accepted ones drawn from the row before it",
         "p[N − 1] was for the last drafted token. What follows it is p[N].",
         read="21_inference#inf-rule",
         at="extra",
     ),
 }
-_SPLIT = [[0.1, 0.2, 0.3, 0.4], [0.4, 0.1, 0.2, 0.3], [0.25, 0.35, 0.3, 0.1]]
 
 
 def _verified_cases(seed: int) -> list[Case]:
-    g = generator(seed)
-    order = torch.randperm(4, generator=g)
-    place = order.argsort()
-    low, p = (torch.tensor(_SPLIT, dtype=float64)[:, order] for _ in range(2))
-    q = torch.tensor([[0.4, 0.4, 0.1, 0.1]] * 2, dtype=float64)[:, order]
-    low[1] = torch.tensor([0.3, 0.2, 0.3, 0.2], dtype=float64)[order]
-    at = place.tolist()
-    last = 0.55 + 0.1 * torch.rand(1, generator=g, dtype=float64).item()
+    order = torch.randperm(4, generator=generator(seed))
+    q = torch.tensor([[0.4, 0.4, 0.1, 0.1]] * 3, dtype=float64)[:, order]
+    rows = [
+        [0.1, 0.2, 0.3, 0.4],
+        [0.4, 0.1, 0.2, 0.3],
+        [0.3, 0.3, 0.1, 0.3],
+        [0.25, 0.35, 0.3, 0.1],
+    ]
+    p = torch.tensor(rows, dtype=float64)[:, order]
+    place = order.argsort().tolist()
 
-    def numbers(*values: float) -> Tensor:
-        return torch.tensor([*values, last], dtype=float64)
+    def case(tokens: list[int], numbers: list[float], name: str) -> Case:
+        drafted = [place[token] for token in tokens]
+        uniform = torch.tensor(numbers, dtype=float64)
+        return Case((drafted, p, q, uniform), name=name)
 
-    # p / q of the four tokens: 1/4, 1/2, 3, 4 first, then 1, 1/4, 2, 3.
     return [
-        Case(([at[2], at[0]], p, q, numbers(0.9, 0.8)), name="all accepted"),
-        Case(([at[1], at[2]], p, q, numbers(0.7, 0.5)), name="one rejected"),
-        Case(([at[1], at[1]], low, q, numbers(0.4, 0.9)), name="one of each"),
+        case([2, 3, 1], [0.9, 0.6, 0.5], "all accepted"),
+        case([3, 1, 3], [0.2, 0.5, 0.1], "the second rejected"),
+        case([2, 3, 3], [0.02, 0.03, 0.01], "small numbers"),
     ]
 
 
@@ -442,7 +433,7 @@ _GAIN_BUGS = {
         "a formula that divides 0 by 0 where the two models agree",
         "At α = 1 a run brings γ + 1 tokens. Sum the powers instead.",
         read="21_inference#inf-how-many",
-        at="tokens",
+        alone=True,
     ),
     "one_draft": Bug(
         "one run of the draft instead of one for each drafted token",
@@ -536,7 +527,7 @@ _CHECKED_BUGS = {
         "Row t says what follows token t: the first drafted token is judged "
         "by the row of the last token before it.",
         read="21_inference#inf-rule",
-        at="rows",
+        alone=True,
     ),
     "all_agreeing": Bug(
         "agreements counted after the first rejection, too",
