@@ -101,9 +101,7 @@ def learn(
 def gates(model: GPT, tokenizer: Tokenizer) -> dict[str, float]:
     """What the writer of stories is asked, answered by a model."""
     return {
-        name: score(
-            model, exam(questions(name), tokenizer), GATES[name].first
-        )
+        name: score(model, exam(questions(name), tokenizer), GATES[name].first)
         for name in MUST_HOLD
     }
 

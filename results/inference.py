@@ -135,8 +135,10 @@ def mean_acceptance(
         )
         ids = torch.tensor([prompt + new[0]])
         with torch.no_grad():
-            p, q = (m(ids)[0, len(prompt) - 1 :].softmax(-1)
-                    for m in (target, draft))
+            p, q = (
+                m(ids)[0, len(prompt) - 1 :].softmax(-1)
+                for m in (target, draft)
+            )
         found += acceptance(p, q).tolist()
     return round(statistics.mean(found), 4)
 

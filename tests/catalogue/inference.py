@@ -13,9 +13,7 @@ def with_loops(weights, bits, group_size):
         steps.append([])
         for start in range(0, len(row), group_size):
             group = row[start : start + group_size]
-            step = max(abs(x) for x in group.tolist()) / (
-                2 ** (bits - 1) - 1
-            )
+            step = max(abs(x) for x in group.tolist()) / (2 ** (bits - 1) - 1)
             steps[-1].append(step)
             whole[i, start : start + group_size] = torch.round(group / step)
     return whole, torch.tensor(steps, dtype=weights.dtype)

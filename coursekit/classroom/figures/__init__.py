@@ -89,6 +89,12 @@ from coursekit.classroom.figures.heads import (
     split_and_merge,
     sum_over_heads,
 )
+from coursekit.classroom.figures.inference import (
+    Rounding,
+    accepted_mass,
+    drafted_rounds,
+    rounding,
+)
 from coursekit.classroom.figures.losses import (
     logit_pushes,
     seed_dots,
@@ -199,6 +205,8 @@ __all__ = [
     "WIDTH",
     "CostRow",
     "Part",
+    "Rounding",
+    "accepted_mass",
     "accuracy_dots",
     "added_positions",
     "alignment",
@@ -220,6 +228,7 @@ __all__ = [
     "cost_columns",
     "curves",
     "dependence",
+    "drafted_rounds",
     "encode",
     "fillings",
     "gap_losses",
@@ -278,6 +287,7 @@ __all__ = [
     "residual_stream",
     "roofline",
     "rounded_weights",
+    "rounding",
     "running_softmax",
     "sampled_words",
     "seed_dots",
