@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from jaxtyping import Float, Int8, UInt8
 from torch import Tensor, nn
-from torch.nn import functional as F
+from torch.nn import functional as F  # noqa: N812
 
 from coursekit.weights import own_weights, row_steps
 
@@ -81,7 +81,7 @@ def dequantize(quantized: Quantized) -> Float[Tensor, "N K"]:
         quantized.
 
     Chapter: 21, inference.
-    Test: tests/test_quantize.py::test_no_weight_is_off_by_more_than_half_a_step
+    Test: tests/test_quantize.py::test_half_a_step_at_most
     """
     whole, steps = quantized
     groups = whole.view(*steps.shape, -1) * steps[..., None]

@@ -244,7 +244,9 @@ class CachedReader:
             ValueError: if the text is longer than ``max_len``.
         """
         same = 0
-        for old, new in zip(self.text, text[: len(text) - n_last]):
+        for old, new in zip(
+            self.text, text[: len(text) - n_last], strict=False
+        ):
             if old != new:
                 break
             same += 1
@@ -291,18 +293,29 @@ def every_outcome(run: Callable[[Draw], Result]) -> dict[Result, float]:
     found: dict[Result, float] = defaultdict(float)
     waiting: list[list[int]] = [[]]  # the first draws of branches to be run
     while waiting:
-        path, probability, n_drawn = waiting.pop(), 1.0, 0
-
-        def draw(probabilities: Tensor) -> int:
-            nonlocal probability, n_drawn
-            possible = probabilities.nonzero()[:, 0].tolist()
-            if n_drawn == len(path):
-                waiting.extend([*path, other] for other in possible[1:])
-                path.append(possible[0])
-            token = path[n_drawn]
-            n_drawn += 1
-            probability *= float(probabilities[token])
-            return token
-
-        found[run(draw)] += probability
+        branch = _Branch(waiting.pop(), waiting)
+        result = run(branch.draw)
+        found[result] += branch.probability
     return dict(found)
+
+
+class _Branch:
+    """One run: its first draws are given, then it takes the first token.
+
+    What else it could have taken is left to runs that come later.
+    """
+
+    def __init__(self, path: list[int], waiting: list[list[int]]) -> None:
+        self.path, self.waiting = path, waiting
+        self.probability, self.n_drawn = 1.0, 0
+
+    def draw(self, probabilities: Float[Tensor, "V"]) -> int:
+        """Take the next token of the path, or begin to make one."""
+        possible = probabilities.nonzero()[:, 0].tolist()
+        if self.n_drawn == len(self.path):
+            self.waiting += [[*self.path, other] for other in possible[1:]]
+            self.path.append(possible[0])
+        token = self.path[self.n_drawn]
+        self.n_drawn += 1
+        self.probability *= float(probabilities[token])
+        return token

@@ -1,4 +1,4 @@
-"""A small student of the writer of stories: taught by it, or by the text alone.
+"""A small student of the writer of stories: taught by it, or by its texts.
 
 Both students begin with the same weights and see the same windows in the same
 order.  One learns the token that came next, the other the distribution that
@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
+from torch.nn import functional as F  # noqa: N812
 
 from coursekit.config import GPTConfig
 from coursekit.data import Batch

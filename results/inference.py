@@ -37,7 +37,6 @@ from coursekit.speculative import (
     acceptance,
     draw_with,
     expected_tokens,
-    residual,
     speculate,
 )
 from coursekit.training import evaluate

@@ -1069,6 +1069,15 @@ def test_a_round_has_the_targets_token_where_the_draft_failed():
     assert len(crossed) == 1
 
 
+def test_a_timeline_has_a_bar_for_each_request():
+    panels = {"one": [[(0, 3), (3, 9)], [(0, 5)]], "two": [[(0, 2)]]}
+    axes = figures.slot_timeline(panels, end=11)
+    assert [len(ax.patches) for ax in axes] == [3, 1]
+    bar = axes[0].patches[1]
+    assert (bar.get_x(), round(bar.get_width(), 1)) == (3, 5.7)
+    assert axes[0].get_xlim() == (0, 11)
+
+
 def test_model_cuts_give_every_part_to_a_machine():
     axes = figures.model_cuts()
     filled = [

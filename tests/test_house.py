@@ -20,7 +20,10 @@ PACKAGE = ROOT / "coursekit"
 BUDGET = tomllib.loads((ROOT / "tests" / "budgets.toml").read_text("utf8"))
 BUDGET = BUDGET["house"]
 # Tools that chapters teach: they have the budget of the package alone.
-TAUGHT = ("probe", "activations", "interpret", "scaling", "distributed")
+TAUGHT = (
+    *("probe", "activations", "interpret", "scaling", "distributed"),
+    *("quantize", "speculative"),
+)
 LESSON = ("minimal", "minimal_seq2seq")
 
 

@@ -70,7 +70,7 @@ def test_eight_bits_are_torchs_integers(weights):
 
 
 @pytest.mark.parametrize(("bits", "group_size"), [(8, None), (4, 11), (3, 2)])
-def test_no_weight_is_off_by_more_than_half_a_step(weights, bits, group_size):
+def test_half_a_step_at_most(weights, bits, group_size):
     quantized = quantize(weights, bits, group_size)
     off = (dequantize(quantized) - weights).view(*quantized.steps.shape, -1)
     half = quantized.steps[..., None] / 2

@@ -30,6 +30,7 @@ In the order in which you will want them:
   coursekit train       learn to write from a text
   coursekit generate    write
   coursekit eval        how surprised is the model by text it has not seen?
+  coursekit quantize    what does it lose with fewer bits per weight?
   coursekit translate   into another language, line by line
   coursekit info        what a model is made of; what this machine can do
   coursekit speedrun    how fast can it be learned? beside a known recipe
@@ -70,6 +71,7 @@ COMMANDS = {
     "train": ("[TEXT] --out RUN [options]", "coursekit.cli.train"),
     "generate": ("RUN [options]", "coursekit.cli.generate"),
     "eval": ("RUN [TEXT] [options]", "coursekit.cli.evaluate"),
+    "quantize": ("RUN [TEXT] [options]", "coursekit.cli.quantize"),
     "translate": ("MODEL [FILE] [options]", "coursekit.cli.translate"),
     "info": ("[RUN] [--json]", "coursekit.cli.info"),
     "speedrun": ("[options]", "coursekit.cli.speedrun"),

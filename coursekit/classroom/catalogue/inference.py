@@ -497,24 +497,19 @@ def checked(
         likeliest = target(longer)[first:].argmax(-1)
         runs += 1
         drafted = longer[len(text) :]
+        n = min(len(drafted), len(likeliest))
         kept = 0
-        for proposed, right in zip(drafted, likeliest, strict=False):
-            if proposed != right:
-                break
+        while kept < n and drafted[kept] == likeliest[kept]:
             kept += 1
         if "all_agreeing" in on:
-            n = min(len(drafted), len(likeliest))
             kept = int((drafted[:n] == likeliest[:n]).sum())
-        if "keeps_rejected" in on:
-            own = longer[len(text) + kept :][:1]
-            if kept == len(drafted):
-                own = likeliest[kept : kept + 1]
-        elif "nothing_added" in on and kept > 0:
-            own = likeliest[:0]
-        elif "no_extra" in on and kept == len(drafted):
-            own = likeliest[:0]
-        else:
-            own = likeliest[kept : kept + 1]
+        own = likeliest[kept : kept + 1]
+        if "keeps_rejected" in on and kept < len(drafted):
+            own = drafted[kept : kept + 1]
+        if "nothing_added" in on and kept > 0:
+            own = own[:0]
+        if "no_extra" in on and kept == len(drafted):
+            own = own[:0]
         text = torch.cat([text, drafted[:kept], own])
     if "not_cut" in on:
         return text, runs

@@ -94,6 +94,7 @@ from coursekit.classroom.figures.inference import (
     accepted_mass,
     drafted_rounds,
     rounding,
+    slot_timeline,
 )
 from coursekit.classroom.figures.losses import (
     logit_pushes,
@@ -292,6 +293,7 @@ __all__ = [
     "sampled_words",
     "seed_dots",
     "shares",
+    "slot_timeline",
     "speed_ratios",
     "split_and_merge",
     "stable_rows",

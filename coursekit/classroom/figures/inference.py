@@ -1,6 +1,6 @@
 """Figures of smaller and faster models: rounding, acceptance, drafts."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from matplotlib.axes import Axes
@@ -13,7 +13,13 @@ from coursekit.classroom.figures.style import (
     new_figure,
 )
 
-__all__ = ["Rounding", "accepted_mass", "drafted_rounds", "rounding"]
+__all__ = [
+    "Rounding",
+    "accepted_mass",
+    "drafted_rounds",
+    "rounding",
+    "slot_timeline",
+]
 
 WEIGHT, GRAY = COLORS[ROLES["weight"]], COLORS["gray"]
 
@@ -168,3 +174,33 @@ def drafted_rounds(
     ax.set(xlim=(-1.2, widest), ylim=(-len(rounds) + 0.4, 0.6))
     ax.axis("off")
     return ax
+
+
+def slot_timeline(
+    panels: Mapping[str, Sequence[Sequence[tuple[Number, Number]]]],
+    end: Number,
+) -> list[Axes]:
+    """Draw which request each row of a batch serves, step by step.
+
+    Args:
+        panels: by title, for each row its requests: first step, and the step
+            after the last.
+        end: of the time axis.
+
+    Returns:
+        The axes; row i stands at height −i.
+    """
+    height = max(len(rows) for rows in panels.values())
+    size = 0.25 * height * len(panels) + 1.5
+    axes = new_figure(size, 1, len(panels))[1]
+    for ax, (title, rows) in zip(axes, panels.items(), strict=True):
+        for i, requests in enumerate(rows):
+            for n, (start, stop) in enumerate(requests):
+                box = Rectangle((start, -i - 0.4), stop - start - 0.3, 0.8)
+                box.set(facecolor=WEIGHT, alpha=0.35 + 0.3 * (n % 2))
+                ax.add_patch(box)
+        ax.set(title=title, xlim=(0, end), ylim=(0.6 - height, 0.6))
+        ax.set_yticks([])
+        ax.spines["left"].set_visible(False)
+    axes[-1].set_xlabel("steps of the model")
+    return axes
