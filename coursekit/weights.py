@@ -36,6 +36,7 @@ __all__ = [
     "read_tensors",
     "read_weights",
     "round_weights",
+    "row_steps",
     "save_weights",
     "saving",
     "write_tensors",
