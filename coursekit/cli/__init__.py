@@ -30,9 +30,9 @@ In the order in which you will want them:
   coursekit train       learn to write from a text
   coursekit generate    write
   coursekit eval        how surprised is the model by text it has not seen?
-  coursekit quantize    what does it lose with fewer bits per weight?
   coursekit translate   into another language, line by line
   coursekit info        what a model is made of; what this machine can do
+  coursekit quantize    what does it lose with fewer bits per weight?
   coursekit speedrun    how fast can it be learned? beside a known recipe
 
 For the transformer that you build yourself, chapter by chapter:
@@ -71,9 +71,9 @@ COMMANDS = {
     "train": ("[TEXT] --out RUN [options]", "coursekit.cli.train"),
     "generate": ("RUN [options]", "coursekit.cli.generate"),
     "eval": ("RUN [TEXT] [options]", "coursekit.cli.evaluate"),
-    "quantize": ("RUN [TEXT] [options]", "coursekit.cli.quantize"),
     "translate": ("MODEL [FILE] [options]", "coursekit.cli.translate"),
     "info": ("[RUN] [--json]", "coursekit.cli.info"),
+    "quantize": ("RUN [TEXT] [options]", "coursekit.cli.quantize"),
     "speedrun": ("[options]", "coursekit.cli.speedrun"),
     "start": ("[FILE] [--at K] [--force]", f"{YOUR_FILE}:start"),
     "step": ("[FILE] [--at K] [--seconds S]", f"{YOUR_FILE}:step"),
