@@ -39,7 +39,9 @@ class Quantized(NamedTuple):
 
 
 def quantize(
-    weights: Float[Tensor, "N K"], bits: int = 8, group_size: int | None = None
+    weights: Float[Tensor, "N K"],
+    bits: int = 8,
+    group_size: int | None = None,
 ) -> Quantized:
     """Round each group of a row to whole numbers of so many bits.
 

@@ -49,12 +49,12 @@ def rounding(rows: Sequence[Rounding], limit: Number) -> list[Axes]:
     for ax, row in zip(axes, rows, strict=True):
         found = zip(row.weights, row.rounded, row.steps, strict=True)
         for j, (weight, nearest, step) in enumerate(found):
-            count = min(int(limit / step), 40)
-            ticks = [n * step for n in range(-count, count + 1)]
-            ax.hlines(ticks, j - 0.3, j + 0.3, color=GRAY, linewidth=0.8)
             if abs(weight) > limit:
                 ax.text(j, limit * 0.8, f"{weight:g} ↑", ha="center")
                 continue
+            count = min(int(limit / step), 40)
+            ticks = [n * step for n in range(-count, count + 1)]
+            ax.hlines(ticks, j - 0.3, j + 0.3, color=GRAY, linewidth=0.8)
             ax.plot(j - 0.12, weight, "o", color=WEIGHT, fillstyle="none")
             ax.plot(j + 0.12, nearest, "s", color=COLORS["orange"])
             ax.plot(
