@@ -60,15 +60,6 @@ def test_rounding_is_that_of_torch(weights, bits, group_size):
     assert int(quantized.whole.abs().max()) == most
 
 
-def test_eight_bits_are_torchs_integers(weights):
-    whole, steps = quantize(weights)
-    zeros = torch.zeros(5, dtype=torch.int64)
-    theirs = torch.quantize_per_channel(
-        weights, steps[:, 0].double(), zeros, 0, torch.qint8
-    )
-    assert torch.equal(whole, theirs.int_repr())
-
-
 @pytest.mark.parametrize(("bits", "group_size"), [(8, None), (4, 11), (3, 2)])
 def test_half_a_step_at_most(weights, bits, group_size):
     quantized = quantize(weights, bits, group_size)
