@@ -92,8 +92,13 @@ from coursekit.pretrained.whisper import SpeechTransformer as SpeechTransformer
 from coursekit.pretrained.wordpiece import (
     WordPieceTokenizer as WordPieceTokenizer,
 )
+from coursekit.quantize import quantized_copy as quantized_copy
 from coursekit.sampling import greedy as greedy, sampler as sampler
 from coursekit.seq2seq import Transformer as Transformer
+from coursekit.speculative import (
+    CachedReader as CachedReader,
+    speculate as speculate,
+)
 from coursekit.tokenizer import (
     BPETokenizer as BPETokenizer,
     CharTokenizer as CharTokenizer,

@@ -36,6 +36,7 @@ __all__ = [
     "read_tensors",
     "read_weights",
     "round_weights",
+    "row_steps",
     "save_weights",
     "saving",
     "write_tensors",
@@ -381,7 +382,9 @@ def to_int8(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return packed
 
 
-def row_steps(rows: Float[Tensor, "N K"]) -> Float[Tensor, "N"]:
+def row_steps(
+    rows: Float[Tensor, "N K"], levels: int = 127
+) -> Float[Tensor, "N"]:
     """The step of each row: a 127th of its largest entry.
 
     A rounded row has the same step, to the last bit: in float32
@@ -390,13 +393,14 @@ def row_steps(rows: Float[Tensor, "N K"]) -> Float[Tensor, "N"]:
 
     Args:
         rows: (N, K) finite numbers.
+        levels: how many steps the largest entry is; 127 for eight bits.
 
     Returns:
         (N,) steps, above 0 also for a row of zeros.
 
     Test: tests/test_checkpoint.py::test_a_127th_is_the_same_again
     """
-    return rows.abs().amax(dim=1).clamp(min=2.0**-100) / 127
+    return rows.abs().amax(dim=1).clamp(min=2.0**-100) / levels
 
 
 def from_int8(tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -544,6 +544,24 @@ def test_no_command_and_an_unknown_one(call):
     refused(call("tarin"), "tarin", "'train'")
 
 
+@pytest.mark.parametrize("bits", ["8", "3"])
+def test_quantize_measures_before_and_after(call, run, bits):
+    code, out, _ = call("quantize", run, "--bits", bits, "--json")
+    fields = json.loads(out)
+    assert code == 0
+    assert (
+        fields["loss_before"]
+        == json.loads(call("eval", run, "--json")[1])["loss"]
+    )
+    assert fields["added"] == fields["loss"] - fields["loss_before"]
+    assert fields["added"] != 0
+    assert fields["bytes"] < fields["bytes_before"] / 2
+
+
+def test_quantize_refuses_groups_that_do_not_fit(call, run):
+    refused(call("quantize", run, "--group-size", "7"), "group_size=7")
+
+
 @pytest.mark.parametrize("command", ["generate", "eval", "translate", "info"])
 def test_a_corrupt_model(call, run, tmp_path, command):
     folder = tmp_path / "copy"

@@ -1035,6 +1035,49 @@ def test_tiles_skip_what_lies_above_the_diagonal():
     assert [marks.count(word) for word in ("skip", "done", "now")] == [3, 4, 1]
 
 
+def test_rounding_draws_each_weight_and_its_ticks():
+    row = figures.Rounding("a", [0.7, -0.33, 5], [0.6, -0.3, 6], [0.3, 0.1, 2])
+    axes = figures.rounding([row, row._replace(title="b")], limit=0.8)
+    assert [ax.get_title(loc="left") for ax in axes] == ["a", "b"]
+    ticks = [len(found.get_paths()) for found in axes[1].collections]
+    assert ticks == [5, 17]  # multiples of the step within the limit
+    assert "5 ↑" in words(axes[1])  # too large to be drawn
+    marks = [line for line in axes[1].lines if line.get_marker() == "s"]
+    assert [line.get_ydata()[0] for line in marks] == [0.6, -0.3]
+
+
+def test_accepted_and_missing_make_the_target():
+    left, right = figures.accepted_mass(
+        "abc", [0.5, 0.3, 0.2], [0.2, 0.6, 0.2]
+    )
+    sums = [
+        sum(bar.get_height() for bar in ax.patches) for ax in (left, right)
+    ]
+    assert sums == pytest.approx([1, 1])
+    assert [bar.get_hatch() for bar in left.patches].count("xx") == 1
+    assert [bar.get_hatch() for bar in right.patches].count("//") == 1
+    assert "0.3" in words(left)
+
+
+def test_a_round_has_the_targets_token_where_the_draft_failed():
+    runs = [(["dreamed", "of", "the"], 2, "a"), (["cake", "."], 2, "Then")]
+    ax = figures.drafted_rounds(runs)
+    first = ["run 1", "dreamed", "of", "a", "the"]
+    assert words(ax)[:5] == first
+    assert words(ax)[-1] == "Then"
+    crossed = [line for line in ax.lines if len(line.get_xdata()) == 2]
+    assert len(crossed) == 1
+
+
+def test_a_timeline_has_a_bar_for_each_request():
+    panels = {"one": [[(0, 3), (3, 9)], [(0, 5)]], "two": [[(0, 2)]]}
+    axes = figures.slot_timeline(panels, end=11)
+    assert [len(ax.patches) for ax in axes] == [3, 1]
+    bar = axes[0].patches[1]
+    assert (bar.get_x(), round(bar.get_width(), 1)) == (3, 5.7)
+    assert axes[0].get_xlim() == (0, 11)
+
+
 def test_model_cuts_give_every_part_to_a_machine():
     axes = figures.model_cuts()
     filled = [

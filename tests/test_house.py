@@ -21,12 +21,8 @@ BUDGET = tomllib.loads((ROOT / "tests" / "budgets.toml").read_text("utf8"))
 BUDGET = BUDGET["house"]
 # Tools that chapters teach: they have the budget of the package alone.
 TAUGHT = (
-    "probe",
-    "activations",
-    "interpret",
-    "scaling",
-    "distributed",
-    "tuning",
+    *("probe", "activations", "interpret", "scaling", "distributed"),
+    *("tuning", "quantize", "speculative"),
 )
 LESSON = ("minimal", "minimal_seq2seq")
 

@@ -54,6 +54,8 @@ ORDER = [
     "training",
     "weights",
     "models",
+    "quantize",
+    "speculative",
     "checkpoint",
     "tuning",
     "translate",
@@ -74,6 +76,7 @@ CHAPTERS_WITHOUT_MODULE = {
     "first_model": "a bigram model in 20 lines that the page itself shows",
     "modern": "switches of positions, norm, feedforward and multihead",
     "debugging": "its module is the tool probe",
+    "inference": "its modules are quantize and speculative",
 }
 MODULES_WITHOUT_CHAPTER = {
     "minimal": "the file that chapters 0 to 12 write",
@@ -103,6 +106,8 @@ MODULES_WITHOUT_CHAPTER = {
     "translate": "taught with seq2seq",
     "pretrained": "taught with modern: models that others trained",
     "distributed": "taught with scaling",
+    "quantize": "taught with inference",
+    "speculative": "taught with inference",
 }
 # Chapters that are not written yet. The list only shrinks: a chapter that
 # exists and still stands here fails the test.

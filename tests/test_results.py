@@ -210,6 +210,10 @@ def test_the_readme_quotes_the_shipped_models():
     assert size == f"{metrics['parameters'] / 1e6:.2f}"
     intact = (f"{gates[name]['intact']:.2f}" for name in MUST_HOLD)
     assert measured == f"gates {', '.join(intact)}"
+    size, measured = quoted.pop("stories-student")
+    metrics = result("distill")
+    assert size == f"{metrics['parameters'] / 1e6:.2f}"
+    assert measured == f"{metrics['shipped']:.3f} nats per token"
     for name, (size, measured) in quoted.items():
         metrics = result(name)
         assert size == f"{metrics['parameters'] / 1e6:.2f}"

@@ -25,6 +25,7 @@ MOST = {  # parameters
     "running": 200_000,
     "shakespeare": 900_000,
     "stories": 1_300_000,
+    "stories-student": 250_000,
     "translator-de-en": 3_000_000,
     "translator-en-de": 3_000_000,
 }

@@ -33,6 +33,7 @@ In the order in which you will want them:
   coursekit translate   into another language, line by line
   coursekit info        what a model is made of; what this machine can do
   coursekit finetune    from prompts with their answers
+  coursekit quantize    what does it lose with fewer bits per weight?
   coursekit speedrun    how fast can it be learned? beside a known recipe
 
 For the transformer that you build yourself, chapter by chapter:
@@ -75,6 +76,7 @@ COMMANDS = {
     "translate": ("MODEL [FILE] [options]", "coursekit.cli.translate"),
     "info": ("[RUN] [--json]", "coursekit.cli.info"),
     "finetune": ("RUN PAIRS --out RUN [options]", "coursekit.cli.finetune"),
+    "quantize": ("RUN [TEXT] [options]", "coursekit.cli.quantize"),
     "speedrun": ("[options]", "coursekit.cli.speedrun"),
     "start": ("[FILE] [--at K] [--force]", f"{YOUR_FILE}:start"),
     "step": ("[FILE] [--at K] [--seconds S]", f"{YOUR_FILE}:step"),

@@ -89,6 +89,13 @@ from coursekit.classroom.figures.heads import (
     split_and_merge,
     sum_over_heads,
 )
+from coursekit.classroom.figures.inference import (
+    Rounding,
+    accepted_mass,
+    drafted_rounds,
+    rounding,
+    slot_timeline,
+)
 from coursekit.classroom.figures.losses import (
     logit_pushes,
     seed_dots,
@@ -204,6 +211,8 @@ __all__ = [
     "WIDTH",
     "CostRow",
     "Part",
+    "Rounding",
+    "accepted_mass",
     "accuracy_dots",
     "added_positions",
     "alignment",
@@ -226,6 +235,7 @@ __all__ = [
     "counted_targets",
     "curves",
     "dependence",
+    "drafted_rounds",
     "encode",
     "fillings",
     "forgotten",
@@ -286,10 +296,12 @@ __all__ = [
     "residual_stream",
     "roofline",
     "rounded_weights",
+    "rounding",
     "running_softmax",
     "sampled_words",
     "seed_dots",
     "shares",
+    "slot_timeline",
     "speed_ratios",
     "split_and_merge",
     "stable_rows",

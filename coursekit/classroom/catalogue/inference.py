@@ -1,0 +1,625 @@
+"""Exercises of chapter 21: inference."""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from coursekit.classroom.check.core import (
+    NONE,
+    Bug,
+    Case,
+    Exercise,
+    Switches,
+    generator,
+)
+
+float64 = torch.float64
+Model = Callable[[Tensor], Tensor]
+
+
+def draw(g: torch.Generator, *shape: int) -> Tensor:
+    """A random tensor in double precision."""
+    return torch.randn(shape, generator=g, dtype=float64)
+
+
+# -- implement: quantize in groups -------------------------------------------
+def rounded(
+    weights: Tensor, bits: int, group_size: int, *, on: Switches = NONE
+) -> tuple[Tensor, Tensor]:
+    """Quantize a matrix: whole numbers, and a step for each group.
+
+    `weights` is `(N, K)`; `group_size` neighbors in a row are a group, and K
+    is a multiple of it. The step of a group is its largest absolute value,
+    divided by the largest whole number of `bits` bits, `2^(bits - 1) - 1`. The
+    whole numbers are `weights` divided by the steps, rounded to the nearest.
+    The result is a pair: the whole numbers, `(N, K)`, in the dtype of
+    `weights`, and the steps, `(N, K / group_size)`. No group is all 0.
+    """
+    n_rows, width = weights.shape
+    groups = weights.reshape(n_rows, -1, group_size)
+    if "down_the_columns" in on:
+        groups = weights.T.reshape(n_rows, -1, group_size)
+    size = groups if "signed" in on else groups.abs()
+    largest = size.amax(dim=-1, keepdim=True)
+    if "row" in on:
+        largest = largest.amax(dim=1, keepdim=True).expand_as(largest)
+    if "matrix" in on:
+        largest = largest.amax().expand_as(largest)
+    if "one_more" in on:
+        steps = largest / 2 ** (bits - 1)
+    elif "no_sign" in on:
+        steps = largest / (2**bits - 1)
+    else:
+        steps = largest / (2 ** (bits - 1) - 1)
+    whole = groups / steps
+    if "cut_off" in on:
+        whole = whole.trunc()
+    elif "floor" in on:
+        whole = whole.floor()
+    else:
+        whole = whole.round()
+    return whole.reshape(n_rows, width), steps.squeeze(-1)
+
+
+_ROUNDED_BUGS = {
+    "down_the_columns": Bug(
+        "groups taken from the transposed matrix",
+        "The neighbors of a group stand in one row of `weights`: reshape to "
+        "(N, K / group_size, group_size) without a transposition.",
+        read="21_inference#inf-groups",
+        alone=True,
+    ),
+    "signed": Bug(
+        "a step from the largest value instead of the largest absolute value",
+        "If the entry that is farthest from 0 is negative, its whole number "
+        "would not fit. Take the absolute value first.",
+        read="21_inference#inf-by-hand",
+        at="largest",
+    ),
+    "row": Bug(
+        "one step for a whole row",
+        "Each group has its own largest entry, and so its own step.",
+        read="21_inference#inf-groups",
+        at="share",
+    ),
+    "matrix": Bug(
+        "one step for the whole matrix",
+        "Each group has its own largest entry, and so its own step.",
+        read="21_inference#inf-groups",
+        at="share",
+    ),
+    "one_more": Bug(
+        "2^(bits − 1) as the largest whole number",
+        "Of four bits, one says the sign: from −8 to 7. The largest number "
+        "is 2^(bits − 1) − 1.",
+        read="21_inference#inf-by-hand",
+        at="levels",
+    ),
+    "no_sign": Bug(
+        "2^bits − 1 as the largest whole number, as if none were negative",
+        "Half of the numbers are negative. The largest is 2^(bits − 1) − 1.",
+        read="21_inference#inf-by-hand",
+        at="levels",
+    ),
+    "cut_off": Bug(
+        "digits behind the point cut off instead of rounded",
+        "That moves a weight by up to a whole step toward 0. Round to the "
+        "nearest, which moves it by half a step at most.",
+        read="21_inference#inf-by-hand",
+        at="round",
+    ),
+    "floor": Bug(
+        "numbers rounded down instead of to the nearest",
+        "That makes all weights smaller, by half a step on average. Round to "
+        "the nearest.",
+        read="21_inference#inf-by-hand",
+        at="round",
+    ),
+}
+
+
+def _rounded_cases(seed: int) -> list[Case]:
+    g = generator(seed)
+    row = torch.tensor([[-0.7, 0.33, -0.08, 0.21]], dtype=float64)
+    return [
+        Case((row, 4, 4), name="one group, its largest entry below 0"),
+        Case((draw(g, 3, 10), 5, 5), name="three rows of two groups"),
+    ]
+
+
+# -- implement: two numbers in a byte ----------------------------------------
+def restored(packed: Tensor, steps: Tensor, *, on: Switches = NONE) -> Tensor:
+    """The weights of a matrix that is stored in four bits.
+
+    `packed` is `(N, M)`, whole numbers from 0 to 255. Each byte holds two
+    neighbors of a row: the lower four bits the first, the upper four the
+    second, 8 added to each. `steps` is `(N, G)`: the 2 M numbers of a row fall
+    into G groups of equal size, one after the other, and each number is
+    multiplied by the step of its group. The result is `(N, 2 M)`, in the dtype
+    of `steps`.
+    """
+    low, high = packed % 16, packed // 16
+    if "upper_first" in on:
+        low, high = high, low
+    if "halves" in on:
+        whole = torch.cat([low, high], dim=1)
+    else:
+        whole = torch.stack([low, high], dim=2).flatten(1)
+    if "two_complement" in on:
+        whole = torch.where(whole > 7, whole - 16, whole)
+    elif "seven" in on:
+        whole = whole - 7
+    elif "not_shifted" not in on:
+        whole = whole - 8
+    size = whole.size(1) // steps.size(1)
+    if "taking_turns" in on:
+        each = steps.repeat(1, size)
+    else:
+        each = steps.repeat_interleave(size, dim=1)
+    return whole / each if "divided" in on else whole * each
+
+
+_RESTORED_BUGS = {
+    "upper_first": Bug(
+        "the upper four bits taken for the first number",
+        "`packed % 16` is the first of two neighbors, `packed // 16` the "
+        "second.",
+        read="21_inference#inf-memory",
+        at="pairs",
+    ),
+    "halves": Bug(
+        "all lower halves of a row before all upper ones",
+        "The two numbers of a byte are neighbors: stack them and flatten.",
+        read="21_inference#inf-memory",
+        at="order",
+    ),
+    "two_complement": Bug(
+        "four bits read as a two's complement",
+        "Here 8 was added to each number: subtract 8.",
+        read="21_inference#inf-memory",
+        at="shift",
+    ),
+    "seven": Bug(
+        "7 subtracted instead of 8",
+        "What was added has to be subtracted: 8.",
+        read="21_inference#inf-memory",
+        at="shift",
+    ),
+    "not_shifted": Bug(
+        "numbers from 0 to 15, as they are stored",
+        "Half of the weights are negative. Subtract 8.",
+        read="21_inference#inf-memory",
+        at="shift",
+    ),
+    "taking_turns": Bug(
+        "steps that take turns, as if neighbors were in different groups",
+        "A group is a run of neighbors: repeat_interleave, not repeat.",
+        read="21_inference#inf-groups",
+        at="steps",
+    ),
+    "divided": Bug(
+        "numbers divided by their steps",
+        "Quantizing divides by the step, so the way back multiplies.",
+        read="21_inference#inf-by-hand",
+        at="way",
+    ),
+}
+
+
+def _restored_cases(seed: int) -> list[Case]:
+    g = generator(seed)
+    packed = torch.randint(256, (3, 6), generator=g)
+    steps = 0.1 + torch.rand(3, 4, generator=g, dtype=float64)
+    return [Case((packed, steps), name="three rows of four groups")]
+
+
+# -- implement: accept or resample -------------------------------------------
+def verified(
+    drafted: Sequence[int],
+    p: Tensor,
+    q: Tensor,
+    uniform: Tensor,
+    *,
+    on: Switches = NONE,
+) -> tuple[int, Tensor]:
+    """How many drafted tokens are kept, and what the next one is drawn from.
+
+    `drafted` holds N tokens. `q` is `(N, V)`: the distributions from which
+    they were drawn. `p` is `(N + 1, V)`: the target's at the same positions,
+    and after the last. `uniform` holds N numbers from 0 to 1.
+    Token n, x, is accepted if `uniform[n]` is below `p[n, x] / q[n, x]`. The
+    first that is not is rejected with all that follow it, and the next token
+    is drawn from `max(0, p[n] - q[n])`, divided by its sum. If all are
+    accepted, it is drawn from `p[N]`. The result is a pair: the number of
+    accepted tokens, and the distribution `(V,)` of the next.
+    """
+    kept = 0
+    for n, token in enumerate(drafted):
+        ratio = p[n, token] / q[n, token]
+        if "ratio_turned" in on:
+            ratio = q[n, token] / p[n, token]
+        if "likely_enough" in on:
+            accepted = bool(ratio >= 1)
+        elif "p_alone" in on:
+            accepted = bool(uniform[n] < p[n, token])
+        else:
+            accepted = bool(uniform[n] < ratio)
+        if accepted or "accept_always" in on:
+            kept += 1
+            continue
+        if "goes_on" in on:
+            continue
+        if "from_p" in on:
+            return kept, p[n]
+        if "turned" in on:
+            left = (q[n] - p[n]).clamp(min=0)
+        else:
+            left = (p[n] - q[n]).clamp(min=0)
+        if "not_divided" in on:
+            return kept, (p[n] - q[n]).clamp(min=0)
+        return kept, left / left.sum()
+    if "row_before" in on:
+        return kept, p[len(drafted) - 1]
+    return kept, p[len(drafted)]
+
+
+_VERIFIED_BUGS = {
+    "ratio_turned": Bug(
+        "q / p where p / q belongs",
+        "A token that the target likes more than the draft is always "
+        "accepted: p / q is above 1.",
+        read="21_inference#inf-rule",
+        at="accept",
+    ),
+    "likely_enough": Bug(
+        "a token accepted only if the target likes it at least as much",
+        "A token with p < q is still accepted with probability p / q. "
+        "Without them it would come too seldom.",
+        read="21_inference#inf-rule",
+        at="accept",
+    ),
+    "p_alone": Bug(
+        "a token accepted with probability p",
+        "It has already been drawn with probability q. To come out with p it "
+        "must be accepted with p / q.",
+        read="21_inference#inf-rule",
+        at="accept",
+    ),
+    "accept_always": Bug(
+        "every drafted token accepted",
+        "Then the text is the draft's, not the target's.",
+        read="21_inference#inf-exact",
+        alone=True,
+    ),
+    "from_p": Bug(
+        "a rejected token replaced by a draw from p",
+        "Accepted tokens already bring min(p, q). What is missing is only "
+        "max(0, p − q).",
+        read="21_inference#inf-rule",
+        at="left",
+    ),
+    "turned": Bug(
+        "a rejected token replaced by what the draft has too much of",
+        "What is missing is where the *target* has more: max(0, p − q).",
+        read="21_inference#inf-rule",
+        at="left",
+    ),
+    "not_divided": Bug(
+        "max(0, p − q) that is not divided by its sum",
+        "It sums to the probability of a rejection, not to 1.",
+        read="21_inference#inf-rule",
+        at="left",
+    ),
+    "goes_on": Bug(
+        "tokens that are kept after a rejected one",
+        "They were drafted after a token that is no longer there, so their "
+        "p and q are those of another text.",
+        read="21_inference#inf-rule",
+        alone=True,
+    ),
+    "row_before": Bug(
+        "a token after all accepted ones drawn from the row before it",
+        "p[N − 1] was for the last drafted token. What follows it is p[N].",
+        read="21_inference#inf-rule",
+        at="extra",
+    ),
+}
+
+
+def _verified_cases(seed: int) -> list[Case]:
+    order = torch.randperm(4, generator=generator(seed))
+    q = torch.tensor([[0.4, 0.4, 0.1, 0.1]] * 3, dtype=float64)[:, order]
+    rows = [
+        [0.1, 0.2, 0.3, 0.4],
+        [0.4, 0.1, 0.2, 0.3],
+        [0.3, 0.3, 0.1, 0.3],
+        [0.25, 0.35, 0.3, 0.1],
+    ]
+    p = torch.tensor(rows, dtype=float64)[:, order]
+    place = order.argsort().tolist()
+
+    def case(tokens: list[int], numbers: list[float], name: str) -> Case:
+        drafted = [place[token] for token in tokens]
+        uniform = torch.tensor(numbers, dtype=float64)
+        return Case((drafted, p, q, uniform), name=name)
+
+    return [
+        case([2, 3, 1], [0.9, 0.6, 0.5], "all accepted"),
+        case([3, 1, 3], [0.2, 0.5, 0.1], "the second rejected"),
+        case([2, 3, 3], [0.02, 0.03, 0.01], "small numbers"),
+    ]
+
+
+# -- implement: what a draft gains -------------------------------------------
+def gain(
+    p: Tensor, q: Tensor, n_draft: int, cost: float, *, on: Switches = NONE
+) -> tuple[float, float, float]:
+    """What speculative decoding should bring: three numbers.
+
+    `p` and `q` are `(T, V)`: the target's and the draft's distributions at T
+    positions. First, the acceptance rate: the probability that a token drawn
+    from q is accepted, averaged over the positions. Second, the expected
+    number of tokens that a run of the target brings, if each of `n_draft`
+    tokens is accepted with that probability, independently. Third, the
+    speed-up over the target alone. A run of the draft over one token takes
+    `cost` times as long as a run of the target; verifying takes as long as
+    one run of the target. The two models may agree.
+    """
+    if "product" in on:
+        alpha = float((p * q).sum(-1).mean())
+    elif "largest" in on:
+        alpha = float((p.argmax(-1) == q.argmax(-1)).double().mean())
+    else:
+        alpha = float(torch.minimum(p, q).sum(-1).mean())
+    if "no_stop" in on:
+        tokens = 1 + n_draft * alpha
+    elif "power" in on:
+        tokens = sum(alpha**n for n in range(n_draft))
+    elif "accepted_alone" in on:
+        tokens = sum(alpha**n for n in range(1, n_draft + 1))
+    elif "undefined" in on:
+        odds = torch.tensor(1 - alpha ** (n_draft + 1), dtype=float64)
+        tokens = float(odds / (1 - alpha))
+    else:
+        tokens = sum(alpha**n for n in range(n_draft + 1))
+    if "one_draft" in on:
+        time = cost + 1
+    elif "free_target" in on:
+        time = n_draft * cost
+    elif "one_too_many" in on:
+        time = (n_draft + 1) * cost + 1
+    else:
+        time = n_draft * cost + 1
+    return alpha, float(tokens), float(tokens / time)
+
+
+_GAIN_BUGS = {
+    "product": Bug(
+        "Σ p q as the acceptance rate",
+        "That is how often two independent draws agree. A token x is drawn "
+        "with q(x) and accepted with min(1, p / q): together min(p, q).",
+        read="21_inference#inf-how-many",
+        at="alpha",
+    ),
+    "largest": Bug(
+        "how often the likeliest tokens agree, as the acceptance rate",
+        "Tokens are drawn, not only the likeliest. The rate is the sum of "
+        "min(p, q).",
+        read="21_inference#inf-how-many",
+        at="alpha",
+    ),
+    "no_stop": Bug(
+        "1 + γ α tokens",
+        "The first rejection ends the run: token n counts only if all "
+        "before it were accepted.",
+        read="21_inference#inf-how-many",
+        at="tokens",
+    ),
+    "power": Bug(
+        "(1 − α^γ) / (1 − α) tokens",
+        "Up to γ accepted tokens and one more: the sum has γ + 1 terms.",
+        read="21_inference#inf-how-many",
+        at="tokens",
+    ),
+    "accepted_alone": Bug(
+        "the accepted tokens alone, without the one that the target adds",
+        "Each run also brings a token of the target's own, whether something "
+        "was rejected or not.",
+        read="21_inference#inf-how-many",
+        at="tokens",
+    ),
+    "undefined": Bug(
+        "a formula that divides 0 by 0 where the two models agree",
+        "At α = 1 a run brings γ + 1 tokens. Sum the powers instead.",
+        read="21_inference#inf-how-many",
+        alone=True,
+    ),
+    "one_draft": Bug(
+        "one run of the draft instead of one for each drafted token",
+        "The draft generates one token at a time, as every model does.",
+        read="21_inference#inf-speed",
+        at="time",
+    ),
+    "free_target": Bug(
+        "a time without the run of the target",
+        "Verifying takes a run of the target: add 1.",
+        read="21_inference#inf-speed",
+        at="time",
+    ),
+    "one_too_many": Bug(
+        "γ + 1 runs of the draft",
+        "The last token of a run is the target's own: it needs no draft.",
+        read="21_inference#inf-speed",
+        at="time",
+    ),
+}
+
+
+def _gain_cases(seed: int) -> list[Case]:
+    g = generator(seed)
+    p, q = (draw(g, 5, 7).softmax(-1) for _ in range(2))
+    exact = torch.tensor([[0.5, 0.25, 0.25]], dtype=float64)
+    return [
+        Case((p, q, 3, 0.2), name="three drafted tokens"),
+        Case((exact, exact, 4, 0.25), name="models that agree"),
+    ]
+
+
+# -- debug: the same text, in fewer runs -------------------------------------
+def checked(
+    target: Model,
+    draft: Model,
+    ids: Tensor,
+    n_new: int,
+    n_draft: int,
+    *,
+    on: Switches = NONE,
+) -> tuple[Tensor, int]:
+    """Greedy speculative decoding: the text, and the target's runs.
+
+    `target` and `draft` take a `(T,)` tensor of ids to `(T, V)` logits; row t
+    is for the token after t. In each round `draft` proposes `n_draft` tokens,
+    each its likeliest; then one run of `target` over the text with all of them
+    finds the first that is not the target's own likeliest. Those before it are
+    kept, and then comes one token of the target's: the right one in its place,
+    or, if all were kept, the next. Rounds follow until at least `n_new` tokens
+    are new; what is more is cut off. The result is the text, `ids` included,
+    and the number of runs of `target`.
+    """
+    text, runs = ids, 0
+    while len(text) < len(ids) + n_new:
+        longer = text
+        for _ in range(n_draft):
+            token = draft(longer)[-1].argmax()
+            longer = torch.cat([longer, token[None]])
+        first = len(text) if "row_late" in on else len(text) - 1
+        likeliest = target(longer)[first:].argmax(-1)
+        runs += 1
+        drafted = longer[len(text) :]
+        n = min(len(drafted), len(likeliest))
+        kept = 0
+        while kept < n and drafted[kept] == likeliest[kept]:
+            kept += 1
+        if "all_agreeing" in on:
+            kept = int((drafted[:n] == likeliest[:n]).sum())
+        own = likeliest[kept : kept + 1]
+        if "keeps_rejected" in on and kept < len(drafted):
+            own = drafted[kept : kept + 1]
+        if "nothing_added" in on and kept > 0:
+            own = own[:0]
+        if "no_extra" in on and kept == len(drafted):
+            own = own[:0]
+        text = torch.cat([text, drafted[:kept], own])
+    if "not_cut" in on:
+        return text, runs
+    return text[: len(ids) + n_new], runs
+
+
+_CHECKED_BUGS = {
+    "row_late": Bug(
+        "each drafted token compared with what comes after it",
+        "Row t says what follows token t: the first drafted token is judged "
+        "by the row of the last token before it.",
+        read="21_inference#inf-rule",
+        alone=True,
+    ),
+    "all_agreeing": Bug(
+        "agreements counted after the first rejection, too",
+        "What was drafted after a wrong token is judged for another text. "
+        "Stop at the first.",
+        read="21_inference#inf-rule",
+        at="count",
+        alone=True,
+    ),
+    "keeps_rejected": Bug(
+        "the rejected token kept, in place of the target's",
+        "The target's own token stands in the same row, and replaces it.",
+        read="21_inference#inf-rule",
+        at="own",
+    ),
+    "nothing_added": Bug(
+        "no token of the target's own where some drafted ones were kept",
+        "The run has computed it already. Without it the text stays right, "
+        "but needs more runs.",
+        read="21_inference#inf-how-many",
+        at="own",
+    ),
+    "no_extra": Bug(
+        "no extra token where all drafted ones were kept",
+        "The last row says what follows them, and costs nothing.",
+        read="21_inference#inf-how-many",
+        at="own",
+    ),
+    "not_cut": Bug(
+        "a text that may be longer than was asked for",
+        "A round may bring more tokens than are missing: cut them off.",
+        read="21_inference#inf-rule",
+        at="end",
+    ),
+}
+
+
+def _machine(table: Tensor) -> Model:
+    """A model whose logits depend on the last two tokens."""
+
+    def logits(ids: Tensor) -> Tensor:
+        before = torch.cat([ids[:1], ids[:-1]])
+        return table[before, ids]
+
+    return logits
+
+
+def _checked_cases(seed: int) -> list[Case]:
+    g = generator(seed)
+    table = draw(g, 7, 7, 7)
+    noisy = table + 1.3 * draw(g, 7, 7, 7)
+    ids = torch.randint(7, (3,), generator=g)
+    agree = _machine(table), _machine(table)
+    other = _machine(table), _machine(noisy)
+    return [
+        Case((*other, ids, 29, 3), name="a draft that is often wrong"),
+        Case((*agree, ids, 10, 3), name="a draft that is always right"),
+    ]
+
+
+EXERCISES = {
+    "rounded": Exercise(
+        rounded,
+        _rounded_cases,
+        bugs=_ROUNDED_BUGS,
+        forbid=(
+            "coursekit.quantize.quantize",
+            "coursekit.weights.row_steps",
+            "torch.fake_quantize_per_channel_affine",
+        ),
+    ),
+    "restored": Exercise(
+        restored,
+        _restored_cases,
+        bugs=_RESTORED_BUGS,
+        forbid=(
+            "coursekit.quantize.unpack",
+            "coursekit.quantize.dequantize",
+        ),
+    ),
+    "verified": Exercise(
+        verified,
+        _verified_cases,
+        bugs=_VERIFIED_BUGS,
+        forbid=(
+            "coursekit.speculative.verify",
+            "coursekit.speculative.residual",
+        ),
+    ),
+    "gain": Exercise(
+        gain,
+        _gain_cases,
+        bugs=_GAIN_BUGS,
+        forbid=(
+            "coursekit.speculative.acceptance",
+            "coursekit.speculative.expected_tokens",
+        ),
+    ),
+    "checked": Exercise(checked, _checked_cases, bugs=_CHECKED_BUGS),
+}

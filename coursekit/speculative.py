@@ -1,0 +1,321 @@
+"""Speculative decoding: a small model drafts, the large one verifies.
+
+The large model, the *target*, reads several drafted tokens in one run and
+keeps as many as its own distribution p allows.  The text is then
+distributed exactly as if the target had drawn every token itself, whatever
+the draft's distribution q; only how many tokens a run brings depends on it.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from coursekit.cache import make_cache
+from coursekit.decoder import GPT
+from coursekit.sampling import apply_temperature, sampler
+from coursekit.steppers import evaluating
+
+__all__ = [
+    "CachedReader",
+    "Draw",
+    "Reader",
+    "Speculation",
+    "acceptance",
+    "draw_with",
+    "every_outcome",
+    "expected_tokens",
+    "residual",
+    "speculate",
+    "verify",
+]
+
+Result = TypeVar("Result", bound=Hashable)
+Draw = Callable[[Tensor], int]
+"""From (V,) probabilities to a token; all that is random here."""
+Reader = Callable[[Sequence[int], int], Tensor]
+"""From a text and n to (n, V): what comes after each of the last n tokens."""
+
+
+def acceptance(
+    p: Float[Tensor, "*B V"], q: Float[Tensor, "*B V"]
+) -> Float[Tensor, "*B"]:
+    """The probability that a drafted token is accepted.
+
+    ``α = Σ min(p, q)``: 1 if the two agree, 0 if they share no token.
+
+    Args:
+        p: (..., V) the target's distribution.
+        q: (..., V) the draft's.
+
+    Returns:
+        (...).
+
+    Chapter: 21, inference.
+    Source: leviathan2023fast, section 3.1.
+    """
+    return torch.minimum(p, q).sum(dim=-1)
+
+
+def residual(
+    p: Float[Tensor, "*B V"], q: Float[Tensor, "*B V"]
+) -> Float[Tensor, "*B V"]:
+    """What the target still owes after a token of the draft was rejected.
+
+    ``max(0, p − q)``, divided by its sum; p itself where p = q, when
+    nothing is ever rejected.
+
+    Args:
+        p: (..., V) the target's distribution.
+        q: (..., V) the draft's.
+
+    Returns:
+        (..., V).
+
+    Chapter: 21, inference.
+    Source: leviathan2023fast, section 2.3.
+    """
+    owed = (p - q).clamp(min=0)
+    total = owed.sum(dim=-1, keepdim=True)
+    return torch.where(total > 0, owed / total, p)
+
+
+def verify(
+    drafted: Sequence[int],
+    p: Float[Tensor, "M V"],
+    q: Float[Tensor, "N V"],
+    draw: Draw,
+) -> list[int]:
+    """Keep drafted tokens while they are accepted, and add one.
+
+    Token x is accepted with probability ``min(1, p(x) / q(x))``.  The first
+    that is not is replaced by a draw from :func:`residual`; if all are
+    accepted, one more is drawn from p.
+
+    Args:
+        drafted: N tokens, each drawn from its row of q.
+        p: (N + 1, V) the target's distributions; the last comes after all
+            drafted tokens.
+        q: (N, V) the draft's.
+        draw: takes (V,) probabilities to a token.
+
+    Returns:
+        1 to N + 1 tokens, distributed as the target's own.
+
+    Chapter: 21, inference.
+    Source: leviathan2023fast, algorithm 1; chen2023accelerating, algorithm 2.
+    Test: tests/test_speculative.py::test_every_branch_adds_up_to_the_target
+    """
+    for n, token in enumerate(drafted):
+        accept = (p[n, token] / q[n, token]).clamp(max=1)
+        if draw(torch.stack((accept, 1 - accept))) == 1:
+            return [*drafted[:n], draw(residual(p[n], q[n]))]
+    return [*drafted, draw(p[len(drafted)])]
+
+
+def expected_tokens(acceptance_rate: float, n_draft: int) -> float:
+    """How many tokens a run of the target brings.
+
+    ``(1 − α^(γ+1)) / (1 − α)``, if each of γ drafted tokens is accepted
+    with probability α, independently of the others.
+
+    Args:
+        acceptance_rate: α in 0..1.
+        n_draft: γ ≥ 0.
+
+    Returns:
+        Tokens, 1 to γ + 1.
+
+    Chapter: 21, inference.
+    Source: leviathan2023fast, equation 1.
+    Test: tests/test_speculative.py::test_expected_tokens_by_counting_runs
+    """
+    return float(sum(acceptance_rate**n for n in range(n_draft + 1)))
+
+
+@dataclass(frozen=True)
+class Speculation:
+    """What :func:`speculate` generated, and how.
+
+    Attributes:
+        tokens: the new tokens.
+        drafted: for each run of the target, how many tokens it verified.
+        kept: for each run, how many tokens it brought, 1 to drafted + 1.
+    """
+
+    tokens: tuple[int, ...]
+    drafted: tuple[int, ...]
+    kept: tuple[int, ...]
+
+    @property
+    def acceptance_rate(self) -> float:
+        """Accepted tokens as a fraction of those that were looked at."""
+        runs = zip(self.kept, self.drafted, strict=True)
+        looked_at = sum(min(kept, drafted) for kept, drafted in runs)
+        return (sum(self.kept) - len(self.kept)) / max(looked_at, 1)
+
+
+def speculate(
+    target: Reader,
+    draft: Reader,
+    prompt: Sequence[int],
+    max_new_tokens: int,
+    n_draft: int,
+    draw: Draw,
+) -> Speculation:
+    """Generate with a draft: its tokens, verified by the target.
+
+    Args:
+        target: whose distribution the text has.
+        draft: proposes ``n_draft`` tokens at a time.
+        prompt: ids, at least one.
+        max_new_tokens: how many tokens to generate.
+        n_draft: γ ≥ 1; fewer are drafted when fewer are missing.
+        draw: takes (V,) probabilities to a token; see :func:`draw_with`.
+
+    Returns:
+        The tokens and what each run of the target brought.
+
+    Raises:
+        ValueError: if the prompt is empty or γ is below 1.
+
+    Chapter: 21, inference.
+    Source: leviathan2023fast, algorithm 1.
+    Test: tests/test_speculative.py::test_a_greedy_text_stays_the_same
+    """
+    if not prompt or n_draft < 1:
+        raise ValueError(
+            "speculative decoding needs a prompt and n_draft of at least 1: "
+            f"got {len(prompt)} tokens and n_draft={n_draft}. Begin with a "
+            "newline; 3 to 7 drafted tokens are usual."
+        )
+    text, n_drafted, kept = [*prompt], [], []
+    while missing := max_new_tokens - (len(text) - len(prompt)):
+        drafted: list[int] = []
+        rows: list[Tensor] = []
+        for _ in range(min(n_draft, missing - 1)):
+            rows.append(draft([*text, *drafted], 1)[0])
+            drafted.append(draw(rows[-1]))
+        p = target([*text, *drafted], len(drafted) + 1)
+        q = torch.stack(rows) if rows else p[:0]
+        new = verify(drafted, p, q, draw)
+        text += new
+        n_drafted.append(len(drafted))
+        kept.append(len(new))
+    tokens = tuple(text[len(prompt) :])
+    return Speculation(tokens, tuple(n_drafted), tuple(kept))
+
+
+class CachedReader:
+    """Reads a growing text with a GPT, each token once, and takes back.
+
+    Called with a text that differs from the last one near its end, it drops
+    the keys and values that are no longer valid, and computes the rest.
+
+    Args:
+        model: a GPT.
+        temperature: of the distributions; 0 gives all to the likeliest.
+
+    Chapter: 21, inference.
+    Test: tests/test_speculative.py::test_a_reader_takes_back_what_was_rejected
+    """
+
+    def __init__(self, model: GPT, temperature: float = 1.0) -> None:
+        self.model = model
+        self.temperature = temperature
+        self.cache = make_cache(model, 1)
+        self.text: list[int] = []
+
+    def __call__(self, text: Sequence[int], n_last: int) -> Tensor:
+        """What comes after each of the last tokens of a text.
+
+        Args:
+            text: ids, at most ``max_len``.
+            n_last: how many rows are wanted.
+
+        Returns:
+            (n_last, V) probabilities.
+
+        Raises:
+            ValueError: if the text is longer than ``max_len``.
+        """
+        same = 0
+        for old, new in zip(
+            self.text, text[: len(text) - n_last], strict=False
+        ):
+            if old != new:
+                break
+            same += 1
+        for layer in self.cache:
+            layer.length = same
+        ids = torch.tensor([text[same:]])
+        with evaluating(self.model.modules()):
+            logits = self.model(ids, cache=self.cache)[0, -n_last:]
+        self.text = [*text]
+        if self.temperature == 0:
+            first = logits.argmax(dim=-1, keepdim=True)
+            return torch.zeros_like(logits).scatter_(-1, first, 1.0)
+        return apply_temperature(logits, self.temperature).softmax(dim=-1)
+
+
+# -- chance ------------------------------------------------------------------
+def draw_with(generator: torch.Generator | None = None) -> Draw:
+    """Draw tokens at random.
+
+    Args:
+        generator: source of the random numbers, for repeatable text.
+
+    Returns:
+        From (V,) probabilities to a token.
+
+    Chapter: 21, inference.
+    """
+    choose = sampler(generator=generator)
+    return lambda probabilities: int(choose(probabilities.log()[None]))
+
+
+def every_outcome(run: Callable[[Draw], Result]) -> dict[Result, float]:
+    """Run a random program through each of its branches.
+
+    Args:
+        run: a program whose only randomness is the ``draw`` that it is given.
+
+    Returns:
+        The probability of each result, exactly, up to rounding.
+
+    Chapter: 21, inference.
+    Test: tests/test_speculative.py::test_every_outcome_of_two_dice
+    """
+    found: dict[Result, float] = defaultdict(float)
+    waiting: list[list[int]] = [[]]  # the first draws of branches to be run
+    while waiting:
+        branch = _Branch(waiting.pop(), waiting)
+        result = run(branch.draw)
+        found[result] += branch.probability
+    return dict(found)
+
+
+class _Branch:
+    """One run: its first draws are given, then it takes the first token.
+
+    What else it could have taken is left to runs that come later.
+    """
+
+    def __init__(self, path: list[int], waiting: list[list[int]]) -> None:
+        self.path, self.waiting = path, waiting
+        self.probability, self.n_drawn = 1.0, 0
+
+    def draw(self, probabilities: Float[Tensor, "V"]) -> int:
+        """Take the next token of the path, or begin to make one."""
+        possible = probabilities.nonzero()[:, 0].tolist()
+        if self.n_drawn == len(self.path):
+            self.waiting += [[*self.path, other] for other in possible[1:]]
+            self.path.append(possible[0])
+        token = self.path[self.n_drawn]
+        self.n_drawn += 1
+        self.probability *= float(probabilities[token])
+        return token
