@@ -14,6 +14,7 @@ from typing import Any
 __all__ = ["LETTERS", "Item", "Option", "arranged", "exam", "inventory"]
 
 LETTERS = "abcd"
+FORMS = "AB"
 LAST_CHAPTER = 19
 WHOLE = 0.5  # how far a whole number may be from the right one
 HERE = Path(__file__).parent
@@ -123,13 +124,18 @@ def inventory(form: str) -> list[Item]:
     """
     found = []
     for number, row in enumerate(_rows("inventory.toml"), 1):
-        about, read = row["about"], row["read"]
-        found.append(
-            _item(
-                f"{form}{number}", row[form] | {"about": about, "read": read}
+        asked, why = row[form], row["why"]
+        options = tuple(
+            Option(text, why, wrong)
+            for text, wrong in zip(
+                asked["options"], ["", *row["wrong"]], strict=True
             )
         )
-    return arranged(found, seed="AB".index(form))
+        name = f"{form}{number}"
+        found.append(
+            Item(name, row["about"], row["read"], asked["ask"], options)
+        )
+    return arranged(found, seed=FORMS.index(form))
 
 
 def arranged(items: Sequence[Item], seed: int = 0) -> list[Item]:

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from coursekit.classroom import kit
-from coursekit.classroom.kit import export
+from coursekit.classroom.kit import analysis, export
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -106,4 +106,35 @@ def run_exam(args: argparse.Namespace) -> int:
     return _write(args, kit.exam(args.chapters, args.seed))
 
 
-PARTS = {"exam": (exam_options, run_exam)}
+def inventory_options(parser: argparse.ArgumentParser) -> None:
+    """The inventory of concepts, not yet validated with students."""
+    _add_format(parser)
+    parser.add_argument("--form", choices=kit.FORMS, default="A")
+
+
+def run_inventory(args: argparse.Namespace) -> int:
+    """Write one form of the inventory."""
+    return _write(args, kit.inventory(args.form))
+
+
+def analyze_options(parser: argparse.ArgumentParser) -> None:
+    """What the answers to the inventory say."""
+    parser.add_argument("answers", type=Path, help="a CSV file of answers")
+    parser.add_argument(
+        "--discrimination",
+        action="store_true",
+        help=f"of each item, after; {analysis.ENOUGH} persons or more",
+    )
+
+
+def run_analyze(args: argparse.Namespace) -> int:
+    """Print difficulty, gain and reliability."""
+    print(analysis.report(args.answers, args.discrimination))
+    return 0
+
+
+PARTS = {
+    "exam": (exam_options, run_exam),
+    "inventory": (inventory_options, run_inventory),
+    "analyze": (analyze_options, run_analyze),
+}
