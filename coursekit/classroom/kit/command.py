@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from coursekit.classroom import kit
-from coursekit.classroom.kit import analysis, export
+from coursekit.classroom.kit import analysis, export, task
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -137,4 +137,5 @@ PARTS = {
     "exam": (exam_options, run_exam),
     "inventory": (inventory_options, run_inventory),
     "analyze": (analyze_options, run_analyze),
+    "task": (task.add_options, task.main),
 }
