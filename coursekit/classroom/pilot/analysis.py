@@ -18,7 +18,16 @@ from numpy.typing import NDArray
 
 from coursekit.classroom.pilot import LETTERS, items
 
-__all__ = ["discrimination", "gain", "gain_interval", "kr20", "read", "report"]
+__all__ = [
+    "ENOUGH",
+    "Right",
+    "discrimination",
+    "gain",
+    "gain_interval",
+    "kr20",
+    "read",
+    "report",
+]
 
 Right = NDArray[np.bool_]
 
