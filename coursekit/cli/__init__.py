@@ -51,6 +51,7 @@ For the exercises of the book, and for those who teach with it:
   coursekit doctor      what can grading be trusted with on this machine?
   coursekit book        build the book with solutions, or without
   coursekit freeze      keep what a term's exercises are; what has changed?
+  coursekit kit         questions for an exam, tasks, slides
 
 Each explains itself: coursekit train --help
 """
@@ -88,6 +89,7 @@ COMMANDS = {
     "doctor": ("[options]", f"{GRADING}.doctor"),
     "book": ("--edition E [PAGE ...]", f"{GRADING}.editions"),
     "freeze": ("FILE [--changed]", f"{GRADING}.freeze"),
+    "kit": ("PART [options]", "coursekit.classroom.kit.command"),
 }
 
 

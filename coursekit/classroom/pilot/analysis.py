@@ -10,7 +10,7 @@ where no option was chosen, which counts as wrong.
 import argparse
 import csv
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +18,16 @@ from numpy.typing import NDArray
 
 from coursekit.classroom.pilot import LETTERS, items
 
-__all__ = ["discrimination", "gain", "gain_interval", "kr20", "read", "report"]
+__all__ = [
+    "ENOUGH",
+    "Right",
+    "discrimination",
+    "gain",
+    "gain_interval",
+    "kr20",
+    "read",
+    "report",
+]
 
 Right = NDArray[np.bool_]
 
@@ -27,11 +36,15 @@ ENOUGH = 30  # persons for discrimination
 DRAWS = 10_000
 
 
-def read(path: Path) -> tuple[Right, Right]:
+def read(
+    path: Path, keys: Mapping[str, Sequence[str]] | None = None
+) -> tuple[Right, Right]:
     """Read the answers and score them.
 
     Args:
         path: a CSV file, in UTF-8.
+        keys: the right letters of each form, where people may get different
+            forms; the file then has a column ``form`` behind ``when``.
 
     Returns:
         Before and after, each of shape (persons, items), persons in the order
@@ -40,8 +53,11 @@ def read(path: Path) -> tuple[Right, Right]:
     Raises:
         ValueError: with the rule, what was received, and the remedy.
     """
-    key = [item.key for item in items()]
-    wanted = ["person", "when", *(f"q{n}" for n in range(1, len(key) + 1))]
+    keys = keys or {"": [item.key for item in items()]}
+    n_items = len(next(iter(keys.values())))
+    form = [] if "" in keys else ["form"]
+    wanted = ["person", "when", *form]
+    wanted += [f"q{n}" for n in range(1, n_items + 1)]
     rows = _rows(path)
     if not rows or rows[0] != wanted:
         raise ValueError(
@@ -51,20 +67,35 @@ def read(path: Path) -> tuple[Right, Right]:
         )
     found: dict[str, dict[str, list[bool]]] = {}
     for number, row in enumerate(rows[1:], 2):
-        _check_row(number, row, len(wanted))
-        person, when, *chosen = row
+        _check_row(number, row, len(wanted), n_items)
+        person, when, *_ = row
+        key = keys[_form(number, row, keys)]
         times = found.setdefault(person, {})
         if when in times:
             raise ValueError(
                 f"a person has one row for each time: got {person!r}, {when}, "
                 f"again in line {number}. Delete one of the two."
             )
+        chosen = row[-n_items:]
         times[when] = [a == k for a, k in zip(chosen, key, strict=True)]
     _check_pairs(found)
     before, after = (
         np.array([times[when] for times in found.values()]) for when in TIMES
     )
     return before, after
+
+
+def _form(
+    number: int, row: Sequence[str], keys: Mapping[str, Sequence[str]]
+) -> str:
+    """The form that a row answers; raise if there is no such form."""
+    form = "" if "" in keys else row[2]
+    if form not in keys:
+        raise ValueError(
+            f"a form is one of {', '.join(keys)}: got {form!r} in line "
+            f"{number}. Write which one was answered."
+        )
+    return form
 
 
 def _rows(path: Path) -> list[list[str]]:
@@ -79,20 +110,22 @@ def _rows(path: Path) -> list[list[str]]:
         ) from None
 
 
-def _check_row(number: int, row: Sequence[str], width: int) -> None:
+def _check_row(
+    number: int, row: Sequence[str], width: int, n_items: int
+) -> None:
     """Raise if a row has other cells than the form allows."""
     if len(row) != width:
         raise ValueError(
             f"a row has {width} cells: got {len(row)} in line {number}. Write "
             "nothing between two commas where no option was chosen."
         )
-    person, when, *chosen = row
+    person, when, *_ = row
     if not person or when not in TIMES:
         raise ValueError(
             f"a row begins with a person and one of {', '.join(TIMES)}: got "
             f"{person!r} and {when!r} in line {number}. Correct the line."
         )
-    for n, answer in enumerate(chosen, 1):
+    for n, answer in enumerate(row[-n_items:], 1):
         if answer not in ("", *LETTERS):
             raise ValueError(
                 f"an answer is one of {', '.join(LETTERS)}, or nothing: got "

@@ -1,0 +1,141 @@
+"""``coursekit kit``: an exam bank, an inventory, tasks, answers, slides.
+
+Each is a subcommand: a function that adds its options, and one that runs.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from coursekit.classroom import kit
+from coursekit.classroom.kit import analysis, export, task
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Options of ``coursekit kit``."""
+    parts = parser.add_subparsers(
+        dest="part",
+        required=True,
+        metavar="PART",
+        prog="coursekit kit",
+    )
+    for name, (add, _) in PARTS.items():
+        summary = (add.__doc__ or "").strip().split("\n")[0]
+        add(parts.add_parser(name, help=summary, description=summary))
+
+
+def run(args: argparse.Namespace) -> int:
+    """Questions, tasks and slides for those who teach with the book.
+
+    Exit codes: 0 if it is done, 2 for wrong input.
+    """
+    return PARTS[args.part][1](args)
+
+
+def _chapters(words: str) -> list[int]:
+    """Chapters that were named with commas between them."""
+    try:
+        return [int(word) for word in words.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"chapters are numbers with commas between them: got {words!r}. "
+            "Write 4,5."
+        ) from None
+
+
+def _add_format(parser: argparse.ArgumentParser) -> None:
+    """How questions are written, and where."""
+    parser.add_argument(
+        "--format",
+        choices=export.FORMATS,
+        default=export.FORMATS[0],
+        help="how to write",
+    )
+    parser.add_argument(
+        "--key",
+        action="store_true",
+        help="the key instead of the questions (markdown and text)",
+    )
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", help="[default: print it]"
+    )
+
+
+def _write(args: argparse.Namespace, items: list[kit.Item]) -> int:
+    """Write or print the items."""
+    if args.format in ("moodle", "qti") and args.key:
+        raise ValueError(
+            f"a key is written as markdown or text: got {args.format}, where "
+            "it is part of the file. Leave --key out."
+        )
+    if args.format == "qti" and args.out is None:
+        raise ValueError(
+            "a zip is written to a file: got qti without --out. Add --out "
+            "quiz.zip."
+        )
+    made = export.made(args.format, items, args.key)
+    if args.out is None:
+        sys.stdout.write(made.decode())
+        return 0
+    args.out.write_bytes(made)
+    print(f"{args.out}: {len(items)} items, {args.format}")
+    return 0
+
+
+def exam_options(parser: argparse.ArgumentParser) -> None:
+    """The exam bank, for Moodle, Canvas or paper."""
+    _add_format(parser)
+    parser.add_argument(
+        "--chapters",
+        type=_chapters,
+        default=[],
+        metavar="K,K",
+        help="only these [default: all]",
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=0,
+        metavar="N",
+        help="another order of the options [default: 0]",
+    )
+
+
+def run_exam(args: argparse.Namespace) -> int:
+    """Write items of the exam bank."""
+    return _write(args, kit.exam(args.chapters, args.seed))
+
+
+def inventory_options(parser: argparse.ArgumentParser) -> None:
+    """The inventory of concepts, not yet validated with students."""
+    _add_format(parser)
+    parser.add_argument("--form", choices=kit.FORMS, default="A")
+
+
+def run_inventory(args: argparse.Namespace) -> int:
+    """Write one form of the inventory."""
+    return _write(args, kit.inventory(args.form))
+
+
+def analyze_options(parser: argparse.ArgumentParser) -> None:
+    """What the answers to the inventory say."""
+    parser.add_argument("answers", type=Path, help="a CSV file of answers")
+    parser.add_argument(
+        "--discrimination",
+        action="store_true",
+        help=f"of each item, after; {analysis.ENOUGH} persons or more",
+    )
+
+
+def run_analyze(args: argparse.Namespace) -> int:
+    """Print difficulty, gain and reliability."""
+    print(analysis.report(args.answers, args.discrimination))
+    return 0
+
+
+PARTS = {
+    "exam": (exam_options, run_exam),
+    "inventory": (inventory_options, run_inventory),
+    "analyze": (analyze_options, run_analyze),
+    "task": (task.add_options, task.main),
+}

@@ -1,0 +1,303 @@
+"""A task with the student's own file: a bug, a prediction, a run, a viva.
+
+``coursekit kit task FILE --student ID`` names one small change of a line that
+the student wrote, drawn from the teacher's seed and the student's id.  The
+student predicts what it does to the loss; the prediction's hash is shown to
+the teacher before the run.  The run measures both files, and ends in three
+questions about these numbers.  The change is one of those that the viva of
+the grader asks about (:func:`~coursekit.classroom.grading.viva.changes`),
+the prediction that of the capstone.
+"""
+
+import argparse
+import ast
+import hashlib
+import json
+import math
+import random
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from coursekit.classroom.grading.records import Question
+from coursekit.classroom.grading.viva import Change, changes
+from coursekit.classroom.yourfile import FILE, PARTS, STEPS, run_child
+from coursekit.classroom.yourfile.capstone import (
+    Prediction,
+    existing,
+    sibling,
+)
+
+__all__ = ["drawn", "predict", "questions", "run"]
+
+SECONDS = 30.0
+VOCABULARY = 66  # characters of the book's text
+RUBRIC = """\
+Each question: 0 no reason, or a reason that the numbers contradict; 1 names
+the line's shapes or values; 2 says also what would refute the reason. Two
+minutes for all three, without the file in sight."""
+
+
+def drawn(file: str | Path, student: str, seed: int = 0) -> Change:
+    """The change of a student's file, the same whenever it is asked for.
+
+    Args:
+        file: the student's file, at the end of some chapter's step.
+        student: an id.
+        seed: the teacher's.
+
+    Raises:
+        ValueError: if the file cannot be read, or has no line to change.
+    """
+    path = existing(file)
+    source = path.read_text("utf-8")
+    try:
+        tree = ast.parse(source)
+    except SyntaxError as error:
+        raise ValueError(
+            f"a task needs a file that runs: got {path}, {error}. Run "
+            "coursekit step first."
+        ) from None
+    written = _written(tree)
+    options = [
+        change
+        for change in changes(source, "")
+        if any(first <= change.line <= last for first, last in written)
+    ]
+    if not options:
+        raise ValueError(
+            f"a task changes a line of the chapter's step: got {path}, where "
+            "none can be changed. Write the step first."
+        )
+    return random.Random(f"{seed} {student}").choice(options)
+
+
+def _written(tree: ast.Module) -> list[tuple[int, int]]:
+    """First and last lines of the parts of the file's own step."""
+    said: dict[str, Any] = {"chapter": None, "parts": {}}
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and len(node.targets) == 1:
+            name = ast.unparse(node.targets[0])
+            if name == "chapter" and isinstance(node.value, ast.Constant):
+                said[name] = node.value.value
+            elif name == "parts" and isinstance(node.value, ast.Dict):
+                pairs = zip(node.value.keys, node.value.values, strict=True)
+                said[name] = {
+                    key.value: ast.unparse(value)
+                    for key, value in pairs
+                    if isinstance(key, ast.Constant)
+                }
+    labels = {PARTS[p] for p in STEPS.get(said["chapter"], ()) if p in PARTS}
+    names = {said["parts"].get(label) for label in labels}
+    return [
+        (node.lineno, node.end_lineno or node.lineno)
+        for node in tree.body
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef))
+        and (node.name in names or not names - {None})
+    ]
+
+
+def predict(
+    file: str | Path, student: str, expected: float, seed: int = 0
+) -> str:
+    """Write down before the run what the change does to the loss.
+
+    Args:
+        file: the student's file.
+        student: an id.
+        expected: loss with the change minus that without, in nats.
+        seed: the teacher's.
+
+    Returns:
+        The prediction's SHA-256.
+
+    Raises:
+        ValueError: if the file has been run already, or as :func:`drawn`.
+    """
+    path, change = existing(file), drawn(file, student, seed)
+    if (report := sibling(path, "task.md")).exists():
+        raise ValueError(
+            f"a prediction is made before the run: got {report}, which has "
+            "the result. Delete it to begin again."
+        )
+    if not math.isfinite(expected):
+        raise ValueError(
+            f"a prediction is a difference in nats: got {expected}. Give a "
+            "number, negative if the loss falls."
+        )
+    made = Prediction(
+        f"line {change.line}: {change.before}",
+        change.after,
+        expected,
+        hashlib.sha256(path.read_bytes()).hexdigest(),
+        datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+    where = sibling(path, "task.json")
+    where.write_text(json.dumps(vars(made), indent=1), "utf-8")
+    return made.digest
+
+
+def run(
+    file: str | Path, student: str, seed: int = 0, seconds: float = SECONDS
+) -> str:
+    """Measure the file and the changed one, and write the report.
+
+    Args:
+        file: the student's file.
+        student: an id.
+        seed: the teacher's.
+        seconds: how long each may train.
+
+    Returns:
+        The report, which is in ``FILE.task.md`` too.
+
+    Raises:
+        ValueError: if nothing was predicted, or the file is another by now.
+    """
+    path, change = existing(file), drawn(file, student, seed)
+    where = sibling(path, "task.json")
+    if not where.exists():
+        raise ValueError(
+            f"a prediction comes before the run: got no {where}. Make one "
+            "with --predict NATS."
+        )
+    made = Prediction(**json.loads(where.read_text("utf-8")))
+    if made.file != hashlib.sha256(path.read_bytes()).hexdigest():
+        raise ValueError(
+            f"the file is that of the prediction: got {path}, which has "
+            "changed since. Restore it, or predict again."
+        )
+    with tempfile.TemporaryDirectory() as folder:
+        changed = Path(folder, path.name)
+        changed.write_text(change.source, "utf-8")
+        plain, other = (
+            run_child("task_child", [one, seconds], 600 + 3 * seconds)[2]
+            or {"stopped": "it came to no end", "loss": None, "steps": 0}
+            for one in (path, changed)
+        )
+    text = _report(path, change, made, plain, other)
+    sibling(path, "task.md").write_text(text, "utf-8")
+    return text
+
+
+def questions(
+    change: Change,
+    made: Prediction,
+    plain: dict[str, Any],
+    other: dict[str, Any],
+) -> list[Question]:
+    """Three questions about the numbers of the run.
+
+    Args:
+        change: what was changed.
+        made: what was predicted.
+        plain: the outcome of the student's file.
+        other: the outcome of the changed one.
+    """
+    line = f"line {change.line}, `{change.before}` → `{change.after}`"
+    stopped = other["stopped"] or "none: every contract holds"
+    return [
+        Question(
+            f"You predicted {made.expected:+.2f} nats for {line}. Why did "
+            "the loss do what it did?",
+            f"{_shown(plain['loss'])} without, {_shown(other['loss'])} with "
+            f"the change ({other['steps']:,} steps).",
+        ),
+        Question(
+            f"Which check of `coursekit step` sees the change in line "
+            f"{change.line} first, and on which input?",
+            f"{stopped}. {other.get('reason', '')}".strip(),
+        ),
+        Question(
+            f"Your own model has {_shown(plain['loss'])} nats per character. "
+            "Among how many equally likely characters is it choosing, and "
+            "how far below a blind guess is it?",
+            _choices(plain["loss"]),
+        ),
+    ]
+
+
+def _choices(loss: float | None) -> str:
+    """What a loss in nats means."""
+    if loss is None:
+        return "It could not be trained."
+    return (
+        f"e^{loss:.2f} = {math.exp(loss):.1f}; a blind guess has ln "
+        f"{VOCABULARY} = {math.log(VOCABULARY):.2f}, which is "
+        f"{math.log(VOCABULARY) - loss:.2f} more."
+    )
+
+
+def _shown(loss: float | None) -> str:
+    """A loss, or that there is none."""
+    return "no loss" if loss is None else f"{loss:.3f}"
+
+
+def _report(
+    path: Path,
+    change: Change,
+    made: Prediction,
+    plain: dict[str, Any],
+    other: dict[str, Any],
+) -> str:
+    """What was predicted and measured, and the viva."""
+    lines = [
+        f"# {path.name}: one changed line",
+        "",
+        f"Line {change.line}: `{change.before}` became `{change.after}`.",
+        "",
+        "| held-out loss, nats per character | |",
+        "|---|--:|",
+        f"| the file ({plain['steps']:,} steps) | {_shown(plain['loss'])} |",
+        f"| changed ({other['steps']:,} steps) | {_shown(other['loss'])} |",
+    ]
+    if None not in (plain["loss"], other["loss"]):
+        difference = other["loss"] - plain["loss"]
+        lines.append(f"| difference | {difference:+.3f} |")
+    lines += [
+        f"| **predicted** | **{made.expected:+.3f}** |",
+        "",
+        f"Stopped by: {other['stopped'] or 'nothing, every contract holds'}.",
+        f"Predicted {made.made}, SHA-256 `{made.digest}`.",
+        "",
+        "## Two minutes",
+        "",
+    ]
+    for number, question in enumerate(
+        questions(change, made, plain, other), 1
+    ):
+        lines += [f"{number}. {question.ask}", f"   - *{question.answer}*"]
+    return "\n".join([*lines, "", RUBRIC]) + "\n"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """One changed line of a student's own file: predict, run, explain."""
+    parser.add_argument("file", nargs="?", default=FILE, help=f"[{FILE}]")
+    parser.add_argument("--student", required=True, metavar="ID")
+    parser.add_argument("--seed", type=int, default=0, help="the teacher's")
+    parser.add_argument(
+        "--predict",
+        type=float,
+        metavar="NATS",
+        help="what the change adds to the held-out loss, before the run",
+    )
+    parser.add_argument("--run", action="store_true", help="measure both")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=SECONDS,
+        help="each may train so long [default: %(default).0f]",
+    )
+
+
+def main(args: argparse.Namespace) -> int:
+    """Say the change, keep a prediction, or run."""
+    if args.run:
+        print(run(args.file, args.student, args.seed, args.seconds), end="")
+        return 0
+    change = drawn(args.file, args.student, args.seed)
+    print(f"line {change.line}: {change.before}\nbecomes: {change.after}")
+    if args.predict is not None:
+        print(predict(args.file, args.student, args.predict, args.seed))
+    return 0

@@ -1,0 +1,126 @@
+"""One changed line of a student's file: drawn, predicted, run, explained."""
+
+import ast
+import hashlib
+import json
+import re
+
+import pytest
+
+from coursekit import cli
+from coursekit.classroom import yourfile
+from coursekit.classroom.kit import task
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "my_transformer.py"
+    path.write_text(yourfile.text(0, complete=True), "utf8")
+    return path
+
+
+# -- the change --------------------------------------------------------------
+@pytest.mark.parametrize("chapter", yourfile.STEPS)
+def test_the_change_is_in_a_part_of_the_chapters_step(tmp_path, chapter):
+    path = tmp_path / "my_transformer.py"
+    source = yourfile.text(chapter, complete=True)
+    path.write_text(source, "utf8")
+    labels = yourfile.PARTS
+    asked = {labels.get(name) for name in yourfile.STEPS[chapter]}
+    spans = {
+        node.name: range(node.lineno, node.end_lineno + 1)
+        for node in ast.parse(source).body
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef))
+    }
+    names = {
+        name for name, part in yourfile.book(chapter).items() if part in asked
+    }
+    for student in "abc":
+        change = task.drawn(path, student)
+        assert any(change.line in spans[name] for name in names)
+        assert ast.unparse(ast.parse(source)) != change.source
+        assert ast.parse(change.source)
+
+
+def test_students_get_different_changes_and_each_the_same_again(file):
+    found = {s: task.drawn(file, s) for s in "abcdefghijkl"}
+    assert len({(c.line, c.after) for c in found.values()}) >= 3
+    assert found["a"] == task.drawn(file, "a")
+    assert any(task.drawn(file, s, seed=1) != c for s, c in found.items())
+
+
+# -- the prediction ----------------------------------------------------------
+def test_a_prediction_is_kept_with_its_hash(file, capsys):
+    words = ["kit", "task", str(file), "--student", "a"]
+    assert cli.main(words) == 0
+    shown = capsys.readouterr().out
+    assert cli.main([*words, "--predict", "0.25"]) == 0
+    out = capsys.readouterr().out
+    kept = json.loads(file.with_name("my_transformer.task.json").read_text())
+    assert kept["expected"] == 0.25
+    assert kept["file"] == hashlib.sha256(file.read_bytes()).hexdigest()
+    text = json.dumps(kept, sort_keys=True, ensure_ascii=False)
+    assert out == shown + hashlib.sha256(text.encode()).hexdigest() + "\n"
+
+
+@pytest.mark.parametrize(
+    ("prepare", "words", "says"),
+    [
+        ("", ["--run"], "a prediction comes before the run"),
+        ("edit", ["--run"], "the file is that of the prediction"),
+        ("report", ["--predict", "1"], "a prediction is made before the run"),
+        ("", ["--predict", "nan"], "a difference in nats: got nan"),
+        ("break", [], "a task needs a file that runs"),
+        ("empty", [], "where none can be changed"),
+    ],
+)
+def test_what_cannot_be_done_is_refused(file, capsys, prepare, words, says):
+    if prepare == "edit":
+        task.predict(file, "a", 0.1)
+        file.write_text(file.read_text("utf8") + "# later\n", "utf8")
+    elif prepare == "report":
+        file.with_name("my_transformer.task.md").write_text("")
+    elif prepare == "break":
+        file.write_text("def f(:\n")
+    elif prepare == "empty":
+        file.write_text("x = 1\n")
+    assert cli.main(["kit", "task", str(file), "--student", "a", *words]) == 2
+    assert says in capsys.readouterr().err
+
+
+# -- the run -----------------------------------------------------------------
+def test_the_run_measures_both_files(file, monkeypatch):
+    """The change is set here: a loss with `+` for `-` is told by its sign."""
+    source = file.read_text("utf8")
+    old = "log_softmax(-1)"
+    assert source.count(old) == 1
+    line = source[: source.index(old)].count("\n") + 1
+    change = task.Change(
+        line, old, "log_softmax(-2)", source.replace(old, "log_softmax(-2)")
+    )
+    monkeypatch.setattr(task, "drawn", lambda *_: change)
+    digest = task.predict(file, "a", -0.5)
+    text = task.run(file, "a", seconds=2)
+    assert file.with_name("my_transformer.task.md").read_text("utf8") == text
+    assert f"SHA-256 `{digest}`" in text
+    assert "| **predicted** | **-0.500** |" in text
+    losses = re.findall(r"steps\) \| ([\d.]+) \|", text)
+    plain, changed = map(float, losses)
+    assert 2.4 < plain < 3.5  # between the best table and a blind guess
+    assert changed > plain
+    assert "Stopped by: Loss: " in text
+    assert text.count("\n1. ") == text.count("\n3. ") == 1
+    assert f"{plain:.3f} without, {changed:.3f} with" in text
+
+
+def test_the_questions_have_the_runs_own_numbers():
+    change = task.Change(7, "a - b", "a + b", "")
+    made = task.Prediction("", "", 0.125, "", "")
+    plain = {"loss": 2.0, "stopped": "", "steps": 300}
+    other = {"loss": None, "stopped": "Loss", "steps": 0, "reason": "Why."}
+    asked = task.questions(change, made, plain, other)
+    assert "+0.12" in asked[0].ask
+    assert "2.000 without, no loss with" in asked[0].answer
+    assert asked[1].answer == "Loss. Why."
+    assert "e^2.00 = 7.4" in asked[2].answer  # by hand: 7.389
+    assert "ln 66 = 4.19" in asked[2].answer
