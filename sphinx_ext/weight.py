@@ -3,6 +3,9 @@
 import re
 from pathlib import Path
 
+from fontTools.subset import Options, Subsetter
+from fontTools.ttLib import TTFont
+
 # Half of a page's weight: a script that draws icons, which the theme's own
 # style sheet draws as well, from a font.
 ICONS = re.compile(r"\s*<script[^>]*scripts/fontawesome\.js[^>]*></script>")
@@ -17,6 +20,21 @@ THEBE = re.compile(
 FORMULAS = re.compile(
     r"\s*<script>window\.MathJax = [^<]*</script>"
     r"|\s*<script[^>]*/mathjax/[^>]*></script>"
+)
+
+
+# The index of the search, for results while one types; they are off, and the
+# page of the search loads its own.
+SEARCH = re.compile(
+    r'\s*<script src="[^"]*(?:_static/searchtools|_static/language_data'
+    r'|searchindex)\.js"></script>'
+)
+
+# Font Awesome: the rules that give a class its glyph, and one font of three.
+GLYPH = re.compile(r'((?:\.fa-[\w-]+::?before,?)+)\{content:"\\([0-9a-f]+)"\}')
+ICON_FONT = re.compile(
+    r'src:url\(([^()]*/fa-[a-z]+-\d+)\.woff2\) format\("woff2"\),'
+    r'url\(\1\.ttf\) format\("truetype"\)'
 )
 
 
@@ -39,11 +57,51 @@ def lighten(app, exception):
         lighter = THEBE.sub("", ICONS.sub("", text))
         if 'class="math' not in text:
             lighter = FORMULAS.sub("", lighter)
+        if page.name != "search.html":
+            lighter = SEARCH.sub("", lighter)
         if lighter != text:
             page.write_text(lighter, "utf8")
     scripts = out / "_static" / "scripts"
     for unused in (*scripts.glob("fontawesome.js"), *scripts.glob("*.map")):
         unused.unlink()
+    for style in (out / "_static" / "styles").glob("*.css"):
+        text = style.read_text("utf8")
+        if ICON_FONT.search(text):
+            style.write_text(with_used_icons(style, text, out), "utf8")
+
+
+def used_icons(style, out):
+    """The code points of the icons that pages, scripts or styles show."""
+    shown = set()
+    for file in (*out.rglob("*.html"), *(out / "_static").rglob("*.js")):
+        shown |= set(re.findall(r"\bfa-[\w-]+", file.read_text("utf8")))
+    found = {
+        int(code, 16)
+        for selectors, code in GLYPH.findall(style)
+        if shown & set(re.findall(r"fa-[\w-]+", selectors))
+    }
+    for file in (out / "_static").rglob("*.css"):  # arrows, signs of boxes
+        others = GLYPH.sub("", file.read_text("utf8"))
+        escaped = re.findall(r'"\\([ef][0-9a-f]{3})"', others)
+        found |= {int(code, 16) for code in escaped}
+        found |= {ord(sign) for sign in others if "\ue000" <= sign <= "\uf8ff"}
+    return found
+
+
+def with_used_icons(path, style, out):
+    """The theme's style with icon fonts that hold only what is shown."""
+    used = used_icons(style, out)
+    for name in {match.group(1) for match in ICON_FONT.finditer(style)}:
+        source = (path.parent / name).with_suffix(".ttf")
+        font = TTFont(source)
+        subset = Subsetter(Options(notdef_outline=True))
+        subset.populate(unicodes=used)
+        subset.subset(font)
+        font.flavor = "woff"
+        font.save(source.with_suffix(".woff"))
+        for whole in (source, source.with_suffix(".woff2")):
+            whole.unlink()
+    return ICON_FONT.sub(r'src:url(\1.woff) format("woff")', style)
 
 
 def setup(app):

@@ -38,7 +38,7 @@ PARTS = {
     # They need the built book.
     "book": [
         *("book", "pages", "predict", "live_figures", "weight", "corpus"),
-        *("chapter_parts", "budgets", "routes", "api"),
+        *("chapter_parts", "budgets", "routes", "api", "cards"),
     ],
     # Each model is loaded once: `--dist loadgroup` gives it to one worker.
     "models": ["edits", "pipelines"],

@@ -11,12 +11,13 @@ import random
 import pytest
 import test_pages
 from bs4 import BeautifulSoup
+from fontTools.ttLib import TTFont
 from test_pages import HTML, Visit
 
 browser, base = test_pages.browser, test_pages.base
 xdist_group = pytest.mark.xdist_group
 
-EMPTY = 1_100_000  # bytes of a page without text, with all that it loads
+EMPTY = 700_000  # bytes of a page without text, with all that it loads
 OWN = 400_000  # bytes that a chapter may add
 FIRST = 900_000  # of the first page, all that it loads but the model
 LIVE = "_static/live/"  # models, fetched only when their figure is near
@@ -78,7 +79,7 @@ def test_an_empty_page_is_light(empty):
     assert sum(empty.values()) < EMPTY, largest
     # Control: it is a page with its maths, its styles and its icons.
     for part in (
-        *("tex-mml-chtml.js", "course.css", "fa-solid-900.woff2"),
+        *("tex-mml-chtml.js", "course.css", "fa-solid-900.woff"),
         "fonts/course-sans.woff2",
     ):
         assert any(path.endswith(part) for path in empty), part
@@ -116,6 +117,44 @@ def test_the_type_is_light_and_free():
     # No address but our own, and text at once in a face that is there.
     assert style.count("@font-face") == style.count("font-display: swap") == 5
     assert "SIL Open Font License" in (folder / "OFL.txt").read_text("utf8")
+
+
+ICONS = """() => {
+  const found = [];
+  for (const element of document.querySelectorAll("body *"))
+    for (const part of ["::before", "::after"]) {
+      const style = getComputedStyle(element, part);
+      if (style.fontFamily.includes("Font Awesome"))
+        found.push(...style.content.replaceAll('"', ""));
+    }
+  return [...new Set(found)];
+}"""
+
+
+def test_every_icon_is_in_a_font(browser):
+    """The fonts of icons hold only what the book shows, but all of that."""
+    known = set()
+    for path in HTML.glob("_static/vendor/fontawesome/webfonts/*"):
+        known |= {chr(code) for code in TTFont(path).getBestCmap()}
+    assert len(known) < 60  # Font Awesome has 2,000
+    folder, shown = HTML.as_uri() + "/", set()
+    for page in ("book/04_attention.html", "book/index.html", "search.html"):
+        visit = Visit(browser, folder, 1280, "light").open(folder + page)
+        shown |= set(visit.page.evaluate(ICONS)) - {"none", "normal"}
+        visit.close()
+    signs = {sign for sign in shown if "\ue000" <= sign <= "\uf8ff"}
+    assert len(signs) > 10
+    assert signs <= known
+
+
+def test_the_search_index_is_loaded_where_one_searches(browser):
+    folder = HTML.as_uri() + "/"
+    asks = {}
+    for page in ("book/about/routes.html", "search.html"):
+        visit = Visit(browser, folder, 1280, "light").open(folder + page)
+        asks[page] = "searchindex.js" in visit.load_all()
+        visit.close()
+    assert asks == {"book/about/routes.html": False, "search.html": True}
 
 
 def test_models_of_live_figures_are_light():

@@ -1,0 +1,50 @@
+"""What a term means stands in its link, as what a citation names does.
+
+``cards.js`` shows the title of such a link next to it; without JavaScript the
+browser does.
+"""
+
+import re
+
+from docutils import nodes
+
+GLOSSARY = "book/about/glossary"
+ADDRESS = re.compile(r"about/glossary(?:\.html)?#(term-[\w-]+)$")
+
+
+def definitions(env):
+    """``{id of the term: its definition}``, as plain text."""
+    if not hasattr(env, "course_definitions"):
+        env.course_definitions = {
+            name: plain(item)
+            for item in env.get_doctree(GLOSSARY).findall(
+                nodes.definition_list_item
+            )
+            for term in item.findall(nodes.term)
+            for name in term["ids"]
+        }
+    return env.course_definitions
+
+
+def plain(item):
+    """A definition without its link to the chapter, which ends it."""
+    [definition] = item.findall(nodes.definition)
+    text = " ".join(definition.astext().split())
+    return re.sub(r"\s*\([^()]*\)$", "", text)
+
+
+def add_titles(app, doctree, docname):
+    """Write the definition into each link to a term."""
+    if GLOSSARY not in app.env.found_docs or docname == GLOSSARY:
+        return
+    for link in doctree.findall(nodes.reference):
+        found = ADDRESS.search(link.get("refuri", ""))
+        if found:
+            link["reftitle"] = definitions(app.env)[found.group(1)]
+
+
+def setup(app):
+    """Register with Sphinx."""
+    app.connect("doctree-resolved", add_titles)
+    app.add_js_file("cards.js", loading_method="defer")
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

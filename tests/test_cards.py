@@ -1,0 +1,104 @@
+"""What a term means, next to its link: by pointer and keyboard, on a page."""
+
+import pytest
+import test_pages
+from bs4 import BeautifulSoup
+from test_pages import HTML, Visit, axe
+
+browser = test_pages.browser
+pytestmark = pytest.mark.xdist_group("cards")
+PAGE = "book/04_attention.html"
+TERM = 'article p a[href="about/glossary.html#term-query"]'
+CITED = 'article p a[href*="bibliography.html#"]'
+
+
+@pytest.fixture
+def page(browser):
+    """The page on attention, in a window that shows the term."""
+    folder = HTML.as_uri() + "/"
+    visit = Visit(browser, folder, 1280, "light").open(folder + PAGE)
+    visit.page.locator(TERM).first.scroll_into_view_if_needed()
+    yield visit
+    assert visit.wrong == []
+    visit.close()
+
+
+def meaning(term):
+    """The first words of the glossary's own definition."""
+    text = (HTML / "book/about/glossary.html").read_text("utf8")
+    name = BeautifulSoup(text, "html.parser").find(id=f"term-{term}")
+    return " ".join(name.find_next("dd").get_text().split())[:40]
+
+
+def test_the_title_is_the_definition():
+    """In the page itself, so it needs no JavaScript."""
+    soup = BeautifulSoup((HTML / PAGE).read_text("utf8"), "html.parser")
+    links = soup.select('article a[href*="glossary.html#term-"]')
+    assert len(links) > 5
+    for link in links:
+        term = link["href"].split("#term-")[1]
+        assert link["title"].startswith(meaning(term))
+        assert not link["title"].endswith(")")  # nor where it is introduced
+
+
+def test_the_pointer_opens_a_card_and_may_rest_on_it(page):
+    link, card = page.page.locator(TERM).first, page.page.locator("#link-card")
+    assert card.count() == 0
+    link.hover()
+    card.wait_for()
+    assert card.inner_text().startswith(meaning("query"))
+    assert link.get_attribute("title") is None  # one of the two is enough
+    assert link.get_attribute("aria-describedby") == "link-card"
+    assert axe(page) == []
+    card.hover()
+    page.page.wait_for_timeout(500)
+    assert card.is_visible()
+    page.page.mouse.move(5, 5)
+    card.wait_for(state="hidden")
+    assert link.get_attribute("title").startswith(meaning("query"))
+
+
+def test_the_keyboard_opens_it_and_escape_closes_it(page):
+    link, card = page.page.locator(TERM).first, page.page.locator("#link-card")
+    page.page.keyboard.press("Tab")  # a reader who uses the keyboard
+    link.focus()
+    assert card.inner_text().startswith(meaning("query"))
+    page.page.keyboard.press("Escape")
+    assert card.is_hidden()
+    link.evaluate("link => link.blur()")
+    link.focus()
+    assert card.is_visible()
+    page.page.keyboard.press("Tab")  # the next link
+    assert link.get_attribute("title").startswith(meaning("query"))
+
+
+def test_a_citation_says_what_it_cites(page):
+    cited = page.page.locator(CITED).first
+    title = cited.get_attribute("title")
+    cited.hover()
+    card = page.page.locator("#link-card")
+    card.wait_for()
+    assert card.inner_text() == title
+
+
+@pytest.mark.parametrize("width", [1280, 360])
+def test_a_card_is_never_cut_off(browser, width):
+    folder = HTML.as_uri() + "/"
+    visit = Visit(browser, folder, width, "dark").open(folder + PAGE)
+    for link in visit.page.locator(TERM).all()[:3]:
+        link.hover()
+        card = visit.page.locator("#link-card")
+        card.wait_for()
+        box = card.bounding_box()
+        assert 0 <= box["x"] and box["x"] + box["width"] <= width
+        visit.page.keyboard.press("Escape")
+    assert visit.look() == []
+    visit.close()
+
+
+def test_other_links_have_none(page):
+    """The control: only terms and citations."""
+    other = page.page.locator('article p a:not([href*="about/"])').first
+    other.hover()
+    page.page.wait_for_timeout(500)
+    assert page.page.locator("#link-card").count() == 0
