@@ -488,21 +488,18 @@ def changes(source: str, function: str) -> Iterator[Change]:
     """The small changes that can be asked about, in the program's order."""
     tree = ast.parse(source)
     own: ast.AST | None = defined(tree, function)
-    nodes = list(ast.walk(own or tree))
-    for number, node in enumerate(nodes):
-        for other in others(node):
-            new = copy.deepcopy(tree)
-            target = list(ast.walk(defined(new, function) or new))[number]
-            before = ast.unparse(node)
-            target.__dict__.update(other.__dict__)
-            target.__class__ = other.__class__
-            ast.fix_missing_locations(new)
-            yield Change(
-                getattr(node, "lineno", 0),
-                before,
-                ast.unparse(other),
-                ast.unparse(new),
-            )
+    for node in list(ast.walk(own or tree)):
+        line, kept = getattr(node, "lineno", 0), dict(vars(node))
+        kind, before = type(node), ast.unparse(node)
+        for other in list(others(node)):
+            after = ast.unparse(other)
+            node.__class__ = type(other)  # in the tree itself, for a moment
+            vars(node).update(vars(other))
+            text = ast.unparse(tree)
+            node.__class__ = kind
+            vars(node).clear()
+            vars(node).update(kept)
+            yield Change(line, before, after, text)
 
 
 def others(node: ast.AST) -> Iterator[ast.AST]:
