@@ -4,6 +4,7 @@ Marks are planted in everything that is not for everybody; every byte that is
 released is searched for them, also inside zips and notebooks.
 """
 
+import argparse
 import base64
 import io
 import json
@@ -317,16 +318,18 @@ def test_the_instructors_book_has_all_of_it(built):
 def test_what_students_are_given_holds_nothing(checkout, tmp_path):
     class_ = tmp_path / "class.csv"
     class_.write_text("id,name\nada,Ada\nbob,Bob\n")
-    args = Namespace(
-        pages=[str(checkout / "book" / "tiny.md")],
-        key=str(checkout / "key.txt"),
-        out=str(tmp_path / "dist"),
-        roster=str(class_),
-        assess=["all"],
-        overlay=str(checkout / "private"),
-        tag="",
-    )
-    assert assign.run(args) == 0
+    parser = argparse.ArgumentParser()
+    assign.add_options(parser)
+    said = {
+        "key": checkout / "key.txt",
+        "out": tmp_path / "dist",
+        "roster": class_,
+        "assess": "all",
+        "overlay": checkout / "private",
+    }
+    words = [word for n, v in said.items() for word in (f"--{n}", str(v))]
+    page = str(checkout / "book" / "tiny.md")
+    assert assign.run(parser.parse_args([page, *words])) == 0
     dist = tmp_path / "dist"
     marks = [*FROM_OVERLAY, SOLUTION, HIDDEN_CELL]
     for folder in ("student", "students"):

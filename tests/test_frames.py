@@ -141,6 +141,14 @@ def test_strides_come_along_and_the_gaps_do_not(change):
     assert set(sent.tolist()) <= {0.0, *value.flatten().tolist()}, numbers
 
 
+def test_one_number_with_a_stride_of_zero_comes_back():
+    """PyTorch calls it contiguous, and cannot view it as bytes."""
+    value = torch.tensor(7.5).expand(1, 1)
+    assert value.is_contiguous()
+    assert value.stride() == (0, 0)
+    assert torch.equal(again(value), value)
+
+
 def test_the_gradient_flag_and_nan_bits_come_along():
     leaf = torch.randn(3, requires_grad=True)
     assert again(leaf).requires_grad

@@ -106,13 +106,18 @@ print(main(["freeze", sys.argv[1], "--changed"]))
         text=True,
         check=True,
     )
-    count = len(json.loads(FROZEN.read_text())["exercises"])
+    frozen = set(json.loads(FROZEN.read_text())["exercises"])
+    known = {f"{c}/{n}" for c in core.chapters() for n in core.exercises(c)}
+    new = sorted(known - frozen)
+    assert new  # of chapters that were written later
     assert done.stdout.splitlines() == [
-        f"since version 0.1.0: 0 of {count} exercises",
-        "0",
+        f"since version 0.1.0: {len(new)} of {len(known)} exercises",
+        *(f"new: {name}" for name in new),
+        "1",
         # The control: another reference.
-        f"since version 0.1.0: 1 of {count} exercises",
+        f"since version 0.1.0: {len(new) + 1} of {len(known)} exercises",
         "changed: attention/attend (reference)",
+        *(f"new: {name}" for name in new),
         "1",
     ]
 

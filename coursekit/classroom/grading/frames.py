@@ -333,7 +333,8 @@ def _overlaps(tensor: torch.Tensor) -> bool:
 
 def raw(tensor: torch.Tensor) -> bytes:
     """The bytes of a contiguous tensor."""
-    flat = tensor.reshape(-1)
+    # Where an axis has one entry, its stride may be any, such as 0.
+    flat = tensor.detach().as_strided((tensor.numel(),), (1,))
     return flat.view(torch.uint8).numpy().tobytes() if len(flat) else b""
 
 
