@@ -36,9 +36,9 @@ __all__ = [
 
 Result = TypeVar("Result", bound=Hashable)
 Draw = Callable[[Tensor], int]
-"""From (V,) probabilities to a token; all that is random here."""
+"""Called with (V,) probabilities, it gives a token; all that is random."""
 Reader = Callable[[Sequence[int], int], Tensor]
-"""From a text and n to (n, V): what comes after each of the last n tokens."""
+"""Called with a text and n, it gives (n, V), a row for each of the last n."""
 
 
 def acceptance(

@@ -87,7 +87,7 @@ def accepted_mass(
         q: V of the draft.
 
     Returns:
-        Two axes: q, cut at p; and p, made of what was accepted and the rest.
+        Two axes, with q cut at p, with p made of what was kept and the rest.
     """
     left, right = new_figure(2.9, 2)[1]
     for i, (wanted, offered) in enumerate(zip(p, q, strict=True)):
