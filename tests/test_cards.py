@@ -99,7 +99,7 @@ def test_a_card_is_never_cut_off(browser, width):
 
 def test_other_links_have_none(page):
     """The control: only terms and citations."""
-    other = page.page.locator('article p a:not([href*="about/"])').first
+    other = page.page.locator('article p a[href^="further/"]:visible').first
     other.hover()
     page.page.wait_for_timeout(500)
     assert page.page.locator("#link-card").count() == 0

@@ -789,7 +789,7 @@ PLAIN = {
     "{cite}`ada,two`": (
         "([Lovelace, 1843](https://doi.org/1/2); Holmes and Watson, 1887)"
     ),
-    "{cite:p}`nobody`": "[nobody]",
+    "{cite:p}`nobody`": "(nobody, undated)",
     "{repo}`the file <blob/main/a.py>`": "[the file](https://e/blob/main/a.py)",
     "{py:func}`coursekit.attend`": "`coursekit.attend`",
     "{glue:text}`n:.2f` of `{glue:text}`": "3.14 of `{glue:text}`",

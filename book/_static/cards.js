@@ -57,7 +57,9 @@ for (const link of document.querySelectorAll(LINKS)) {
 }
 card.addEventListener("pointerenter", () => clearTimeout(timer));
 card.addEventListener("pointerleave", () => soon(hide));
-addEventListener("scroll", hide, {passive: true});
+addEventListener("scroll", () => { // a card that is still to come may come
+  if (open) hide();
+}, {passive: true});
 document.addEventListener("keydown", event => {
   if (event.key === "Escape") hide();
 });
