@@ -3,7 +3,7 @@
 The loss and the loop are those of pretraining.  Other things change: the
 texts, each a prompt with its answer; the targets, of which only the answer's
 count; and, with LoRA, the parameters that are trained, a small matrix product
-beside each weight matrix that stays as it is.
+next to each weight matrix that stays as it is.
 """
 
 import hashlib
@@ -190,7 +190,7 @@ def lora(
     scale: float,
     bias: Float[Tensor, "O"] | None = None,
 ) -> Float[Tensor, "*B O"]:
-    """A linear map with a low-rank update beside it.
+    """A linear map with a low-rank update next to it.
 
     ``y = x Wᵀ + s (x Aᵀ) Bᵀ = x (W + s B A)ᵀ``, plus the bias, computed in
     the first form: the update goes through r numbers and is never built.
@@ -258,7 +258,7 @@ def add_lora(
     alpha: float | None = None,
     layers: Collection[str] = MATRICES,
 ) -> nn.Module:
-    """Freeze a model, and put an update beside some of its linear layers.
+    """Freeze a model, and put an update next to some of its linear layers.
 
     Args:
         model: is changed in place.
@@ -290,7 +290,7 @@ def add_lora(
     ]
     if not found:
         raise ValueError(
-            "an update goes beside linear layers of the model: got "
+            "an update goes next to linear layers of the model: got "
             f"{', '.join(layers)}, of which {type(model).__name__} has none. "
             "Take names from model.named_modules()."
         )
@@ -406,7 +406,7 @@ def load_tuned(path: str | Path) -> Loaded:
     tensors, about = read_tensors(path)
     if about["sha256"] != hash_of(about["base"]):
         raise ValueError(
-            "an adapter belongs to the weights that it was trained beside: "
+            "an adapter belongs to the weights that it was trained with: "
             f"got other weights in {about['base']}. Restore them, or train "
             "the adapter again."
         )

@@ -204,7 +204,7 @@ def write_feed(app, site):
 
 
 def finish(app, exception):
-    """Write what stands beside the pages."""
+    """Write what stands next to the pages."""
     if exception or app.builder.format != "html":
         return
     out, site = Path(app.outdir), app.config.html_baseurl

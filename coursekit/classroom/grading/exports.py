@@ -356,7 +356,7 @@ def grade(name, handed_in):
     if best() is Isolation.NONE:
         raise RuntimeError(
             "nothing here shuts a submission in, so it was not run. That is "
-            "for your instructor to mend, see `coursekit doctor`."
+            "for your instructor to fix, see `coursekit doctor`."
         )
     shutil.rmtree(WORK, ignore_errors=True)
     folder = WORK / "submissions" / name
