@@ -940,3 +940,14 @@ def test_a_checkout_shows_its_package_and_not_its_tests():
     here = Path(__file__).resolve().parent
     for path in isolation.readable_paths():
         assert not here.is_relative_to(Path(path).resolve()), path
+
+
+def test_a_process_that_has_ended_has_no_descendants():
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        ended.wait()
+        assert processes.descendants(ended.pid) == []
+    shell = ["sh", "-c", "sleep 60 & echo; wait"]
+    with subprocess.Popen(shell, stdout=subprocess.PIPE) as control:
+        control.stdout.readline()
+        (sleeping,) = processes.descendants(control.pid)
+        os.kill(sleeping, signal.SIGKILL)

@@ -260,9 +260,11 @@ def descendants(pid: int) -> list[int]:
     found, rest = [], [pid]
     while rest:
         here = rest.pop(0)
-        for listed in Path(f"/proc/{here}/task").glob("*/children"):
-            with contextlib.suppress(OSError):
-                children = [int(n) for n in listed.read_text().split()]
+        threads = Path(f"/proc/{here}/task")
+        with contextlib.suppress(OSError):  # it may end while we look
+            for thread in os.listdir(threads):
+                listed = (threads / thread / "children").read_text()
+                children = [int(n) for n in listed.split()]
                 found += children
                 rest += children
     return found
