@@ -20,8 +20,8 @@ from typing import Any
 import nbformat
 
 from coursekit.classroom.check.core import find
-from coursekit.classroom.check.source import specialize
 from coursekit.classroom.grading.key import Key
+from coursekit.classroom.grading.standalone import standalone
 from results.record import ROOT, record
 
 STUDENTS = {
@@ -280,11 +280,11 @@ def debug(desk: Desk) -> None:
     )
     desk.printed["program"] = mine["stub"]
     blank = here / "class" / "students" / f"{student}.ipynb"
-    mended = specialize(
-        find(mine["exercise"]).reference,
+    mended = standalone(
+        find(mine["exercise"]),
         frozenset(mine["variants"]),
         mine["function"],
-    )
+    ).function
     answers = {
         mine["exercise"]: mended,
         mine["test"]["id"]: TEST.replace("NAME", mine["function"]),

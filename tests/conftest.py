@@ -30,7 +30,7 @@ PARTS = {
         *("cli", "coverage", "deadline", "doctor", "editions", "exercises"),
         *("export_figures", "figures", "forbid", "frames", "freeze", "glue"),
         *("gpu", "grade", "graders", "house", "kernels", "key", "layout"),
-        *("ledger", "lesson", "walk", "publish"),
+        *("ledger", "lesson", "mutants", "walk", "publish"),
         *("live", "notebooks", "results", "run_parts", "sandbox", "search"),
         *("sheet", "shipped", "source", "speedrun", "text", "wild", "worker"),
         *("transcripts", "yourfile", "capstone", "pilot"),

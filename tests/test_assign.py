@@ -198,9 +198,7 @@ def test_the_instructors_answers_are_right(page, key):
     for item in full.items:
         one, exercise = item.declared, item.exercise
         try:
-            source = standalone(
-                exercise.reference, item.variants, one.function
-            )
+            source = standalone(exercise, item.variants, one.function)
         except NotStandaloneError:
             assert "# No solution" in handout.solution_of(item)
             continue
@@ -736,7 +734,7 @@ def test_without_a_program_there_is_no_assignment(tmp_path, key):
 
 # -- a reference as a program ------------------------------------------------
 def test_every_mutant_of_the_catalogue_can_be_written_down():
-    """The source does what the switches do, on a case of each exercise."""
+    """The source does what the mutant does, on a case of each exercise."""
     tried = 0
     for chapter in core.chapters():
         for name, exercise in core.exercises(chapter).items():
@@ -745,7 +743,7 @@ def test_every_mutant_of_the_catalogue_can_be_written_down():
             for bug in exercise.bugs:
                 on = frozenset({bug})
                 space = {}
-                exec(str(standalone(exercise.reference, on, "f")), space)
+                exec(str(standalone(exercise, on, "f")), space)
                 case = core.draw(exercise, 3)[-1]
                 bound = core.bind(exercise, case)
                 with torch.no_grad():
@@ -762,9 +760,9 @@ def test_what_cannot_be_written_down_is_said():
     space = {"thing": thing}
     exec("def f(x):\n    return thing", space)
     with pytest.raises(NotStandaloneError):
-        standalone(space["f"])
+        standalone(core.Exercise(space["f"], list))
     with pytest.raises(NotStandaloneError, match="no plain function"):
-        standalone(len)
+        standalone(core.Exercise(len, list))
 
 
 # -- exports -----------------------------------------------------------------

@@ -1,6 +1,6 @@
 """What the checks can see: every classic mistake, and which one it is.
 
-A chapter's mistakes are switches of its references
+A chapter's mistakes are edits of its references
 (``coursekit/classroom/catalogue/<chapter>.py``).  Each is written a second
 time in ``tests/catalogue/<chapter>.py``, as somebody would write it who does
 not know the reference: what these tests call ``WRONG``.  ``RIGHT`` are right
@@ -21,7 +21,6 @@ from coursekit.classroom.check.call import call
 from coursekit.classroom.check.checker import check, verdict
 from coursekit.classroom.check.diagnose import drawn, mutants, same, trace
 from coursekit.classroom.check.matrix import Matrix
-from coursekit.classroom.check.source import specialize
 from tests.test_exercises import PAGES, execute, exercises_of
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -35,7 +34,7 @@ def catalogue(chapter):
 
 
 def with_bugs():
-    """``(chapter, name)`` of each exercise whose reference has switches."""
+    """``(chapter, name)`` of each exercise that knows mistakes."""
     for chapter in CHAPTERS:
         for name, exercise in core.exercises(chapter).items():
             if exercise.bugs:
@@ -97,7 +96,7 @@ def test_what_to_read_again_exists(place):
     assert found, f"{page} has no label {label!r}"
 
 
-# -- the switches ------------------------------------------------------------
+# -- the mistakes ------------------------------------------------------------
 class Played:
     """An exercise's cases, and what functions come to on them."""
 
@@ -108,7 +107,7 @@ class Played:
         self.rights = self.mutant(core.NONE)
 
     def mutant(self, on):
-        """What the reference comes to with switches on."""
+        """What the reference comes to with mistakes."""
         return [
             self.references.outcome(number, on | self.variant)
             for number in range(len(self.cases))
@@ -253,12 +252,23 @@ def test_every_case_sees_something_new(chapter, name):
 
 
 @pytest.mark.parametrize(("chapter", "name"), ALL)
+def test_every_mistake_fits_every_variant(chapter, name):
+    exercise = core.exercises(chapter)[name]
+    for size in range(len(exercise.variants) + 1):
+        for asked in itertools.combinations(exercise.variants, size):
+            for on in mutants(exercise):
+                assert core.source_of(exercise, on.union(asked))
+
+
+@pytest.mark.parametrize(("chapter", "name"), ALL)
 def test_a_mutants_source_is_the_mutant(chapter, name):
     exercise = core.exercises(chapter)[name]
+    if not core.switched(exercise):
+        return  # the mutant is made of its source
     played = Played(exercise)
     space = vars(importlib.import_module(exercise.reference.__module__))
     for on in [core.NONE, *mutants(exercise)]:
-        source = specialize(exercise.reference, on, "shown")
+        source = core.source_of(exercise, on, "shown")
         assert not re.search(r"\bon\b", source), source
         made = dict(space)
         exec(source, made)

@@ -5,7 +5,9 @@ A page's exercises and the entries of
 tests say is written for a chapter's author.
 """
 
+import ast
 import functools
+import inspect
 import itertools
 import math
 import re
@@ -407,6 +409,49 @@ def test_cases_come_from_the_seed(chapter, name):
         assert differ(first, core.draw(exercise, 1)), (
             "cases(1) equals cases(0): draw the numbers from the seed"
         )
+
+
+# -- what the page shows is the reference ------------------------------------
+AS_SHOWN = ["attention"]
+"""Chapters in which it is, word for word."""
+
+
+def plain(source, name):
+    """A function of a source, without name, docstring and types; or None."""
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.FunctionDef) and node.name == name:
+            if ast.get_docstring(node) is not None:
+                del node.body[0]
+            node.name, node.returns = "f", None
+            for one in ast.walk(node):
+                if isinstance(one, ast.arg):
+                    one.annotation = None
+            return ast.unparse(node)
+    return None
+
+
+def solved_on_page(chapter):
+    """``(name, source)``: what a page's solution gives to a check."""
+    for exercise in exercises_of(chapter):
+        for cell in exercise.cells:
+            for id, function in re.findall(
+                r"\bcheck\(\s*[\"']([^\"']+)[\"'],\s*(\w+)", cell
+            ):
+                for block in exercise.solution or ():
+                    if source := plain(block, function):
+                        yield id.partition("/")[2], source
+
+
+@pytest.mark.parametrize("chapter", AS_SHOWN)
+def test_the_reference_is_the_solution_that_the_page_shows(chapter):
+    shown = list(solved_on_page(chapter))
+    known = core.exercises(chapter)
+    assert {n for n, e in known.items() if e.bugs} <= {n for n, _ in shown}
+    for name, source in shown:
+        if known[name].bugs:
+            reference = inspect.unwrap(known[name].reference)
+            own = inspect.getsource(reference)
+            assert plain(own, reference.__name__) == source, name
 
 
 # -- references against an outside judge -------------------------------------

@@ -27,6 +27,7 @@ import pytest
 from coursekit.classroom.check import core
 from coursekit.classroom.check.call import Outcome, Raised, call
 from coursekit.classroom.check.checker import check
+from coursekit.classroom.check.diagnose import same, trace
 from coursekit.classroom.grading import (
     examiner,
     feedback,
@@ -991,15 +992,26 @@ EXERCISES = {
 '''
 
 
-@pytest.mark.parametrize(
-    "home", ["coursekit.classroom.check.core", "coursekit.exercises.core"]
-)
+AS_EDITS = {
+    "NONE, Bug": "Bug",
+    "x, *, on=NONE": "x",
+    'x + 2 if "adds" in on else 2 * x': "2 * x",
+    'Bug("x + 2", "Times, not plus.", "a#b")': (
+        'Bug("2 * x", "x + 2", says="x + 2", why="No.", read="a#b")'
+    ),
+}
+FIRST = {"coursekit.classroom.check.core": "coursekit.exercises.core"}
+
+
+@pytest.mark.parametrize("form", [AS_EDITS, {}, FIRST])
 def test_an_overlay_has_exercises_of_its_own(
-    home, tmp_path, in_process, monkeypatch
+    form, tmp_path, in_process, monkeypatch
 ):
-    """Also one that was written for the first release."""
-    written = OVERLAY.replace("coursekit.classroom.check.core", home)
-    assert home in written
+    """Also one with switches, and one that is as old as the first release."""
+    written = OVERLAY
+    for old, new in form.items():
+        assert old in written
+        written = written.replace(old, new)
     (tmp_path / "private").mkdir()
     (tmp_path / "private" / "secret.py").write_text(written)
     data = corpus.notebook(corpus.code("def double(x):\n    return x + 2"))
@@ -1067,9 +1079,27 @@ def test_a_key_of_the_first_release_grades(tmp_path, in_process):
         ("debug", "kim-2"): 0.0,
     }
     for fields in key.assignments["debug"]["students"].values():
-        debug = fields["debug"]
-        source = roster.mutant(roster.entered(fields), debug["function"])
-        assert source.function == debug["stub"]
+        debug, program = fields["debug"], roster.entered(fields)
+        exercise, space = core.find(program.id), {}
+        exec(debug["stub"], space)
+        asked, given = program.variants, space[debug["function"]]
+        cases = core.draw(exercise, 1)
+        theirs = [call(given, core.bind(exercise, c), 1) for c in cases]
+
+        def agree(on, exercise=exercise, cases=cases, theirs=theirs):
+            return all(
+                same(
+                    exercise,
+                    trace(exercise, case, got),
+                    trace(
+                        exercise, case, core.expected(exercise, case, 1, on)
+                    ),
+                )
+                for case, got in zip(cases, theirs, strict=True)
+            )
+
+        assert agree(asked | program.bugs)
+        assert not agree(asked)  # the control
 
 
 COUNTED = """
@@ -1105,7 +1135,7 @@ def test_what_needs_no_look_at_the_input_gets_no_points(tmp_path, secret):
         "always": ALWAYS.replace("VALUE", "True"),
         "never": ALWAYS.replace("VALUE", "False"),
         "looks": LAST_ONLY,
-        "solves": str(standalone(exercise.reference, core.NONE, "is_causal")),
+        "solves": str(standalone(exercise, core.NONE, "is_causal")),
     }
     entries = [
         corpus.Entry(

@@ -4,11 +4,10 @@ import torch
 from torch import Tensor
 
 from coursekit.classroom.check.core import (
-    NONE,
     Bug,
     Case,
     Exercise,
-    Switches,
+    Variant,
     generator,
 )
 from coursekit.classroom.check.forbid import ATTENTION, AUTOGRAD
@@ -26,12 +25,7 @@ def draw(g: torch.Generator, *shapes: tuple[int, ...]) -> tuple[Tensor, ...]:
 
 # -- implement: attention ----------------------------------------------------
 def attend(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    mask: Tensor | None = None,
-    *,
-    on: Switches = NONE,
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None
 ) -> Tensor:
     """Each query's average of the values, weighted by how its keys fit.
 
@@ -44,144 +38,135 @@ def attend(
     one key at least. Without a mask all keys are seen. Scores of many
     thousands give finite results, too.
     """
-    root = q.size(-1) ** 0.5
-    if "no_scale" in on:
-        root = 1.0
-    if "by_dk" in on:
-        root = q.size(-1)
-    if "by_length" in on:
-        root = q.size(-2) ** 0.5
-    scores = q @ k.mT * root if "times_scale" in on else q @ k.mT / root
-    if "front_axes" in on:
-        scores = q @ k.transpose(0, 1) / root
-    visible = mask
-    if "true_hides" in on and mask is not None:
-        visible = ~mask
-    if "mask_inverted" in on and visible is not None:
-        visible = ~visible
-    if visible is not None and "mask_ignored" not in on:
-        if "mask_zero" in on:
-            scores = scores * visible
-        elif "mask_finite" in on:
-            scores = scores.masked_fill(~visible, -1e4)
-        elif "mask_after" not in on:
-            scores = scores.masked_fill(~visible, float("-inf"))
-    if "over_queries" in on:
-        weights = scores.softmax(dim=-2)
-    elif "sigmoid" in on:
-        weights = scores.sigmoid()
-    elif "axis_1" in on:
-        weights = scores.softmax(dim=1)
-    elif "naive" in on:
-        weights = scores.exp() / scores.exp().sum(dim=-1, keepdim=True)
-    else:
-        weights = scores.softmax(dim=-1)
-    if "mask_after" in on and visible is not None:
-        weights = weights * visible
-    return weights @ v
+    scores = q @ k.mT / q.size(-1) ** 0.5
+    if mask is not None:
+        scores = scores.masked_fill(~mask, float("-inf"))
+    return scores.softmax(dim=-1) @ v
 
 
-_SCALE = {
-    "no_scale": Bug(
-        "the scores without 1/√D_h",
-        "Scores grow like √D_h. Without the division the softmax is nearly "
-        "one-hot from the start, and little gradient comes through.",
-        read="04_attention#att-predict-scale",
-        at="scale",
-    ),
-    "by_dk": Bug(
-        "the scores divided by D_h instead of √D_h",
-        "The standard deviation of a score is √D_h, not D_h: divided by D_h, "
-        "all weights start nearly equal.",
-        read="04_attention#att-predict-scale",
-        at="scale",
-    ),
-    "times_scale": Bug(
-        "the scores multiplied by √D_h",
-        "You scaled the wrong way round: divide, to keep the scores small.",
-        read="04_attention#att-predict-scale",
-        at="scale",
-    ),
-}
+_NO_SCALE = Bug(
+    " / q.size(-1) ** 0.5",
+    "",
+    says="the scores without 1/√D_h",
+    why="Scores grow like √D_h. Without the division the softmax is nearly "
+    "one-hot from the start, and little gradient comes through.",
+    read="04_attention#att-predict-scale",
+)
 _NAIVE = Bug(
-    "a softmax that takes exp of the scores as they are",
-    "exp(1000) is infinite, and infinity over infinity is NaN. Subtract the "
-    "row's maximum first: no weight changes.",
+    says="a softmax that takes exp of the scores as they are",
+    why="exp(1000) is infinite, and infinity over infinity is NaN. Subtract "
+    "the row's maximum first: no weight changes.",
     read="04_attention#att-formula",
-    at="softmax",
 )
 _ATTEND_BUGS = {
-    **_SCALE,
+    "no_scale": _NO_SCALE,
+    "by_dk": Bug(
+        "/ q.size(-1) ** 0.5",
+        "/ q.size(-1)",
+        says="the scores divided by D_h instead of √D_h",
+        why="The standard deviation of a score is √D_h, not D_h: divided by "
+        "D_h, all weights start nearly equal.",
+        read="04_attention#att-predict-scale",
+    ),
+    "times_scale": Bug(
+        "/ q.size(-1) ** 0.5",
+        "* q.size(-1) ** 0.5",
+        says="the scores multiplied by √D_h",
+        why="You scaled the wrong way round: divide, to keep the scores "
+        "small.",
+        read="04_attention#att-predict-scale",
+    ),
     "over_queries": Bug(
-        "softmax over the queries (dim=-2) instead of the keys",
-        "Each query deals out its attention among the keys: normalize along "
-        "the last axis, so that rows sum to 1.",
+        "scores.softmax(dim=-1)",
+        "scores.softmax(dim=-2)",
+        says="softmax over the queries (dim=-2) instead of the keys",
+        why="Each query deals out its attention among the keys: normalize "
+        "along the last axis, so that rows sum to 1.",
         read="04_attention#att-by-hand",
-        at="softmax",
     ),
     "axis_1": Bug(
-        "softmax along axis 1, whatever the number of axes",
-        "With a batch and heads, axis 1 is the heads: they would compete "
+        "scores.softmax(dim=-1)",
+        "scores.softmax(dim=1)",
+        says="softmax along axis 1, whatever the number of axes",
+        why="With a batch and heads, axis 1 is the heads: they would compete "
         "with one another. The keys are the last axis, dim=-1.",
         read="04_attention#att-code",
-        at="softmax",
     ),
     "sigmoid": Bug(
-        "a sigmoid of each score instead of a softmax over the keys",
-        "Weights must sum to 1 for each query; otherwise the output grows "
-        "with the number of keys.",
+        "scores.softmax(dim=-1)",
+        "scores.sigmoid()",
+        says="a sigmoid of each score instead of a softmax over the keys",
+        why="Weights must sum to 1 for each query; otherwise the output "
+        "grows with the number of keys.",
         read="04_attention#att-by-hand",
-        at="softmax",
     ),
-    "naive": _NAIVE,
+    "naive": _NAIVE.by(
+        "scores.softmax(dim=-1)",
+        "(scores.exp() / scores.exp().sum(dim=-1, keepdim=True))",
+    ),
     "mask_inverted": Bug(
-        "a mask in which True hides",
-        "Here True means: may look. nn.MultiheadAttention has it the other "
-        "way round, F.scaled_dot_product_attention as we do.",
+        "~mask,",
+        "mask,",
+        says="a mask in which True hides",
+        why="Here True means: may look. nn.MultiheadAttention has it the "
+        "other way round, F.scaled_dot_product_attention as we do.",
         read="05_masks#ch-masks",
-        at="mask",
     ),
     "mask_ignored": Bug(
-        "no mask at all",
-        "Where the mask is False, the weight must be 0.",
+        "    if mask is not None:\n"
+        '        scores = scores.masked_fill(~mask, float("-inf"))\n',
+        "",
+        says="no mask at all",
+        why="Where the mask is False, the weight must be 0.",
         read="05_masks#ch-masks",
-        at="mask",
     ),
     "mask_zero": Bug(
-        "hidden scores set to 0 instead of −∞",
-        "A score of 0 is a score like any other: e⁰ = 1. Only −∞ becomes "
+        'scores.masked_fill(~mask, float("-inf"))',
+        "scores * mask",
+        says="hidden scores set to 0 instead of −∞",
+        why="A score of 0 is a score like any other: e⁰ = 1. Only −∞ becomes "
         "the weight 0.",
         read="05_masks#ch-masks",
-        at="mask",
     ),
     "mask_after": Bug(
-        "the mask applied after the softmax, without dividing again",
-        "The sum in the softmax has seen the hidden keys, and the rows no "
-        "longer sum to 1. Mask before the softmax.",
+        "    if mask is not None:\n"
+        '        scores = scores.masked_fill(~mask, float("-inf"))\n',
+        "",
+        "return ",
+        "weights = ",
+        " @ v",
+        "\n    if mask is not None:\n        weights = weights * mask\n"
+        "    return weights @ v",
+        says="the mask applied after the softmax, without dividing again",
+        why="The sum in the softmax has seen the hidden keys, and the rows "
+        "no longer sum to 1. Mask before the softmax.",
         read="05_masks#ch-masks",
-        at="mask",
     ),
     "by_length": Bug(
-        "the scores divided by the root of the number of queries",
-        "A score is a sum over the D_h numbers of a query: that is the last "
-        "axis, q.size(-1).",
+        "/ q.size(-1) ** 0.5",
+        "/ q.size(-2) ** 0.5",
+        says="the scores divided by the root of the number of queries",
+        why="A score is a sum over the D_h numbers of a query: that is the "
+        "last axis, q.size(-1).",
         read="04_attention#att-predict-scale",
-        at="scale",
     ),
     "front_axes": Bug(
-        "a transpose of the first two axes instead of the last two",
-        "Without a batch these are the same. With one, take k.transpose(-2, "
-        "-1), or k.mT: the axes are counted from the end.",
+        "k.mT",
+        "k.transpose(0, 1)",
+        says="a transpose of the first two axes instead of the last two",
+        why="Without a batch these are the same. With one, take "
+        "k.transpose(-2, -1), or k.mT: the axes are counted from the end.",
         read="04_attention#att-by-hand",
         alone=True,
     ),
     "mask_finite": Bug(
-        "hidden scores filled with a number, such as −10⁴, that real scores "
-        "may fall below",
-        "Scores may be many thousands below 0, and then a hidden key gets "
-        "all the weight. Fill with −∞.",
+        'float("-inf")',
+        "-1e4",
+        says="hidden scores filled with a number, such as −10⁴, that real "
+        "scores may fall below",
+        why="Scores may be many thousands below 0, and then a hidden key "
+        "gets all the weight. Fill with −∞.",
         read="05_masks#ch-masks",
-        at="mask",
         alone=True,
     ),
 }
@@ -210,7 +195,7 @@ def _attend_cases(seed: int) -> list[Case]:
 
 
 # -- debug: the test passed --------------------------------------------------
-def mended(q: Tensor, k: Tensor, v: Tensor, *, on: Switches = NONE) -> Tensor:
+def mended(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """Attention without a mask: each query's weighted average of the values.
 
     `softmax(q kᵀ / √Dh) v`: `q` is `(..., T, Dh)`, `k` `(..., S, Dh)`, `v`
@@ -220,37 +205,41 @@ def mended(q: Tensor, k: Tensor, v: Tensor, *, on: Switches = NONE) -> Tensor:
     of axes in front, or none. Scores of many thousands give finite results,
     too.
     """
-    size = q.size(0) if "first_size" in on else q.size(-1)
-    scores = q @ k.mT / size**0.5
-    if "one_maximum" in on:
-        scores = scores - scores.amax()
-    elif "naive" not in on:
-        scores = scores - scores.amax(dim=-1, keepdim=True)
-    total = scores.exp().sum(dim=-1)
-    total = total.unsqueeze(1 if "axis_1" in on else -1)
-    return scores.exp() / total @ v
+    scores = q @ k.mT / q.size(-1) ** 0.5
+    scores = scores - scores.max(dim=-1, keepdim=True).values
+    weights = scores.exp() / scores.exp().sum(dim=-1, keepdim=True)
+    return weights @ v
 
 
 _MENDED_BUGS = {
     "first_size": Bug(
-        "the scale taken from q.size(0)",
-        "The first axis is the number of tokens, or the batch. The size of "
-        "a head is the last one: q.size(-1).",
+        "q.size(-1)",
+        "q.size(0)",
+        says="the scale taken from q.size(0)",
+        why="The first axis is the number of tokens, or the batch. The size "
+        "of a head is the last one: q.size(-1).",
         read="04_attention#att-formula",
     ),
     "axis_1": Bug(
-        "the sums spread along axis 1, whatever the number of axes",
-        "With a batch, axis 1 is the queries' own. keepdim=True leaves the "
-        "sums where they belong.",
+        "sum(dim=-1, keepdim=True)",
+        "sum(dim=-1).unsqueeze(1)",
+        says="the sums spread along axis 1, whatever the number of axes",
+        why="With a batch, axis 1 is the queries' own. keepdim=True leaves "
+        "the sums where they belong.",
         read="04_attention#att-code",
     ),
-    "naive": _NAIVE,
+    "naive": _NAIVE.by(
+        "    scores = scores - scores.max(dim=-1, keepdim=True).values\n",
+        "",
+    ),
     "one_maximum": Bug(
-        "the largest score of all subtracted, not the largest of each row",
-        "In a row far below it every exp underflows, and 0/0 is NaN. Each "
-        "query needs its own maximum: dim=-1, keepdim=True.",
+        "max(dim=-1, keepdim=True).values",
+        "max()",
+        says="the largest score of all subtracted, not the largest of each "
+        "row",
+        why="In a row far below it every exp underflows, and 0/0 is NaN. "
+        "Each query needs its own maximum: dim=-1, keepdim=True.",
         read="04_attention#att-formula",
-        at="softmax",
         alone=True,
     ),
 }
@@ -269,13 +258,7 @@ def _mended_cases(seed: int) -> list[Case]:
 
 # -- implement: a learned temperature ----------------------------------------
 def temperature_backward(
-    dy: Tensor,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    tau: Tensor,
-    *,
-    on: Switches = NONE,
+    dy: Tensor, q: Tensor, k: Tensor, v: Tensor, tau: Tensor
 ) -> Gradients:
     """Gradients of attention with a factor `tau` by q, k, v and tau.
 
@@ -288,50 +271,49 @@ def temperature_backward(
     what it belongs to. `dtau` is one number for the whole batch.
     """
     fit = q @ k.mT
-    a = (tau * fit).softmax(dim=-1)
+    a = (tau * fit).softmax(-1)
     da = dy @ v.mT
-    if "elementwise" in on:
-        dz = a * (1 - a) * da
-    elif "axis_1" in on:
-        dz = a * (da - (a * da).sum(dim=1, keepdim=True))
-    else:
-        dz = a * (da - (a * da).sum(dim=-1, keepdim=True))
-    dq = dz @ k if "no_tau" in on else tau * dz @ k
-    dk = dz.mT @ q if "no_tau" in on else tau * dz.mT @ q
-    dv = dz.mT @ dy if "dv_from_dz" in on else a.mT @ dy
-    dtau = tau * (dz * fit).sum() if "tau_twice" in on else (dz * fit).sum()
-    return dq, dk, dv, dtau
+    dz = a * (da - (a * da).sum(-1, keepdim=True))
+    return tau * dz @ k, tau * dz.mT @ q, a.mT @ dy, (dz * fit).sum()
 
 
 _TEMPERATURE_BUGS = {
     "elementwise": Bug(
-        "a softmax differentiated entry by entry, a · (1 − a)",
-        "A weight depends on all scores of its row: subtract the row's sum "
-        "of a · da. The rows of dZ then sum to 0.",
+        "a * (da - (a * da).sum(-1, keepdim=True))",
+        "a * (1 - a) * da",
+        says="a softmax differentiated entry by entry, a · (1 − a)",
+        why="A weight depends on all scores of its row: subtract the row's "
+        "sum of a · da. The rows of dZ then sum to 0.",
         read="further/04_attention#att-backward",
-        at="dz",
     ),
     "axis_1": Bug(
-        "the sum of a · da along axis 1, whatever the number of axes",
-        "With a batch, axis 1 is the queries. A row of weights lies along "
-        "the last axis, dim=-1.",
+        "sum(-1",
+        "sum(1",
+        says="the sum of a · da along axis 1, whatever the number of axes",
+        why="With a batch, axis 1 is the queries. A row of weights lies "
+        "along the last axis, dim=-1.",
         read="further/04_attention#att-backward",
-        at="dz",
     ),
     "no_tau": Bug(
-        "dQ and dK without the factor τ",
-        "The score is τ · q · k: by q it changes with τ · k.",
+        "tau * dz @ k, tau * dz.mT @ q",
+        "dz @ k, dz.mT @ q",
+        says="dQ and dK without the factor τ",
+        why="The score is τ · q · k: by q it changes with τ · k.",
         read="further/04_attention#att-temperature",
     ),
     "dv_from_dz": Bug(
-        "dV made from dZ instead of the weights",
-        "y is the weights times v; so dV is the weights, transposed, times "
-        "dY, and dZ has nothing to do with it.",
+        "a.mT @ dy",
+        "dz.mT @ dy",
+        says="dV made from dZ instead of the weights",
+        why="y is the weights times v; so dV is the weights, transposed, "
+        "times dY, and dZ has nothing to do with it.",
         read="further/04_attention#att-backward",
     ),
     "tau_twice": Bug(
-        "dτ with a factor τ too many",
-        "The score is τ times the fit: its derivative by τ is the fit.",
+        "(dz * fit).sum()",
+        "tau * (dz * fit).sum()",
+        says="dτ with a factor τ too many",
+        why="The score is τ times the fit: its derivative by τ is the fit.",
         read="further/04_attention#att-temperature",
     ),
 }
@@ -349,62 +331,59 @@ def _temperature_cases(seed: int) -> list[Case]:
 
 
 # -- measure: how many keys? -------------------------------------------------
-def stuck_share(scores: Tensor, *, on: Switches = NONE) -> Tensor:
+def stuck_share(scores: Tensor) -> Tensor:
     """Share of the rows whose softmax has a derivative below 0.01."""
-    if "no_softmax" in on:
-        p = scores
-    elif "naive" in on:
-        p = scores.exp() / scores.exp().sum(dim=-1, keepdim=True)
-    else:
-        p = scores.softmax(dim=0 if "over_rows" in on else -1)
+    p = scores.softmax(-1)
     jacobian = torch.diag_embed(p) - p[:, :, None] * p[:, None, :]
-    if "diagonal" in on:
-        jacobian = jacobian.diagonal(dim1=1, dim2=2)[:, :, None]
-    size = jacobian.square().sum(dim=(1, 2))
-    if "no_root" not in on:
-        size = size.sqrt()
-    stuck = (size < 0.01).double()
-    return stuck.sum() if "counted" in on else stuck.mean()
+    return (jacobian.flatten(1).norm(dim=1) < 0.01).double().mean()
 
 
 _STUCK_BUGS = {
     "no_softmax": Bug(
-        "the derivative's formula with scores in place of weights",
-        "p stands for the weights: first softmax over each row, then the "
-        "formula.",
+        "scores.softmax(-1)",
+        "scores",
+        says="the derivative's formula with scores in place of weights",
+        why="p stands for the weights: first softmax over each row, then "
+        "the formula.",
         read="04_attention#att-measure",
-        at="softmax",
         alone=True,
     ),
     "over_rows": Bug(
-        "a softmax down the columns",
-        "Each row is a query of its own, so its weights sum to 1: the last "
-        "axis.",
+        "softmax(-1)",
+        "softmax(0)",
+        says="a softmax down the columns",
+        why="Each row is a query of its own, so its weights sum to 1: the "
+        "last axis.",
         read="04_attention#att-measure",
-        at="softmax",
         alone=True,
     ),
     "no_root": Bug(
-        "the sum of the squares, without the root",
-        "The length of a matrix is the root of the sum of its squares. 0.01 "
-        "is a bound on the length.",
+        "norm(dim=1)",
+        "square().sum(dim=1)",
+        says="the sum of the squares, without the root",
+        why="The length of a matrix is the root of the sum of its squares. "
+        "0.01 is a bound on the length.",
         read="04_attention#att-measure",
-        at="size",
     ),
     "diagonal": Bug(
-        "the diagonal of the derivative alone, p(1 − p)",
-        "A score moves the other weights, too: entries beside the diagonal "
-        "are −p_i p_j.",
+        "torch.diag_embed(p) - p[:, :, None] * p[:, None, :]",
+        "p * (1 - p)",
+        says="the diagonal of the derivative alone, p(1 − p)",
+        why="A score moves the other weights, too: entries beside the "
+        "diagonal are −p_i p_j.",
         read="04_attention#att-measure",
-        at="matrix",
     ),
     "counted": Bug(
-        "the number of saturated rows, not their fraction",
-        "Divide by the number of rows: take the mean.",
+        "mean()",
+        "sum()",
+        says="the number of saturated rows, not their fraction",
+        why="Divide by the number of rows: take the mean.",
         read="04_attention#att-measure",
-        at="share",
     ),
-    "naive": _NAIVE,
+    "naive": _NAIVE.by(
+        "scores.softmax(-1)",
+        "scores.exp() / scores.exp().sum(dim=-1, keepdim=True)",
+    ),
 }
 
 
@@ -419,12 +398,7 @@ def _stuck_cases(seed: int) -> list[Case]:
 
 # -- implement: never store the weights --------------------------------------
 def attend_in_blocks(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    block: int = 4,
-    *,
-    on: Switches = NONE,
+    q: Tensor, k: Tensor, v: Tensor, block: int = 4
 ) -> Tensor:
     """Attention that looks at `block` keys at a time.
 
@@ -436,82 +410,82 @@ def attend_in_blocks(
     be smaller. Scores of many thousands give finite, right results, too, also
     if all are far below 0.
     """
-    root = 1.0 if "no_scale" in on else q.size(-1) ** 0.5
-    start_at = 0.0 if "top_zero" in on else float("-inf")
-    top = q.new_full((*q.shape[:-1], 1), start_at)
+    top = q.new_full((*q.shape[:-1], 1), float("-inf"))
     total = torch.zeros_like(top)
     mixed = q.new_zeros(*q.shape[:-1], v.size(-1))
-    end = k.size(-2)
-    if "rest_dropped" in on:
-        end = end // block * block
-    for start in range(0, end, block):
-        part = slice(start, start + block)
-        scores = q @ k[..., part, :].mT / root
-        new = torch.maximum(top, scores.amax(dim=-1, keepdim=True))
-        if "naive" in on:
-            new = torch.zeros_like(new)
-        shrink, weights = (top - new).exp(), (scores - new).exp()
-        if "naive" in on or "no_shrink" in on:
-            shrink = torch.ones_like(shrink)
-        if "turned" in on and start:
-            shrink = (new - top).exp()
-        total_shrink = 1.0 if "mixed_only" in on else shrink
-        mixed_shrink = 1.0 if "total_only" in on else shrink
-        total = total * total_shrink + weights.sum(dim=-1, keepdim=True)
-        mixed = mixed * mixed_shrink + weights @ v[..., part, :]
+    for start in range(0, k.size(-2), block):
+        keys = k[..., start : start + block, :]
+        scores = q @ keys.mT / q.size(-1) ** 0.5
+        new = torch.maximum(top, scores.amax(-1, keepdim=True))
+        shrink, part = (top - new).exp(), (scores - new).exp()
+        total = total * shrink + part.sum(-1, keepdim=True)
+        mixed = mixed * shrink + part @ v[..., start : start + block, :]
         top = new
     return mixed / total
 
 
 _BLOCKS_BUGS = {
-    "no_scale": _SCALE["no_scale"],
+    "no_scale": _NO_SCALE,
     "rest_dropped": Bug(
-        "a last block that is not full, and is dropped",
-        "Seven keys in blocks of four make two blocks: four keys and three.",
+        "k.size(-2), block",
+        "k.size(-2) // block * block, block",
+        says="a last block that is not full, and is dropped",
+        why="Seven keys in blocks of four make two blocks: four keys and "
+        "three.",
         read="04_attention#att-blocks",
     ),
     "naive": Bug(
-        "exp of the scores as they are, without a maximum",
-        "exp(1000) is infinite. Carry the largest score so far, and subtract "
-        "it before exp.",
+        "(top - new).exp(), (scores - new).exp()",
+        "1.0, scores.exp()",
+        says="exp of the scores as they are, without a maximum",
+        why="exp(1000) is infinite. Carry the largest score so far, and "
+        "subtract it before exp.",
         read="04_attention#att-blocks",
         at="maximum",
     ),
     "no_shrink": Bug(
-        "sums that are not scaled down when a larger score turns up",
-        "Numerator and denominator were measured against the old maximum: "
-        "multiply both by exp(old − new).",
+        "(top - new).exp()",
+        "1.0",
+        says="sums that are not scaled down when a larger score turns up",
+        why="Numerator and denominator were measured against the old "
+        "maximum: multiply both by exp(old − new).",
         read="04_attention#att-blocks",
         at="maximum",
     ),
     "top_zero": Bug(
-        "a maximum that starts at 0 instead of −∞",
-        "If all scores are far below 0, every exp is 0, and 0 over 0 is NaN.",
+        'float("-inf")',
+        "0.0",
+        says="a maximum that starts at 0 instead of −∞",
+        why="If all scores are far below 0, every exp is 0, and 0 over 0 is "
+        "NaN.",
         read="04_attention#att-blocks",
         at="maximum",
     ),
     "turned": Bug(
-        "sums corrected by exp(new − old), the wrong way round",
-        "A larger maximum makes the old sums smaller: multiply by exp(old − "
-        "new), which is at most 1.",
+        "(top - new).exp()",
+        "(new - top).exp() if start else 1.0",
+        says="sums corrected by exp(new − old), the wrong way round",
+        why="A larger maximum makes the old sums smaller: multiply by "
+        "exp(old − new), which is at most 1.",
         read="04_attention#att-blocks",
-        at="maximum",
         alone=True,
     ),
     "mixed_only": Bug(
-        "a mixture that is scaled down, and a sum that is not",
-        "Numerator and denominator are measured against the same maximum: "
-        "scale both.",
+        "total * shrink",
+        "total",
+        says="a mixture that is scaled down, and a sum that is not",
+        why="Numerator and denominator are measured against the same "
+        "maximum: scale both.",
         read="04_attention#att-blocks",
-        at="maximum",
         alone=True,
     ),
     "total_only": Bug(
-        "a sum that is scaled down, and a mixture that is not",
-        "Numerator and denominator are measured against the same maximum: "
-        "scale both.",
+        "mixed * shrink",
+        "mixed",
+        says="a sum that is scaled down, and a mixture that is not",
+        why="Numerator and denominator are measured against the same "
+        "maximum: scale both.",
         read="04_attention#att-blocks",
-        at="maximum",
         alone=True,
     ),
 }
@@ -579,7 +553,11 @@ EXERCISES = {
             ),
         ],
         variants={
-            "true_hides": "Here True in the mask means: may *not* look."
+            "true_hides": Variant(
+                "scores = q @",
+                "if mask is not None:\n        mask = ~mask\n    scores = q @",
+                asks="Here True in the mask means: may *not* look.",
+            ),
         },
         forbid=ATTENTION,
     ),
@@ -596,7 +574,11 @@ EXERCISES = {
         bugs=_TEMPERATURE_BUGS,
         forbid=AUTOGRAD,
     ),
-    "stuck_share": Exercise(stuck_share, _stuck_cases, bugs=_STUCK_BUGS),
+    "stuck_share": Exercise(
+        stuck_share,
+        _stuck_cases,
+        bugs=_STUCK_BUGS,
+    ),
     "blocks": Exercise(
         attend_in_blocks,
         _blocks_cases,

@@ -151,7 +151,7 @@ def examine(
         return found
     for other in {NONE, *(frozenset((v,)) for v in exercise.variants)} - {on}:
         if solved(references, cases, outcomes, other):
-            asked = [exercise.variants[variant] for variant in other]
+            asked = [str(exercise.variants[variant]) for variant in other]
             hint = " ".join([ELSE, *asked]) if asked else PLAIN
             return replace(found, hint=hint, diagnosis=other)
     return found

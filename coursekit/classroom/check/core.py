@@ -6,8 +6,11 @@ copies of the same inputs, with the same random numbers (``call.py``),
 compares what comes back (``compare.py``), finds the classic mistake that
 would have given the same (``diagnose.py``), and reports (``report.py``).
 
-A reference has switches: ``reference(..., on={"no_scale"})`` makes the
-mistake of that name.  What a switch means is said by its ``Bug``.
+A ``Bug`` is a mistake: edits of the reference's source, and what they mean.
+The edited source is a *mutant* (``edits.py``).
+
+In exercises of before, which overlays still hold, a mistake is a switch of
+the reference: ``reference(..., on={"no_scale"})`` (``source.py``).
 """
 
 import importlib
@@ -18,7 +21,7 @@ import pkgutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from functools import cache, partial
 from pathlib import Path
@@ -28,6 +31,15 @@ from typing import Any
 import torch
 
 from coursekit.classroom.check.call import Function, Outcome, call, randomness
+from coursekit.classroom.check.edits import (
+    NONE,
+    Edits,
+    Switches,
+    compiled,
+    edited,
+    written,
+)
+from coursekit.classroom.check.source import specialize
 
 CATALOGUE = "coursekit.classroom.catalogue"
 OVERLAYS = [
@@ -37,8 +49,6 @@ OVERLAYS = [
 ]
 """Folders with modules of exercises that are not public."""
 
-Switches = frozenset[str]
-NONE: Switches = frozenset()
 Judge = Callable[[Any, "Case"], str | None]
 
 
@@ -52,9 +62,17 @@ class Case:
     """Says to the learner what this case tries: "two sentences"."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Bug:
-    """A classic mistake: one switch of a reference."""
+    """A classic mistake: an edit of a reference, and what it means.
+
+    ``Bug(old, new, says=…, why=…, read=…)``: the text ``old`` occurs exactly
+    once in the source, and ``new`` in its place is the mistake.  Further edits
+    follow: ``Bug(old, new, old, new, says=…)``.  Two mistakes whose edits do
+    not fit together are never made together.
+
+    ``Bug(says, why, read)``, without edits, is a switch of the reference.
+    """
 
     says: str
     """Ends the sentence "It behaves exactly like: …", or "It looks like: …"
@@ -67,12 +85,66 @@ class Bug:
     read: str
     """Where the book explains it: ``"04_attention#att-scale"``."""
 
-    at: str = ""
-    """The line it sits in; two bugs in one line exclude one another."""
+    at: str
+    """Two mistakes with the same ``at`` exclude one another, even if their
+    edits fit together."""
 
-    alone: bool = field(default=False, repr=False)
+    alone: bool = field(repr=False)
     """Whether it is never made together with another: it crashes, or turns
     the result into something in which no other mistake can be seen."""
+
+    edits: Edits = field(repr=False)
+    """Old text, new text, old text, new text, …"""
+
+    otherwise: Sequence[Edits] = field(repr=False)
+    """Edits in their stead, where another mistake or a variant has changed
+    what they replace: the first that fit are made."""
+
+    def __init__(
+        self,
+        *texts: str,
+        says: str = "",
+        why: str = "",
+        read: str = "",
+        at: str = "",
+        alone: bool = False,
+        edits: Edits = (),
+        otherwise: Sequence[Edits] = (),
+    ) -> None:
+        if texts and says:
+            edits = texts
+        elif texts:  # a switch
+            says, why, read, at = (*texts, *(why, read, at)[len(texts) - 1 :])
+        given = says, why, read, at, alone, edits, otherwise
+        for one, value in zip(fields(self), given, strict=True):
+            object.__setattr__(self, one.name, value)
+
+    def by(
+        self, *edits: str, at: str = "", otherwise: Sequence[Edits] = ()
+    ) -> "Bug":
+        """The same mistake, made by edits of another reference."""
+        return replace(
+            self, at=at or self.at, edits=edits, otherwise=otherwise
+        )
+
+
+@dataclass(frozen=True, init=False)
+class Variant:
+    """Something else that may be asked for, as edits of the reference.
+
+    ``Variant(old, new, asks=…)``; it is made before any mistake.
+    """
+
+    asks: str
+    edits: Edits
+
+    def __init__(self, *edits: str, asks: str) -> None:
+        object.__setattr__(self, "asks", asks)
+        object.__setattr__(self, "edits", edits)
+
+    def __str__(self) -> str:
+        """What it asks for."""
+        return self.asks
 
 
 IN_PLACE = "in_place"
@@ -85,7 +157,7 @@ EVERYWHERE = {
         read="about/checks#checks-in-place",
     ),
 }
-"""Mistakes that every exercise knows: they need no switch."""
+"""Mistakes that every exercise knows: they need no edit."""
 Alike = tuple[AbstractSet[str], AbstractSet[str], str]
 
 
@@ -117,7 +189,7 @@ class Exercise:
     """
 
     bugs: Mapping[str, Bug] = field(default_factory=dict)
-    """The classic mistakes, by the name of their switch."""
+    """The classic mistakes, by name."""
 
     planted: AbstractSet[str] = NONE
     """The bugs of the program that is handed out to be fixed, if it has
@@ -126,8 +198,8 @@ class Exercise:
     alike: Sequence[Alike] = ()
     """Sets of bugs that nothing can tell apart, and the reason."""
 
-    variants: Mapping[str, str] = field(default_factory=dict)
-    """Switches that ask for something else: what they ask for."""
+    variants: Mapping[str, Variant | str] = field(default_factory=dict)
+    """What else may be asked for; a text is a switch of the reference."""
 
     forbid: Sequence[str] = ()
     """What would do the learner's work, such as ``torch.nn.LayerNorm``."""
@@ -232,14 +304,55 @@ def bind(exercise: Exercise, case: Case) -> inspect.BoundArguments:
     return signature.bind(*case.args, **case.kwargs)
 
 
+def switched(exercise: Exercise) -> bool:
+    """Whether the reference has switches, as all had before."""
+    return "on" in inspect.signature(exercise.reference).parameters
+
+
+def source_of(exercise: Exercise, on: Switches, name: str = "") -> str:
+    """The source of a reference with mistakes or variants, as one writes it.
+
+    Args:
+        exercise: whose reference it is.
+        on: names of mistakes and variants.
+        name: what to call the function instead.
+
+    Raises:
+        EditError: if two of them do not fit together.
+    """
+    reference = exercise.reference
+    if switched(exercise):
+        return specialize(reference, on, name)
+    asked = [x for n, x in exercise.variants.items() if n in on]
+    changes = [
+        *((x.edits,) for x in asked if isinstance(x, Variant)),
+        *(
+            (bug.edits, *bug.otherwise)
+            for n, bug in exercise.bugs.items()
+            if n in on
+        ),
+    ]
+    text, own = edited(written(reference), *changes), reference.__name__
+    return text.replace(f"def {own}(", f"def {name or own}(", 1)
+
+
+@cache
+def mutant(exercise: Exercise, on: Switches = NONE) -> Function:
+    """The reference with mistakes or variants, to be called."""
+    reference = exercise.reference
+    if not on:
+        return reference
+    if switched(exercise):
+        return partial(reference, on=on)
+    title = f"{reference.__name__} with {', '.join(sorted(on))}"
+    return compiled(source_of(exercise, on), reference, title)
+
+
 def expected(
     exercise: Exercise, case: Case, seed: int, on: Switches = NONE
 ) -> Outcome:
-    """What the reference comes to on a case, with these switches on."""
-    reference = exercise.reference
-    if on:
-        reference = partial(reference, on=frozenset(on))
-    right = call(reference, bind(exercise, case), seed)
+    """What the reference comes to on a case, with mistakes or variants."""
+    right = call(mutant(exercise, frozenset(on)), bind(exercise, case), seed)
     if right.error is not None and on <= set(exercise.variants):
         raise right.error  # the author's mistake, not the learner's
     return right

@@ -1,14 +1,14 @@
 """Which classic mistakes give just these answers?
 
-A reference with one switch on, or two, or those of a program that is handed
-out to be fixed, is a *mutant*.  If a learner's function agrees with a mutant
-on every case, in what it returns, what it raises and what it does to its
-arguments, then on these inputs it is that mutant.
+A reference with one mistake in it, or two, or those of a program that is
+handed out to be fixed, is a *mutant*.  If a learner's function agrees with a
+mutant on every case, in what it returns, what it raises and what it does to
+its arguments, then on these inputs it is that mutant.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import combinations
 from typing import Any
 
@@ -27,21 +27,40 @@ from coursekit.classroom.check.core import (
     Switches,
     draw,
     expected,
+    source_of,
+    switched,
 )
+from coursekit.classroom.check.edits import EditError
 
 
-def mutants(exercise: Exercise) -> list[Switches]:
-    """Every bug alone, every compatible two, and what is planted."""
+@cache
+def mutants(exercise: Exercise) -> Sequence[Switches]:
+    """Every bug alone, every two that go together, and what is planted."""
     bugs = exercise.bugs
-    place = {name: bug.at or name for name, bug in bugs.items()}
-    pairs = [
-        frozenset((a, b))
-        for a, b in combinations([n for n in bugs if not bugs[n].alone], 2)
-        if place[a] != place[b]
+    found = [frozenset((name,)) for name in bugs]
+    found += [
+        frozenset(both)
+        for both in combinations([n for n in bugs if not bugs[n].alone], 2)
+        if go_together(exercise, *both)
     ]
-    found = [frozenset((name,)) for name in bugs] + pairs
     planted = frozenset(exercise.planted)
     return found + [planted] * (len(planted) > 2)
+
+
+def go_together(exercise: Exercise, *names: str) -> bool:
+    """Whether mistakes can be made in one program."""
+    places = [exercise.bugs[name].at or name for name in names]
+    if len(set(places)) < len(places):
+        return False
+    if switched(exercise):
+        return True
+    try:
+        for size in range(len(exercise.variants) + 1):
+            for asked in combinations(exercise.variants, size):
+                source_of(exercise, frozenset((*asked, *names)))
+    except EditError:
+        return False
+    return True
 
 
 class References:
@@ -61,7 +80,7 @@ class References:
         self._traces: dict[tuple[int, Switches], Trace] = {}
 
     def outcome(self, number: int, on: Switches = NONE) -> Outcome:
-        """What the reference with these switches comes to on a case."""
+        """What the reference with these mistakes comes to on a case."""
         key = number, on
         if key not in self._outcomes:
             case = self.cases[number]

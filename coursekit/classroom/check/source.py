@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Callable
 from typing import Any
 
-from coursekit.classroom.check.core import NONE, Switches
+from coursekit.classroom.check.edits import NONE, Switches
 
 
 def specialize(

@@ -398,7 +398,7 @@ def examined(attack: Attack, examiner: Examines, limits: Limits) -> Finding:
         Task(attack.exercise, name, 1.0, exercise, draw(), draw())
         for _ in range(DRAWS)
     ]
-    right = str(standalone(exercise.reference, name=name))
+    right = str(standalone(exercise, name=name))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "notebook.ipynb"
         path.write_text(notebook(attack.source, attack.exercise), "utf8")

@@ -916,11 +916,11 @@ def right_on(said: Sequence[Sequence[Outcome]]) -> list[bool]:
 
 def switched(exercise: Exercise, on: Switches) -> Callable[..., Any]:
     """A reference with some mistakes, called as a student's function is."""
-    reference = exercise.reference
+    function = core.mutant(exercise, on)
 
     def f(*args: Any, **kwargs: Any) -> Any:
         kwargs.pop("on", None)  # the switches are not theirs to turn
-        return reference(*args, **kwargs, on=on)
+        return function(*args, **kwargs)
 
     return f
 

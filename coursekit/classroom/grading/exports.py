@@ -110,7 +110,7 @@ def answer(item: Item, mark: str) -> str:
     """The stub with the solution between the marks of nbgrader or Otter."""
     one = item.declared
     try:
-        found = standalone(item.exercise.reference, item.variants, "solution")
+        found = standalone(item.exercise, item.variants, "solution")
     except NotStandaloneError as error:
         body = [f"# No solution in one piece: {error}.", "..."]
     else:

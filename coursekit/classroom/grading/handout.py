@@ -537,9 +537,7 @@ def solution_of(item: Item) -> str:
     """The reference as an answer: without switches, under the stub's name."""
     one = item.declared
     try:
-        return str(
-            standalone(item.exercise.reference, item.variants, one.function)
-        )
+        return str(standalone(item.exercise, item.variants, one.function))
     except NotStandaloneError as error:
         lines = one.stub.split("\n")
         return "\n".join([f"# No solution in one piece: {error}.", *lines])

@@ -60,7 +60,7 @@ def programs(
         reason = exercise.local or ("" if exercise.bugs else "it has no bugs")
         if not reason:
             try:
-                standalone(exercise.reference)
+                standalone(exercise)
             except NotStandaloneError as error:
                 reason = str(error)
         if reason:
@@ -179,4 +179,4 @@ def mutant(program: Program, function: str) -> Standalone:
     """The source that a student gets."""
     exercise = core.find(program.id)
     on = program.variants | program.bugs
-    return standalone(exercise.reference, on, function)
+    return standalone(exercise, on, function)

@@ -5,14 +5,18 @@ import builtins
 import inspect
 import sys
 import textwrap
-from collections.abc import Callable
 from dataclasses import dataclass
 from types import FunctionType, ModuleType
 from typing import Any
 
 import torch
 
-from coursekit.classroom.check.core import NONE, Switches
+from coursekit.classroom.check.core import (
+    NONE,
+    Exercise,
+    Switches,
+    source_of,
+)
 from coursekit.classroom.check.source import specialize
 from coursekit.classroom.grading.program import parse
 
@@ -43,23 +47,23 @@ class Standalone:
 
 
 def standalone(
-    reference: Callable[..., Any], on: Switches = NONE, name: str = ""
+    exercise: Exercise, on: Switches = NONE, name: str = ""
 ) -> Standalone:
-    """A reference as if it had been written for these switches.
+    """A reference as if it had been written with these mistakes.
 
     Args:
-        reference: a function of a catalogue's module.
-        on: the switches that are on.
-        name: what to call it.
+        exercise: one of the catalogue or an overlay.
+        on: names of its mistakes and variants.
+        name: what to call the function.
 
     Raises:
         NotStandaloneError: if it uses what cannot be written down.
     """
-    reference = inspect.unwrap(reference)
+    reference = inspect.unwrap(exercise.reference)
     if not isinstance(reference, FunctionType):
         raise NotStandaloneError(f"{reference!r} is no plain function")
     try:
-        source = specialize(reference, on, name)
+        source = source_of(exercise, on, name)
     except (OSError, TypeError, SyntaxError, ValueError) as error:
         raise NotStandaloneError(str(error)) from error
     source = unannotated(source)
