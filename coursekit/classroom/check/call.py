@@ -116,8 +116,22 @@ def at_most(seconds: float) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, left, timer[1])
 
 
+def plain(value: Any) -> bool:
+    """Whether a tensor is its numbers, in their order, and nothing else."""
+    return (
+        type(value) is torch.Tensor
+        and value.layout is torch.strided
+        and value.is_leaf
+        and value.grad is None
+        and value.is_contiguous()
+        and not vars(value)
+    )
+
+
 def duplicate(value: Any) -> Any:
     """A deep copy; a tensor keeps ``requires_grad`` and loses its history."""
+    if plain(value):  # what a deep copy does, in a tenth of its time
+        return value.detach().clone().requires_grad_(value.requires_grad)
     if isinstance(value, torch.Tensor) and not value.is_leaf:
         return value.detach().clone().requires_grad_(value.requires_grad)
     if isinstance(value, tuple) and not hasattr(value, "_fields"):

@@ -298,17 +298,20 @@ def draw(exercise: Exercise, seed: int) -> Sequence[Case]:
         return exercise.cases(seed)
 
 
+signature = cache(inspect.signature)
+
+
 def bind(exercise: Exercise, case: Case) -> inspect.BoundArguments:
     """A case's arguments, by the names that the reference gives them."""
-    signature = inspect.signature(exercise.reference)
-    return signature.bind(*case.args, **case.kwargs)
+    return signature(exercise.reference).bind(*case.args, **case.kwargs)
 
 
 def switched(exercise: Exercise) -> bool:
     """Whether the reference has switches, as all had before."""
-    return "on" in inspect.signature(exercise.reference).parameters
+    return "on" in signature(exercise.reference).parameters
 
 
+@cache
 def source_of(exercise: Exercise, on: Switches, name: str = "") -> str:
     """The source of a reference with mistakes or variants, as one writes it.
 
