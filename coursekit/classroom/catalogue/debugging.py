@@ -7,11 +7,10 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 from coursekit.classroom.check.core import (
-    NONE,
     Bug,
     Case,
     Exercise,
-    Switches,
+    Variant,
     generator,
 )
 
@@ -26,9 +25,7 @@ def draw(g: torch.Generator, *shape: int) -> Tensor:
 
 
 # -- implement: who moves whom -----------------------------------------------
-def moves(
-    model: Model, ids: Tensor, vocab_size: int, *, on: Switches = NONE
-) -> Tensor:
+def moves(model: Model, ids: Tensor, vocab_size: int) -> Tensor:
     """Which positions move when one token is changed.
 
     `model` is a black box: ids `(B, T)`, from 0 to `vocab_size − 1`, to logits
@@ -39,96 +36,92 @@ def moves(
     becomes another number. Differences below 10⁻⁶ are rounding.
     """
     before = model(ids)
-    if "stays_changed" in on:
-        other = ids.clone()
     columns = []
     for j in range(ids.size(1)):
-        if "stays_changed" not in on:
-            other = ids.clone()
+        other = ids.clone()
         other[:, j] = (other[:, j] + 1) % vocab_size
         after = model(other)
-        if "argmax" in on:
-            moved = after.argmax(-1) != before.argmax(-1)
-        elif "signed" in on:
-            moved = (after - before).sum(-1).abs() > 1e-6
-        elif "rises_only" in on:
-            moved = (after - before).amax(-1) > 1e-6
-        elif "exact" in on:
-            moved = (after != before).any(-1)
-        elif "loose" in on:
-            moved = (after - before).abs().amax(-1) > 0.1
-        else:
-            moved = (after - before).abs().amax(-1) > 1e-6
-        if "all_rows" in on:
-            columns.append(moved.all(0))
-        else:
-            columns.append(moved[0] if "row_0" in on else moved.any(0))
-    return torch.stack(columns, 0 if "transposed" in on else 1)
+        moved = (after - before).abs().amax(-1) > 1e-6
+        columns.append(moved.any(0))
+    return torch.stack(columns, 1)
 
 
 _MOVES_BUGS = {
     "stays_changed": Bug(
-        "a token that stays changed when the next one is changed",
-        "Then column j shows what tokens 0 to j do together. Start from a "
-        "fresh copy each time.",
+        "columns = []",
+        "other = ids.clone()\n    columns = []",
+        "        other = ids.clone()\n",
+        "",
+        says="a token that stays changed when the next one is changed",
+        why="Then column j shows what tokens 0 to j do together. Start from "
+        "a fresh copy each time.",
         read="19_debugging#dbg-by-hand",
-        at="copy",
     ),
     "argmax": Bug(
-        "a look at the likeliest token only",
-        "A leak need not change the winner to be one. Compare all logits.",
+        "moved = (after - before).abs().amax(-1) > 1e-6",
+        "moved = after.argmax(-1) != before.argmax(-1)",
+        says="a look at the likeliest token only",
+        why="A leak need not change the winner to be one. Compare all logits.",
         read="19_debugging#dbg-reach",
-        at="moved",
     ),
     "signed": Bug(
-        "changes that are added up with their signs",
-        "Up and down cancel. Take absolute values before anything is "
+        "(after - before).abs().amax(-1)",
+        "(after - before).sum(-1).abs()",
+        says="changes that are added up with their signs",
+        why="Up and down cancel. Take absolute values before anything is "
         "summed, or the largest.",
         read="19_debugging#dbg-reach",
         at="moved",
     ),
     "exact": Bug(
-        "a comparison to the last bit",
-        "Sums taken in another order differ in the last digits: allow for "
-        "rounding, or every model leaks.",
+        "moved = (after - before).abs().amax(-1) > 1e-6",
+        "moved = (after != before).any(-1)",
+        says="a comparison to the last bit",
+        why="Sums taken in another order differ in the last digits: allow "
+        "for rounding, or every model leaks.",
         read="19_debugging#dbg-reach",
-        at="moved",
     ),
     "loose": Bug(
-        "a tolerance so large that a weak leak passes",
-        "An untrained model moves little. Rounding is 10⁻⁶ of a logit, not "
-        "a tenth.",
+        "1e-6",
+        "0.1",
+        says="a tolerance so large that a weak leak passes",
+        why="An untrained model moves little. Rounding is 10⁻⁶ of a logit, "
+        "not a tenth.",
         read="19_debugging#dbg-reach",
         at="moved",
     ),
     "row_0": Bug(
-        "a look at the first row of the batch alone",
-        "Rows may be treated differently, and often row 0 is the one that "
-        "is spared.",
+        "moved.any(0)",
+        "moved[0]",
+        says="a look at the first row of the batch alone",
+        why="Rows may be treated differently, and often row 0 is the one "
+        "that is spared.",
         read="19_debugging#dbg-wrong",
-        at="rows",
     ),
     "transposed": Bug(
-        "the matrix turned over: rows for what was changed",
-        "Row i is who moves, column j what was changed. Then it looks like "
-        "the mask: query i, key j.",
+        "return torch.stack(columns, 1)",
+        "return torch.stack(columns, 0)",
+        says="the matrix turned over: rows for what was changed",
+        why="Row i is who moves, column j what was changed. Then it looks "
+        "like the mask: query i, key j.",
         read="19_debugging#dbg-reach",
-        at="stack",
     ),
     "rises_only": Bug(
-        "differences without absolute values, so that what only sinks has "
-        "not moved",
-        "after − before is negative where a logit sinks. Take abs() before "
-        "you compare.",
+        "(after - before).abs().amax(-1)",
+        "(after - before).amax(-1)",
+        says="differences without absolute values, so that what only sinks "
+        "has not moved",
+        why="after − before is negative where a logit sinks. Take abs() "
+        "before you compare.",
         read="19_debugging#dbg-reach",
-        at="moved",
         alone=True,
     ),
     "all_rows": Bug(
-        "a move that counts only if all rows of the batch move",
-        "One row that leaks is a leak: any, not all.",
+        "moved.any(0)",
+        "moved.all(0)",
+        says="a move that counts only if all rows of the batch move",
+        why="One row that leaks is a leak: any, not all.",
         read="19_debugging#dbg-reach",
-        at="rows",
         alone=True,
     ),
 }
@@ -182,9 +175,7 @@ def _moves_cases(seed: int) -> list[Case]:
 
 
 # -- implement: what does the loss ask for? ----------------------------------
-def asked(
-    loss: Loss, vocab_size: int, length: int, *, on: Switches = NONE
-) -> int | str:
+def asked(loss: Loss, vocab_size: int, length: int) -> int | str:
     """Which token a program's loss asks for: how many places on it stands.
 
     `loss(logits, ids)` takes `(B, T, vocab_size)` logits, those of position t
@@ -198,70 +189,76 @@ def asked(
     if there is no such k. No loss that is tried has two.
     """
     ids = torch.arange(2 * length).view(2, length) * 7 % vocab_size
-    if "constant" in on:
-        ids = torch.zeros_like(ids)
-    size = 1 if "timid" in on else 30
+    size = 30
     sure = size * F.one_hot(ids, vocab_size).double()
     found = {}
     for k in (-1, 0, 1, 2):
-        step = -k if "backwards" in on else k
+        step = k
         known = torch.zeros_like(sure)
         for t in range(length):
             if 0 <= t + step < length:
                 known[:, t] = sure[:, t + step]
-            elif "rolled" in on:
-                known[:, t] = sure[:, (t + step) % length]
         found[k] = float(loss(known, ids))
-    if "next_only" in on:
-        found = {1: found[1]}
     best = min(found, key=found.__getitem__)
-    if "lowest" in on:
-        return best
     return best if found[best] < 1 else "none"
 
 
 _ASKED_BUGS = {
     "constant": Bug(
-        "texts of one token only",
-        "There every token equals its neighbor, and all oracles know the "
-        "same. Draw texts in which neighbors differ.",
+        "size = 30",
+        "ids = torch.zeros_like(ids)\n    size = 30",
+        says="texts of one token only",
+        why="There every token equals its neighbor, and all oracles know "
+        "the same. Draw texts in which neighbors differ.",
         read="19_debugging#dbg-oracle",
         at="oracle",
     ),
     "timid": Bug(
-        "oracles with logits of 1, who are hardly sure",
-        "After a softmax a logit of 1 among zeros is a small probability, "
-        "and the right oracle has a large loss, too. Make it 30.",
+        "30",
+        "1",
+        says="oracles with logits of 1, who are hardly sure",
+        why="After a softmax a logit of 1 among zeros is a small "
+        "probability, and the right oracle has a large loss, too. Make it 30.",
         read="19_debugging#dbg-oracle",
         at="oracle",
     ),
     "backwards": Bug(
-        "oracles that look to the other side",
-        "k = 1 is the *next* token: row t of the logits is for ids[t + 1].",
+        "step = k",
+        "step = -k",
+        says="oracles that look to the other side",
+        why="k = 1 is the *next* token: row t of the logits is for ids[t + "
+        "1].",
         read="19_debugging#dbg-oracle",
         at="oracle",
     ),
     "next_only": Bug(
-        "a look at the next token alone",
-        "That says that something is wrong, not what: ask the other oracles, "
-        "too.",
+        "best = min(found, key=found.__getitem__)",
+        "found = {1: found[1]}\n    best = min(found, key=found.__getitem__)",
+        says="a look at the next token alone",
+        why="That says that something is wrong, not what: ask the other "
+        "oracles, too.",
         read="19_debugging#dbg-oracle",
         at="verdict",
     ),
     "lowest": Bug(
-        "the oracle with the lowest loss, however high it is",
-        "If none comes near 0, the loss asks for nothing that stands there: "
-        "softmax twice, or scrambled axes.",
+        'return best if found[best] < 1 else "none"',
+        "return best",
+        says="the oracle with the lowest loss, however high it is",
+        why="If none comes near 0, the loss asks for nothing that stands "
+        "there: softmax twice, or scrambled axes.",
         read="19_debugging#dbg-oracle",
         at="verdict",
     ),
     "rolled": Bug(
-        "oracles that are rolled round: what leaves at one end comes in at "
-        "the other",
-        "Where there is no token k places on, the oracle knows nothing: its "
-        "logits there are all 0.",
+        "known[:, t] = sure[:, t + step]",
+        "known[:, t] = sure[:, t + step]\n"
+        "            else:\n"
+        "                known[:, t] = sure[:, (t + step) % length]",
+        says="oracles that are rolled round: what leaves at one end comes "
+        "in at the other",
+        why="Where there is no token k places on, the oracle knows nothing: "
+        "its logits there are all 0.",
         read="19_debugging#dbg-oracle",
-        at="oracle",
         alone=True,
     ),
 }
@@ -305,11 +302,7 @@ def _asked_cases(seed: int) -> list[Case]:
 
 # -- implement: is it the bug, or the seed? ----------------------------------
 def difference(
-    right: Sequence[float],
-    wrong: Sequence[float],
-    t: float,
-    *,
-    on: Switches = NONE,
+    right: Sequence[float], wrong: Sequence[float], t: float
 ) -> tuple[float, float]:
     """How much higher a loss is with a bug, and how sure that is.
 
@@ -322,46 +315,42 @@ def difference(
     """
     a = torch.tensor(right, dtype=float64)
     b = torch.tensor(wrong, dtype=float64)
-    gaps = a - b if "turned" in on else b - a
-    n = len(gaps)
-    if "unpaired" in on:
-        s = (a.var() + b.var()).sqrt()
-    elif "population" in on:
-        s = gaps.std(correction=0)
-    else:
-        s = gaps.std()
-    error = s if "no_root" in on else s / n**0.5
-    half = (1.96 if "normal" in on else t) * error
+    gaps = b - a
+    half = t * gaps.std() / len(gaps) ** 0.5
     return float(gaps.mean()), float(half)
 
 
 _DIFFERENCE_BUGS = {
     "unpaired": Bug(
-        "the spreads of both groups added, as if the runs were strangers",
-        "Runs with one seed share their luck, and it cancels in the "
+        "gaps.std()",
+        "(a.var() + b.var()).sqrt()",
+        says="the spreads of both groups added, as if the runs were strangers",
+        why="Runs with one seed share their luck, and it cancels in the "
         "difference. Take the differences first, then their spread.",
         read="19_debugging#dbg-pairs",
-        at="spread",
     ),
     "population": Bug(
-        "a standard deviation with n in the denominator",
-        "A few values lie closer to their own mean than to the true one: "
-        "divide by n − 1.",
+        "gaps.std()",
+        "gaps.std(correction=0)",
+        says="a standard deviation with n in the denominator",
+        why="A few values lie closer to their own mean than to the true "
+        "one: divide by n − 1.",
         read="19_debugging#dbg-pairs",
-        at="spread",
     ),
     "no_root": Bug(
-        "the spread of single runs, not divided by √n",
-        "The mean of n runs is less uncertain than one of them, by √n.",
+        " / len(gaps) ** 0.5",
+        "",
+        says="the spread of single runs, not divided by √n",
+        why="The mean of n runs is less uncertain than one of them, by √n.",
         read="19_debugging#dbg-pairs",
-        at="error",
     ),
     "normal": Bug(
-        "1.96 instead of Student's t",
-        "1.96 is for many runs. A few know little about their own spread; "
-        "t makes up for that.",
+        "t *",
+        "1.96 *",
+        says="1.96 instead of Student's t",
+        why="1.96 is for many runs. A few know little about their own "
+        "spread; t makes up for that.",
         read="19_debugging#dbg-pairs",
-        at="t",
     ),
 }
 
@@ -384,8 +373,6 @@ def mended(
     w_k: Tensor,
     w_v: Tensor,
     pad: int,
-    *,
-    on: Switches = NONE,
 ) -> tuple[Tensor, Tensor]:
     """The logits and the loss of a model with one block of attention.
 
@@ -399,128 +386,116 @@ def mended(
     Returned are the `(B, T, V)` logits and the loss: the mean, over all
     targets that are not `pad`, of the nats that the next token costs.
     """
-    if "by_batch" in on:
-        x = table[ids] + places[: ids.size(0), None]
-    elif "no_places" in on:
-        x = table[ids]
-    else:
-        x = table[ids] + places[: ids.size(1)]
-    if "root_d" in on:
-        x = x + (table.size(1) ** 0.5 - 1) * table[ids]
+    x = table[ids] + places[: ids.size(1)]
     q, k = x @ w_q, x @ w_k
-    v = k if "values_are_keys" in on else x @ w_v
+    v = x @ w_v
     scores = q @ k.mT
-    if "no_scale" not in on:
-        scores = scores / q.size(-1) ** 0.5
-    if "no_mask" in on:
-        hide = torch.zeros_like(scores).bool()
-    elif "sees_next" in on:
-        hide = torch.ones_like(scores).triu(2).bool()
-    else:
-        hide = torch.ones_like(scores).triu(1).bool()
+    scores = scores / q.size(-1) ** 0.5
+    hide = torch.ones_like(scores).triu(1).bool()
     scores = scores.masked_fill(hide, -torch.inf)
-    weights = scores.softmax(-2 if "over_queries" in on else -1)
+    weights = scores.softmax(-1)
     logits = (x + weights @ v) @ table.T
-    if "not_shifted" in on:
-        guesses, targets = logits, ids
-    elif "shifted_twice" in on:
-        guesses, targets = logits[:, :-2], ids[:, 2:]
-    else:
-        guesses, targets = logits[:, :-1], ids[:, 1:]
+    guesses, targets = logits[:, :-1], ids[:, 1:]
     nats = -guesses.log_softmax(-1).gather(-1, targets[..., None])[..., 0]
-    if "padding_counted" in on:
-        return logits, nats.mean()
-    if "real_inputs" in on:
-        real = ids[:, : targets.size(1)] != pad
-    else:
-        real = targets != pad
-    if "mean_of_means" in on:
-        by_row = (nats * real).sum(1) / real.sum(1)
-        return logits, by_row.mean()
+    real = targets != pad
     return logits, nats[real].mean()
 
 
 _MENDED_BUGS = {
     "by_batch": Bug(
-        "positions counted along the batch",
-        "All tokens of a row stand in one place then, and which place that "
-        "is depends on the row.",
+        "ids.size(1)",
+        "ids.size(0), None",
+        says="positions counted along the batch",
+        why="All tokens of a row stand in one place then, and which place "
+        "that is depends on the row.",
         read="19_debugging#dbg-second",
-        at="places",
     ),
     "no_places": Bug(
-        "no positions at all",
-        "A token's vector is its own row plus that of its place.",
+        "x = table[ids] + places[: ids.size(1)]",
+        "x = table[ids]",
+        says="no positions at all",
+        why="A token's vector is its own row plus that of its place.",
         read="09_decoder#dec-formula",
-        at="places",
     ),
     "values_are_keys": Bug(
-        "values that are the keys",
-        "Then w_v gets no gradient: the probe of everything that trains "
+        "x @ w_v",
+        "k",
+        says="values that are the keys",
+        why="Then w_v gets no gradient: the probe of everything that trains "
         "says so.",
         read="19_debugging#dbg-probes",
-        at="values",
     ),
     "no_scale": Bug(
-        "scores that are not divided by √D",
-        "No probe shows it, and the loss of a small model hardly. Compare "
-        "values with a reference.",
+        "    scores = scores / q.size(-1) ** 0.5\n",
+        "",
+        says="scores that are not divided by √D",
+        why="No probe shows it, and the loss of a small model hardly. "
+        "Compare values with a reference.",
         read="19_debugging#dbg-bisect",
-        at="scale",
     ),
     "sees_next": Bug(
-        "a mask that is off by one: each position sees the next token",
-        "Hide what lies above the diagonal, triu(1).",
+        "hide = torch.ones_like(scores).triu(1).bool()",
+        "hide = torch.ones_like(scores).triu(2).bool()",
+        says="a mask that is off by one: each position sees the next token",
+        why="Hide what lies above the diagonal, triu(1).",
         read="19_debugging#dbg-first",
-        at="mask",
     ),
     "over_queries": Bug(
-        "a softmax over the queries",
-        "Its sum runs over later positions, so even a right mask leaks. "
+        "scores.softmax(-1)",
+        "scores.softmax(-2)",
+        says="a softmax over the queries",
+        why="Its sum runs over later positions, so even a right mask leaks. "
         "Each query's weights sum to 1: the last axis.",
         read="05_masks#mask-predict-axis",
-        at="softmax",
     ),
     "not_shifted": Bug(
-        "targets that are the inputs",
-        "It asks for a token that the model reads. The oracle that knows "
-        "the token itself has a loss of 0.",
+        "logits[:, :-1], ids[:, 1:]",
+        "logits, ids",
+        says="targets that are the inputs",
+        why="It asks for a token that the model reads. The oracle that "
+        "knows the token itself has a loss of 0.",
         read="19_debugging#dbg-oracle",
-        at="targets",
     ),
     "shifted_twice": Bug(
-        "targets shifted by two",
-        "It asks for the token after the next one.",
+        "logits[:, :-1], ids[:, 1:]",
+        "logits[:, :-2], ids[:, 2:]",
+        says="targets shifted by two",
+        why="It asks for the token after the next one.",
         read="19_debugging#dbg-oracle",
-        at="targets",
     ),
     "padding_counted": Bug(
-        "padding that counts as text",
-        "Padding is easy to predict, so the mean looks good. Score real "
+        "real = targets != pad\n    return logits, nats[real].mean()",
+        "return logits, nats.mean()",
+        says="padding that counts as text",
+        why="Padding is easy to predict, so the mean looks good. Score real "
         "targets only.",
         read="19_debugging#dbg-table",
-        at="mean",
     ),
     "mean_of_means": Bug(
-        "the mean of the rows' means",
-        "A short row's tokens weigh more then. One sum, divided by one count.",
+        "return logits, nats[real].mean()",
+        "by_row = (nats * real).sum(1) / real.sum(1)\n"
+        "    return logits, by_row.mean()",
+        says="the mean of the rows' means",
+        why="A short row's tokens weigh more then. One sum, divided by one "
+        "count.",
         read="10_loss#loss-wrong",
-        at="mean",
     ),
     "no_mask": Bug(
-        "attention without a causal mask",
-        "Each position may see itself and those before it: hide what lies "
-        "above the diagonal.",
+        "hide = torch.ones_like(scores).triu(1).bool()",
+        "hide = torch.zeros_like(scores).bool()",
+        says="attention without a causal mask",
+        why="Each position may see itself and those before it: hide what "
+        "lies above the diagonal.",
         read="19_debugging#dbg-first",
-        at="mask",
         alone=True,
     ),
     "real_inputs": Bug(
-        "inputs that are padding left out, instead of targets",
-        "Where a text ends, its last token is real and its target is "
+        "real = targets",
+        "real = ids[:, : targets.size(1)]",
+        says="inputs that are padding left out, instead of targets",
+        why="Where a text ends, its last token is real and its target is "
         "padding. Ask the targets.",
         read="19_debugging#dbg-table",
-        at="mean",
         alone=True,
     ),
 }
@@ -570,11 +545,15 @@ EXERCISES = {
     "difference": Exercise(
         difference,
         _difference_cases,
-        rtol=1e-4,  # float32 is good enough here
+        rtol=1e-4,
         bugs=_DIFFERENCE_BUGS,
         variants={
-            "turned": "Here the differences are right minus wrong: a bug "
-            "that does harm gives a negative number."
+            "turned": Variant(
+                "b - a",
+                "a - b",
+                asks="Here the differences are right minus wrong: a bug "
+                "that does harm gives a negative number.",
+            ),
         },
     ),
     "mended": Exercise(
@@ -583,8 +562,13 @@ EXERCISES = {
         bugs=_MENDED_BUGS,
         planted={"by_batch", "over_queries", "not_shifted", "padding_counted"},
         variants={
-            "root_d": "Here the tokens' vectors are multiplied by √D before "
-            "the positions are added, as in the paper."
+            "root_d": Variant(
+                "q, k = x @ w_q, x @ w_k",
+                "x = x + (table.size(1) ** 0.5 - 1) * table[ids]\n"
+                "    q, k = x @ w_q, x @ w_k",
+                asks="Here the tokens' vectors are multiplied by √D "
+                "before the positions are added, as in the paper.",
+            ),
         },
     ),
 }
