@@ -9,11 +9,10 @@ from torch.nn import functional as F  # noqa: N812
 
 from coursekit.block import Block
 from coursekit.classroom.check.core import (
-    NONE,
     Bug,
     Case,
     Exercise,
-    Switches,
+    Variant,
     generator,
 )
 from coursekit.classroom.check.forbid import AUTOGRAD
@@ -37,12 +36,7 @@ def _draw(seed: int) -> Callable[..., Tensor]:
 
 # -- implement: both norms ---------------------------------------------------
 def norms(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    eps: float,
-    *,
-    on: Switches = NONE,
+    x: Tensor, weight: Tensor, bias: Tensor, eps: float
 ) -> tuple[Tensor, Tensor]:
     """Layer norm and RMSNorm over the last axis, as a pair.
 
@@ -55,108 +49,115 @@ def norms(
     itself. Both results have the shape of `x`, and are finite for a token
     whose features are all equal.
     """
-    if "over_tokens" in on:
-        axes = [-2]
-    elif "over_first" in on:
-        axes = [0]
-    elif "over_all" in on:
-        axes = list(range(x.dim()))
-    else:
-        axes = [-1]
-    correction = 1 if "unbiased" in on else 0
-    variance = x.var(axes, correction=correction, keepdim=True)
-    if "rms_variance" in on:
-        square = variance
-    elif "rms_length" in on:
-        square = x.square().sum(axes, keepdim=True)
-    else:
-        square = x.square().mean(axes, keepdim=True)
-    if "eps_outside" in on:
-        deviation, size = variance.sqrt() + eps, square.sqrt() + eps
-    elif "no_eps" in on:
-        deviation, size = variance.sqrt(), square.sqrt()
-    else:
-        deviation, size = (variance + eps).sqrt(), (square + eps).sqrt()
-    layer, rms = (x - x.mean(axes, keepdim=True)) / deviation, x / size
-    scale = 1 + weight if "from_one" in on else weight
-    if "no_affine" in on:
-        found = layer, rms
-    elif "rms_bias" in on:
-        found = layer * scale + bias, rms * scale + bias
-    else:
-        found = layer * scale + bias, rms * scale
-    return found
+    variance = x.var(-1, correction=0, keepdim=True)
+    layer = (x - x.mean(-1, keepdim=True)) / (variance + eps).sqrt()
+    square = x.square().mean(-1, keepdim=True)
+    rms = x / (square + eps).sqrt()
+    return layer * weight + bias, rms * weight
 
 
 _NORMS_BUGS = {
     "over_tokens": Bug(
-        "a mean and a size taken over the tokens (dim=-2) instead of the "
-        "features",
-        "A norm works on each token by itself, over the last axis. Over the "
-        "tokens, an early one learns of later ones through the statistics.",
+        "x.var(-1",
+        "x.var(-2",
+        "x.mean(-1",
+        "x.mean(-2",
+        "square().mean(-1",
+        "square().mean(-2",
+        says="a mean and a size taken over the tokens (dim=-2) instead of "
+        "the features",
+        why="A norm works on each token by itself, over the last axis. Over "
+        "the tokens, an early one learns of later ones through the "
+        "statistics.",
         read="07_norm#norm-predict-future",
-        at="axis",
     ),
     "over_first": Bug(
-        "a mean and a size taken over the first axis (dim=0)",
-        "In a batch, the first axis counts sentences: they would depend on "
-        "one another. Take the features, dim=-1.",
+        "x.var(-1",
+        "x.var(0",
+        "x.mean(-1",
+        "x.mean(0",
+        "square().mean(-1",
+        "square().mean(0",
+        says="a mean and a size taken over the first axis (dim=0)",
+        why="In a batch, the first axis counts sentences: they would depend "
+        "on one another. Take the features, dim=-1.",
         read="07_norm#norm-predict-future",
-        at="axis",
     ),
     "over_all": Bug(
-        "one mean and one size for all numbers together",
-        "x.mean() without an axis averages over tokens and sentences too. "
-        "Say dim=-1, and keepdim=True.",
+        "x.var(-1",
+        "x.var(list(range(x.dim()))",
+        "x.mean(-1",
+        "x.mean(list(range(x.dim()))",
+        "square().mean(-1",
+        "square().mean(list(range(x.dim()))",
+        says="one mean and one size for all numbers together",
+        why="x.mean() without an axis averages over tokens and sentences "
+        "too. Say dim=-1, and keepdim=True.",
         read="07_norm#norm-predict-future",
-        at="axis",
     ),
     "unbiased": Bug(
-        "a variance divided by D − 1 instead of D",
-        "x.std() and x.var() divide by D − 1, which is for guessing from a "
-        "sample. A norm takes the mean of the squares: correction=0.",
+        "correction=0",
+        "correction=1",
+        says="a variance divided by D − 1 instead of D",
+        why="x.std() and x.var() divide by D − 1, which is for guessing "
+        "from a sample. A norm takes the mean of the squares: correction=0.",
         read="07_norm#norm-details",
     ),
     "eps_outside": Bug(
-        "ε added after the root instead of under it",
-        "For small inputs it is another function: √ε is much larger than ε. "
-        "Add ε to the variance, then take the root.",
+        "(variance + eps).sqrt()",
+        "(variance.sqrt() + eps)",
+        "(square + eps).sqrt()",
+        "(square.sqrt() + eps)",
+        says="ε added after the root instead of under it",
+        why="For small inputs it is another function: √ε is much larger "
+        "than ε. Add ε to the variance, then take the root.",
         read="07_norm#norm-details",
-        at="eps",
     ),
     "no_eps": Bug(
-        "no ε at all",
-        "A token whose features are all equal has variance 0, and 0 over 0 "
-        "is NaN. ε under the root prevents it.",
+        "(variance + eps)",
+        "variance",
+        "(square + eps)",
+        "square",
+        says="no ε at all",
+        why="A token whose features are all equal has variance 0, and 0 "
+        "over 0 is NaN. ε under the root prevents it.",
         read="07_norm#norm-formula",
-        at="eps",
     ),
     "rms_variance": Bug(
-        "an RMSNorm that divides by the standard deviation",
-        "RMSNorm leaves the mean out everywhere: divide by the root of the "
-        "mean of x², not of (x − μ)².",
+        "x / (square",
+        "x / (variance",
+        says="an RMSNorm that divides by the standard deviation",
+        why="RMSNorm leaves the mean out everywhere: divide by the root of "
+        "the mean of x², not of (x − μ)².",
         read="07_norm#norm-by-hand",
         at="rms",
+        otherwise=[("x / square", "x / variance")],
     ),
     "rms_length": Bug(
-        "an RMSNorm that divides by the length, the root of the sum of x²",
-        "The M is for mean: divide the sum of the squares by D, so that a "
-        "number comes out near 1 whatever D is.",
+        "square().mean(",
+        "square().sum(",
+        says="an RMSNorm that divides by the length, the root of the sum of "
+        "x²",
+        why="The M is for mean: divide the sum of the squares by D, so that "
+        "a number comes out near 1 whatever D is.",
         read="07_norm#norm-by-hand",
         at="rms",
     ),
     "no_affine": Bug(
-        "norms without weight and bias",
-        "Without γ and β every part gets its input at one fixed size and "
-        "cannot ask for another.",
+        "layer * weight + bias, rms * weight",
+        "layer, rms",
+        says="norms without weight and bias",
+        why="Without γ and β every part gets its input at one fixed size "
+        "and cannot ask for another.",
         read="07_norm#norm-formula",
-        at="affine",
     ),
     "rms_bias": Bug(
-        "an RMSNorm that adds the bias too",
-        "RMSNorm has a scale and no shift: multiply by γ, and leave it there.",
+        "rms * weight",
+        "rms * weight + bias",
+        says="an RMSNorm that adds the bias too",
+        why="RMSNorm has a scale and no shift: multiply by γ, and leave it "
+        "there.",
         read="07_norm#norm-formula",
-        at="affine",
     ),
 }
 
@@ -178,12 +179,7 @@ def _norms_cases(seed: int) -> list[Case]:
 
 # -- implement: the backward pass --------------------------------------------
 def backward(
-    dy: Tensor,
-    x: Tensor,
-    weight: Tensor,
-    eps: float,
-    *,
-    on: Switches = NONE,
+    dy: Tensor, x: Tensor, weight: Tensor, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of layer norm by x, weight and bias.
 
@@ -196,114 +192,111 @@ def backward(
     those by x, weight and bias: `(..., D)`, `(D,)` and `(D,)`. All tokens
     share weight and bias, and their pulls on these add up.
     """
-    correction = 1 if "unbiased" in on else 0
-    variance = x.var(-1, correction=correction, keepdim=True)
-    s = variance.sqrt() if "no_eps" in on else (variance + eps).sqrt()
-    y = (x - x.mean(-1, keepdim=True)) / s
-    scale = 1 + weight if "from_one" in on else weight
-    g = dy if "no_weight" in on else dy * scale
-    mean, along = g.mean(-1, keepdim=True), (g * y).mean(-1, keepdim=True)
-    if "constants" in on:
-        dx = g / s
-    elif "no_mean" in on:
-        dx = (g - y * along) / s
-    elif "no_along" in on:
-        dx = (g - mean) / s
-    elif "not_divided" in on:
-        dx = g - mean - y * along
-    elif "by_variance" in on:
-        dx = (g - mean - y * along) / s**2
-    else:
-        dx = (g - mean - y * along) / s
-    if "dweight_by_x" in on:
-        each = dy * x
-    elif "dweight_weighted" in on:
-        each = dy * scale * y
-    else:
-        each = dy * y
-    tokens = (0,) if "first_axis" in on else tuple(range(x.dim() - 1))
-    if "averaged" in on:
-        dweight, dbias = each.mean(tokens), dy.mean(tokens)
-    else:
-        dweight, dbias = each.sum(tokens), dy.sum(tokens)
-    return dx, dweight, dbias
+    c = x - x.mean(-1, keepdim=True)
+    s = (c.square().mean(-1, keepdim=True) + eps).sqrt()
+    y, g = c / s, dy * weight
+    along = (g * y).mean(-1, keepdim=True)
+    dx = (g - g.mean(-1, keepdim=True) - y * along) / s
+    tokens = tuple(range(x.dim() - 1))
+    return dx, (dy * y).sum(tokens), dy.sum(tokens)
 
 
 _BACKWARD_BUGS = {
     "constants": Bug(
-        "dx = g / s, with mean and size treated as constants",
-        "Mean and size move when x moves. Subtract the gradient's mean and "
-        "its part along y: the norm sees neither shift nor size.",
+        "(g - g.mean(-1, keepdim=True) - y * along)",
+        "g",
+        says="dx = g / s, with mean and size treated as constants",
+        why="Mean and size move when x moves. Subtract the gradient's mean "
+        "and its part along y: the norm sees neither shift nor size.",
         read="07_norm#norm-jacobian",
         at="dx",
     ),
     "no_mean": Bug(
-        "a dx from which the mean of the gradient is not subtracted",
-        "A shift of all features is not seen by the norm, so no gradient "
-        "comes back along it. (Without this term it is RMSNorm's.)",
+        "g - g.mean(-1, keepdim=True) - y * along",
+        "g - y * along",
+        says="a dx from which the mean of the gradient is not subtracted",
+        why="A shift of all features is not seen by the norm, so no "
+        "gradient comes back along it. (Without this term it is RMSNorm's.)",
         read="07_norm#norm-jacobian",
         at="dx",
     ),
     "no_along": Bug(
-        "a dx from which the part along y is not subtracted",
-        "Growing x along y changes its size only, and the norm undoes that: "
-        "subtract y · mean(g · y).",
+        "g - g.mean(-1, keepdim=True) - y * along",
+        "g - g.mean(-1, keepdim=True)",
+        says="a dx from which the part along y is not subtracted",
+        why="Growing x along y changes its size only, and the norm undoes "
+        "that: subtract y · mean(g · y).",
         read="07_norm#norm-jacobian",
         at="dx",
     ),
     "no_weight": Bug(
-        "a dx made from dy itself, without γ",
-        "γ stands between y and the output: what reaches y is dy · γ.",
+        "dy * weight",
+        "dy",
+        says="a dx made from dy itself, without γ",
+        why="γ stands between y and the output: what reaches y is dy · γ.",
         read="07_norm#norm-jacobian",
     ),
     "dweight_by_x": Bug(
-        "the weight's gradient as dy times x instead of y",
-        "The weight multiplies the normalized vector, (x − μ)/s, so its "
+        "(dy * y)",
+        "(dy * x)",
+        says="the weight's gradient as dy times x instead of y",
+        why="The weight multiplies the normalized vector, (x − μ)/s, so its "
         "gradient is dy times that.",
         read="07_norm#norm-formula",
-        at="dweight",
     ),
     "dweight_weighted": Bug(
-        "the weight's gradient with a factor γ too many",
-        "The output is y · γ + β: by γ its derivative is y.",
+        "(dy * y)",
+        "(dy * weight * y)",
+        says="the weight's gradient with a factor γ too many",
+        why="The output is y · γ + β: by γ its derivative is y.",
         read="07_norm#norm-formula",
-        at="dweight",
     ),
     "averaged": Bug(
-        "gradients by weight and bias averaged over the tokens",
-        "One weight serves all tokens, and their pulls add up: sum. If the "
-        "loss is a mean, dy holds that already.",
+        ".sum(tokens), dy.sum(tokens)",
+        ".mean(tokens), dy.mean(tokens)",
+        says="gradients by weight and bias averaged over the tokens",
+        why="One weight serves all tokens, and their pulls add up: sum. If "
+        "the loss is a mean, dy holds that already.",
         read="07_norm#norm-backward",
-        at="reduce",
     ),
     "first_axis": Bug(
-        "gradients by weight and bias summed over the first axis only",
-        "With a batch there are two axes before the features. Sum over all "
-        "but the last.",
+        "tuple(range(x.dim() - 1))",
+        "(0,)",
+        says="gradients by weight and bias summed over the first axis only",
+        why="With a batch there are two axes before the features. Sum over "
+        "all but the last.",
         read="07_norm#norm-backward",
-        at="tokens",
     ),
     "unbiased": Bug(
-        "a size s computed with D − 1 instead of D",
-        "x.std() divides by D − 1; the norm does not: correction=0.",
+        "c.square().mean(-1, keepdim=True)",
+        "x.var(-1, keepdim=True)",
+        says="a size s computed with D − 1 instead of D",
+        why="x.std() divides by D − 1; the norm does not: correction=0.",
         read="07_norm#norm-details",
     ),
     "no_eps": Bug(
-        "a size s without ε under the root",
-        "The backward pass divides by the same s as the forward pass, and "
-        "that has ε in it.",
+        " + eps",
+        "",
+        says="a size s without ε under the root",
+        why="The backward pass divides by the same s as the forward pass, "
+        "and that has ε in it.",
         read="07_norm#norm-jacobian",
     ),
     "not_divided": Bug(
-        "a dx that is not divided by the size s",
-        "y is x divided by s, so whatever comes back to x is divided by s, "
-        "too.",
+        " / s\n",
+        "\n",
+        says="a dx that is not divided by the size s",
+        why="y is x divided by s, so whatever comes back to x is divided by "
+        "s, too.",
         read="07_norm#norm-jacobian",
         at="dx",
     ),
     "by_variance": Bug(
-        "a dx divided by s² instead of s",
-        "The forward pass divides by s once, and so does the backward pass.",
+        " / s\n",
+        " / s**2\n",
+        says="a dx divided by s² instead of s",
+        why="The forward pass divides by s once, and so does the backward "
+        "pass.",
         read="07_norm#norm-jacobian",
         at="dx",
     ),
@@ -325,14 +318,7 @@ def _backward_cases(seed: int) -> list[Case]:
 
 
 # -- debug: before and after -------------------------------------------------
-def places(
-    x: Tensor,
-    part: Norm,
-    norm: Norm,
-    norm_first: bool,
-    *,
-    on: Switches = NONE,
-) -> Tensor:
+def places(x: Tensor, part: Norm, norm: Norm, norm_first: bool) -> Tensor:
     """Pre-norm or post-norm around a part, with its residual path.
 
     `part` and `norm` are functions from a tensor to one of the same shape; `x`
@@ -340,75 +326,68 @@ def places(
     If `norm_first` is True, it is pre-norm: `x + part(norm(x))`. If it is
     False, it is post-norm: `norm(x + part(x))`.
     """
-    before = not norm_first if "norm_last" in on else norm_first
-    if before if "swapped" not in on else not before:
-        if "pre_stream_normed" in on:
-            x = norm(x)
-            y = x + part(x)
-        elif "pre_norm_late" in on:
-            y = x + norm(part(x))
-        elif "pre_no_residual" in on:
-            y = part(norm(x))
-        else:
-            y = x + part(norm(x))
-    elif "post_branch_normed" in on:
-        y = x + norm(part(x))
-    elif "post_twice" in on:
-        y = x + norm(x + part(x))
-    elif "post_no_residual" in on:
-        y = norm(part(x))
-    else:
-        y = norm(x + part(x))
-    return y
+    if norm_first:
+        return x + part(norm(x))
+    return norm(x + part(x))
 
 
 _PLACES_BUGS = {
     "pre_stream_normed": Bug(
-        "pre-norm that adds to the normalized x: norm(x) + part(norm(x))",
-        "The raw x is what goes on. Normalize only what the part reads, and "
-        "keep the name x for the stream.",
+        "return x + part(norm(x))",
+        "x = norm(x)\n        return x + part(x)",
+        says="pre-norm that adds to the normalized x: norm(x) + part(norm(x))",
+        why="The raw x is what goes on. Normalize only what the part reads, "
+        "and keep the name x for the stream.",
         read="07_norm#norm-formula",
-        at="pre",
     ),
     "pre_norm_late": Bug(
-        "pre-norm with the norm behind the part: x + norm(part(x))",
-        "Pre-norm means that the part reads normalized input: the norm comes "
-        "before it.",
+        "return x + part(norm(x))",
+        "return x + norm(part(x))",
+        says="pre-norm with the norm behind the part: x + norm(part(x))",
+        why="Pre-norm means that the part reads normalized input: the norm "
+        "comes before it.",
         read="07_norm#norm-formula",
-        at="pre",
     ),
     "pre_no_residual": Bug(
-        "pre-norm without the residual: part(norm(x))",
-        "Without x + the tokens become alike, layer by layer, and queries "
-        "and keys stop learning.",
+        "return x + part(norm(x))",
+        "return part(norm(x))",
+        says="pre-norm without the residual: part(norm(x))",
+        why="Without x + the tokens become alike, layer by layer, and "
+        "queries and keys stop learning.",
         read="07_norm#norm-residuals",
-        at="pre",
     ),
     "post_branch_normed": Bug(
-        "post-norm that normalizes the part alone: x + norm(part(x))",
-        "The stream then grows as in pre-norm. Post-norm normalizes the sum.",
+        "return norm(x + part(x))",
+        "return x + norm(part(x))",
+        says="post-norm that normalizes the part alone: x + norm(part(x))",
+        why="The stream then grows as in pre-norm. Post-norm normalizes the "
+        "sum.",
         read="07_norm#norm-formula",
-        at="post",
     ),
     "post_twice": Bug(
-        "post-norm to which x is added once more: x + norm(x + part(x))",
-        "The sum in the norm holds x already; added again, it grows in every "
-        "layer.",
+        "return norm(x + part(x))",
+        "return x + norm(x + part(x))",
+        says="post-norm to which x is added once more: x + norm(x + part(x))",
+        why="The sum in the norm holds x already; added again, it grows in "
+        "every layer.",
         read="07_norm#norm-formula",
-        at="post",
     ),
     "post_no_residual": Bug(
-        "post-norm without the residual: norm(part(x))",
-        "Without x + the tokens become alike, layer by layer, and queries "
-        "and keys stop learning.",
+        "return norm(x + part(x))",
+        "return norm(part(x))",
+        says="post-norm without the residual: norm(part(x))",
+        why="Without x + the tokens become alike, layer by layer, and "
+        "queries and keys stop learning.",
         read="07_norm#norm-residuals",
-        at="post",
     ),
     "swapped": Bug(
-        "the two branches exchanged",
-        "Pre-norm is x + part(norm(x)), post-norm is norm(x + part(x)). Look "
-        "at what the switch says.",
+        "if norm_first",
+        "if not norm_first",
+        says="the two branches exchanged",
+        why="Pre-norm is x + part(norm(x)), post-norm is norm(x + part(x)). "
+        "Look at what the switch says.",
         read="07_norm#norm-where",
+        otherwise=[("if not norm_first", "if norm_first")],
     ),
 }
 
@@ -434,7 +413,7 @@ def _places_cases(seed: int) -> list[Case]:
 
 
 # -- debug: a norm that tells the future -------------------------------------
-def tells_the_future(norm: Norm, *, on: Switches = NONE) -> bool:
+def tells_the_future(norm: Norm) -> bool:
     """Whether some token's result depends on a later token.
 
     `norm` maps `(B, T, D)` in float64 to the same shape, for any sizes; it is
@@ -448,85 +427,85 @@ def tells_the_future(norm: Norm, *, on: Switches = NONE) -> bool:
     """
     x = torch.randn(3, 5, 7, dtype=torch.float64)
     before = norm(x)
-    if "last_only" in on:
-        times = range(4, 5)
-    elif "half" in on:
-        times = range(2, 3)
-    else:
-        times = range(1, 5)
-    for t in times:
-        changed = slice(t, None) if "half" in on else slice(t, t + 1)
+    for t in range(1, 5):
         other = x.clone()
-        if "shift" in on:
-            other[0, changed] += 1
-        else:
-            other[0, changed] = torch.randn_like(other[0, changed])
-        gap = (norm(other) - before).abs().amax(-1)  # (3, 5)
-        if "others" in on or "later_too" in on:
-            gap[0, t] = 0
-        if "others" in on:
-            looked = gap
-        elif "later_too" in on:
-            looked = gap[0]
-        elif "itself" in on:
-            looked = gap[0, : t + 1]
-        elif "first_only" in on:
-            looked = gap[0, 0]
-        else:
-            looked = gap[0, :t]
-        if looked.max() > 1e-9:
+        other[0, t] = torch.randn(7, dtype=torch.float64)
+        gap = (norm(other) - before).abs().amax(-1)
+        if gap[0, :t].max() > 1e-9:
             return True
     return False
 
 
 _PROBE_BUGS = {
     "last_only": Bug(
-        "a test that changes only the last token",
-        "A token in the middle can peek at the next one, and the last token "
-        "has no part in it. Change each token in turn.",
+        "range(1, 5)",
+        "range(4, 5)",
+        says="a test that changes only the last token",
+        why="A token in the middle can peek at the next one, and the last "
+        "token has no part in it. Change each token in turn.",
         read="07_norm#norm-probe",
         at="tokens",
     ),
     "half": Bug(
-        "a test that changes the second half and looks at the first",
-        "It finds only what crosses the middle. Each token needs its turn to "
-        "be changed, with all before it watched.",
+        "range(1, 5)",
+        "range(2, 3)",
+        "other[0, t] = torch.randn(7, dtype=torch.float64)",
+        "other[0, t:] = torch.randn(3, 7, dtype=torch.float64)",
+        says="a test that changes the second half and looks at the first",
+        why="It finds only what crosses the middle. Each token needs its "
+        "turn to be changed, with all before it watched.",
         read="07_norm#norm-probe",
         at="tokens",
     ),
     "first_only": Bug(
-        "a test that watches only the first token",
-        "The first may be honest while another peeks. Watch all tokens "
+        "gap[0, :t]",
+        "gap[0, 0]",
+        says="a test that watches only the first token",
+        why="The first may be honest while another peeks. Watch all tokens "
         "before the one that you change.",
         read="07_norm#norm-probe",
         at="tokens",
     ),
     "later_too": Bug(
-        "a test that watches the tokens after the changed one as well",
-        "They may know: it is their past. Watch only what stands before the "
-        "change.",
+        "if gap[0, :t]",
+        "gap[0, t] = 0\n        if gap[0]",
+        says="a test that watches the tokens after the changed one as well",
+        why="They may know: it is their past. Watch only what stands before "
+        "the change.",
         read="05_masks#ch-masks",
         at="tokens",
     ),
     "others": Bug(
-        "a test that allows no other token to move, in any sentence",
-        "Later tokens may see earlier ones, and other sentences do not count "
-        "here. Watch the earlier tokens of the same sentence.",
+        "if gap[0, :t]",
+        "gap[0, t] = 0\n        if gap",
+        says="a test that allows no other token to move, in any sentence",
+        why="Later tokens may see earlier ones, and other sentences do not "
+        "count here. Watch the earlier tokens of the same sentence.",
         read="07_norm#norm-predict-future",
         at="tokens",
     ),
     "itself": Bug(
-        "a test that watches the changed token too",
-        "The token that you change moves, of course. Compare [:, :t], which "
-        "ends before token t.",
+        "gap[0, :t]",
+        "gap[0, : t + 1]",
+        says="a test that watches the changed token too",
+        why="The token that you change moves, of course. Compare [:, :t], "
+        "which ends before token t.",
         read="05_masks#ch-masks",
         at="tokens",
     ),
     "shift": Bug(
-        "a test that changes a token by adding the same to each feature",
-        "A shift is just what layer norm does not see, and a leak through it "
-        "stays hidden. Put another random vector there.",
+        "other[0, t] = torch.randn(7, dtype=torch.float64)",
+        "other[0, t] += 1",
+        says="a test that changes a token by adding the same to each feature",
+        why="A shift is just what layer norm does not see, and a leak "
+        "through it stays hidden. Put another random vector there.",
         read="07_norm#norm-by-hand",
+        otherwise=[
+            (
+                "other[0, t:] = torch.randn(3, 7, dtype=torch.float64)",
+                "other[0, t:] += 1",
+            )
+        ],
     ),
 }
 
@@ -599,7 +578,7 @@ def _probe_cases(seed: int) -> list[Case]:
 
 # -- implement: fold a norm into the matrix after it -------------------------
 def fold(
-    gamma: Tensor, beta: Tensor, w: Tensor, b: Tensor, *, on: Switches = NONE
+    gamma: Tensor, beta: Tensor, w: Tensor, b: Tensor
 ) -> tuple[Tensor, Tensor]:
     """The matrix and bias that need neither γ, β nor centering.
 
@@ -612,74 +591,68 @@ def fold(
     goes in with its mean, and nothing is subtracted from it. There is one such
     pair. `Dout` may equal D.
     """
-    scale = 1 + gamma if "from_one" in on else gamma
-    columns = w - w.mean(0) if "centered_first" in on else w
-    scaled = scale * columns if "columns" in on else scale[:, None] * columns
-    if "not_centered" in on or "centered_first" in on:
-        folded = scaled
-    elif "rows_centered" in on:
-        folded = scaled - scaled.mean(1, keepdim=True)
-    else:
-        folded = scaled - scaled.mean(0)
-    if "beta_lost" in on:
-        bias = b
-    elif "beta_added" in on:
-        bias = b + beta
-    elif "beta_folded" in on:
-        bias = b + beta @ folded
-    else:
-        bias = b + beta @ w
-    return folded, bias
+    scaled = gamma[:, None] * w
+    folded = scaled - scaled.mean(0)
+    return folded, b + beta @ w
 
 
 _FOLD_BUGS = {
     "columns": Bug(
-        "the columns of W scaled by γ instead of the rows",
-        "Inputs are rows, x @ w: feature i meets row i of W. γ[:, None] "
+        "[:, None]",
+        "",
+        says="the columns of W scaled by γ instead of the rows",
+        why="Inputs are rows, x @ w: feature i meets row i of W. γ[:, None] "
         "scales rows; with a square W, γ * w goes wrong without an error.",
         read="07_norm#norm-fold",
-        at="scale",
     ),
     "not_centered": Bug(
-        "a W′ that does not take the mean out",
-        "x still has its mean. W′ does not see it if each of its columns "
-        "sums to 0.",
+        "scaled - scaled.mean(0)",
+        "scaled",
+        says="a W′ that does not take the mean out",
+        why="x still has its mean. W′ does not see it if each of its "
+        "columns sums to 0.",
         read="07_norm#norm-fold",
-        at="center",
     ),
     "rows_centered": Bug(
-        "a W′ whose rows are centered instead of its columns",
-        "A shift adds the same number to every input. W′ does not see it if "
-        "each of its columns sums to 0.",
+        "scaled.mean(0)",
+        "scaled.mean(1, keepdim=True)",
+        says="a W′ whose rows are centered instead of its columns",
+        why="A shift adds the same number to every input. W′ does not see "
+        "it if each of its columns sums to 0.",
         read="07_norm#norm-fold",
-        at="center",
     ),
     "centered_first": Bug(
-        "a W centered before it is scaled by γ",
-        "The norm centers, then scales, then comes W. Going back from W you "
-        "meet γ first: scale the rows, then center the columns.",
+        "* w\n",
+        "* (w - w.mean(0))\n",
+        "scaled - scaled.mean(0)",
+        "scaled",
+        says="a W centered before it is scaled by γ",
+        why="The norm centers, then scales, then comes W. Going back from W "
+        "you meet γ first: scale the rows, then center the columns.",
         read="07_norm#norm-formula",
-        at="center",
     ),
     "beta_lost": Bug(
-        "a bias without β",
-        "β is added to every token before W: it adds the same β W to every "
-        "output, which belongs to the bias.",
+        "b + beta @ w",
+        "b",
+        says="a bias without β",
+        why="β is added to every token before W: it adds the same β W to "
+        "every output, which belongs to the bias.",
         read="07_norm#norm-formula",
-        at="bias",
     ),
     "beta_added": Bug(
-        "β added to the bias as it is",
-        "β passes through W like everything else: b′ = b + β W.",
+        "beta @ w",
+        "beta",
+        says="β added to the bias as it is",
+        why="β passes through W like everything else: b′ = b + β W.",
         read="07_norm#norm-formula",
-        at="bias",
     ),
     "beta_folded": Bug(
-        "β sent through the new matrix W′ instead of W",
-        "β is added after scaling and centering, so neither applies to it: "
-        "use the W you were given.",
+        "beta @ w",
+        "beta @ folded",
+        says="β sent through the new matrix W′ instead of W",
+        why="β is added after scaling and centering, so neither applies to "
+        "it: use the W you were given.",
         read="07_norm#norm-formula",
-        at="bias",
     ),
 }
 
@@ -758,7 +731,13 @@ EXERCISES = {
         norms,
         _norms_cases,
         bugs=_NORMS_BUGS,
-        variants={"from_one": FROM_ONE},
+        variants={
+            "from_one": Variant(
+                "variance = x",
+                "weight = 1 + weight\n    variance = x",
+                asks=FROM_ONE,
+            ),
+        },
         forbid=(
             "torch.layer_norm",
             "torch.native_layer_norm",
@@ -777,7 +756,13 @@ EXERCISES = {
         backward,
         _backward_cases,
         bugs=_BACKWARD_BUGS,
-        variants={"from_one": FROM_ONE},
+        variants={
+            "from_one": Variant(
+                "c = x",
+                "weight = 1 + weight\n    c = x",
+                asks=FROM_ONE,
+            ),
+        },
         forbid=AUTOGRAD,
     ),
     "places": Exercise(
@@ -785,8 +770,12 @@ EXERCISES = {
         _places_cases,
         bugs=_PLACES_BUGS,
         variants={
-            "norm_last": "Here the last argument says the opposite: True "
-            "asks for post-norm, False for pre-norm."
+            "norm_last": Variant(
+                "if norm_first",
+                "if not norm_first",
+                asks="Here the last argument says the opposite: True "
+                "asks for post-norm, False for pre-norm.",
+            ),
         },
     ),
     "probe": Exercise(
@@ -806,7 +795,13 @@ EXERCISES = {
                 "centering the columns and scaling them may change places",
             )
         ],
-        variants={"from_one": FROM_ONE.replace("weight", "gamma")},
+        variants={
+            "from_one": Variant(
+                "gamma[:",
+                "(1 + gamma)[:",
+                asks=FROM_ONE.replace("weight", "gamma"),
+            ),
+        },
     ),
     "gradients": Exercise(
         top_gradients,
