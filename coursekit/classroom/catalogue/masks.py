@@ -8,11 +8,10 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 from coursekit.classroom.check.core import (
-    NONE,
     Bug,
     Case,
     Exercise,
-    Switches,
+    Variant,
     generator,
 )
 from coursekit.classroom.check.forbid import ATTENTION
@@ -28,9 +27,7 @@ def draw(g: torch.Generator, *shape: int) -> Tensor:
 
 
 # -- implement: a causality probe --------------------------------------------
-def is_causal(
-    model: Model, vocab_size: int, length: int, *, on: Switches = NONE
-) -> bool:
+def is_causal(model: Model, vocab_size: int, length: int) -> bool:
     """Whether no position of a model sees a later token.
 
     `model` is a black box: ids `(B, length)`, from 0 to `vocab_size − 1`, to
@@ -44,94 +41,95 @@ def is_causal(
     """
     ids = torch.arange(length)[None] % vocab_size
     before = model(ids)
-    changed = range(1, length)
-    if "last_token" in on or "last_pair" in on:
-        changed = range(length - 1, length)
-    if "spared_last" in on:
-        changed = range(1, length - 1)
-    for t in changed:
-        tokens = torch.arange(vocab_size)
-        if "one_change" in on:
-            tokens = (ids[0, t : t + 1] + 1) % vocab_size
-        other = ids.repeat(len(tokens), 1)
-        other[:, t] = tokens
-        start = t - 1 if "neighbor" in on or "last_pair" in on else 0
-        rows = slice(start, t + 1 if "own_row" in on else t)
+    for t in range(1, length):
+        other = ids.repeat(vocab_size, 1)
+        other[:, t] = torch.arange(vocab_size)
+        rows = slice(0, t)
         after = model(other)[:, rows]
         kept = before[:, rows].expand_as(after)
-        if "argmax" in on:
-            same = torch.equal(kept.argmax(-1), after.argmax(-1))
-        elif "exact" in on:
-            same = torch.equal(kept, after)
-        elif "loose" in on:
-            same = torch.allclose(kept, after, atol=0.05)
-        else:
-            same = torch.allclose(kept, after)
-        if not same:
+        if not torch.allclose(kept, after):
             return False
     return True
 
 
 _IS_CAUSAL_BUGS = {
     "last_token": Bug(
-        "a probe that changes only the last token",
-        "A leak may sit anywhere: position 0 may see token 1, and nothing "
-        "else. Change every token in turn.",
+        "range(1, length)",
+        "range(length - 1, length)",
+        says="a probe that changes only the last token",
+        why="A leak may sit anywhere: position 0 may see token 1, and "
+        "nothing else. Change every token in turn.",
         read="05_masks#mask-diagnosis",
-        at="token",
     ),
     "last_pair": Bug(
-        "a probe that looks at one pair: the last token, and the position "
-        "before it",
-        "A leak may sit anywhere: position 0 may see token 1, or the last. "
-        "Change every token in turn, and look at all positions before it.",
+        "range(1, length)",
+        "range(length - 1, length)",
+        "slice(0, t)",
+        "slice(t - 1, t)",
+        says="a probe that looks at one pair: the last token, and the "
+        "position before it",
+        why="A leak may sit anywhere: position 0 may see token 1, or the "
+        "last. Change every token in turn, and look at all positions before "
+        "it.",
         read="05_masks#mask-diagnosis",
-        at="token",
     ),
     "spared_last": Bug(
-        "a probe that never changes the last token",
-        "range(1, length - 1) ends one too early. The last token may be just "
-        "the one that leaks.",
+        "range(1, length)",
+        "range(1, length - 1)",
+        says="a probe that never changes the last token",
+        why="range(1, length - 1) ends one too early. The last token may be "
+        "just the one that leaks.",
         read="05_masks#mask-diagnosis",
-        at="token",
     ),
     "one_change": Bug(
-        "a probe that changes each token once, to one other token",
-        "A model may react to one token and to no other. Try them all, or "
-        "many if there are many.",
+        "ids.repeat(vocab_size, 1)",
+        "ids.clone()",
+        "torch.arange(vocab_size)\n",
+        "(ids[:, t] + 1) % vocab_size\n",
+        says="a probe that changes each token once, to one other token",
+        why="A model may react to one token and to no other. Try them all, "
+        "or many if there are many.",
         read="05_masks#mask-diagnosis",
     ),
     "neighbor": Bug(
-        "a probe that looks only at the position just before the change",
-        "A leak may reach further back. Compare all positions before the "
-        "changed one.",
+        "slice(0, t)",
+        "slice(t - 1, t)",
+        says="a probe that looks only at the position just before the change",
+        why="A leak may reach further back. Compare all positions before "
+        "the changed one.",
         read="05_masks#mask-diagnosis",
+        otherwise=[("range(length - 1, length)", "range(length - 1, length)")],
     ),
     "own_row": Bug(
-        "a probe that counts the changed position itself as the past",
-        "A position may see its own token. Compare [:, :t], without t.",
+        ", t)",
+        ", t + 1)",
+        says="a probe that counts the changed position itself as the past",
+        why="A position may see its own token. Compare [:, :t], without t.",
         read="05_masks#mask-diagnosis",
     ),
     "argmax": Bug(
-        "a probe that compares the most likely tokens, not the logits",
-        "A leak can move every logit and leave the largest where it is.",
+        "torch.allclose(kept, after)",
+        "torch.equal(kept.argmax(-1), after.argmax(-1))",
+        says="a probe that compares the most likely tokens, not the logits",
+        why="A leak can move every logit and leave the largest where it is.",
         read="05_masks#mask-diagnosis",
-        at="compare",
     ),
     "exact": Bug(
-        "a probe that wants the logits equal to the last bit",
-        "Sums taken in another order differ in the last digits, and that is "
-        "no leak. Compare with torch.allclose.",
+        "torch.allclose(kept, after)",
+        "torch.equal(kept, after)",
+        says="a probe that wants the logits equal to the last bit",
+        why="Sums taken in another order differ in the last digits, and "
+        "that is no leak. Compare with torch.allclose.",
         read="05_masks#mask-diagnosis",
-        at="compare",
     ),
     "loose": Bug(
-        "a probe that lets changes of a few hundredths pass",
-        "A right model moves by rounding only, about 1e-15 of a logit in "
-        "double precision. A leak may be small before training makes it "
+        "torch.allclose(kept, after)",
+        "torch.allclose(kept, after, atol=0.05)",
+        says="a probe that lets changes of a few hundredths pass",
+        why="A right model moves by rounding only, about 1e-15 of a logit "
+        "in double precision. A leak may be small before training makes it "
         "large.",
         read="05_masks#mask-diagnosis",
-        at="compare",
     ),
 }
 
@@ -235,9 +233,7 @@ def _is_causal_cases(seed: int) -> list[Case]:
 
 
 # -- debug: the other mixture ------------------------------------------------
-def columns(
-    q: Tensor, k: Tensor, v: Tensor, *, on: Switches = NONE
-) -> tuple[Tensor, Tensor]:
+def columns(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     """Causal attention with keys as rows and queries as columns.
 
     `q` is `(..., T, Dh)`, `k` `(..., S, Dh)`, `v` `(..., S, Dv)`, with any
@@ -250,89 +246,85 @@ def columns(
     each times its weight for query i.
     """
     scores = k @ q.mT / q.size(-1) ** 0.5
-    everywhere = torch.ones_like(scores, dtype=torch.bool)
-    earlier = k.size(-2) - q.size(-2)
-    if "upper_right" in on:
-        hide = everywhere.triu(1)
-    elif "main_diagonal" in on:
-        hide = everywhere.tril(-1)
-    elif "wrong_shift" in on:
-        hide = everywhere.tril(earlier - 1)
-    elif "not_itself" in on:
-        hide = everywhere.tril(-earlier)
-    elif "sees_next" in on:
-        hide = everywhere.tril(-2 - earlier)
-    elif "no_mask" in on:
-        hide = ~everywhere
-    else:
-        hide = everywhere.tril(-1 - earlier)
-    scores = scores.masked_fill(hide, float("-inf"))
-    weights = scores.softmax(dim=-1 if "over_queries" in on else -2)
-    if "no_transpose" in on:
-        return weights, weights @ v
-    elif "queries_as_rows" in on:
-        return weights.mT, weights.mT @ v
-    else:
-        return weights, weights.mT @ v
+    ones = torch.ones_like(scores, dtype=torch.bool)
+    hide = ones.tril(-1 - (k.size(-2) - q.size(-2)))
+    weights = scores.masked_fill(hide, float("-inf")).softmax(dim=-2)
+    return weights, weights.mT @ v
 
 
 _COLUMNS_BUGS = {
     "upper_right": Bug(
-        "the upper right hidden, triu(1), as if queries were rows",
-        "Here rows are keys: the later ones lie below, so the lower left is "
-        "hidden. As it is, a query sees only itself and what comes later.",
+        "ones.tril(-1 - (k.size(-2) - q.size(-2)))",
+        "ones.triu(1)",
+        says="the upper right hidden, triu(1), as if queries were rows",
+        why="Here rows are keys: the later ones lie below, so the lower "
+        "left is hidden. As it is, a query sees only itself and what comes "
+        "later.",
         read="05_masks#mask-conventions",
-        at="hide",
     ),
     "main_diagonal": Bug(
-        "tril(-1), whatever the number of earlier keys",
-        "If T < S, the queries are the last T positions: move the diagonal "
-        "down by S − T.",
+        "ones.tril(-1 - (k.size(-2) - q.size(-2)))",
+        "ones.tril(-1)",
+        says="tril(-1), whatever the number of earlier keys",
+        why="If T < S, the queries are the last T positions: move the "
+        "diagonal down by S − T.",
         read="05_masks#mask-formula",
-        at="hide",
     ),
     "wrong_shift": Bug(
-        "the diagonal moved by S − T the wrong way",
-        "With S − T earlier keys a query sees more, so less is hidden: "
+        "ones.tril(-1 - (k.size(-2) - q.size(-2)))",
+        "ones.tril(k.size(-2) - q.size(-2) - 1)",
+        says="the diagonal moved by S − T the wrong way",
+        why="With S − T earlier keys a query sees more, so less is hidden: "
         "tril(-1 - (S - T)).",
         read="05_masks#mask-formula",
-        at="hide",
     ),
     "over_queries": Bug(
-        "a softmax along the rows (dim=-1), over the queries",
-        "A column is a query here, and it is the query's weights that must "
-        "sum to 1: dim=-2.",
+        "dim=-2",
+        "dim=-1",
+        says="a softmax along the rows (dim=-1), over the queries",
+        why="A column is a query here, and it is the query's weights that "
+        "must sum to 1: dim=-2.",
         read="05_masks#mask-conventions",
     ),
     "no_transpose": Bug(
-        "weights @ v, without the transpose",
-        "The weights are (S, T), keys by queries. Each query's average needs "
-        "its column: weights.mT @ v.",
+        "weights.mT",
+        "weights",
+        says="weights @ v, without the transpose",
+        why="The weights are (S, T), keys by queries. Each query's average "
+        "needs its column: weights.mT @ v.",
         read="05_masks#mask-conventions",
     ),
     "queries_as_rows": Bug(
-        "weights returned with queries as rows",
-        "Here keys are rows and queries are columns: return the matrix "
+        "return weights,",
+        "return weights.mT,",
+        says="weights returned with queries as rows",
+        why="Here keys are rows and queries are columns: return the matrix "
         "whose columns sum to 1.",
         read="05_masks#mask-conventions",
         alone=True,
     ),
     "not_itself": Bug(
-        "a diagonal that is off by one: no query sees its own position",
-        "j ≤ i + (S − T): equal is allowed. Hide what lies beyond, not the "
-        "position itself.",
+        "ones.tril(-1 - (k.size(-2) - q.size(-2)))",
+        "ones.tril(q.size(-2) - k.size(-2))",
+        says="a diagonal that is off by one: no query sees its own position",
+        why="j ≤ i + (S − T): equal is allowed. Hide what lies beyond, not "
+        "the position itself.",
         read="05_masks#mask-conventions",
         alone=True,
     ),
     "sees_next": Bug(
-        "a diagonal that is off by one: each query sees one key too many",
-        "j ≤ i + (S − T), and no further: the next position is hidden.",
+        "-1 -",
+        "-2 -",
+        says="a diagonal that is off by one: each query sees one key too many",
+        why="j ≤ i + (S − T), and no further: the next position is hidden.",
         read="05_masks#mask-conventions",
         alone=True,
     ),
     "no_mask": Bug(
-        "no mask at all",
-        "A query may not see the keys behind its own position.",
+        '.masked_fill(hide, float("-inf"))',
+        "",
+        says="no mask at all",
+        why="A query may not see the keys behind its own position.",
         read="05_masks#mask-conventions",
         alone=True,
     ),
@@ -354,7 +346,7 @@ def _columns_cases(seed: int) -> list[Case]:
 
 
 # -- implement: padding on either side ---------------------------------------
-def visible(ids: Tensor, pad_id: int, *, on: Switches = NONE) -> Tensor:
+def visible(ids: Tensor, pad_id: int) -> Tensor:
     """True where the key is a real token and not ahead of the query.
 
     `ids` is `(B, T)`, whole numbers. A token is padding if it equals `pad_id`,
@@ -365,122 +357,120 @@ def visible(ids: Tensor, pad_id: int, *, on: Switches = NONE) -> Tensor:
     sentence b is real and `j ≤ i`, its own place included. That holds for
     every row i, also where the query itself is padding; rows may be empty.
     """
-    size = ids.size(1)
     real = ids != pad_id
-    if "zero_is_padding" in on:
-        real = ids != 0
-    if "on_the_right" in on:
-        lengths = real.sum(dim=1, keepdim=True)
-        real = torch.arange(size) < lengths
-    may_look = real[:, None, None, :]
-    if "query_axis" in on:
-        may_look = real[:, None, :, None]
-    if "both_axes" in on:
-        may_look = real[:, None, None, :] & real[:, None, :, None]
-    everywhere = torch.ones(size, size, dtype=torch.bool)
-    earlier = everywhere.tril()
-    if "upside_down" in on:
-        earlier = everywhere.triu()
-    if "not_itself" in on:
-        earlier = everywhere.tril(-1)
-    if "sees_next" in on:
-        earlier = everywhere.tril(1)
-    if "triangle_alone" in on:
-        may_look = torch.ones_like(may_look)
-    if "padding_inverted" in on:
-        may_look = ~may_look
-    if "padding_alone" in on:
-        return may_look
-    see = may_look | earlier if "either" in on else may_look & earlier
-    if "no_head_axis" in on:
-        see = see[:, 0]
-    if "true_hides" in on and "inverted" not in on:
-        return ~see
-    if "inverted" in on and "true_hides" not in on:
-        return ~see
+    size = ids.size(1)
+    earlier = torch.ones(size, size, dtype=torch.bool).tril()
+    see = real[:, None, None, :] & earlier
     return see
 
 
 _VISIBLE_BUGS = {
     "zero_is_padding": Bug(
-        "token 0 taken for the padding, whatever pad_id is",
-        "Compare with pad_id: elsewhere 0 is a token like any other.",
+        "ids != pad_id",
+        "ids != 0",
+        says="token 0 taken for the padding, whatever pad_id is",
+        why="Compare with pad_id: elsewhere 0 is a token like any other.",
         read="05_masks#mask-padding",
-        at="real",
     ),
     "on_the_right": Bug(
-        "real tokens counted, and taken to be the first of the row",
-        "That holds only if the padding stands on the right. Compare each "
-        "token with pad_id instead.",
+        "real = ids != pad_id",
+        "lengths = (ids != pad_id).sum(dim=1, keepdim=True)\n"
+        "    real = torch.arange(ids.size(1)) < lengths",
+        says="real tokens counted, and taken to be the first of the row",
+        why="That holds only if the padding stands on the right. Compare "
+        "each token with pad_id instead.",
         read="05_masks#mask-padding",
-        at="real",
     ),
     "query_axis": Bug(
-        "padding hidden as queries, [:, None, :, None], not as keys",
-        "It is the key's token that counts, and keys are the last axis: "
+        "real[:, None, None, :]",
+        "real[:, None, :, None]",
+        says="padding hidden as queries, [:, None, :, None], not as keys",
+        why="It is the key's token that counts, and keys are the last axis: "
         "[:, None, None, :]. As it is, real tokens read padding.",
         read="05_masks#mask-padding",
-        at="axis",
     ),
     "both_axes": Bug(
-        "padding hidden as keys and as queries",
-        "The rows of the padding follow the same rule as all others. To "
+        "real[:, None, None, :]",
+        "real[:, None, None, :] & real[:, None, :, None]",
+        says="padding hidden as keys and as queries",
+        why="The rows of the padding follow the same rule as all others. To "
         "empty them gains nothing: nobody reads those outputs, and an empty "
         "row is where NaN comes from.",
         read="05_masks#mask-padding",
-        at="axis",
     ),
     "upside_down": Bug(
-        "a triangle that shows what comes later (triu)",
-        "Rows are queries: what a query may see lies on its left, in the "
-        "lower left. That is tril.",
+        ".tril()",
+        ".triu()",
+        says="a triangle that shows what comes later (triu)",
+        why="Rows are queries: what a query may see lies on its left, in "
+        "the lower left. That is tril.",
         read="05_masks#mask-formula",
-        at="earlier",
     ),
     "not_itself": Bug(
-        "a triangle without the diagonal, tril(-1)",
-        "A token may see itself. Without that, row 0 is empty.",
+        ".tril()",
+        ".tril(-1)",
+        says="a triangle without the diagonal, tril(-1)",
+        why="A token may see itself. Without that, row 0 is empty.",
         read="05_masks#mask-diagonal",
-        at="earlier",
     ),
     "either": Bug(
-        "either condition is enough (|) instead of both (&)",
-        "Two masks together allow what both allow.",
+        "& earlier",
+        "| earlier",
+        says="either condition is enough (|) instead of both (&)",
+        why="Two masks together allow what both allow.",
         read="05_masks#mask-padding",
     ),
     "no_head_axis": Bug(
-        "a mask (B, T, T), without the axis for the heads",
-        "Broadcasting lines up from the right: against (B, H, T, T), your B "
-        "would land on H. Leave an axis of size 1 for the heads.",
+        "return see",
+        "return see[:, 0]",
+        says="a mask (B, T, T), without the axis for the heads",
+        why="Broadcasting lines up from the right: against (B, H, T, T), "
+        "your B would land on H. Leave an axis of size 1 for the heads.",
         read="05_masks#mask-padding",
+        otherwise=[("return ~see", "return ~see[:, 0]")],
     ),
     "inverted": Bug(
-        "True and False the wrong way round",
-        "A mask is a convention. Say which one it follows, and turn it round "
-        "with ~ if yours is the other.",
+        "return see",
+        "return ~see",
+        says="True and False the wrong way round",
+        why="A mask is a convention. Say which one it follows, and turn it "
+        "round with ~ if yours is the other.",
         read="05_masks#mask-formula",
+        otherwise=[("return ~see", "return see")],
     ),
     "sees_next": Bug(
-        "a diagonal that is off by one: each query sees the next token",
-        "j ≤ i: the triangle is tril(), with nothing above the diagonal.",
+        ".tril()",
+        ".tril(1)",
+        says="a diagonal that is off by one: each query sees the next token",
+        why="j ≤ i: the triangle is tril(), with nothing above the diagonal.",
         read="05_masks#mask-padding",
         alone=True,
     ),
     "padding_alone": Bug(
-        "the padding's half of the mask alone",
-        "What lies ahead is hidden as well: real & (j ≤ i).",
+        " & earlier",
+        "",
+        "return see",
+        "return see",
+        says="the padding's half of the mask alone",
+        why="What lies ahead is hidden as well: real & (j ≤ i).",
         read="05_masks#mask-padding",
         alone=True,
+        otherwise=[(" & earlier", "", "return ~see", "return see")],
     ),
     "triangle_alone": Bug(
-        "the causal half of the mask alone",
-        "Padding is hidden as well: real & (j ≤ i).",
+        "real[:,",
+        "torch.ones_like(real)[:,",
+        says="the causal half of the mask alone",
+        why="Padding is hidden as well: real & (j ≤ i).",
         read="05_masks#mask-padding",
         alone=True,
     ),
     "padding_inverted": Bug(
-        "a padding's half upside down: padding is seen, real tokens are not",
-        "True means: may look. Ask ids != pad_id.",
+        "real[:,",
+        "~real[:,",
+        says="a padding's half upside down: padding is seen, real tokens "
+        "are not",
+        why="True means: may look. Ask ids != pad_id.",
         read="05_masks#mask-padding",
         alone=True,
     ),
@@ -505,7 +495,7 @@ def _visible_cases(seed: int) -> list[Case]:
 
 # -- implement: rows that see nothing ----------------------------------------
 def empty_rows(
-    scores: Tensor, mask: Tensor, pull: Tensor, *, on: Switches = NONE
+    scores: Tensor, mask: Tensor, pull: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Softmax over the visible keys, zeros for empty rows; and its gradient.
 
@@ -518,74 +508,78 @@ def empty_rows(
     also if all are near −10¹⁰. `scores` stays as it was.
     """
     hide = ~mask
-    if "true_hides" in on and "inverted" not in on:
-        hide = mask
-    if "inverted" in on and "true_hides" not in on:
-        hide = mask
     low = torch.finfo(scores.dtype).min
-    if "infinite" in on:
-        low = -float("inf")
-    if "small" in on:
-        low = -1e9
-    if "zero" in on:
-        low = 0.0
     scores = scores.detach().requires_grad_()
-    if "zero_after" in on:
-        weights = scores.softmax(-1)
-    elif "repaired" in on:
-        added = torch.zeros_like(scores).masked_fill(hide, -float("inf"))
-        weights = (scores + added).softmax(-1).nan_to_num()
-    else:
-        weights = scores.masked_fill(hide, low).softmax(-1)
-    if "infinite" not in on and "uniform" not in on:
-        weights = weights.masked_fill(hide, 0.0)
+    weights = scores.masked_fill(hide, low).softmax(-1)
+    weights = weights.masked_fill(hide, 0.0)
     (gradient,) = torch.autograd.grad(weights, scores, pull)
     return weights, gradient
 
 
 _EMPTY_ROWS_BUGS = {
     "infinite": Bug(
-        "−∞ in the hidden cells, and nothing done about empty rows",
-        "A softmax of nothing but −∞ is 0/0, which is NaN. Fill with the "
-        "smallest finite number, then set the hidden weights to 0.",
+        "low = torch.finfo(scores.dtype).min",
+        'low = -float("inf")',
+        "    weights = weights.masked_fill(hide, 0.0)\n",
+        "",
+        says="−∞ in the hidden cells, and nothing done about empty rows",
+        why="A softmax of nothing but −∞ is 0/0, which is NaN. Fill with "
+        "the smallest finite number, then set the hidden weights to 0.",
         read="05_masks#mask-padding",
         at="fill",
     ),
     "repaired": Bug(
-        "−∞ added to the scores, and the NaN repaired by nan_to_num",
-        "The softmax remembers its output, and on the way back multiplies by "
-        "it: NaN. Never let one arise.",
+        "weights = scores.masked_fill(hide, low).softmax(-1)",
+        "added = torch.zeros_like(scores).masked_fill(hide, "
+        '-float("inf"))\n'
+        "    weights = (scores + added).softmax(-1).nan_to_num()",
+        says="−∞ added to the scores, and the NaN repaired by nan_to_num",
+        why="The softmax remembers its output, and on the way back "
+        "multiplies by it: NaN. Never let one arise.",
         read="05_masks#mask-padding",
         at="fill",
     ),
     "small": Bug(
-        "hidden scores set to −10⁹, as if no score could be lower",
-        "Ask the number format for its smallest: torch.finfo(dtype).min.",
+        "low = torch.finfo(scores.dtype).min",
+        "low = -1e9",
+        says="hidden scores set to −10⁹, as if no score could be lower",
+        why="Ask the number format for its smallest: torch.finfo(dtype).min.",
         read="05_masks#mask-wrong",
         at="fill",
     ),
     "zero": Bug(
-        "hidden scores set to 0",
-        "A score of 0 is a score like any other, e⁰ = 1: the sum under the "
-        "softmax counts it.",
+        "low = torch.finfo(scores.dtype).min",
+        "low = 0.0",
+        says="hidden scores set to 0",
+        why="A score of 0 is a score like any other, e⁰ = 1: the sum under "
+        "the softmax counts it.",
         read="05_masks#mask-wrong",
         at="fill",
     ),
     "uniform": Bug(
-        "hidden weights that are not set to 0 after the softmax",
-        "In an empty row all scores are equal, so all weights are, and the "
-        "row looks everywhere. Set hidden weights to 0 at the end.",
+        "    weights = weights.masked_fill(hide, 0.0)\n",
+        "",
+        says="hidden weights that are not set to 0 after the softmax",
+        why="In an empty row all scores are equal, so all weights are, and "
+        "the row looks everywhere. Set hidden weights to 0 at the end.",
         read="05_masks#mask-diagonal",
+        otherwise=[('low = -float("inf")', 'low = -float("inf")')],
     ),
     "inverted": Bug(
-        "True and False of the mask the wrong way round",
-        "masked_fill fills where its mask is True: hand it the cells to hide.",
+        "~mask",
+        "mask",
+        says="True and False of the mask the wrong way round",
+        why="masked_fill fills where its mask is True: hand it the cells to "
+        "hide.",
         read="05_masks#mask-formula",
+        otherwise=[("= mask", "= ~mask")],
     ),
     "zero_after": Bug(
-        "hidden weights set to 0 after a softmax over all keys",
-        "Then the visible weights do not sum to 1. Fill the hidden scores "
-        "before the softmax, too.",
+        "scores.masked_fill(hide, low)",
+        "scores",
+        says="hidden weights set to 0 after a softmax over all keys",
+        why="Then the visible weights do not sum to 1. Fill the hidden "
+        "scores before the softmax, too.",
         read="05_masks#mask-padding",
         alone=True,
     ),
@@ -608,9 +602,7 @@ def _empty_rows_cases(seed: int) -> list[Case]:
 
 
 # -- debug: True means what? -------------------------------------------------
-def true_means(
-    q: Tensor, k: Tensor, v: Tensor, hide: Tensor, *, on: Switches = NONE
-) -> Tensor:
+def true_means(q: Tensor, k: Tensor, v: Tensor, hide: Tensor) -> Tensor:
     """Attention under a mask, one for each sentence.
 
     `softmax(q kᵀ / √Dh) v` over the keys that a query may see: `q` is
@@ -621,49 +613,49 @@ def true_means(
     b, whether B and H are equal or not. A hidden key has weight 0, and the
     other weights sum to 1. A query that may see no key gets zeros.
     """
-    look = hide if "inverted" in on else ~hide
-    if "first_sentence" in on:
-        look = look[0]
-    elif "tiled" in on:
-        look = look.repeat(q.size(1), 1, 1).unflatten(0, q.shape[:2])
-    elif "no_head_axis" not in on:
-        look = look[:, None]
-    mask = look.to(q.dtype) if "added" in on else look
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+    look = ~hide[:, None]
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=look)
 
 
 _TRUE_MEANS_BUGS = {
     "inverted": Bug(
-        "the mask used the wrong way round",
-        "F.scaled_dot_product_attention takes True as: may look. Hand it the "
-        "opposite of what hides.",
+        "~hide",
+        "hide",
+        says="the mask used the wrong way round",
+        why="F.scaled_dot_product_attention takes True as: may look. Hand "
+        "it the opposite of what hides.",
         read="05_masks#mask-wrong",
     ),
     "no_head_axis": Bug(
-        "a mask (B, T, S) without an axis for the heads",
-        "Lined up from the right, B lands on H: an error, or silently a mask "
-        "for each head if B = H. Insert the axis: mask[:, None].",
+        "hide[:, None]",
+        "hide",
+        says="a mask (B, T, S) without an axis for the heads",
+        why="Lined up from the right, B lands on H: an error, or silently a "
+        "mask for each head if B = H. Insert the axis: mask[:, None].",
         read="05_masks#mask-padding",
-        at="axis",
     ),
     "first_sentence": Bug(
-        "the first sentence's mask used for all",
-        "The shapes fit, but each sentence has a mask of its own: "
+        "hide[:, None]",
+        "hide[0]",
+        says="the first sentence's mask used for all",
+        why="The shapes fit, but each sentence has a mask of its own: "
         "mask[:, None], not mask[0].",
         read="05_masks#mask-padding",
-        at="axis",
     ),
     "tiled": Bug(
-        "the masks repeated one after another, so that heads mix them up",
-        "repeat gives sentence 0, 1, 0, 1, …, and each sentence needs its own "
-        "mask for all heads. Broadcasting does it: mask[:, None].",
+        "hide[:, None]",
+        "hide.repeat(q.size(1), 1, 1).unflatten(0, q.shape[:2])",
+        says="the masks repeated one after another, so that heads mix them up",
+        why="repeat gives sentence 0, 1, 0, 1, …, and each sentence needs "
+        "its own mask for all heads. Broadcasting does it: mask[:, None].",
         read="05_masks#mask-padding",
-        at="axis",
     ),
     "added": Bug(
-        "a mask of decimals, which is added to the scores",
-        "Only a boolean mask hides. Decimals are added: +1 for one key and 0 "
-        "for the other is a nudge.",
+        "attn_mask=look",
+        "attn_mask=look.to(q.dtype)",
+        says="a mask of decimals, which is added to the scores",
+        why="Only a boolean mask hides. Decimals are added: +1 for one key "
+        "and 0 for the other is a nudge.",
         read="05_masks#mask-wrong",
     ),
 }
@@ -743,7 +735,11 @@ EXERCISES = {
             )
         ],
         variants={
-            "true_hides": "Here True in the mask means: may *not* look."
+            "true_hides": Variant(
+                "return see",
+                "return ~see",
+                asks="Here True in the mask means: may *not* look.",
+            ),
         },
         forbid=_MASKS,
     ),
@@ -764,7 +760,11 @@ EXERCISES = {
             ),
         ],
         variants={
-            "true_hides": "Here True in the mask means: may *not* look."
+            "true_hides": Variant(
+                "~mask",
+                "mask",
+                asks="Here True in the mask means: may *not* look.",
+            ),
         },
         forbid=ATTENTION,
     ),
