@@ -6,11 +6,9 @@ import torch
 from torch import Tensor
 
 from coursekit.classroom.check.core import (
-    NONE,
     Bug,
     Case,
     Exercise,
-    Switches,
     generator,
 )
 from coursekit.classroom.check.forbid import ATTENTION
@@ -31,8 +29,6 @@ def encode(
     table: Tensor,
     places: Tensor,
     blocks: Sequence[Part],
-    *,
-    on: Switches = NONE,
 ) -> Tensor:
     """(B, S) ids to (B, S, D) vectors that know the whole sentence.
 
@@ -46,36 +42,11 @@ def encode(
     sentence that is not `pad_id`, before and behind it, whatever its own token
     is. Token 0 is real if `pad_id` is another number.
     """
-    x = table[ids]
-    if "positions_times" in on:
-        x = x * places[: ids.size(1)]
-    elif "one_position" in on:
-        x = x + places[ids.size(1) - 1]
-    elif "no_positions" not in on:
-        x = x + places[: ids.size(1)]
-    real = ids != 0 if "zero_is_padding" in on else ids != pad_id
-    if "inverted" in on:
-        real = ~real
-    if "no_padding" in on:
-        real = torch.ones_like(real)
-    if "query_axis" in on:
-        mask = real[:, None, :, None]
-    else:
-        mask = real[:, None, None, :]
-    if "causal" in on:
-        size = ids.size(1)
-        mask = mask & torch.ones(size, size, dtype=torch.bool).tril()
-    for number, block in enumerate(blocks):
-        if "first_block_only" in on:
-            x = block(x, mask if number == 0 else torch.ones_like(mask))
-        elif "same_input" in on:
-            last = block(x, mask)
-        else:
-            x = block(x, mask)
-    if "same_input" in on:
-        return last
-    else:
-        return x
+    mask = (ids != pad_id)[:, None, None, :]
+    x = table[ids] + places[: ids.size(1)]
+    for block in blocks:
+        x = block(x, mask)
+    return x
 
 
 _CAUSAL = Bug(
@@ -94,54 +65,77 @@ _QUERY_AXIS = Bug(
 )
 _ENCODE_BUGS = {
     "no_positions": Bug(
-        "tokens without their places",
-        "Without a causal mask, attention cannot tell any order at all: add "
-        "the rows of `places`.",
+        " + places[: ids.size(1)]",
+        "",
+        says="tokens without their places",
+        why="Without a causal mask, attention cannot tell any order at all: "
+        "add the rows of `places`.",
         read="13_encoder#enc-formula",
     ),
     "no_padding": Bug(
-        "padding that everybody reads",
-        "A sentence's vectors then depend on how long its neighbors in the "
-        "batch are. Hide the padding.",
+        "(ids != pad_id)",
+        "torch.ones_like(ids, dtype=torch.bool)",
+        says="padding that everybody reads",
+        why="A sentence's vectors then depend on how long its neighbors in "
+        "the batch are. Hide the padding.",
         read="13_encoder#enc-padding",
-        at="real",
     ),
     "zero_is_padding": Bug(
-        "token 0 taken for the padding, whatever pad_id is",
-        "Compare with pad_id: elsewhere 0 is a token like any other.",
+        "(ids != pad_id)",
+        "(ids != 0)",
+        says="token 0 taken for the padding, whatever pad_id is",
+        why="Compare with pad_id: elsewhere 0 is a token like any other.",
         read="13_encoder#enc-padding",
-        at="real",
     ),
     "inverted": Bug(
-        "True at the padding and False at the words",
-        "Here True means may be seen. Some libraries mean the opposite; turn "
-        "the mask round with ~.",
+        "(ids != pad_id)",
+        "(ids == pad_id)",
+        says="True at the padding and False at the words",
+        why="Here True means may be seen. Some libraries mean the opposite; "
+        "turn the mask round with ~.",
         read="13_encoder#enc-formula",
-        at="real",
     ),
-    "query_axis": _QUERY_AXIS,
-    "causal": _CAUSAL,
+    "query_axis": _QUERY_AXIS.by("None, None, :", "None, :, None"),
+    "causal": _CAUSAL.by(
+        "x = table",
+        "size = ids.size(1)\n"
+        "    mask = mask & torch.ones(size, size, "
+        "dtype=torch.bool).tril()\n"
+        "    x = table",
+    ),
     "first_block_only": Bug(
-        "a mask for the first block alone",
-        "The vectors at the padding go on existing, in every block. Each "
-        "block needs the mask.",
+        "for block in blocks",
+        "for number, block in enumerate(blocks)",
+        "block(x, mask)",
+        "block(x, mask if number == 0 else torch.ones_like(mask))",
+        says="a mask for the first block alone",
+        why="The vectors at the padding go on existing, in every block. "
+        "Each block needs the mask.",
         read="13_encoder#enc-padding",
     ),
     "positions_times": Bug(
-        "positions that are multiplied, not added",
-        "A token's vector plus the vector of its place: x + places[:S].",
+        "+ places",
+        "* places",
+        says="positions that are multiplied, not added",
+        why="A token's vector plus the vector of its place: x + places[:S].",
         read="09_decoder#dec-formula",
         alone=True,
     ),
     "one_position": Bug(
-        "one row of the table of positions for all places",
-        "Place s has row s: add places[:S], (S, D), and not a single row.",
+        "[: ids.size(1)]",
+        "[ids.size(1) - 1]",
+        says="one row of the table of positions for all places",
+        why="Place s has row s: add places[:S], (S, D), and not a single row.",
         read="09_decoder#dec-formula",
         alone=True,
     ),
     "same_input": Bug(
-        "blocks that all read the embeddings, not what the block before made",
-        "Each block takes the result of the one before: x = block(x, mask).",
+        "x = block(x, mask)\n    return x",
+        "last = block(x, mask)\n    return last",
+        says="blocks that all read the embeddings, not what the block "
+        "before made",
+        why="Each block takes the result of the one before: x = block(x, "
+        "mask).",
         read="09_decoder#dec-formula",
         alone=True,
     ),
@@ -187,8 +181,6 @@ def corrupt(
     second: Tensor,
     random_ids: Tensor,
     mask_id: int,
-    *,
-    on: Switches = NONE,
 ) -> tuple[Tensor, Tensor]:
     """Make gaps; return the inputs and the targets, both `(B, S)`.
 
@@ -202,85 +194,82 @@ def corrupt(
     the input, and −100 everywhere else. `ids` itself is not changed.
     """
     chosen = first < 0.15
-    if "special_too" not in on:
-        chosen = chosen & ~special
+    chosen = chosen & ~special
     to_mask = chosen & (second < 0.8)
-    if "all_masked" in on:
-        to_mask = chosen
-    if "half_random" in on:
-        to_random = chosen & ~to_mask
-    elif "overwrites" in on:
-        to_random = chosen & (second < 0.9)
-    else:
-        to_random = chosen & (second >= 0.8) & (second < 0.9)
+    to_random = chosen & (second >= 0.8) & (second < 0.9)
     inputs = ids.where(~to_mask, mask_id)
-    if "all_masked" not in on:
-        inputs = inputs.where(~to_random, random_ids)
-    if "targets_everywhere" in on:
-        targets = ids.clone()
-    elif "only_masked" in on:
-        targets = ids.where(to_mask, -100)
-    elif "changed_targets" in on:
-        targets = inputs.where(chosen, -100)
-    elif "targets_inverted" in on:
-        targets = ids.where(~chosen, -100)
-    else:
-        targets = ids.where(chosen, -100)
+    inputs = inputs.where(~to_random, random_ids)
+    targets = ids.where(chosen, -100)
     return inputs, targets
 
 
 _CORRUPT_BUGS = {
     "special_too": Bug(
-        "gaps in special tokens as well",
-        "Padding and [CLS] say nothing that could be guessed. Take them out "
-        "of the choice.",
+        "    chosen = chosen & ~special\n",
+        "",
+        says="gaps in special tokens as well",
+        why="Padding and [CLS] say nothing that could be guessed. Take them "
+        "out of the choice.",
         read="13_encoder#enc-bert",
     ),
     "all_masked": Bug(
-        "[MASK] for every chosen token",
-        "Then only [MASK] is ever asked about, and that token never occurs "
-        "in use. A fifth of the chosen gets something else.",
+        "chosen & (second < 0.8)",
+        "chosen",
+        "    inputs = inputs.where(~to_random, random_ids)\n",
+        "",
+        says="[MASK] for every chosen token",
+        why="Then only [MASK] is ever asked about, and that token never "
+        "occurs in use. A fifth of the chosen gets something else.",
         read="13_encoder#enc-bert",
         at="input",
     ),
     "half_random": Bug(
-        "a random token for all that do not become [MASK]",
-        "Of the chosen, 10 % get a random token and 10 % stay as they are.",
+        "(second >= 0.8) & (second < 0.9)",
+        "~to_mask",
+        says="a random token for all that do not become [MASK]",
+        why="Of the chosen, 10 % get a random token and 10 % stay as they "
+        "are.",
         read="13_encoder#enc-bert",
         at="input",
     ),
     "overwrites": Bug(
-        "random tokens that overwrite [MASK]",
-        "`second < 0.9` is true below 0.8, too. Ask for both bounds, or "
+        "(second >= 0.8) & (second < 0.9)",
+        "(second < 0.9)",
+        says="random tokens that overwrite [MASK]",
+        why="`second < 0.9` is true below 0.8, too. Ask for both bounds, or "
         "write [MASK] last.",
         read="13_encoder#enc-bert",
         at="input",
     ),
     "targets_everywhere": Bug(
-        "a target at every token",
-        "The visible ones stand in the input: that loss is for copying. All "
-        "but the chosen get −100.",
+        "ids.where(chosen, -100)",
+        "ids.clone()",
+        says="a target at every token",
+        why="The visible ones stand in the input: that loss is for copying. "
+        "All but the chosen get −100.",
         read="13_encoder#enc-predict-all-loss",
-        at="target",
     ),
     "only_masked": Bug(
-        "a target only where [MASK] stands",
-        "Chosen tokens that were replaced or kept are asked about as well: "
-        "that is why they were chosen.",
+        "chosen,",
+        "to_mask,",
+        says="a target only where [MASK] stands",
+        why="Chosen tokens that were replaced or kept are asked about as "
+        "well: that is why they were chosen.",
         read="13_encoder#enc-bert",
-        at="target",
     ),
     "changed_targets": Bug(
-        "targets taken from the input, after it was changed",
-        "The target is the token that stood there before.",
+        "ids.where(chosen, -100)",
+        "inputs.where(chosen, -100)",
+        says="targets taken from the input, after it was changed",
+        why="The target is the token that stood there before.",
         read="13_encoder#enc-bert",
-        at="target",
     ),
     "targets_inverted": Bug(
-        "−100 at the chosen tokens and targets at the others",
-        "−100 means: does not count. The chosen ones are to count.",
+        "ids.where(chosen, -100)",
+        "ids.where(~chosen, -100)",
+        says="−100 at the chosen tokens and targets at the others",
+        why="−100 means: does not count. The chosen ones are to count.",
         read="13_encoder#enc-bert",
-        at="target",
     ),
 }
 
@@ -305,7 +294,7 @@ def _corrupt_cases(seed: int) -> list[Case]:
 
 
 # -- implement: the mean of the real ones ------------------------------------
-def pooled(x: Tensor, real: Tensor, *, on: Switches = NONE) -> Tensor:
+def pooled(x: Tensor, real: Tensor) -> Tensor:
     """One vector for each sentence: the mean over its real tokens.
 
     `x` is `(B, S, D)`, `real` is `(B, S)`, True at real tokens, which may
@@ -313,69 +302,69 @@ def pooled(x: Tensor, real: Tensor, *, on: Switches = NONE) -> Tensor:
     tokens, divided by their number. What stands at the others does not matter.
     A sentence without real tokens gets zeros.
     """
-    if "first_token" in on:
-        return x[:, 0]
-    keep = torch.ones_like(real) if "all_counted" in on else real
-    if "inverted" in on:
-        keep = ~real
-    total = (x * keep[..., None]).sum(dim=1)
-    if "divided_by_all" in on:
-        count = torch.full_like(real[:, :1].to(x.dtype), x.size(1))
-    elif "divided_by_batch" in on:
-        count = keep.sum().to(x.dtype) / len(x)
-    elif "summed" in on:
-        count = torch.ones((), dtype=x.dtype)
-    else:
-        count = keep.sum(dim=1, keepdim=True).to(x.dtype)
-    if "empty_nan" not in on:
-        count = count.clamp(min=1)
-    return total / count
+    count = real.sum(dim=1, keepdim=True).clamp(min=1)
+    return (x * real[..., None]).sum(dim=1) / count
 
 
 _POOLED_BUGS = {
     "first_token": Bug(
-        "the vector of the first token",
-        "That is the way of [CLS]. Asked is the mean.",
+        "return (x * real[..., None]).sum(dim=1) / count",
+        "return x[:, 0]",
+        says="the vector of the first token",
+        why="That is the way of [CLS]. Asked is the mean.",
         read="13_encoder#enc-pool",
         at="mean",
     ),
     "all_counted": Bug(
-        "a mean over all positions, padding included",
-        "At the padding stand vectors full of numbers that mean nothing: "
-        "leave them out of the sum and of the number divided by.",
+        "count = real",
+        "real = torch.ones_like(real)\n    count = real",
+        says="a mean over all positions, padding included",
+        why="At the padding stand vectors full of numbers that mean "
+        "nothing: leave them out of the sum and of the number divided by.",
         read="13_encoder#enc-padding",
         at="mean",
     ),
     "inverted": Bug(
-        "the mean of the padding",
-        "True means real here.",
+        "count = real",
+        "real = ~real\n    count = real",
+        says="the mean of the padding",
+        why="True means real here.",
         read="13_encoder#enc-pool",
         at="mean",
     ),
     "divided_by_all": Bug(
-        "the sum of the real ones, divided by the number of all positions",
-        "Then a short sentence has a short vector, and the shorter the "
+        "real.sum(dim=1, keepdim=True).clamp(min=1)",
+        "x.size(1)",
+        says="the sum of the real ones, divided by the number of all "
+        "positions",
+        why="Then a short sentence has a short vector, and the shorter the "
         "longer its neighbor is.",
         read="13_encoder#enc-pool",
         at="mean",
     ),
     "divided_by_batch": Bug(
-        "every sentence divided by the batch's mean length",
-        "Each sentence has a number of its own: sum over the positions, "
+        "real.sum(dim=1, keepdim=True)",
+        "(real.sum().double() / len(x))",
+        says="every sentence divided by the batch's mean length",
+        why="Each sentence has a number of its own: sum over the positions, "
         "not over the batch.",
         read="13_encoder#enc-pool",
         at="mean",
     ),
     "summed": Bug(
-        "the sum instead of the mean",
-        "A long sentence would have a long vector. Divide.",
+        " / count",
+        "",
+        says="the sum instead of the mean",
+        why="A long sentence would have a long vector. Divide.",
         read="13_encoder#enc-pool",
         at="mean",
     ),
     "empty_nan": Bug(
-        "0 / 0 for a sentence without tokens",
-        "One such sentence turns the batch's loss into NaN. Divide by at "
-        "least 1.",
+        ".clamp(min=1)",
+        "",
+        says="0 / 0 for a sentence without tokens",
+        why="One such sentence turns the batch's loss into NaN. Divide by "
+        "at least 1.",
         read="13_encoder#enc-pool",
         at="mean",
     ),
@@ -396,9 +385,7 @@ def _pooled_cases(seed: int) -> list[Case]:
 
 
 # -- debug: a decoder's attention in an encoder ------------------------------
-def mended(
-    q: Tensor, k: Tensor, v: Tensor, real: Tensor, *, on: Switches = NONE
-) -> Tensor:
+def mended(q: Tensor, k: Tensor, v: Tensor, real: Tensor) -> Tensor:
     """One head of an encoder's attention, for a padded batch.
 
     `q` and `k` are `(B, S, Dh)`, `v` is `(B, S, Dv)`; `real` is `(B, S)`, True
@@ -409,61 +396,59 @@ def mended(
     The result is `(B, S, Dv)`: for each query the sum of values times weights.
     """
     scores = q @ k.mT
-    if "no_scale" not in on:
-        scores = scores / q.size(-1) ** 0.5
-    if "query_axis" in on:
-        mask = real[:, :, None].expand(scores.shape)
-    elif "no_padding" in on:
-        mask = torch.ones_like(scores, dtype=torch.bool)
-    elif "inverted" in on:
-        mask = ~real[:, None, :].expand(scores.shape)
-    else:
-        mask = real[:, None, :].expand(scores.shape)
-    if "causal" in on:
-        mask = mask & torch.ones_like(mask).tril()
+    scores = scores / q.size(-1) ** 0.5
+    mask = real[:, None, :].expand(scores.shape)
     lowest = torch.finfo(scores.dtype).min
-    if "zero_fill" in on:
-        scores = scores.masked_fill(~mask, 0.0)
-    else:
-        scores = scores.masked_fill(~mask, lowest)
-    if "over_queries" in on:
-        weights = scores.softmax(dim=1)
-    else:
-        weights = scores.softmax(dim=2)
+    scores = scores.masked_fill(~mask, lowest)
+    weights = scores.softmax(dim=2)
     return weights @ v
 
 
 _MENDED_BUGS = {
-    "causal": _CAUSAL,
-    "query_axis": _QUERY_AXIS,
+    "causal": _CAUSAL.by(
+        "lowest = torch.finfo(scores.dtype).min",
+        "mask = mask & torch.ones_like(mask).tril()\n"
+        "    lowest = torch.finfo(scores.dtype).min",
+    ),
+    "query_axis": _QUERY_AXIS.by(":, None, :", ":, :, None", at="axis"),
     "no_padding": Bug(
-        "padding that everybody reads",
-        "A sentence's vectors then depend on how long its neighbors in the "
-        "batch are. Hide the padding.",
+        "mask = real[:, None, :].expand(scores.shape)",
+        "mask = torch.ones_like(scores, dtype=torch.bool)",
+        says="padding that everybody reads",
+        why="A sentence's vectors then depend on how long its neighbors in "
+        "the batch are. Hide the padding.",
         read="13_encoder#enc-padding",
         at="axis",
     ),
     "no_scale": Bug(
-        "scores that are not divided by √Dh",
-        "Without it the softmax is the sharper the wider a head is.",
+        "    scores = scores / q.size(-1) ** 0.5\n",
+        "",
+        says="scores that are not divided by √Dh",
+        why="Without it the softmax is the sharper the wider a head is.",
         read="04_attention#att-predict-scale",
     ),
     "zero_fill": Bug(
-        "hidden scores set to 0",
-        "A score of 0 still gets weight: e⁰ = 1. Hidden ones need the "
+        "scores = scores.masked_fill(~mask, lowest)",
+        "scores = scores.masked_fill(~mask, 0.0)",
+        says="hidden scores set to 0",
+        why="A score of 0 still gets weight: e⁰ = 1. Hidden ones need the "
         "smallest number there is, or −∞.",
         read="05_masks#mask-wrong",
         at="axis",
     ),
     "over_queries": Bug(
-        "weights that sum to 1 over the queries, not over the keys",
-        "Each query spreads its own weight: softmax along the last axis.",
+        "dim=2",
+        "dim=1",
+        says="weights that sum to 1 over the queries, not over the keys",
+        why="Each query spreads its own weight: softmax along the last axis.",
         read="04_attention#att-formula",
         at="axis",
     ),
     "inverted": Bug(
-        "a mask upside down: padding is read, and real tokens are not",
-        "True means: a real token. Hide where real is *not* true.",
+        "mask = real[:, None, :].expand(scores.shape)",
+        "mask = ~real[:, None, :].expand(scores.shape)",
+        says="a mask upside down: padding is read, and real tokens are not",
+        why="True means: a real token. Hide where real is *not* true.",
         read="13_encoder#enc-padding",
         alone=True,
     ),
@@ -479,9 +464,7 @@ def _mended_cases(seed: int) -> list[Case]:
 
 
 # -- debug: the loss at the gaps ---------------------------------------------
-def gap_loss(
-    logits: Tensor, ids: Tensor, chosen: Tensor, *, on: Switches = NONE
-) -> Tensor:
+def gap_loss(logits: Tensor, ids: Tensor, chosen: Tensor) -> Tensor:
     """The mean surprise at the chosen tokens, in nats.
 
     `logits` is `(B, S, V)`, any real numbers, whose softmax over the V tokens
@@ -493,60 +476,59 @@ def gap_loss(
     it is divided by. The result is one number, a tensor without axes. It is 0
     if nothing is chosen.
     """
-    if "shifted" in on:
-        logits, ids, chosen = logits[:, :-1], ids[:, 1:], chosen[:, 1:]
-    z = logits.softmax(dim=-1) if "softmax_first" in on else logits
-    log_p = z.log_softmax(dim=-1)
+    log_p = logits.log_softmax(dim=-1)
     nats = -log_p.gather(-1, ids[..., None])[..., 0]
-    if "all_places" in on:
-        return nats.mean()
     total = (nats * chosen).sum(dim=1)
-    if "all_counted" in on:
-        return total.sum() / chosen.numel()
-    elif "mean_of_means" in on:
-        return (total / chosen.sum(dim=1).clamp(min=1)).mean()
-    elif "empty_nan" in on:
-        return total.sum() / chosen.sum()
-    else:
-        return total.sum() / chosen.sum().clamp(min=1)
+    return total.sum() / chosen.sum().clamp(min=1)
 
 
 _GAP_LOSS_BUGS = {
     "all_places": Bug(
-        "a mean over all places, those that can be copied included",
-        "Visible words stand in the input. Only the chosen places are a "
+        "total = (nats * chosen).sum(dim=1)\n"
+        "    return total.sum() / chosen.sum().clamp(min=1)",
+        "return nats.mean()",
+        says="a mean over all places, those that can be copied included",
+        why="Visible words stand in the input. Only the chosen places are a "
         "question.",
         read="13_encoder#enc-predict-all-loss",
-        at="mean",
     ),
     "shifted": Bug(
-        "logits compared with the next token, as in a decoder",
-        "A gap is filled where it is: row s is about token s.",
+        "log_p = logits",
+        "logits, ids, chosen = logits[:, :-1], ids[:, 1:], "
+        "chosen[:, 1:]\n"
+        "    log_p = logits",
+        says="logits compared with the next token, as in a decoder",
+        why="A gap is filled where it is: row s is about token s.",
         read="13_encoder#enc-gaps",
     ),
     "all_counted": Bug(
-        "the sum over the gaps, divided by the number of all places",
-        "The loss then looks seven times as small, and changes with the "
+        "chosen.sum().clamp(min=1)",
+        "chosen.numel()",
+        says="the sum over the gaps, divided by the number of all places",
+        why="The loss then looks seven times as small, and changes with the "
         "padding. Divide by the number of gaps.",
         read="13_encoder#enc-bert",
-        at="mean",
     ),
     "mean_of_means": Bug(
-        "the mean of each sentence's mean",
-        "A sentence with one gap then weighs as much as one with five.",
+        "total.sum() / chosen.sum().clamp(min=1)",
+        "(total / chosen.sum(dim=1).clamp(min=1)).mean()",
+        says="the mean of each sentence's mean",
+        why="A sentence with one gap then weighs as much as one with five.",
         read="00_first_model#first-loss",
-        at="mean",
     ),
     "empty_nan": Bug(
-        "a mean over nothing, which is NaN",
-        "By chance a small batch may have no gap at all. Divide by at least "
-        "1.",
+        "chosen.sum().clamp(min=1)",
+        "chosen.sum()",
+        says="a mean over nothing, which is NaN",
+        why="By chance a small batch may have no gap at all. Divide by at "
+        "least 1.",
         read="10_loss#loss-code",
-        at="mean",
     ),
     "softmax_first": Bug(
-        "a softmax before a loss that wants logits",
-        "log_softmax does the softmax itself. Twice is too often.",
+        "logits.log_softmax",
+        "logits.softmax(dim=-1).log_softmax",
+        says="a softmax before a loss that wants logits",
+        why="log_softmax does the softmax itself. Twice is too often.",
         read="10_loss#loss-wrong",
     ),
 }
@@ -603,9 +585,20 @@ EXERCISES = {
             )
         ],
     ),
-    "pooled": Exercise(pooled, _pooled_cases, bugs=_POOLED_BUGS),
-    "mended": Exercise(
-        mended, _mended_cases, bugs=_MENDED_BUGS, forbid=ATTENTION
+    "pooled": Exercise(
+        pooled,
+        _pooled_cases,
+        bugs=_POOLED_BUGS,
     ),
-    "gap_loss": Exercise(gap_loss, _gap_loss_cases, bugs=_GAP_LOSS_BUGS),
+    "mended": Exercise(
+        mended,
+        _mended_cases,
+        bugs=_MENDED_BUGS,
+        forbid=ATTENTION,
+    ),
+    "gap_loss": Exercise(
+        gap_loss,
+        _gap_loss_cases,
+        bugs=_GAP_LOSS_BUGS,
+    ),
 }
