@@ -6,11 +6,9 @@ import torch
 from torch import Tensor
 
 from coursekit.classroom.check.core import (
-    NONE,
     Bug,
     Case,
     Exercise,
-    Switches,
     generator,
 )
 
@@ -25,7 +23,7 @@ def draw(g: torch.Generator, *shape: int) -> Tensor:
 
 # -- implement: quantize in groups -------------------------------------------
 def rounded(
-    weights: Tensor, bits: int, group_size: int, *, on: Switches = NONE
+    weights: Tensor, bits: int, group_size: int
 ) -> tuple[Tensor, Tensor]:
     """Quantize a matrix: whole numbers, and a step for each group.
 
@@ -38,83 +36,86 @@ def rounded(
     """
     n_rows, width = weights.shape
     groups = weights.reshape(n_rows, -1, group_size)
-    if "down_the_columns" in on:
-        groups = weights.T.reshape(n_rows, -1, group_size)
-    size = groups if "signed" in on else groups.abs()
+    size = groups.abs()
     largest = size.amax(dim=-1, keepdim=True)
-    if "row" in on:
-        largest = largest.amax(dim=1, keepdim=True).expand_as(largest)
-    if "matrix" in on:
-        largest = largest.amax().expand_as(largest)
-    if "one_more" in on:
-        steps = largest / 2 ** (bits - 1)
-    elif "no_sign" in on:
-        steps = largest / (2**bits - 1)
-    else:
-        steps = largest / (2 ** (bits - 1) - 1)
+    steps = largest / (2 ** (bits - 1) - 1)
     whole = groups / steps
-    if "cut_off" in on:
-        whole = whole.trunc()
-    elif "floor" in on:
-        whole = whole.floor()
-    else:
-        whole = whole.round()
+    whole = whole.round()
     return whole.reshape(n_rows, width), steps.squeeze(-1)
 
 
 _ROUNDED_BUGS = {
     "down_the_columns": Bug(
-        "groups taken from the transposed matrix",
-        "The neighbors of a group stand in one row of `weights`: reshape to "
-        "(N, K / group_size, group_size) without a transposition.",
+        "groups = weights.reshape(n_rows, -1, group_size)",
+        "groups = weights.T.reshape(n_rows, -1, group_size)",
+        says="groups taken from the transposed matrix",
+        why="The neighbors of a group stand in one row of `weights`: "
+        "reshape to (N, K / group_size, group_size) without a transposition.",
         read="21_inference#inf-groups",
         alone=True,
     ),
     "signed": Bug(
-        "a step from the largest value instead of the largest absolute value",
-        "If the entry that is farthest from 0 is negative, its whole number "
-        "would not fit. Take the absolute value first.",
+        "groups.abs()",
+        "groups",
+        says="a step from the largest value instead of the largest absolute "
+        "value",
+        why="If the entry that is farthest from 0 is negative, its whole "
+        "number would not fit. Take the absolute value first.",
         read="21_inference#inf-by-hand",
-        at="largest",
     ),
     "row": Bug(
-        "one step for a whole row",
-        "Each group has its own largest entry, and so its own step.",
+        "steps = largest / (2 ** (bits - 1) - 1)",
+        "largest = largest.amax(dim=1, "
+        "keepdim=True).expand_as(largest)\n"
+        "    steps = largest / (2 ** (bits - 1) - 1)",
+        says="one step for a whole row",
+        why="Each group has its own largest entry, and so its own step.",
         read="21_inference#inf-groups",
         at="share",
     ),
     "matrix": Bug(
-        "one step for the whole matrix",
-        "Each group has its own largest entry, and so its own step.",
+        "steps = largest / (2 ** (bits - 1) - 1)",
+        "largest = largest.amax().expand_as(largest)\n"
+        "    steps = largest / (2 ** (bits - 1) - 1)",
+        says="one step for the whole matrix",
+        why="Each group has its own largest entry, and so its own step.",
         read="21_inference#inf-groups",
         at="share",
     ),
     "one_more": Bug(
-        "2^(bits − 1) as the largest whole number",
-        "Of four bits, one says the sign: from −8 to 7. The largest number "
-        "is 2^(bits − 1) − 1.",
+        "(2 ** (bits - 1) - 1)",
+        "2 ** (bits - 1)",
+        says="2^(bits − 1) as the largest whole number",
+        why="Of four bits, one says the sign: from −8 to 7. The largest "
+        "number is 2^(bits − 1) − 1.",
         read="21_inference#inf-by-hand",
         at="levels",
     ),
     "no_sign": Bug(
-        "2^bits − 1 as the largest whole number, as if none were negative",
-        "Half of the numbers are negative. The largest is 2^(bits − 1) − 1.",
+        "2 ** (bits - 1)",
+        "2**bits",
+        says="2^bits − 1 as the largest whole number, as if none were "
+        "negative",
+        why="Half of the numbers are negative. The largest is 2^(bits − 1) "
+        "− 1.",
         read="21_inference#inf-by-hand",
         at="levels",
     ),
     "cut_off": Bug(
-        "digits behind the point cut off instead of rounded",
-        "That moves a weight by up to a whole step toward 0. Round to the "
-        "nearest, which moves it by half a step at most.",
+        "whole.round()",
+        "whole.trunc()",
+        says="digits behind the point cut off instead of rounded",
+        why="That moves a weight by up to a whole step toward 0. Round to "
+        "the nearest, which moves it by half a step at most.",
         read="21_inference#inf-by-hand",
-        at="round",
     ),
     "floor": Bug(
-        "numbers rounded down instead of to the nearest",
-        "That makes all weights smaller, by half a step on average. Round to "
-        "the nearest.",
+        "whole.round()",
+        "whole.floor()",
+        says="numbers rounded down instead of to the nearest",
+        why="That makes all weights smaller, by half a step on average. "
+        "Round to the nearest.",
         read="21_inference#inf-by-hand",
-        at="round",
     ),
 }
 
@@ -129,7 +130,7 @@ def _rounded_cases(seed: int) -> list[Case]:
 
 
 # -- implement: two numbers in a byte ----------------------------------------
-def restored(packed: Tensor, steps: Tensor, *, on: Switches = NONE) -> Tensor:
+def restored(packed: Tensor, steps: Tensor) -> Tensor:
     """The weights of a matrix that is stored in four bits.
 
     `packed` is `(N, M)`, whole numbers from 0 to 255. Each byte holds two
@@ -140,69 +141,64 @@ def restored(packed: Tensor, steps: Tensor, *, on: Switches = NONE) -> Tensor:
     of `steps`.
     """
     low, high = packed % 16, packed // 16
-    if "upper_first" in on:
-        low, high = high, low
-    if "halves" in on:
-        whole = torch.cat([low, high], dim=1)
-    else:
-        whole = torch.stack([low, high], dim=2).flatten(1)
-    if "two_complement" in on:
-        whole = torch.where(whole > 7, whole - 16, whole)
-    elif "seven" in on:
-        whole = whole - 7
-    elif "not_shifted" not in on:
-        whole = whole - 8
+    whole = torch.stack([low, high], dim=2).flatten(1)
+    whole = whole - 8
     size = whole.size(1) // steps.size(1)
-    if "taking_turns" in on:
-        each = steps.repeat(1, size)
-    else:
-        each = steps.repeat_interleave(size, dim=1)
-    return whole / each if "divided" in on else whole * each
+    each = steps.repeat_interleave(size, dim=1)
+    return whole * each
 
 
 _RESTORED_BUGS = {
     "upper_first": Bug(
-        "the upper four bits taken for the first number",
-        "`packed % 16` is the first of two neighbors, `packed // 16` the "
-        "second.",
+        "whole = torch.stack([low, high], dim=2).flatten(1)",
+        "low, high = high, low\n"
+        "    whole = torch.stack([low, high], dim=2).flatten(1)",
+        says="the upper four bits taken for the first number",
+        why="`packed % 16` is the first of two neighbors, `packed // 16` "
+        "the second.",
         read="21_inference#inf-memory",
-        at="pairs",
     ),
     "halves": Bug(
-        "all lower halves of a row before all upper ones",
-        "The two numbers of a byte are neighbors: stack them and flatten.",
+        "whole = torch.stack([low, high], dim=2).flatten(1)",
+        "whole = torch.cat([low, high], dim=1)",
+        says="all lower halves of a row before all upper ones",
+        why="The two numbers of a byte are neighbors: stack them and flatten.",
         read="21_inference#inf-memory",
-        at="order",
     ),
     "two_complement": Bug(
-        "four bits read as a two's complement",
-        "Here 8 was added to each number: subtract 8.",
+        "whole - 8",
+        "torch.where(whole > 7, whole - 16, whole)",
+        says="four bits read as a two's complement",
+        why="Here 8 was added to each number: subtract 8.",
         read="21_inference#inf-memory",
-        at="shift",
     ),
     "seven": Bug(
-        "7 subtracted instead of 8",
-        "What was added has to be subtracted: 8.",
+        "8",
+        "7",
+        says="7 subtracted instead of 8",
+        why="What was added has to be subtracted: 8.",
         read="21_inference#inf-memory",
-        at="shift",
     ),
     "not_shifted": Bug(
-        "numbers from 0 to 15, as they are stored",
-        "Half of the weights are negative. Subtract 8.",
+        "    whole = whole - 8\n",
+        "",
+        says="numbers from 0 to 15, as they are stored",
+        why="Half of the weights are negative. Subtract 8.",
         read="21_inference#inf-memory",
-        at="shift",
     ),
     "taking_turns": Bug(
-        "steps that take turns, as if neighbors were in different groups",
-        "A group is a run of neighbors: repeat_interleave, not repeat.",
+        "each = steps.repeat_interleave(size, dim=1)",
+        "each = steps.repeat(1, size)",
+        says="steps that take turns, as if neighbors were in different groups",
+        why="A group is a run of neighbors: repeat_interleave, not repeat.",
         read="21_inference#inf-groups",
-        at="steps",
     ),
     "divided": Bug(
-        "numbers divided by their steps",
-        "Quantizing divides by the step, so the way back multiplies.",
+        "whole * each",
+        "whole / each",
+        says="numbers divided by their steps",
+        why="Quantizing divides by the step, so the way back multiplies.",
         read="21_inference#inf-by-hand",
-        at="way",
     ),
 }
 
@@ -216,12 +212,7 @@ def _restored_cases(seed: int) -> list[Case]:
 
 # -- implement: accept or resample -------------------------------------------
 def verified(
-    drafted: Sequence[int],
-    p: Tensor,
-    q: Tensor,
-    uniform: Tensor,
-    *,
-    on: Switches = NONE,
+    drafted: Sequence[int], p: Tensor, q: Tensor, uniform: Tensor
 ) -> tuple[int, Tensor]:
     """How many drafted tokens are kept, and what the next one is drawn from.
 
@@ -237,92 +228,97 @@ def verified(
     kept = 0
     for n, token in enumerate(drafted):
         ratio = p[n, token] / q[n, token]
-        if "ratio_turned" in on:
-            ratio = q[n, token] / p[n, token]
-        if "likely_enough" in on:
-            accepted = bool(ratio >= 1)
-        elif "p_alone" in on:
-            accepted = bool(uniform[n] < p[n, token])
-        else:
-            accepted = bool(uniform[n] < ratio)
-        if accepted or "accept_always" in on:
+        accepted = bool(uniform[n] < ratio)
+        if accepted:
             kept += 1
             continue
-        if "goes_on" in on:
-            continue
-        if "from_p" in on:
-            return kept, p[n]
-        if "turned" in on:
-            left = (q[n] - p[n]).clamp(min=0)
-        else:
-            left = (p[n] - q[n]).clamp(min=0)
-        if "not_divided" in on:
-            return kept, (p[n] - q[n]).clamp(min=0)
+        left = (p[n] - q[n]).clamp(min=0)
         return kept, left / left.sum()
-    if "row_before" in on:
-        return kept, p[len(drafted) - 1]
     return kept, p[len(drafted)]
 
 
 _VERIFIED_BUGS = {
     "ratio_turned": Bug(
-        "q / p where p / q belongs",
-        "A token that the target likes more than the draft is always "
+        "ratio = p[n, token] / q[n, token]",
+        "ratio = q[n, token] / p[n, token]",
+        says="q / p where p / q belongs",
+        why="A token that the target likes more than the draft is always "
         "accepted: p / q is above 1.",
         read="21_inference#inf-rule",
         at="accept",
     ),
     "likely_enough": Bug(
-        "a token accepted only if the target likes it at least as much",
-        "A token with p < q is still accepted with probability p / q. "
+        "uniform[n] < ratio",
+        "ratio >= 1",
+        says="a token accepted only if the target likes it at least as much",
+        why="A token with p < q is still accepted with probability p / q. "
         "Without them it would come too seldom.",
         read="21_inference#inf-rule",
         at="accept",
     ),
     "p_alone": Bug(
-        "a token accepted with probability p",
-        "It has already been drawn with probability q. To come out with p it "
-        "must be accepted with p / q.",
+        "bool(uniform[n] < ratio)",
+        "bool(uniform[n] < p[n, token])",
+        says="a token accepted with probability p",
+        why="It has already been drawn with probability q. To come out with "
+        "p it must be accepted with p / q.",
         read="21_inference#inf-rule",
         at="accept",
     ),
     "accept_always": Bug(
-        "every drafted token accepted",
-        "Then the text is the draft's, not the target's.",
+        "if accepted:\n"
+        "            kept += 1\n"
+        "            continue\n"
+        "        left = (p[n] - q[n]).clamp(min=0)\n"
+        "        return kept, left / left.sum()",
+        "kept += 1\n        continue",
+        says="every drafted token accepted",
+        why="Then the text is the draft's, not the target's.",
         read="21_inference#inf-exact",
         alone=True,
     ),
     "from_p": Bug(
-        "a rejected token replaced by a draw from p",
-        "Accepted tokens already bring min(p, q). What is missing is only "
-        "max(0, p − q).",
+        "left = (p[n] - q[n]).clamp(min=0)\n"
+        "        return kept, left / left.sum()",
+        "return kept, p[n]",
+        says="a rejected token replaced by a draw from p",
+        why="Accepted tokens already bring min(p, q). What is missing is "
+        "only max(0, p − q).",
         read="21_inference#inf-rule",
-        at="left",
     ),
     "turned": Bug(
-        "a rejected token replaced by what the draft has too much of",
-        "What is missing is where the *target* has more: max(0, p − q).",
+        "p[n] - q[n]",
+        "q[n] - p[n]",
+        says="a rejected token replaced by what the draft has too much of",
+        why="What is missing is where the *target* has more: max(0, p − q).",
         read="21_inference#inf-rule",
         at="left",
     ),
     "not_divided": Bug(
-        "max(0, p − q) that is not divided by its sum",
-        "It sums to the probability of a rejection, not to 1.",
+        "left / left.sum()",
+        "(p[n] - q[n]).clamp(min=0)",
+        says="max(0, p − q) that is not divided by its sum",
+        why="It sums to the probability of a rejection, not to 1.",
         read="21_inference#inf-rule",
         at="left",
     ),
     "goes_on": Bug(
-        "tokens that are kept after a rejected one",
-        "They were drafted after a token that is no longer there, so their "
-        "p and q are those of another text.",
+        "left = (p[n] - q[n]).clamp(min=0)\n"
+        "        return kept, left / left.sum()",
+        "continue",
+        says="tokens that are kept after a rejected one",
+        why="They were drafted after a token that is no longer there, so "
+        "their p and q are those of another text.",
         read="21_inference#inf-rule",
         alone=True,
     ),
     "row_before": Bug(
-        "a token after all accepted ones drawn from the row before it",
-        "p[N − 1] was for the last drafted token. What follows it is p[N].",
+        "len(drafted)",
+        "len(drafted) - 1",
+        says="a token after all accepted ones drawn from the row before it",
+        why="p[N − 1] was for the last drafted token. What follows it is "
+        "p[N].",
         read="21_inference#inf-rule",
-        at="extra",
     ),
 }
 
@@ -353,7 +349,7 @@ def _verified_cases(seed: int) -> list[Case]:
 
 # -- implement: what a draft gains -------------------------------------------
 def gain(
-    p: Tensor, q: Tensor, n_draft: int, cost: float, *, on: Switches = NONE
+    p: Tensor, q: Tensor, n_draft: int, cost: float
 ) -> tuple[float, float, float]:
     """What speculative decoding should bring: three numbers.
 
@@ -366,90 +362,83 @@ def gain(
     `cost` times as long as a run of the target; verifying takes as long as
     one run of the target. The two models may agree.
     """
-    if "product" in on:
-        alpha = float((p * q).sum(-1).mean())
-    elif "largest" in on:
-        alpha = float((p.argmax(-1) == q.argmax(-1)).double().mean())
-    else:
-        alpha = float(torch.minimum(p, q).sum(-1).mean())
-    if "no_stop" in on:
-        tokens = 1 + n_draft * alpha
-    elif "power" in on:
-        tokens = sum(alpha**n for n in range(n_draft))
-    elif "accepted_alone" in on:
-        tokens = sum(alpha**n for n in range(1, n_draft + 1))
-    elif "undefined" in on:
-        odds = torch.tensor(1 - alpha ** (n_draft + 1), dtype=float64)
-        tokens = float(odds / (1 - alpha))
-    else:
-        tokens = sum(alpha**n for n in range(n_draft + 1))
-    if "one_draft" in on:
-        time = cost + 1
-    elif "free_target" in on:
-        time = n_draft * cost
-    elif "one_too_many" in on:
-        time = (n_draft + 1) * cost + 1
-    else:
-        time = n_draft * cost + 1
+    alpha = float(torch.minimum(p, q).sum(-1).mean())
+    tokens = sum(alpha**n for n in range(n_draft + 1))
+    time = n_draft * cost + 1
     return alpha, float(tokens), float(tokens / time)
 
 
 _GAIN_BUGS = {
     "product": Bug(
-        "Σ p q as the acceptance rate",
-        "That is how often two independent draws agree. A token x is drawn "
-        "with q(x) and accepted with min(1, p / q): together min(p, q).",
+        "torch.minimum(p, q).sum(-1).mean()",
+        "(p * q).sum(-1).mean()",
+        says="Σ p q as the acceptance rate",
+        why="That is how often two independent draws agree. A token x is "
+        "drawn with q(x) and accepted with min(1, p / q): together min(p, q).",
         read="21_inference#inf-how-many",
-        at="alpha",
     ),
     "largest": Bug(
-        "how often the likeliest tokens agree, as the acceptance rate",
-        "Tokens are drawn, not only the likeliest. The rate is the sum of "
-        "min(p, q).",
+        "torch.minimum(p, q).sum(-1).mean()",
+        "(p.argmax(-1) == q.argmax(-1)).double().mean()",
+        says="how often the likeliest tokens agree, as the acceptance rate",
+        why="Tokens are drawn, not only the likeliest. The rate is the sum "
+        "of min(p, q).",
         read="21_inference#inf-how-many",
-        at="alpha",
     ),
     "no_stop": Bug(
-        "1 + γ α tokens",
-        "The first rejection ends the run: token n counts only if all "
+        "tokens = sum(alpha**n for n in range(n_draft + 1))",
+        "tokens = 1 + n_draft * alpha",
+        says="1 + γ α tokens",
+        why="The first rejection ends the run: token n counts only if all "
         "before it were accepted.",
         read="21_inference#inf-how-many",
-        at="tokens",
     ),
     "power": Bug(
-        "(1 − α^γ) / (1 − α) tokens",
-        "Up to γ accepted tokens and one more: the sum has γ + 1 terms.",
+        "n_draft + 1",
+        "n_draft",
+        says="(1 − α^γ) / (1 − α) tokens",
+        why="Up to γ accepted tokens and one more: the sum has γ + 1 terms.",
         read="21_inference#inf-how-many",
-        at="tokens",
     ),
     "accepted_alone": Bug(
-        "the accepted tokens alone, without the one that the target adds",
-        "Each run also brings a token of the target's own, whether something "
-        "was rejected or not.",
+        "range(n_draft + 1)",
+        "range(1, n_draft + 1)",
+        says="the accepted tokens alone, without the one that the target adds",
+        why="Each run also brings a token of the target's own, whether "
+        "something was rejected or not.",
         read="21_inference#inf-how-many",
-        at="tokens",
     ),
     "undefined": Bug(
-        "a formula that divides 0 by 0 where the two models agree",
-        "At α = 1 a run brings γ + 1 tokens. Sum the powers instead.",
+        "tokens = sum(alpha**n for n in range(n_draft + 1))",
+        "odds = torch.tensor(1 - alpha ** (n_draft + 1), "
+        "dtype=float64)\n"
+        "    tokens = float(odds / (1 - alpha))",
+        says="a formula that divides 0 by 0 where the two models agree",
+        why="At α = 1 a run brings γ + 1 tokens. Sum the powers instead.",
         read="21_inference#inf-how-many",
         alone=True,
     ),
     "one_draft": Bug(
-        "one run of the draft instead of one for each drafted token",
-        "The draft generates one token at a time, as every model does.",
+        "n_draft * cost",
+        "cost",
+        says="one run of the draft instead of one for each drafted token",
+        why="The draft generates one token at a time, as every model does.",
         read="21_inference#inf-speed",
         at="time",
     ),
     "free_target": Bug(
-        "a time without the run of the target",
-        "Verifying takes a run of the target: add 1.",
+        "cost + 1",
+        "cost",
+        says="a time without the run of the target",
+        why="Verifying takes a run of the target: add 1.",
         read="21_inference#inf-speed",
         at="time",
     ),
     "one_too_many": Bug(
-        "γ + 1 runs of the draft",
-        "The last token of a run is the target's own: it needs no draft.",
+        "time = n_draft",
+        "time = (n_draft + 1)",
+        says="γ + 1 runs of the draft",
+        why="The last token of a run is the target's own: it needs no draft.",
         read="21_inference#inf-speed",
         at="time",
     ),
@@ -468,13 +457,7 @@ def _gain_cases(seed: int) -> list[Case]:
 
 # -- debug: the same text, in fewer runs -------------------------------------
 def checked(
-    target: Model,
-    draft: Model,
-    ids: Tensor,
-    n_new: int,
-    n_draft: int,
-    *,
-    on: Switches = NONE,
+    target: Model, draft: Model, ids: Tensor, n_new: int, n_draft: int
 ) -> tuple[Tensor, int]:
     """Greedy speculative decoding: the text, and the target's runs.
 
@@ -493,7 +476,7 @@ def checked(
         for _ in range(n_draft):
             token = draft(longer)[-1].argmax()
             longer = torch.cat([longer, token[None]])
-        first = len(text) if "row_late" in on else len(text) - 1
+        first = len(text) - 1
         likeliest = target(longer)[first:].argmax(-1)
         runs += 1
         drafted = longer[len(text) :]
@@ -501,61 +484,68 @@ def checked(
         kept = 0
         while kept < n and drafted[kept] == likeliest[kept]:
             kept += 1
-        if "all_agreeing" in on:
-            kept = int((drafted[:n] == likeliest[:n]).sum())
         own = likeliest[kept : kept + 1]
-        if "keeps_rejected" in on and kept < len(drafted):
-            own = drafted[kept : kept + 1]
-        if "nothing_added" in on and kept > 0:
-            own = own[:0]
-        if "no_extra" in on and kept == len(drafted):
-            own = own[:0]
         text = torch.cat([text, drafted[:kept], own])
-    if "not_cut" in on:
-        return text, runs
     return text[: len(ids) + n_new], runs
 
 
 _CHECKED_BUGS = {
     "row_late": Bug(
-        "each drafted token compared with what comes after it",
-        "Row t says what follows token t: the first drafted token is judged "
-        "by the row of the last token before it.",
+        "len(text) - 1",
+        "len(text)",
+        says="each drafted token compared with what comes after it",
+        why="Row t says what follows token t: the first drafted token is "
+        "judged by the row of the last token before it.",
         read="21_inference#inf-rule",
         alone=True,
     ),
     "all_agreeing": Bug(
-        "agreements counted after the first rejection, too",
-        "What was drafted after a wrong token is judged for another text. "
-        "Stop at the first.",
+        "own = likeliest[kept : kept + 1]",
+        "kept = int((drafted[:n] == likeliest[:n]).sum())\n"
+        "        own = likeliest[kept : kept + 1]",
+        says="agreements counted after the first rejection, too",
+        why="What was drafted after a wrong token is judged for another "
+        "text. Stop at the first.",
         read="21_inference#inf-rule",
-        at="count",
         alone=True,
     ),
     "keeps_rejected": Bug(
-        "the rejected token kept, in place of the target's",
-        "The target's own token stands in the same row, and replaces it.",
+        "text = torch.cat([text, drafted[:kept], own])",
+        "if kept < len(drafted):\n"
+        "            own = drafted[kept : kept + 1]\n"
+        "        text = torch.cat([text, drafted[:kept], own])",
+        says="the rejected token kept, in place of the target's",
+        why="The target's own token stands in the same row, and replaces it.",
         read="21_inference#inf-rule",
         at="own",
     ),
     "nothing_added": Bug(
-        "no token of the target's own where some drafted ones were kept",
-        "The run has computed it already. Without it the text stays right, "
-        "but needs more runs.",
+        "text = torch.cat([text, drafted[:kept], own])",
+        "if kept > 0:\n"
+        "            own = own[:0]\n"
+        "        text = torch.cat([text, drafted[:kept], own])",
+        says="no token of the target's own where some drafted ones were kept",
+        why="The run has computed it already. Without it the text stays "
+        "right, but needs more runs.",
         read="21_inference#inf-how-many",
         at="own",
     ),
     "no_extra": Bug(
-        "no extra token where all drafted ones were kept",
-        "The last row says what follows them, and costs nothing.",
+        "text = torch.cat([text, drafted[:kept], own])",
+        "if kept == len(drafted):\n"
+        "            own = own[:0]\n"
+        "        text = torch.cat([text, drafted[:kept], own])",
+        says="no extra token where all drafted ones were kept",
+        why="The last row says what follows them, and costs nothing.",
         read="21_inference#inf-how-many",
         at="own",
     ),
     "not_cut": Bug(
-        "a text that may be longer than was asked for",
-        "A round may bring more tokens than are missing: cut them off.",
+        "text[: len(ids) + n_new]",
+        "text",
+        says="a text that may be longer than was asked for",
+        why="A round may bring more tokens than are missing: cut them off.",
         read="21_inference#inf-rule",
-        at="end",
     ),
 }
 
@@ -621,5 +611,9 @@ EXERCISES = {
             "coursekit.speculative.expected_tokens",
         ),
     ),
-    "checked": Exercise(checked, _checked_cases, bugs=_CHECKED_BUGS),
+    "checked": Exercise(
+        checked,
+        _checked_cases,
+        bugs=_CHECKED_BUGS,
+    ),
 }

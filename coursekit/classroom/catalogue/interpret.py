@@ -6,11 +6,9 @@ import torch
 from torch import Tensor
 
 from coursekit.classroom.check.core import (
-    NONE,
     Bug,
     Case,
     Exercise,
-    Switches,
     generator,
 )
 
@@ -24,13 +22,7 @@ def _draw(g: torch.Generator, *shape: int) -> Tensor:
 
 # -- implement: the logit lens -----------------------------------------------
 def lens(
-    streams: Tensor,
-    scale: Tensor,
-    shift: Tensor,
-    table: Tensor,
-    eps: float,
-    *,
-    on: Switches = NONE,
+    streams: Tensor, scale: Tensor, shift: Tensor, table: Tensor, eps: float
 ) -> Tensor:
     """Logits at every height, (L + 1, T, V).
 
@@ -41,71 +33,77 @@ def lens(
     D − 1), multiply by `scale` and add `shift`, both `(D,)`. Then the logits:
     dot products with the rows of `table`, `(V, D)`.
     """
-    axis = -2 if "over_places" in on else -1
-    mean = streams.mean(axis, keepdim=True)
-    if "unbiased" in on:
-        variance = streams.var(axis, keepdim=True)
-    else:
-        variance = streams.var(axis, keepdim=True, correction=0)
-    if "statistics_of_the_top" in on:
-        mean, variance = mean[-1:], variance[-1:]
+    mean = streams.mean(-1, keepdim=True)
+    variance = streams.var(-1, keepdim=True, correction=0)
     x = (streams - mean) / (variance + eps).sqrt()
-    if "bare_norm" not in on:
-        x = x * scale + shift
-    if "no_norm" in on:
-        x = streams
-    if "top_only" in on:
-        x = torch.cat((streams[:-1], x[-1:]))
-    logits = x @ table.T
-    if "chances" in on:
-        logits = logits.softmax(-1)
-    return logits
+    x = x * scale + shift
+    return x @ table.T
 
 
 _LENS_BUGS = {
     "no_norm": Bug(
-        "the table held against the stream, without the last norm",
-        "The head has only ever seen normalized vectors. What a norm would "
-        "have divided away stays in; the top row is not the model's answer.",
+        "x = (streams - mean) / (variance + eps).sqrt()\n"
+        "    x = x * scale + shift",
+        "x = streams",
+        says="the table held against the stream, without the last norm",
+        why="The head has only ever seen normalized vectors. What a norm "
+        "would have divided away stays in; the top row is not the model's "
+        "answer.",
         read="16_interpret#int-lens",
         at="norm",
     ),
     "bare_norm": Bug(
-        "the last norm without its scale and shift",
-        "They belong to the model's last step as the table does: the norm "
-        "has learned which directions to stretch.",
+        "    x = x * scale + shift\n",
+        "",
+        says="the last norm without its scale and shift",
+        why="They belong to the model's last step as the table does: the "
+        "norm has learned which directions to stretch.",
         read="16_interpret#int-lens",
         at="norm",
     ),
     "over_places": Bug(
-        "a mean and variance over the text's places",
-        "LayerNorm looks at one vector alone: D numbers, the last axis.",
+        "streams.mean(-1",
+        "streams.mean(-2",
+        "streams.var(-1",
+        "streams.var(-2",
+        says="a mean and variance over the text's places",
+        why="LayerNorm looks at one vector alone: D numbers, the last axis.",
         read="07_norm#ch-norm",
         at="norm",
     ),
     "unbiased": Bug(
-        "a variance divided by D − 1",
-        "The norm divides by D; torch's `var` by D − 1, unless "
+        ", correction=0",
+        "",
+        says="a variance divided by D − 1",
+        why="The norm divides by D; torch's `var` by D − 1, unless "
         "`correction=0` is given.",
         read="07_norm#ch-norm",
         at="norm",
     ),
     "statistics_of_the_top": Bug(
-        "the mean and variance of the top, used at every height",
-        "The stream grows on its way up. Each vector is normalized by its "
-        "own numbers.",
+        "x = (streams - mean) / (variance + eps).sqrt()",
+        "mean, variance = mean[-1:], variance[-1:]\n"
+        "    x = (streams - mean) / (variance + eps).sqrt()",
+        says="the mean and variance of the top, used at every height",
+        why="The stream grows on its way up. Each vector is normalized by "
+        "its own numbers.",
         read="16_interpret#int-lens",
         at="norm",
     ),
     "chances": Bug(
-        "probabilities in place of logits",
-        "The softmax comes after; here the logits themselves are asked for.",
+        "x @ table.T",
+        "(x @ table.T).softmax(-1)",
+        says="probabilities in place of logits",
+        why="The softmax comes after; here the logits themselves are asked "
+        "for.",
         read="16_interpret#int-lens",
     ),
     "top_only": Bug(
-        "a norm for the topmost stream alone",
-        "The lens asks what each height would say if it were the last: all "
-        "of them go through the last norm.",
+        "return x",
+        "x = torch.cat((streams[:-1], x[-1:]))\n    return x",
+        says="a norm for the topmost stream alone",
+        why="The lens asks what each height would say if it were the last: "
+        "all of them go through the last norm.",
         read="16_interpret#int-lens",
         alone=True,
     ),
@@ -121,7 +119,7 @@ def _lens_cases(seed: int) -> list[Case]:
 
 
 # -- implement: the induction score ------------------------------------------
-def induction(weights: Tensor, ids: Tensor, *, on: Switches = NONE) -> Tensor:
+def induction(weights: Tensor, ids: Tensor) -> Tensor:
     """How much each head looks where induction would look, (H,).
 
     `weights` is `(H, T, T)`: head, query, key. `ids` is `(T,)`. A query counts
@@ -130,56 +128,57 @@ def induction(weights: Tensor, ids: Tensor, *, on: Switches = NONE) -> Tensor:
     after that one; a head's score is the mean over the queries that count. At
     least one does.
     """
-    if "transposed" in on:
-        weights = weights.mT
     total, n = torch.zeros_like(weights[:, 0, 0]), 0
     for t in range(len(ids)):
         earlier = [s for s in range(t) if ids[s] == ids[t]]
-        counts = True if "all_queries" in on else bool(earlier)
+        counts = bool(earlier)
         n += counts
-        if "first_time" in on:
-            earlier = earlier[:1]
-        elif "all_times" not in on:
-            earlier = earlier[-1:]
+        earlier = earlier[-1:]
         for s in earlier:
-            if "at_the_match" in on:
-                total = total + weights[:, t, s]
-            else:
-                total = total + weights[:, t, s + 1]
+            total = total + weights[:, t, s + 1]
     return total / n
 
 
 _INDUCTION_BUGS = {
     "at_the_match": Bug(
-        "the weight on the same token, not on the one after it",
-        "After A B … A, the answer is B. A head that looks at the first A "
-        "learns what it knows already.",
+        "s + 1",
+        "s",
+        says="the weight on the same token, not on the one after it",
+        why="After A B … A, the answer is B. A head that looks at the first "
+        "A learns what it knows already.",
         read="16_interpret#int-by-hand",
-        at="key",
     ),
     "first_time": Bug(
-        "the first appearance, where the last was asked for",
-        "If a token has come three times, its followers may differ; here "
-        "the last one counts.",
+        "-1:",
+        ":1",
+        says="the first appearance, where the last was asked for",
+        why="If a token has come three times, its followers may differ; "
+        "here the last one counts.",
         read="16_interpret#int-by-hand",
-        at="which",
     ),
     "all_times": Bug(
-        "the weights behind all earlier appearances, added up",
-        "That is a fair question, too, but another one: here only the last "
-        "appearance counts.",
+        "        earlier = earlier[-1:]\n",
+        "",
+        says="the weights behind all earlier appearances, added up",
+        why="That is a fair question, too, but another one: here only the "
+        "last appearance counts.",
         read="16_interpret#int-by-hand",
-        at="which",
     ),
     "all_queries": Bug(
-        "a mean over all queries, those with nothing to find included",
-        "A token that is new has no place to look for. It can't be held "
+        "bool(earlier)",
+        "True",
+        says="a mean over all queries, those with nothing to find included",
+        why="A token that is new has no place to look for. It can't be held "
         "against the head.",
         read="16_interpret#int-by-hand",
     ),
     "transposed": Bug(
-        "queries and keys exchanged",
-        "Rows are queries: `weights[h, t, s]` is what place t takes from s.",
+        "total, n = torch.zeros_like(weights[:, 0, 0]), 0",
+        "weights = weights.mT\n"
+        "    total, n = torch.zeros_like(weights[:, 0, 0]), 0",
+        says="queries and keys exchanged",
+        why="Rows are queries: `weights[h, t, s]` is what place t takes "
+        "from s.",
         read="04_attention#ch-attention",
     ),
 }
@@ -198,9 +197,7 @@ def _induction_cases(seed: int) -> list[Case]:
 
 
 # -- implement: mean ablation ------------------------------------------------
-def silenced(
-    heads: Tensor, reference: Tensor, head: int, *, on: Switches = NONE
-) -> Tensor:
+def silenced(heads: Tensor, reference: Tensor, head: int) -> Tensor:
     """Outputs in which one head says to every text the same, (B, H, T, Dv).
 
     `heads` is `(B, H, T, Dv)`, the outputs of all heads. Those of head number
@@ -210,60 +207,55 @@ def silenced(
     they are, and so does `heads` itself.
     """
     new = heads.clone()
-    said = heads[:, head] if "own_mean" in on else reference[:, head]
-    mean = said.mean((0, 1))
-    if "zero" in on:
-        mean = torch.zeros_like(mean)
-    elif "one_number" in on:
-        mean = mean.mean()
-    if "a_place" in on:
-        new[:, :, head] = mean
-    elif "a_text" in on:
-        new[head] = reference[head].mean((0, 1))
-    elif "all_heads" in on:
-        new[:] = mean
-    else:
-        new[:, head] = mean
+    new[:, head] = reference[:, head].mean((0, 1))
     return new
 
 
 _SILENCED_BUGS = {
     "zero": Bug(
-        "zeros in place of the mean",
-        "Zero is no neutral output: it may be one that the blocks above have "
-        "never met. The mean takes away what the head *tells*, and leaves "
-        "what it always says.",
+        "reference[:, head].mean((0, 1))",
+        "0.0",
+        says="zeros in place of the mean",
+        why="Zero is no neutral output: it may be one that the blocks above "
+        "have never met. The mean takes away what the head *tells*, and "
+        "leaves what it always says.",
         read="16_interpret#int-ablation",
-        at="value",
     ),
     "own_mean": Bug(
-        "the mean of the texts that are being changed",
-        "It still knows something about them. Take the mean over the "
+        "reference[:, head]",
+        "heads[:, head]",
+        says="the mean of the texts that are being changed",
+        why="It still knows something about them. Take the mean over the "
         "reference.",
         read="16_interpret#int-ablation",
-        at="value",
     ),
     "one_number": Bug(
-        "one number for all Dv columns",
-        "The mean is a vector: only texts and places are averaged.",
+        "reference[:, head].mean((0, 1))",
+        "reference[:, head].mean()",
+        says="one number for all Dv columns",
+        why="The mean is a vector: only texts and places are averaged.",
         read="16_interpret#int-ablation",
-        at="value",
     ),
     "a_place": Bug(
-        "a place replaced in all heads",
-        "The axes are (B, H, T, Dv): the head is the second, not the third.",
+        "new[:, head]",
+        "new[:, :, head]",
+        says="a place replaced in all heads",
+        why="The axes are (B, H, T, Dv): the head is the second, not the "
+        "third.",
         read="06_multihead#ch-multihead",
-        at="where",
     ),
     "all_heads": Bug(
-        "every head replaced",
-        "Then nobody can say which of them it was.",
+        "new[:, head]",
+        "new[:]",
+        says="every head replaced",
+        why="Then nobody can say which of them it was.",
         read="16_interpret#int-ablation",
-        at="where",
     ),
     "a_text": Bug(
-        "a text of the batch silenced, not a head",
-        "The axes are (B, H, T, Dv): heads[:, head], not heads[head].",
+        "new[:, head] = reference[:, head]",
+        "new[head] = reference[head]",
+        says="a text of the batch silenced, not a head",
+        why="The axes are (B, H, T, Dv): heads[:, head], not heads[head].",
         read="16_interpret#int-ablation",
         alone=True,
     ),
@@ -278,7 +270,7 @@ def _silenced_cases(seed: int) -> list[Case]:
 
 
 # -- debug: the averaged map -------------------------------------------------
-def sharpest(weights: Tensor, *, on: Switches = NONE) -> Tensor:
+def sharpest(weights: Tensor) -> Tensor:
     """How much the best head of each block looks one back, (L,).
 
     `weights` is `(L, B, H, T, T)`: block, text, head, query, key. A head's
@@ -286,54 +278,49 @@ def sharpest(weights: Tensor, *, on: Switches = NONE) -> Tensor:
     texts and over all queries but the first, which has none before it. For
     each block return the largest share that any of its heads has.
     """
-    if "averaged" in on:
-        weights = weights.mean(2, keepdim=True)
-    if "after" in on:
-        before = weights.diagonal(1, -2, -1)
-    elif "itself" in on:
-        before = weights.diagonal(0, -2, -1)
-    else:
-        before = weights.diagonal(-1, -2, -1)
-    mean = before.mean((1, 3))
-    shares = before.amax(-1).mean(1) if "peak" in on else mean
-    if "best_by_text" in on:
-        return before.mean(-1).amax(-1).mean(-1)
-    else:
-        return shares.amax(-1)
+    before = weights.diagonal(-1, -2, -1)
+    return before.mean((1, 3)).amax(-1)
 
 
 _SHARPEST_BUGS = {
     "averaged": Bug(
-        "the heads averaged before anything is measured",
-        "One head that looks one back and seven that don't make a map that "
-        "shows nothing. Measure each head, then compare.",
+        "before = weights",
+        "weights = weights.mean(2, keepdim=True)\n    before = weights",
+        says="the heads averaged before anything is measured",
+        why="One head that looks one back and seven that don't make a map "
+        "that shows nothing. Measure each head, then compare.",
         read="16_interpret#int-wrong",
     ),
     "after": Bug(
-        "the diagonal above the middle: the key after the query",
-        "`diagonal(1)` has column = row + 1. The key before is "
+        "diagonal(-1,",
+        "diagonal(1,",
+        says="the diagonal above the middle: the key after the query",
+        why="`diagonal(1)` has column = row + 1. The key before is "
         "`diagonal(-1)`. In a causal model the other one is empty.",
         read="05_masks#ch-masks",
-        at="diagonal",
     ),
     "itself": Bug(
-        "the middle diagonal: the query's own place",
-        "Column = row is the token itself. One back is `diagonal(-1)`.",
+        "diagonal(-1,",
+        "diagonal(0,",
+        says="the middle diagonal: the query's own place",
+        why="Column = row is the token itself. One back is `diagonal(-1)`.",
         read="05_masks#ch-masks",
-        at="diagonal",
     ),
     "peak": Bug(
-        "the largest weight of a text in place of its mean",
-        "Some query looks one back in any head. A head that does so by "
+        "before.mean((1, 3))",
+        "before.amax(-1).mean(1)",
+        says="the largest weight of a text in place of its mean",
+        why="Some query looks one back in any head. A head that does so by "
         "trade does it at every place.",
         read="16_interpret#int-wrong",
     ),
     "best_by_text": Bug(
-        "the best head of each text, and then the mean over the texts",
-        "Average over the texts first: a head is sharp if it is so in all "
-        "of them, not a different one in each.",
+        "before.mean((1, 3)).amax(-1)",
+        "before.mean(-1).amax(-1).mean(-1)",
+        says="the best head of each text, and then the mean over the texts",
+        why="Average over the texts first: a head is sharp if it is so in "
+        "all of them, not a different one in each.",
         read="16_interpret#int-wrong",
-        at="best",
         alone=True,
     ),
 }
@@ -353,8 +340,6 @@ def traced(
     readout: Tensor,
     height: int,
     place: int,
-    *,
-    on: Switches = NONE,
 ) -> Tensor:
     """How much one vector of the clean run brings back, a share.
 
@@ -374,68 +359,70 @@ def traced(
     x = without = corrupt
     for block in blocks:
         without = block(without)
-    if "late" in on:
-        height = min(height + 1, len(blocks))
     for i in range(len(blocks) + 1):
         if i == height:
-            x = x if "in_place" in on else x.clone()
-            if "every_place" in on:
-                x = streams[i]
-            elif "from_the_bottom" in on:
-                x[place] = clean[place]
-            else:
-                x[place] = streams[i][place]
+            x = x.clone()
+            x[place] = streams[i][place]
         if i < len(blocks):
             x = blocks[i](x)
     high, low = streams[-1][-1] @ readout, without[-1] @ readout
     patched = x[-1] @ readout
-    if "not_divided" in on:
-        share = patched - low
-    elif "what_is_missing" in on:
-        share = (high - patched) / (high - low)
-    else:
-        share = (patched - low) / (high - low)
+    share = (patched - low) / (high - low)
     return share
 
 
 _TRACED_BUGS = {
     "every_place": Bug(
-        "all places of that height taken from the clean run",
-        "Then everything comes back, whatever is asked about. One place at a "
-        "time shows where it is.",
+        "x = x.clone()\n            x[place] = streams[i][place]",
+        "x = streams[i]",
+        says="all places of that height taken from the clean run",
+        why="Then everything comes back, whatever is asked about. One place "
+        "at a time shows where it is.",
         read="16_interpret#int-patch",
         at="what",
     ),
     "from_the_bottom": Bug(
-        "a vector from below the first block, put in higher up",
-        "What is put in has to come from the same height; down there the "
-        "vector has not read anything yet.",
+        "streams[i][place]",
+        "clean[place]",
+        says="a vector from below the first block, put in higher up",
+        why="What is put in has to come from the same height; down there "
+        "the vector has not read anything yet.",
         read="16_interpret#int-patch",
         at="what",
     ),
     "late": Bug(
-        "a patch one block too high",
-        "Height i is what leaves block i: patch before block i + 1 runs, not "
-        "after it.",
+        "for i in range(len(blocks) + 1):",
+        "height = min(height + 1, len(blocks))\n"
+        "    for i in range(len(blocks) + 1):",
+        says="a patch one block too high",
+        why="Height i is what leaves block i: patch before block i + 1 "
+        "runs, not after it.",
         read="16_interpret#int-patch",
         at="what",
     ),
     "not_divided": Bug(
-        "a difference that is not divided by the whole",
-        "Divide by what lies between the two runs: then 1 means all of it, "
-        "and texts can be compared.",
+        "share = (patched - low) / (high - low)",
+        "share = patched - low",
+        says="a difference that is not divided by the whole",
+        why="Divide by what lies between the two runs: then 1 means all of "
+        "it, and texts can be compared.",
         read="16_interpret#int-patch",
         at="share",
     ),
     "what_is_missing": Bug(
-        "the share that is still missing",
-        "Measured from the corrupt run: 0 is nothing brought back, 1 is all.",
+        "patched - low",
+        "high - patched",
+        says="the share that is still missing",
+        why="Measured from the corrupt run: 0 is nothing brought back, 1 is "
+        "all.",
         read="16_interpret#int-patch",
         at="share",
     ),
     "in_place": Bug(
-        "a vector put into the corrupt text itself, at height 0",
-        "No tensor that was handed over is changed: clone it first.",
+        "x.clone()",
+        "x",
+        says="a vector put into the corrupt text itself, at height 0",
+        why="No tensor that was handed over is changed: clone it first.",
         read="16_interpret#int-patch",
         alone=True,
     ),
@@ -468,7 +455,7 @@ def _traced_cases(seed: int) -> list[Case]:
 
 
 # -- measure: what a weight is worth -----------------------------------------
-def removal(weights: Tensor, values: Tensor, *, on: Switches = NONE) -> Tensor:
+def removal(weights: Tensor, values: Tensor) -> Tensor:
     """How much each key's removal changes each output, (H, T, S).
 
     `weights` is `(H, T, S)`, every row sums to 1 and no weight is 1; `values`
@@ -478,58 +465,54 @@ def removal(weights: Tensor, values: Tensor, *, on: Switches = NONE) -> Tensor:
     the change of the output, divided by the length of the output as it was.
     """
     out = weights @ values
-    taken = weights[..., None] * values[:, None]
-    if "not_made_whole" in on:
-        new = out[:, :, None] - taken
-    else:
-        left = 1 - weights[..., None]
-        new = (out[:, :, None] - taken) / left
+    part = weights[..., None] * values[:, None]
+    new = (out[:, :, None] - part) / (1 - weights[..., None])
     change = (new - out[:, :, None]).norm(dim=-1)
-    if "of_lengths" in on:
-        change = (new.norm(dim=-1) - out.norm(dim=-1)[..., None]).abs()
-    if "not_relative" in on:
-        share = change
-    elif "by_the_values" in on:
-        share = change / values.norm(dim=-1)[:, None]
-    else:
-        share = change / out.norm(dim=-1, keepdim=True)
-    if "just_the_weight" in on:
-        share = weights
-    return share
+    return change / out.norm(dim=-1, keepdim=True)
 
 
 _REMOVAL_BUGS = {
     "just_the_weight": Bug(
-        "the weight itself",
-        "What a key brings is weight times value. A weight of 0.9 on a value "
-        "near zero brings next to nothing.",
+        "change / out.norm(dim=-1, keepdim=True)",
+        "weights",
+        says="the weight itself",
+        why="What a key brings is weight times value. A weight of 0.9 on a "
+        "value near zero brings next to nothing.",
         read="16_interpret#int-weight",
         at="share",
     ),
     "not_made_whole": Bug(
-        "weights that no longer sum to 1",
-        "Without the key the softmax would have shared everything among the "
-        "others: divide by what is left.",
+        " / (1 - weights[..., None])",
+        "",
+        says="weights that no longer sum to 1",
+        why="Without the key the softmax would have shared everything among "
+        "the others: divide by what is left.",
         read="16_interpret#int-weight",
         at="share",
     ),
     "not_relative": Bug(
-        "the length of the change, not divided by the output's",
-        "A change of 1 is a lot for an output of length 1, and little for "
-        "one of 100.",
+        "change / out.norm(dim=-1, keepdim=True)",
+        "change",
+        says="the length of the change, not divided by the output's",
+        why="A change of 1 is a lot for an output of length 1, and little "
+        "for one of 100.",
         read="16_interpret#int-weight",
         at="share",
     ),
     "by_the_values": Bug(
-        "a change divided by the length of the key's value",
-        "The question is what the *output* loses: divide by its length.",
+        "out.norm(dim=-1, keepdim=True)",
+        "values.norm(dim=-1)[:, None]",
+        says="a change divided by the length of the key's value",
+        why="The question is what the *output* loses: divide by its length.",
         read="16_interpret#int-weight",
         at="share",
     ),
     "of_lengths": Bug(
-        "the difference of two lengths, not the length of the difference",
-        "An output may turn without growing. Subtract the vectors first, "
-        "then take the length.",
+        "(new - out[:, :, None]).norm(dim=-1)",
+        "(new.norm(dim=-1) - out.norm(dim=-1)[..., None]).abs()",
+        says="the difference of two lengths, not the length of the difference",
+        why="An output may turn without growing. Subtract the vectors "
+        "first, then take the length.",
         read="16_interpret#int-weight",
         alone=True,
     ),
@@ -543,10 +526,34 @@ def _removal_cases(seed: int) -> list[Case]:
 
 
 EXERCISES = {
-    "lens": Exercise(lens, _lens_cases, bugs=_LENS_BUGS),
-    "induction": Exercise(induction, _induction_cases, bugs=_INDUCTION_BUGS),
-    "silenced": Exercise(silenced, _silenced_cases, bugs=_SILENCED_BUGS),
-    "sharpest": Exercise(sharpest, _sharpest_cases, bugs=_SHARPEST_BUGS),
-    "traced": Exercise(traced, _traced_cases, bugs=_TRACED_BUGS),
-    "removal": Exercise(removal, _removal_cases, bugs=_REMOVAL_BUGS),
+    "lens": Exercise(
+        lens,
+        _lens_cases,
+        bugs=_LENS_BUGS,
+    ),
+    "induction": Exercise(
+        induction,
+        _induction_cases,
+        bugs=_INDUCTION_BUGS,
+    ),
+    "silenced": Exercise(
+        silenced,
+        _silenced_cases,
+        bugs=_SILENCED_BUGS,
+    ),
+    "sharpest": Exercise(
+        sharpest,
+        _sharpest_cases,
+        bugs=_SHARPEST_BUGS,
+    ),
+    "traced": Exercise(
+        traced,
+        _traced_cases,
+        bugs=_TRACED_BUGS,
+    ),
+    "removal": Exercise(
+        removal,
+        _removal_cases,
+        bugs=_REMOVAL_BUGS,
+    ),
 }
