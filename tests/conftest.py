@@ -31,7 +31,7 @@ PARTS = {
         *("export_figures", "figures", "forbid", "frames", "freeze", "glue"),
         *("gpu", "grade", "graders", "house", "kernels", "key", "layout"),
         *("ledger", "lesson", "walk", "publish"),
-        *("live", "notebooks", "results", "run_parts", "sandbox", "search"),
+        *("live", "notebooks", "results", "run_parts", "sandbox"),
         *("sheet", "shipped", "source", "speedrun", "text", "wild", "worker"),
         *("transcripts", "yourfile", "capstone", "pilot"),
         *("kit", "kit_inventory", "kit_task"),

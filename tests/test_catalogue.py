@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 import pytest
+from test_exercises import PAGES, execute, exercises_of
 
 from coursekit.classroom.check import core
 from coursekit.classroom.check.call import call
@@ -22,7 +23,6 @@ from coursekit.classroom.check.checker import check, verdict
 from coursekit.classroom.check.diagnose import drawn, mutants, same, trace
 from coursekit.classroom.check.matrix import Matrix
 from coursekit.classroom.check.source import specialize
-from tests.test_exercises import PAGES, execute, exercises_of
 
 ROOT = Path(__file__).resolve().parent.parent
 SEEDS = range(3)
