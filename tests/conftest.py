@@ -25,7 +25,7 @@ PARTS = {
     # What is built around the library: commands, exercises, grading, figures.
     # It runs as a reader runs it, without shape checks: JAXTYPING_DISABLE=1.
     "course": [
-        *("aliases", "assign", "bad_input", "benchmarks", "by_hand"),
+        *("aliases", "assign", "bad_input", "by_hand"),
         *("catalogue", "check", "checkfile", "protocol"),
         *("cli", "coverage", "deadline", "doctor", "editions", "exercises"),
         *("export_figures", "figures", "forbid", "frames", "freeze", "glue"),
@@ -41,8 +41,9 @@ PARTS = {
         *("book", "pages", "predict", "live_figures", "weight", "corpus"),
         *("chapter_parts", "budgets", "routes", "api", "cards"),
     ],
-    # Each model is loaded once: `--dist loadgroup` gives it to one worker.
-    "models": ["edits", "pipelines"],
+    # They load what others made, models and libraries, which takes long: each
+    # model once, since `--dist loadgroup` gives it to one worker.
+    "models": ["benchmarks", "edits", "pipelines"],
 }
 
 
