@@ -11,7 +11,8 @@
 Pages are named as in ``book/``; ``exercises: all`` is every exercise of the
 pages but those that are open.  A page's reading time is the one that stands
 under its title, or is counted by the function that prints it there; an
-exercise's minutes are those that it declares.  The times are filled in when all pages stand.
+exercise's minutes are those that it declares.  The times are filled in when
+all pages stand.
 """
 
 import functools
