@@ -210,8 +210,9 @@ def test_launch_buttons_open_what_is_exported(page):
 
 def described(page):
     """What a page says of itself to those who have not seen it."""
-    tag = soup(page).find("meta", attrs={"name": "description"})
-    return tag["content"] if tag else ""
+    text = (HTML / page).read_text("utf8")
+    tag = re.search(r'<meta name="description" content="([^"]*)"', text)
+    return unescape(tag[1]) if tag else ""
 
 
 def test_every_page_has_a_description_of_its_own():
@@ -637,6 +638,38 @@ def test_a_pale_token_is_found_among_those_that_look_alike(browser):
     assert few == every
     assert len(every) > 3
     assert fewer < most  # the control: it left some out
+
+
+KEPT = """() => [
+  localStorage.a ?? "", sessionStorage.b ?? "", document.cookie,
+  matchMedia("print").matches, document.querySelectorAll(":hover").length > 2,
+]"""
+
+
+@pytest.mark.parametrize("scheme", ["http", "file"])
+def test_a_tab_that_was_left_keeps_nothing(browser, base, scheme):
+    start = base if scheme == "http" else HTML.as_uri() + "/"
+    first = Visit(browser, start, 360, "light").open(f"{start}404.html")
+    first.page.evaluate(
+        "localStorage.a = sessionStorage.b = 1;"
+        "if (location.protocol == 'http:') document.cookie = 'c=1';"
+        "console.error('planted')"
+    )
+    first.page.route("**", lambda route: route.abort())
+    first.page.emulate_media(media="print")
+    first.page.mouse.move(100, 300)
+    kept = first.page.evaluate(KEPT)
+    assert kept == ["1", "1", "c=1" if scheme == "http" else "", True, True]
+    first.close()
+    second = Visit(browser, start, 1280, "dark").open(f"{start}404.html")
+    assert second.page == first.page
+    assert second.page.evaluate(KEPT) == ["", "", "", False, False]
+    assert second.page.evaluate("innerWidth") == 1280
+    assert second.page.evaluate(
+        "matchMedia('(prefers-color-scheme: dark)').matches"
+    )
+    assert (len(first.wrong), second.wrong) == (1, [])
+    second.close()
 
 
 BAD = """<!doctype html><html lang="en"><title>t</title><main>
