@@ -431,7 +431,8 @@ class Visit:
         self.page.mouse.move(-1, -1)
         self.context.clear_cookies()
         session = self.context.new_cdp_session(self.page)
-        for origin in {urljoin(url, "/") for url in self.asked}:
+        asked = [url for url in self.asked if url[:4] in ("http", "file")]
+        for origin in {urljoin(url, "/") for url in asked}:
             session.send(
                 "Storage.clearDataForOrigin",
                 {"origin": origin, "storageTypes": "all"},
