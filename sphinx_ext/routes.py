@@ -9,9 +9,10 @@
     ```
 
 Pages are named as in ``book/``; ``exercises: all`` is every exercise of the
-pages but those that are open.  A page's reading time is counted on its HTML,
-by the function that prints it under the page's title; an exercise's minutes
-are those that it declares.  The times are filled in when all pages stand.
+pages but those that are open.  A page's reading time is the one that stands
+under its title, or is counted by the function that prints it there; an
+exercise's minutes are those that it declares.  The times are filled in when
+all pages stand.
 """
 
 import functools
@@ -28,6 +29,7 @@ from coursekit.classroom.grading.plain import number_of
 
 ROUTE = re.compile(r"^```\{route\}\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 TITLE = re.compile(r"^# (.+)$", re.MULTILINE)
+PRINTED = re.compile(r'<p class="goals-cost">Reading: (\d+)–(\d+) minutes\.')
 MARK = "<!-- minutes {} --><!-- /minutes -->"
 MARKED = re.compile(r"(<!-- minutes ([^>]*) -->)[^<]*(?=<!-- /minutes -->)")
 LONG = 180  # minutes; longer times are said in hours
@@ -144,7 +146,9 @@ def fill_routes(app, exception):
 
     @functools.cache
     def time(page):
-        return count((book / f"{page}.html").read_text("utf8")).range
+        html = (book / f"{page}.html").read_text("utf8")
+        found = PRINTED.search(html)
+        return (int(found[1]), int(found[2])) if found else count(html).range
 
     for file in book.glob("about/*.html"):
         html = file.read_text("utf8")

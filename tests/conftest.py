@@ -109,6 +109,14 @@ def missing():
 
 
 @pytest.fixture(scope="session")
+def browser(missing):
+    """Chromium: one for all files of a worker."""
+    import test_pages
+
+    yield from test_pages.running(missing)
+
+
+@pytest.fixture(scope="session")
 def published():
     """``published(name)``: a published model, loaded once; or skip."""
 

@@ -43,7 +43,6 @@ from coursekit.translate import SPECIALS, special_ids
 from coursekit.weights import round_weights
 from results.live import GOALS, measure
 
-browser = test_pages.browser
 pytestmark = pytest.mark.xdist_group("live")
 
 LOGITS, ATTENTION = 1e-4, 1e-5

@@ -23,7 +23,6 @@ from coursekit.classroom.grading import install
 
 # Built once, by one of the two workers.
 pytestmark = pytest.mark.xdist_group("predictions")
-browser = test_pages.browser
 plain = notebooks.plain
 
 FRONT = test_book.TINY.split("# Tiny")[0]
@@ -196,6 +195,9 @@ def book(tmp_path_factory):
     return book.build()
 
 
+NO_SCRIPTS = {"java_script_enabled": False}
+
+
 @pytest.fixture
 def visit(browser, book):
     """Open the page, as a phone or as a laptop, with or without scripts."""
@@ -203,21 +205,15 @@ def visit(browser, book):
     visits = []
 
     def open_page(
-        width=1280, scheme="light", anchor="", scripts=True, name="tiny"
+        width=1280, scheme="light", anchor="", name="tiny", own=None
     ):
-        visit = Visit(browser, folder, width, scheme)
-        if not scripts:
-            visit.context.close()
-            visit.context = browser.new_context(
-                java_script_enabled=False,
-                viewport={"width": width, "height": 800},
-            )
-            visit.page = visit.context.new_page()
-            visit.page.goto(f"{folder}book/{name}.html{anchor}")
-        else:
-            visit.open(f"{folder}book/{name}.html{anchor}")
+        visit = Visit(browser, folder, width, scheme, own)
         visits.append(visit)
-        return visit
+        address = f"{folder}book/{name}.html{anchor}"
+        if own == NO_SCRIPTS:
+            visit.page.goto(address)
+            return visit
+        return visit.open(address)
 
     yield open_page
     for each in visits:
@@ -315,7 +311,7 @@ def test_a_browser_that_keeps_nothing(visit):
         "Object.defineProperty(window, 'localStorage',"
         "{get() { throw new DOMException('no', 'SecurityError'); }})"
     )
-    opened, thrown = visit(), []
+    opened, thrown = visit(own={}), []
     opened.page.on("pageerror", lambda error: thrown.append(error.stack))
     opened.context.add_init_script(forbid)
     opened.page.reload()
@@ -465,7 +461,7 @@ def test_nothing_moves(visit):
 # -- the page, without -------------------------------------------------------
 @pytest.mark.parametrize("width", [1280, 360])
 def test_without_javascript_everything_can_be_opened(visit, width):
-    page = visit(width=width, scripts=False).page
+    page = visit(width=width, own=NO_SCRIPTS).page
     assert buttons(page).count() == 0
     assert seen(page) == set()
     for summary in page.locator("article summary").all():

@@ -23,7 +23,6 @@ from coursekit.models import find_model
 from coursekit.tokenizer import BPETokenizer
 from results.minimal import to_library
 
-browser = test_pages.browser
 page = test_live.page
 pytestmark = pytest.mark.xdist_group("walk")
 
