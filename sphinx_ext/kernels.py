@@ -4,9 +4,10 @@
         ...  # every kernel "python3" that is started in here is a fork
 
 Importing torch and matplotlib takes a kernel longer than many a chapter's
-cells take.  So one process, the server, imports them once, and each kernel is
-a fork of it.  The server computes nothing, so a fork is what a new process
-would be, without the wait.
+cells take, and so does what PyTorch's first optimizer imports.  So one
+process, the server, imports them once, and each kernel is a fork of it.  The
+server computes nothing, so a fork is what a new process would be, without the
+wait.
 
 Jupyter starts this file as its kernel.  It sends its arguments, folder,
 environment and standard streams to the server, passes interrupts on to the
@@ -67,8 +68,10 @@ def serve(address):
     sys.path.remove(str(Path(__file__).resolve().parent))
     os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"
     import matplotlib.pyplot  # noqa: F401
-    import torch  # noqa: F401
+    import torch._dynamo  # noqa: F401 - the first optimizer imports it
     from ipykernel import kernelapp  # noqa: F401
+
+    from coursekit.classroom import figures  # noqa: F401
 
     assert threading.active_count() == 1  # or a fork would lack the others
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for a fork
