@@ -57,6 +57,7 @@ def run(tmp_path, *pages, **options):
     """Run the command; what it returns is the folder."""
     known = {
         "pages": [str(page) for page in pages],
+        "step": None,
         "key": str(tmp_path / "key.txt"),
         "out": str(tmp_path / "dist"),
         "roster": None,
