@@ -262,7 +262,7 @@ def test_an_assessed_exercise_without_variants_is_noted(tmp_path, capsys):
 
 
 def test_errors_are_said(tmp_path):
-    with pytest.raises(ValueError, match="got neither"):
+    with pytest.raises(ValueError, match="got none"):
         run(tmp_path)
     with pytest.raises(ValueError, match="got nothing"):
         run(tmp_path, "nothing.md")
