@@ -33,7 +33,7 @@ PARTS = {
         *("ledger", "lesson", "walk", "publish"),
         *("live", "notebooks", "results", "run_parts", "sandbox"),
         *("sheet", "shipped", "source", "speedrun", "text", "wild", "worker"),
-        *("transcripts", "yourfile", "capstone", "pilot"),
+        *("transcripts", "yourfile", "step_tasks", "capstone", "pilot"),
         *("kit", "kit_inventory", "kit_task"),
     ],
     # They need the built book.

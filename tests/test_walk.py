@@ -600,8 +600,8 @@ STATES = """() => {
 
 def test_two_blocks_side_by_side(walker):
     reader = walker().at("#walk=cat&step=11&block=1")
-    reader.page.get_by_label("Beside it").focus()
-    reader.page.get_by_label("Beside it").select_option("3")
+    reader.page.get_by_label("Next to it").focus()
+    reader.page.get_by_label("Next to it").select_option("3")
     assert reader.page.url.endswith("#walk=cat&step=11&block=1&beside=3")
     focused = reader.page.evaluate("document.activeElement.dataset.name")
     assert focused == "beside"

@@ -114,7 +114,7 @@ _ATTEND_BUGS = {
     **_SCALE,
     "over_queries": Bug(
         "softmax over the queries (dim=-2) instead of the keys",
-        "Each query deals out its attention among the keys: normalize along "
+        "Each query divides its attention among the keys: normalize along "
         "the last axis, so that rows sum to 1.",
         read="04_attention#att-by-hand",
         at="softmax",
@@ -393,7 +393,7 @@ _STUCK_BUGS = {
     ),
     "diagonal": Bug(
         "the diagonal of the derivative alone, p(1 − p)",
-        "A score moves the other weights, too: entries beside the diagonal "
+        "A score moves the other weights, too: entries off the diagonal "
         "are −p_i p_j.",
         read="04_attention#att-measure",
         at="matrix",

@@ -91,7 +91,7 @@ _LENS_BUGS = {
         at="norm",
     ),
     "statistics_of_the_top": Bug(
-        "the mean and variance of the top, used at every height",
+        "the mean and variance of the top, used at every depth",
         "The stream grows on its way up. Each vector is normalized by its "
         "own numbers.",
         read="16_interpret#int-lens",
@@ -104,7 +104,7 @@ _LENS_BUGS = {
     ),
     "top_only": Bug(
         "a norm for the topmost stream alone",
-        "The lens asks what each height would say if it were the last: all "
+        "The lens asks what each depth would say if it were the last: all "
         "of them go through the last norm.",
         read="16_interpret#int-lens",
         alone=True,
@@ -262,7 +262,7 @@ _SILENCED_BUGS = {
         at="where",
     ),
     "a_text": Bug(
-        "a text of the batch silenced, not a head",
+        "a text of the batch ablated, not a head",
         "The axes are (B, H, T, Dv): heads[:, head], not heads[head].",
         read="16_interpret#int-ablation",
         alone=True,
@@ -325,7 +325,7 @@ _SHARPEST_BUGS = {
     "peak": Bug(
         "the largest weight of a text in place of its mean",
         "Some query looks one back in any head. A head that does so by "
-        "trade does it at every place.",
+        "trade does it at every position.",
         read="16_interpret#int-wrong",
     ),
     "best_by_text": Bug(
