@@ -206,6 +206,16 @@ def shuffled(question: str, choices: Sequence[str]) -> list[int]:
     return sorted(range(len(choices)), key=draw)
 
 
+def choices_of(said: Directive) -> tuple[str, list[tuple[str, Directive]]]:
+    """What a question asks, and its choices with the letters they have."""
+    parts = list(cut(said.body, "choice"))
+    found = [choice for _, choice in parts if choice]
+    order = shuffled(said.argument, [choice.argument for choice in found])
+    ordered = [found[index] for index in order]
+    text = "\n".join(text for text, _ in parts)
+    return text, list(zip(LETTERS, ordered, strict=False))
+
+
 def step_title(argument: str) -> str:
     """The title of a build step: ``4 Look back`` is its number and name."""
     number, _, name = argument.partition(" ")
@@ -484,7 +494,7 @@ class Page:
         if name in DROPPED:
             return ""
         if name in ("predict", "question"):
-            return self.question(argument, body, name == "predict")
+            return self.question(said)
         if name == "still-there":
             return self.details(REMEMBER, body)
         if name == "goals":
@@ -531,22 +541,19 @@ class Page:
             f"{self.convert(body)}\n\n</details>"
         )
 
-    def question(self, title: str, body: str, predict: bool) -> str:
+    def question(self, said: Directive) -> str:
         """A question; each choice opens its feedback."""
-        parts = list(cut(body, "choice"))
-        choices = [said for _, said in parts if said]
-        order = shuffled(title, [choice.argument for choice in choices])
+        text, choices = choices_of(said)
         answers = [
             self.details(
-                f"**{letter}.** {self.inline(choices[index].argument)}",
-                choices[index].body,
+                f"**{letter}.** {self.inline(one.argument)}", one.body
             )
-            for letter, index in zip(LETTERS, order, strict=False)
+            for letter, one in choices
         ]
-        asked = f"**{'Predict: ' * predict}{self.inline(title)}**"
-        text = self.convert("\n".join(text for text, _ in parts))
-        said = [asked, text, *answers, CHOOSE * predict]
-        return "\n\n".join(part for part in said if part)
+        predict = said.name == "predict"
+        asked = f"**{'Predict: ' * predict}{self.inline(said.argument)}**"
+        parts = [asked, self.convert(text), *answers, CHOOSE * predict]
+        return "\n\n".join(part for part in parts if part)
 
     def goals(self, body: str) -> str:
         """What one can do after the chapter, and what running it takes."""
