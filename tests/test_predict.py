@@ -794,7 +794,7 @@ PLAIN = {
     "in {cost}`time`": "in 12 seconds",
     "(x)=\n% no\n<!-- numbers: by hand -->\nText": "Text",
     "```{note}\nBe *warned*.\n```": "> **Note**\n>\n> Be *warned*.",
-    "```{dropdown} Why $a<b$ and `c`?\nSo.\n```": (
+    ":::{dropdown} Why $a<b$ and `c`?\nSo.\n:::": (
         "<details><summary>Why $a&lt;b$ and <code>c</code>?</summary>\n\n"
         "So.\n\n</details>"
     ),
@@ -808,6 +808,17 @@ PLAIN = {
     "```{math}\na^2\n```": "$$\na^2\n$$",
     "```{here}\n```": "",
     "A <!-- numbers: by hand -->b<!-- numbers: end -->.": "A b.",
+    "$a `b` {x}`c`$ and {term}`d`": "$a `b` {x}`c`$ and d",
+    "a \\`{term}`b` `` `c` ``\\\n\\*d*": "a \\`b `` `c` ``\\\n\\*d*",
+    "- a {term}`b\n  c`\n- (x)=\n  `d`": "- a b c\n-\n  `d`",
+    "> {term}`b`\n> `c`": "> b\n> `c`",
+    "- ```{note}\n  It.\n  ```": "- > **Note**\n  >\n  > It.",
+    "| {term}`a` | b |\n|---|---|\n| c | `d` |": (
+        "| a | b |\n|---|---|\n| c | `d` |"
+    ),
+    "```python\na\n\n\nb\n```\n\n\n\nc": "```python\na\n\n\nb\n```\n\nc",
+    "    {term}`a`": "    {term}`a`",
+    "$$\na\n$$ (other-sum)": "$$\na\n\\tag{1}\n$$",
 }
 
 
@@ -824,7 +835,8 @@ def plain_page(tmp_path, base=""):
     other = nbformat.v4.new_notebook(
         cells=[
             nbformat.v4.new_markdown_cell(
-                "# Other page\n\n(other-label)=\n## A section"
+                "# Other page\n\n(other-label)=\n## A section\n\n"
+                "$$\na\n$$ (other-sum)"
             )
         ]
     )

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from coursekit.classroom import kit
-from coursekit.classroom.kit import analysis, export, task
+from coursekit.classroom.kit import analysis, export, slides, task
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -138,4 +138,5 @@ PARTS = {
     "inventory": (inventory_options, run_inventory),
     "analyze": (analyze_options, run_analyze),
     "task": (task.add_options, task.main),
+    "slides": (slides.add_options, slides.main),
 }
