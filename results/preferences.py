@@ -35,9 +35,9 @@ from results.tuning import accuracy, encode, end_of, say
 FOLDER = ROOT / "coursekit/assets/tuning"
 SHIPPED = FOLDER / "giver-questions.tsv"
 SEED, LONGEST = 7, 12  # of the questions; tokens of an answer
-N_ASKED, N_DRAWN, N_TEST = 420, 6, 180
-PREFERENCE_STEPS, ROWS, BETA, DPO_RATE = 80, 16, 0.1, 2e-4
-STEPS, PROMPTS, GROUP, RATE = 60, 16, 8, 3e-4
+N_ASKED, N_DRAWN, N_TEST = 300, 5, 120
+PREFERENCE_STEPS, ROWS, BETA, DPO_RATE = 50, 16, 0.1, 2e-4
+STEPS, PROMPTS, GROUP, RATE = 50, 16, 8, 3e-4
 EVERY, N_HELD_OUT = 10, 50
 Checker = Callable[[str, str], float]
 
@@ -144,7 +144,7 @@ def reward_model(
     return {
         "right": round((better > worse).float().mean().item(), 4),
         "loss": round(nats, 4),
-        "losses": [round(loss, 4) for loss in losses[::8]],
+        "losses": [round(loss, 4) for loss in losses[::5]],
     }
 
 
@@ -170,7 +170,7 @@ def preferred(
         "right": round((better > worse).float().mean().item(), 4),
         "change of better": round(better.mean().item(), 3),
         "change of worse": round(worse.mean().item(), 3),
-        "losses": [round(loss, 4) for loss in losses[::8]],
+        "losses": [round(loss, 4) for loss in losses[::5]],
         "seconds": round(seconds, 1),
         "six": say(model, tokenizer, [asked.prompt() for asked in SIX]),
     }
