@@ -28,14 +28,19 @@ from pathlib import Path
 from unittest import mock
 
 LIMIT = 2**20  # bytes of a request
+STARTED = "COURSEKIT_KERNELS"  # there is a server, which JUPYTER_PATH names
 
 
 @contextlib.contextmanager
 def ready():
     """Start a server, and let Jupyter start its kernels as forks of it.
 
-    Only on Linux; elsewhere, each kernel is a process of its own.
+    Only on Linux; elsewhere, each kernel is a process of its own. A program
+    that is started in here uses the same server.
     """
+    if STARTED in os.environ:
+        yield
+        return
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "ipykernel_launcher"]
         if sys.platform == "linux":
@@ -49,7 +54,9 @@ def ready():
         path = Path(folder, "kernels", "python3", "kernel.json")
         path.parent.mkdir(parents=True)
         path.write_text(json.dumps(spec), "utf8")
-        with mock.patch.dict(os.environ, JUPYTER_PATH=folder):
+        with mock.patch.dict(
+            os.environ, {"JUPYTER_PATH": folder, STARTED: "1"}
+        ):
             if sys.platform != "linux":
                 yield
                 return
