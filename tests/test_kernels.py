@@ -58,17 +58,11 @@ def test_a_figure_is_encoded_as_it_is_asked_for(monkeypatch):
 def test_a_kernel_is_a_fork_with_its_own_folder(tmp_path):
     before = os.environ.get("JUPYTER_PATH")
     with kernels.ready():
+        server = os.environ["JUPYTER_PATH"]
+        with kernels.ready():  # in what is started meanwhile
+            assert os.environ["JUPYTER_PATH"] == server
         one, two = asked(tmp_path), asked(tmp_path)
     assert one[:2] == two[:2] == ["True", str(tmp_path)]
     assert one[2] != two[2]
     assert os.environ.get("JUPYTER_PATH") == before
     assert asked(tmp_path)[0] == "False"  # the control: a usual kernel
-
-
-def test_programs_that_start_meanwhile_use_the_same_server():
-    with kernels.ready():
-        server = os.environ["JUPYTER_PATH"]
-        with kernels.ready():
-            assert os.environ["JUPYTER_PATH"] == server
-    with kernels.ready():
-        assert os.environ["JUPYTER_PATH"] != server
