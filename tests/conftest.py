@@ -34,7 +34,7 @@ PARTS = {
         *("live", "notebooks", "results", "run_parts", "sandbox"),
         *("sheet", "shipped", "source", "speedrun", "text", "wild", "worker"),
         *("transcripts", "yourfile", "step_tasks", "capstone", "pilot"),
-        *("kit", "kit_inventory", "kit_task"),
+        *("kit", "kit_answers", "kit_inventory", "kit_slides", "kit_task"),
     ],
     # They need the built book.
     "book": [

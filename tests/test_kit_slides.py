@@ -76,12 +76,18 @@ Hidden.
 ## Exercises
 
 :::{exercise} Task
+:label: tiny-task
+
 Do.
 :::
 
 ## Takeaways
 
 - Lesson.
+
+## Later
+
+Epilogue.
 """
 # What the kit adds to a page's own words.
 LABELS = {"After", "this", "chapter", "you", "can", "The", "puzzle"}
@@ -190,9 +196,18 @@ def test_a_page_slide_by_slide(tmp_path):
     ]
     notes = [" ".join(said.split()) for _, said in shown(deck)]
     assert notes[1] == "<!-- Story. -->"
+    assert notes[-2] == "<!-- Epilogue. -->"
     assert notes[2] == "<!-- Intro …. Remark --now→ later. -->"
     assert notes[4] == f"<!-- ({order[0]}) Because no. Reason. -->"
     assert "Hidden" not in str(deck)
+
+
+def test_links_lead_to_the_book_if_it_has_an_address(tmp_path):
+    page = checkout(tmp_path)
+    settings = tmp_path / "pyproject.toml"
+    settings.write_text(settings.read_text().replace("OWNER", "ada"))
+    link = "(https://ada.github.io/x/book/04_tiny.html#tiny-task)"
+    assert f"- [Task]{link}" in str(slides.deck(page))
 
 
 def test_no_word_of_a_slide_is_typed_in_the_kit(tmp_path):

@@ -93,6 +93,7 @@ def deck(path: Path) -> Deck:
             "Name a page such as book/04_attention.md."
         )
     slides = [slide for slide in maker.slides if slide.body]
+    slides[-1].notes += maker.notes
     if maker.exercises:
         tasks = "\n".join(f"- {title}" for title in maker.exercises)
         slides.append(Slide("Exercises", [tasks]))
@@ -182,7 +183,10 @@ class Maker:
     def directive(self, said: plain.Directive) -> None:
         """A question, code, a box."""
         if said.name == "exercise":
-            self.exercises.append(self.page.inline(said.argument))
+            anchor = f"#{plain.anchor(said.options.get('label', ''))}"
+            title = self.page.inline(said.argument)
+            pages = self.page.pages
+            self.exercises.append(pages.link(title, self.page.name, anchor))
         elif said.name in SKIPPED or self.section == "Exercises":
             return
         elif said.name == "goals":

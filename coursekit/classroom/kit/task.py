@@ -105,7 +105,7 @@ def more(node: ast.AST) -> Iterator[ast.AST]:
             yield node.right
         for side in ("left", "right"):
             value = getattr(getattr(node, side), "value", None)
-            if type(value) in (int, float):
+            if isinstance(value, (int, float)):
                 new = copy.copy(node)
                 setattr(new, side, ast.Constant(2 * value))
                 yield new
