@@ -292,7 +292,8 @@ def make_dpo_loss(beta: float) -> Loss:
 
     def loss(model: Any, inputs: dict[str, Tensor], targets: Tensor) -> Tensor:
         own = answer_log_probs(model, inputs["ids"], targets).sum(1).chunk(2)
-        nats = dpo_loss(*own, *inputs["reference"].chunk(2), beta=beta)
+        before = inputs["reference"].chunk(2)
+        nats = dpo_loss(own[0], own[1], before[0], before[1], beta=beta)
         return nats * (targets != IGNORE).sum()  # train divides by it
 
     return loss
