@@ -37,8 +37,8 @@ SHIPPED = FOLDER / "giver-questions.tsv"
 SEED, LONGEST = 7, 12  # of the questions; tokens of an answer
 N_ASKED, N_DRAWN, N_TEST = 300, 5, 120
 PREFERENCE_STEPS, ROWS, BETA, DPO_RATE = 50, 16, 0.1, 2e-4
-STEPS, PROMPTS, GROUP, RATE = 80, 16, 8, 3e-4
-EVERY, N_HELD_OUT = 20, 50
+STEPS, PROMPTS, GROUP, RATE = 50, 16, 8, 3e-4
+EVERY, N_HELD_OUT = 10, 50
 Checker = Callable[[str, str], float]
 
 
