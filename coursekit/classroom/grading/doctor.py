@@ -356,9 +356,10 @@ def examine(
                 shared.close()
         graded = [a for a in tried if a.exercise]
         if graded:
-            with Worker(isolation, limits) as worker:
+            room = roomy(limits)
+            with Worker(isolation, room) as worker:
                 for attack in graded:
-                    yield examined(attack, worker, limits)
+                    yield examined(attack, worker, room)
         alone = [a for a in tried if not a.shares and not a.exercise]
         if not alone:
             return
@@ -371,6 +372,11 @@ def examine(
 def together(limits: Limits) -> Limits:
     """Limits of a process that attacks share: none is to be cut short."""
     return replace(limits, cpu_s=SHARED, wall_s=20 * SHARED)
+
+
+def roomy(limits: Limits) -> Limits:
+    """Limits that a right answer keeps on a busy machine too."""
+    return replace(limits, cpu_s=3 * limits.cpu_s, wall_s=3 * limits.wall_s)
 
 
 def finding(attack: Attack, box: Sandbox, bait: Host) -> Finding:
