@@ -131,6 +131,8 @@ graders: $(ENV)  ## install nbgrader and Otter, which take our assignments
 # -- the parts of `make check` and `make test` --------------------------------
 # Two workers; one that has nothing left takes tests of the other.
 TWO = -n 2 --dist worksteal
+# nbval, which only `compare` needs, would load Jupyter in every worker.
+NO_NBVAL = -p no:nbval
 
 lint: $(ENV)
 	.venv/bin/ruff check .
@@ -142,17 +144,18 @@ types: $(ENV)
 
 library: $(ENV)
 	@# tests/conftest.py says which files a part has.
-	$(PY) -m pytest tests --part library $(TWO) -rs
+	$(PY) -m pytest tests --part library $(NO_NBVAL) $(TWO) -rs
 
 course: $(ENV)
 	@# As a reader has it: no shape checks, so our own errors must come up.
 	@# Four workers: many of these tests wait for a process or a limit.
-	JAXTYPING_DISABLE=1 $(PY) -m pytest tests --part course -n 4 \
-	  --dist worksteal -rs
+	JAXTYPING_DISABLE=1 $(PY) -m pytest tests --part course $(NO_NBVAL) \
+	  -n 4 --dist worksteal -rs
 
 published: $(ENV) $(if $(filter 1,$(MODELS)),$(HAVE_MODELS))
 	@# Each model is loaded once: its tests go to one worker.
-	$(PY) -m pytest tests --part models -n 2 --dist loadgroup -rs
+	$(PY) -m pytest tests --part models $(NO_NBVAL) \
+	  -n 2 --dist loadgroup -rs
 
 chapters: $(ENV)
 	$(PY) sphinx_ext/notebooks.py
@@ -170,4 +173,5 @@ compare: $(ENV)
 
 pages: $(ENV)
 	@# Three workers: each waits for its browser now and then.
-	$(PY) -m pytest tests --part book -n 3 --dist loadgroup -rs
+	$(PY) -m pytest tests --part book $(NO_NBVAL) \
+	  -n 3 --dist loadgroup -rs

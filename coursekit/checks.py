@@ -207,7 +207,7 @@ def check_attention(
         remedy = "Make keys and values from the same tokens."
     elif q.shape[:-3] != k.shape[:-3]:
         rule = "queries and keys must come from one batch"
-        remedy = "Expand the smaller one if all shall share it."
+        remedy = "Expand the smaller one if all should share it."
     elif q.dim() > 2 and q.size(-3) % k.size(-3):
         rule = "query heads must be a multiple of key/value heads"
         remedy = "Attention takes (B, H, T, Dh): are heads and time swapped?"

@@ -155,7 +155,7 @@ class StackConfig(Config):
     attention_bias: bool | None = None
     """Give the attention projections a bias. [default: as `bias`]"""
     dropout: float = 0.0
-    """Share of activations zeroed in training."""
+    """Fraction of activations zeroed in training."""
     positions: str = "learned"
     """How order enters: learned, sinusoidal, rope, alibi, or none."""
     position_layout: str = "interleaved"

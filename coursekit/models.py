@@ -13,11 +13,14 @@ That of a run has ``checkpoint.safetensors`` too, see
 import hashlib
 import importlib
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from coursekit.config import (
     Config,
@@ -51,6 +54,7 @@ __all__ = [
     "read_config",
     "read_tokenizer",
     "save_model",
+    "shapes_only",
     "shipped",
 ]
 
@@ -92,6 +96,29 @@ def build_model(fields: dict[str, Any], origin: str | Path = "") -> nn.Module:
     module, config = MODELS[name]
     kind = getattr(importlib.import_module(module), name)
     return kind(config.from_dict(fields.get("config", {})))
+
+
+@contextmanager
+def shapes_only() -> Iterator[None]:
+    """Build models on PyTorch's device "meta": shapes without memory.
+
+    Random numbers for weights that have no memory are not drawn: PyTorch
+    would load its compiler for that, which takes longer than all the rest.
+    """
+    with torch.device("meta"), _NoDraws():
+        yield
+
+
+class _NoDraws(TorchFunctionMode):
+    """Leave a tensor as it is where random numbers would fill it."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func.__name__.endswith(("normal_", "uniform_")):
+            return args[0] if args else kwargs["tensor"]
+        return func(*args, **kwargs)
 
 
 def describe(model: Any) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from coursekit.attention import share_heads
 from coursekit.checks import check_attention
 from coursekit.config import EncoderConfig, GPTConfig, StackConfig
 from coursekit.masks import causal_mask
-from coursekit.models import MODELS, build_model
+from coursekit.models import MODELS, build_model, shapes_only
 
 __all__ = [
     "ByteCounter",
@@ -67,7 +67,7 @@ def meta_model(config: StackConfig) -> nn.Module:
             f"{', '.join(kind.__name__ for kind in names)}."
         )
     fields = {"model": names[type(config)], "config": config.to_dict()}
-    with torch.device("meta"):
+    with shapes_only():
         return build_model(fields)
 
 

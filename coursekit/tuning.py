@@ -76,7 +76,7 @@ def read_pairs(name: str | Path) -> list[tuple[str, str]]:
         if len(pair) != 2 or not all(part.strip() for part in pair):
             raise ValueError(
                 "a line has a prompt, a tab and an answer: got "
-                f"{len(pair)} parts in line {n} of {name}. Mend the line."
+                f"{len(pair)} parts in line {n} of {name}. Fix the line."
             )
     return [(prompt, answer) for prompt, answer in pairs]
 

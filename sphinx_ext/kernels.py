@@ -4,9 +4,10 @@
         ...  # every kernel "python3" that is started in here is a fork
 
 Importing torch and matplotlib takes a kernel longer than many a chapter's
-cells take.  So one process, the server, imports them once, and each kernel is
-a fork of it.  The server computes nothing, so a fork is what a new process
-would be, without the wait.
+cells take, and so does what PyTorch's first optimizer imports.  So one
+process, the server, imports them once, and each kernel is a fork of it.  The
+server computes nothing, so a fork is what a new process would be, without the
+wait.
 
 Jupyter starts this file as its kernel.  It sends its arguments, folder,
 environment and standard streams to the server, passes interrupts on to the
@@ -27,14 +28,19 @@ from pathlib import Path
 from unittest import mock
 
 LIMIT = 2**20  # bytes of a request
+STARTED = "COURSEKIT_KERNELS"  # there is a server, which JUPYTER_PATH names
 
 
 @contextlib.contextmanager
 def ready():
     """Start a server, and let Jupyter start its kernels as forks of it.
 
-    Only on Linux; elsewhere, each kernel is a process of its own.
+    Only on Linux; elsewhere, each kernel is a process of its own. A program
+    that is started in here uses the same server.
     """
+    if STARTED in os.environ:
+        yield
+        return
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "ipykernel_launcher"]
         if sys.platform == "linux":
@@ -48,7 +54,9 @@ def ready():
         path = Path(folder, "kernels", "python3", "kernel.json")
         path.parent.mkdir(parents=True)
         path.write_text(json.dumps(spec), "utf8")
-        with mock.patch.dict(os.environ, JUPYTER_PATH=folder):
+        with mock.patch.dict(
+            os.environ, {"JUPYTER_PATH": folder, STARTED: "1"}
+        ):
             if sys.platform != "linux":
                 yield
                 return
@@ -67,8 +75,10 @@ def serve(address):
     sys.path.remove(str(Path(__file__).resolve().parent))
     os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"
     import matplotlib.pyplot  # noqa: F401
-    import torch  # noqa: F401
+    import torch._dynamo  # noqa: F401 - the first optimizer imports it
     from ipykernel import kernelapp  # noqa: F401
+
+    from coursekit.classroom import figures  # noqa: F401
 
     assert threading.active_count() == 1  # or a fork would lack the others
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for a fork

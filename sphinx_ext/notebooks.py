@@ -251,15 +251,13 @@ def with_lessons(cell, page, before):
     for earlier in before:
         if earlier.cell_type == "code":
             known |= defined(earlier.source)
-    for number, (text, names, chapter, edit) in enumerate(
-        page.pieces(cell.source)
-    ):
+    for number, (text, said) in enumerate(plain.cut(cell.source, "lesson")):
         text = page.convert(text)
         if text:
             cells.append(nbformat.v4.new_markdown_cell(text))
             cells[-1].id = f"{cell.id}-{number}" if number else cell.id
-        if names:
-            source = plain.lesson_cell(names, chapter, known, edit)
+        if said:
+            source = plain.lesson_cell(*page.lesson(said), known)
             known |= defined(source)
             cells.append(nbformat.v4.new_code_cell(source))
             cells[-1].id = f"{cell.id}-{number}-lesson"

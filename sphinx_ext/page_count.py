@@ -4,7 +4,6 @@
 ``tests/test_budgets.py`` holds it against the budgets.
 """
 
-import copy
 import re
 from dataclasses import dataclass
 
@@ -18,10 +17,12 @@ SPREAD = 0.25  # half of the range, as a part of the whole
 WORD = re.compile(r"[^\W_][\w'’.,-]*")
 # What a reader of the text does not read.
 NO_TEXT = (
-    "script, style, svg, nav, a.headerlink, .tooltip, button, .MathJax, "
+    "nav, a.headerlink, .tooltip, button, .MathJax, "
     "details.hide > summary, .goals-cost, .moved"
 )
-CODE_BLOCK = "div.highlight"
+# Nor this, which is most of a page: it is cut out before the page is parsed.
+DRAWN = re.compile(r"<(svg|script|style)\b.*?</\1>", re.DOTALL)
+ARTICLE = re.compile(r"<article\b.*</article>", re.DOTALL)
 # What a cell has printed, which is read as text.
 RESULTS = {"highlight-myst-ansi", "highlight-ipythontb"}
 TERM = re.compile(r"glossary\.html#(term-.+)$")
@@ -97,8 +98,9 @@ def is_exercises(section):
 
 def count(html: str) -> Count:
     """Count a page, or the part of it that Sphinx calls its body."""
-    page = BeautifulSoup(html, "html.parser")
-    page = copy.copy(page.find("article") or page)
+    article = ARTICLE.search(html)
+    text = DRAWN.sub("", article[0] if article else html)
+    page = BeautifulSoup(text, "html.parser")
     top = page.find("section") or page
     inner = top.find_all("section", recursive=False)
     before = next(
@@ -111,17 +113,17 @@ def count(html: str) -> Count:
     ]:
         part.decompose()
 
-    figures = len(page.select("figure"))
-    formulas = len(page.select("div.math"))
-    for part in page.select(".math"):
+    figures = len(page.find_all("figure"))
+    formulas = len(page.find_all("div", class_="math"))
+    for part in page.find_all(class_="math"):
         part.replace_with("" if part.name == "div" else " x ")
     predictions = [
         box
-        for box in page.select(".predict")
+        for box in page.find_all(class_="predict")
         if not box.find_parent(class_="still-there")
     ]
     lines = code_words = of_lesson = 0
-    for block in page.select(CODE_BLOCK):
+    for block in page.find_all("div", class_="highlight"):
         if set(block.parent.get("class", [])) & RESULTS:
             continue
         if not block.find_parent("details"):
@@ -131,7 +133,7 @@ def count(html: str) -> Count:
             of_lesson += n if block.find_parent(class_="lesson") else 0
             code_words += len(WORD.findall(text))
         block.decompose()
-    links = (a.get("href", "") for a in page.select("a.reference"))
+    links = (a.get("href", "") for a in page.find_all("a", class_="reference"))
     found = (TERM.search(link) for link in links)
     return Count(
         words=words(page),
@@ -143,5 +145,5 @@ def count(html: str) -> Count:
         predictions=len(predictions),
         sections=before,
         terms=frozenset(hit[1] for hit in found if hit),
-        longest=max(map(words, page.select("p")), default=0),
+        longest=max(map(words, page.find_all("p")), default=0),
     )

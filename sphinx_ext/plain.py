@@ -9,12 +9,13 @@ from coursekit.classroom.grading import plain
 from coursekit.classroom.grading.plain import (
     LEFT,
     Page,
+    cut,
     lesson_cell,
     parse,
     shuffled,
 )
 
-__all__ = ["LEFT", "Page", "Pages", "lesson_cell", "parse", "shuffled"]
+__all__ = ["LEFT", "Page", "Pages", "cut", "lesson_cell", "parse", "shuffled"]
 
 
 class Pages(plain.Pages):

@@ -9,18 +9,30 @@
     ```
 
 Pages are named as in ``book/``; ``exercises: all`` is every exercise of the
-pages but those that are open.  A page's reading time is counted on its HTML,
-by the function that prints it under the page's title; an exercise's minutes
-are those that it declares.  The times are filled in when all pages stand.
+pages but those that are open.  A page's reading time is the one that stands
+under its title, or is counted by the function that prints it there; an
+exercise's minutes are those that it declares.  The times are filled in when
+all pages stand.
+
+    ```{lecture} 04_attention
+    minutes: 75
+    exercises: [att-implement]
+    ```
+
+is the plan of one lecture on a page: when each of its sections begins, from
+the same counts, and what is left for votes and questions.
 """
 
+import copy
 import functools
+import json
 import re
-from html import escape
+from html import escape, unescape
 from pathlib import Path
 
 import yaml
-from page_count import count
+from bs4 import BeautifulSoup
+from page_count import count, is_exercises
 from sphinx.util.docutils import SphinxDirective
 from teaching import exercises, link, nodes
 
@@ -28,8 +40,12 @@ from coursekit.classroom.grading.plain import number_of
 
 ROUTE = re.compile(r"^```\{route\}\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 TITLE = re.compile(r"^# (.+)$", re.MULTILINE)
+PRINTED = re.compile(r'<p class="goals-cost">Reading: (\d+)–(\d+) minutes\.')
 MARK = "<!-- minutes {} --><!-- /minutes -->"
 MARKED = re.compile(r"(<!-- minutes ([^>]*) -->)[^<]*(?=<!-- /minutes -->)")
+LECTURE = re.compile(
+    r"(<!-- lecture (.*?) -->).*?(?=<!-- /lecture -->)", re.DOTALL
+)
 LONG = 180  # minutes; longer times are said in hours
 
 
@@ -126,6 +142,91 @@ class Route(SphinxDirective):
         )
 
 
+class Lecture(SphinxDirective):
+    """``{lecture} PAGE``: a row for each section, with the minutes."""
+
+    required_arguments = 1
+    has_content = True
+
+    def run(self):
+        """Return raw HTML; the rows come when the book is built."""
+        (page,), folder = self.arguments, Path(self.env.srcdir, "book")
+        self.env.note_dependency(str(folder / f"{page}.md"))
+        plan = yaml.safe_load("\n".join(self.content))
+        part = {"pages": [page], "exercises": plan["exercises"]}
+        work = [
+            (e["title"], e["label"], e["minutes"])
+            for _, e in declared_exercises(folder, part)
+        ]
+        said = escape(json.dumps([page, plan["minutes"], work]))
+        html = (
+            '<table class="table course-route"><thead><tr>'
+            '<th scope="col">minutes</th><th scope="col">what</th>'
+            '<th scope="col">predictions</th></tr></thead>'
+            f"<tbody><!-- lecture {said} --><!-- /lecture --></tbody></table>"
+        )
+        return [nodes.raw("", html, format="html")]
+
+
+def sections(html):
+    """``(title, anchor, count)`` of what a page's first level holds.
+
+    What stands before the first section comes first, under the page's title;
+    the exercises are left out.
+    """
+    page = BeautifulSoup(html, "html.parser")
+    top = (page.find("article") or page).find("section")
+    inner = top.find_all("section", recursive=False)
+    start = copy.copy(top)
+    for part in start.find_all("section", recursive=False):
+        part.decompose()
+    for part in [start, *(p for p in inner if not is_exercises(p))]:
+        heading = part.find(["h1", "h2"])
+        for link_ in heading.select("a.headerlink"):
+            link_.decompose()
+        title_ = " ".join(heading.get_text().split())
+        yield title_, part.get("id", ""), count(str(part))
+
+
+def timetable(html, plan):
+    """The rows of a lecture: its page's sections, its exercises, the rest.
+
+    Args:
+        html: the page.
+        plan: its name, the minutes of the lecture, and of each exercise the
+            title, the label and the minutes.
+    """
+    page, minutes, work = plan
+    parts = [
+        (name, label, part.minutes, part.predictions or "")
+        for name, label, part in sections(html)
+    ]
+    parts += [(name, label, took, "") for name, label, took in work]
+    rows, at = [], 0.0
+    for name, label, took, asked in parts:
+        span = f"{round(at)}–{round(at + took)}"
+        at += took
+        rows.append(
+            f'<tr><th scope="row">{span}</th>'
+            f"<td>{link(page, name, label)}</td><td>{asked}</td></tr>"
+        )
+    rows.append(
+        f'<tr><th scope="row">{round(at)}–{minutes}</th>'
+        "<td>votes and questions, where they come up</td><td></td></tr>"
+    )
+    return "".join(rows)
+
+
+def fill_lectures(html, read):
+    """Write the plans of lectures into a page; ``read`` opens another."""
+
+    def say(found):
+        plan = json.loads(unescape(found[2]))
+        return found[1] + timetable(read(plan[0]), plan)
+
+    return LECTURE.sub(say, html)
+
+
 def fill(html, time):
     """Write the times into the page; again, if they stand there already."""
 
@@ -142,18 +243,23 @@ def fill_routes(app, exception):
         return
     book = Path(app.outdir, "book")
 
+    def read(page):
+        return (book / f"{page}.html").read_text("utf8")
+
     @functools.cache
     def time(page):
-        return count((book / f"{page}.html").read_text("utf8")).range
+        found = PRINTED.search(html := read(page))
+        return (int(found[1]), int(found[2])) if found else count(html).range
 
     for file in book.glob("about/*.html"):
         html = file.read_text("utf8")
-        if (filled := fill(html, time)) != html:
+        if (filled := fill_lectures(fill(html, time), read)) != html:
             file.write_text(filled, "utf8")
 
 
 def setup(app):
     """Register the directive."""
     app.add_directive("route", Route)
+    app.add_directive("lecture", Lecture)
     app.connect("build-finished", fill_routes)
     return {"version": "1", "parallel_read_safe": True}

@@ -25,24 +25,25 @@ PARTS = {
     # What is built around the library: commands, exercises, grading, figures.
     # It runs as a reader runs it, without shape checks: JAXTYPING_DISABLE=1.
     "course": [
-        *("aliases", "assign", "bad_input", "benchmarks", "by_hand"),
+        *("aliases", "assign", "bad_input", "by_hand"),
         *("catalogue", "check", "checkfile", "protocol"),
         *("cli", "coverage", "deadline", "doctor", "editions", "exercises"),
         *("export_figures", "figures", "forbid", "frames", "freeze", "glue"),
         *("gpu", "grade", "graders", "house", "kernels", "key", "layout"),
         *("ledger", "lesson", "mutants", "walk", "publish"),
-        *("live", "notebooks", "results", "run_parts", "sandbox", "search"),
+        *("live", "notebooks", "results", "run_parts", "sandbox"),
         *("sheet", "shipped", "source", "speedrun", "text", "wild", "worker"),
-        *("transcripts", "yourfile", "capstone", "pilot"),
-        *("kit", "kit_inventory", "kit_task"),
+        *("transcripts", "yourfile", "step_tasks", "capstone", "pilot"),
+        *("kit", "kit_answers", "kit_inventory", "kit_slides", "kit_task"),
     ],
     # They need the built book.
     "book": [
         *("book", "pages", "predict", "live_figures", "weight", "corpus"),
         *("chapter_parts", "budgets", "routes", "api", "cards"),
     ],
-    # Each model is loaded once: `--dist loadgroup` gives it to one worker.
-    "models": ["edits", "pipelines"],
+    # They load what others made, models and libraries, which takes long: each
+    # model once, since `--dist loadgroup` gives it to one worker.
+    "models": ["benchmarks", "edits", "pipelines"],
 }
 
 
@@ -105,6 +106,14 @@ def missing():
         pytest.skip(text)
 
     return give_up
+
+
+@pytest.fixture(scope="session")
+def browser(missing):
+    """Chromium: one for all files of a worker."""
+    import test_pages
+
+    yield from test_pages.running(missing)
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,6 @@ import re
 from pathlib import Path
 
 import pytest
-import test_pages
 from bs4 import BeautifulSoup
 from test_pages import Visit
 
@@ -12,7 +11,6 @@ ROOT = Path(__file__).resolve().parent.parent
 HTML = ROOT / "_build" / "html" / "book" / "about"
 GROUPS = ("model", "training", "generation", "pretrained", "tools")
 pytestmark = pytest.mark.xdist_group("api")
-browser = test_pages.browser
 
 
 def described(group):
@@ -78,4 +76,4 @@ def test_an_old_address_leads_on(browser, old, new):
     visit.page.wait_for_url(f"**/{new}.html#{old}")
     there = visit.page.evaluate("id => !!document.getElementById(id)", old)
     assert there == (new != "api")
-    visit.context.close()
+    visit.close()

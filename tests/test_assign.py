@@ -57,6 +57,7 @@ def run(tmp_path, *pages, **options):
     """Run the command; what it returns is the folder."""
     known = {
         "pages": [str(page) for page in pages],
+        "step": None,
         "key": str(tmp_path / "key.txt"),
         "out": str(tmp_path / "dist"),
         "roster": None,
@@ -259,7 +260,7 @@ def test_an_assessed_exercise_without_variants_is_noted(tmp_path, capsys):
 
 
 def test_errors_are_said(tmp_path):
-    with pytest.raises(ValueError, match="got neither"):
+    with pytest.raises(ValueError, match="got none"):
         run(tmp_path)
     with pytest.raises(ValueError, match="got nothing"):
         run(tmp_path, "nothing.md")

@@ -15,6 +15,7 @@ from pathlib import Path
 from urllib.parse import urljoin, urlsplit
 from xml.etree import ElementTree
 
+import forked
 import nbformat
 import pytest
 import yaml
@@ -273,6 +274,7 @@ class Book:
         self.write("book/index.md", "# Front\n\nWelcome to what a book is.\n")
         self.write("book/tiny.md", TINY)
         self.write("coursekit/n.txt", "3.14")
+        forked.with_kernels()
         self.env = dict(
             os.environ,
             TINY=str(root),
@@ -286,15 +288,12 @@ class Book:
 
     def call(self, *command):
         """Run a program of this environment there."""
-        program = Path(sys.executable).parent / command[0]
-        return subprocess.run(
-            [program, *command[1:]],
-            cwd=self.root,
-            env=self.env,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            encoding="utf8",
-        )
+        first, *rest = command
+        if first == "python":
+            first, *rest = rest
+        else:
+            first = Path(sys.executable).parent / first
+        return forked.run(first, *rest, cwd=self.root, env=self.env)
 
     def build(self):
         """What `make book` does."""

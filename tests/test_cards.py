@@ -1,11 +1,9 @@
 """What a term means, next to its link: by pointer and keyboard, on a page."""
 
 import pytest
-import test_pages
 from bs4 import BeautifulSoup
 from test_pages import HTML, Visit, axe
 
-browser = test_pages.browser
 pytestmark = pytest.mark.xdist_group("cards")
 PAGE = "book/04_attention.html"
 TERM = 'article p a[href="about/glossary.html#term-query"]'

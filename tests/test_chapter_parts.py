@@ -11,7 +11,6 @@ import re
 import nbformat
 import pytest
 import test_book
-import test_pages
 from bs4 import BeautifulSoup
 from test_book import notebooks
 from test_pages import Visit, axe
@@ -20,7 +19,6 @@ from coursekit.classroom.grading.plain import number_of
 
 # Built once, by one of the two workers.
 pytestmark = pytest.mark.xdist_group("chapter parts")
-browser = test_pages.browser
 
 import chapter_parts  # noqa: E402
 import course_pages  # noqa: E402

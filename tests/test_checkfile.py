@@ -195,7 +195,7 @@ def test_it_runs_in_the_files_folder(book, tmp_path):
         ("a.ipynb", b"{", "is no notebook"),
         ("a.ipynb", b'{"cells": []}', "no exercises that can be checked"),
         ("a.md", b"# Nothing\n", "no exercises that can be checked"),
-        ("a.py", b"print()", "is no notebook"),
+        ("a.py", b"print()", "has no exercises"),
     ],
 )
 def test_a_bad_file_is_an_error(tmp_path, name, data, said):

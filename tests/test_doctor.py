@@ -116,16 +116,19 @@ def test_an_attack_on_the_score_gets_nothing_anywhere(attack, bait, shared):
     assert found.verdict == HELD, found.note
 
 
+ROOM = doctor.roomy(doctor.LIMITS)
+
+
 @pytest.fixture(scope="module")
 def grader():
     """What examines students here, all of it."""
-    with Worker(isolation.best(), doctor.LIMITS) as found:
+    with Worker(isolation.best(), ROOM) as found:
         yield found
 
 
 @pytest.mark.parametrize("attack", GRADED, ids=ids)
 def test_an_attack_on_the_grader_gets_nothing(attack, grader):
-    found = doctor.examined(attack, grader, doctor.LIMITS)
+    found = doctor.examined(attack, grader, ROOM)
     assert found.verdict == HELD, found.note
 
 

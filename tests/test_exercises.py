@@ -633,7 +633,7 @@ def dealt(border=0.9, start=None, gap=0, twice=False):
         ({"gap": 1}, "of the validation text lies in training windows"),
         ({"border": 0.5}, "Validation gets 50% of the text"),
         ({"border": 0.8, "start": 0.9}, "Training gets"),
-        ({"twice": True}, "validation window is dealt twice"),
+        ({"twice": True}, "validation window is given out twice"),
     ],
 )
 def test_the_deal_is_judged(flaw, says):

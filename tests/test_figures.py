@@ -1512,3 +1512,17 @@ def test_fine_tuning():
     left, right = figures.forgotten(ways, before=0.5)
     assert [t.get_text() for t in left.texts] == ["60 %", "10 %"]
     assert [t.get_text() for t in right.texts] == ["1.50", "3.00"]
+
+
+def test_groups_of_answers_and_policies():
+    """Every answer with what it earned; a panel for each policy."""
+    ax = figures.group_of_answers(["Jo.", "Al."], [0, 1], [-0.7, 0.7])
+    texts = [text.get_text() for text in ax.texts]
+    assert texts[:3] == ["Jo.", "0", "-0.70"]
+    assert texts[3:6] == ["Al.", "1", "+0.70"]
+    bars = [p for p in ax.patches if p.get_height() == 0.5]
+    assert [bar.get_width() < 0 for bar in bars] == [True, False]
+    top, bottom = figures.policies("ab", {"x": [0.2, 0.8], "y": [1, 0]})
+    assert [p.get_height() for p in top.patches] == [0.2, 0.8]
+    assert [t.get_text() for t in bottom.get_xticklabels()] == ["a", "b"]
+    assert top.texts[0].get_text() == "x"

@@ -22,7 +22,7 @@ BUDGET = BUDGET["house"]
 # Tools that chapters teach: they have the budget of the package alone.
 TAUGHT = (
     *("probe", "activations", "interpret", "scaling", "distributed"),
-    *("tuning", "quantize", "speculative"),
+    *("tuning", "quantize", "speculative", "preferences"),
 )
 LESSON = ("minimal", "minimal_seq2seq")
 

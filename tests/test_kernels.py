@@ -11,28 +11,56 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "sphinx_ext"))
 import kernels
 
 ASK = "import os, sys; print('torch' in sys.modules, os.getcwd(), os.getpid())"
+DRAW = """\
+from coursekit.classroom import figures
+figures.new_figure()[1][0].plot([1, 2]);
+"""
+
+
+def run(code, **options):
+    """What the outputs of a new kernel contain."""
+    manager, client = start_new_kernel(kernel_name="python3", **options)
+    contents = []
+
+    def keep(message):
+        contents.append(message["content"])
+
+    try:
+        client.execute_interactive(code, output_hook=keep, timeout=60)
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+    return contents
 
 
 def asked(folder):
     """What a new kernel prints: (has torch, folder, process)."""
-    manager, client = start_new_kernel(kernel_name="python3", cwd=str(folder))
-    printed = []
+    contents = run(ASK, cwd=str(folder))
+    return "".join(c.get("text", "") for c in contents).split()
 
-    def keep(message):
-        printed.append(message["content"].get("text", ""))
 
-    try:
-        client.execute_interactive(ASK, output_hook=keep, timeout=60)
-    finally:
-        client.stop_channels()
-        manager.shutdown_kernel(now=True)
-    return "".join(printed).split()
+def test_a_figure_is_encoded_as_it_is_asked_for(monkeypatch):
+    found = {}
+    with kernels.ready():
+        for kind in ("", "svg", "none"):
+            monkeypatch.setenv("COURSEKIT_FIGURES", kind)
+            [shown] = [c["data"] for c in run(DRAW) if "data" in c]
+            assert shown.pop("text/plain").startswith("<Figure")
+            found[kind] = sorted(shown)
+    assert found == {
+        "": ["image/png"],
+        "svg": ["image/png", "image/svg+xml"],
+        "none": [],
+    }
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="forks are for Linux")
 def test_a_kernel_is_a_fork_with_its_own_folder(tmp_path):
     before = os.environ.get("JUPYTER_PATH")
     with kernels.ready():
+        server = os.environ["JUPYTER_PATH"]
+        with kernels.ready():  # in what is started meanwhile
+            assert os.environ["JUPYTER_PATH"] == server
         one, two = asked(tmp_path), asked(tmp_path)
     assert one[:2] == two[:2] == ["True", str(tmp_path)]
     assert one[2] != two[2]

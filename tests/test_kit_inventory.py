@@ -1,7 +1,9 @@
 """Two parallel forms, and an analysis that finds what was put in."""
 
+import io
 import math
 import re
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -197,3 +199,14 @@ def test_the_forms_are_printed(capsys):
     assert capsys.readouterr().out == export.markdown(B)
     assert cli.main(["kit", "inventory", "--key"]) == 0
     assert capsys.readouterr().out == export.markdown(A, key=True)
+
+
+def test_every_form_says_that_it_is_not_validated():
+    warning = "not yet validated with students"
+    for write in (export.markdown, export.text, export.moodle):
+        assert warning in write(A)
+        assert warning in write(B)
+        assert warning not in write(kit.exam([4]))
+    assert warning in export.markdown(A, key=True).splitlines()[0]
+    with zipfile.ZipFile(io.BytesIO(export.qti(A))) as folder:
+        assert warning in folder.read(export.ASSESSMENT).decode()

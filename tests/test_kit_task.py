@@ -49,6 +49,44 @@ def test_students_get_different_changes_and_each_the_same_again(file):
     assert any(task.drawn(file, s, seed=1) != c for s, c in found.items())
 
 
+FEWEST = {0: 10, 1: 5, 2: 7, 3: 10, 5: 8}  # short steps have few lines
+
+
+@pytest.mark.parametrize("chapter", yourfile.STEPS)
+def test_neighbors_rarely_get_the_same_change(tmp_path, chapter):
+    """Of the changes of most chapters there are a dozen or two."""
+    path = tmp_path / "my_transformer.py"
+    path.write_text(yourfile.text(chapter, complete=True), "utf8")
+    found = task.options(path)
+    assert len({change.source for change in found}) == len(found)
+    assert len(found) >= FEWEST.get(chapter, 11)
+    plain = ast.unparse(ast.parse(path.read_text("utf8")))
+    for change in found:
+        assert ast.unparse(ast.parse(change.source)) != plain, change
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (
+            "x = x + self.norm(y)",
+            {"x - self.norm(y)", "x", "self.norm(y)", "y"},
+        ),
+        ("a = 0.5 / b", {"0.5 * b", "0.5", "1.0 / b"}),
+        ("a = f(-b, bias=False)", {"b", "True"}),
+        ("a = p.mean(0) == 2", {"p.mean(0) != 2", "p.sum"}),
+        ("a = f(b)", set()),  # the control: nothing to change
+    ],
+)
+def test_what_becomes_of_a_line(line, expected):
+    found = {
+        ast.unparse(other)
+        for node in ast.walk(ast.parse(line))
+        for other in (*task.others(node), *task.more(node))
+    }
+    assert found == expected
+
+
 # -- the prediction ----------------------------------------------------------
 def test_a_prediction_is_kept_with_its_hash(file, capsys):
     words = ["kit", "task", str(file), "--student", "a"]

@@ -58,6 +58,7 @@ ORDER = [
     "speculative",
     "checkpoint",
     "tuning",
+    "preferences",
     "translate",
     "pretrained",
     "scaling",

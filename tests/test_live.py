@@ -43,7 +43,6 @@ from coursekit.translate import SPECIALS, special_ids
 from coursekit.weights import round_weights
 from results.live import GOALS, measure
 
-browser = test_pages.browser
 pytestmark = pytest.mark.xdist_group("live")
 
 LOGITS, ATTENTION = 1e-4, 1e-5
@@ -893,7 +892,7 @@ def test_an_export_has_a_picture_if_a_figure_is_named(tmp_path):
     given = ("attention", "a dog")
     path = live.export(model, tokenizer, tmp_path / "a", "m", *given, head=2)
     drawn, (title, text) = picture_of(path, "attention")
-    assert title == "attention: layer 1, head 3"
+    assert title == "attention: block 1, head 3"
     assert text.startswith("A map of attention weights: ")
     assert text.endswith(" The text: “a dog”.")
     again = live.export(model, tokenizer, tmp_path / "b", "m", *given, head=2)

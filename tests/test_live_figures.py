@@ -21,7 +21,6 @@ from coursekit.activations import watch
 from coursekit.models import save_model
 
 pytestmark = pytest.mark.xdist_group("live figures")
-browser = test_pages.browser
 
 # Each figure's directive, and what its sentence begins with.
 HERO = "The dog chased the cat because it was hungry. So the"
@@ -156,9 +155,11 @@ def visit(browser, book):
     """Open the page as a reader."""
     visits = []
 
-    def open_page(width=1280, scheme="light", base=None, broken=None):
+    def open_page(
+        width=1280, scheme="light", base=None, broken=None, own=None
+    ):
         folder = base or (book.root / "_build/html").as_uri() + "/"
-        reader = Reader(browser, folder, width, scheme)
+        reader = Reader(browser, folder, width, scheme, own)
         if broken is not None:
             reader.page.route(re.compile("_static/live/"), broken)
         visits.append(reader)
@@ -681,7 +682,7 @@ BROKEN = {
 
 @pytest.mark.parametrize("how", BROKEN)
 def test_a_model_that_does_not_come(visit, served, how):
-    reader = visit(base=served, broken=BROKEN[how])
+    reader = visit(base=served, broken=BROKEN[how], own={})
     element = reader.figure("attention")
     assert element.get_attribute("data-state") == "failed"
     assert element.locator(STILL).is_visible()
@@ -700,6 +701,7 @@ def test_a_model_that_computes_something_else_is_not_shown(
     assert spoiled != text
     reader = visit(
         base=served,
+        own={},  # what another visit has fetched is not here
         broken=lambda route: route.fulfill(
             body=spoiled, content_type="text/javascript"
         ),
@@ -740,7 +742,7 @@ def test_odd_sources(visit):
 
 
 def test_memory_is_flat(visit):
-    reader = visit()
+    reader = visit(own={})
     element = reader.figure("attention")
     session = reader.context.new_cdp_session(reader.page)
     session.send("HeapProfiler.enable")

@@ -23,7 +23,6 @@ from coursekit.classroom.grading import install
 
 # Built once, by one of the two workers.
 pytestmark = pytest.mark.xdist_group("predictions")
-browser = test_pages.browser
 plain = notebooks.plain
 
 FRONT = test_book.TINY.split("# Tiny")[0]
@@ -196,6 +195,9 @@ def book(tmp_path_factory):
     return book.build()
 
 
+NO_SCRIPTS = {"java_script_enabled": False}
+
+
 @pytest.fixture
 def visit(browser, book):
     """Open the page, as a phone or as a laptop, with or without scripts."""
@@ -203,21 +205,15 @@ def visit(browser, book):
     visits = []
 
     def open_page(
-        width=1280, scheme="light", anchor="", scripts=True, name="tiny"
+        width=1280, scheme="light", anchor="", name="tiny", own=None
     ):
-        visit = Visit(browser, folder, width, scheme)
-        if not scripts:
-            visit.context.close()
-            visit.context = browser.new_context(
-                java_script_enabled=False,
-                viewport={"width": width, "height": 800},
-            )
-            visit.page = visit.context.new_page()
-            visit.page.goto(f"{folder}book/{name}.html{anchor}")
-        else:
-            visit.open(f"{folder}book/{name}.html{anchor}")
+        visit = Visit(browser, folder, width, scheme, own)
         visits.append(visit)
-        return visit
+        address = f"{folder}book/{name}.html{anchor}"
+        if own == NO_SCRIPTS:
+            visit.page.goto(address)
+            return visit
+        return visit.open(address)
 
     yield open_page
     for each in visits:
@@ -315,7 +311,7 @@ def test_a_browser_that_keeps_nothing(visit):
         "Object.defineProperty(window, 'localStorage',"
         "{get() { throw new DOMException('no', 'SecurityError'); }})"
     )
-    opened, thrown = visit(), []
+    opened, thrown = visit(own={}), []
     opened.page.on("pageerror", lambda error: thrown.append(error.stack))
     opened.context.add_init_script(forbid)
     opened.page.reload()
@@ -465,7 +461,7 @@ def test_nothing_moves(visit):
 # -- the page, without -------------------------------------------------------
 @pytest.mark.parametrize("width", [1280, 360])
 def test_without_javascript_everything_can_be_opened(visit, width):
-    page = visit(width=width, scripts=False).page
+    page = visit(width=width, own=NO_SCRIPTS).page
     assert buttons(page).count() == 0
     assert seen(page) == set()
     for summary in page.locator("article summary").all():
@@ -798,7 +794,7 @@ PLAIN = {
     "in {cost}`time`": "in 12 seconds",
     "(x)=\n% no\n<!-- numbers: by hand -->\nText": "Text",
     "```{note}\nBe *warned*.\n```": "> **Note**\n>\n> Be *warned*.",
-    "```{dropdown} Why $a<b$ and `c`?\nSo.\n```": (
+    ":::{dropdown} Why $a<b$ and `c`?\nSo.\n:::": (
         "<details><summary>Why $a&lt;b$ and <code>c</code>?</summary>\n\n"
         "So.\n\n</details>"
     ),
@@ -812,6 +808,17 @@ PLAIN = {
     "```{math}\na^2\n```": "$$\na^2\n$$",
     "```{here}\n```": "",
     "A <!-- numbers: by hand -->b<!-- numbers: end -->.": "A b.",
+    "$a `b` {x}`c`$ and {term}`d`": "$a `b` {x}`c`$ and d",
+    "a \\`{term}`b` `` `c` ``\\\n\\*d*": "a \\`b `` `c` ``\\\n\\*d*",
+    "- a {term}`b\n  c`\n- (x)=\n  `d`": "- a b c\n-\n  `d`",
+    "> {term}`b`\n> `c`": "> b\n> `c`",
+    "- ```{note}\n  It.\n  ```": "- > **Note**\n  >\n  > It.",
+    "| {term}`a` | b |\n|---|---|\n| c | `d` |": (
+        "| a | b |\n|---|---|\n| c | `d` |"
+    ),
+    "```python\na\n\n\nb\n```\n\n\n\nc": "```python\na\n\n\nb\n```\n\nc",
+    "    {term}`a`": "    {term}`a`",
+    "$$\na\n$$ (other-sum)": "$$\na\n\\tag{1}\n$$",
 }
 
 
@@ -828,7 +835,8 @@ def plain_page(tmp_path, base=""):
     other = nbformat.v4.new_notebook(
         cells=[
             nbformat.v4.new_markdown_cell(
-                "# Other page\n\n(other-label)=\n## A section"
+                "# Other page\n\n(other-label)=\n## A section\n\n"
+                "$$\na\n$$ (other-sum)"
             )
         ]
     )

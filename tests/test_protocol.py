@@ -18,7 +18,7 @@ from coursekit.classroom.grading.isolation import Limits
 from coursekit.classroom.grading.sandbox import Sandbox
 
 ROOT = Path(__file__).resolve().parent.parent
-SEED = 11
+SEED = 2  # test_catalogue.py asks the same here, with 0 and 1
 PATIENT = Limits(
     cpu_s=600.0, wall_s=600.0, asks=10**6
 )  # for a chapter's answers

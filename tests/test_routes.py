@@ -218,3 +218,48 @@ def test_the_page_shows_the_sums():
         if high > 180:
             text = f"{round(low / 60)}–{round(high / 60)} hours"
         assert f"<td>{text}</td></tr></tfoot>" in shown
+
+
+# -- one lecture, by the minute ----------------------------------------------
+TINY = """
+<article><section id="tiny"><h1>Tiny<a class="headerlink">#</a></h1>
+<p>{intro}</p>
+<section id="one"><h2>One &amp; two</h2><p>{text}</p>
+<div class="predict">Which</div></section>
+<section id="exercises"><h2>Exercises</h2><p>{text}</p></section>
+<section id="takeaways"><h2>Takeaways</h2><p>{intro}</p></section>
+</section></article>
+""".format(intro="word " * 340, text="word " * 850)
+PLAN = ["04_tiny", 75, [["Do it", "do-it", 15]]]
+
+
+def test_a_lecture_is_planned_from_the_counts_of_its_page():
+    """170 words take a minute, a prediction takes 1.3: by hand."""
+    rows = routes.timetable(TINY, PLAN)
+    spans = re.findall(r'"row">(\d+)–(\d+)<', rows)
+    ends = [2.0, 2.0 + 5.0 + 1.3, 10.3, 25.3, 75]  # titles have words too
+    assert [int(end) for _, end in spans] == [round(end) for end in ends]
+    assert [start for start, _ in spans[1:]] == [end for _, end in spans[:-1]]
+    assert ">One &amp; two</a></td><td>1<" in rows
+    assert "04_tiny.html#do-it" in rows
+    assert "Exercises" not in rows
+    parts = [part.minutes for _, _, part in routes.sections(TINY)]
+    assert sum(parts) == pytest.approx(routes.count(TINY).minutes)
+    longer = TINY.replace("Which", "word " * 170)  # the control
+    assert ">2–9<" in routes.timetable(longer, PLAN)
+
+
+def test_a_plan_is_filled_in_once_and_again():
+    said = routes.escape(routes.json.dumps(PLAN))
+    html = f"<tbody><!-- lecture {said} --><!-- /lecture --></tbody>"
+    once = routes.fill_lectures(html, {"04_tiny": TINY}.get)
+    assert once.count("<tr>") == 5
+    assert routes.fill_lectures(once, {"04_tiny": TINY}.get) == once
+
+
+def test_the_lecture_fits_into_its_minutes():
+    html = (HTML / "about" / "routes.html").read_text("utf8")
+    ((_, said),) = routes.LECTURE.findall(html)
+    page, minutes, work = routes.json.loads(routes.unescape(said))
+    read = routes.count((HTML / f"{page}.html").read_text("utf8")).minutes
+    assert read + sum(took for *_, took in work) <= minutes == 75

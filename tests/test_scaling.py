@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from coursekit.attention import attend, fast_attend
@@ -14,6 +15,7 @@ from coursekit.config import (
 )
 from coursekit.decoder import GPT
 from coursekit.encoder import Encoder
+from coursekit.models import shapes_only
 from coursekit.positions import alibi_slopes
 from coursekit.scaling import (
     ByteCounter,
@@ -34,6 +36,40 @@ def config(kind=GPTConfig, **changes):
 
 
 # -- parameters --------------------------------------------------------------
+class Drawn(TorchDispatchMode):
+    """The random operations that reach PyTorch."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = set()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.names |= {n for n in ("normal", "uniform") if n in str(func)}
+        return func(*args, **kwargs or {})
+
+
+@pytest.mark.parametrize("kind", [GPTConfig, EncoderConfig])
+def test_a_model_for_its_shapes_draws_no_numbers(kind):
+    with Drawn() as drawn:
+        model = meta_model(config(kind))
+    assert drawn.names == set()
+    real = (GPT if kind is GPTConfig else Encoder)(config(kind))
+    for (name, ours), theirs in zip(
+        model.named_parameters(), real.parameters(), strict=True
+    ):
+        assert ours.is_meta, name
+        assert ours.shape == theirs.shape, name
+
+
+def test_without_it_numbers_would_be_drawn():
+    with Drawn() as drawn, torch.device("meta"):
+        GPT(config())
+    assert drawn.names == {"normal", "uniform"}
+    with shapes_only():
+        assert nn.Linear(3, 2).weight.is_meta
+    assert torch.empty(2).normal_().isfinite().all()
+
+
 def test_parameters_by_hand():
     counts = count_parameters(GPT(config(d_ff=31, tie_embeddings=False)))
     assert counts == {

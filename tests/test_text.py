@@ -5,6 +5,7 @@ the text stand only numbers that were worked by hand, or that a cited paper
 gives; both say so in a comment around them.
 """
 
+import ast
 import re
 import sys
 import tomllib
@@ -307,6 +308,11 @@ def private_words(page, text):
     for fragment in ALLOWED.get(page, ()):
         assert fragment in text, f"no longer there, so not allowed: {fragment}"
         text = text.replace(fragment, " ")
+    return private_in(text)
+
+
+def private_in(text):
+    """Each private word of a text, with its neighbors."""
     found = []
     for word, pattern in PRIVATE.items():
         for hit in re.finditer(pattern, text, re.IGNORECASE):
@@ -324,6 +330,61 @@ def test_a_page_uses_the_fields_words(page):
 def test_a_private_word_is_found():
     text = "A bend.\n\n```{code-cell} ipython3\nmend = 1\n```\n`twin` shares a"
     assert private_words("x", text) == ["nonlinearity: … A bend. shares a …"]
+
+
+# What readers are shown besides the pages: drawings, messages, feedback.
+SHOWN = sorted((ROOT / "coursekit").rglob("*.py"))
+LIVE = sorted((ROOT / "coursekit/classroom/live/figures").glob("*strings.js"))
+
+
+def shown(source):
+    """The strings of a program, its docstrings and single words left out."""
+    tree = ast.parse(source)
+    docstrings = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef))
+        and isinstance(node.body[0], ast.Expr)
+    }
+    attributes = {
+        id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)
+    }
+    return [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and " " in node.value
+        and id(node) not in docstrings | attributes
+    ]
+
+
+def test_messages_figures_and_feedback_use_the_fields_words():
+    found = {}
+    for path in SHOWN:
+        texts = shown(path.read_text("utf8"))
+        words = [w for text in texts for w in private_in(text)]
+        if words:
+            found[path.relative_to(ROOT).as_posix()] = words
+    assert found == {}
+    assert LIVE
+    for path in LIVE:
+        said = re.findall(
+            r'^ +(?:".*": |\+ )"(.*)"', path.read_text("utf8"), re.M
+        )
+        assert len(said) > 20
+        assert private_in("\n".join(said)) == []
+
+
+def test_a_private_word_of_a_message_is_found():
+    source = """
+def f(x):
+    'A twin in a docstring.'
+    raise ValueError(f"x is a fraction: got {x}. Mend the value.")
+"""
+    (text,) = [t for t in shown(source) if "Mend" in t]
+    assert private_in(text) == ["fix: … . Mend the value. …"]
+    assert not any("twin" in t for t in shown(source))
 
 
 # -- what has been introduced ------------------------------------------------

@@ -23,7 +23,6 @@ from coursekit.models import find_model
 from coursekit.tokenizer import BPETokenizer
 from results.minimal import to_library
 
-browser = test_pages.browser
 page = test_live.page
 pytestmark = pytest.mark.xdist_group("walk")
 
@@ -601,8 +600,8 @@ STATES = """() => {
 
 def test_two_blocks_side_by_side(walker):
     reader = walker().at("#walk=cat&step=11&block=1")
-    reader.page.get_by_label("Beside it").focus()
-    reader.page.get_by_label("Beside it").select_option("3")
+    reader.page.get_by_label("Next to it").focus()
+    reader.page.get_by_label("Next to it").select_option("3")
     assert reader.page.url.endswith("#walk=cat&step=11&block=1&beside=3")
     focused = reader.page.evaluate("document.activeElement.dataset.name")
     assert focused == "beside"

@@ -14,7 +14,7 @@ from bs4 import BeautifulSoup
 from fontTools.ttLib import TTFont
 from test_pages import HTML, Visit
 
-browser, base = test_pages.browser, test_pages.base
+base = test_pages.base
 xdist_group = pytest.mark.xdist_group
 
 EMPTY = 700_000  # bytes of a page without text, with all that it loads
@@ -65,7 +65,7 @@ def fetched(browser, base, page, emptied=False, folder=HTML):
     return {path: weight_of(folder / path) for path in paths} | sizes
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")  # a page's tests stand in several files
 def empty(browser, base):
     return fetched(browser, base, CHAPTERS[0], emptied=True)
 

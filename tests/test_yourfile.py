@@ -652,6 +652,10 @@ WRONG = {  # name: chapter, old, new, contract, a part of the sentence
         ),
         *("normalized", "for each layer"),
     ),
+    "feed-forward network left out": (
+        *(8, "= FeedForward(d_model)", "= nn.Identity()"),
+        *("layered", "add what it computes to x"),
+    ),
     # -- chapter 10
     "exponentials of logits": (
         *(10, SHIFT, "shifted = logits"),

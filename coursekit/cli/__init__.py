@@ -34,7 +34,7 @@ In the order in which you will want them:
   coursekit info        what a model is made of; what this machine can do
   coursekit finetune    from prompts with their answers
   coursekit quantize    what does it lose with fewer bits per weight?
-  coursekit speedrun    how fast can it be learned? beside a known recipe
+  coursekit speedrun    how fast can it be learned? next to a known recipe
 
 For the transformer that you build yourself, chapter by chapter:
 

@@ -12,7 +12,13 @@ from torch import nn
 from coursekit.cli import version
 from coursekit.cli.output import report
 from coursekit.devices import pick_device, pick_precision
-from coursekit.models import build_model, find_model, read_config, shipped
+from coursekit.models import (
+    build_model,
+    find_model,
+    read_config,
+    shapes_only,
+    shipped,
+)
 from coursekit.vocabulary import load_tokenizer
 from coursekit.weights import read_tensors
 
@@ -70,7 +76,7 @@ def about_run(name: str) -> dict[str, Any]:
     """Settings, parts and state of a run."""
     folder = find_model(name)
     fields = read_config(folder)
-    with torch.device("meta"):
+    with shapes_only():
         model = build_model(fields, folder)
     parts = {name: size(part) for name, part in model.named_children()}
     about: dict[str, Any] = {

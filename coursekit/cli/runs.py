@@ -28,6 +28,7 @@ from coursekit.models import (
     create_run,
     read_config,
     read_tokenizer,
+    shapes_only,
 )
 from coursekit.tokenizer import BPETokenizer, CharTokenizer
 from coursekit.train_config import TrainConfig, make_optimizer
@@ -275,7 +276,7 @@ def must_fit(config: GPTConfig, device: torch.device) -> None:
     Raises:
         ValueError: if the memory of the machine is less, where it is known.
     """
-    with torch.device("meta"):  # shapes without numbers
+    with shapes_only():
         n = sum(p.numel() for p in GPT(config).parameters())
     needed = n * (16 if device.type == "cpu" else 4)
     try:

@@ -80,7 +80,7 @@ _ATTEND_BUGS = {
         "scores.softmax(dim=-1)",
         "scores.softmax(dim=-2)",
         says="softmax over the queries (dim=-2) instead of the keys",
-        why="Each query deals out its attention among the keys: normalize "
+        why="Each query divides its attention among the keys: normalize "
         "along the last axis, so that rows sum to 1.",
         read="04_attention#att-by-hand",
     ),
@@ -369,7 +369,7 @@ _STUCK_BUGS = {
         "torch.diag_embed(p) - p[:, :, None] * p[:, None, :]",
         "p * (1 - p)",
         says="the diagonal of the derivative alone, p(1 − p)",
-        why="A score moves the other weights, too: entries beside the "
+        why="A score moves the other weights, too: entries off the "
         "diagonal are −p_i p_j.",
         read="04_attention#att-measure",
     ),

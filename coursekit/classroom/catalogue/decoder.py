@@ -497,7 +497,7 @@ _BUILD_BUGS = {
     "one_block": Bug(
         "one block used again and again, [Block(…)] * n",
         "That is n times the same object, with one set of weights. Make a "
-        "new block for each place.",
+        "new block for each position.",
         read="09_decoder#dec-predict-order",
         at="blocks",
     ),

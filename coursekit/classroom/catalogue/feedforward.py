@@ -17,8 +17,8 @@ from coursekit.classroom.check.forbid import AUTOGRAD
 
 float64 = torch.float64
 LEAKY = (
-    "Here the bend lets a tenth of what is negative through: f(z) is z where "
-    "z is positive, and z / 10 elsewhere."
+    "Here the nonlinearity lets a tenth of what is negative through: f(z) is "
+    "z where z is positive, and z / 10 elsewhere."
 )
 
 
@@ -68,32 +68,32 @@ def feed_forward(
 
 
 _NO_BEND = Bug(
-    "two layers with no bend between them",
-    "Two matrices in a row are one matrix: without a bend the width buys "
-    "nothing. Bend after the first layer.",
+    "two layers with no nonlinearity between them",
+    "Two matrices in a row are one matrix: without a nonlinearity "
+    "the width buys nothing. Apply it after the first layer.",
     read="08_feedforward#ff-predict-xor",
     at="bend",
 )
 _FEED_FORWARD_BUGS = {
     "no_bend": _NO_BEND,
     "early_bend": Bug(
-        "a bend before the bias is added: f(x W_in) + b_in",
+        "a nonlinearity before the bias is added: f(x W_in) + b_in",
         "The bias says from where on a unit fires, so it belongs inside: "
         "f(x W_in + b_in).",
         read="08_feedforward#ff-formula",
         at="bend",
     ),
     "gelu": Bug(
-        "GELU as the bend",
-        "GELU is a smooth relative that most models since use. The bend that "
-        "is asked for has a corner at 0.",
+        "GELU as the nonlinearity",
+        "GELU is a smooth relative that most models since use. What is "
+        "asked for has a corner at 0.",
         read="08_feedforward#ff-formula",
         at="bend",
     ),
     "end_bend": Bug(
-        "a bend after the second layer as well",
+        "a nonlinearity after the second layer as well",
         "The output is added to the stream and must be as free to lower a "
-        "number as to raise it. Bend once, in the middle.",
+        "number as to raise it. One nonlinearity, in the middle.",
         read="08_feedforward#ff-wrong",
     ),
     "residual": Bug(
@@ -252,14 +252,14 @@ _IS_AFFINE_BUGS = {
     "rays": Bug(
         "a test along rays from 0: whether g(2a) − g(0) = 2 (g(a) − g(0))",
         "A network with ReLU and no biases is straight along every ray from "
-        "0, and bends between the rays. Test sums of two vectors.",
+        "0, and not between the rays. Test sums of two vectors.",
         read="08_feedforward#ff-wrong",
         at="identity",
     ),
     "near_zero": Bug(
         "a test with vectors of one size, near 0",
-        "A unit whose bias is large bends far out and is straight near 0. "
-        "Try large vectors too.",
+        "A unit whose bias is large has its corner far out: near 0 it is "
+        "straight. Try large vectors too.",
         read="08_feedforward#ff-is-affine",
     ),
     "exact": Bug(
@@ -271,7 +271,7 @@ _IS_AFFINE_BUGS = {
     ),
     "absolute": Bug(
         "a tolerance that does not grow with the numbers",
-        "Rounding is a share of the number: near 10⁸ it is 10⁻⁸ already. "
+        "Rounding is a fraction of the number: near 10⁸ it is 10⁻⁸ already. "
         "Compare the gap with the size of the outputs.",
         read="08_feedforward#ff-is-affine",
     ),
@@ -305,10 +305,10 @@ def _is_affine_cases(seed: int) -> list[Case]:
     return [
         Case((layer, 5), name="one layer with a bias"),
         Case((matrix, 5), name="a matrix without a bias"),
-        Case((network, 5), name="a network with a bend"),
+        Case((network, 5), name="a network with a nonlinearity"),
         Case((large, 5), name="a matrix of large numbers"),
         Case((no_bias, 5), name="a network without biases"),
-        Case((bends_far_away, 5), name="it bends far away from 0"),
+        Case((bends_far_away, 5), name="its corner is far away from 0"),
     ]
 
 
@@ -362,14 +362,14 @@ _MENDED_BUGS = {
         at="scaling",
     ),
     "late_bend": Bug(
-        "a bend at the end, and none in the middle",
+        "a nonlinearity at the end, and none in the middle",
         "At the end it keeps the network from lowering numbers; and without "
-        "a bend in the middle the two matrices are one.",
+        "one in the middle the two matrices are one.",
         read="08_feedforward#ff-wrong",
         at="bend",
     ),
     "end_bend": Bug(
-        "a bend at the end, besides the one in the middle",
+        "a nonlinearity at the end, besides the one in the middle",
         "The output is added to the stream and must be as free to lower a "
         "number as to raise it.",
         read="08_feedforward#ff-wrong",
@@ -377,10 +377,10 @@ _MENDED_BUGS = {
     ),
     "no_bend": _NO_BEND,
     "after_bend": Bug(
-        "hidden numbers divided by the largest among the tokens, behind the "
-        "bend",
+        "hidden numbers divided by the largest among the tokens, after the "
+        "nonlinearity",
         "Then each token's result depends on the others. Nothing stands "
-        "between the bend and the second layer.",
+        "between the nonlinearity and the second layer.",
         read="08_feedforward#ff-predict-alone",
         alone=True,
     ),
@@ -448,21 +448,21 @@ def backward(
 
 _BACKWARD_BUGS = {
     "slope_forgotten": Bug(
-        "a backward pass without the bend's slope",
-        "What comes back through a unit is multiplied by the bend's slope at "
-        "z. ReLU's is 1 where z > 0 and 0 elsewhere.",
+        "a backward pass without the slope of the nonlinearity",
+        "What comes back through a unit is multiplied by f′(z). ReLU's slope "
+        "is 1 where z > 0 and 0 elsewhere.",
         read="08_feedforward#ff-backward-pass",
         at="slope",
     ),
     "dh_bent": Bug(
-        "the bend applied to the gradient: f(dh) instead of f′(z) · dh",
+        "the nonlinearity applied to the gradient: f(dh), not f′(z) · dh",
         "What counts is where the unit stood, not the sign of the gradient: "
-        "multiply dh by the bend's slope at z.",
+        "multiply dh by f′(z).",
         read="08_feedforward#ff-backward-pass",
         at="slope",
     ),
     "dw_out_from_z": Bug(
-        "dW_out made from z, before the bend",
+        "dW_out made from z, before the nonlinearity",
         "W_out is multiplied by h = f(z), so its gradient is hᵀ dy.",
         read="08_feedforward#ff-backward-pass",
     ),
@@ -480,9 +480,9 @@ _BACKWARD_BUGS = {
         at="biases",
     ),
     "dx_from_dh": Bug(
-        "dx made from dh, past the bend",
-        "On its way down to x the gradient passes the bend as well: dx comes "
-        "from dz, as dW_in does.",
+        "dx made from dh, without the nonlinearity's slope",
+        "On its way down to x the gradient passes the nonlinearity as well: "
+        "dx comes from dz, as dW_in does.",
         read="08_feedforward#ff-backward-pass",
         at="slope",
     ),
@@ -548,9 +548,9 @@ def edit(
 
 _EDIT_BUGS = {
     "unbent": Bug(
-        "inner units before the bend",
-        "W_out is multiplied by what comes out of the bend, h = f(z): the "
-        "change goes along h, and not along z.",
+        "hidden units before the nonlinearity",
+        "W_out is multiplied by h = f(z): the change goes along h, and not "
+        "along z.",
         read="08_feedforward#ff-memory",
     ),
     "length": Bug(

@@ -268,7 +268,7 @@ def deal(n_text: int, length: int, *, on: Switches = NONE) -> Starts:
 
 _DEAL_BUGS = {
     "windows_dealt": Bug(
-        "windows of the whole text, dealt at random to both parts",
+        "windows of the whole text, distributed at random to both parts",
         "Windows overlap: a character is unseen only if all windows that "
         "hold it go to validation. Cut the text first, then the windows.",
         read="00_first_model#first-split",
@@ -320,7 +320,7 @@ def _judge_deal(starts: Starts, case: Case) -> str | None:
         if places.min() < 0 or places.max() >= n_text:
             return f"A {name} window reaches beyond the text."
         if len(start.unique()) < len(start):
-            return f"A {name} window is dealt twice."
+            return f"A {name} window is given out twice."
         covered = torch.zeros(n_text, dtype=torch.bool)
         covered[places] = True
         covers.append(covered)

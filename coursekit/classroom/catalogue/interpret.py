@@ -84,7 +84,7 @@ _LENS_BUGS = {
         "x = (streams - mean) / (variance + eps).sqrt()",
         "mean, variance = mean[-1:], variance[-1:]\n"
         "    x = (streams - mean) / (variance + eps).sqrt()",
-        says="the mean and variance of the top, used at every height",
+        says="the mean and variance of the top, used at every depth",
         why="The stream grows on its way up. Each vector is normalized by "
         "its own numbers.",
         read="16_interpret#int-lens",
@@ -102,7 +102,7 @@ _LENS_BUGS = {
         "return x",
         "x = torch.cat((streams[:-1], x[-1:]))\n    return x",
         says="a norm for the topmost stream alone",
-        why="The lens asks what each height would say if it were the last: "
+        why="The lens asks what each depth would say if it were the last: "
         "all of them go through the last norm.",
         read="16_interpret#int-lens",
         alone=True,
@@ -254,7 +254,7 @@ _SILENCED_BUGS = {
     "a_text": Bug(
         "new[:, head] = reference[:, head]",
         "new[head] = reference[head]",
-        says="a text of the batch silenced, not a head",
+        says="a text of the batch ablated, not a head",
         why="The axes are (B, H, T, Dv): heads[:, head], not heads[head].",
         read="16_interpret#int-ablation",
         alone=True,
@@ -311,7 +311,7 @@ _SHARPEST_BUGS = {
         "before.amax(-1).mean(1)",
         says="the largest weight of a text in place of its mean",
         why="Some query looks one back in any head. A head that does so by "
-        "trade does it at every place.",
+        "trade does it at every position.",
         read="16_interpret#int-wrong",
     ),
     "best_by_text": Bug(

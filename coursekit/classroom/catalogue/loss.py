@@ -338,7 +338,7 @@ _MENDED_BUGS = {
     ),
     "viewed": Bug(
         "view(B, V, T) where the axes should be swapped",
-        "view cuts the numbers up anew, across tokens. Use transpose(1, 2), "
+        "view cuts the numbers up again, across tokens. Use transpose(1, 2), "
         "or flatten batch and time.",
         read="10_loss#loss-wrong",
     ),
@@ -502,14 +502,14 @@ _PERPLEXITY_BUGS = {
     ),
     "mean_of_perplexities": Bug(
         "the mean of the batches' perplexities",
-        "eˣ bends upward, so the mean of powers is above the power of the "
+        "eˣ curves upward, so the mean of powers is above the power of the "
         "mean. Average first, then take e to the power of it.",
         read="10_loss#loss-units",
         at="mean",
     ),
     "weighted_perplexities": Bug(
         "the mean of the batches' perplexities, weighted by their counts",
-        "The weights are right, but eˣ bends upward: average the losses "
+        "The weights are right, but eˣ curves upward: average the losses "
         "first, then take e to the power of their mean.",
         read="10_loss#loss-units",
         at="mean",

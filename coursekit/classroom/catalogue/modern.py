@@ -322,7 +322,7 @@ _GATED_BUGS = {
         at="bend",
     ),
     "straight": Bug(
-        "no bend at all: a product of two linear maps",
+        "no nonlinearity at all: a product of two linear maps",
         "The gate passes through silu before it multiplies.",
         read="15_modern#mod-swiglu",
         at="bend",
@@ -335,7 +335,7 @@ _GATED_BUGS = {
     ),
     "after": Bug(
         "one more silu, after the product",
-        "The bend sits on the gate alone.",
+        "The nonlinearity sits on the gate alone.",
         read="15_modern#mod-swiglu",
         at="join",
     ),
@@ -406,7 +406,7 @@ _MIXTURE_BUGS = {
     ),
     "of_all": Bug(
         "weights from the softmax over all experts, which don't sum to 1",
-        "The experts that were not asked keep their share. Softmax over the "
+        "The experts that were not asked keep their part. Softmax over the "
         "chosen logits alone. (Some models do it your way.)",
         read="15_modern#mod-experts",
         at="weights",
@@ -427,7 +427,7 @@ _MIXTURE_BUGS = {
     ),
     "weighs_input": Bug(
         "weights multiplied to what goes in, not to what comes out",
-        "An expert bends: half the input is not half the answer.",
+        "An expert is nonlinear: half the input is not half the answer.",
         read="15_modern#mod-experts",
         at="side",
     ),
@@ -563,14 +563,14 @@ _MENDED_BUGS = {
         at="turn",
     ),
     "values_tiled": Bug(
-        "keys dealt out in runs, and values in turns",
+        "keys distributed in runs, and values in turns",
         "A head's keys and values belong together: repeat_interleave for "
         "both.",
         read="15_modern#mod-rope",
         alone=True,
     ),
     "keys_tiled": Bug(
-        "values dealt out in runs, and keys in turns",
+        "values distributed in runs, and keys in turns",
         "A head's keys and values belong together: repeat_interleave for "
         "both.",
         read="15_modern#mod-rope",

@@ -118,7 +118,7 @@ _MULTIHEAD_BUGS = {
         at="size",
     ),
     "size_of_keys": Bug(
-        "values cut into as many numbers a head as the keys",
+        "values cut into as many numbers per head as the keys",
         "A head's values may be wider or narrower than its keys: W_V has "
         "H·Dv columns.",
         read="06_multihead#mha-qa-value",
@@ -147,7 +147,7 @@ _MULTIHEAD_BUGS = {
     ),
     "over_queries": Bug(
         "softmax over the queries (dim=-2) instead of the keys",
-        "In every head each query deals out its attention among the keys: "
+        "In every head each query divides its attention among the keys: "
         "the last axis.",
         read="04_attention#att-by-hand",
         at="softmax",
@@ -208,7 +208,7 @@ def contributions(
 
 _CONTRIBUTIONS_BUGS = {
     "dealt": Bug(
-        "the rows of W_O dealt out to the heads like cards",
+        "the rows of W_O given to the heads in turns",
         "The heads stand side by side: the first d_head rows belong to head "
         "1, the next to head 2. view(H, d_head, D), not view(d_head, H, D).",
         read="06_multihead#mha-concat-or-add",

@@ -433,8 +433,8 @@ _PLACES_BUGS = {
         at="places",
     ),
     "neighbors": Bug(
-        "a test that compares each place with the next one only",
-        "A vector may come back two places later: compare every two.",
+        "a test that compares each position with the next one only",
+        "A vector may come back two positions later: compare every two.",
         read="03_positions#pos-wrong",
         at="places",
     ),

@@ -671,7 +671,7 @@ _LAW_BUGS = {
     "one_rate": Bug(
         "one learning rate for all sizes, the best one of the smallest",
         "Wide models want a lower rate. With one rate for all, the large "
-        "ones are badly trained, and the line bends.",
+        "ones are badly trained, and the line is curved.",
         read="18_scaling#scale-wrong",
         at="runs",
     ),

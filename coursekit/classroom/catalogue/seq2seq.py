@@ -106,7 +106,7 @@ _CROSS_BUGS = {
     "causal": Bug(
         "a causal mask on the source",
         "The source is all there before the first word is written: every "
-        "place may look at every real word of it.",
+        "position may look at every real word of it.",
         read="14_seq2seq#seq-masks",
         at="causal",
     ),
@@ -247,7 +247,7 @@ _MENDED_BUGS = {
     ),
     "no_source_mask": Bug(
         "a source without its mask",
-        "The memory has a vector for each place of the padding. Hide them "
+        "The memory has a vector for each padding token. Hide them "
         "with `real[:, None]`, (B, 1, S).",
         read="14_seq2seq#seq-masks",
         at="mask",
@@ -282,7 +282,7 @@ _MENDED_BUGS = {
     "triangle": Bug(
         "a causal triangle on the source, besides its mask",
         "The whole source is there before the first word is written: every "
-        "place may see all its real vectors.",
+        "position may see all its real vectors.",
         read="14_seq2seq#seq-by-hand",
         alone=True,
     ),
@@ -500,7 +500,7 @@ def shift(
 _SHIFT_BUGS = {
     "unshifted": Bug(
         "input and answers that are the same",
-        "Each place then reads what it has to answer, and learns to copy. "
+        "Each position then reads what it has to answer, and learns to copy. "
         "Fed, it is perfect; free, it repeats what begins the text.",
         read="14_seq2seq#seq-predict-shift",
         at="rows",
@@ -528,8 +528,8 @@ _SHIFT_BUGS = {
     ),
     "backward": Bug(
         "a shift in the wrong direction: the token before is asked for",
-        "The input is the target shifted right, behind the begin. Each "
-        "place reads a token and has to answer the next.",
+        "The input is the target shifted right, after BOS. Each "
+        "position reads a token and has to answer the next.",
         read="14_seq2seq#seq-shift",
         at="rows",
     ),
@@ -746,7 +746,7 @@ def exact(
 
 _EXACT_BUGS = {
     "tokens": Bug(
-        "the share of tokens that are right",
+        "the fraction of tokens that are right",
         "A date with one wrong digit is wrong. Count texts, not tokens.",
         read="14_seq2seq#seq-predict-exact",
         at="right",
@@ -883,7 +883,7 @@ _ALIGNMENT_BUGS = {
         at="heads",
     ),
     "top_word": Bug(
-        "the share of words whose largest weight lies on a link",
+        "the fraction of words whose largest weight lies on a link",
         "A head that spreads its weight may have its largest in the right "
         "place. Asked is how much weight lies there.",
         read="14_seq2seq#seq-measure",

@@ -84,7 +84,7 @@ _RATES_BUGS = {
     ),
     "rises_again": Bug(
         "a cosine that rises again after the last update",
-        "Beyond π the cosine climbs. Keep the share of the way at most 1.",
+        "Beyond π the cosine climbs. Keep the fraction of the way at most 1.",
         read="11_training#train-rate",
         at="floor",
     ),
@@ -196,7 +196,7 @@ _UPDATE_BUGS = {
     ),
     "decay_whole": Bug(
         "a decay that is not multiplied by the learning rate",
-        "Each update then takes away a share `decay` of every weight, a "
+        "Each update then takes away a fraction `decay` of every weight, a "
         "thousand times too much. It is rate · decay · w.",
         read="11_training#train-adamw",
         at="decay",
@@ -217,7 +217,7 @@ _UPDATE_BUGS = {
     "corrected_kept": Bug(
         "the divided m̂ and v̂ returned instead of m and v",
         "The next update would divide what has been divided. Keep the "
-        "plain ones, and divide anew each time.",
+        "plain ones, and divide again each time.",
         read="11_training#train-by-hand",
         at="correction",
     ),
@@ -496,14 +496,14 @@ _LEARN_BUGS = {
         at="rate",
     ),
     "starts_anew": Bug(
-        "a rate that falls to its end in each epoch and starts anew",
+        "a rate that falls to its end in each epoch and starts again",
         "Count the steps of all epochs, not the batches of this one.",
         read="11_training#train-wrong",
         at="rate",
     ),
     "constant": Bug(
         "a learning rate that never falls",
-        "Set the rate anew before each step: peak · (1 − done / steps).",
+        "Set the rate before each step: peak · (1 − done / steps).",
         read="11_training#train-rate",
         at="rate",
     ),

@@ -259,7 +259,7 @@ _GRID_BUGS = {
     ),
     "both_stretched": Bug(
         "both lists stretched, each code several times in a run",
-        "Along a row of the grid the column changes with each place. Repeat "
+        "Along a row of the grid the column changes with each patch. Repeat "
         "the list of columns as a whole.",
         read="17_vision#vis-grid",
         at="order",
@@ -360,7 +360,7 @@ _RESIZED_BUGS = {
     "reshaped": Bug(
         "a reshape from (old², D) to (D, old, old), without a transpose",
         "F.interpolate wants channels in front. A reshape does not move them "
-        "there; it deals the numbers out anew. Transpose first.",
+        "there; it only reads them in another order. Transpose first.",
         read="17_vision#vis-predict-strips",
         at="grid",
     ),

@@ -142,6 +142,10 @@ from coursekit.classroom.figures.order import (
 from coursekit.classroom.figures.positions import (
     clocks,
 )
+from coursekit.classroom.figures.preferences import (
+    group_of_answers,
+    policies,
+)
 from coursekit.classroom.figures.probing import (
     changed_token,
     checklist,
@@ -241,6 +245,7 @@ __all__ = [
     "forgotten",
     "gap_losses",
     "gated_units",
+    "group_of_answers",
     "head_groups",
     "heads_added",
     "heatmap",
@@ -284,6 +289,7 @@ __all__ = [
     "pipeline_turns",
     "pixel_cuts",
     "png",
+    "policies",
     "position_rows",
     "prefixes",
     "prerequisites",

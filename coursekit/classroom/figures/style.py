@@ -6,7 +6,8 @@ inches wide, so that its text is readable on a phone.
 
 A notebook shows a PNG, which every program draws the same way.  Where the
 variable ``COURSEKIT_FIGURES`` is ``svg``, as it is when the book is built, a
-figure is encoded as SVG too, and the book takes that.
+figure is encoded as SVG too, and the book takes that; where it is ``none``, as
+it is when a second run is compared with the first, a figure is not encoded.
 """
 
 import os
@@ -108,8 +109,11 @@ def use_style() -> None:
         # It registers its own encoder when it is first imported.
         import_module("matplotlib_inline.backend_inline")
         formatters = shell.display_formatter.formatters
-        formatters["image/png"].for_type(Figure, png)
-        if os.environ.get(ENCODE) == "svg":
+        kind = os.environ.get(ENCODE)
+        formatters["image/png"].for_type(
+            Figure, png if kind != "none" else lambda figure: None
+        )
+        if kind == "svg":
             formatters["image/svg+xml"].for_type(Figure, encode)
 
 
@@ -123,12 +127,23 @@ def png(figure: Figure) -> bytes:
         The bytes of a PNG file.
     """
     full, small = BytesIO(), BytesIO()
-    figure.savefig(full, format="png", bbox_inches="tight")
+    figure.savefig(
+        full,
+        format="png",
+        bbox_inches="tight",
+        pil_kwargs={"compress_level": 0},  # it is read again at once
+    )
     image = Image.open(full).convert("RGB")
     image.quantize(256, dither=Image.Dither.NONE).save(
         small, format="png", optimize=True
     )
     return small.getvalue()
+
+
+def encode_only() -> None:
+    """Keep Jupyter from drawing each figure once more before it encodes it."""
+    if plt.get_backend().endswith("inline"):
+        plt.uninstall_repl_displayhook()
 
 
 def new_figure(
@@ -154,6 +169,7 @@ def new_figure(
         squeeze=False,
         **options,
     )
+    encode_only()
     return figure, list(axes.flat)
 
 
@@ -169,6 +185,8 @@ def mosaic(layout: str, height: float, **options: Any) -> dict[str, Axes]:
         The axes by their letters.
     """
     use_style()
-    return plt.subplot_mosaic(
+    axes = plt.subplot_mosaic(
         layout, figsize=(WIDTH, height), layout="constrained", **options
     )[1]
+    encode_only()
+    return axes

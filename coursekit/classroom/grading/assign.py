@@ -11,8 +11,10 @@ from typing import Any
 
 import torch
 
+from coursekit.classroom import yourfile
 from coursekit.classroom.check import core
 from coursekit.classroom.check.report import title
+from coursekit.classroom.grading import steps
 from coursekit.classroom.grading.deadline import Deadline, read_due
 from coursekit.classroom.grading.exports import (
     VISIBILITIES,
@@ -60,6 +62,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         metavar="PAGE",
         help="a chapter: book/04_attention.md",
+    )
+    parser.add_argument(
+        "--step",
+        action="extend",
+        nargs="+",
+        type=int,
+        metavar="K",
+        help="chapters whose step in the student's own file, "
+        "my_transformer.py, is an assignment of its own, 0 to 12",
     )
     parser.add_argument(
         "--key",
@@ -167,10 +178,10 @@ def run(args: argparse.Namespace) -> int:
     student/ is for students. instructor/, nbgrader/, otter/ and gradescope.zip
     hold solutions or the key: keep them.
     """
-    if not args.pages and not args.roster:
+    if not args.pages and not args.roster and not args.step:
         raise ValueError(
-            "an assignment is made from chapters or for a roster: got "
-            "neither. Try `coursekit assign book/04_attention.md`."
+            "an assignment is made from chapters, for a roster or from a "
+            "step: got none. Try `coursekit assign book/04_attention.md`."
         )
     torch.set_num_threads(1)  # the tensors are small
     folder = Path(args.overlay) if args.overlay else None
@@ -183,7 +194,11 @@ def run(args: argparse.Namespace) -> int:
             for line in make(page, key, terms):
                 print(line)
             enroll(key.assignments[terms.name_of(page)], class_)
-        if class_:
+        for chapter in args.step or ():
+            for line in make_step(chapter, key, terms):
+                print(line)
+            enroll(key.assignments[step_name(chapter)], class_)
+        if class_ and (args.pages or not args.step):
             for line in make_debug(class_, key, terms):
                 print(line)
         key.save()
@@ -233,7 +248,7 @@ class Terms:
             {item.declared.id for item in read_handout(page, folder).items}
             for page in pages
         ]
-        ids = set().union(*known)
+        ids = set().union(*known, map(steps.id_of, args.step or ()))
         asked = (
             ("--only", args.only or ()),
             ("--assess", set(args.assess or ()) - {"all"}),
@@ -485,6 +500,71 @@ def fields_of(
         "variants": sorted(variants),
         "stub": one.stub,
     }
+
+
+# -- a step of the student's own file ----------------------------------------
+def step_name(chapter: int) -> str:
+    """What the assignment of a chapter's step is called."""
+    return f"step_{chapter:02}"
+
+
+def make_step(chapter: int, key: Key, terms: Terms) -> Iterator[str]:
+    """Have a chapter's step of the student's own file handed in."""
+    counted = steps.of_step(chapter)
+    out, name, id = terms.out, step_name(chapter), steps.id_of(chapter)
+    points = terms.points.get(id, steps.POINTS)
+    key.assignments[name] = {
+        "page": name,
+        "exercises": [],
+        "step": {
+            "chapter": chapter,
+            "points": points,
+            "stub": yourfile.text(chapter),
+            "counted": [contract.check.__name__ for contract in counted],
+        },
+        "students": key.assignments.get(name, {}).get("students", {}),
+    }
+    if terms.deadline:
+        key.assignments[name]["deadline"] = terms.deadline.plain()
+    key.save()
+    for who, complete in (("student", False), ("instructor", True)):
+        made = step_notebook(chapter, points, terms, complete)
+        path = write(made, out / who / f"{name}.ipynb")
+        yield f"{who:10} {path}"
+    if "gradescope" in terms.formats:
+        path = zipped(name, key, out / f"gradescope-{name}.zip", terms)
+        yield f"gradescope {path} (holds the key: for Gradescope only)"
+    yield f"           {points:g} points, in equal parts for:"
+    for contract in counted:
+        yield f"           {steps.title(contract)}"
+
+
+def step_notebook(
+    chapter: int, points: float, terms: Terms, complete: bool
+) -> Any:
+    """The student's own file in a notebook, to be written and checked."""
+    to = Writer()
+    written = ", ".join(f"`{name}`" for name in yourfile.STEPS[chapter])
+    due = f"\n\n**{terms.deadline.in_words()}**" if terms.deadline else ""
+    to.text(
+        f"# Your file, chapter {chapter}\n\nThe next cell but one writes "
+        f"`{yourfile.FILE}`. What earlier chapters write is filled in; if "
+        "you have a file of your own, paste it in place of what stands "
+        f"below the cell's first line. Write {written}, as chapter "
+        f"{chapter} asks for, then run both cells: the second one checks "
+        "your file, trains its model and generates from it. Hand in this "
+        f"notebook, or `{yourfile.FILE}` itself. *({points:g} points, for "
+        f"what is checked with ✓)*{due}"
+    )
+    to.code(terms.install)
+    to.code(
+        f"%%writefile {yourfile.FILE}\n{yourfile.text(chapter, complete)}",
+        exercise=steps.id_of(chapter),
+        points=points,
+        kind="assessed",
+    )
+    to.code(f"import coursekit\n\ncoursekit.step(at={chapter})")
+    return to.notebook()
 
 
 # -- everyone debugs a different program -------------------------------------

@@ -5,6 +5,7 @@ damaged can be read as far as it goes.
 """
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,10 @@ INSTALL = "pip install 'executable-transformer[notebook]'"
 
 class NotebookError(ValueError):
     """A file that is no notebook, in one sentence."""
+
+
+OWN_FILE = re.compile(r"\A%%writefile my_transformer\.py *(?=\n)")
+"""A cell that writes the learner's own file is read as that file."""
 
 
 @dataclass(frozen=True)
@@ -44,14 +49,16 @@ class Cell:
 
 
 def read_cells(path: Path | str) -> list[Cell]:
-    """The cells of a chapter (.md) or a notebook (.ipynb).
+    """The cells of a chapter (.md), a notebook (.ipynb) or a file (.py).
 
     Raises:
-        NotebookError: if it is neither, or cannot be read.
+        NotebookError: if it is none of them, or cannot be read.
     """
     path = Path(path)
     if path.suffix == ".md":
         return markdown_cells(path)
+    if path.suffix == ".py":
+        return [cell_of({"cell_type": "code", "source": text_of(path)})]
     data = load(path)
     cells = data.get("cells")
     if not isinstance(cells, list):
@@ -70,18 +77,7 @@ def read_cells(path: Path | str) -> list[Cell]:
 def load(path: Path) -> dict[str, Any]:
     """The JSON of a notebook."""
     try:
-        if path.stat().st_size > LARGEST:
-            raise NotebookError(
-                f"{path.name} has more than {LARGEST >> 20} MB. Clear its "
-                "outputs and save it again."
-            )
-        data = json.loads(decode(path.read_bytes()))
-    except TimeoutError:  # the grader's clock, not the file's fault
-        raise
-    except OSError as error:
-        raise NotebookError(
-            f"{path} cannot be read: {error.strerror}."
-        ) from error
+        data = json.loads(text_of(path))
     except (ValueError, RecursionError) as error:
         if isinstance(error, NotebookError):
             raise
@@ -92,6 +88,23 @@ def load(path: Path) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise NotebookError(f"{path.name} is no notebook, but other JSON.")
     return data
+
+
+def text_of(path: Path) -> str:
+    """The text of a file that is not too large to be read."""
+    try:
+        if path.stat().st_size > LARGEST:
+            raise NotebookError(
+                f"{path.name} has more than {LARGEST >> 20} MB. Clear its "
+                "outputs and save it again."
+            )
+        return decode(path.read_bytes())
+    except TimeoutError:  # the grader's clock, not the file's fault
+        raise
+    except OSError as error:
+        raise NotebookError(
+            f"{path} cannot be read: {error.strerror}."
+        ) from error
 
 
 def decode(data: bytes) -> str:
@@ -111,6 +124,7 @@ def cell_of(cell: Mapping[str, Any]) -> Cell:
         source = "".join(part for part in source if isinstance(part, str))
     text = source if isinstance(source, str) else ""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
+    text = OWN_FILE.sub("", text)
     return Cell(
         str(cell.get("cell_type")),
         text.encode("utf8", "replace").decode("utf8"),  # half of a surrogate

@@ -31,6 +31,7 @@ import torch
 from coursekit.classroom.check import core
 from coursekit.classroom.check.call import Outcome
 from coursekit.classroom.check.compare import difference
+from coursekit.classroom.grading import steps
 from coursekit.classroom.grading.examiner import Examines, Task, grade_student
 from coursekit.classroom.grading.isolation import (
     PACKAGE,
@@ -44,6 +45,7 @@ from coursekit.classroom.grading.key import Key
 from coursekit.classroom.grading.sandbox import Pool, Sandbox, SandboxError
 from coursekit.classroom.grading.standalone import standalone
 from coursekit.classroom.grading.worker import Worker
+from coursekit.classroom.yourfile import STEPS, text
 
 FOLDER = Path(__file__).parent / "attacks"
 LIMITS = Limits(
@@ -354,9 +356,10 @@ def examine(
                 shared.close()
         graded = [a for a in tried if a.exercise]
         if graded:
-            with Worker(isolation, limits) as worker:
+            room = roomy(limits)
+            with Worker(isolation, room) as worker:
                 for attack in graded:
-                    yield examined(attack, worker, limits)
+                    yield examined(attack, worker, room)
         alone = [a for a in tried if not a.shares and not a.exercise]
         if not alone:
             return
@@ -369,6 +372,11 @@ def examine(
 def together(limits: Limits) -> Limits:
     """Limits of a process that attacks share: none is to be cut short."""
     return replace(limits, cpu_s=SHARED, wall_s=20 * SHARED)
+
+
+def roomy(limits: Limits) -> Limits:
+    """Limits that a right answer keeps on a busy machine too."""
+    return replace(limits, cpu_s=3 * limits.cpu_s, wall_s=3 * limits.wall_s)
 
 
 def finding(attack: Attack, box: Sandbox, bait: Host) -> Finding:
@@ -391,14 +399,7 @@ def finding(attack: Attack, box: Sandbox, bait: Host) -> Finding:
 
 def examined(attack: Attack, examiner: Examines, limits: Limits) -> Finding:
     """Grade an attack as a student's notebook, and a right one after it."""
-    exercise = core.find(attack.exercise)
-    name = exercise.reference.__name__
-    draw = functools.partial(secrets.randbits, 63)
-    tasks = [
-        Task(attack.exercise, name, 1.0, exercise, draw(), draw())
-        for _ in range(DRAWS)
-    ]
-    right = str(standalone(exercise, name=name))
+    tasks, right = asked(attack.exercise)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "notebook.ipynb"
         path.write_text(notebook(attack.source, attack.exercise), "utf8")
@@ -420,6 +421,25 @@ def examined(attack: Attack, examiner: Examines, limits: Limits) -> Finding:
         return Finding(attack, BROKEN, "; ".join(loot))
     row = theirs.results[0]
     return Finding(attack, HELD, f"{row.status}: {row.message}")
+
+
+def asked(id: str) -> tuple[list[Task], str]:
+    """An exercise of the book, or a step, several times; a right answer."""
+    draw = functools.partial(secrets.randbits, 63)
+    for chapter in STEPS:
+        if id == steps.id_of(chapter):
+            key = Key(secrets.token_hex(32))
+            names = [c.check.__name__ for c in steps.of_step(chapter)]
+            step = {"chapter": chapter, "points": 1, "counted": names}
+            task = steps.task_of(key, step | {"stub": ""})
+            again = [replace(task, secret=draw()) for _ in range(DRAWS)]
+            return list(again), text(chapter, complete=True)
+    exercise = core.find(id)
+    name = exercise.reference.__name__
+    tasks = [
+        Task(id, name, 1.0, exercise, draw(), draw()) for _ in range(DRAWS)
+    ]
+    return tasks, str(standalone(exercise, name=name))
 
 
 def notebook(source: str, exercise: str) -> str:

@@ -121,6 +121,13 @@ class Task:
         random.Random(derived(self.secret, "cases")).shuffle(cases)
         return cases
 
+    def examine(
+        self, answer: Answer, cells: tuple[str, ...], session: "Session"
+    ) -> tuple[Result, "Tried | None"]:
+        """The row of an answer, and what its function came to."""
+        method = examine_test if self.tells else examine_function
+        return method(self, answer, cells, session)
+
     def __getstate__(self) -> dict[str, Any]:
         """As it travels to a worker: the exercise by its id."""
         return {**self.__dict__, "exercise": core.id_of(self.exercise)}
@@ -576,8 +583,7 @@ def result(
         return nothing(task, "not attempted", text), None
     tried: Tried | None = None
     try:
-        method = examine_test if task.tells else examine_function
-        found, tried = method(task, answer, cells, session)
+        found, tried = task.examine(answer, cells, session)
         if found.status == "not attempted":
             tried = None
     except StartError:

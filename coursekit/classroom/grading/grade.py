@@ -17,7 +17,14 @@ import sys
 import tempfile
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -28,7 +35,7 @@ from typing import Any
 from tqdm import tqdm
 
 from coursekit.classroom.check import core
-from coursekit.classroom.grading import feedback, notebooks, summary
+from coursekit.classroom.grading import feedback, notebooks, steps, summary
 from coursekit.classroom.grading.deadline import Deadline
 from coursekit.classroom.grading.examiner import (
     STUMBLED,
@@ -59,6 +66,7 @@ COLUMNS = (
 TIMES = ("student", "seconds", "cpu_seconds", "memory_bytes")
 NO_STUDENTS = (".", "_")  # what a folder's name begins with that is none
 NOTEBOOK = ".ipynb"
+FILES_OF_A_STEP = (NOTEBOOK, ".py")  # the learner's file as it is, too
 TWIN = "-u"  # in the id of a name that looks like another's
 LONGEST = 200  # bytes of an id: files that are named by it have endings too
 Fields = Mapping[str, Any]
@@ -126,7 +134,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--timing",
         metavar="CSV",
-        help="seconds and memory [default: timing.csv beside grades.csv]",
+        help="seconds and memory [default: timing.csv next to grades.csv]",
     )
     parser.add_argument(
         "--book",
@@ -164,10 +172,12 @@ def run(args: argparse.Namespace) -> int:
         )
     with overlay(args.overlay):
         files, key = Files.of(args), Key.load(args.key)
-        roster = class_of(choose(key, args.assignment), args.roster)
+        plan = choose(key, args.assignment)
+        endings = FILES_OF_A_STEP if plan and "step" in plan else (NOTEBOOK,)
+        roster = class_of(plan, args.roster)
         batch = Batch(
             key,
-            collect(Path(args.submissions), args, args.names, roster),
+            collect(Path(args.submissions), args, args.names, roster, endings),
             files,
             args.assignment,
             Isolation(args.isolation) if args.isolation else best(),
@@ -187,7 +197,7 @@ def run(args: argparse.Namespace) -> int:
         batch.write(done, args.book)
     for line in last_words(done, batch):
         print(line)
-    if names := ignored(Path(args.submissions)):
+    if names := ignored(Path(args.submissions), endings):
         print(
             f"ignored   {', '.join(names)}: no notebook of a student, or a "
             "name that begins with . or _"
@@ -255,6 +265,7 @@ def collect(
     args: argparse.Namespace,
     names: re.Pattern[str] | None = None,
     roster: Fields | None = None,
+    endings: Collection[str] = (NOTEBOOK,),
 ) -> dict[str, list[Path]]:
     """The notebooks of each student.
 
@@ -265,6 +276,7 @@ def collect(
             by default, and where it does not match, the whole name is. Its
             group ``number``, if it has one, is the LMS's own for them.
         roster: students by id, perhaps with such a ``number``.
+        endings: of the files that are handed in.
 
     Raises:
         ValueError: if there are none, or results would lie among them.
@@ -278,7 +290,7 @@ def collect(
         if feedback_folder.is_relative_to(folder.resolve()):
             raise ValueError(
                 "feedback may not lie among the submissions: got "
-                f"{args.feedback}. Give a folder beside {folder}."
+                f"{args.feedback}. Give a folder next to {folder}."
             )
     found: dict[tuple[str, str], list[Path]] = {}
     for path in sorted(folder.iterdir()):
@@ -288,11 +300,11 @@ def collect(
             inside = sorted(
                 p
                 for p in path.iterdir()
-                if p.suffix.lower() == NOTEBOOK
+                if p.suffix.lower() in endings
                 and not p.name.startswith(NO_STUDENTS)
             )
             found.setdefault(said_in(path.name, names), []).extend(inside)
-        elif path.suffix.lower() == NOTEBOOK:
+        elif path.suffix.lower() in endings:
             found.setdefault(said_in(path.stem, names), []).append(path)
     if not found:
         raise ValueError(
@@ -364,18 +376,19 @@ def student_id(name: str) -> str:
     return f"{short}-{hashlib.sha256(os.fsencode(name)).hexdigest()[:8]}"
 
 
-def ignored(folder: Path) -> list[str]:
+def ignored(folder: Path, endings: Collection[str] = (NOTEBOOK,)) -> list[str]:
     """What lies among the submissions and is none."""
     names = list[str]()
     for path in sorted(folder.iterdir()):
         whole = path.is_dir() and not path.is_symlink()
         for inner in sorted(path.iterdir()) if whole else [path]:
-            taken = inner.suffix.lower() == NOTEBOOK and not (
+            is_answer = inner.suffix.lower() in endings
+            taken = is_answer and not (
                 inner.name.startswith(NO_STUDENTS)
                 or path.name.startswith(NO_STUDENTS)
             )
             hidden = inner.name.startswith(".")
-            if not taken and (inner.suffix.lower() == NOTEBOOK or not hidden):
+            if not taken and (is_answer or not hidden):
                 name = inner.relative_to(folder).as_posix()
                 names.append(student_id(name))
     return names
@@ -653,6 +666,8 @@ class Batch:
         }
         fields = self.plan["exercises"] if self.plan else from_notebooks(paths)
         self.common = [task_of(key, f) for f in fields]
+        if self.plan and "step" in self.plan:
+            self.common.append(steps.task_of(key, self.plan["step"]))
         self.tasks = {s: self.tasks_of(s) for s in self.students}
         if not any(self.tasks.values()):
             raise ValueError(
@@ -1028,7 +1043,7 @@ def code_hash() -> str:
     """Of all that decides about marks: exercises, grading, overlays."""
     digest = hashlib.sha256()
     folders = [*core.OVERLAYS]
-    for name in ("check", "catalogue", "grading"):
+    for name in ("check", "catalogue", "grading", "yourfile"):
         module = importlib.import_module(f"coursekit.classroom.{name}")
         folders += map(Path, module.__path__)
     for folder in folders:

@@ -222,10 +222,7 @@ def converter(path: Path, cells: Sequence[Cell]) -> plain.Page:
     """
     import yaml  # type: ignore[import-untyped]
 
-    root = next(
-        (p for p in path.resolve().parents if (p / "_config.yml").is_file()),
-        path.resolve().parent,
-    )
+    root = root_of(path)
     settings = root / "_config.yml"
     config = {}
     if settings.is_file():
@@ -236,6 +233,12 @@ def converter(path: Path, cells: Sequence[Cell]) -> plain.Page:
     ran = root / "_build" / "notebooks" / f"{name}.ipynb"
     done = library().read(ran, 4) if ran.is_file() else notebooks[name]
     return plain.Page(plain.Pages(root, config, notebooks), name, done)
+
+
+def root_of(path: Path) -> Path:
+    """The checkout that a page is in; where there is none, its folder."""
+    above = path.resolve().parents
+    return next((p for p in above if (p / "_config.yml").is_file()), above[0])
 
 
 @cache

@@ -381,9 +381,8 @@ def place(files: Sequence[Notebook], want: Wanted) -> Place | None:
         name = function_at(file, cell, want)
         return Place(file, cell, name, len(candidates) > 1)
     broken = [at for at in marked if at[1] in at[0].broken]
-    pattern = re.compile(
-        rf"^[ \t]*def[ \t]+{re.escape(want.function)}\b", re.M
-    )
+    name = re.escape(want.function)
+    pattern = re.compile(rf"^[ \t]*(?:def[ \t]+{name}\b|{name}[ \t]*=)", re.M)
     broken += [
         (file, number)
         for file in files

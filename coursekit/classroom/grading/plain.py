@@ -11,27 +11,22 @@ import functools
 import hashlib
 import posixpath
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from coursekit.classroom.grading.install import published
 from coursekit.classroom.grading.program import parse
 
-FENCE = re.compile(r"^( *)(`{3,}|~{3,}|:{3,})(.*)$")
-DIRECTIVE = re.compile(r"^\{([\w:.-]+)\}\s*(.*)$")
-OPTION = re.compile(r"^:([\w-]+):\s*(.*)$")
-LABEL = re.compile(r"^\(([^()\s]+)\)=\s*$")
-HEADING = re.compile(r"^#+ +(.*?)\s*$")
-INLINE = re.compile(
-    r"\{(?P<role>[A-Za-z][\w:.+-]*)\}(?P<t>`+)(?P<text>.+?)(?<!`)(?P=t)(?!`)"
-    r"|(?P<c>`+)(?!`).+?(?<!`)(?P=c)(?!`)"
-    r"|(?P<comment><!--.*?-->)",
-    re.DOTALL,
-)
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
+
+DIRECTIVE = re.compile(r"\{([\w:.-]+)\}\s*(.*)")
+OPTION = re.compile(r":([\w-]+):\s*(.*)")
 EXPLICIT = re.compile(r"^(.*?)\s*<([^<>]+)>$", re.DOTALL)
-EQUATION = re.compile(r"^\$\$ *(?:\(([^()\s]+)\))? *$")
 
 # What has no place in a notebook.
 KEY = re.compile(r"([a-z]+)(\d{4})\w*")  # of a source: vaswani2017attention
@@ -46,6 +41,7 @@ LETTERS = "ABCDEFGH"
 FINISHED = 15
 # Orders the choices of every question in the book; see `shuffled`.
 SEED = 0
+CHOOSE = "*Choose one before you open it. Then run what follows.*"
 CAN = "After this chapter you can"
 RUNS = "The code runs in {time} on one core, in {memory}."
 REMEMBER = (
@@ -60,40 +56,131 @@ LEFT = re.compile(
 )
 
 
-def fence_end(lines: Sequence[str], start: int, mark: str) -> int:
-    """The line that closes the fence opened by ``mark`` at ``start``."""
-    close = re.compile(rf"^ *{re.escape(mark[0])}{{{len(mark)},}} *$")
-    for at in range(start + 1, len(lines)):
-        if close.match(lines[at]):
-            return at
-    return len(lines)
+@functools.cache
+def parsers() -> tuple["MarkdownIt", "MarkdownIt", "MarkdownIt"]:
+    """MyST as far as notebooks do not have it: blocks, spans; and HTML.
+
+    The parser of blocks leaves their text alone. That of spans knows code,
+    formulas, roles and comments, so that all else stays as it is written.
+    That of HTML leaves formulas as they are.
+    """
+    from markdown_it import MarkdownIt  # here, so that commands start faster
+    from mdit_py_plugins.colon_fence import colon_fence_plugin
+    from mdit_py_plugins.dollarmath import dollarmath_plugin
+    from mdit_py_plugins.myst_blocks import myst_block_plugin
+    from mdit_py_plugins.myst_role import myst_role_plugin
+
+    blocks = MarkdownIt().enable("table").disable("inline")
+    blocks.use(colon_fence_plugin).use(dollarmath_plugin)
+    blocks.use(myst_block_plugin)
+    spans = MarkdownIt("zero", {"html": True})
+    spans.use(dollarmath_plugin).use(myst_role_plugin)
+    spans.enable(["backticks", "escape", "html_inline"]).disable("text_join")
+
+    def formula(_: Any, tokens: Any, at: int, *__: Any) -> str:
+        return f"${escape(tokens[at].content, quote=False)}$"
+
+    html = MarkdownIt().use(dollarmath_plugin)
+    html.add_render_rule("math_inline", formula)
+    return blocks, spans, html
 
 
-def options_of(body: list[str]) -> tuple[dict[str, Any], list[str]]:
+@dataclass(frozen=True)
+class Directive:
+    """A directive as it stands on a page."""
+
+    name: str
+    """Empty for a box of ``:::`` that has no name."""
+
+    argument: str
+    options: Mapping[str, Any]
+    body: str
+
+    @classmethod
+    def of(cls, token: "Token") -> "Directive | None":
+        """The directive that a block is, or ``None``."""
+        if token.type not in ("fence", "colon_fence"):
+            return None
+        found = DIRECTIVE.match(token.info.strip())
+        if found:
+            return cls(found[1], found[2], *options_of(token.content))
+        if token.type == "fence":
+            return None
+        return cls("", "", {}, token.content)
+
+
+def options_of(body: str) -> tuple[dict[str, Any], str]:
     """Split a directive's body into its options and its content."""
-    options = {}
-    if body and body[0].strip() == "---":
+    options: dict[str, Any] = {}
+    lines = body.split("\n")
+    if lines[0].strip() == "---":
         import yaml  # type: ignore[import-untyped]
 
-        end = body.index("---", 1)
-        return yaml.safe_load("\n".join(body[1:end])) or {}, body[end + 1 :]
-    while body and (found := OPTION.match(body[0].strip())):
+        end = lines.index("---", 1)
+        options = yaml.safe_load("\n".join(lines[1:end])) or {}
+        return options, "\n".join(lines[end + 1 :])
+    while lines and (found := OPTION.match(lines[0].strip())):
         options[found[1]] = found[2]
-        body = body[1:]
-    return options, body
+        lines = lines[1:]
+    return options, "\n".join(lines)
 
 
-def title_after(lines: Sequence[str], start: int) -> str:
-    """The heading or title that a label stands before."""
-    for line in lines[start + 1 :]:
-        if not line.strip() or LABEL.match(line):
-            continue
-        if heading := HEADING.match(line):
-            return heading[1]
-        fence = FENCE.match(line)
-        directive = fence and DIRECTIVE.match(fence[3])
-        return directive[2] if directive else ""
-    return ""
+def blocks_in(source: str) -> Iterator["Token"]:
+    """The blocks of a text, with those within its directives."""
+    for token in parsers()[0].parse(source):
+        yield token
+        if said := Directive.of(token):
+            yield from blocks_in(said.body)
+
+
+@functools.cache
+def landmarks(source: str) -> list[tuple[str, str, str]]:
+    """What other pages refer to: a kind, a label, the title after it.
+
+    The kind is ``heading``, ``equation`` or ``label``.  Cached, since an
+    assignment reads every page of the book, and a course has many.
+    """
+    found, waiting = list[tuple[str, str, str]](), list[str]()
+    tokens = list(blocks_in(source))
+    for at, token in enumerate(tokens):
+        said, title = Directive.of(token), ""
+        if token.type == "myst_target":
+            waiting.append(token.content)
+        elif token.type == "heading_open":
+            title = tokens[at + 1].content
+            found.append(("heading", "", title))
+        elif token.type == "math_block_label":
+            found.append(("equation", token.info, ""))
+            waiting.append(token.info)
+        elif said:
+            title = said.argument
+            names = map(said.options.get, ("label", "name"))
+            waiting += [str(name) for name in names if name]
+        found += [("label", label, title) for label in waiting]
+        if token.type not in ("myst_target", "myst_line_comment"):
+            waiting.clear()
+    return found
+
+
+def cut(source: str, name: str) -> Iterator[tuple[str, Directive | None]]:
+    """Each directive of a name with the text before it; last, the rest."""
+    lines, at = source.split("\n"), 0
+    for token in parsers()[0].parse(source):
+        said = Directive.of(token)
+        if said and token.map and not token.level and said.name == name:
+            first, end = token.map
+            yield "\n".join(lines[at:first]), said
+            at = end
+    yield "\n".join(lines[at:]), None
+
+
+def put(out: list[str], lines: Sequence[str]) -> None:
+    """Add lines; of the blank ones where they meet, one stays."""
+    words = [n for n, line in enumerate(lines) if line.strip()]
+    first = words[0] if words else len(lines)
+    if first and out and out[-1].strip():
+        out.append("")
+    out += lines[first:]
 
 
 def shuffled(question: str, choices: Sequence[str]) -> list[int]:
@@ -117,6 +204,16 @@ def shuffled(question: str, choices: Sequence[str]) -> list[int]:
         return hashlib.sha256(text.encode()).digest()
 
     return sorted(range(len(choices)), key=draw)
+
+
+def choices_of(said: Directive) -> tuple[str, list[tuple[str, Directive]]]:
+    """What a question asks, and its choices with the letters they have."""
+    parts = list(cut(said.body, "choice"))
+    found = [choice for _, choice in parts if choice]
+    order = shuffled(said.argument, [choice.argument for choice in found])
+    ordered = [found[index] for index in order]
+    text = "\n".join(text for text, _ in parts)
+    return text, list(zip(LETTERS, ordered, strict=False))
 
 
 def step_title(argument: str) -> str:
@@ -198,8 +295,8 @@ def lesson_text(
 def lesson_cell(
     names: Sequence[str],
     chapter: int,
-    known: Collection[str] = (),
     edit: str | None = None,
+    known: Collection[str] = (),
 ) -> str:
     """The same parts as a cell that runs by itself.
 
@@ -210,8 +307,8 @@ def lesson_cell(
     Args:
         names: as the ``{lesson}`` names them.
         chapter: the file is as it stands after this chapter.
-        known: names that the notebook has defined before.
         edit: the edit of the file that the lesson shows.
+        known: names that the notebook has defined before.
     """
     from coursekit.classroom import lesson
 
@@ -258,23 +355,15 @@ class Pages:
                 self.labels[figure["name"]] = (page, figure.get("caption", ""))
             if cell.cell_type != "markdown":
                 continue
-            lines = cell.source.split("\n")
-            for at, line in enumerate(lines):
-                if found := LABEL.match(line):
-                    self.labels[found[1]] = (page, title_after(lines, at))
-                elif (found := EQUATION.match(line)) and found[1]:
+            for kind, label, title in landmarks(cell.source):
+                if kind == "heading":
+                    self.titles.setdefault(page, title)
+                elif kind == "label":
+                    self.labels[label] = (page, title)
+                else:
                     numbered += 1
                     number = f"{chapter}.{numbered}" if chapter else numbered
-                    self.equations[found[1]] = str(number)
-                    self.labels[found[1]] = (page, "")
-                elif found := re.match(r"^:(?:label|name):\s*(\S+)$", line):
-                    above = FENCE.match(lines[at - 1])
-                    title = DIRECTIVE.match(above[3]) if above else None
-                    self.labels[found[1]] = (page, title[2] if title else "")
-                elif page not in self.titles and (
-                    heading := HEADING.match(line)
-                ):
-                    self.titles[page] = heading[1]
+                    self.equations[label] = str(number)
 
     @functools.cached_property
     def entries(self) -> Mapping[str, Any]:
@@ -341,129 +430,71 @@ class Page:
         """The caption of a figure, on its own below the cell."""
         text = self.inline(" ".join(text.split()))
         if closed:
-            return self.details("What the figure shows", [text])
+            return self.details("What the figure shows", text)
         return f"**Figure.** {text}"
 
     # -- blocks --------------------------------------------------------------
-    def pieces(
-        self, source: str
-    ) -> list[tuple[str, list[str], int, str | None]]:
-        """Cut a cell at its lessons, which are code in a notebook.
-
-        Returns:
-            For each lesson the Markdown before it, its names, its chapter,
-            and its edit or ``None``. The last has no names.
-        """
-        found, lines = [], source.split("\n")
-        start = at = 0
-        while at < len(lines):
-            fence = FENCE.match(lines[at])
-            end = fence_end(lines, at, fence[2]) if fence else at
-            directive = fence and DIRECTIVE.match(fence[3])
-            if directive and directive[1] == "lesson":
-                options, _ = options_of(lines[at + 1 : end])
-                before = "\n".join(lines[start:at])
-                names = names_in(directive[2])
-                chapter = self.chapter(options)
-                found.append((before, names, chapter, options.get("edit")))
-                start = end + 1
-            at = end + 1
-        found.append(("\n".join(lines[start:]), [], 0, None))
-        return found
-
-    def chapter(self, options: Mapping[str, Any]) -> int:
-        """The chapter whose file a lesson shows: an option, the page's own,
-        or the last that writes into the file.
-        """
+    def lesson(self, said: Directive) -> tuple[list[str], int, str | None]:
+        """The parts that a ``{lesson}`` names, its chapter and its edit."""
+        # On a page without a chapter it is the last that writes the file.
         own = chapter_of(self.name)
-        return int(options.get("chapter", FINISHED if own is None else own))
+        chapter = said.options.get("chapter", FINISHED if own is None else own)
+        names = [name for name in re.split(r"[,\s]+", said.argument) if name]
+        return names, int(chapter), said.options.get("edit")
 
     def convert(self, source: str) -> str:
-        """The Markdown of a cell without MyST's own syntax."""
-        text = self.blocks(source.split("\n"))
-        return re.sub(r"\n{3,}", "\n\n", text).strip("\n")
-
-    def blocks(self, lines: Sequence[str]) -> str:
-        """Convert lines; what is no block of its own is a paragraph."""
-        out, paragraph, at = list[str](), list[str](), 0
-
-        def flush() -> None:
-            if not paragraph:
-                return
-            out.extend(self.inline("\n".join(paragraph)).split("\n"))
-            paragraph.clear()
-
-        while at < len(lines):
-            line, taken = lines[at], None
-            fence = FENCE.match(line)
-            if fence:
-                end = fence_end(lines, at, fence[2])
-                taken = self.fence(fence, lines[at : end + 1])
-            elif line.lstrip().startswith("<!--"):
-                end = next(
-                    i for i in range(at, len(lines)) if "-->" in lines[i]
-                )
-                taken = lines[end].split("-->", 1)[1].strip()
-            elif EQUATION.match(line):
-                end = next(
-                    i
-                    for i in range(at + 1, len(lines))
-                    if EQUATION.match(lines[i])
-                )
-                taken = self.equation(lines[at : end + 1])
-            elif LABEL.match(line) or line.startswith("%"):
-                end, taken = at, ""
-            if taken is None:
-                paragraph.append(line)
-                if not line.strip():
-                    flush()
-                at += 1
+        """Markdown without MyST's own syntax."""
+        lines, out, at = source.split("\n"), list[str](), 0
+        for token in parsers()[0].parse(source):
+            first, end = token.map or (-1, -1)
+            if first < at:
                 continue
-            flush()
-            out += taken.split("\n")
-            at = end + 1
-        flush()
-        return "\n".join(out)
+            taken = self.block(token, lines[first:end])
+            if taken is not None:
+                put(out, lines[at:first])
+                put(out, taken)
+                at = end
+        put(out, lines[at:])
+        return "\n".join(out).strip("\n")
 
-    def equation(self, lines: Sequence[str]) -> str:
-        """Display maths: its label becomes its number."""
-        found = EQUATION.match(lines[-1])
-        if not found or not found[1]:
-            return "\n".join(lines)
-        number = self.pages.equations[found[1]]
-        return "\n".join([*lines[:-1], f"\\tag{{{number}}}", "$$"])
+    def block(self, token: "Token", lines: list[str]) -> list[str] | None:
+        """What a block becomes; ``None`` to look at the blocks within it."""
+        if token.type in ("myst_target", "myst_line_comment"):
+            mark = re.split("[(%]", lines[0])[0]  # of the list's item
+            return [] if mark.isspace() else [mark.rstrip()]
+        head = lines[0][: max(lines[0].find(token.markup), 0)]
+        if said := Directive.of(token):
+            text = self.directive(said).strip("\n").split("\n")
+            rest = re.sub(r"[^>]", " ", head)  # a list's mark stands once
+            text = [head + text[0], *(rest + line for line in text[1:])]
+            return ["", *map(str.rstrip, text), ""]
+        if token.type in ("fence", "code_block"):
+            return lines
+        if token.type == "math_block_label":
+            number = f"\\tag{{{self.pages.equations[token.info]}}}"
+            return [*lines[:-1], head + number, head + "$$"]
+        if token.type in ("html_block", "table_open"):
+            return self.inline("\n".join(lines)).strip("\n").split("\n")
+        if token.type != "inline":
+            return None
+        text = self.inline(token.content).split("\n")
+        return [
+            line[: max(line.find(words), 0)] + new
+            for line, words, new in zip(
+                lines, token.content.split("\n"), text, strict=False
+            )
+        ]
 
-    def fence(self, fence: re.Match[str], lines: Sequence[str]) -> str:
-        """Code stays; a directive becomes what it says."""
-        indent, mark, rest = fence.groups()
-        directive = DIRECTIVE.match(rest)
-        if not directive and mark[0] != ":":
-            return "\n".join(lines)
-        inner = [line.removeprefix(indent) for line in lines[1:]]
-        if inner and FENCE.match(inner[-1]):
-            inner = inner[:-1]
-        options, body = options_of(inner) if directive else ({}, inner)
-        name, argument = directive.groups() if directive else ("", "")
-        text = self.directive(name, argument, options, body).strip("\n")
-        lines = ["", *text.split("\n"), ""]
-        return "\n".join(indent + line if line else "" for line in lines)
-
-    def directive(
-        self,
-        name: str,
-        argument: str,
-        options: Mapping[str, Any],
-        body: list[str],
-    ) -> str:
+    def directive(self, said: Directive) -> str:
         """What a directive says, in Markdown."""
+        name, argument, options = said.name, said.argument, said.options
+        body = said.body.strip("\n")
         classes = str(options.get("class", "")).split()
         title = self.inline(argument)
         if name in DROPPED:
             return ""
-        if name == "predict":
-            return self.predict(argument, body)
-        if name == "question":
-            return self.question(argument, body, "", "")
+        if name in ("predict", "question"):
+            return self.question(said)
         if name == "still-there":
             return self.details(REMEMBER, body)
         if name == "goals":
@@ -471,9 +502,7 @@ class Page:
         if name == "step":
             return self.quote(self.inline(step_title(argument)), body)
         if name == "lesson":
-            names, chapter = names_in(argument), self.chapter(options)
-            text = lesson_text(names, chapter, options.get("edit"))
-            return f"```python\n{text}\n```"
+            return f"```python\n{lesson_text(*self.lesson(said))}\n```"
         if name == "answer":
             return self.details("The answer, and what follows", body)
         if name == "dropdown":
@@ -481,10 +510,10 @@ class Page:
         if name == "solution":
             of = self.pages.labels.get(argument, ("", ""))[1]
             return self.details(f"Solution: {self.inline(of)}", body)
-        if name in ("math",):
-            return "\n".join(["$$", *body, "$$"])
+        if name == "math":
+            return f"$$\n{body}\n$$"
         if name in ("code", "code-block"):
-            return "\n".join([f"```{argument}", *body, "```"])
+            return f"```{argument}\n{body}\n```"
         if name == "cite-book":
             return f"```bibtex\n{self.pages.citation()}\n```"
         if name in ("figure", "image"):
@@ -492,78 +521,56 @@ class Page:
         if "dropdown" in classes:
             return self.details(title or name.capitalize(), body)
         if name == "exercise":
-            return f"**Exercise.** **{title}**\n\n{self.blocks(body)}"
+            return f"**Exercise.** **{title}**\n\n{self.convert(body)}"
         if name in ADMONITIONS:
-            body = [argument, *body] if argument else body
-            return self.quote(name.capitalize(), body)
+            return self.quote(name.capitalize(), f"{argument}\n{body}")
         if name == "admonition":
             return self.quote(title, body)
-        text = self.blocks(body)
+        text = self.convert(body)
         return f"**{title}**\n\n{text}" if title else text
 
-    def quote(self, title: str, body: Sequence[str]) -> str:
+    def quote(self, title: str, body: str) -> str:
         """A box: a title in bold, and the text, set off as a quotation."""
-        text = re.sub(r"\n{3,}", "\n\n", self.blocks(body)).strip("\n")
-        lines = f"**{title}**\n\n{text}".split("\n")
+        lines = f"**{title}**\n\n{self.convert(body)}".split("\n")
         return "\n".join(f"> {line}".rstrip() for line in lines)
 
-    def details(self, title: str, body: Sequence[str]) -> str:
+    def details(self, title: str, body: str) -> str:
         """Something closed, with a title to open it by."""
         return (
             f"<details><summary>{to_html(title)}</summary>\n\n"
-            f"{self.blocks(body)}\n\n</details>"
+            f"{self.convert(body)}\n\n</details>"
         )
 
-    def predict(self, title: str, body: list[str]) -> str:
-        """A question whose answer the next cells compute."""
-        last = "*Choose one before you open it. Then run what follows.*"
-        return self.question(title, body, "Predict: ", last)
-
-    def question(
-        self, title: str, body: list[str], before: str, last: str
-    ) -> str:
+    def question(self, said: Directive) -> str:
         """A question; each choice opens its feedback."""
-        lines, words = list[str](), list[str]()
-        feedbacks, at = list[list[str]](), 0
-        while at < len(body):
-            fence = FENCE.match(body[at])
-            directive = fence and DIRECTIVE.match(fence[3])
-            if fence and directive and directive[1] == "choice":
-                end = fence_end(body, at, fence[2])
-                words.append(directive[2])
-                feedbacks.append(options_of(body[at + 1 : end])[1])
-                at = end + 1
-            else:
-                lines.append(body[at])
-                at += 1
-        choices = [
+        text, choices = choices_of(said)
+        answers = [
             self.details(
-                f"**{letter}.** {self.inline(words[index])}", feedbacks[index]
+                f"**{letter}.** {self.inline(one.argument)}", one.body
             )
-            for letter, index in zip(
-                LETTERS, shuffled(title, words), strict=False
-            )
+            for letter, one in choices
         ]
-        asked = f"**{before}{self.inline(title)}**"
-        parts = [asked, self.blocks(lines), *choices, last]
-        return "\n\n".join(part for part in parts if part.strip())
+        predict = said.name == "predict"
+        asked = f"**{'Predict: ' * predict}{self.inline(said.argument)}**"
+        parts = [asked, self.convert(text), *answers, CHOOSE * predict]
+        return "\n\n".join(part for part in parts if part)
 
-    def goals(self, body: Sequence[str]) -> str:
+    def goals(self, body: str) -> str:
         """What one can do after the chapter, and what running it takes."""
         time, memory = (
             self.pages.cost(self.name, what) for what in ("time", "memory")
         )
-        text = f"**{CAN}**\n\n{self.blocks(body)}"
+        text = f"**{CAN}**\n\n{self.convert(body)}"
         if "?" in (time, memory):
             return text
         return f"{text}\n\n{RUNS.format(time=time, memory=memory)}"
 
     def figure(
-        self, source: str, options: Mapping[str, Any], body: Sequence[str]
+        self, source: str, options: Mapping[str, Any], body: str
     ) -> str:
         """An image, if the book has an address; and its caption."""
         alt = str(options.get("alt", ""))
-        caption = self.blocks(body)
+        caption = self.convert(body)
         if not self.pages.base or "://" in source:
             image = f"![{alt}]({source})" if "://" in source else f"*{alt}*"
         else:
@@ -576,15 +583,24 @@ class Page:
     # -- what stands in a line -----------------------------------------------
     def inline(self, text: str) -> str:
         """Replace the roles of a text; leave its code alone."""
-        return INLINE.sub(self.replace, text)
+        (whole,) = parsers()[1].parseInline(text)
+        return "".join(map(self.span, whole.children or []))
 
-    def replace(self, found: re.Match[str]) -> str:
-        """One role, one span of code or one comment."""
-        if found["comment"]:
+    def span(self, token: "Token") -> str:
+        """One role, or what stands between two, as it is written."""
+        text = token.content
+        if token.type == "myst_role":
+            return self.role(token.meta["name"], text.strip())
+        if token.type == "code_inline":
+            pad = " " if text[:1] == "`" or text[-1:] == "`" else ""
+            return f"{token.markup}{pad}{text}{pad}{token.markup}"
+        if token.type == "math_inline":
+            return f"${text}$"
+        if token.type == "html_inline" and text.startswith("<!--"):
             return ""
-        if not found["role"]:
-            return found[0]
-        return self.role(found["role"], found["text"].strip())
+        if token.type == "hardbreak":
+            return "\\\n"
+        return token.markup if token.type == "text_special" else text
 
     def role(self, role: str, text: str) -> str:
         """What a role shows."""
@@ -655,15 +671,7 @@ def anchor(label: str) -> str:
 
 def to_html(text: str) -> str:
     """The Markdown of a line as HTML, its formulas untouched."""
-    formulas = re.findall(r"(?<!\\)\$[^$]+\$", text)
-    for number, formula in enumerate(formulas):
-        text = text.replace(formula, f"FORMULA{number}X", 1)
-    from markdown_it import MarkdownIt  # the commands' start is quicker so
-
-    html = MarkdownIt().renderInline(text)
-    for number, formula in enumerate(formulas):
-        html = html.replace(f"FORMULA{number}X", escape(formula, quote=False))
-    return html
+    return str(parsers()[2].renderInline(text))
 
 
 def glued_values(notebook: Any) -> dict[str, Any]:

@@ -484,14 +484,25 @@ def effect(subject: Subject, outcomes: Sequence[Outcome]) -> tuple[int, str]:
     return (0 if named else 1), "\n".join(lines)
 
 
-def changes(source: str, function: str) -> Iterator[Change]:
-    """The small changes that can be asked about, in the program's order."""
+def changes(
+    source: str,
+    function: str,
+    kinds: Callable[[ast.AST], Iterator[ast.AST]] | None = None,
+) -> Iterator[Change]:
+    """The small changes that can be asked about, in the program's order.
+
+    Args:
+        source: a program.
+        function: whose lines are changed; all, if there is none of the name.
+        kinds: what could stand in the place of a node; if not given,
+            :func:`others`.
+    """
     tree = ast.parse(source)
     own: ast.AST | None = defined(tree, function)
     for node in list(ast.walk(own or tree)):
         line, kept = getattr(node, "lineno", 0), dict(vars(node))
         kind, before = type(node), ast.unparse(node)
-        for other in list(others(node)):
+        for other in list((kinds or others)(node)):
             after = ast.unparse(other)
             node.__class__ = type(other)  # in the tree itself, for a moment
             vars(node).update(vars(other))

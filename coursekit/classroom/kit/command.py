@@ -1,4 +1,4 @@
-"""``coursekit kit``: an exam bank, an inventory, tasks, answers, slides.
+"""``coursekit kit``: an exam bank, an inventory, tasks, slides, a rubric.
 
 Each is a subcommand: a function that adds its options, and one that runs.
 """
@@ -8,7 +8,14 @@ import sys
 from pathlib import Path
 
 from coursekit.classroom import kit
-from coursekit.classroom.kit import analysis, export, task
+from coursekit.classroom.kit import (
+    analysis,
+    export,
+    rubric,
+    slides,
+    task,
+    wrong,
+)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -138,4 +145,7 @@ PARTS = {
     "inventory": (inventory_options, run_inventory),
     "analyze": (analyze_options, run_analyze),
     "task": (task.add_options, task.main),
+    "slides": (slides.add_options, slides.main),
+    "rubric": (rubric.add_options, rubric.main),
+    "wrong": (wrong.add_options, wrong.main),
 }

@@ -5,23 +5,25 @@ the student wrote, drawn from the teacher's seed and the student's id.  The
 student predicts what it does to the loss; the prediction's hash is shown to
 the teacher before the run.  The run measures both files, and ends in three
 questions about these numbers.  The change is one of those that the viva of
-the grader asks about (:func:`~coursekit.classroom.grading.viva.changes`),
-the prediction that of the capstone.
+the grader asks about (:func:`~coursekit.classroom.grading.viva.changes`), or
+one that fits a model (:func:`more`), the prediction that of the capstone.
 """
 
 import argparse
 import ast
+import copy
 import hashlib
 import json
 import math
 import random
 import tempfile
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from coursekit.classroom.grading.records import Question
-from coursekit.classroom.grading.viva import Change, changes
+from coursekit.classroom.grading.viva import Change, changes, others
 from coursekit.classroom.yourfile import FILE, PARTS, STEPS, run_child
 from coursekit.classroom.yourfile.capstone import (
     Prediction,
@@ -29,10 +31,12 @@ from coursekit.classroom.yourfile.capstone import (
     sibling,
 )
 
-__all__ = ["drawn", "predict", "questions", "run"]
+__all__ = ["drawn", "options", "predict", "questions", "run"]
 
 SECONDS = 30.0
 VOCABULARY = 66  # characters of the book's text
+OPPOSITE = {"mean": "sum", "sum": "mean", "max": "min", "min": "max"}
+OPPOSITE |= {"tril": "triu", "amax": "amin", "log_softmax": "softmax"}
 RUBRIC = """\
 Each question: 0 no reason, or a reason that the numbers contradict; 1 names
 the line's shapes or values; 2 says also what would refute the reason. Two
@@ -50,6 +54,18 @@ def drawn(file: str | Path, student: str, seed: int = 0) -> Change:
     Raises:
         ValueError: if the file cannot be read, or has no line to change.
     """
+    return random.Random(f"{seed} {student}").choice(options(file))
+
+
+def options(file: str | Path) -> list[Change]:
+    """Every change that students with this file may get.
+
+    Args:
+        file: as :func:`drawn` takes it.
+
+    Raises:
+        ValueError: as :func:`drawn` does.
+    """
     path = existing(file)
     source = path.read_text("utf-8")
     try:
@@ -60,17 +76,56 @@ def drawn(file: str | Path, student: str, seed: int = 0) -> Change:
             "coursekit step first."
         ) from None
     written = _written(tree)
-    options = [
-        change
-        for change in changes(source, "")
-        if any(first <= change.line <= last for first, last in written)
-    ]
-    if not options:
+
+    def kinds(node: ast.AST) -> Iterator[ast.AST]:
+        line = getattr(node, "lineno", 0)
+        if any(first <= line <= last for first, last in written):
+            yield from others(node)
+            yield from more(node)
+
+    found = {change.source: change for change in changes(source, "", kinds)}
+    if not found:
         raise ValueError(
             f"a task changes a line of the chapter's step: got {path}, where "
             "none can be changed. Write the step first."
         )
-    return random.Random(f"{seed} {student}").choice(options)
+    return list(found.values())
+
+
+def more(node: ast.AST) -> Iterator[ast.AST]:
+    """Changes of a model's lines that the viva of a function does not make.
+
+    A summand, a divisor, a module or a sign is left out, a factor is doubled,
+    a projection gets a bias, and what has an opposite becomes that.
+    """
+    if isinstance(node, ast.BinOp):
+        if isinstance(node.op, (ast.Add, ast.Div)):
+            yield node.left
+        if isinstance(node.op, ast.Add):
+            yield node.right
+        for side in ("left", "right"):
+            value = getattr(getattr(node, side), "value", None)
+            if isinstance(value, (int, float)):
+                new = copy.copy(node)
+                setattr(new, side, ast.Constant(2 * value))
+                yield new
+    elif isinstance(node, ast.Call) and len(node.args) == 1:
+        if ast.unparse(node.func).startswith("self."):
+            yield node.args[0]
+    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        if not isinstance(node.operand, ast.Constant):
+            yield node.operand
+    elif isinstance(node, ast.Compare) and len(node.ops) == 1:
+        if isinstance(node.ops[0], ast.Eq):
+            yield ast.Compare(node.left, [ast.NotEq()], node.comparators)
+    elif isinstance(node, ast.Attribute) and node.attr in OPPOSITE:
+        yield ast.Attribute(node.value, OPPOSITE[node.attr], node.ctx)
+    elif isinstance(node, ast.Name) and node.id in OPPOSITE:
+        yield ast.Name(OPPOSITE[node.id], node.ctx)
+    elif isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Div):
+        yield ast.AugAssign(node.target, ast.Mult(), node.value)
+    elif isinstance(node, ast.Constant) and node.value is False:
+        yield ast.Constant(True)
 
 
 def _written(tree: ast.Module) -> list[tuple[int, int]]:

@@ -125,7 +125,7 @@ def attention(
     names = pieces(tokenizer, ids)
     height = 0.34 * len(names) + 1.2
     ax = figures.new_figure(height=min(height, 6.0))[1][0]
-    title = f"layer {layer + 1}, head {head + 1}"
+    title = f"block {layer + 1}, head {head + 1}"
     figures.heatmap(weights, names, names, title, ax, numbers=False)
     ax.tick_params(axis="x", rotation=60)
     ax.set(xlabel="key", ylabel="query")
@@ -154,7 +154,7 @@ def scores(
     colors = columns / columns.abs().amax(0)
     figures.heatmap(
         0.6 * colors, pieces(tokenizer, ids), ["q · k", "score", "weight"],
-        f"layer {layer + 1}, head {head + 1}", ax, numbers=False,
+        f"block {layer + 1}, head {head + 1}", ax, numbers=False,
         limits=(-1, 1) if bool((colors < 0).any()) else (0, 1),
     )  # fmt: skip
     for (row, column), value in zip(
@@ -293,7 +293,7 @@ NEEDS = {
 """Of what a figure is drawn, if not of a model, its tokenizer and a text."""
 SHOWN = {
     "hero": (
-        "The tokens in boxes, a block for each layer, arcs from the tokens at "
+        "The tokens in boxes, a slab for each block, arcs from the tokens at "
         "which a head looks to the last one, and five bars of the next token."
     ),
     "attention": (

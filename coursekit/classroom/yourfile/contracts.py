@@ -17,6 +17,7 @@ from coursekit.classroom.yourfile.layers import (
 from coursekit.classroom.yourfile.learner import File
 from coursekit.classroom.yourfile.models import (
     causal,
+    layered,
     logits,
     narrow,
     normalized,
@@ -73,6 +74,7 @@ CONTRACTS = [
     Contract(4, causal, "model"),
     Contract(3, positions, "model"),
     Contract(9, stacks, "model"),
+    Contract(8, layered, "model"),
     Contract(2, used, "model"),
     Contract(7, normalized, "model"),
     Contract(12, continued, "model"),

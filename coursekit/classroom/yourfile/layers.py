@@ -218,7 +218,7 @@ def feed_forward(file: File) -> str:
     alone = torch.cat([layer(x[:, i : i + 1]) for i in range(T)], dim=1)
     if (error := (whole - alone).abs().max().item()) > 1e-6:
         raise ContractError(
-            "each position gets by itself what it gets beside others: got a "
+            "each position gets by itself what it gets among others: got a "
             f"maximum difference of {error:.3f}. Let all act on the last "
             "axis."
         )

@@ -1,9 +1,10 @@
 """What the whole model has to do, whatever it is made of."""
 
-from contextlib import ExitStack
+from collections.abc import Callable
+from functools import partial
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from coursekit.classroom.yourfile.learner import (
     SMALL,
@@ -51,7 +52,7 @@ def narrow(file: File) -> None:
         )
 
 
-def changed_by(model: nn.Module, at: int) -> Tensor:
+def changed_by(model: Callable[[Tensor], Tensor], at: int) -> Tensor:
     """How much each position's logits change with the token at one."""
     ids = torch.randint(V, (1, SMALL.context))
     other = ids.clone()
@@ -114,6 +115,21 @@ def stacks(file: File) -> str:
     return f"{counts[1]:,} parameters; by hand, without biases, {by_hand:,}"
 
 
+def layered(file: File) -> None:
+    """Model: has the parameters of attention and a feed-forward network."""
+    model, n_blocks = file.model(), SMALL.n_blocks if file.chapter > 8 else 1
+    least = n_blocks * 12 * SMALL.d_model**2
+    there = sum(p.numel() for p in model.parameters())
+    if there < least:
+        raise ContractError(
+            "a block has 12 D² parameters, 4 D² for attention and 8 D² for "
+            f"the feed-forward network, here {least:,} in all: got "
+            f"{there:,}, the embeddings included. Make a feed-forward "
+            "network in `__init__`, and add what it computes to x in "
+            "`forward`."
+        )
+
+
 def used(file: File) -> None:
     """Model: all its parameters take part in the logits."""
     model = file.rough_model()
@@ -134,26 +150,20 @@ def used(file: File) -> None:
 def normalized(file: File) -> str | None:
     """Model: each layer reads a normalized x and adds to it."""
     model = file.rough_model()
-    tables = [m for m in model.modules() if isinstance(m, nn.Embedding)]
-    if not tables:
+    if not file.inside.tables(model):
         return "not checked without an nn.Embedding"
     ids = torch.randint(V, (1, SMALL.context))
-    factor = 1.0
 
-    def logits() -> Tensor:
-        with torch.no_grad():
-            return model(ids)[0]
+    def scaled(factor: float) -> Callable[[Tensor], Tensor]:
+        return partial(file.inside.read_scaled, model, factor)
 
-    with ExitStack() as stack:
-        for table in tables:
-            hook = table.register_forward_hook(lambda *x: factor * x[2])
-            stack.callback(hook.remove)
-        size, effect = logits().abs().max(), changed_by(model, 0)[1:].max()
-        factor = -LARGE
-        negative = logits()
-        factor = LARGE
-        both = logits() + negative  # twice the biases, at each position
-        large, left = negative.abs().max(), changed_by(model, 0)[1:].max()
+    with torch.no_grad():
+        size = scaled(1.0)(ids)[0].abs().max()
+        negative = scaled(-LARGE)(ids)[0]
+        both = scaled(LARGE)(ids)[0] + negative  # twice the biases
+    large = negative.abs().max()
+    effect = changed_by(scaled(1.0), 0)[1:].max()
+    left = changed_by(scaled(LARGE), 0)[1:].max()
     if not large < 10 * size:
         raise ContractError(
             "the unembedding reads a normalized x: with embeddings "
@@ -163,7 +173,7 @@ def normalized(file: File) -> str | None:
     odd = (both - both[0]).abs().max()
     if not (left < 0.1 * effect and odd < 0.1 * size):
         raise ContractError(
-            "a layer reads a normalized x and adds to x itself: beside "
+            "a layer reads a normalized x and adds to x itself: next to "
             f"embeddings {LARGE:,.0f} times larger, what layers add should "
             "count for nothing, but the first token changed later logits by "
             f"{left:.2f}, and the other sign changed more than signs, by "

@@ -85,7 +85,7 @@ def check_alone(
     for name, wanted in apart.items():
         if (error := (found - wanted).abs().max().item()) > 1e-4:
             raise ContractError(
-                f"each {name} gets by itself what it gets beside others: got "
+                f"each {name} gets by itself what it gets among others: got "
                 f"a maximum difference of {error:.3f}. Split the last axis, "
                 "D, into heads, and exchange the axes of heads and tokens, "
                 "before attention and back after it."
@@ -94,7 +94,7 @@ def check_alone(
 
 
 def heads(file: File) -> None:
-    """Heads: each attends with its part of D, the output matrix mixes them."""
+    """Heads: each attends with its part of D, a matrix combines them."""
     d, h = 12, 3
     layer = rough(file["heads"](d, h), "multi-head attention")
     orders = list(matrices(layer, d, h))
@@ -126,6 +126,6 @@ def heads(file: File) -> None:
             hint = f"It is exactly: {wrong}."
     raise ContractError(
         f"with H = {h}, each head attends with D / H of the {d} numbers, "
-        "their results stand side by side, and the output matrix mixes "
+        "their results stand side by side, and the output matrix combines "
         f"them: got something else, however its matrices are named. {hint}"
     )

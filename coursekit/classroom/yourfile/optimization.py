@@ -5,9 +5,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from coursekit.classroom.yourfile.learner import (
+    BATCH,
     SMALL,
     ContractError,
     File,
@@ -16,6 +16,7 @@ from coursekit.classroom.yourfile.learner import (
 )
 
 RATE = 0.1
+LOUDER = 30.0  # times larger logits, so that there is what to clip
 
 
 def cosine(peak: float, progress: float, lowest: float = 0.1) -> float:
@@ -73,37 +74,27 @@ def close(found: list[float], wanted: list[float]) -> bool:
 def optimizer(file: File) -> None:
     """Optimizer: AdamW, with weight decay for matrices and no vector."""
     model = file.rough_model()
-    made = file["optimizer"](model)
-    if not isinstance(made, torch.optim.Optimizer):
+    named = dict(model.named_parameters())
+    may_stay = file.inside.tables(model)
+    before = {name: p.detach().clone() for name, p in named.items()}
+    zeros = [torch.zeros_like(p) for p in named.values()]
+    odd, held = file.inside.updated(file["optimizer"], model, RATE, zeros)
+    if odd:
         raise ContractError(
-            f"an optimizer is one of torch.optim: got {kind(made)}. Return "
+            f"an optimizer is one of torch.optim: got {odd}. Return "
             "torch.optim.AdamW of your groups."
         )
-    held = {id(p) for group in made.param_groups for p in group["params"]}
-    named = dict(model.named_parameters())
-    if left := [name for name, p in named.items() if id(p) not in held]:
+    if left := [name for name in named if name not in held]:
         raise ContractError(
             "each parameter is in a group: got none for "
             f"{', '.join(left[:3])}. What is no matrix goes into a group of "
             "its own, without weight decay."
         )
-    for group in made.param_groups:
-        group["lr"] = RATE
-    tables = [m for m in model.modules() if isinstance(m, nn.Embedding)]
-    may_stay = {id(p) for table in tables for p in table.parameters()}
-    before = {name: p.detach().clone() for name, p in named.items()}
-    for p in named.values():
-        p.grad = torch.zeros_like(p)
-    made.step()
     for name, p in named.items():
-        check_decay(name, (p / before[name]).detach(), id(p) in may_stay)
+        check_decay(name, (p / before[name]).detach(), name in may_stay)
     before = {name: p.detach().clone() for name, p in named.items()}
-    made = file["optimizer"](model)
-    for group in made.param_groups:
-        group["lr"] = RATE
-    for p in named.values():
-        p.grad = 100 * torch.randn_like(p)
-    made.step()
+    steep = [100 * torch.randn_like(p) for p in named.values()]
+    file.inside.updated(file["optimizer"], model, RATE, steep)
     for name, p in named.items():
         length = (p - before[name]).abs().mean().item()
         if p.dim() < 2 and not math.isclose(length, RATE, rel_tol=1e-3):
@@ -139,21 +130,19 @@ def check_decay(name: str, factor: Tensor, may_stay: bool) -> None:
 
 def follows(file: File) -> None:
     """Training: each step follows its own batch's gradient, clipped to 1."""
-    steps = 4
-    model = file.model()
-    watch = Watch(model)
-    hooks = [
-        model.register_forward_hook(watch.see, with_kwargs=True),
-        register_optimizer_step_pre_hook(watch.check),
-    ]
-    try:
-        losses = file.train(model, torch.arange(301) * 5 % V, steps)
-    finally:
-        for hook in hooks:
-            hook.remove()
+    steps, model = 4, file.model()
+    losses, seen = file.inside.watched(
+        file["train"],
+        model,
+        LOUDER,
+        torch.arange(301) * 5 % V,
+        steps,
+        BATCH,
+    )
+    batches = [check_step(model, step) for step in seen]
     wanted = [float(file["schedule"](i, steps)) for i in range(steps)]
-    found = [rate for rate, *_ in watch.rates]
-    alike = all(len(set(rates)) == 1 for rates in watch.rates)
+    found = [rate for rate, *_ in (step["rates"] for step in seen)]
+    alike = all(len(set(step["rates"])) == 1 for step in seen)
     if len(found) != steps or not alike or not close(found, wanted):
         raise ContractError(
             f"in {steps} steps the rates of all groups are your schedule's, "
@@ -161,10 +150,10 @@ def follows(file: File) -> None:
             f"{', '.join(f'{x:.1e}' for x in found)}. Set lr of each group "
             "before each step."
         )
-    if not isinstance(losses, list) or not close_enough(losses, watch.losses):
+    if not isinstance(losses, list) or not close_enough(losses, batches):
         raise ContractError(
             "training returns the loss of each batch, here "
-            f"{', '.join(f'{x:.3f}' for x in watch.losses)}: got "
+            f"{', '.join(f'{x:.3f}' for x in batches)}: got "
             f"{kind(losses)}. Append loss.item() in each step."
         )
 
@@ -177,62 +166,47 @@ def close_enough(found: list[Any], wanted: list[float]) -> bool:
     return all(math.isclose(*pair, rel_tol=1e-3) for pair in pairs)
 
 
-class Watch:
-    """Sees which batch a model reads, and with which gradient it steps."""
+def check_step(model: nn.Module, step: dict[str, Any]) -> float:
+    """Compare what is there before a step with its batch's gradient.
 
-    def __init__(self, model: nn.Module) -> None:
-        """The model's logits become larger, so that there is what to clip."""
-        self.model = model
-        self.ids: Tensor | None = None
-        self.rates: list[list[float]] = []
-        self.losses: list[float] = []
-
-    def see(
-        self, _: nn.Module, args: Any, given: Any, logits: Tensor
-    ) -> Tensor:
-        """Note the ids that are learned from."""
-        if torch.is_grad_enabled():
-            self.ids = [*args, *given.values()][0]
-        return 30 * logits
-
-    def gradients(self, shift: int) -> tuple[float, Tensor]:
-        """Loss of the batch, and its gradient with respect to all weights."""
-        assert self.ids is not None
-        targets = (self.ids + 5 * shift) % V
-        with torch.enable_grad():
-            logits = self.model(self.ids).flatten(0, 1)
-            loss = nn.functional.cross_entropy(logits, targets.flatten())
-            slopes = torch.autograd.grad(loss, list(self.model.parameters()))
-        return loss.item(), torch.cat([slope.flatten() for slope in slopes])
-
-    def check(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        """Compare what is there before a step with the batch's gradient."""
-        if self.ids is None:
-            raise ContractError(
-                "each step follows a loss of the model's logits: got a step "
-                "before the model was called. Compute the loss first."
-            )
-        self.rates.append([group["lr"] for group in optimizer.param_groups])
-        found = torch.cat([
-            (torch.zeros_like(p) if p.grad is None else p.grad).flatten()
-            for p in self.model.parameters()
-        ])  # fmt: skip
-        loss, slope = self.gradients(shift=1)
-        self.losses.append(loss)
-        if agree(found, clipped(slope)):
-            return
-        hint = "Per step: zero_grad, backward, clip_grad_norm_, step."
-        if not found.any():
-            hint = "It is 0. Set gradients to zero before `backward`."
-        elif agree(found, slope):
-            hint = "It is not clipped yet. Clip after backward, before step."
-        elif agree(found, clipped(self.gradients(shift=0)[1])):
-            hint = "The targets are the inputs. Move them by one."
+    Returns:
+        The batch's loss.
+    """
+    if step["ids"] is None:
         raise ContractError(
-            "before each step the gradient is the batch's own, with a norm "
-            f"of at most 1, here {slope.norm():.1f} before clipping: got a "
-            f"norm of {found.norm():.1f}. {hint}"
+            "each step follows a loss of the model's logits: got a step "
+            "before the model was called. Compute the loss first."
         )
+    with torch.no_grad():
+        for p, weight in zip(model.parameters(), step["weights"], strict=True):
+            p.copy_(weight)
+    found = torch.cat([gradient.flatten() for gradient in step["gradients"]])
+    loss, slope = gradients(model, step["ids"], shift=1)
+    if agree(found, clipped(slope)):
+        return loss
+    hint = "Per step: zero_grad, backward, clip_grad_norm_, step."
+    if not found.any():
+        hint = "It is 0. Set gradients to zero before `backward`."
+    elif agree(found, slope):
+        hint = "It is not clipped yet. Clip after backward, before step."
+    elif agree(found, clipped(gradients(model, step["ids"], shift=0)[1])):
+        hint = "The targets are the inputs. Move them by one."
+    raise ContractError(
+        "before each step the gradient is the batch's own, with a norm "
+        f"of at most 1, here {slope.norm():.1f} before clipping: got a "
+        f"norm of {found.norm():.1f}. {hint}"
+    )
+
+
+def gradients(
+    model: nn.Module, ids: Tensor, shift: int
+) -> tuple[float, Tensor]:
+    """Loss of a batch, and its gradient with respect to all weights."""
+    targets = (ids + 5 * shift) % V
+    logits = LOUDER * model(ids).flatten(0, 1)
+    loss = nn.functional.cross_entropy(logits, targets.flatten())
+    slopes = torch.autograd.grad(loss, list(model.parameters()))
+    return loss.item(), torch.cat([slope.flatten() for slope in slopes])
 
 
 def clipped(slope: Tensor) -> Tensor:

@@ -1,9 +1,7 @@
 """What sampling and the cache have to do."""
 
-from contextlib import ExitStack
-
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from coursekit.classroom.yourfile.learner import (
     SMALL,
@@ -106,16 +104,9 @@ def cached(file: File) -> str | None:
         for _ in range(n_new):
             new = model(wanted)[:, -1].argmax(-1, keepdim=True)
             wanted = torch.cat([wanted, new], 1)
-    tables = [m for m in model.modules() if isinstance(m, nn.Embedding)]
-    read = dict.fromkeys(tables, 0)
-
-    def count(table: nn.Module, given: tuple[Tensor, ...]) -> None:
-        read[table] += given[0].size(-1)  # type: ignore[index]
-
-    with ExitStack() as stack:
-        for table in tables:
-            stack.callback(table.register_forward_pre_hook(count).remove)
-        found = file["generate"](model, prompt, n_new, 1.0, GREEDY)
+    found, read = file.inside.counted(
+        file["generate"], model, prompt, n_new, 1.0, GREEDY
+    )
     rule = f"{n_new} new tokens make the shape"
     if not check_tensor(found, tuple(wanted.shape), rule).equal(wanted):
         at = int((found != wanted).any(0).nonzero()[0])
@@ -126,9 +117,9 @@ def cached(file: File) -> str | None:
             "whole prompt is read, then each new token alone, with the same "
             "dictionary, and the last position's logits count."
         )
-    if not tables:
+    if not read:
         return "how often tokens are read is not seen without nn.Embedding"
-    most = max(read.values())
+    most = max(read)
     if most > found.size(1):
         raise ContractError(
             f"generating {n_new} tokens from 3 reads each token once, "

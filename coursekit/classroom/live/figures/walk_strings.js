@@ -18,7 +18,7 @@ Object.assign(STRINGS, {
   "walk.put": "In the place of “{token}”",
   "walk.put-none": "no other",
   "walk.exchange": "Change places with",
-  "walk.beside": "Beside it",
+  "walk.beside": "Next to it",
   "walk.alone": "no other",
   "walk.token": "Token",
   "walk.pick": "{n}: {token}",

@@ -1,0 +1,491 @@
+"""Preferences and rewards: a model learns what is better.
+
+Comparisons of answers train a reward model, or by DPO the language model
+itself.  Where a program can check an answer, its verdict is the reward, and
+what earned more than other answers to the same prompt becomes more probable.
+The loop is that of pretraining: :func:`coursekit.training.train` takes the
+losses that are made here.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
+
+from coursekit.cache import CachedStepper
+from coursekit.data import IGNORE, Batch, pad
+from coursekit.decoder import GPT
+from coursekit.generation import generate
+from coursekit.loss import Loss, cross_entropy
+from coursekit.sampling import sampler
+from coursekit.tuning import Pair, answer_batch
+
+__all__ = [
+    "Reward",
+    "RewardModel",
+    "answer_log_probs",
+    "best_policy",
+    "dpo_batch",
+    "dpo_loss",
+    "group_advantages",
+    "grpo_batches",
+    "grpo_loss",
+    "kl_estimate",
+    "make_dpo_loss",
+    "make_grpo_loss",
+    "pairwise_loss",
+    "policy_gradient_loss",
+    "reward_batch",
+    "reward_model_loss",
+    "sample_answers",
+]
+
+Reward = Callable[[int, Sequence[int]], float]
+"""From the number of a prompt and an answer's ids to what it earns."""
+Comparison = tuple[Sequence[int], Sequence[int], Sequence[int]]
+"""A prompt, the better answer and the worse one, as ids."""
+
+
+# -- log-probabilities of answers --------------------------------------------
+def answer_log_probs(
+    model: Any, ids: Int[Tensor, "B T"], targets: Int[Tensor, "B T"]
+) -> Float[Tensor, "B T"]:
+    """The log-probability of each token that counts; 0 elsewhere.
+
+    Its sum over a row is ``log π(answer | prompt)``.
+
+    Args:
+        model: a GPT.
+        ids: (B, T) as :func:`coursekit.tuning.answer_batch` makes them.
+        targets: (B, T), −100 where not counted.
+
+    Returns:
+        (B, T) in nats, at most 0.
+
+    Chapter: 22, preferences.
+    """
+    return -cross_entropy(model(ids), targets, reduction="none")
+
+
+def sample_answers(
+    model: GPT,
+    prompts: Sequence[Sequence[int]],
+    n_answers: int,
+    end_id: int,
+    max_new_tokens: int,
+    generator: torch.Generator | None = None,
+) -> list[Pair]:
+    """Draw several answers to each prompt, at temperature 1.
+
+    Args:
+        model: the policy.
+        prompts: P lists of ids.
+        n_answers: G, for each prompt.
+        end_id: the token that ends an answer; it belongs to the answer.
+        max_new_tokens: where an answer without an end is cut off.
+        generator: source of the random numbers.
+
+    Returns:
+        P · G pairs of a prompt and an answer; those of a prompt are next to
+        each other.
+
+    Chapter: 22, preferences.
+    """
+    rows = [prompt for prompt in prompts for _ in range(n_answers)]
+    choose = sampler(generator=generator)
+    stepper = CachedStepper(model)
+    new = generate(stepper, rows, max_new_tokens, choose, stop_ids=[end_id])
+    ended = [
+        answer if len(answer) == max_new_tokens else [*answer, end_id]
+        for answer in new
+    ]
+    return list(zip(rows, ended, strict=True))
+
+
+# -- comparisons: a reward model ---------------------------------------------
+def pairwise_loss(
+    better: Float[Tensor, "*B"], worse: Float[Tensor, "*B"]
+) -> Float[Tensor, ""]:
+    """How surprised a model of rewards is by comparisons.
+
+    ``mean(−ln σ(r₊ − r₋))``: in the model of Bradley and Terry, the first
+    answer is preferred with probability ``σ(r₊ − r₋)``.
+
+    Args:
+        better: (...) rewards of the answers that were preferred.
+        worse: (...) of the others.
+
+    Returns:
+        Nats, a scalar; ln 2 if all differences are 0.
+
+    Chapter: 22, preferences.
+    Source: bradley1952rank; ouyang2022training, equation 1.
+    Test: tests/test_preferences.py::test_equal_to_trl
+    """
+    return -F.logsigmoid(better - worse).mean()
+
+
+class RewardModel(nn.Module):
+    """A GPT that gives a text one number instead of logits.
+
+    The number is read off the last token's residual stream, which has seen
+    all others.
+
+    Args:
+        gpt: its embedding, blocks and final norm are taken over, and trained
+            further.
+
+    Chapter: 22, preferences.
+    Source: ouyang2022training, section 3.5.
+    Test: tests/test_preferences.py::test_a_reward_reads_the_last_token
+    """
+
+    def __init__(self, gpt: GPT) -> None:
+        super().__init__()
+        self.gpt = gpt
+        like = gpt.embedding.weight
+        self.score = nn.Linear(
+            gpt.config.d_model, 1, device=like.device, dtype=like.dtype
+        )
+        nn.init.zeros_(self.score.weight)
+        nn.init.zeros_(self.score.bias)
+
+    def forward(
+        self, ids: Int[Tensor, "B T"], last: Int[Tensor, "B"]
+    ) -> Float[Tensor, "B"]:
+        """The reward of each text.
+
+        Args:
+            ids: (B, T); what follows the last token is padding.
+            last: (B,) the position of each text's last token.
+
+        Returns:
+            (B,).
+        """
+        x = self.gpt.hidden(ids)[torch.arange(len(ids)), last]
+        return self.score(self.gpt.final_norm(x))[:, 0]
+
+
+def reward_batch(comparisons: Sequence[Comparison], pad_id: int) -> Batch:
+    """Comparisons as a reward model reads them: the better answers first.
+
+    Args:
+        comparisons: B triples of ids.
+        pad_id: fills up short rows on the right.
+
+    Returns:
+        inputs ``ids`` (2B, T) and ``last`` (2B,), targets (2B,) that say
+        which row is the better one.
+
+    Chapter: 22, preferences.
+    """
+    texts = [[*pair[0], *pair[1]] for pair in _both(comparisons)]
+    last = torch.tensor([len(text) - 1 for text in texts])
+    is_better = torch.arange(len(texts)) < len(comparisons)
+    return Batch({"ids": pad(texts, pad_id), "last": last}, is_better.long())
+
+
+def _both(comparisons: Sequence[Comparison]) -> list[Pair]:
+    """Pairs of prompt and answer, the better answers first."""
+    better = [(prompt, answer) for prompt, answer, _ in comparisons]
+    return better + [(prompt, answer) for prompt, _, answer in comparisons]
+
+
+def reward_model_loss(
+    model: Any, inputs: dict[str, Tensor], targets: Tensor
+) -> Float[Tensor, ""]:
+    """:func:`pairwise_loss` for ``train``, which divides by all targets.
+
+    Chapter: 22, preferences.
+    """
+    better, worse = model(**inputs).chunk(2)
+    return pairwise_loss(better, worse) * len(targets)
+
+
+# -- comparisons without a reward model --------------------------------------
+def best_policy(
+    reference: Float[Tensor, "*B N"],
+    rewards: Float[Tensor, "*B N"],
+    beta: float,
+) -> Float[Tensor, "*B N"]:
+    """The policy with the highest reward, less β times its KL divergence.
+
+    ``π*(y) = π_ref(y) exp(r(y) / β) / Z`` maximizes
+    ``E_π[r] − β KL(π ‖ π_ref)``.
+
+    Args:
+        reference: (..., N) log-probabilities of all N answers.
+        rewards: (..., N).
+        beta: β > 0, in units of the reward per nat.
+
+    Returns:
+        (..., N) log-probabilities.
+
+    Chapter: 22, preferences.
+    Source: rafailov2023direct, equation 4.
+    Test: tests/test_preferences.py::test_no_policy_is_better
+    """
+    return (reference + rewards / beta).log_softmax(dim=-1)
+
+
+def dpo_loss(
+    better: Float[Tensor, "*B"],
+    worse: Float[Tensor, "*B"],
+    reference_better: Float[Tensor, "*B"],
+    reference_worse: Float[Tensor, "*B"],
+    beta: float,
+) -> Float[Tensor, ""]:
+    """Direct preference optimization: the policy is its own reward model.
+
+    :func:`pairwise_loss` of the rewards ``β ln(π(y) / π_ref(y))``.
+
+    Args:
+        better: (...) log-probabilities ``ln π`` of preferred answers.
+        worse: (...) of the others.
+        reference_better: (...) the same of the model at the start.
+        reference_worse: (...).
+        beta: β > 0.
+
+    Returns:
+        Nats, a scalar; ln 2 at the start.
+
+    Chapter: 22, preferences.
+    Source: rafailov2023direct, equation 7.
+    Test: tests/test_preferences.py::test_equal_to_trl
+    """
+    return pairwise_loss(
+        beta * (better - reference_better), beta * (worse - reference_worse)
+    )
+
+
+def dpo_batch(
+    comparisons: Sequence[Comparison], reference: GPT, pad_id: int
+) -> Batch:
+    """Comparisons, with what the reference makes of them.
+
+    Args:
+        comparisons: B triples of ids.
+        reference: the model at the start.
+        pad_id: fills up short rows on the right.
+
+    Returns:
+        inputs ``ids`` (2B, T), the better answers first, and ``reference``
+        (2B,), log-probabilities; targets (2B, T).
+
+    Chapter: 22, preferences.
+    """
+    batch = answer_batch(_both(comparisons), pad_id)
+    with torch.no_grad():
+        found = answer_log_probs(reference, **batch.inputs,
+                                 targets=batch.targets)  # fmt: skip
+    return Batch(batch.inputs | {"reference": found.sum(1)}, batch.targets)
+
+
+def make_dpo_loss(beta: float) -> Loss:
+    """:func:`dpo_loss` for ``train``, of what :func:`dpo_batch` makes.
+
+    Chapter: 22, preferences.
+    """
+
+    def loss(model: Any, inputs: dict[str, Tensor], targets: Tensor) -> Tensor:
+        own = answer_log_probs(model, inputs["ids"], targets).sum(1).chunk(2)
+        before = inputs["reference"].chunk(2)
+        nats = dpo_loss(own[0], own[1], before[0], before[1], beta=beta)
+        return nats * (targets != IGNORE).sum()  # train divides by it
+
+    return loss
+
+
+# -- rewards -----------------------------------------------------------------
+def policy_gradient_loss(
+    log_probs: Float[Tensor, "B"], advantages: Float[Tensor, "B"]
+) -> Float[Tensor, ""]:
+    """A loss whose gradient is an estimate of that of −E[r].
+
+    ``−mean(A ln π(y))`` over answers y that were drawn from π.  Its value
+    says nothing; its gradient is right on average, also with a number that
+    does not depend on y subtracted from the rewards.
+
+    Args:
+        log_probs: (B,) of whole answers.
+        advantages: (B,) rewards, less such a baseline.
+
+    Returns:
+        A scalar.
+
+    Chapter: 22, preferences.
+    Source: williams1992simple.
+    Test: tests/test_preferences.py::test_the_estimator_is_right_on_average
+    """
+    return -(advantages * log_probs).mean()
+
+
+def group_advantages(
+    rewards: Float[Tensor, "P G"], eps: float = 1e-4
+) -> Float[Tensor, "P G"]:
+    """How much better each answer is than others to the same prompt.
+
+    ``(r − mean) / (std + ε)`` within the group; 0 if all are equal.
+
+    Args:
+        rewards: (P, G), a row for each prompt.
+        eps: ε, in units of the reward.
+
+    Returns:
+        (P, G).
+
+    Raises:
+        ValueError: if a group has a single answer.
+
+    Chapter: 22, preferences.
+    Source: shao2024deepseekmath, section 4.1.2.
+    Test: tests/test_preferences.py::test_equal_to_trl
+    """
+    if rewards.size(1) < 2:
+        raise ValueError(
+            "an advantage compares answers to the same prompt: got groups "
+            f"of {rewards.size(1)}. Draw two or more."
+        )
+    spread = rewards.std(dim=1, keepdim=True)
+    return (rewards - rewards.mean(dim=1, keepdim=True)) / (spread + eps)
+
+
+def kl_estimate(
+    log_probs: Float[Tensor, "*B"], reference: Float[Tensor, "*B"]
+) -> Float[Tensor, "*B"]:
+    """What each drawn token adds to an estimate of KL(π ‖ π_ref).
+
+    ``ρ − ln ρ − 1`` with ``ρ = π_ref / π``: never negative, and on average
+    over tokens drawn from π it is the divergence.
+
+    Args:
+        log_probs: (...) ``ln π`` of tokens that were drawn from π.
+        reference: (...) ``ln π_ref`` of the same tokens.
+
+    Returns:
+        (...) nats.
+
+    Chapter: 22, preferences.
+    Source: shao2024deepseekmath, equation 4.
+    Test: tests/test_preferences.py::test_the_estimate_of_kl_is_right
+    """
+    difference = reference - log_probs
+    return difference.exp() - difference - 1
+
+
+def grpo_loss(
+    log_probs: Float[Tensor, "B T"],
+    old: Float[Tensor, "B T"],
+    advantages: Float[Tensor, "B"],
+    counts: Bool[Tensor, "B T"],
+    clip: float = 0.2,
+    reference: Float[Tensor, "B T"] | None = None,
+    beta: float = 0.0,
+) -> Float[Tensor, ""]:
+    """Group relative policy optimization, for answers that an old π drew.
+
+    With ``ρ = π / π_old`` for each token, the mean over the tokens of an
+    answer, then over answers, of
+    ``−min(ρ A, clamp(ρ, 1 − ε, 1 + ε) A) + β KL``.  While π is still the old
+    one, its gradient is that of :func:`policy_gradient_loss`, with each
+    answer divided by its length.
+
+    Args:
+        log_probs: (B, T) of each token.
+        old: (B, T) of the policy that drew them.
+        advantages: (B,).
+        counts: (B, T), True where a token belongs to the answer.
+        clip: ε.
+        reference: (B, T) of the model at the start; needed if β is not 0.
+        beta: β ≥ 0, weight of :func:`kl_estimate`.
+
+    Returns:
+        A scalar.
+
+    Chapter: 22, preferences.
+    Source: shao2024deepseekmath, equation 3; schulman2017proximal.
+    Test: tests/test_preferences.py::test_equal_to_trl
+    """
+    ratio = (log_probs - old).exp()
+    gain = advantages[:, None]
+    kept = torch.minimum(ratio * gain, ratio.clamp(1 - clip, 1 + clip) * gain)
+    loss = -kept
+    if reference is not None:
+        loss = loss + beta * kl_estimate(log_probs, reference)
+    return ((loss * counts).sum(1) / counts.sum(1)).mean()
+
+
+def grpo_batches(
+    model: GPT,
+    prompts: Callable[[int], Sequence[Sequence[int]]],
+    reward: Callable[[int, list[Pair]], Sequence[float]],
+    n_answers: int,
+    end_id: int,
+    max_new_tokens: int,
+    seed: int = 0,
+) -> Callable[[int], list[Batch]]:
+    """Batches for ``train`` that the model itself draws, step by step.
+
+    Args:
+        model: the policy that is being trained.
+        prompts: from the number of a step to P lists of ids.
+        reward: from the number of a step and its P · G pairs to what each
+            answer earns.
+        n_answers: G, at least 2.
+        end_id: the token that ends an answer.
+        max_new_tokens: where an answer without an end is cut off.
+        seed: fixes what is drawn.
+
+    Returns:
+        A function from the number of a step to one batch: inputs ``ids``
+        (B, T) and ``advantages`` (B,), targets (B, T).  Groups in which all
+        answers earned the same have nothing to say, and are left out.
+
+    Chapter: 22, preferences.
+    """
+
+    def batches(step: int) -> list[Batch]:
+        generator = torch.Generator().manual_seed(2**20 * seed + step)
+        pairs = sample_answers(
+            model, prompts(step), n_answers, end_id, max_new_tokens, generator
+        )
+        rewards = torch.tensor(reward(step, pairs)).view(-1, n_answers)
+        gains = group_advantages(rewards).flatten()
+        kept = gains.nonzero()[:, 0].tolist() or [0]
+        batch = answer_batch([pairs[i] for i in kept], end_id)
+        # The loss is a mean over rows; those left out count in it too.
+        gains = gains[kept] * len(kept) / len(pairs)
+        return [Batch(batch.inputs | {"advantages": gains}, batch.targets)]
+
+    return batches
+
+
+def make_grpo_loss(reference: GPT | None = None, beta: float = 0.0) -> Loss:
+    """:func:`grpo_loss` for ``train``, of what :func:`grpo_batches` makes.
+
+    Each batch is used for one update, so the policy that drew it is the one
+    that is trained, and nothing is clipped.
+
+    Args:
+        reference: the model at the start; needed if β is not 0.
+        beta: weight of the divergence from it.
+
+    Chapter: 22, preferences.
+    """
+
+    def loss(model: Any, inputs: dict[str, Tensor], targets: Tensor) -> Tensor:
+        own = answer_log_probs(model, inputs["ids"], targets)
+        counts, theirs = targets != IGNORE, None
+        if reference is not None:
+            with torch.no_grad():
+                theirs = answer_log_probs(reference, inputs["ids"], targets)
+        gains = inputs["advantages"]
+        found = grpo_loss(
+            own, own.detach(), gains, counts, reference=theirs, beta=beta
+        )
+        return found * counts.sum()  # train divides by it
+
+    return loss
