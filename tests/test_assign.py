@@ -694,7 +694,7 @@ def test_each_student_gets_a_notebook(debug):
         assert all(f"`{n}`" in text for n in core.find(first.id).forbid)
         for variant in one["variants"]:
             asked = core.find(one["exercise"]).variants[variant]
-            assert asked in "".join(c.source for c in cells(path))
+            assert str(asked) in "".join(c.source for c in cells(path))
         got = read_submission(path, [first, second])
         assert {a.problem for a in got.answers.values()} == {""}
         space = {}

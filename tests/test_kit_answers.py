@@ -90,8 +90,8 @@ def test_every_mistake_has_its_lines_and_what_to_say(chapter, capsys):
 def test_the_lines_are_those_of_the_mistake():
     text = wrong.wrong("attention")
     part = text.split("**softmax over the queries")[1].split("**")[1]
-    assert "-    weights = scores.softmax(dim=-1)\n" in part
-    assert "+    weights = scores.softmax(dim=-2)\n" in part
+    assert "-    return scores.softmax(dim=-1) @ v\n" in part
+    assert "+    return scores.softmax(dim=-2) @ v\n" in part
 
 
 def test_an_unknown_chapter_is_refused(capsys):
