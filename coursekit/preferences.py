@@ -440,9 +440,10 @@ def grpo_batches(
         seed: fixes what is drawn.
 
     Returns:
-        A function from the number of a step to one batch: inputs ``ids``
-        (B, T) and ``advantages`` (B,), targets (B, T).  Groups in which all
-        answers earned the same have nothing to say, and are left out.
+        A function that gives, for the number of a step, one batch with inputs
+        ``ids`` (B, T) and ``advantages`` (B,), targets (B, T).  Groups in
+        which all answers earned the same have nothing to say, and are left
+        out.
 
     Chapter: 22, preferences.
     """
