@@ -45,7 +45,7 @@ check: $(ENV)  ## in 3 minutes: style, types, the library, changed chapters
 test: $(ENV)  ## run every check
 	@rm -rf _build
 	@$(PY) tests/run_parts.py \
-	  lint,types library published course chapters html,compare pages
+	  lint,types,library published course chapters html,compare pages
 
 lab: $(ENV)  ## open the chapters as notebooks in JupyterLab
 	.venv/bin/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) \
