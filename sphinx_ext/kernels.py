@@ -144,8 +144,13 @@ def be_client(address, arguments):
         data = json.dumps(request).encode()
         socket.send_fds(connection, [data], [0, 1, 2])
         kernel = int(connection.recv(64))
+
+        def pass_on(number, _):
+            with contextlib.suppress(ProcessLookupError):  # it has ended
+                os.kill(kernel, number)
+
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda n, _: os.kill(kernel, n))
+            signal.signal(number, pass_on)
         connection.recv(1)  # nothing comes: it ends when the kernel ends
 
 

@@ -9,6 +9,7 @@ output.
 import atexit
 import contextlib
 import functools
+import importlib
 import multiprocessing
 import os
 import runpy
@@ -24,7 +25,7 @@ IMPORTED = [
     *("jupyter_book.cli.main", "jupyter_book.sphinx", "jupyter_cache"),
     *("sphinx.builders.html", "sphinx.ext.autodoc", "sphinx_book_theme"),
     *("sphinx_design", "sphinxcontrib.bibtex", "myst_nb.sphinx_ext"),
-    *("fontTools.subset", "coursekit.classroom.live"),
+    *("fontTools.subset", "matplotlib.pyplot", "torch"),
 ]
 # What is installed; a program brings the rest of its path along.
 INSTALLED = [
@@ -76,5 +77,8 @@ def become(command, folder, environment, output):
     first = str(Path(command[0]).resolve().parent)
     paths = environment.get("PYTHONPATH", "").split(os.pathsep)
     sys.path[:] = [first, *filter(None, paths), *INSTALLED]
+    sys.modules.pop("sitecustomize", None)
+    with contextlib.suppress(ImportError):  # as a new Python does
+        importlib.import_module("sitecustomize")
     sys.argv = command
     runpy.run_path(command[0], run_name="__main__")
