@@ -15,6 +15,7 @@ fork, and ends when the fork ends; the fork ends when it is killed.
 """
 
 import contextlib
+import gc
 import json
 import os
 import select
@@ -82,6 +83,8 @@ def serve(address):
 
     assert threading.active_count() == 1  # or a fork would lack the others
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for a fork
+    gc.collect()
+    gc.freeze()  # no collection in a fork looks at what is shared
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)
         listener.listen(16)

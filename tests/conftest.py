@@ -18,6 +18,7 @@ os.environ.pop("PYTHONUNBUFFERED", None)
 if os.environ.get("JAXTYPING_DISABLE") != "1":
     install_import_hook("coursekit", "beartype.beartype")
 torch.set_num_threads(1)
+gc.disable()  # until the tests are collected: what is imported stays
 
 # The parts of the suite; every file that none of them names is of the part
 # `library`. The Makefile and the workflows name the parts alone.
@@ -86,6 +87,7 @@ def pytest_collection_finish():
     """What was imported stays: no collection of garbage looks at it again."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)
