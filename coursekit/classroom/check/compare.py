@@ -30,6 +30,7 @@ def difference(
     atol: float,
     what: str = "Result",
     equal_nan: bool = False,
+    brief: bool = False,
 ) -> str | None:
     """None if two results are the same, else how they differ.
 
@@ -45,6 +46,7 @@ def difference(
         atol: how far any number may be off.
         what: the name of the part that is being compared.
         equal_nan: whether NaN is the same as NaN.
+        brief: whether it is enough to name the part where numbers differ.
 
     Raises:
         TypeError: if ``expected`` is nothing that can be compared.
@@ -52,7 +54,7 @@ def difference(
     got = from_numpy(got)
     if isinstance(expected, (torch.Tensor, *NUMBER)):
         if isinstance(got, (torch.Tensor, *NUMBER)):
-            return numbers(got, expected, rtol, atol, what, equal_nan)
+            return numbers(got, expected, rtol, atol, what, equal_nan, brief)
         return contained(got, expected, rtol, atol, what)
     if isinstance(expected, (list, tuple)):
         fits = isinstance(got, (list, tuple)) and len(got) == len(expected)
@@ -73,7 +75,7 @@ def difference(
     for part in parts:
         inner = f"{what}[{part!r}]"
         found = difference(
-            got[part], expected[part], rtol, atol, inner, equal_nan
+            got[part], expected[part], rtol, atol, inner, equal_nan, brief
         )
         if found and isinstance(expected[part], int):  # a list of ids
             found += f" All of it: {describe(expected)} and {describe(got)}."
@@ -92,7 +94,7 @@ def different(got: Outcome, expected: Outcome, models: bool = False) -> str:
         if models:
             right, now = state(right), state(now)
         if is_value(right) and difference(
-            now, right, 0.0, 0.0, equal_nan=True
+            now, right, 0.0, 0.0, equal_nan=True, brief=True
         ):
             return name
     return ""
@@ -129,8 +131,11 @@ def numbers(
     atol: float,
     what: str,
     equal_nan: bool,
+    brief: bool = False,
 ) -> str | None:
     """Compare tensors and numbers: shape, then kind, then values."""
+    if type(got) is type(expected) in NUMBER and got == expected:
+        return None
     if isinstance(expected, float) and getattr(got, "requires_grad", False):
         return (
             f"{what}: expected a number, got a tensor that holds its graph. "
@@ -150,9 +155,13 @@ def numbers(
         torch.promote_types(a.dtype, b.dtype), torch.float64
     )
     x, y = a.to(wide), b.to(wide)
+    if torch.equal(x, y):
+        return None
     wrong = ~torch.isclose(x, y, rtol, atol, equal_nan)
     if not wrong.any():
         return None
+    if brief:
+        return what
     gap = torch.where(wrong, (x - y).abs(), -1.0)
     gap = torch.where(gap.isnan(), math.inf, gap)
     worst = torch.unravel_index(gap.argmax(), gap.shape)

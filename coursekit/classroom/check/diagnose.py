@@ -239,5 +239,5 @@ def same(exercise: Exercise, a: Trace, b: Trace) -> bool:
 
 def alike(exercise: Exercise, a: Any, b: Any) -> bool:
     """Whether two values are the same within the exercise's tolerance."""
-    gap = difference(a, b, exercise.rtol, exercise.atol, equal_nan=True)
-    return gap is None
+    rtol, atol = exercise.rtol, exercise.atol
+    return difference(a, b, rtol, atol, equal_nan=True, brief=True) is None
