@@ -17,6 +17,7 @@
 
 import ast
 import copy
+import functools
 import hashlib
 import json
 import os
@@ -233,13 +234,14 @@ def execute(root, only=None):
     return failed
 
 
+@functools.cache
 def defined(source):
     """The names that a cell's code defines or imports."""
-    return {
+    return frozenset(
         name
         for statement in plain.parse(source).statements
         for name in statement.sets
-    }
+    )
 
 
 def with_lessons(cell, page, before):
@@ -335,12 +337,14 @@ def export(root, only=None):
     settings, address = config(root), published(root)
     install = install_cell(address.repository, address.tag)
     build = Path(root, "_build")
-    book = plain.Pages(
-        root, settings, {page: read(root, page) for page in pages(root)}
-    )
+    written = {page: read(root, page) for page in pages(root)}
+    book = plain.Pages(root, settings, written)
     for kind in ("notebooks", "readers"):
         shutil.rmtree(build / kind, ignore_errors=True)
-    for page, notebook in chapters(root, only):
+    for page in only or pages(root):
+        notebook = written[page]
+        if not code_cells(notebook):
+            continue
         _, ran = cache.merge_match_into_notebook(notebook)
         drop_svg(ran)
         for number, cell in enumerate(ran.cells):
