@@ -16,6 +16,7 @@ fork, and ends when the fork ends; the fork ends when it is killed.
 
 import contextlib
 import gc
+import importlib
 import json
 import os
 import select
@@ -28,6 +29,14 @@ import threading
 from pathlib import Path
 from unittest import mock
 
+IMPORTED = [
+    *("matplotlib.pyplot", "coursekit.classroom.figures"),
+    "torch._dynamo",  # the first optimizer imports it
+    # Most of what a kernel imports when it starts.
+    *("ipykernel.kernelapp", "ipykernel.debugger", "IPython.core.oinspect"),
+    *("IPython.extensions.storemagic", "sqlite3", "psutil", "tornado.queues"),
+    "tornado.platform.asyncio",
+]
 LIMIT = 2**20  # bytes of a request
 STARTED = "COURSEKIT_KERNELS"  # there is a server, which JUPYTER_PATH names
 
@@ -75,11 +84,9 @@ def serve(address):
     """Fork a kernel for each request, until standard input ends."""
     sys.path.remove(str(Path(__file__).resolve().parent))
     os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"
-    import matplotlib.pyplot  # noqa: F401
-    import torch._dynamo  # noqa: F401 - the first optimizer imports it
-    from ipykernel import kernelapp  # noqa: F401
-
-    from coursekit.classroom import figures  # noqa: F401
+    os.environ["PYDEVD_DISABLE_FILE_VALIDATION"] = "1"  # it would warn
+    for name in IMPORTED:
+        importlib.import_module(name)
 
     assert threading.active_count() == 1  # or a fork would lack the others
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for a fork

@@ -41,7 +41,7 @@ import plain
 
 from coursekit.classroom.grading.install import install_cell, published
 
-WORKERS = 2
+WORKERS = 3  # on two cores: a kernel that starts or ends waits
 SLOWEST = 10  # cells, of all chapters, that are listed with their time
 INPUTS = ("coursekit", "results", "requirements.txt")
 # Of these the pages quote nothing that a chapter computes.
