@@ -6,7 +6,7 @@
 1. If anything that a chapter computes with has changed (the package, the
    results, the lock), the cache and Sphinx's doctrees are thrown away:
    neither notices by itself, and the text would quote old numbers.
-2. Every chapter that is not in the cache is run, two at a time, those that
+2. Every chapter that is not in the cache is run, three at a time, those that
    take longest first, and the time it took is printed; after all, the ten
    slowest cells. A chapter that fails does not hide the others.
 3. Every chapter is written, with its outputs, to ``_build/notebooks``
