@@ -504,8 +504,7 @@ _BUILD_BUGS = {
     ),
     "untied": Bug(
         "        def forward(self, ids",
-        "            self.head = nn.Linear(d_model, vocab_size, "
-        "bias=False)\n"
+        "            self.head = nn.Linear(d_model, vocab_size, bias=False)\n"
         "\n"
         "        def forward(self, ids",
         "x @ self.tokens.weight.T",
@@ -518,8 +517,7 @@ _BUILD_BUGS = {
     ),
     "too_sure": Bug(
         "            for table in self.parameters():\n"
-        "                nn.init.normal_(table, std=0.5 / "
-        "d_model**0.5)\n",
+        "                nn.init.normal_(table, std=0.5 / d_model**0.5)\n",
         "",
         says="a table with standard deviation 1 that is the head as well",
         why="Logits then have the size √D: the model starts certain, of "

@@ -434,8 +434,7 @@ _EVALUATE_BUGS = {
     "by_inputs": Bug(
         "return sum(nats) / sum(answers)",
         "means = [x / n for x, n in zip(nats, answers, strict=True)]\n"
-        "    weights = [batch] * (len(means) - 1) + [answers[-1] + "
-        "1]\n"
+        "    weights = [batch] * (len(means) - 1) + [answers[-1] + 1]\n"
         "    weighed = zip(weights, means, strict=True)\n"
         "    return sum(n * x for n, x in weighed) / len(ids)",
         says="means weighed by the number of characters in a batch, and "

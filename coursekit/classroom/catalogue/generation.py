@@ -731,8 +731,7 @@ _MENDED_BUGS = {
         "for step, x in enumerate(chunks)",
         "positions = n_old",
         "sizes = [len(y) for y in chunks[:step]]\n"
-        "        start = sum(n * (step - i) for i, n in "
-        "enumerate(sizes))\n"
+        "        start = sum(n * (step - i) for i, n in enumerate(sizes))\n"
         "        positions = start",
         says="positions to which the cache's length is added again at each "
         "step",

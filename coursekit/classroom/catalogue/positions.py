@@ -570,8 +570,7 @@ EXERCISES = {
                 "-sin, sin",
                 "sin, -sin",
                 asks="Here codes stand in columns: your matrix times "
-                "the column of position t is the column of position t + "
-                "k.",
+                "the column of position t is the column of position t + k.",
             ),
         },
         forbid=(*_LIBRARY, "torch.linalg.lstsq", "torch.linalg.pinv"),

@@ -86,8 +86,7 @@ _CROSS_BUGS = {
     ),
     "causal": Bug(
         "scores = scores",
-        "see = see & torch.ones_like(scores, "
-        "dtype=torch.bool).tril()\n"
+        "see = see & torch.ones_like(scores, dtype=torch.bool).tril()\n"
         "    scores = scores",
         says="a causal mask on the source",
         why="The source is all there before the first word is written: "
@@ -711,8 +710,7 @@ _EXACT_BUGS = {
     "tokens": Bug(
         "right += ended and text == list(answer)",
         "hits = sum(map(int.__eq__, text, answer))\n"
-        "        right += ended * hits / max(len(text), "
-        "len(answer), 1)",
+        "        right += ended * hits / max(len(text), len(answer), 1)",
         says="the fraction of tokens that are right",
         why="A date with one wrong digit is wrong. Count texts, not tokens.",
         read="14_seq2seq#seq-predict-exact",
@@ -840,8 +838,7 @@ _ALIGNMENT_BUGS = {
     "top_word": Bug(
         "on_links = (",
         "best = weights.argmax(dim=-1, keepdim=True)\n"
-        "    weights = torch.zeros_like(weights).scatter(-1, best, "
-        "1.0)\n"
+        "    weights = torch.zeros_like(weights).scatter(-1, best, 1.0)\n"
         "    on_links = (",
         says="the fraction of words whose largest weight lies on a link",
         why="A head that spreads its weight may have its largest in the "

@@ -265,8 +265,7 @@ _LEARN_BUGS = {
         "            before = [False, *hits]\n"
         "            ids[:] = [\n"
         "                new if hit else id\n"
-        "                for id, hit, covered in zip(ids, hits, "
-        "before)\n"
+        "                for id, hit, covered in zip(ids, hits, before)\n"
         "                if hit or not covered\n"
         "            ]\n"
         "            i = 0",
@@ -387,8 +386,7 @@ _REPLAY_BUGS = {
         "        ids[place : place + 2] = [new]",
         "known_as = {bytes([i]): i for i in range(256)}\n"
         "    spelled = {i: piece for piece, i in known_as.items()}\n"
-        "    for (a, b), new in sorted(merges.items(), key=lambda "
-        "m: m[1]):\n"
+        "    for (a, b), new in sorted(merges.items(), key=lambda m: m[1]):\n"
         "        spelled[new] = spelled[a] + spelled[b]\n"
         "        known_as[spelled[new]] = new\n"
         "    rest, ids = bytes(word), []\n"
