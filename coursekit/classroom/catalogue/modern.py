@@ -83,16 +83,27 @@ _ROPE_BUGS = {
         read="15_modern#mod-formula",
     ),
     "mixed": Bug(
-        "turned = (a * cos - b * sin, a * sin + b * cos)",
-        "c, s = (f.repeat_interleave(2, dim=-1) for f in (cos, sin))\n"
+        "a, b = x[..., 0::2], x[..., 1::2]\n"
+        "    turned = (a * cos - b * sin, a * sin + b * cos)\n"
+        "    return torch.stack(turned, dim=-1).flatten(-2)",
+        "cos = cos.repeat_interleave(2, dim=-1)\n"
+        "    sin = sin.repeat_interleave(2, dim=-1)\n"
         "    a, b = x.chunk(2, dim=-1)\n"
-        "    return x * c + torch.cat((-b, a), dim=-1) * s",
+        "    return x * cos + torch.cat((-b, a), dim=-1) * sin",
         says="two pairings in one: angles for neighbors, but i joined with "
         "i + Dh/2",
         why="Then a pair's two halves turn by different angles, and scores "
         "depend on more than the distance.",
         read="15_modern#mod-pairs",
-        at="pairs",
+        otherwise=[
+            (
+                "turned = (a * cos - b * sin, a * sin + b * cos)\n"
+                "    return torch.cat(turned, dim=-1)",
+                "cos = cos.repeat_interleave(2, dim=-1)\n"
+                "    sin = sin.repeat_interleave(2, dim=-1)\n"
+                "    return x * cos + torch.cat((-b, a), dim=-1) * sin",
+            )
+        ],
     ),
     "other_pairs": Bug(
         "x[..., 0::2], x[..., 1::2]",
