@@ -4,7 +4,7 @@ import copy
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
 from typing import Any
@@ -17,11 +17,10 @@ from torch.nn import functional as F  # noqa: N812
 from coursekit import probe
 from coursekit.classroom.check.call import explain
 from coursekit.classroom.check.core import (
-    NONE,
     Bug,
     Case,
     Exercise,
-    Switches,
+    Variant,
     generator,
 )
 from coursekit.config import GPTConfig
@@ -42,8 +41,6 @@ def count(
     n_layers: int,
     tied: bool,
     small: bool,
-    *,
-    on: Switches = NONE,
 ) -> int:
     """The number of parameters of a GPT, as an exact whole number.
 
@@ -57,80 +54,74 @@ def count(
     norms a block and one after the last, each with `D` scales and `D` shifts.
     """
     d = d_model
-    if "head_counted" in on:
-        tables = 2
-    elif "head_never" in on:
-        tables = 1
-    else:
-        tables = 1 if tied else 2
-    matrices = 11 * d * d if "no_w_o" in on else 12 * d * d
-    total = tables * vocab_size * d + n_layers * matrices
-    if "head_bias" in on:
-        total += vocab_size
-    if "untied_bias" in on and not tied:
-        total += vocab_size
+    tables = 1 if tied else 2
+    total = tables * vocab_size * d + n_layers * 12 * d * d
     if small:
-        if "no_biases" in on:
-            vectors = 4 * d
-        elif "one_norm" in on:
-            vectors = 11 * d
-        else:
-            vectors = 13 * d
-        total += n_layers * vectors
-        if "no_positions" not in on:
-            total += max_len * d
-        if "no_final_norm" not in on:
-            total += 2 * d
+        total += n_layers * 13 * d
+        total += max_len * d
+        total += 2 * d
     return total
 
 
 _COUNT_BUGS = {
     "no_positions": Bug(
-        "the vectors of the positions left out",
-        "Learned positions are a table of their own, max_len rows of D.",
+        "        total += max_len * d\n",
+        "",
+        says="the vectors of the positions left out",
+        why="Learned positions are a table of their own, max_len rows of D.",
         read="09_decoder#dec-count",
     ),
     "head_counted": Bug(
-        "the head counted although it is the table",
-        "Tied means one matrix, used twice: it is stored, trained and "
+        "1 if tied else 2",
+        "2",
+        says="the head counted although it is the table",
+        why="Tied means one matrix, used twice: it is stored, trained and "
         "counted once.",
         read="further/09_decoder#dec-predict-count",
-        at="head",
     ),
     "head_never": Bug(
-        "no head, even where it is not tied",
-        "Untied, the head is a second table: V · D more.",
+        "1 if tied else 2",
+        "1",
+        says="no head, even where it is not tied",
+        why="Untied, the head is a second table: V · D more.",
         read="further/09_decoder#dec-predict-count",
-        at="head",
     ),
     "no_w_o": Bug(
-        "11 D² a block: one matrix of attention left out",
-        "Attention has four matrices: queries, keys, values, and W_O, which "
-        "mixes the heads. With the network's 8 D² that makes 12 D².",
+        "12 *",
+        "11 *",
+        says="11 D² a block: one matrix of attention left out",
+        why="Attention has four matrices: queries, keys, values, and W_O, "
+        "which mixes the heads. With the network's 8 D² that makes 12 D².",
         read="09_decoder#dec-count",
     ),
     "no_biases": Bug(
-        "the norms counted, but none of the biases",
-        "Attention has 4 D biases, the network 5 D: with the norms' 4 D "
+        "13 *",
+        "4 *",
+        says="the norms counted, but none of the biases",
+        why="Attention has 4 D biases, the network 5 D: with the norms' 4 D "
         "these are 13 D a block.",
         read="09_decoder#dec-count",
-        at="vectors",
     ),
     "one_norm": Bug(
-        "one norm a block instead of two",
-        "Each of the two parts has a norm of its own, with a scale and a "
-        "shift: 4 D a block.",
+        "13 *",
+        "11 *",
+        says="one norm a block instead of two",
+        why="Each of the two parts has a norm of its own, with a scale and "
+        "a shift: 4 D a block.",
         read="09_decoder#dec-count",
-        at="vectors",
     ),
     "no_final_norm": Bug(
-        "the final norm left out",
-        "After the last block stands one more norm, 2 D.",
+        "        total += 2 * d\n",
+        "",
+        says="the final norm left out",
+        why="After the last block stands one more norm, 2 D.",
         read="09_decoder#dec-count",
     ),
     "untied_bias": Bug(
-        "a bias for a head that is not tied",
-        "Many libraries give a linear layer a bias; this head has none, "
+        "if small:",
+        "if not tied:\n        total += vocab_size\n    if small:",
+        says="a bias for a head that is not tied",
+        why="Many libraries give a linear layer a bias; this head has none, "
         "tied or not.",
         read="09_decoder#dec-formula",
     ),
@@ -154,8 +145,6 @@ def gpt(
     places: Tensor,
     blocks: Sequence[Part],
     final_norm: Part,
-    *,
-    on: Switches = NONE,
 ) -> Tensor:
     """(B, T) ids to (B, T, V) logits, the head tied to the table.
 
@@ -168,37 +157,11 @@ def gpt(
     numbers, not probabilities.
     """
     x = table[ids]
-    if "times_root_d" in on:
-        x = x * x.size(-1) ** 0.5
-    if "positions_by_batch" in on:
-        x = x + places[: ids.size(0)]
-    elif "positions_by_token" in on:
-        x = x + places[ids]
-    elif "positions_times" in on:
-        x = x * places[: ids.size(1)]
-    elif "one_position" in on:
-        x = x + places[ids.size(1) - 1]
-    elif "numbers" in on:
-        x = x + torch.arange(ids.size(1))[:, None]
-    elif "from_one" in on:
-        x = x + places[1 : ids.size(1) + 1]
-    elif "no_positions" not in on:
-        x = x + places[: ids.size(1)]
-    if "same_input" in on:
-        first = x
+    x = x + places[: ids.size(1)]
     for block in blocks:
-        if "same_input" in on:
-            x = block(first)
-        elif "double_path" in on:
-            x = x + block(x)
-        else:
-            x = block(x)
-        if "norm_each" in on:
-            x = final_norm(x)
-    if "no_final_norm" not in on and "norm_each" not in on:
-        x = final_norm(x)
-    logits = x @ table.T
-    return logits.softmax(dim=-1) if "softmax" in on else logits
+        x = block(x)
+    x = final_norm(x)
+    return x @ table.T
 
 
 _DOUBLE_PATH = Bug(
@@ -217,68 +180,90 @@ _NO_FINAL_NORM = Bug(
 )
 _GPT_BUGS = {
     "no_positions": Bug(
-        "no positions added",
-        "Without them, a token's vector is the same wherever it stands.",
+        "    x = x + places[: ids.size(1)]\n",
+        "",
+        says="no positions added",
+        why="Without them, a token's vector is the same wherever it stands.",
         read="09_decoder#dec-formula",
-        at="positions",
     ),
     "positions_by_batch": Bug(
-        "as many positions as the batch has rows, places[:ids.size(0)]",
-        "Positions run along the sentence, axis 1. Along the batch, all "
+        "ids.size(1)",
+        "ids.size(0)",
+        says="as many positions as the batch has rows, places[:ids.size(0)]",
+        why="Positions run along the sentence, axis 1. Along the batch, all "
         "tokens of a single sentence get position 0.",
         read="09_decoder#dec-formula",
         at="positions",
     ),
     "positions_by_token": Bug(
-        "positions looked up by token, places[ids]",
-        "That is a second table of tokens. A position's row number is the "
-        "place in the sentence: 0, 1, 2, …",
+        "[: ids.size(1)]",
+        "[ids]",
+        says="positions looked up by token, places[ids]",
+        why="That is a second table of tokens. A position's row number is "
+        "the place in the sentence: 0, 1, 2, …",
         read="03_positions#pos-token-ids",
         at="positions",
     ),
     "same_input": Bug(
-        "blocks that all read the same input, so that only the last counts",
-        "Each block goes on with what the one below it left: x = block(x).",
+        "for block in blocks",
+        "first = x\n    for block in blocks",
+        "block(x)",
+        "block(first)",
+        says="blocks that all read the same input, so that only the last "
+        "counts",
+        why="Each block goes on with what the one below it left: x = "
+        "block(x).",
         read="09_decoder#dec-formula",
-        at="joint",
     ),
-    "double_path": _DOUBLE_PATH,
-    "no_final_norm": _NO_FINAL_NORM,
+    "double_path": _DOUBLE_PATH.by("block(x)", "x + block(x)"),
+    "no_final_norm": _NO_FINAL_NORM.by("    x = final_norm(x)\n", ""),
     "softmax": Bug(
-        "a softmax at the end: probabilities instead of logits",
-        "The loss and the sampler take logits and do the softmax themselves.",
+        "return x @ table.T",
+        "return (x @ table.T).softmax(dim=-1)",
+        says="a softmax at the end: probabilities instead of logits",
+        why="The loss and the sampler take logits and do the softmax "
+        "themselves.",
         read="10_loss#loss-wrong",
     ),
     "positions_times": Bug(
-        "positions that are multiplied, not added",
-        "A token's vector plus the vector of its place: x + places[:T].",
+        "x + places",
+        "x * places",
+        says="positions that are multiplied, not added",
+        why="A token's vector plus the vector of its place: x + places[:T].",
         read="09_decoder#dec-formula",
         at="positions",
     ),
     "one_position": Bug(
-        "one row of the table of positions for all places",
-        "Place t has row t: add places[:T], (T, D), and not a single row.",
+        "[: ids.size(1)]",
+        "[ids.size(1) - 1]",
+        says="one row of the table of positions for all places",
+        why="Place t has row t: add places[:T], (T, D), and not a single row.",
         read="09_decoder#dec-formula",
         at="positions",
     ),
     "numbers": Bug(
-        "the number of the place added, not its row of the table",
-        "A place has a vector of D numbers, as a token has: places[t].",
+        "places[: ids.size(1)]",
+        "torch.arange(ids.size(1))[:, None]",
+        says="the number of the place added, not its row of the table",
+        why="A place has a vector of D numbers, as a token has: places[t].",
         read="09_decoder#dec-formula",
         at="positions",
     ),
     "from_one": Bug(
-        "positions counted from 1",
-        "The first token stands in place 0, and has row 0.",
+        "[: ids.size(1)]",
+        "[1 : ids.size(1) + 1]",
+        says="positions counted from 1",
+        why="The first token stands in place 0, and has row 0.",
         read="09_decoder#dec-formula",
         at="positions",
     ),
     "norm_each": Bug(
-        "the final norm after each block, not once at the end",
-        "It stands behind the loop over the blocks: the stream between "
+        "x = block(x)\n    x = final_norm(x)",
+        "x = final_norm(block(x))",
+        says="the final norm after each block, not once at the end",
+        why="It stands behind the loop over the blocks: the stream between "
         "blocks is not normalized.",
         read="09_decoder#dec-formula",
-        at="norm",
         alone=True,
     ),
 }
@@ -315,12 +300,7 @@ def _gpt_cases(seed: int) -> list[Case]:
 
 # -- debug: three slips ------------------------------------------------------
 def mended(
-    x: Tensor,
-    parts: Sequence[Part],
-    norms: Sequence[Part],
-    final_norm: Part,
-    *,
-    on: Switches = NONE,
+    x: Tensor, parts: Sequence[Part], norms: Sequence[Part], final_norm: Part
 ) -> Tensor:
     """A pre-norm stream: each part reads a norm and adds to the stream.
 
@@ -332,24 +312,9 @@ def mended(
     is `(B, T, D)`, as `x` is.
     """
     for part, norm in zip(parts, norms, strict=True):
-        if "normed_path" in on:
-            x = norm(x)
-            y = part(x)
-        elif "post_norm" in on:
-            y = part(x)
-        else:
-            y = part(norm(x))
-        if "shrunk_parts" in on:
-            y = y / len(parts) ** 0.5
-        if "added_twice" in on:
-            x = x + (x + y)
-        elif "no_path" in on:
-            x = y
-        else:
-            x = x + y
-        if "post_norm" in on:
-            x = norm(x)
-    return x if "no_final_norm" in on else final_norm(x)
+        y = part(norm(x))
+        x = x + y
+    return final_norm(x)
 
 
 _NORMED_PATH = Bug(
@@ -374,16 +339,27 @@ _NO_PATH = Bug(
     at="path",
 )
 _MENDED_BUGS = {
-    "normed_path": _NORMED_PATH,
-    "post_norm": _POST_NORM,
+    "normed_path": _NORMED_PATH.by(
+        "y = part(norm(x))", "x = norm(x)\n        y = part(x)", at="norm"
+    ),
+    "post_norm": _POST_NORM.by(
+        "part(norm(x))",
+        "part(x)",
+        "x = x + y",
+        "x = x + y\n        x = norm(x)",
+        at="norm",
+    ),
     "added_twice": Bug(
-        "the stream added twice, x + (x + part(…))",
-        "Once is a residual path. Twice, the stream doubles at every part.",
+        "x + y",
+        "x + (x + y)",
+        says="the stream added twice, x + (x + part(…))",
+        why="Once is a residual path. Twice, the stream doubles at every "
+        "part.",
         read="further/09_decoder#dec-wrong",
         at="path",
     ),
-    "no_path": _NO_PATH,
-    "no_final_norm": _NO_FINAL_NORM,
+    "no_path": _NO_PATH.by("x + y", "y", at="path"),
+    "no_final_norm": _NO_FINAL_NORM.by("final_norm(x)", "x", at="norm"),
 }
 
 
@@ -410,13 +386,7 @@ def _mended_cases(seed: int) -> list[Case]:
 
 # -- implement: a GPT of your own --------------------------------------------
 def build(
-    vocab_size: int,
-    max_len: int,
-    d_model: int,
-    n_heads: int,
-    n_layers: int,
-    *,
-    on: Switches = NONE,
+    vocab_size: int, max_len: int, d_model: int, n_heads: int, n_layers: int
 ) -> nn.Module:
     """A GPT: learned positions, pre-norm, a final norm, a tied head."""
 
@@ -428,128 +398,129 @@ def build(
             self.norms = nn.ModuleList(LayerNorm(d_model) for _ in range(2))
 
         def attend(self, x: Tensor) -> Tensor:
-            if "no_mask" in on:
-                return self.attention(x)
-            elif "across_batch" in on:
-                y = self.attention(x.transpose(0, 1), causal=True)
-                return y.transpose(0, 1)
-            else:
-                return self.attention(x, causal=True)
+            return self.attention(x, causal=True)
 
         def forward(self, x: Tensor) -> Tensor:
             parts: tuple[Part, Part] = self.attend, self.network
             for part, norm in zip(parts, self.norms, strict=True):
-                if "post_norm" in on:
-                    x = norm(x + part(x))
-                elif "normed_path" in on:
-                    x = norm(x)
-                    x = x + part(x)
-                elif "no_path" in on:
-                    x = part(norm(x))
-                else:
-                    x = x + part(norm(x))
+                x = x + part(norm(x))
             return x
 
     class Model(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.tokens = nn.Embedding(vocab_size, d_model)
-            if "no_positions" not in on:
-                self.places = nn.Embedding(max_len, d_model)
-            if "too_sure" not in on:
-                for table in self.parameters():
-                    nn.init.normal_(table, std=0.5 / d_model**0.5)
-            if "one_block" in on:
-                blocks = [Block()] * n_layers
-            else:
-                blocks = [Block() for _ in range(n_layers)]
-            if "plain_list" in on:
-                self.blocks = blocks
-            else:
-                self.blocks = nn.ModuleList(blocks)  # type: ignore[assignment]
-            if "no_final_norm" not in on:
-                self.norm = LayerNorm(d_model)
-            if "untied" in on:
-                self.head = nn.Linear(d_model, vocab_size, bias=False)
+            self.places = nn.Embedding(max_len, d_model)
+            for table in self.parameters():
+                nn.init.normal_(table, std=0.5 / d_model**0.5)
+            blocks = [Block() for _ in range(n_layers)]
+            self.blocks = nn.ModuleList(blocks)
+            self.norm = LayerNorm(d_model)
 
         def forward(self, ids: Tensor) -> Tensor:
             x = self.tokens(ids)
-            if "no_positions" not in on:
-                x = x + self.places.weight[: ids.size(1)]
+            x = x + self.places.weight[: ids.size(1)]
             for block in self.blocks:
-                if "double_path" in on:
-                    x = x + block(x)
-                elif "detached" in on:
-                    x = block(x.detach())
-                else:
-                    x = block(x)
-            if "no_final_norm" not in on:
-                x = self.norm(x)
-            if "untied" in on:
-                return self.head(x)
-            else:
-                return x @ self.tokens.weight.T
+                x = block(x)
+            x = self.norm(x)
+            return x @ self.tokens.weight.T
 
     return Model()
 
 
 _BUILD_BUGS = {
     "one_block": Bug(
-        "one block used again and again, [Block(…)] * n",
-        "That is n times the same object, with one set of weights. Make a "
-        "new block for each position.",
+        "[Block() for _ in range(n_layers)]",
+        "[Block()] * n_layers",
+        says="one block used again and again, [Block(…)] * n",
+        why="That is n times the same object, with one set of weights. Make "
+        "a new block for each position.",
         read="09_decoder#dec-predict-order",
         at="blocks",
     ),
     "plain_list": Bug(
-        "blocks in a plain Python list",
-        "PyTorch does not look into lists: the blocks are neither trained "
-        "nor saved. nn.ModuleList registers them.",
+        "nn.ModuleList(blocks)",
+        "blocks",
+        says="blocks in a plain Python list",
+        why="PyTorch does not look into lists: the blocks are neither "
+        "trained nor saved. nn.ModuleList registers them.",
         read="09_decoder#dec-predict-order",
         at="blocks",
     ),
     "no_mask": Bug(
-        "attention without a causal mask",
-        "Every position sees the answer that it is asked for. Say "
+        ", causal=True",
+        "",
+        says="attention without a causal mask",
+        why="Every position sees the answer that it is asked for. Say "
         "causal=True.",
         read="05_masks#mask-too-good",
-        at="attention",
     ),
     "across_batch": Bug(
-        "attention along the batch instead of the sentence",
-        "Axes 0 and 1 are swapped: the sentences of a batch read each other, "
-        "and none reads itself. Attention takes (B, T, D).",
+        "return self.attention(x, causal=True)",
+        "y = self.attention(x.transpose(0, 1), causal=True)\n"
+        "            return y.transpose(0, 1)",
+        says="attention along the batch instead of the sentence",
+        why="Axes 0 and 1 are swapped: the sentences of a batch read each "
+        "other, and none reads itself. Attention takes (B, T, D).",
         read="06_multihead#mha-wrong",
-        at="attention",
     ),
     "no_positions": Bug(
-        "a model without positions",
-        "A table with max_len rows is missing: its first T rows are added "
-        "to the tokens' vectors.",
+        "            self.places = nn.Embedding(max_len, d_model)\n",
+        "",
+        "            x = x + self.places.weight[: ids.size(1)]\n",
+        "",
+        says="a model without positions",
+        why="A table with max_len rows is missing: its first T rows are "
+        "added to the tokens' vectors.",
         read="09_decoder#dec-formula",
     ),
-    "normed_path": replace(_NORMED_PATH, at="stream"),
-    "post_norm": replace(_POST_NORM, at="stream"),
-    "no_path": replace(_NO_PATH, at="stream"),
-    "double_path": replace(_DOUBLE_PATH, at="stream"),
+    "normed_path": _NORMED_PATH.by(
+        "x = x + part(norm(x))",
+        "x = norm(x)\n                x = x + part(x)",
+        at="stream",
+    ),
+    "post_norm": _POST_NORM.by(
+        "x = x + part(norm(x))", "x = norm(x + part(x))", at="stream"
+    ),
+    "no_path": _NO_PATH.by(
+        "x = x + part(norm(x))", "x = part(norm(x))", at="stream"
+    ),
+    "double_path": _DOUBLE_PATH.by("block(x)", "x + block(x)", at="stream"),
     "detached": Bug(
-        "a stream that is cut between the blocks (detach, .data, no_grad)",
-        "No gradient comes down through the cut: what lies below it is "
+        "block(x)",
+        "block(x.detach())",
+        says="a stream that is cut between the blocks (detach, .data, "
+        "no_grad)",
+        why="No gradient comes down through the cut: what lies below it is "
         "never trained.",
         read="further/09_decoder#dec-wrong",
         at="stream",
     ),
-    "no_final_norm": _NO_FINAL_NORM,
+    "no_final_norm": _NO_FINAL_NORM.by(
+        "            self.norm = LayerNorm(d_model)\n",
+        "",
+        "            x = self.norm(x)\n",
+        "",
+    ),
     "untied": Bug(
-        "a head with a matrix of its own",
-        "Tied means that the head is the token table: "
-        "x @ self.tokens.weight.T.",
+        "        def forward(self, ids",
+        "            self.head = nn.Linear(d_model, vocab_size, bias=False)\n"
+        "\n"
+        "        def forward(self, ids",
+        "x @ self.tokens.weight.T",
+        "self.head(x)",
+        says="a head with a matrix of its own",
+        why="Tied means that the head is the token table: x @ "
+        "self.tokens.weight.T.",
         read="02_embedding#emb-tying",
         at="table",
     ),
     "too_sure": Bug(
-        "a table with standard deviation 1 that is the head as well",
-        "Logits then have the size √D: the model starts certain, of "
+        "            for table in self.parameters():\n"
+        "                nn.init.normal_(table, std=0.5 / d_model**0.5)\n",
+        "",
+        says="a table with standard deviation 1 that is the head as well",
+        why="Logits then have the size √D: the model starts certain, of "
         "nonsense. Draw the tables smaller, about 1 / (2√D).",
         read="02_embedding#emb-predict-start",
         at="table",
@@ -789,49 +760,33 @@ SUSPECTS = (
 )
 
 
-def diagnose(
-    model: nn.Module, config: GPTConfig, *, on: Switches = NONE
-) -> str:
+def diagnose(model: nn.Module, config: GPTConfig) -> str:
     """Which of the suspects it is, by counting and by probes."""
     v, d, n = config.vocab_size, config.d_model, config.n_layers
-    ordered = count(v, config.max_len, d, n, True, True)
-    block = 12 * d * d + 13 * d
-    seen = _look(model, v)
-    held = seen.size_by_name if "shared_twice" in on else seen.size
+    seen, block = _look(model, v), 12 * d * d + 13 * d
+    missing = count(v, config.max_len, d, n, True, True) - seen.size
     names = {
         (n - 1) * block: "one block for all",
         n * block: "blocks not registered",
         -v * d: "head not tied",
         2 * d: "no final norm",
     }
-    if "no_count" not in on:  # noqa: SIM102 (a switch is asked alone)
-        if held != ordered:
-            return names[ordered - held]
-    repeats = seen.repeats_training if "forgets_eval" in on else seen.repeats
-    if "runs_once" not in on:  # noqa: SIM102
-        if not repeats:
-            return "dropout never off"
+    if missing:
+        return names[missing]
+    if not seen.repeats:
+        return "dropout never off"
     first, middle, last, other = seen.moved
-    if "first_only" in on:
-        future = last[0, 0]
-    else:
-        future = last[0, :2].any() or middle[0, 0]
-    if future:
+    if last[0, :2].any() or middle[0, 0]:
         return "sees the future"
-    if other[0].any() if "row_0" in on else other[0].any() or first[1].any():
+    if other[0].any() or first[1].any():
         return "mixes the sentences"
-    if "gradients_first" in on:  # noqa: SIM102
-        if not seen.report.ok:
-            return "stream detached"
-    early = first[0, -1] and middle[0, -1]
-    if not (last[0, -1] if "last_token" in on else early):
+    if not (first[0, -1] and middle[0, -1]):
         return "ignores its context"
-    margin = 0.5 if "strict_start" in on else 5
-    if seen.report.loss > seen.report.uniform + margin:
+    if seen.report.loss > seen.report.uniform + 5:
         return "starts too sure"
     if not seen.report.ok:
         return "stream detached"
-    if seen.shared if "by_identity" in on else seen.equal:
+    if seen.equal:
         return "blocks start equal"
     return "right"
 
@@ -920,68 +875,88 @@ def _run(model: nn.Module, ids: Tensor) -> Tensor:
 
 _DIAGNOSE_BUGS = {
     "no_count": Bug(
-        "a diagnosis without counting",
-        "Shared blocks, blocks in a list, a second head and a missing norm "
-        "run and learn like the right model. Only their size gives them "
+        "    if missing:\n        return names[missing]\n",
+        "",
+        says="a diagnosis without counting",
+        why="Shared blocks, blocks in a list, a second head and a missing "
+        "norm run and learn like the right model. Only their size gives them "
         "away: count first.",
         read="09_decoder#dec-predict-order",
         at="count",
     ),
     "shared_twice": Bug(
-        "a count in which shared weights stand more than once",
-        "state_dict() lists one block three times under three names. "
+        "seen.size",
+        "seen.size_by_name",
+        says="a count in which shared weights stand more than once",
+        why="state_dict() lists one block three times under three names. "
         "parameters() has every weight once.",
         read="09_decoder#dec-predict-order",
         at="count",
     ),
     "forgets_eval": Bug(
-        "a model that is asked twice in training mode",
-        "There dropout is at work, and any two runs differ. Call "
+        "seen.repeats",
+        "seen.repeats_training",
+        says="a model that is asked twice in training mode",
+        why="There dropout is at work, and any two runs differ. Call "
         "model.eval() first: what is still random then is a fault.",
         read="09_decoder#dec-exercise-diagnose",
-        at="twice",
     ),
     "runs_once": Bug(
-        "a model that is never asked the same thing twice",
-        "Dropout that is always on shows only where two runs of one input "
-        "should agree. The probes draw the same dropout each time.",
+        '    if not seen.repeats:\n        return "dropout never off"\n',
+        "",
+        says="a model that is never asked the same thing twice",
+        why="Dropout that is always on shows only where two runs of one "
+        "input should agree. The probes draw the same dropout each time.",
         read="09_decoder#dec-exercise-diagnose",
-        at="twice",
     ),
     "first_only": Bug(
-        "a look at the first position alone when the last token changes",
-        "A mask that is off by one shows each position just the next "
+        "last[0, :2].any() or middle[0, 0]",
+        "last[0, 0]",
+        says="a look at the first position alone when the last token changes",
+        why="A mask that is off by one shows each position just the next "
         "token. Change every token, and look at all positions before it.",
         read="05_masks#mask-too-good",
     ),
     "row_0": Bug(
-        "a look at row 0 of the batch alone",
-        "Rows may see those before them only: then row 0 never moves. "
+        "other[0].any() or first[1].any()",
+        "other[0].any()",
+        says="a look at row 0 of the batch alone",
+        why="Rows may see those before them only: then row 0 never moves. "
         "Change each row, and look at all others.",
         read="06_multihead#mha-wrong",
     ),
     "last_token": Bug(
-        "a context that counts as used because the last token matters",
-        "The last token reaches the last logits by the residual path, with "
-        "no attention at all. Change the earlier ones.",
+        "(first[0, -1] and middle[0, -1])",
+        "last[0, -1]",
+        says="a context that counts as used because the last token matters",
+        why="The last token reaches the last logits by the residual path, "
+        "with no attention at all. Change the earlier ones.",
         read="further/09_decoder#dec-predict-last",
     ),
     "gradients_first": Bug(
-        "gradients looked at before context and start",
-        "A missing gradient is where several faults end: attention that is "
-        "never used gets none. Go from the special to the general.",
+        '"mixes the sentences"',
+        '"mixes the sentences"\n'
+        "    if not seen.report.ok:\n"
+        '        return "stream detached"',
+        says="gradients looked at before context and start",
+        why="A missing gradient is where several faults end: attention that "
+        "is never used gets none. Go from the special to the general.",
         read="09_decoder#dec-exercise-diagnose",
     ),
     "strict_start": Bug(
-        "a first loss that must be within half a nat of ln V",
-        "How near depends on the recipe: tokens times √D, the paper's own "
-        "way, start one to two nats above. Five above are a fault.",
+        "uniform + 5",
+        "uniform + 0.5",
+        says="a first loss that must be within half a nat of ln V",
+        why="How near depends on the recipe: tokens times √D, the paper's "
+        "own way, start one to two nats above. Five above are a fault.",
         read="02_embedding#emb-predict-start",
     ),
     "by_identity": Bug(
-        "blocks that count as equal only if they are the same object",
-        "Copies are objects of their own that hold equal numbers: compare "
-        "with torch.equal.",
+        "seen.equal",
+        "seen.shared",
+        says="blocks that count as equal only if they are the same object",
+        why="Copies are objects of their own that hold equal numbers: "
+        "compare with torch.equal.",
         read="further/09_decoder#dec-wrong",
     ),
 }
@@ -1092,8 +1067,8 @@ def _judge_shrunk(model: Any, case: Case) -> str | None:
 
 _RESTLESS = [
     {"forgets_eval", other}
-    for other, bug in _DIAGNOSE_BUGS.items()
-    if other == "forgets_eval" or bug.at not in ("count", "twice")
+    for other in _DIAGNOSE_BUGS
+    if other not in ("no_count", "shared_twice", "runs_once")
 ]
 _GPT = ("coursekit.GPT", "coursekit.decoder.GPT")
 
@@ -1105,8 +1080,12 @@ EXERCISES = {
         atol=0.0,
         bugs=_COUNT_BUGS,
         variants={
-            "head_bias": "Here the head has a bias, one number for each "
-            "token. It counts even if `small` is false."
+            "head_bias": Variant(
+                "if small:",
+                "total += vocab_size\n    if small:",
+                asks="Here the head has a bias, one number for each "
+                "token. It counts even if `small` is false.",
+            ),
         },
         forbid=_GPT,
     ),
@@ -1115,8 +1094,12 @@ EXERCISES = {
         _gpt_cases,
         bugs=_GPT_BUGS,
         variants={
-            "times_root_d": "Here the tokens' vectors are multiplied by √D "
-            "before the positions are added, as in the paper."
+            "times_root_d": Variant(
+                "table[ids]",
+                "table[ids] * table.size(1) ** 0.5",
+                asks="Here the tokens' vectors are multiplied by √D "
+                "before the positions are added, as in the paper.",
+            ),
         },
         forbid=_GPT,
     ),
@@ -1133,8 +1116,12 @@ EXERCISES = {
             )
         ],
         variants={
-            "shrunk_parts": "Here each part's answer is divided by the root "
-            "of the number of parts before it is added."
+            "shrunk_parts": Variant(
+                "part(norm(x))",
+                "part(norm(x)) / len(parts) ** 0.5",
+                asks="Here each part's answer is divided by the root of "
+                "the number of parts before it is added.",
+            ),
         },
     ),
     "build": Exercise(

@@ -16,7 +16,9 @@ from coursekit.classroom.check.core import (
     Case,
     Exercise,
     Switches,
+    Variant,
     generator,
+    mutant,
 )
 from coursekit.classroom.check.diagnose import mutants
 from coursekit.classroom.check.forbid import AUTOGRAD
@@ -38,7 +40,7 @@ _GUESSED = Bug(
 
 
 # -- implement: a look-up without looking up ---------------------------------
-def look_up(ids: Tensor, table: Tensor, *, on: Switches = NONE) -> Tensor:
+def look_up(ids: Tensor, table: Tensor) -> Tensor:
     """One row of the table for each id, by a product with one-hot rows.
 
     `table` is `(V, D)`: row i is the vector of token i. `ids` are whole
@@ -48,63 +50,62 @@ def look_up(ids: Tensor, table: Tensor, *, on: Switches = NONE) -> Tensor:
     `(T, D)` or `(B, T, D)`. At each place stands the row of its id, unchanged:
     what `table[ids]` gives.
     """
-    n_tokens = int(ids.max()) + 1 if "guessed" in on else len(table)
-    one_hot = F.one_hot(ids, n_tokens).to(table.dtype)
-    if "float32" in on:
-        one_hot = one_hot.to(torch.float32)
-    elif "long" in on:
-        one_hot = one_hot.long()
-    if "padding" in on:
-        one_hot[..., 0] = 0
-    if "flat" in on:
-        one_hot = one_hot.flatten(0, -2)
-    elif "bag" in on:
-        one_hot = one_hot.sum(dim=-2)
+    one_hot = F.one_hot(ids, len(table)).to(table.dtype)
     x = one_hot @ table
-    if "root" in on:
-        x = x * table.size(-1) ** 0.5
-    return x.mT if "columns" in on else x
+    return x
 
 
 _LOOK_UP_BUGS = {
-    "guessed": _GUESSED,
+    "guessed": _GUESSED.by("len(table)", "int(ids.max()) + 1"),
     "flat": Bug(
-        "all lines of the batch in one long row",
-        "The vectors have the shape of the ids and one axis more: "
-        "(B, T) becomes (B, T, D), not (B · T, D).",
+        "one_hot @",
+        "one_hot.flatten(0, -2) @",
+        says="all lines of the batch in one long row",
+        why="The vectors have the shape of the ids and one axis more: (B, "
+        "T) becomes (B, T, D), not (B · T, D).",
         read="02_embedding#emb-formula",
         at="shape",
     ),
     "bag": Bug(
-        "one vector for the whole line, the sum of its tokens' vectors",
-        "Several 1s in one row count the words and forget their order. Each "
-        "token has a one-hot vector of its own.",
+        "one_hot @",
+        "one_hot.sum(dim=-2) @",
+        says="one vector for the whole line, the sum of its tokens' vectors",
+        why="Several 1s in one row count the words and forget their order. "
+        "Each token has a one-hot vector of its own.",
         read="02_embedding#emb-by-hand",
         at="shape",
     ),
     "columns": Bug(
-        "a column for each token, (D, T), instead of a row, (T, D)",
-        "In some films and papers a word is a column. Here it is a row, and "
-        "the one-hot vectors stand on the left: O E.",
+        "return x",
+        "return x.mT",
+        says="a column for each token, (D, T), instead of a row, (T, D)",
+        why="In some films and papers a word is a column. Here it is a row, "
+        "and the one-hot vectors stand on the left: O E.",
         read="02_embedding#emb-convention",
         at="shape",
     ),
     "root": Bug(
-        "the rows multiplied by √D",
-        "The paper does that after the look-up, to keep up with the "
+        "@ table",
+        "@ table * table.size(-1) ** 0.5",
+        says="the rows multiplied by √D",
+        why="The paper does that after the look-up, to keep up with the "
         "positions. The look-up itself gives the rows as they are.",
         read="02_embedding#emb-root",
     ),
     "float32": Bug(
-        "one-hot rows in float32, whatever the table's precision",
-        "A product needs one precision for both: .to(table.dtype).",
+        "table.dtype",
+        "torch.float32",
+        says="one-hot rows in float32, whatever the table's precision",
+        why="A product needs one precision for both: .to(table.dtype).",
         read="02_embedding#emb-formula",
         alone=True,
     ),
     "long": Bug(
-        "one-hot rows of whole numbers in a product with decimals",
-        "F.one_hot gives whole numbers. A product needs one type for both: "
-        ".to(table.dtype).",
+        ".to(table.dtype)",
+        "",
+        says="one-hot rows of whole numbers in a product with decimals",
+        why="F.one_hot gives whole numbers. A product needs one type for "
+        "both: .to(table.dtype).",
         read="02_embedding#emb-formula",
         alone=True,
     ),
@@ -123,9 +124,7 @@ def _look_up_cases(seed: int) -> list[Case]:
 
 
 # -- implement: the gradient of the table ------------------------------------
-def look_up_backward(
-    dx: Tensor, ids: Tensor, vocab_size: int, *, on: Switches = NONE
-) -> Tensor:
+def look_up_backward(dx: Tensor, ids: Tensor, vocab_size: int) -> Tensor:
     """The table's gradient: each row adds up what its uses get.
 
     The forward pass is `x = table[ids]`, with a `table` of `(V, D)` and
@@ -135,52 +134,52 @@ def look_up_backward(
     sum of `dx` over all places of all sentences where `ids` is i. Rows of
     tokens that do not occur are 0, and there may be many at the end.
     """
-    n_rows = int(ids.max()) + 1 if "guessed" in on else vocab_size
-    gradient = dx.new_zeros(n_rows, dx.size(-1))
+    gradient = dx.new_zeros(vocab_size, dx.size(-1))
     rows, pulls = ids.flatten(), dx.flatten(0, -2)
-    if "last_wins" in on:
-        gradient[rows] += pulls
-    elif "mean" in on:
-        uses = rows.bincount(minlength=n_rows).clamp(min=1)
-        gradient = gradient.index_add(0, rows, pulls) / uses[:, None]
-    elif "by_line" in on:
-        gradient = F.one_hot(ids, n_rows).to(dx.dtype).mT @ dx
-    else:
-        gradient = gradient.index_add(0, rows, pulls)
-    if "padding" in on:
-        gradient[..., 0, :] = 0
-    return gradient.mT if "columns" in on else gradient
+    gradient = gradient.index_add(0, rows, pulls)
+    return gradient
 
 
 _BACKWARD_BUGS = {
     "last_wins": Bug(
-        "a token that occurs twice keeps only its last gradient",
-        "gradient[ids] += dx reads, adds and writes each row once, however "
-        "often it is named. index_add adds them all.",
+        "gradient = gradient.index_add(0, rows, pulls)",
+        "gradient[rows] += pulls",
+        says="a token that occurs twice keeps only its last gradient",
+        why="gradient[ids] += dx reads, adds and writes each row once, "
+        "however often it is named. index_add adds them all.",
         read="02_embedding#emb-gradient",
-        at="add",
     ),
     "mean": Bug(
-        "the mean of a token's gradients instead of their sum",
-        "Two uses, two gradients, added up: that is why frequent tokens move "
-        "far. Do not divide by the number of uses.",
+        "gradient = gradient.index_add(0, rows, pulls)",
+        "gradient = gradient.index_add(0, rows, pulls)\n"
+        "    uses = rows.bincount(minlength=len(gradient)).clamp(min=1)\n"
+        "    gradient = gradient / uses[:, None]",
+        says="the mean of a token's gradients instead of their sum",
+        why="Two uses, two gradients, added up: that is why frequent tokens "
+        "move far. Do not divide by the number of uses.",
         read="02_embedding#emb-predict-rows",
         at="add",
     ),
     "by_line": Bug(
-        "a gradient for each line of the batch, not added up",
-        "All lines share one table, so their gradients go to the same rows: "
-        "flatten the batch, or add over it.",
+        "gradient = gradient.index_add(0, rows, pulls)",
+        "gradient = F.one_hot(ids, len(gradient)).to(dx.dtype).mT @ dx",
+        says="a gradient for each line of the batch, not added up",
+        why="All lines share one table, so their gradients go to the same "
+        "rows: flatten the batch, or add over it.",
         read="02_embedding#emb-gradient",
         at="add",
     ),
     "columns": Bug(
-        "the transposed gradient, (D, V)",
-        "A gradient has the shape of what it belongs to: the table is "
+        "return gradient",
+        "return gradient.mT",
+        says="the transposed gradient, (D, V)",
+        why="A gradient has the shape of what it belongs to: the table is "
         "(V, D), and dE = Oᵀ dX.",
         read="02_embedding#emb-gradient",
     ),
-    "guessed": _GUESSED,
+    "guessed": _GUESSED.by(
+        "new_zeros(vocab_size", "new_zeros(int(ids.max()) + 1"
+    ),
 }
 
 
@@ -259,9 +258,7 @@ def _rise_judge(value: object, case: Case) -> str | None:
 
 
 # -- debug: a start of dozens of nats ----------------------------------------
-def recipe(
-    vocab_size: int, d_model: int, *, on: Switches = NONE
-) -> tuple[Tensor, float]:
+def recipe(vocab_size: int, d_model: int) -> tuple[Tensor, float]:
     """A tied table, and the factor on the way in, for a sane start.
 
     `(table, factor)` is used so: `x = factor * table[ids] + places`, then a
@@ -273,58 +270,51 @@ def recipe(
     neither is over three times as long as the other. The paper's are: entries
     with mean 0 and standard deviation `1/√D`, and the factor `√D`.
     """
-    if "long" in on:
-        std = 1.0
-    elif "small" in on:
-        std = 0.02
-    elif "by_d" in on:
-        std = 1 / d_model
-    else:
-        std = d_model**-0.5
-    if "no_factor" in on:
-        factor = 1.0
-    elif "divided" in on:
-        factor = d_model**-0.5
-    else:
-        factor = d_model**0.5
-    return std * torch.randn(vocab_size, d_model), factor
+    table = torch.randn(vocab_size, d_model)
+    return table * d_model**-0.5, d_model**0.5
 
 
 _RECIPE_BUGS = {
     "long": Bug(
-        "a table with a standard deviation of 1",
-        "Its rows are √D long. On the way out the current token meets its own "
-        "row, and the model is all but certain. Tied rows have length 1.",
+        "table * d_model**-0.5",
+        "table",
+        says="a table with a standard deviation of 1",
+        why="Its rows are √D long. On the way out the current token meets "
+        "its own row, and the model is all but certain. Tied rows have "
+        "length 1.",
         read="02_embedding#emb-predict-start",
-        at="table",
     ),
     "small": Bug(
-        "a table with a standard deviation of 0.02",
-        "That starts near ln V, as it should. But in the sum such rows are "
-        "far shorter than the places: they take a factor near 50.",
+        "table * d_model**-0.5",
+        "table * 0.02",
+        says="a table with a standard deviation of 0.02",
+        why="That starts near ln V, as it should. But in the sum such rows "
+        "are far shorter than the places: they take a factor near 50.",
         read="02_embedding#emb-predict-small",
-        at="table",
     ),
     "by_d": Bug(
-        "a standard deviation of 1/D instead of 1/√D",
-        "The length of a row is its standard deviation times √D: with 1/√D "
-        "it is 1, with 1/D it shrinks with the width.",
+        "table * d_model**-0.5",
+        "table / d_model",
+        says="a standard deviation of 1/D instead of 1/√D",
+        why="The length of a row is its standard deviation times √D: with "
+        "1/√D it is 1, with 1/D it shrinks with the width.",
         read="02_embedding#emb-root",
-        at="table",
     ),
     "no_factor": Bug(
-        "nothing multiplied by √D on the way in",
-        "The way out wants short rows, the way in wants them as long as the "
-        "places, √(D/2). A factor of √D gives both.",
+        ", d_model**0.5",
+        ", 1.0",
+        says="nothing multiplied by √D on the way in",
+        why="The way out wants short rows, the way in wants them as long as "
+        "the places, √(D/2). A factor of √D gives both.",
         read="02_embedding#emb-root",
-        at="factor",
     ),
     "divided": Bug(
-        "a factor of 1/√D on the way in",
-        "The wrong way round: rows of length 1 must become longer before a "
-        "place is added to them.",
+        ", d_model**0.5",
+        ", d_model**-0.5",
+        says="a factor of 1/√D on the way in",
+        why="The wrong way round: rows of length 1 must become longer "
+        "before a place is added to them.",
         read="02_embedding#emb-root",
-        at="factor",
     ),
 }
 
@@ -383,61 +373,55 @@ class TwoEnds(nn.Module):
         self.head = nn.Linear(d_model, vocab_size, bias=False)
 
 
-def is_tied(model: TwoEnds, *, on: Switches = NONE) -> bool:
+def is_tied(model: TwoEnds) -> bool:
     """One tensor under two names?"""
     table, matrix = model.embedding.weight, model.head.weight
-    if "modules" in on:
-        tied = model.head is model.embedding
-    elif "shapes" in on:
-        tied = table.shape == matrix.shape
-    elif "values" in on:
-        tied = torch.equal(table, matrix)
-    elif "one_row" in on:
-        tied = torch.equal(table[0], matrix[0])
-    elif "both_learn" in on:
-        before = matrix.detach().clone()
-        step = torch.optim.SGD(model.parameters(), lr=0.1)
-        model.head(model.embedding(torch.tensor([0, 1]))).sum().backward()
-        step.step()
-        tied = not torch.equal(before, matrix)
-    else:
-        tied = table is matrix
-    return tied
+    return table is matrix
 
 
 _TIED_BUGS = {
     "modules": Bug(
-        "a test that never says True, such as comparing the two modules",
-        "An embedding and a linear layer are always two modules. What can be "
-        "one and the same is their weight.",
+        "table is matrix",
+        "model.head is model.embedding",
+        says="a test that never says True, such as comparing the two modules",
+        why="An embedding and a linear layer are always two modules. What "
+        "can be one and the same is their weight.",
         read="02_embedding#emb-wrong",
-        at="test",
     ),
     "shapes": Bug(
-        "a test that never says False, such as comparing shapes",
-        "Any two tables for these tokens have the same shape.",
+        "table is matrix",
+        "table.shape == matrix.shape",
+        says="a test that never says False, such as comparing shapes",
+        why="Any two tables for these tokens have the same shape.",
         read="02_embedding#emb-wrong",
-        at="test",
     ),
     "values": Bug(
-        "a test whether the numbers are equal",
-        "A copy is equal until one of the two is trained. Ask whether they "
-        "are one tensor: `is`, not `==` or torch.equal.",
+        "table is matrix",
+        "torch.equal(table, matrix)",
+        says="a test whether the numbers are equal",
+        why="A copy is equal until one of the two is trained. Ask whether "
+        "they are one tensor: `is`, not `==` or torch.equal.",
         read="02_embedding#emb-wrong",
-        at="test",
     ),
     "one_row": Bug(
-        "a test whether the first numbers are equal",
-        "Other rows may differ, and equal numbers are not shared numbers.",
+        "table is matrix",
+        "torch.equal(table[0], matrix[0])",
+        says="a test whether the first numbers are equal",
+        why="Other rows may differ, and equal numbers are not shared numbers.",
         read="02_embedding#emb-wrong",
-        at="test",
     ),
     "both_learn": Bug(
-        "a test whether a step of training moves both",
-        "If the loss goes through both, two separate tables move as well; "
-        "and where a gradient is 0, not even tied ones do.",
+        "return table is matrix",
+        "before = matrix.detach().clone()\n"
+        "    step = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "    model.head(model.embedding(torch.tensor([0, "
+        "1]))).sum().backward()\n"
+        "    step.step()\n"
+        "    return not torch.equal(before, matrix)",
+        says="a test whether a step of training moves both",
+        why="If the loss goes through both, two separate tables move as "
+        "well; and where a gradient is 0, not even tied ones do.",
         read="02_embedding#emb-unembed",
-        at="test",
     ),
 }
 
@@ -466,15 +450,7 @@ def _is_tied_cases(seed: int) -> list[Case]:
 
 
 # -- implement, then judge: analogies, honestly ------------------------------
-def analogy(
-    table: Tensor,
-    a: int,
-    b: int,
-    c: int,
-    leave_out: bool,
-    *,
-    on: Switches = NONE,
-) -> int:
+def analogy(table: Tensor, a: int, b: int, c: int, leave_out: bool) -> int:
     """The answer to “a is to b as c is to …”, as the number of a row.
 
     `table` is `(V, D)`, a row for each word; `a`, `b` and `c` are three
@@ -484,84 +460,91 @@ def analogy(
     With `leave_out` True, none of the rows a, b and c may be the answer. With
     False every row may be, these three included. `table` stays as it was.
     """
-    unit = F.normalize(table, dim=0 if "unit_columns" in on else 1)
-    words = table if "dot" in on or "long_query" in on else unit
-    rows = table if "dot" in on or "long_rows" in on else unit
-    if "reversed" in on:
-        query = words[a] - words[b] + words[c]
-    else:
-        query = words[b] - words[a] + words[c]
-    scores = rows @ query
-    if "only_third" in on:
-        struck = [c]
-    elif "first_stays" in on:
-        struck = [b, c]
-    else:
-        struck = [a, b, c]
-    if "never" not in on and (leave_out or "always" in on):
-        scores[struck] = -math.inf
+    rows = F.normalize(table, dim=1)
+    scores = rows @ (rows[b] - rows[a] + rows[c])
+    if leave_out:
+        scores[[a, b, c]] = -math.inf
     return int(scores.argmax())
 
 
 _ANALOGY_BUGS = {
     "dot": Bug(
-        "dot products of the rows as they are, not cosines",
-        "In a dot product long rows win, whatever their direction. Bring "
-        "all rows to length 1 first.",
+        "F.normalize(table, dim=1)",
+        "table",
+        says="dot products of the rows as they are, not cosines",
+        why="In a dot product long rows win, whatever their direction. "
+        "Bring all rows to length 1 first.",
         read="02_embedding#emb-by-hand",
         at="length",
     ),
     "long_query": Bug(
-        "b − a + c made from the rows as they are, not of length 1",
-        "The longest of the three words then has the most to say. Bring the "
-        "rows to length 1 before you add them.",
+        "(rows[b] - rows[a] + rows[c])",
+        "(table[b] - table[a] + table[c])",
+        says="b − a + c made from the rows as they are, not of length 1",
+        why="The longest of the three words then has the most to say. Bring "
+        "the rows to length 1 before you add them.",
         read="02_embedding#emb-directions",
         at="length",
     ),
     "long_rows": Bug(
-        "a query of rows of length 1, compared with rows as they are",
-        "A dot product is a cosine only if the rows that are compared have "
-        "length 1 as well; otherwise long rows win.",
+        "rows @",
+        "table @",
+        says="a query of rows of length 1, compared with rows as they are",
+        why="A dot product is a cosine only if the rows that are compared "
+        "have length 1 as well; otherwise long rows win.",
         read="02_embedding#emb-by-hand",
         at="length",
     ),
     "unit_columns": Bug(
-        "the columns of the table brought to length 1 (dim=0), not the rows",
-        "A row is a word. Normalize along the last axis, so that each row "
-        "gets length 1.",
+        "dim=1",
+        "dim=0",
+        says="the columns of the table brought to length 1 (dim=0), not the "
+        "rows",
+        why="A row is a word. Normalize along the last axis, so that each "
+        "row gets length 1.",
         read="02_embedding#emb-convention",
         at="length",
     ),
     "reversed": Bug(
-        "a − b + c instead of b − a + c",
-        "a is to b as c is to …: take the step from a to b, b − a, and make "
-        "it from c.",
+        "rows[b] - rows[a]",
+        "rows[a] - rows[b]",
+        says="a − b + c instead of b − a + c",
+        why="a is to b as c is to …: take the step from a to b, b − a, and "
+        "make it from c.",
         read="02_embedding#emb-analogies",
+        otherwise=[("table[b] - table[a]", "table[a] - table[b]")],
     ),
     "only_third": Bug(
-        "only c left out, not a and b",
-        "b is often nearer to b − a + c than any answer: strike off all "
+        "[[a, b, c]]",
+        "[[c]]",
+        says="only c left out, not a and b",
+        why="b is often nearer to b − a + c than any answer: strike off all "
         "three.",
         read="02_embedding#emb-analogies",
         at="leave_out",
     ),
     "first_stays": Bug(
-        "b and c left out, but not a",
-        "a seldom is the nearest, since it is subtracted; but where it lies "
-        "between b and c it is. Strike off all three.",
+        "[[a, b, c]]",
+        "[[b, c]]",
+        says="b and c left out, but not a",
+        why="a seldom is the nearest, since it is subtracted; but where it "
+        "lies between b and c it is. Strike off all three.",
         read="02_embedding#emb-analogies",
         at="leave_out",
     ),
     "never": Bug(
-        "the query words not left out, even where they should be",
-        "With leave_out, rows a, b and c may not answer.",
+        "    if leave_out:\n        scores[[a, b, c]] = -math.inf\n",
+        "",
+        says="the query words not left out, even where they should be",
+        why="With leave_out, rows a, b and c may not answer.",
         read="02_embedding#emb-predict-king",
-        at="leave_out",
     ),
     "always": Bug(
-        "the query words always left out",
-        "Without leave_out every word may answer. That is the honest test, "
-        "and the one that mostly fails.",
+        "if leave_out:\n        ",
+        "",
+        says="the query words always left out",
+        why="Without leave_out every word may answer. That is the honest "
+        "test, and the one that mostly fails.",
         read="02_embedding#emb-predict-king",
         at="leave_out",
     ),
@@ -596,7 +579,7 @@ def _analogy_cases(seed: int) -> Sequence[Case]:
     cases = []
     for case in _analogies(seed):
         more = {
-            on: (*so_far, analogy(*case.args, on=on))
+            on: (*so_far, mutant(EXERCISES["analogy"], on)(*case.args))
             for on, so_far in answers.items()
         }
         if len(set(more.values())) > len(set(answers.values())):
@@ -613,8 +596,12 @@ EXERCISES = {
         _look_up_cases,
         bugs=_LOOK_UP_BUGS,
         variants={
-            "padding": "Here id 0 is padding: its vector is all zeros, "
-            "whatever the table says."
+            "padding": Variant(
+                "x = one_hot",
+                "one_hot[..., 0] = 0\n    x = one_hot",
+                asks="Here id 0 is padding: its vector is all zeros, "
+                "whatever the table says.",
+            ),
         },
         forbid=(
             "torch.nn.functional.embedding",
@@ -630,7 +617,11 @@ EXERCISES = {
         _look_up_backward_cases,
         bugs=_BACKWARD_BUGS,
         variants={
-            "padding": "Here id 0 is padding: its row gets no gradient."
+            "padding": Variant(
+                "return gradient",
+                "gradient[..., 0, :] = 0\n    return gradient",
+                asks="Here id 0 is padding: its row gets no gradient.",
+            ),
         },
         forbid=AUTOGRAD,
     ),
@@ -638,7 +629,7 @@ EXERCISES = {
     "recipe": Exercise(
         recipe,
         _recipe_cases,
-        rtol=0.1,  # of the table's spread and the factor: draws differ
+        rtol=0.1,
         judge=_recipe_judge,
         bugs=_RECIPE_BUGS,
         view=_recipe_view,

@@ -1,24 +1,23 @@
 """Exercises of chapter 0: the first model."""
 
-import math
+import math  # noqa: F401 (edits use it)
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from coursekit.classroom.check.core import (
-    NONE,
     Bug,
     Case,
     Exercise,
-    Switches,
+    Variant,
     generator,
 )
 from coursekit.loss import cross_entropy
 
 
 # -- implement: surprise by hand ---------------------------------------------
-def surprise(logits: Tensor, target: int, *, on: Switches = NONE) -> Tensor:
+def surprise(logits: Tensor, target: int) -> Tensor:
     """The surprise at the target, in nats: −ln of its probability.
 
     `logits` is `(V,)`, any real numbers; `target` is a token's number, from 0
@@ -28,55 +27,54 @@ def surprise(logits: Tensor, target: int, *, on: Switches = NONE) -> Tensor:
     and tens of thousands apart, where a probability is too small to be told
     from 0.
     """
-    z = logits if "naive" in on else logits - logits.max()
-    own = logits[target] if "target_left" in on else z[target]
-    if "via_softmax" in on:
-        nats = -(own.exp() / z.exp().sum()).log()
-    elif "one_minus" in on:
-        nats = 1 - own.exp() / z.exp().sum()
-    else:
-        nats = z.exp().sum().log() - own
-    if "sign" in on:
-        nats = -nats
-    if "bits" in on:
-        nats = nats / math.log(2)
+    z = logits - logits.max()
+    own = z[target]
+    nats = z.exp().sum().log() - own
     return nats
 
 
 _SURPRISE_BUGS = {
     "naive": Bug(
-        "exp of the logits as they are",
-        "exp(10000) is infinite, and exp(−10000) is 0, whose logarithm is "
-        "−∞. Subtract the largest logit first: softmax stays the same.",
+        "z = logits - logits.max()",
+        "z = logits",
+        says="exp of the logits as they are",
+        why="exp(10000) is infinite, and exp(−10000) is 0, whose logarithm "
+        "is −∞. Subtract the largest logit first: softmax stays the same.",
         read="00_first_model#first-model-surprise",
         at="shift",
     ),
     "target_left": Bug(
-        "the largest logit subtracted inside the sum, but not from the "
+        "z[target]",
+        "logits[target]",
+        says="the largest logit subtracted inside the sum, but not from the "
         "target's logit",
-        "Softmax stays the same only if every logit moves by the same "
+        why="Softmax stays the same only if every logit moves by the same "
         "number, the target's too.",
         read="00_first_model#first-model-surprise",
         at="shift",
     ),
     "via_softmax": Bug(
-        "the logarithm of a probability that has become 0",
-        "A softmax rounds a very small probability to 0, and ln 0 is −∞. "
-        "Stay with logarithms: ln of the sum, minus the target's logit.",
+        "nats = z.exp().sum().log() - own",
+        "nats = -(own.exp() / z.exp().sum()).log()",
+        says="the logarithm of a probability that has become 0",
+        why="A softmax rounds a very small probability to 0, and ln 0 is "
+        "−∞. Stay with logarithms: ln of the sum, minus the target's logit.",
         read="00_first_model#first-model-surprise",
-        at="formula",
     ),
     "one_minus": Bug(
-        "1 − p instead of −ln p",
-        "1 − p is how often one errs, at most 1. The surprise −ln p grows "
-        "without limit as p goes to 0.",
+        "nats = z.exp().sum().log() - own",
+        "nats = 1 - own.exp() / z.exp().sum()",
+        says="1 − p instead of −ln p",
+        why="1 − p is how often one errs, at most 1. The surprise −ln p "
+        "grows without limit as p goes to 0.",
         read="00_first_model#first-loss",
-        at="formula",
     ),
     "sign": Bug(
-        "the surprise with the wrong sign, ln p instead of −ln p",
-        "A probability is at most 1, so its logarithm is negative. The minus "
-        "makes 0 the best loss, and all others larger.",
+        "return nats",
+        "return -nats",
+        says="the surprise with the wrong sign, ln p instead of −ln p",
+        why="A probability is at most 1, so its logarithm is negative. The "
+        "minus makes 0 the best loss, and all others larger.",
         read="00_first_model#first-loss",
     ),
 }
@@ -96,9 +94,7 @@ def _surprise_cases(seed: int) -> list[Case]:
 
 
 # -- implement: a detective for loaders --------------------------------------
-def find_shift(
-    inputs: Tensor, targets: Tensor, *, on: Switches = NONE
-) -> int | None:
+def find_shift(inputs: Tensor, targets: Tensor) -> int | None:
     """The s in −3 … 3 with `targets[b, t] == inputs[b, t + s]`, or None.
 
     `inputs` and `targets` are whole numbers, `(B, T)`, from one loader. With
@@ -109,88 +105,88 @@ def find_shift(
     not count. A single target that differs rules s out. At most one s fits; if
     none does, the answer is None.
     """
-    if "one_row" in on:
-        inputs, targets = inputs[:1], targets[:1]
-    if "sign" in on:
-        inputs, targets = targets, inputs
     length = inputs.size(1)
-    first = 0 if "no_negative" in on else -3
-    last = 2 if "last_missed" in on else 3
-    share: dict[int, float] = {}
-    for s in range(first, last + 1):
+    for s in range(-3, 4):
         early, late = max(s, 0), max(-s, 0)
-        if "wraps" in on:
-            seen, asked = inputs.roll(-s, dims=1), targets
-        else:
-            seen = inputs[:, early : length - late]
-            asked = targets[:, late : length - early]
-        if "mostly" in on:
-            found = (seen == asked).double().mean().item() > 0.9
-        elif "best_fit" in on:
-            share[s] = (seen == asked).double().mean().item()
-            found = False
-        else:
-            found = torch.equal(seen, asked)
-        if "zero_lost" in on:
-            found = found and bool(s)
-        if found:
+        seen = inputs[:, early : length - late]
+        asked = targets[:, late : length - early]
+        if torch.equal(seen, asked):
             return s
-    if "best_fit" in on:
-        return max(share, key=share.__getitem__)
     return None
 
 
 _SHIFT_BUGS = {
     "sign": Bug(
-        "the shift with the wrong sign",
-        "targets[t] = inputs[t + s]: for s = 1 the target is the next input, "
-        "so the inputs lose their first place, the targets their last.",
+        "length = inputs",
+        "inputs, targets = targets, inputs\n    length = inputs",
+        says="the shift with the wrong sign",
+        why="targets[t] = inputs[t + s]: for s = 1 the target is the next "
+        "input, so the inputs lose their first place, the targets their last.",
         read="00_first_model#first-windows",
     ),
     "no_negative": Bug(
-        "a search that finds no negative s",
-        "A target that lies behind has been seen by the model. Try −3 to −1 "
-        "as well; and mind that place −1 is the last one, not one before 0.",
+        "range(-3, 4)",
+        "range(0, 4)",
+        says="a search that finds no negative s",
+        why="A target that lies behind has been seen by the model. Try −3 "
+        "to −1 as well; and mind that place −1 is the last one, not one "
+        "before 0.",
         read="00_first_model#first-predict-backward",
         at="search",
     ),
     "last_missed": Bug(
-        "a search that stops before s = 3",
-        "range leaves out its end: range(-3, 4) reaches 3.",
+        "range(-3, 4)",
+        "range(-3, 3)",
+        says="a search that stops before s = 3",
+        why="range leaves out its end: range(-3, 4) reaches 3.",
         read="00_first_model#first-model-detective",
         at="search",
     ),
     "wraps": Bug(
-        "rows that are rolled around, so that only s = 0 can fit everywhere",
-        "roll puts what leaves a row at one end in at the other. Those "
+        "seen = inputs[:, early : length - late]\n"
+        "        asked = targets[:, late : length - early]",
+        "seen, asked = inputs.roll(-s, dims=1), targets",
+        says="rows that are rolled around, so that only s = 0 can fit "
+        "everywhere",
+        why="roll puts what leaves a row at one end in at the other. Those "
         "places have no partner: cut them off before you compare.",
         read="00_first_model#first-model-detective",
         at="search",
     ),
     "zero_lost": Bug(
-        "a shift of 0 that is never found",
-        "x[:, :-0] is empty, not the whole row, and 0 counts as false in "
-        "`if s` or `s or None`. 0 is a shift like any other.",
+        "if torch",
+        "if s and torch",
+        says="a shift of 0 that is never found",
+        why="x[:, :-0] is empty, not the whole row, and 0 counts as false "
+        "in `if s` or `s or None`. 0 is a shift like any other.",
         read="00_first_model#first-model-detective",
     ),
     "one_row": Bug(
-        "a comparison of the first row only",
-        "A loader may go wrong in a single window. Compare all rows.",
+        "length = inputs",
+        "inputs, targets = inputs[:1], targets[:1]\n    length = inputs",
+        says="a comparison of the first row only",
+        why="A loader may go wrong in a single window. Compare all rows.",
         read="00_first_model#first-windows",
         at="comparison",
     ),
     "mostly": Bug(
-        "a comparison that lets a few places differ",
-        "One wrong target is a wrong target: all places must agree.",
+        "torch.equal(seen, asked)",
+        "(seen == asked).double().mean() > 0.9",
+        says="a comparison that lets a few places differ",
+        why="One wrong target is a wrong target: all places must agree.",
         read="00_first_model#first-windows",
         at="comparison",
     ),
     "best_fit": Bug(
-        "the shift that fits best, even if it does not fit everywhere",
-        "One wrong target is a wrong target: if no s fits at all places, "
-        "the answer is None.",
+        "for s in",
+        "share = {}\n    for s in",
+        "if torch.equal(seen, asked):\n            return s\n    return None",
+        "share[s] = (seen == asked).double().mean().item()\n"
+        "    return max(share, key=share.__getitem__)",
+        says="the shift that fits best, even if it does not fit everywhere",
+        why="One wrong target is a wrong target: if no s fits at all "
+        "places, the answer is None.",
         read="00_first_model#first-model-detective",
-        at="comparison",
         alone=True,
     ),
 }
@@ -229,7 +225,7 @@ def _shift_cases(seed: int) -> list[Case]:
 Starts = tuple[Tensor, Tensor]
 
 
-def deal(n_text: int, length: int, *, on: Switches = NONE) -> Starts:
+def deal(n_text: int, length: int) -> Starts:
     """Starts of the training windows, and of the validation windows.
 
     A window with start s covers the characters `s … s + length` of a text of
@@ -242,69 +238,66 @@ def deal(n_text: int, length: int, *, on: Switches = NONE) -> Starts:
     last tenth, and all that a validation window covers within it.
     """
     border = int(0.9 * n_text)
-    end = n_text - length
-    if "beyond" in on:
-        end += 1
-    starts = torch.randperm(end)
-    if "windows_dealt" in on:
-        cut = int(0.9 * end)
-        learned, held_out = starts[:cut], starts[cut:]
-    elif "starts_cut" in on:
-        learned, held_out = starts[starts < border], starts[starts >= border]
-    elif "target_forgotten" in on:
-        learned = starts[starts + length <= border]
-        held_out = starts[starts >= border]
-    elif "from_zero" in on:
-        learned = starts[starts + length < border]
-        held_out = starts[starts >= border] - border
-    else:
-        learned = starts[starts + length < border]
-        held_out = starts[starts >= border]
-    if "swapped" in on:
-        return held_out, learned
-    else:
-        return learned, held_out
+    starts = torch.randperm(n_text - length)
+    learned = starts[starts + length < border]
+    held_out = starts[starts >= border]
+    return learned, held_out
 
 
 _DEAL_BUGS = {
     "windows_dealt": Bug(
-        "windows of the whole text, distributed at random to both parts",
-        "Windows overlap: a character is unseen only if all windows that "
-        "hold it go to validation. Cut the text first, then the windows.",
+        "learned = starts[starts + length < border]\n"
+        "    held_out = starts[starts >= border]",
+        "cut = int(0.9 * len(starts))\n"
+        "    learned, held_out = starts[:cut], starts[cut:]",
+        says="windows of the whole text, distributed at random to both parts",
+        why="Windows overlap: a character is unseen only if all windows "
+        "that hold it go to validation. Cut the text first, then the windows.",
         read="00_first_model#first-split",
-        at="border",
     ),
     "starts_cut": Bug(
-        "training windows that start before the border, and may reach over it",
-        "A window belongs to training only if all of it lies before the "
+        "starts + length <",
+        "starts <",
+        says="training windows that start before the border, and may reach "
+        "over it",
+        why="A window belongs to training only if all of it lies before the "
         "border, its last target included.",
         read="00_first_model#first-model-split",
         at="border",
     ),
     "target_forgotten": Bug(
-        "a last training window whose inputs end at the border, and whose "
-        "last target lies behind it",
-        "A window of length inputs reads length + 1 characters: the last "
-        "target is one further on.",
+        "length < border",
+        "length <= border",
+        says="a last training window whose inputs end at the border, and "
+        "whose last target lies behind it",
+        why="A window of length inputs reads length + 1 characters: the "
+        "last target is one further on.",
         read="00_first_model#first-windows",
         at="border",
     ),
     "from_zero": Bug(
-        "validation starts counted from the border, not from the start of "
-        "the text",
-        "A start is a place in the whole text: add the border.",
+        "starts[starts >= border]",
+        "starts[starts >= border] - border",
+        says="validation starts counted from the border, not from the start "
+        "of the text",
+        why="A start is a place in the whole text: add the border.",
         read="00_first_model#first-split",
         at="border",
     ),
     "beyond": Bug(
-        "a last validation window whose last target lies beyond the text",
-        "A window of length inputs reads length + 1 characters: its start "
-        "is at most n_text − length − 1.",
+        "n_text - length",
+        "n_text - length + 1",
+        says="a last validation window whose last target lies beyond the text",
+        why="A window of length inputs reads length + 1 characters: its "
+        "start is at most n_text − length − 1.",
         read="00_first_model#first-windows",
     ),
     "swapped": Bug(
-        "validation returned first, training second",
-        "Whoever calls it would train on a tenth, and measure on the rest.",
+        "return learned, held_out",
+        "return held_out, learned",
+        says="validation returned first, training second",
+        why="Whoever calls it would train on a tenth, and measure on the "
+        "rest.",
         read="00_first_model#first-model-split",
     ),
 }
@@ -371,11 +364,7 @@ def _deal_cases(seed: int) -> list[Case]:
 
 # -- debug: the mean of means ------------------------------------------------
 def evaluate(
-    model: Callable[[Tensor], Tensor],
-    ids: Tensor,
-    batch: int,
-    *,
-    on: Switches = NONE,
+    model: Callable[[Tensor], Tensor], ids: Tensor, batch: int
 ) -> float:
     """The mean loss over a text in nats, the same for every batch size.
 
@@ -388,76 +377,71 @@ def evaluate(
     `batch`.
     """
     nats, answers = [], []
-    last = len(ids) - batch if "rest_dropped" in on else len(ids) - 1
-    length = batch if "border_lost" in on else batch + 1
-    for start in range(0, last, batch):
-        part = ids[start : start + length]
+    for start in range(0, len(ids) - 1, batch):
+        part = ids[start : start + batch + 1]
         with torch.no_grad():
             loss = cross_entropy(model(part[:-1]), part[1:], reduction="sum")
         nats.append(loss.item())
         answers.append(len(part) - 1)
-    if "mean_of_means" in on:
-        means = [x / n for x, n in zip(nats, answers, strict=True)]
-        mean = sum(means) / len(means)
-    elif "all_full" in on:
-        means = [x / n for x, n in zip(nats, answers, strict=True)]
-        mean = sum(batch * x for x in means) / (len(ids) - 1)
-    elif "all_ids" in on:
-        mean = sum(nats) / len(ids)
-    elif "by_inputs" in on:
-        means = [x / n for x, n in zip(nats, answers, strict=True)]
-        weights = [batch] * (len(means) - 1) + [answers[-1] + 1]
-        weighed = zip(weights, means, strict=True)
-        mean = sum(n * x for n, x in weighed) / len(ids)
-    else:
-        mean = sum(nats) / sum(answers)
-    if "bits" in on:
-        mean = mean / math.log(2)
-    return mean
+    return sum(nats) / sum(answers)
 
 
 _EVALUATE_BUGS = {
     "mean_of_means": Bug(
-        "the mean of the batches' means",
-        "In it a last batch of one character weighs as much as a full one. "
-        "Add up the nats, count the answers, and divide once.",
+        "return sum(nats) / sum(answers)",
+        "means = [x / n for x, n in zip(nats, answers, strict=True)]\n"
+        "    return sum(means) / len(means)",
+        says="the mean of the batches' means",
+        why="In it a last batch of one character weighs as much as a full "
+        "one. Add up the nats, count the answers, and divide once.",
         read="00_first_model#first-model-mean",
-        at="mean",
     ),
     "all_full": Bug(
-        "each batch's mean times `batch`, as if the last batch were full",
-        "The last batch holds fewer answers: weigh its mean by their number.",
+        "return sum(nats) / sum(answers)",
+        "means = [x / n for x, n in zip(nats, answers, strict=True)]\n"
+        "    return batch * sum(means) / (len(ids) - 1)",
+        says="each batch's mean times `batch`, as if the last batch were full",
+        why="The last batch holds fewer answers: weigh its mean by their "
+        "number.",
         read="00_first_model#first-model-mean",
-        at="mean",
     ),
     "all_ids": Bug(
-        "the sum of nats divided by the number of characters",
-        "The first character is never asked for: N characters give N − 1 "
-        "answers.",
+        "sum(answers)",
+        "len(ids)",
+        says="the sum of nats divided by the number of characters",
+        why="The first character is never asked for: N characters give N − "
+        "1 answers.",
         read="00_first_model#first-loss",
-        at="mean",
     ),
     "rest_dropped": Bug(
-        "a last batch that is left out unless it is full",
-        "Every answer counts once, those in the last batch too.",
+        "range(0, len(ids) - 1",
+        "range(0, len(ids) - batch",
+        says="a last batch that is left out unless it is full",
+        why="Every answer counts once, those in the last batch too.",
         read="00_first_model#first-model-mean",
         at="batch",
     ),
     "border_lost": Bug(
-        "batches that do not share their border, so that one pair is lost "
-        "at each",
-        "The last character of a batch is a question too: its target is the "
-        "first of the next. Cut one character more.",
+        "start + batch + 1",
+        "start + batch",
+        says="batches that do not share their border, so that one pair is "
+        "lost at each",
+        why="The last character of a batch is a question too: its target is "
+        "the first of the next. Cut one character more.",
         read="00_first_model#first-windows",
         at="batch",
     ),
     "by_inputs": Bug(
-        "means weighed by the number of characters in a batch, and divided "
-        "by that of all",
-        "The last character has no answer: weigh by the targets, len(y), "
-        "and divide by their number, N − 1.",
+        "return sum(nats) / sum(answers)",
+        "means = [x / n for x, n in zip(nats, answers, strict=True)]\n"
+        "    weights = [batch] * (len(means) - 1) + [answers[-1] + 1]\n"
+        "    weighed = zip(weights, means, strict=True)\n"
+        "    return sum(n * x for n, x in weighed) / len(ids)",
+        says="means weighed by the number of characters in a batch, and "
+        "divided by that of all",
+        why="The last character has no answer: weigh by the targets, "
+        "len(y), and divide by their number, N − 1.",
         read="00_first_model#first-model-mean",
-        at="mean",
         alone=True,
     ),
 }
@@ -493,7 +477,11 @@ EXERCISES = {
         _surprise_cases,
         bugs=_SURPRISE_BUGS,
         variants={
-            "bits": "Here the surprise is in *bits*: −log₂ p of the target."
+            "bits": Variant(
+                "return nats",
+                "return nats / math.log(2)",
+                asks="Here the surprise is in *bits*: −log₂ p of the target.",
+            ),
         },
         forbid=_SOFTMAX,
     ),
@@ -528,7 +516,11 @@ EXERCISES = {
             )
         ],
         variants={
-            "bits": "Here the mean loss is in *bits*: base 2, not base e."
+            "bits": Variant(
+                "loss.item()",
+                "loss.item() / math.log(2)",
+                asks="Here the mean loss is in *bits*: base 2, not base e.",
+            ),
         },
     ),
 }

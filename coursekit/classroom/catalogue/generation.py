@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable, Sequence
 from functools import cache
-from itertools import combinations
 from typing import Any
 
 import torch
@@ -17,8 +16,11 @@ from coursekit.classroom.check.core import (
     Case,
     Exercise,
     Switches,
+    Variant,
     generator,
+    mutant,
 )
+from coursekit.classroom.check.diagnose import mutants
 
 float64 = torch.float64
 Model = Callable[[Tensor], Tensor]
@@ -34,12 +36,7 @@ def draw(g: torch.Generator, *shape: int) -> Tensor:
 
 # -- implement: temperature, top-k, top-p ------------------------------------
 def chances(
-    logits: Tensor,
-    temperature: float,
-    top_k: int | None,
-    top_p: float | None,
-    *,
-    on: Switches = NONE,
+    logits: Tensor, temperature: float, top_k: int | None, top_p: float | None
 ) -> Tensor:
     """The probabilities by which the next token of each text is drawn.
 
@@ -54,86 +51,78 @@ def chances(
     No two tokens are equally likely. The result is `(B, V)` and stands in the
     order of the logits; each row sums to 1.
     """
-    if "multiplied" in on:
-        z = logits * temperature
-    elif "no_effect" in on:
-        z = (logits.softmax(dim=-1) / temperature).log()
-    else:
-        z = logits / temperature
-    if "p_of_all" in on:
-        whole = z.softmax(dim=-1)
+    z = logits / temperature
     if top_k is not None:
         lowest = z.topk(top_k, dim=-1).values[:, -1:]
-        if "zero_logit" in on:
-            z = z.where(z >= lowest, 0.0)
-        else:
-            z = z.where(z >= lowest, -torch.inf)
+        z = z.where(z >= lowest, -torch.inf)
     p = z.softmax(dim=-1)
     if top_p is not None:
-        counted = whole if "p_of_all" in on else p
-        ordered, ids = counted.sort(dim=-1, descending=True)
-        mass = ordered.cumsum(dim=-1)
-        if "crossing_dropped" in on:
-            keep = mass <= top_p
-        else:
-            keep = mass - ordered < top_p
-        if "not_mapped_back" not in on:
-            keep = keep.gather(-1, ids.argsort(dim=-1))
+        ordered, ids = p.sort(dim=-1, descending=True)
+        keep = ordered.cumsum(dim=-1) - ordered < top_p
+        keep = keep.gather(-1, ids.argsort(dim=-1))
         p = p.where(keep, 0.0)
-        if "not_renormalized" not in on:
-            p = p / p.sum(dim=-1, keepdim=True)
-    return p.log() if "logs" in on else p
+        p = p / p.sum(dim=-1, keepdim=True)
+    return p
 
 
 _CHANCES_BUGS = {
     "multiplied": Bug(
-        "logits multiplied by the temperature",
-        "Divide. A high temperature makes logits alike and the draw wild; "
-        "toward 0 it becomes greedy.",
+        "logits / temperature",
+        "logits * temperature",
+        says="logits multiplied by the temperature",
+        why="Divide. A high temperature makes logits alike and the draw "
+        "wild; toward 0 it becomes greedy.",
         read="12_generation#gen-by-hand",
-        at="temperature",
     ),
     "no_effect": Bug(
-        "a temperature without effect, as if it had divided probabilities "
-        "that are then brought back to sum 1",
-        "A factor common to all probabilities cancels. Divide the logits, "
-        "before the softmax: that takes powers of probabilities.",
+        "logits / temperature",
+        "(logits.softmax(dim=-1) / temperature).log()",
+        says="a temperature without effect, as if it had divided "
+        "probabilities that are then brought back to sum 1",
+        why="A factor common to all probabilities cancels. Divide the "
+        "logits, before the softmax: that takes powers of probabilities.",
         read="12_generation#gen-formula",
-        at="temperature",
     ),
     "zero_logit": Bug(
-        "logits of dropped tokens set to 0",
-        "A logit of 0 is no probability of 0: its token still weighs e⁰ = 1. "
-        "Fill with −∞.",
+        "-torch.inf",
+        "0.0",
+        says="logits of dropped tokens set to 0",
+        why="A logit of 0 is no probability of 0: its token still weighs e⁰ "
+        "= 1. Fill with −∞.",
         read="12_generation#gen-by-hand",
-        at="top-k",
     ),
     "p_of_all": Bug(
-        "top-p measured on the probabilities from before top-k",
-        "Top-k comes first. What it leaves sums to 1 again, and top-p "
+        "if top_k is",
+        "full = z.softmax(dim=-1)\n    if top_k is",
+        "p.sort",
+        "full.sort",
+        says="top-p measured on the probabilities from before top-k",
+        why="Top-k comes first. What it leaves sums to 1 again, and top-p "
         "looks at that.",
         read="12_generation#gen-by-hand",
-        at="mass",
     ),
     "crossing_dropped": Bug(
-        "a top-p that drops the token which crosses p",
-        "Keep a token while the mass *before* it is below p. The other rule "
-        "stays below p, and drops everything if the first exceeds it.",
+        "- ordered < top_p",
+        "<= top_p",
+        says="a top-p that drops the token which crosses p",
+        why="Keep a token while the mass *before* it is below p. The other "
+        "rule stays below p, and drops everything if the first exceeds it.",
         read="12_generation#gen-predict-nucleus",
-        at="crossing",
     ),
     "not_mapped_back": Bug(
-        "a top-p found in sorted order and used on the unsorted tokens",
-        "The first entries of a sorted row are not the first tokens. Map "
-        "the decision back to ids, with scatter or a second argsort.",
+        "        keep = keep.gather(-1, ids.argsort(dim=-1))\n",
+        "",
+        says="a top-p found in sorted order and used on the unsorted tokens",
+        why="The first entries of a sorted row are not the first tokens. "
+        "Map the decision back to ids, with scatter or a second argsort.",
         read="12_generation#gen-code",
-        at="order",
     ),
     "not_renormalized": Bug(
-        "probabilities that no longer sum to 1 after top-p",
-        "What is left shares the whole: divide by the row's sum.",
+        "        p = p / p.sum(dim=-1, keepdim=True)\n",
+        "",
+        says="probabilities that no longer sum to 1 after top-p",
+        why="What is left shares the whole: divide by the row's sum.",
         read="12_generation#gen-by-hand",
-        at="sum",
     ),
 }
 
@@ -158,8 +147,6 @@ def beam(
     max_new_tokens: int,
     stop_id: int,
     length_penalty: float,
-    *,
-    on: Switches = NONE,
 ) -> tuple[list[int], float]:
     """The best text that a beam search finds, and its score.
 
@@ -178,120 +165,116 @@ def beam(
     below −700. No two candidates tie.
     """
     open_texts: list[tuple[float, list[int]]] = [(0.0, [])]
-    finished: list[tuple[float, int, list[int]]] = []
-    width = n_beams
+    finished = []
     for n in range(1, max_new_tokens + 1):
         ranked = []
-        for at, (total, tokens) in enumerate(open_texts):
+        for total, tokens in open_texts:
             sums = total + next_log_probs(tokens)
-            if "products" in on:
-                sums = sums.exp().log()
-            found = [(s, at, t) for t, s in enumerate(sums.tolist())]
-            if "each_its_own" in on and n > 1:
-                found = [max(found, key=lambda c: c[0])]
+            found = [(s, tokens, t) for t, s in enumerate(sums.tolist())]
             ranked += found
         ranked.sort(key=lambda c: c[0], reverse=True)
-        texts: list[tuple[float, list[int]]] = []
-        ended = 0
-        for rank, (total, at, token) in enumerate(ranked):
-            tokens = open_texts[at][1]
+        open_texts = []
+        for rank, (total, tokens, token) in enumerate(ranked):
             if token == stop_id:
-                if rank < width:
-                    ended += 1
-                    counted = max(n - 1, 1) if "stop_not_counted" in on else n
-                    finished.append((total, counted, tokens))
-            elif "takes_slot" in on and rank >= width:
-                continue
-            elif len(texts) < width:
-                texts.append((total, [*tokens, token]))
-        if "shrinks" in on:
-            width -= ended
-            texts = texts[:width]
-        open_texts = texts
-        if "first_stop" in on and finished:
-            break
-    if "forgets" in on:
-        finished = []
-    if not ("first_stop" in on and finished):
-        for total, tokens in open_texts:
-            finished.append((total, len(tokens), tokens))
-    rated = []
-    for total, counted, tokens in finished:
-        if "sum_only" in on:
-            score = total
-        elif "google" in on:
-            score = total / ((5 + counted) / 6) ** length_penalty
-        else:
-            score = total / counted**length_penalty
-        rated.append((score, tokens, total))
-    if "chosen_by_sum" in on:
-        best, tokens, _ = max(rated, key=lambda r: r[2])
-    else:
-        best, tokens, _ = max(rated, key=lambda r: r[0])
-    return tokens, best
+                if rank < n_beams:
+                    finished.append((total, n, tokens))
+            elif len(open_texts) < n_beams:
+                open_texts.append((total, [*tokens, token]))
+    for total, tokens in open_texts:
+        finished.append((total, len(tokens), tokens))
+    rated = [
+        (total / n**length_penalty, tokens) for total, n, tokens in finished
+    ]
+    score, tokens = max(rated, key=lambda r: r[0])
+    return tokens, score
 
 
 _BEAM_BUGS = {
     "sum_only": Bug(
-        "finished texts compared by their sums, without regard to length",
-        "Every further token costs log-probability, so sums prefer short "
-        "texts. Divide by n ** length_penalty.",
+        "total / n**length_penalty",
+        "total",
+        says="finished texts compared by their sums, without regard to length",
+        why="Every further token costs log-probability, so sums prefer "
+        "short texts. Divide by n ** length_penalty.",
         read="12_generation#gen-length",
         at="score",
+        otherwise=[("total / ((5 + n) / 6) ** length_penalty", "total")],
     ),
     "stop_not_counted": Bug(
-        "a length that leaves out the stop token",
-        "Its log-probability is in the sum, so it counts as a token.",
+        "(total, n, tokens)",
+        "(total, max(n - 1, 1), tokens)",
+        says="a length that leaves out the stop token",
+        why="Its log-probability is in the sum, so it counts as a token.",
         read="12_generation#gen-length",
         at="score",
     ),
     "products": Bug(
-        "probabilities multiplied instead of log-probabilities added",
-        "A product of a few hundred probabilities is rounded to 0, and all "
-        "texts tie. Add logarithms.",
+        "total + next_log_probs(tokens)",
+        "(total + next_log_probs(tokens)).exp().log()",
+        says="probabilities multiplied instead of log-probabilities added",
+        why="A product of a few hundred probabilities is rounded to 0, and "
+        "all texts tie. Add logarithms.",
         read="12_generation#gen-wrong",
     ),
     "each_its_own": Bug(
-        "open texts that each go on with their own best token",
-        "That is greedy search from k beginnings. All k · V candidates "
+        "ranked += found",
+        "ranked += [max(found, key=lambda c: c[0])] if n > 1 else found",
+        says="open texts that each go on with their own best token",
+        why="That is greedy search from k beginnings. All k · V candidates "
         "compete for the k places.",
         read="12_generation#gen-beam-code",
         at="race",
     ),
     "shrinks": Bug(
-        "a search with one open text fewer for each finished one",
-        "A finished text leaves the race, and the next best candidate takes "
-        "its place.",
+        "open_texts = []",
+        "open_texts, before = [], len(finished)",
+        "[*tokens, token]))",
+        "[*tokens, token]))\n"
+        "        n_beams -= len(finished) - before\n"
+        "        open_texts = open_texts[:n_beams]",
+        says="a search with one open text fewer for each finished one",
+        why="A finished text leaves the race, and the next best candidate "
+        "takes its place.",
         read="12_generation#gen-beam-code",
         at="race",
     ),
     "first_stop": Bug(
-        "a search that ends as soon as a text is finished",
-        "The first to end is seldom the best. Keep it apart, and go on: an "
-        "open text may still win.",
+        "[*tokens, token]))",
+        "[*tokens, token]))\n        if finished:\n            break",
+        "in open_texts:\n        finished",
+        "in [] if finished else open_texts:\n        finished",
+        says="a search that ends as soon as a text is finished",
+        why="The first to end is seldom the best. Keep it apart, and go on: "
+        "an open text may still win.",
         read="12_generation#gen-length",
-        at="end",
     ),
     "forgets": Bug(
-        "finished texts that are dropped instead of kept apart",
-        "A text that ends early may have the best score of all. Keep a list "
-        "of finished ones, and choose from it at the end.",
+        "for total, tokens in open_texts:\n        finished",
+        "finished = []\n"
+        "    for total, tokens in open_texts:\n"
+        "        finished",
+        says="finished texts that are dropped instead of kept apart",
+        why="A text that ends early may have the best score of all. Keep a "
+        "list of finished ones, and choose from it at the end.",
         read="12_generation#gen-beam-code",
-        at="end",
     ),
     "takes_slot": Bug(
-        "finished texts that take places of open ones, so that fewer go on",
-        "The best n_beams candidates that do *not* end are the next open "
-        "texts, however many have ended above them.",
+        "len(open_texts) < n_beams",
+        "rank < n_beams",
+        says="finished texts that take places of open ones, so that fewer "
+        "go on",
+        why="The best n_beams candidates that do *not* end are the next "
+        "open texts, however many have ended above them.",
         read="12_generation#gen-beam-code",
-        at="race",
         alone=True,
     ),
     "chosen_by_sum": Bug(
-        "a winner chosen by its sum, and only then divided by its length",
-        "Divide each finished text's sum by its length first, then compare.",
+        "rated =",
+        "finished = [max(finished)]\n    rated =",
+        says="a winner chosen by its sum, and only then divided by its length",
+        why="Divide each finished text's sum by its length first, then "
+        "compare.",
         read="12_generation#gen-length",
-        at="score",
         alone=True,
     ),
 }
@@ -321,7 +304,7 @@ _SHORT: dict[str, tuple[int, Rules, float, int]] = {
 
 def _found(tree: NextLogProbs, rules: Rules, on: Switches) -> str:
     try:
-        tokens, score = beam(tree, *rules, on=on)
+        tokens, score = mutant(EXERCISES["beam"], on)(tree, *rules)
     except ValueError:  # nothing was finished
         return "nothing"
     return f"{tokens} {score:.9f}"
@@ -333,17 +316,8 @@ def _telling_trees(g: torch.Generator) -> list[NextLogProbs]:
     Each is the best of many: it tells most of those apart that the trees
     before it did not.
     """
-    names = [
-        name
-        for name, bug in _BEAM_BUGS.items()
-        if name != "products" and not bug.alone
-    ]
-    sets = [frozenset[str]()] + [frozenset({name}) for name in names]
-    sets += [
-        frozenset(pair)
-        for pair in combinations(names, 2)
-        if len({_BEAM_BUGS[name].at for name in pair}) == 2
-    ]
+    other = {"products"} | {n for n, bug in _BEAM_BUGS.items() if bug.alone}
+    sets = [NONE, *(m for m in mutants(EXERCISES["beam"]) if not m & other)]
     trees: list[NextLogProbs] = []
     told = [""] * len(sets)  # what each has found so far
     for n_tokens, rules, spread, tries in _SHORT.values():
@@ -395,9 +369,7 @@ def _beam_cases(seed: int) -> list[Case]:
 
 
 # -- debug: it repeats the opening -------------------------------------------
-def write(
-    model: Model, ids: Tensor, n_new: int, max_len: int, *, on: Switches = NONE
-) -> Tensor:
+def write(model: Model, ids: Tensor, n_new: int, max_len: int) -> Tensor:
     """Texts and what follows them, always the likeliest token.
 
     `model` takes ids `(B, T)` with T at most `max_len`, else it raises an
@@ -408,85 +380,78 @@ def write(
     highest logit. The result is `(B, T + n_new)`: the given tokens, all of
     them, and the new ones.
     """
-    given = ids.size(1)
     for _ in range(n_new):
-        if "cut_for_good" in on:
-            ids = ids[:, -max_len:]
-        if "opening" in on:
-            seen = ids[:, :max_len]
-        elif "last_alone" in on:
-            seen = ids[:, -1:]
-        elif "one_less" in on:
-            seen = ids[:, -max_len + 1 :]
-        elif "uncut" in on:
-            seen = ids
-        else:
-            seen = ids[:, -max_len:]
-        logits = model(seen)
-        row = logits[:, 0] if "first_row" in on else logits[:, -1]
-        if "one_for_all" in on:
-            token = row[:1].argmax(dim=-1).expand(len(row))
-        else:
-            token = row.argmax(dim=-1)
+        row = model(ids[:, -max_len:])[:, -1]
+        token = row.argmax(dim=-1)
         ids = torch.cat((ids, token[:, None]), dim=1)
-    if "only_new" in on:
-        return ids[:, given:]
-    else:
-        return ids
+    return ids
 
 
 _WRITE_BUGS = {
     "opening": Bug(
-        "a crop that keeps the first tokens, ids[:, :max_len]",
-        "Once the text is longer, the model sees the same opening again and "
-        "again, and says the same. Keep the last tokens, ids[:, -max_len:].",
+        "ids[:, -max_len:]",
+        "ids[:, :max_len]",
+        says="a crop that keeps the first tokens, ids[:, :max_len]",
+        why="Once the text is longer, the model sees the same opening again "
+        "and again, and says the same. Keep the last tokens, ids[:, "
+        "-max_len:].",
         read="12_generation#gen-window",
-        at="crop",
     ),
     "last_alone": Bug(
-        "a model that is given the last token alone",
-        "Without a cache the model remembers nothing: it needs the whole "
-        "text again, as much of it as it takes.",
+        "ids[:, -max_len:]",
+        "ids[:, -1:]",
+        says="a model that is given the last token alone",
+        why="Without a cache the model remembers nothing: it needs the "
+        "whole text again, as much of it as it takes.",
         read="12_generation#gen-cache",
-        at="crop",
     ),
     "one_less": Bug(
-        "a crop to one token less than the model takes",
-        "ids[:, -max_len + 1:] are max_len − 1 tokens.",
+        "ids[:, -max_len:]",
+        "ids[:, -max_len + 1 :]",
+        says="a crop to one token less than the model takes",
+        why="ids[:, -max_len + 1:] are max_len − 1 tokens.",
         read="12_generation#gen-window",
-        at="crop",
     ),
     "uncut": Bug(
-        "a text that is never cut",
-        "The model has no positions beyond max_len. Give it the last "
+        "ids[:, -max_len:]",
+        "ids",
+        says="a text that is never cut",
+        why="The model has no positions beyond max_len. Give it the last "
         "max_len tokens.",
         read="12_generation#gen-window",
-        at="crop",
     ),
     "first_row": Bug(
-        "the logits of the first position instead of the last",
-        "Row t is about token t + 1, so the next token is the business of "
-        "the last row.",
+        ")[:, -1]",
+        ")[:, 0]",
+        says="the logits of the first position instead of the last",
+        why="Row t is about token t + 1, so the next token is the business "
+        "of the last row.",
         read="12_generation#gen-loop",
     ),
     "one_for_all": Bug(
-        "the first text's token given to every text",
-        "Each row has logits of its own: argmax along the last axis, for "
-        "every row.",
+        "row.argmax(dim=-1)",
+        "row[:1].argmax(dim=-1).expand(len(row))",
+        says="the first text's token given to every text",
+        why="Each row has logits of its own: argmax along the last axis, "
+        "for every row.",
         read="12_generation#gen-loop",
     ),
     "cut_for_good": Bug(
-        "a window that is cut out of the text for good, so that its "
+        "row = model(ids[:, -max_len:])",
+        "ids = ids[:, -max_len:]\n        row = model(ids)",
+        says="a window that is cut out of the text for good, so that its "
         "beginning is missing in the result",
-        "Only what the model is given is cut: keep the whole text in a "
+        why="Only what the model is given is cut: keep the whole text in a "
         "variable of its own.",
         read="12_generation#gen-window",
         alone=True,
     ),
     "only_new": Bug(
-        "the new tokens alone",
-        "The result is the whole text, (B, T + n_new): the given tokens, "
-        "then the new ones.",
+        "return ids",
+        "return ids[:, -n_new:]",
+        says="the new tokens alone",
+        why="The result is the whole text, (B, T + n_new): the given "
+        "tokens, then the new ones.",
         read="12_generation#gen-loop",
         alone=True,
     ),
@@ -525,11 +490,7 @@ def _write_cases(seed: int) -> list[Case]:
 
 # -- debug: a batch of unequal prompts ---------------------------------------
 def batched(
-    model: PaddedModel,
-    prompts: Sequence[Sequence[int]],
-    pad_id: int,
-    *,
-    on: Switches = NONE,
+    model: PaddedModel, prompts: Sequence[Sequence[int]], pad_id: int
 ) -> Tensor:
     """The logits of each prompt's next token, from one batch.
 
@@ -545,93 +506,91 @@ def batched(
     token if it is given that prompt alone.
     """
     longest = max(len(prompt) for prompt in prompts)
-    ids, real = [], []
-    for prompt in prompts:
-        gap = longest - len(prompt)
-        if "right" in on or "right_columns" in on:
-            ids.append([*prompt, *[pad_id] * gap])
-            real.append([True] * len(prompt) + [False] * gap)
-        else:
-            ids.append([*[pad_id] * gap, *prompt])
-            real.append([False] * gap + [True] * len(prompt))
-    batch, mask = torch.tensor(ids), torch.tensor(real)
-    if "by_token" in on or "by_token_all" in on:
-        mask = batch != pad_id
-    elif "no_mask" in on:
-        mask = torch.ones_like(mask)
-    columns = torch.arange(longest).expand_as(batch)
-    if "columns" in on or "right_columns" in on:
-        positions = columns
-    elif "by_token_all" in on:
-        positions = (mask.cumsum(dim=1) - 1).clamp(min=0)
-    elif "from_one" in on:
-        positions = torch.tensor(real).cumsum(dim=1).clamp(max=longest - 1)
-    else:
-        positions = (torch.tensor(real).cumsum(dim=1) - 1).clamp(min=0)
-    logits = model(batch, positions, ~mask if "inverted" in on else mask)
-    return logits[:, 0] if "first_column" in on else logits[:, -1]
+    gaps = [longest - len(prompt) for prompt in prompts]
+    both = zip(gaps, prompts, strict=True)
+    ids = torch.tensor([[pad_id] * gap + list(prompt) for gap, prompt in both])
+    mask = torch.arange(longest) >= torch.tensor(gaps)[:, None]
+    positions = (mask.cumsum(dim=1) - 1).clamp(min=0)
+    return model(ids, positions, mask)[:, -1]
 
 
 _BATCHED_BUGS = {
     "columns": Bug(
-        "positions that count the padding: the numbers of the columns",
-        "Position 0 is a row's first real token. Count real tokens: the "
+        "(mask.cumsum(dim=1) - 1).clamp(min=0)",
+        "torch.arange(longest).expand_as(ids)",
+        says="positions that count the padding: the numbers of the columns",
+        why="Position 0 is a row's first real token. Count real tokens: the "
         "running sum of the mask, minus 1.",
         read="12_generation#gen-batch",
-        at="positions",
     ),
     "from_one": Bug(
-        "positions that start at 1, as far as there is room",
-        "The running sum of the mask is 1 at the first real token: "
+        "(mask.cumsum(dim=1) - 1).clamp(min=0)",
+        "mask.cumsum(dim=1).clamp(max=longest - 1)",
+        says="positions that start at 1, as far as there is room",
+        why="The running sum of the mask is 1 at the first real token: "
         "subtract 1.",
         read="12_generation#gen-batch",
-        at="positions",
     ),
     "no_mask": Bug(
-        "padding that is read as if it were text",
-        "The mask has to hide it: True for real tokens only.",
+        "positions, mask",
+        "positions, torch.ones_like(mask)",
+        says="padding that is read as if it were text",
+        why="The mask has to hide it: True for real tokens only.",
         read="12_generation#gen-batch",
-        at="mask",
     ),
     "by_token": Bug(
-        "a mask that asks for the token, ids != pad_id",
-        "A prompt may contain that id for good reasons, as where padding and "
-        "end of text share one. Mask by length.",
+        "positions, mask",
+        "positions, (ids != pad_id)",
+        says="a mask that asks for the token, ids != pad_id",
+        why="A prompt may contain that id for good reasons, as where "
+        "padding and end of text share one. Mask by length.",
         read="12_generation#gen-batch",
-        at="mask",
     ),
     "inverted": Bug(
-        "a mask that is upside down",
-        "Here True means: a real token, which may be seen.",
+        "positions, ",
+        "positions, ~",
+        says="a mask that is upside down",
+        why="Here True means: a real token, which may be seen.",
         read="05_masks#mask-padding",
-        at="mask value",
     ),
     "right": Bug(
-        "padding on the right, and the last column read all the same",
-        "On the right, a short row's last column is padding. A decoder's "
-        "rows have to *end* together: pad on the left.",
+        "[pad_id] * gap + list(prompt)",
+        "list(prompt) + [pad_id] * gap",
+        ">= torch.tensor(gaps)",
+        "< longest - torch.tensor(gaps)",
+        says="padding on the right, and the last column read all the same",
+        why="On the right, a short row's last column is padding. A "
+        "decoder's rows have to *end* together: pad on the left.",
         read="12_generation#gen-batch",
-        at="side",
     ),
     "first_column": Bug(
-        "the logits of the first column instead of the last",
-        "The next token is the business of the last real position.",
+        "[:, -1]",
+        "[:, 0]",
+        says="the logits of the first column instead of the last",
+        why="The next token is the business of the last real position.",
         read="12_generation#gen-loop",
-        at="read",
     ),
     "right_columns": Bug(
-        "padding on the right, places counted by columns, and the last "
+        "[pad_id] * gap + list(prompt)",
+        "list(prompt) + [pad_id] * gap",
+        ">= torch.tensor(gaps)",
+        "< longest - torch.tensor(gaps)",
+        "(mask.cumsum(dim=1) - 1).clamp(min=0)",
+        "torch.arange(longest).expand_as(ids)",
+        says="padding on the right, places counted by columns, and the last "
         "column read all the same",
-        "On the right, a short row's last column is padding. A decoder's "
-        "rows have to *end* together: pad on the left.",
+        why="On the right, a short row's last column is padding. A "
+        "decoder's rows have to *end* together: pad on the left.",
         read="12_generation#gen-batch",
         alone=True,
     ),
     "by_token_all": Bug(
-        "a mask, and positions counted from it, that ask for the token, ids "
-        "!= pad_id",
-        "A prompt may contain that id for good reasons, as where padding "
-        "and end of text share one. Mask by length.",
+        "torch.arange(longest) >= torch.tensor(gaps)[:, None]",
+        "ids != pad_id",
+        says="a mask, and positions counted from it, that ask for the "
+        "token, ids != pad_id",
+        why="A prompt may contain that id for good reasons, as where "
+        "padding and end of text share one. Mask by length.",
         read="12_generation#gen-batch",
         alone=True,
     ),
@@ -675,8 +634,6 @@ def mended(
     w_k: Tensor,
     w_v: Tensor,
     rotate: Rotate,
-    *,
-    on: Switches = NONE,
 ) -> Tensor:
     """Causal attention over a text that arrives in pieces, with a cache.
 
@@ -690,41 +647,16 @@ def mended(
     over `√Dh`; softmax over these keys; then the weighted sum of their values.
     The result is `(all T together, Dv)`: the outputs of all chunks, in order.
     """
-    outputs, old_k, old_v = [], w_k[:0, :0], w_v[:0, :0]
-    n_old = 0
-    for step, x in enumerate(chunks):
-        n_new = len(x)
-        if "restart" in on:
-            start = 0
-        elif "prompt_added" in on:
-            start = step * len(chunks[0])
-        elif "piece_number" in on:
-            start = step
-        elif "grows" in on:
-            start = sum(
-                len(x) * (step - i) for i, x in enumerate(chunks[:step])
-            )
-        else:
-            start = n_old
-        positions = torch.arange(start, start + n_new)
+    outputs, n_old, old_k, old_v = [], 0, w_k[:0], w_v[:0]
+    for x in chunks:
+        positions = n_old + torch.arange(len(x))
         q, k = (rotate(x @ w, positions) for w in (w_q, w_k))
-        if "keys_not_turned" in on:
-            k = x @ w_k
         v = x @ w_v
-        if step:
-            if "turned_again" in on:
-                old_k = rotate(old_k, torch.arange(len(old_k)))
-            k, v = torch.cat((old_k, k)), torch.cat((old_v, v))
-        if "last_chunk" in on:
-            old_k, old_v = k[-n_new:], v[-n_new:]
-        else:
-            old_k, old_v = k, v
-        n_old += n_new
-        seen = torch.ones(n_new, len(k), dtype=torch.bool)
-        if "top_left" in on:
-            seen = seen.tril()
-        elif "unmasked" not in on:
-            seen = seen.tril(len(k) - n_new)
+        k, v = torch.cat((old_k, k)), torch.cat((old_v, v))
+        old_k, old_v = k, v
+        n_old += len(x)
+        seen = torch.ones(len(x), len(k), dtype=torch.bool)
+        seen = seen.tril(len(k) - len(x))
         outputs.append(
             F.scaled_dot_product_attention(
                 q[None], k[None], v[None], attn_mask=seen
@@ -735,62 +667,84 @@ def mended(
 
 _MENDED_BUGS = {
     "top_left": Bug(
-        "is_causal=True with fewer queries than keys",
-        "That triangle starts at the top left, so a single query sees the "
-        "first key alone, for ever. The queries are the *last* positions.",
+        "len(k) - len(x)",
+        "",
+        says="is_causal=True with fewer queries than keys",
+        why="That triangle starts at the top left, so a single query sees "
+        "the first key alone, for ever. The queries are the *last* positions.",
         read="05_masks#mask-wrong",
-        at="mask",
     ),
     "unmasked": Bug(
-        "no mask, so that a piece of several tokens sees its own future",
-        "One query may see all keys. Several need the triangle, aligned at "
-        "the bottom right: j ≤ i + (S − T).",
+        "        seen = seen.tril(len(k) - len(x))\n",
+        "",
+        says="no mask, so that a piece of several tokens sees its own future",
+        why="One query may see all keys. Several need the triangle, aligned "
+        "at the bottom right: j ≤ i + (S − T).",
         read="12_generation#gen-cache",
-        at="mask",
     ),
     "restart": Bug(
-        "positions that restart at 0 with every piece",
-        "A new token stands after all the old ones: its position is the "
+        "n_old + torch",
+        "torch",
+        says="positions that restart at 0 with every piece",
+        why="A new token stands after all the old ones: its position is the "
         "length of the cache.",
         read="12_generation#gen-wrong",
-        at="positions",
     ),
     "prompt_added": Bug(
-        "positions that grow by the prompt's length at each step",
-        "Only the first step adds the whole prompt. Count the tokens that "
-        "there are: the length of the cache.",
+        "for x in chunks",
+        "for step, x in enumerate(chunks)",
+        "n_old + torch",
+        "step * len(chunks[0]) + torch",
+        says="positions that grow by the prompt's length at each step",
+        why="Only the first step adds the whole prompt. Count the tokens "
+        "that there are: the length of the cache.",
         read="12_generation#gen-wrong",
-        at="positions",
     ),
     "turned_again": Bug(
-        "cached keys that are turned again at each step",
-        "A key is turned once, by its own position, before it enters the "
-        "cache.",
+        "k, v = torch.cat",
+        "old_k = rotate(old_k, torch.arange(len(old_k)))\n"
+        "        k, v = torch.cat",
+        says="cached keys that are turned again at each step",
+        why="A key is turned once, by its own position, before it enters "
+        "the cache.",
         read="12_generation#gen-wrong",
     ),
     "last_chunk": Bug(
-        "a cache that keeps the last piece alone",
-        "Append: the cache holds the keys and values of all positions.",
+        "old_k, old_v = k, v",
+        "old_k, old_v = k[-len(x) :], v[-len(x) :]",
+        says="a cache that keeps the last piece alone",
+        why="Append: the cache holds the keys and values of all positions.",
         read="12_generation#gen-cache",
     ),
     "piece_number": Bug(
-        "positions that begin at the number of the piece",
-        "A piece may hold several vectors. Count the vectors before it: the "
-        "length of the cache.",
+        "for x in chunks",
+        "for step, x in enumerate(chunks)",
+        "n_old + torch",
+        "step + torch",
+        says="positions that begin at the number of the piece",
+        why="A piece may hold several vectors. Count the vectors before it: "
+        "the length of the cache.",
         read="12_generation#gen-wrong",
-        at="positions",
     ),
     "grows": Bug(
-        "positions to which the cache's length is added again at each step",
-        "Begin each piece at the number of vectors before it; do not add "
-        "that number to where the last piece began.",
+        "for x in chunks",
+        "for step, x in enumerate(chunks)",
+        "positions = n_old",
+        "sizes = [len(y) for y in chunks[:step]]\n"
+        "        start = sum(n * (step - i) for i, n in enumerate(sizes))\n"
+        "        positions = start",
+        says="positions to which the cache's length is added again at each "
+        "step",
+        why="Begin each piece at the number of vectors before it; do not "
+        "add that number to where the last piece began.",
         read="12_generation#gen-wrong",
-        at="positions",
     ),
     "keys_not_turned": Bug(
-        "queries that are turned, and keys that are not",
-        "A score must depend on the distance: turn both, each by its own "
-        "position.",
+        "v = x @ w_v",
+        "k, v = x @ w_k, x @ w_v",
+        says="queries that are turned, and keys that are not",
+        why="A score must depend on the distance: turn both, each by its "
+        "own position.",
         read="12_generation#gen-wrong",
         alone=True,
     ),
@@ -834,8 +788,6 @@ def cost(
     n_weights: int,
     n_prompt: int,
     n_new: int,
-    *,
-    on: Switches = NONE,
 ) -> tuple[int, int, int]:
     """What a cache takes, and what it saves: three exact whole numbers.
 
@@ -851,60 +803,64 @@ def cost(
     3. The same without a cache: before each new token, all tokens so far pass
     through the blocks again.
     """
-    n_read = n_prompt + n_new if "last_read" in on else n_prompt + n_new - 1
-    heads = n_heads if "query_heads" in on else n_kv_heads
-    both = 1 if "keys_only" in on else 2
-    size = both * heads * d_head * n_read * bytes_per_number
-    if "one_layer" not in on:
-        size *= n_layers
-    each = n_weights if "multiplications" in on else 2 * n_weights
-    if "prompt_free" in on:
-        with_cache = each * (n_read - n_prompt)
-    else:
-        with_cache = each * n_read
-    if "square" in on:
-        without = each * n_read * n_new
-    else:
-        first, last = n_prompt, n_read
-        without = each * (first + last) * (last - first + 1) // 2
+    n_read = n_prompt + n_new - 1
+    size = 2 * n_layers * n_kv_heads * d_head * n_read * bytes_per_number
+    each = 2 * n_weights
+    with_cache = each * n_read
+    without = each * sum(range(n_prompt, n_read + 1))
     return size, with_cache, without
 
 
 _COST_BUGS = {
     "keys_only": Bug(
-        "keys counted, and values left out",
-        "Each position leaves a key *and* a value: a factor of 2.",
+        "2 * n_layers",
+        "n_layers",
+        says="keys counted, and values left out",
+        why="Each position leaves a key *and* a value: a factor of 2.",
         read="12_generation#gen-cost",
     ),
     "query_heads": Bug(
-        "as many keys and values as query heads",
-        "Queries are not kept. Where heads share keys and values, only the "
-        "shared ones are stored: n_kv_heads.",
+        "n_kv_heads *",
+        "n_heads *",
+        says="as many keys and values as query heads",
+        why="Queries are not kept. Where heads share keys and values, only "
+        "the shared ones are stored: n_kv_heads.",
         read="12_generation#gen-cost",
     ),
     "one_layer": Bug(
-        "the cache of a single block",
-        "Every block has keys and values of its own.",
+        "n_layers * ",
+        "",
+        says="the cache of a single block",
+        why="Every block has keys and values of its own.",
         read="12_generation#gen-cost",
     ),
     "last_read": Bug(
-        "the last new token counted as read",
-        "Nothing comes after it, so it need not be read: prompt + new − 1.",
+        "n_new - 1",
+        "n_new",
+        says="the last new token counted as read",
+        why="Nothing comes after it, so it need not be read: prompt + new − "
+        "1.",
         read="12_generation#gen-cache",
     ),
     "multiplications": Bug(
-        "multiplications counted instead of FLOPs",
-        "A multiplication and an addition are two.",
+        "2 * n_weights",
+        "n_weights",
+        says="multiplications counted instead of FLOPs",
+        why="A multiplication and an addition are two.",
         read="12_generation#gen-cost",
     ),
     "prompt_free": Bug(
-        "a prompt that costs nothing with a cache",
-        "It has to be read once, to fill the cache.",
+        "each * n_read",
+        "each * (n_read - n_prompt)",
+        says="a prompt that costs nothing with a cache",
+        why="It has to be read once, to fill the cache.",
         read="12_generation#gen-cache",
     ),
     "square": Bug(
-        "the whole final text read before every token",
-        "It grows: p tokens before the first new one, p + 1 before the "
+        "sum(range(n_prompt, n_read + 1))",
+        "n_read * n_new",
+        says="the whole final text read before every token",
+        why="It grows: p tokens before the first new one, p + 1 before the "
         "second. The sum is about half of that for a short prompt.",
         read="12_generation#gen-speed",
     ),
@@ -994,8 +950,12 @@ EXERCISES = {
         _chances_cases,
         bugs=_CHANCES_BUGS,
         variants={
-            "logs": "Here logarithms of the probabilities are wanted, −∞ "
-            "where there is no chance."
+            "logs": Variant(
+                "return p",
+                "return p.log()",
+                asks="Here logarithms of the probabilities are wanted, "
+                "−∞ where there is no chance.",
+            ),
         },
         forbid=(
             "coursekit.sampling.apply_temperature",
@@ -1010,8 +970,12 @@ EXERCISES = {
         _beam_cases,
         bugs=_BEAM_BUGS,
         variants={
-            "google": "Here the score is the sum divided by "
-            "`((5 + n) / 6) ** length_penalty`, as in the paper."
+            "google": Variant(
+                "n**length_penalty",
+                "((5 + n) / 6) ** length_penalty",
+                asks="Here the score is the sum divided by `((5 + n) / "
+                "6) ** length_penalty`, as in the paper.",
+            ),
         },
         alike=[
             (
@@ -1057,7 +1021,11 @@ EXERCISES = {
         ],
         forbid=("coursekit.steppers.pad_rows",),
     ),
-    "mended": Exercise(mended, _mended_cases, bugs=_MENDED_BUGS),
+    "mended": Exercise(
+        mended,
+        _mended_cases,
+        bugs=_MENDED_BUGS,
+    ),
     "cost": Exercise(
         cost,
         _cost_cases,

@@ -7,11 +7,10 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 from coursekit.classroom.check.core import (
-    NONE,
     Bug,
     Case,
     Exercise,
-    Switches,
+    Variant,
     generator,
 )
 
@@ -26,9 +25,7 @@ def draw(g: torch.Generator, *shape: int) -> Tensor:
 
 
 # -- implement: rotary positions ---------------------------------------------
-def rope(
-    x: Tensor, positions: Tensor, base: float, *, on: Switches = NONE
-) -> Tensor:
+def rope(x: Tensor, positions: Tensor, base: float) -> Tensor:
     """Turn queries or keys by their positions.
 
     `x` is `(B, H, T, Dh)` with Dh even; `positions` are whole numbers, `(T,)`
@@ -38,92 +35,109 @@ def rope(
     `(a cos − b sin, a sin + b cos)`, at the same places.
     The result has the shape of `x`.
     """
-    n_steps, size = x.shape[-2:]
-    pairs = torch.arange(0, size, 2, dtype=x.dtype)
-    if "from_one" in on:
-        speeds = base ** (-(pairs - 2) / size)
-    elif "doubled" in on:
-        speeds = base ** (-2 * pairs / size)
-    else:
-        speeds = base ** (-pairs / size)
-    if "ignored" in on:
-        positions = torch.arange(n_steps)
+    size = x.size(-1)
+    speeds = base ** (-torch.arange(0, size, 2, dtype=x.dtype) / size)
     angles = positions[..., None] * speeds
     if angles.dim() == 3:
         angles = angles[:, None]
-    if "backwards" in on:
-        angles = -angles
     cos, sin = angles.cos(), angles.sin()
-    if "mixed" in on:
-        cos = cos.repeat_interleave(2, dim=-1)
-        sin = sin.repeat_interleave(2, dim=-1)
-        a, b = x.chunk(2, dim=-1)
-        return x * cos + torch.cat((-b, a), dim=-1) * sin
-    if ("halves" in on and "other_pairs" not in on) or (
-        "other_pairs" in on and "halves" not in on
-    ):
-        a, b = x.chunk(2, dim=-1)
-        turned = (a * cos - b * sin, a * sin + b * cos)
-        if "not_put_back" in on:
-            return torch.stack(turned, dim=-1).flatten(-2)
-        return torch.cat(turned, dim=-1)
     a, b = x[..., 0::2], x[..., 1::2]
     turned = (a * cos - b * sin, a * sin + b * cos)
-    if "not_put_back" in on:
-        return torch.cat(turned, dim=-1)
     return torch.stack(turned, dim=-1).flatten(-2)
 
 
 _ROPE_BUGS = {
     "from_one": Bug(
-        "an exponent of −2 (i − 1) / Dh with pairs that are counted from 0",
-        "The first pair turns by exactly 1 radian a position. Papers count "
-        "pairs from 1, code from 0.",
+        "-torch.arange(0, size, 2, dtype=x.dtype)",
+        "(2 - torch.arange(0, size, 2, dtype=x.dtype))",
+        says="an exponent of −2 (i − 1) / Dh with pairs that are counted "
+        "from 0",
+        why="The first pair turns by exactly 1 radian a position. Papers "
+        "count pairs from 1, code from 0.",
         read="15_modern#mod-formula",
         at="speeds",
     ),
     "doubled": Bug(
-        "an exponent twice as large, with coordinates 0, 2, 4, … as i",
-        "2i already is the coordinate. arange(0, Dh, 2) / Dh is the whole "
-        "exponent.",
+        "/ size",
+        "/ size * 2",
+        says="an exponent twice as large, with coordinates 0, 2, 4, … as i",
+        why="2i already is the coordinate. arange(0, Dh, 2) / Dh is the "
+        "whole exponent.",
         read="15_modern#mod-formula",
         at="speeds",
     ),
     "ignored": Bug(
-        "positions 0, 1, 2, … whatever positions are given",
-        "Rows are turned by the positions that you are given. With a cache, "
-        "the only row stands at the end of a text.",
+        "positions[..., None]",
+        "torch.arange(x.size(-2))[:, None]",
+        says="positions 0, 1, 2, … whatever positions are given",
+        why="Rows are turned by the positions that you are given. With a "
+        "cache, the only row stands at the end of a text.",
         read="15_modern#mod-wrong",
-        at="positions",
     ),
     "backwards": Bug(
-        "a rotation the other way round",
-        "(a, b) → (a cos − b sin, a sin + b cos): the minus is in the first. "
-        "Scores would be the same, loaded weights would not fit.",
+        "angles.sin()",
+        "-angles.sin()",
+        says="a rotation the other way round",
+        why="(a, b) → (a cos − b sin, a sin + b cos): the minus is in the "
+        "first. Scores would be the same, loaded weights would not fit.",
         read="15_modern#mod-formula",
-        at="sense",
     ),
     "mixed": Bug(
-        "two pairings in one: angles for neighbors, but i joined with "
+        "a, b = x[..., 0::2], x[..., 1::2]\n"
+        "    turned = (a * cos - b * sin, a * sin + b * cos)\n"
+        "    return torch.stack(turned, dim=-1).flatten(-2)",
+        "cos = cos.repeat_interleave(2, dim=-1)\n"
+        "    sin = sin.repeat_interleave(2, dim=-1)\n"
+        "    a, b = x.chunk(2, dim=-1)\n"
+        "    return x * cos + torch.cat((-b, a), dim=-1) * sin",
+        says="two pairings in one: angles for neighbors, but i joined with "
         "i + Dh/2",
-        "Then a pair's two halves turn by different angles, and scores "
+        why="Then a pair's two halves turn by different angles, and scores "
         "depend on more than the distance.",
         read="15_modern#mod-pairs",
-        at="pairs",
+        otherwise=[
+            (
+                "turned = (a * cos - b * sin, a * sin + b * cos)\n"
+                "    return torch.cat(turned, dim=-1)",
+                "cos = cos.repeat_interleave(2, dim=-1)\n"
+                "    sin = sin.repeat_interleave(2, dim=-1)\n"
+                "    return x * cos + torch.cat((-b, a), dim=-1) * sin",
+            )
+        ],
     ),
     "other_pairs": Bug(
-        "the other pairing, halves for neighbors or neighbors for halves",
-        "It works as long as nobody else's weights are loaded. The exercise "
-        "says which numbers make a pair.",
+        "x[..., 0::2], x[..., 1::2]",
+        "x.chunk(2, dim=-1)",
+        "torch.stack(turned, dim=-1).flatten(-2)",
+        "torch.cat(turned, dim=-1)",
+        says="the other pairing, halves for neighbors or neighbors for halves",
+        why="It works as long as nobody else's weights are loaded. The "
+        "exercise says which numbers make a pair.",
         read="15_modern#mod-pairs",
         at="pairs",
+        otherwise=[
+            (
+                "x.chunk(2, dim=-1)",
+                "x[..., 0::2], x[..., 1::2]",
+                "torch.cat(turned, dim=-1)",
+                "torch.stack(turned, dim=-1).flatten(-2)",
+            )
+        ],
     ),
     "not_put_back": Bug(
-        "turned pairs that are not put back where they came from",
-        "All the first numbers, then all the second ones, is another order. "
-        "In q and k alike it cancels; against other code it does not.",
+        "torch.stack(turned, dim=-1).flatten(-2)",
+        "torch.cat(turned, dim=-1)",
+        says="turned pairs that are not put back where they came from",
+        why="All the first numbers, then all the second ones, is another "
+        "order. In q and k alike it cancels; against other code it does not.",
         read="15_modern#mod-pairs",
         at="pairs",
+        otherwise=[
+            (
+                "torch.cat(turned, dim=-1)",
+                "torch.stack(turned, dim=-1).flatten(-2)",
+            )
+        ],
     ),
 }
 
@@ -141,7 +155,7 @@ def _rope_cases(seed: int) -> list[Case]:
 
 
 # -- implement: another file's pairs -----------------------------------------
-def converted(w: Tensor, n_heads: int, *, on: Switches = NONE) -> Tensor:
+def converted(w: Tensor, n_heads: int) -> Tensor:
     """Weights from a file whose pairs are halves, for code of neighbors.
 
     `w` is `(H · Dh, D)`, the matrix of queries or of keys: a head's Dh rows,
@@ -150,46 +164,45 @@ def converted(w: Tensor, n_heads: int, *, on: Switches = NONE) -> Tensor:
     pair i is made of rows 2i and 2i + 1 of the head; pairs and heads keep
     their order, and of each pair the first stays the first.
     """
-    heads = 1 if "across_heads" in on else n_heads
-    if "columns" in on:
-        apart = w.mT.unflatten(0, (heads, 2, -1))
-    elif "inverse" in on:
-        apart = w.unflatten(0, (heads, -1, 2))
-    else:
-        apart = w.unflatten(0, (heads, 2, -1))
-    if "reversed" in on:
-        apart = apart.flip(1)
-    joined = apart.transpose(1, 2).flatten(0, 2)
-    return joined.mT if "columns" in on else joined
+    apart = w.unflatten(0, (n_heads, 2, -1))
+    return apart.transpose(1, 2).flatten(0, 2)
 
 
 _CONVERTED_BUGS = {
     "across_heads": Bug(
-        "pairs taken across all heads, as if they were one",
-        "Each head has pairs of its own: cut into heads first, then into "
-        "halves.",
+        "(n_heads,",
+        "(1,",
+        says="pairs taken across all heads, as if they were one",
+        why="Each head has pairs of its own: cut into heads first, then "
+        "into halves.",
         read="15_modern#mod-pairs",
-        at="heads",
     ),
     "inverse": Bug(
-        "the conversion in the other direction, from neighbors to halves",
-        "Row 2i of the new matrix is row i of the old one: first the halves "
-        "(2, Dh/2), then exchange the two axes.",
+        "2, -1",
+        "-1, 2",
+        says="the conversion in the other direction, from neighbors to halves",
+        why="Row 2i of the new matrix is row i of the old one: first the "
+        "halves (2, Dh/2), then exchange the two axes.",
         read="15_modern#mod-pairs",
         at="axes",
     ),
     "columns": Bug(
-        "columns moved instead of rows",
-        "A row of the matrix makes a coordinate of the query. Columns belong "
-        "to the stream, which stays as it is.",
+        "w.unflatten",
+        "w.mT.unflatten",
+        "return apart.transpose(1, 2).flatten(0, 2)",
+        "return apart.transpose(1, 2).flatten(0, 2).mT",
+        says="columns moved instead of rows",
+        why="A row of the matrix makes a coordinate of the query. Columns "
+        "belong to the stream, which stays as it is.",
         read="15_modern#mod-pairs",
         at="axes",
     ),
     "reversed": Bug(
-        "pairs with their two numbers exchanged",
-        "(b, a) turns the other way round than (a, b).",
+        "apart.transpose",
+        "apart.flip(1).transpose",
+        says="pairs with their two numbers exchanged",
+        why="(b, a) turns the other way round than (a, b).",
         read="15_modern#mod-pairs",
-        at="order",
     ),
 }
 
@@ -200,61 +213,57 @@ def _converted_cases(seed: int) -> list[Case]:
 
 
 # -- implement: a window -----------------------------------------------------
-def window(
-    size: int, n_queries: int, n_keys: int, *, on: Switches = NONE
-) -> Tensor:
+def window(size: int, n_queries: int, n_keys: int) -> Tensor:
     """Who may look at whom, if nobody looks far: `(T, S)` booleans.
 
     True where a query (row) may attend to a key (column). The queries are the
     last T = `n_queries` of S = `n_keys` positions. A query sees `size` keys:
     its own, and the `size` − 1 just before it; fewer where the text begins.
     """
-    shift = 0 if "top_left" in on else n_keys - n_queries
-    place = torch.arange(n_queries)[:, None] + shift
-    back = place - torch.arange(n_keys)
-    near = back <= size if "one_more" in on else back < size
-    if "both_sides" in on:
-        near = near & (back > -size)
-    elif "future" not in on:
-        near = near & (back >= 0)
-    if "true_hides" in on and "inverted" not in on:
-        near = ~near
-    if "inverted" in on and "true_hides" not in on:
-        near = ~near
+    position = torch.arange(n_queries)[:, None] + n_keys - n_queries
+    back = position - torch.arange(n_keys)
+    near = (back >= 0) & (back < size)
     return near
 
 
 _WINDOW_BUGS = {
     "inverted": Bug(
-        "a mask with the opposite meaning",
-        "True and False exchanged: who may look is hidden, and who may not "
-        "is seen.",
+        "return near",
+        "return ~near",
+        says="a mask with the opposite meaning",
+        why="True and False exchanged: who may look is hidden, and who may "
+        "not is seen.",
         read="05_masks#mask-wrong",
-        at="meaning",
+        otherwise=[("return ~near", "return near")],
     ),
     "one_more": Bug(
-        "a window that is one key too wide",
-        "A query sees itself and size − 1 others: distance < size, not ≤.",
+        "back < size",
+        "back <= size",
+        says="a window that is one key too wide",
+        why="A query sees itself and size − 1 others: distance < size, not ≤.",
         read="15_modern#mod-window",
-        at="edge",
     ),
     "top_left": Bug(
-        "queries that are counted from the first key",
-        "They are the *last* T of S positions: query i stands at i + (S − T).",
+        " + n_keys - n_queries",
+        "",
+        says="queries that are counted from the first key",
+        why="They are the *last* T of S positions: query i stands at i + (S "
+        "− T).",
         read="05_masks#mask-wrong",
-        at="place",
     ),
     "both_sides": Bug(
-        "a window that looks ahead as far as back",
-        "A decoder's window ends at the query's own position.",
+        "back >= 0",
+        "back > -size",
+        says="a window that looks ahead as far as back",
+        why="A decoder's window ends at the query's own position.",
         read="15_modern#mod-window",
-        at="future",
     ),
     "future": Bug(
-        "a window that hides what is far back, and nothing ahead",
-        "The window is *one* border; the causal mask is the other.",
+        "(back >= 0) & ",
+        "",
+        says="a window that hides what is far back, and nothing ahead",
+        why="The window is *one* border; the causal mask is the other.",
         read="15_modern#mod-window",
-        at="future",
     ),
 }
 
@@ -268,14 +277,7 @@ def _window_cases(seed: int) -> list[Case]:
 
 
 # -- implement: a gated network ----------------------------------------------
-def gated(
-    x: Tensor,
-    w_gate: Tensor,
-    w_in: Tensor,
-    w_out: Tensor,
-    *,
-    on: Switches = NONE,
-) -> Tensor:
+def gated(x: Tensor, w_gate: Tensor, w_in: Tensor, w_out: Tensor) -> Tensor:
     """SwiGLU: `(silu(x W_gate) · x W_in) W_out`, number by number.
 
     `x` is `(T, D)`, `w_gate` and `w_in` are `(D, Dff)`, `w_out` is `(Dff, D)`;
@@ -283,61 +285,55 @@ def gated(
     `(T, D)`.
     """
     gate, inner = x @ w_gate, x @ w_in
-    if "sigmoid" in on:
-        gate = gate.sigmoid()
-    elif "gelu" in on:
-        gate = F.gelu(gate)
-    elif "swapped" in on:
-        inner = F.silu(inner)
-    elif "straight" not in on:
-        gate = F.silu(gate)
-    if "added" in on:
-        both = gate + inner
-    elif "after" in on:
-        both = F.silu(gate * inner)
-    else:
-        both = gate * inner
-    return both @ w_out
+    gate = F.silu(gate)
+    return (gate * inner) @ w_out
 
 
 _GATED_BUGS = {
     "sigmoid": Bug(
-        "a sigmoid on the gate: GLU, not SwiGLU",
-        "silu(z) is z · sigmoid(z); the z is missing.",
+        "F.silu(gate)",
+        "gate.sigmoid()",
+        says="a sigmoid on the gate: GLU, not SwiGLU",
+        why="silu(z) is z · sigmoid(z); the z is missing.",
         read="15_modern#mod-swiglu",
-        at="bend",
     ),
     "gelu": Bug(
-        "GELU on the gate: GEGLU, not SwiGLU",
-        "Its neighbor in the same paper, nearly as good, and another "
+        "F.silu(gate)",
+        "F.gelu(gate)",
+        says="GELU on the gate: GEGLU, not SwiGLU",
+        why="Its neighbor in the same paper, nearly as good, and another "
         "function.",
         read="15_modern#mod-swiglu",
-        at="bend",
     ),
     "swapped": Bug(
-        "silu on x W_in, and the gate left straight",
-        "Trained from scratch it is the same network with two names "
+        "gate = F.silu(gate)",
+        "inner = F.silu(inner)",
+        says="silu on x W_in, and the gate left straight",
+        why="Trained from scratch it is the same network with two names "
         "exchanged. With loaded weights it is another one.",
         read="15_modern#mod-swiglu",
-        at="bend",
     ),
     "straight": Bug(
-        "no nonlinearity at all: a product of two linear maps",
-        "The gate passes through silu before it multiplies.",
+        "    gate = F.silu(gate)\n",
+        "",
+        says="no nonlinearity at all: a product of two linear maps",
+        why="The gate passes through silu before it multiplies.",
         read="15_modern#mod-swiglu",
-        at="bend",
     ),
     "added": Bug(
-        "gate and inner numbers added instead of multiplied",
-        "A gate multiplies: near 0 it shuts the unit, whatever the unit says.",
+        "gate * inner",
+        "gate + inner",
+        says="gate and inner numbers added instead of multiplied",
+        why="A gate multiplies: near 0 it shuts the unit, whatever the unit "
+        "says.",
         read="15_modern#mod-swiglu",
-        at="join",
     ),
     "after": Bug(
-        "one more silu, after the product",
-        "The nonlinearity sits on the gate alone.",
+        "(gate * inner)",
+        "F.silu(gate * inner)",
+        says="one more silu, after the product",
+        why="The nonlinearity sits on the gate alone.",
         read="15_modern#mod-swiglu",
-        at="join",
     ),
 }
 
@@ -350,12 +346,7 @@ def _gated_cases(seed: int) -> list[Case]:
 
 # -- implement: a mixture of experts -----------------------------------------
 def mixture(
-    x: Tensor,
-    router: Tensor,
-    experts: Sequence[Network],
-    n_active: int,
-    *,
-    on: Switches = NONE,
+    x: Tensor, router: Tensor, experts: Sequence[Network], n_active: int
 ) -> Tensor:
     """Send each token to the few networks that its router likes best.
 
@@ -367,80 +358,71 @@ def mixture(
     answers. No two logits of a token are equal.
     """
     logits = x @ router
-    if "always_two" in on:
-        n_active = 2
-    if "one_choice" in on:
-        wanted = logits.mean(dim=0, keepdim=True).expand_as(logits)
-    else:
-        wanted = logits
-    chosen = wanted.topk(n_active, dim=-1).indices
+    chosen = logits.topk(n_active, dim=-1).indices
     scores = logits.gather(-1, chosen)
-    if "of_all" in on:
-        weights = logits.softmax(dim=-1).gather(-1, chosen)
-    elif "even" in on:
-        weights = torch.full_like(scores, 1 / n_active)
-    elif "raw" in on:
-        weights = scores
-    elif "first_weight" in on:
-        weights = scores.softmax(dim=-1)[:, :1].expand_as(scores)
-    else:
-        weights = scores.softmax(dim=-1)
+    weights = scores.softmax(dim=-1)
     out = torch.zeros_like(x)
     for number, expert in enumerate(experts):
         row, place = (chosen == number).nonzero(as_tuple=True)
         if len(row):
-            if "weighs_input" in on:
-                out[row] += expert(weights[row, place, None] * x[row])
-            else:
-                out[row] += weights[row, place, None] * expert(x[row])
+            out[row] += weights[row, place, None] * expert(x[row])
     return out
 
 
 _MIXTURE_BUGS = {
     "one_choice": Bug(
-        "one choice of experts for all tokens together",
-        "Each token is routed by its own logits: top-k along the last axis, "
-        "row by row.",
+        "logits.topk(n_active, dim=-1).indices",
+        "logits.mean(dim=0).topk(n_active).indices.expand(len(x), -1)",
+        says="one choice of experts for all tokens together",
+        why="Each token is routed by its own logits: top-k along the last "
+        "axis, row by row.",
         read="15_modern#mod-experts",
-        at="choice",
     ),
     "of_all": Bug(
-        "weights from the softmax over all experts, which don't sum to 1",
-        "The experts that were not asked keep their part. Softmax over the "
-        "chosen logits alone. (Some models do it your way.)",
+        "scores.softmax(dim=-1)",
+        "logits.softmax(dim=-1).gather(-1, chosen)",
+        says="weights from the softmax over all experts, which don't sum to 1",
+        why="The experts that were not asked keep their part. Softmax over "
+        "the chosen logits alone. (Some models do it your way.)",
         read="15_modern#mod-experts",
-        at="weights",
     ),
     "even": Bug(
-        "chosen experts that all count the same",
-        "Then the router gets no gradient, and never learns: its logits only "
-        "decide who is asked.",
+        "scores.softmax(dim=-1)",
+        "torch.full_like(scores, 1 / n_active)",
+        says="chosen experts that all count the same",
+        why="Then the router gets no gradient, and never learns: its logits "
+        "only decide who is asked.",
         read="15_modern#mod-experts",
-        at="weights",
     ),
     "raw": Bug(
-        "logits as weights, without a softmax",
-        "Logits can be negative and of any size. Softmax over the chosen "
-        "ones.",
+        "scores.softmax(dim=-1)",
+        "scores",
+        says="logits as weights, without a softmax",
+        why="Logits can be negative and of any size. Softmax over the "
+        "chosen ones.",
         read="15_modern#mod-experts",
-        at="weights",
     ),
     "weighs_input": Bug(
-        "weights multiplied to what goes in, not to what comes out",
-        "An expert is nonlinear: half the input is not half the answer.",
+        "weights[row, place, None] * expert(x[row])",
+        "expert(weights[row, place, None] * x[row])",
+        says="weights multiplied to what goes in, not to what comes out",
+        why="An expert is nonlinear: half the input is not half the answer.",
         read="15_modern#mod-experts",
-        at="side",
     ),
     "first_weight": Bug(
-        "the first of a row's weights taken for all of its experts",
-        "Each chosen expert has a weight of its own: take the one at its "
-        "place in the row.",
+        "scores.softmax(dim=-1)",
+        "scores.softmax(dim=-1)[:, :1].expand_as(scores)",
+        says="the first of a row's weights taken for all of its experts",
+        why="Each chosen expert has a weight of its own: take the one at "
+        "its place in the row.",
         read="15_modern#mod-experts",
         alone=True,
     ),
     "always_two": Bug(
-        "two experts for each token, whatever n_active is",
-        "How many answer is an argument: topk(n_active).",
+        "topk(n_active",
+        "topk(2",
+        says="two experts for each token, whatever n_active is",
+        why="How many answer is an argument: topk(n_active).",
         read="15_modern#mod-experts",
         alone=True,
     ),
@@ -471,8 +453,6 @@ def mended(
     n_heads: int,
     n_kv_heads: int,
     rotate: Rotate,
-    *,
-    on: Switches = NONE,
 ) -> Tensor:
     """Causal attention with shared keys and values, and rotary positions.
 
@@ -485,100 +465,100 @@ def mended(
     `√Dh`. The result is `(T, H · Dh)`: the heads' outputs side by side.
     """
     places = torch.arange(len(x))
-    seen = rotate(x, places) if "embeddings" in on else x
-    q, k, v = seen @ w_q, seen @ w_k, x @ w_v
-    if "before_split" in on:
-        q, k = rotate(q, places), rotate(k, places)
+    q, k, v = x @ w_q, x @ w_k, x @ w_v
     q = q.unflatten(-1, (n_heads, -1)).transpose(0, 1)
     k = k.unflatten(-1, (n_kv_heads, -1)).transpose(0, 1)
     v = v.unflatten(-1, (n_kv_heads, -1)).transpose(0, 1)
-    if "opposite" in on:
-        q, k = rotate(q, places), rotate(k, -places)
-    elif "queries_alone" in on:
-        q = rotate(q, places)
-    elif "embeddings" not in on and "before_split" not in on:
-        q, k = rotate(q, places), rotate(k, places)
-    if "values_too" in on:
-        v = rotate(v, places)
+    q, k = rotate(q, places), rotate(k, places)
     shared = n_heads // n_kv_heads
-    if "tiled" in on:
-        k, v = k.repeat(shared, 1, 1), v.repeat(shared, 1, 1)
-    elif "values_tiled" in on:
-        k, v = k.repeat_interleave(shared, dim=0), v.repeat(shared, 1, 1)
-    elif "keys_tiled" in on:
-        k, v = k.repeat(shared, 1, 1), v.repeat_interleave(shared, dim=0)
-    else:
-        k = k.repeat_interleave(shared, dim=0)
-        v = v.repeat_interleave(shared, dim=0)
+    k = k.repeat_interleave(shared, dim=0)
+    v = v.repeat_interleave(shared, dim=0)
     heads = F.scaled_dot_product_attention(
         q[None], k[None], v[None], is_causal=True
     )[0]
-    if "not_transposed" in on:
-        return heads.reshape(len(x), -1)
-    else:
-        return heads.transpose(0, 1).flatten(1)
+    return heads.transpose(0, 1).flatten(1)
 
 
 _MENDED_BUGS = {
     "values_too": Bug(
-        "values that are turned as well",
-        "Position belongs into the scores. Turned values mix it into the "
-        "content: what a head says depends on where it was said.",
+        "shared = n_heads",
+        "v = rotate(v, places)\n    shared = n_heads",
+        says="values that are turned as well",
+        why="Position belongs into the scores. Turned values mix it into "
+        "the content: what a head says depends on where it was said.",
         read="15_modern#mod-rope",
-        at="values",
     ),
     "tiled": Bug(
-        "key/value heads laid out 0, 1, 0, 1, … instead of 0, 0, 1, 1, …",
-        "Neighbors share: repeat_interleave, not repeat. Trained from "
+        "k = k.repeat_interleave(shared, dim=0)\n"
+        "    v = v.repeat_interleave(shared, dim=0)",
+        "k, v = k.repeat(shared, 1, 1), v.repeat(shared, 1, 1)",
+        says="key/value heads laid out 0, 1, 0, 1, … instead of 0, 0, 1, 1, …",
+        why="Neighbors share: repeat_interleave, not repeat. Trained from "
         "scratch both work; loaded weights fit only one.",
         read="15_modern#mod-groups",
-        at="groups",
     ),
     "embeddings": Bug(
-        "embeddings turned, not queries and keys",
-        "A matrix comes after it and mixes the pairs: scores depend on both "
-        "positions, not on their distance.",
+        "x @ w_q, x @ w_k",
+        "rotate(x, places) @ w_q, rotate(x, places) @ w_k",
+        "    q, k = rotate(q, places), rotate(k, places)\n",
+        "",
+        says="embeddings turned, not queries and keys",
+        why="A matrix comes after it and mixes the pairs: scores depend on "
+        "both positions, not on their distance.",
         read="15_modern#mod-rope",
-        at="turn",
     ),
     "before_split": Bug(
-        "a rotation before the heads are split",
-        "Then head 0 has all the fast pairs, and the last one only slow "
+        "    q, k = rotate(q, places), rotate(k, places)\n",
+        "",
+        "q = q.unflatten",
+        "q, k = rotate(q, places), rotate(k, places)\n    q = q.unflatten",
+        says="a rotation before the heads are split",
+        why="Then head 0 has all the fast pairs, and the last one only slow "
         "ones. Angles are made from Dh, head by head.",
         read="15_modern#mod-rope",
         at="turn",
     ),
     "opposite": Bug(
-        "keys that are turned against the queries",
-        "Then scores depend on the sum of the positions. Both turn the same "
-        "way, so that the difference is left.",
+        "rotate(k, places)",
+        "rotate(k, -places)",
+        says="keys that are turned against the queries",
+        why="Then scores depend on the sum of the positions. Both turn the "
+        "same way, so that the difference is left.",
         read="15_modern#mod-rope",
         at="turn",
     ),
     "queries_alone": Bug(
-        "queries that are turned, and keys that are not",
-        "Scores then depend on where the query stands, and not on how far "
-        "away the key is.",
+        "q, k = rotate(q, places), rotate(k, places)",
+        "q = rotate(q, places)",
+        says="queries that are turned, and keys that are not",
+        why="Scores then depend on where the query stands, and not on how "
+        "far away the key is.",
         read="15_modern#mod-rope",
         at="turn",
     ),
     "values_tiled": Bug(
-        "keys distributed in runs, and values in turns",
-        "A head's keys and values belong together: repeat_interleave for "
-        "both.",
+        "v = v.repeat_interleave(shared, dim=0)",
+        "v = v.repeat(shared, 1, 1)",
+        says="keys distributed in runs, and values in turns",
+        why="A head's keys and values belong together: repeat_interleave "
+        "for both.",
         read="15_modern#mod-rope",
         alone=True,
     ),
     "keys_tiled": Bug(
-        "values distributed in runs, and keys in turns",
-        "A head's keys and values belong together: repeat_interleave for "
-        "both.",
+        "k = k.repeat_interleave(shared, dim=0)",
+        "k = k.repeat(shared, 1, 1)",
+        says="values distributed in runs, and keys in turns",
+        why="A head's keys and values belong together: repeat_interleave "
+        "for both.",
         read="15_modern#mod-rope",
         alone=True,
     ),
     "not_transposed": Bug(
-        "heads merged without the transpose, which mixes positions",
-        "(H, T, Dh) becomes (T, H, Dh) first, then (T, H · Dh).",
+        "heads.transpose(0, 1).flatten(1)",
+        "heads.reshape(len(x), -1)",
+        says="heads merged without the transpose, which mixes positions",
+        why="(H, T, Dh) becomes (T, H, Dh) first, then (T, H · Dh).",
         read="15_modern#mod-rope",
         alone=True,
     ),
@@ -612,8 +592,14 @@ EXERCISES = {
         _rope_cases,
         bugs=_ROPE_BUGS,
         variants={
-            "halves": "Here pair i is made of coordinates i and i + Dh/2, as "
-            "in most published files."
+            "halves": Variant(
+                "x[..., 0::2], x[..., 1::2]",
+                "x.chunk(2, dim=-1)",
+                "torch.stack(turned, dim=-1).flatten(-2)",
+                "torch.cat(turned, dim=-1)",
+                asks="Here pair i is made of coordinates i and i + "
+                "Dh/2, as in most published files.",
+            ),
         },
         forbid=(
             "coursekit.positions.rotate_pairs",
@@ -621,13 +607,21 @@ EXERCISES = {
             "coursekit.positions.Rotary",
         ),
     ),
-    "converted": Exercise(converted, _converted_cases, bugs=_CONVERTED_BUGS),
+    "converted": Exercise(
+        converted,
+        _converted_cases,
+        bugs=_CONVERTED_BUGS,
+    ),
     "window": Exercise(
         window,
         _window_cases,
         bugs=_WINDOW_BUGS,
         variants={
-            "true_hides": "Here True in the mask means: may *not* look."
+            "true_hides": Variant(
+                "return near",
+                "return ~near",
+                asks="Here True in the mask means: may *not* look.",
+            ),
         },
         forbid=("coursekit.masks.window_mask", "coursekit.window_mask"),
     ),
@@ -647,5 +641,9 @@ EXERCISES = {
             "coursekit.experts.route",
         ),
     ),
-    "mended": Exercise(mended, _mended_cases, bugs=_MENDED_BUGS),
+    "mended": Exercise(
+        mended,
+        _mended_cases,
+        bugs=_MENDED_BUGS,
+    ),
 }

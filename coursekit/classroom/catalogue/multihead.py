@@ -11,12 +11,11 @@ from torch.nn import functional as F  # noqa: N812
 
 from coursekit.attention import attend, attention_weights
 from coursekit.classroom.check.core import (
-    NONE,
     Alike,
     Bug,
     Case,
     Exercise,
-    Switches,
+    Variant,
     generator,
 )
 from coursekit.classroom.check.forbid import ATTENTION
@@ -33,14 +32,7 @@ def _draw(g: torch.Generator, *shape: int) -> Tensor:
 
 
 def multihead(
-    x: Tensor,
-    w_q: Tensor,
-    w_k: Tensor,
-    w_v: Tensor,
-    w_o: Tensor,
-    n_heads: int,
-    *,
-    on: Switches = NONE,
+    x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, n_heads: int
 ) -> Tensor:
     """Cut the columns into heads, attend in each, join, and mix by W_O.
 
@@ -53,111 +45,100 @@ def multihead(
     heads' outputs are joined side by side, in order, `(B, T, H · Dv)`, and
     multiplied by `w_o`. The result is `(B, T, D)`.
     """
-    b, t, d = x.shape
-    q, k, v = x @ w_q, x @ w_k, x @ w_v
+    b, t, _ = x.shape
     size, value_size = w_q.size(1) // n_heads, w_v.size(1) // n_heads
-    if "size_of_model" in on:
-        size = value_size = d // n_heads
-    if "size_of_keys" in on:
-        value_size = size
-    root = size**0.5
-    if "scale_all" in on:
-        root = q.size(-1) ** 0.5
-    if "scale_model" in on:
-        root = d**0.5
-    if "no_scale" in on:
-        root = 1.0
-    if "one_head" in on:
-        q, k, v = q[:, None], k[:, None], v[:, None]
-    elif "split_view" in on:
-        q, k = (y.reshape(b, n_heads, t, size) for y in (q, k))
-        v = v.reshape(b, n_heads, t, value_size)
-    else:
-        q, k = (y.reshape(b, t, n_heads, size).transpose(1, 2) for y in (q, k))
-        v = v.reshape(b, t, n_heads, value_size).transpose(1, 2)
-    scores = q @ k.mT / root
-    if "causal" in on:
-        later = torch.ones(t, t, dtype=torch.bool).triu(1)
-        scores = scores.masked_fill(later, float("-inf"))
-    weights = scores.softmax(-2 if "over_queries" in on else -1)
-    y = weights @ v
-    if "merge_view" not in on:
-        y = y.transpose(1, 2)
-    y = y.reshape(b, t, -1)
-    if "no_output" in on:
-        return y
+    q, k, v = x @ w_q, x @ w_k, x @ w_v
+    q, k = (y.reshape(b, t, n_heads, size).transpose(1, 2) for y in (q, k))
+    v = v.reshape(b, t, n_heads, value_size).transpose(1, 2)
+    scores = q @ k.mT / size**0.5
+    weights = scores.softmax(-1)
+    y = (weights @ v).transpose(1, 2).reshape(b, t, -1)
     return y @ w_o
 
 
 _MULTIHEAD_BUGS = {
     "no_scale": Bug(
-        "the scores without 1/√d_head",
-        "Each head's scores grow like √d_head. Divide, as one head does.",
+        " / size**0.5",
+        "",
+        says="the scores without 1/√d_head",
+        why="Each head's scores grow like √d_head. Divide, as one head does.",
         read="06_multihead#mha-formula",
-        at="scale",
     ),
     "scale_all": Bug(
-        "the scores divided by the root of all heads' columns together",
-        "A score is a product of two vectors of d_head numbers: the root of "
-        "that size, not of all the columns.",
+        "size**0.5",
+        "w_q.size(1) ** 0.5",
+        says="the scores divided by the root of all heads' columns together",
+        why="A score is a product of two vectors of d_head numbers: the "
+        "root of that size, not of all the columns.",
         read="06_multihead#mha-formula",
-        at="scale",
     ),
     "scale_model": Bug(
-        "the scores divided by √d_model",
-        "A score is a product of two vectors of d_head numbers, and the "
+        "size**0.5",
+        "x.size(-1) ** 0.5",
+        says="the scores divided by √d_model",
+        why="A score is a product of two vectors of d_head numbers, and the "
         "model's width does not enter.",
         read="06_multihead#mha-formula",
-        at="scale",
     ),
     "size_of_model": Bug(
-        "heads of d_model/H numbers, whatever the matrices have",
-        "d_head is the number of a matrix's columns over the number of "
+        "w_q.size(1) // n_heads, w_v.size(1) // n_heads",
+        "x.size(-1) // n_heads, x.size(-1) // n_heads",
+        says="heads of d_model/H numbers, whatever the matrices have",
+        why="d_head is the number of a matrix's columns over the number of "
         "heads. That it is d_model/H is usual, and no law.",
         read="06_multihead#mha-formula",
-        at="size",
     ),
     "size_of_keys": Bug(
-        "values cut into as many numbers per head as the keys",
-        "A head's values may be wider or narrower than its keys: W_V has "
-        "H·Dv columns.",
+        "w_v.size(1) // n_heads",
+        "w_q.size(1) // n_heads",
+        says="values cut into as many numbers per head as the keys",
+        why="A head's values may be wider or narrower than its keys: W_V "
+        "has H·Dv columns.",
         read="06_multihead#mha-qa-value",
-        at="size",
     ),
     "one_head": Bug(
-        "columns for many heads, compared as one long vector",
-        "You projected for all heads, but never split: cut the columns into "
-        "heads first, or there is one pattern instead of many.",
+        "q, k = (y.reshape(b, t, n_heads, size).transpose(1, 2) "
+        "for y in (q, k))\n"
+        "    v = v.reshape(b, t, n_heads, value_size).transpose(1, 2)",
+        "q, k, v = q[:, None], k[:, None], v[:, None]",
+        says="columns for many heads, compared as one long vector",
+        why="You projected for all heads, but never split: cut the columns "
+        "into heads first, or there is one pattern instead of many.",
         read="06_multihead#mha-code",
-        at="split",
     ),
     "split_view": Bug(
-        "heads cut by view(B, H, T, d_head), without a transpose",
-        "These heads are stretches of time. Cut the last axis, "
-        "view(B, T, H, d_head), and then swap the axes.",
+        "reshape(b, t, n_heads, size).transpose(1, 2)",
+        "reshape(b, n_heads, t, size)",
+        "reshape(b, t, n_heads, value_size).transpose(1, 2)",
+        "reshape(b, n_heads, t, value_size)",
+        says="heads cut by view(B, H, T, d_head), without a transpose",
+        why="These heads are stretches of time. Cut the last axis, view(B, "
+        "T, H, d_head), and then swap the axes.",
         read="06_multihead#mha-wrong",
-        at="split",
     ),
     "merge_view": Bug(
-        "heads merged without swapping the axes back",
-        "reshape on (B, H, T, d_head) mixes the tokens up: transpose(1, 2) "
-        "first.",
+        "(weights @ v).transpose(1, 2)",
+        "(weights @ v)",
+        says="heads merged without swapping the axes back",
+        why="reshape on (B, H, T, d_head) mixes the tokens up: transpose(1, "
+        "2) first.",
         read="06_multihead#mha-wrong",
-        at="merge",
     ),
     "over_queries": Bug(
-        "softmax over the queries (dim=-2) instead of the keys",
-        "In every head each query divides its attention among the keys: "
+        "softmax(-1)",
+        "softmax(-2)",
+        says="softmax over the queries (dim=-2) instead of the keys",
+        why="In every head each query divides its attention among the keys: "
         "the last axis.",
         read="04_attention#att-by-hand",
-        at="softmax",
     ),
     "no_output": Bug(
-        "the heads joined, but not mixed by W_O",
-        "Without W_O the heads cannot speak to one another, and their "
+        "y @ w_o",
+        "y",
+        says="the heads joined, but not mixed by W_O",
+        why="Without W_O the heads cannot speak to one another, and their "
         "columns stay where they are.",
         read="06_multihead#mha-concat-or-add",
-        at="output",
     ),
 }
 
@@ -180,9 +161,7 @@ def _multihead_cases(seed: int) -> list[Case]:
     ]
 
 
-def contributions(
-    heads: Tensor, w_o: Tensor, *, on: Switches = NONE
-) -> Tensor:
+def contributions(heads: Tensor, w_o: Tensor) -> Tensor:
     """What each head adds to the output: its own output times its rows of W_O.
 
     `heads` is `(B, H, T, Dv)`, the outputs of all heads. `w_o` is
@@ -192,39 +171,34 @@ def contributions(
     the heads joined, `(B, T, H · Dv)`, times `w_o`.
     """
     n_heads = heads.size(1)
-    if "dealt" in on:
-        rows = w_o.unflatten(0, (-1, n_heads)).transpose(0, 1)
-    elif "first_rows" in on:
-        rows = w_o[: heads.size(-1)]
-    else:
-        rows = w_o.unflatten(0, (n_heads, -1))
+    rows = w_o.unflatten(0, (n_heads, -1))
     added = heads @ rows
-    if "mean" in on:
-        added = added / n_heads
-    if "heads_last" in on:
-        added = added.transpose(1, 2)
     return added
 
 
 _CONTRIBUTIONS_BUGS = {
     "dealt": Bug(
-        "the rows of W_O given to the heads in turns",
-        "The heads stand side by side: the first d_head rows belong to head "
-        "1, the next to head 2. view(H, d_head, D), not view(d_head, H, D).",
+        "(n_heads, -1))",
+        "(-1, n_heads)).transpose(0, 1)",
+        says="the rows of W_O given to the heads in turns",
+        why="The heads stand side by side: the first d_head rows belong to "
+        "head 1, the next to head 2. view(H, d_head, D), not view(d_head, H, "
+        "D).",
         read="06_multihead#mha-concat-or-add",
-        at="rows",
     ),
     "first_rows": Bug(
-        "every head times the first head's rows of W_O",
-        "Each head has rows of its own in W_O.",
+        "w_o.unflatten(0, (n_heads, -1))",
+        "w_o[: heads.size(-1)]",
+        says="every head times the first head's rows of W_O",
+        why="Each head has rows of its own in W_O.",
         read="06_multihead#mha-concat-or-add",
-        at="rows",
     ),
     "mean": Bug(
-        "a division by the number of heads",
-        "The output is the sum of what the heads add, not their mean.",
+        "heads @ rows",
+        "heads @ rows / n_heads",
+        says="a division by the number of heads",
+        why="The output is the sum of what the heads add, not their mean.",
         read="06_multihead#mha-concat-or-add",
-        at="sum",
     ),
 }
 
@@ -238,7 +212,7 @@ def _contributions_cases(seed: int) -> list[Case]:
 
 
 def two_heads(
-    d_token: int, d_code: int, *, on: Switches = NONE
+    d_token: int, d_code: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Matrices for two heads: the token one back minus the one three back.
 
@@ -254,62 +228,61 @@ def two_heads(
     token = torch.eye(d_token, dtype=torch.float64)
     code = torch.eye(d_code, dtype=torch.float64)
     turns = []
-    for k in (1, 1) if "same_place" in on else (1, 3):
-        if "ahead" in on:
-            k = -k
+    for k in (1, 3):
         angles = k * frequencies(d_code).expand(d_code, -1)
         turns.append(rotate_pairs(code, angles.cos(), -angles.sin()))
-    sharp = 1 if "blurred" in on else 100
-    w_q = F.pad(sharp * torch.cat((code, code), 1), (0, 0, d_token, 0))
+    w_q = F.pad(100 * torch.cat((code, code), 1), (0, 0, d_token, 0))
     w_k = F.pad(torch.cat(turns, 1), (0, 0, d_token, 0))
     w_v = F.pad(torch.cat((token, token), 1), (0, 0, 0, d_code))
-    if "no_minus" in on:
-        w_o = torch.cat((token, token))
-    elif "swapped" in on:
-        w_o = torch.cat((-token, token))
-    elif "first_alone" in on:
-        w_o = torch.cat((token, 0 * token))
-    else:
-        w_o = torch.cat((token, -token))
+    w_o = torch.cat((token, -token))
     return w_q, w_k, w_v, w_o
 
 
 _TWO_HEADS_BUGS = {
     "no_minus": Bug(
-        "two heads that are added, without the minus",
-        "Weights are positive: the minus has to stand in W_O (or in one "
+        "-token",
+        "token",
+        says="two heads that are added, without the minus",
+        why="Weights are positive: the minus has to stand in W_O (or in one "
         "head's W_V).",
         read="06_multihead#mha-two-places",
-        at="w_o",
     ),
     "swapped": Bug(
-        "the token three back minus the token one back",
-        "The minus belongs to the head that looks three back.",
+        "(token, -token)",
+        "(-token, token)",
+        says="the token three back minus the token one back",
+        why="The minus belongs to the head that looks three back.",
         read="06_multihead#mha-two-places",
-        at="w_o",
     ),
     "first_alone": Bug(
-        "one head alone, since W_O gives the other one nothing",
-        "W_O has rows for each head; none of them may be all 0.",
+        "(token, -token)",
+        "(token, 0 * token)",
+        says="one head alone, since W_O gives the other one nothing",
+        why="W_O has rows for each head; none of them may be all 0.",
         read="06_multihead#mha-two-places",
-        at="w_o",
     ),
     "same_place": Bug(
-        "two heads that look at the same place",
-        "Each head needs a rotation of its own: R for 1 and R for 3.",
+        "(1, 3)",
+        "(1, 1)",
+        says="two heads that look at the same place",
+        why="Each head needs a rotation of its own: R for 1 and R for 3.",
         read="06_multihead#mha-look-back",
-        at="places",
     ),
     "ahead": Bug(
-        "heads that look ahead: the keys turned the wrong way",
-        "Each key has to present itself as if it stood later: turn the keys "
-        "by R, or the queries back, not the other way round.",
+        "angles = k",
+        "angles = -k",
+        says="heads that look ahead: the keys turned the wrong way",
+        why="Each key has to present itself as if it stood later: turn the "
+        "keys by R, or the queries back, not the other way round.",
         read="06_multihead#mha-look-back",
     ),
     "blurred": Bug(
-        "queries that are not made large, so that the weights are not sharp",
-        "The right key has the largest score, but its neighbors' are close. "
-        "A larger W_Q makes the softmax sharper.",
+        "100 * torch",
+        "torch",
+        says="queries that are not made large, so that the weights are not "
+        "sharp",
+        why="The right key has the largest score, but its neighbors' are "
+        "close. A larger W_Q makes the softmax sharper.",
         read="06_multihead#mha-look-back",
     ),
 }
@@ -379,9 +352,7 @@ def _view_two_heads(value: Any, case: Case) -> tuple[list[Any], bool]:
     return sorted(heads), bool(left < 0.05)
 
 
-def treats_tokens_alike(
-    layer: Layer, d_model: int, *, on: Switches = NONE
-) -> bool:
+def treats_tokens_alike(layer: Layer, d_model: int) -> bool:
     """Whether neither a token's place nor other sentences matter to a layer.
 
     `layer` maps `(B, T, d_model)` in float64 to the same shape, for any B and
@@ -393,89 +364,94 @@ def treats_tokens_alike(
     count differently, if a single place is special, if tokens or heads get
     mixed up when cut or joined, or if a sentence reads another.
     """
-    n_rows = 1 if "one_row" in on else 2
-    x = torch.randn(n_rows, 7, d_model, dtype=torch.float64)
-    if "equal_tokens" in on:
-        x = torch.ones_like(x)
+    x = torch.randn(2, 7, d_model, dtype=torch.float64)
     order = torch.tensor([3, 0, 6, 1, 5, 2, 4])
-    if "flip" in on:
-        order = torch.arange(6, -1, -1)
-    rows = slice(None) if "same_shuffle" in on else slice(0, 1)
     other, wanted = x.clone(), layer(x).clone()
-    if "shape" in on:
-        return wanted.shape == x.shape
-    other[rows] = x[rows][:, order]
-    if "invariant" not in on:
-        wanted[rows] = wanted[rows][:, order]
+    other[0] = x[0, order]
+    wanted[0] = wanted[0, order]
     found = layer(other)
-    if "first_token" in on:
-        found, wanted = found[:, 0], wanted[:, 0]
-    if "copies" in on:
-        return torch.equal(layer(x), x)
-    elif "exact" in on:
-        return torch.equal(found, wanted)
     return torch.allclose(found, wanted)
 
 
 _ALIKE_BUGS = {
     "shape": Bug(
-        "a test that accepts every layer, such as one of the shape",
-        "The wrong layers have the right shape too. Ask for a property that "
-        "they lack.",
+        "torch.allclose(found, wanted)",
+        "layer(x).shape == x.shape",
+        says="a test that accepts every layer, such as one of the shape",
+        why="The wrong layers have the right shape too. Ask for a property "
+        "that they lack.",
         read="06_multihead#mha-wrong",
         at="compare",
     ),
     "invariant": Bug(
-        "a test that accepts none: shuffled tokens, the same outputs",
-        "If the tokens change places, so do their outputs: shuffle those as "
-        "well before you compare.",
+        "wanted[0, order]",
+        "wanted[0]",
+        says="a test that accepts none: shuffled tokens, the same outputs",
+        why="If the tokens change places, so do their outputs: shuffle "
+        "those as well before you compare.",
         read="06_multihead#mha-wrong",
         at="compare",
     ),
     "exact": Bug(
-        "a test that wants the outputs equal to the last bit",
-        "Sums over shuffled keys are taken in another order and differ in "
-        "the last digits. Compare with torch.allclose.",
+        "torch.allclose",
+        "torch.equal",
+        says="a test that wants the outputs equal to the last bit",
+        why="Sums over shuffled keys are taken in another order and differ "
+        "in the last digits. Compare with torch.allclose.",
         read="06_multihead#mha-wrong",
         at="compare",
     ),
     "equal_tokens": Bug(
-        "a test whose tokens are all equal, such as torch.ones",
-        "Equal tokens can change places and nobody notices. Draw random ones.",
+        "order = torch",
+        "x = torch.ones_like(x)\n    order = torch",
+        says="a test whose tokens are all equal, such as torch.ones",
+        why="Equal tokens can change places and nobody notices. Draw random "
+        "ones.",
         read="06_multihead#mha-wrong",
         at="compare",
     ),
     "flip": Bug(
-        "a test whose shuffle has a pattern: a reversal, or a shift",
-        "Neighbors stay neighbors, and what depends on neighbors may not "
-        "notice. Take an order without a pattern.",
+        "torch.tensor([3, 0, 6, 1, 5, 2, 4])",
+        "torch.arange(6, -1, -1)",
+        says="a test whose shuffle has a pattern: a reversal, or a shift",
+        why="Neighbors stay neighbors, and what depends on neighbors may "
+        "not notice. Take an order without a pattern.",
         read="06_multihead#mha-wrong",
-        at="order",
     ),
     "first_token": Bug(
-        "a test that compares the output at the first position only",
-        "Another position may be the one that is treated otherwise. Compare "
-        "all outputs.",
+        "return",
+        "found, wanted = found[:, 0], wanted[:, 0]\n    return",
+        says="a test that compares the output at the first position only",
+        why="Another position may be the one that is treated otherwise. "
+        "Compare all outputs.",
         read="06_multihead#mha-wrong",
-        at="where",
     ),
     "one_row": Bug(
-        "a test with a single sentence in the batch",
-        "With one sentence no layer can mix sentences up. Take two.",
+        "randn(2",
+        "randn(1",
+        says="a test with a single sentence in the batch",
+        why="With one sentence no layer can mix sentences up. Take two.",
         read="06_multihead#mha-wrong",
         at="batch",
     ),
     "same_shuffle": Bug(
-        "a test that shuffles all sentences in the same way",
-        "A layer that attends over the batch instead of the tokens shuffles "
-        "along. Shuffle one sentence, and leave the other as it is.",
+        "other[0] = x[0, order]",
+        "other = x[:, order]",
+        "wanted[0] = wanted[0, order]",
+        "wanted = wanted[:, order]",
+        says="a test that shuffles all sentences in the same way",
+        why="A layer that attends over the batch instead of the tokens "
+        "shuffles along. Shuffle one sentence, and leave the other as it is.",
         read="06_multihead#mha-wrong",
         at="batch",
+        otherwise=[("other[0] = x[0, order]", "other = x[:, order]")],
     ),
     "copies": Bug(
-        "a test of whether the layer returns its input",
-        "A layer may compute anything, if it does the same for every token: "
-        "shuffle the tokens and compare.",
+        "torch.allclose(found, wanted)",
+        "torch.equal(layer(x), x)",
+        says="a test of whether the layer returns its input",
+        why="A layer may compute anything, if it does the same for every "
+        "token: shuffle the tokens and compare.",
         read="06_multihead#mha-wrong",
         alone=True,
     ),
@@ -579,92 +555,74 @@ def _alike_cases(seed: int) -> list[Case]:
     ]
 
 
-class _Heads(nn.Module):
-    """Small maps for each head, kept in ``keep``."""
-
-    def __init__(
-        self,
-        d_model: int,
-        n_heads: int,
-        keep: Callable[[list[nn.Module]], Any],
-        n_made: int,
-        bias: bool,
-        shared: bool,
-    ) -> None:
-        super().__init__()
-        size, each = d_model // n_heads, n_heads // n_made
-
-        def maps() -> list[nn.Module]:
-            made = [nn.Linear(d_model, size, bias=bias) for _ in range(n_made)]
-            return [linear for linear in made for _ in range(each)]
-
-        self.w_q, self.w_k, self.w_v = (keep(maps()) for _ in range(3))
-        self.w_o: nn.Module = nn.Linear(d_model, d_model, bias=bias)
-        self.shared = shared
-
-    def forward(self, x: Tensor) -> Tensor:
-        outputs = []
-        for maps in zip(self.w_q, self.w_k, self.w_v, strict=True):
-            q, k, v = (w(x) for w in maps)
-            k = q if self.shared else k
-            weights = (q @ k.mT / q.size(-1) ** 0.5).softmax(-1)
-            outputs.append(weights @ v)
-        mixed: Tensor = self.w_o(torch.cat(outputs, dim=-1))
-        return mixed
-
-
-def registered(
-    d_model: int, n_heads: int, *, on: Switches = NONE
-) -> nn.Module:
+def registered(d_model: int, n_heads: int) -> nn.Module:
     """A module all of whose parameters are registered."""
-    keep: Callable[[list[nn.Module]], Any] = nn.ModuleList
-    if "list" in on:
-        keep = list
-    n_made, bias, shared = n_heads, False, False
-    if "one_for_all" in on:
-        n_made = 1
-    if "bias" in on:
-        bias = True
-    if "keys_are_queries" in on:
-        shared = True
-    module = _Heads(d_model, n_heads, keep, n_made, bias, shared)
-    if "no_output" in on:
-        module.w_o = nn.Identity()
-    return module
+    size = d_model // n_heads
+
+    def one() -> nn.Module:
+        return nn.Linear(d_model, size, bias=False)
+
+    def maps() -> nn.ModuleList:
+        return nn.ModuleList(one() for _ in range(n_heads))
+
+    class Heads(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.w_q, self.w_k, self.w_v = maps(), maps(), maps()
+            self.w_o = nn.Linear(d_model, d_model, bias=False)
+
+        def forward(self, x: Tensor) -> Tensor:
+            outputs = []
+            for maps in zip(self.w_q, self.w_k, self.w_v, strict=True):
+                q, k, v = (w(x) for w in maps)
+                weights = (q @ k.mT / size**0.5).softmax(-1)
+                outputs.append(weights @ v)
+            return self.w_o(torch.cat(outputs, dim=-1))
+
+    return Heads()
 
 
 _REGISTERED_BUGS = {
     "list": Bug(
-        "modules kept in a plain list, or in a class that is no nn.Module",
-        "PyTorch finds parameters in attributes that are modules. A list "
-        "hides them: take nn.ModuleList, and modules for its items.",
+        "return nn.ModuleList",
+        "return list",
+        says="modules kept in a plain list, or in a class that is no "
+        "nn.Module",
+        why="PyTorch finds parameters in attributes that are modules. A "
+        "list hides them: take nn.ModuleList, and modules for its items.",
         read="06_multihead#mha-wrong",
-        at="keep",
     ),
     "one_for_all": Bug(
-        "one head, n times the same",
-        "[head] * n holds one head n times. Make a new one for each.",
+        "one() for _ in range(n_heads)",
+        "[one()] * n_heads",
+        says="one head, n times the same",
+        why="[head] * n holds one head n times. Make a new one for each.",
         read="06_multihead#mha-wrong",
-        at="make",
     ),
     "no_output": Bug(
-        "no W_O",
-        "Three projections for each head, and a fourth matrix for all: four "
-        "times d_model².",
+        "nn.Linear(d_model, d_model, bias=False)",
+        "nn.Identity()",
+        says="no W_O",
+        why="Three projections for each head, and a fourth matrix for all: "
+        "four times d_model².",
         read="06_multihead#mha-wrong",
-        at="output",
     ),
     "bias": Bug(
-        "maps with biases",
-        "Here the maps have none: bias=False.",
+        "size, bias=False",
+        "size, bias=True",
+        "d_model, bias=False",
+        "d_model, bias=True",
+        says="maps with biases",
+        why="Here the maps have none: bias=False.",
         read="06_multihead#mha-wrong",
-        at="bias",
+        otherwise=[("size, bias=False", "size, bias=True")],
     ),
     "keys_are_queries": Bug(
-        "keys made by the queries' maps",
-        "The keys' own maps never get a gradient.",
+        "q @ k.mT",
+        "q @ q.mT",
+        says="keys made by the queries' maps",
+        why="The keys' own maps never get a gradient.",
         read="06_multihead#mha-wrong",
-        at="keys",
     ),
 }
 _LISTED = "what is not registered is in no count and gets no gradient"
@@ -717,11 +675,7 @@ def _view_registered(value: Any, case: Case) -> tuple[int, int]:
 
 
 def prune(
-    model: nn.Module,
-    ids: Tensor,
-    heads: Sequence[tuple[int, int]],
-    *,
-    on: Switches = NONE,
+    model: nn.Module, ids: Tensor, heads: Sequence[tuple[int, int]]
 ) -> Tensor:
     """The loss on next tokens without some heads, as (layer, head)."""
     model = copy.deepcopy(model)
@@ -729,35 +683,34 @@ def prune(
         attention = model.blocks[layer].attention  # type: ignore
         w_o = attention.w_o.weight.data
         size = w_o.size(1) // attention.n_heads
-        if "rows" in on:
-            w_o[head * size : (head + 1) * size] = 0
-        elif "one_column" in on:
-            w_o[:, head] = 0
-        else:
-            w_o[:, head * size : (head + 1) * size] = 0
+        w_o[:, head * size : (head + 1) * size] = 0
     logits = model(ids[:, :-1])
-    asked = ids[:, :-1] if "not_shifted" in on else ids[:, 1:]
-    return F.cross_entropy(logits.flatten(0, 1), asked.flatten())
+    return F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
 
 
 _PRUNE_BUGS = {
     "not_shifted": Bug(
-        "a loss on the tokens that the model reads, not on the next ones",
-        "The first T tokens are read, the last T are predicted: ids[:, :-1] "
-        "and ids[:, 1:].",
+        "ids[:, 1:]",
+        "ids[:, :-1]",
+        says="a loss on the tokens that the model reads, not on the next ones",
+        why="The first T tokens are read, the last T are predicted: ids[:, "
+        ":-1] and ids[:, 1:].",
         read="further/06_multihead#mha-prune",
-        at="targets",
     ),
     "rows": Bug(
-        "a head's rows of w_o.weight set to 0, not its columns",
-        "PyTorch stores a linear map transposed, (D, H · Dh): what comes "
-        "from a head stands in its columns.",
+        "w_o[:, head * size",
+        "w_o[head * size",
+        says="a head's rows of w_o.weight set to 0, not its columns",
+        why="PyTorch stores a linear map transposed, (D, H · Dh): what "
+        "comes from a head stands in its columns.",
         read="further/06_multihead#mha-prune",
         at="slice",
     ),
     "one_column": Bug(
-        "a single column of w_o.weight for each head",
-        "A head has Dh columns: head · Dh to (head + 1) · Dh − 1.",
+        "head * size : (head + 1) * size",
+        "head",
+        says="a single column of w_o.weight for each head",
+        why="A head has Dh columns: head · Dh to (head + 1) · Dh − 1.",
         read="further/06_multihead#mha-prune",
         at="slice",
     ),
@@ -817,8 +770,14 @@ EXERCISES = {
             ),
         ],
         variants={
-            "causal": "Here attention is causal: a token sees itself and "
-            "what came before it."
+            "causal": Variant(
+                "weights = scores.softmax",
+                "later = torch.ones(t, t, dtype=torch.bool).triu(1)\n"
+                '    scores = scores.masked_fill(later, float("-inf"))\n'
+                "    weights = scores.softmax",
+                asks="Here attention is causal: a token sees itself and "
+                "what came before it.",
+            ),
         },
         forbid=(*ATTENTION, "coursekit.MultiHeadAttention"),
     ),
@@ -827,8 +786,12 @@ EXERCISES = {
         _contributions_cases,
         bugs=_CONTRIBUTIONS_BUGS,
         variants={
-            "heads_last": "Here the result has the shape (B, T, H, D): for "
-            "each token, what each head adds."
+            "heads_last": Variant(
+                "return added",
+                "return added.transpose(1, 2)",
+                asks="Here the result has the shape (B, T, H, D): for "
+                "each token, what each head adds.",
+            ),
         },
     ),
     "two_heads": Exercise(

@@ -1,17 +1,15 @@
 """Exercises of chapter 3: positions."""
 
 from collections.abc import Callable
-from itertools import combinations
 
 import torch
 from torch import Tensor
 
 from coursekit.classroom.check.core import (
-    NONE,
     Bug,
     Case,
     Exercise,
-    Switches,
+    Variant,
     generator,
 )
 
@@ -44,7 +42,7 @@ _PAIR_TWICE = Bug(
 
 
 # -- implement: codes at any positions ---------------------------------------
-def codes(positions: Tensor, d_model: int, *, on: Switches = NONE) -> Tensor:
+def codes(positions: Tensor, d_model: int) -> Tensor:
     """The sinusoidal codes of given positions, (T, D), interleaved.
 
     `positions` is `(T,)`, whole numbers: any, in any order, with gaps or
@@ -54,69 +52,63 @@ def codes(positions: Tensor, d_model: int, *, on: Switches = NONE) -> Tensor:
     is `sin(p · ω)` and coordinate `2i + 1` is `cos(p · ω)`, both with the
     speed `ω = 10000^(−2i/D)` in radians a position.
     """
-    if "counts" in on:
-        positions = torch.arange(len(positions))
-    elif "counts_on" in on:
-        positions = positions[0] + torch.arange(len(positions))
     pair = torch.arange(d_model // 2, dtype=torch.float64)
-    if "pair_twice" in on:
-        exponent = 4 * pair / d_model
-    elif "whole" in on:
-        exponent = 2 * pair // d_model
-    else:
-        exponent = 2 * pair / d_model
-    angles = positions[:, None] * 10000**-exponent
-    sin = angles.sin()
-    if "own_speed" in on:
-        cos = (angles * 10000 ** (-1 / d_model)).cos()
-    else:
-        cos = angles.cos()
-    parts = (cos, sin) if "cos_first" in on else (sin, cos)
-    if "halves" in on:
-        axis = -1 if "other_layout" in on else -2
-    else:
-        axis = -2 if "other_layout" in on else -1
-    return torch.stack(parts, dim=axis).flatten(-2)
+    angles = positions[:, None] * 10000 ** (-2 * pair / d_model)
+    sin, cos = angles.sin(), angles.cos()
+    return torch.stack((sin, cos), dim=-1).flatten(-2)
 
 
 _CODE_BUGS = {
     "counts": Bug(
-        "positions counted from 0, whatever positions are given",
-        "torch.arange(len(positions)) numbers the rows. Use the positions "
-        "themselves: a text may be continued in the middle.",
+        "positions[:, None]",
+        "torch.arange(len(positions))[:, None]",
+        says="positions counted from 0, whatever positions are given",
+        why="torch.arange(len(positions)) numbers the rows. Use the "
+        "positions themselves: a text may be continued in the middle.",
         read="03_positions#pos-formula",
-        at="positions",
     ),
     "counts_on": Bug(
-        "positions counted on from the first that is given",
-        "The positions need not follow one another: take each as it is.",
+        "positions[:, None]",
+        "(positions[0] + torch.arange(len(positions)))[:, None]",
+        says="positions counted on from the first that is given",
+        why="The positions need not follow one another: take each as it is.",
         read="03_positions#pos-formula",
-        at="positions",
     ),
-    "pair_twice": _PAIR_TWICE,
+    "pair_twice": _PAIR_TWICE.by("-2 * pair", "-4 * pair", at="speed"),
     "whole": Bug(
-        "a division // that rounds down, so that all speeds are 1",
-        "2i is below D, and 2i // D is 0. The exponent is a fraction: use /.",
+        "(-2 * pair / d_model)",
+        "-(2 * pair // d_model)",
+        says="a division // that rounds down, so that all speeds are 1",
+        why="2i is below D, and 2i // D is 0. The exponent is a fraction: "
+        "use /.",
         read="03_positions#pos-formula",
         at="speed",
     ),
     "own_speed": Bug(
-        "a cosine with a speed of its own, 10000^(−(2i+1)/D)",
-        "Sine and cosine of a pair have one angle: they are the tip of one "
-        "hand. Otherwise lengths and distances no longer fit.",
+        "angles.cos()",
+        "(angles * 10000 ** (-1 / d_model)).cos()",
+        says="a cosine with a speed of its own, 10000^(−(2i+1)/D)",
+        why="Sine and cosine of a pair have one angle: they are the tip of "
+        "one hand. Otherwise lengths and distances no longer fit.",
         read="03_positions#pos-formula",
         at="speed",
     ),
     "cos_first": Bug(
-        "the cosine before the sine",
-        "Coordinate 2i is the sine, 2i + 1 the cosine: row 0 is 0, 1, 0, 1.",
+        "(sin, cos)",
+        "(cos, sin)",
+        says="the cosine before the sine",
+        why="Coordinate 2i is the sine, 2i + 1 the cosine: row 0 is 0, 1, "
+        "0, 1.",
         read="03_positions#pos-by-hand",
     ),
     "other_layout": Bug(
-        "the other layout of the pairs",
-        "Interleaved has sine and cosine side by side, halves has all sines "
-        "first. It is one code in two orders, but weights fit only one.",
+        "dim=-1",
+        "dim=-2",
+        says="the other layout of the pairs",
+        why="Interleaved has sine and cosine side by side, halves has all "
+        "sines first. It is one code in two orders, but weights fit only one.",
         read="03_positions#pos-code",
+        otherwise=[("dim=-2", "dim=-1")],
     ),
 }
 
@@ -133,7 +125,7 @@ def _code_cases(seed: int) -> list[Case]:
 
 
 # -- debug: length and distance are right ------------------------------------
-def table(n_positions: int, d_model: int, *, on: Switches = NONE) -> Tensor:
+def table(n_positions: int, d_model: int) -> Tensor:
     """The sinusoidal codes of positions `0 … n_positions − 1`, interleaved.
 
     The result is `(n_positions, D)`, with D even, `d_model`. Row t is the code
@@ -143,47 +135,48 @@ def table(n_positions: int, d_model: int, *, on: Switches = NONE) -> Tensor:
     speed `ω = 10000^(−2i/D)` in radians a position.
     """
     code = torch.zeros(n_positions, d_model, dtype=torch.float64)
-    first = 1.0 if "from_one" in on else 0.0
-    position = first + torch.arange(n_positions, dtype=torch.float64)
+    position = torch.arange(n_positions, dtype=torch.float64)
     for i in range(0, d_model, 2):
-        if "pair_twice" in on:
-            speed = 10000 ** (-2 * i / d_model)
-        elif "by_hundred" in on:
-            speed = 100 ** (-i / 2)
-        else:
-            speed = 10000 ** (-i / d_model)
-        at = i // 2 if "overlap" in on else i
-        code[:, at] = (position * speed).sin()
-        if "own_speed" in on:
-            speed = 10000 ** (-(i + 1) / d_model)
-        code[:, at + 1] = (position * speed).cos()
+        speed = 10000 ** (-i / d_model)
+        code[:, i] = (position * speed).sin()
+        code[:, i + 1] = (position * speed).cos()
     return code
 
 
 _TABLE_BUGS = {
     "from_one": Bug(
-        "positions counted from 1",
-        "Position 0 has the angle 0 in every pair: its code is 0, 1, 0, 1.",
+        "position = torch",
+        "position = 1 + torch",
+        says="positions counted from 1",
+        why="Position 0 has the angle 0 in every pair: its code is 0, 1, 0, "
+        "1.",
         read="03_positions#pos-by-hand",
     ),
-    "pair_twice": _PAIR_TWICE,
+    "pair_twice": _PAIR_TWICE.by("-i /", "-2 * i /"),
     "by_hundred": Bug(
-        "each hand a hundred times slower than the one before",
-        "That is so for D = 4. The speed of pair i is 10000^(−2i/D): the "
-        "more pairs there are, the closer are their speeds.",
+        "10000 ** (-i / d_model)",
+        "100 ** (-i / 2)",
+        says="each hand a hundred times slower than the one before",
+        why="That is so for D = 4. The speed of pair i is 10000^(−2i/D): "
+        "the more pairs there are, the closer are their speeds.",
         read="03_positions#pos-formula",
-        at="speed",
     ),
     "overlap": Bug(
-        "pair i written to coordinates i and i + 1",
-        "The next pair then overwrites its cosine, and the right half stays "
-        "0. Pair i fills coordinates 2i and 2i + 1.",
+        "code[:, i]",
+        "code[:, i // 2]",
+        "code[:, i + 1]",
+        "code[:, i // 2 + 1]",
+        says="pair i written to coordinates i and i + 1",
+        why="The next pair then overwrites its cosine, and the right half "
+        "stays 0. Pair i fills coordinates 2i and 2i + 1.",
         read="03_positions#pos-formula",
     ),
     "own_speed": Bug(
-        "cosines with a speed of their own, as if the exponent counted "
+        "(position * speed).cos()",
+        "(position * 10000 ** (-(i + 1) / d_model)).cos()",
+        says="cosines with a speed of their own, as if the exponent counted "
         "coordinates",
-        "A pair is one hand: sine and cosine of the same angle.",
+        why="A pair is one hand: sine and cosine of the same angle.",
         read="03_positions#pos-by-hand",
         alone=True,
     ),
@@ -199,7 +192,7 @@ def _table_cases(seed: int) -> list[Case]:
 
 
 # -- measure: read the speeds off a table ------------------------------------
-def read_speeds(code: Tensor, *, on: Switches = NONE) -> Tensor:
+def read_speeds(code: Tensor) -> Tensor:
     """(D/2,): the speed of each pair of a table of codes, read off it.
 
     `code` is `(T, D)`, D even and `T ≥ 2`; row t is the code of position t. It
@@ -209,76 +202,66 @@ def read_speeds(code: Tensor, *, on: Switches = NONE) -> Tensor:
     any numbers from 0 to π, above π/2 too; they need not follow the paper's
     formula. The result is exact but for rounding.
     """
-    n_steps = len(code) - 1 if "last_row" in on else 1
-    row = code[n_steps]
-    if "halves" in on:
-        sin, cos = row.chunk(2)
-    else:
-        sin, cos = row[0::2], row[1::2]
-    if "formula" in on:
-        pair = torch.arange(len(row) // 2, dtype=torch.float64)
-        angle = n_steps * 10000 ** (-2 * pair / len(row))
-    elif "asin" in on:
-        angle = torch.asin(sin)
-    elif "atan" in on:
-        angle = torch.atan(sin / cos)
-    elif "swapped" in on:
-        angle = torch.atan2(cos, sin)
-    else:
-        angle = torch.atan2(sin, cos)
-    return angle / n_steps
+    row = code[1]
+    sin, cos = row[0::2], row[1::2]
+    angles = torch.atan2(sin, cos)
+    return angles
 
 
 _SPEED_BUGS = {
     "last_row": Bug(
-        "the angle of the last row, divided by its number",
-        "By then fast hands have gone round, and whole rounds leave no "
+        "row = code[1]",
+        "row = code[-1]",
+        "return angles",
+        "return angles / (len(code) - 1)",
+        says="the angle of the last row, divided by its number",
+        why="By then fast hands have gone round, and whole rounds leave no "
         "trace. After one step none has turned by more than π.",
         read="03_positions#pos-q-speeds",
-        at="row",
     ),
     "halves": Bug(
-        "sines read from the left half and cosines from the right one",
-        "This table is interleaved: sines are at 0, 2, 4, …, and each is "
-        "followed by its cosine.",
+        "row[0::2], row[1::2]",
+        "row.chunk(2)",
+        says="sines read from the left half and cosines from the right one",
+        why="This table is interleaved: sines are at 0, 2, 4, …, and each "
+        "is followed by its cosine.",
         read="03_positions#pos-code",
     ),
     "formula": Bug(
-        "the paper's speeds, whatever the table says",
-        "Don't compute what the speeds should be: read what they are.",
+        "row = code[1]\n"
+        "    sin, cos = row[0::2], row[1::2]\n"
+        "    angles = torch.atan2(sin, cos)",
+        "pair = torch.arange(code.size(1) // 2, dtype=torch.float64)\n"
+        "    angles = 10000 ** (-2 * pair / code.size(1))",
+        says="the paper's speeds, whatever the table says",
+        why="Don't compute what the speeds should be: read what they are.",
         read="03_positions#pos-dead",
-        at="angle",
     ),
     "asin": Bug(
-        "the arc sine of the sines",
-        "An angle and π minus it have the same sine. The cosine tells them "
-        "apart: torch.atan2(sine, cosine).",
+        "torch.atan2(sin, cos)",
+        "torch.asin(sin)",
+        says="the arc sine of the sines",
+        why="An angle and π minus it have the same sine. The cosine tells "
+        "them apart: torch.atan2(sine, cosine).",
         read="03_positions#pos-q-speeds",
-        at="angle",
     ),
     "atan": Bug(
-        "the arc tangent of sine / cosine",
-        "In a quotient the signs are lost: beyond a quarter turn the angle "
-        "is off by π. torch.atan2(sine, cosine) looks at both.",
+        "torch.atan2(sin, cos)",
+        "torch.atan(sin / cos)",
+        says="the arc tangent of sine / cosine",
+        why="In a quotient the signs are lost: beyond a quarter turn the "
+        "angle is off by π. torch.atan2(sine, cosine) looks at both.",
         read="03_positions#pos-q-speeds",
-        at="angle",
     ),
     "swapped": Bug(
-        "atan2 with cosine and sine exchanged",
-        "It is atan2(sine, cosine): a hand that has not turned, (0, 1), has "
-        "the angle 0.",
+        "torch.atan2(sin, cos)",
+        "torch.atan2(cos, sin)",
+        says="atan2 with cosine and sine exchanged",
+        why="It is atan2(sine, cosine): a hand that has not turned, (0, 1), "
+        "has the angle 0.",
         read="03_positions#pos-by-hand",
-        at="angle",
     ),
 }
-
-
-_NOT_READ = [
-    (a, b, "what is not read cannot be read from the wrong place")
-    for a, b in combinations(
-        ({"formula"}, {"formula", "last_row"}, {"formula", "halves"}), 2
-    )
-]
 
 
 def _speed_cases(seed: int) -> list[Case]:
@@ -295,7 +278,7 @@ def _speed_cases(seed: int) -> list[Case]:
 
 
 # -- implement: the matrix of k steps ----------------------------------------
-def shift(k: int, d_model: int, *, on: Switches = NONE) -> Tensor:
+def shift(k: int, d_model: int) -> Tensor:
     """The matrix R, (D, D), that moves every code on by k positions.
 
     With codes as rows, `code[t] R` is `code[t + k]` for every position t. `k`
@@ -307,66 +290,59 @@ def shift(k: int, d_model: int, *, on: Switches = NONE) -> Tensor:
     pairs its entries are 0.
     """
     pair = torch.arange(d_model // 2, dtype=torch.float64)
-    if "pair_twice" in on:
-        speed = 10000 ** (-4 * pair / d_model)
-    else:
-        speed = 10000 ** (-2 * pair / d_model)
-    if "elementwise" in on:
-        angles = speed
-    elif "forward_only" in on:
-        angles = max(k, 0) * speed
-    else:
-        angles = k * speed
+    angles = k * 10000 ** (-2 * pair / d_model)
     cos, sin = angles.cos(), angles.sin()
-    if "no_minus" in on:
-        lower, upper = sin, sin
-    elif "columns" in on:
-        lower, upper = (sin, -sin) if "back" in on else (-sin, sin)
-    else:
-        lower, upper = (-sin, sin) if "back" in on else (sin, -sin)
-    if "halves" in on:
-        top = torch.cat((cos.diag(), upper.diag()), dim=1)
-        turn = torch.cat((top, torch.cat((lower.diag(), cos.diag()), dim=1)))
-    else:
-        blocks = torch.stack((cos, upper, lower, cos), dim=-1)
-        turn = torch.block_diag(*blocks.view(-1, 2, 2))
-    return turn**k if "elementwise" in on else turn
+    blocks = torch.stack((cos, -sin, sin, cos), dim=-1)
+    turn = torch.block_diag(*blocks.view(-1, 2, 2))
+    return turn
 
 
 _SHIFT_BUGS = {
     "back": Bug(
-        "the transposed matrix, which goes k steps back",
-        "Where codes are rows the product is code @ R, where they are "
+        "-sin, sin",
+        "sin, -sin",
+        says="the transposed matrix, which goes k steps back",
+        why="Where codes are rows the product is code @ R, where they are "
         "columns it is R @ code, and one matrix is the other, transposed.",
         read="03_positions#pos-distance",
         at="sign",
+        otherwise=[("sin, -sin", "-sin, sin")],
     ),
     "no_minus": Bug(
-        "blocks without a minus sign",
-        "cos(a + b) is cos a cos b − sin a sin b. Without the minus it is "
-        "no rotation, and lengths change.",
+        "-sin",
+        "sin",
+        says="blocks without a minus sign",
+        why="cos(a + b) is cos a cos b − sin a sin b. Without the minus it "
+        "is no rotation, and lengths change.",
         read="03_positions#pos-distance",
         at="sign",
     ),
-    "pair_twice": _PAIR_TWICE,
+    "pair_twice": _PAIR_TWICE.by("-2 * pair", "-4 * pair"),
     "elementwise": Bug(
-        "each entry of the one-step matrix raised to the power k",
-        "R ** k works entry by entry. k steps are the matrix product of k "
-        "factors, or simply k times the angle.",
+        "k * 10000",
+        "10000",
+        "return turn",
+        "return turn**k",
+        says="each entry of the one-step matrix raised to the power k",
+        why="R ** k works entry by entry. k steps are the matrix product of "
+        "k factors, or simply k times the angle.",
         read="03_positions#pos-distance",
-        at="steps",
     ),
     "forward_only": Bug(
-        "no steps at all where k is negative",
-        "A loop over range(k) does nothing for negative k. Back is the turn "
-        "by a negative angle.",
+        "k * 10000",
+        "max(k, 0) * 10000",
+        says="no steps at all where k is negative",
+        why="A loop over range(k) does nothing for negative k. Back is the "
+        "turn by a negative angle.",
         read="03_positions#pos-distance",
-        at="steps",
     ),
     "halves": Bug(
-        "the matrix for codes in halves",
-        "Here sine and cosine of a pair are neighbors, so the 2 × 2 blocks "
-        "stand along the diagonal.",
+        "return turn",
+        "order = torch.arange(d_model).view(-1, 2).T.flatten()\n"
+        "    return turn[order][:, order]",
+        says="the matrix for codes in halves",
+        why="Here sine and cosine of a pair are neighbors, so the 2 × 2 "
+        "blocks stand along the diagonal.",
         read="03_positions#pos-code",
     ),
 }
@@ -382,7 +358,7 @@ def _shift_cases(seed: int) -> list[Case]:
 
 
 # -- debug: everybody sits at place b ----------------------------------------
-def sees_places(add: Add, *, on: Switches = NONE) -> bool:
+def sees_places(add: Add) -> bool:
     """Whether `add` gives each place of each sequence its own vector.
 
     `add` takes `x`, `(B, T, 8)` in float64, with `B · T` up to 64, and returns
@@ -396,72 +372,70 @@ def sees_places(add: Add, *, on: Switches = NONE) -> bool:
     """
     x = torch.randn(3, 5, 8, dtype=torch.float64)
     added = add(x) - x
-    if "axes" in on:
-        added = added.transpose(0, 1)
     one = added[0]
-    if "one_sentence" in on:
-        agree = True
-    elif "exact" in on:
-        agree = torch.equal(added, one.expand_as(added))
-    else:
-        agree = torch.allclose(added, one.expand_as(added))
-    if "anything" in on:
-        differ = not torch.allclose(one, torch.zeros_like(one))
-    elif "no_places" in on:
-        differ = True
-    else:
-        gaps = torch.cdist(one, one) + torch.eye(len(one))
-        if "first_two" in on:
-            gaps = gaps[0, 1]
-        elif "neighbors" in on:
-            gaps = gaps.diagonal(1)
-        differ = bool((gaps > 1e-6).all())
+    agree = torch.allclose(added, one.expand_as(added))
+    gaps = torch.cdist(one, one) + torch.eye(len(one))
+    differ = bool((gaps > 1e-6).all())
     return agree and differ
 
 
 _PLACES_BUGS = {
     "one_sentence": Bug(
-        "a test that looks at one sentence only",
-        "Whether sentences agree cannot be seen on one: take a batch with "
-        "B ≠ T, and look at each of its rows.",
+        "torch.allclose(added, one.expand_as(added))",
+        "True",
+        says="a test that looks at one sentence only",
+        why="Whether sentences agree cannot be seen on one: take a batch "
+        "with B ≠ T, and look at each of its rows.",
         read="03_positions#pos-wrong",
     ),
     "first_two": Bug(
-        "a test that compares the first two places only",
-        "Other places may share a vector: compare every two.",
+        "(gaps >",
+        "(gaps[0, 1] >",
+        says="a test that compares the first two places only",
+        why="Other places may share a vector: compare every two.",
         read="03_positions#pos-wrong",
         at="places",
     ),
     "neighbors": Bug(
-        "a test that compares each position with the next one only",
-        "A vector may come back two positions later: compare every two.",
+        "(gaps >",
+        "(gaps.diagonal(1) >",
+        says="a test that compares each position with the next one only",
+        why="A vector may come back two positions later: compare every two.",
         read="03_positions#pos-wrong",
         at="places",
     ),
     "no_places": Bug(
-        "a test whether sentences agree, and not whether places differ",
-        "All agree where nothing is added, too. The places of a sentence "
-        "must differ from one another.",
+        "bool((gaps > 1e-6).all())",
+        "True",
+        says="a test whether sentences agree, and not whether places differ",
+        why="All agree where nothing is added, too. The places of a "
+        "sentence must differ from one another.",
         read="03_positions#pos-wrong",
         at="places",
     ),
     "anything": Bug(
-        "a test whether anything is added, not whether places differ",
-        "One vector for all places is something, and says nothing about "
+        "bool((gaps > 1e-6).all())",
+        "not torch.allclose(one, torch.zeros_like(one))",
+        says="a test whether anything is added, not whether places differ",
+        why="One vector for all places is something, and says nothing about "
         "places. (Without a tolerance, rounding alone makes them differ.)",
         read="03_positions#pos-wrong",
         at="places",
     ),
     "axes": Bug(
-        "a test for batches (T, B, D), with the places along axis 0",
-        "x is (B, T, D): axis 0 counts sentences, axis 1 places.",
+        "add(x) - x",
+        "(add(x) - x).transpose(0, 1)",
+        says="a test for batches (T, B, D), with the places along axis 0",
+        why="x is (B, T, D): axis 0 counts sentences, axis 1 places.",
         read="03_positions#pos-wrong",
         at="places",
     ),
     "exact": Bug(
-        "a test that never says True, such as one without a tolerance",
-        "add(x) − x is rounded, differently in each sentence: compare with "
-        "torch.allclose, or take zeros for x.",
+        "torch.allclose",
+        "torch.equal",
+        says="a test that never says True, such as one without a tolerance",
+        why="add(x) − x is rounded, differently in each sentence: compare "
+        "with torch.allclose, or take zeros for x.",
         read="03_positions#pos-wrong",
         at="places",
     ),
@@ -563,19 +537,27 @@ EXERCISES = {
         atol=SINGLE,
         bugs=_CODE_BUGS,
         variants={
-            "halves": "Here all sines stand in the left half of a code, and "
-            "all cosines in the right half, in the order of the pairs."
+            "halves": Variant(
+                "dim=-1",
+                "dim=-2",
+                asks="Here all sines stand in the left half of a code, "
+                "and all cosines in the right half, in the order of the "
+                "pairs.",
+            ),
         },
         forbid=_LIBRARY,
     ),
     "slow": Exercise(
-        table, _table_cases, atol=SINGLE, bugs=_TABLE_BUGS, forbid=_LIBRARY
+        table,
+        _table_cases,
+        atol=SINGLE,
+        bugs=_TABLE_BUGS,
+        forbid=_LIBRARY,
     ),
     "speeds": Exercise(
         read_speeds,
         _speed_cases,
         bugs=_SPEED_BUGS,
-        alike=_NOT_READ,
         forbid=_LIBRARY,
     ),
     "shift": Exercise(
@@ -584,8 +566,12 @@ EXERCISES = {
         atol=SINGLE,
         bugs=_SHIFT_BUGS,
         variants={
-            "columns": "Here codes stand in columns: your matrix times the "
-            "column of position t is the column of position t + k."
+            "columns": Variant(
+                "-sin, sin",
+                "sin, -sin",
+                asks="Here codes stand in columns: your matrix times "
+                "the column of position t is the column of position t + k.",
+            ),
         },
         forbid=(*_LIBRARY, "torch.linalg.lstsq", "torch.linalg.pinv"),
     ),
@@ -593,13 +579,6 @@ EXERCISES = {
         sees_places,
         _adder_cases,
         bugs=_PLACES_BUGS,
-        alike=[
-            (
-                {"one_sentence"},
-                {"one_sentence", "exact"},
-                "one sentence is not compared with any other",
-            )
-        ],
     ),
     "design": Exercise(design, lambda seed: [Case()], judge=_judge_design),
 }

@@ -6,11 +6,10 @@ import torch
 from torch import Tensor
 
 from coursekit.classroom.check.core import (
-    NONE,
     Bug,
     Case,
     Exercise,
-    Switches,
+    Variant,
     generator,
 )
 
@@ -50,8 +49,6 @@ def parameters(
     n_layers: int,
     bias: bool,
     tied: bool,
-    *,
-    on: Switches = NONE,
 ) -> int:
     """The number of parameters of a GPT, a whole number.
 
@@ -65,92 +62,85 @@ def parameters(
     If `bias` is true, each matrix of a block and each LayerNorm has a bias; a
     LayerNorm has a scale in any case.
     """
+    norm = d_model * (1 + bias)
     attention = 4 * d_model * d_model
-    if "each_head" in on:
-        attention = attention * n_heads
-    if "four_wide" in on:
-        d_ff = 4 * d_model
-    matrices = 3 if "gated" in on else 2
-    network = matrices * d_model * d_ff
-    norm = d_model
-    if bias:
-        if "no_biases" not in on:
-            attention = attention + 4 * d_model
-            inner = d_model if "short_bias" in on else d_ff
-            network = network + (matrices - 1) * inner + d_model
-        norm = 2 * d_model
-    norms = n_layers if "one_norm" in on else 2 * n_layers
-    if "no_final_norm" not in on:
-        norms = norms + 1
-    total = n_layers * (attention + network) + norms * norm
-    total = total + vocab_size * d_model
-    if "no_positions" not in on:
-        total = total + max_len * d_model
-    if "always_tied" in on:
-        head = 0
-    elif "never_tied" in on or not tied:
-        head = vocab_size * d_model
-    else:
-        head = 0
-    return total + head
+    network = 2 * d_model * d_ff
+    biases = bias * (5 * d_model + d_ff)
+    blocks = n_layers * (attention + network + biases + 2 * norm)
+    tables = (vocab_size + max_len) * d_model
+    head = 0 if tied else vocab_size * d_model
+    return tables + blocks + norm + head
 
 
 _PARAMETERS_BUGS = {
     "each_head": Bug(
-        "a full set of matrices for each head",
-        "The heads share the width: each has d_model / n_heads columns, so "
-        "that all of them together are one d_model by d_model matrix.",
+        "4 * d_model * d_model",
+        "4 * d_model * d_model * n_heads",
+        says="a full set of matrices for each head",
+        why="The heads share the width: each has d_model / n_heads columns, "
+        "so that all of them together are one d_model by d_model matrix.",
         read="06_multihead#mha-counts",
-        at="attention",
     ),
     "four_wide": Bug(
-        "a network that is four times as wide as the model, whatever d_ff is",
-        "12 D² a block is a rule of thumb for d_ff = 4 D. Count with d_ff.",
+        "norm = d_model",
+        "d_ff = 4 * d_model\n    norm = d_model",
+        says="a network that is four times as wide as the model, whatever "
+        "d_ff is",
+        why="12 D² a block is a rule of thumb for d_ff = 4 D. Count with "
+        "d_ff.",
         read="18_scaling#scale-weights",
-        at="network",
     ),
     "no_biases": Bug(
-        "matrices without their biases",
-        "Each of the six matrices of a block has one, as long as its output "
-        "is wide.",
+        " + biases",
+        "",
+        says="matrices without their biases",
+        why="Each of the six matrices of a block has one, as long as its "
+        "output is wide.",
         read="09_decoder#dec-count",
-        at="biases",
     ),
     "one_norm": Bug(
-        "one LayerNorm in a block instead of two",
-        "One stands before attention, one before the network.",
+        "2 * norm",
+        "norm",
+        says="one LayerNorm in a block instead of two",
+        why="One stands before attention, one before the network.",
         read="09_decoder#dec-count",
-        at="norms",
     ),
     "no_final_norm": Bug(
-        "no LayerNorm after the last block",
-        "A pre-norm model normalizes once more before its head.",
+        "blocks + norm",
+        "blocks",
+        says="no LayerNorm after the last block",
+        why="A pre-norm model normalizes once more before its head.",
         read="09_decoder#dec-count",
-        at="final norm",
     ),
     "no_positions": Bug(
-        "no table of positions",
-        "Learned positions are max_len vectors of d_model numbers.",
+        "(vocab_size + max_len)",
+        "vocab_size",
+        says="no table of positions",
+        why="Learned positions are max_len vectors of d_model numbers.",
         read="09_decoder#dec-count",
-        at="positions",
     ),
     "always_tied": Bug(
-        "a head that is never counted",
-        "Only a tied head is the token table itself. Else it is a matrix "
-        "of its own.",
+        "0 if tied else vocab_size * d_model",
+        "0",
+        says="a head that is never counted",
+        why="Only a tied head is the token table itself. Else it is a "
+        "matrix of its own.",
         read="18_scaling#scale-weights",
-        at="head",
     ),
     "never_tied": Bug(
-        "a head that is always counted, tied or not",
-        "Tied means: the same numbers. They are stored, and trained, once.",
+        "0 if tied else vocab_size",
+        "vocab_size",
+        says="a head that is always counted, tied or not",
+        why="Tied means: the same numbers. They are stored, and trained, "
+        "once.",
         read="18_scaling#scale-weights",
-        at="head",
     ),
     "short_bias": Bug(
-        "a network both of whose biases are as long as the width",
-        "A bias has as many numbers as come out of its matrix: d_ff after "
-        "the first, d_model after the second.",
+        "d_ff)",
+        "d_model)",
+        says="a network both of whose biases are as long as the width",
+        why="A bias has as many numbers as come out of its matrix: d_ff "
+        "after the first, d_model after the second.",
         read="06_multihead#mha-counts",
         alone=True,
     ),
@@ -175,8 +165,6 @@ def flops(
     d_ff: int,
     n_layers: int,
     length: int,
-    *,
-    on: Switches = NONE,
 ) -> int:
     """The FLOPs of a GPT's matrix products, forward, for one text.
 
@@ -191,84 +179,74 @@ def flops(
     """
     d_head = d_model // n_heads
     columns = 2 * d_model + 2 * n_kv_heads * d_head
-    if "no_sharing" in on:
-        columns = 4 * d_model
-    if "no_table" in on:
-        mixing = 0
-    elif "one_of_two" in on:
-        mixing = length * length * d_model
-    elif "one_row" in on:
-        mixing = 2 * length * d_model
-    elif "wide_heads" in on:
-        mixing = 2 * length * length * d_model * n_heads
-    else:
-        mixing = 2 * length * length * d_model
+    mixing = 2 * length * length * d_model
     block = length * d_model * (columns + 2 * d_ff) + mixing
     ends = length * d_model * vocab_size
-    if "no_head" in on:
-        ends = 0
-    elif "look_up" in on:
-        ends = 2 * ends
-    each = 1 if "multiplications" in on else 2
-    if "training" in on:
-        each = 3 * each
-    return each * (n_layers * block + ends)
+    return 2 * (n_layers * block + ends)
 
 
 _FLOPS_BUGS = {
     "no_sharing": Bug(
-        "keys and values for every query head",
-        "Where heads share keys and values, their matrices are narrower: "
-        "n_kv_heads heads.",
+        "2 * d_model + 2 * n_kv_heads * d_head",
+        "4 * d_model",
+        says="keys and values for every query head",
+        why="Where heads share keys and values, their matrices are "
+        "narrower: n_kv_heads heads.",
         read="06_multihead#mha-counts",
-        at="projections",
     ),
     "no_table": Bug(
-        "two FLOPs a weight and nothing else",
-        "Scores and mixing have no weights, but they have products: one for "
-        "each pair of positions.",
+        "2 * length * length * d_model",
+        "0",
+        says="two FLOPs a weight and nothing else",
+        why="Scores and mixing have no weights, but they have products: one "
+        "for each pair of positions.",
         read="18_scaling#scale-flops",
-        at="scores",
     ),
     "one_of_two": Bug(
-        "scores counted, and the mixing of values left out",
-        "The table is used twice: made of queries and keys, then multiplied "
-        "by the values.",
+        "2 * length * length",
+        "length * length",
+        says="scores counted, and the mixing of values left out",
+        why="The table is used twice: made of queries and keys, then "
+        "multiplied by the values.",
         read="18_scaling#scale-flops",
-        at="scores",
     ),
     "one_row": Bug(
-        "scores of a single query",
-        "Every position has a query, so there are T · T of them.",
+        "2 * length * length",
+        "2 * length",
+        says="scores of a single query",
+        why="Every position has a query, so there are T · T of them.",
         read="18_scaling#scale-flops",
-        at="scores",
     ),
     "wide_heads": Bug(
-        "scores over the whole width in each head",
-        "A head compares d_model / n_heads numbers. All heads together "
+        "2 * length * length",
+        "2 * n_heads * length * length",
+        says="scores over the whole width in each head",
+        why="A head compares d_model / n_heads numbers. All heads together "
         "compare d_model.",
         read="18_scaling#scale-flops",
-        at="scores",
     ),
     "no_head": Bug(
-        "no head",
-        "The last matrix is as wide as the vocabulary, and applied at every "
-        "position.",
+        "length * d_model * vocab_size",
+        "0",
+        says="no head",
+        why="The last matrix is as wide as the vocabulary, and applied at "
+        "every position.",
         read="18_scaling#scale-flops",
-        at="ends",
     ),
     "look_up": Bug(
-        "the look-up of token vectors counted as a product",
-        "Only in formulas does a one-hot vector meet the table. The machine "
-        "copies a row.",
+        "length * d_model * vocab_size",
+        "2 * length * d_model * vocab_size",
+        says="the look-up of token vectors counted as a product",
+        why="Only in formulas does a one-hot vector meet the table. The "
+        "machine copies a row.",
         read="18_scaling#scale-flops",
-        at="ends",
     ),
     "multiplications": Bug(
-        "multiplications counted instead of FLOPs",
-        "Each product is added to a sum: two operations.",
+        "2 * (n_layers",
+        "(n_layers",
+        says="multiplications counted instead of FLOPs",
+        why="Each product is added to a sum: two operations.",
         read="18_scaling#scale-flops",
-        at="two",
     ),
 }
 
@@ -281,13 +259,7 @@ def _flops_cases(seed: int) -> list[Case]:
 
 # -- implement: attention in blocks ------------------------------------------
 def tiled(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    mask: Tensor,
-    size: int,
-    *,
-    on: Switches = NONE,
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor, size: int
 ) -> tuple[Tensor, Tensor]:
     """Attention that looks at `size` keys at a time, with a mask.
 
@@ -300,128 +272,131 @@ def tiled(
     e to the score, over the keys that it may see; −∞ if there are none.
     Scores may be many thousands, above or below 0.
     """
-    root = 1.0 if "no_scale" in on else q.size(-1) ** 0.5
-    lowest = torch.finfo(q.dtype).min
-    top = q.new_full((len(q), 1), 0.0 if "from_zero" in on else lowest)
+    root = q.size(-1) ** 0.5
+    top = q.new_full((len(q), 1), torch.finfo(q.dtype).min)
     total = torch.zeros_like(top)
     mixed = q.new_zeros(len(q), v.size(-1))
-    end = len(k)
-    if "rest_dropped" in on:
-        end = max(end // size * size, size)
-    if "from_infinity" in on:
-        top = torch.full_like(top, float("-inf"))
-    for start in range(0, end, size):
+    for start in range(0, len(k), size):
         part = slice(start, start + size)
         scores = q @ k[part].T / root
-        seen = (
-            mask[:, : len(k[part])] if "first_columns" in on else mask[:, part]
-        )
-        hidden = -1e9 if "finite" in on else float("-inf")
-        scores = scores.masked_fill(~seen, hidden)
+        scores = scores.masked_fill(~mask[:, part], float("-inf"))
         new = torch.maximum(top, scores.amax(dim=1, keepdim=True))
-        if "own_maximum" in on:
-            new = scores.amax(dim=1, keepdim=True).clamp(min=lowest)
         shrink, weights = (top - new).exp(), (scores - new).exp()
-        if "never_shrunk" in on:
-            shrink = torch.ones_like(shrink)
-        if "own_maximum" in on or "sum_not_shrunk" in on:
-            total = total + weights.sum(dim=1, keepdim=True)
-        else:
-            total = total * shrink + weights.sum(dim=1, keepdim=True)
-        if "own_maximum" in on or "mixture_not_shrunk" in on:
-            mixed = mixed + weights @ v[part]
-        else:
-            mixed = mixed * shrink + weights @ v[part]
+        total = total * shrink + weights.sum(dim=1, keepdim=True)
+        mixed = mixed * shrink + weights @ v[part]
         top = new
-    if "nan_rows" in on:
-        out = mixed / total
-    else:
-        out = mixed / total.where(total > 0, 1.0)
-    log_sum = top if "maximum_only" in on else top + total.log()
-    return out, log_sum[:, 0]
+    log_sum = top + total.log()
+    return mixed / total.where(total > 0, 1.0), log_sum[:, 0]
 
 
 _TILED_BUGS = {
     "no_scale": Bug(
-        "scores without the division by √Dh",
-        "Divide by the root of the size of a query.",
+        "q.size(-1) ** 0.5",
+        "1.0",
+        says="scores without the division by √Dh",
+        why="Divide by the root of the size of a query.",
         read="04_attention#att-predict-scale",
-        at="scale",
     ),
     "from_zero": Bug(
-        "a maximum that starts at 0",
-        "If all scores are far below 0, every exponential is 0. Start at the "
-        "lowest number there is.",
+        "torch.finfo(q.dtype).min",
+        "0.0",
+        says="a maximum that starts at 0",
+        why="If all scores are far below 0, every exponential is 0. Start "
+        "at the lowest number there is.",
         read="18_scaling#scale-online",
         at="maximum",
     ),
     "own_maximum": Bug(
-        "each block measured against its own maximum, and simply added",
-        "Numbers with different yardsticks cannot be added. Bring the old "
-        "ones to the new maximum first.",
+        "torch.maximum(top, scores.amax(dim=1, keepdim=True))",
+        "scores.amax(dim=1, keepdim=True)\n"
+        "        new = new.clamp(min=torch.finfo(q.dtype).min)",
+        "total * shrink",
+        "total",
+        "mixed * shrink",
+        "mixed",
+        says="each block measured against its own maximum, and simply added",
+        why="Numbers with different yardsticks cannot be added. Bring the "
+        "old ones to the new maximum first.",
         read="18_scaling#scale-online",
         at="maximum",
     ),
     "sum_not_shrunk": Bug(
-        "a sum that is not scaled down when a larger score turns up",
-        "Sum and mixture are measured against the same maximum: both get the "
-        "factor exp(old − new).",
+        "total * shrink",
+        "total",
+        says="a sum that is not scaled down when a larger score turns up",
+        why="Sum and mixture are measured against the same maximum: both "
+        "get the factor exp(old − new).",
         read="18_scaling#scale-online",
         at="maximum",
     ),
     "mixture_not_shrunk": Bug(
-        "a mixture that is not scaled down when a larger score turns up",
-        "Sum and mixture are measured against the same maximum: both get the "
-        "factor exp(old − new).",
+        "mixed * shrink",
+        "mixed",
+        says="a mixture that is not scaled down when a larger score turns up",
+        why="Sum and mixture are measured against the same maximum: both "
+        "get the factor exp(old − new).",
         read="18_scaling#scale-online",
         at="maximum",
     ),
     "first_columns": Bug(
-        "the first columns of the mask used for every block",
-        "Block by block, the mask's columns go along with the keys: "
+        "mask[:, part]",
+        "mask[:, : len(k[part])]",
+        says="the first columns of the mask used for every block",
+        why="Block by block, the mask's columns go along with the keys: "
         "mask[:, start : start + size].",
         read="18_scaling#scale-code",
-        at="columns",
     ),
     "finite": Bug(
-        "hidden scores of −10⁹ instead of −∞",
-        "A query that may see nothing then sees all keys alike. And against "
-        "real scores that are lower still, the hidden ones win.",
+        'float("-inf")',
+        "-1e9",
+        says="hidden scores of −10⁹ instead of −∞",
+        why="A query that may see nothing then sees all keys alike. And "
+        "against real scores that are lower still, the hidden ones win.",
         read="05_masks#mask-wrong",
         at="hidden",
     ),
     "nan_rows": Bug(
-        "0 divided by 0 for a query that may see nothing",
-        "Its sum is 0, and so is its mixture. Divide by 1 instead.",
+        "total.where(total > 0, 1.0)",
+        "total",
+        says="0 divided by 0 for a query that may see nothing",
+        why="Its sum is 0, and so is its mixture. Divide by 1 instead.",
         read="18_scaling#scale-code",
         at="hidden",
     ),
     "maximum_only": Bug(
-        "the largest score returned as the logarithm of the sum",
-        "The sum was measured against it: its logarithm is the maximum plus "
-        "the logarithm of the sum so far.",
+        "top + total.log()",
+        "top",
+        says="the largest score returned as the logarithm of the sum",
+        why="The sum was measured against it: its logarithm is the maximum "
+        "plus the logarithm of the sum so far.",
         read="18_scaling#scale-online",
-        at="logarithm",
     ),
     "never_shrunk": Bug(
-        "sums and mixture that are never brought to the new largest score",
-        "All that was summed stands relative to the old maximum: multiply "
-        "it by exp(old − new) before adding.",
+        "(top - new).exp()",
+        "torch.ones_like(top)",
+        says="sums and mixture that are never brought to the new largest "
+        "score",
+        why="All that was summed stands relative to the old maximum: "
+        "multiply it by exp(old − new) before adding.",
         read="04_attention#att-predict-scale",
         alone=True,
     ),
     "rest_dropped": Bug(
-        "a last block that is left out if it is not full",
-        "There may be fewer keys in the last block, and they count like all "
-        "others.",
+        "range(0, len(k), size)",
+        "range(0, max(len(k) // size * size, size), size)",
+        says="a last block that is left out if it is not full",
+        why="There may be fewer keys in the last block, and they count like "
+        "all others.",
         read="04_attention#att-predict-scale",
         alone=True,
     ),
     "from_infinity": Bug(
-        "a largest score that starts at −∞, which makes NaN where a query's "
-        "first block is hidden",
-        "−∞ − (−∞) is NaN. Start at the smallest finite number, or replace "
-        "an infinite maximum by 0.",
+        "torch.finfo(q.dtype).min",
+        'float("-inf")',
+        says="a largest score that starts at −∞, which makes NaN where a "
+        "query's first block is hidden",
+        why="−∞ − (−∞) is NaN. Start at the smallest finite number, or "
+        "replace an infinite maximum by 0.",
         read="04_attention#att-predict-scale",
         alone=True,
     ),
@@ -453,8 +428,6 @@ def recomputed(
     log_sum: Tensor,
     d_out: Tensor,
     size: int,
-    *,
-    on: Switches = NONE,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of attention, from blocks of weights computed once more.
 
@@ -469,114 +442,101 @@ def recomputed(
     dq, dk, dv = (torch.zeros_like(x) for x in (q, k, v))
     root = q.size(-1) ** 0.5
     in_all = (d_out * out).sum(dim=1, keepdim=True)
-    if "mean_coupled" in on:
-        in_all = in_all / out.size(1)
     for i in range(0, len(q), size):
         rows = slice(i, i + size)
         for j in range(0, len(k), size):
             cols = slice(j, j + size)
             scores = q[rows] @ k[cols].T / root
-            if "softmax_of_block" in on:
-                weights = scores.softmax(dim=1)
-            elif "not_normalized" in on:
-                top = scores.amax(dim=1, keepdim=True)
-                weights = (scores - top).exp()
-            else:
-                weights = (scores - log_sum[rows, None]).exp()
+            weights = (scores - log_sum[rows, None]).exp()
             d_weights = d_out[rows] @ v[cols].T
-            if "not_coupled" in on:
-                coupling = torch.zeros_like(in_all[rows])
-            elif "coupled_in_block" in on:
-                coupling = (weights * d_weights).sum(dim=1, keepdim=True)
-            else:
-                coupling = in_all[rows]
-            d_scores = weights * (d_weights - coupling)
-            if "no_root" not in on:
-                d_scores = d_scores / root
-            if "overwritten" in on:
-                dk[cols] = d_scores.T @ q[rows]
-                dv[cols] = weights.T @ d_out[rows]
-            elif "values_overwritten" in on:
-                dk[cols] += d_scores.T @ q[rows]
-                dv[cols] = weights.T @ d_out[rows]
-            elif "keys_overwritten" in on:
-                dk[cols] = d_scores.T @ q[rows]
-                dv[cols] += weights.T @ d_out[rows]
-            else:
-                dk[cols] += d_scores.T @ q[rows]
-                dv[cols] += weights.T @ d_out[rows]
-            if "last_keys" in on:
-                dq[rows] = d_scores @ k[cols]
-            else:
-                dq[rows] += d_scores @ k[cols]
+            d_scores = weights * (d_weights - in_all[rows]) / root
+            dk[cols] += d_scores.T @ q[rows]
+            dv[cols] += weights.T @ d_out[rows]
+            dq[rows] += d_scores @ k[cols]
     return dq, dk, dv
 
 
 _RECOMPUTED_BUGS = {
     "softmax_of_block": Bug(
-        "a softmax over the keys of a block alone",
-        "The weights of a row sum to 1 over all keys. Take the sum that the "
-        "forward pass kept: exp(scores − log_sum).",
+        "weights = (scores - log_sum[rows, None]).exp()",
+        "weights = scores.softmax(dim=1)",
+        says="a softmax over the keys of a block alone",
+        why="The weights of a row sum to 1 over all keys. Take the sum that "
+        "the forward pass kept: exp(scores − log_sum).",
         read="18_scaling#scale-backward",
-        at="weights",
     ),
     "not_normalized": Bug(
-        "exponentials that are not divided by the sum of their row",
-        "exp(scores − log_sum) does both at once: it subtracts the maximum "
-        "and divides by the sum.",
+        "weights = (scores - log_sum[rows, None]).exp()",
+        "top = scores.amax(dim=1, keepdim=True)\n"
+        "            weights = (scores - top).exp()",
+        says="exponentials that are not divided by the sum of their row",
+        why="exp(scores − log_sum) does both at once: it subtracts the "
+        "maximum and divides by the sum.",
         read="18_scaling#scale-backward",
-        at="weights",
     ),
     "not_coupled": Bug(
-        "a softmax whose weights do not depend on one another",
-        "Raise one weight and the others fall. Subtract the row's mean "
+        "(d_weights - in_all[rows])",
+        "(d_weights)",
+        says="a softmax whose weights do not depend on one another",
+        why="Raise one weight and the others fall. Subtract the row's mean "
         "gradient, which is the sum of d_out · out.",
         read="further/04_attention#att-backward",
-        at="coupling",
     ),
     "coupled_in_block": Bug(
-        "the coupling term summed over the keys of a block alone",
-        "It runs over all keys of the row. Σ d_out · out gives it without "
-        "the table, before the first block.",
+        "in_all[rows]",
+        "(weights * d_weights).sum(dim=1, keepdim=True)",
+        says="the coupling term summed over the keys of a block alone",
+        why="It runs over all keys of the row. Σ d_out · out gives it "
+        "without the table, before the first block.",
         read="18_scaling#scale-backward",
-        at="coupling",
     ),
     "no_root": Bug(
-        "gradients without the division by √Dh",
-        "The scores were divided, so their gradient is, too: for queries "
-        "and for keys.",
+        ") / root",
+        ")",
+        says="gradients without the division by √Dh",
+        why="The scores were divided, so their gradient is, too: for "
+        "queries and for keys.",
         read="further/04_attention#att-backward",
-        at="root",
     ),
     "overwritten": Bug(
-        "gradients of keys and values that the next block of queries "
+        "dk[cols] +=",
+        "dk[cols] =",
+        "dv[cols] +=",
+        "dv[cols] =",
+        says="gradients of keys and values that the next block of queries "
         "overwrites",
-        "Every query that sees a key adds to its gradient: += and not =.",
+        why="Every query that sees a key adds to its gradient: += and not =.",
         read="18_scaling#scale-backward",
-        at="keys",
     ),
     "last_keys": Bug(
-        "gradients of queries that the next block of keys overwrites",
-        "A query's gradient is a sum over all keys: += and not =.",
+        "dq[rows] +=",
+        "dq[rows] =",
+        says="gradients of queries that the next block of keys overwrites",
+        why="A query's gradient is a sum over all keys: += and not =.",
         read="18_scaling#scale-backward",
-        at="queries",
     ),
     "mean_coupled": Bug(
-        "a mean over the numbers of a row where their sum belongs",
-        "The sum over the keys of weight times its gradient is the dot "
+        "keepdim=True)",
+        "keepdim=True) / out.size(1)",
+        says="a mean over the numbers of a row where their sum belongs",
+        why="The sum over the keys of weight times its gradient is the dot "
         "product of d_out and out: a sum.",
         read="18_scaling#scale-backward",
         alone=True,
     ),
     "values_overwritten": Bug(
-        "values' gradients that each block of queries overwrites",
-        "Every query that sees a value pulls at it: add, dv[cols] += …",
+        "dv[cols] +=",
+        "dv[cols] =",
+        says="values' gradients that each block of queries overwrites",
+        why="Every query that sees a value pulls at it: add, dv[cols] += …",
         read="18_scaling#scale-backward",
         alone=True,
     ),
     "keys_overwritten": Bug(
-        "keys' gradients that each block of queries overwrites",
-        "Every query that sees a key pulls at it: add, dk[cols] += …",
+        "dk[cols] +=",
+        "dk[cols] =",
+        says="keys' gradients that each block of queries overwrites",
+        why="Every query that sees a key pulls at it: add, dk[cols] += …",
         read="18_scaling#scale-backward",
         alone=True,
     ),
@@ -600,11 +560,7 @@ Run = tuple[int, int, float, float, float]
 
 
 def law(
-    runs: Sequence[Run],
-    exponents: Sequence[float],
-    target: int,
-    *,
-    on: Switches = NONE,
+    runs: Sequence[Run], exponents: Sequence[float], target: int
 ) -> tuple[float, float, float]:
     """A scaling law through the best runs, and what it says of another size.
 
@@ -619,74 +575,72 @@ def law(
     this sum is the smallest.
     The result is three numbers: a, E, and the loss of the law at N = `target`.
     """
-    if "unfinished" in on:
-        counted = list(runs)
-    else:
-        counted = [run for run in runs if run[3] == 1.0]
-    if "one_rate" in on:
-        smallest = min(counted, key=lambda run: (run[0], run[4]))
-        counted = [run for run in counted if run[2] == smallest[2]]
-    points: dict[int, list[float]] = {}
-    for blocks, table, _, _, loss in counted:
-        size = blocks + table if "with_table" in on else blocks
-        points.setdefault(size, []).append(loss)
-    if "mean" in on:
-        losses = [sum(found) / len(found) for found in points.values()]
-    else:
-        losses = [min(found) for found in points.values()]
-    n = torch.tensor([float(size) for size in points], dtype=float64)
-    y = torch.tensor(losses, dtype=float64)
-    best = float("inf"), 0.0, 0.0, 0.0
+    done = [run for run in runs if run[3] == 1.0]
+    losses: dict[int, list[float]] = {}
+    for blocks, _, _, _, loss in done:
+        losses.setdefault(blocks, []).append(loss)
+    n = torch.tensor(list(losses), dtype=float64)
+    y = torch.tensor([min(found) for found in losses.values()], dtype=float64)
+    fits = []
     for a in exponents:
-        powers = n**-a
-        if "no_floor" in on:
-            e = 0.0
-            slope = float((powers * y).sum() / (powers * powers).sum())
-        else:
-            off = powers - powers.mean()
-            slope = float((off * y).sum() / (off * off).sum())
-            e = float(y.mean() - slope * powers.mean())
-        error = float(((y - e - slope * powers) ** 2).sum())
-        if error < best[0]:
-            best = error, a, e, slope
-    _, a, e, slope = best
-    return a, e, e + slope * target**-a
+        x = n**-a
+        off = x - x.mean()
+        slope = (off * y).sum() / (off * off).sum()
+        e = y.mean() - slope * x.mean()
+        error = (y - e - slope * x).square().sum()
+        at_target = e + slope * target**-a
+        fits.append((error.item(), a, e.item(), at_target.item()))
+    return min(fits)[1:]
 
 
 _LAW_BUGS = {
     "unfinished": Bug(
-        "runs that are still in the middle of their schedule",
-        "A look at half the schedule is not the end of a run of half the "
-        "length: the rate has not come down yet.",
+        "[run for run in runs if run[3] == 1.0]",
+        "runs",
+        says="runs that are still in the middle of their schedule",
+        why="A look at half the schedule is not the end of a run of half "
+        "the length: the rate has not come down yet.",
         read="18_scaling#scale-wrong",
         at="runs",
     ),
     "with_table": Bug(
-        "sizes that include the token table",
-        "In small models most parameters are the table, which computes "
+        "blocks, _, _,",
+        "blocks, table, _,",
+        "setdefault(blocks",
+        "setdefault(blocks + table",
+        says="sizes that include the token table",
+        why="In small models most parameters are the table, which computes "
         "nothing. Count the blocks, and say so.",
         read="18_scaling#scale-wrong",
-        at="size",
     ),
     "one_rate": Bug(
-        "one learning rate for all sizes, the best one of the smallest",
-        "Wide models want a lower rate. With one rate for all, the large "
-        "ones are badly trained, and the line is curved.",
+        "losses: dict",
+        "smallest = min(done, key=lambda run: (run[0], run[4]))\n"
+        "    done = [run for run in done if run[2] == smallest[2]]\n"
+        "    losses: dict",
+        says="one learning rate for all sizes, the best one of the smallest",
+        why="Wide models want a lower rate. With one rate for all, the "
+        "large ones are badly trained, and the line is curved.",
         read="18_scaling#scale-wrong",
         at="runs",
     ),
     "mean": Bug(
-        "the mean over a size's runs instead of the best of them",
-        "Runs at bad rates say nothing of what a size can do.",
+        "min(found)",
+        "sum(found) / len(found)",
+        says="the mean over a size's runs instead of the best of them",
+        why="Runs at bad rates say nothing of what a size can do.",
         read="18_scaling#scale-wrong",
         at="runs",
     ),
     "no_floor": Bug(
-        "a law without its constant E",
-        "Some loss is left however large the model. Without E the law "
+        "off = x - x.mean()",
+        "off = x",
+        "y.mean() - slope * x.mean()",
+        "torch.zeros(())",
+        says="a law without its constant E",
+        why="Some loss is left however large the model. Without E the law "
         "falls to 0, and promises too much.",
         read="18_scaling#scale-wrong",
-        at="floor",
     ),
 }
 
@@ -715,8 +669,14 @@ EXERCISES = {
         _parameters_cases,
         bugs=_PARAMETERS_BUGS,
         variants={
-            "gated": "The network is gated: it has a second matrix from "
-            "d_model to d_ff, with a bias if the others have one.",
+            "gated": Variant(
+                "2 * d_model * d_ff",
+                "3 * d_model * d_ff",
+                "5 * d_model + d_ff",
+                "5 * d_model + 2 * d_ff",
+                asks="The network is gated: it has a second matrix from "
+                "d_model to d_ff, with a bias if the others have one.",
+            ),
         },
         forbid=COUNTS,
     ),
@@ -725,8 +685,12 @@ EXERCISES = {
         _flops_cases,
         bugs=_FLOPS_BUGS,
         variants={
-            "training": "Count a training step, forward and backward: "
-            "backward, each product has two more.",
+            "training": Variant(
+                "return 2",
+                "return 3 * 2",
+                asks="Count a training step, forward and backward: "
+                "backward, each product has two more.",
+            ),
         },
         forbid=COUNTS,
     ),
@@ -749,5 +713,9 @@ EXERCISES = {
         bugs=_RECOMPUTED_BUGS,
         forbid=[*ATTENTION, "torch.autograd.grad"],
     ),
-    "law": Exercise(law, _law_cases, bugs=_LAW_BUGS),
+    "law": Exercise(
+        law,
+        _law_cases,
+        bugs=_LAW_BUGS,
+    ),
 }

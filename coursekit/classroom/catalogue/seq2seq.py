@@ -8,11 +8,10 @@ from torch import Tensor
 
 from coursekit.attention import attend
 from coursekit.classroom.check.core import (
-    NONE,
     Bug,
     Case,
     Exercise,
-    Switches,
+    Variant,
     generator,
 )
 from coursekit.classroom.check.forbid import ATTENTION
@@ -32,8 +31,6 @@ def cross(
     w_q: Tensor,
     w_k: Tensor,
     w_v: Tensor,
-    *,
-    on: Switches = NONE,
 ) -> Tensor:
     """Attention from one sequence to another: one head, no output matrix.
 
@@ -45,109 +42,109 @@ def cross(
     seen from all places of `y`. The result is `softmax(q kᵀ / √Dh) v`, with
     the softmax over the real vectors; it is `(B, T, Dh)`.
     """
-    asks, asked = y, memory
-    if "roles_swapped" in on:
-        asks, asked = memory, y
-    elif "from_itself" in on:
-        asked = y
-    q, k, v = asks @ w_q, asked @ w_k, asked @ w_v
-    root = math.sqrt(q.size(-1))
-    if "no_scale" in on:
-        root = 1.0
-    elif "scale_model" in on:
-        root = math.sqrt(y.size(-1))
-    scores = q @ k.mT / root
-    places = torch.arange(memory.size(1))
-    if "left" in on:
-        real = places >= memory.size(1) - lengths[:, None]
-    else:
-        real = places < lengths[:, None]
-    if "one_more" in on:
-        real = places <= lengths[:, None]
-    elif "inverted" in on:
-        real = ~real
+    q, k, v = y @ w_q, memory @ w_k, memory @ w_v
+    scores = q @ k.mT / math.sqrt(q.size(-1))
+    real = torch.arange(memory.size(1)) < lengths[:, None]
     see = real[:, None]
-    if "roles_swapped" in on or "from_itself" in on or "no_mask" in on:
-        see = torch.ones_like(scores, dtype=torch.bool)
-    if "causal" in on:
-        see = see & torch.ones_like(scores, dtype=torch.bool).tril()
-    if "hidden_after" in on:
-        weights = scores.softmax(dim=-1).masked_fill(~see, 0.0)
-    elif "set_to_zero" in on:
-        weights = scores.masked_fill(~see, 0.0).softmax(dim=-1)
-    else:
-        scores = scores.masked_fill(~see, -1e30)
-        weights = scores.softmax(dim=-1)
+    scores = scores.masked_fill(~see, -1e30)
+    weights = scores.softmax(dim=-1)
     return weights @ v
 
 
 _CROSS_BUGS = {
     "roles_swapped": Bug(
-        "queries from the memory, keys and values from the decoder",
-        "The side that needs something asks. The output must have a row for "
-        "each of the decoder's places, whatever the source's length.",
+        "y @ w_q, memory @ w_k, memory @ w_v",
+        "memory @ w_q, y @ w_k, y @ w_v",
+        "see = real[:, None]",
+        "see = torch.ones_like(scores, dtype=torch.bool)",
+        says="queries from the memory, keys and values from the decoder",
+        why="The side that needs something asks. The output must have a row "
+        "for each of the decoder's places, whatever the source's length.",
         read="14_seq2seq#seq-by-hand",
         at="source",
     ),
     "from_itself": Bug(
-        "keys and values from the decoder itself: self-attention",
-        "Nothing of the source arrives. Keys and values have to come from "
-        "the memory.",
+        "memory @ w_k, memory @ w_v",
+        "y @ w_k, y @ w_v",
+        "see = real[:, None]",
+        "see = torch.ones_like(scores, dtype=torch.bool)",
+        says="keys and values from the decoder itself: self-attention",
+        why="Nothing of the source arrives. Keys and values have to come "
+        "from the memory.",
         read="14_seq2seq#seq-formula",
         at="source",
     ),
     "no_mask": Bug(
-        "the padding of the memory read as if it were words",
-        "The encoder gives padding a vector, too. Hide it, or a sentence's "
-        "output depends on how long its neighbors in the batch are.",
+        "see = real[:, None]",
+        "see = torch.ones_like(scores, dtype=torch.bool)",
+        says="the padding of the memory read as if it were words",
+        why="The encoder gives padding a vector, too. Hide it, or a "
+        "sentence's output depends on how long its neighbors in the batch "
+        "are.",
         read="14_seq2seq#seq-masks",
         at="source",
     ),
     "causal": Bug(
-        "a causal mask on the source",
-        "The source is all there before the first word is written: every "
-        "position may look at every real word of it.",
+        "scores = scores",
+        "see = see & torch.ones_like(scores, dtype=torch.bool).tril()\n"
+        "    scores = scores",
+        says="a causal mask on the source",
+        why="The source is all there before the first word is written: "
+        "every position may look at every real word of it.",
         read="14_seq2seq#seq-masks",
-        at="causal",
     ),
     "no_scale": Bug(
-        "the scores without 1/√Dh",
-        "Dot products grow like the root of the head's size. Divide by it, "
-        "as in every attention.",
+        " / math.sqrt(q.size(-1))",
+        "",
+        says="the scores without 1/√Dh",
+        why="Dot products grow like the root of the head's size. Divide by "
+        "it, as in every attention.",
         read="14_seq2seq#seq-formula",
-        at="scale",
     ),
     "scale_model": Bug(
-        "the scores divided by √D, the width of the model",
-        "A score is a product of two vectors of Dh numbers: take the root "
-        "of that.",
+        "math.sqrt(q",
+        "math.sqrt(y",
+        says="the scores divided by √D, the width of the model",
+        why="A score is a product of two vectors of Dh numbers: take the "
+        "root of that.",
         read="14_seq2seq#seq-formula",
-        at="scale",
     ),
     "hidden_after": Bug(
-        "padding set to 0 after the softmax",
-        "The weights then sum to less than 1. Hide scores before the "
+        "scores = scores.masked_fill(~see, -1e30)\n"
+        "    weights = scores.softmax(dim=-1)",
+        "weights = scores.softmax(dim=-1).masked_fill(~see, 0.0)",
+        says="padding set to 0 after the softmax",
+        why="The weights then sum to less than 1. Hide scores before the "
         "softmax, with minus infinity.",
         read="05_masks#mask-formula",
         at="source",
     ),
     "one_more": Bug(
-        "one vector of the padding taken for real",
-        "lengths[b] vectors are real, with the numbers 0 to lengths[b] − 1: "
-        "places < lengths, not ≤.",
+        "< lengths",
+        "<= lengths",
+        says="one vector of the padding taken for real",
+        why="lengths[b] vectors are real, with the numbers 0 to lengths[b] "
+        "− 1: places < lengths, not ≤.",
         read="05_masks#mask-padding",
         alone=True,
+        otherwise=[(">= memory.size(1) - lengths", "<= lengths")],
     ),
     "inverted": Bug(
-        "a mask upside down: the padding is seen, and the real vectors are "
-        "not",
-        "True in a mask means: may look. Hide where the mask is *not* true.",
+        "see = real",
+        "see = ~real",
+        says="a mask upside down: the padding is seen, and the real vectors "
+        "are not",
+        why="True in a mask means: may look. Hide where the mask is *not* "
+        "true.",
         read="05_masks#mask-padding",
         alone=True,
     ),
     "set_to_zero": Bug(
-        "scores of the padding set to 0",
-        "A score of 0 is an ordinary score, and gets e⁰ in the softmax. "
+        "scores = scores.masked_fill(~see, -1e30)\n"
+        "    weights = scores.softmax(dim=-1)",
+        "weights = scores.masked_fill(~see, 0.0).softmax(dim=-1)",
+        says="scores of the padding set to 0",
+        why="A score of 0 is an ordinary score, and gets e⁰ in the softmax. "
         "Fill with −∞.",
         read="05_masks#mask-padding",
         alone=True,
@@ -175,8 +172,6 @@ def mended(
     real: Tensor,
     w_self: Sequence[Tensor],
     w_cross: Sequence[Tensor],
-    *,
-    on: Switches = NONE,
 ) -> Tensor:
     """A decoder block of two attentions, each with one head.
 
@@ -197,92 +192,85 @@ def mended(
 
     n = x.size(1)
     causal = torch.ones(n, n, dtype=torch.bool).tril()
-    now = torch.ones_like(causal) if "no_causal" in on else causal
-    a = x + one_head(x, x, now, w_self)
-    asks, asked = (x if "old_queries" in on else a), memory
-    if "swapped" in on:
-        asks, asked = asked, asks
-    if "itself" in on:
-        asked = asks
-    if "causal_source" in on:
-        see = causal
-    elif "triangle" in on:
-        see = real[:, None] & torch.ones(n, real.size(1)).bool().tril()
-    elif "itself" in on:
-        see = torch.ones(asks.size(1), asks.size(1), dtype=torch.bool).tril()
-    elif "no_source_mask" in on:
-        see = torch.ones(1, 1, dtype=torch.bool)
-    else:
-        see = real[:, None]
-    b = one_head(asks, asked, see, w_cross)
-    if "not_added" in on:
-        return b
-    elif "old_stream" in on:
-        return x + b
-    else:
-        return a + b
+    a = x + one_head(x, x, causal, w_self)
+    see = real[:, None]
+    b = one_head(a, memory, see, w_cross)
+    return a + b
 
 
 _MENDED_BUGS = {
     "swapped": Bug(
-        "a memory that asks, and a target that is asked",
-        "Queries come from the decoder. Swapped, it runs only if both texts "
-        "have the same length.",
+        "(a, memory,",
+        "(memory, a,",
+        says="a memory that asks, and a target that is asked",
+        why="Queries come from the decoder. Swapped, it runs only if both "
+        "texts have the same length.",
         read="14_seq2seq#seq-by-hand",
-        at="roles",
     ),
     "itself": Bug(
-        "a cross-attention that asks the target itself",
-        "Nothing of the source arrives: keys and values have to come from "
-        "the memory.",
+        "(a, memory,",
+        "(a, a,",
+        "see = real[:, None]",
+        "see = causal",
+        says="a cross-attention that asks the target itself",
+        why="Nothing of the source arrives: keys and values have to come "
+        "from the memory.",
         read="14_seq2seq#seq-formula",
-        at="mask",
     ),
     "causal_source": Bug(
-        "the causal mask on the source",
-        "The source has no future. Which of its words may be seen is said "
-        "by its own mask, the same for all places.",
+        "see = real[:, None]",
+        "see = causal",
+        says="the causal mask on the source",
+        why="The source has no future. Which of its words may be seen is "
+        "said by its own mask, the same for all places.",
         read="14_seq2seq#seq-masks",
-        at="mask",
     ),
     "no_source_mask": Bug(
-        "a source without its mask",
-        "The memory has a vector for each padding token. Hide them "
-        "with `real[:, None]`, (B, 1, S).",
+        "see = real[:, None]",
+        "see = torch.ones(1, 1, dtype=torch.bool)",
+        says="a source without its mask",
+        why="The memory has a vector for each padding token. Hide them with "
+        "`real[:, None]`, (B, 1, S).",
         read="14_seq2seq#seq-masks",
-        at="mask",
     ),
     "no_causal": Bug(
-        "a target that sees its own future",
-        "The self-attention needs the causal mask: in training the right "
-        "answer stands one place further on.",
+        "causal, w_self",
+        "torch.ones_like(causal), w_self",
+        says="a target that sees its own future",
+        why="The self-attention needs the causal mask: in training the "
+        "right answer stands one place further on.",
         read="14_seq2seq#seq-masks",
-        at="self",
     ),
     "old_queries": Bug(
-        "questions from before the self-attention",
-        "The cross-attention asks with what the self-attention has made of "
-        "the target, in the same block.",
+        "(a, memory,",
+        "(x, memory,",
+        says="questions from before the self-attention",
+        why="The cross-attention asks with what the self-attention has made "
+        "of the target, in the same block.",
         read="14_seq2seq#seq-blocks",
-        at="asks",
+        otherwise=[("(memory, a,", "(memory, x,"), ("(a, a,", "(x, x,")],
     ),
     "not_added": Bug(
-        "the last attention's output instead of the sum",
-        "Each part adds to the stream. Without the sum, the target's own "
-        "words are lost.",
+        "return a + b",
+        "return b",
+        says="the last attention's output instead of the sum",
+        why="Each part adds to the stream. Without the sum, the target's "
+        "own words are lost.",
         read="14_seq2seq#seq-formula",
-        at="sum",
     ),
     "old_stream": Bug(
-        "a sum that has forgotten the self-attention",
-        "Each part adds to the stream as the part before it left it.",
+        "a + b",
+        "x + b",
+        says="a sum that has forgotten the self-attention",
+        why="Each part adds to the stream as the part before it left it.",
         read="14_seq2seq#seq-formula",
-        at="sum",
     ),
     "triangle": Bug(
-        "a causal triangle on the source, besides its mask",
-        "The whole source is there before the first word is written: every "
-        "position may see all its real vectors.",
+        "see = real[:, None]",
+        "see = real[:, None] & torch.ones(n, real.size(1)).bool().tril()",
+        says="a causal triangle on the source, besides its mask",
+        why="The whole source is there before the first word is written: "
+        "every position may see all its real vectors.",
         read="14_seq2seq#seq-by-hand",
         alone=True,
     ),
@@ -314,8 +302,6 @@ def whole(
     encoder: Sequence[Callable[..., Tensor]],
     decoder: Sequence[Callable[..., Tensor]],
     unembed: Callable[..., Tensor],
-    *,
-    on: Switches = NONE,
 ) -> Tensor:
     """Encoder and decoder, put together from their blocks.
 
@@ -330,72 +316,71 @@ def whole(
     out of the last is the memory. The target goes through all decoder blocks,
     and each of them is given that memory. The result is the logits.
     """
-    x = embed(src)
-    states = []
+    memory = embed(src)
     for block in encoder:
-        x = block(x, None if "encoder_unmasked" in on else real)
-        states.append(x)
-    if "embeddings" in on:
-        memory = embed(src)
-    elif "first_state" in on:
-        memory = states[0]
-    else:
-        memory = x
+        memory = block(memory, real)
     y = embed(tgt)
-    for i, block in enumerate(decoder):
-        if "side_by_side" in on:
-            memory = states[i]
-        mask = None if "decoder_unmasked" in on else real
-        if "not_handed_on" in on:
-            y = block(embed(tgt), memory, mask)
-        else:
-            y = block(y, memory, mask)
+    for block in decoder:
+        y = block(y, memory, real)
     return unembed(y)
 
 
 _WHOLE_BUGS = {
     "side_by_side": Bug(
-        "a first decoder block that reads the first encoder block, a second "
-        "that reads the second",
-        "The towers do not go side by side. The encoder runs to its end, "
-        "and every decoder block reads its last output.",
+        "memory = embed(src)",
+        "memory, states = embed(src), []",
+        "    y = embed(tgt)",
+        "        states.append(memory)\n    y = embed(tgt)",
+        "for block in decoder",
+        "for memory, block in zip(states, decoder)",
+        says="a first decoder block that reads the first encoder block, a "
+        "second that reads the second",
+        why="The towers do not go side by side. The encoder runs to its "
+        "end, and every decoder block reads its last output.",
         read="14_seq2seq#seq-blocks",
         at="memory",
     ),
     "embeddings": Bug(
-        "a decoder that reads the source's embeddings",
-        "The encoder has run for nothing: no word of the memory knows "
+        "y = embed(tgt)",
+        "memory = embed(src)\n    y = embed(tgt)",
+        says="a decoder that reads the source's embeddings",
+        why="The encoder has run for nothing: no word of the memory knows "
         "about the others. Read what comes out of the last block.",
         read="14_seq2seq#seq-formula",
         at="memory",
     ),
     "first_state": Bug(
-        "a memory taken from the first encoder block",
-        "The memory is the output of the last block, in which all the "
+        "in encoder:",
+        "in encoder[:1]:",
+        says="a memory taken from the first encoder block",
+        why="The memory is the output of the last block, in which all the "
         "others have had their part.",
         read="14_seq2seq#seq-formula",
         at="memory",
     ),
     "encoder_unmasked": Bug(
-        "an encoder that reads the padding",
-        "The mask of the source is needed twice: in each encoder block, and "
-        "wherever the memory is read.",
+        "(memory, real)",
+        "(memory, None)",
+        says="an encoder that reads the padding",
+        why="The mask of the source is needed twice: in each encoder block, "
+        "and wherever the memory is read.",
         read="14_seq2seq#seq-masks",
-        at="encoder",
     ),
     "decoder_unmasked": Bug(
-        "a decoder that is not told which of the memory is padding",
-        "The encoder gives padding a vector, too, and the decoder reads it: "
-        "a text then depends on its neighbors in the batch.",
+        ", memory, real",
+        ", memory, None",
+        says="a decoder that is not told which of the memory is padding",
+        why="The encoder gives padding a vector, too, and the decoder reads "
+        "it: a text then depends on its neighbors in the batch.",
         read="14_seq2seq#seq-masks",
-        at="decoder",
     ),
     "not_handed_on": Bug(
-        "decoder blocks that all begin with the embeddings",
-        "Each block goes on from what the block before it made. Otherwise "
-        "only the last of them counts.",
+        "block(y,",
+        "block(embed(tgt),",
+        says="decoder blocks that all begin with the embeddings",
+        why="Each block goes on from what the block before it made. "
+        "Otherwise only the last of them counts.",
         read="14_seq2seq#seq-formula",
-        at="stream",
     ),
 }
 
@@ -446,12 +431,7 @@ def _whole_cases(seed: int) -> list[Case]:
 
 # -- implement: shift right --------------------------------------------------
 def shift(
-    targets: Sequence[Sequence[int]],
-    pad: int,
-    bos: int,
-    eos: int,
-    *,
-    on: Switches = NONE,
+    targets: Sequence[Sequence[int]], pad: int, bos: int, eos: int
 ) -> tuple[Tensor, Tensor]:
     """What a decoder reads in training, and what it has to answer.
 
@@ -463,103 +443,101 @@ def shift(
     with −100. `pad` may be the same number as `eos`, or as one of a target's
     ids.
     """
-    begin = eos if "begins_with_eos" in on else bos
     size = max(len(row) for row in targets) + 1
-    if "unshifted" in on or "end_fed" in on:
-        size = size + 1
     inputs = torch.full((len(targets), size), pad)
-    fill = pad if "pad_asked" in on else -100
-    answers = torch.full((len(targets), size), fill)
+    answers = torch.full((len(targets), size), -100)
     for i, row in enumerate(targets):
-        fed, asked = [begin, *row], [*row, eos]
-        if "unshifted" in on:
-            fed = asked = [begin, *row, eos]
-        elif "end_fed" in on:
-            fed = [begin, *row, eos]
-        elif "no_end" in on:
-            asked = list(row)
-        elif "twice" in on:
-            asked = [*row[1:], eos]
-        elif "backward" in on:
-            fed, asked = [*row, eos], [begin, *row]
-        first = size - len(fed) if "on_the_left" in on else 0
-        inputs[i, first : first + len(fed)] = torch.tensor(fed)
-        if "on_the_left" in on:
-            first = size - len(asked)
-        found = torch.tensor(asked, dtype=torch.long)
-        answers[i, first : first + len(asked)] = found
-    if "by_id" in on:
-        answers[answers == pad] = -100
-    if "reads_eos" in on:
-        for i, row in enumerate(targets):
-            if len(row) + 1 < size:
-                inputs[i, len(row) + 1] = eos
+        fed, asked = [bos, *row], [*row, eos]
+        inputs[i, : len(fed)] = torch.tensor(fed)
+        answers[i, : len(asked)] = torch.tensor(asked)
     return inputs, answers
 
 
 _SHIFT_BUGS = {
     "unshifted": Bug(
-        "input and answers that are the same",
-        "Each position then reads what it has to answer, and learns to copy. "
-        "Fed, it is perfect; free, it repeats what begins the text.",
+        "fed, asked = [bos, *row], [*row, eos]",
+        "fed = asked = [bos, *row, eos]",
+        ") + 1",
+        ") + 2",
+        says="input and answers that are the same",
+        why="Each position then reads what it has to answer, and learns to "
+        "copy. Fed, it is perfect; free, it repeats what begins the text.",
         read="14_seq2seq#seq-predict-shift",
-        at="rows",
     ),
     "end_fed": Bug(
-        "an input that has the end as well",
-        "Nothing is asked after the end, so nobody has to read it: the "
+        "[bos, *row]",
+        "[bos, *row, eos]",
+        ") + 1",
+        ") + 2",
+        says="an input that has the end as well",
+        why="Nothing is asked after the end, so nobody has to read it: the "
         "input is as long as the answers.",
         read="14_seq2seq#seq-shift",
         at="rows",
     ),
     "no_end": Bug(
-        "answers without the end",
-        "A model that is never asked for the end never stops. The last "
+        "[*row, eos]",
+        "list(row)",
+        says="answers without the end",
+        why="A model that is never asked for the end never stops. The last "
         "token of a target has an answer, too.",
         read="14_seq2seq#seq-questions",
         at="rows",
     ),
     "twice": Bug(
-        "a text that is shifted twice",
-        "The place that reads the begin has to answer the first token, not "
-        "the second: the model would learn to skip every other one.",
+        "[*row, eos]",
+        "[*row[1:], eos]",
+        says="a text that is shifted twice",
+        why="The place that reads the begin has to answer the first token, "
+        "not the second: the model would learn to skip every other one.",
         read="14_seq2seq#seq-shift",
         at="rows",
     ),
     "backward": Bug(
-        "a shift in the wrong direction: the token before is asked for",
-        "The input is the target shifted right, after BOS. Each "
+        "fed, asked = [bos, *row], [*row, eos]",
+        "fed, asked = [*row, eos], [bos, *row]",
+        says="a shift in the wrong direction: the token before is asked for",
+        why="The input is the target shifted right, after BOS. Each "
         "position reads a token and has to answer the next.",
         read="14_seq2seq#seq-shift",
-        at="rows",
     ),
     "pad_asked": Bug(
-        "padding that has to be answered with padding",
-        "It would count in the loss, and be the easiest answer of all. "
+        "-100",
+        "pad",
+        says="padding that has to be answered with padding",
+        why="It would count in the loss, and be the easiest answer of all. "
         "Fill the answers up with −100.",
         read="10_loss#loss-formula",
         at="fill",
     ),
     "by_id": Bug(
-        "every answer that looks like padding left out",
-        "If the padding's id is also the end's or a token's, their answers "
-        "are lost. Fill up by length.",
+        "return inputs",
+        "answers[answers == pad] = -100\n    return inputs",
+        says="every answer that looks like padding left out",
+        why="If the padding's id is also the end's or a token's, their "
+        "answers are lost. Fill up by length.",
         read="14_seq2seq#seq-shift",
         at="fill",
     ),
     "on_the_left": Bug(
-        "padding on the left",
-        "Then a text's positions depend on the longest one of its batch. "
-        "Targets are filled up on the right, where the causal mask hides "
-        "the padding.",
+        ": len(fed)]",
+        "size - len(fed) :]",
+        ": len(asked)]",
+        "size - len(asked) :]",
+        says="padding on the left",
+        why="Then a text's positions depend on the longest one of its "
+        "batch. Targets are filled up on the right, where the causal mask "
+        "hides the padding.",
         read="14_seq2seq#seq-shift",
-        at="side",
     ),
     "reads_eos": Bug(
-        "one padded row cut at both ends, so that short rows read their own "
-        "eos",
-        "full[:, :-1] drops a column, not each row's end: in a short row "
-        "eos stays. Put bos before the target, then pad.",
+        "= torch.tensor(fed)",
+        "= torch.tensor(fed)\n"
+        "        inputs[i, len(row) + 1 : len(row) + 2] = eos",
+        says="one padded row cut at both ends, so that short rows read "
+        "their own eos",
+        why="full[:, :-1] drops a column, not each row's end: in a short "
+        "row eos stays. Put bos before the target, then pad.",
         read="14_seq2seq#seq-predict-shift",
         alone=True,
     ),
@@ -593,8 +571,6 @@ def translate(
     bos: int,
     eos: int,
     size: int,
-    *,
-    on: Switches = NONE,
 ) -> Tensor:
     """Write a target for each source, always the likeliest token.
 
@@ -607,71 +583,76 @@ def translate(
     `size` times in all. Behind its first `eos`, a row has only `pad`. The
     result is `(B, size)` ids, `eos` included, the first `bos` left out.
     """
-    memory = encode(src, None if "encoder_unmasked" in on else real)
+    memory = encode(src, real)
     tgt = torch.full((len(src), 1), bos)
     done = torch.zeros(len(src), dtype=torch.bool)
     for _ in range(size):
-        fed = tgt[:, -1:] if "last_alone" in on else tgt
-        logits = decode(fed, memory, None if "no_mask" in on else real)
-        place = 0 if "first_row" in on else -1
-        best = logits[:, place].argmax(-1)
-        if "goes_on" not in on:
-            best = torch.where(done, pad, best)
-        if "all_stop" in on:
-            done = (done | (best == eos)).any().expand(len(src))
-        else:
-            done = done | (best == eos)
+        logits = decode(tgt, memory, real)
+        best = logits[:, -1].argmax(-1)
+        best = torch.where(done, pad, best)
+        done = done | (best == eos)
         tgt = torch.cat([tgt, best[:, None]], dim=1)
-    return tgt if "begin_kept" in on else tgt[:, 1:]
+    return tgt[:, 1:]
 
 
 _TRANSLATE_BUGS = {
     "no_mask": Bug(
-        "a decoder that is not told which of the memory is padding",
-        "The encoder gives padding a vector, and the decoder reads it: a "
-        "text then depends on its neighbors in the batch.",
+        "memory, real)",
+        "memory, None)",
+        says="a decoder that is not told which of the memory is padding",
+        why="The encoder gives padding a vector, and the decoder reads it: "
+        "a text then depends on its neighbors in the batch.",
         read="14_seq2seq#seq-masks",
-        at="mask",
     ),
     "encoder_unmasked": Bug(
-        "an encoder that reads the padding",
-        "The mask is needed twice: in the encoder, and wherever its output "
-        "is read.",
+        "(src, real)",
+        "(src, None)",
+        says="an encoder that reads the padding",
+        why="The mask is needed twice: in the encoder, and wherever its "
+        "output is read.",
         read="14_seq2seq#seq-masks",
-        at="encoder",
     ),
     "goes_on": Bug(
-        "rows that go on behind their end",
-        "The batch goes on until its longest text is done. A row that has "
-        "written the end gets padding.",
+        "        best = torch.where(done, pad, best)\n",
+        "",
+        says="rows that go on behind their end",
+        why="The batch goes on until its longest text is done. A row that "
+        "has written the end gets padding.",
         read="14_seq2seq#seq-questions",
         at="done",
     ),
     "all_stop": Bug(
-        "a batch whose rows all end as soon as one of them has ended",
-        "Each row has an end of its own: keep a boolean for each.",
+        "done | (best == eos)",
+        "(done | (best == eos)).any().expand(len(src))",
+        says="a batch whose rows all end as soon as one of them has ended",
+        why="Each row has an end of its own: keep a boolean for each.",
         read="14_seq2seq#seq-questions",
         at="done",
     ),
     "last_alone": Bug(
-        "a decoder that is fed the last token alone",
-        "Without a cache it has to read everything written so far, from "
+        "decode(tgt",
+        "decode(tgt[:, -1:]",
+        says="a decoder that is fed the last token alone",
+        why="Without a cache it has to read everything written so far, from "
         "the begin on.",
         read="14_seq2seq#seq-when",
         at="done",
     ),
     "first_row": Bug(
-        "the logits of the first place instead of the last",
-        "Row t is about the token after token t: the newest question is "
+        "logits[:, -1]",
+        "logits[:, 0]",
+        says="the logits of the first place instead of the last",
+        why="Row t is about the token after token t: the newest question is "
         "answered by the last row.",
         read="14_seq2seq#seq-shift",
         at="done",
     ),
     "begin_kept": Bug(
-        "ids that still begin with bos",
-        "The begin was given, not written. Leave it out.",
+        "return tgt[:, 1:]",
+        "return tgt",
+        says="ids that still begin with bos",
+        why="The begin was given, not written. Leave it out.",
         read="14_seq2seq#seq-shift",
-        at="begin",
     ),
 }
 
@@ -706,11 +687,7 @@ def _translate_cases(seed: int) -> list[Case]:
 
 # -- measure: exact match ----------------------------------------------------
 def exact(
-    written: Tensor,
-    answers: Sequence[Sequence[int]],
-    eos: int,
-    *,
-    on: Switches = NONE,
+    written: Tensor, answers: Sequence[Sequence[int]], eos: int
 ) -> float:
     """The share of texts that are right from begin to end.
 
@@ -724,65 +701,57 @@ def exact(
     right = 0.0
     for row, answer in zip(written.tolist(), answers, strict=True):
         ended = eos in row
-        if "to_the_last_end" in on and ended:
-            text = row[: len(row) - 1 - row[::-1].index(eos)]
-        elif "rubbish_counts" in on:
-            text = [i for i in row if i != eos]
-        else:
-            text = row[: row.index(eos)] if ended else row
-        hits = sum(map(int.__eq__, text, answer))
-        if "cut_off_counts" in on:
-            ended = True
-        if "as_far_as_it_goes" in on:
-            right += ended and hits == min(len(text), len(answer))
-        elif "beginning" in on:
-            right += ended and hits == len(answer)
-        elif "tokens" in on:
-            right += ended * hits / max(len(text), len(answer), 1)
-        else:
-            right += ended and list(text) == list(answer)
+        text = row[: row.index(eos)] if ended else row
+        right += ended and text == list(answer)
     return right / len(answers)
 
 
 _EXACT_BUGS = {
     "tokens": Bug(
-        "the fraction of tokens that are right",
-        "A date with one wrong digit is wrong. Count texts, not tokens.",
+        "right += ended and text == list(answer)",
+        "hits = sum(map(int.__eq__, text, answer))\n"
+        "        right += ended * hits / max(len(text), len(answer), 1)",
+        says="the fraction of tokens that are right",
+        why="A date with one wrong digit is wrong. Count texts, not tokens.",
         read="14_seq2seq#seq-predict-exact",
-        at="right",
     ),
     "as_far_as_it_goes": Bug(
-        "texts compared only as far as both go",
-        "zip stops at the shorter one. Then an empty text is right.",
+        "text == list(answer)",
+        "all(map(int.__eq__, text, answer))",
+        says="texts compared only as far as both go",
+        why="zip stops at the shorter one. Then an empty text is right.",
         read="14_seq2seq#seq-measure",
-        at="right",
     ),
     "beginning": Bug(
-        "a right beginning taken for a right text",
-        "A text that goes on behind the answer is wrong, too.",
+        "text ==",
+        "text[: len(answer)] ==",
+        says="a right beginning taken for a right text",
+        why="A text that goes on behind the answer is wrong, too.",
         read="14_seq2seq#seq-measure",
-        at="right",
     ),
     "rubbish_counts": Bug(
-        "what stands behind the end read as text",
-        "A row's text is what stands before its first eos; the loop only "
-        "went on for the sake of the other rows.",
+        "row[: row.index(eos)] if ended else row",
+        "[i for i in row if i != eos]",
+        says="what stands behind the end read as text",
+        why="A row's text is what stands before its first eos; the loop "
+        "only went on for the sake of the other rows.",
         read="14_seq2seq#seq-measure",
-        at="text",
     ),
     "to_the_last_end": Bug(
-        "a text that ends at its last eos",
-        "What stands behind the first eos is rubbish, which may hold "
+        "row[: row.index(eos)]",
+        "row[: len(row) - 1 - row[::-1].index(eos)]",
+        says="a text that ends at its last eos",
+        why="What stands behind the first eos is rubbish, which may hold "
         "another one. Cut at the first.",
         read="14_seq2seq#seq-measure",
-        at="text",
     ),
     "cut_off_counts": Bug(
-        "a text without an end taken for finished",
-        "Without eos nobody knows that the text would have stopped there: "
-        "it was cut off.",
+        "right +=",
+        "ended = True\n        right +=",
+        says="a text without an end taken for finished",
+        why="Without eos nobody knows that the text would have stopped "
+        "there: it was cut off.",
         read="14_seq2seq#seq-measure",
-        at="ended",
     ),
 }
 
@@ -830,9 +799,7 @@ def _exact_cases(seed: int) -> list[Case]:
 
 
 # -- measure: alignment ------------------------------------------------------
-def alignment(
-    weights: Tensor, links: Tensor, *, on: Switches = NONE
-) -> tuple[int, float]:
+def alignment(weights: Tensor, links: Tensor) -> tuple[int, float]:
     """The head that looks most at what belongs to the word being written.
 
     `weights` is `(H, T, S)`: of each head, a row for each target word, which
@@ -843,82 +810,82 @@ def alignment(
     the weight on all its linked source words together. The result is a pair:
     the number of the head with the highest score, from 0, and that score.
     """
-    if "over_targets" in on:
-        weights = weights / weights.sum(dim=1, keepdim=True)
-    if "all_heads" in on:
-        weights = weights.mean(dim=0, keepdim=True)
-    if "top_word" in on:
-        best = weights.argmax(dim=-1, keepdim=True)
-        weights = torch.zeros_like(weights).scatter(-1, best, 1.0)
-    if "best_link" in on:
-        on_links = (weights * links).amax(dim=-1)
-    elif "mean_link" in on:
-        n_links = links.sum(dim=-1).clamp(min=1)
-        on_links = (weights * links).sum(dim=-1) / n_links
-    else:
-        on_links = (weights * links).sum(dim=-1)
-    if "by_links" in on:
-        scores = on_links.sum(dim=-1) / links.sum()
-    elif "all_words" in on:
-        scores = on_links.mean(dim=-1)
-    else:
-        scores = on_links[:, links.any(dim=-1)].mean(dim=-1)
-    head = scores.argmin() if "worst" in on else scores.argmax()
+    counted = links.any(dim=-1)
+    on_links = (weights * links).sum(dim=-1)
+    scores = on_links[:, counted].mean(dim=-1)
+    head = scores.argmax()
     return int(head), float(scores[head])
 
 
 _ALIGNMENT_BUGS = {
     "all_words": Bug(
-        "a mean over all target words, those without a link included",
-        "A dash or an end comes from nowhere in the source. Leave words "
+        "[:, counted]",
+        "",
+        says="a mean over all target words, those without a link included",
+        why="A dash or an end comes from nowhere in the source. Leave words "
         "without a link out of the mean.",
         read="14_seq2seq#seq-measure",
-        at="mean",
     ),
     "all_heads": Bug(
-        "the mean of the heads instead of the best one",
-        "Heads do different things, and their mean does none of them. Score "
-        "each head, then choose.",
+        "on_links = (",
+        "weights = weights.mean(dim=0, keepdim=True)\n    on_links = (",
+        says="the mean of the heads instead of the best one",
+        why="Heads do different things, and their mean does none of them. "
+        "Score each head, then choose.",
         read="14_seq2seq#seq-alignment",
         at="heads",
     ),
     "top_word": Bug(
-        "the fraction of words whose largest weight lies on a link",
-        "A head that spreads its weight may have its largest in the right "
-        "place. Asked is how much weight lies there.",
+        "on_links = (",
+        "best = weights.argmax(dim=-1, keepdim=True)\n"
+        "    weights = torch.zeros_like(weights).scatter(-1, best, 1.0)\n"
+        "    on_links = (",
+        says="the fraction of words whose largest weight lies on a link",
+        why="A head that spreads its weight may have its largest in the "
+        "right place. Asked is how much weight lies there.",
         read="14_seq2seq#seq-measure",
         at="links",
     ),
     "best_link": Bug(
-        "the weight on one link alone, the largest",
-        "All source words that belong to a target word count together.",
+        "links).sum(dim=-1)",
+        "links).amax(dim=-1)",
+        says="the weight on one link alone, the largest",
+        why="All source words that belong to a target word count together.",
         read="14_seq2seq#seq-measure",
         at="links",
     ),
     "mean_link": Bug(
-        "the mean weight of a link, not the weight on all links together",
-        "A head that spreads its weight over the four digits of a year "
+        "links).sum(dim=-1)",
+        "links).sum(dim=-1)\n"
+        "    on_links = on_links / links.sum(dim=-1).clamp(min=1)",
+        says="the mean weight of a link, not the weight on all links together",
+        why="A head that spreads its weight over the four digits of a year "
         "looks at the year: add up.",
         read="14_seq2seq#seq-measure",
         at="links",
     ),
     "over_targets": Bug(
-        "weights that sum to 1 over the target words",
-        "A row of weights belongs to one target word, and sums to 1 over "
-        "the source already.",
+        "counted =",
+        "weights = weights / weights.sum(dim=1, keepdim=True)\n    counted =",
+        says="weights that sum to 1 over the target words",
+        why="A row of weights belongs to one target word, and sums to 1 "
+        "over the source already.",
         read="14_seq2seq#seq-by-hand",
-        at="sum",
     ),
     "worst": Bug(
-        "the head with the lowest score",
-        "Asked is the best head: argmax.",
+        "scores.argmax()",
+        "scores.argmin()",
+        says="the head with the lowest score",
+        why="Asked is the best head: argmax.",
         read="14_seq2seq#seq-measure",
         at="heads",
     ),
     "by_links": Bug(
-        "a division by the number of links, not of target words",
-        "A word with two links still is one word: divide by the number of "
-        "target words that have a link.",
+        "on_links[:, counted].mean(dim=-1)",
+        "on_links.sum(dim=-1) / links.sum()",
+        says="a division by the number of links, not of target words",
+        why="A word with two links still is one word: divide by the number "
+        "of target words that have a link.",
         read="14_seq2seq#seq-measure",
         alone=True,
     ),
@@ -944,12 +911,20 @@ EXERCISES = {
         _cross_cases,
         bugs=_CROSS_BUGS,
         variants={
-            "left": "Here the padding of the memory stands on the left: the "
-            "last `lengths[b]` vectors of row b are real."
+            "left": Variant(
+                "< lengths",
+                ">= memory.size(1) - lengths",
+                asks="Here the padding of the memory stands on the "
+                "left: the last `lengths[b]` vectors of row b are real.",
+            ),
         },
         forbid=ATTENTION,
     ),
-    "mended": Exercise(mended, _mended_cases, bugs=_MENDED_BUGS),
+    "mended": Exercise(
+        mended,
+        _mended_cases,
+        bugs=_MENDED_BUGS,
+    ),
     "whole": Exercise(
         whole,
         _whole_cases,
@@ -973,12 +948,20 @@ EXERCISES = {
         _shift_cases,
         bugs=_SHIFT_BUGS,
         variants={
-            "begins_with_eos": "Here a target begins with `eos`, too: there "
-            "is one token for begin and end, and `bos` is not used."
+            "begins_with_eos": Variant(
+                "size = max",
+                "bos = eos\n    size = max",
+                asks="Here a target begins with `eos`, too: there is "
+                "one token for begin and end, and `bos` is not used.",
+            ),
         },
         forbid=("coursekit.data.pad_pairs", "coursekit.data.Pairs"),
     ),
-    "translate": Exercise(translate, _translate_cases, bugs=_TRANSLATE_BUGS),
+    "translate": Exercise(
+        translate,
+        _translate_cases,
+        bugs=_TRANSLATE_BUGS,
+    ),
     "exact": Exercise(
         exact,
         _exact_cases,
@@ -991,5 +974,9 @@ EXERCISES = {
             )
         ],
     ),
-    "alignment": Exercise(alignment, _alignment_cases, bugs=_ALIGNMENT_BUGS),
+    "alignment": Exercise(
+        alignment,
+        _alignment_cases,
+        bugs=_ALIGNMENT_BUGS,
+    ),
 }

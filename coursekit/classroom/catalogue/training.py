@@ -8,11 +8,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from coursekit.classroom.check.core import (
-    NONE,
     Bug,
     Case,
     Exercise,
-    Switches,
+    Variant,
     generator,
 )
 
@@ -22,13 +21,7 @@ Pair = tuple[Tensor, Tensor]
 
 # -- implement: the learning rate --------------------------------------------
 def rates(
-    n: int,
-    peak: float,
-    total: int,
-    warmup: int,
-    floor: float,
-    *,
-    on: Switches = NONE,
+    n: int, peak: float, total: int, warmup: int, floor: float
 ) -> list[float]:
     """The learning rates of updates 1 to n, in their order.
 
@@ -41,71 +34,69 @@ def rates(
     rise. `floor` is a rate, not a share. The result is a list of n numbers.
     """
     found = []
-    for number in range(n):
-        step = number if "from_zero" in on else number + 1
-        if step <= warmup and warmup > 0:
+    for step in range(1, n + 1):
+        if step <= warmup:
             found.append(peak * step / warmup)
         else:
-            if "whole_way" in on:
-                way = step / total
-            else:
-                way = (step - warmup) / (total - warmup)
-            if "rises_again" not in on:
-                way = min(way, 1.0)
-            if "line" in on:
-                height = 1 - way
-            else:
-                height = (1 + math.cos(math.pi * way)) / 2
-            if "no_floor" in on:
-                found.append(peak * height)
-            elif "floor_added" in on:
-                found.append(floor + peak * height)
-            elif "floor_cuts" in on:
-                found.append(max(floor, peak * height))
-            else:
-                found.append(floor + (peak - floor) * height)
+            way = (step - warmup) / (total - warmup)
+            way = min(way, 1.0)
+            height = (1 + math.cos(math.pi * way)) / 2
+            found.append(floor + (peak - floor) * height)
     return found
 
 
 _RATES_BUGS = {
     "from_zero": Bug(
-        "updates counted from 0",
-        "The first update then has rate 0 and does nothing, and every later "
-        "one has its neighbor's rate. Count from 1.",
+        "range(1, n + 1)",
+        "range(n)",
+        "step <= warmup",
+        "step <= warmup > 0",
+        says="updates counted from 0",
+        why="The first update then has rate 0 and does nothing, and every "
+        "later one has its neighbor's rate. Count from 1.",
         read="11_training#train-rate",
-        at="count",
     ),
     "whole_way": Bug(
-        "a cosine that begins at update 0, not at the end of the warm-up",
-        "The way down starts where the rise ends: its share is "
-        "(step − warmup) / (total − warmup). Else the rate jumps.",
+        "(step - warmup) / (total - warmup)",
+        "step / total",
+        says="a cosine that begins at update 0, not at the end of the warm-up",
+        why="The way down starts where the rise ends: its share is (step − "
+        "warmup) / (total − warmup). Else the rate jumps.",
         read="11_training#train-rate",
-        at="way",
     ),
     "rises_again": Bug(
-        "a cosine that rises again after the last update",
-        "Beyond π the cosine climbs. Keep the fraction of the way at most 1.",
+        "            way = min(way, 1.0)\n",
+        "",
+        says="a cosine that rises again after the last update",
+        why="Beyond π the cosine climbs. Keep the fraction of the way at "
+        "most 1.",
         read="11_training#train-rate",
         at="floor",
     ),
     "no_floor": Bug(
-        "a rate that falls to 0 instead of the floor",
-        "The floor is where the rate ends: only the part above it, "
-        "peak − floor, takes part in the fall.",
+        "floor + (peak - floor) * height",
+        "peak * height",
+        says="a rate that falls to 0 instead of the floor",
+        why="The floor is where the rate ends: only the part above it, peak "
+        "− floor, takes part in the fall.",
         read="11_training#train-rate",
         at="floor",
     ),
     "floor_added": Bug(
-        "the floor added on top of a fall from the peak to 0",
-        "The rate then starts its fall above the peak. What falls is "
+        "(peak - floor)",
+        "peak",
+        says="the floor added on top of a fall from the peak to 0",
+        why="The rate then starts its fall above the peak. What falls is "
         "peak − floor.",
         read="11_training#train-rate",
         at="floor",
     ),
     "floor_cuts": Bug(
-        "a fall to 0 that is cut off at the floor",
-        "max(floor, …) makes the last stretch flat. The curve itself should "
-        "arrive at the floor: floor + (peak − floor) · …",
+        "floor + (peak - floor) * height",
+        "max(floor, peak * height)",
+        says="a fall to 0 that is cut off at the floor",
+        why="max(floor, …) makes the last stretch flat. The curve itself "
+        "should arrive at the floor: floor + (peak − floor) · …",
         read="11_training#train-rate",
         at="floor",
     ),
@@ -135,8 +126,6 @@ def update(
     step: int,
     rate: float,
     decay: float,
-    *,
-    on: Switches = NONE,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """One update by AdamW: the new weights, mean and mean square.
 
@@ -152,98 +141,89 @@ def update(
     are divided. The arguments stay as they are.
     """
     beta1, beta2, eps = 0.9, 0.99, 1e-8
-    if "betas_swapped" in on:
-        beta1, beta2 = beta2, beta1
-    if "l2" in on:
-        g = g + decay * w
     m = beta1 * m + (1 - beta1) * g
-    if "no_square" in on:
-        v = beta2 * v + (1 - beta2) * g.abs()
-    else:
-        v = beta2 * v + (1 - beta2) * g**2
-    if "no_correction" in on:
-        mean, square = m, v
-    else:
-        mean = m / (1 - beta1**step)
-        square = v / (1 - beta2**step)
-    if "no_root" in on:
-        change = mean / (square + eps)
-    elif "eps_inside" in on:
-        change = mean / (square + eps) ** 0.5
-    else:
-        change = mean / (square**0.5 + eps)
-    if "l2" in on:
-        new = w - rate * change
-    elif "decay_whole" in on:
-        new = w - rate * change - decay * w
-    elif "decay_added" in on:
-        new = w - rate * (change - decay * w)
-    else:
-        new = w - rate * (change + decay * w)
-    if "corrected_kept" in on:
-        return new, mean, square
-    else:
-        return new, m, v
+    v = beta2 * v + (1 - beta2) * g**2
+    mean, square = m / (1 - beta1**step), v / (1 - beta2**step)
+    change = mean / (square**0.5 + eps)
+    new = w - rate * (change + decay * w)
+    return new, m, v
 
 
 _UPDATE_BUGS = {
     "l2": Bug(
-        "the decay added to the gradient (Adam with L2, not AdamW)",
-        "It then goes through m and v and is divided by √v̂: weights with "
-        "large gradients hardly decay. AdamW keeps it apart.",
+        "m = beta1",
+        "g = g + decay * w\n    m = beta1",
+        "(change + decay * w)",
+        "change",
+        says="the decay added to the gradient (Adam with L2, not AdamW)",
+        why="It then goes through m and v and is divided by √v̂: weights "
+        "with large gradients hardly decay. AdamW keeps it apart.",
         read="11_training#train-adamw",
-        at="decay",
     ),
     "decay_whole": Bug(
-        "a decay that is not multiplied by the learning rate",
-        "Each update then takes away a fraction `decay` of every weight, a "
-        "thousand times too much. It is rate · decay · w.",
+        "(change + decay * w)",
+        "change - decay * w",
+        says="a decay that is not multiplied by the learning rate",
+        why="Each update then takes away a fraction `decay` of every "
+        "weight, a thousand times too much. It is rate · decay · w.",
         read="11_training#train-adamw",
-        at="decay",
     ),
     "decay_added": Bug(
-        "a decay with the wrong sign: weights grow",
-        "Decay pulls toward 0: it is subtracted, as the gradient is.",
+        "change + decay",
+        "change - decay",
+        says="a decay with the wrong sign: weights grow",
+        why="Decay pulls toward 0: it is subtracted, as the gradient is.",
         read="11_training#train-adamw",
-        at="decay",
     ),
     "no_correction": Bug(
-        "m and v used as they are, without dividing by 1 − β^step",
-        "Both begin at 0 and are too small at first, and not equally so: "
-        "early steps come out up to twice as long.",
+        "m / (1 - beta1**step), v / (1 - beta2**step)",
+        "m, v",
+        says="m and v used as they are, without dividing by 1 − β^step",
+        why="Both begin at 0 and are too small at first, and not equally "
+        "so: early steps come out up to twice as long.",
         read="11_training#train-by-hand",
         at="correction",
     ),
     "corrected_kept": Bug(
-        "the divided m̂ and v̂ returned instead of m and v",
-        "The next update would divide what has been divided. Keep the "
+        "return new, m, v",
+        "return new, mean, square",
+        says="the divided m̂ and v̂ returned instead of m and v",
+        why="The next update would divide what has been divided. Keep the "
         "plain ones, and divide again each time.",
         read="11_training#train-by-hand",
         at="correction",
     ),
     "betas_swapped": Bug(
-        "β₁ and β₂ in each other's place",
-        "The mean forgets fast (0.9), the mean square slowly (0.99): a "
+        "0.9, 0.99",
+        "0.99, 0.9",
+        says="β₁ and β₂ in each other's place",
+        why="The mean forgets fast (0.9), the mean square slowly (0.99): a "
         "length is to be steadier than a direction.",
         read="11_training#train-adamw",
     ),
     "no_square": Bug(
-        "a mean of |g| where g² is due",
-        "v is the mean of the squares; its root has the gradient's unit.",
+        "g**2",
+        "g.abs()",
+        says="a mean of |g| where g² is due",
+        why="v is the mean of the squares; its root has the gradient's unit.",
         read="11_training#train-adamw",
         at="divide",
     ),
     "no_root": Bug(
-        "a division by v̂ instead of √v̂",
-        "v̂ has the unit of a gradient squared. Only its root cancels the "
-        "unit of m̂, so that a step has about the length of the rate.",
+        "(square**0.5 + eps)",
+        "(square + eps)",
+        says="a division by v̂ instead of √v̂",
+        why="v̂ has the unit of a gradient squared. Only its root cancels "
+        "the unit of m̂, so that a step has about the length of the rate.",
         read="11_training#train-by-hand",
         at="divide",
     ),
     "eps_inside": Bug(
-        "ε under the root, √(v̂ + ε), instead of behind it",
-        "√1e-8 is 1e-4: under the root ε is ten thousand times as large, "
-        "and slows every weight whose gradients are small.",
+        "(square**0.5 + eps)",
+        "(square + eps) ** 0.5",
+        says="ε under the root, √(v̂ + ε), instead of behind it",
+        why="√1e-8 is 1e-4: under the root ε is ten thousand times as "
+        "large, and slows every weight whose gradients are small.",
         read="11_training#train-adamw",
         at="divide",
     ),
@@ -269,12 +249,7 @@ def _update_cases(seed: int) -> list[Case]:
 
 
 # -- debug: gradient accumulation --------------------------------------------
-def accumulate(
-    weights: Tensor,
-    micro_batches: Sequence[Pair],
-    *,
-    on: Switches = NONE,
-) -> Tensor:
+def accumulate(weights: Tensor, micro_batches: Sequence[Pair]) -> Tensor:
     """The gradient that one big batch would have, from its parts.
 
     `weights` is `(D, V)`. `micro_batches` is a list of pairs: inputs x,
@@ -289,93 +264,90 @@ def accumulate(
     """
     w = weights.detach().requires_grad_()
     gradient = torch.zeros_like(weights)
-    if "last_counts" in on:
-        n_all = int((micro_batches[-1][1] != -100).sum())
-    elif "all_rows" in on or "by_rows" in on:
-        n_all = sum(len(y) for _, y in micro_batches)
-    else:
-        n_all = sum(int((y != -100).sum()) for _, y in micro_batches)
-    seen = 0
+    n_all = sum(int((y != -100).sum()) for _, y in micro_batches)
     for x, y in micro_batches:
         nats = F.cross_entropy(x @ w, y, reduction="sum")
-        if "mean_of_means" in on:
-            own = (y != -100).sum().clamp(min=1)
-            loss = nats / own / len(micro_batches)
-        elif "not_divided" in on:
-            loss = nats / (y != -100).sum().clamp(min=1)
-        elif "others_mean" in on:
-            own = (y != -100).sum().clamp(min=1)
-            some = [y for _, y in micro_batches if (y != -100).any()]
-            loss = nats / own / len(some)
-        elif "so_far" in on:
-            seen += int((y != -100).sum())
-            loss = nats / max(seen, 1)
-        elif "by_rows" in on:
-            own = (y != -100).sum().clamp(min=1)
-            loss = nats / own * len(y) / n_all
-        else:
-            loss = nats / n_all
-        (part,) = torch.autograd.grad(loss, w)
-        gradient = part if "last_only" in on else gradient + part
+        (part,) = torch.autograd.grad(nats / n_all, w)
+        gradient = gradient + part
     return gradient
 
 
 _ACCUMULATE_BUGS = {
     "mean_of_means": Bug(
-        "the mean of the micro-batches' means",
-        "A target in a micro-batch with few of them then weighs more than "
-        "one in company. Divide sums by the number of all targets.",
+        "nats / n_all",
+        "nats / (y != -100).sum().clamp(min=1) / len(micro_batches)",
+        says="the mean of the micro-batches' means",
+        why="A target in a micro-batch with few of them then weighs more "
+        "than one in company. Divide sums by the number of all targets.",
         read="11_training#train-accumulate",
         at="mean",
     ),
     "not_divided": Bug(
-        "the micro-batches' mean losses added up and not divided",
-        "Each backward adds to what is there: the more micro-batches, the "
-        "longer the gradient. Divide once, by the number of all targets.",
+        "nats / n_all",
+        "nats / (y != -100).sum().clamp(min=1)",
+        says="the micro-batches' mean losses added up and not divided",
+        why="Each backward adds to what is there: the more micro-batches, "
+        "the longer the gradient. Divide once, by the number of all targets.",
         read="11_training#train-accumulate",
         at="mean",
     ),
     "by_rows": Bug(
-        "micro-batches weighed by their rows, padding included",
-        "What weighs is a target that counts. A micro-batch with much "
+        "int((y != -100).sum())",
+        "len(y)",
+        "nats / n_all",
+        "nats / (y != -100).sum().clamp(min=1) * len(y) / n_all",
+        says="micro-batches weighed by their rows, padding included",
+        why="What weighs is a target that counts. A micro-batch with much "
         "padding has few of them.",
         read="11_training#train-accumulate",
-        at="mean",
     ),
     "all_rows": Bug(
-        "a sum divided by the number of all rows, padding included",
-        "Padding is in neither the sum nor the number divided by: long "
+        "int((y != -100).sum())",
+        "len(y)",
+        says="a sum divided by the number of all rows, padding included",
+        why="Padding is in neither the sum nor the number divided by: long "
         "padding would shrink the step.",
         read="10_loss#loss-formula",
         at="mean",
     ),
     "last_counts": Bug(
-        "a division by the number of targets in the last micro-batch",
-        "A variable that a loop has left behind. Count the targets of all "
-        "micro-batches before the first backward.",
+        "sum(int((y != -100).sum()) for _, y in micro_batches)",
+        "int((micro_batches[-1][1] != -100).sum())",
+        says="a division by the number of targets in the last micro-batch",
+        why="A variable that a loop has left behind. Count the targets of "
+        "all micro-batches before the first backward.",
         read="11_training#train-accumulate",
         at="mean",
     ),
     "last_only": Bug(
-        "the gradient of the last micro-batch alone",
-        "Gradients are cleared once an update, not once a micro-batch.",
+        "gradient + part",
+        "part",
+        says="the gradient of the last micro-batch alone",
+        why="Gradients are cleared once an update, not once a micro-batch.",
         read="11_training#train-accumulate",
-        at="add",
     ),
     "others_mean": Bug(
-        "the mean of the means of those micro-batches that have targets",
-        "A target in a micro-batch with few of them still weighs more than "
-        "one in company. Divide sums by the number of all targets.",
+        "int((y != -100).sum())",
+        "bool((y != -100).any())",
+        "nats / n_all",
+        "nats / (y != -100).sum().clamp(min=1) / n_all",
+        says="the mean of the means of those micro-batches that have targets",
+        why="A target in a micro-batch with few of them still weighs more "
+        "than one in company. Divide sums by the number of all targets.",
         read="11_training#train-accumulate",
-        at="mean",
         alone=True,
     ),
     "so_far": Bug(
-        "a division by the number of targets seen so far",
-        "The first micro-batch then weighs too much. Count the targets of "
-        "all micro-batches before the first backward.",
+        "sum(int((y != -100).sum()) for _, y in micro_batches)",
+        "0",
+        "nats = F",
+        "n_all += int((y != -100).sum())\n        nats = F",
+        "nats / n_all",
+        "nats / max(n_all, 1)",
+        says="a division by the number of targets seen so far",
+        why="The first micro-batch then weighs too much. Count the targets "
+        "of all micro-batches before the first backward.",
         read="11_training#train-accumulate",
-        at="mean",
         alone=True,
     ),
 }
@@ -406,8 +378,6 @@ def learn(
     epochs: int,
     peak: float,
     limit: float,
-    *,
-    on: Switches = NONE,
 ) -> tuple[Tensor, list[float]]:
     """Train by gradient descent; the weights, and the loss of each step.
 
@@ -428,89 +398,85 @@ def learn(
     w = weights.detach().clone().requires_grad_()
     optimizer = torch.optim.SGD([w], lr=peak)
     losses: list[float] = []
-    for epoch in range(epochs):
-        for number, (x, y) in enumerate(batches):
-            if "per_epoch" in on:
-                share = epoch / epochs
-            elif "starts_anew" in on:
-                share = number / len(batches)
-            else:
-                share = len(losses) / (epochs * len(batches))
-            rate = peak if "constant" in on else peak * (1 - share)
-            optimizer.param_groups[0]["lr"] = rate
+    for _ in range(epochs):
+        for x, y in batches:
+            share = len(losses) / (epochs * len(batches))
+            optimizer.param_groups[0]["lr"] = peak * (1 - share)
             loss = F.cross_entropy(x @ w, y)
-            if "no_zero_grad" not in on:
-                optimizer.zero_grad()
+            optimizer.zero_grad()
             loss.backward()
-            if "by_value" in on:
-                nn.utils.clip_grad_value_([w], limit)
-            elif "always_scaled" in on:
-                assert w.grad is not None
-                w.grad *= limit / w.grad.norm()
-            elif "clip_after" in on:
-                optimizer.step()
-                nn.utils.clip_grad_norm_([w], limit)
-            else:
-                nn.utils.clip_grad_norm_([w], limit)
-            if "clip_after" not in on:
-                optimizer.step()
-            if "graphs_kept" in on:
-                losses.append(loss)  # type: ignore[arg-type]
-            else:
-                losses.append(loss.item())
+            nn.utils.clip_grad_norm_([w], limit)
+            optimizer.step()
+            losses.append(loss.item())
     return w.detach(), losses
 
 
 _LEARN_BUGS = {
     "no_zero_grad": Bug(
-        "gradients of earlier steps that were never cleared",
-        "backward adds to what .grad holds. Clear it before each step, or "
-        "every step goes along the sum of all gradients so far.",
+        "            optimizer.zero_grad()\n",
+        "",
+        says="gradients of earlier steps that were never cleared",
+        why="backward adds to what .grad holds. Clear it before each step, "
+        "or every step goes along the sum of all gradients so far.",
         read="11_training#train-wrong",
     ),
     "clip_after": Bug(
-        "a gradient that is clipped after the step",
-        "By then it has been used. Clip between backward and step.",
+        "nn.utils.clip_grad_norm_([w], limit)\n            optimizer.step()",
+        "optimizer.step()\n            nn.utils.clip_grad_norm_([w], limit)",
+        says="a gradient that is clipped after the step",
+        why="By then it has been used. Clip between backward and step.",
         read="11_training#train-clip",
         at="clip",
     ),
     "by_value": Bug(
-        "each number of the gradient clipped by itself",
-        "That turns the gradient: long entries are cut, short ones kept. "
-        "Clip the length, and the direction stays.",
+        "clip_grad_norm_",
+        "clip_grad_value_",
+        says="each number of the gradient clipped by itself",
+        why="That turns the gradient: long entries are cut, short ones "
+        "kept. Clip the length, and the direction stays.",
         read="11_training#train-clip",
         at="clip",
     ),
     "always_scaled": Bug(
-        "every gradient brought to the limit's length, short ones too",
-        "The limit is the most, not the least: near a minimum steps have to "
-        "become short.",
+        "nn.utils.clip_grad_norm_([w], limit)",
+        "w.grad *= limit / w.grad.norm()",
+        says="every gradient brought to the limit's length, short ones too",
+        why="The limit is the most, not the least: near a minimum steps "
+        "have to become short.",
         read="11_training#train-clip",
         at="clip",
     ),
     "per_epoch": Bug(
-        "a rate that falls once an epoch, not with each step",
-        "The schedule counts steps. Called once an epoch, it moves in "
+        "len(losses) / (epochs * len(batches))",
+        "len(losses) // len(batches) / epochs",
+        says="a rate that falls once an epoch, not with each step",
+        why="The schedule counts steps. Called once an epoch, it moves in "
         "stairs, and a warm-up would last for epochs.",
         read="11_training#train-wrong",
         at="rate",
     ),
     "starts_anew": Bug(
-        "a rate that falls to its end in each epoch and starts again",
-        "Count the steps of all epochs, not the batches of this one.",
+        "len(losses) / (epochs * len(batches))",
+        "len(losses) % len(batches) / len(batches)",
+        says="a rate that falls to its end in each epoch and starts again",
+        why="Count the steps of all epochs, not the batches of this one.",
         read="11_training#train-wrong",
         at="rate",
     ),
     "constant": Bug(
-        "a learning rate that never falls",
-        "Set the rate before each step: peak · (1 − done / steps).",
+        "peak * (1 - share)",
+        "peak",
+        says="a learning rate that never falls",
+        why="Set the rate before each step: peak · (1 − done / steps).",
         read="11_training#train-rate",
         at="rate",
     ),
     "graphs_kept": Bug(
-        "losses kept as tensors, which hold their graphs",
-        "Each keeps everything that was computed for it, step after step, "
-        "until memory is full. Keep loss.item().",
+        "loss.item()",
+        "loss",
+        says="losses kept as tensors, which hold their graphs",
+        why="Each keeps everything that was computed for it, step after "
+        "step, until memory is full. Keep loss.item().",
         read="11_training#train-wrong",
         alone=True,
     ),
@@ -545,8 +511,6 @@ def plan(
     n_layers: int,
     std: float,
     decay: float,
-    *,
-    on: Switches = NONE,
 ) -> dict[str, tuple[float, float, float]]:
     """How each parameter starts, and how much of it decays.
 
@@ -560,105 +524,112 @@ def plan(
     A parameter with one axis has no weight decay and standard deviation 0. It
     starts at 0 if its name ends in `bias`, else at 1.
     """
+    narrow = std / (2 * n_layers) ** 0.5
     found = {}
     for name, shape in shapes.items():
         matrix = len(shape) >= 2
         writes = name.endswith(("w_o.weight", "w_out.weight"))
-        if "only_w_o" in on:
-            writes = name.endswith("w_o.weight")
-        elif "in_blocks" in on:
-            writes = matrix and name.startswith("blocks")
-        elif "none_scaled" in on:
-            writes = False
-        if "layers_once" in on:
-            narrow = std / n_layers**0.5
-        elif "no_root" in on:
-            narrow = std / (2 * n_layers)
-        else:
-            narrow = std / (2 * n_layers) ** 0.5
         if matrix:
-            start = (0.0, narrow if writes else std)
-        elif "gains_zero" in on or name.endswith("bias"):
-            start = (0.0, 0.0)
+            mean, size = 0.0, narrow if writes else std
         else:
-            start = (1.0, 0.0)
-        if "all_decay" in on:
-            decays = True
-        elif "by_bias" in on:
-            decays = not name.endswith("bias")
-        elif "by_norm" in on:
-            decays = "norm" not in name
-        elif "tables_free" in on:
-            tables = ("embedding.weight", "positions.weight")
-            decays = matrix and not name.endswith(tables)
-        else:
-            decays = matrix
-        found[name] = (*start, decay if decays else 0.0)
+            mean, size = 0.0 if name.endswith("bias") else 1.0, 0.0
+        found[name] = mean, size, decay if matrix else 0.0
     return found
 
 
 _PLAN_BUGS = {
     "all_decay": Bug(
-        "a weight decay on every parameter",
-        "Decay pulls toward 0. For a matrix that means less influence; for "
-        "the gain of a norm it means another function. Vectors are free.",
+        "decay if matrix else 0.0",
+        "decay",
+        says="a weight decay on every parameter",
+        why="Decay pulls toward 0. For a matrix that means less influence; "
+        "for the gain of a norm it means another function. Vectors are free.",
         read="11_training#train-decay",
-        at="decay",
+        otherwise=[
+            ("decay if matrix and not name.endswith(tables) else 0.0", "decay")
+        ],
     ),
     "by_bias": Bug(
-        "decay on all but the biases, so on the norms' gains too",
-        "A gain's neutral value is 1, and decay pulls it to 0. What decays "
-        "is told by the number of axes: two or more.",
+        "decay if matrix else 0.0",
+        'decay if not name.endswith("bias") else 0.0',
+        says="decay on all but the biases, so on the norms' gains too",
+        why="A gain's neutral value is 1, and decay pulls it to 0. What "
+        "decays is told by the number of axes: two or more.",
         read="11_training#train-decay",
-        at="decay",
+        otherwise=[
+            (
+                "decay if matrix and not name.endswith(tables) else 0.0",
+                'decay if not name.endswith("bias") else 0.0',
+            )
+        ],
     ),
     "by_norm": Bug(
-        "decay on all that is no norm, so on the linear layers' biases too",
-        "A bias is a vector. What decays is told by the number of axes: two "
-        "or more.",
+        "decay if matrix else 0.0",
+        'decay if "norm" not in name else 0.0',
+        says="decay on all that is no norm, so on the linear layers' biases "
+        "too",
+        why="A bias is a vector. What decays is told by the number of axes: "
+        "two or more.",
         read="11_training#train-decay",
-        at="decay",
+        otherwise=[
+            (
+                "decay if matrix and not name.endswith(tables) else 0.0",
+                'decay if "norm" not in name else 0.0',
+            )
+        ],
     ),
     "layers_once": Bug(
-        "√L instead of √(2L)",
-        "A block writes to the stream twice, once from attention and once "
-        "from its network: 2L writers.",
+        "(2 * n_layers)",
+        "n_layers",
+        says="√L instead of √(2L)",
+        why="A block writes to the stream twice, once from attention and "
+        "once from its network: 2L writers.",
         read="09_decoder#dec-code",
         at="writers",
     ),
     "no_root": Bug(
-        "a division by 2L without the root",
-        "The variances of independent writers add up: 2L of them are √(2L) "
-        "times as long as one.",
+        "(2 * n_layers) ** 0.5",
+        "(2 * n_layers)",
+        says="a division by 2L without the root",
+        why="The variances of independent writers add up: 2L of them are "
+        "√(2L) times as long as one.",
         read="09_decoder#dec-code",
         at="writers",
     ),
     "none_scaled": Bug(
-        "the same standard deviation for all matrices",
-        "Then a deep stream starts longer than a shallow one. Those that "
-        "write to the stream are divided by √(2L).",
+        "narrow if writes else std",
+        "std",
+        says="the same standard deviation for all matrices",
+        why="Then a deep stream starts longer than a shallow one. Those "
+        "that write to the stream are divided by √(2L).",
         read="09_decoder#dec-code",
         at="writers",
     ),
     "in_blocks": Bug(
-        "every matrix of a block scaled down, not only the two that write",
-        "Queries, keys, values and the network's first layer write nothing "
-        "to the stream.",
+        'endswith(("w_o.weight", "w_out.weight"))',
+        'startswith("blocks")',
+        says="every matrix of a block scaled down, not only the two that "
+        "write",
+        why="Queries, keys, values and the network's first layer write "
+        "nothing to the stream.",
         read="09_decoder#dec-code",
         at="writers",
     ),
     "only_w_o": Bug(
-        "only attention's output scaled down, the network's forgotten",
-        "The network's second layer, w_out, writes to the stream too.",
+        '("w_o.weight", "w_out.weight")',
+        '"w_o.weight"',
+        says="only attention's output scaled down, the network's forgotten",
+        why="The network's second layer, w_out, writes to the stream too.",
         read="09_decoder#dec-code",
         at="writers",
     ),
     "gains_zero": Bug(
-        "gains that start at 0, as biases do",
-        "A norm with gain 0 lets nothing through, neither forward nor back. "
-        "Its neutral value is 1.",
+        '0.0 if name.endswith("bias") else 1.0',
+        "0.0",
+        says="gains that start at 0, as biases do",
+        why="A norm with gain 0 lets nothing through, neither forward nor "
+        "back. Its neutral value is 1.",
         read="07_norm#ch-norm",
-        at="start",
     ),
 }
 
@@ -696,8 +667,12 @@ EXERCISES = {
         _rates_cases,
         bugs=_RATES_BUGS,
         variants={
-            "line": "Here the rate falls along a straight line from the peak "
-            "to the floor, not along half a cosine."
+            "line": Variant(
+                "(1 + math.cos(math.pi * way)) / 2",
+                "1 - way",
+                asks="Here the rate falls along a straight line from "
+                "the peak to the floor, not along half a cosine.",
+            ),
         },
         forbid=["coursekit.optim.cosine_schedule"],
     ),
@@ -722,7 +697,7 @@ EXERCISES = {
     "learn": Exercise(
         learn,
         _learn_cases,
-        rtol=1e-4,  # PyTorch's clipping adds 1e-6 to the length
+        rtol=1e-4,
         atol=1e-6,
         bugs=_LEARN_BUGS,
         planted={"no_zero_grad", "clip_after", "per_epoch"},
@@ -732,8 +707,16 @@ EXERCISES = {
         _plan_cases,
         bugs=_PLAN_BUGS,
         variants={
-            "tables_free": "Here the token table and the table of positions "
-            "(`embedding.weight`, `positions.weight`) have no weight decay."
+            "tables_free": Variant(
+                "found = {}",
+                'tables = ("embedding.weight", "positions.weight")\n'
+                "    found = {}",
+                "decay if matrix else 0.0",
+                "decay if matrix and not name.endswith(tables) else 0.0",
+                asks="Here the token table and the table of positions "
+                "(`embedding.weight`, `positions.weight`) have no weight "
+                "decay.",
+            ),
         },
         forbid=["coursekit.optim.parameter_groups"],
     ),

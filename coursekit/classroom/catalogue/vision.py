@@ -7,11 +7,10 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 from coursekit.classroom.check.core import (
-    NONE,
     Bug,
     Case,
     Exercise,
-    Switches,
+    Variant,
     generator,
 )
 
@@ -20,7 +19,7 @@ Part = Callable[[Tensor], Tensor]
 
 
 # -- implement: cut ----------------------------------------------------------
-def patches_of(images: Tensor, size: int, *, on: Switches = NONE) -> Tensor:
+def patches_of(images: Tensor, size: int) -> Tensor:
     """Cut `(B, C, Y, X)` images into squares of `size` by `size` pixels.
 
     The result is `(B, N, C · size²)`. Patches stand in reading order: the
@@ -30,68 +29,62 @@ def patches_of(images: Tensor, size: int, *, on: Switches = NONE) -> Tensor:
     """
     batch, channels, height, width = images.shape
     rows, columns = height // size, width // size
-    if "strips" in on:
-        x = images.reshape(batch, rows * columns, -1)
-    elif "channels_last" in on:
-        x = images.reshape(batch, channels, rows, size, columns, size)
-        x = x.permute(0, 2, 4, 3, 5, 1)
-    elif "split_other_way" in on:
-        x = images.reshape(batch, channels, size, rows, size, columns)
-        x = x.permute(0, 3, 5, 1, 2, 4)
-    elif "turned" in on:
-        x = images.reshape(batch, channels, rows, size, columns, size)
-        x = x.permute(0, 2, 4, 1, 5, 3)
-    elif "column_by_column" in on:
-        x = images.reshape(batch, channels, rows, size, columns, size)
-        x = x.permute(0, 4, 2, 1, 3, 5)
-    else:
-        x = images.reshape(batch, channels, rows, size, columns, size)
-        x = x.permute(0, 2, 4, 1, 3, 5)
-    x = x.reshape(batch, rows * columns, channels * size * size)
-    if "upright" in on:
-        x = x.mT
+    x = images.reshape(batch, channels, rows, size, columns, size)
+    x = x.permute(0, 2, 4, 1, 3, 5)
+    x = x.reshape(batch, rows * columns, -1)
     return x
 
 
 _PATCHES_BUGS = {
     "strips": Bug(
-        "a reshape alone, so that a patch is a strip of neighboring rows",
-        "Memory holds an image row by row, and a square is not a piece of "
-        "it. Split height and width, bring the two axes that count patches "
-        "together, then flatten.",
+        "images.reshape(batch, channels, rows, size, columns, size)\n"
+        "    x = x.permute(0, 2, 4, 1, 3, 5)",
+        "images",
+        says="a reshape alone, so that a patch is a strip of neighboring rows",
+        why="Memory holds an image row by row, and a square is not a piece "
+        "of it. Split height and width, bring the two axes that count "
+        "patches together, then flatten.",
         read="17_vision#vis-predict-strips",
-        at="cut",
     ),
     "channels_last": Bug(
-        "patches with the channels of a pixel side by side",
-        "The same numbers in another order: harmless if the matrix is learned "
-        "with it, garbage with weights of a convolution, which go channel by "
-        "channel.",
+        "(0, 2, 4, 1, 3, 5)",
+        "(0, 2, 4, 3, 5, 1)",
+        says="patches with the channels of a pixel side by side",
+        why="The same numbers in another order: harmless if the matrix is "
+        "learned with it, garbage with weights of a convolution, which go "
+        "channel by channel.",
         read="17_vision#vis-convolution",
-        at="cut",
     ),
     "turned": Bug(
-        "patches whose pixels are read column by column",
-        "Inside a patch the rows come first, as in the image: the axis of "
-        "height before that of width.",
+        "(0, 2, 4, 1, 3, 5)",
+        "(0, 2, 4, 1, 5, 3)",
+        says="patches whose pixels are read column by column",
+        why="Inside a patch the rows come first, as in the image: the axis "
+        "of height before that of width.",
         read="17_vision#vis-by-hand",
-        at="cut",
     ),
     "column_by_column": Bug(
-        "patches counted from top to bottom, then to the right",
-        "Reading order: the row of patches is the slower axis.",
+        "(0, 2, 4, 1, 3, 5)",
+        "(0, 4, 2, 1, 3, 5)",
+        says="patches counted from top to bottom, then to the right",
+        why="Reading order: the row of patches is the slower axis.",
         read="17_vision#vis-by-hand",
-        at="cut",
     ),
     "upright": Bug(
-        "patches as columns, (B, numbers, N), as F.unfold has them",
-        "A token is a row. Swap the last two axes.",
+        "return x",
+        "return x.mT",
+        says="patches as columns, (B, numbers, N), as F.unfold has them",
+        why="A token is a row. Swap the last two axes.",
         read="17_vision#vis-formula",
     ),
     "split_other_way": Bug(
-        "an axis split into (size, rows) instead of (rows, size)",
-        "The pixels of a patch are neighbors: the first of the two new axes "
-        "counts patches, the second the pixels in one.",
+        "rows, size, columns, size)",
+        "size, rows, size, columns)",
+        "(0, 2, 4, 1, 3, 5)",
+        "(0, 3, 5, 1, 2, 4)",
+        says="an axis split into (size, rows) instead of (rows, size)",
+        why="The pixels of a patch are neighbors: the first of the two new "
+        "axes counts patches, the second the pixels in one.",
         read="17_vision#vis-predict-strips",
         alone=True,
     ),
@@ -106,13 +99,7 @@ def _patches_cases(seed: int) -> list[Case]:
 
 # -- debug: the class token --------------------------------------------------
 def classified(
-    patches: Tensor,
-    token: Tensor,
-    places: Tensor,
-    encode: Part,
-    head: Tensor,
-    *,
-    on: Switches = NONE,
+    patches: Tensor, token: Tensor, places: Tensor, encode: Part, head: Tensor
 ) -> Tensor:
     """Logits of images, read from the class token.
 
@@ -124,68 +111,60 @@ def classified(
     logits.
     """
     first = token.expand(len(patches), 1, -1)
-    if "token_without_place" in on:
-        patches = patches + places[1:]
-    elif "places_of_patches" in on:
-        patches = patches + places[:-1]
-    if "appended" in on:
-        x = torch.cat([patches, first], dim=1)
-    else:
-        x = torch.cat([first, patches], dim=1)
-    if (
-        "token_without_place" not in on
-        and "places_of_patches" not in on
-        and "no_places" not in on
-    ):
-        x = x + places
-    x = encode(x)
-    if "last_read" in on:
-        x = x[:, -1]
-    elif "mean_read" in on:
-        x = x.mean(dim=1)
-    else:
-        x = x[:, 0]
-    return x @ head.T
+    x = torch.cat([first, patches], dim=1)
+    x = encode(x + places)
+    return x[:, 0] @ head.T
 
 
 _CLASSIFIED_BUGS = {
     "appended": Bug(
-        "the class token behind the patches",
-        "Then `x[:, 0]` is a patch, and row 0 of the table is no longer the "
-        "class token's.",
+        "[first, patches]",
+        "[patches, first]",
+        says="the class token behind the patches",
+        why="Then `x[:, 0]` is a patch, and row 0 of the table is no longer "
+        "the class token's.",
         read="17_vision#vis-formula",
-        at="cat",
     ),
     "token_without_place": Bug(
-        "a class token without its place",
-        "Row 0 of the table is the class token's.",
+        "x = torch",
+        "patches = patches + places[1:]\n    x = torch",
+        "x + places",
+        "x",
+        says="a class token without its place",
+        why="Row 0 of the table is the class token's.",
         read="17_vision#vis-formula",
-        at="places",
     ),
     "places_of_patches": Bug(
-        "rows 0 to N − 1 for the patches, and none for the class token",
-        "There are N + 1 places. As it is, every patch has the row that "
+        "x = torch",
+        "patches = patches + places[:-1]\n    x = torch",
+        "x + places",
+        "x",
+        says="rows 0 to N − 1 for the patches, and none for the class token",
+        why="There are N + 1 places. As it is, every patch has the row that "
         "belongs to the one before it.",
         read="17_vision#vis-formula",
-        at="places",
     ),
     "no_places": Bug(
-        "vectors without places",
-        "Attention sees a set. Add the table.",
+        "x + places",
+        "x",
+        says="vectors without places",
+        why="Attention sees a set. Add the table.",
         read="17_vision#vis-set",
-        at="places",
     ),
     "last_read": Bug(
-        "the class read from the last vector",
-        "That is a habit from decoders. Here the class token stands first.",
+        "x[:, 0]",
+        "x[:, -1]",
+        says="the class read from the last vector",
+        why="That is a habit from decoders. Here the class token stands "
+        "first.",
         read="17_vision#vis-formula",
-        at="read",
     ),
     "mean_read": Bug(
-        "the class read from the mean of all vectors",
-        "That works too, if the model was trained so. This one was not.",
+        "x[:, 0]",
+        "x.mean(dim=1)",
+        says="the class read from the mean of all vectors",
+        why="That works too, if the model was trained so. This one was not.",
         read="17_vision#vis-formula",
-        at="read",
     ),
 }
 
@@ -212,69 +191,63 @@ def _classified_cases(seed: int) -> list[Case]:
 
 
 # -- implement: places on a grid ---------------------------------------------
-def grid_code(down: Tensor, across: Tensor, *, on: Switches = NONE) -> Tensor:
+def grid_code(down: Tensor, across: Tensor) -> Tensor:
     """Codes of the places of a grid, from codes of its rows and columns.
 
     `down` is `(R, E)`, a code for each row, `across` is `(C, F)`, one for each
     column. The result is `(R · C, E + F)`, the places in reading order: of
     each the code of its row, then that of its column.
     """
-    rows, columns = len(down), len(across)
-    if "by_columns" in on:
-        first = down.repeat(columns, 1)
-        second = across.repeat_interleave(rows, dim=0)
-    elif "own_counts" in on:
-        first = down.repeat_interleave(rows, dim=0)
-        second = across.repeat(columns, 1)
-    elif "both_repeated" in on:
-        first = down.repeat(columns, 1)
-        second = across.repeat(rows, 1)
-    elif "both_stretched" in on:
-        first = down.repeat_interleave(columns, dim=0)
-        second = across.repeat_interleave(rows, dim=0)
-    else:
-        first = down.repeat_interleave(columns, dim=0)
-        second = across.repeat(rows, 1)
-    if "added" in on:
-        return first + second
-    if "column_in_front" in on:
-        first, second = second, first
+    first = down.repeat_interleave(len(across), dim=0)
+    second = across.repeat(len(down), 1)
     return torch.cat([first, second], dim=1)
 
 
 _GRID_BUGS = {
     "by_columns": Bug(
-        "places counted from top to bottom, then to the right",
-        "Reading order: along a row the column changes and the row stays. "
-        "So each row's code is repeated C times in a run.",
+        "repeat_interleave(len(across), dim=0)",
+        "repeat(len(across), 1)",
+        "across.repeat(len(down), 1)",
+        "across.repeat_interleave(len(down), dim=0)",
+        says="places counted from top to bottom, then to the right",
+        why="Reading order: along a row the column changes and the row "
+        "stays. So each row's code is repeated C times in a run.",
         read="17_vision#vis-grid",
-        at="order",
     ),
     "both_repeated": Bug(
-        "both lists repeated from the beginning",
-        "Row and column then count up together, along a diagonal. One of the "
-        "two has to stay while the other counts.",
+        "repeat_interleave(len(across), dim=0)",
+        "repeat(len(across), 1)",
+        says="both lists repeated from the beginning",
+        why="Row and column then count up together, along a diagonal. One "
+        "of the two has to stay while the other counts.",
         read="17_vision#vis-grid",
         at="order",
     ),
     "both_stretched": Bug(
-        "both lists stretched, each code several times in a run",
-        "Along a row of the grid the column changes with each patch. Repeat "
-        "the list of columns as a whole.",
+        "repeat(len(down), 1)",
+        "repeat_interleave(len(down), dim=0)",
+        says="both lists stretched, each code several times in a run",
+        why="Along a row of the grid the column changes with each patch. "
+        "Repeat the list of columns as a whole.",
         read="17_vision#vis-grid",
         at="order",
     ),
     "added": Bug(
-        "the two codes added instead of put side by side",
-        "Row 1, column 2 and row 2, column 1 then have the same code.",
+        "torch.cat([first, second], dim=1)",
+        "first + second",
+        says="the two codes added instead of put side by side",
+        why="Row 1, column 2 and row 2, column 1 then have the same code.",
         read="17_vision#vis-grid",
-        at="join",
     ),
     "own_counts": Bug(
-        "codes repeated as often as there are codes of their own kind, "
+        "(len(across), dim=0)",
+        "(len(down), dim=0)",
+        "repeat(len(down), 1)",
+        "repeat(len(across), 1)",
+        says="codes repeated as often as there are codes of their own kind, "
         "which fits a square alone",
-        "A row's code stands once for each *column*, and a column's code "
-        "once for each *row*.",
+        why="A row's code stands once for each *column*, and a column's "
+        "code once for each *row*.",
         read="17_vision#vis-grid",
         alone=True,
     ),
@@ -289,9 +262,7 @@ def _grid_cases(seed: int) -> list[Case]:
 
 
 # -- implement: places for a larger image ------------------------------------
-def resized(
-    table: Tensor, old: int, new: int, *, on: Switches = NONE
-) -> Tensor:
+def resized(table: Tensor, old: int, new: int) -> Tensor:
     """A table of places for another grid, in between those that were learned.
 
     `table` is `(1 + old², D)`: the class token's row, then those of the places
@@ -300,101 +271,87 @@ def resized(
     coordinate by bilinear interpolation between its neighbors on the old grid
     (`F.interpolate` with `mode="bilinear"`, `align_corners=False`).
     """
-    width = table.size(1)
     own, rest = table[:1], table[1:]
-    if "last_kept" in on:
-        own, rest = table[-1:], table[:-1]
-    if "along_the_list" in on:
-        line = rest.T[None]
-        line = F.interpolate(line, size=new * new, mode="linear")
-        flat = line[0].T
-    elif "reshaped" in on:
-        grid = rest.reshape(1, width, old, old)
-        grid = F.interpolate(grid, size=(new, new), mode="bilinear")
-        flat = grid.reshape(width, new * new).T
-    elif "reshaped_both" in on:
-        grid = rest.reshape(1, width, old, old)
-        grid = F.interpolate(grid, size=(new, new), mode="bilinear")
-        flat = grid.reshape(new * new, width)
-    elif "reshaped_back" in on:
-        grid = rest.reshape(1, old, old, width).permute(0, 3, 1, 2)
-        grid = F.interpolate(grid, size=(new, new), mode="bilinear")
-        flat = grid.reshape(new * new, width)
-    elif "turned" in on:
-        grid = rest.T.reshape(1, width, old, old)
-        grid = F.interpolate(grid, size=(new, new), mode="bilinear")
-        flat = grid.permute(0, 3, 2, 1).reshape(new * new, width)
-    elif "nearest" in on:
-        grid = rest.T.reshape(1, width, old, old)
-        grid = F.interpolate(grid, size=(new, new))
-        flat = grid.reshape(width, new * new).T
-    elif "corners" in on:
-        grid = rest.T.reshape(1, width, old, old)
-        grid = F.interpolate(
-            grid, size=(new, new), mode="bilinear", align_corners=True
-        )
-        flat = grid.reshape(width, new * new).T
-    else:
-        grid = rest.T.reshape(1, width, old, old)
-        grid = F.interpolate(grid, size=(new, new), mode="bilinear")
-        flat = grid.reshape(width, new * new).T
-    if "token_lost" in on:
-        return flat
+    grid = rest.T.reshape(1, -1, old, old)
+    grid = F.interpolate(grid, size=(new, new), mode="bilinear")
+    flat = grid.reshape(-1, new * new).T
     return torch.cat([own, flat])
 
 
 _RESIZED_BUGS = {
     "last_kept": Bug(
-        "the class token's row taken for a patch, and the last patch for it",
-        "Row 0 is the class token's: it has no place on the grid.",
+        "table[:1], table[1:]",
+        "table[-1:], table[:-1]",
+        says="the class token's row taken for a patch, and the last patch "
+        "for it",
+        why="Row 0 is the class token's: it has no place on the grid.",
         read="17_vision#vis-formula",
         at="own",
     ),
     "along_the_list": Bug(
-        "an interpolation along the list of places",
-        "In the list the end of a row is next to the beginning of the next. "
-        "Make a grid of it first.",
+        "rest.T.reshape(1, -1, old, old)",
+        "rest.T[None]",
+        'size=(new, new), mode="bilinear"',
+        'size=new * new, mode="linear"',
+        says="an interpolation along the list of places",
+        why="In the list the end of a row is next to the beginning of the "
+        "next. Make a grid of it first.",
         read="17_vision#vis-grid",
         at="grid",
     ),
     "reshaped": Bug(
-        "a reshape from (old², D) to (D, old, old), without a transpose",
-        "F.interpolate wants channels in front. A reshape does not move them "
-        "there; it only reads them in another order. Transpose first.",
+        "rest.T.reshape",
+        "rest.reshape",
+        says="a reshape from (old², D) to (D, old, old), without a transpose",
+        why="F.interpolate wants channels in front. A reshape does not move "
+        "them there; it only reads them in another order. Transpose first.",
         read="17_vision#vis-predict-strips",
         at="grid",
     ),
     "reshaped_back": Bug(
-        "a reshape from (D, new, new) to (new², D), without a transpose",
-        "On the way back the channels have to go to the end again before "
-        "anything is flattened.",
+        "grid.reshape(-1, new * new).T",
+        "grid.reshape(new * new, -1)",
+        says="a reshape from (D, new, new) to (new², D), without a transpose",
+        why="On the way back the channels have to go to the end again "
+        "before anything is flattened.",
         read="17_vision#vis-predict-strips",
         at="grid",
     ),
     "turned": Bug(
-        "a grid that comes back with rows and columns exchanged",
-        "After the interpolation the axes are (D, rows, columns). Move D to "
-        "the end and leave the other two in their order.",
+        "grid.reshape(-1, new * new).T",
+        "grid.mT.reshape(-1, new * new).T",
+        says="a grid that comes back with rows and columns exchanged",
+        why="After the interpolation the axes are (D, rows, columns). Move "
+        "D to the end and leave the other two in their order.",
         read="17_vision#vis-grid",
         at="grid",
     ),
     "nearest": Bug(
-        "the nearest place's row, instead of something in between",
-        'That is the default of F.interpolate. Say mode="bilinear".',
+        ', mode="bilinear")',
+        ")",
+        says="the nearest place's row, instead of something in between",
+        why='That is the default of F.interpolate. Say mode="bilinear".',
         read="17_vision#vis-grid",
         at="grid",
+        otherwise=[(', mode="bilinear", align_corners=True)', ")")],
     ),
     "token_lost": Bug(
-        "a table without the class token's row",
-        "The model looks up 1 + new² places.",
+        "torch.cat([own, flat])",
+        "flat",
+        says="a table without the class token's row",
+        why="The model looks up 1 + new² places.",
         read="17_vision#vis-formula",
         at="own",
     ),
     "reshaped_both": Bug(
-        "reshapes there and back that bring D to the front without moving a "
-        "number",
-        "(old², D) is turned first, .T, and then cut into (1, D, old, old); "
-        "and turned back behind it.",
+        "rest.T.reshape",
+        "rest.reshape",
+        "grid.reshape(-1, new * new).T",
+        "grid.reshape(new * new, -1)",
+        says="reshapes there and back that bring D to the front without "
+        "moving a number",
+        why="(old², D) is turned first, .T, and then cut into (1, D, old, "
+        "old); and turned back behind it.",
         read="17_vision#vis-formula",
         alone=True,
     ),
@@ -408,7 +365,7 @@ def _resized_cases(seed: int) -> list[Case]:
 
 
 # -- test: is it a set? ------------------------------------------------------
-def is_a_set(read: Part, patches: Tensor, *, on: Switches = NONE) -> bool:
+def is_a_set(read: Part, patches: Tensor) -> bool:
     """Whether a model reads these patches as a set: True or False.
 
     `read` maps `(N, D)` patches to a vector of logits; `patches` are `(N, D)`.
@@ -417,95 +374,86 @@ def is_a_set(read: Part, patches: Tensor, *, on: Switches = NONE) -> bool:
     rounding.
     """
     before = read(patches)
-    n = len(patches)
-    orders = []
-    if "first_two" in on:
-        order = torch.arange(n)
-        order[:2] = torch.tensor([1, 0])
-        orders.append(order)
-    elif "reversed" in on:
-        orders.append(torch.arange(n).flip(0))
-    elif "rolled" in on:
-        orders.append(torch.arange(n).roll(1))
-    else:
-        last = n - 2 if "last_forgotten" in on else n - 1
-        for i in range(last):
-            order = torch.arange(n)
-            order[i], order[i + 1] = i + 1, i
-            orders.append(order)
-    for order in orders:
+    for i in range(len(patches) - 1):
+        order = torch.arange(len(patches))
+        order[i], order[i + 1] = i + 1, i
         after = read(patches[order])
-        if "exactly" in on:
-            same = torch.equal(after, before)
-        elif "answers_only" in on:
-            same = bool(after.argmax() == before.argmax())
-        elif "sums_only" in on:
-            same = torch.allclose(after.sum(), before.sum())
-        else:
-            same = torch.allclose(after, before)
-        if "one_is_enough" in on:
-            if same:
-                return True
-        elif not same:
+        if not torch.allclose(after, before):
             return False
-    if "one_is_enough" in on:  # noqa: SIM103 (a switch is asked alone)
-        return False
     return True
 
 
 _SET_BUGS = {
     "first_two": Bug(
-        "a test that exchanges the first two patches only",
-        "A model may treat these two alike and others not. Try every pair of "
-        "neighbors: any order can be made of such exchanges.",
+        "len(patches) - 1",
+        "1",
+        says="a test that exchanges the first two patches only",
+        why="A model may treat these two alike and others not. Try every "
+        "pair of neighbors: any order can be made of such exchanges.",
         read="17_vision#vis-set",
         at="test",
     ),
     "reversed": Bug(
-        "a test that tries the reverse order only",
-        "A model that cannot tell left from right passes, and is no set.",
+        "order[i], order[i + 1] = i + 1, i",
+        "order = order.flip(0)",
+        says="a test that tries the reverse order only",
+        why="A model that cannot tell left from right passes, and is no set.",
         read="17_vision#vis-set",
         at="test",
     ),
     "rolled": Bug(
-        "a test that shifts all patches by one only",
-        "A model that looks at neighbors, round a ring, passes, and is no "
-        "set.",
+        "order[i], order[i + 1] = i + 1, i",
+        "order = order.roll(1)",
+        says="a test that shifts all patches by one only",
+        why="A model that looks at neighbors, round a ring, passes, and is "
+        "no set.",
         read="17_vision#vis-set",
         at="test",
     ),
     "exactly": Bug(
-        "a test for equal bits",
-        "Sums in another order are rounded otherwise: real sets fail. Allow "
-        "for rounding.",
+        "torch.allclose",
+        "torch.equal",
+        says="a test for equal bits",
+        why="Sums in another order are rounded otherwise: real sets fail. "
+        "Allow for rounding.",
         read="17_vision#vis-set",
         at="test",
     ),
     "answers_only": Bug(
-        "a test of the winning class only",
-        "The logits may move a lot before another class wins. Compare the "
-        "logits.",
+        "torch.allclose(after, before)",
+        "(after.argmax() == before.argmax())",
+        says="a test of the winning class only",
+        why="The logits may move a lot before another class wins. Compare "
+        "the logits.",
         read="17_vision#vis-set",
         at="test",
     ),
     "sums_only": Bug(
-        "a test of the sum of the logits only",
-        "Logits can move against each other while their sum stays. Compare "
-        "all of them.",
+        "torch.allclose(after, before)",
+        "torch.allclose(after.sum(), before.sum())",
+        says="a test of the sum of the logits only",
+        why="Logits can move against each other while their sum stays. "
+        "Compare all of them.",
         read="17_vision#vis-set",
         at="test",
     ),
     "one_is_enough": Bug(
-        "one exchange that changes nothing taken as enough",
-        "A single exchange that moves the logits shows that order counts: "
-        "all of them have to leave the logits alone.",
+        "if not torch",
+        "if torch",
+        "return False\n    return True",
+        "return True\n    return False",
+        says="one exchange that changes nothing taken as enough",
+        why="A single exchange that moves the logits shows that order "
+        "counts: all of them have to leave the logits alone.",
         read="17_vision#vis-set",
         alone=True,
     ),
     "last_forgotten": Bug(
-        "a test that forgets the last pair of neighbors",
-        "N patches have N − 1 pairs of neighbors: range(N − 1) reaches the "
-        "last.",
+        "len(patches) - 1",
+        "len(patches) - 2",
+        says="a test that forgets the last pair of neighbors",
+        why="N patches have N − 1 pairs of neighbors: range(N − 1) reaches "
+        "the last.",
         read="17_vision#vis-set",
         alone=True,
     ),
@@ -606,7 +554,11 @@ EXERCISES = {
         _grid_cases,
         bugs=_GRID_BUGS,
         variants={
-            "column_in_front": "Here the column's code stands in front."
+            "column_in_front": Variant(
+                "return",
+                "first, second = second, first\n    return",
+                asks="Here the column's code stands in front.",
+            ),
         },
         forbid=("coursekit.vision.sinusoidal_2d",),
     ),
@@ -615,9 +567,17 @@ EXERCISES = {
         _resized_cases,
         bugs=_RESIZED_BUGS,
         variants={
-            "corners": "Here the corners of the two grids are at the same "
-            "places: align_corners=True."
+            "corners": Variant(
+                '"bilinear")',
+                '"bilinear", align_corners=True)',
+                asks="Here the corners of the two grids are at the same "
+                "places: align_corners=True.",
+            ),
         },
     ),
-    "is_a_set": Exercise(is_a_set, _set_cases, bugs=_SET_BUGS),
+    "is_a_set": Exercise(
+        is_a_set,
+        _set_cases,
+        bugs=_SET_BUGS,
+    ),
 }
