@@ -37,8 +37,8 @@ SHIPPED = FOLDER / "giver-questions.tsv"
 SEED, LONGEST = 7, 12  # of the questions; tokens of an answer
 N_ASKED, N_DRAWN, N_TEST = 300, 5, 120
 PREFERENCE_STEPS, ROWS, BETA, DPO_RATE = 50, 16, 0.1, 2e-4
-# Chosen with seeds 3 to 10. With 16 prompts and groups of 8, which is as many
-# answers, one seed in seven found nothing in 80 steps.
+# Chosen with seeds 3 to 10, which all learned within 100 steps. With as many
+# answers in groups of 8, seed 2 had learned next to nothing after 80.
 STEPS, PROMPTS, GROUP, RATE = 120, 4, 32, 3e-4
 EVERY, N_HELD_OUT, N_SHOWN = 10, 50, 8
 GAVE = Asked("Lily gave Jack the kite.", "Who gave the kite?", "Lily.")

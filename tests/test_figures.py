@@ -1535,8 +1535,8 @@ def test_answers_as_training_goes_on():
     ax = figures.drawn_answers(columns)
     texts = [text.get_text() for text in ax.texts]
     assert texts[:4] == ["Al.", "0", long[:22] + "…", "0"]
-    assert texts[4:6] == ["before", "mean 0.00"]
-    assert [*texts[6:8], texts[-1]] == ["Jo.", "1", "mean 1.00"]
+    assert texts[4:6] == ["before", "mean 0"]
+    assert [*texts[6:8], texts[-1]] == ["Jo.", "1", "mean 1"]
     fills = [box.get_facecolor() for box in ax.patches]
     assert len({*fills[:2]}) == len({*fills[2:]}) == 1
     assert fills[0] != fills[2]

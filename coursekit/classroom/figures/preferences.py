@@ -44,7 +44,7 @@ def drawn_answers(
                     size=11, weight=weight)  # fmt: skip
         mean = sum(reward for _, reward in drawn) / len(drawn)
         ax.text(x, 1, title, va="center", size=11, weight="bold")
-        ax.text(x + 0.81, -size, f"mean {mean:.2f}", ha="right", va="center",
+        ax.text(x + 0.81, -size, f"mean {mean:.3g}", ha="right", va="center",
                 size=11)  # fmt: skip
     ax.set(xlim=(-0.02, len(columns) - 0.1), ylim=(-size - 0.5, 1.5))
     ax.axis("off")
