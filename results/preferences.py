@@ -37,8 +37,11 @@ SHIPPED = FOLDER / "giver-questions.tsv"
 SEED, LONGEST = 7, 12  # of the questions; tokens of an answer
 N_ASKED, N_DRAWN, N_TEST = 300, 5, 120
 PREFERENCE_STEPS, ROWS, BETA, DPO_RATE = 50, 16, 0.1, 2e-4
-STEPS, PROMPTS, GROUP, RATE = 50, 16, 8, 3e-4
-EVERY, N_HELD_OUT = 10, 50
+# Chosen with seeds 3 to 10, which all learned within 100 steps. With as many
+# answers in groups of 8, seed 2 had learned next to nothing after 80.
+STEPS, PROMPTS, GROUP, RATE = 120, 4, 32, 3e-4
+EVERY, N_HELD_OUT, N_SHOWN = 10, 50, 8
+GAVE = Asked("Lily gave Jack the kite.", "Who gave the kite?", "Lily.")
 Checker = Callable[[str, str], float]
 
 
@@ -219,6 +222,19 @@ def judge(
     return found
 
 
+def draw(model: GPT, tokenizer: Any) -> list[str]:
+    """Answers to one held-out question, at temperature 1."""
+    drawn = pf.sample_answers(
+        model,
+        [encode(GAVE, tokenizer)[0]],
+        N_SHOWN,
+        end_of(tokenizer),
+        LONGEST,
+        torch.Generator().manual_seed(0),
+    )
+    return [text(tokenizer, answer) for _, answer in drawn]
+
+
 def rewarded(
     first: GPT, tokenizer: Any, check: Checker, shuffle: bool, seed: int
 ) -> dict[str, Any]:
@@ -228,6 +244,7 @@ def rewarded(
     held_out = [*about_gifts(2 * N_HELD_OUT, 0, held_out=True)]
     earned: list[float] = []
     curve = [{"step": 0} | judge(model, tokenizer, held_out)]
+    drawn = [draw(model, tokenizer)]
 
     def asked(step: int) -> list[Asked]:
         r = random.Random(f"{seed} {step}")
@@ -254,6 +271,7 @@ def rewarded(
         if report.step % EVERY == 0:
             now = judge(model.eval(), tokenizer, held_out)
             curve.append({"step": report.step} | now)
+            drawn.append(draw(model, tokenizer))
             model.train()
         return False
 
@@ -286,6 +304,7 @@ def rewarded(
     return {
         "seed": seed,
         "curve": curve,
+        "drawn": drawn,
         "earned": earned,
         "seconds": round(seconds, 1),
         "accuracy": accuracy(model, tokenizer),

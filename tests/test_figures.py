@@ -1526,3 +1526,19 @@ def test_groups_of_answers_and_policies():
     assert [p.get_height() for p in top.patches] == [0.2, 0.8]
     assert [t.get_text() for t in bottom.get_xticklabels()] == ["a", "b"]
     assert top.texts[0].get_text() == "x"
+
+
+def test_answers_as_training_goes_on():
+    """What each earned, in words too; a mean; long answers are cut off."""
+    long = "Al. Now Al is happy, and so is Jo."
+    columns = {"before": [("Al.", 0), (long, 0)], "after": [("Jo.", 1)] * 2}
+    ax = figures.drawn_answers(columns)
+    texts = [text.get_text() for text in ax.texts]
+    assert texts[:4] == ["Al.", "0", long[:22] + "…", "0"]
+    assert texts[4:6] == ["before", "mean 0"]
+    assert [*texts[6:8], texts[-1]] == ["Jo.", "1", "mean 1"]
+    fills = [box.get_facecolor() for box in ax.patches]
+    assert len({*fills[:2]}) == len({*fills[2:]}) == 1
+    assert fills[0] != fills[2]
+    weights = [t.get_weight() for t in ax.texts if t.get_text() == "1"]
+    assert weights == ["bold"] * 2

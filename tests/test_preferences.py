@@ -412,3 +412,20 @@ def test_batches_depend_on_the_step_alone():
     assert len(one.targets) == 8
     gains = one.inputs["advantages"]
     close(gains.sum(), torch.zeros(()), 1e-5)
+
+
+def learned(runs):
+    """Whether every seed went from at most 10 % right to at least 80 %."""
+    curves = [[at["gave, exact"] for at in run["curve"]] for run in runs]
+    return len(runs) >= 3 and all(c[0] <= 0.1 and c[-1] >= 0.8 for c in curves)
+
+
+def test_the_recorded_runs_learned_from_their_rewards():
+    """Three seeds with the exact reward; shuffled rewards as the control."""
+    found = result("preferences")["rewards"]
+    assert learned(found["exact"])
+    assert not learned(found["exact"][:2])
+    assert not any(learned([run] * 3) for run in found["shuffled"])
+    for run in found["contains"]:  # earned, and not what was meant
+        last = run["curve"][-1]
+        assert last["gave, contains"] > 0.8 > 0.1 > last["gave, exact"]

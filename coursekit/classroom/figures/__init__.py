@@ -143,6 +143,7 @@ from coursekit.classroom.figures.positions import (
     clocks,
 )
 from coursekit.classroom.figures.preferences import (
+    drawn_answers,
     group_of_answers,
     policies,
 )
@@ -240,6 +241,7 @@ __all__ = [
     "curves",
     "dependence",
     "drafted_rounds",
+    "drawn_answers",
     "encode",
     "fillings",
     "forgotten",

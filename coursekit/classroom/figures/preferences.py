@@ -1,4 +1,4 @@
-"""Figures of chapter 22: groups of answers, and policies that pay for it."""
+"""Figures of chapter 22: drawn answers, and policies with a KL penalty."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,7 +12,43 @@ from coursekit.classroom.figures.style import (
     new_figure,
 )
 
-__all__ = ["group_of_answers", "policies"]
+__all__ = ["drawn_answers", "group_of_answers", "policies"]
+
+
+def drawn_answers(
+    columns: Mapping[str, Sequence[tuple[str, Number]]],
+) -> Axes:
+    """Draw answers to one prompt and their rewards, as training goes on.
+
+    Args:
+        columns: by title, from left to right, G answers with what each
+            earned; a long answer is cut off.
+
+    Returns:
+        The axes; answer i stands at height −i.
+    """
+    size = max(map(len, columns.values()))
+    longest = 46 // len(columns)  # characters that fit into a box
+    ax = new_figure(0.3 * size + 0.75)[1][0]
+    for x, (title, drawn) in enumerate(columns.items()):
+        for i, (answer, reward) in enumerate(drawn):
+            box = Rectangle((x, -i - 0.4), 0.86, 0.8)
+            color = COLORS["blue" if reward else ROLES["token"]]
+            box.set(facecolor=color, alpha=0.5 if reward else 0.2)
+            ax.add_patch(box)
+            is_long = len(answer) > longest
+            said = answer[: longest - 1] + "…" if is_long else answer
+            weight = "bold" if reward else "normal"
+            ax.text(x + 0.05, -i, said, va="center", size=11, weight=weight)
+            ax.text(x + 0.81, -i, f"{reward:g}", ha="right", va="center",
+                    size=11, weight=weight)  # fmt: skip
+        mean = sum(reward for _, reward in drawn) / len(drawn)
+        ax.text(x, 1, title, va="center", size=11, weight="bold")
+        ax.text(x + 0.81, -size, f"mean {mean:.3g}", ha="right", va="center",
+                size=11)  # fmt: skip
+    ax.set(xlim=(-0.02, len(columns) - 0.1), ylim=(-size - 0.5, 1.5))
+    ax.axis("off")
+    return ax
 
 
 def group_of_answers(
