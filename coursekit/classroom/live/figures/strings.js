@@ -139,7 +139,7 @@ export const STRINGS = {
   "train.go-on": "Go on",
   "train.one": "One step",
   "train.reset": "Reset",
-  "train.download": "Download the weights",
+  "train.download": "Download",
   "train.file": "trained-here.zip",
   "train.ready": "A recorded run is shown. Press Train for one of your own.",
   "train.loading": "Loading the text …",

@@ -10,7 +10,7 @@ const SIGNS = 1000; // different ones: each has a row in two matrices
 const SPOKEN = 15_000; // ms between two sentences for a screen reader
 const KEPT = 10; // seconds after which a sample is kept for comparison
 const BINS = 200; // points of the curve, each the mean of some steps
-const WIDTH = 400, HEIGHT = 230, LEFT = 46, RIGHT = 12, TOP = 12, BOTTOM = 42;
+const WIDTH = 330, HEIGHT = 220, LEFT = 44, RIGHT = 10, TOP = 12, BOTTOM = 42;
 
 class LiveTrain extends LiveFigure {
   static key = "train";
