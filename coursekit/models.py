@@ -7,7 +7,8 @@ A folder holds::
     model.safetensors       the weights
 
 That of a run has ``checkpoint.safetensors`` too, see
-:mod:`coursekit.checkpoint`.
+:mod:`coursekit.checkpoint`.  The same three files may lie in a zip, which is
+what the book's pages give to those who trained a model there.
 """
 
 import hashlib
@@ -16,7 +17,9 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
+from zipfile import BadZipFile, ZipFile
 
 import torch
 from torch import nn
@@ -67,6 +70,7 @@ MODELS: dict[str, tuple[str, type[Config]]] = {
 }
 """Each model's module, imported when it is built, and its settings."""
 FORMAT = 1
+FILES = {"config.json", "tokenizer.json", "model.safetensors"}
 SHIPPED = Path(__file__).parent / "assets" / "models"
 
 
@@ -330,8 +334,8 @@ def load(name: str | Path, device: str | torch.device = "cpu") -> Loaded:
     """Load a trained model and its tokenizer.
 
     Args:
-        name: of a model that the package ships, such as ``"running"``, or a
-            run's folder.
+        name: of a model that the package ships, such as ``"running"``, a
+            run's folder, or a zip of its files.
         device: where the model goes.
 
     Returns:
@@ -342,7 +346,20 @@ def load(name: str | Path, device: str | torch.device = "cpu") -> Loaded:
 
     Chapter: 11, training.
     """
-    return load_model(find_model(name), device)
+    path = Path(name)
+    if path.suffix != ".zip" or not path.is_file():
+        return load_model(find_model(name), device)
+    with TemporaryDirectory() as folder:
+        try:
+            with ZipFile(path) as file:
+                for part in FILES & {*file.namelist()}:
+                    file.extract(part, folder)
+        except (BadZipFile, EOFError, OSError, RuntimeError) as error:
+            raise ValueError(
+                f"a zip must be whole, and without a password: got {path} "
+                f"({error}). Save it again."
+            ) from error
+        return load_model(folder, device)
 
 
 def find_model(name: str | Path) -> Path:

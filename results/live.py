@@ -8,11 +8,15 @@ Walk: its figure ready; a frame: the script of one step drawn, controls and
 answer included, the states known; another text: its states computed, and the
 same drawn; a drag: one weight of block 2 set by the slider, all states behind
 it computed, and the same drawn.
+Train step: one training step of the model that learns in the page. A run of
+it, without pauses, is written down too: its curve, what it generates after 0,
+10 and 60 seconds of training, and how many of those words the text has, too.
 """
 
 import argparse
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,6 +28,7 @@ from typing import Any
 
 import coursekit
 from coursekit.classroom import live
+from coursekit.classroom.live import train
 from results.record import record
 
 GOALS = {
@@ -35,6 +40,7 @@ GOALS = {
     "walk": 1000.0,
     "walk frame": 6.0,
     "walk swap": 100.0,
+    "train step": 60.0,
 }
 TEXT = " ".join(["two old sailors and a tired dog wait at the harbor"] * 7)
 PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>t</title>
@@ -125,6 +131,36 @@ DRAGS = """(times) => {
 }"""
 
 
+TRAIN_STEPS = """([text, times]) => {
+  const trainer = new coursekitLive.Trainer(text), found = [];
+  for (let i = 0; i < 20; i++) trainer.step(); // the first are compiled
+  for (let i = 0; i < times; i++) {
+    const start = performance.now();
+    trainer.step();
+    found.push(performance.now() - start);
+  }
+  return found;
+}"""
+# Samples when training has taken so many seconds, and in the end.
+RUN = """([text, when, characters]) => {
+  const trainer = new coursekitLive.Trainer(text), losses = [], samples = [];
+  let seconds = 0;
+  while (true) {
+    if (seconds >= when[samples.length] || trainer.done)
+      samples.push({seconds, step: losses.length,
+        text: trainer.sample(characters)});
+    if (trainer.done) break;
+    const start = performance.now();
+    losses.push(trainer.step());
+    seconds += (performance.now() - start) / 1000;
+  }
+  return {losses, samples, prompt: trainer.prompt, ...trainer.run,
+    vocab_size: trainer.config.vocab_size,
+    parameters: trainer.model.all.w.length};
+}"""
+WHEN, LENGTH, BIN = (0, 10, 60), 4000, 20
+
+
 def parser() -> argparse.ArgumentParser:
     """The options of the command that a result names."""
     options = argparse.ArgumentParser(description=__doc__)
@@ -189,6 +225,9 @@ def measure(browser: Any, times: int) -> dict[str, list[float]]:
     page.close()
     found = {"ready": ready, "key": keys, "step": steps}
     found |= {"hero": hero, "swap": swaps}
+    with trainer(browser) as page:
+        given = [train.texts()["plays"], times]
+        found["train step"] = page.evaluate(TRAIN_STEPS, given)
     return found | measure_walk(browser, times, examples)
 
 
@@ -213,6 +252,50 @@ def measure_walk(
     return found
 
 
+@contextmanager
+def trainer(browser: Any) -> Iterator[Any]:
+    """A page with the script of the worker that trains."""
+    with TemporaryDirectory() as place:
+        script = Path(place) / "worker.js"
+        script.write_text(live.bundle(train.sources()), "utf8")
+        page = browser.new_page()
+        page.set_default_timeout(900_000)
+        path = Path(place) / "page.html"
+        path.write_text('<!doctype html><script src="worker.js"></script>')
+        page.goto(path.as_uri())
+        yield page
+        page.close()
+
+
+def known_words(sample: str, text: str) -> float:
+    """The fraction of a sample's words that a text has, too.
+
+    Words have two letters or more; the first and the last may be cut.
+    """
+    word = re.compile(r"[^\W\d_]{2,}")
+    known, found = set(word.findall(text)), word.findall(sample)[1:-1]
+    return sum(each in known for each in found) / max(1, len(found))
+
+
+def record_run(browser: Any) -> dict[str, Any]:
+    """A whole run on the plays: its curve, and samples on the way."""
+    text = train.texts()["plays"]
+    with trainer(browser) as page:
+        run = page.evaluate(RUN, [text, list(WHEN), LENGTH])
+    losses = run.pop("losses")
+    run["bin"] = BIN
+    run["curve"] = [
+        round(sum(part) / len(part), 3)
+        for part in (losses[i : i + BIN] for i in range(0, len(losses), BIN))
+    ]
+    for sample in run["samples"]:
+        sample["words"] = round(known_words(sample["text"], text), 3)
+        sample["seconds"] = round(sample["seconds"], 1)
+        sample["text"] = sample["text"][:300]
+    run["in_all"] = run["samples"].pop()
+    return dict(run)
+
+
 def main() -> None:
     """Measure and write down."""
     args = parser().parse_args()
@@ -230,6 +313,7 @@ def main() -> None:
                 "most": round(max(values), 2),
             }
             print(f"{name}: {metrics[name]}")
+        metrics["train"] = record_run(browser)
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ from sphinx.util.docutils import SphinxDirective
 
 import coursekit
 from coursekit.classroom import live
+from coursekit.classroom.live import train
 
 LOGGER = logging.getLogger(__name__)
 SCRIPT = "live.js"
@@ -42,6 +43,7 @@ KINDS = {
     "positions": None,
     "checkpoint": None,
     "walk": "model",
+    "train": None,
 }
 NUMBERS = (
     *("layer", "head", "temperature", "seed", "beams", "steps"),
@@ -116,6 +118,9 @@ def find_models(app, doctree, docname):
         return
     for node in doctree.findall(live_figure):
         name, need = node["options"].get("model"), KINDS.get(node["kind"])
+        here = dirname(docname) or "."
+        if node["kind"] == "train":
+            node["engine"] = relpath(f"{FOLDER}/{workshop(app)}", here)
         if not name or not need:
             continue
         try:
@@ -130,7 +135,6 @@ def find_models(app, doctree, docname):
             node["prompts"] = prompts(examples)
             if WALK in app.env.found_docs:
                 node["walk"] = app.builder.get_relative_uri(docname, WALK)
-        here = dirname(docname) or "."
         node["address"] = relpath(f"{FOLDER}/{file}", here)
 
 
@@ -166,6 +170,16 @@ def exported(app, name, only_tokenizer):
     return known[key]
 
 
+def workshop(app):
+    """The name of the script that trains, which is written once a build."""
+    if "live_training" not in app.__dict__:
+        folder = Path(app.outdir, FOLDER)
+        for old in folder.glob("train-????????.js"):
+            old.unlink()
+        app.live_training = train.export(folder).name
+    return app.live_training
+
+
 def load_script(app, pagename, templatename, context, doctree):
     """Load the script where there is a live figure, and nowhere else."""
     if doctree and any(doctree.findall(live_figure)):
@@ -183,7 +197,7 @@ def visit_html(self, node):
         attributes["model"] = node["address"]
     attributes |= {
         name: node[name]
-        for name in ("prompts", "walk", "vocabulary")
+        for name in ("prompts", "walk", "vocabulary", "engine")
         if name in node
     }
     tag = f"live-{node['kind']}"

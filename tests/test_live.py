@@ -30,7 +30,8 @@ from coursekit.cache import (
 )
 from coursekit.classroom import live
 from coursekit.classroom.figures.hero import percent
-from coursekit.classroom.live import stills
+from coursekit.classroom.glue import result
+from coursekit.classroom.live import stills, train
 from coursekit.config import GPTConfig, TransformerConfig
 from coursekit.decoder import GPT
 from coursekit.encoder import Encoder
@@ -637,6 +638,8 @@ def test_a_figure_is_fast(browser, capsys):
         print(f"\nlive: milliseconds, median of 5: {found}; goals {GOALS}")
     for name, goal in GOALS.items():
         assert found[name] < 5 * goal, name
+    recorded = result("live")["train step"]["median"]
+    assert found["train step"] < 3 * recorded
 
 
 # -- the bundle --------------------------------------------------------------
@@ -667,7 +670,7 @@ def test_the_bundle_has_every_file():
         for path in live.HERE.rglob("*.js")
     }
     made = {"figures/style.js", "figures/walk_code.js"}
-    assert there | made == set(live.sources())
+    assert there | made == {*live.sources(), *train.sources()}
     text = live.bundle()
     assert "\nimport " not in text
     assert "\nexport " not in text
@@ -842,6 +845,8 @@ def test_live_figures_begin_with_their_pictures(monkeypatch):
         }
         if kind == "checkpoint":
             drawn = {}  # the reader brings the model
+        if kind == "train":
+            drawn, options = {}, {}  # one run is recorded
         assert (figure, drawn) == (kind, options), page
         kinds.add(kind)
     assert kinds == set(stills.DRAWN)

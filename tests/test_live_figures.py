@@ -59,7 +59,9 @@ FIGURES = {
         ":model: stories\n:text: The dog chased the cat.\n:block: 3",
         "The text becomes 6 tokens",
     ),
+    "train": (":text: stories", "A recorded run is shown."),
 }
+STAYS = ("train",)  # its picture goes when a run begins
 CELL = """```{{live}} {kind}
 {options}
 ```
@@ -183,7 +185,7 @@ def test_every_figure_comes_alive(visit, served, scheme):
         element = reader.figure(kind)
         assert element.get_attribute("data-state") == "ready", kind
         assert reader.sentence(kind).startswith(begins)
-        assert not element.locator(STILL).is_visible()
+        assert element.locator(STILL).is_visible() == (kind in STAYS)
         assert f"CAPTION of {kind}" in element.inner_text()
     assert reader.look() == []
 
@@ -542,6 +544,139 @@ def test_the_translator(visit):
     assert reader.sentence("translator") != sentence
 
 
+def trained(reader, least):
+    """The figure once it has trained so many steps."""
+    reader.page.wait_for_function(
+        "n => document.querySelector('live-train').losses.length >= n",
+        arg=least,
+    )
+    return reader.page.evaluate(
+        "document.querySelector('live-train').losses.length"
+    )
+
+
+@pytest.mark.parametrize("scheme", ["http", "file"])
+def test_a_model_is_trained(visit, served, scheme, tmp_path):
+    """By keyboard: train, pause, one step, download, reset."""
+    reader = visit(base=served if scheme == "http" else None)
+    element, keys = reader.figure("train"), reader.page.keyboard
+    assert not [url for url in reader.asked if "/train-" in url]
+    press = functools.partial(element.get_by_role, "button")
+    assert press(name="Download").is_disabled()
+    press(name="Train").focus()
+    keys.press("Enter")
+    trained(reader, 30)
+    assert len([url for url in reader.asked if "/train-" in url]) == 1
+    assert not element.locator(STILL).is_visible()
+    keys.press("Enter")  # the same button pauses
+    press(name="Go on").wait_for()
+    reader.page.wait_for_timeout(500)
+    n = trained(reader, 30)
+    assert reader.sentence("train").startswith(f"Step {n} of 2,000, ")
+    assert reader.spoken("train") == reader.sentence("train")
+    label = element.get_by_role("img", name="Loss by training step")
+    assert f"after {n} steps" in label.get_attribute("aria-label")
+    keys.press("Tab")
+    keys.press("Enter")  # one step
+    assert trained(reader, n + 1) == n + 1
+    heads = element.locator(".train-samples li > p:first-child")
+    texts = element.locator(".train-text")
+    assert heads.first.inner_text() == "Before training"
+    assert f"{n + 1} steps" in heads.last.inner_text()
+    prompt = texts.first.locator("b").inner_text()
+    assert all(t.startswith(prompt) for t in texts.all_inner_texts())
+    with reader.page.expect_download() as download:
+        press(name="Download").click()
+    path = tmp_path / download.value.suggested_filename
+    download.value.save_as(path)
+    model, tokenizer = coursekit.load(path)
+    assert model.config.n_layers == 2
+    assert tokenizer.encode(prompt)
+    assert reader.sentence("train").startswith("Saved. In Python: coursekit")
+    press(name="Reset").click()
+    assert element.locator(STILL).is_visible()
+    assert element.locator(".train-stage").is_hidden()
+    assert reader.look() == []
+
+
+def test_a_text_of_ones_own_is_trained_on(visit):
+    reader = visit(width=360)
+    reader.page.emulate_media(reduced_motion="reduce")
+    element = reader.figure("train")
+    box = element.get_by_role("textbox")
+    assert box.count() == 0
+    element.get_by_role("combobox").select_option("own")
+    train = element.get_by_role("button", name="Train")
+    box.fill("Too short.")
+    train.click()
+    assert reader.sentence("train").startswith("A text needs at least 20,000")
+    box.fill("".join(map(chr, range(0x4E00, 0x4E00 + 1500))) * 20)
+    train.click()
+    assert "at most 1,000 different characters" in reader.sentence("train")
+    assert element.locator(STILL).is_visible()
+    box.fill("Rain in Spain, 🙂 again and again.\n" * 1000)
+    train.click()
+    trained(reader, 5)
+    assert not element.locator(STILL).is_visible()
+    assert "Rain in Spain, 🙂" in element.inner_text()
+    element.get_by_role("combobox").select_option("python")
+    assert element.locator(STILL).is_visible()  # another text, another run
+    assert reader.look() == []
+
+
+def test_a_run_is_told_seldom(visit):
+    """A screen reader hears the beginning and pauses, not each report."""
+    reader = visit()
+    element = reader.figure("train")
+    element.evaluate(
+        """(figure) => {
+          figure.heard = [];
+          new MutationObserver(() => figure.heard.push(
+            figure.spoken.textContent)).observe(figure.spoken,
+            {childList: true, characterData: true, subtree: true});
+        }"""
+    )
+    element.get_by_role("button", name="Train").click()
+    trained(reader, 60)
+    seen = reader.sentence("train")
+    reader.page.wait_for_timeout(1000)
+    assert reader.sentence("train") != seen  # it is still training
+    assert len(element.evaluate("figure => figure.heard")) <= 4
+    element.get_by_role("button", name="Pause").click()
+
+
+def test_a_worker_that_does_not_come_is_told(visit, served):
+    reader = visit(
+        base=served,
+        own={},
+        broken=lambda route: route.fulfill(status=404, body=""),
+    )
+    element = reader.figure("train")
+    element.get_by_role("button", name="Train").click()
+    reader.page.wait_for_function(
+        "document.querySelector('live-train .live-sentence')"
+        ".textContent.endsWith('could not be loaded')"
+    )
+    assert element.locator(STILL).is_visible()
+    assert element.get_by_role("button", name="Train").is_enabled()
+
+
+@pytest.mark.parametrize("width", [1280, 360])
+def test_a_run_is_for_everyone(visit, width):
+    reader = visit(width=width)
+    element = reader.figure("train")
+    element.get_by_role("button", name="Train").click()
+    trained(reader, 20)
+    element.get_by_role("button", name="Pause").click()
+    for scheme in ("light", "dark"):
+        reader.theme(scheme)
+        assert reader.look() == []
+        assert axe(reader) == []
+    reader.page.emulate_media(media="print")
+    assert element.locator(STILL).is_visible()
+    assert not element.locator(".live").is_visible()
+
+
 def test_positions_know_only_their_distance(visit):
     reader = visit()
     element = reader.figure("positions")
@@ -654,6 +789,8 @@ def test_the_figures_of_a_chapter(browser, page):
         begun = element.get_attribute("data-state")  # it is near the top
         assert still.is_visible() or begun
         element.scroll_into_view_if_needed()
+        if element.evaluate("figure => figure.localName") == "live-train":
+            element.get_by_role("button", name="Train").click()
         still.wait_for(state="hidden")  # it is alive
         assert element.get_attribute("data-state") == "ready"
     assert reader.look() == []

@@ -85,6 +85,7 @@ FIGURES = (
     "positions",
     "bpe",
     "checkpoint",
+    "train",
     "walk_strings",
     "walk_code",
     "walk_text",

@@ -57,7 +57,7 @@ function rows({ shape, data }) {
 }
 
 /** {"blocks.0.attention.w_q.weight": …} becomes a tree of the same names. */
-function nest(tensors) {
+export function nest(tensors) {
   const tree = {};
   for (const [name, tensor] of Object.entries(tensors)) {
     // As coursekit/block.py: what norms were called in older files.

@@ -5,7 +5,7 @@ const TERMS = [-1.26551223, 1.00002368, 0.37409196, 0.09678418, -0.18628806,
   0.27886807, -1.13520398, 1.48851587, -0.82215223, 0.17087277];
 
 /** The error function, to float32's precision (Numerical Recipes' erfc). */
-function erf(x) {
+export function erf(x) {
   const t = 1 / (1 + 0.5 * Math.abs(x));
   let sum = 0;
   for (let i = TERMS.length - 1; i >= 0; i--) sum = TERMS[i] + t * sum;

@@ -6,6 +6,7 @@ page until the model is there.
 
 import copy
 import math
+import textwrap
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,8 @@ from coursekit.attention import attend
 from coursekit.cache import CachedStepper
 from coursekit.classroom import figures
 from coursekit.classroom.figures.hero import hero
+from coursekit.classroom.figures.style import ROLES
+from coursekit.classroom.glue import result
 from coursekit.classroom.live.strip import pointing, strip
 from coursekit.generation import beam_search
 from coursekit.models import load
@@ -39,10 +42,10 @@ def still(
 
     Args:
         figure: hero, attention, scores, next-token, beam, translator, bpe,
-            positions, checkpoint or walk.
+            positions, checkpoint, walk or train.
         model: a name for :func:`coursekit.load`, or a model; positions has
             none.
-        text: what it is shown on.
+        text: what it is shown on; train shows a run on ``plays``.
         tokenizer: of the model, if it is not a name.
         options: of the live figure: layer, head, beams, steps, query, key,
             block, swap.
@@ -272,6 +275,32 @@ def walk(
     return strip(model, tokenizer, names, ids, block - 1, head - 1)
 
 
+def train(_: Any, __: Any, ___: str, **____: int | str) -> Any:
+    """A run in the page that was recorded: its curve and three samples."""
+    run = result("live")["train"]
+    steps = [run["bin"] * (i + 0.5) for i in range(len(run["curve"]))]
+    guess = math.log(run["vocab_size"])
+    axes = figures.new_figure(5.6, rows=2, height_ratios=(5, 6))[1]
+    ax = figures.curves(
+        {"loss": (steps, run["curve"])},
+        {f"uniform guess: ln {run['vocab_size']} = {guess:.2f}": guess},
+        ax=axes[0],
+    )
+    ax.lines[0].set_color(figures.COLORS[ROLES["loss"]])
+    ax.set(ylim=(0, math.ceil(guess + 0.2)), xlim=(0, run["steps"]))
+    axes[1].axis("off")
+    axes[1].set(xlim=(0, 1), ylim=(1, 0))
+    for i, sample in enumerate(run["samples"]):
+        after = f"After {sample['seconds']:.0f} s, {sample['step']:,} steps"
+        title = after if sample["step"] else "Before training"
+        text = " ".join((run["prompt"] + sample["text"]).split("\n"))
+        lines = textwrap.wrap(text, 60)[:3]
+        axes[1].text(0, 0.34 * i, title, va="top", weight="bold")
+        axes[1].text(0, 0.34 * i + 0.09, "\n".join(lines), va="top",
+                     family="monospace", size=10)  # fmt: skip
+    return ax
+
+
 DRAWN: dict[str, Callable[..., Any]] = {
     "hero": hero,
     "attention": attention,
@@ -283,12 +312,14 @@ DRAWN: dict[str, Callable[..., Any]] = {
     "positions": positions,
     "checkpoint": checkpoint,
     "walk": walk,
+    "train": train,
 }
 """Draws each figure of ``(model, tokenizer, text)`` and its options."""
 NEEDS = {
     "bpe": ("tokenizer", "text"),
     "positions": (),
     "checkpoint": ("model",),
+    "train": (),
 }
 """Of what a figure is drawn, if not of a model, its tokenizer and a text."""
 SHOWN = {
@@ -321,6 +352,10 @@ SHOWN = {
     ),
     "walk": (
         "Twelve pictures, one for each step from the text to the next token."
+    ),
+    "train": (
+        "A curve of the loss by training step, below that of a uniform guess, "
+        "and three samples: before training, after some seconds, and later."
     ),
 }
 """What is to be seen, in words."""

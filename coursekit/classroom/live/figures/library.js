@@ -23,7 +23,8 @@ export function loadModel(address) {
   return libraries.get(address);
 }
 
-function loadScript(address) {
+/** A promise of what the script at an address hands over. */
+export function loadScript(address) {
   const name = address.split("/").at(-1).replace(/\.js$/, "");
   const script = document.createElement("script");
   const take = () => {

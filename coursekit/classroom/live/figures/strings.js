@@ -126,6 +126,43 @@ export const STRINGS = {
   "checkpoint.picture": "{name}, {shape}: red is positive, blue negative.",
   "checkpoint.total": "{tensors} tensors, {n} numbers in all.",
   "checkpoint.bad": "{file} could not be read: {reason}.",
+
+  "train.title": "train it here",
+  "train.text": "Text",
+  "train.plays": "Shakespeare's plays",
+  "train.stories": "Little stories, with questions",
+  "train.python": "This book's Python code",
+  "train.own": "Your own text",
+  "train.paste": "Your text, at least 20,000 characters. It stays in this page.",
+  "train.train": "Train",
+  "train.pause": "Pause",
+  "train.go-on": "Go on",
+  "train.one": "One step",
+  "train.reset": "Reset",
+  "train.download": "Download",
+  "train.file": "trained-here.zip",
+  "train.ready": "A recorded run is shown. Press Train for one of your own.",
+  "train.loading": "Loading the text …",
+  "train.broken": "Training stopped: {reason}. Reset, and train again.",
+  "train.short": "A text needs at least {least} characters: got {n}. Paste a"
+    + " longer one.",
+  "train.long": "A text has at most {most} characters here: got {n}. Paste a"
+    + " part of it.",
+  "train.signs": "A text has at most {most} different characters here: got"
+    + " {n}. Choose one in another script.",
+  "train.sentence": "Step {step} of {steps}, {seconds} seconds of training: the"
+    + " loss is {loss} nats per character; a uniform guess has {uniform}.",
+  "train.done": "All {steps} steps in {seconds} seconds of training: the loss is"
+    + " {loss} nats per character; a uniform guess has {uniform}. The model has"
+    + " {parameters} parameters.",
+  "train.before": "Before training",
+  "train.after": "After {seconds} s, {step} steps",
+  "train.loss": "loss (nats per character)",
+  "train.steps": "training step",
+  "train.guess": "uniform guess: ln {n} = {uniform}",
+  "train.chart": "Loss by training step: {loss} nats per character after {step}"
+    + " steps. A uniform guess has {uniform}.",
+  "train.saved": "Saved. In Python: coursekit.load(\"{file}\").",
 };
 
 /** A string of the table with its blanks filled. */
