@@ -173,7 +173,8 @@ def chromium() -> Iterator[Any]:
     """The system's Chromium."""
     from playwright.sync_api import sync_playwright
 
-    names = ("chromium", "chromium-browser", "google-chrome")
+    names = ("chromium-headless-shell", "chromium", "chromium-browser")
+    names += ("google-chrome",)
     found = (shutil.which(name) for name in names)
     program = os.environ.get("CHROMIUM") or next(filter(None, found), None)
     with sync_playwright() as playwright:

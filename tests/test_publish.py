@@ -230,7 +230,7 @@ def test_the_container_makes_the_environment_of_the_makefile():
     assert f"\n{target}: " in (ROOT / "Makefile").read_text("utf8")
     for program in ("chromium", "bubblewrap"):  # as .ci/run installs them
         assert program in said["onCreateCommand"]
-        assert f"packages+=({program})" in (ROOT / ".ci/run").read_text()
+        assert f"get {program}\n" in (ROOT / ".ci/run").read_text()
 
 
 # -- the package -------------------------------------------------------------
