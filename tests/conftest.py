@@ -40,7 +40,7 @@ PARTS = {
     # They need the built book.
     "book": [
         *("book", "pages", "predict", "live_figures", "weight", "corpus"),
-        *("chapter_parts", "budgets", "routes", "api", "cards"),
+        *("chapter_parts", "budgets", "routes", "api", "cards", "pictures"),
     ],
     # They load what others made, models and libraries, which takes long: each
     # model once, since `--dist loadgroup` gives it to one worker.

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 import torch
 from bs4 import BeautifulSoup
-from matplotlib.colors import to_hex
+from matplotlib.colors import to_hex, to_rgb
 from PIL import Image
 
 from coursekit.classroom import figures
@@ -579,6 +579,31 @@ def test_prefixes_shows_each_row_no_more_than_its_prefix():
     assert [at[0, -1], at[1, -1], at[3, -1]] == ["the", "cat", "sat"]
 
 
+def test_window_and_prefix_differ_in_what_comes_later():
+    ax = figures.window_and_prefix("abcd", 1)
+    at = {t.get_position(): t.get_text() for t in ax.texts}
+    assert [at[x, 0] for x in (0, 1, 2, 3, 5)] == list("abcdc")
+    assert [at[x, -1] for x in (0, 1, 2, 3, 5)] == ["a", "b", "", "", "c"]
+    green = [
+        box.get_x() + 0.46
+        for box in ax.patches
+        if box.get_facecolor()[:3] == to_rgb(figures.COLORS["green"])
+    ]
+    assert green == pytest.approx([2, 5, 5])  # the answer, and two targets
+
+
+def test_block_lists_lead_to_the_objects_that_they_name():
+    distinct, same, plain = figures.block_lists()
+    ends = [
+        [t.xy[1] for t in ax.texts if not t.get_text()]
+        for ax in (distinct, same, plain)
+    ]
+    assert ends == [[0, 1, 2], [1, 1, 1], [0, 1, 2]]
+    lines = [{b.get_linestyle() for b in ax.patches} for ax in (same, plain)]
+    assert lines == [{"-"}, {":"}]
+    assert [len(ax.patches) for ax in (distinct, same, plain)] == [3, 1, 3]
+
+
 def test_verdicts_says_passed_failed_and_not_asked():
     ax = figures.verdicts({"x": [True, False, None]}, ["a", "b", "c"])
     at = {t.get_position(): t.get_text() for t in ax.texts}
@@ -973,6 +998,14 @@ def test_learned_merges_join_the_most_frequent_pair():
     assert "a ab: 3" in bold
     widths = [round(box.get_width() + 0.1) for box in ax.patches]
     assert widths == [1, 1, 1, 1, 1, 1, 2, 1, 1, 3, 1, 1]
+
+
+def test_learned_vocabulary_says_what_a_token_was_made_of():
+    ax = figures.learned_vocabulary([("a", "b"), ("ab", "c")])
+    ids = [t.get_text() for t in ax.texts if t.get_position()[0] == 0]
+    assert ids == ["0 to 255", "256", "257"]
+    widths = [round(box.get_width() + 0.1) for box in ax.patches]
+    assert widths == [2, 1, 1, 3, 2, 1]
 
 
 def test_replayed_merges_say_where_no_pair_is_left():

@@ -96,6 +96,7 @@ from coursekit.classroom.figures.inference import (
     rounding,
     slot_timeline,
 )
+from coursekit.classroom.figures.lists import block_lists
 from coursekit.classroom.figures.losses import (
     logit_pushes,
     seed_dots,
@@ -114,9 +115,11 @@ from coursekit.classroom.figures.masks import (
     padded_batch,
     prefixes,
     verdicts,
+    window_and_prefix,
 )
 from coursekit.classroom.figures.merges import (
     learned_merges,
+    learned_vocabulary,
     replayed_merges,
 )
 from coursekit.classroom.figures.modern import (
@@ -229,6 +232,7 @@ __all__ = [
     "bars",
     "beam_tree",
     "between_and_within",
+    "block_lists",
     "both_directions",
     "cache_steps",
     "changed_token",
@@ -260,6 +264,7 @@ __all__ = [
     "key_changes",
     "ladder",
     "learned_merges",
+    "learned_vocabulary",
     "learning_rates",
     "lens_rows",
     "logit_pushes",
@@ -336,5 +341,6 @@ __all__ = [
     "use_style",
     "verdicts",
     "who_sees_whom",
+    "window_and_prefix",
     "window_reach",
 ]

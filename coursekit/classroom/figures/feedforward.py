@@ -287,5 +287,5 @@ def _cells(
             y,
             _number(value),
             "center",
-            size=11 if value == round(value) else 9.5,
+            size=11 if value == round(value) else 10,
         )

@@ -67,7 +67,7 @@ def _grid(
     """Rows of boxes; a mark, such as a head's number, for each column."""
     for i in range(rows):
         for j, mark in enumerate(marks):
-            _box(ax, x + j, top - i - 1, 1, role, mark, size=9)
+            _box(ax, x + j, top - i - 1, 1, role, mark, size=10)
 
 
 def mixtures(

@@ -128,6 +128,37 @@ def prefixes(tokens: Sequence[str], targets: Sequence[str]) -> Axes:
     return ax
 
 
+def window_and_prefix(tokens: Sequence[str], at: int) -> Axes:
+    """Draw one question twice: given a window, and given the prefix alone.
+
+    Args:
+        tokens: those of the window.
+        at: the position whose next token is asked for; not the last.
+
+    Returns:
+        The axes; the window stands at height 0, the prefix at −1, token j
+        at x = j. In the window, the answer is as green as the target.
+    """
+    size = len(tokens)
+    ax = new_figure(1.5)[1][0]
+    for y, (name, seen) in enumerate((("window", size), ("prefix", at + 1))):
+        ax.text(-0.75, -y, name, ha="right", va="center")
+        for j, token in enumerate(tokens):
+            color = "green" if j == at + 1 else "sky"
+            here = j < seen
+            _box(ax, j, -y, token if here else "", color if here else None)
+        arrow(ax, (size - 0.45, -y), (size + 0.45, -y), "-")
+        _box(ax, size + 1, -y, tokens[at + 1], "green")
+    for x, text in (
+        ((size - 1) / 2, "what it is given"),
+        (size + 1, "target"),
+    ):
+        ax.text(x, 0.55, text, ha="center", va="bottom", weight="bold")
+    ax.set(xlim=(-1.9, size + 1.6), ylim=(-1.55, 1.0))
+    ax.axis("off")
+    return ax
+
+
 def padded_batch(rows: Sequence[Sequence[str]], pad: str = "pad") -> Axes:
     """Draw sentences of one batch; padding fills up the shorter ones.
 

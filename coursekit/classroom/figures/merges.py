@@ -13,7 +13,7 @@ from coursekit.classroom.figures.style import (
     new_figure,
 )
 
-__all__ = ["learned_merges", "replayed_merges"]
+__all__ = ["learned_merges", "learned_vocabulary", "replayed_merges"]
 
 Pair = tuple[str, str]
 NEW, OLD = "blue", "gray"
@@ -122,6 +122,31 @@ def learned_merges(words: Mapping[str, int], merges: Sequence[Pair]) -> Axes:
         if step < len(merges):
             pair_counts(ax, ranked(split), y + 2)
     ax.set(xlim=(-0.1, 21.5), ylim=(3.4 * len(merges) + 1.6, -0.6))
+    ax.axis("off")
+    return ax
+
+
+def learned_vocabulary(merges: Sequence[Pair]) -> Axes:
+    """Draw the ids of a vocabulary, and what each token was merged from.
+
+    Args:
+        merges: the pairs that were learned, in their order.
+
+    Returns:
+        The axes; the bytes stand at the top, merge i at height i + 1.
+    """
+    ax = new_figure(height=0.4 * (len(merges) + 1) + 0.1)[1][0]
+    ax.text(0, 0, "0 to 255", va="center")
+    ax.text(5, 0, "the bytes", va="center")
+    for y, (left, right) in enumerate(merges, 1):
+        ax.text(0, y, f"{255 + y}", va="center")
+        new = left + right
+        end = boxes(ax, [new], 5, y, new)
+        ax.text(end + 0.7, y, "=", ha="center", va="center")
+        end = boxes(ax, [left], end + 1.4, y, "")
+        ax.text(end + 0.7, y, "+", ha="center", va="center")
+        boxes(ax, [right], end + 1.4, y, "")
+    ax.set(xlim=(-0.1, 19), ylim=(len(merges) + 0.6, -0.6))
     ax.axis("off")
     return ax
 

@@ -1,0 +1,142 @@
+"""How far apart open pictures are, and how large their labels on a phone.
+
+Both are measured on the built pages of chapters 0 to 10 and on the first page,
+in Chromium, and held against ``budgets.toml``. A page is measured up to its
+exercises, which are worked on and not read, or up to the takeaways where these
+come first. What is folded or waits for a prediction is no open picture.
+"""
+
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "sphinx_ext"))
+
+from notebooks import pages  # noqa: E402
+
+HTML = ROOT / "_build" / "html"
+BUDGET = tomllib.loads((ROOT / "tests" / "budgets.toml").read_text("utf8"))[
+    "pictures"
+]
+MEASURED = [
+    page
+    for page in pages(ROOT)
+    if re.fullmatch(r"book/(index|(further/)?(0\d|10)_\w+)", page)
+]
+ONE_TAB = pytest.mark.xdist_group("pictures")
+
+# Heights without an open picture, in windows, with what they begin at.
+GAPS = """() => {
+  const article = document.querySelector("article.bd-article");
+  const at = (box) => box.getBoundingClientRect();
+  const end = [...article.querySelectorAll("h2")].find(
+    (h2) => /^(Exercises|Takeaways)/.test(h2.textContent.trim()));
+  const stop = end ? at(end).top : at(article).bottom;
+  const open = [...article.querySelectorAll(".picture, .live-figure")]
+    .filter((box) => box.checkVisibility({visibilityProperty: true}))
+    .map(at).filter((box) => box.height > 60 && box.top < stop)
+    .sort((one, two) => one.top - two.top);
+  let reached = at(article).top;
+  const gaps = [];
+  for (const box of open) {
+    gaps.push(box.top - reached);
+    reached = Math.max(reached, box.bottom);
+  }
+  gaps.push(stop - reached);
+  return Math.max(...gaps) / innerHeight;
+}"""
+
+# The smallest label of each figure as it is shown, in pixels. (Sub- and
+# superscripts are smaller; the hero has another picture for a phone.)
+LABELS = """() => {
+  for (const part of document.querySelectorAll("details")) part.open = true;
+  for (const part of document.querySelectorAll(".predict-closed"))
+    part.classList.remove("predict-closed");
+  const found = {};
+  const drawn = document.querySelectorAll(".picture:not(live-hero *) svg");
+  for (const svg of drawn) {
+    const { width } = svg.getBoundingClientRect();
+    const scale = width / svg.viewBox.baseVal.width;
+    const sizes = [...svg.querySelectorAll("text")].map(
+      (text) => parseFloat(getComputedStyle(text).fontSize) * scale);
+    const name = svg.closest("figure")?.id ?? svg.parentNode.ariaLabel;
+    if (scale && sizes.length) found[name] = Math.min(...sizes);
+  }
+  return found;
+}"""
+
+
+@pytest.fixture(scope="module")
+def measure(browser):
+    """``measure(url)``: the longest stretch, and the labels by figure."""
+    tab = browser.new_page()
+
+    def ask(url):
+        tab.set_viewport_size({"width": 1440, "height": 900})
+        tab.goto(url)
+        tab.evaluate("() => window.MathJax?.startup?.promise")
+        screens = tab.evaluate(GAPS)
+        tab.set_viewport_size({"width": 375, "height": 812})
+        return screens, tab.evaluate(LABELS)
+
+    yield ask
+    tab.close()
+
+
+def over(page, screens, labels):
+    """What is beyond its budget, in words."""
+    most = BUDGET["further" if "/further/" in page else "main"]["screens"]
+    wrong = [f"{screens:.2f} screens without a picture"] * (screens > most)
+    return wrong + [
+        f"{name}: a label of {size:.1f} px"
+        for name, size in labels.items()
+        if size < BUDGET["label"]
+    ]
+
+
+@ONE_TAB
+@pytest.mark.parametrize("page", MEASURED)
+def test_pictures_are_near_and_their_labels_legible(page, measure):
+    screens, labels = measure((HTML / f"{page}.html").as_uri())
+    smallest = min(labels.values(), default=0)
+    print(f"{page}: {screens:.2f} screens, labels from {smallest:.1f} px")
+    assert labels
+    assert over(page, screens, labels) == []
+
+
+PAGE = """<article class="bd-article" style="display:block;width:327px">
+<div style="height:{above}px"></div>
+<span class="picture" style="display:block"><svg viewBox="0 0 400 100"
+style="display:block;width:100%"><text style="font-size:{size}px">a</text>
+</svg></span>
+<details><summary>b</summary><span class="picture">folded</span></details>
+<div style="height:{below}px"></div><h2>Exercises</h2>
+<div style="height:9000px"></div></article>"""
+
+
+@ONE_TAB
+@pytest.mark.parametrize(
+    ("above", "below", "size", "wrong"),
+    [
+        (900, 900, 12, []),
+        (1850, 900, 12, ["screens"]),
+        (900, 1850, 12, ["screens"]),
+        (900, 900, 8, ["label"]),
+    ],
+)
+def test_what_is_too_far_or_too_small_is_found(
+    above, below, size, wrong, measure, tmp_path
+):
+    page = tmp_path / "page.html"
+    page.write_text(PAGE.format(above=above, below=below, size=size), "utf8")
+    found = over("book/04_a", *measure(page.as_uri()))
+    assert len(found) == len(wrong)
+    assert all(w in f for w, f in zip(wrong, found, strict=True))
+
+
+def test_all_chapters_are_measured():
+    assert len([page for page in MEASURED if "further" not in page]) == 12
