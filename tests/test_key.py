@@ -27,7 +27,13 @@ def test_a_key_is_read_back_as_it_was_made(path):
 
 def test_assignments_are_kept_with_it(path):
     key = Key.create(path)
-    key.assignments["anna"] = {"attention/attend": ["no_scale"], "ü": 3}
+    key.assignments["04"] = {
+        "page": "04",
+        "exercises": [
+            {"id": "attention/attend", "function": "f", "points": 3}
+        ],
+        "students": {"ü": {"name": "Ü"}},
+    }
     key.save()
     again = Key.load(path)
     assert again.assignments == key.assignments

@@ -22,6 +22,7 @@ from coursekit.classroom.grading import frames
 from coursekit.classroom.grading.key import Key
 from coursekit.classroom.grading.notebooks import declared, read_submission
 from coursekit.classroom.grading.students import read_roster
+from coursekit.classroom.yourfile.capstone import predicted
 from coursekit.config import GPTConfig
 from coursekit.data import load_text
 from coursekit.decoder import GPT
@@ -276,7 +277,13 @@ def gpt2_files() -> dict[str, bytes]:
     from transformers import GPT2Config, GPT2LMHeadModel
 
     config = GPT2Config(
-        vocab_size=7, n_positions=5, n_embd=6, n_layer=1, n_head=2
+        vocab_size=7,
+        n_positions=5,
+        n_embd=6,
+        n_layer=1,
+        n_head=2,
+        bos_token_id=1,
+        eos_token_id=2,
     )
     with folder() as path:
         GPT2LMHeadModel(config).save_pretrained(path)
@@ -329,36 +336,42 @@ def wire(rng):
         3: np.float64(2.5).item(),
     }
     data = frames.pack(value, nonce)
-    head, body = data[: frames.HEAD.size], data[frames.HEAD.size :]
-    lengths = frames.HEAD.unpack(head)
-    n = lengths[-2] if rng.random() < 0.7 else None
-    if n:  # the structure, with lengths that fit
-        tree = json_bytes(rng, body[:n])
-        found = frames.Frame(nonce, tree, body[n:])
-        read = lambda: frames.unpack(found)  # noqa: E731
-    else:
+    if rng.random() < 0.3:
         stream = io.BytesIO(spoiled(rng, data))
-        read = lambda: frames.unpack(frames.receive(stream.read))  # noqa: E731
+        with suppress(frames.FrameError):
+            frame = frames.receive(stream.read)
+            if frame is not None:
+                frames.unpack(frame)
+        return
+    frame = frames.receive(io.BytesIO(data).read)
+    tree = json_bytes(rng, frame.header)
     with suppress(frames.FrameError):
-        read()
+        frames.unpack(frames.Frame(nonce, tree, frame.body))
+
+
+KEY = {
+    "version": 1,
+    "id": "",
+    "secret": "5" * 64,
+    "assignments": {"04": {"page": "04", "exercises": [], "students": {}}},
+}
+MADE = {"old": "a", "new": "b", "expected": 0.5, "file": "", "made": ""}
 
 
 @target
-def key(rng):
-    """An instructor's key: its secret as it was, or refused."""
-    fields = {
-        "version": 1,
-        "id": "",
-        "secret": "5" * 64,
-        "assignments": {"04": {"page": "04", "exercises": [], "students": {}}},
-    }
+def records(rng):
+    """A key, or a prediction: as it was, or refused."""
     with folder() as path:
         file = path / "key.txt"
-        file.write_bytes(json_bytes(rng, json.dumps(fields).encode()))
+        file.write_bytes(json_bytes(rng, json.dumps(KEY).encode()))
         found = refuses(lambda: Key.load(file))
         if found is not None:
             assert len(bytes.fromhex(found.secret)) == 32
             assert isinstance(found.seed("grade", "x"), int)
+        file.write_bytes(json_bytes(rng, json.dumps(MADE).encode()))
+        made = refuses(lambda: predicted(file))
+        if made is not None:
+            assert len(made.digest) == 64
 
 
 ROSTERS = [

@@ -26,8 +26,9 @@ RESUME = ["train", "--out", "r", "--resume", "--device", "cpu"]
 
 
 def contents(path: Path) -> dict[str, bytes]:
-    """Every file of a folder."""
-    return {p.name: p.read_bytes() for p in path.iterdir()}
+    """Every file of a folder; a run's says where its text lies."""
+    here = str(path.resolve().parent).encode()
+    return {p.name: p.read_bytes().replace(here, b"") for p in path.iterdir()}
 
 
 @cache
