@@ -140,7 +140,10 @@ PLANTED = {
         "coursekit.classroom.grading.frames.unpack",
         lambda frame: json.loads(frame.header),
     ),
-    "records": ("coursekit.classroom.grading.key.misfit", lambda *parts: ""),
+    "records": (
+        "coursekit.classroom.yourfile.capstone.misfit",
+        lambda *parts: "",
+    ),
     "roster": (
         "tests.fuzz.damage.read_roster",
         lambda path: path.read_text("utf8"),

@@ -197,7 +197,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write down what the exercises are, or say which have changed since."""
-    path, today = Path(args.file), fingerprints()
+    path = Path(args.file)
     release = version("executable-transformer")
     if not args.changed:
         if path.exists():
@@ -205,6 +205,7 @@ def run(args: argparse.Namespace) -> int:
                 f"a term is frozen once: {path} exists. Compare with it "
                 "(--changed), or give another file."
             )
+        today = fingerprints()
         term = {"version": release, "exercises": today}
         path.write_text(json.dumps(term, indent=1) + "\n", "utf8")
         print(f"{len(today)} exercises of version {release} in {path}")
@@ -220,6 +221,7 @@ def run(args: argparse.Namespace) -> int:
             f"({wrong})."
         )
     old, then = frozen["exercises"], frozen["version"]
+    today = fingerprints()
     lines = changes(old, today)
     print(f"since version {then}: {len(lines)} of {len(today)} exercises")
     print(*lines, sep="\n", end="\n" if lines else "", file=sys.stdout)
