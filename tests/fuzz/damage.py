@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from safetensors.torch import save_file
+from transformers import GPT2Config, GPT2LMHeadModel
 
 from coursekit.bpe import read_ranks
 from coursekit.checkpoint import load_checkpoint, save_checkpoint
@@ -274,8 +275,6 @@ def formats(rng):
 @cache
 def gpt2_files() -> dict[str, bytes]:
     """A small GPT-2 as `transformers` writes it."""
-    from transformers import GPT2Config, GPT2LMHeadModel
-
     config = GPT2Config(
         vocab_size=7,
         n_positions=5,
