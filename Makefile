@@ -17,6 +17,8 @@ export IPYTHONDIR          := $(CURDIR)/.venv/var/ipython
 export JUPYTER_RUNTIME_DIR := $(CURDIR)/.venv/var/jupyter
 export MPLCONFIGDIR        := $(CURDIR)/.venv/var/matplotlib
 export PYTHONHASHSEED      := 0
+# How many cases of each fuzz target `make test` runs: 2 for twice as many.
+export FUZZ_SHARE          ?= 1
 # What is imported is compiled once, not by every process that imports it.
 unexport PYTHONDONTWRITEBYTECODE
 export UV_SYSTEM_CERTS     := 1
@@ -28,7 +30,7 @@ ENV  := .venv/lock-$(LOCK)
 HAVE_MODELS := .venv/models-$(shell git hash-object requirements-models.txt)
 
 .DEFAULT_GOAL := help
-.PHONY: help env models graders book test lab fresh results bench bench-live gpu \
+.PHONY: help env models graders book test fuzz lab fresh results bench bench-live gpu \
         figures lock clean check lint types library published course changed chapters \
         html compare pages publish-check
 
@@ -46,6 +48,10 @@ test: $(ENV)  ## run every check
 	@rm -rf _build
 	@$(PY) tests/run_parts.py \
 	  lint,types,library published course chapters html,compare pages
+
+fuzz: $(ENV)  ## random cases: make fuzz SECONDS=600; a failure says its command
+	@$(PY) -m tests.fuzz $(if $(ONLY),--only $(ONLY)) $(if $(SEED),--seed $(SEED)) \
+	  --seconds $(or $(SECONDS),600)
 
 lab: $(ENV)  ## open the chapters as notebooks in JupyterLab
 	.venv/bin/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) \

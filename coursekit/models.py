@@ -14,7 +14,7 @@ what the book's pages give to those who trained a model there.
 import hashlib
 import importlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from zipfile import BadZipFile, ZipFile
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from coursekit.config import (
@@ -51,6 +51,7 @@ __all__ = [
     "build_model",
     "check_vocabulary",
     "create_run",
+    "filled",
     "find_model",
     "load",
     "load_model",
@@ -229,15 +230,36 @@ def load_model(
     """
     folder = Path(folder)
     fields = read_config(folder)
-    with torch.random.fork_rng(devices=[]):  # loading uses no chance
-        model = build_model(fields, folder)
+    path = folder / "model.safetensors"
+    model = filled(lambda: build_model(fields, folder), read_weights, path)
     tokenizer = None
     if (folder / "tokenizer.json").exists():
         tokenizer = read_tokenizer(folder, fields)
         check_vocabulary(model, tokenizer, folder)
-    path = folder / "model.safetensors"
-    put_weights(model, read_weights(path), path)
     return Loaded(move(model, device).eval(), tokenizer)
+
+
+def filled(
+    build: Callable[[], nn.Module],
+    read: Callable[[Path], dict[str, Tensor]],
+    path: Path,
+) -> nn.Module:
+    """Build a model and fill it with weights from a file, if they fit.
+
+    That is seen before any memory is taken: a damaged configuration may ask
+    for more than there is.
+
+    Raises:
+        ValueError: if they don't fit, or are not finite.
+    """
+    with shapes_only():
+        shapes = build()
+    tensors = read(path)
+    put_weights(shapes, tensors, path)
+    with torch.random.fork_rng(devices=[]):  # loading uses no chance
+        model = build()
+    put_weights(model, tensors, path)
+    return model
 
 
 def read_tokenizer(folder: Path, fields: dict[str, Any]) -> Tokenizer:

@@ -7,6 +7,8 @@ part, so that a forgotten parameter or a swapped slice is seen.
 
 import torch
 
+from coursekit.seq2seq import CrossBlock
+
 # One tolerance a precision: a few thousand roundings of numbers near 1.
 CLOSE = {
     torch.float64: {"rtol": 0, "atol": 1e-12},
@@ -88,3 +90,25 @@ class Links:
             assert ours.grad is not None
             assert theirs.grad is not None
             close(ours.grad, part(theirs.grad), atol)
+
+
+def link_attention(links, ours, theirs):
+    """PyTorch keeps W_Q, W_K, W_V as the rows of one matrix."""
+    for i, linear in enumerate((ours.w_q, ours.w_k, ours.w_v)):
+        links.add(linear.weight, theirs.in_proj_weight, rows(i, 3))
+        links.add(linear.bias, theirs.in_proj_bias, rows(i, 3))
+    links.linear(ours.w_o, theirs.out_proj)
+
+
+def link_block(links, ours, theirs):
+    """PyTorch numbers the norms of a layer in their order."""
+    link_attention(links, ours.attention, theirs.self_attn)
+    links.norm(ours.attention_norm, theirs.norm1)
+    links.linear(ours.feed_forward.w_in, theirs.linear1)
+    links.linear(ours.feed_forward.w_out, theirs.linear2)
+    last = theirs.norm2
+    if isinstance(ours, CrossBlock):
+        link_attention(links, ours.cross_attention, theirs.multihead_attn)
+        links.norm(ours.cross_attention_norm, theirs.norm2)
+        last = theirs.norm3
+    links.norm(ours.feed_forward_norm, last)

@@ -172,6 +172,19 @@ def test_a_prediction_is_made_before_the_run(tmp_path, capsys):
         capstone.predict(path, GELU, RELU, 0.0)
 
 
+@pytest.mark.parametrize(
+    "text", ["", "{}", '["old"]', "[" * 200_000, '{"old": 5}']
+)
+def test_a_damaged_prediction_is_refused(tmp_path, capsys, text):
+    path = finished(tmp_path / "mine.py")
+    capstone.predict(path, GELU, RELU, 0.01)
+    (tmp_path / "mine.prediction.json").write_text(text)
+    assert cli.main(["capstone", str(path)]) == 2
+    error = capsys.readouterr().err
+    assert "a prediction stays as it was made" in error
+    assert error.count("\n") == 1
+
+
 def test_the_report_has_the_prediction_beside_the_result(tmp_path, capsys):
     path = finished(tmp_path / "mine.py")
     words = ["to be or not to be", "the cat sat on a mat", "she sells shells"]

@@ -769,6 +769,18 @@ def test_a_configuration_that_is_none_is_refused(tmp_path, content, message):
         load_model(tmp_path)
 
 
+def test_a_configuration_that_asks_for_too_much_is_refused(tmp_path):
+    """Before any memory is taken: 2 TB here."""
+    save_model(tmp_path, tiny())
+    path = tmp_path / "config.json"
+    fields = json.loads(path.read_text())
+    fields["config"]["max_len"] = 2**31
+    fields["config"]["d_model"] = 240
+    path.write_text(json.dumps(fields))
+    with pytest.raises(ValueError, match="weights must fit the model"):
+        load_model(tmp_path)
+
+
 def test_a_device_that_is_not_there_is_refused(tmp_path):
     save_model(tmp_path, tiny())
     with pytest.raises(ValueError, match="got tpu"):

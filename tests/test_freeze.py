@@ -122,7 +122,13 @@ print(main(["freeze", sys.argv[1], "--changed"]))
     ]
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": "1"}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "[]", "{}", '{"version": "1"}', "[" * 200_000),
+        '{"version": "1", "exercises": {"attention/attend": 5}}',
+    ],
+)
 def test_a_damaged_file_is_said(tmp_path, capsys, text):
     term = tmp_path / "term.json"
     term.write_text(text)

@@ -74,6 +74,7 @@ def test_gpt2_with_its_own_tokens_and_names(tmp_path):
         ({"activation_function": "x"}, "got 'x'"),
         ({"scale_attn_weights": False}, "got False"),
         ({"vocab_size": 50_257}, "has shape"),
+        ({"n_positions": 2**31}, "has shape"),  # 360 GB
     ],
 )
 def test_a_folder_that_does_not_fit(tmp_path, changes, received):

@@ -27,7 +27,13 @@ def test_a_key_is_read_back_as_it_was_made(path):
 
 def test_assignments_are_kept_with_it(path):
     key = Key.create(path)
-    key.assignments["anna"] = {"attention/attend": ["no_scale"], "ü": 3}
+    key.assignments["04"] = {
+        "page": "04",
+        "exercises": [
+            {"id": "attention/attend", "function": "f", "points": 3}
+        ],
+        "students": {"ü": {"name": "Ü"}},
+    }
     key.save()
     again = Key.load(path)
     assert again.assignments == key.assignments
@@ -85,12 +91,51 @@ def test_a_key_is_never_overwritten(path):
             json.dumps({"version": 1, "secret": "00" * 32, "assignments": []}),
             "damaged",
         ),
+        ("[" * 200_000, "damaged"),
     ],
 )
 def test_a_file_that_is_no_key_says_so(path, text, said):
     path.write_text(text)
     with pytest.raises(KeyFileError, match=said):
         Key.load(path)
+
+
+PLAN = {
+    "page": "04",
+    "exercises": [{"id": "a/b", "function": "f", "points": 3.5}],
+    "students": {"ada": {"name": "Ada"}},
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"exercises": 5}, r"assignments\.04\.exercises=5"),
+        ({"exercises": [True]}, r"exercises\[0\]=True"),
+        ({"exercises": [{"id": "a/b"}]}, r"exercises\[0\] without 'function'"),
+        (
+            {"exercises": [{"id": "a", "function": "f", "points": True}]},
+            r"exercises\[0\]\.points=True",
+        ),
+        (
+            {"exercises": [{"id": "a", "function": "f", "points": 10**400}]},
+            r"exercises\[0\]\.points=1000",
+        ),
+        ({"students": {"ada": {"name": "\ud800"}}}, r"ada\.name='.ud800'"),
+        ({"students": {"ada": {"debug": {}}}}, r"ada\.debug without"),
+        ({"deadline": {"due": "2026-10-05"}}, "deadline without 'percent'"),
+    ],
+)
+def test_an_assignment_of_another_shape_is_refused(path, changes, said):
+    """A key that somebody has edited: which part is wrong, in one line."""
+    fields = {"version": 1, "secret": "00" * 32}
+    path.write_text(json.dumps(fields | {"assignments": {"04": PLAN}}))
+    assert Key.load(path).assignments == {"04": PLAN}
+    wrong = {"assignments": {"04": PLAN | changes}}
+    path.write_text(json.dumps(fields | wrong))
+    with pytest.raises(KeyFileError, match=said) as caught:
+        Key.load(path)
+    assert len(str(caught.value).splitlines()) == 1
 
 
 def test_a_missing_file_or_folder_says_what_to_do(path):

@@ -13,7 +13,14 @@ import math
 
 import pytest
 import torch
-from compare import Links, close, differ, rows, shake
+from compare import (
+    Links,
+    close,
+    differ,
+    link_attention,
+    link_block,
+    shake,
+)
 from torch import nn
 
 from coursekit.block import Block
@@ -43,27 +50,6 @@ def padding():
     mask = torch.ones(B, S, dtype=torch.bool)
     mask[1, -2:] = False
     return mask
-
-
-def link_attention(links, ours, theirs):
-    """PyTorch keeps W_Q, W_K, W_V as the rows of one matrix."""
-    for i, linear in enumerate((ours.w_q, ours.w_k, ours.w_v)):
-        links.add(linear.weight, theirs.in_proj_weight, rows(i, 3))
-        links.add(linear.bias, theirs.in_proj_bias, rows(i, 3))
-    links.linear(ours.w_o, theirs.out_proj)
-
-
-def link_block(links, ours, theirs):
-    link_attention(links, ours.attention, theirs.self_attn)
-    links.norm(ours.attention_norm, theirs.norm1)
-    links.linear(ours.feed_forward.w_in, theirs.linear1)
-    links.linear(ours.feed_forward.w_out, theirs.linear2)
-    last = theirs.norm2
-    if isinstance(ours, CrossBlock):
-        link_attention(links, ours.cross_attention, theirs.multihead_attn)
-        links.norm(ours.cross_attention_norm, theirs.norm2)
-        last = theirs.norm3
-    links.norm(ours.feed_forward_norm, last)
 
 
 def same_backward(links, ours, theirs, inputs):

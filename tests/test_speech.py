@@ -108,6 +108,25 @@ def test_what_is_no_sound_is_refused(tmp_path, data):
         read_wav(path)
 
 
+@pytest.mark.parametrize("cut", [-2, -1])
+def test_half_a_sound_is_refused(tmp_path, cut):
+    """Not read as a shorter one."""
+    path = write(tmp_path / "a.wav", bytes(16))
+    path.write_bytes(path.read_bytes()[:cut])
+    with pytest.raises(ValueError, match=r"whole WAV file: .* of 8 samples"):
+        read_wav(path)
+
+
+def test_a_chunk_of_an_impossible_length_is_refused(tmp_path):
+    """Python's reader raises a RuntimeError without a word."""
+    path = write(tmp_path / "a.wav", bytes(16))
+    data = path.read_bytes()
+    odd = b"LIST" + (2**32 - 1).to_bytes(4, "little")
+    path.write_bytes(data[:12] + odd + data[12:])
+    with pytest.raises(ValueError, match="whole WAV file"):
+        read_wav(path)
+
+
 def test_the_spoken_sentence():
     """Mono, 16 kHz, below 150 kB; not silent, not cut off."""
     sound = load_speech()

@@ -21,8 +21,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from coursekit.files import parse_json
-from coursekit.models import Loaded, check_vocabulary
-from coursekit.weights import put_weights
+from coursekit.models import Loaded, check_vocabulary, filled
 
 __all__ = [
     "MissingModelError",
@@ -277,9 +276,7 @@ def finish(
     Raises:
         ValueError: if the weights or the tokens don't fit.
     """
-    with torch.random.fork_rng(devices=[]):  # loading uses no random numbers
-        model = kind(config)
-    put_weights(model, tensors, path)
+    model = filled(lambda: kind(config), lambda _: tensors, path)
     if tokenizer is not None:
         check_vocabulary(model, tokenizer, path)
     return Loaded(model.eval(), tokenizer)

@@ -50,9 +50,11 @@ def read_wav(path: str | Path) -> Float[Tensor, "N"]:
     try:
         with wave.open(str(path), "rb") as file:
             kind = file.getnchannels(), 8 * file.getsampwidth()
-            rate = file.getframerate()
-            data = file.readframes(file.getnframes())
-    except (OSError, EOFError, wave.Error) as error:
+            rate, n_frames = file.getframerate(), file.getnframes()
+            data = file.readframes(n_frames)
+        if len(data) != n_frames * file.getsampwidth() * kind[0]:
+            raise EOFError(f"{len(data)} bytes of {n_frames} samples")
+    except (OSError, EOFError, RuntimeError, wave.Error) as error:
         raise ValueError(
             f"a sound must be a whole WAV file: got {path} ({error}). "
             "Convert it: sox IN -r 16000 -b 16 -c 1 OUT.wav."

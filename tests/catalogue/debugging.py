@@ -349,7 +349,7 @@ def with_einsum(ids, table, places, w_q, w_k, w_v, pad):
 def program(
     ids, table, places, w_q, w_k, w_v, pad,
     where=None, values=None, scale=None, ahead=0, axis=-1, shift=1,
-    mean=None,
+    mean=None, hidden=-math.inf,
 ):  # fmt: skip
     b, n = ids.shape
     x = table[ids]
@@ -358,7 +358,7 @@ def program(
     s = q @ k.transpose(1, 2)
     s = s / (table.size(1) ** 0.5 if scale is None else scale)
     see = torch.ones(n, n, dtype=torch.bool).tril(ahead)
-    w = torch.where(see, s, torch.tensor(-math.inf).double()).softmax(axis)
+    w = torch.where(see, s, torch.tensor(hidden).double()).softmax(axis)
     z = (x + w @ v) @ table.mT
     nats = F.cross_entropy(
         z[:, : n - shift].flatten(0, 1),
@@ -394,6 +394,10 @@ def no_scale(*args):
 
 def sees_next(*args):
     return program(*args, ahead=1)
+
+
+def mask_finite(*args):
+    return program(*args, hidden=-100.0)
 
 
 def over_queries(*args):
@@ -509,6 +513,7 @@ WRONG = {
         "shifted_twice": shifted_twice,
         "padding_counted": padding_counted,
         "mean_of_means": mean_of_means,
+        "mask_finite": mask_finite,
         "no_mask": no_mask,
         "real_inputs": real_inputs,
     },

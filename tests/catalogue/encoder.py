@@ -323,6 +323,11 @@ def m_zero_fill(q, k, v, real):
     return scores.softmax(-1) @ v
 
 
+def m_mask_finite(q, k, v, real):
+    scores = q @ k.mT / math.sqrt(q.size(-1))
+    return torch.where(real[:, None], scores, -100.0).softmax(-1) @ v
+
+
 def m_over_queries(q, k, v, real):
     scores = q @ k.mT / math.sqrt(q.size(-1))
     lowest = torch.finfo(scores.dtype).min
@@ -490,6 +495,7 @@ WRONG = {
         "zero_fill": m_zero_fill,
         "over_queries": m_over_queries,
         "inverted": mended_inverted,
+        "mask_finite": m_mask_finite,
     },
     "gap_loss": {
         "all_places": all_places,

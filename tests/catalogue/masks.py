@@ -498,6 +498,14 @@ def columns_sees_next(q, k, v):
     return weights, weights.mT @ v
 
 
+def columns_mask_finite(q, k, v):
+    t, s = q.size(-2), k.size(-2)
+    later = torch.arange(s)[:, None] > torch.arange(s - t, s)
+    scores = k @ q.mT / math.sqrt(q.size(-1))
+    weights = torch.where(later, -100.0, scores).softmax(-2)
+    return weights, weights.mT @ v
+
+
 def columns_no_mask(q, k, v):
     t, s = q.size(-2), k.size(-2)
     i, j = torch.arange(t), torch.arange(s)[:, None]
@@ -582,6 +590,7 @@ WRONG = {
         "not_itself": columns_not_itself,
         "sees_next": columns_sees_next,
         "no_mask": columns_no_mask,
+        "mask_finite": columns_mask_finite,
     },
     "visible": {
         "zero_is_padding": zero_is_padding,

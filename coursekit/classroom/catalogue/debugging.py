@@ -498,6 +498,16 @@ _MENDED_BUGS = {
         read="19_debugging#dbg-table",
         alone=True,
     ),
+    "mask_finite": Bug(
+        "-torch.inf",
+        "-100.0",
+        says="hidden scores filled with a number, such as −100, that real "
+        "scores may fall below",
+        why="Scores may be hundreds below 0, and then a hidden key gets "
+        "all the weight. Fill with −∞.",
+        read="05_masks#ch-masks",
+        alone=True,
+    ),
 }
 
 
@@ -509,11 +519,21 @@ def _mended_cases(seed: int) -> list[Case]:
     ids[2, 3:] = pad
     table, places = draw(g, v, d), draw(g, 11, d)
     w_q, w_k, w_v = (0.7 * draw(g, d, d) for _ in range(3))
+    # One more term in each sum: all scores are lower by the same 300.
+    flat, one = table.clone(), places.clone()
+    flat[:, -1], one[:, -1] = 0.0, 1.0
+    low_q, low_k = w_q.clone(), w_k.clone()
+    low_q[-1], low_k[-1], low_q[:, -1], low_k[:, -1] = 0.0, 0.0, 0.0, 0.0
+    low_q[-1, -1], low_k[-1, -1] = -27.0, 27.0
     return [
         Case(
             (ids, table, places, w_q, w_k, w_v, pad),
             name="three texts of 5, 7 and 3 tokens",
-        )
+        ),
+        Case(
+            (ids, flat, one, low_q, low_k, w_v, pad),
+            name="large negative scores",
+        ),
     ]
 
 

@@ -452,6 +452,16 @@ _MENDED_BUGS = {
         read="13_encoder#enc-padding",
         alone=True,
     ),
+    "mask_finite": Bug(
+        "torch.finfo(scores.dtype).min",
+        "-100.0",
+        says="hidden scores filled with a number, such as −100, that real "
+        "scores may fall below",
+        why="Scores may be hundreds below 0, and then a hidden key gets "
+        "all the weight. Fill with −∞.",
+        read="05_masks#ch-masks",
+        alone=True,
+    ),
 }
 
 
@@ -460,7 +470,13 @@ def _mended_cases(seed: int) -> list[Case]:
     q, k = torch.randn(2, 3, 7, 5, generator=g, dtype=float64)
     v = torch.randn(3, 7, 2, generator=g, dtype=float64)
     right = torch.arange(7) < torch.tensor([7, 3, 5])[:, None]
-    return [Case((q, k, v, right), name="three sentences, padded")]
+    # One more term in each sum: all scores are lower by the same 300.
+    low = torch.tensor([0.0, 0.0, 0.0, 0.0, 26.0], dtype=float64)
+    low_q, low_k = (x * (low == 0) + low * s for x, s in ((q, -1), (k, 1)))
+    return [
+        Case((q, k, v, right), name="three sentences, padded"),
+        Case((low_q, low_k, v, right), name="large negative scores"),
+    ]
 
 
 # -- debug: the loss at the gaps ---------------------------------------------

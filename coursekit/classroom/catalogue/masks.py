@@ -328,6 +328,16 @@ _COLUMNS_BUGS = {
         read="05_masks#mask-conventions",
         alone=True,
     ),
+    "mask_finite": Bug(
+        'float("-inf")',
+        "-100.0",
+        says="hidden scores filled with a number, such as −100, that real "
+        "scores may fall below",
+        why="Scores may be hundreds below 0, and then a hidden key gets "
+        "all the weight. Fill with −∞.",
+        read="05_masks#ch-masks",
+        alone=True,
+    ),
 }
 
 
@@ -338,11 +348,15 @@ def _columns_cases(seed: int) -> list[Case]:
         sizes = (t, 11), (s, 11), (s, 13)
         return tuple(draw(g, *shape, *size) for size in sizes)
 
-    return [
+    cases = [
         Case(qkv(t=5, s=5), name="as many keys as queries"),
         Case(qkv(t=3, s=7), name="three new queries, seven keys"),
         Case(qkv(2, 3, t=5, s=7), name="batch and heads"),
     ]
+    q, k, v = qkv(t=5, s=7)
+    # One more term in each sum: all scores are lower by the same 300.
+    q[:, -1], k[:, -1] = -31.5, 31.5
+    return [*cases, Case((q, k, v), name="large negative scores")]
 
 
 # -- implement: padding on either side ---------------------------------------

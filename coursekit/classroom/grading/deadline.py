@@ -74,7 +74,7 @@ class Deadline:
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> "Deadline":
         """Out of what :meth:`plain` gave."""
-        due = datetime.fromisoformat(fields["due"])
+        due = read_due(fields["due"])
         return cls(due, *(fields[n] for n in ("percent", "cap", "free")))
 
 

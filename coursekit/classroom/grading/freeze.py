@@ -18,6 +18,8 @@ from types import FunctionType
 from typing import Any
 
 from coursekit.classroom.check.core import Exercise, chapters, exercises
+from coursekit.classroom.grading.shape import misfit
+from coursekit.files import parse_json
 
 Prints = dict[str, dict[str, str]]
 """For each exercise, a hash of each of its parts."""
@@ -34,6 +36,7 @@ FORMER = {
     "coursekit.steppers": "coursekit.generation",
 }
 """What modules and functions were called: a name that moves is no change."""
+TERM: dict[str, Any] = {"version": str, "exercises": {...: {...: str}}}
 REWRITTEN: dict[str, dict[str, list[str]]] = json.loads(
     Path(__file__).with_name("rewritten.json").read_text("utf8")
 )
@@ -195,7 +198,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write down what the exercises are, or say which have changed since."""
-    path, today = Path(args.file), fingerprints()
+    path = Path(args.file)
     release = version("executable-transformer")
     if not args.changed:
         if path.exists():
@@ -203,18 +206,23 @@ def run(args: argparse.Namespace) -> int:
                 f"a term is frozen once: {path} exists. Compare with it "
                 "(--changed), or give another file."
             )
+        today = fingerprints()
         term = {"version": release, "exercises": today}
         path.write_text(json.dumps(term, indent=1) + "\n", "utf8")
         print(f"{len(today)} exercises of version {release} in {path}")
         return 0
     try:
-        term = json.loads(path.read_text("utf8"))
-        old, then = term["exercises"], term["version"]
-    except (json.JSONDecodeError, KeyError, TypeError) as error:
+        frozen = parse_json(path.read_bytes())
+        wrong = misfit(frozen, TERM, "term")
+    except ValueError as error:
+        wrong = str(error)
+    if wrong:
         raise ValueError(
             f"a term's file is written by coursekit freeze: {path} is none "
-            f"({error})."
-        ) from error
+            f"({wrong})."
+        )
+    old, then = frozen["exercises"], frozen["version"]
+    today = fingerprints()
     lines = changes(old, today)
     print(f"since version {then}: {len(lines)} of {len(today)} exercises")
     print(*lines, sep="\n", end="\n" if lines else "", file=sys.stdout)

@@ -57,6 +57,7 @@ from coursekit.classroom.grading.records import (
 )
 from coursekit.classroom.grading.students import read_roster, recognize
 from coursekit.classroom.grading.worker import Worker
+from coursekit.files import parse_json
 
 COLUMNS = (
     *("student", "exercise", "points", "max_points", "status", "diagnosis"),
@@ -854,7 +855,7 @@ class Batch:
             return found
         for line in lines:
             try:
-                fields = json.loads(line)
+                fields = parse_json(line)
                 found[fields["stamp"]] = graded(fields["graded"])
             except (ValueError, TypeError, KeyError):
                 continue  # the run ended in the middle of a line

@@ -13,8 +13,38 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from coursekit.classroom.grading.shape import NUMBER, misfit
+from coursekit.files import parse_json
+
 VERSION = 1
 BYTES = 32  # of the secret
+PROGRAM = {"function": str, "points": NUMBER, "variants?": [str], "stub?": str}
+PLAN = {
+    "exercises": [PROGRAM | {"id": str}],
+    "students?": {
+        ...: {
+            "name?": str,
+            "number?": str,
+            "debug?": PROGRAM
+            | {"exercise": str, "bugs": [str], "share": NUMBER}
+            | {"variants": [str], "stub": str}
+            | {"test?": PROGRAM | {"id": str}},
+        },
+    },
+    "step?": {
+        "chapter": int,
+        "points": NUMBER,
+        "stub": str,
+        "counted": [str],
+    },
+    "deadline?": {
+        "due": str,
+        "percent": NUMBER,
+        "cap": NUMBER,
+        "free": NUMBER,
+    },
+}
+"""The shape of an assignment, as :func:`misfit` takes it."""
 
 
 class KeyFileError(ValueError):
@@ -29,7 +59,7 @@ class Key:
     """64 hexadecimal digits."""
 
     assignments: dict[str, Any] = field(default_factory=dict)
-    """Room for who got what: anything that JSON can hold."""
+    """By name, each of the shape of ``PLAN``."""
 
     path: Path | None = None
     """Where it was read from, and :meth:`save` writes it."""
@@ -76,7 +106,7 @@ class Key:
         if not text.strip():
             raise KeyFileError(f"{path} is empty: it holds no key.")
         try:
-            found = json.loads(text)
+            found = parse_json(text)
             secret, version = found["secret"], found["version"]
             assignments = found.get("assignments", {})
             whole = len(bytes.fromhex(secret)) == BYTES
@@ -92,6 +122,11 @@ class Key:
             raise KeyFileError(
                 f"{path} is a key of version {version!r}; this coursekit "
                 f"reads version {VERSION}."
+            )
+        if wrong := misfit(assignments, {...: PLAN}, "assignments"):
+            raise KeyFileError(
+                "a key's assignments are as `coursekit assign` writes them: "
+                f"got {wrong} in {path}. Restore the key from a copy."
             )
         return cls(secret, assignments, Path(path))
 

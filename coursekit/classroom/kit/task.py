@@ -28,6 +28,7 @@ from coursekit.classroom.yourfile import FILE, PARTS, STEPS, run_child
 from coursekit.classroom.yourfile.capstone import (
     Prediction,
     existing,
+    predicted,
     sibling,
 )
 
@@ -217,7 +218,7 @@ def run(
             f"a prediction comes before the run: got no {where}. Make one "
             "with --predict NATS."
         )
-    made = Prediction(**json.loads(where.read_text("utf-8")))
+    made = predicted(where)
     if made.file != hashlib.sha256(path.read_bytes()).hexdigest():
         raise ValueError(
             f"the file is that of the prediction: got {path}, which has "

@@ -15,7 +15,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from coursekit.classroom.grading.shape import NUMBER, misfit
 from coursekit.classroom.yourfile import FILE, run_child
+from coursekit.files import parse_json
 
 SECONDS = 120.0
 SHORTEST = 10_000  # characters of a text
@@ -41,6 +43,29 @@ class Prediction:
         """SHA-256 of the prediction: who has it can tell later changes."""
         text = json.dumps(vars(self), sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()
+
+
+def predicted(where: Path) -> Prediction:
+    """Read a prediction.
+
+    Raises:
+        ValueError: if the file is not as it was written.
+    """
+    shape = {"old": str, "new": str, "expected": NUMBER} | {
+        "file": str,
+        "made": str,
+    }
+    try:
+        fields = parse_json(where.read_bytes())
+        wrong = misfit(fields, shape, "prediction")
+    except ValueError as error:
+        wrong = str(error)
+    if wrong:
+        raise ValueError(
+            f"a prediction stays as it was made: got {where}, with {wrong}. "
+            "Delete the file, and predict again."
+        )
+    return Prediction(**{name: fields[name] for name in shape})
 
 
 def sibling(file: Path, kind: str) -> Path:
@@ -139,7 +164,7 @@ def capstone(
             f"{len(Path(text).read_text('utf-8')):,} in {text}. Put several "
             "texts into one file."
         )
-    prediction = Prediction(**json.loads(where.read_text("utf-8")))
+    prediction = predicted(where)
     code, _, found = run_child(
         "capstone_child", [*words, where], 600 + 6 * seconds
     )
