@@ -436,7 +436,6 @@ _COUNTED_BUGS = {
         says="matrices of the network that are as wide as those of attention",
         why="w_in leads from d_model to d_ff, w_out back.",
         read="20_tuning#tun-count",
-        at="square",
     ),
     "product": Bug(
         "(n_in + n_out)",
@@ -489,7 +488,7 @@ _COUNTED_BUGS = {
         says="a w_out that is as wide as the matrices of attention",
         why="w_out leads from d_ff to d_model.",
         read="20_tuning#tun-count",
-        at="square",
+        alone=True,
     ),
     "all_wide": Bug(
         "total += rank * (n_in + n_out)",
