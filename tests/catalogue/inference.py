@@ -122,6 +122,7 @@ def byte_by_byte(packed, steps):
 
 def filled_in(packed, steps):
     whole = torch.empty(len(packed), 2 * packed.size(1), dtype=steps.dtype)
+    packed = packed.int()
     whole[:, 0::2] = packed.remainder(16) - 8
     whole[:, 1::2] = packed.div(16, rounding_mode="floor") - 8
     parts = whole.unflatten(1, (steps.size(1), -1)) * steps.unsqueeze(-1)
@@ -137,6 +138,7 @@ def by_shifts(packed, steps):
 
 # -- restored: wrong ---------------------------------------------------------
 def numbers(packed, low=True):
+    packed = packed.long()
     two = [packed & 15, packed >> 4]
     if not low:
         two.reverse()
@@ -153,7 +155,7 @@ def upper_first(packed, steps):
 
 
 def halves(packed, steps):
-    return scaled(torch.hstack([packed & 15, packed >> 4]) - 8, steps)
+    return scaled(torch.hstack([packed & 15, packed >> 4]).int() - 8, steps)
 
 
 def two_complement(packed, steps):

@@ -155,13 +155,14 @@ def _rounded_judge(value: tuple[Tensor, Tensor], case: Case) -> str | None:
 def restored(packed: Tensor, steps: Tensor) -> Tensor:
     """The weights of a matrix that is stored in four bits.
 
-    `packed` is `(N, M)`, whole numbers from 0 to 255. Each byte holds two
+    `packed` is `(N, M)`, bytes (`torch.uint8`). Each byte holds two
     neighbors of a row: the lower four bits the first, the upper four the
     second, 8 added to each. `steps` is `(N, G)`: the 2 M numbers of a row fall
     into G groups of equal size, one after the other, and each number is
     multiplied by the step of its group. The result is `(N, 2 M)`, in the dtype
     of `steps`.
     """
+    packed = packed.long()
     low, high = packed % 16, packed // 16
     whole = torch.stack([low, high], dim=2).flatten(1)
     whole = whole - 8
@@ -235,7 +236,7 @@ _RESTORED_BUGS = {
 
 def _restored_cases(seed: int) -> list[Case]:
     g = generator(seed)
-    packed = torch.randint(256, (3, 6), generator=g)
+    packed = torch.randint(256, (3, 6), generator=g).to(torch.uint8)
     steps = 0.1 + torch.rand(3, 4, generator=g, dtype=float64)
     return [Case((packed, steps), name="three rows of four groups")]
 
