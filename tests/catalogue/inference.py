@@ -31,7 +31,7 @@ def with_unfold(weights, bits, group_size):
     low, high = parts.aminmax(dim=-1)
     steps = torch.maximum(-low, high) / (2 ** (bits - 1) - 1)
     each = steps.repeat_interleave(group_size, 1)
-    return (weights / each).round(), steps
+    return (weights / each).round().to(torch.int8), steps
 
 
 # -- rounded: wrong ----------------------------------------------------------
@@ -87,6 +87,11 @@ def floor(weights, bits, group_size):
     return by_step(weights, steps, group_size, torch.floor)
 
 
+def keeps_axis(weights, bits, group_size):
+    whole, steps = with_loops(weights, bits, group_size)
+    return whole, steps.unsqueeze(2)
+
+
 # -- rounded: mistakes that the catalogue does not have ----------------------
 def by_the_mean(weights, bits, group_size):
     top = weights.abs().unfold(1, group_size, group_size).mean(-1)
@@ -117,6 +122,7 @@ def byte_by_byte(packed, steps):
 
 def filled_in(packed, steps):
     whole = torch.empty(len(packed), 2 * packed.size(1), dtype=steps.dtype)
+    packed = packed.int()
     whole[:, 0::2] = packed.remainder(16) - 8
     whole[:, 1::2] = packed.div(16, rounding_mode="floor") - 8
     parts = whole.unflatten(1, (steps.size(1), -1)) * steps.unsqueeze(-1)
@@ -132,6 +138,7 @@ def by_shifts(packed, steps):
 
 # -- restored: wrong ---------------------------------------------------------
 def numbers(packed, low=True):
+    packed = packed.long()
     two = [packed & 15, packed >> 4]
     if not low:
         two.reverse()
@@ -148,7 +155,7 @@ def upper_first(packed, steps):
 
 
 def halves(packed, steps):
-    return scaled(torch.hstack([packed & 15, packed >> 4]) - 8, steps)
+    return scaled(torch.hstack([packed & 15, packed >> 4]).int() - 8, steps)
 
 
 def two_complement(packed, steps):
@@ -172,6 +179,12 @@ def taking_turns(packed, steps):
 
 def divided(packed, steps):
     return scaled(numbers(packed) - 8, 1 / steps)
+
+
+def true_division(packed, steps):
+    whole = numbers(packed).to(steps.dtype)
+    whole[:, 1::2] = packed * 0.0625
+    return scaled(whole - 8, steps)
 
 
 # -- restored: mistakes that the catalogue does not have ---------------------
@@ -261,6 +274,11 @@ def goes_on(drafted, p, q, uniform):
 
 def row_before(drafted, p, q, uniform):
     return walked(drafted, p, q, uniform, last=-2)
+
+
+def counts_rejected(drafted, p, q, uniform):
+    n, following = one_by_one(drafted, p, q, uniform)
+    return min(n + 1, len(drafted)), following
 
 
 # -- verified: mistakes that the catalogue does not have ---------------------
@@ -373,6 +391,11 @@ def one_too_many(p, q, n_draft, cost):
     alpha = overlap(p, q)
     tokens = geometric(alpha, n_draft + 1)
     return alpha, tokens, tokens / (1 + cost + cost * n_draft)
+
+
+def unweighted(p, q, n_draft, cost):
+    alpha = torch.where(p < q, p / q, torch.ones_like(p)).mean().item()
+    return told(alpha, geometric(alpha, n_draft + 1), n_draft, cost)
 
 
 # -- gain: mistakes that the catalogue does not have -------------------------
@@ -513,6 +536,23 @@ def not_cut(target, draft, ids, n_new, n_draft):
     return rounds(target, draft, ids, n_new, n_draft, settle, cut=False)
 
 
+def last_row(target, draft, ids, n_new, n_draft):
+    def settle(drafted, best, have):
+        return drafted[: in_common(drafted, best[have - 1 :])] + best[-1:]
+
+    return rounds(target, draft, ids, n_new, n_draft, settle)
+
+
+def prompt_counted(target, draft, ids, n_new, n_draft):
+    text, runs = with_cumprod(target, draft, ids, n_new, n_draft)
+    return text[: -len(ids)], runs
+
+
+def new_alone(target, draft, ids, n_new, n_draft):
+    text, runs = with_cumprod(target, draft, ids, n_new, n_draft)
+    return text[len(ids) :], runs
+
+
 # -- checked: mistakes that the catalogue does not have ----------------------
 def of_the_draft(target, draft, ids, n_new, n_draft):
     return proposed(draft, ids, n_new), 0
@@ -522,9 +562,9 @@ def a_run_each(target, draft, ids, n_new, n_draft):
     return proposed(target, ids, n_new), n_new
 
 
-def new_alone(target, draft, ids, n_new, n_draft):
+def backward(target, draft, ids, n_new, n_draft):
     text, runs = with_cumprod(target, draft, ids, n_new, n_draft)
-    return text[len(ids) :], runs
+    return text.flip(0), runs
 
 
 RIGHT = {
@@ -544,6 +584,7 @@ WRONG = {
         "no_sign": no_sign,
         "cut_off": cut_off,
         "floor": floor,
+        "keeps_axis": keeps_axis,
     },
     "restored": {
         "upper_first": upper_first,
@@ -553,6 +594,7 @@ WRONG = {
         "not_shifted": not_shifted,
         "taking_turns": taking_turns,
         "divided": divided,
+        "true_division": true_division,
     },
     "verified": {
         "ratio_turned": ratio_turned,
@@ -563,11 +605,13 @@ WRONG = {
         "turned": turned,
         "not_divided": not_divided,
         "goes_on": goes_on,
+        "counts_rejected": counts_rejected,
         "row_before": row_before,
     },
     "gain": {
         "product": product,
         "largest": agreeing,
+        "unweighted": unweighted,
         "no_stop": no_stop,
         "power": power,
         "accepted_alone": accepted_alone,
@@ -583,6 +627,9 @@ WRONG = {
         "nothing_added": nothing_added,
         "no_extra": no_last,
         "not_cut": not_cut,
+        "last_row": last_row,
+        "prompt_counted": prompt_counted,
+        "new_alone": new_alone,
     },
 }
 OUTSIDE = {
@@ -590,5 +637,5 @@ OUTSIDE = {
     "restored": [whole_numbers, first_step, shifted_after],
     "verified": [absolute, likeliest_left, rejected_above],
     "gain": [of_maxima, summed, slowed],
-    "checked": [of_the_draft, a_run_each, new_alone],
+    "checked": [of_the_draft, a_run_each, backward],
 }

@@ -58,13 +58,24 @@ def no_end(prompt, answer):
     return made(prompt, answer, len(prompt) - 1, last=False)
 
 
+def own_targets(prompt, answer):
+    row = prompt + answer
+    flags = [i >= len(prompt) for i in range(len(row))]
+    wanted = [t if f else -100 for t, f in zip(row, flags, strict=True)]
+    return row[:-1], wanted[:-1]
+
+
+def elsewhere(prompt, answer):
+    return prompt + answer, [-100] * len(prompt) + answer
+
+
 # -- targets: other mistakes -------------------------------------------------
 def answer_first(prompt, answer):
     return by_flags(answer, prompt)
 
 
 def nothing_cut(prompt, answer):
-    return prompt + answer, [-100] * len(prompt) + answer
+    return prompt + answer, [-100] * (len(prompt) - 1) + answer
 
 
 def minus_one(prompt, answer):
@@ -125,6 +136,20 @@ def closed(turns):
     return chat(turns, behind="<|im_end|>\n")
 
 
+def same_line(turns):
+    return chat(turns).removesuffix("\n") + "\n" * (turns[-1][0] != "user")
+
+
+def each_user(turns):
+    return "".join([chat([turn]) for turn in turns])
+
+
+def between(turns):
+    opening = chat([("user", "")]).split("<|im_end|>")[1]
+    end = opening * (turns[-1][0] == "user")
+    return chat(turns, when=False).removesuffix("\n") + end
+
+
 # -- rendered: other mistakes ------------------------------------------------
 def plain(turns):
     return "\n".join(f"{role}: {said}" for role, said in turns)
@@ -169,6 +194,14 @@ def alpha_alone(x, weight, a, b, alpha):
 
 def by_width(x, weight, a, b, alpha):
     return layer(x, weight, a, b, alpha / x.shape[-1])
+
+
+def by_height(x, weight, a, b, alpha):
+    return layer(x, weight, a, b, alpha / weight.shape[0])
+
+
+def not_transposed(x, weight, a, b, alpha):
+    return torch.matmul(x, weight) + layer(x, weight, a, b, alpha, old=0)
 
 
 def root(x, weight, a, b, alpha):
@@ -333,6 +366,20 @@ def one_block(d_model, d_ff, n_layers, rank, layers):
     return by_shapes(d_model, d_ff, 1, rank, layers)
 
 
+def full(d_model, d_ff, n_layers, rank, layers):
+    sizes = d_model, d_ff, n_layers
+    return count(sizes, layers, lambda i, o: i * o)
+
+
+def out_square(d_model, d_ff, n_layers, rank, layers):
+    alike = ["w_q" if name == "w_out" else name for name in layers]
+    return by_shapes(d_model, d_ff, n_layers, rank, alike)
+
+
+def all_wide(d_model, d_ff, n_layers, rank, layers):
+    return by_shapes(d_model, d_ff, n_layers, rank, ["w_in"] * len(layers))
+
+
 # -- counted: other mistakes -------------------------------------------------
 def all_six(d_model, d_ff, n_layers, rank, layers):
     every = ["w_q", "w_k", "w_v", "w_o", "w_in", "w_out"]
@@ -344,8 +391,8 @@ def b_squared(d_model, d_ff, n_layers, rank, layers):
     return count(sizes, layers, lambda i, o: rank * (i + o) + rank * rank)
 
 
-def the_old_ones(d_model, d_ff, n_layers, rank, layers):
-    return count((d_model, d_ff, n_layers), layers, lambda i, o: i * o)
+def in_alone(d_model, d_ff, n_layers, rank, layers):
+    return by_shapes(d_model, d_ff, n_layers, rank, ["w_in"])
 
 
 # -- mended: right -----------------------------------------------------------
@@ -389,6 +436,8 @@ def program(logits, ids, begin, end, read=1, mean="tokens"):
         return sum(s / n for s, n in zip(sums, numbers, strict=True)) / len(
             ids
         )
+    if mean == "answers":
+        return sum(sums) / len(sums)
     if mean == "all":
         return sum(sums) / (len(ids) * (ids.shape[1] - 1))
     return sum(sums) / sum(numbers)
@@ -423,6 +472,15 @@ def all_positions(logits, ids, n_prompt, n_real):
     return program(logits, ids, n_prompt, n_real, mean="all")
 
 
+def per_answer(logits, ids, n_prompt, n_real):
+    return program(logits, ids, n_prompt, n_real, mean="answers")
+
+
+def from_zero(logits, ids, n_prompt, n_real):
+    end = (n_real + 1).clamp(max=ids.shape[1])
+    return program(logits, ids, n_prompt + 1, end)
+
+
 # -- mended: other mistakes --------------------------------------------------
 def prompts_alone(logits, ids, n_prompt, n_real):
     return program(logits, ids, torch.ones_like(n_prompt), n_prompt)
@@ -453,6 +511,8 @@ WRONG = {
         "one_late": one_late,
         "one_early": one_early,
         "no_end": no_end,
+        "own": own_targets,
+        "elsewhere": elsewhere,
     },
     "rendered": {
         "no_end": turns_without_end,
@@ -461,6 +521,9 @@ WRONG = {
         "no_prompt": no_prompt,
         "always": always,
         "closed": closed,
+        "each_user": each_user,
+        "same_line": same_line,
+        "between": between,
     },
     "adapted": {
         "no_scale": no_scale,
@@ -470,6 +533,8 @@ WRONG = {
         "bent": bent,
         "update_alone": update_alone,
         "all_scaled": all_scaled,
+        "by_height": by_height,
+        "not_transposed": not_transposed,
     },
     "merged": {
         "first_rank": first_rank,
@@ -487,6 +552,9 @@ WRONG = {
         "frozen": frozen,
         "biases": biases,
         "one_block": one_block,
+        "full": full,
+        "out_square": out_square,
+        "all_wide": all_wide,
     },
     "mended": {
         "late": late,
@@ -496,6 +564,8 @@ WRONG = {
         "not_shifted": logits_not_shifted,
         "mean_of_means": mean_of_means,
         "all_positions": all_positions,
+        "per_answer": per_answer,
+        "from_zero": from_zero,
     },
 }
 OUTSIDE = {
@@ -503,6 +573,6 @@ OUTSIDE = {
     "rendered": [plain, last_turn_alone, no_start],
     "adapted": [upside_down, half, no_update],
     "merged": [first_update_alone, nothing_added, doubled],
-    "counted": [all_six, b_squared, the_old_ones],
+    "counted": [all_six, b_squared, in_alone],
     "mended": [prompts_alone, the_sum, first_row_alone],
 }

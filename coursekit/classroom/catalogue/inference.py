@@ -1,10 +1,12 @@
 """Exercises of chapter 21: inference."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from coursekit.classroom.check.compare import difference
 from coursekit.classroom.check.core import (
     Bug,
     Case,
@@ -31,8 +33,8 @@ def rounded(
     is a multiple of it. The step of a group is its largest absolute value,
     divided by the largest whole number of `bits` bits, `2^(bits - 1) - 1`. The
     whole numbers are `weights` divided by the steps, rounded to the nearest.
-    The result is a pair: the whole numbers, `(N, K)`, in the dtype of
-    `weights`, and the steps, `(N, K / group_size)`. No group is all 0.
+    The result is a pair: the whole numbers, `(N, K)`, in any dtype,
+    and the steps, `(N, K / group_size)`. No group is all 0.
     """
     n_rows, width = weights.shape
     groups = weights.reshape(n_rows, -1, group_size)
@@ -117,6 +119,14 @@ _ROUNDED_BUGS = {
         "Round to the nearest.",
         read="21_inference#inf-by-hand",
     ),
+    "keeps_axis": Bug(
+        "steps.squeeze(-1)",
+        "steps",
+        says="steps that keep an axis of size 1",
+        why="They are (N, K / group_size): squeeze the last axis.",
+        read="21_inference#inf-groups",
+        alone=True,
+    ),
 }
 
 
@@ -129,17 +139,30 @@ def _rounded_cases(seed: int) -> list[Case]:
     ]
 
 
+def _rounded_view(value: tuple[Tensor, Tensor], case: Case) -> Any:
+    """The pair with its whole numbers as decimals."""
+    whole, steps = value
+    return torch.as_tensor(whole).to(float64), steps
+
+
+def _rounded_judge(value: tuple[Tensor, Tensor], case: Case) -> str | None:
+    """How the pair differs from the right one, whatever the dtype."""
+    view = _rounded_view(value, case)
+    return difference(view, rounded(*case.args), 1e-6, 1e-9)
+
+
 # -- implement: two numbers in a byte ----------------------------------------
 def restored(packed: Tensor, steps: Tensor) -> Tensor:
     """The weights of a matrix that is stored in four bits.
 
-    `packed` is `(N, M)`, whole numbers from 0 to 255. Each byte holds two
+    `packed` is `(N, M)`, bytes (`torch.uint8`). Each byte holds two
     neighbors of a row: the lower four bits the first, the upper four the
     second, 8 added to each. `steps` is `(N, G)`: the 2 M numbers of a row fall
     into G groups of equal size, one after the other, and each number is
     multiplied by the step of its group. The result is `(N, 2 M)`, in the dtype
     of `steps`.
     """
+    packed = packed.long()
     low, high = packed % 16, packed // 16
     whole = torch.stack([low, high], dim=2).flatten(1)
     whole = whole - 8
@@ -200,12 +223,20 @@ _RESTORED_BUGS = {
         why="Quantizing divides by the step, so the way back multiplies.",
         read="21_inference#inf-by-hand",
     ),
+    "true_division": Bug(
+        "packed // 16",
+        "packed / 16",
+        says="a byte divided by 16 with its remainder",
+        why="The lower four bits stay as sixteenths. Divide with //.",
+        read="21_inference#inf-memory",
+        alone=True,
+    ),
 }
 
 
 def _restored_cases(seed: int) -> list[Case]:
     g = generator(seed)
-    packed = torch.randint(256, (3, 6), generator=g)
+    packed = torch.randint(256, (3, 6), generator=g).to(torch.uint8)
     steps = 0.1 + torch.rand(3, 4, generator=g, dtype=float64)
     return [Case((packed, steps), name="three rows of four groups")]
 
@@ -312,6 +343,14 @@ _VERIFIED_BUGS = {
         read="21_inference#inf-rule",
         alone=True,
     ),
+    "counts_rejected": Bug(
+        "kept, left",
+        "kept + 1, left",
+        says="the rejected token counted as well",
+        why="The number is that of the accepted tokens. The rejected one is "
+        "replaced by the next draw.",
+        read="21_inference#inf-rule",
+    ),
     "row_before": Bug(
         "len(drafted)",
         "len(drafted) - 1",
@@ -383,6 +422,14 @@ _GAIN_BUGS = {
         says="how often the likeliest tokens agree, as the acceptance rate",
         why="Tokens are drawn, not only the likeliest. The rate is the sum "
         "of min(p, q).",
+        read="21_inference#inf-how-many",
+    ),
+    "unweighted": Bug(
+        "torch.minimum(p, q).sum(-1).mean()",
+        "(p / q).clamp(max=1).mean()",
+        says="the mean of min(1, p / q) over all tokens alike",
+        why="A token is drawn with probability q, so it counts q times: "
+        "q min(1, p / q) = min(p, q), summed.",
         read="21_inference#inf-how-many",
     ),
     "no_stop": Bug(
@@ -547,6 +594,31 @@ _CHECKED_BUGS = {
         why="A round may bring more tokens than are missing: cut them off.",
         read="21_inference#inf-rule",
     ),
+    "last_row": Bug(
+        "likeliest[kept : kept + 1]",
+        "likeliest[-1:]",
+        says="the token after all drafted ones in place of a rejected one",
+        why="That row has read the rejected token. Take the target's token "
+        "of the row that rejected it.",
+        read="21_inference#inf-rule",
+        alone=True,
+    ),
+    "prompt_counted": Bug(
+        "text[: len(ids) + n_new]",
+        "text[:n_new]",
+        says="a text of n_new tokens, those of ids included",
+        why="n_new are new: the text has len(ids) + n_new tokens.",
+        read="21_inference#inf-rule",
+        alone=True,
+    ),
+    "new_alone": Bug(
+        "text[: len(ids) + n_new]",
+        "text[len(ids) : len(ids) + n_new]",
+        says="the new tokens without ids",
+        why="The text begins with ids.",
+        read="21_inference#inf-rule",
+        alone=True,
+    ),
 }
 
 
@@ -577,6 +649,8 @@ EXERCISES = {
     "rounded": Exercise(
         rounded,
         _rounded_cases,
+        judge=_rounded_judge,
+        view=_rounded_view,
         bugs=_ROUNDED_BUGS,
         forbid=(
             "coursekit.quantize.quantize",

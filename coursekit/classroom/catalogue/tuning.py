@@ -101,13 +101,33 @@ _TARGETS_BUGS = {
         "learn to stop.",
         read="20_tuning#tun-mask",
     ),
+    "own": Bug(
+        "return ids[:-1], wanted",
+        "wanted = [ignored] * len(prompt) + ids[len(prompt) : -1]\n"
+        "    return ids[:-1], wanted",
+        says="targets that are the tokens of the answer as they are read",
+        why="The logits of a position are for the token after it. The first "
+        "target that counts stands at the last token of the prompt.",
+        read="20_tuning#tun-mask",
+        alone=True,
+    ),
+    "elsewhere": Bug(
+        "return ids[:-1], wanted",
+        "return ids, [ignored] * len(prompt) + answer",
+        says="inputs and labels as long as the row, neither of them moved",
+        why="Some libraries want this and move the labels themselves. Here "
+        "the last token is not read, and each target is the next token.",
+        read="20_tuning#tun-mask",
+        alone=True,
+    ),
 }
 
 
 def _targets_cases(seed: int) -> list[Case]:
     g = generator(seed)
     ids = (1 + torch.randperm(97, generator=g)[:8]).tolist()
-    return [Case((ids[:5], ids[5:]), name="five tokens, and three of answer")]
+    prompt, answer = ids[:5], [ids[5], ids[1], ids[6]]
+    return [Case((prompt, answer), name="an answer with a prompt's token")]
 
 
 # -- implement: a chat template ----------------------------------------------
@@ -181,6 +201,31 @@ _RENDERED_BUGS = {
         read="20_tuning#tun-template",
         at="prompt",
     ),
+    "each_user": Bug(
+        '    if turns[-1][0] == "user":\n        text +=',
+        '        if role == "user":\n            text +=',
+        says="the assistant's turn opened after each of the user's",
+        why="The answers are turns already. Only the last turn, if it is the "
+        "user's, lacks one.",
+        read="20_tuning#tun-template",
+        at="prompt",
+    ),
+    "same_line": Bug(
+        '"<|im_start|>assistant\\n"',
+        '"<|im_start|>assistant"',
+        says="no new line after the role of the assistant's open turn",
+        why="A role ends with a new line in every turn, in this one, too.",
+        read="20_tuning#tun-template",
+        at="prompt",
+    ),
+    "between": Bug(
+        "return text",
+        'return text if turns[-1][0] == "user" else text[:-1]',
+        says="a last turn with no new line after it",
+        why="The new line ends a turn; it does not only separate two.",
+        read="20_tuning#tun-template",
+        alone=True,
+    ),
 }
 
 
@@ -188,7 +233,7 @@ def _rendered_cases(seed: int) -> list[Case]:
     words = ["cat", "dog", "kite", "lake", "ball", "tea"]
     order = torch.randperm(len(words), generator=generator(seed)).tolist()
     a, b, c = (words[i] for i in order[:3])
-    asked = [("system", f"Be a {a}."), ("user", f"Who has the {b}?")]
+    asked = [("system", f"Be a {a}.\n"), ("user", f" Who has the {b}?")]
     return [
         Case((asked,), name="a question"),
         Case(([*asked, ("assistant", f"A {c}.")],), name="an answered one"),
@@ -235,6 +280,13 @@ _ADAPTED_BUGS = {
         why="r is the number of rows of A, not of its columns.",
         read="20_tuning#tun-lora",
     ),
+    "by_height": Bug(
+        "alpha / rank",
+        "alpha / b.size(0)",
+        says="an update divided by the number of outputs instead of the rank",
+        why="r is the number of rows of A, or of columns of B.",
+        read="20_tuning#tun-lora",
+    ),
     "root": Bug(
         "alpha / rank",
         "alpha / rank**0.5",
@@ -263,6 +315,14 @@ _ADAPTED_BUGS = {
         says="the scale applied to the layer's output, too",
         why="Then the model is another before it has learned anything. Only "
         "the update is scaled.",
+        read="20_tuning#tun-lora",
+        alone=True,
+    ),
+    "not_transposed": Bug(
+        "weight.T",
+        "weight",
+        says="a weight that is not transposed",
+        why="`weight` is (O, I), as nn.Linear keeps it: x @ weight.T.",
         read="20_tuning#tun-lora",
         alone=True,
     ),
@@ -345,9 +405,9 @@ def _merged_cases(seed: int) -> list[Case]:
     weight = draw(g, 5, 7)
     updates = [
         (draw(g, r, 7), draw(g, 5, r), alpha)
-        for r, alpha in ((2, 3.0), (3, 11.0))
+        for r, alpha in ((4, 3.0), (3, 11.0))
     ]
-    return [Case((weight, updates), name="two updates, of rank 2 and 3")]
+    return [Case((weight, updates), name="two updates, of rank 4 and 3")]
 
 
 # -- implement: count --------------------------------------------------------
@@ -414,6 +474,30 @@ _COUNTED_BUGS = {
         why="An update is the product of two matrices, and nothing else.",
         read="20_tuning#tun-count",
         at="numbers",
+    ),
+    "full": Bug(
+        "rank * (n_in + n_out)",
+        "n_in * n_out",
+        says="the entries of the matrices themselves",
+        why="That is full fine-tuning. Only A and B are trained.",
+        read="20_tuning#tun-count",
+    ),
+    "out_square": Bug(
+        'd_ff if name == "w_out" else d_model',
+        "d_model",
+        says="a w_out that is as wide as the matrices of attention",
+        why="w_out leads from d_ff to d_model.",
+        read="20_tuning#tun-count",
+        alone=True,
+    ),
+    "all_wide": Bug(
+        "total += rank * (n_in + n_out)",
+        "n_in, n_out = d_model, d_ff\n        total += rank * (n_in + n_out)",
+        says="every matrix as wide as those of the network",
+        why="Those of attention lead from d_model to d_model. (In Python, "
+        "a condition `name == 'w_in' or 'w_out'` is always true.)",
+        read="20_tuning#tun-count",
+        alone=True,
     ),
     "one_block": Bug(
         "n_layers * total",
@@ -508,6 +592,24 @@ _MENDED_BUGS = {
         "make the loss, and each step, smaller.",
         read="20_tuning#tun-mask",
     ),
+    "per_answer": Bug(
+        "return nats.sum() / counts.sum()",
+        "return nats.sum() / len(ids)",
+        says="a sum that is divided by the number of answers",
+        why="Then a long answer weighs more than a short one, and the loss "
+        "is not in nats per token. Divide by the number of tokens that "
+        "count.",
+        read="20_tuning#tun-mask",
+    ),
+    "from_zero": Bug(
+        "torch.arange(1, ids.size(1))",
+        "torch.arange(ids.size(1) - 1)",
+        says="places counted by the token that is read, not by the target",
+        why="The target of position t stands at place t + 1. Otherwise the "
+        "first token of each answer is lost, and one of the padding counts.",
+        read="20_tuning#tun-mask",
+        alone=True,
+    ),
 }
 
 
@@ -524,6 +626,13 @@ EXERCISES = {
         targets,
         _targets_cases,
         bugs=_TARGETS_BUGS,
+        alike=[
+            (
+                frozenset({"own"}),
+                frozenset({"not_shifted", "one_late"}),
+                "the same lists: what is not shifted is masked one later",
+            )
+        ],
         forbid=OURS,
     ),
     "rendered": Exercise(
