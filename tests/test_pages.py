@@ -406,7 +406,9 @@ class Visit:
     def load_all(self):
         """Open what is closed; the paths of all that the page has loaded."""
         self.page.evaluate(OPEN_ALL)
-        self.page.wait_for_load_state("networkidle")
+        self.page.wait_for_function(
+            "() => [...document.images].every(image => image.complete)"
+        )
         return {
             unquote(url.removeprefix(self.base).split("?")[0].split("#")[0])
             for url in self.asked

@@ -177,7 +177,7 @@ def test_the_promises_are_those_of_the_text():
     # "90 minutes" is said of the whole, "three hours" of each day.
     every = [p for part in lecture["parts"].values() for p in part["pages"]]
     done = ["first-model-surprise"]
-    assert lecture["parts"]["Then"]["exercises"] == done
+    assert lecture["parts"]["First"]["exercises"] == done
     assert routes.total(every, 10, printed)[1] <= lecture["most"] == 90
 
 
