@@ -174,12 +174,11 @@ def test_the_promises_are_those_of_the_text():
     assert len(week["parts"]) == 5
     assert len(term["parts"]) == 14
     assert (week["most"], term["most"]) == (3 * 60, 4 * 60)
-    # "About 90 minutes", 95 for the slowest, is said of the whole, and
-    # "three hours" of each day.
+    # "90 minutes" is said of the whole, "three hours" of each day.
     every = [p for part in lecture["parts"].values() for p in part["pages"]]
     done = ["first-model-surprise"]
     assert lecture["parts"]["Then"]["exercises"] == done
-    assert routes.total(every, 10, printed)[1] <= lecture["most"] == 95
+    assert routes.total(every, 10, printed)[1] <= lecture["most"] == 90
 
 
 def test_a_route_that_is_too_long_is_found():
