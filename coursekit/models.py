@@ -378,7 +378,7 @@ def load(name: str | Path, device: str | torch.device = "cpu") -> Loaded:
                     file.extract(part, folder)
         except (BadZipFile, EOFError, OSError, RuntimeError) as error:
             raise ValueError(
-                f"a zip must be whole, and without a password: got {path} "
+                f"a zip must be complete, and have no password: got {path} "
                 f"({error}). Save it again."
             ) from error
         return load_model(folder, device)

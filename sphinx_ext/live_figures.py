@@ -120,7 +120,7 @@ def find_models(app, doctree, docname):
         name, need = node["options"].get("model"), KINDS.get(node["kind"])
         here = dirname(docname) or "."
         if node["kind"] == "train":
-            node["engine"] = relpath(f"{FOLDER}/{workshop(app)}", here)
+            node["engine"] = relpath(f"{FOLDER}/{training_script(app)}", here)
         if not name or not need:
             continue
         try:
@@ -170,7 +170,7 @@ def exported(app, name, only_tokenizer):
     return known[key]
 
 
-def workshop(app):
+def training_script(app):
     """The name of the script that trains, which is written once a build."""
     if "live_training" not in app.__dict__:
         folder = Path(app.outdir, FOLDER)

@@ -141,7 +141,7 @@ PLANTED = {
         lambda frame: json.loads(frame.header),
     ),
     "records": (
-        "coursekit.classroom.yourfile.capstone.misfit",
+        "coursekit.classroom.grading.shape.misfit",
         lambda *parts: "",
     ),
     "roster": (

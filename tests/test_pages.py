@@ -9,9 +9,7 @@ and a server, is seen on one page of each kind (``KINDS``).
 
 import functools
 import http.server
-import os
 import re
-import shutil
 import threading
 from html import unescape
 from pathlib import Path
@@ -22,6 +20,7 @@ from bs4 import BeautifulSoup
 
 from coursekit.classroom.check import core
 from coursekit.classroom.grading.install import published
+from results import live
 
 ROOT = Path(__file__).resolve().parent.parent
 HTML = ROOT / "_build" / "html"
@@ -290,17 +289,9 @@ def base():
     server.shutdown()
 
 
-def chromium():
-    """The system's Chromium, or None; without windows it takes less time."""
-    names = ("chromium-headless-shell", "chromium", "chromium-browser")
-    names += ("google-chrome",)
-    found = (shutil.which(name) for name in names)
-    return os.environ.get("CHROMIUM") or next(filter(None, found), None)
-
-
 def running(missing):
     """Yield a browser; ``conftest.py`` makes a fixture of it for all files."""
-    program = chromium()
+    program = live.program()
     if program is None:
         missing("Chromium", "sudo apt-get install chromium")
     from playwright.sync_api import sync_playwright

@@ -303,7 +303,7 @@ def test_a_damaged_zip_is_refused(run, tmp_path):
     for bad in (saved[: len(saved) // 2], saved.replace(b'"GPT"', b'"GPU"')):
         path.write_bytes(bad)
         with pytest.raises(
-            ValueError, match=r"a zip must be whole.*half\.zip"
+            ValueError, match=r"a zip must be complete.*half\.zip"
         ):
             coursekit.load(path)
     with zipfile.ZipFile(path, "w") as file:

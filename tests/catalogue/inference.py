@@ -334,7 +334,7 @@ def overlap(p, q):
     return float(1 - (p - q).relu().sum(-1).mean())
 
 
-def told(alpha, tokens, n_draft, cost):
+def summary_of(alpha, tokens, n_draft, cost):
     return alpha, float(tokens), float(tokens / (1 + n_draft * cost))
 
 
@@ -344,35 +344,35 @@ def geometric(alpha, n):
 
 def product(p, q, n_draft, cost):
     alpha = torch.einsum("tv,tv->t", p, q).mean().item()
-    return told(alpha, geometric(alpha, n_draft + 1), n_draft, cost)
+    return summary_of(alpha, geometric(alpha, n_draft + 1), n_draft, cost)
 
 
 def agreeing(p, q, n_draft, cost):
     same = p.max(1).indices == q.max(1).indices
     alpha = same.sum().item() / len(p)
-    return told(alpha, geometric(alpha, n_draft + 1), n_draft, cost)
+    return summary_of(alpha, geometric(alpha, n_draft + 1), n_draft, cost)
 
 
 def no_stop(p, q, n_draft, cost):
     alpha = overlap(p, q)
-    return told(alpha, n_draft * alpha + 1, n_draft, cost)
+    return summary_of(alpha, n_draft * alpha + 1, n_draft, cost)
 
 
 def power(p, q, n_draft, cost):
     alpha = overlap(p, q)
-    return told(alpha, geometric(alpha, n_draft), n_draft, cost)
+    return summary_of(alpha, geometric(alpha, n_draft), n_draft, cost)
 
 
 def accepted_alone(p, q, n_draft, cost):
     alpha = overlap(p, q)
-    return told(alpha, geometric(alpha, n_draft + 1) - 1, n_draft, cost)
+    return summary_of(alpha, geometric(alpha, n_draft + 1) - 1, n_draft, cost)
 
 
 def undefined(p, q, n_draft, cost):
     alpha = overlap(p, q)
     top, bottom = 1 - alpha ** (n_draft + 1), 1 - alpha
     tokens = top / bottom if bottom else math.nan
-    return told(alpha, tokens, n_draft, cost)
+    return summary_of(alpha, tokens, n_draft, cost)
 
 
 def one_draft(p, q, n_draft, cost):
@@ -395,18 +395,18 @@ def one_too_many(p, q, n_draft, cost):
 
 def unweighted(p, q, n_draft, cost):
     alpha = torch.where(p < q, p / q, torch.ones_like(p)).mean().item()
-    return told(alpha, geometric(alpha, n_draft + 1), n_draft, cost)
+    return summary_of(alpha, geometric(alpha, n_draft + 1), n_draft, cost)
 
 
 # -- gain: mistakes that the catalogue does not have -------------------------
 def of_maxima(p, q, n_draft, cost):
     alpha = float(torch.maximum(p, q).sum(-1).mean()) - 1
-    return told(alpha, geometric(alpha, n_draft + 1), n_draft, cost)
+    return summary_of(alpha, geometric(alpha, n_draft + 1), n_draft, cost)
 
 
 def summed(p, q, n_draft, cost):
     alpha = float(torch.minimum(p, q).sum())
-    return told(alpha, geometric(alpha, n_draft + 1), n_draft, cost)
+    return summary_of(alpha, geometric(alpha, n_draft + 1), n_draft, cost)
 
 
 def slowed(p, q, n_draft, cost):

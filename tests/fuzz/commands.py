@@ -129,13 +129,13 @@ def call(path: Path, words: list[str], **options) -> tuple[int, str, str]:
 
 def judge(words, code, out, err):
     """Raise if it ended as no command may."""
-    told = f"{words}: exit code {code}\n{out[-500:]}\n{err[-3000:]}"
-    assert code in CODES, told
-    assert "Traceback" not in err, told
+    said = f"{words}: exit code {code}\n{out[-500:]}\n{err[-3000:]}"
+    assert code in CODES, said
+    assert "Traceback" not in err, said
     if code == 2:
         lines = [x for x in err.splitlines() if "coursekit: note:" not in x]
-        assert len(lines) == 1, told
-        assert lines[0].startswith("coursekit: error: "), told
+        assert len(lines) == 1, said
+        assert lines[0].startswith("coursekit: error: "), said
 
 
 @target

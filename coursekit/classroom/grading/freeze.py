@@ -18,8 +18,7 @@ from types import FunctionType
 from typing import Any
 
 from coursekit.classroom.check.core import Exercise, chapters, exercises
-from coursekit.classroom.grading.shape import misfit
-from coursekit.files import parse_json
+from coursekit.classroom.grading.shape import read_shaped
 
 Prints = dict[str, dict[str, str]]
 """For each exercise, a hash of each of its parts."""
@@ -212,15 +211,12 @@ def run(args: argparse.Namespace) -> int:
         print(f"{len(today)} exercises of version {release} in {path}")
         return 0
     try:
-        frozen = parse_json(path.read_bytes())
-        wrong = misfit(frozen, TERM, "term")
+        frozen = read_shaped(path.read_bytes(), TERM, "term")
     except ValueError as error:
-        wrong = str(error)
-    if wrong:
         raise ValueError(
             f"a term's file is written by coursekit freeze: {path} is none "
-            f"({wrong})."
-        )
+            f"({error})."
+        ) from None
     old, then = frozen["exercises"], frozen["version"]
     today = fingerprints()
     lines = changes(old, today)

@@ -2,12 +2,31 @@
 
 from typing import Any
 
+from coursekit.files import parse_json
+
 NUMBER = (int, float)
 LARGEST = 1e9  # a number of points, of days, of percent
 
 
+def read_shaped(data: bytes, shape: Any, name: str) -> Any:
+    """Read JSON that has a shape.
+
+    Args:
+        data: the JSON.
+        shape, name: as :func:`misfit` takes them.
+
+    Raises:
+        ValueError: it is no JSON, or a part of it, which is named, does not
+            have its shape.
+    """
+    value = parse_json(data)
+    if wrong := misfit(value, shape, name):
+        raise ValueError(wrong)
+    return value
+
+
 def misfit(value: Any, shape: Any, name: str) -> str:
-    """Which part of a JSON value has not the shape it should, if one has.
+    """Which part of a JSON value does not have its shape; "" if all have.
 
     Args:
         value: what JSON gave.

@@ -1,7 +1,7 @@
 """Training in the page: the script that a reader's press loads.
 
-It holds the source of a worker, the engine with its way back in ``training/``,
-and three texts to learn from.  Nothing of it is on a page before that.
+It holds the source of a worker, the engine with its backward pass in
+``training/``, and three texts to learn from.  A page loads none of it before.
 """
 
 import hashlib

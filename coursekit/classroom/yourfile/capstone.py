@@ -15,9 +15,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from coursekit.classroom.grading.shape import NUMBER, misfit
+from coursekit.classroom.grading.shape import NUMBER, read_shaped
 from coursekit.classroom.yourfile import FILE, run_child
-from coursekit.files import parse_json
 
 SECONDS = 120.0
 SHORTEST = 10_000  # characters of a text
@@ -56,15 +55,12 @@ def predicted(where: Path) -> Prediction:
         "made": str,
     }
     try:
-        fields = parse_json(where.read_bytes())
-        wrong = misfit(fields, shape, "prediction")
+        fields = read_shaped(where.read_bytes(), shape, "prediction")
     except ValueError as error:
-        wrong = str(error)
-    if wrong:
         raise ValueError(
-            f"a prediction stays as it was made: got {where}, with {wrong}. "
+            f"a prediction stays as it was made: got {where}, with {error}. "
             "Delete the file, and predict again."
-        )
+        ) from None
     return Prediction(**{name: fields[name] for name in shape})
 
 

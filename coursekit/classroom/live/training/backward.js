@@ -52,7 +52,7 @@ export function normBackward(dx, dgain, dy, centered, scales, gain, n, size) {
   }
 }
 
-/** y = x Φ(x): Φ, the normal distribution, is kept for the way back. */
+/** y = x Φ(x): Φ, the normal distribution, is kept for the backward pass. */
 export function geluForward(y, normal, x) {
   for (let i = 0; i < x.length; i++) {
     normal[i] = 0.5 * (1 + erf(x[i] / Math.SQRT2));

@@ -1,4 +1,4 @@
-// coursekit/minimal.py's GPT with its way back: a batch of texts on flat
+// coursekit/minimal.py's GPT with its backward pass: a batch of texts on flat
 // arrays. Parameters have the library's names, so that coursekit.load and the
 // engine of the figures (../decoder.js) read them as they are.
 import { adamW, clipGradient } from "./adamw.js";

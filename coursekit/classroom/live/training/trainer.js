@@ -76,7 +76,7 @@ export class Trainer {
   }
 }
 
-const TURN = 80; // ms of training before the page is heard and told
+const TURN = 80; // ms of training between two messages to and from the page
 const PAUSE = 2000; // ms between samples
 
 /** Train as the page asks, in messages: {start: {text, …}}, {run: true or
