@@ -56,6 +56,8 @@ PARTS = {
     "models": ["benchmarks", "edits", "pipelines"],
 }
 
+LONGEST = ("test_transcripts.py", "test_wild.py")  # half a minute in one test
+
 
 def part_of(name):
     """The part that a file belongs to; None if it has no tests."""
@@ -80,7 +82,8 @@ def pytest_ignore_collect(collection_path, config):
 def pytest_collection_modifyitems(items):
     """All that a file asks of one exercise stands together.
 
-    So the mutants of its reference are played once, not in every test.
+    So the mutants of its reference are played once, not in every test. And
+    what takes longest begins first, or it would be waited for in the end.
     """
     first = {}
 
@@ -90,6 +93,7 @@ def pytest_collection_modifyitems(items):
         return first.setdefault(key if all(key) else item, len(first))
 
     items.sort(key=place)
+    items.sort(key=lambda item: item.path.name not in LONGEST)
 
 
 def pytest_collection_finish():
