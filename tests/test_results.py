@@ -70,6 +70,8 @@ def test_summary_is_a_student_interval():
     assert found["mean"] == 3.0
     assert found["interval"] == pytest.approx(2.4843, abs=1e-4)
     assert summary([5.0])["interval"] == 0.0
+    ten = summary(list(range(10)))["interval"]  # 2.262 of nine degrees
+    assert ten == pytest.approx(2.1657, abs=1e-3)
 
 
 # -- what the ladders and their counterparts must hold -----------------------
