@@ -17,7 +17,7 @@ from results.record import record, summary
 def parser() -> argparse.ArgumentParser:
     """The options of the command that a result names."""
     options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--seeds", type=int, nargs="+", default=[*range(5)])
+    options.add_argument("--seeds", type=int, nargs="+", default=[*range(10)])
     options.add_argument("--steps", type=int, default=translator.STEPS)
     return options
 
