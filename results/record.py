@@ -74,7 +74,7 @@ def record(
     """
     metrics: dict[str, Any] = {}
     head = commit()
-    wall, cpu = time.perf_counter(), time.process_time()
+    wall, cpu = time.perf_counter(), sum(os.times()[:4])
     yield metrics
     if arguments is None:
         arguments = sys.argv[1:]
@@ -84,7 +84,7 @@ def record(
         "seeds": list(seeds),
         "machine": machine(),
         "wall_seconds": round(time.perf_counter() - wall, 1),
-        "cpu_seconds": round(time.process_time() - cpu, 1),
+        "cpu_seconds": round(sum(os.times()[:4]) - cpu, 1),
         "metrics": metrics,
         "artifacts": {
             str(path.relative_to(ROOT)): sha256(path) for path in artifacts

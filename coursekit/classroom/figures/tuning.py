@@ -140,5 +140,5 @@ def forgotten(
     axes[1].set_yticks([])
     highest = max(max(losses) for _, losses in ways.values())
     axes[1].axvline(before, color=COLORS["gray"], linestyle="--")
-    axes[1].set(xlabel="loss on old stories (nats)", xlim=(0, 1.3 * highest))
+    axes[1].set(xlabel="loss on old texts (nats)", xlim=(0, 1.3 * highest))
     return axes
