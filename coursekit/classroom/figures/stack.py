@@ -32,8 +32,8 @@ def vectors_read(tokens: Sequence[str], depths: Sequence[str]) -> Axes:
     arrow(ax, (end, top + 0.25), (end, top + 0.7), "-")
     ax.text(end, top + 0.75, "next token", ha="center", va="bottom")
     for t, token in enumerate(tokens):
-        name = ax.text(t + 0.15, -0.45, token, ha="right", va="top")
-        name.set(rotation=35, rotation_mode="anchor")
+        label = ax.text(t + 0.15, -0.45, token, ha="right", va="top")
+        label.set(rotation=35, rotation_mode="anchor")
     ax.set(xlim=(-3.1, len(tokens) - 0.2), ylim=(-1.5, top + 1.2))
     ax.axis("off")
     return ax
