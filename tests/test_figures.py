@@ -1493,6 +1493,57 @@ def test_accuracy_dots_compare_two_tests():
     assert heights[0] > heights[1]
 
 
+# -- shapes and conventions --------------------------------------------------
+def test_slices_fills_what_an_index_takes():
+    """Entry (b, t, d) of (2, 3, 5), the second sentence below the first."""
+    taken = torch.zeros(2, 3, 5, dtype=torch.bool)
+    taken[1, -1] = True
+    filled, empty = figures.slices({"x[1, -1]": taken, "none": ~taken & taken})
+    corners = [p.get_xy() for p in filled.patches if p.get_facecolor()[3]]
+    assert corners == [(d, 2 + 1 * 3.8) for d in range(5)]
+    assert not any(p.get_facecolor()[3] for p in empty.patches)
+
+
+def test_weights_both_ways_are_the_transpose_of_one_another():
+    rows, columns = figures.weights_both_ways(3, query=1)
+    at = {t.get_position(): t.get_text() for t in rows.texts}
+    assert at[0, 1] == "1 ← 0"
+    assert at[1, 0] == ""  # a later key
+    other = {t.get_position(): t.get_text() for t in columns.texts}
+    assert other == {(y, x): text for (x, y), text in at.items()}
+    frames = [ax.patches[-1] for ax in (rows, columns)]
+    sizes = [(frame.get_width(), frame.get_height()) for frame in frames]
+    assert sizes == [(3, 1), (1, 3)]
+
+
+def test_turns_shows_an_angle_that_only_the_distance_decides():
+    ax = figures.turns(
+        [(1, 3), (101, 103), (1, 4)], torch.tensor([math.pi / 4]), ["a"]
+    )
+    angles = [t.get_text() for t in ax.texts if "°" in t.get_text()]
+    assert angles == ["90°", "90°", "135°"]
+    tips = [(line.get_xdata()[1], line.get_ydata()[1]) for line in ax.lines]
+    # Clockwise from the top: an eighth, and three eighths of a turn.
+    side = 0.4 * 0.5**0.5
+    assert np.allclose(tips[:2], [(side, side), (side, -side)])
+
+
+def test_token_bytes_shows_what_a_token_is_alone():
+    tokens = [(7, b"a"), (300, b"\xc3"), (301, b"\xa9 ")]
+    ax = figures.token_bytes(["a", "é", " "], [1, 2, 1], tokens)
+    at = {t.get_position(): t.get_text() for t in ax.texts}
+    assert [at[0.5, 3], at[2.0, 3], at[3.5, 3]] == ["a", "é", "␣"]
+    assert [at[x + 0.5, 2] for x in range(4)] == ["61", "c3", "a9", "20"]
+    assert [at[0.5, 1], at[1.5, 1], at[3.0, 1]] == ["7", "300", "301"]
+    assert [at[0.5, 0], at[1.5, 0], at[3.0, 0]] == ["a", "�", "�␣"]
+
+
+def test_vectors_read_fills_the_last_vector_alone():
+    ax = figures.vectors_read(["a", "b", "c"], ["below", "top"])
+    filled = [p for p in ax.patches if p.get_fill() and p.get_alpha()]
+    assert [p.get_xy() for p in filled] == [(1.6, 1 - 0.22)]
+
+
 # -- the book itself ---------------------------------------------------------
 def test_a_chapter_stands_below_those_that_it_needs():
     """``c`` needs ``a`` by a way past ``b``: it stands below both."""

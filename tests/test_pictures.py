@@ -1,9 +1,10 @@
 """How far apart open pictures are, and how large their labels on a phone.
 
-Both are measured on the built pages of chapters 0 to 10 and on the first page,
-in Chromium, and held against ``budgets.toml``. A page is measured up to its
-exercises, which are worked on and not read, or up to the takeaways where these
-come first. What is folded or waits for a prediction is no open picture.
+Both are measured on the built pages of chapters 0 to 10, on the first page,
+the primer and the notation, in Chromium, and held against ``budgets.toml``. A
+page is measured up to its exercises, which are worked on and not read, or up
+to the takeaways where these come first. What is folded or waits for a
+prediction is no open picture.
 """
 
 import re
@@ -25,7 +26,9 @@ BUDGET = tomllib.loads((ROOT / "tests" / "budgets.toml").read_text("utf8"))[
 MEASURED = [
     page
     for page in pages(ROOT)
-    if re.fullmatch(r"book/(index|(further/)?(0\d|10)_\w+)", page)
+    if re.fullmatch(
+        r"book/(index|primer|notation|(further/)?(0\d|10)_\w+)", page
+    )
 ]
 ONE_TAB = pytest.mark.xdist_group("pictures")
 
@@ -139,4 +142,4 @@ def test_what_is_too_far_or_too_small_is_found(
 
 
 def test_all_chapters_are_measured():
-    assert len([page for page in MEASURED if "further" not in page]) == 12
+    assert len([page for page in MEASURED if "further" not in page]) == 14

@@ -48,6 +48,10 @@ from coursekit.classroom.figures.circuits import (
     lens_rows,
     patched_stream,
 )
+from coursekit.classroom.figures.conventions import (
+    slices,
+    weights_both_ways,
+)
 from coursekit.classroom.figures.costs import (
     CostRow,
     cost_columns,
@@ -144,6 +148,7 @@ from coursekit.classroom.figures.order import (
 )
 from coursekit.classroom.figures.positions import (
     clocks,
+    turns,
 )
 from coursekit.classroom.figures.preferences import (
     drawn_answers,
@@ -163,6 +168,9 @@ from coursekit.classroom.figures.seq2seq import (
 from coursekit.classroom.figures.speeds import (
     speed_ratios,
 )
+from coursekit.classroom.figures.stack import (
+    vectors_read,
+)
 from coursekit.classroom.figures.style import (
     COLORS,
     ROLES,
@@ -174,6 +182,7 @@ from coursekit.classroom.figures.style import (
 )
 from coursekit.classroom.figures.tokens import (
     pipeline,
+    token_bytes,
     token_cuts,
     token_rows,
     who_sees_whom,
@@ -314,6 +323,7 @@ __all__ = [
     "sampled_words",
     "seed_dots",
     "shares",
+    "slices",
     "slot_timeline",
     "speed_ratios",
     "split_and_merge",
@@ -326,11 +336,13 @@ __all__ = [
     "temperature_bars",
     "tiles",
     "times_less",
+    "token_bytes",
     "token_cuts",
     "token_rows",
     "train_and_validation",
     "turned_back",
     "turned_pairs",
+    "turns",
     "two_classes",
     "two_designs",
     "two_losses",
@@ -339,7 +351,9 @@ __all__ = [
     "unit_memory",
     "update_sizes",
     "use_style",
+    "vectors_read",
     "verdicts",
+    "weights_both_ways",
     "who_sees_whom",
     "window_and_prefix",
     "window_reach",

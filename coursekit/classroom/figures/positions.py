@@ -1,10 +1,10 @@
-"""Figures of positions: hands of clocks."""
+"""Figures of positions: hands of clocks, and by how much they turn."""
 
 from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.patches import Circle
+from matplotlib.patches import Circle, Wedge
 from torch import Tensor
 
 from coursekit.classroom.figures.shapes import (
@@ -17,6 +17,7 @@ from coursekit.classroom.figures.style import (
 
 __all__ = [
     "clocks",
+    "turns",
 ]
 
 
@@ -62,4 +63,50 @@ def clocks(
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
     ax.set_aspect("equal")
+    return ax
+
+
+def turns(
+    steps: Sequence[tuple[int, int]],
+    speeds: Tensor | np.ndarray,
+    columns: Sequence[str],
+) -> Axes:
+    """Draw by how much clock hands turn from one position to another.
+
+    Args:
+        steps: R pairs of positions, a row of dials each.
+        speeds: (C,) radians per position, one column each.
+        columns: C names, written above.
+
+    Returns:
+        The axes; the dial of (r, c) has its center at (c, −1.3 r), and the
+        angle between its hands stands below it, in degrees.
+    """
+    ax = new_figure(1.3 * len(steps) + 0.3)[1][0]
+    radius, color = 0.4, COLORS["purple"]
+    for c, (speed, name) in enumerate(
+        zip(as_array(speeds).tolist(), columns, strict=True)
+    ):
+        ax.text(c, 0.5, name, ha="center", va="bottom", size=11)
+        for r, ends in enumerate(steps):
+            y = -1.3 * r
+            ring = Circle((c, y), radius, fill=False, edgecolor=COLORS["gray"])
+            ax.add_patch(ring)
+            # A hand begins upright and turns clockwise.
+            start, end = (t * speed for t in ends)
+            sides = (90 - np.degrees(angle) for angle in (end, start))
+            ax.add_patch(
+                Wedge((c, y), radius, *sides, facecolor=color, alpha=0.25)
+            )
+            for angle, ink in ((start, COLORS["gray"]), (end, color)):
+                tip = c + radius * np.sin(angle), y + radius * np.cos(angle)
+                ax.plot([c, tip[0]], [y, tip[1]], color=ink, linestyle="-")
+            turned = f"{np.degrees(end - start):.0f}°"
+            ax.text(c, y - 0.47, turned, ha="center", va="top", size=11)
+    for r, (before, after) in enumerate(steps):
+        text = f"{before} → {after}"
+        ax.text(-0.6, -1.3 * r, text, ha="right", va="center")
+    ax.set(xlim=(-1.9, len(columns) - 0.5), aspect="equal")
+    ax.set_ylim(-1.3 * len(steps) + 0.5, 0.8)
+    ax.axis("off")
     return ax

@@ -18,6 +18,7 @@ from coursekit.classroom.figures.style import (
 
 __all__ = [
     "pipeline",
+    "token_bytes",
     "token_cuts",
     "token_rows",
     "who_sees_whom",
@@ -69,6 +70,51 @@ def token_rows(
                 arrow(ax, (i + 0.3, y + 0.4), (i + 0.72, y + 1.1), ":")
     ax.set_xlim(-0.9, n - 0.4)
     ax.set_ylim(-1.5 * (len(rows) - 1) - 0.6, 0.6)
+    ax.axis("off")
+    return ax
+
+
+def token_bytes(
+    characters: Sequence[str],
+    sizes: Sequence[int],
+    tokens: Sequence[tuple[int, bytes]],
+) -> Axes:
+    """Draw characters, their bytes, the tokens of these, and each alone.
+
+    Args:
+        characters: names of the characters.
+        sizes: how many bytes each has.
+        tokens: id and bytes of each; together, the bytes of the characters.
+
+    Returns:
+        The axes; a byte is 1 wide. The characters stand at height 3, the
+        bytes at 2, the ids at 1, and each token's own text at 0.
+    """
+    data = b"".join(part for _, part in tokens)
+    alone = [part.decode(errors="replace") for _, part in tokens]
+    lengths = [len(part) for _, part in tokens]
+    rows = {
+        "decoded alone": (zip(alone, lengths, strict=True), None),
+        "token": ([(str(i), len(part)) for i, part in tokens], "yellow"),
+        "byte": ([(f"{byte:02x}", 1) for byte in data], None),
+        "character": (zip(characters, sizes, strict=True), "sky"),
+    }
+    ax = new_figure(2.5)[1][0]
+    for y, (name, (row, color)) in enumerate(rows.items()):
+        ax.text(-0.2, y, name, ha="right", va="center")
+        x = 0
+        for text, size in row:
+            corner = (x + 0.04, y - 0.32)
+            patch = Rectangle(corner, size - 0.08, 0.64)
+            patch.set(
+                facecolor=COLORS[color] + "55" if color else "none",
+                edgecolor=COLORS["gray"],
+            )
+            ax.add_patch(patch)
+            shown = text.replace(" ", "␣")
+            ax.text(x + size / 2, y, shown, ha="center", va="center")
+            x += size
+    ax.set(xlim=(-2.7, len(data) + 0.1), ylim=(-0.5, len(rows) - 0.5))
     ax.axis("off")
     return ax
 
