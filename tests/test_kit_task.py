@@ -115,6 +115,7 @@ def test_a_prediction_is_kept_with_its_hash(file, capsys):
         ("", ["--predict", "nan"], "a difference in nats: got nan"),
         ("break", [], "a task needs a file that runs"),
         ("empty", [], "where none can be changed"),
+        ("stub", [], "is still to be written"),
     ],
 )
 def test_what_cannot_be_done_is_refused(file, capsys, prepare, words, says):
@@ -125,6 +126,8 @@ def test_what_cannot_be_done_is_refused(file, capsys, prepare, words, says):
         file.with_name("my_transformer.task.md").write_text("")
     elif prepare == "break":
         file.write_text("def f(:\n")
+    elif prepare == "stub":
+        file.write_text(yourfile.text(0), "utf8")
     elif prepare == "empty":
         file.write_text("x = 1\n")
     assert cli.main(["kit", "task", str(file), "--student", "a", *words]) == 2

@@ -24,7 +24,7 @@ from typing import Any
 
 from coursekit.classroom.grading.records import Question
 from coursekit.classroom.grading.viva import Change, changes, others
-from coursekit.classroom.yourfile import FILE, PARTS, STEPS, run_child
+from coursekit.classroom.yourfile import FILE, PARTS, STEPS, TODO, run_child
 from coursekit.classroom.yourfile.capstone import (
     Prediction,
     existing,
@@ -84,6 +84,12 @@ def options(file: str | Path) -> list[Change]:
             f"a task needs a file that runs: got {path}, {error}. Run "
             "coursekit step first."
         ) from None
+    if TODO in source:
+        line = source[: source.index(TODO)].count("\n") + 1
+        raise ValueError(
+            f"a task comes after the chapter's step: got {path}, where line "
+            f"{line} is still to be written. Run coursekit step first."
+        )
     written = _written(tree)
 
     def kinds(node: ast.AST) -> Iterator[ast.AST]:
