@@ -2,6 +2,7 @@
 
 import base64
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import nbformat
@@ -92,6 +93,7 @@ Epilogue.
 # What the kit adds to a page's own words.
 LABELS = {"After", "this", "chapter", "you", "can", "The", "puzzle"}
 LABELS |= {"Predict", "Answer", "Exercises"}
+AGAIN = re.compile(r" \(\d\)$")  # the rest of a slide that was too long
 
 
 @pytest.fixture(scope="module")
@@ -161,9 +163,10 @@ def test_slides_have_each_figure_and_question_of_their_page(decks):
         names = re.findall(r"^    name: (fig-\S+)$", text, re.MULTILINE)
         assert deck.figures == names
         asked = re.findall(r"^:{3,}\{predict\}", text, re.MULTILINE)
-        titles = [slide.title.split(":")[0] for slide in deck.slides]
+        firsts = [s for s in deck.slides if not AGAIN.search(s.title)]
+        titles = [slide.title.split(":")[0] for slide in firsts]
         assert titles.count("Predict") == titles.count("Answer") == len(asked)
-        for one, other in zip(deck.slides, deck.slides[1:], strict=False):
+        for one, other in pairwise(firsts):
             if one.title.startswith("Predict"):
                 assert other.title == one.title.replace("Predict", "Answer", 1)
 
@@ -172,6 +175,43 @@ def test_nothing_of_myst_is_left(decks):
     for name, deck in decks.items():
         for visible, _ in shown(deck):
             assert not slides.plain.LEFT.search(visible), name
+
+
+def test_a_slide_holds_what_fits(decks):
+    """Rendered by Marp, a slide of this many rows does not overflow."""
+
+    def height(slide):
+        return sum(map(slides.rows, slide.body))
+
+    for name, deck in decks.items():
+        for slide in deck.slides:
+            if slide.body[0][0] != "!":  # a long caption stays with its image
+                assert height(slide) <= slides.ROOM, (name, slide.title)
+            assert height(slide) <= slides.ROOM + 2, (name, slide.title)
+    code = "\n".join(f"{n} = {n}" for n in "abcdefghijklmnopqrstuvwxyz")
+    long = slides.Slide("T", [f"```python\n{code}\n```"], ["Note."])
+    assert height(long) > slides.ROOM  # the control
+    parts = slides.split(long)
+    assert [part.title for part in parts] == ["T", "T (2)"]
+    assert [part.notes for part in parts] == [["Note."], []]
+    lines = [line for part in parts for line in part.body[0].split("\n")[1:-1]]
+    assert "\n".join(lines) == code
+    assert all(height(part) <= slides.ROOM for part in parts)
+
+
+def test_lists_go_by_their_items_and_code_by_its_blank_lines():
+    items = [f"- {word * 30}" for word in ("one ", "two ", "three ", "four ")]
+    [first, second, *_] = slides.split(
+        slides.Slide("T", ["\n".join(items * 2)])
+    )
+    assert first.body == items * 1 + items[: len(first.body) - 4]
+    assert second.body[0] in items
+    functions = [f"def {n}():\n" + "    x\n" * 9 for n in "fg"]
+    code = "```python\n{}\n```".format("\n".join(functions).rstrip())
+    assert [block.split("\n")[1] for block in slides.pieces(code)] == [
+        "def f():",
+        "def g():",
+    ]
 
 
 # -- one page ----------------------------------------------------------------
@@ -242,6 +282,47 @@ def test_figures_are_copied_and_what_is_missing_is_said(tmp_path, capsys):
     assert cli.main(words) == 0
     assert (out / "figures/fig-tiny.svg").read_text() == "<svg/>"
     assert "(figures/fig-tiny.svg)" in (out / "04_tiny.md").read_text("utf8")
+
+
+CELL = """\
+```{code-cell} ipython3
+---
+tags: [TAGS]
+---
+print("out")
+```
+
+Remark"""
+
+
+@pytest.mark.parametrize(
+    ("tags", "text", "slide", "note"),
+    [
+        ("", "out\n", 'print("out") out', ""),
+        ("hide-input", "out\n", "out", ""),
+        ("predict, hide-cell", "out\n", "out", ""),
+        ("hide-cell", "out\n", "", ""),  # the page folds it
+        ("remove-output", "out\n", "", ""),
+        ("", "out\n" * 15, "", "```text out out"),  # no room: a note
+        ("", "out " * 25, "", "```text out out"),
+    ],
+)
+def test_what_a_cell_prints_is_shown(tmp_path, tags, text, slide, note):
+    page = checkout(tmp_path)
+    cell = CELL.replace("TAGS", tags)
+    page.write_text(PAGE.replace("Remark", cell, 1), "utf8")
+    ran = nbformat.v4.new_code_cell('print("out")')
+    ran.outputs = [nbformat.v4.new_output("stream", name="stdout", text=text)]
+    path = tmp_path / "_build/notebooks/book/04_tiny.ipynb"
+    path.parent.mkdir(parents=True)
+    nbformat.write(nbformat.v4.new_notebook(cells=[ran]), path)
+    found = [" ".join(body.split()) for body, _ in shown(slides.deck(page))]
+    notes = " ".join(
+        " ".join(said.split()) for _, said in shown(slides.deck(page))
+    )
+    assert (f"Section $x$ {slide}" in found) == bool(slide)
+    assert bool(note) == ("```text" in notes)
+    assert note in notes
 
 
 def test_a_page_that_is_no_chapter_is_refused(tmp_path, capsys):

@@ -31,6 +31,16 @@ PUZZLE = "The puzzle"
 # Directives that are for somebody who reads, and those after an answer.
 SKIPPED = {"dropdown", "here", "live", "moved", "question", "still-there"}
 FORMULAS = ("math_block", "math_block_label")
+ROOM = 14.2  # lines of text that a slide holds; `rows` counts them
+LINE, EDGE = 0.8, 2.3  # height of a line of code, and of the box around it
+WIDTH = 90  # characters of a line of text
+OUTPUT = (14, 96)  # lines and characters of what a slide shows of a cell
+STYLE = """\
+style: |
+  section { font-size: 24px; }
+  section img { display: block; max-height: 360px; max-width: 100%; }
+  section pre { font-size: 19px; }
+"""
 IMAGE = re.compile(r"!\[.*?\]\(figures/([\w-]+)\.svg\)", re.DOTALL)
 
 
@@ -65,7 +75,9 @@ class Deck:
 
     def __str__(self) -> str:
         title = self.title.replace('"', "'")
-        head = f'---\nmarp: true\nmath: mathjax\ntitle: "{title}"\n---\n\n'
+        head = (
+            f'---\nmarp: true\nmath: mathjax\ntitle: "{title}"\n{STYLE}---\n\n'
+        )
         return head + "\n\n---\n\n".join(map(str, self.slides)) + "\n"
 
 
@@ -84,7 +96,8 @@ def deck(path: Path) -> Deck:
     """
     text = for_instructors(read_text(path), path.name)
     cells = myst_cells(text, path.name)
-    maker = Maker(converter(path, cells))
+    page = converter(path, cells)
+    maker = Maker(page, printed(root_of(path), page.name))
     for cell in cells:
         maker.cell(cell)
     if not any("{goals}" in cell.source for cell in cells):
@@ -97,14 +110,103 @@ def deck(path: Path) -> Deck:
     if maker.exercises:
         tasks = "\n".join(f"- {title}" for title in maker.exercises)
         slides.append(Slide("Exercises", [tasks]))
+    slides = [part for slide in slides for part in split(slide)]
     return Deck(slides[0].title, maker.page.name, slides)
+
+
+# -- what fits ---------------------------------------------------------------
+def split(slide: Slide) -> list[Slide]:
+    """The slide, or several of its title if it has more than fits.
+
+    The notes stand on the first.
+    """
+    made: list[list[str]] = [[]]
+    room = ROOM
+    for text in slide.body:
+        for block in pieces(text):
+            needs = rows(block)
+            alone = made[-1] and not IMAGE.match(made[-1][-1])
+            if needs > room and alone:  # a figure keeps its caption
+                made.append([])
+                room = ROOM
+            made[-1].append(block)
+            room -= needs
+    first = Slide(slide.title, made[0], slide.notes)
+    more = [
+        Slide(f"{slide.title} ({number})", body)
+        for number, body in enumerate(made[1:], 2)
+    ]
+    return [first, *more]
+
+
+def rows(block: str) -> float:
+    """About how many lines of text a block is high."""
+    lines = block.split("\n")
+    if lines[0].startswith("```"):
+        return LINE * (len(lines) - 2) + EDGE
+    if IMAGE.match(block):
+        return 10.3
+    if lines[0].startswith("$$"):
+        return 1.5 * len(lines)
+    if lines[0].startswith("|"):
+        return 1.5 * len(lines)
+    return 0.6 + sum(max(1, -(-len(line) // WIDTH)) for line in lines)
+
+
+def pieces(text: str) -> Iterator[str]:
+    """The blocks of a slide's text, and the parts of one that is too long.
+
+    A list goes by its items, code by its blank lines, or else anywhere.
+    """
+    for token, block in blocks(text):
+        block = block.strip("\n")
+        if rows(block) <= ROOM:
+            yield block
+        elif token.type == "fence":
+            first, *code, last = block.split("\n")
+            most = int((ROOM - EDGE) / LINE)
+            while code:
+                parts = -(-len(code) // most)
+                n = -(-len(code) // parts)  # parts of one size, or nearly
+                least = max(1, len(code) - (parts - 1) * most)
+                blank = [
+                    i
+                    for i in range(least, min(most, len(code) - 1) + 1)
+                    if not code[i].strip()
+                ]
+                near = [(abs(i - n), i) for i in blank]
+                n = min(near)[1] if near else n
+                yield "\n".join([first, *code[:n], last])
+                code = code[n:]
+                while code and not code[0].strip():
+                    del code[0]
+        elif token.type.endswith("list_open"):
+            yield from re.split(r"\n+(?=[-*] |\d+\. )", block)
+        else:
+            yield block
+
+
+def printed(root: Path, page: str) -> dict[str, str]:
+    """What the code cells of a page printed when it was built, by source."""
+    ran = root / "_build" / "notebooks" / f"{page}.ipynb"
+    cells = library().read(ran, 4).cells if ran.is_file() else []
+    return {
+        cell.source.strip(): "".join(
+            output.get("text", "")
+            for output in cell.outputs
+            if output.get("name") == "stdout"
+        ).rstrip()
+        for cell in cells
+        if cell.cell_type == "code"
+    }
 
 
 class Maker:
     """Goes through a page from top to bottom and collects its slides."""
 
-    def __init__(self, page: plain.Page) -> None:
+    def __init__(self, page: plain.Page, outputs: dict[str, str]) -> None:
         self.page = page
+        self.outputs = outputs
         self.section = ""
         self.slides: list[Slide] = []
         self.exercises: list[str] = []
@@ -125,6 +227,8 @@ class Maker:
             name = made.get("figure", {}).get("name")
             if name and self.section != "Exercises":
                 self.figure(name, made)
+            elif self.section != "Exercises":
+                self.output(cell)
             return
         for token, text in blocks(cell.source):
             if token.type == "heading_open":
@@ -179,6 +283,26 @@ class Maker:
         caption = " ".join(made["figure"].get("caption", "").split())
         image = f"![{alt.translate(BRACKETS)}](figures/{name}.svg)"
         self.add(self.section, image, self.page.inline(caption))
+
+    def output(self, cell: Cell) -> None:
+        """What a cell printed, below its lines if the page shows them.
+
+        What the page folds is left out, unless it answers a prediction.
+        """
+        text = self.outputs.get(cell.source.strip(), "")
+        lines, code = text.split("\n"), cell.source.strip()
+        hidden = {"remove-cell", "remove-output"}
+        if "predict" not in cell.tags:
+            hidden.add("hide-cell")
+        if not text or hidden & cell.tags:
+            return
+        shown = f"```text\n{text}\n```"
+        if len(lines) > OUTPUT[0] or max(map(len, lines)) > OUTPUT[1]:
+            self.note(shown)
+        elif cell.tags & {"hide-input", "remove-input", "hide-cell"}:
+            self.add(self.section, shown)
+        else:
+            self.add(self.section, f"```python\n{code}\n```", shown)
 
     def directive(self, said: plain.Directive) -> None:
         """A question, code, a box."""

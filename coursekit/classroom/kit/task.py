@@ -24,7 +24,7 @@ from typing import Any
 
 from coursekit.classroom.grading.records import Question
 from coursekit.classroom.grading.viva import Change, changes, others
-from coursekit.classroom.yourfile import FILE, PARTS, STEPS, run_child
+from coursekit.classroom.yourfile import FILE, PARTS, STEPS, TODO, run_child
 from coursekit.classroom.yourfile.capstone import (
     Prediction,
     existing,
@@ -38,6 +38,14 @@ SECONDS = 30.0
 VOCABULARY = 66  # characters of the book's text
 OPPOSITE = {"mean": "sum", "sum": "mean", "max": "min", "min": "max"}
 OPPOSITE |= {"tril": "triu", "amax": "amin", "log_softmax": "softmax"}
+OPPOSITE |= {"ones": "zeros", "zeros_": "ones_"}
+NEGATED: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Eq: ast.NotEq,
+    ast.NotIn: ast.In,
+}
+OTHER_END = {":-1": "1:", "1:": ":-1"}  # what a shift by one confuses
+# Methods whose result has the shape of their tensor.
+ELEMENTS = {"abs", "clone", "exp", "log", "log_softmax", "sqrt", "tril"}
 RUBRIC = """\
 Each question: 0 no reason, or a reason that the numbers contradict; 1 names
 the line's shapes or values; 2 says also what would refute the reason. Two
@@ -76,6 +84,12 @@ def options(file: str | Path) -> list[Change]:
             f"a task needs a file that runs: got {path}, {error}. Run "
             "coursekit step first."
         ) from None
+    if TODO in source:
+        line = source[: source.index(TODO)].count("\n") + 1
+        raise ValueError(
+            f"a task comes after the chapter's step: got {path}, where line "
+            f"{line} is still to be written. Run coursekit step first."
+        )
     written = _written(tree)
 
     def kinds(node: ast.AST) -> Iterator[ast.AST]:
@@ -96,41 +110,85 @@ def options(file: str | Path) -> list[Change]:
 def more(node: ast.AST) -> Iterator[ast.AST]:
     """Changes of a model's lines that the viva of a function does not make.
 
-    A summand, a divisor, a module or a sign is left out, a factor is doubled,
-    a projection gets a bias, and what has an opposite becomes that.
+    A call, an operand, a sign or an option is left out, a factor is doubled or
+    halved, a slice takes the other end, two arguments change places, a
+    projection gets a bias, and what has an opposite becomes that.
     """
     if isinstance(node, ast.BinOp):
-        if isinstance(node.op, (ast.Add, ast.Div)):
-            yield node.left
-        if isinstance(node.op, ast.Add):
-            yield node.right
-        for side in ("left", "right"):
-            value = getattr(getattr(node, side), "value", None)
-            if isinstance(value, (int, float)):
-                new = copy.copy(node)
-                setattr(new, side, ast.Constant(2 * value))
-                yield new
-    elif isinstance(node, ast.Call) and len(node.args) == 1:
-        if ast.unparse(node.func).startswith("self."):
-            yield node.args[0]
-    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        yield from _operands(node)
+    elif isinstance(node, ast.Call):
+        yield from _calls(node)
+    elif isinstance(node, ast.UnaryOp) and isinstance(
+        node.op, (ast.USub, ast.Not)
+    ):
         if not isinstance(node.operand, ast.Constant):
             yield node.operand
     elif isinstance(node, ast.Compare) and len(node.ops) == 1:
-        if isinstance(node.ops[0], ast.Eq):
-            yield ast.Compare(node.left, [ast.NotEq()], node.comparators)
+        if new := NEGATED.get(type(node.ops[0])):
+            yield ast.Compare(node.left, [new()], node.comparators)
     elif isinstance(node, ast.Attribute) and node.attr in OPPOSITE:
         yield ast.Attribute(node.value, OPPOSITE[node.attr], node.ctx)
     elif isinstance(node, ast.Name) and node.id in OPPOSITE:
         yield ast.Name(OPPOSITE[node.id], node.ctx)
-    elif isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Div):
-        yield ast.AugAssign(node.target, ast.Mult(), node.value)
+    elif isinstance(node, ast.AugAssign):
+        if isinstance(node.op, ast.Div):
+            yield ast.AugAssign(node.target, ast.Mult(), node.value)
+        elif isinstance(node.op, ast.Add):
+            yield ast.Assign([node.target], node.value, lineno=node.lineno)
+    elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        if not ast.unparse(node).startswith(("super()", "self.")):
+            yield ast.Pass()
+    elif isinstance(node, ast.Slice):
+        if (found := ast.unparse(node)) in OTHER_END:
+            index = ast.parse(f"a[{OTHER_END[found]}]", mode="eval").body
+            yield index.slice  # type: ignore[attr-defined]
+    elif isinstance(node, ast.Tuple) and isinstance(node.ctx, ast.Load):
+        kinds = {type(part) for part in node.elts}
+        if len(node.elts) == 2 and not kinds & {ast.Constant, ast.Slice}:
+            yield ast.Tuple(node.elts[::-1], node.ctx)
     elif isinstance(node, ast.Constant) and node.value is False:
         yield ast.Constant(True)
 
 
+def _operands(node: ast.BinOp) -> Iterator[ast.AST]:
+    """What is left of a sum, a quotient or a factor."""
+    if isinstance(node.op, (ast.Add, ast.Sub, ast.Div, ast.Mod)):
+        yield node.left
+    if isinstance(node.op, ast.Add):
+        yield node.right
+    for side in ("left", "right"):
+        value = getattr(getattr(node, side), "value", None)
+        if isinstance(value, (int, float)):
+            halves = [value / 2] if isinstance(value, float) else []
+            for other in (2 * value, *halves):
+                new = copy.copy(node)
+                setattr(new, side, ast.Constant(other))
+                yield new
+
+
+def _calls(node: ast.Call) -> Iterator[ast.AST]:
+    """A module, a method or an option is left out; two arguments swap."""
+    if ast.unparse(node.func).startswith("self.") and len(node.args) == 1:
+        yield node.args[0]
+    elif isinstance(node.func, ast.Attribute) and node.func.attr in ELEMENTS:
+        of = node.func.value  # x in x.exp(), but torch in torch.exp(x)
+        library = ast.unparse(of) in ("math", "torch", "F")
+        yield node.args[0] if library and node.args else of
+    names = {arg.id for arg in node.args if isinstance(arg, ast.Name)}
+    if len(node.args) == len(names) == 2:
+        yield ast.Call(node.func, node.args[::-1], node.keywords)
+    for option in node.keywords:
+        if not isinstance(option.value, ast.Constant):
+            kept = [other for other in node.keywords if other is not option]
+            yield ast.Call(node.func, node.args, kept)
+
+
 def _written(tree: ast.Module) -> list[tuple[int, int]]:
-    """First and last lines of the parts of the file's own step."""
+    """First and last lines of the parts of the file's own step.
+
+    And those of what they use, if it is no part that has a name of its own,
+    such as a block: all that is not checked by itself.
+    """
     said: dict[str, Any] = {"chapter": None, "parts": {}}
     for node in tree.body:
         if isinstance(node, ast.Assign) and len(node.targets) == 1:
@@ -145,12 +203,23 @@ def _written(tree: ast.Module) -> list[tuple[int, int]]:
                     if isinstance(key, ast.Constant)
                 }
     labels = {PARTS[p] for p in STEPS.get(said["chapter"], ()) if p in PARTS}
-    names = {said["parts"].get(label) for label in labels}
-    return [
-        (node.lineno, node.end_lineno or node.lineno)
+    names = {said["parts"].get(label) for label in labels} - {None}
+    defined = [
+        node
         for node in tree.body
         if isinstance(node, (ast.FunctionDef, ast.ClassDef))
-        and (node.name in names or not names - {None})
+    ]
+    used = {
+        inner.id
+        for node in defined
+        for inner in ast.walk(node)
+        if node.name in names and isinstance(inner, ast.Name)
+    }
+    names |= used - set(said["parts"].values())
+    return [
+        (node.lineno, node.end_lineno or node.lineno)
+        for node in defined
+        if node.name in names or not names
     ]
 
 
