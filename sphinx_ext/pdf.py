@@ -70,7 +70,7 @@ window.MathJax = {{options: {{
 <h1 class="title">{title}</h1>
 <p class="abstract">{abstract}</p>
 <p class="authors">{authors}</p>
-<p class="version">Version {version}, {date}</p>
+<p class="version">Version {version}, {date}. {license}.</p>
 </section>
 <section class="contents" id="contents">
 <h1>Contents</h1>
@@ -182,7 +182,7 @@ def document(html, pages, about, site=""):
     Args:
         html: the folder of the built book.
         pages: those to print.
-        about: title, authors, version and date (``CITATION.cff``).
+        about: what :func:`about` returns.
         site: the book's address, if it has one.
     """
     html = Path(html).resolve()
@@ -264,6 +264,7 @@ def about(root):
         "authors": ", ".join(author["name"] for author in cited["authors"]),
         "version": str(cited["version"]),
         "date": str(cited["date-released"]),
+        "license": " and ".join(cited["license"]),
     }
 
 
