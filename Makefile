@@ -31,7 +31,7 @@ HAVE_MODELS := .venv/models-$(shell git hash-object requirements-models.txt)
 
 .DEFAULT_GOAL := help
 .PHONY: help env models graders book test fuzz lab fresh results bench bench-live gpu \
-        figures lock clean check lint types library published course changed chapters \
+        figures pdf lock clean check lint types library published course changed chapters \
         html compare pages publish-check
 
 help:  ## list what can be made
@@ -75,6 +75,9 @@ bench-live: $(ENV)  ## measure the live figures' speed: results/live.json
 
 publish-check: $(ENV)  ## say what a release still lacks
 	@$(PY) tests/publish_check.py
+
+pdf: $(ENV)  ## print the built book as one PDF
+	$(PY) sphinx_ext/pdf.py $(ARGS)
 
 figures: $(ENV)  ## write every figure of the book as SVG, for slides
 	$(PY) sphinx_ext/figures.py

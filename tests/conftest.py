@@ -50,6 +50,7 @@ PARTS = {
     "book": [
         *("book", "pages", "predict", "live_figures", "weight", "corpus"),
         *("chapter_parts", "budgets", "routes", "api", "cards", "pictures"),
+        "pdf",
     ],
     # They load what others made, models and libraries, which takes long: each
     # model once, since `--dist loadgroup` gives it to one worker.
