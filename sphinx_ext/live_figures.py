@@ -42,13 +42,17 @@ KINDS = {
     "bpe": "tokenizer",
     "positions": None,
     "checkpoint": None,
+    "temperature": "model",
+    "calculator": None,
+    "depth": None,
     "walk": "model",
     "train": None,
 }
 NUMBERS = (
     *("layer", "head", "temperature", "seed", "beams", "steps"),
-    *("step", "query", "key", "block", "token"),
+    *("step", "query", "key", "block", "token", "residual", "times"),
 )
+WORDS = ("preset", "norm")
 
 
 class live_figure(nodes.General, nodes.Element):  # noqa: N801  docutils' custom
@@ -63,6 +67,7 @@ class Live(SphinxDirective):
         "model": directives.unchanged_required,
         "text": directives.unchanged_required,
         "swap": directives.unchanged_required,
+        **dict.fromkeys(WORDS, directives.unchanged_required),
         **dict.fromkeys(NUMBERS, float),
     }
 
