@@ -25,7 +25,7 @@ from sphinx.util.docutils import SphinxDirective
 
 import coursekit
 from coursekit.classroom import live
-from coursekit.classroom.live import train
+from coursekit.classroom.live import probe, train
 
 LOGGER = logging.getLogger(__name__)
 SCRIPT = "live.js"
@@ -45,6 +45,7 @@ KINDS = {
     "temperature": "model",
     "calculator": None,
     "depth": None,
+    "probe": None,
     "walk": "model",
     "train": None,
 }
@@ -52,7 +53,7 @@ NUMBERS = (
     *("layer", "head", "temperature", "seed", "beams", "steps"),
     *("step", "query", "key", "block", "token", "residual", "times"),
 )
-WORDS = ("preset", "norm")
+WORDS = ("preset", "norm", "program")
 
 
 class live_figure(nodes.General, nodes.Element):  # noqa: N801  docutils' custom
@@ -126,6 +127,8 @@ def find_models(app, doctree, docname):
         here = dirname(docname) or "."
         if node["kind"] == "train":
             node["engine"] = relpath(f"{FOLDER}/{training_script(app)}", here)
+        if node["kind"] == "probe":
+            node["recorded"] = json.dumps(probe.recorded())
         if not name or not need:
             continue
         try:
@@ -202,7 +205,7 @@ def visit_html(self, node):
         attributes["model"] = node["address"]
     attributes |= {
         name: node[name]
-        for name in ("prompts", "walk", "vocabulary", "engine")
+        for name in ("prompts", "walk", "vocabulary", "engine", "recorded")
         if name in node
     }
     tag = f"live-{node['kind']}"

@@ -32,7 +32,7 @@ from coursekit.cache import (
 from coursekit.classroom import live
 from coursekit.classroom.figures.hero import percent
 from coursekit.classroom.glue import result
-from coursekit.classroom.live import costs, depth, stills, train
+from coursekit.classroom.live import costs, depth, probe, stills, train
 from coursekit.config import GPTConfig, TransformerConfig
 from coursekit.decoder import GPT
 from coursekit.encoder import Encoder
@@ -44,6 +44,7 @@ from coursekit.seq2seq import Transformer, encoder_config
 from coursekit.tokenizer import BPETokenizer, CharTokenizer
 from coursekit.translate import SPECIALS, special_ids
 from coursekit.weights import round_weights
+from results import debugging
 from results.live import GOALS, measure
 
 pytestmark = pytest.mark.xdist_group("live")
@@ -876,6 +877,28 @@ def test_untrained_blocks_are_pytorchs(page, choices):
     assert rounding < 1e-5 or "norm" in choices
     assert off(ours, numbers(5)) < max(1e-5, 2 * rounding)
     assert off(ours, numbers(6)) > 1e-2  # control: other weights
+
+
+SUSPECT = """([sizes, names, ids]) => names.map((name) =>
+  coursekitLive.suspect(new coursekitLive.Untrained(sizes, 3), name)
+    .forward(ids).map((row) => [...row]))"""
+
+
+def test_wrong_attention_is_wrong_alike(page):
+    """The bugs of the probe's figure are those that were measured."""
+    ids = list(range(8))
+    names = [*probe.PROGRAMS][:7]
+    found = page.evaluate(SUSPECT, [probe.SIZES, names, ids])
+    right = torch.tensor(found[0])
+    for name, ours in zip(names, map(torch.tensor, found), strict=True):
+        model = depth.untrained(**probe.SIZES, seed=3)
+        for block in model.blocks:
+            block.attention.attend = debugging.ATTENTION.get(name, attend)
+        with torch.no_grad():
+            theirs = model(torch.tensor([ids]))[0]
+        assert (ours - theirs).abs().max() < 1e-5, name
+        if name != "right":  # control: the correct program's are others
+            assert (right - theirs).abs().max() > 1e-4, name
 
 
 def test_every_word_stands_in_the_table_and_is_used():

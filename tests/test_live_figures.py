@@ -18,7 +18,11 @@ from test_pages import Visit, axe
 
 import coursekit
 from coursekit.activations import watch
+from coursekit.classroom import lesson
+from coursekit.classroom.edits import EDITS
+from coursekit.classroom.live import probe
 from coursekit.models import save_model
+from coursekit.probe import reach
 
 pytestmark = pytest.mark.xdist_group("live figures")
 
@@ -61,6 +65,7 @@ FIGURES = {
     ),
     "calculator": (":preset: GPT-2 small", "124 million parameters and 285"),
     "depth": ("", "After 12 blocks an entry has size 4.8"),
+    "probe": (":program: no_mask", "Token 5, “a”, becomes “b”, and the"),
     "walk": (
         ":model: stories\n:text: The dog chased the cat.\n:block: 3",
         "The text becomes 6 tokens",
@@ -814,9 +819,35 @@ def test_without_the_sum_all_positions_are_alike(visit):
     assert reader.spoken("depth") == reader.sentence("depth")
 
 
+def test_a_program_is_probed(visit):
+    """The map of each program is that of the lesson's file, so edited."""
+    reader = visit()
+    element = reader.figure("probe")
+    program = element.get_by_role("combobox")
+    vocab, length, width, *rest = probe.SIZES.values()
+    fails = probe.recorded()["programs"]
+    for name, words in probe.PROGRAMS.items():
+        program.select_option(label=words)
+        edit = {"next_token": "off_by_one"}.get(name, name)
+        file = lesson.load(12, EDITS.get(edit, []))
+        wanted = reach(file.GPT(vocab, length, width, *rest), vocab, length)
+        assert element.evaluate("f => f.moved") == wanted.tolist(), name
+        failed = element.locator(".probe-fails").count()
+        assert failed == len(fails[name]["fails"]), name
+        leaks = element.locator(".probe-future").count()
+        assert leaks == wanted.triu(1).sum(), name
+    program.select_option(label="no mask")
+    element.get_by_role("listbox").focus()
+    reader.page.keyboard.press("End")
+    reader.says("probe", "7 of these come before it: a leak", inside=True)
+    element.locator(".probe-map svg").click(position={"x": 60, "y": 100})
+    reader.says("probe", "Token 1, “p”, becomes “q”")
+    assert reader.spoken("probe") == reader.sentence("probe")
+
+
 def test_on_paper_they_are_their_pictures(visit):
     reader = visit()
-    for kind in ("temperature", "calculator", "depth"):
+    for kind in ("temperature", "calculator", "depth", "probe"):
         element = reader.figure(kind)
         reader.page.emulate_media(media="print")
         assert element.locator(STILL).is_visible()

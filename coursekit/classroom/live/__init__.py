@@ -91,6 +91,7 @@ FIGURES = (
     "calculator",
     "untrained",
     "depth",
+    "probe",
     "train",
     "walk_strings",
     "walk_code",

@@ -22,6 +22,7 @@ from coursekit.classroom.figures.style import COLORS, ROLES
 from coursekit.classroom.glue import result
 from coursekit.classroom.live.costs import calculator
 from coursekit.classroom.live.depth import depth
+from coursekit.classroom.live.probe import probe
 from coursekit.classroom.live.strip import pointing, strip
 from coursekit.generation import beam_search
 from coursekit.models import load
@@ -44,14 +45,15 @@ def still(
 
     Args:
         figure: hero, attention, scores, next-token, beam, translator, bpe,
-            positions, checkpoint, temperature, calculator, depth, walk or
-            train.
+            positions, checkpoint, temperature, calculator, depth, probe,
+            walk or train.
         model: a name for :func:`coursekit.load`, or a model; positions,
-            calculator and depth have none.
+            calculator, depth and probe have none.
         text: what it is shown on; train shows a run on ``plays``.
         tokenizer: of the model, if it is not a name.
         options: of the live figure: layer, head, beams, steps, query, key,
-            block, swap, temperature, preset, residual, norm, times.
+            block, swap, temperature, preset, residual, norm, times,
+            program.
 
     Returns:
         Their axes.
@@ -358,6 +360,7 @@ DRAWN: dict[str, Callable[..., Any]] = {
     "temperature": temperature,
     "calculator": calculator,
     "depth": depth,
+    "probe": probe,
     "walk": walk,
     "train": train,
 }
@@ -368,6 +371,7 @@ NEEDS = {
     "checkpoint": ("model",),
     "calculator": (),
     "depth": (),
+    "probe": (),
     "train": (),
 }
 """Of what a figure is drawn, if not of a model, its tokenizer and a text."""
@@ -410,6 +414,11 @@ SHOWN = {
     "depth": (
         "A curve: the size of the residual stream by depth. Below it maps of "
         "the cosines of all positions."
+    ),
+    "probe": (
+        "A map: a row for each position, a column for each token that is "
+        "changed, filled where the logits move, crossed where they must not. "
+        "Next to it the checks that the program passes and fails."
     ),
     "walk": (
         "Twelve pictures, one for each step from the text to the next token."
