@@ -59,42 +59,52 @@ class LiveCalculator extends LiveFigure {
 
   /** A preset: its sizes, which the sliders change. */
   choose(isFirst = false) {
-    this.name = Object.keys(PRESETS)[this.preset.value];
-    const base = this.base = PRESETS[this.name];
+    const base = this.base = Object.values(PRESETS)[this.preset.value];
     const heads = base.n_heads, size = base.d_head ?? base.d_model / heads;
     const scale = (name, values, own, show = count) => {
       const all = [...new Set([...values, own])].sort((a, b) => a - b);
       const part = slider(say(`calculator.${name}`),
         { min: 0, max: all.length - 1, value: all.indexOf(own) },
         () => this.run(), (place) => show(all[place]));
-      return { field: part.field, get value() { return all[part.value]; } };
+      return { field: part.field, get value() { return all[part.value]; },
+        update() { part.value = part.value; } };
     };
     const shared = heads / (base.n_kv_heads ?? heads);
     this.blocks = scale("blocks", BLOCKS, base.n_layers);
     this.width = scale("width", WIDTHS.filter((n) => n % size === 0), base.d_model);
     this.length = scale("length", LENGTHS, base.max_len);
-    this.shared = scale("shared", [1, 2, 4, 8, 16], shared);
+    this.shared = scale("shared", [1, 2, 3, 4, 8, 16], shared, (n) => this.fitting(n));
     this.controls.replaceChildren(this.blocks.field, this.width.field,
       this.length.field, this.shared.field);
     if (!isFirst) this.run();
   }
 
+  /** Heads are as wide as the preset's: a wider model has more of them. */
+  get heads() {
+    return (this.base.n_heads * this.width.value) / this.base.d_model;
+  }
+
+  /** The largest number up to n that divides the heads. */
+  fitting(n) {
+    while (this.heads % n) n--;
+    return n;
+  }
+
   /** The configuration that the sliders say. */
   get config() {
-    const { base } = this, width = this.width.value;
-    const heads = (base.n_heads * width) / base.d_model;
-    let shared = Math.min(this.shared.value, heads);
-    while (heads % shared) shared--; // the next number that divides the heads
+    const { base, heads } = this, width = this.width.value;
     const inner = base.d_ff ?? 4 * base.d_model;
     return {
       ...base, n_layers: this.blocks.value, d_model: width,
-      max_len: this.length.value, n_heads: heads, n_kv_heads: heads / shared,
+      max_len: this.length.value, n_heads: heads,
+      n_kv_heads: heads / this.fitting(this.shared.value),
       d_ff: Math.round((inner * width) / base.d_model),
     };
   }
 
   run() {
     const { base } = this, bits = this.bits.value;
+    this.shared.update(); // as many as fit the heads that there are now
     const now = this.costs = costs(this.config, this.length.value, bits);
     const before = costs(base, base.max_len, 16);
     const length = count(this.length.value);
