@@ -48,6 +48,7 @@ class LiveTemperature extends LiveFigure {
   /** The line follows the pointer. */
   drag(event) {
     if (!event.buttons) return;
+    if (event.type === "pointerdown") this.chart.setPointerCapture(event.pointerId);
     const { left } = this.chart.getBoundingClientRect();
     const at = (event.clientX - left - LEFT) / (this.width - LEFT - RIGHT);
     this.heat.value = Math.round(STEPS * (2 * at - 1));
