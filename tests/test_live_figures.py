@@ -770,7 +770,7 @@ def test_temperature_moves_what_pytorch_says(visit):
     mouse.move(box["x"] + 60, y)
     mouse.down()
     mouse.move(box["x"] + 2 * box["width"], y)
-    reader.says("temperature", "At temperature 10.0, “␣dog” gets 0.2%")
+    reader.says("temperature", "At temperature 10.0, “␣dog” gets 0.3%")
     mouse.up()
     mouse.move(box["x"] + 60, y)  # nothing is held any more
     reader.says("temperature", "At temperature 10.0")

@@ -214,7 +214,7 @@ export const STRINGS = {
   "probe.tick": "✓",
   "probe.cross": "✗",
   "probe.fails": " (fails)",
-  "probe.right": "correct",
+  "probe.right": "correct program",
   "probe.no_mask": "no mask",
   "probe.next_token": "mask off by one",
   "probe.over_queries": "softmax over the queries",
