@@ -9,7 +9,7 @@ import { Untrained } from "./untrained.js";
 const SIZES = { vocab: 8, length: 8, width: 64, heads: 4, blocks: 12 };
 const NORMS = ["pre", "post", "none"];
 const LEAST = -2, MOST = 4; // powers of ten on the axis of sizes
-const LEFT = 46, RIGHT = 8, TOP = 32, HEIGHT = 172; // of the curve
+const LEFT = 50, RIGHT = 8, TOP = 32, HEIGHT = 172; // of the curve
 
 /** Of a stream, (T, D): the size of its entries, and the cosines. */
 export function measured(x) {
@@ -93,6 +93,13 @@ class LiveDepth extends LiveFigure {
       points: found.map(({ size }, n) => `${x(n)},${y(size)}`).join(" ") });
     const cell = Math.max(2, Math.min(5, Math.floor((step - 3) / SIZES.length)));
     const side = cell * SIZES.length, top = HEIGHT + 40;
+    // The cells stay, and only their opacity changes.
+    if (this.maps?.width !== width) this.maps = { width,
+      groups: this.found.map((_, n) => tile(cell,
+        `translate(${Math.round(x(n) - side / 2)} ${top})`)) };
+    this.found.forEach(({ cosines }, n) => cosines.flat().forEach((cosine, i) =>
+      this.maps.groups[n].children[i].setAttribute(
+        "fill-opacity", Math.max(0, cosine).toFixed(2))));
     const last = this.found.at(-1);
     const old = this.before?.at(-1).size;
     const isOther = old && Math.abs(y(old) - y(last.size)) > 3;
@@ -116,15 +123,19 @@ class LiveDepth extends LiveFigure {
     ...ends.map(([size, words, kind], i) => text(x(SIZES.blocks),
       y(size) + (size >= ends.at(-1 - i)[0] ? -10 : 20), words, kind)),
     text(0, top - 10, say("depth.alike"), "live-start depth-title"),
-    ...this.found.map(({ cosines }, n) => shape("g",
-      { transform: `translate(${Math.round(x(n) - side / 2)} ${top})`, class: "depth-map" },
-      ...cosines.flatMap((row, t) => row.map((cosine, s) => shape("rect", {
-        x: s * cell, y: t * cell, width: cell, height: cell,
-        "fill-opacity": Math.max(0, cosine).toFixed(2) }))),
-      shape("rect", { width: side, height: side, class: "depth-frame" }))),
+    ...this.maps.groups,
     ...this.found.map((_, n) => text(x(n), top + side + 16, n)),
     text((LEFT + width - RIGHT) / 2, top + side + 36, say("depth.blocks"))));
   }
+}
+
+/** An empty map of cosines: its cells, and a frame. */
+function tile(cell, transform) {
+  const n = SIZES.length;
+  return shape("g", { transform, class: "depth-map" },
+    ...Array.from({ length: n * n }, (_, i) => shape("rect", {
+      x: (i % n) * cell, y: Math.floor(i / n) * cell, width: cell, height: cell })),
+    shape("rect", { width: n * cell, height: n * cell, class: "depth-frame" }));
 }
 
 /** Two digits: 0.031, 4.2, 310. */

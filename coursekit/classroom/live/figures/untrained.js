@@ -31,23 +31,27 @@ export class Untrained {
     };
   }
 
-  /** The model, with some choices of its configuration made otherwise. */
+  /** The model, with some choices of its configuration made otherwise. Its
+   *  weights are those of the model that was built last. */
   build({ times = 1, attend, ...choices } = {}) {
     const config = { norm: "layernorm", norm_first: true, residual: true,
       ...this.config, ...choices };
-    return new GPT(config, times === 1 ? this.matrices : scaled(this.matrices, times),
-      attend);
+    this.weights ??= structuredClone(this.matrices);
+    if (times !== (this.times ?? 1)) scale(this.matrices, this.weights, times);
+    this.times = times;
+    return new GPT(config, this.weights, attend);
   }
 }
 
-/** Matrices times a factor; vectors, which are gains, as they are. */
-function scaled(tree, times) {
-  if (Array.isArray(tree) && tree[0] instanceof Float32Array)
-    return tree.map((row) => row.map((value) => times * value));
-  if (tree instanceof Float32Array) return tree;
-  if (Array.isArray(tree)) return tree.map((part) => scaled(part, times));
-  return Object.fromEntries(
-    Object.entries(tree).map(([name, part]) => [name, scaled(part, times)]));
+/** Matrices times a factor; vectors, which are gains, stay as they are. */
+function scale(from, to, times) {
+  if (from instanceof Float32Array) return;
+  for (const name of Object.keys(from)) {
+    const isRow = Array.isArray(from) && from[name] instanceof Float32Array;
+    if (!isRow) scale(from[name], to[name], times);
+    else for (let i = 0; i < from[name].length; i++)
+      to[name][i] = times * from[name][i];
+  }
 }
 
 /** A normal number, by Box and Muller. */
