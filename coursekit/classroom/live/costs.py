@@ -2,8 +2,6 @@
 
 from typing import Any
 
-from matplotlib.patches import Rectangle
-
 from coursekit.cache import cache_bytes
 from coursekit.classroom import figures
 from coursekit.classroom.figures.hero import percent, tint
@@ -107,7 +105,7 @@ def calculator(
             depth = 0.5 if part == "positions" else 1
             color = tint(COLORS[ROLES[PARTS[part]]], depth)
             share = n / total
-            box = Rectangle((left, row + 0.25), share, 0.28,
+            box = figures.Rectangle((left, row + 0.25), share, 0.28,
                             facecolor=color, edgecolor="white")  # fmt: skip
             ax.add_patch(box)
             left += share

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float
-from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -154,10 +153,10 @@ def tile(ax: Any, left: float, cosines: Tensor, color: str) -> None:
     for t, row in enumerate(cosines.clamp(min=0).tolist()):
         for s, cosine in enumerate(row):
             ax.add_patch(
-                Rectangle((left + s * side, t * side), side, side,
+                figures.Rectangle((left + s * side, t * side), side, side,
                           facecolor=tint(color, cosine), linewidth=0)
             )  # fmt: skip
     ax.add_patch(
-        Rectangle((left, 0), MAP, MAP, fill=False, linewidth=0.7,
+        figures.Rectangle((left, 0), MAP, MAP, fill=False, linewidth=0.7,
                   edgecolor=COLORS["gray"])
     )  # fmt: skip
