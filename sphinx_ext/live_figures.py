@@ -25,7 +25,7 @@ from sphinx.util.docutils import SphinxDirective
 
 import coursekit
 from coursekit.classroom import live
-from coursekit.classroom.live import train
+from coursekit.classroom.live import probe, train
 
 LOGGER = logging.getLogger(__name__)
 SCRIPT = "live.js"
@@ -42,13 +42,18 @@ KINDS = {
     "bpe": "tokenizer",
     "positions": None,
     "checkpoint": None,
+    "temperature": "model",
+    "calculator": None,
+    "depth": None,
+    "probe": None,
     "walk": "model",
     "train": None,
 }
 NUMBERS = (
     *("layer", "head", "temperature", "seed", "beams", "steps"),
-    *("step", "query", "key", "block", "token"),
+    *("step", "query", "key", "block", "token", "residual", "times"),
 )
+WORDS = ("preset", "norm", "program")
 
 
 class live_figure(nodes.General, nodes.Element):  # noqa: N801  docutils' custom
@@ -63,6 +68,7 @@ class Live(SphinxDirective):
         "model": directives.unchanged_required,
         "text": directives.unchanged_required,
         "swap": directives.unchanged_required,
+        **dict.fromkeys(WORDS, directives.unchanged_required),
         **dict.fromkeys(NUMBERS, float),
     }
 
@@ -121,6 +127,8 @@ def find_models(app, doctree, docname):
         here = dirname(docname) or "."
         if node["kind"] == "train":
             node["engine"] = relpath(f"{FOLDER}/{training_script(app)}", here)
+        if node["kind"] == "probe":
+            node["recorded"] = json.dumps(probe.recorded())
         if not name or not need:
             continue
         try:
@@ -197,7 +205,7 @@ def visit_html(self, node):
         attributes["model"] = node["address"]
     attributes |= {
         name: node[name]
-        for name in ("prompts", "walk", "vocabulary", "engine")
+        for name in ("prompts", "walk", "vocabulary", "engine", "recorded")
         if name in node
     }
     tag = f"live-{node['kind']}"

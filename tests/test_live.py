@@ -27,21 +27,24 @@ from coursekit.bpe import DIGITS_APART
 from coursekit.cache import (
     CachedSeq2SeqStepper,
     CachedStepper,
+    make_cache,
 )
 from coursekit.classroom import live
 from coursekit.classroom.figures.hero import percent
 from coursekit.classroom.glue import result
-from coursekit.classroom.live import stills, train
+from coursekit.classroom.live import costs, depth, probe, stills, train
 from coursekit.config import GPTConfig, TransformerConfig
 from coursekit.decoder import GPT
 from coursekit.encoder import Encoder
 from coursekit.generation import beam_search, generate
 from coursekit.models import build_model, find_model, save_model, shipped
 from coursekit.sampling import keep_top_p, sampler
+from coursekit.scaling import count_parameters, forward_flops
 from coursekit.seq2seq import Transformer, encoder_config
 from coursekit.tokenizer import BPETokenizer, CharTokenizer
 from coursekit.translate import SPECIALS, special_ids
 from coursekit.weights import round_weights
+from results import debugging
 from results.live import GOALS, measure
 
 pytestmark = pytest.mark.xdist_group("live")
@@ -669,7 +672,7 @@ def test_the_bundle_has_every_file():
         path.relative_to(live.HERE).as_posix()
         for path in live.HERE.rglob("*.js")
     }
-    made = {"figures/style.js", "figures/walk_code.js"}
+    made = {"figures/style.js", "figures/walk_code.js", "figures/presets.js"}
     assert there | made == {*live.sources(), *train.sources()}
     text = live.bundle()
     assert "\nimport " not in text
@@ -765,6 +768,137 @@ def test_the_page_shows_whole_functions():
     assert live.source_of("GPT").count("logits(x)") == 1
     with pytest.raises(ValueError, match="got 'attentionWeight'"):
         live.source_of("attentionWeight")
+
+
+def drawn_config(draw):
+    """A GPT's configuration at random."""
+    heads, shared = draw.choice([1, 2, 3]), draw.choice([1, 2, 3])
+    pick = draw.choice
+    return GPTConfig(
+        vocab_size=draw.randint(1, 99), max_len=draw.randint(1, 50),
+        d_model=heads * shared * draw.randint(1, 9), n_heads=heads * shared,
+        n_kv_heads=pick([None, heads]), d_head=pick([None, 4]),
+        d_value=pick([None, 5]), d_ff=pick([None, 0, 7]),
+        activation=pick(["gelu", "swiglu"]),
+        norm=pick(["layernorm", "rmsnorm", "none"]),
+        final_norm=pick([True, False]), bias=pick([True, False]),
+        attention_bias=pick([None, True, False]),
+        positions=pick(["learned", "alibi", "none"]),
+        tie_embeddings=pick([True, False]), n_layers=draw.randint(0, 4),
+    )  # fmt: skip
+
+
+COSTS = """([configs, length]) => configs.map((config) => [
+  coursekitLive.countParameters(config),
+  coursekitLive.forwardFlops(config, length),
+  coursekitLive.cacheBytes(config, length, 4)])"""
+
+
+def test_costs_are_those_of_the_package(page):
+    draw, length = random.Random(18), 13
+    configs = [drawn_config(draw) for _ in range(60)]
+    given = [config.to_dict() for config in configs]
+    found = page.evaluate(COSTS, [given, length])
+    for config, (parameters, flops, cache) in zip(configs, found, strict=True):
+        model = GPT(config)
+        assert parameters == count_parameters(model), config
+        assert flops == forward_flops(config, length), config
+        caches = make_cache(model, 1, length)
+        assert cache == sum(layer.nbytes for layer in caches), config
+    # Control: the costs of the next configuration are not these.
+    assert found[0][0] != count_parameters(GPT(configs[1]))
+
+
+def test_presets_are_the_sizes_that_were_published():
+    totals = {
+        name: sum(costs.costs(config)["parameters"].values())
+        for name, config in costs.PRESETS.items()
+        if config.n_layers < 90  # GPT-3 stands on its page
+    }
+    assert totals == {
+        "minimal.py": 209_728,
+        "GPT-2 small": 124_439_808,
+        "SmolLM2-135M": 134_515_008,
+        "LLaMA-7B": 6_738_415_616,
+    }
+
+
+DEPTH = """([sizes, seed, times, choices, ids]) => {
+  const model = new coursekitLive.Untrained(sizes, seed).build(
+    {times, ...choices});
+  let x = model.positions.forward(model.embedding.forward(ids), ids);
+  const found = [coursekitLive.measured(x)];
+  for (const block of model.blocks) {
+    x = block.forward(x, {causal: true});
+    found.push(coursekitLive.measured(x));
+  }
+  const logits = model.forward(ids).map((row) => [...row]);
+  return [found.map(({size, cosines}) => [size, ...cosines.flat()]), logits];
+}"""
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [
+        {},
+        {"residual": False},
+        {"norm": "none"},
+        {"norm_first": False},
+        {"norm_first": False, "residual": False},
+    ],
+)
+def test_untrained_blocks_are_pytorchs(page, choices):
+    """Sizes, cosines and logits, relative to the largest of their kind."""
+    ids = list(range(8))
+    given = [depth.SIZES, 5, 3.5, choices, ids]
+    found, logits = map(torch.tensor, page.evaluate(DEPTH, given))
+
+    def numbers(seed, kind=torch.float32):
+        """What PyTorch finds."""
+        model = depth.untrained(
+            **depth.SIZES, seed=seed, times=3.5, **choices
+        ).to(kind)
+        with torch.no_grad():
+            pairs = [depth.measured(x) for x in depth.streams(model)]
+            rows = [torch.tensor([s for s, _ in pairs])]
+            rows += [torch.stack([c.flatten() for _, c in pairs])]
+            return [*rows, model(torch.tensor([ids]))[0]]
+
+    def off(ours, theirs):
+        return max(
+            float((a - b).abs().max() / b.abs().max())
+            for a, b in zip(ours, theirs, strict=True)
+        )
+
+    ours = found[:, 0], found[:, 1:], logits
+    exact = numbers(5, torch.float64)
+    # Without a norm what is rounded grows from block to block, there as here.
+    rounding = off(numbers(5), exact)
+    assert rounding < 1e-5 or "norm" in choices
+    assert off(ours, numbers(5)) < max(1e-5, 2 * rounding)
+    assert off(ours, numbers(6)) > 1e-2  # control: other weights
+
+
+SUSPECT = """([sizes, names, ids]) => names.map((name) =>
+  coursekitLive.suspect(new coursekitLive.Untrained(sizes, 3), name)
+    .forward(ids).map((row) => [...row]))"""
+
+
+def test_wrong_attention_is_wrong_alike(page):
+    """The bugs of the probe's figure are those that were measured."""
+    ids = list(range(8))
+    names = [*probe.PROGRAMS][:7]
+    found = page.evaluate(SUSPECT, [probe.SIZES, names, ids])
+    right = torch.tensor(found[0])
+    for name, ours in zip(names, map(torch.tensor, found), strict=True):
+        model = depth.untrained(**probe.SIZES, seed=3)
+        for block in model.blocks:
+            block.attention.attend = debugging.ATTENTION.get(name, attend)
+        with torch.no_grad():
+            theirs = model(torch.tensor([ids]))[0]
+        assert (ours - theirs).abs().max() < 1e-5, name
+        if name != "right":  # control: the correct program's are others
+            assert (right - theirs).abs().max() > 1e-4, name
 
 
 def test_every_word_stands_in_the_table_and_is_used():
@@ -988,7 +1122,7 @@ def test_a_tokenizer_of_few_characters_will_do(page):
     torch.manual_seed(0)
     tokenizer = CharTokenizer("abcde")
     model = GPT(GPTConfig(**small(vocab_size=tokenizer.vocab_size)))
-    for kind in ("next-token", "beam"):
+    for kind in ("next-token", "beam", "temperature"):
         name = live.export(model, tokenizer, page.folder, kind, kind, "bad")
         file = page.folder / f"{kind}.html"
         file.write_text(

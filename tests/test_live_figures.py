@@ -18,7 +18,11 @@ from test_pages import Visit, axe
 
 import coursekit
 from coursekit.activations import watch
+from coursekit.classroom import lesson
+from coursekit.classroom.edits import EDITS
+from coursekit.classroom.live import probe
 from coursekit.models import save_model
+from coursekit.probe import reach
 
 pytestmark = pytest.mark.xdist_group("live figures")
 
@@ -55,6 +59,13 @@ FIGURES = {
         "Merge 2 of",
     ),
     "checkpoint": ("", ""),
+    "temperature": (
+        f":model: stories\n:text: {HERO}\n:temperature: 0.5",
+        "At temperature 0.50, “␣dog” gets 65%",
+    ),
+    "calculator": (":preset: GPT-2 small", "124 million parameters and 285"),
+    "depth": ("", "After 12 blocks an entry has size 4.8"),
+    "probe": (":program: no_mask", "Token 5, “a”, becomes “b”, and the"),
     "walk": (
         ":model: stories\n:text: The dog chased the cat.\n:block: 3",
         "The text becomes 6 tokens",
@@ -728,6 +739,123 @@ def test_a_position_is_dragged(visit):
     reader.says("positions", "Query at 40, key at 7")
 
 
+def test_temperature_moves_what_pytorch_says(visit):
+    """By keys and by dragging; the numbers of another one are not these."""
+    reader = visit()
+    element = reader.figure("temperature")
+    model, tokenizer = coursekit.load("stories")
+    with torch.no_grad():
+        logits = model(torch.tensor([tokenizer.encode(HERO)]))[0, -1].double()
+
+    def off(temperature):
+        shown = element.evaluate("figure => figure.shares(figure.temperature)")
+        best = (logits / temperature).softmax(0).topk(5).values
+        wanted = torch.cat([best, 1 - best.sum(0, keepdim=True)])
+        return float((torch.tensor(shown) - wanted).abs().max())
+
+    slider = element.get_by_role("slider")
+    assert off(10 ** (-6 / 20)) < 1e-5  # the slider's step next to 0.5
+    assert off(10 ** (-5 / 20)) > 1e-3  # control
+    slider.focus()
+    for key, heat in (("Home", 0.1), ("End", 10.0), ("PageDown", None)):
+        reader.page.keyboard.press(key)
+        heat = heat or element.evaluate("figure => figure.temperature")
+        assert off(heat) < 1e-5, key
+    rows = element.locator("tbody tr")
+    assert rows.count() == 6
+    chart = element.locator(".temperature-chart svg")
+    chart.scroll_into_view_if_needed()
+    box, mouse = chart.bounding_box(), reader.page.mouse
+    y = box["y"] + box["height"] / 2
+    mouse.move(box["x"] + 60, y)
+    mouse.down()
+    mouse.move(box["x"] + 2 * box["width"], y)
+    reader.says("temperature", "At temperature 10.0, “␣dog” gets 0.3%")
+    mouse.up()
+    mouse.move(box["x"] + 60, y)  # nothing is held any more
+    reader.says("temperature", "At temperature 10.0")
+    assert "99%" in rows.last.inner_text()
+    assert reader.spoken("temperature") == reader.sentence("temperature")
+    assert chart.get_attribute("aria-label") == reader.sentence("temperature")
+
+
+def test_a_size_drives_its_costs(visit):
+    """The context makes the cache longer, and learned positions more."""
+    reader = visit()
+    element = reader.figure("calculator")
+    factors = element.locator(".cost-factor")
+    assert set(factors.all_inner_texts()) == {""}
+    element.get_by_role("slider", name="Context").focus()
+    reader.page.keyboard.press("ArrowRight")
+    assert factors.all_inner_texts()[1] == "×\xa01.13"  # twice the scores
+    element.get_by_role("combobox", name="Begin with").select_option(
+        label="SmolLM2-135M"
+    )
+    reader.says("calculator", "135 million parameters and 835 million FLOPs")
+    element.get_by_role("slider", name="heads per KV").focus()
+    reader.page.keyboard.press("Home")
+    assert factors.all_inner_texts()[0] == "×\xa01.1"
+    assert element.evaluate("f => f.config.n_kv_heads") == 9
+    assert reader.spoken("calculator") == reader.sentence("calculator")
+
+
+def test_without_the_sum_all_positions_are_alike(visit):
+    reader = visit()
+    element = reader.figure("depth")
+    residual = element.get_by_role("checkbox")
+    norm = element.get_by_role("combobox")
+    residual.focus()
+    reader.page.keyboard.press("Space")
+    reader.says("depth", "After 12 blocks all positions point the same way")
+    reader.page.keyboard.press("Space")
+    norm.select_option(label="none")
+    reader.says("depth", "After 12 blocks an entry has size 720")
+    element.get_by_role("slider").focus()
+    reader.page.keyboard.press("Home")
+    reader.says("depth", "After 12 blocks an entry has size 0.089")
+    assert "0.089" in element.get_by_role("img").last.get_attribute(
+        "aria-label"
+    )
+    assert reader.spoken("depth") == reader.sentence("depth")
+
+
+def test_a_program_is_probed(visit):
+    """The map of each program is that of the lesson's file, so edited."""
+    reader = visit()
+    element = reader.figure("probe")
+    program = element.get_by_role("combobox")
+    vocab, length, width, *rest = probe.SIZES.values()
+    fails = probe.recorded()["programs"]
+    for name, words in probe.PROGRAMS.items():
+        program.select_option(label=words)
+        edit = {"next_token": "off_by_one"}.get(name, name)
+        file = lesson.load(12, EDITS.get(edit, []))
+        wanted = reach(file.GPT(vocab, length, width, *rest), vocab, length)
+        assert element.evaluate("f => f.moved") == wanted.tolist(), name
+        failed = element.locator(".probe-fails").count()
+        assert failed == len(fails[name]["fails"]), name
+        leaks = element.locator(".probe-future").count()
+        assert leaks == wanted.triu(1).sum(), name
+    program.select_option(label="no mask")
+    element.get_by_role("listbox").focus()
+    reader.page.keyboard.press("End")
+    reader.says("probe", "7 of these come before it: a leak", inside=True)
+    element.locator(".probe-map svg").click(position={"x": 60, "y": 100})
+    reader.says("probe", "Token 1, “p”, becomes “q”")
+    assert reader.spoken("probe") == reader.sentence("probe")
+
+
+def test_on_paper_they_are_their_pictures(visit):
+    reader = visit()
+    for kind in ("temperature", "calculator", "depth", "probe"):
+        element = reader.figure(kind)
+        reader.page.emulate_media(media="print")
+        assert element.locator(STILL).is_visible()
+        assert not element.locator(".live").is_visible()
+        reader.page.emulate_media(media="screen")
+        assert not element.locator(STILL).is_visible()
+
+
 def test_the_merges(visit):
     reader = visit()
     element = reader.figure("bpe")
@@ -865,7 +993,8 @@ ODD = ["", " ", "🙂👩‍👩‍👧", "\ufeff\u200b", "a" * 10_000, "die Str
 
 
 @pytest.mark.parametrize(
-    "kind", ["hero", "attention", "scores", "next-token", "bpe"]
+    "kind",
+    ["hero", "attention", "scores", "next-token", "bpe", "temperature"],
 )
 def test_odd_texts(visit, kind):
     reader = visit()

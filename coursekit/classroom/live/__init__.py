@@ -23,7 +23,7 @@ import torch
 from torch import nn
 
 from coursekit.classroom.glue import show_code
-from coursekit.classroom.live import walk
+from coursekit.classroom.live import costs, walk
 from coursekit.classroom.live.stills import apart, picture, still
 from coursekit.files import write_atomically
 from coursekit.models import load_model, save_model
@@ -65,6 +65,7 @@ ENGINE = (
     "loss",
     "cache",
     "translate",
+    "scaling",
 )
 """The engine's files in their order: each imports only those before it."""
 FIGURES = (
@@ -85,6 +86,12 @@ FIGURES = (
     "positions",
     "bpe",
     "checkpoint",
+    "temperature",
+    "presets",
+    "calculator",
+    "untrained",
+    "depth",
+    "probe",
     "train",
     "walk_strings",
     "walk_code",
@@ -100,8 +107,8 @@ FIGURES = (
     "walk_controls",
     "walk",
 )
-"""The files of the figures, in their order; ``style`` is made of live.css, and
-``walk_code`` of minimal.py."""
+"""The files of the figures, in their order; ``style`` is made of live.css,
+``walk_code`` of minimal.py, and ``presets`` of costs.py."""
 
 IMPORT = re.compile(r'^import \{([^}]*)\} from "(.+?)";\n', re.MULTILINE)
 COMMENT = re.compile(r"^ *(?://.*|/\*\*[\s\S]*?\*/)\n", re.MULTILINE)
@@ -116,8 +123,10 @@ def sources() -> dict[str, str]:
     paths += [f"figures/{name}.js" for name in FIGURES]
     style = (HERE / "figures/live.css").read_text("utf8")
     code = {step: walk.code(step) for step in walk.LINES}
+    sizes = {name: size.to_dict() for name, size in costs.PRESETS.items()}
     made = {
         "figures/style.js": f"export const STYLE = {json.dumps(style)};\n",
+        "figures/presets.js": f"export const PRESETS = {json.dumps(sizes)};\n",
         "figures/walk_code.js": f"export const CODE = {json.dumps(code)};\n",
     }
     return {
@@ -192,7 +201,7 @@ def export(
     name: str,
     figure: str = "",
     text: str = "",
-    **options: int | str,
+    **options: float | str,
 ) -> Path:
     """Write a model as a script that hands it to the figures.
 

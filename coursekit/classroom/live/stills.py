@@ -17,9 +17,12 @@ from coursekit.activations import watch
 from coursekit.attention import attend
 from coursekit.cache import CachedStepper
 from coursekit.classroom import figures
-from coursekit.classroom.figures.hero import hero
-from coursekit.classroom.figures.style import ROLES
+from coursekit.classroom.figures.hero import hero, tint
+from coursekit.classroom.figures.style import COLORS, ROLES
 from coursekit.classroom.glue import result
+from coursekit.classroom.live.costs import calculator
+from coursekit.classroom.live.depth import depth
+from coursekit.classroom.live.probe import probe
 from coursekit.classroom.live.strip import pointing, strip
 from coursekit.generation import beam_search
 from coursekit.models import load
@@ -36,19 +39,21 @@ def still(
     model: str | nn.Module | None = None,
     text: str = "",
     tokenizer: Tokenizer | None = None,
-    **options: int | str,
+    **options: float | str,
 ) -> Any:
     """Draw what a live figure shows before its reader touches it.
 
     Args:
         figure: hero, attention, scores, next-token, beam, translator, bpe,
-            positions, checkpoint, walk or train.
-        model: a name for :func:`coursekit.load`, or a model; positions has
-            none.
+            positions, checkpoint, temperature, calculator, depth, probe,
+            walk or train.
+        model: a name for :func:`coursekit.load`, or a model; positions,
+            calculator, depth and probe have none.
         text: what it is shown on; train shows a run on ``plays``.
         tokenizer: of the model, if it is not a name.
         options: of the live figure: layer, head, beams, steps, query, key,
-            block, swap.
+            block, swap, temperature, preset, residual, norm, times,
+            program.
 
     Returns:
         Their axes.
@@ -84,7 +89,7 @@ def picture(
     model: nn.Module | None,
     text: str = "",
     tokenizer: Tokenizer | None = None,
-    **options: int | str,
+    **options: float | str,
 ) -> str:
     """Draw a still figure as SVG that says in words what it shows.
 
@@ -259,6 +264,47 @@ def checkpoint(model: Any, _: Any, __: str, layer: int = 0) -> Any:
     return ax
 
 
+def temperature(
+    model: Any, tokenizer: Tokenizer, text: str, temperature: float = 1.0,
+    **_: int | str,
+) -> Any:  # fmt: skip
+    """Who gets the probability at a temperature, and at each other one."""
+    logits = model(torch.tensor([tokenizer.encode(text)]))[0, -1].double()
+    best = logits.topk(min(5, len(logits) - 1)).indices
+    heats = torch.logspace(-1, 1, 81, dtype=torch.float64)
+    heats = torch.cat([torch.tensor([1.0, temperature]), heats])
+    shares = (logits / heats[:, None]).softmax(-1)[:, best]
+    rest = 1 - shares.sum(-1, keepdim=True)
+    own, made, *bands = torch.cat([shares, rest], -1).tolist()
+    others = f"{len(logits) - len(best):,} others"
+    names = [*pieces(tokenizer, best.tolist()), others]
+    blue, gray = (COLORS[ROLES[role]] for role in ("weight", "token"))
+    axes = figures.new_figure(5.2, rows=2, height_ratios=(4, 5))[1]
+    rows = range(len(names))
+    axes[0].barh(rows, made, color=[*[blue] * len(best), gray], height=0.7)
+    axes[0].barh(
+        rows, own, color="none", edgecolor=COLORS["black"], height=0.7
+    )
+    axes[0].set_yticks(rows, names)
+    axes[0].invert_yaxis()
+    axes[0].set(
+        title=f"temperature {temperature:g} (outlines: 1)", xlim=(0, 1)
+    )
+    depths = (0.9, 0.58, 0.4, 0.27, 0.17)[: len(best)]
+    colors = [*(tint(blue, depth) for depth in depths), tint(gray, 0.2)]
+    axes[1].stackplot(
+        heats[2:], *zip(*bands, strict=True), colors=colors,
+        edgecolor="white", linewidth=0.5,
+    )  # fmt: skip
+    axes[1].axvline(temperature, color=COLORS["black"], linewidth=2)
+    axes[1].set_xscale("log")
+    ticks = [0.1, 0.2, 0.5, 1, 2, 5, 10]
+    axes[1].set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes[1].minorticks_off()
+    axes[1].set(xlim=(0.1, 10), ylim=(0, 1), xlabel="temperature")
+    return axes[0]
+
+
 def walk(
     model: Any,
     tokenizer: Tokenizer,
@@ -311,6 +357,10 @@ DRAWN: dict[str, Callable[..., Any]] = {
     "bpe": bpe,
     "positions": positions,
     "checkpoint": checkpoint,
+    "temperature": temperature,
+    "calculator": calculator,
+    "depth": depth,
+    "probe": probe,
     "walk": walk,
     "train": train,
 }
@@ -319,6 +369,9 @@ NEEDS = {
     "bpe": ("tokenizer", "text"),
     "positions": (),
     "checkpoint": ("model",),
+    "calculator": (),
+    "depth": (),
+    "probe": (),
     "train": (),
 }
 """Of what a figure is drawn, if not of a model, its tokenizer and a text."""
@@ -349,6 +402,23 @@ SHOWN = {
     "checkpoint": (
         "A matrix of weights: a column for each input, a row for each "
         "output, a color for each number."
+    ),
+    "temperature": (
+        "Bars: the probabilities of the next token at a temperature, outlined "
+        "at temperature 1. Below them bands: the same at each temperature."
+    ),
+    "calculator": (
+        "Three bars, for parameters, FLOPs per token and memory, each cut "
+        "into its parts."
+    ),
+    "depth": (
+        "A curve: the size of the residual stream by depth. Below it maps of "
+        "the cosines of all positions."
+    ),
+    "probe": (
+        "A map: a row for each position, a column for each token that is "
+        "changed, filled where the logits move, crossed where they must not. "
+        "Next to it the checks that the program passes and fails."
     ),
     "walk": (
         "Twelve pictures, one for each step from the text to the next token."

@@ -13,7 +13,10 @@ from coursekit.classroom.live import bundle, export
 from coursekit.models import load
 from coursekit.vocabulary import Tokenizer
 
-KINDS = ("attention", "scores", "next-token", "beam", "translator", "bpe")
+KINDS = (
+    *("attention", "scores", "next-token", "beam", "translator", "bpe"),
+    "temperature",
+)
 # A figure's element knows its model by name; the name holds a hash, so new
 # weights have a new one. What Python changes makes a new element, but for the
 # text, which goes into the box as if it was typed.
@@ -98,7 +101,8 @@ def show(
     Args:
         model: a name for :func:`coursekit.load`, or a model.
         text: what it is shown on.
-        figure: attention, scores, next-token, beam, translator or bpe.
+        figure: attention, scores, next-token, beam, translator, bpe or
+            temperature.
         tokenizer: of the model, if it is not a name.
         options: as of the book's figures: layer, head, beams, ...
 
