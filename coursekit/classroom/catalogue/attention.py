@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from coursekit.classroom.catalogue.masks import MASK_FINITE
 from coursekit.classroom.check.core import (
     Bug,
     Case,
@@ -159,13 +160,20 @@ _ATTEND_BUGS = {
         read="04_attention#att-by-hand",
         alone=True,
     ),
-    "mask_finite": Bug(
-        'float("-inf")',
-        "-1e4",
-        says="hidden scores filled with a number, such as −10⁴, that real "
-        "scores may fall below",
-        why="Scores may be many thousands below 0, and then a hidden key "
-        "gets all the weight. Fill with −∞.",
+    "mask_finite": MASK_FINITE.by('float("-inf")', "-1e4"),
+    "hidden_maximum": Bug(
+        "    if mask is not None:\n"
+        '        scores = scores.masked_fill(~mask, float("-inf"))\n'
+        "    return scores.softmax(dim=-1) @ v",
+        "    top = scores.amax(dim=-1, keepdim=True)\n"
+        "    weights = (scores - top).exp()\n"
+        "    if mask is not None:\n"
+        "        weights = weights * mask\n"
+        "    return weights / weights.sum(dim=-1, keepdim=True) @ v",
+        says="a maximum that is taken over hidden keys too",
+        why="If a hidden score is far above the others, every exp that "
+        "counts underflows, and 0/0 is NaN. Fill hidden scores with −∞ "
+        "before you take the maximum.",
         read="05_masks#ch-masks",
         alone=True,
     ),
@@ -185,12 +193,19 @@ def _attend_cases(seed: int) -> list[Case]:
     down = torch.zeros(11)
     down[-1] = 200.0
     low = (q * (down == 0) - down, k * (down == 0) + down, v, mask)
+    # All are lower by 400 but for key 0, which is hidden in one sentence.
+    loud_q, loud_k, half = q.clone(), k.clone(), mask.clone()
+    loud_q[..., -1], loud_k[..., -1], loud_k[..., 0, -1] = 36.4, -36.4, 36.4
+    half[0, ..., :2] = torch.tensor([False, True])
+    half[1, ..., :2] = torch.tensor([True, False])
+    loud = (loud_q, loud_k, v, half)
     return [
         Case(one, name="one sentence, five queries and seven keys"),
         Case(batch, name="two sentences, three heads"),
         Case((*batch, mask), name="with a mask"),
         Case(tuple(50 * x for x in one), name="50 times as large"),
         Case(low, name="large negative scores with a mask"),
+        Case(loud, name="a hidden key whose scores are 800 above the others"),
     ]
 
 
