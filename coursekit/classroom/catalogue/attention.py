@@ -193,11 +193,12 @@ def _attend_cases(seed: int) -> list[Case]:
     down = torch.zeros(11)
     down[-1] = 200.0
     low = (q * (down == 0) - down, k * (down == 0) + down, v, mask)
-    # All are lower by 400 but for key 0, which is hidden in one sentence.
+    # All are lower by 400 but for key 0. Some queries see it, the others key
+    # 1, and in the other sentence, or if True hides, it is the other way.
     loud_q, loud_k, half = q.clone(), k.clone(), mask.clone()
     loud_q[..., -1], loud_k[..., -1], loud_k[..., 0, -1] = 36.4, -36.4, 36.4
-    half[0, ..., :2] = torch.tensor([False, True])
-    half[1, ..., :2] = torch.tensor([True, False])
+    half[..., 0] = (torch.arange(5) > 1) == torch.tensor([[[0]], [[1]]])
+    half[..., 1] = ~half[..., 0]
     loud = (loud_q, loud_k, v, half)
     return [
         Case(one, name="one sentence, five queries and seven keys"),
