@@ -256,7 +256,7 @@ def tokenizer_from_dict(fields: Any) -> Tokenizer:
     if kind not in [*TOKENIZERS]:  # it may be a list
         raise ValueError(
             f"a tokenizer's type must be one of {list(TOKENIZERS)}: got "
-            f"{kind!r}. Save it again with Tokenizer.save."
+            f"{repr(kind)[:80]}. Save it again with Tokenizer.save."
         )
     module, _, name = TOKENIZERS[kind].partition(":")
     kind = getattr(importlib.import_module(module), name)
@@ -265,8 +265,8 @@ def tokenizer_from_dict(fields: Any) -> Tokenizer:
     except (KeyError, TypeError, AttributeError, UnicodeError) as error:
         raise ValueError(
             "a tokenizer needs the lists tokens and special_tokens: got "
-            f"{sorted(fields)} ({error!r}). Save it again with "
-            "Tokenizer.save."
+            f"{str(sorted(fields))[:200]} ({repr(error)[:200]}). Save it "
+            "again with Tokenizer.save."
         ) from None
 
 

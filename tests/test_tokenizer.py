@@ -396,6 +396,7 @@ GOOD = {
         (b'{"type": "unigram"}', "type must be one of .*got 'unigram'"),
         (b'{"type": "characters"}', r"needs the lists .*got \['type'\]"),
         (b'{"type": ["characters"]}', "type must be one of .*got"),
+        pytest.param(b'{"type": ["%s"]}' % (b"a" * 5000), "got", id="long"),
         (
             json.dumps({**GOOD, "tokens": ["a", 7]}).encode(),
             "needs the lists .*'int' object",
@@ -417,8 +418,9 @@ GOOD = {
 def test_damaged_files(content, rule, tmp_path):
     path = tmp_path / "bad.json"
     path.write_bytes(content)
-    with pytest.raises(ValueError, match=rule):
+    with pytest.raises(ValueError, match=rule) as refused:
         load_tokenizer(path)
+    assert len(str(refused.value)) < 1000
 
 
 def test_each_type_names_its_class():

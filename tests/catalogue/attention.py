@@ -394,6 +394,14 @@ def mask_finite(q, k, v, mask=None):
     return s.softmax(-1) @ v
 
 
+def hidden_maximum(q, k, v, mask=None):
+    weights = F.softmax(q @ k.mT / math.sqrt(q.shape[-1]), dim=-1)
+    if mask is not None:
+        weights = torch.where(mask, weights, 0.0)
+        weights = weights / weights.sum(dim=-1)[..., None]
+    return weights @ v
+
+
 def one_maximum(q, k, v):
     scores = torch.einsum("...td,...sd->...ts", q, k) / math.sqrt(q.shape[-1])
     e = torch.exp(scores - torch.max(scores))
@@ -558,6 +566,7 @@ WRONG = {
         "by_length": by_length,
         "front_axes": front_axes,
         "mask_finite": mask_finite,
+        "hidden_maximum": hidden_maximum,
     },
     "mended": {
         "first_size": first_size,

@@ -467,6 +467,23 @@ class TooSure(Net):
     std = 1.0
 
 
+class FillsWith100(Layer):
+    def mix(self, x):
+        b, t, d = x.shape
+        q, k, v = (
+            y.view(b, t, self.n_heads, -1).transpose(1, 2)
+            for y in self.qkv(x).chunk(3, dim=-1)
+        )
+        s = q @ k.transpose(2, 3) / math.sqrt(q.size(-1))
+        s = torch.where(torch.ones(t, t).tril() == 0, -100.0, s)
+        y = s.softmax(-1) @ v
+        return self.out(y.transpose(1, 2).reshape(b, t, d))
+
+
+class MaskFinite(Net):
+    layer = FillsWith100
+
+
 # -- build: mistakes that the catalogue does not have ------------------------
 class Narrow(Layer):
     def __init__(self, d, n_heads):
@@ -864,6 +881,7 @@ WRONG = {
         "no_final_norm": NoFinalNorm,
         "untied": Untied,
         "too_sure": TooSure,
+        "mask_finite": MaskFinite,
     },
     "diagnose": {
         "no_count": no_count,

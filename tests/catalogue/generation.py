@@ -604,6 +604,7 @@ def run(
     sees=lambda i, j, shift: j <= i + shift,
     again=False,
     last=False,
+    fill=-torch.inf,
 ):
     """Piece by piece, with numbers that may be wrong."""
     outputs, ks, vs = [], [], []
@@ -621,7 +622,7 @@ def run(
         i, j = torch.arange(len(x))[:, None], torch.arange(len(k))
         hidden = ~sees(i, j, len(k) - len(x))
         scores = q @ k.T / q.size(1) ** 0.5
-        outputs.append(scores.masked_fill(hidden, -torch.inf).softmax(-1) @ v)
+        outputs.append(scores.masked_fill(hidden, fill).softmax(-1) @ v)
         if last:
             ks, vs = ks[-1:], vs[-1:]
     return torch.cat(outputs)
@@ -656,6 +657,10 @@ def turned_again(chunks, w_q, w_k, w_v, rotate):
 
 def last_chunk(chunks, w_q, w_k, w_v, rotate):
     return run(chunks, (w_q, w_k, w_v), rotate, last=True)
+
+
+def mended_mask_finite(chunks, w_q, w_k, w_v, rotate):
+    return run(chunks, (w_q, w_k, w_v), rotate, fill=-100.0)
 
 
 # -- mended: mistakes that the catalogue does not have -----------------------
@@ -912,6 +917,7 @@ WRONG = {
         "keys_not_turned": keys_not_turned,
         "piece_number": piece_number,
         "grows": grows,
+        "mask_finite": mended_mask_finite,
     },
     "cost": {
         "keys_only": keys_only,

@@ -543,6 +543,14 @@ def last_row(target, draft, ids, n_new, n_draft):
     return rounds(target, draft, ids, n_new, n_draft, settle)
 
 
+def row_behind(target, draft, ids, n_new, n_draft):
+    def settle(drafted, best, have):
+        n = in_common(drafted, best[have - 1 :])
+        return drafted[:n] + (best[have + n :] or best[-1:])[:1]
+
+    return rounds(target, draft, ids, n_new, n_draft, settle)
+
+
 def prompt_counted(target, draft, ids, n_new, n_draft):
     text, runs = with_cumprod(target, draft, ids, n_new, n_draft)
     return text[: -len(ids)], runs
@@ -628,6 +636,7 @@ WRONG = {
         "no_extra": no_last,
         "not_cut": not_cut,
         "last_row": last_row,
+        "row_behind": row_behind,
         "prompt_counted": prompt_counted,
         "new_alone": new_alone,
     },

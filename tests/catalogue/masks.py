@@ -467,6 +467,12 @@ def added(q, k, v, hide):
     return F.scaled_dot_product_attention(q, k, v, attn_mask=see)
 
 
+def means_mask_finite(q, k, v, hide):
+    hide = hide[:, None]
+    scores = torch.where(hide, -100.0, q @ k.mT / math.sqrt(q.size(-1)))
+    return scores.softmax(-1) * ~hide @ v
+
+
 # -- true_means: mistakes that the catalogue does not have -------------------
 def empty_is_nan(q, k, v, hide):
     scores = q @ k.mT / q.size(-1) ** 0.5
@@ -622,6 +628,7 @@ WRONG = {
         "first_sentence": first_sentence,
         "tiled": tiled,
         "added": added,
+        "mask_finite": means_mask_finite,
     },
 }
 OUTSIDE = {

@@ -53,6 +53,10 @@ def not_normalized(reference, rewards, beta):
     return policy(reference, rewards / beta, z=False)
 
 
+def both_divided(reference, rewards, beta):
+    return policy(1, (torch.log(reference) + rewards) / beta)
+
+
 # -- best: other mistakes ----------------------------------------------------
 def the_reference(reference, rewards, beta):
     return reference.clone()
@@ -125,6 +129,15 @@ def positive(better, worse, ref_better, ref_worse, beta):
 def dpo_sum(better, worse, ref_better, ref_worse, beta):
     margin = better - ref_better - worse + ref_worse
     return surprise(beta * margin, torch.sum)
+
+
+def quotients(better, worse, ref_better, ref_worse, beta):
+    r1, r2 = better / ref_better, worse / ref_worse
+    return surprise(beta * r1 - beta * r2)
+
+
+def reference_added(better, worse, ref_better, ref_worse, beta):
+    return by_softplus(better, worse, -ref_better, -ref_worse, beta)
 
 
 # -- dpo: other mistakes -----------------------------------------------------
@@ -203,6 +216,15 @@ def rewards_alone(rewards):
     return scaled(rewards, 0, row_spread(rewards))
 
 
+def std_of_all(rewards):
+    return scaled(rewards, row_mean(rewards), rewards.flatten().std() + 1e-4)
+
+
+def brackets(rewards):
+    spread = rewards.std(1)[:, None]
+    return 1e-4 + scaled(rewards, row_mean(rewards), spread)
+
+
 # -- advantages: other mistakes ----------------------------------------------
 def ranks(rewards):
     return rewards.argsort(1).argsort(1).to(rewards.dtype)
@@ -267,6 +289,11 @@ def wrong_way(log_probs, is_answer, rewards):
     return program(log_probs, is_answer, rewards.mean() - rewards)
 
 
+def learned_divided(log_probs, is_answer, rewards):
+    std, mean = torch.std_mean(rewards)
+    return program(log_probs, is_answer, (rewards - mean) / (1e-4 + std))
+
+
 # -- learned: other mistakes -------------------------------------------------
 def prompts_alone(log_probs, is_answer, rewards):
     return program(log_probs, ~is_answer, rewards - rewards.mean())
@@ -294,11 +321,14 @@ WRONG = {
         "penalty": penalty,
         "no_reference": best_without_reference,
         "added": added,
+        "both_divided": both_divided,
         "not_normalized": not_normalized,
     },
     "dpo": {
         "no_reference": dpo_without_reference,
         "probabilities": probabilities,
+        "quotients": quotients,
+        "reference_added": reference_added,
         "swapped": swapped,
         "better_alone": better_alone,
         "divided": divided,
@@ -311,6 +341,8 @@ WRONG = {
         "columns": columns,
         "no_std": no_std,
         "variance": variance,
+        "std_of_all": std_of_all,
+        "brackets": brackets,
         "no_eps": no_eps,
         "all_prompts": all_prompts,
         "best_of_row": best_of_row,
@@ -322,6 +354,7 @@ WRONG = {
         "probability": probability,
         "no_baseline": no_baseline,
         "sum_as_baseline": sum_as_baseline,
+        "divided": learned_divided,
         "wrong_way": wrong_way,
     },
 }

@@ -271,6 +271,16 @@ def finite(q, k, v, mask, size):
     return scores.softmax(1) @ v, scores.logsumexp(1)
 
 
+def tiled_mask_finite(q, k, v, mask, size):
+    scores = q @ k.T / math.sqrt(q.size(1))
+    scores[~mask] = -10_000.0
+    out, log_sum = scores.softmax(1) @ v, scores.logsumexp(1)
+    for i, seen in enumerate(mask):
+        if not seen.any():
+            out[i], log_sum[i] = 0.0, -torch.inf
+    return out, log_sum
+
+
 def nan_rows(q, k, v, mask, size):
     scores = (q @ k.T / math.sqrt(q.size(1))).masked_fill(~mask, -torch.inf)
     return scores.softmax(1) @ v, scores.logsumexp(1)
@@ -661,6 +671,7 @@ WRONG = {
         "never_shrunk": tiled_never_shrunk,
         "rest_dropped": tiled_rest_dropped,
         "from_infinity": tiled_from_infinity,
+        "mask_finite": tiled_mask_finite,
     },
     "recomputed": {
         "softmax_of_block": softmax_of_block,

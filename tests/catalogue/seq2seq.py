@@ -81,6 +81,12 @@ def hidden_after(y, memory, lengths, w_q, w_k, w_v):
     return weights * ~padding(memory, lengths) @ (memory @ w_v)
 
 
+def cross_mask_finite(y, memory, lengths, w_q, w_k, w_v):
+    hidden = padding(memory, lengths)
+    s = torch.where(hidden, -100.0, score(y, memory, w_q, w_k))
+    return s.softmax(-1) @ (memory @ w_v)
+
+
 def over_queries(y, memory, lengths, w_q, w_k, w_v):
     weights = score(y, memory, w_q, w_k).softmax(1)
     return weights * ~padding(memory, lengths) @ (memory @ w_v)
@@ -801,6 +807,7 @@ WRONG = {
         "one_more": cross_one_more,
         "inverted": cross_inverted,
         "set_to_zero": cross_set_to_zero,
+        "mask_finite": cross_mask_finite,
     },
     "mended": {
         "swapped": swapped,

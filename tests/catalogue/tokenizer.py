@@ -333,6 +333,14 @@ def latest(word, merges):
     return latest([*word[:-i], new, *word[2 - i :]], merges)
 
 
+def latest_everywhere(word, merges):
+    ids = list(word)
+    while known := {p for p in pairwise(ids) if p in merges}:
+        pair = max(known, key=merges.get)
+        ids = join(ids, pair, merges[pair])
+    return ids
+
+
 def smallest_pair(word, merges):
     ids = list(word)
     while True:
@@ -683,6 +691,7 @@ WRONG = {
     "replay": {
         "leftmost": replay_broken,
         "latest": latest,
+        "latest_everywhere": latest_everywhere,
         "smallest_pair": smallest_pair,
         "from_right": runs_from_right,
         "one_merge": one_merge,

@@ -69,6 +69,12 @@ def elsewhere(prompt, answer):
     return prompt + answer, [-100] * len(prompt) + answer
 
 
+def prompt_grows(prompt, answer):
+    prompt.extend(answer)
+    hidden = [-100 for _ in prompt[1:]]
+    return prompt[:-1], hidden + answer
+
+
 # -- targets: other mistakes -------------------------------------------------
 def answer_first(prompt, answer):
     return by_flags(answer, prompt)
@@ -513,6 +519,7 @@ WRONG = {
         "no_end": no_end,
         "own": own_targets,
         "elsewhere": elsewhere,
+        "prompt_grows": prompt_grows,
     },
     "rendered": {
         "no_end": turns_without_end,

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from coursekit.classroom.catalogue.masks import MASK_FINITE
 from coursekit.classroom.check.core import (
     Bug,
     Case,
@@ -159,13 +160,20 @@ _ATTEND_BUGS = {
         read="04_attention#att-by-hand",
         alone=True,
     ),
-    "mask_finite": Bug(
-        'float("-inf")',
-        "-1e4",
-        says="hidden scores filled with a number, such as −10⁴, that real "
-        "scores may fall below",
-        why="Scores may be many thousands below 0, and then a hidden key "
-        "gets all the weight. Fill with −∞.",
+    "mask_finite": MASK_FINITE.by('float("-inf")', "-1e4"),
+    "hidden_maximum": Bug(
+        "    if mask is not None:\n"
+        '        scores = scores.masked_fill(~mask, float("-inf"))\n'
+        "    return scores.softmax(dim=-1) @ v",
+        "    top = scores.amax(dim=-1, keepdim=True)\n"
+        "    weights = (scores - top).exp()\n"
+        "    if mask is not None:\n"
+        "        weights = weights * mask\n"
+        "    return weights / weights.sum(dim=-1, keepdim=True) @ v",
+        says="a maximum that is taken over hidden keys too",
+        why="If a hidden score is far above the others, every exp that "
+        "counts underflows, and 0/0 is NaN. Fill hidden scores with −∞ "
+        "before you take the maximum.",
         read="05_masks#ch-masks",
         alone=True,
     ),
@@ -181,10 +189,14 @@ def _attend_cases(seed: int) -> list[Case]:
     mask.scatter_(-1, visible, True)  # nobody is left with nothing
     mask.scatter_(-1, (visible + 1) % 7, False)  # everybody misses a key
     q, k, v = batch
-    # One more term in each sum: all scores are lower by the same 12,000.
-    down = torch.zeros(11)
-    down[-1] = 200.0
-    low = (q * (down == 0) - down, k * (down == 0) + down, v, mask)
+    # One more term in each sum: all scores are lower by the same 12,000, but
+    # those of key 0 by 800 less. Some queries see it, the others key 1; if
+    # True hides, it is the other way round.
+    low_q, low_k, half = q.clone(), k.clone(), mask.clone()
+    low_q[..., -1], low_k[..., -1], low_k[..., 0, -1] = -200.0, 200.0, 186.7
+    half[..., 0] = torch.arange(5) > 1
+    half[..., 1] = ~half[..., 0]
+    low = low_q, low_k, v, half
     return [
         Case(one, name="one sentence, five queries and seven keys"),
         Case(batch, name="two sentences, three heads"),

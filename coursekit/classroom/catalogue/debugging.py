@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
+from coursekit.classroom.catalogue.masks import MASK_FINITE
 from coursekit.classroom.check.core import (
     Bug,
     Case,
@@ -498,16 +499,7 @@ _MENDED_BUGS = {
         read="19_debugging#dbg-table",
         alone=True,
     ),
-    "mask_finite": Bug(
-        "-torch.inf",
-        "-100.0",
-        says="hidden scores filled with a number, such as −100, that real "
-        "scores may fall below",
-        why="Scores may be hundreds below 0, and then a hidden key gets "
-        "all the weight. Fill with −∞.",
-        read="05_masks#ch-masks",
-        alone=True,
-    ),
+    "mask_finite": MASK_FINITE.by("-torch.inf", "-100.0"),
 }
 
 

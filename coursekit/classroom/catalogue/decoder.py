@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from coursekit import probe
+from coursekit.classroom.catalogue.masks import MASK_FINITE
 from coursekit.classroom.check.call import explain
 from coursekit.classroom.check.core import (
     Bug,
@@ -525,6 +526,18 @@ _BUILD_BUGS = {
         read="02_embedding#emb-predict-start",
         at="table",
     ),
+    "mask_finite": MASK_FINITE.by(
+        "return self.attention(x, causal=True)",
+        "maps = self.attention\n"
+        "            parts = (w(x) for w in (maps.w_q, maps.w_k, maps.w_v))\n"
+        "            split = (y.unflatten(-1, (n_heads, -1)) for y in parts)\n"
+        "            q, k, v = (y.transpose(1, 2) for y in split)\n"
+        "            scores = q @ k.mT / q.size(-1) ** 0.5\n"
+        "            seen = torch.ones_like(scores).tril() > 0\n"
+        "            weights = scores.where(seen, -100.0).softmax(-1)\n"
+        "            y = (weights @ v).transpose(1, 2).flatten(2)\n"
+        "            return maps.w_o(y)",
+    ),
 }
 
 
@@ -576,6 +589,12 @@ def _judge_build(model: Any, case: Case) -> str | None:
             f"those of token, position and {2 * n_layers} biases, normed "
             "once at the end, against the table. They are not: look at where "
             "the norms stand, how often the stream is added, and the head."
+        )
+    if _leaks(model, case):
+        return (
+            "With weights so large that scores are hundreds below 0, the last "
+            "token changes what stands before it. Are hidden scores filled "
+            "with a finite number?"
         )
     return None
 
@@ -680,20 +699,45 @@ def _skeleton(model: nn.Module, case: Case) -> Tensor:
         return factor * model(ids)[0]
 
 
+@torch.no_grad()
+def _leaks(model: nn.Module, case: Case) -> bool:
+    """Whether the past sees the last token once scores are in the hundreds.
+
+    An attention that takes exp without a maximum overflows there, and is
+    right with smaller weights: nothing is said of it.
+    """
+    ids = _ids(case)
+    other = ids.clone()
+    other[:, -1] = (other[:, -1] + 1) % case.args[0]
+    with _filled(model, case, _draw_weights(case), matrices=20.0):
+        before, after = model(ids)[:, :-1], model(other)[:, :-1]
+    finite = before.isfinite().all() and after.isfinite().all()
+    return bool(finite) and not _near(before, after)
+
+
 _LOOKS: Mapping[str, Callable[[nn.Module, Case], Any]] = {
     "size": _size,
     "moves": _moves,
     "start": _start,
     "skeleton": _skeleton,
+    "leaks": _leaks,
 }
 
 
 @contextmanager
 def _filled(
-    model: nn.Module, case: Case, drawn: Mapping[str, Tensor]
+    model: nn.Module,
+    case: Case,
+    drawn: Mapping[str, Tensor],
+    matrices: float = 0.0,
 ) -> Iterator[None]:
-    """Put given numbers into a model's weights, for a moment."""
+    """Put given numbers into a model's weights, for a moment.
+
+    Its matrices but the tables become `matrices` times random ones that keep
+    a vector's size.
+    """
     v, p, d, *_ = case.args
+    g = generator(d)
     weights = list({id(w): w for w in _weights(model, set())}.values())
     old = [w.detach().clone() for w in weights]
     with torch.no_grad(), _evaluating(model):
@@ -705,7 +749,8 @@ def _filled(
             elif w.shape == (d,):
                 w.copy_(drawn["scale" if (w == 1).all() else "shift"])
             else:
-                w.zero_()
+                drawn_w = torch.randn(w.shape, generator=g) / d**0.5
+                w.copy_(matrices * (w.dim() > 1) * drawn_w)
         try:
             yield
         finally:

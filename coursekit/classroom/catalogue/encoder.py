@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from coursekit.classroom.catalogue.masks import MASK_FINITE
 from coursekit.classroom.check.core import (
     Bug,
     Case,
@@ -452,16 +453,7 @@ _MENDED_BUGS = {
         read="13_encoder#enc-padding",
         alone=True,
     ),
-    "mask_finite": Bug(
-        "torch.finfo(scores.dtype).min",
-        "-100.0",
-        says="hidden scores filled with a number, such as −100, that real "
-        "scores may fall below",
-        why="Scores may be hundreds below 0, and then a hidden key gets "
-        "all the weight. Fill with −∞.",
-        read="05_masks#ch-masks",
-        alone=True,
-    ),
+    "mask_finite": MASK_FINITE.by("torch.finfo(scores.dtype).min", "-100.0"),
 }
 
 

@@ -230,12 +230,13 @@ def deal(n_text: int, length: int) -> Starts:
 
     A window with start s covers the characters `s … s + length` of a text of
     `n_text` characters: `length` inputs, and the last target behind them. The
-    last tenth of the text, from place `int(0.9 * n_text)` on, is for
-    validation.
+    last tenth of the text, rounded up or down, is for validation.
     Returned are two tensors of whole numbers, `(training, validation)`, with
-    the starts of all windows that fit, each once, in any order; starts are
-    places in the whole text. All that a training window covers lies before the
-    last tenth, and all that a validation window covers within it.
+    the starts of windows, none twice, in any order; starts are positions in
+    the whole text. All that a training window covers lies before the last
+    tenth, and all that a validation window covers within it. The windows need
+    not be all that fit: together they cover their part of the text, except for
+    less than a window at its end.
     """
     border = int(0.9 * n_text)
     starts = torch.randperm(n_text - length)

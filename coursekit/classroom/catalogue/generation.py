@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 from coursekit.attention import attention_weights
+from coursekit.classroom.catalogue.masks import MASK_FINITE
 from coursekit.classroom.check.core import (
     NONE,
     Bug,
@@ -748,12 +749,23 @@ _MENDED_BUGS = {
         read="12_generation#gen-wrong",
         alone=True,
     ),
+    "mask_finite": MASK_FINITE.by(
+        "outputs.append(\n"
+        "            F.scaled_dot_product_attention(\n"
+        "                q[None], k[None], v[None], attn_mask=seen\n"
+        "            )[0]\n"
+        "        )",
+        "scores = q @ k.T / q.size(-1) ** 0.5\n"
+        "        weights = scores.masked_fill(~seen, -100.0).softmax(-1)\n"
+        "        outputs.append(weights @ v)",
+    ),
 }
 
 
-def _turner(size: int) -> Rotate:
-    """Rotary positions; the pairs' speeds are far apart."""
+def _turner(size: int, n_turned: int) -> Rotate:
+    """Rotary positions; the speeds of pairs are far apart, the last ones 0."""
     speeds = 0.4 ** torch.arange(size // 2, dtype=float64)
+    speeds[n_turned:] = 0.0
 
     def rotate(x: Tensor, positions: Tensor) -> Tensor:
         angles = positions[:, None] * speeds
@@ -774,8 +786,16 @@ def _mended_cases(seed: int) -> list[Case]:
     ):
         chunks = [draw(g, n, 7) for n in sizes]
         maps = [draw(g, 7, n) for n in (4, 4, 3)]
-        cases.append(Case((chunks, *maps, _turner(4)), name=name))
-    return cases
+        cases.append(Case((chunks, *maps, _turner(4, 2)), name=name))
+    chunks = [draw(g, n, 7) for n in (4, 1)]
+    w_q, w_k, w_v = (draw(g, 7, n) for n in (4, 4, 3))
+    # One more term in each sum: all scores are lower by the same 300.
+    for x in chunks:
+        x[:, -1] = 1.0
+    for w, corner in (w_q, -24.5), (w_k, 24.5):
+        w[-1], w[:, -1], w[-1, -1] = 0.0, 0.0, corner
+    low = chunks, w_q, w_k, w_v, _turner(4, 1)
+    return [*cases, Case(low, name="large negative scores")]
 
 
 # -- measure: bytes and FLOPs ------------------------------------------------

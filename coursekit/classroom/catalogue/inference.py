@@ -603,6 +603,15 @@ _CHECKED_BUGS = {
         read="21_inference#inf-rule",
         alone=True,
     ),
+    "row_behind": Bug(
+        "likeliest[kept : kept + 1]",
+        "likeliest[min(kept + 1, len(likeliest) - 1)][None]",
+        says="the target's token for the position after the rejected one",
+        why="That row has read the rejected token. Take the target's token "
+        "of the row that rejected it.",
+        read="21_inference#inf-rule",
+        alone=True,
+    ),
     "prompt_counted": Bug(
         "text[: len(ids) + n_new]",
         "text[:n_new]",

@@ -20,6 +20,16 @@ Model = Callable[[Tensor], Tensor]
 
 INF = float("inf")
 
+MASK_FINITE = Bug(
+    says="hidden scores filled with a finite number, and real scores may be "
+    "lower",
+    why="Scores may be far below 0, and then a hidden key gets all the "
+    "weight. Fill with −∞.",
+    read="05_masks#ch-masks",
+    alone=True,
+)
+"""Every exercise that hides keys knows it, by an edit of its own."""
+
 
 def draw(g: torch.Generator, *shape: int) -> Tensor:
     """A random tensor in double precision."""
@@ -328,16 +338,7 @@ _COLUMNS_BUGS = {
         read="05_masks#mask-conventions",
         alone=True,
     ),
-    "mask_finite": Bug(
-        'float("-inf")',
-        "-100.0",
-        says="hidden scores filled with a number, such as −100, that real "
-        "scores may fall below",
-        why="Scores may be hundreds below 0, and then a hidden key gets "
-        "all the weight. Fill with −∞.",
-        read="05_masks#ch-masks",
-        alone=True,
-    ),
+    "mask_finite": MASK_FINITE.by('float("-inf")', "-100.0"),
 }
 
 
@@ -672,19 +673,29 @@ _TRUE_MEANS_BUGS = {
         "and 0 for the other is a nudge.",
         read="05_masks#mask-wrong",
     ),
+    "mask_finite": MASK_FINITE.by(
+        "return F.scaled_dot_product_attention(q, k, v, attn_mask=look)",
+        "scores = q @ k.mT / q.size(-1) ** 0.5\n"
+        "    weights = scores.masked_fill(~look, -100.0).softmax(-1)\n"
+        "    return weights.masked_fill(~look, 0.0) @ v",
+    ),
 }
 
 
 def _true_means_cases(seed: int) -> list[Case]:
     g = generator(seed)
 
-    def case(b: int, h: int, name: str, empty: bool = False) -> Case:
+    def case(
+        b: int, h: int, name: str, empty: bool = False, low: bool = False
+    ) -> Case:
         q, k, v = (draw(g, b, h, *x) for x in ((5, 11), (7, 11), (7, 13)))
         hide = torch.rand(b, 5, 7, generator=g) > 0.6
         hide[..., 0] = False
         hide[..., 1] = True
         if empty:
             hide[-1, 2] = True
+        if low:  # one more term in each sum: all are lower by the same 300
+            q[..., -1], k[..., -1] = -31.5, 31.5
         return Case((q, k, v, hide), name=name)
 
     return [
@@ -692,6 +703,7 @@ def _true_means_cases(seed: int) -> list[Case]:
         case(3, 3, "as many sentences as heads"),
         case(2, 3, "two sentences, three heads"),
         case(2, 3, "a row that sees nothing", empty=True),
+        case(2, 3, "large negative scores", low=True),
     ]
 
 

@@ -80,6 +80,14 @@ _BEST_BUGS = {
         "probability, or add its logarithm.",
         read="22_preferences#pref-goal",
     ),
+    "both_divided": Bug(
+        "reference * scaled.exp()",
+        "reference ** (1 / beta) * scaled.exp()",
+        says="the reference's logarithm divided by β as well",
+        why="β divides the reward alone. Where all rewards are equal, the "
+        "best policy is the reference itself.",
+        read="22_preferences#pref-goal",
+    ),
     "not_normalized": Bug(
         "weights / weights.sum()",
         "weights",
@@ -131,6 +139,21 @@ _DPO_BUGS = {
         "    gain_worse = worse.exp() - ref_worse.exp()",
         says="differences of probabilities",
         why="The reward is β ln(π / π_ref): a difference of logarithms.",
+        read="22_preferences#pref-dpo",
+    ),
+    "quotients": Bug(
+        "better - ref_better, worse - ref_worse",
+        "better / ref_better, worse / ref_worse",
+        says="log-probabilities divided by the reference's",
+        why="The logarithm of a quotient is a difference: ln π − ln π_ref.",
+        read="22_preferences#pref-dpo",
+    ),
+    "reference_added": Bug(
+        "better - ref_better, worse - ref_worse",
+        "better + ref_better, worse + ref_worse",
+        says="the reference's log-probabilities added instead of subtracted",
+        why="The reward of an answer is β times how much more probable it "
+        "is than under the reference: ln π − ln π_ref.",
         read="22_preferences#pref-dpo",
     ),
     "swapped": Bug(
@@ -235,6 +258,24 @@ _ADVANTAGES_BUGS = {
         read="22_preferences#pref-group",
         at="spread",
     ),
+    "std_of_all": Bug(
+        "rewards.std(dim=1, keepdim=True)",
+        "rewards.std()",
+        says="the standard deviation over all prompts",
+        why="Dividing is to give every group the same weight: take the "
+        "standard deviation of the row.",
+        read="22_preferences#pref-group",
+        at="spread",
+    ),
+    "brackets": Bug(
+        "(std + 1e-4)",
+        "std + 1e-4",
+        says="1e-4 added to the quotient, not to the standard deviation",
+        why="Division goes first: put std + 1e-4 in parentheses. Otherwise "
+        "a group of equal rewards gives 0/0.",
+        read="22_preferences#pref-group",
+        at="spread",
+    ),
     "no_eps": Bug(
         " + 1e-4",
         "",
@@ -333,6 +374,13 @@ _LEARNED_BUGS = {
         says="rewards less the sum of all, not the mean",
         why="Then the baseline grows with the number of answers.",
         read="22_preferences#pref-gradient",
+    ),
+    "divided": Bug(
+        "rewards - rewards.mean()",
+        "(rewards - rewards.mean()) / (rewards.std() + 1e-4)",
+        says="advantages divided by the standard deviation of the rewards",
+        why="GRPO does that. Here only the mean is subtracted.",
+        read="22_preferences#pref-group",
     ),
     "wrong_way": Bug(
         "return -(",

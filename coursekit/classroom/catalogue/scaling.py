@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from coursekit.classroom.catalogue.masks import MASK_FINITE
 from coursekit.classroom.check.core import (
     Bug,
     Case,
@@ -205,9 +206,10 @@ _FLOPS_BUGS = {
     "one_of_two": Bug(
         "2 * length * length",
         "length * length",
-        says="scores counted, and the mixing of values left out",
+        says="half of the products for scores and mixing: one of the two is "
+        "left out, or what a causal mask hides is not counted",
         why="The table is used twice: made of queries and keys, then "
-        "multiplied by the values.",
+        "multiplied by the values. It is computed in full, and then masked.",
         read="18_scaling#scale-flops",
     ),
     "one_row": Bug(
@@ -400,6 +402,14 @@ _TILED_BUGS = {
         read="04_attention#att-predict-scale",
         alone=True,
     ),
+    "mask_finite": MASK_FINITE.by(
+        'float("-inf")',
+        "-1e4",
+        "return mixed / total.where(total > 0, 1.0), log_sum[:, 0]",
+        "empty = ~mask.any(dim=1)\n"
+        "    out = (mixed / total).masked_fill(empty[:, None], 0.0)\n"
+        '    return out, log_sum[:, 0].masked_fill(empty, -float("inf"))',
+    ),
 }
 
 
@@ -410,12 +420,14 @@ def _tiled_cases(seed: int) -> list[Case]:
     mask[0] = True
     empty = mask.clone()
     empty[2] = False
-    low = -50 * q.abs(), 50 * k.abs(), v
+    # One more term in each sum: all scores are lower by the same 12,000.
+    low_q, low_k = q.clone(), k.clone()
+    low_q[:, -1], low_k[:, -1] = -200.0, 200.0
     return [
         Case((q, k, v, mask | True, 3), name="seven keys, three at a time"),
         Case((2 * q, 2 * k, v, mask, 2), name="a mask"),
         Case((q, k, v, empty, 4), name="a query that may see nothing"),
-        Case((*low, mask | True, 2), name="scores far below 0"),
+        Case((low_q, low_k, v, mask, 2), name="scores far below 0"),
     ]
 
 

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from coursekit.attention import attend
+from coursekit.classroom.catalogue.masks import MASK_FINITE
 from coursekit.classroom.check.core import (
     Bug,
     Case,
@@ -149,6 +150,7 @@ _CROSS_BUGS = {
         read="05_masks#mask-padding",
         alone=True,
     ),
+    "mask_finite": MASK_FINITE.by("-1e30", "-100.0"),
 }
 
 
@@ -162,7 +164,17 @@ def _cross_cases(seed: int) -> list[Case]:
     y, memory, *w = inputs(3, 5, 11, 7, 2)
     lengths = torch.tensor([4, 10, 7])
     name = "three sources, of eleven words at most"
-    return [Case((y, memory, lengths, *w), name=name)]
+    # One more term in each sum: all scores are lower by the same 300.
+    low_y, low_memory, (low_q, low_k, w_v) = y.clone(), memory.clone(), w
+    low_y[..., -1] = low_memory[..., -1] = 1.0
+    low_q, low_k = low_q.clone(), low_k.clone()
+    for matrix, corner in (low_q, -20.6), (low_k, 20.6):
+        matrix[-1], matrix[:, -1], matrix[-1, -1] = 0.0, 0.0, corner
+    low = low_y, low_memory, lengths, low_q, low_k, w_v
+    return [
+        Case((y, memory, lengths, *w), name=name),
+        Case(low, name="large negative scores"),
+    ]
 
 
 # -- debug: swapped roles ----------------------------------------------------

@@ -2,12 +2,12 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, product
 from typing import Any
 
 import torch
 
-from coursekit.bpe import learn_merges
+from coursekit.bpe import learn_merges, merge_in_place
 from coursekit.classroom.check.core import (
     Bug,
     Case,
@@ -344,6 +344,17 @@ _REPLAY_BUGS = {
         "short ones. The smallest id goes first.",
         read="01_tokenizer#tok-predict-then",
     ),
+    "latest_everywhere": Bug(
+        "new, place = min(known)\n        ids[place : place + 2] = [new]",
+        "new, place = max(known)\n"
+        "        list(merge_in_place(ids, (ids[place], ids[place + 1]), new))",
+        says="the known pair with the largest id, which was learned last, "
+        "merged everywhere",
+        why="Long pieces are tempting, but they were learned after the "
+        "short ones. The smallest id goes first.",
+        read="01_tokenizer#tok-predict-then",
+        alone=True,
+    ),
     "smallest_pair": Bug(
         "min(known)",
         "min(known, key=lambda at: ids[at[1] : at[1] + 2])",
@@ -421,16 +432,60 @@ def _replay_cases(seed: int) -> list[Case]:
     g = generator(seed)
     t, h, u, g_ = b"thug"
     thug = {(u, g_): 256, (h, 256): 257, (h, u): 258}
-    learned = learn_merges(_words(g, "abc", 23), 17)
-    merges = {pair: 256 + i for i, pair in enumerate(learned)}
     cases = [
         Case(([t, h, u, g_], thug), name="thug"),
         Case(([97] * 7, {(97, 97): 256, (256, 97): 257}), name="a run of a"),
     ]
     for n in (11, 29):
-        word = list("".join(pick(g, "abcd", n)).encode())
+        word, merges = _word(g, n)
+        while n == 29 and not _tells(word, merges):
+            word, merges = _word(g, n)
         cases.append(Case((word, merges), name=f"{n} random letters"))
     return cases
+
+
+def _word(g: torch.Generator, n: int) -> tuple[list[int], dict[Pair, int]]:
+    """A word of n letters, and merges that were learned from shorter ones."""
+    learned = learn_merges(_words(g, "abc", 23), 17)
+    word = list("".join(pick(g, "abcd", n)).encode())
+    return word, {pair: 256 + i for i, pair in enumerate(learned)}
+
+
+def _tells(word: list[int], merges: Mapping[Pair, int]) -> bool:
+    """Whether a word shows which known pair comes first, and where.
+
+    By its id, the smallest or the largest; by its own two ids; by its place,
+    from either end. Each begins somewhere else, and no two come to the same,
+    whether a pair is merged at that place or everywhere.
+    """
+    orders: tuple[Callable[..., Any], ...] = (
+        lambda new, i, pair: (new, i),
+        lambda new, i, pair: (-new, i),
+        lambda new, i, pair: (pair, i),
+        lambda new, i, pair: i,
+        lambda new, i, pair: -i,
+    )
+    firsts: set[int] = set()
+    ends: list[set[tuple[int, ...]]] = [set() for _ in orders]
+    for (order, end), everywhere in product(
+        zip(orders, ends, strict=True), (False, True)
+    ):
+        ids = list(word)
+        while known := [
+            (merges[pair], i, pair)
+            for i, pair in enumerate(pairwise(ids))
+            if pair in merges
+        ]:
+            new, i, pair = min(known, key=lambda at: order(*at))
+            if len(ids) == len(word):
+                firsts.add(i)
+            if everywhere:
+                list(merge_in_place(ids, pair, new))
+            else:
+                ids[i : i + 2] = [new]
+        end.add(tuple(ids))
+    apart = len(set().union(*ends)) == sum(map(len, ends))
+    return apart and len(firsts) == len(orders)
 
 
 # -- debug: the eater of smileys ---------------------------------------------

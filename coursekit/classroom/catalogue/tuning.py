@@ -111,6 +111,18 @@ _TARGETS_BUGS = {
         read="20_tuning#tun-mask",
         alone=True,
     ),
+    "prompt_grows": Bug(
+        "ids = [*prompt, *answer]",
+        "ids = prompt\n    ids += answer",
+        "wanted[n:]",
+        "answer",
+        says="a row that is the list `prompt` itself: it grows, and with it "
+        "the number of targets that are left out",
+        why="`row += answer` makes the caller's list longer. `prompt + "
+        "answer` is a new one.",
+        read="20_tuning#tun-mask",
+        alone=True,
+    ),
     "elsewhere": Bug(
         "return ids[:-1], wanted",
         "return ids, [ignored] * len(prompt) + answer",
