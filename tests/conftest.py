@@ -8,7 +8,6 @@ import os
 from functools import cache
 
 import pytest
-import torch
 from jaxtyping import install_import_hook
 
 # Programs that tests start print as they do for most people: buffered.
@@ -17,7 +16,6 @@ os.environ.pop("PYTHONUNBUFFERED", None)
 # has the shapes and dtypes that its signature says, or raises.
 if os.environ.get("JAXTYPING_DISABLE") != "1":
     install_import_hook("coursekit", "beartype.beartype")
-torch.set_num_threads(1)
 gc.disable()  # until the tests are collected: what is imported stays
 
 # The parts of the suite; every file that none of them names is of the part
@@ -80,6 +78,16 @@ def pytest_ignore_collect(collection_path, config):
     return True if wanted and part and part not in wanted else None
 
 
+def pytest_collectstart():
+    """Compute with one thread.
+
+    Only who collects loads torch: who hands the tests to workers does not.
+    """
+    import torch
+
+    torch.set_num_threads(1)
+
+
 def pytest_collection_modifyitems(items):
     """All that a file asks of one exercise stands together.
 
@@ -107,6 +115,8 @@ def pytest_collection_finish():
 @pytest.fixture(autouse=True)
 def usual_dtype():
     """A page's code may compute in float64; the test after it does not."""
+    import torch
+
     yield
     torch.set_default_dtype(torch.float32)
 

@@ -36,8 +36,8 @@ from coursekit.classroom.grading.install import (  # noqa: E402
     published,
 )
 
-# The book of one page is built once: by one of the two workers.
-pytestmark = pytest.mark.xdist_group("book of one page")
+# Of the workers, one starts the two servers that small books are built with.
+pytestmark = pytest.mark.xdist_group("small books")
 
 CHAPTERS = dict(notebooks.chapters(ROOT))
 EXPORTED = ROOT / "_build" / "notebooks"

@@ -17,8 +17,8 @@ from test_pages import Visit, axe
 
 from coursekit.classroom.grading.plain import number_of
 
-# Built once, by one of the two workers.
-pytestmark = pytest.mark.xdist_group("chapter parts")
+# Of the workers, one starts the two servers that small books are built with.
+pytestmark = pytest.mark.xdist_group("small books")
 
 import chapter_parts  # noqa: E402
 import course_pages  # noqa: E402

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from forked import kernels
 
 from coursekit.classroom.check import core
 from coursekit.classroom.grading import assign, editions
@@ -253,7 +254,10 @@ def checkout(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def built(checkout):
-    """``built(edition)``: the folder with html/ and notebooks/."""
+    """``built(edition)``: the folder with html/ and notebooks/.
+
+    The kernels of all builds are forks of one server.
+    """
     made = {}
 
     def built(edition):
@@ -275,7 +279,8 @@ def built(checkout):
             assert done.returncode == 0, done.stdout
         return made[edition]
 
-    return built
+    with kernels.ready():
+        yield built
 
 
 def released(folder):

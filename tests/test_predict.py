@@ -21,8 +21,8 @@ from test_pages import Visit, axe
 
 from coursekit.classroom.grading import install
 
-# Built once, by one of the two workers.
-pytestmark = pytest.mark.xdist_group("predictions")
+# Of the workers, one starts the two servers that small books are built with.
+pytestmark = pytest.mark.xdist_group("small books")
 plain = notebooks.plain
 
 FRONT = test_book.TINY.split("# Tiny")[0]

@@ -164,7 +164,8 @@ def numbers(
         return what
     gap = torch.where(wrong, (x - y).abs(), -1.0)
     gap = torch.where(gap.isnan(), math.inf, gap)
-    worst = torch.unravel_index(gap.argmax(), gap.shape)
+    # PyTorch's own would import SymPy first, which takes more than a second.
+    worst = np.unravel_index(int(gap.argmax()), gap.shape)
     where = f" at {[int(i) for i in worst]}" if worst else ""
     right, left = apart(b[worst].item(), a[worst].item())
     text = mismatch(what + where, right, left)

