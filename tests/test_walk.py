@@ -9,6 +9,7 @@ import json
 import math
 import re
 
+import matplotlib.pyplot as plt
 import pytest
 import test_live
 import test_pages
@@ -27,6 +28,7 @@ page = test_live.page
 pytestmark = pytest.mark.xdist_group("walk")
 
 CLOSE = 1e-5
+LEVELS = ("model", "block", "head", "dot")
 SIZES = {"context": 29, "d_model": 35, "n_heads": 5, "n_blocks": 3}
 TEXT = "The cat sat. The"
 SWAP = "cat dog"
@@ -251,11 +253,27 @@ def test_the_strip_shows_the_same_numbers(ids):
     assert far(found.logits[-1].tolist(), theirs["logits"][-1]) < CLOSE
 
 
+def test_the_levels_show_the_same_numbers(ids):
+    """The four still pictures, and, as a control, another head's."""
+    model = to_library(gpt()).eval()
+    b, h = strip.pointing(model, ids)
+    block = truth(gpt(), ids)["blocks"][b]
+    axes = strip.levels(model, tokenizer(), TEXT).figure.axes
+    bars = [bar.get_height() for bar in axes[3].patches]
+    key = int(block["weights"][h, -1].argmax())
+    assert far(bars, block["q"][h, -1] * block["k"][h, key]) < CLOSE
+    assert far(bars, block["q"][h - 1, -1] * block["k"][h - 1, key]) > 0.01
+    score = f"{block['scores'][h, -1, key]:.2f}".replace("-", "−")
+    assert f"score {score}\n" in axes[3].texts[-1].get_text()
+    assert len(axes[0].get_yticks()) == len(axes[0].get_yticklabels()) == 3
+    plt.close("all")
+
+
 # -- the lines ---------------------------------------------------------------
 def test_the_lines_are_those_of_minimal():
     whole = re.sub(r" *#.*", "", lesson.text(lesson.LAST_CHAPTER))
     lines = {line.strip() for line in whole.splitlines()}
-    assert set(walk.LINES) == {*range(1, 13), "loss"}
+    assert set(walk.LINES) == {*range(1, 13), "loss", *LEVELS}
     for step in walk.LINES:
         assert {line.strip() for line in walk.code(step).splitlines()} <= lines
     assert "math.sqrt" in walk.code(5)
@@ -410,6 +428,23 @@ def test_arrow_keys_read_the_numbers(walker, ids):
     assert readout.text_content().startswith("x, dimension 2: ")
 
 
+def test_a_number_of_the_query_shows_what_adds_up_to_it(walker, ids):
+    reader = walker().at("#walk=cat&step=4&token=10")
+    block = truth(gpt(), ids)["blocks"][1]
+    total = reader.page.locator(".walk-picture svg > g text.walk-strong")
+    on = reader.page.locator(".walk-picture .walk-on")
+    assert on.count() == 0
+    for row, letter in ((4, "q"), (6, "v")):
+        made = reader.page.locator(".walk-picture .walk-cells").nth(row)
+        made.locator(".walk-cell").nth(4).hover()
+        expected = block[letter][2, 9]
+        shown = float(total.text_content().replace("−", "-"))
+        assert shown == pytest.approx(expected[4].item(), abs=0.0051)
+        assert shown != pytest.approx(expected[3].item(), abs=0.01)
+        assert on.count() == 17  # it, and what it is made of
+    assert "WV[5]" in reader.page.locator(".walk-picture").text_content()
+
+
 ADDRESSES = [
     "#walk=cat&step=5&token=3&block=3&head=5",
     "#walk=dog&step=8&mute=1.3,2.5",
@@ -422,6 +457,8 @@ ADDRESSES = [
     "#walk=cat&step=3&put=5.115,9.99",
     "#walk=cat&step=11&block=3&beside=1",
     "#walk=cat&step=9&trace=x.15.3.7",
+    "#walk=cat&step=2&zoom=model&token=9",
+    "#walk=dog&step=5&zoom=dot&token=9&block=3&head=2&key=16&mask=off",
     "#walk=%C3%BCber+%22so%22+%26+1%2B1&step=5&token=4",
     "#walk=+dog&step=2",  # the reader's word, not the page's
     "#walk=A+cow+ran&step=8&put=3.98&block=1&mute=1.2",
@@ -432,7 +469,9 @@ ADDRESSES = [
 def test_an_address_holds_the_state(walker, address):
     reader = walker().at(address)
     state = reader.state()
-    if "trace" not in address:  # another step closes it
+    if "trace" in address or "zoom" in address:  # another step closes it
+        reader.page.evaluate("document.querySelector('live-walk').write()")
+    else:
         reader.page.get_by_role("slider", name="Step").press("ArrowLeft")
         reader.page.get_by_role("slider", name="Step").press("ArrowRight")
     assert reader.page.url.endswith(address)
@@ -454,7 +493,8 @@ def test_an_address_holds_the_state(walker, address):
     [
         "#walk-7",
         "#walk=bird&step=99&token=-3&block=x&mute=9.9,&weight=1&push=1e9"
-        "&put=3,99.9,1.999&truth=-4&beside=0&top-p=7&trace=x.1.2",
+        "&put=3,99.9,1.999&truth=-4&beside=0&top-p=7&trace=x.1.2"
+        "&zoom=cell&key=0",
         "#walk=&step=12&trace=logit.999.0&put=x.y&temperature=",
         "#walk=cat&step=12&trace=constructor.1",
     ],
@@ -540,6 +580,32 @@ def test_a_weight_is_set_by_the_slider(walker):
     reader.page.keyboard.press("ArrowLeft")  # it is the same slider still
     reader.page.wait_for_url(re.compile(r"\.99$"))
     assert len(reader.changed()) == 2
+
+
+def test_a_bar_is_dragged(walker, ids):
+    """The weight is as long as the bar, and the answer is minimal.py's."""
+    reader = walker().at("#walk=cat&step=7&token=10&block=1&head=4")
+    bar = reader.page.locator(".walk-drag").nth(4)
+    box = bar.bounding_box()
+    y = box["y"] + box["height"] / 2
+    mouse = reader.page.mouse
+    mouse.move(box["x"] + 5, y)
+    mouse.down()
+    mouse.move(box["x"] + 0.4 * box["width"], y)
+    mouse.move(box["x"] + 0.7 * box["width"], y)
+    mouse.up()
+    assert "&weight=1.4.5.70" in reader.page.url
+    slider = reader.page.get_by_role("slider", name="Weight of “c”")
+    assert slider.input_value() == "70"
+    edited = gpt(lesson.load(lesson.LAST_CHAPTER, EDITS["weight"][1]))
+    before, after = shares(gpt(), TEXT, 9), shares(edited, TEXT, 9)
+    best = before.argmax()
+    expected = [100 * before[best].item(), 100 * after[best].item()]
+    assert reader.changed() == pytest.approx(expected, abs=0.51)
+    assert abs(before[best] - after[best]) > 0.01  # a control
+    reader.page.get_by_role("button", name="Undo changes").click()
+    bar.click()  # a press is no drag
+    assert reader.changed() == []
 
 
 def test_a_token_is_drawn(walker):
@@ -981,6 +1047,140 @@ def test_the_trace_by_keyboard(walker):
     assert "trace" not in reader.page.url
 
 
+# -- the zoom ----------------------------------------------------------------
+def test_the_zoom_goes_in_and_out_by_keyboard(walker):
+    reader = walker().at("#walk=cat&step=9")
+    press = reader.page.keyboard.press
+    way = reader.page.get_by_role("navigation", name="Zoom")
+    code = reader.page.locator(".walk-lines pre")
+    picture = reader.page.get_by_role("group", name="Picture of the level")
+    leave = reader.page.get_by_role("button", name="Back to step 9")
+    assert not leave.is_visible()
+    way.get_by_role("button", name="Model").press("Enter")
+    picture.focus()
+    said = []
+    for level in LEVELS:
+        assert f"&step=9&zoom={level}" in reader.page.url
+        assert code.text_content() == walk.code(level)
+        assert way.locator("[aria-current=location]").count() == 1
+        said.append(reader.sentence())
+        marked = reader.page.locator(".walk-picture .walk-on")
+        assert marked.count() == (3 if level == "dot" else 1)
+        if level != "dot":
+            press("Enter")
+    assert len(set(said)) == 4
+    assert not any("undefined" in text or "{" in text for text in said)
+    reader.page.wait_for_timeout(600)
+    assert reader.page.locator(".live-spoken").text_content() == said[-1]
+    press("Enter")  # a product is the reader's way on, to its sum
+    assert "&trace=q.15." in reader.page.url
+    picture.focus()
+    for level in ("head", "block", "model"):
+        press("Escape")
+        assert reader.page.url.endswith(f"&step=9&zoom={level}")
+    press("ArrowDown")  # to the next block
+    press("Enter")
+    assert reader.page.url.endswith("&step=9&zoom=block&block=3")
+    leave.press("Enter")
+    assert reader.page.url.endswith("#walk=cat&step=9&block=3")
+    heading = reader.page.locator(".walk-heading").text_content()
+    assert heading.startswith("Step 9 of 12: ")
+    focused = reader.page.evaluate("document.activeElement.className")
+    assert focused == "walk-picture"
+    press("Escape")  # nothing is left to go out of
+    assert reader.state()["step"] == 9
+
+
+def test_the_zoom_by_mouse(walker):
+    reader = walker().at("#walk-model")
+    spot = ".walk-picture .walk-enter"
+    reader.page.locator(spot).nth(6 * 2 + 3).click()  # block 3, head 4
+    assert "&zoom=block&block=3&head=4" in reader.page.url
+    reader.page.locator(spot).nth(1).click()
+    assert "&zoom=head&block=3&head=2" in reader.page.url
+    reader.page.locator(f"{spot} .walk-cell").nth(9 * 16 + 4).click()
+    assert "&zoom=dot&token=10&block=3&head=2&key=5" in reader.page.url
+    reader.page.get_by_label("block 1").click()  # at the same level
+    assert "&zoom=dot&block=1&head=2" in reader.page.url.replace(
+        "&token=10", ""
+    )
+    reader.page.locator("[data-name=key]").select_option("3: e")
+    assert reader.page.url.endswith("&key=3")
+    reader.page.get_by_role("button", name="Next", exact=True).click()
+    assert "zoom" not in reader.page.url
+
+
+def test_the_zoom_shows_the_numbers_of_minimal(walker, ids):
+    """At each level; and, as a control, those of a neighbor are others."""
+    model, theirs = gpt(), truth(gpt(), ids)
+    b, h, t, s = 1, 2, 9, 4
+    block = theirs["blocks"][b]
+    address = f"#walk=cat&zoom=%s&token={t + 1}&key={s + 1}"
+    reader = walker().at(address % "dot")
+    picture = reader.page.locator(".walk-picture")
+
+    def numbers(words):
+        found = re.findall(r"−?\d+\.\d+", words)
+        return [float(each.replace("−", "-")) for each in found]
+
+    q, keys = block["q"][h, t], block["k"][h]
+    about = "rows => rows[2].map(bar => bar.about())"
+    rows = "document.querySelector('live-walk').sheet.rows"
+    said = reader.page.evaluate(f"({about})({rows})")
+    shown = torch.tensor([numbers(each) for each in said])
+    expected = torch.stack([q, keys[s], q * keys[s]], 1)
+    assert far(shown.tolist(), expected) < 0.0051
+    other = torch.stack([q, keys[s + 1], q * keys[s + 1]], 1)
+    assert far(shown.tolist(), other) > 0.1
+    score, weight = block["scores"][h, t], block["weights"][h, t]
+    for i, agrees in ((s, True), (s + 1, False)):
+        row = (q @ keys[i], score[i], 100 * weight[i])
+        result = [number.item() for number in row]
+        told = numbers(reader.sentence())
+        assert (told == pytest.approx(result, abs=0.051)) == agrees
+    reader.at(address % "head")
+    reads = "cells => cells.map(cell => cell.about())"
+    cells = reader.page.locator(".walk-enter .walk-cell")
+    said = cells.evaluate_all(reads)
+    shown = torch.tensor([numbers(each)[0] for each in said]).view(16, 16)
+    assert far(shown.tolist(), block["scores"][h]) < 0.0051
+    assert far(shown.tolist(), theirs["blocks"][b]["scores"][h - 1]) > 0.1
+    printed = [each or "0" for each in cells.all_text_contents()]
+    shown = torch.tensor([int(each) for each in printed]).view(16, 16) / 100
+    assert far(shown.tolist(), block["weights"][h]) < 0.0101
+    assert far(shown.tolist(), block["weights"][h - 1]) > 0.1
+    reader.at(address % "block")
+    lengths = picture.locator("text", has_text="length").all_text_contents()
+    names = ("input", "attended", "written", "output")
+    expected = [block[name][t].norm().item() for name in names]
+    shown = [float(each.split()[-1]) for each in lengths]
+    assert shown == pytest.approx(expected, abs=0.051)
+    assert shown != pytest.approx(expected[::-1], abs=0.051)
+    reader.at(address % "model")
+    streams = [theirs["x"], *(each["output"] for each in theirs["blocks"])]
+    with torch.no_grad():
+        lens = [model.unembed(model.norm(x[t])).softmax(-1) for x in streams]
+    shown = picture.locator("text", has_text="%").all_text_contents()
+    assert [float(each[:-1]) for each in shown] == pytest.approx(
+        [100 * each.max().item() for each in lens], abs=0.51
+    )
+    sharp = sum(
+        (each["weights"][:, t].amax(-1) > 0.5).sum().item()
+        for each in theirs["blocks"]
+    )
+    assert f"In {sharp} of the 15 heads" in reader.sentence()
+
+
+def test_what_the_mask_hides_has_no_weight(walker, ids):
+    reader = walker().at("#walk=cat&zoom=dot&token=4&key=10")
+    block = truth(gpt(), ids)["blocks"][1]
+    score = f"{block['scores'][2, 3, 9]:.2f}".replace("-", "−")
+    assert f"the score {score}, but" in reader.sentence()
+    assert reader.sentence().endswith("and the weight is 0.")
+    reader.page.get_by_role("checkbox", name="÷ √Dh").uncheck()
+    assert "as nothing divides it" in reader.sentence()
+
+
 def test_it_plays_and_pauses(walker):
     reader = walker()
     reader.page.clock.install()
@@ -1048,6 +1248,7 @@ MOMENTS = [
     "#walk=cat&step=12&truth=104&push=2",
     "#walk=cat&step=12&trace=logit.15.104",
     "#walk=cat&step=10&trace=unit.15.1.3",
+    *(f"#walk=cat&step=5&zoom={level}" for level in LEVELS),
 ]
 # Words and cells that are not wholly within the picture.
 OUTSIDE = """() => {

@@ -1,4 +1,4 @@
-"""The walk as a strip of twelve still pictures: paper, and no JavaScript."""
+"""The walk and its zoom as still pictures: paper, and no JavaScript."""
 
 import re
 import textwrap
@@ -15,15 +15,16 @@ from coursekit.classroom.figures import COLORS, ROLES, Rectangle
 from coursekit.classroom.figures.hero import percent
 from coursekit.vocabulary import Tokenizer
 
-__all__ = ["States", "pointing", "states", "strip"]
+__all__ = ["States", "levels", "pointing", "states", "strip"]
 
 CELLS = 16  # of many dimensions, as in the live figure
 UNITS = 32  # hidden units in a row
 BEST = 6  # of the next token
 WORDS = Path(__file__).parent / "figures/walk_strings.js"
-TITLES = re.findall(
-    r'"walk\.\d+\.title": "(.+?)"', WORDS.read_text("utf8")
-)  # they stand once, in the table of the live figure
+# They stand once, in the table of the live figure.
+TITLES = dict(
+    re.findall(r'"walk\.(\w+)\.title": "(.+?)"', WORDS.read_text("utf8"))
+)
 
 
 class States(NamedTuple):
@@ -165,10 +166,8 @@ def strip(
     found = states(model, ids, names, block)
     figure, axes = figures.new_figure(height=12.6, columns=2, rows=6)
     figure.set_layout_engine("constrained", hspace=0.06, wspace=0.06)
-    for step, (ax, title) in enumerate(zip(axes, TITLES, strict=True), 1):
-        ax.set_title("\n".join(textwrap.wrap(f"{step}. {title}", 27)), size=11)
-        ax.tick_params(labelsize=10, length=0)
-        ax.spines[:].set_visible(False)
+    for step, ax in enumerate(axes, 1):
+        _head(ax, f"{step}. {TITLES[f'{step}']}")
     _tokens(axes[0], found)
     _rows(axes[1], _table(model, found))
     place = found.x - found.embedded
@@ -187,6 +186,83 @@ def strip(
     names = [_shown(tokenizer, i) for i in best.indices.tolist()]
     _bars(axes[11], names, best.values)
     return axes[0]
+
+
+def levels(model: Any, tokenizer: Tokenizer, text: str) -> Any:
+    """Draw the four levels of the zoom for the last token of a text.
+
+    The head is that of :func:`pointing`, the key the one that gets most.
+
+    Args:
+        model: as for :func:`states`.
+        tokenizer: of its text.
+        text: what it reads.
+
+    Returns:
+        The first picture's axes.
+    """
+    figures.use_style()
+    ids = tokenizer.encode(text)
+    names = [_shown(tokenizer, i) for i in ids]
+    with torch.no_grad():
+        block, head = pointing(model, ids)
+        found = states(model, ids, names, block)
+        maps = watch(model, torch.tensor([ids])).weights[:, 0]
+    key = int(found.weights[head].argmax())
+    said = {
+        "n": len(maps), "h": maps.size(1), "b": block + 1,
+        "token": names[-1], "key": names[key],
+    }  # fmt: skip
+    figure, axes = figures.new_figure(height=7.4, columns=2, rows=2)
+    figure.set_layout_engine("constrained", hspace=0.08, wspace=0.06)
+    for ax, level in zip(axes, ("model", "block", "head", "dot"), strict=True):
+        if level == "head":
+            said["h"] = head + 1
+        _head(ax, TITLES[level].format(**said))
+    heads = maps[:, :, -1].flatten(0, 1)
+    _cells(axes[0], heads, "weight")
+    axes[0].set_yticks(
+        range(0, len(heads), maps.size(1)),
+        [f"block {b + 1}" for b in range(len(maps))],
+    )
+    _named(axes[0], names)
+    rows = {
+        "x": found.entered,
+        "attention": found.attended,
+        "network": found.written,
+        "new x": found.entered + found.attended + found.written,
+    }
+    _rows(axes[1], rows)
+    _cells(axes[2], maps[block, head], "weight")
+    axes[2].set_yticks(range(len(names)), names, size=9)
+    _named(axes[2], names)
+    products = found.q[head] * found.k[head, key]
+    _products(axes[3], products, found.weights[head, key].item())
+    return axes[0]
+
+
+def _head(ax: Any, title: str) -> None:
+    """Above a picture what it shows; no frame."""
+    ax.set_title("\n".join(textwrap.wrap(title, 27)), size=11)
+    ax.tick_params(labelsize=10, length=0)
+    ax.spines[:].set_visible(False)
+
+
+def _named(ax: Any, names: list[str]) -> None:
+    """The tokens below the columns."""
+    ax.set_xticks(range(len(names)), names, rotation=90, size=9)
+
+
+def _products(ax: Any, products: Tensor, share: float) -> None:
+    """The products of a query and a key, and what they come to."""
+    values = products.tolist()
+    kinds = [ROLES["weight" if value > 0 else "loss"] for value in values]
+    ax.bar(range(len(values)), values, color=[COLORS[kind] for kind in kinds])
+    total = products.sum().item()
+    score = total / len(values) ** 0.5
+    said = f"sum {total:.2f}, score {score:.2f}\nweight {percent(share)}"
+    ax.text(0, max(values), said.replace("-", "−"), va="top", size=10)
+    ax.set_xticks([])
 
 
 def _shown(tokenizer: Tokenizer, i: int) -> str:
@@ -299,7 +375,7 @@ def _heads(ax: Any, found: States) -> None:
     _cells(ax, found.weights, "weight")
     heads = range(len(found.weights))
     ax.set_yticks(heads, [f"head {h + 1}" for h in heads])
-    ax.set_xticks(range(len(found.names)), found.names, rotation=90, size=9)
+    _named(ax, found.names)
 
 
 def _hidden(ax: Any, units: Tensor) -> None:

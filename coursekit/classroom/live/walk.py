@@ -37,6 +37,17 @@ LINES: dict[int | str, Lines] = {
         ("sample", ("softmax(-1)", "masked_fill", "multinomial")),
     ),
     "loss": (("cross_entropy", ("log_p =", "return -log_p")),),
+    "model": (
+        ("GPT.forward", ("self.positions(", "for block", "x = block(")),
+    ),
+    "block": (
+        (
+            "Block.forward",
+            ("y = self.norm_1", "x = x + self.att", "x = x + self.feed"),
+        ),
+    ),
+    "head": (("attention", ("scores = q @ k", "masked_fill", "softmax(-1)")),),
+    "dot": (("attention", ("scores = q @ k",)),),
 }
 
 
@@ -44,7 +55,8 @@ def code(step: int | str) -> str:
     """Lines of `minimal.py` that do what a step of the walk shows.
 
     Args:
-        step: 1 to 12, or ``loss``, which step 12 shows with a true token.
+        step: 1 to 12, or ``loss``, which step 12 shows with a true token, or
+            a level of the zoom.
 
     Returns:
         The lines, without the indentation that all have and without

@@ -10,22 +10,25 @@ import { Answer } from "./walk_answer.js";
 import { ATTENTION_STEPS } from "./walk_attention.js";
 import { CODE } from "./walk_code.js";
 import { controls } from "./walk_controls.js";
+import { Crumbs } from "./walk_crumbs.js";
 import { ModelMap } from "./walk_map.js";
 import { Sheet } from "./walk_sheet.js";
 import {
-  fromAddress, isChanged, SEEN, STEPS, toAddress, UNCHANGED,
+  fromAddress, isChanged, LEVELS, SEEN, STEPS, toAddress, UNCHANGED,
 } from "./walk_state.js";
 import { STREAM_STEPS } from "./walk_stream.js";
 import { formula } from "./walk_strings.js";
 import { Texts } from "./walk_text.js";
 import { Trace } from "./walk_trace.js";
 import { FIRST_STEPS } from "./walk_vectors.js";
+import { ZOOM } from "./walk_zoom.js";
 import { lined, nameOf, splitWord, unlined } from "./words.js";
 
 const DRAW = [...FIRST_STEPS, ...ATTENTION_STEPS, ...STREAM_STEPS];
 const PACE = 6000; // milliseconds a step while it plays
 const SPOT = ".walk-cell, .walk-spot"; // what has a number
 const REST = 200; // milliseconds after a slider was moved
+const SLACK = 3; // pixels that a press may move and be no drag
 
 class LiveWalk extends LiveFigure {
   static key = "walk";
@@ -76,6 +79,8 @@ class LiveWalk extends LiveFigure {
     this.drawn = null;
     this.choose = Object.fromEntries(["token", "block", "head", "key", "trace"]
       .map((name) => [name, (value) => this.change({ [name]: value })]));
+    this.choose.all = (changes) => this.change(changes);
+    this.choose.quietly = (changes) => this.change(changes, true);
     return this.build();
   }
 
@@ -99,8 +104,9 @@ class LiveWalk extends LiveFigure {
     this.readout = make("p", { className: "walk-readout" });
     this.picture_ = make("div", { className: "walk-picture", tabIndex: 0,
       role: "group", "aria-label": say("walk.picture"),
-      onkeydown: (event) => this.press(event),
+      onkeydown: (event) => this.press(event), onfocus: () => this.pointStart(),
       onclick: (event) => this.click(event),
+      onpointerdown: (event) => this.drag(event),
       onpointerover: (event) => this.point(event.target.closest(SPOT)),
     });
     // To ask for the width at each step would lay out the whole page again.
@@ -111,6 +117,8 @@ class LiveWalk extends LiveFigure {
       this.draw();
     }));
     this.resized.observe(this.picture_);
+    this.crumbs = new Crumbs((goal) => this.change(goal),
+      () => this.picture_.focus({ preventScroll: true }));
     this.controls = make("div", { className: "walk-controls" });
     this.typed = textBox(say("walk.text"), "", () => this.type());
     this.typed.input.dataset.name = "text";
@@ -122,8 +130,8 @@ class LiveWalk extends LiveFigure {
     this.lines = make("div", { className: "walk-lines" }, this.formula,
       this.code, this.sentence);
     return [make("div", { className: "walk-body" }, this.map.element,
-      make("div", { className: "walk-center" }, this.heading, this.controls,
-        this.readout, this.picture_, this.trace.element),
+      make("div", { className: "walk-center" }, this.crumbs.element, this.heading,
+        this.controls, this.readout, this.picture_, this.trace.element),
       make("div", { className: "walk-side" }, this.lines, this.answer.element)),
     this.transport()];
   }
@@ -173,6 +181,7 @@ class LiveWalk extends LiveFigure {
   /** Another state: shown, and written into the address; quietly if a
    *  control is still being moved. */
   change(changes, quiet = false) {
+    if ("step" in changes) changes = { zoom: null, ...changes };
     const step = Math.max(1, Math.min(STEPS, changes.step ?? this.state.step));
     const isOther = (name) => name in changes
       && JSON.stringify(changes[name]) !== JSON.stringify(this.state[name]);
@@ -182,7 +191,7 @@ class LiveWalk extends LiveFigure {
     if (newText || isOther("token"))
       changes = { weight: null, push: 0, ...changes };
     this.entered = step !== this.state.step || isOther("put");
-    if (moved || this.entered) {
+    if (moved || this.entered || isOther("zoom")) {
       this.drawn = null;
       changes = { trace: null, ...changes };
     }
@@ -223,8 +232,9 @@ class LiveWalk extends LiveFigure {
   /** Write the state into the address. */
   write() {
     try {
-      history.replaceState(history.state, "",
-        toAddress(this.state, this.start, this.texts));
+      const { key } = this.state;
+      history.replaceState(history.state, "", toAddress({ ...this.state,
+        key: key === this.strongest ? null : key }, this.start, this.texts));
     } catch { /* a frame without an address of its own */ }
   }
 
@@ -250,10 +260,9 @@ class LiveWalk extends LiveFigure {
     const states = this.states(state);
     const intact = this.states({ ...UNCHANGED, text: state.text });
     const names = Object.assign(ids.map(name), { name });
-    if (state.key === null) {
-      const row = states.blocks[state.block].weights[state.head][state.token];
-      state.key = row.indexOf(Math.max(...row));
-    }
+    const row = states.blocks[state.block].weights[state.head][state.token];
+    this.strongest = row.indexOf(Math.max(...row));
+    state.key ??= this.strongest;
     this.walk = { ids, names, states, intact, state, name, tokenizer,
       choose: this.choose, model: this.model, drawn: this.drawn,
       grown: this.grown, table: this.model.embedding.weight,
@@ -286,40 +295,53 @@ class LiveWalk extends LiveFigure {
   draw() {
     this.width ||= this.picture_.clientWidth;
     if (!this.width) return; // within something closed: drawn when it opens
+    const { step, zoom } = this.state;
     this.sheet = new Sheet(this.width);
-    this.blanks = DRAW[this.state.step - 1](this.sheet, this.walk);
+    this.blanks = (zoom ? ZOOM[zoom] : DRAW[step - 1])(this.sheet, this.walk);
     const svg = this.sheet.finish();
     svg.classList.toggle("walk-entered", Boolean(this.entered));
     this.picture_.replaceChildren(svg);
-    this.readout.textContent = say("walk.hint");
-    this.cursor = null;
+    this.readout.textContent = say(zoom && zoom !== LEVELS.at(-1)
+      ? "walk.hint-zoom" : "walk.hint");
+    this.picture_.setAttribute("aria-label",
+      say(zoom ? "walk.picture-zoom" : "walk.picture"));
+    this.cursor = this.sheet.start;
+    if (document.activeElement === this.picture_) this.pointStart();
+  }
+
+  /** Mark where Enter goes in. */
+  pointStart() {
+    if (this.cursor) this.point(this.spotAt(this.cursor));
   }
 
   /** What the step is, and what a number that is traced is. */
   describe(traced) {
-    const { step, block, head, truth } = this.state;
-    const part = step === STEPS && truth !== null ? "loss" : step;
-    const title = say(`walk.${part}.title`);
-    this.heading.textContent = say("walk.step", { step, title });
-    this.formula.replaceChildren(...formula(say(`walk.${part}.formula`)));
+    const { step, block, head, truth, zoom } = this.state;
+    const part = zoom ?? (step === STEPS && truth !== null ? "loss" : step);
+    const title = say(`walk.${part}.title`, this.blanks);
+    this.heading.textContent = zoom ? title : say("walk.step", { step, title });
+    this.formula.replaceChildren(...formula(
+      say(`walk.${part}.formula`, this.blanks)));
     this.code.textContent = CODE[part];
     const { variant = "", ...blanks } = this.blanks ?? {};
     this.tell(say(`walk.${part}.sentence${variant}`, { block: block + 1,
       head: head + 1, token: this.walk.names[this.state.token], ...blanks }));
     if (traced) this.speak(traced);
     this.scrubber.value = step;
-    this.scrubber.setAttribute("aria-valuetext", say("walk.step", { step, title }));
+    this.scrubber.setAttribute("aria-valuetext", say("walk.step", { step,
+      title: say(`walk.${step}.title`) }));
     this.marks.forEach((mark, i) => mark.classList.toggle("walk-here", i + 1 === step));
     this.back.disabled = step === 1;
     this.next.disabled = step === STEPS;
     this.map.show(this.state);
+    this.crumbs.show(this.state, this.walk.names);
   }
 
   /** How much the answer loses without each head of the block: computed one
    *  at a time, when nothing else has to be done. */
   effects() {
     const { state } = this;
-    if (state.step !== 8) return [];
+    if (state.step !== 8 || state.zoom) return [];
     const key = JSON.stringify({ ...state, ...SEEN, head: 0, step: 0, muted: 0 });
     if (this.effectsKey !== key) {
       this.effectsKey = key;
@@ -330,7 +352,7 @@ class LiveWalk extends LiveFigure {
   }
 
   measure(key) {
-    if (this.effectsKey !== key || this.state.step !== 8) return;
+    if (this.effectsKey !== key || this.state.step !== 8 || this.state.zoom) return;
     const { state } = this, h = this.found.length, t = state.token;
     const plain = { ...state, muted: [] };
     const before = softmax(this.states(plain).logits[t]);
@@ -367,17 +389,47 @@ class LiveWalk extends LiveFigure {
 
   /** Say a cell's number and mark it. */
   point(cell) {
-    this.picture_.querySelector(".walk-on")?.classList.remove("walk-on");
+    for (const on of this.picture_.querySelectorAll(".walk-on"))
+      on.classList.remove("walk-on");
     if (!cell?.about) return;
-    cell.classList.add("walk-on");
+    for (const on of [cell, ...(cell.also ?? [])]) on.classList.add("walk-on");
+    cell.reveal?.();
     this.readout.textContent = cell.about();
   }
 
   click(event) {
     const box = this.sheet.svg.getBoundingClientRect();
     const spot = event.target.closest(SPOT);
+    if (spot?.go) return spot.go();
     this.sheet.click(event.clientX - box.left, event.clientY - box.top);
     if (spot?.node) this.expand(spot.node);
+  }
+
+  /** Drag a bar to another length, by as much as the pointer moves. */
+  drag(down) {
+    const box = this.sheet.svg.getBoundingClientRect();
+    const bar = this.sheet.dragAt(down.clientX - box.left, down.clientY - box.top);
+    if (!bar || down.button) return;
+    const stop = new AbortController(), { signal } = stop;
+    const listen = (name, call) =>
+      this.picture_.addEventListener(name, call, { signal });
+    let moved = false;
+    this.picture_.setPointerCapture(down.pointerId);
+    listen("pointermove", (event) => {
+      moved ||= Math.abs(event.clientX - down.clientX) > SLACK;
+      if (moved) bar.set(Math.round(100 * Math.max(0, Math.min(1,
+        (event.clientX - box.left - bar.x) / bar.full))) / 100);
+    });
+    for (const name of ["pointerup", "pointercancel"])
+      listen(name, () => {
+        stop.abort();
+        if (moved) this.change({}); // the slider, too
+      });
+  }
+
+  /** One level out; from the model back to the step. */
+  goOut() {
+    this.change({ zoom: LEVELS[LEVELS.indexOf(this.state.zoom) - 1] ?? null });
   }
 
   /** Show of what a number is the sum. */
@@ -386,16 +438,18 @@ class LiveWalk extends LiveFigure {
     this.trace.element.scrollIntoView({ block: "nearest" });
   }
 
-  /** Arrow keys go over the cells. */
+  /** Arrow keys go over the cells, Enter goes into one, Escape goes out. */
   press(event) {
     const { rows } = this.sheet;
     const moves = { ArrowLeft: [0, -1], ArrowRight: [0, 1],
       ArrowUp: [-1, 0], ArrowDown: [1, 0] };
     if (!rows.length) return;
     if (event.key === "Enter" && this.cursor) {
-      const { node } = this.spotAt(this.cursor);
+      const { node, go } = this.spotAt(this.cursor);
+      if (go) return go();
       if (node) this.trace.follow({ trace: node });
     }
+    if (event.key === "Escape" && this.state.zoom) return this.goOut();
     if (!(event.key in moves)) return;
     event.preventDefault();
     const [down, right] = this.cursor ? moves[event.key] : [0, 0];

@@ -119,6 +119,8 @@ function mix(sheet, { states, intact, state, names, choose }) {
     if (s === key) sheet.rect(0, y - ROW / 2, sheet.width, ROW, "mark");
     sheet.name(y, name, s === t);
     sheet.bar(start, y, bars, row[s], s > t ? "loss" : "weight", before[s]);
+    sheet.drag(start, y - ROW / 2, bars, ROW, (share) => choose.quietly(
+      { key: s, weight: { block, head, key: s, share } }));
     sheet.text(start + bars + 42, y, percent(row[s]), "end");
     sheet.cells(x, y, parts[s], { role: "value", width, limit, more: false,
       node: (i) => ["v", s, block, head, i],

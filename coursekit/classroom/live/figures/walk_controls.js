@@ -3,7 +3,7 @@
 import { leading } from "../generation.js";
 import { button, checkbox, field, make, slider } from "./parts.js";
 import { say } from "./strings.js";
-import { PUSHES } from "./walk_state.js";
+import { PUSHES, stepOf } from "./walk_state.js";
 import { swapped } from "./walk_vectors.js";
 import { tokenFor, wordPicker } from "./words.js";
 
@@ -12,7 +12,7 @@ const LIKELIEST = 8; // tokens that may be given as the true one
 /** The controls of the walk as it stands. */
 export function controls(walk) {
   const { state, walk: { names } } = walk;
-  const { step } = state;
+  const step = stepOf(state);
   const at = (first, last) => step >= first && step <= last;
   const listed = step === 1 ? [walk.typed.field] : [];
   if (walk.words.length > 1 && walk.texts.word(state) >= 0)
@@ -21,6 +21,8 @@ export function controls(walk) {
     say("walk.pick", { n: i + 1, token }))));
   if (at(4, 11)) listed.push(pick(walk, "block", counted(walk.sizes.block)));
   if (at(4, 7)) listed.push(pick(walk, "head", counted(walk.sizes.head)));
+  if (state.zoom === "dot") listed.push(pick(walk, "key", names.map((token, i) =>
+    say("walk.pick", { n: i + 1, token }))));
   return [...listed, ...(TOUCH[step]?.(walk) ?? [])];
 }
 
@@ -85,8 +87,8 @@ function beside(walk) {
 
 /** A list to choose a part of the state from. */
 function pick(walk, name, options) {
-  const id = say(name === "block" ? "layer" : name === "head" ? "head"
-    : `walk.${name}`);
+  const id = say({ block: "layer", head: "head", key: "walk.its-key" }[name]
+    ?? `walk.${name}`);
   const list = make("select", { onchange: () =>
     walk.change({ [name]: Number(list.value) }) });
   list.dataset.name = name;

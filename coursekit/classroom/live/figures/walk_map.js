@@ -2,6 +2,7 @@
 // to another part of it.
 import { make } from "./parts.js";
 import { say } from "./strings.js";
+import { stepOf } from "./walk_state.js";
 
 const INSIDE = [4, 10]; // the steps that are within a block
 
@@ -31,16 +32,18 @@ export class ModelMap {
     return { name, goal, button };
   }
 
-  /** A block is entered at its beginning, unless the walk is in a block. */
+  /** A block is entered at its beginning, unless the walk is in a block; where
+   *  the reader has zoomed in, it is seen at the same level. */
   aim(goal) {
     if (goal.step) return goal;
-    const { step } = this.state;
+    const { step, zoom } = this.state;
+    if (zoom) return { ...goal, zoom: zoom === "model" ? "block" : zoom };
     return { ...goal, step: step >= INSIDE[0] && step <= 11 ? step : INSIDE[0] };
   }
 
   show(state) {
     this.state = state;
-    const { step, block } = state;
+    const { block } = state, step = stepOf(state);
     for (const { name, goal, button } of this.places) {
       const here = name === "block"
         ? step >= INSIDE[0] && (goal.block === block ? step <= 11 : step === 11)

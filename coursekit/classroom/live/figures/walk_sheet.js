@@ -14,6 +14,8 @@ export class Sheet {
     this.bottom = 0;
     this.rows = []; // of cells, for the arrow keys
     this.choices = []; // what a click chooses, by its place
+    this.drags = []; // what can be dragged to another length
+    this.start = null; // where the arrow keys begin, [row, column]
     this.svg = shape("svg", { width, "aria-hidden": true });
   }
 
@@ -107,12 +109,13 @@ export class Sheet {
   }
 
   /** Something else that says a number: for the arrow keys one more cell of
-   *  its row, or a row of its own. */
-  spot(element, about, node, isOwn) {
+   *  its row, or a row of its own. Where it leads to more, go() goes there. */
+  spot(element, about, node, isOwn, go) {
     const spot = shape("g", { class: "walk-spot" });
     element.replaceWith(spot);
     spot.append(element);
-    Object.assign(spot, { about: () => about, node });
+    Object.assign(spot, { about: () => about, node, go });
+    if (go) spot.classList.add("walk-enter");
     if (isOwn) this.rows.push([]);
     this.rows.at(-1).push(spot);
   }
@@ -138,6 +141,18 @@ export class Sheet {
   /** A row that can be chosen, all of its width; y is its middle. */
   line(y, height, choose) {
     this.choice(0, y - height / 2, this.width, height, choose);
+  }
+
+  /** A bar, from x on, that can be dragged: set(share) is called. */
+  drag(x, y, full, height, set) {
+    this.drags.push({ x, y, full, height, set });
+    this.rect(x, y, full, height, "choice drag");
+  }
+
+  /** What can be dragged at (x, y). */
+  dragAt(x, y) {
+    return this.drags.find((bar) => x >= bar.x && x < bar.x + bar.full
+      && y >= bar.y && y < bar.y + bar.height);
   }
 
   /** Do what a click at (x, y) means. */

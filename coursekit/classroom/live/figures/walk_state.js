@@ -7,15 +7,24 @@
 import { plain } from "./words.js";
 
 export const STEPS = 12;
+/** The levels of the zoom, from the outside in. */
+export const LEVELS = ["model", "block", "head", "dot"];
+// Whose controls, and whose place in the map, a level has.
+const STEP_OF = { model: 0, block: 8, head: 6, dot: 5 };
 export const PUSHES = 9; // of the logits, at most
 /** Nothing is changed, neither in the model nor in the text. */
 export const UNCHANGED = { put: [], root: true, mask: true, muted: [], cut: [],
   straight: [], weight: null };
 /** What is to be seen, and not what is computed. */
 export const SEEN = { key: null, beside: null, temperature: 1, topP: 1,
-  truth: null, push: 0, trace: null };
+  truth: null, push: 0, trace: null, zoom: null };
 const NUMBERS = { temperature: ["temperature", 0.1, 3, 1],
   topP: ["top-p", 0.05, 1, 1], push: ["push", 0, PUSHES, 0] };
+
+/** The step whose controls a state has. */
+export function stepOf({ step, zoom }) {
+  return zoom ? STEP_OF[zoom] : step;
+}
 
 /** Whether the text or the model of a state has been changed. */
 export function isChanged(state) {
@@ -24,10 +33,12 @@ export function isChanged(state) {
       (list) => list.length);
 }
 
-/** A state as an address; `start` is what need not be said. */
+/** A state as an address; `start` is what need not be said, and no key is the
+ *  one that gets most. */
 export function toAddress(state, start, texts) {
   const [text, put] = texts.toAddress(state);
   const parts = [`walk=${plain(text)}`, `step=${state.step}`];
+  if (state.zoom) parts.push(`zoom=${state.zoom}`);
   const last = texts.ids(state.text).length - 1;
   if (put.length)
     parts.push(`put=${put.map(([t, id]) => `${t + 1}.${id}`)}`);
@@ -35,6 +46,7 @@ export function toAddress(state, start, texts) {
     parts.push(`token=${state.token + 1}`);
   for (const name of ["block", "head"])
     if (state[name] !== start[name]) parts.push(`${name}=${state[name] + 1}`);
+  if (state.key !== null) parts.push(`key=${state.key + 1}`);
   for (const name of ["root", "mask"])
     if (!state[name]) parts.push(`${name}=off`);
   if (state.muted.length)
@@ -57,11 +69,14 @@ export function toAddress(state, start, texts) {
 
 /** What an address says of a walk, or null if it speaks of something else;
  *  #walk-5, the place of step 5 in the page's list, is one too, and #walk-loss
- *  is step 12 with the model's answer as the true token. */
+ *  is step 12 with the model's answer as the true token, and #walk-head a level
+ *  of the zoom. */
 export function fromAddress(hash, start, texts, sizes) {
   const place = /^#walk-(\d+)$/.exec(hash);
   if (place) return { step: whole(place[1], STEPS) + 1 };
   if (hash === "#walk-loss") return { step: STEPS, truth: sizes.answer };
+  const level = LEVELS.find((zoom) => hash === `#walk-${zoom}`);
+  if (level) return { zoom: level };
   if (!hash.startsWith("#walk=")) return null;
   const said = new URLSearchParams(hash.slice(1));
   const list = (name) => said.get(name)?.split(",") ?? [];
@@ -74,8 +89,8 @@ export function fromAddress(hash, start, texts, sizes) {
   found.put = found.put.filter(([t]) => t < n);
   found.token = Math.min(start.token, n - 1);
   if (said.has("step")) found.step = whole(said.get("step"), STEPS) + 1;
-  const within = { ...sizes, token: n, beside: sizes.block };
-  for (const name of ["token", "block", "head", "beside"])
+  const within = { ...sizes, token: n, key: n, beside: sizes.block };
+  for (const name of ["token", "block", "head", "key", "beside"])
     if (said.has(name)) found[name] = whole(said.get(name), within[name]);
   for (const name of ["root", "mask"]) found[name] = said.get(name) !== "off";
   found.muted = pairs("mute").map(([block, head]) =>
@@ -95,6 +110,7 @@ export function fromAddress(hash, start, texts, sizes) {
     if (said.has(word) && number >= least && number <= most)
       found[name] = number;
   }
+  if (LEVELS.includes(said.get("zoom"))) found.zoom = said.get("zoom");
   found.trace = said.get("trace")?.split(".").map((part, i) =>
     (i ? Number(part) : part)) ?? null;
   return found;

@@ -11,7 +11,8 @@ import { lined } from "./words.js";
 const SHOWN = 8; // of the likeliest tokens
 const ROW_HEIGHT = 26;
 
-const lengthOf = (row) => Math.sqrt(dot(row, row));
+/** The length of a vector. */
+export const lengthOf = (row) => Math.sqrt(dot(row, row));
 
 /** Three rows, the last the sum of the others, each with its length. */
 function sum(sheet, rows, cut) {

@@ -24,7 +24,35 @@ Object.assign(STRINGS, {
   "walk.pick": "{n}: {token}",
   "walk.picture": "Picture of the step. Arrow keys go from number to number.",
   "walk.map-label": "The model, from the text to the next token",
+  "walk.picture-zoom": "Picture of the level. Arrow keys go from part to part,"
+    + " Enter goes in, Escape goes out.",
   "walk.hint": "Point at a cell for its number, press it for its sum.",
+  "walk.hint-zoom": "Press a part to go in; Escape goes out again.",
+  "walk.zoom": "Zoom",
+  "walk.zoom-leave": "Back to step {step}",
+  "walk.crumb.model": "Model",
+  "walk.crumb.block": "Block {b}",
+  "walk.crumb.head": "Head {h}",
+  "walk.crumb.dot": "q · k",
+  "walk.crumb.pair": " of “{token}”, “{key}”",
+  "walk.its-key": "Key",
+  "walk.ffn": "FFN",
+  "walk.head-spot": "Block {b}, head {h}: “{token}” gives most, {share}, to “{key}”",
+  "walk.network-spot": "Block {b}, feed-forward network: {n} of {all} hidden units"
+    + " are above 0.1",
+  "walk.norm-heads": "norm, then {n} heads",
+  "walk.norm-network": "norm, then the network's {n} hidden units",
+  "walk.keys": "keys →",
+  "walk.queries": "queries ↓",
+  "walk.pair": "“{token}” for “{key}”: score {score}, weight {share}",
+  "walk.key-of": "k of {token}",
+  "walk.products-of": "products",
+  "walk.each-product": "their products, number by number",
+  "walk.add-up": "all sum to",
+  "walk.summed": "sum",
+  "walk.masked": "masked",
+  "walk.by-root": "Divided by √{n}, that is the score {score}",
+  "walk.by-none": "It is the score, as nothing divides it",
   "walk.root": "÷ √Dh",
   "walk.mask": "causal mask",
   "walk.plus": "the + around attention",
@@ -154,6 +182,32 @@ Object.assign(STRINGS, {
   "walk.lost": "loss = −ln p = {loss} (as trained: {before})",
   "walk.pushes": "“{token}”: {p} − {y} = {by}",
 
+  "walk.model.title": "The model: {n} blocks of {h} heads",
+  "walk.model.formula":
+    "[[stream:x]] ← block_1([[stream:x]]), …, [[stream:x]] ← block_{last}([[stream:x]])",
+  "walk.model.sentence": "Each blue square is the attention of one head: a row"
+    + " per query, a column per key, with “{token}” framed. In {sharp} of the"
+    + " {maps} heads, “{token}” gives one token more than half of its weight."
+    + " Press a block to go in.",
+  "walk.block.title": "Block {b}: two additions to x",
+  "walk.block.formula": "[[stream:x]] ← [[stream:x]] + [[weight:attention]],"
+    + " [[stream:x]] ← [[stream:x]] + [[ffn:network]]",
+  "walk.block.sentence": "x comes in with length {before}. Attention adds a"
+    + " vector of length {added}, the network one of length {written}, and x"
+    + " leaves with length {after}. Press a head to go in.",
+  "walk.head.title": "Head {h} of block {b}: each query, each key",
+  "walk.head.formula": "weights = softmax([[query:Q]] [[key:K]]ᵀ / √D_h),"
+    + " masked",
+  "walk.head.sentence": "Each row is a query and sums to 100%. “{token}” gives"
+    + " {share} to “{best}”. Press a cell for the dot product behind it.",
+  "walk.dot.title": "One dot product: q of “{token}”, k of “{key}”",
+  "walk.dot.formula": "score = ([[query:q_1]] [[key:k_1]] + [[query:q_2]] [[key:k_2]]"
+    + " + …) / √D_h",
+  "walk.dot.sentence": "q of “{token}” and k of “{key}” have {n} numbers each."
+    + " Their products sum to {sum}. {how}, and after softmax the weight {share}.",
+  "walk.dot.sentence-hidden": "q of “{token}” and k of “{key}” have {n} numbers"
+    + " each. Their products sum to {sum}. {how}, but “{key}” comes later: the"
+    + " mask sets it to −∞, and the weight is 0.",
   "walk.1.title": "The text becomes tokens",
   "walk.1.formula": "text → [[token:ids]]",
   "walk.1.sentence": "The text becomes {n} tokens, and the model sees only"

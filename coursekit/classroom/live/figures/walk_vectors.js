@@ -181,24 +181,44 @@ function projections(sheet, { states, state, model }) {
     about: (i) => cellOf("x", i, kept.input[t][i]) });
   sheet.down(x, width, 40, 66, say("walk.norm"));
   sheet.name(84, say("walk.normed"), true);
-  sheet.cells(x, 84, normed, { role: "stream", width,
+  const read = sheet.cells(x, 84, normed, { role: "stream", width,
     node: (i) => ["norm", t, 2 * block, i],
     about: (i) => cellOf(say("walk.normed"), i, normed[i]) });
-  const size = kept.q[head][t].length, trunk = x - 20;
+  const size = kept.q[head][t].length, trunk = x - 14, top = 214;
   sheet.put(shape("path", { class: "walk-arrow",
-    d: `M${x} 84H${trunk}V${160 + 68 * 2}` }), 0);
+    d: `M${x} 84H${trunk}V${top + 60 * 2}` }), 0);
+  const slot = sheet.put(shape("g"), 0), first = [];
   [["q", "query"], ["k", "key"], ["v", "value"]].forEach(([letter, role], n) => {
-    const y = 160 + 68 * n, values = kept[letter][head][t];
+    const y = top + 60 * n, values = kept[letter][head][t];
     const matrix = model.blocks[block].attention[`w_${letter}`].weight;
     sheet.arrow(trunk, y, x - 3, y);
-    sheet.text(x, y - 24, say("walk.times", { letter: letter.toUpperCase() }),
+    sheet.text(x, y - 22, say("walk.times", { letter: letter.toUpperCase() }),
       "start faint");
     sheet.text(0, y, say(`walk.${role}`), `start ${role}`);
-    sheet.cells(x, y, values, { role, width, height: 24,
+    const made = sheet.cells(x, y, values, { role, width, height: 24,
       node: (i) => [letter, t, block, head, i], about: (i) =>
         largestProducts(letter, i, normed, matrix[head * size + i]) });
+    [...made.children].forEach((cell, i) => Object.assign(cell, {
+      also: [...read.children], reveal: () => oneSum(sheet, slot, letter, role, i,
+        normed, matrix[head * size + i]) }));
+    first.push(made.firstChild);
   });
+  first[0].reveal(); // until the reader points at another
   return {};
+}
+
+/** How one number of a query, key or value is made: a row of the matrix, and
+ *  its products with norm(x). */
+function oneSum(sheet, slot, letter, role, i, row, weights) {
+  const x = sheet.names, width = sheet.room(x), end = x + width;
+  const products = row.map((value, d) => value * weights[d]);
+  slot.replaceChildren(
+    sheet.text(0, 122, `W_${letter.toUpperCase()}[${i + 1}]`, `start ${role}`),
+    sheet.cells(x, 122, weights, { role, width, more: false }),
+    sheet.text(0, 152, say("walk.products-of"), "start small faint"),
+    sheet.cells(x, 152, products, { role: "plain", width, more: false }),
+    sheet.text(end + 5, 143, say("walk.add-up"), "start small faint"),
+    sheet.text(end + 5, 160, signed(dot(row, weights)), "start small strong"));
 }
 
 /** What the largest products of a sum are, and the sum. */
