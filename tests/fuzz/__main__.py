@@ -35,6 +35,8 @@ def main():
     """Run until the time is over, then say what was found."""
     args = options().parse_args()
     if args.seed is not None:
+        if not args.only:
+            options().error("a seed is of one target's case: say --only, too")
         draw(args.only, args.seed)
         print(f"{args.only} {args.seed}: nothing is wrong")
         return 0

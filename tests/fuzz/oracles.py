@@ -123,9 +123,10 @@ def norm(rng):
     weight = noise(rng, size) if rng.random() < 0.7 else None
     bias = noise(rng, size) if rng.random() < 0.5 else None
     eps = 10 ** rng.uniform(-12, 0)
-    # Gradients are in units of one over the deviation, and so is rounding.
+    # Gradients are in units of weight over deviation, and so is rounding.
     spread = x.detach().var(-1, correction=0).min() + eps
-    atol = EXACT * max(1.0, float(spread.rsqrt()))
+    largest = 1.0 if weight is None else float(weight.detach().abs().max())
+    atol = EXACT * max(1.0, largest * float(spread.rsqrt()))
     inputs = [t for t in (x, weight, bias) if t is not None]
     right = F.layer_norm(x, (size,), weight, bias, eps)
     same(layer_norm(x, weight, bias, eps), right, inputs, atol)
