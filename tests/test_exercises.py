@@ -560,13 +560,6 @@ def test_each_classic_mistake_of_attention_is_seen_and_is_another():
 
 
 def test_unusual_right_answers_of_attention_pass():
-    def renormalized(q, k, v, mask=None):
-        a = (q @ k.mT / q.size(-1) ** 0.5).softmax(-1)
-        if mask is not None:
-            a = a * mask
-            a = a / a.sum(-1, keepdim=True)
-        return a @ v
-
     def large_number(q, k, v, mask=None):
         hide = 0 if mask is None else -1e9 * ~mask
         q = q / q.size(-1) ** 0.25
@@ -575,13 +568,28 @@ def test_unusual_right_answers_of_attention_pass():
 
     def by_hand(q, k, v, mask=None):
         fit = torch.einsum("...td,...sd->...ts", q, k) / math.sqrt(q.shape[-1])
-        top = fit.max(dim=-1, keepdim=True).values
-        e = torch.exp(fit - top) * (1 if mask is None else mask)
+        seen = fit if mask is None else fit.where(mask, -math.inf)
+        e = torch.exp(fit - seen.max(dim=-1, keepdim=True).values)
+        e = e if mask is None else e.where(mask, 0)
         return torch.einsum("...ts,...sd->...td", e, v) / e.sum(-1)[..., None]
 
-    for f in (renormalized, large_number, by_hand):
+    for f in (large_number, by_hand):
         report = coursekit.check("attention/attend", f)
         assert report.status == "passed", report
+
+
+def test_attention_with_a_maximum_over_hidden_keys_is_named():
+    """Softmax first, then the mask: right until a hidden score is high."""
+
+    def renormalized(q, k, v, mask=None):
+        a = (q @ k.mT / q.size(-1) ** 0.5).softmax(-1)
+        if mask is not None:
+            a = a * mask
+            a = a / a.sum(-1, keepdim=True)
+        return a @ v
+
+    report = coursekit.check("attention/attend", renormalized)
+    assert "a maximum that is taken over hidden keys too" in str(report)
 
 
 # -- judges ------------------------------------------------------------------

@@ -19,7 +19,6 @@ import secrets
 import socket
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -126,8 +125,18 @@ class Host:
     facts: dict[str, Any]
     """What the attacks are told, so that they need not guess."""
 
-    contacts: list[str] = field(default_factory=list)
-    """Who came to a socket of ours."""
+    doors: list[tuple[str, Callable[[], Any]]] = field(default_factory=list)
+    """Sockets of ours: what to say of a visitor, how to let one in."""
+
+    def visitors(self) -> list[str]:
+        """Whoever has come to a socket since this was last asked."""
+        found = []
+        for says, take in self.doors:
+            with contextlib.suppress(BlockingIOError):  # nobody is left
+                while True:
+                    take()
+                    found.append(says)
+        return found
 
     def traces(self, isolation: Isolation) -> list[str]:
         """What an attack has left outside; none if all is well."""
@@ -136,14 +145,13 @@ class Host:
         if isolation is Isolation.NONE:  # it may write: that is no news
             new = {n for n in new if not n.startswith("started-")}
         found = [f"{n} in the grader's folder" for n in sorted(new)]
-        found += self.contacts
+        found += self.visitors()
         if Path(self.facts["key"]).read_text() != self.facts["key text"]:
             found.append("a key that was changed")
         sheet = Path(self.facts["sheet"])
         if sheet.read_text() != SHEET:
             found.append("a grade sheet that was rewritten")
             sheet.write_text(SHEET)
-        self.contacts.clear()
         return found
 
 
@@ -211,8 +219,9 @@ def host(limits: Limits = LIMITS) -> Iterator[Host]:
 def tcp(found: Host) -> Iterator[None]:
     with socket.create_server(("127.0.0.1", 0)) as server:
         found.facts["tcp"] = server.getsockname()[1]
-        with watched(found, "a connection by TCP", server.accept, server):
-            yield
+        server.setblocking(False)
+        found.doors.append(("a connection by TCP", server.accept))
+        yield
 
 
 @contextlib.contextmanager
@@ -220,9 +229,9 @@ def udp(found: Host) -> Iterator[None]:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
         server.bind(("127.0.0.1", 0))
         found.facts["udp"] = server.getsockname()[1]
-        take = functools.partial(server.recv, 9)
-        with watched(found, "a datagram", take, server):
-            yield
+        server.setblocking(False)
+        found.doors.append(("a datagram", functools.partial(server.recv, 9)))
+        yield
 
 
 @contextlib.contextmanager
@@ -238,31 +247,9 @@ def named(found: Host) -> Iterator[None]:
             server.bind(name)
             server.listen()
             said = "a connection to a socket of this machine"
-            stack.enter_context(watched(found, said, server.accept, server))
+            server.setblocking(False)
+            found.doors.append((said, server.accept))
         yield
-
-
-@contextlib.contextmanager
-def watched(
-    found: Host, says: str, take: Callable[[], Any], server: socket.socket
-) -> Iterator[None]:
-    """Note down whoever comes to a socket."""
-    server.settimeout(0.2)
-    done = threading.Event()
-
-    def watch() -> None:
-        while not done.is_set():
-            with contextlib.suppress(OSError):
-                take()
-                found.contacts.append(says)
-
-    thread = threading.Thread(target=watch, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()
 
 
 def cases() -> list[inspect.BoundArguments]:
