@@ -893,6 +893,8 @@ def test_a_model_of_the_readers_own(visit, tmp_path, name):
     )
     assert element.locator("live-attention").count() == 0
     chooser.set_input_files(sorted(tmp_path.iterdir()))
+    # It begins when the reader comes near.
+    element.locator("live-attention").scroll_into_view_if_needed()
     reader.page.wait_for_selector("live-checkpoint live-attention canvas")
     text = element.locator("live-attention .live-sentence").inner_text()
     assert text.startswith("Block 1, head 1")
