@@ -82,6 +82,7 @@ def measure(browser):
         tab.set_viewport_size({"width": 1440, "height": 900})
         tab.goto(url)
         tab.evaluate("() => window.MathJax?.startup?.promise")
+        tab.evaluate("() => document.fonts.ready.then(() => true)")
         screens = tab.evaluate(GAPS)
         tab.set_viewport_size({"width": 375, "height": 812})
         return screens, tab.evaluate(LABELS)
