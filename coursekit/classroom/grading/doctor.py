@@ -132,7 +132,7 @@ class Host:
         """Whoever has come to a socket since this was last asked."""
         found = []
         for says, take in self.doors:
-            with contextlib.suppress(BlockingIOError):  # nobody is left
+            with contextlib.suppress(OSError):  # nobody is left
                 while True:
                     take()
                     found.append(says)
