@@ -51,7 +51,8 @@ pytestmark = pytest.mark.xdist_group("live")
 
 LOGITS, ATTENTION = 1e-4, 1e-5
 # A search takes as long as ten texts; LIVE_EVERY=1 searches all 200.
-EVERY = int(os.environ.get("LIVE_EVERY", "10"))
+EVERY = int(os.environ.get("LIVE_EVERY", "17"))
+WRITTEN = 5  # tokens
 CLEAR = 1e-3  # two candidates that differ by less may trade places
 MOST = 1_000_000  # bytes, gzipped: scripts and the writer of captions
 
@@ -462,7 +463,12 @@ def test_a_shipped_model_is_the_same_on_200_texts(page, name, capsys):
         _, bos, eos = special_ids(tokenizer)
         start, stops = [bos], [eos]
     texts = [tokenizer.encode(text) + stops for text in TEXTS]
-    inputs = [[ids, [*start, *ids]] if translates else [ids] for ids in texts]
+    # What a decoder has written is short here: each of its positions costs
+    # the page a product with the entire vocabulary.
+    inputs = [
+        [ids, [*start, *ids[:WRITTEN]]] if translates else [ids]
+        for ids in texts
+    ]
     pairs = [
         parity(page, path, model, *inputs[i : i + 20])
         for i in range(0, len(inputs), 20)

@@ -136,8 +136,9 @@ def png(figure: Figure) -> bytes:
     image = Image.open(full).convert("RGB")
     # Twice as quick as the usual method, and its largest error is smaller.
     method, dither = Image.Quantize.MAXCOVERAGE, Image.Dither.NONE
+    # Level 9 takes three times as long and saves 4 % more.
     image.quantize(256, method, dither=dither).save(
-        small, format="png", optimize=True
+        small, format="png", compress_level=8
     )
     return small.getvalue()
 
