@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 import torch
+import transformers  # what is asked of it is imported then
 from safetensors.torch import save_file
-from transformers import GPT2Config, GPT2LMHeadModel
 
 from coursekit.bpe import read_ranks
 from coursekit.checkpoint import load_checkpoint, save_checkpoint
@@ -275,7 +275,7 @@ def formats(rng):
 @cache
 def gpt2_files() -> dict[str, bytes]:
     """A small GPT-2 as `transformers` writes it."""
-    config = GPT2Config(
+    config = transformers.GPT2Config(
         vocab_size=7,
         n_positions=5,
         n_embd=6,
@@ -285,7 +285,7 @@ def gpt2_files() -> dict[str, bytes]:
         eos_token_id=2,
     )
     with folder() as path:
-        GPT2LMHeadModel(config).save_pretrained(path)
+        transformers.GPT2LMHeadModel(config).save_pretrained(path)
         return {p.name: p.read_bytes() for p in path.iterdir()}
 
 
