@@ -33,10 +33,9 @@ def crossing(chapter):
     }
 
 
-def report(box, chapter, name, answer):
+def report(box, chapter, name, cases, answer):
     """What the parent says to an answer that ran in the child."""
     exercise = core.find(f"{chapter}/{name}")
-    cases = core.draw(exercise, SEED)
     outcomes = [
         box.call(answer, core.bind(exercise, case), SEED) for case in cases
     ]
@@ -50,18 +49,19 @@ def test_every_answer_is_judged_the_same_from_afar(chapter):
     with Sandbox(limits=PATIENT) as box:
         assert box.run(inspect.getsource(answers)) == []
         for name, exercise in crossing(chapter).items():
+            given = box, chapter, name, core.draw(exercise, SEED)
             alike = {frozenset(a): frozenset(b) for a, b, _ in exercise.alike}
             for n in range(len(answers.RIGHT[name])):
-                found = report(box, chapter, name, f"RIGHT['{name}'][{n}]")
+                found = report(*given, f"RIGHT['{name}'][{n}]")
                 wrong += [] if found else [str(found)]
             for bug in answers.WRONG[name]:
-                found = report(box, chapter, name, f"WRONG['{name}']['{bug}']")
+                found = report(*given, f"WRONG['{name}']['{bug}']")
                 named = {frozenset({bug}), alike.get(frozenset({bug}))}
                 wrong += (
                     [] if found.diagnosis in named else [f"{bug}: {found}"]
                 )
             for n in range(len(answers.OUTSIDE[name])):
-                found = report(box, chapter, name, f"OUTSIDE['{name}'][{n}]")
+                found = report(*given, f"OUTSIDE['{name}'][{n}]")
                 ok = not found and not found.diagnosis
                 wrong += [] if ok else [str(found)]
     assert wrong == []

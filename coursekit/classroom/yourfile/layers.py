@@ -222,10 +222,14 @@ def feed_forward(file: File) -> str:
             f"maximum difference of {error:.3f}. Let all act on the last "
             "axis."
         )
-    # Each hidden number adds one direction to the slopes at many points.
-    points = torch.randn(20 * d, 1, 1, d, dtype=torch.double)
-    slope = torch.autograd.functional.jacobian
-    slopes = torch.stack([slope(layer, point).flatten() for point in points])
+    # Each hidden number adds one direction to the slopes at many points. The
+    # points are positions: none acts on another, so the gradients of the sum
+    # over all of them are the slopes at each.
+    points = torch.randn(1, 20 * d, d, dtype=torch.double)
+    slopes = torch.autograd.functional.jacobian(
+        lambda x: layer(x).sum((0, 1)), points
+    )  # (D, 1, 20 D, D)
+    slopes = slopes.movedim(2, 0).flatten(1)
     width = int(torch.linalg.matrix_rank(slopes, rtol=1e-8))
     if width == 1:
         raise ContractError(

@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from functools import reduce
 from itertools import pairwise
 
 import torch
@@ -55,18 +56,23 @@ def merge(file: File) -> None:
                 )
 
 
-def split(text: str, merges: list[tuple[bytes, bytes]]) -> list[bytes]:
-    """The tokens of a text after some merges, within its words."""
+def split(text: str) -> list[bytes]:
+    """The bytes of a text; an empty one ends each word."""
     found = []
     for word in re.findall(r" ?\w+| ?[^\w\s]+|\s", text):
-        tokens = [bytes([byte]) for byte in word.encode()]
-        for pair in merges:
-            rest, tokens = tokens, []
-            while rest:
-                n = 2 if tuple(rest[:2]) == pair else 1
-                tokens.append(b"".join(rest[:n]))
-                rest = rest[n:]
-        found += [*tokens, b""]  # no pair crosses this
+        found += [bytes([byte]) for byte in word.encode()]
+        found.append(b"")  # no pair crosses this
+    return found
+
+
+def merged(tokens: list[bytes], pair: tuple[bytes, bytes]) -> list[bytes]:
+    """The tokens after a merge, from the left."""
+    found: list[bytes] = []
+    for token in tokens:
+        if found and (found[-1], token) == pair:
+            found[-1] += token
+        else:
+            found.append(token)
     return found
 
 
@@ -81,9 +87,9 @@ def bpe(file: File) -> str:
             "count too."
         )
     merges: list[tuple[bytes, bytes]] = []
+    tokens = split(WORDS)
     for new_id in range(256, size):
-        tokens = pairwise(split(WORDS, merges))
-        counts = Counter(pair for pair in tokens if all(pair))
+        counts = Counter(pair for pair in pairwise(tokens) if all(pair))
         most = max(counts.values())
         best = {b"".join(p): p for p, n in counts.items() if n == most}
         token = made.decode([new_id]).encode()
@@ -95,10 +101,12 @@ def bpe(file: File) -> str:
                 "pair across the border of two words."
             )
         merges.append(best[token])
+        tokens = merged(tokens, best[token])
     ids = {bytes([byte]): byte for byte in range(256)}
     ids |= {b"".join(pair): i for i, pair in enumerate(merges, 256)}
     for text in (WORDS, UNSEEN, ""):
-        wanted = [ids[token] for token in split(text, merges) if token]
+        tokens = reduce(merged, merges, split(text))
+        wanted = [ids[token] for token in tokens if token]
         if (found := made.encode(text)) != wanted:
             raise ContractError(
                 "encode repeats the merges in their order, in each word: "
