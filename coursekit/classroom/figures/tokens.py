@@ -102,7 +102,7 @@ def next_tokens(tokens: Sequence[str], n: int) -> Axes:
             text = ax.text(i, -row, token, ha="center", va="center", size=14)
             text.set(family="monospace")
             text.set_color("white" if i == row + 1 else color)
-            text.set_weight("bold" if i == row + 1 else "normal")
+            text.set_fontweight("bold" if i == row + 1 else "normal")
     for x, name, color, weight in (
         (-0.46, "read", COLORS["black"], "normal"),
         (2.0, "next: the answer", blue, "bold"),

@@ -78,9 +78,9 @@ def patch_sequence(image: Tensor, size: int) -> Axes:
     bottom = (grid * high - grid) / 2
     _picture(ax, image, 0.3, bottom, grid)
     for i in range(1, grid):
-        cut = {"color": COLORS["gray"], "linewidth": 1, "linestyle": "-"}
-        ax.plot([0.3 + i] * 2, [bottom, bottom + grid], **cut)
-        ax.plot([0.3, 0.3 + grid], [bottom + i] * 2, **cut)
+        gray = COLORS["gray"]
+        ax.vlines(0.3 + i, bottom, bottom + grid, color=gray, linewidth=1)
+        ax.hlines(bottom + i, 0.3, 0.3 + grid, color=gray, linewidth=1)
     arrows = {"arrowstyle": "-|>", "color": COLORS["black"]}
     middle = bottom + grid / 2
     center = right + grid * step / 2 - 0.1
