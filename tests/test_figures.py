@@ -291,6 +291,18 @@ def test_token_rows_stand_in_columns():
     assert sum(not text.get_text() for text in plain.texts) == 3
 
 
+def test_next_tokens_asks_for_the_token_after_each_prefix():
+    ax = figures.next_tokens("abcd", 3)
+    white = [t for t in ax.texts if t.get_color() == "white"]
+    assert [(t.get_text(), *t.get_position()) for t in white] == [
+        ("b", 1, 0), ("c", 2, -1), ("d", 3, -2),
+    ]  # fmt: skip
+    widths = [round(box.get_width(), 2) for box in ax.patches]
+    assert widths[::3] == [0.92, 1.92, 2.92]  # what is read, from the left
+    rows = [t.get_text() for t in ax.texts if t.get_position()[1] == -1]
+    assert rows == list("abcd")  # the same text in each row
+
+
 def test_curves_label_their_references():
     lines = {"one": ([0, 1], [3.0, 2.0]), "two": ([0, 1], [3.0, 2.5])}
     ax = figures.curves(lines, {"high": 4.0, "low": 1.0})
@@ -365,6 +377,16 @@ def test_svg_says_in_words_what_it_shows_and_is_the_same_twice():
     assert described.text == "The second is\ufffd taller."
     assert "a\ufffd東 &amp; b</text>" in text
     assert "<metadata" not in text
+
+
+def test_the_indentation_of_code_is_kept():
+    ax = figures.new_figure()[1][0]
+    ax.text(0, 0, "y = (a\n     + b c)", family="monospace")
+    ax.text(0, 1, "a b")
+    texts = ElementTree.fromstring(encode(ax.figure)).iter()
+    style = {t.text: t.get("style", "") for t in texts if t.text}
+    assert "white-space:pre" in style["     + b c)"]
+    assert "white-space" not in style["a b"] + style["y = (a"]
 
 
 def test_mixtures_are_cut_in_proportion_to_the_weights():
@@ -575,8 +597,28 @@ def test_mask_effect_hides_before_the_softmax():
 def test_prefixes_shows_each_row_no_more_than_its_prefix():
     ax = figures.prefixes(["the", "cat"], ["cat", "sat"])
     at = {t.get_position(): t.get_text() for t in ax.texts}
-    assert [at[0, 0], at[1, 0], at[3, 0]] == ["the", "", "cat"]
+    assert [at[0, 0], at[1, 0], at[3, 0]] == ["the", "cat", "cat"]
     assert [at[0, -1], at[1, -1], at[3, -1]] == ["the", "cat", "sat"]
+    assert seen(ax) - {(3, 0), (3, -1)} == {(0, 0), (0, -1), (1, -1)}
+
+
+def seen(ax):
+    """At which places a filled box stands."""
+    return {
+        (round(box.get_x() + 0.46), round(box.get_y() + 0.36))
+        for box in ax.patches
+        if box.get_fill()
+    }
+
+
+def test_causal_rows_hide_what_comes_later():
+    free, causal = figures.causal_rows("abc")
+    square = {(j, -i) for i in range(3) for j in range(3)}
+    assert seen(free) == square
+    assert seen(causal) == {(j, y) for j, y in square if j <= -y}
+    gray = {t.get_position() for t in causal.texts
+            if t.get_color() == figures.COLORS["gray"]}  # fmt: skip
+    assert gray == square - seen(causal)
 
 
 def test_window_and_prefix_differ_in_what_comes_later():
@@ -620,12 +662,14 @@ def test_choices_made_frames_what_is_chosen():
 
 def test_temperature_bars_share_one_scale():
     p = torch.tensor([0.25, 0.75])
-    axes = figures.temperature_bars(["a", "b"], {"1": p, "2": p.flip(0)})
+    tiny = torch.tensor([0.99996, 0.00004])
+    axes = figures.temperature_bars(["a", "b"], {"1": p, "½": tiny})
     assert [words(ax) for ax in axes] == [
         ["0.250", "0.750"],
-        ["0.750", "0.250"],
+        ["1.000", "0.00004"],  # small, but not 0
     ]
-    assert len({ax.get_ylim() for ax in axes}) == 1
+    assert len({ax.get_xlim() for ax in axes}) == 1
+    assert [box.get_width() for box in axes[0].patches] == p.tolist()
 
 
 def test_kept_mass_keeps_the_token_that_crosses():
@@ -1145,7 +1189,7 @@ def test_update_sizes_point_the_way_of_their_sign():
 def test_alignment_draws_a_line_for_each_large_weight():
     weights = torch.tensor([[0.1, 0.9, 0.0], [0.7, 0.0, 0.3]])
     ax = figures.alignment(["ein", "Hund", "."], ["dog", "a"], weights)
-    assert words(ax) == ["ein", "Hund", ".", "dog", "a"]
+    assert words(ax)[:5] == ["ein", "Hund", ".", "dog", "a"]
     places = {t.get_text(): t.get_position()[0] for t in ax.texts}
     drawn = {tuple(map(float, line.get_xdata())) for line in ax.lines}
     pairs = [("dog", "Hund"), ("a", "ein"), ("a", ".")]
@@ -1444,7 +1488,14 @@ def test_image_row_frames_and_labels_each_image():
 
 def test_patch_sequence_has_the_class_token_first():
     ax = figures.patch_sequence(boot(), 7)
-    assert words(ax)[1:] == ["class", *map(str, range(17))]  # after the arrow
+    written = [word for word in words(ax) if word]  # an arrow has no words
+    assert written[:4] == ["class", "0", "1", "1"]
+    assert written[4:] == [str(i) for i in range(2, 17) for _ in range(2)]
+    at = [t.get_position() for t in ax.texts if t.get_text() in ("1", "2")]
+    grid, sequence = at[::2], at[1::2]  # a number stands under its patch
+    assert [box.get_extent()[2] - 0.06 for box in ax.images[1:5]] == [
+        y for pair in zip(grid, sequence, strict=True) for _, y in pair
+    ]
     assert len(ax.images) == 1 + 2 * 16
     last = ax.images[-1]  # patch 16, in the sequence
     assert torch.equal(torch.tensor(last.get_array()), boot()[21:, 21:])

@@ -115,6 +115,7 @@ from coursekit.classroom.figures.maps import (
     heatmap,
 )
 from coursekit.classroom.figures.masks import (
+    causal_rows,
     mask_effect,
     padded_batch,
     prefixes,
@@ -181,6 +182,7 @@ from coursekit.classroom.figures.style import (
     use_style,
 )
 from coursekit.classroom.figures.tokens import (
+    next_tokens,
     pipeline,
     token_bytes,
     token_cuts,
@@ -244,6 +246,7 @@ __all__ = [
     "block_lists",
     "both_directions",
     "cache_steps",
+    "causal_rows",
     "changed_token",
     "checklist",
     "choices_made",
@@ -289,6 +292,7 @@ __all__ = [
     "mosaic",
     "neighbor_lists",
     "new_figure",
+    "next_tokens",
     "norm_places",
     "norm_steps",
     "norms_compared",

@@ -29,7 +29,7 @@ def alignment(
     Returns:
         The axes; the source stands at height 1, the target at 0.
     """
-    ax = new_figure(2.3)[1][0]
+    ax = new_figure(2.6)[1][0]
     width = max(_width(source), _width(target))
     places = []
     for y, tokens, role in ((1.0, source, "key"), (0.0, target, "query")):
@@ -41,6 +41,8 @@ def alignment(
             ax.text(middles[-1], y, token, ha="center", va="center")
             x += size + 0.3
         places.append(middles)
+    for y, name in ((1.32, "source"), (-0.32, "target (weights from 0.2 up)")):
+        ax.text(0.1, y, name, va="center", color=COLORS["gray"], size=11)
     for i, row in enumerate(weights.tolist()):
         for j, weight in enumerate(row):
             if weight >= 0.2:
@@ -54,7 +56,7 @@ def alignment(
                     solid_capstyle="butt",
                     zorder=0,
                 )
-    ax.set(xlim=(-0.2, width + 0.2), ylim=(-0.25, 1.25))
+    ax.set(xlim=(-0.2, width + 0.2), ylim=(-0.42, 1.42))
     ax.axis("off")
     return ax
 

@@ -107,7 +107,7 @@ def attention_flow(
         (key + q.size(-1) * cell / 2, "key"),
         (product, "q · k"),
         (score, "÷ √Dh"),
-        (bar + longest / 2, "weight"),
+        (bar + longest / 2, "softmax: weight"),
         (value + v.size(-1) * cell / 2, "value"),
     ):
         ax.text(x, 0.62, text, ha="center", va="bottom", color=gray)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from matplotlib.axes import Axes
-from matplotlib.patches import Rectangle
+from matplotlib.patches import Patch, Rectangle
 
 from coursekit.classroom.figures.style import (
     COLORS,
@@ -61,8 +61,9 @@ def cache_steps(lengths: Sequence[int]) -> list[Axes]:
         The axes, those without a cache first; a row is a query, a column a
         key, and the two strips below are keys and values.
     """
-    axes = new_figure(4.3, len(lengths), 2)[1]
     longest = max(lengths)
+    ratios = (longest + 2.7, 3.7)
+    figure, axes = new_figure(4.2, len(lengths), 2, height_ratios=ratios)
     for number, ax in enumerate(axes):
         n, cached = lengths[number % len(lengths)], number >= len(lengths)
         cells: list[tuple[int, Number, str]]
@@ -72,22 +73,35 @@ def cache_steps(lengths: Sequence[int]) -> list[Axes]:
             for row, role in enumerate(("key", "value"))
             for j in range(n)
         ]
+        top = n - 1 if cached else 0  # the only row of weights
         for j, y, role in cells:
             kept = cached and (y < n - 1 if role == "weight" else j < n - 1)
             color = COLORS[ROLES[role]]
-            box = Rectangle((j, y), 0.86, 0.86, edgecolor=color)
+            box = Rectangle((j, y - top), 0.86, 0.86, edgecolor=color)
             box.set(facecolor="none" if kept else color, alpha=0.75)
             if not (kept and role == "weight"):
                 ax.add_patch(box)
-        ax.set(xlim=(-0.2, longest + 0.1), ylim=(longest + 2.5, -0.2))
+        ax.set(xlim=(-0.2, longest + 0.1), ylim=(ratios[cached] - 0.2, -0.2))
         ax.set(aspect="equal")
         ax.set_xticks([])
-        names = ["keys", "values"] if number % len(lengths) == 0 else ["", ""]
-        ax.set_yticks([n + 0.83, n + 1.83], names)
+        names = ["weights", "keys", "values"]
+        if number % len(lengths):
+            names = [""] * 3
+        heights = [(top + n) / 2 - 0.07, n + 0.83, n + 1.83]
+        ax.set_yticks([y - top for y in heights], names)
         ax.tick_params(length=0)
         ax.spines[:].set_visible(False)
         if not cached:
             ax.set_title(f"{n} tokens")
+    gray = COLORS["gray"]
+    figure.legend(
+        handles=[
+            Patch(facecolor=gray, edgecolor=gray, label="computed now"),
+            Patch(facecolor="none", edgecolor=gray, label="from the cache"),
+        ],
+        loc="outside lower center",
+        ncols=2,
+    )
     axes[0].set_ylabel("without a cache")
     axes[len(lengths)].set_ylabel("with a cache")
     return axes

@@ -73,34 +73,33 @@ def choices_made(
 def temperature_bars(
     words: Sequence[str], panels: Mapping[str, Tensor]
 ) -> list[Axes]:
-    """Draw distributions over the same words side by side.
+    """Draw distributions over the same words side by side, as rows of bars.
 
     Args:
-        words: names of the V tokens.
+        words: names of the V tokens, from the top down.
         panels: title and (V,) probabilities of each.
 
     Returns:
         The axes, all on one scale.
     """
-    axes = new_figure(2.5, len(panels))[1]
+    axes = new_figure(0.34 * len(words) + 0.5, len(panels), sharey=True)[1]
+    longest = max(float(p.max()) for p in panels.values())
     for ax, (title, p) in zip(axes, panels.items(), strict=True):
-        for i, height in enumerate(p.tolist()):
-            box = Rectangle((i - 0.38, 0), 0.76, height)
+        for i, share in enumerate(p.tolist()):
+            box = Rectangle((0, i - 0.38), share, 0.76)
             box.set(facecolor=CHOSEN, alpha=0.55)
             ax.add_patch(box)
-            ax.text(
-                i,
-                height + 0.02,
-                f"{height:.3f}",
-                ha="center",
-                va="bottom",
-                size=10,
-            )
-        ax.set(xlim=(-0.6, len(words) - 0.4), ylim=(0, 1.12), title=title)
-        ax.set_xticks(range(len(words)), words)
-        ax.tick_params(axis="x", length=0)
-        ax.set_yticks([])
-        ax.spines["left"].set_visible(False)
+            # A small one is not 0: its first digit, wherever that stands.
+            digits = 3 if share >= 0.0005 or not share else 6
+            text = f"{share:.{digits}f}".rstrip("0" if digits > 3 else "")
+            ax.text(share + 0.04 * longest, i, text, va="center", size=11)
+        room = 1.0 + 0.18 * len(panels)  # for the number behind a bar
+        ax.set(xlim=(0, room * longest), ylim=(len(words) - 0.5, -0.5))
+        ax.set_title(title, size=11)
+        ax.set_yticks(range(len(words)), words)
+        ax.tick_params(length=0)
+        ax.set_xticks([])
+        ax.spines["bottom"].set_visible(False)
     return axes
 
 

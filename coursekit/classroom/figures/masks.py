@@ -15,7 +15,13 @@ from coursekit.classroom.figures.style import (
     new_figure,
 )
 
-__all__ = ["mask_effect", "padded_batch", "prefixes", "verdicts"]
+__all__ = [
+    "causal_rows",
+    "mask_effect",
+    "padded_batch",
+    "prefixes",
+    "verdicts",
+]
 
 
 def mask_effect(
@@ -101,6 +107,53 @@ def _cell(
     )
 
 
+def causal_rows(tokens: Sequence[str]) -> list[Axes]:
+    """Draw who sees what, without a mask and with the causal one.
+
+    Args:
+        tokens: T names.
+
+    Returns:
+        The two axes; query i stands at height −i, key j at x = j.  A box is
+        filled where the query sees the key, and its own has a thick line.
+    """
+    size = len(tokens)
+    axes = new_figure(0.42 * size + 1.0, columns=2, width_ratios=(1.32, 1))[1]
+    for ax, causal in zip(axes, (False, True), strict=True):
+        for i, query in enumerate(tokens):
+            for j, token in enumerate(tokens):
+                seen = j <= i or not causal
+                _box(ax, j, -i, token, "sky" if seen else None)
+                if not seen:
+                    ax.texts[-1].set_color(COLORS["gray"])
+            own = Rectangle((i - 0.46, -i - 0.36), 0.92, 0.72, fill=False)
+            own.set(edgecolor=COLORS[ROLES["query"]], linewidth=2.5)
+            ax.add_patch(own)
+            if not causal:
+                ax.text(
+                    -1.5,
+                    -i,
+                    query,
+                    ha="center",
+                    va="center",
+                    weight="bold",
+                    color=COLORS[ROLES["query"]],
+                )
+                arrow(ax, (-1.0, -i), (-0.5, -i), "-")  # fmt: skip
+        if not causal:
+            ax.text(-1.5, 0.62, "query", ha="center", va="bottom")
+        title = "causal mask" if causal else "no mask"
+        middle = (size - 1) / 2
+        ax.text(middle, 1.3, title, ha="center", va="bottom", weight="bold")
+        ax.text(middle, 0.62, "keys", ha="center", va="bottom")
+        left = -0.55 if causal else -1.95
+        ax.set(xlim=(left, size - 0.45), ylim=(-size + 0.05, 1.85))
+        note = "later: hidden" if causal else "sees everything"
+        ax.text(middle, -size + 0.52, note, ha="center", va="top", size=11)
+        ax.axis("off")
+    return axes
+
+
 def prefixes(tokens: Sequence[str], targets: Sequence[str]) -> Axes:
     """Draw one pass as T questions: what follows each prefix?
 
@@ -117,10 +170,12 @@ def prefixes(tokens: Sequence[str], targets: Sequence[str]) -> Axes:
     for i, target in enumerate(targets):
         for j, token in enumerate(tokens):
             seen = j <= i
-            _box(ax, j, -i, token if seen else "", "sky" if seen else None)
+            _box(ax, j, -i, token, "sky" if seen else None)
+            if not seen:
+                ax.texts[-1].set_color(COLORS["gray"])
         arrow(ax, (size - 0.45, -i), (size + 0.45, -i), "-")
         _box(ax, size + 1, -i, target, "green")
-        ax.text(-0.75, -i, f"row {i}", ha="right", va="center")
+        ax.text(-0.75, -i, tokens[i], ha="right", va="center", weight="bold")
     for x, text in (((size - 1) / 2, "what it sees"), (size + 1, "target")):
         ax.text(x, 0.55, text, ha="center", va="bottom", weight="bold")
     ax.set(xlim=(-1.5, size + 1.6), ylim=(0.45 - size, 1.0))

@@ -1,10 +1,10 @@
 """Figures of the residual stream and of a norm, with numbers in them."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from matplotlib.axes import Axes
-from matplotlib.patches import Circle, FancyBboxPatch, Rectangle
+from matplotlib.patches import Circle, FancyBboxPatch, Polygon, Rectangle
 from torch import Tensor
 
 from coursekit.classroom.figures.style import (
@@ -19,7 +19,7 @@ __all__ = ["Part", "norm_places", "norm_steps", "residual_stream"]
 STREAM, INK = COLORS[ROLES["stream"]], COLORS["black"]
 NORM = COLORS["purple"]
 CELL, HEIGHT = 1.4, 0.8  # of one number of a vector
-LEFT, RIGHT = -3.65, 3.8  # where the stream's vectors and the parts stand
+RIGHT = 4.6  # where the parts stand; the stream is at 0
 
 
 class Part(NamedTuple):
@@ -50,6 +50,22 @@ def row(ax: Axes, numbers: Tensor, x: Number, y: Number, color: str) -> None:
         ax.text(at, y, text, ha="center", va="center", size=11, zorder=3)
 
 
+def sum_so_far(ax: Axes, x: Tensor | str, y: Number, name: str) -> None:
+    """The stream's own vector, or its formula, on the stream."""
+    wide = CELL * (len(x) if isinstance(x, Tensor) else 4)
+    ground = Rectangle((-wide / 2, y - HEIGHT / 2), wide - 0.06, HEIGHT)
+    ground.set(facecolor="white", linewidth=0, zorder=1.5)
+    ax.add_patch(ground)
+    if isinstance(x, Tensor):
+        row(ax, x, 0, y, STREAM)
+    else:
+        tint = Rectangle(ground.get_xy(), wide - 0.06, HEIGHT, linewidth=0)
+        tint.set(facecolor=STREAM, alpha=0.3, zorder=2)
+        ax.add_patch(tint)
+        ax.text(0, y, x, ha="center", va="center", size=11, zorder=3)
+    ax.text(-wide / 2 - 0.25, y, name, ha="right", va="center", size=11)
+
+
 def box(ax: Axes, x: Number, y: Number, text: str, color: str) -> None:
     """A named part, its middle at (x, y)."""
     frame = FancyBboxPatch((x - 1.7, y - 0.34), 3.4, 0.68)
@@ -65,13 +81,15 @@ def line(
     """A line through points; a thick one is the stream."""
     x, y = zip(*points, strict=True)
     color = STREAM if width > 3 else INK
-    ax.plot(x, y, color=color, linewidth=width, linestyle="-", zorder=1)
+    ax.plot(x, y, color=color, linewidth=width, linestyle="-", zorder=1,
+            solid_capstyle="butt", solid_joinstyle="miter")  # fmt: skip
 
 
 def arrow(
     ax: Axes, start: tuple[Number, Number], end: tuple[Number, Number]
 ) -> None:
-    look = {"arrowstyle": "-|>", "color": INK, "linewidth": 1.6}
+    look: dict[str, Any] = {"arrowstyle": "-|>", "color": INK}
+    look |= {"linewidth": 1.6, "shrinkA": 0, "shrinkB": 0}
     ax.annotate("", end, start, arrowprops=look)
 
 
@@ -85,19 +103,20 @@ def plus(ax: Axes, y: Number, before: Number) -> None:
 
 def branch(ax: Axes, part: Part, low: Number) -> float:
     """A part that leaves the stream at a height; where it comes back."""
-    line(ax, (0, low), (RIGHT, low), (RIGHT, low + 0.46))
+    line(ax, (0, low), (RIGHT, low), (RIGHT, low + 0.2))
+    arrow(ax, (RIGHT, low + 0.1), (RIGHT, low + 0.46))
     top = low + 0.9
     if part.reads is not None:
         box(ax, RIGHT, top, "norm", NORM)
-        arrow(ax, (RIGHT, top + 0.44), (RIGHT, top + 0.86))
+        arrow(ax, (RIGHT, top + 0.44), (RIGHT, top + 0.9))
         row(ax, part.reads, RIGHT, top + 1.3, NORM)
-        line(ax, (RIGHT, top + 1.7), (RIGHT, top + 2.12))
+        arrow(ax, (RIGHT, top + 1.7), (RIGHT, top + 2.12))
         top += 2.56
     box(ax, RIGHT, top, part.name, INK)
     high = top + 1.3
     if part.added is None:
-        line(ax, (RIGHT, top + 0.44), (RIGHT, high), (0.9, high))
-        arrow(ax, (0.9, high), (0.42, high))
+        line(ax, (RIGHT, top + 0.44), (RIGHT, high), (1.0, high))
+        arrow(ax, (1.1, high), (0.42, high))
     else:
         arrow(ax, (RIGHT, top + 0.44), (RIGHT, high - 0.42))
         row(ax, part.added, RIGHT, high, INK)
@@ -114,34 +133,40 @@ def residual_stream(
     Args:
         start: (D,) the vector below all parts.
         parts: in their order; as long as they say what they add, the sum
-            stands beside the stream.
-        names: of the vector at the bottom and of each sum.
+            stands on the stream, then its formula does.
+        names: of the vector at the bottom and of each sum; if one is left,
+            it is the formula on top.
 
     Returns:
         The axes; the stream runs upward at x = 0.
     """
     tall = 0.2 + sum(3.95 if p.reads is None else 6.51 for p in parts)
     ax = new_figure(0.4 * tall + 0.5)[1][0]
-    ax.set(xlim=(-6.6, 6.8), ylim=(-1.1, tall))
+    ax.set(xlim=(-5.9, 7.5), ylim=(-0.5, tall))
     ax.set_aspect("equal")
     ax.axis("off")
     x, y, titles = start, 0.0, iter(names)
-    row(ax, x, LEFT, y, STREAM)
-    ax.text(LEFT, y - 0.55, next(titles), ha="center", va="top", size=11)
-    below = y - 0.6
+    below = y + HEIGHT / 2
+    sum_so_far(ax, x, y, next(titles))
     for part in parts:
         high = branch(ax, part, y + 0.75)
         plus(ax, high, below)
         below = high + 0.42
         if part.added is not None:
             x, y = x + part.added, high + 1.0
-            row(ax, x, LEFT, y, STREAM)
-            title = next(titles)
-            ax.text(LEFT, y - 0.55, title, ha="center", va="top", size=11)
+            sum_so_far(ax, x, y, next(titles))
+            below = y + HEIGHT / 2
+            line(ax, (0, high + 0.42), (0, y - HEIGHT / 2), width=5)
         else:
             y = high + 1.0
-    line(ax, (0, below), (0, below + 0.7), width=5)
-    ax.set_ylim(-1.1, max(tall, y + HEIGHT))  # the last vector, in full
+            if formula := next(titles, ""):
+                line(ax, (0, below), (0, y - HEIGHT / 2), width=5)
+                below = y + HEIGHT / 2
+                sum_so_far(ax, formula, y, "")
+    line(ax, (0, below), (0, below + 0.6), width=5)
+    head = [(-0.24, below + 0.58), (0.24, below + 0.58), (0, below + 1)]
+    ax.add_patch(Polygon(head, facecolor=STREAM, linewidth=0))
+    ax.set_ylim(-0.5, max(tall, below + 1.1))  # the last vector, in full
     return ax
 
 

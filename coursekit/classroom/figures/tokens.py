@@ -17,6 +17,7 @@ from coursekit.classroom.figures.style import (
 )
 
 __all__ = [
+    "next_tokens",
     "pipeline",
     "token_bytes",
     "token_cuts",
@@ -70,6 +71,45 @@ def token_rows(
                 arrow(ax, (i + 0.3, y + 0.4), (i + 0.72, y + 1.1), ":")
     ax.set_xlim(-0.9, n - 0.4)
     ax.set_ylim(-1.5 * (len(rows) - 1) - 0.6, 0.6)
+    ax.axis("off")
+    return ax
+
+
+def next_tokens(tokens: Sequence[str], n: int) -> Axes:
+    """Draw one text n times: what is read grows, the next token is asked.
+
+    Args:
+        tokens: of the text.
+        n: how many of its prefixes; fewer than it has tokens.
+
+    Returns:
+        The axes; the prefix of n tokens stands at height 1 − n, and token i
+        at x = i.
+    """
+    ax = new_figure(0.42 * n + 0.75)[1][0]
+    blue, gray = COLORS["blue"], COLORS["gray"]
+    for row in range(n):
+        read = Rectangle((-0.46, -row - 0.38), row + 0.92, 0.76)
+        read.set(facecolor="none", edgecolor=gray, linewidth=1.4)
+        tint = Rectangle(read.get_xy(), row + 0.92, 0.76, linewidth=0)
+        tint.set(facecolor=gray, alpha=0.2)
+        asked = Rectangle((row + 0.54, -row - 0.38), 0.92, 0.76)
+        asked.set(facecolor=blue, edgecolor=blue, linewidth=1.4)
+        for box in (tint, read, asked):
+            ax.add_patch(box)
+        for i, token in enumerate(tokens):
+            color = gray if i > row else COLORS["black"]
+            text = ax.text(i, -row, token, ha="center", va="center", size=14)
+            text.set(family="monospace")
+            text.set_color("white" if i == row + 1 else color)
+            text.set_fontweight("bold" if i == row + 1 else "normal")
+    for x, name, color, weight in (
+        (-0.46, "read", COLORS["black"], "normal"),
+        (2.0, "next: the answer", blue, "bold"),
+        (8.6, "not yet read", gray, "normal"),
+    ):
+        ax.text(x, 0.62, name, va="bottom", color=color, weight=weight)
+    ax.set(xlim=(-0.6, len(tokens) - 0.4), ylim=(0.5 - n, 1.3))
     ax.axis("off")
     return ax
 

@@ -90,20 +90,22 @@ def low_rank_update(weight: Tensor, a: Tensor, b: Tensor) -> Axes:
     Returns:
         The axes; a cell is 0.9 wide.
     """
-    ax = new_figure(2.2)[1][0]
+    ax = new_figure(2.3)[1][0]
     x = 0.0
     parts = (
-        (weight, "W, frozen", "gray", "+"),
-        (b, "B", ROLES["weight"], "·"),
-        (a, "A", ROLES["weight"], "="),
-        (weight + b @ a, "W + B A", "gray", ""),
+        (weight, "W", "frozen", "gray", "+"),
+        (b, "B", "trainable", ROLES["weight"], "·"),
+        (a, "A", "trainable", ROLES["weight"], "="),
+        (weight + b @ a, "W + B A", "", "gray", ""),
     )
-    for numbers, name, color, sign in parts:
+    for numbers, name, state, color, sign in parts:
         _matrix(ax, numbers, x, name, color)
+        middle = x + 0.45 * numbers.size(1)
+        ax.text(middle, -1.5, state, ha="center", va="center", size=11)
         x += 0.9 * numbers.size(1)
         ax.text(x + 0.35, 0, sign, ha="center", va="center", size=15)
         x += 0.75
-    ax.set(xlim=(-0.2, x - 0.5), ylim=(-1.4, 1.9), aspect="equal")
+    ax.set(xlim=(-0.2, x - 0.5), ylim=(-1.8, 1.9), aspect="equal")
     ax.axis("off")
     return ax
 

@@ -128,6 +128,9 @@ def tidy(element: Element, names: dict[str, str]) -> None:
     """Say each attribute of an element as briefly as it can be said."""
     if not element.tag.endswith(("text", "tspan")):
         element.text = None
+    elif re.search(r"^ |  | $", element.text or ""):
+        # A page would take the indentation of code away.
+        element.set("style", element.get("style", "") + ";white-space:pre")
     element.tail = None
     for key, value in list(element.attrib.items()):
         if key == "id":

@@ -69,34 +69,50 @@ def patch_sequence(image: Tensor, size: int) -> Axes:
         size: height and width of a patch, in pixels.
 
     Returns:
-        The axes. Patch i stands above number i; number 0 is the class token.
+        The axes. Patch i stands above number i, in the grid and in the
+        sequence; number 0 is the class token.
     """
-    grid, step, row_length = len(image) // size, 1.2, 9
-    ax = new_figure(4.6)[1][0]
+    grid, step, high, row_length = len(image) // size, 1.2, 1.55, 9
+    ax = new_figure(5.4)[1][0]
     right = row_length * step - grid * step + 0.2
-    _picture(ax, image, 0.3, 0.3, grid)
-    arrows = {"arrowstyle": "->", "color": COLORS["gray"]}
-    middle = 0.3 + grid / 2
-    ax.annotate(
-        "", (right - 0.3, middle), (grid + 0.6, middle), arrowprops=arrows
-    )
+    bottom = (grid * high - grid) / 2
+    _picture(ax, image, 0.3, bottom, grid)
+    for i in range(1, grid):
+        gray = COLORS["gray"]
+        ax.vlines(0.3 + i, bottom, bottom + grid, color=gray, linewidth=1)
+        ax.hlines(bottom + i, 0.3, 0.3 + grid, color=gray, linewidth=1)
+    arrows = {"arrowstyle": "-|>", "color": COLORS["black"]}
+    middle = bottom + grid / 2
+    center = right + grid * step / 2 - 0.1
+    for start, end in (
+        ((grid + 0.6, middle), (right - 0.3, middle)),
+        ((center, -0.55), (center, -1.35)),
+    ):
+        ax.annotate("", end, start, arrowprops=arrows)
     for i in range(grid**2 + 1):
         row, column = divmod(i, row_length)
-        x, y = column * step, -1.9 - 1.6 * row
+        x, y = column * step, -2.5 - 1.7 * row
         if i:
             up, across = divmod(i - 1, grid)
             top, left = up * size, across * size
             part = image[top : top + size, left : left + size]
-            above = (grid - 1 - up) * step
-            _picture(ax, part, right + across * step, above, 1)
+            above, beside = (grid - 1 - up) * high, right + across * step
+            _picture(ax, part, beside, above, 1)
+            ax.text(beside + 0.5, above - 0.06, str(i), size=11,
+                    ha="center", va="top")  # fmt: skip
             _picture(ax, part, x, y, 1)
         else:
+            tint = Rectangle((x, y), 1, 1, linewidth=0, alpha=0.3)
+            tint.set_facecolor(COLORS[ROLES["query"]])
+            ax.add_patch(tint)
             _frame(ax, x, y, 1, ROLES["query"], 2)
             ax.text(
                 x + 0.5, y + 0.5, "class", ha="center", va="center", size=11
             )
         ax.text(x + 0.5, y - 0.06, str(i), size=11, ha="center", va="top")
-    ax.set(xlim=(-0.1, row_length * step + 0.1), ylim=(-4.1, grid * step))
+    ax.set(
+        xlim=(-0.1, row_length * step + 0.1), ylim=(-4.85, grid * high - 0.4)
+    )
     ax.set_aspect("equal")
     ax.axis("off")
     return ax
