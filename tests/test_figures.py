@@ -1677,3 +1677,80 @@ def test_answers_as_training_goes_on():
     assert fills[0] != fills[2]
     weights = [t.get_weight() for t in ax.texts if t.get_text() == "1"]
     assert weights == ["bold"] * 2
+
+
+def test_module_gaps_outline_the_first_difference():
+    gaps = {"norm": [0, 0, 0.25], "w_q": [0, 0.5, 0.125]}
+    ax = figures.module_gaps(gaps)
+    assert words(ax) == ["equal", "equal", "equal", "0.5", "0.25", "0.12"]
+    [outline] = [box for box in ax.patches if not box.get_fill()]
+    assert outline.get_center() == pytest.approx((1, 1))
+    same = figures.module_gaps({"norm": [0, 0]})
+    assert all(box.get_fill() for box in same.patches)
+
+
+def test_probe_questions_ask_of_outputs_before_the_change():
+    causal, context, batch, again = figures.probe_questions()
+    asked = [
+        [t.get_text() for t in ax.texts if t.get_position()[1] == -1.5]
+        for ax in (causal, context, batch, again)
+    ]
+    assert asked == [
+        ["=", "=", "=", "", "output"],
+        ["", "", "", "≠", "output"],
+        [*"====", "output"],
+        [*"====", "output"],
+    ]
+
+
+def test_ngram_hits_count_what_the_reference_has():
+    text, human = "a black cat sleeps", "a black cat is sleeping"
+    ax = figures.ngram_hits(text.split(), human.split())
+    assert words(ax)[4:] == [
+        *("words", "3 of 4", "pairs", "2 of 3"),
+        *("triples", "1 of 2", "quadruples", "0 of 1"),
+    ]
+    ax = figures.ngram_hits(text.split(), text.split())
+    assert words(ax)[-1] == "1 of 1"
+
+
+def test_cache_pages_hold_each_text_and_no_page_too_many():
+    full, paged = figures.cache_pages([16, 17, 40], reserved=48, page=16)
+    for ax, n_boxes in ((full, 3), (paged, 1 + 2 + 3)):
+        boxes = [box for box in ax.patches if not box.get_fill()]
+        filled = [box for box in ax.patches if box.get_fill()]
+        assert len(boxes) == n_boxes
+        assert [box.get_width() for box in filled] == [16, 17, 40]
+
+
+def test_kept_vectors_are_a_key_and_a_value_each():
+    ax = figures.kept_vectors(["a", "b", "c"], n_blocks=2)
+    assert words(ax).count("K") == words(ax).count("V") == 2 * 3
+
+
+def test_expert_routes_write_the_weights_of_the_chosen():
+    weights = torch.tensor([[0.0, 0.25, 0.75], [1.0, 0.0, 0.0]])
+    ax = figures.expert_routes(weights, ["a", "b"])
+    at = {t.get_position(): t.get_text() for t in ax.texts}
+    assert (at[1, 0], at[2, 0], at[0, -1]) == ("0.25", "0.75", "1.00")
+    assert sum(not box.get_fill() for box in ax.patches) == 3
+
+
+def test_paired_entries_keep_their_pairs():
+    ax = figures.paired_entries([0, 2, 1, 3])
+    below = [t.get_text() for t in ax.texts if t.get_position()[1] == -2]
+    assert below[:4] == ["0 a", "2 a", "1 b", "3 b"]
+    lines = [tuple(line.get_xdata()) for line in ax.lines]
+    assert lines == [(0, 0), (2, 1), (1, 2), (3, 3)]
+
+
+def test_vector_rows_write_each_number():
+    rows = {"x": torch.tensor([1.0, -0.26]), "y": torch.tensor([0.0, 3.0])}
+    left, right = figures.vector_rows({"one": rows, "two": rows}, digits=1)
+    assert words(left) == words(right) == ["1.0", "−0.3", "0.0", "3.0"]
+    assert [t.get_text() for t in left.get_yticklabels()] == ["x", "y"]
+
+
+def test_read_and_targets_leave_out_what_the_loss_does_not_ask():
+    ax = figures.read_and_targets(["a", "?"], [None, "b"])
+    assert words(ax) == ["reads", "target", "a", "−", "?", "b"]

@@ -16,6 +16,7 @@ from coursekit.classroom.figures.accuracy import (
 from coursekit.classroom.figures.alignment import (
     alignment,
     dependence,
+    ngram_hits,
 )
 from coursekit.classroom.figures.attention import (
     attention_flow,
@@ -25,6 +26,7 @@ from coursekit.classroom.figures.attention import (
 from coursekit.classroom.figures.caches import (
     beam_tree,
     cache_steps,
+    kept_vectors,
     key_changes,
     padded_prompts,
     times_less,
@@ -96,6 +98,7 @@ from coursekit.classroom.figures.heads import (
 from coursekit.classroom.figures.inference import (
     Rounding,
     accepted_mass,
+    cache_pages,
     drafted_rounds,
     rounding,
     slot_timeline,
@@ -159,7 +162,9 @@ from coursekit.classroom.figures.preferences import (
 from coursekit.classroom.figures.probing import (
     changed_token,
     checklist,
+    module_gaps,
     oracle_bars,
+    probe_questions,
     two_losses,
 )
 from coursekit.classroom.figures.seq2seq import (
@@ -199,6 +204,7 @@ from coursekit.classroom.figures.tuning import (
     counted_targets,
     forgotten,
     low_rank_update,
+    read_and_targets,
 )
 from coursekit.classroom.figures.vector import (
     CELLS,
@@ -209,6 +215,7 @@ from coursekit.classroom.figures.vectors import (
     low_rank,
     neighbor_lists,
     paths,
+    vector_rows,
 )
 from coursekit.classroom.figures.vision import (
     image_row,
@@ -218,6 +225,8 @@ from coursekit.classroom.figures.vision import (
     pixel_cuts,
 )
 from coursekit.classroom.figures.windows import (
+    expert_routes,
+    paired_entries,
     rounded_weights,
     shares,
     window_reach,
@@ -245,6 +254,7 @@ __all__ = [
     "between_and_within",
     "block_lists",
     "both_directions",
+    "cache_pages",
     "cache_steps",
     "causal_rows",
     "changed_token",
@@ -259,6 +269,7 @@ __all__ = [
     "drafted_rounds",
     "drawn_answers",
     "encode",
+    "expert_routes",
     "fillings",
     "forgotten",
     "gap_losses",
@@ -273,6 +284,7 @@ __all__ = [
     "induction_path",
     "intervals",
     "kept_mass",
+    "kept_vectors",
     "key_changes",
     "ladder",
     "learned_merges",
@@ -289,10 +301,12 @@ __all__ = [
     "matrix_areas",
     "mixtures",
     "model_cuts",
+    "module_gaps",
     "mosaic",
     "neighbor_lists",
     "new_figure",
     "next_tokens",
+    "ngram_hits",
     "norm_places",
     "norm_steps",
     "norms_compared",
@@ -301,6 +315,7 @@ __all__ = [
     "oracle_bars",
     "padded_batch",
     "padded_prompts",
+    "paired_entries",
     "patch_sequence",
     "patch_vectors",
     "patched_stream",
@@ -313,9 +328,11 @@ __all__ = [
     "position_rows",
     "prefixes",
     "prerequisites",
+    "probe_questions",
     "projections",
     "rate_valleys",
     "reach",
+    "read_and_targets",
     "read_map",
     "remaining",
     "replayed_merges",
@@ -355,6 +372,7 @@ __all__ = [
     "unit_memory",
     "update_sizes",
     "use_style",
+    "vector_rows",
     "vectors_read",
     "verdicts",
     "weights_both_ways",

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from coursekit.classroom.figures.shapes import box
@@ -13,7 +14,11 @@ from coursekit.classroom.figures.style import (
     new_figure,
 )
 
-__all__ = ["alignment", "dependence"]
+__all__ = [
+    "alignment",
+    "dependence",
+    "ngram_hits",
+]
 
 
 def alignment(
@@ -103,3 +108,44 @@ def dependence(
         ax.tick_params(length=0)
         ax.set_aspect("equal", anchor="N")
     return axes
+
+
+def ngram_hits(text: Sequence[str], reference: Sequence[str]) -> Axes:
+    """Draw which runs of one to four words of a text a reference has.
+
+    Args:
+        text: at least four words.
+        reference: the words of a human's translation.
+
+    Returns:
+        The axes; word i of the text stands at x = i.
+    """
+    ax = new_figure(2.7)[1][0]
+    for i, word in enumerate(text):
+        box(ax, i - 0.46, -0.32, 0.92, 0.64, "token")
+        ax.text(i, 0, word, ha="center", va="center")
+    y = -0.75
+    for n, name in enumerate(("words", "pairs", "triples", "quadruples"), 1):
+        found = _runs(reference, n)
+        own = _runs(text, n)
+        lines = min(n, len(own))
+        hits = [run in found for run in own]
+        for i, hit in enumerate(hits):
+            bar = Rectangle((i - 0.43, y - 0.4 * (i % n) - 0.14), n - 0.14,
+                            0.28)  # fmt: skip
+            bar.set(facecolor=COLORS["blue"] if hit else "none")
+            bar.set(edgecolor=COLORS["blue" if hit else "gray"])
+            bar.set(linestyle="-" if hit else ":")
+            ax.add_patch(bar)
+        middle = y - 0.2 * (lines - 1)
+        ax.text(-0.7, middle, name, ha="right", va="center")
+        score = f"{sum(hits)} of {len(hits)}"
+        ax.text(len(text) - 0.3, middle, score, va="center")
+        y -= 0.4 * lines + 0.25
+    ax.set(xlim=(-1.9, len(text) + 0.6), ylim=(y, 0.4))
+    ax.axis("off")
+    return ax
+
+
+def _runs(words: Sequence[str], n: int) -> list[tuple[str, ...]]:
+    return [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]

@@ -15,6 +15,7 @@ from coursekit.classroom.figures.style import (
 __all__ = [
     "beam_tree",
     "cache_steps",
+    "kept_vectors",
     "key_changes",
     "padded_prompts",
     "times_less",
@@ -221,4 +222,30 @@ def padded_prompts(lengths: Sequence[int]) -> Axes:
                 box.set(facecolor=COLORS["gray"], alpha=0.25)
                 ax.text(j, -i, str(position), ha="center", va="center")
             ax.add_patch(box)
+    return ax
+
+
+def kept_vectors(tokens: Sequence[str], n_blocks: int) -> Axes:
+    """Draw what a cache keeps: a key and a value per token and block.
+
+    Args:
+        tokens: T names.
+        n_blocks: rows, the first block at the bottom.
+
+    Returns:
+        The axes; token j stands at x = j, block b at height b.
+    """
+    ax = new_figure(0.6 * n_blocks + 0.6)[1][0]
+    for b in range(n_blocks):
+        ax.text(-0.65, b, f"block {b + 1}", ha="right", va="center")
+        for j in range(len(tokens)):
+            for y, role, name in ((0.2, "key", "K"), (-0.2, "value", "V")):
+                box = Rectangle((j - 0.44, b + y - 0.18), 0.88, 0.36)
+                box.set(facecolor=COLORS[ROLES[role]], alpha=0.4)
+                ax.add_patch(box)
+                ax.text(j, b + y, name, ha="center", va="center", size=11)
+    for j, token in enumerate(tokens):
+        ax.text(j, -0.75, token, ha="center", va="center")
+    ax.set(xlim=(-1.7, len(tokens) - 0.4), ylim=(-1.05, n_blocks - 0.5))
+    ax.axis("off")
     return ax

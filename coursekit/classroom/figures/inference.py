@@ -16,6 +16,7 @@ from coursekit.classroom.figures.style import (
 __all__ = [
     "Rounding",
     "accepted_mass",
+    "cache_pages",
     "drafted_rounds",
     "rounding",
     "slot_timeline",
@@ -203,4 +204,32 @@ def slot_timeline(
         ax.set_yticks([])
         ax.spines["left"].set_visible(False)
     axes[-1].set_xlabel("steps of the model")
+    return axes
+
+
+def cache_pages(texts: Sequence[int], reserved: int, page: int) -> list[Axes]:
+    """Draw the memory of a cache, reserved in full and cut into pages.
+
+    Args:
+        texts: positions that each text fills.
+        reserved: positions of the longest possible text.
+        page: positions of a page.
+
+    Returns:
+        The two axes; text i stands at height −i.
+    """
+    axes = new_figure(0.24 * len(texts) + 0.9, columns=2)[1]
+    names = f"reserved: {reserved} each", f"pages of {page}"
+    for ax, name, step in zip(axes, names, (reserved, page), strict=True):
+        for i, filled in enumerate(texts):
+            used = Rectangle((0, -i - 0.38), filled, 0.76)
+            used.set(facecolor=WEIGHT, alpha=0.5)
+            ax.add_patch(used)
+            for start in range(0, filled, step):
+                box = Rectangle((start, -i - 0.38), step, 0.76, fill=False)
+                box.set_edgecolor(COLORS["gray"])
+                ax.add_patch(box)
+        ax.set(title=name, xlim=(-1, reserved + 1), yticks=[])
+        ax.set(ylim=(0.6 - len(texts), 0.6), xlabel="positions")
+        ax.spines["left"].set_visible(False)
     return axes

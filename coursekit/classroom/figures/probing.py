@@ -7,7 +7,14 @@ from matplotlib.patches import Rectangle
 
 from coursekit.classroom.figures.style import COLORS, ROLES, Number, new_figure
 
-__all__ = ["changed_token", "checklist", "oracle_bars", "two_losses"]
+__all__ = [
+    "changed_token",
+    "checklist",
+    "module_gaps",
+    "oracle_bars",
+    "probe_questions",
+    "two_losses",
+]
 
 
 def two_losses(
@@ -158,3 +165,78 @@ def checklist(groups: Mapping[str, Sequence[tuple[str, str]]]) -> Axes:
                     color=COLORS["gray"])  # fmt: skip
             y -= 1
     return ax
+
+
+def module_gaps(gaps: Mapping[str, Sequence[Number]]) -> Axes:
+    """Draw how far the outputs of two models are apart, module by module.
+
+    Args:
+        gaps: for each module of a block, in the order in which they run, its
+            largest difference in each block.
+
+    Returns:
+        The axes; blocks are columns.  The first difference is outlined.
+    """
+    blocks = len(next(iter(gaps.values())))
+    ax = new_figure(0.3 * len(gaps) + 0.5)[1][0]
+    columns = [[row[b] for row in gaps.values()] for b in range(blocks)]
+    flat = [gap > 0 for column in columns for gap in column]
+    first = divmod(flat.index(True), len(gaps)) if any(flat) else None
+    for x, column in enumerate(columns):
+        for y, gap in enumerate(column):
+            box = Rectangle((x - 0.46, y - 0.4), 0.92, 0.8)
+            box.set(facecolor=COLORS["orange" if gap else ROLES["token"]])
+            box.set_alpha(0.45 if gap else 0.2)
+            ax.add_patch(box)
+            text = f"{gap:.2g}" if gap else "equal"
+            ax.text(x, y, text, ha="center", va="center", size=11)
+            if (x, y) == first:
+                box = Rectangle((x - 0.46, y - 0.4), 0.92, 0.8, fill=False)
+                box.set(edgecolor=COLORS["black"], linewidth=2)
+                ax.add_patch(box)
+    ax.set_xticks(range(blocks), [f"block {b}" for b in range(blocks)])
+    ax.xaxis.tick_top()
+    ax.set_yticks(range(len(gaps)), list(gaps))
+    ax.set(xlim=(-0.5, blocks - 0.5), ylim=(len(gaps) - 0.5, -0.5))
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)
+    return ax
+
+
+def probe_questions() -> list[Axes]:
+    """Draw what four probes change, and which outputs they compare.
+
+    Returns:
+        The axes, one per probe; the inputs stand at height 0 and above, the
+        outputs at −1.5.
+    """
+    panels = (
+        ("causality", "a later token changes", 3, "===", ""),
+        ("uses_context", "an earlier token changes", 0, "   ≠", ""),
+        ("batch_independence", "another row joins", None, "====", "1"),
+        ("repeats", "nothing changes", None, "====", ""),
+    )
+    axes = new_figure(3.9, columns=2, rows=2)[1]
+    for ax, (name, change, at, outputs, joins) in zip(
+        axes, panels, strict=True
+    ):
+        ax.text(-0.5, 1.95, name, weight="bold", size=11)
+        ax.text(-0.5, 1.3, change, size=11)
+        for x in range(4):
+            if joins:
+                _cell(ax, x, 0.75, "+", "orange", 0.45)
+            changed = x == at
+            color = "orange" if changed else ROLES["token"]
+            text = "≠" if changed else ""
+            _cell(ax, x, 0, text, color, 0.45 if changed else 0.2)
+            asked = outputs[x : x + 1].strip()
+            alpha = 0.45 if asked else 0.08
+            _cell(ax, x, -1.5, asked, ROLES["stream"], alpha)
+        for y, label in ((0, "input"), (-1.5, "output")):
+            ax.text(-0.65, y, label, ha="right", va="center", size=11)
+        ax.annotate("", (1.5, -1.1), (1.5, -0.4),
+                    arrowprops={"arrowstyle": "->",
+                                "color": COLORS["gray"]})  # fmt: skip
+        ax.set(xlim=(-2.1, 3.5), ylim=(-2, 2.4))
+        ax.axis("off")
+    return axes

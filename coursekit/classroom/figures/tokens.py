@@ -30,6 +30,7 @@ def token_rows(
     rows: Mapping[str, Sequence[str]],
     diagonals: bool = False,
     ax: Axes | None = None,
+    arrows: bool = True,
 ) -> Axes:
     """Draw sequences of tokens as rows of boxes, one above the other.
 
@@ -39,6 +40,7 @@ def token_rows(
         diagonals: link each box to the one a row higher and a step to the
             right, to show that it is the same token.
         ax: where to draw; a new figure by default.
+        arrows: lead from each box to the one below it.
 
     Returns:
         The axes.
@@ -65,7 +67,7 @@ def token_rows(
                     "edgecolor": COLORS["blue"],
                 },
             )
-            if r:
+            if r and arrows:
                 arrow(ax, (i, y + 1.05), (i, y + 0.45), "-")
             if r and diagonals and i + 1 < n:
                 arrow(ax, (i + 0.3, y + 0.4), (i + 0.72, y + 1.1), ":")

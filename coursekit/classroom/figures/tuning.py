@@ -1,7 +1,6 @@
 """Figures of chapter 20: targets, low-rank updates, what was forgotten."""
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
@@ -15,7 +14,12 @@ from coursekit.classroom.figures.style import (
     new_figure,
 )
 
-__all__ = ["counted_targets", "forgotten", "low_rank_update"]
+__all__ = [
+    "counted_targets",
+    "forgotten",
+    "low_rank_update",
+    "read_and_targets",
+]
 
 
 def _cell(
@@ -45,8 +49,26 @@ def counted_targets(tokens: Sequence[str], n_prompt: int) -> Axes:
     Returns:
         The axes; a line of tokens is one apart from its targets.
     """
-    per_line = 9
-    pairs = list(pairwise(tokens))
+    targets = [
+        token if i >= n_prompt else None for i, token in enumerate(tokens)
+    ]
+    return read_and_targets(tokens[:-1], targets[1:])
+
+
+def read_and_targets(
+    inputs: Sequence[str], targets: Sequence[str | None], per_line: int = 9
+) -> Axes:
+    """Draw what a model reads, with the target of each position below it.
+
+    Args:
+        inputs: T tokens.
+        targets: T tokens; ``None`` where the loss asks for nothing.
+        per_line: tokens in a line.
+
+    Returns:
+        The axes; a line of tokens is one apart from its targets.
+    """
+    pairs = list(zip(inputs, targets, strict=True))
     lines = [pairs[i : i + per_line] for i in range(0, len(pairs), per_line)]
     ax = new_figure(1.15 * len(lines) + 0.2)[1][0]
     for row, line in enumerate(lines):
@@ -54,9 +76,8 @@ def counted_targets(tokens: Sequence[str], n_prompt: int) -> Axes:
         ax.text(-0.15, y, "reads", ha="right", va="center", size=11)
         ax.text(-0.15, y - 0.9, "target", ha="right", va="center", size=11)
         for i, (token, target) in enumerate(line):
-            counts = row * per_line + i >= n_prompt - 1
             _cell(ax, i, y, token, 0.96, ROLES["token"])
-            if counts:
+            if target is not None:
                 _cell(ax, i, y - 0.9, target, 0.96, ROLES["loss"])
             else:
                 ax.text(i + 0.48, y - 0.9, "−", ha="center", va="center")

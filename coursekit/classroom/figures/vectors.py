@@ -13,7 +13,12 @@ from coursekit.classroom.figures.style import (
     new_figure,
 )
 
-__all__ = ["low_rank", "neighbor_lists", "paths"]
+__all__ = [
+    "low_rank",
+    "neighbor_lists",
+    "paths",
+    "vector_rows",
+]
 
 
 def low_rank(vocab_size: int, d_model: int) -> Axes:
@@ -160,3 +165,40 @@ def neighbor_lists(
         for x, near in zip(columns, neighbors, strict=True):
             ax.text(x, -row, "   ".join(near), va="center")
     return ax
+
+
+def vector_rows(
+    columns: Mapping[str, Mapping[str, Tensor]],
+    digits: int = 2,
+    role: str = "stream",
+) -> list[Axes]:
+    """Draw vectors as rows of numbers, panel by panel.
+
+    Args:
+        columns: by title, the vectors of each panel by their labels; the
+            labels are the same in all panels.
+        digits: behind the point.
+        role: the color, in ``ROLES``.
+
+    Returns:
+        The axes, one per panel; row i stands at height −i.
+    """
+    height = len(next(iter(columns.values())))
+    axes = new_figure(0.42 * height + 0.6, columns=len(columns))[1]
+    for ax, (title, rows) in zip(axes, columns.items(), strict=True):
+        for i, vector in enumerate(rows.values()):
+            for j, value in enumerate(vector.tolist()):
+                box = Rectangle((j - 0.47, -i - 0.36), 0.94, 0.72)
+                box.set(facecolor=COLORS[ROLES[role]])
+                box.set_alpha(min(0.1 + 0.25 * abs(value), 0.5))
+                ax.add_patch(box)
+                text = f"{value:.{digits}f}".replace("-", "−")
+                ax.text(j, -i, text, ha="center", va="center", size=11)
+        ax.set_title(title, loc="center", size=11)
+        ax.set(xlim=(-0.6, len(vector) - 0.4), xticks=[])
+        ax.set(ylim=(0.5 - height, 0.5), yticks=[])
+        ax.spines[:].set_visible(False)
+    labels = list(next(iter(columns.values())))
+    axes[0].set_yticks([-i for i in range(height)], labels)
+    axes[0].tick_params(length=0)
+    return axes

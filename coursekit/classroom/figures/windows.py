@@ -12,7 +12,13 @@ from coursekit.classroom.figures.style import (
     new_figure,
 )
 
-__all__ = ["rounded_weights", "shares", "window_reach"]
+__all__ = [
+    "expert_routes",
+    "paired_entries",
+    "rounded_weights",
+    "shares",
+    "window_reach",
+]
 
 INK, GRAY = COLORS["black"], COLORS["gray"]
 
@@ -117,4 +123,64 @@ def rounded_weights(weights: Tensor, rounded: Tensor) -> Axes:
     ax.set(xlabel="weights of a block", ylabel="value")
     ax.spines[:].set_visible(False)
     ax.legend(ncols=2, loc="lower center", bbox_to_anchor=(0.5, 1))
+    return ax
+
+
+def expert_routes(weights: Tensor, tokens: Sequence[str]) -> Axes:
+    """Draw which experts each token is sent to, and with which weights.
+
+    Args:
+        weights: (N, E), 0 where a token does not go.
+        tokens: N names.
+
+    Returns:
+        The axes; token n stands at height −n, expert e at x = e.
+    """
+    n, experts = weights.shape
+    ax = new_figure(0.38 * n + 0.6)[1][0]
+    for i, row in enumerate(weights.tolist()):
+        ax.text(-0.65, -i, tokens[i], ha="right", va="center")
+        for e, weight in enumerate(row):
+            box = Rectangle((e - 0.46, -i - 0.4), 0.92, 0.8)
+            if weight:
+                box.set(facecolor=COLORS[ROLES["ffn"]])
+                box.set_alpha(0.1 + 0.45 * weight)
+                text = f"{weight:.2f}"
+                ax.text(e, -i, text, ha="center", va="center")
+            else:
+                box.set(fill=False, edgecolor=GRAY, linestyle=":")
+            ax.add_patch(box)
+    for e in range(experts):
+        ax.text(e, 0.75, f"expert {e}", ha="center", va="center", size=11)
+    ax.set(xlim=(-1.9, experts - 0.4), ylim=(0.45 - n, 1.1))
+    ax.axis("off")
+    return ax
+
+
+def paired_entries(order: Sequence[int]) -> Axes:
+    """Draw a head's entries, paired by halves and as neighbors.
+
+    Args:
+        order: which entry of the first row each of the second was.
+
+    Returns:
+        The axes; entry i stands at x = i, a pair has one color and letter.
+    """
+    ax = new_figure(1.9)[1][0]
+    half = len(order) // 2
+    colors = "blue", "orange", "green", "purple", "sky", "red"
+    for y, row in ((0, range(len(order))), (-2, order)):
+        for x, entry in enumerate(row):
+            pair = entry % half
+            box = Rectangle((x - 0.42, y - 0.36), 0.84, 0.72)
+            box.set(facecolor=COLORS[colors[pair % len(colors)]], alpha=0.4)
+            ax.add_patch(box)
+            text = f"{entry} {chr(97 + pair)}"
+            ax.text(x, y, text, ha="center", va="center")
+    for x, entry in enumerate(order):
+        ax.plot([entry, x], [-0.4, -1.6], "-", color=GRAY, linewidth=1)
+    for y, name in ((0, "halves"), (-2, "neighbors")):
+        ax.text(-0.6, y, name, ha="right", va="center")
+    ax.set(xlim=(-2.1, len(order) - 0.5), ylim=(-2.5, 0.5))
+    ax.axis("off")
     return ax
