@@ -1194,6 +1194,37 @@ def test_it_plays_and_pauses(walker):
     assert reader.state()["step"] == 3
 
 
+def test_it_plays_faster_and_slower(walker):
+    reader = walker()
+    reader.page.clock.install()
+    reader.page.emulate_media(reduced_motion="reduce")
+    reader.at()
+    speed = reader.page.get_by_role("combobox", name="Speed")
+    assert speed.input_value() == "1"
+    reader.page.get_by_role("button", name="Play").click()
+    assert reader.state()["step"] == 2
+    speed.focus()
+    reader.page.keyboard.press("4")  # to the speed that begins with it
+    assert speed.input_value() == "4"
+    reader.page.clock.run_for(400)
+    spoken = reader.page.locator(".live-spoken")
+    assert spoken.text_content() == "A step every 1.5 seconds."
+    reader.page.clock.run_for(3_500)
+    assert reader.state()["step"] == 4
+    assert spoken.text_content() == reader.sentence()
+    # Who wants no motion sees the same numbers, and nothing slides.
+    assert not reader.page.evaluate("document.getAnimations().length")
+    speed.select_option("0.5")
+    reader.page.clock.run_for(11_900)
+    assert reader.state()["step"] == 4
+    reader.page.clock.run_for(200)
+    assert reader.state()["step"] == 5
+    speed.select_option("4")
+    reader.page.clock.run_for(20_000)  # it ends with the last step
+    assert reader.state()["step"] == 12
+    assert reader.page.get_by_role("button", name="Play").is_visible()
+
+
 def image_of(tab):
     return tab.locator("img[alt=STILL]")
 

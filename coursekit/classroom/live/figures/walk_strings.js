@@ -9,6 +9,8 @@ Object.assign(STRINGS, {
   "walk.step": "Step {step} of 12: {title}",
   "walk.play": "Play",
   "walk.pause": "Pause",
+  "walk.speed": "Speed",
+  "walk.pace": "A step every {n} seconds.",
   "walk.back": "Back",
   "walk.next": "Next",
   "walk.reset": "Start again",
