@@ -227,6 +227,12 @@ def load(
     return ready, page
 
 
+def examples() -> Any:
+    """The prompts and words of the hero and the walk."""
+    path = coursekit.find_model("stories") / "examples.json"
+    return json.loads(path.read_bytes())
+
+
 def measure(browser: Any, times: int) -> dict[str, list[float]]:
     """Milliseconds of ``times`` loads, keys, steps and swaps."""
     more = 'text="A dog sleeps"'
@@ -235,8 +241,7 @@ def measure(browser: Any, times: int) -> dict[str, list[float]]:
     page.evaluate(KEYS, 5)  # the first are compiled
     keys, steps = page.evaluate(KEYS, times), page.evaluate(STEPS, times)
     page.close()
-    examples = coursekit.find_model("stories") / "examples.json"
-    chips = json.loads(examples.read_bytes())["chips"]
+    chips = examples()["chips"]
     prompts = escape(json.dumps(chips))
     more = f'text="{chips[0]["prompt"]}" prompts="{prompts}"'
     hero, page = load(browser, times, "stories", "live-hero", more)
@@ -248,18 +253,21 @@ def measure(browser: Any, times: int) -> dict[str, list[float]]:
     with trainer(browser) as page:
         given = [train.texts()["plays"], times]
         found["train step"] = page.evaluate(TRAIN_STEPS, given)
-    return found | measure_walk(browser, times, examples)
+    return found | measure_walk(browser, times)
 
 
-def measure_walk(
-    browser: Any, times: int, examples: Path
-) -> dict[str, list[float]]:
-    """Milliseconds of the walk's loads, steps, levels, texts and drags."""
-    given = json.loads(examples.read_bytes())
+def load_walk(browser: Any, times: int) -> tuple[list[float], Any]:
+    """Milliseconds of ``times`` loads of the walk, and the last page."""
+    given = examples()
     vocabulary = escape(json.dumps(given["words"]))
     more = f'text="{given["walk"]["prompt"]}" vocabulary="{vocabulary}" '
     more += f'swap="{" ".join(given["walk"]["words"])}"'
-    ready, page = load(browser, times, "stories", "live-walk", more)
+    return load(browser, times, "stories", "live-walk", more)
+
+
+def measure_walk(browser: Any, times: int) -> dict[str, list[float]]:
+    """Milliseconds of the walk's loads, steps, levels, texts and drags."""
+    ready, page = load_walk(browser, times)
     found = {"walk": ready}
     for name, script in (
         ("walk frame", FRAMES),

@@ -8,12 +8,16 @@ import functools
 import json
 import math
 import re
+from pathlib import Path
+from xml.etree import ElementTree
 
 import matplotlib.pyplot as plt
+import pypdfium2
 import pytest
 import test_live
 import test_pages
 import torch
+from PIL import Image
 from test_pages import axe
 
 import coursekit
@@ -23,6 +27,8 @@ from coursekit.classroom.live import strip, walk
 from coursekit.models import find_model
 from coursekit.tokenizer import BPETokenizer
 from results.minimal import to_library
+
+ROOT = Path(__file__).resolve().parent.parent
 
 page = test_live.page
 pytestmark = pytest.mark.xdist_group("walk")
@@ -1223,6 +1229,61 @@ def test_it_plays_faster_and_slower(walker):
     reader.page.clock.run_for(20_000)  # it ends with the last step
     assert reader.state()["step"] == 12
     assert reader.page.get_by_role("button", name="Play").is_visible()
+
+
+@pytest.mark.parametrize("step", [5, 10, 12])
+def test_a_picture_is_saved_as_a_file_of_its_own(walker, step):
+    reader = walker().at(f"#walk=cat&step={step}")
+    with reader.page.expect_download() as found:
+        reader.page.get_by_role("button", name="Save the picture").click()
+    assert found.value.suggested_filename == f"walk-{step}.svg"
+    saved = Path(found.value.path()).read_text("utf8")
+    shown = reader.page.locator(".walk-picture svg")
+    assert needs_a_stylesheet(shown.evaluate("svg => svg.outerHTML"))
+    assert not needs_a_stylesheet(saved)
+    assert "rgb(0,114,178)" in saved or step != 12  # a bar, as a weight
+    root = ElementTree.fromstring(saved)
+    title, *rest = root.itertext()
+    assert title == reader.page.locator(".walk-heading").text_content()
+    same = re.sub(r"[\x00-\x08\x0b\x0c\x0e-\x1f]", "�", shown.text_content())
+    assert "".join(rest) == same
+    # In a program that knows nothing of the page: the same bars and cells.
+    there = shown.evaluate(BOXES)
+    tab = reader.page.context.new_page()
+    tab.set_content(saved)
+    assert tab.locator("svg").evaluate(BOXES) == there
+    tab.close()
+
+
+BOXES = """svg => [...svg.querySelectorAll("rect, path")].map(each => {
+  const {width, height} = each.getBBox();
+  return [width, height, getComputedStyle(each).strokeWidth];
+})"""
+
+
+def needs_a_stylesheet(svg):
+    return bool(re.search(r"class=|var\(|color-mix|color\(", svg))
+
+
+def test_the_steps_are_drawn_for_slides(browser, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "sphinx_ext")
+    import walk_pictures
+
+    paths = walk_pictures.draw(browser, tmp_path, steps=[5, 8])
+    names = ["walk-5.svg", "walk-8.svg", "walk.pdf", "walk.gif"]
+    assert [path.name for path in paths] == names
+    five, eight = (path.read_text("utf8") for path in paths[:2])
+    assert "every key</title>" in five
+    # What each of the four heads is worth has been computed by then.
+    assert eight.count(" points</text>") == 4
+    with pypdfium2.PdfDocument(paths[2]) as pdf:
+        texts = [page.get_textpage().get_text_range() for page in pdf]
+    assert "Step 5 of 12" in texts[0]
+    assert "Step 8 of 12" in texts[1]
+    assert "self.output(" in texts[1]  # the line of minimal.py
+    assert "Play" not in texts[0]
+    with Image.open(paths[3]) as film:
+        assert film.n_frames == 2
 
 
 def image_of(tab):

@@ -37,6 +37,13 @@ export function button(name, press) {
   return make("button", { type: "button", onclick: press }, name);
 }
 
+/** Give the reader a file. */
+export function download(name, type, content) {
+  const address = URL.createObjectURL(new Blob([content], { type }));
+  make("a", { href: address, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(address), 60_000);
+}
+
 export function checkbox(name, checked, change) {
   const box = make("input", { type: "checkbox", checked, onchange: change });
   return { box, field: make("label", { className: "live-check" }, box, name) };

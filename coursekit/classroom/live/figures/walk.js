@@ -4,7 +4,7 @@ import { watch } from "../activations.js";
 import { greedy, sampler } from "../generation.js";
 import { softmax } from "../tensor.js";
 import { define, LiveFigure } from "./figure.js";
-import { button, make, textBox } from "./parts.js";
+import { button, download, make, textBox } from "./parts.js";
 import { say } from "./strings.js";
 import { Answer } from "./walk_answer.js";
 import { ATTENTION_STEPS } from "./walk_attention.js";
@@ -12,6 +12,7 @@ import { CODE } from "./walk_code.js";
 import { controls } from "./walk_controls.js";
 import { Crumbs } from "./walk_crumbs.js";
 import { ModelMap } from "./walk_map.js";
+import { standalone } from "./walk_save.js";
 import { Sheet } from "./walk_sheet.js";
 import {
   fromAddress, isChanged, LEVELS, SEEN, STEPS, toAddress, UNCHANGED,
@@ -133,7 +134,8 @@ class LiveWalk extends LiveFigure {
     return [make("div", { className: "walk-body" }, this.map.element,
       make("div", { className: "walk-center" }, this.crumbs.element, this.heading,
         this.controls, this.readout, this.picture_, this.trace.element),
-      make("div", { className: "walk-side" }, this.lines, this.answer.element)),
+      make("div", { className: "walk-side" }, this.lines, this.answer.element,
+        button(say("walk.save"), () => this.save()))),
     this.transport()];
   }
 
@@ -155,6 +157,13 @@ class LiveWalk extends LiveFigure {
         make("div", { className: "walk-marks", "aria-hidden": true }, ...this.marks)),
       make("div", { className: "walk-buttons" }, this.back, this.player, this.next, this.speed,
         button(say("walk.reset"), () => this.change(this.start))));
+  }
+
+  /** The picture that is shown, as a file. */
+  save() {
+    const { step, zoom } = this.state;
+    download(`walk-${zoom ?? step}.svg`, "image/svg+xml",
+      standalone(this.sheet.svg, this.heading.textContent));
   }
 
   replace() {

@@ -14,6 +14,7 @@ Object.assign(STRINGS, {
   "walk.back": "Back",
   "walk.next": "Next",
   "walk.reset": "Start again",
+  "walk.save": "Save the picture (SVG)",
   "walk.undo": "Undo changes",
   "walk.text": "Text: type your own",
   "walk.word": "Word",
