@@ -56,7 +56,9 @@ def main(wanted):
     root = Path(__file__).resolve().parent.parent
     for page in wanted or [page for page, _ in notebooks.chapters(root)]:
         paths = draw(root, page.removesuffix(".md"))
-        if Path(page).stem == "walk":
+        if Path(page).stem == "walk" and not walk_pictures.live.program():
+            print("The steps of the walk need Chromium, which is missing.")
+        elif Path(page).stem == "walk":
             with walk_pictures.live.chromium() as browser:
                 paths += walk_pictures.draw(browser, paths[0].parent)
         print(f"{page}: {len(paths)} files")
