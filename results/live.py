@@ -5,7 +5,8 @@ with the writer of captions. Key: from a key pressed to the map drawn again, at
 64 tokens. Step: one more token with a cache of 64. Hero: the first page's
 figure ready, and a swap: from a press to the bars and arcs of another word.
 Walk: its figure ready; a frame: the script of one step drawn, controls and
-answer included, the states known; another text: its states computed, and the
+answer included, the states known; a level of the zoom: the same of one level,
+from the model to one dot product; another text: its states computed, and the
 same drawn; a drag: one weight of block 2 set by the slider, all states behind
 it computed, and the same drawn.
 Train step: one training step of the model that learns in the page. A run of
@@ -39,6 +40,7 @@ GOALS = {
     "swap": 100.0,
     "walk": 1000.0,
     "walk frame": 6.0,
+    "walk zoom": 6.0,
     "walk swap": 100.0,
     "train step": 60.0,
 }
@@ -102,6 +104,17 @@ FRAMES = """(times) => {
     walk.change({step: 1 + i % 12});
     found.push(performance.now() - start);
   }
+  return found;
+}"""
+LEVELS = """(times) => {
+  const walk = document.querySelector("live-walk"), found = [];
+  const levels = ["model", "block", "head", "dot"];
+  for (let i = 0; i < 4 * times; i++) {
+    const start = performance.now();
+    walk.change({zoom: levels[i % 4]});
+    found.push(performance.now() - start);
+  }
+  walk.change(walk.start);
   return found;
 }"""
 OTHERS = """(times) => {
@@ -214,6 +227,12 @@ def load(
     return ready, page
 
 
+def examples() -> Any:
+    """The prompts and words of the hero and the walk."""
+    path = coursekit.find_model("stories") / "examples.json"
+    return json.loads(path.read_bytes())
+
+
 def measure(browser: Any, times: int) -> dict[str, list[float]]:
     """Milliseconds of ``times`` loads, keys, steps and swaps."""
     more = 'text="A dog sleeps"'
@@ -222,8 +241,7 @@ def measure(browser: Any, times: int) -> dict[str, list[float]]:
     page.evaluate(KEYS, 5)  # the first are compiled
     keys, steps = page.evaluate(KEYS, times), page.evaluate(STEPS, times)
     page.close()
-    examples = coursekit.find_model("stories") / "examples.json"
-    chips = json.loads(examples.read_bytes())["chips"]
+    chips = examples()["chips"]
     prompts = escape(json.dumps(chips))
     more = f'text="{chips[0]["prompt"]}" prompts="{prompts}"'
     hero, page = load(browser, times, "stories", "live-hero", more)
@@ -235,21 +253,25 @@ def measure(browser: Any, times: int) -> dict[str, list[float]]:
     with trainer(browser) as page:
         given = [train.texts()["plays"], times]
         found["train step"] = page.evaluate(TRAIN_STEPS, given)
-    return found | measure_walk(browser, times, examples)
+    return found | measure_walk(browser, times)
 
 
-def measure_walk(
-    browser: Any, times: int, examples: Path
-) -> dict[str, list[float]]:
-    """Milliseconds of the walk's loads, steps, texts and drags."""
-    given = json.loads(examples.read_bytes())
+def load_walk(browser: Any, times: int) -> tuple[list[float], Any]:
+    """Milliseconds of ``times`` loads of the walk, and the last page."""
+    given = examples()
     vocabulary = escape(json.dumps(given["words"]))
     more = f'text="{given["walk"]["prompt"]}" vocabulary="{vocabulary}" '
     more += f'swap="{" ".join(given["walk"]["words"])}"'
-    ready, page = load(browser, times, "stories", "live-walk", more)
+    return load(browser, times, "stories", "live-walk", more)
+
+
+def measure_walk(browser: Any, times: int) -> dict[str, list[float]]:
+    """Milliseconds of the walk's loads, steps, levels, texts and drags."""
+    ready, page = load_walk(browser, times)
     found = {"walk": ready}
     for name, script in (
         ("walk frame", FRAMES),
+        ("walk zoom", LEVELS),
         ("walk swap", OTHERS),
         ("walk drag", DRAGS),
     ):

@@ -33,6 +33,7 @@ from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 
 from coursekit.classroom.grading.plain import CAN, RUNS, names_in, step_title
+from coursekit.classroom.live.walk import PLACES
 
 LOGGER = logging.getLogger(__name__)
 COSTS = "results/chapters.json"
@@ -40,11 +41,7 @@ READING = "<!-- reading time -->"
 
 CHAPTER = re.compile(r"book/(\d\d)_\w+")
 IN_BLOCK = range(4, 9)  # chapters whose parts make up one block
-WALK = "book/walk"  # a page on which each of these has its place
-PLACES = {
-    **{0: 12, 1: 1, 2: 2, 3: 3, 4: 5, 5: 6, 6: 8, 7: 9, 8: 10, 9: 11},
-    **{10: "loss", 12: 12, 16: 11},
-}
+WALK = "book/walk"  # a page on which each of PLACES has its anchor
 
 
 class here(nodes.General, nodes.Element):  # noqa: N801  docutils' custom

@@ -4,6 +4,8 @@
 
 The chapters are run once more, with figures shown as SVG too; they land in
 ``_build/figures/<page>/<name>.svg``, under the names that the pages give them.
+The page ``book/walk`` gets the twelve steps of its live figure, too, as SVG,
+PDF and an animated GIF.
 """
 
 import sys
@@ -13,6 +15,7 @@ from jupyter_cache.executors.utils import single_nb_execution
 
 sys.path.insert(0, str(Path(__file__).parent))
 import notebooks
+import walk_pictures
 
 HEAD = '<?xml version="1.0" encoding="utf-8"?>\n'
 
@@ -53,7 +56,12 @@ def main(wanted):
     root = Path(__file__).resolve().parent.parent
     for page in wanted or [page for page, _ in notebooks.chapters(root)]:
         paths = draw(root, page.removesuffix(".md"))
-        print(f"{page}: {len(paths)} figures")
+        if Path(page).stem == "walk" and not walk_pictures.live.program():
+            print("The steps of the walk need Chromium, which is missing.")
+        elif Path(page).stem == "walk":
+            with walk_pictures.live.chromium() as browser:
+                paths += walk_pictures.draw(browser, paths[0].parent)
+        print(f"{page}: {len(paths)} files")
 
 
 if __name__ == "__main__":

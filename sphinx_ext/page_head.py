@@ -135,6 +135,8 @@ def add_head(app, pagename, templatename, context, doctree):
         return
     site, book = app.config.html_baseurl, app.config.html_title
     title = unescape(re.sub("<[^>]+>", "", context["title"]))
+    if title == book:
+        context["docstitle"] = ""  # or the page's title names the book twice
     about = description(doctree) or f"{title}: a page of {book}."
     drawn = picture(app, pagename) if site else None
     tags = [

@@ -489,6 +489,14 @@ def test_the_next_token(visit):
     start = reader.sentence("next-token")
     assert "4,000 of 4,000 tokens can be drawn" in start
     press = functools.partial(element.get_by_role, "button")
+    first = element.locator(".live-track").first
+
+    def lengths():
+        names = ("--own", "--made")
+        get = "(e, name) => Number(e.style.getPropertyValue(name))"
+        return [first.evaluate(get, name) for name in names]
+
+    assert lengths() == [1, 1]  # all are drawn next to the largest
 
     def draws(n):
         for _ in range(n):
@@ -507,6 +515,8 @@ def test_the_next_token(visit):
     reader.page.keyboard.press("Home")  # the likeliest alone
     reader.says("next-token", "100%. 1 of 4,000 tokens", inside=True)
     assert slider.get_attribute("aria-valuetext") == "1"
+    own, made = lengths()
+    assert own < made == 1
     alone = draws(3)
     press(name="Start again").click()
     for _ in range(3):

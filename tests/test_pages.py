@@ -225,6 +225,13 @@ def test_every_page_has_a_description_of_its_own():
     assert described("search.html") == ""  # the control
 
 
+def test_every_title_names_the_book_once():
+    ours = [p for p in PAGES if p not in MADE_BY_SPHINX]
+    titles = [soup(page).title.get_text() for page in ours]
+    assert all(t.count("The Executable Transformer") == 1 for t in titles)
+    assert len(set(titles)) == len(titles)
+
+
 def stray_dollars(page):
     """Text outside of code and formulas in which a ``$`` is left."""
     article = soup(page).find("article") or soup(page)

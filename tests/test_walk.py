@@ -8,12 +8,16 @@ import functools
 import json
 import math
 import re
+from pathlib import Path
+from xml.etree import ElementTree
 
 import matplotlib.pyplot as plt
+import pypdfium2
 import pytest
 import test_live
 import test_pages
 import torch
+from PIL import Image
 from test_pages import axe
 
 import coursekit
@@ -23,6 +27,8 @@ from coursekit.classroom.live import strip, walk
 from coursekit.models import find_model
 from coursekit.tokenizer import BPETokenizer
 from results.minimal import to_library
+
+ROOT = Path(__file__).resolve().parent.parent
 
 page = test_live.page
 pytestmark = pytest.mark.xdist_group("walk")
@@ -1192,6 +1198,92 @@ def test_it_plays_and_pauses(walker):
     reader.page.get_by_role("button", name="Pause").click()
     reader.page.clock.run_for(20_000)
     assert reader.state()["step"] == 3
+
+
+def test_it_plays_faster_and_slower(walker):
+    reader = walker()
+    reader.page.clock.install()
+    reader.page.emulate_media(reduced_motion="reduce")
+    reader.at()
+    speed = reader.page.get_by_role("combobox", name="Speed")
+    assert speed.input_value() == "1"
+    reader.page.get_by_role("button", name="Play").click()
+    assert reader.state()["step"] == 2
+    speed.focus()
+    reader.page.keyboard.press("4")  # to the speed that begins with it
+    assert speed.input_value() == "4"
+    reader.page.clock.run_for(400)
+    spoken = reader.page.locator(".live-spoken")
+    assert spoken.text_content() == "A step every 1.5 seconds."
+    reader.page.clock.run_for(3_500)
+    assert reader.state()["step"] == 4
+    assert spoken.text_content() == reader.sentence()
+    # Who wants no motion sees the same numbers, and nothing slides.
+    assert not reader.page.evaluate("document.getAnimations().length")
+    speed.select_option("0.5")
+    reader.page.clock.run_for(11_900)
+    assert reader.state()["step"] == 4
+    reader.page.clock.run_for(200)
+    assert reader.state()["step"] == 5
+    speed.select_option("4")
+    reader.page.clock.run_for(20_000)  # it ends with the last step
+    assert reader.state()["step"] == 12
+    assert reader.page.get_by_role("button", name="Play").is_visible()
+
+
+@pytest.mark.parametrize("step", [5, 10, 12])
+def test_a_picture_is_saved_as_a_file_of_its_own(walker, step):
+    reader = walker().at(f"#walk=cat&step={step}")
+    with reader.page.expect_download() as found:
+        reader.page.get_by_role("button", name="Save the picture").click()
+    assert found.value.suggested_filename == f"walk-{step}.svg"
+    saved = Path(found.value.path()).read_text("utf8")
+    shown = reader.page.locator(".walk-picture svg")
+    assert needs_a_stylesheet(shown.evaluate("svg => svg.outerHTML"))
+    assert not needs_a_stylesheet(saved)
+    assert "rgb(0,114,178)" in saved or step != 12  # a bar, as a weight
+    root = ElementTree.fromstring(saved)
+    title, *rest = root.itertext()
+    assert title == reader.page.locator(".walk-heading").text_content()
+    same = re.sub(r"[\x00-\x08\x0b\x0c\x0e-\x1f]", "�", shown.text_content())
+    assert "".join(rest) == same
+    # In a program that knows nothing of the page: the same bars and cells.
+    there = shown.evaluate(BOXES)
+    tab = reader.page.context.new_page()
+    tab.set_content(saved)
+    assert tab.locator("svg").evaluate(BOXES) == there
+    tab.close()
+
+
+BOXES = """svg => [...svg.querySelectorAll("rect, path")].map(each => {
+  const {width, height} = each.getBBox();
+  return [width, height, getComputedStyle(each).strokeWidth];
+})"""
+
+
+def needs_a_stylesheet(svg):
+    return bool(re.search(r"class=|var\(|color-mix|color\(", svg))
+
+
+def test_the_steps_are_drawn_for_slides(browser, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "sphinx_ext")
+    import walk_pictures
+
+    paths = walk_pictures.draw(browser, tmp_path, steps=[5, 8])
+    names = ["walk-5.svg", "walk-8.svg", "walk.pdf", "walk.gif"]
+    assert [path.name for path in paths] == names
+    five, eight = (path.read_text("utf8") for path in paths[:2])
+    assert "every key</title>" in five
+    # What each of the four heads is worth has been computed by then.
+    assert eight.count(" points</text>") == 4
+    with pypdfium2.PdfDocument(paths[2]) as pdf:
+        texts = [page.get_textpage().get_text_range() for page in pdf]
+    assert "Step 5 of 12" in texts[0]
+    assert "Step 8 of 12" in texts[1]
+    assert "self.output(" in texts[1]  # the line of minimal.py
+    assert "Play" not in texts[0]
+    with Image.open(paths[3]) as film:
+        assert film.n_frames == 2
 
 
 def image_of(tab):

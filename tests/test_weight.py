@@ -18,6 +18,7 @@ base = test_pages.base
 xdist_group = pytest.mark.xdist_group
 
 EMPTY = 700_000  # bytes of a page without text, with all that it loads
+REQUESTS = 40  # of files, for such a page and for the first
 OWN = 400_000  # bytes that a chapter may add
 FIRST = 900_000  # of the first page, all that it loads but the model
 LIVE = "_static/live/"  # models, fetched only when their figure is near
@@ -77,6 +78,7 @@ def test_there_are_chapters():
 def test_an_empty_page_is_light(empty):
     largest = sorted(empty.items(), key=lambda item: -item[1])[:5]
     assert sum(empty.values()) < EMPTY, largest
+    assert len(empty) <= REQUESTS, sorted(empty)
     # Control: it is a page with its maths, its styles and its icons.
     for part in (
         *("tex-mml-chtml.js", "course.css", "fa-solid-900.woff"),
@@ -101,6 +103,7 @@ def test_a_chapter_adds_little(browser, base, empty, page):
 def test_the_first_page_is_light(browser, base):
     whole = fetched(browser, base, "book/index.html")
     assert any(path.startswith(LIVE) for path in whole)  # it begins with one
+    assert len(whole) <= REQUESTS, sorted(whole)
     own = {p: n for p, n in whole.items() if not p.startswith(LIVE)}
     assert sum(own.values()) <= FIRST, sorted(own.items(), key=lambda x: -x[1])
 

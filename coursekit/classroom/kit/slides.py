@@ -2,7 +2,8 @@
 
 ``coursekit kit slides book/04_attention.md`` writes Markdown that Marp and
 Quarto both read: ``---`` between slides, speaker notes as HTML comments.  On
-the slides stand the goals, the puzzle, each figure, the lines of code, each
+the slides stand the goals, the chapter's step of the walk if ``make figures``
+has drawn it, the puzzle, each figure, the lines of code, each
 prediction with its answer on the next slide, and the takeaways.  The prose
 between them is in the notes, and what to say to each wrong choice.
 """
@@ -24,6 +25,7 @@ from coursekit.classroom.grading.handout import (
     root_of,
 )
 from coursekit.classroom.grading.sources import for_instructors
+from coursekit.classroom.live.walk import PLACES, TITLES
 
 __all__ = ["Deck", "Slide", "deck", "write"]
 
@@ -97,7 +99,7 @@ def deck(path: Path) -> Deck:
     text = for_instructors(read_text(path), path.name)
     cells = myst_cells(text, path.name)
     page = converter(path, cells)
-    maker = Maker(page, printed(root_of(path), page.name))
+    maker = Maker(page, root_of(path))
     for cell in cells:
         maker.cell(cell)
     if not any("{goals}" in cell.source for cell in cells):
@@ -204,9 +206,10 @@ def printed(root: Path, page: str) -> dict[str, str]:
 class Maker:
     """Goes through a page from top to bottom and collects its slides."""
 
-    def __init__(self, page: plain.Page, outputs: dict[str, str]) -> None:
+    def __init__(self, page: plain.Page, root: Path) -> None:
         self.page = page
-        self.outputs = outputs
+        self.root = root
+        self.outputs = printed(root, page.name)
         self.section = ""
         self.slides: list[Slide] = []
         self.exercises: list[str] = []
@@ -315,6 +318,7 @@ class Maker:
             return
         elif said.name == "goals":
             self.slides[-1].body.append(self.page.directive(said))
+            self.walk()
         elif said.name == "predict":
             self.question(said)
         elif said.name == "lesson":
@@ -326,6 +330,16 @@ class Maker:
             self.slides[-1].notes.append(self.page.convert(said.body))
         else:
             self.note(self.page.directive(said))
+
+    def walk(self) -> None:
+        """The chapter's step of the walk, where it has been drawn."""
+        number = plain.number_of(self.page.name, self.page.pages.names)
+        step = PLACES.get(int(number)) if number.isdecimal() else None
+        name = f"walk-{step}"
+        if picture(self.root, self.page.name, name):
+            image = f"![The step as the walk shows it.](figures/{name}.svg)"
+            title = f"Step {step} of the walk: {TITLES[str(step)]}"
+            self.add(title, image)
 
     def question(self, said: plain.Directive) -> None:
         """A prediction, and on the next slide its answer.
@@ -367,10 +381,11 @@ def picture(root: Path, page: str, name: str) -> tuple[str, bytes] | None:
     """A figure that was drawn before: how its name ends, and the file.
 
     ``make figures`` writes it as SVG; the notebooks of ``make book`` have it
-    as PNG.
+    as PNG.  A step of the walk is drawn with that page.
     """
     build = root / "_build"
-    drawn = build / "figures" / Path(page).name / f"{name}.svg"
+    folder = "walk" if name.startswith("walk-") else Path(page).name
+    drawn = build / "figures" / folder / f"{name}.svg"
     if drawn.is_file():
         return "svg", drawn.read_bytes()
     ran = build / "notebooks" / f"{page}.ipynb"

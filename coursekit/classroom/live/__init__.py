@@ -97,6 +97,7 @@ FIGURES = (
     "walk_code",
     "walk_text",
     "walk_state",
+    "walk_save",
     "walk_sheet",
     "walk_vectors",
     "walk_attention",

@@ -1,8 +1,6 @@
 """The walk and its zoom as still pictures: paper, and no JavaScript."""
 
-import re
 import textwrap
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -13,6 +11,7 @@ from coursekit.attention import attend, attention_weights
 from coursekit.classroom import figures
 from coursekit.classroom.figures import COLORS, ROLES, Rectangle
 from coursekit.classroom.figures.hero import percent
+from coursekit.classroom.live.walk import TITLES
 from coursekit.vocabulary import Tokenizer
 
 __all__ = ["States", "levels", "pointing", "states", "strip"]
@@ -20,11 +19,6 @@ __all__ = ["States", "levels", "pointing", "states", "strip"]
 CELLS = 16  # of many dimensions, as in the live figure
 UNITS = 32  # hidden units in a row
 BEST = 6  # of the next token
-WORDS = Path(__file__).parent / "figures/walk_strings.js"
-# They stand once, in the table of the live figure.
-TITLES = dict(
-    re.findall(r'"walk\.(\w+)\.title": "(.+?)"', WORDS.read_text("utf8"))
-)
 
 
 class States(NamedTuple):

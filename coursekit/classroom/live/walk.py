@@ -1,9 +1,24 @@
 """The walk's lines of code: what `minimal.py` does at each of its steps."""
 
+import re
+from pathlib import Path
+
 from coursekit.classroom import lesson
 
-__all__ = ["LINES", "code"]
+__all__ = ["LINES", "PLACES", "TITLES", "code"]
 
+# What each step is called: its words stand once, in those of the live figure.
+TITLES = dict(
+    re.findall(
+        r'"walk\.(\w+)\.title": "(.+?)"',
+        (Path(__file__).parent / "figures/walk_strings.js").read_text("utf8"),
+    )
+)
+# For each chapter, the step of the walk that shows what it is about.
+PLACES: dict[int, int | str] = {
+    **{0: 12, 1: 1, 2: 2, 3: 3, 4: 5, 5: 6, 6: 8, 7: 9, 8: 10, 9: 11},
+    **{10: "loss", 12: 12, 16: 11},
+}
 # For each step, parts of the file, and text that each line shown holds.
 Lines = tuple[tuple[str, tuple[str, ...]], ...]
 LINES: dict[int | str, Lines] = {

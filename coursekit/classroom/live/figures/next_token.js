@@ -90,6 +90,8 @@ class LiveNextToken extends LiveFigure {
     const own = softmax(this.logits);
     const made = filtered(this.logits, this.how);
     const best = ranking(own).slice(0, SHOWN);
+    // As long as the largest: of 3% little would be seen.
+    this.largest = Math.max(...best.flatMap((id) => [own[id], made[id]]));
     this.bars.replaceChildren(...best.map((id) =>
       this.bar(tokenizer.decode([id]), own[id], made[id], id)));
     const added = tokenizer.decode(this.past.map(({ token }) => token));
@@ -110,8 +112,8 @@ class LiveNextToken extends LiveFigure {
     press.setAttribute("aria-label",
       `${say("next.take", { token: name })}, ${percent(made)}`);
     const track = make("span", { className: "live-track" });
-    track.style.setProperty("--own", own);
-    track.style.setProperty("--made", made);
+    track.style.setProperty("--own", own / this.largest);
+    track.style.setProperty("--made", made / this.largest);
     return make("li", {}, press, track,
       make("span", {}, made === 0 ? say("next.none") : percent(made)));
   }

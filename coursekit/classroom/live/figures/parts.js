@@ -37,6 +37,13 @@ export function button(name, press) {
   return make("button", { type: "button", onclick: press }, name);
 }
 
+/** Give the reader a file. */
+export function download(name, type, content) {
+  const address = URL.createObjectURL(new Blob([content], { type }));
+  make("a", { href: address, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(address), 60_000);
+}
+
 export function checkbox(name, checked, change) {
   const box = make("input", { type: "checkbox", checked, onchange: change });
   return { box, field: make("label", { className: "live-check" }, box, name) };
@@ -127,6 +134,8 @@ export class TokenRow {
   }
 }
 
+const TALL = 420; // pixels of a map's rows, where their names leave them
+
 /** A matrix of weights on a canvas: queries are rows, keys are columns. */
 export class HeatMap {
   constructor(choose) {
@@ -166,10 +175,12 @@ export class HeatMap {
     const width = this.width = this.element.clientWidth;
     if (width === 0) return; // within something closed: drawn when it opens
     let left = 20 + length(rows), top = 20 + length(columns);
-    let cell = Math.min(44, (width - left - 1) / columns.length);
+    // With the text above and the sentence below it, it fits on a screen.
+    const most = Math.max(12, Math.min(44, TALL / rows.length));
+    let cell = Math.min(most, (width - left - 1) / columns.length);
     const named = cell >= 11; // below, a name would lie on its neighbor
     if (!named) [left, top] = [20, 20];
-    cell = Math.min(44, (width - left - 1) / columns.length);
+    cell = Math.min(most, (width - left - 1) / columns.length);
     this.place = { left, top, cell };
     const height = top + cell * rows.length + 1;
     const sharp = window.devicePixelRatio || 1;
@@ -190,10 +201,10 @@ export class HeatMap {
       pen.fillStyle = mark;
       pen.fillRect(x, y, cell, cell);
       pen.globalAlpha = 1;
-      if (cell < 32) return;
+      if (cell < 23) return; // room for a number
       pen.fillStyle = share > 0.6 ? paper : ink;
       pen.textAlign = "center";
-      pen.fillText(share.toFixed(2).replace(/^0/, ""), x + cell / 2, y + cell / 2);
+      pen.fillText(share.toFixed(2).replace(/^0|\.00$/, ""), x + cell / 2, y + cell / 2);
     }));
     pen.fillStyle = ink;
     pen.strokeStyle = ink;

@@ -2,7 +2,7 @@
 // and texts come with the first press; until then there is a recorded run.
 import { define, LiveFigure } from "./figure.js";
 import { loadScript } from "./library.js";
-import { button, field, make, shape } from "./parts.js";
+import { button, download, field, make, shape } from "./parts.js";
 import { say } from "./strings.js";
 
 const LEAST = 20_000, MOST = 2_000_000; // characters of a text
@@ -210,10 +210,7 @@ class LiveTrain extends LiveFigure {
 
   /** Give the reader a file. */
   hand(bytes) {
-    const blob = new Blob([bytes], { type: "application/zip" });
-    const link = make("a", { href: URL.createObjectURL(blob), download: say("train.file") });
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+    download(say("train.file"), "application/zip", bytes);
     this.now(say("train.saved", { file: say("train.file") }));
   }
 }

@@ -4,7 +4,7 @@ import { watch } from "../activations.js";
 import { greedy, sampler } from "../generation.js";
 import { softmax } from "../tensor.js";
 import { define, LiveFigure } from "./figure.js";
-import { button, make, textBox } from "./parts.js";
+import { button, download, make, textBox } from "./parts.js";
 import { say } from "./strings.js";
 import { Answer } from "./walk_answer.js";
 import { ATTENTION_STEPS } from "./walk_attention.js";
@@ -12,6 +12,7 @@ import { CODE } from "./walk_code.js";
 import { controls } from "./walk_controls.js";
 import { Crumbs } from "./walk_crumbs.js";
 import { ModelMap } from "./walk_map.js";
+import { standalone } from "./walk_save.js";
 import { Sheet } from "./walk_sheet.js";
 import {
   fromAddress, isChanged, LEVELS, SEEN, STEPS, toAddress, UNCHANGED,
@@ -26,6 +27,7 @@ import { lined, nameOf, splitWord, unlined } from "./words.js";
 
 const DRAW = [...FIRST_STEPS, ...ATTENTION_STEPS, ...STREAM_STEPS];
 const PACE = 6000; // milliseconds a step while it plays
+const SPEEDS = [[0.5, "½"], [1, "1"], [2, "2"], [4, "4"]]; // times as fast
 const SPOT = ".walk-cell, .walk-spot"; // what has a number
 const REST = 200; // milliseconds after a slider was moved
 const SLACK = 3; // pixels that a press may move and be no drag
@@ -132,7 +134,8 @@ class LiveWalk extends LiveFigure {
     return [make("div", { className: "walk-body" }, this.map.element,
       make("div", { className: "walk-center" }, this.crumbs.element, this.heading,
         this.controls, this.readout, this.picture_, this.trace.element),
-      make("div", { className: "walk-side" }, this.lines, this.answer.element)),
+      make("div", { className: "walk-side" }, this.lines, this.answer.element,
+        button(say("walk.save"), () => this.save()))),
     this.transport()];
   }
 
@@ -144,13 +147,23 @@ class LiveWalk extends LiveFigure {
     this.marks = Array.from({ length: STEPS }, (_, i) =>
       make("span", { onclick: () => this.change({ step: i + 1 }) }, `${i + 1}`));
     this.player = button(say("walk.play"), () => this.play(!this.timer));
+    this.speed = make("select", { "aria-label": say("walk.speed"),
+      onchange: () => this.hurry() }, ...SPEEDS.map(([value, n]) =>
+      make("option", { value, selected: value === 1 }, `${n}×`)));
     this.back = button(say("walk.back"), () => this.change({ step: this.state.step - 1 }));
     this.next = button(say("walk.next"), () => this.change({ step: this.state.step + 1 }));
     return make("div", { className: "walk-transport" }, this.answer.now,
       make("div", { className: "walk-scrubber" }, this.scrubber,
         make("div", { className: "walk-marks", "aria-hidden": true }, ...this.marks)),
-      make("div", { className: "walk-buttons" }, this.back, this.player, this.next,
+      make("div", { className: "walk-buttons" }, this.back, this.player, this.next, this.speed,
         button(say("walk.reset"), () => this.change(this.start))));
+  }
+
+  /** The picture that is shown, as a file. */
+  save() {
+    const { step, zoom } = this.state;
+    download(`walk-${zoom ?? step}.svg`, "image/svg+xml",
+      standalone(this.sheet.svg, this.heading.textContent));
   }
 
   replace() {
@@ -378,13 +391,24 @@ class LiveWalk extends LiveFigure {
     this.timer = null;
     this.player.textContent = say(on ? "walk.pause" : "walk.play");
     if (!on) return;
-    const go = () => {
-      if (this.state.step === STEPS) return this.play(false);
-      this.change({ step: this.state.step + 1 });
-    };
-    if (this.state.step === STEPS) this.change({ step: 1 });
-    else go();
-    this.timer = setInterval(go, PACE);
+    const { step } = this.state;
+    this.change({ step: step === STEPS ? 1 : step + 1 });
+    this.keepTime();
+  }
+
+  /** The next step after each pause, which the speed makes longer or shorter. */
+  keepTime() {
+    clearInterval(this.timer);
+    this.timer = setInterval(() => {
+      if (this.state.step === STEPS) this.play(false);
+      else this.change({ step: this.state.step + 1 });
+    }, PACE / this.speed.value);
+  }
+
+  /** Another speed, also while it plays. */
+  hurry() {
+    if (this.timer) this.keepTime();
+    this.speak(say("walk.pace", { n: PACE / this.speed.value / 1000 }));
   }
 
   /** Say a cell's number and mark it. */
