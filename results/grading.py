@@ -69,13 +69,11 @@ OWN = '''
 
 import torch
 
-from coursekit.classroom.check.core import NONE, Bug, Case, Exercise, generator
+from coursekit.classroom.check.core import Bug, Case, Exercise, generator
 
 
-def center(x, *, on=NONE):
+def center(x):
     """Subtract from each vector its own mean."""
-    if "over_tokens" in on:
-        return x - x.mean(0)
     return x - x.mean(-1, keepdim=True)
 
 
@@ -87,8 +85,10 @@ def cases(seed):
 
 bugs = {
     "over_tokens": Bug(
-        "the mean over the tokens instead of each token's own numbers",
-        "A vector is a row: its numbers lie along the last axis.",
+        "x.mean(-1, keepdim=True)",
+        "x.mean(0)",
+        says="the mean over the tokens instead of each token's own numbers",
+        why="A vector is a row: its numbers lie along the last axis.",
         read="07_norm#ch-norm",
     )
 }

@@ -76,6 +76,9 @@ def test_there_are_a_hundred_mistakes_and_forty_tasks():
 def test_the_answers_of_the_catalogue_are_there(chapter, name):
     answers = catalogue(chapter)
     exercise = core.exercises(chapter)[name]
+    for what in ("RIGHT", "WRONG", "OUTSIDE"):
+        there = name in getattr(answers, what)
+        assert there, f"add {name!r} to {what} in tests/catalogue/{chapter}.py"
     assert set(answers.WRONG[name]) == set(exercise.bugs)
     assert len(answers.RIGHT[name]) >= 3
     assert len(answers.OUTSIDE[name]) >= 3
@@ -199,6 +202,7 @@ def test_every_mistake_and_pair_is_rejected_and_told_apart(
 @pytest.mark.parametrize(("chapter", "name"), ALL)
 def test_what_the_page_on_checks_shows_is_so(chapter, name):
     id, exercise = f"{chapter}/{name}", core.exercises(chapter)[name]
+    assert id in RECORDED, f"{id} is new: make results NAME=checks"
     shown = Matrix.from_dict(id, RECORDED[id])
     played = Played(exercise)
     found = {on: o for on, o in played.mutants().items() if len(on) <= 2}

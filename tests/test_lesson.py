@@ -9,15 +9,18 @@ import sys
 from functools import cache
 from pathlib import Path
 
+import nbformat
 import pytest
 import torch
 
 from coursekit import minimal
 from coursekit.classroom import lesson, stages
 from coursekit.classroom.edits import EDITS
+from coursekit.classroom.grading import plain
 from results.ladder import CONTROLS, RUNGS, build
 from results.take_away import MODELS
 
+ROOT = Path(__file__).resolve().parent.parent
 CHAPTERS = range(lesson.LAST_CHAPTER + 1)
 TEXT = (
     "ROMEO:\nBut soft! What light through yonder window breaks?\n"
@@ -33,6 +36,40 @@ def make(file, vocab_size, chapter):
     if chapter < 9:
         return file.Model(vocab_size, 11, 28)
     return file.GPT(vocab_size, 11, 28, n_heads=4, n_blocks=3)
+
+
+# -- the cells of readers' notebooks -----------------------------------------
+def lessons():
+    """What each ``{lesson}`` of the book names: parts, chapter, edit."""
+    for path in sorted((ROOT / "book").rglob("*.md")):
+        text = path.read_text("utf8")
+        if "{lesson}" in text:
+            name = path.relative_to(ROOT).with_suffix("").as_posix()
+            page = plain.Page(None, name, nbformat.v4.new_notebook())
+            for _, said in plain.cut(text, "lesson"):
+                if said:
+                    yield name, page.lesson(said)
+
+
+def test_each_lesson_is_a_cell_that_runs():
+    """By itself; a page's cells and other lessons may define what it uses."""
+    known = {("book/15_modern", "rotate")}  # the lesson before defines it
+    found = list(lessons())
+    assert len(found) > 50
+    for page, said in found:
+        names = {name for where, name in known if where == page}
+        exec(plain.lesson_cell(*said, names), {"__name__": "cell"})
+
+
+def test_a_lesson_brings_what_the_finished_file_lacks():
+    """Chapter 6 takes `Head` out again, which chapter 5's model uses."""
+    cell = plain.lesson_cell(["Model.forward"], 5)
+    assert "class Head(nn.Module)" in cell
+    [imported] = re.findall("from coursekit.minimal import (.*)", cell)
+    assert "Head" not in imported.split(", ")
+    assert not hasattr(minimal, "Head")  # the control
+    # What is still there is imported: it need not be said once more.
+    assert "class Block" not in plain.lesson_cell(["GPT"], 9)
 
 
 # -- each chapter's file -----------------------------------------------------

@@ -2,6 +2,7 @@
 
 import ast
 import copy
+import hashlib
 import json
 import os
 import re
@@ -12,11 +13,13 @@ import tarfile
 import tomllib
 import zipfile
 from importlib.metadata import packages_distributions
+from itertools import chain
 from pathlib import Path
 
 import publish_check
 import pytest
 import yaml
+from packaging.requirements import Requirement
 
 from coursekit.models import SHIPPED
 
@@ -231,6 +234,116 @@ def test_the_container_makes_the_environment_of_the_makefile():
     for program in ("chromium", "bubblewrap"):  # as .ci/run installs them
         assert program in said["onCreateCommand"]
         assert f"get {program}\n" in (ROOT / ".ci/run").read_text()
+
+
+# -- the lock ----------------------------------------------------------------
+LOCKED = [f"requirements{part}.txt" for part in ("", "-cpu", "-cuda")]
+ENTRY = re.compile(r"^([\w.-]+)==(\S+)(.*(?:\n  .*)*)", re.MULTILINE)
+HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}\b")
+
+
+def entries(text):
+    """A lock's packages: name, version, and whether it has hashes.
+
+    Raises:
+        ValueError: if a line is neither a pin, a hash nor a comment.
+    """
+    other = re.sub(r"^#.*\n", "", ENTRY.sub("", text), flags=re.MULTILINE)
+    if other.strip():
+        raise ValueError(f"these are no pins: {other.split()}")
+    return [
+        (m[1], m[2], bool(HASH.search(m[3]))) for m in ENTRY.finditer(text)
+    ]
+
+
+def test_everything_in_the_lock_has_a_hash():
+    locked = {name: entries((ROOT / name).read_text()) for name in LOCKED}
+    for name, found in locked.items():
+        assert found, name
+        assert [name for name, _, has in found if not has] == []
+    versions = dict(pin[:2] for pin in locked[LOCKED[0]])
+    [(name, version, _)] = locked["requirements-cpu.txt"]
+    assert (name, version) == ("torch", versions["torch"] + "+cpu")
+    # What the project asks for is there: `make lock` was not forgotten.
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf8"))
+    own = project["project"]
+    extras = own["optional-dependencies"].values()
+    for need in map(Requirement, chain(own["dependencies"], *extras)):
+        if need.name != own["name"]:
+            assert versions[need.name] in need.specifier, need
+
+
+@pytest.mark.parametrize(
+    ("text", "is_hashed"),
+    [
+        (f"a==1 \\\n    --hash=sha256:{'5e' * 32}\n", True),
+        (f"a==1 \\\n    --hash=sha256:{'5e' * 31}\n", False),
+        (f"a==1\nb==2 \\\n    --hash=sha256:{'5e' * 32}\n", False),
+    ],
+)
+def test_a_missing_hash_is_found(text, is_hashed):
+    assert all(has for _, _, has in entries(text)) == is_hashed
+
+
+def test_what_is_not_pinned_is_found():
+    with pytest.raises(ValueError, match=r"no pins: \['a>=1'\]"):
+        entries("a>=1\n")
+
+
+def makefiles(name):
+    """A variable of the Makefile, as its recipes use it."""
+    done = subprocess.run(
+        ["make", "-s", "-f", "-", "show"],
+        cwd=ROOT,
+        input=f"include Makefile\nshow: ; @echo '$({name})'\n",
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def test_another_file_than_the_locked_one_is_not_installed(tmp_path, missing):
+    """As `make env` installs: by the same command."""
+    if not (ROOT / ".venv/bin/uv").is_file():
+        missing("uv", "make env")
+    about = "tiny-1.dist-info"
+    with zipfile.ZipFile(tmp_path / "tiny-1-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("tiny.py", "")
+        wheel.writestr(
+            f"{about}/METADATA",
+            "Metadata-Version: 2.1\nName: tiny\nVersion: 1",
+        )
+        wheel.writestr(
+            f"{about}/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any"
+        )
+        wheel.writestr(f"{about}/RECORD", "")
+    digest = hashlib.sha256(Path(wheel.filename).read_bytes()).hexdigest()
+    lock = tmp_path / "lock.txt"
+    command = [
+        *makefiles("uv_install"),
+        *("--no-cache", "--no-index", "--find-links", tmp_path),
+        *("--target", tmp_path / "there", "-r", lock),
+    ]
+
+    def install(text):
+        lock.write_text(text)
+        done = subprocess.run(
+            command, cwd=ROOT, capture_output=True, text=True
+        )
+        return done.returncode, done.stderr
+
+    pin = "tiny==1 --hash=sha256:"
+    code, said = install(pin + "0" * 64)
+    assert code, said
+    assert "Hash mismatch" in said
+    code, said = install("tiny==1")
+    assert code, said
+    assert "must have a hash" in said
+    assert not (tmp_path / "there/tiny.py").exists()
+    code, said = install(pin + digest)  # the control
+    assert code == 0, said
+    assert (tmp_path / "there/tiny.py").exists()
 
 
 # -- the package -------------------------------------------------------------

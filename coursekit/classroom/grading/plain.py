@@ -318,6 +318,12 @@ def lesson_cell(
     needs = {name for part in statements for name in part.reads}
     defined = {name for part in statements for name in part.sets}
     missing = sorted(needs - defined - set(known) - set(dir(builtins)))
+    if not edit:
+        # A part that a later chapter takes out: the finished file lacks it.
+        finished = lesson.parts(lesson.LAST_CHAPTER)
+        gone = set(missing) & set(lesson.parts(chapter)) - set(finished)
+        if gone:
+            return lesson_cell([*sorted(gone), *names], chapter, None, known)
     if not missing:
         return source
     module = "minimal" if edit else lesson.file_of(whole[0], chapter)[:-3]
