@@ -866,12 +866,6 @@ class Suspect(GPT):
         """The same as for any module, and a note."""
         copied = type(self).__new__(type(self))
         memo[id(self)] = copied
-        # Each module has a dozen empty dicts, for hooks: they would take most
-        # of the time.
-        for module in self.modules():
-            for value in vars(module).values():
-                if isinstance(value, dict) and not value:
-                    memo[id(value)] = type(value)()
         for name, value in vars(self).items():
             vars(copied)[name] = copy.deepcopy(value, memo)
         _ORIGINALS[copied] = _ORIGINALS.get(self, self)
