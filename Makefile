@@ -168,9 +168,8 @@ library: $(ENV)
 	$(PY) -m pytest tests --part library $(NO_NBVAL) $(TWO) -rs
 
 course: $(ENV)
-	@# As a reader has it: no shape checks, so our own errors must come up.
 	@# Four workers: many of these tests wait for a process or a limit.
-	JAXTYPING_DISABLE=1 $(PY) -m pytest tests --part course $(NO_NBVAL) \
+	$(PY) -m pytest tests --part course $(NO_NBVAL) \
 	  -n 4 --dist worksteal -rs
 
 published: $(ENV) $(if $(filter 1,$(MODELS)),$(HAVE_MODELS))
@@ -193,7 +192,6 @@ compare: $(ENV)
 	  -p tests.nbval_plugin -n 2 --dist loadfile
 
 pages: $(ENV)
-	@# Three workers: each waits for its browser now and then. They read what is
-	@# built and compute nothing, so there are no shapes to check.
-	JAXTYPING_DISABLE=1 $(PY) -m pytest tests --part book $(NO_NBVAL) \
+	@# Three workers: each waits for its browser now and then.
+	$(PY) -m pytest tests --part book $(NO_NBVAL) \
 	  -n 3 --dist loadgroup -rs

@@ -6,23 +6,18 @@ And what to do where a piece is missing.
 import gc
 import os
 from functools import cache
+from pathlib import Path
 
 import pytest
-from jaxtyping import install_import_hook
 
 # Programs that tests start print as they do for most people: buffered.
 os.environ.pop("PYTHONUNBUFFERED", None)
-# Before anything imports the package: each call of each of its functions
-# has the shapes and dtypes that its signature says, or raises.
-if os.environ.get("JAXTYPING_DISABLE") != "1":
-    install_import_hook("coursekit", "beartype.beartype")
 gc.disable()  # until the tests are collected: what is imported stays
 
 # The parts of the suite; every file that none of them names is of the part
 # `library`. The Makefile and the workflows name the parts alone.
 PARTS = {
     # What is built around the library: commands, exercises, grading, figures.
-    # It runs as a reader runs it, without shape checks: JAXTYPING_DISABLE=1.
     "course": [
         *("aliases", "assign", "bad_input", "by_hand"),
         *("catalogue", "check", "checkfile", "protocol"),
@@ -55,6 +50,9 @@ PARTS = {
     "models": ["benchmarks", "edits", "pipelines"],
 }
 
+# They run as a reader has the package, without shape checks, so our own errors
+# must come up; the book's compute nothing.
+UNCHECKED = {"course", "book"}
 LONGEST = ("test_transcripts.py", "test_wild.py")  # half a minute in one test
 
 
@@ -70,6 +68,21 @@ def part_of(name):
 def pytest_addoption(parser):
     """``--part``: the files of one part alone, or of several."""
     parser.addoption("--part", choices=["library", *PARTS], action="append")
+
+
+def pytest_configure(config):
+    """Enforce shapes, unless only files of UNCHECKED are asked for.
+
+    Before anything imports the package: each call of each of its functions
+    has the shapes and dtypes that its signature says, or raises.
+    """
+    names = (Path(each.partition("::")[0]).name for each in config.args)
+    if set(config.getoption("part") or map(part_of, names)) <= UNCHECKED:
+        os.environ["JAXTYPING_DISABLE"] = "1"  # for child processes too
+    if os.environ.get("JAXTYPING_DISABLE") != "1":
+        from jaxtyping import install_import_hook
+
+        install_import_hook("coursekit", "beartype.beartype")
 
 
 def pytest_ignore_collect(collection_path, config):

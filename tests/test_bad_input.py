@@ -1,8 +1,8 @@
 """Bad input to the models: a ValueError with rule, values and remedy.
 
 Elsewhere in the tests jaxtyping checks each call before our code does.  A
-reader has no such hook, so this file runs with it off:
-``JAXTYPING_DISABLE=1 python -m pytest tests/test_bad_input.py``.
+reader has no such hook, so this file runs with it off, as all of its part
+(``UNCHECKED`` in ``conftest.py``).
 """
 
 import io
@@ -41,7 +41,7 @@ from coursekit.weights import read_tensors, write_tensors
 
 pytestmark = pytest.mark.skipif(
     not jaxtyping_config.jaxtyping_disable,
-    reason="runs by itself with JAXTYPING_DISABLE=1, as make test does",
+    reason="runs with its part, or alone: its calls would be checked first",
 )
 
 B, H, T, S, DH, D, V, MAX = 2, 3, 5, 7, 11, 42, 31, 13

@@ -54,6 +54,8 @@ lesson = types.ModuleType("coursekit.classroom.lesson")
 lesson.part = part
 lesson.new_lines = lambda name, chapter: NEW.get((name, chapter), set())
 lesson.file_of = lambda name, chapter: "minimal.py"
+lesson.LAST_CHAPTER = 4
+lesson.parts = lambda chapter: [n for n, at in PARTS if at <= chapter]
 HEAD, OLD, NEWER = "def scale(x):", "    return x", "    return 2 * x"
 DIFF = {"doubled": [(" ", HEAD), ("-", OLD), ("+", NEWER)]}
 lesson.diff = lambda name, edit: DIFF[edit]
@@ -61,6 +63,7 @@ sys.modules["coursekit.classroom.lesson"] = lesson
 
 walk = types.ModuleType("coursekit.classroom.live.walk")
 walk.LINES = {}  # it quotes the lesson, which has no such lines here
+walk.PLACES = walk.TITLES = {}  # there is no page of the walk
 sys.modules["coursekit.classroom.live.walk"] = walk
 
 minimal = types.ModuleType("coursekit.minimal")

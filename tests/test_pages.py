@@ -15,6 +15,7 @@ from html import unescape
 from pathlib import Path
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
+import picture_sizes
 import pytest
 from bs4 import BeautifulSoup
 
@@ -554,6 +555,7 @@ def axe(visit, only=None, every=False):
 
 
 LOADED = {}  # what pages have loaded: test_weight.py weighs it
+MEASURED = {}  # of their pictures: test_pictures.py has the budgets
 
 
 @EACH_PAGE
@@ -564,10 +566,14 @@ def test_page_light_on_a_laptop_and_dark_on_a_phone(browser, page):
         visit.theme("light")
         assert visit.look() == []
         assert axe(visit) == []
+        drawn = re.fullmatch(picture_sizes.PAGES + r"\.html", page)
+        screens = drawn and picture_sizes.screens(visit.page)
         visit.narrow()
         visit.theme("dark")
         assert visit.look() == []
         assert axe(visit, LAYOUT_RULES) == []
+        if drawn:
+            MEASURED[page] = screens, picture_sizes.labels(visit.page)
         LOADED[page] = visit.load_all()
     finally:
         visit.close()

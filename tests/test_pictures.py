@@ -12,7 +12,9 @@ import sys
 import tomllib
 from pathlib import Path
 
+import picture_sizes
 import pytest
+import test_pages
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "sphinx_ext"))
@@ -35,49 +37,10 @@ WAITING = {
     "book/21_inference",
     "book/22_preferences",
 }
-CHAPTER = r"book/(index|primer|notation|(further/)?\d\d_\w+)"
-MEASURED = [page for page in pages(ROOT) if re.fullmatch(CHAPTER, page)]
+MEASURED = [
+    page for page in pages(ROOT) if re.fullmatch(picture_sizes.PAGES, page)
+]
 ONE_TAB = pytest.mark.xdist_group("pictures")
-
-# Heights without an open picture, in windows, with what they begin at.
-GAPS = """() => {
-  const article = document.querySelector("article.bd-article");
-  const at = (box) => box.getBoundingClientRect();
-  const end = [...article.querySelectorAll("h2")].find(
-    (h2) => /^(Exercises|Takeaways)/.test(h2.textContent.trim()));
-  const stop = end ? at(end).top : at(article).bottom;
-  const open = [...article.querySelectorAll(".picture, .live-figure")]
-    .filter((box) => box.checkVisibility({visibilityProperty: true}))
-    .map(at).filter((box) => box.height > 60 && box.top < stop)
-    .sort((one, two) => one.top - two.top);
-  let reached = at(article).top;
-  const gaps = [];
-  for (const box of open) {
-    gaps.push(box.top - reached);
-    reached = Math.max(reached, box.bottom);
-  }
-  gaps.push(stop - reached);
-  return Math.max(...gaps) / innerHeight;
-}"""
-
-# The smallest label of each figure as it is shown, in pixels. (Sub- and
-# superscripts are smaller; the hero has another picture for a phone.)
-LABELS = """() => {
-  for (const part of document.querySelectorAll("details")) part.open = true;
-  for (const part of document.querySelectorAll(".predict-closed"))
-    part.classList.remove("predict-closed");
-  const found = {};
-  const drawn = document.querySelectorAll(".picture:not(live-hero *) svg");
-  for (const svg of drawn) {
-    const { width } = svg.getBoundingClientRect();
-    const scale = width / svg.viewBox.baseVal.width;
-    const sizes = [...svg.querySelectorAll("text")].map(
-      (text) => parseFloat(getComputedStyle(text).fontSize) * scale);
-    const name = svg.closest("figure")?.id ?? svg.parentNode.ariaLabel;
-    if (scale && sizes.length) found[name] = Math.min(...sizes);
-  }
-  return found;
-}"""
 
 
 @pytest.fixture(scope="module")
@@ -86,13 +49,8 @@ def measure(browser):
     tab = browser.new_page()
 
     def ask(url):
-        tab.set_viewport_size({"width": 1440, "height": 900})
         tab.goto(url)
-        tab.evaluate("() => window.MathJax?.startup?.promise")
-        tab.evaluate("() => document.fonts.ready.then(() => true)")
-        screens = tab.evaluate(GAPS)
-        tab.set_viewport_size({"width": 375, "height": 812})
-        return screens, tab.evaluate(LABELS)
+        return picture_sizes.screens(tab), picture_sizes.labels(tab)
 
     yield ask
     tab.close()
@@ -109,10 +67,17 @@ def over(page, screens, labels):
     ]
 
 
-@ONE_TAB
-@pytest.mark.parametrize("page", MEASURED)
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(p, marks=pytest.mark.xdist_group(f"{p}.html"))
+        for p in MEASURED
+    ],
+)
 def test_pictures_are_near_and_their_labels_legible(page, measure):
-    screens, labels = measure((HTML / f"{page}.html").as_uri())
+    found = test_pages.MEASURED.get(f"{page}.html")  # by the same worker
+    found = found or measure((HTML / f"{page}.html").as_uri())
+    screens, labels = found
     smallest = min(labels.values(), default=0)
     print(f"{page}: {screens:.2f} screens, labels from {smallest:.1f} px")
     assert labels
