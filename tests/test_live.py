@@ -638,7 +638,7 @@ def test_there_is_room_on_the_page(tmp_path, capsys):
 
 
 def test_a_figure_is_fast(browser, capsys):
-    """Five times slower than it should be is broken; this machine is busy."""
+    """Three times slower than it should be is broken; this machine is busy."""
     found = {
         name: median(values)
         for name, values in measure(browser, times=5).items()
@@ -646,7 +646,7 @@ def test_a_figure_is_fast(browser, capsys):
     with capsys.disabled():
         print(f"\nlive: milliseconds, median of 5: {found}; goals {GOALS}")
     for name, goal in GOALS.items():
-        assert found[name] < 5 * goal, name
+        assert found[name] < 3 * goal, name
     recorded = result("live")["train step"]["median"]
     assert found["train step"] < 3 * recorded
 
