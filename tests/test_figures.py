@@ -670,6 +670,9 @@ def test_temperature_bars_share_one_scale():
     ]
     assert len({ax.get_xlim() for ax in axes}) == 1
     assert [box.get_width() for box in axes[0].patches] == p.tolist()
+    least = torch.tensor([1 - 1e-9, 1e-9, 0.0], dtype=torch.float64)
+    (ax,) = figures.temperature_bars(["a", "b", "c"], {"0.05": least})
+    assert words(ax) == ["1.000", "< 0.000001", "0.000"]
 
 
 def test_kept_mass_keeps_the_token_that_crosses():

@@ -89,9 +89,12 @@ def temperature_bars(
             box = Rectangle((0, i - 0.38), share, 0.76)
             box.set(facecolor=CHOSEN, alpha=0.55)
             ax.add_patch(box)
-            # A small one is not 0: its first digit, wherever that stands.
-            digits = 3 if share >= 0.0005 or not share else 6
-            text = f"{share:.{digits}f}".rstrip("0" if digits > 3 else "")
+            # A small one is not 0.
+            text = f"{share:.3f}"
+            if 0 < share < 0.0005:
+                text = f"{share:.6f}".rstrip("0")
+            if 0 < share < 0.0000005:
+                text = "< 0.000001"
             ax.text(share + 0.04 * longest, i, text, va="center", size=11)
         room = 1.0 + 0.18 * len(panels)  # for the number behind a bar
         ax.set(xlim=(0, room * longest), ylim=(len(words) - 0.5, -0.5))

@@ -96,9 +96,9 @@ def patch_sequence(image: Tensor, size: int) -> Axes:
             up, across = divmod(i - 1, grid)
             top, left = up * size, across * size
             part = image[top : top + size, left : left + size]
-            above, beside = (grid - 1 - up) * high, right + across * step
-            _picture(ax, part, beside, above, 1)
-            ax.text(beside + 0.5, above - 0.06, str(i), size=11,
+            cut_x, cut_y = right + across * step, (grid - 1 - up) * high
+            _picture(ax, part, cut_x, cut_y, 1)
+            ax.text(cut_x + 0.5, cut_y - 0.06, str(i), size=11,
                     ha="center", va="top")  # fmt: skip
             _picture(ax, part, x, y, 1)
         else:
