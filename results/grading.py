@@ -142,19 +142,20 @@ def parser() -> argparse.ArgumentParser:
 class Desk:
     """An empty folder in which the commands are run."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, programs: str = "") -> None:
         self.folder = folder
+        programs = programs or str(Path(sys.executable).parent)
+        self.path = f"{programs}{os.pathsep}{os.environ['PATH']}"
         self.printed: dict[str, str] = {}
 
     def type(self, name: str, *lines: str) -> str:
         """Run some lines in a shell; keep what a terminal would show."""
         shown = []
         for line in lines:
-            path = f"{Path(sys.executable).parent}{os.pathsep}"
             done = subprocess.run(
                 ["sh", "-c", line],
                 cwd=self.folder,
-                env=os.environ | {"PATH": path + os.environ["PATH"]},
+                env=os.environ | {"PATH": self.path},
                 capture_output=True,
                 text=True,
             )

@@ -1,32 +1,43 @@
 """Programs that start at once: forks of a process that has imported much.
 
-Most of the time of a small book's build goes to imports.  The server of
-:mod:`multiprocessing` imports once what these programs import, and computes
+Most of the time of a small book's build, or of a short command, goes to
+imports.  A server imports once what such programs import, and computes
 nothing; a program is a fork of it, with its own folder, environment and
-output.
+streams, and ends as a new process does.  Whoever asks for it is a client:
+:func:`run` here, or a script that a shell starts (:func:`command`), which
+passes its streams on and ends with the program's exit code.
 """
 
 import atexit
 import contextlib
 import functools
+import gc
 import importlib
-import multiprocessing
+import json
 import os
 import runpy
+import select
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).resolve().parent.parent / "sphinx_ext"))
-import kernels
-
-IMPORTED = [
+HERE = Path(__file__).resolve()
+SPHINX = [
     *("jupyter_book.cli.main", "jupyter_book.sphinx", "jupyter_cache"),
     *("sphinx.builders.html", "sphinx.ext.autodoc", "sphinx_book_theme"),
     *("sphinx_design", "sphinxcontrib.bibtex", "myst_nb.sphinx_ext"),
     *("fontTools.subset", "matplotlib.pyplot", "torch"),
 ]
+COURSEKIT = [
+    *("coursekit.cli.train", "coursekit.cli.generate", "torch"),
+    *("coursekit.cli.translate", "coursekit.classroom.grading.grade"),
+    *("coursekit.classroom.grading.assign", "coursekit.classroom.yourfile"),
+    "torch._dynamo",  # the first optimizer imports it
+]
+LIMIT = 2**20  # bytes of a request
 # What is installed; a program brings the rest of its path along.
 INSTALLED = [
     p for p in sys.path if p.startswith((sys.prefix, sys.base_prefix))
@@ -36,9 +47,34 @@ INSTALLED = [
 @functools.cache
 def with_kernels():
     """One server of kernels for all that this process starts from now on."""
+    sys.path.append(str(HERE.parent.parent / "sphinx_ext"))
+    import kernels
+
     stack = contextlib.ExitStack()
     stack.enter_context(kernels.ready())
     atexit.register(stack.close)
+
+
+@functools.cache
+def server(*modules):
+    """The address of a server that has imported these."""
+    folder = tempfile.TemporaryDirectory()
+    address = str(Path(folder.name, "socket"))
+    process = subprocess.Popen(
+        [sys.executable, HERE, address, *modules],
+        env=os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
+        stdin=subprocess.PIPE,  # it ends when this is closed
+        stdout=subprocess.PIPE,
+    )
+
+    def end():
+        process.stdin.close()
+        process.wait()
+        folder.cleanup()
+
+    atexit.register(end)
+    process.stdout.readline()  # it listens
+    return address
 
 
 def run(program, *arguments, cwd, env):
@@ -53,32 +89,100 @@ def run(program, *arguments, cwd, env):
             stderr=subprocess.STDOUT,
             encoding="utf8",
         )
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(IMPORTED)
-    with tempfile.NamedTemporaryFile("r", encoding="utf8") as output:
-        process = context.Process(
-            target=become, args=(command, str(cwd), dict(env), output.name)
-        )
-        process.start()
-        process.join()
-        return subprocess.CompletedProcess(
-            command, process.exitcode, output.read()
-        )
+    with tempfile.TemporaryFile("w+", encoding="utf8") as output:
+        streams = [os.open(os.devnull, os.O_RDONLY), *[output.fileno()] * 2]
+        code = ask(server(*SPHINX), command, str(cwd), dict(env), streams)
+        os.close(streams[0])
+        output.seek(0)
+        return subprocess.CompletedProcess(command, code, output.read())
 
 
-def become(command, folder, environment, output):
-    """Be the program; its last exception or its exit is multiprocessing's."""
-    descriptor = os.open(output, os.O_WRONLY | os.O_APPEND)
-    for stream in (1, 2):
-        os.dup2(descriptor, stream)
+@functools.cache
+def command():
+    """A folder with `coursekit`, which starts as a fork; for a PATH."""
+    if sys.platform != "linux":
+        return str(Path(sys.executable).parent)
+    folder = tempfile.TemporaryDirectory()
+    atexit.register(folder.cleanup)
+    words = ["exec", sys.executable, "-S", HERE, "ask", server(*COURSEKIT)]
+    path = Path(folder.name, "coursekit")
+    path.write_text(f'#!/bin/sh\n{" ".join(map(str, words))} "$@"\n')
+    path.chmod(0o755)
+    return folder.name
+
+
+def ask(address, words, folder, environment, streams):
+    """Have a program run; its exit code."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(address)
+        data = json.dumps([words, folder, environment]).encode()
+        socket.send_fds(connection, [data], streams)
+        return int(connection.recv(64))
+
+
+def serve(address, modules):
+    """Fork for each request, until standard input ends.
+
+    Returns in the fork, with the program to be run and its folder and path.
+    """
+    for name in modules:
+        importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # no collection in a fork looks at what is shared
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(address)
+        listener.listen(16)
+        print("ready", flush=True)
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits
+        while sys.stdin not in select.select([listener, sys.stdin], [], [])[0]:
+            connection, _ = listener.accept()
+            with connection:
+                if os.fork():
+                    continue
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                program = os.fork()
+                if not program:
+                    return become(connection)
+                _, status = os.waitpid(program, 0)
+                code = os.waitstatus_to_exitcode(status)
+                connection.sendall(str(code).encode())
+                os._exit(0)
+    return None
+
+
+def become(connection):
+    """Take the streams, the folder and the environment of a request."""
+    request, streams, *_ = socket.recv_fds(connection, LIMIT, 3)
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    words, folder, environment = json.loads(request)
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
-    first = str(Path(command[0]).resolve().parent)
-    paths = environment.get("PYTHONPATH", "").split(os.pathsep)
+    return words
+
+
+def main(words):
+    """Be the program, as a new Python would."""
+    sys.argv = words
+    if words[0] == "coursekit":
+        sys.path.remove(str(HERE.parent))
+        sys.exit(importlib.import_module("coursekit.cli").main())
+    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    first = str(Path(words[0]).resolve().parent)
     sys.path[:] = [first, *filter(None, paths), *INSTALLED]
     sys.modules.pop("sitecustomize", None)
-    with contextlib.suppress(ImportError):  # as a new Python does
+    with contextlib.suppress(ImportError):
         importlib.import_module("sitecustomize")
-    sys.argv = command
-    runpy.run_path(command[0], run_name="__main__")
+    runpy.run_path(words[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+    _, address, *words = sys.argv
+    if address == "ask":
+        address, words = words[0], ["coursekit", *words[1:]]
+        sys.exit(ask(address, words, os.getcwd(), dict(os.environ), [0, 1, 2]))
+    words = serve(address, words)
+    if words:
+        main(words)

@@ -4,7 +4,6 @@ import json
 import struct
 
 import torch
-from transformers import WhisperConfig
 
 EAGER = {"attn_implementation": "eager"}
 END = "<|endoftext|>"
@@ -22,6 +21,8 @@ GGUF_NAMES = {
 
 
 def whisper_config(**options):
+    from transformers import WhisperConfig  # half a second, for few
+
     return WhisperConfig(
         bos_token_id=1,
         eos_token_id=options["vocab_size"] - 1,

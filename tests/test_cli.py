@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 
+import forked
 import pytest
 import torch
 
@@ -229,9 +230,14 @@ def test_a_finished_run_has_nothing_to_resume(call, run):
     assert {p.name: p.read_bytes() for p in run.iterdir()} == before
 
 
-def in_shell(*words, **options):
+def in_shell(*words, fork=True, **options):
+    """A command as a process; of a fork, signals do not reach the command."""
+    program = [f"{forked.command()}/coursekit"]
     return subprocess.Popen(
-        [sys.executable, "-m", "coursekit", *map(str, words)],
+        [
+            *(program if fork else [sys.executable, "-m", "coursekit"]),
+            *map(str, words),
+        ],
         stderr=subprocess.PIPE,
         text=True,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
@@ -255,7 +261,7 @@ LONG = [*SMALL, "--steps", "100000", "--schedule", "constant"]
 @pytest.mark.parametrize("how", ["SIGKILL", "SIGINT"])
 def test_a_stopped_run_goes_on_to_the_same_losses(text, tmp_path, how, call):
     folder, name = tmp_path / "r", "checkpoint.safetensors"
-    process = in_shell("train", text, "--out", folder, *LONG)
+    process = in_shell("train", text, "--out", folder, *LONG, fork=False)
     wait_for(folder / name, process)
     process.send_signal(getattr(signal, how))
     out, err = process.communicate(timeout=60)
@@ -312,8 +318,16 @@ def test_a_run_outlives_its_output(run, tmp_path, where, code, notes):
     """The same files to the last byte, and a line that says it."""
     if "full" in where and not os.path.exists("/dev/full"):
         pytest.skip("no /dev/full")
-    words = [sys.executable, "-m", "coursekit", "train"]
-    words += [run.parent / "text.txt", "--out", tmp_path / "r", *SMALL]
+    # With a stream that is closed, a process of its own: the others are forks.
+    program = [sys.executable, "-m", "coursekit"]
+    words = program if "&-" in where else [f"{forked.command()}/coursekit"]
+    words += [
+        "train",
+        run.parent / "text.txt",
+        "--out",
+        tmp_path / "r",
+        *SMALL,
+    ]
     command = f"set -o pipefail; {shlex.join(map(str, words))} {where}"
     done = subprocess.run(
         ["bash", "-c", command],

@@ -17,9 +17,9 @@ import zipfile
 from argparse import Namespace
 from pathlib import Path
 
+import forked
 import pytest
 import yaml
-from forked import kernels
 
 from coursekit.classroom.check import core
 from coursekit.classroom.grading import assign, editions
@@ -50,6 +50,7 @@ OVERLAY_SOLUTION = "MARK-overlay-solution"
 OVERLAY_RUBRIC = "MARK-overlay-rubric"
 HIDDEN_CASE = "MARK-hidden-case"
 REFERENCE = "MARK_reference"
+BUILD = "jupyter-book"
 SECRET = "c0ffee" * 10 + "abcd"
 
 PAGE = f"""{FRONT}(ch-tiny)=
@@ -256,31 +257,30 @@ def checkout(tmp_path_factory):
 def built(checkout):
     """``built(edition)``: the folder with html/ and notebooks/.
 
-    The kernels of all builds are forks of one server.
+    What a build starts is a fork of a process that has imported it.
     """
     made = {}
+
+    def start(command, cwd, env):
+        program, *words = command[1:]
+        if program == "-c":  # all of Jupyter Book
+            program, *words = Path(sys.executable).with_name(BUILD), *words[1:]
+        done = forked.run(cwd / program, *words, cwd=cwd, env=env)
+        assert done.returncode == 0, done.stdout
+        return done
 
     def built(edition):
         if edition not in made:
             made[edition] = checkout / "out" / edition
-            command = (
-                "import sys; from argparse import Namespace as N;"
-                "from coursekit.classroom.grading.editions import run;"
-                f"sys.exit(run(N(edition={edition!r}, pages=[], "
-                f"overlay='private', out={str(made[edition])!r})))"
-            )
-            done = subprocess.run(
-                [sys.executable, "-c", command],
-                cwd=checkout,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                encoding="utf8",
-            )
-            assert done.returncode == 0, done.stdout
+            options = {"edition": edition, "pages": [], "overlay": "private"}
+            with pytest.MonkeyPatch.context() as patch:
+                patch.chdir(checkout)
+                patch.setattr(editions, "subprocess", Namespace(run=start))
+                editions.run(Namespace(**options, out=str(made[edition])))
         return made[edition]
 
-    with kernels.ready():
-        yield built
+    forked.with_kernels()
+    return built
 
 
 def released(folder):

@@ -17,6 +17,7 @@ from types import SimpleNamespace
 import jupytext
 import pytest
 import torch
+import yaml
 from torch.nn import functional as F  # noqa: N812
 
 import coursekit
@@ -25,6 +26,7 @@ from coursekit.classroom.check import check, core
 from coursekit.classroom.check.compare import difference, is_value
 
 ROOT = Path(__file__).resolve().parent.parent
+yaml.SafeLoader = yaml.CSafeLoader  # jupytext reads a thousand cells' options
 # The pages of each chapter: its main page, then those in further/.
 PAGES: dict[str, list[Path]] = {}
 for path in sorted(ROOT.glob("book/**/[0-9][0-9]_*.md")):

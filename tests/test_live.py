@@ -51,7 +51,7 @@ pytestmark = pytest.mark.xdist_group("live")
 
 LOGITS, ATTENTION = 1e-4, 1e-5
 # A search takes as long as ten texts; LIVE_EVERY=1 searches all 200.
-EVERY = int(os.environ.get("LIVE_EVERY", "17"))
+EVERY = int(os.environ.get("LIVE_EVERY", "29"))
 WRITTEN = 5  # tokens
 CLEAR = 1e-3  # two candidates that differ by less may trade places
 MOST = 1_000_000  # bytes, gzipped: scripts and the writer of captions

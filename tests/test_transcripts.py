@@ -1,7 +1,11 @@
 """What the page for teachers shows is what its commands print."""
 
+import os
 import re
+import sys
+from pathlib import Path
 
+import forked
 import pytest
 
 from coursekit.classroom.glue import result
@@ -15,7 +19,8 @@ COUNT = re.compile(r"\d+(?= exercises)")  # the catalogue grows
 def test_the_commands_print_what_the_page_shows(tmp_path):
     if best() is not Isolation.BUBBLEWRAP:
         pytest.skip("recorded under bubblewrap, which is missing here")
-    desk = Desk(tmp_path)
+    programs = forked.command(), str(Path(sys.executable).parent)
+    desk = Desk(tmp_path, os.pathsep.join(programs))
     play(desk, doctor=False)
     shown = result("grading")["transcripts"]
     assert set(shown) - MACHINE == set(desk.printed)
