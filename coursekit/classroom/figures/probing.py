@@ -114,8 +114,8 @@ def column_of_map(grid: Tensor, column: int) -> list[Axes]:
         column: of the token that is changed.
 
     Returns:
-        The two axes: that token and its outputs, and the map, where its
-        column is outlined.
+        The two axes, for that token and its outputs, and for the map, where
+        its column is outlined.
     """
     size = len(grid)
     left, right = new_figure(3.5, columns=2, width_ratios=[1, 1.5])[1]
