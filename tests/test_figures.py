@@ -1664,6 +1664,8 @@ def test_groups_of_answers_and_policies():
     assert [p.get_height() for p in top.patches] == [0.2, 0.8]
     assert [t.get_text() for t in bottom.get_xticklabels()] == ["a", "b"]
     assert top.texts[0].get_text() == "x"
+    asked = figures.policies("ab", {"x": [], "y": [1, 0]})[0]
+    assert words(asked) == ["?", "x"]
 
 
 def test_answers_as_training_goes_on():
@@ -1757,3 +1759,71 @@ def test_vector_rows_write_each_number():
 def test_read_and_targets_leave_out_what_the_loss_does_not_ask():
     ax = figures.read_and_targets(["a", "?"], [None, "b"])
     assert words(ax) == ["reads", "target", "a", "−", "?", "b"]
+
+
+def test_a_stored_row_rounds_each_weight_to_a_whole_step():
+    ax = figures.stored_row([0.75, -0.375], step=0.25, most=3)
+    drawn = words(ax)
+    assert drawn[:6] == ["0.75", "3", "0.8", "−0.38", "−2", "−0.5"]
+    squares = [line for line in ax.lines if line.get_marker() == "s"]
+    assert [line.get_ydata()[0] for line in squares] == [3, -2]
+
+
+def test_what_is_rejected_is_drawn_again():
+    p, q = [0.5, 0.3, 0.2], [0.2, 0.6, 0.2]
+    ax = figures.kept_and_redrawn("abc", p, q)
+    tall = {"xx": [], "//": [], None: []}
+    for part in ax.patches:
+        if isinstance(part, matplotlib.patches.Rectangle):
+            tall[part.get_hatch()].append((part.get_x(), part.get_height()))
+    for x in (0, 1.6, 3.2):  # each column is full
+        parts = [h for kind in tall.values() for at, h in kind if at == x]
+        assert sum(parts) == pytest.approx(1)
+    assert tall["//"] == [(3.2, pytest.approx(0.3))]
+    assert [h for _, h in tall["xx"]] == pytest.approx([0.3, 0.3])
+
+
+def test_batches_show_from_where_on_targets_count():
+    one, two = figures.batches_compared({"a": [0.75, 0.75], "b": [0.0]})
+    widths = [box.get_width() for box in one.patches]
+    assert widths == [1, 0.25, 1, 0.25]
+    assert [box.get_width() for box in two.patches] == [1, 1]
+
+
+def test_updates_are_drawn_to_scale():
+    ax = figures.updates_to_scale([("W", (12, 30), (0, 0))], rank=2)
+    sizes = [(box.get_width(), box.get_height()) for box in ax.patches]
+    assert sizes == [(30, 12), (30, 2), (2, 12)]
+
+
+def test_preference_curve_names_its_points():
+    ax = figures.preference_curve(([-1, 1], [0.25, 0.75]), [(0, 0.5)])
+    assert words(ax) == ["0.50"]
+
+
+def test_training_chains_have_an_arrow_between_two_boxes():
+    ax = figures.training_chains({"a": [("x", "token"), ("y", "stream")]})
+    assert words(ax) == ["a", "x", "y", ""]
+
+
+def test_checked_answers_show_each_reward():
+    ax = figures.checked_answers(["Jo.", "Al."], {"p": [1, 0], "q": [1, 1]})
+    assert words(ax) == ["Jo.", "Al.", "p", "1", "0", "q", "1", "1", "answer"]
+
+
+def test_matrix_products_keep_shapes():
+    parts = [("Y", 3, 4, "stream"), ("X", 3, 2, "stream"), ("W", 2, 4, "loss")]
+    ax = figures.matrix_products([("forward", parts)])
+    sizes = {(box.get_height(), box.get_width()) for box in ax.patches}
+    assert sizes == {(3, 4), (3, 2), (2, 4)}
+    assert words(ax) == ["forward", "Y", "=", "X", "·", "W"]
+
+
+def test_the_column_of_a_map_is_what_its_token_moves():
+    grid = torch.tensor([[1, 0, 1], [0, 1, 0], [1, 1, 1]]).bool()
+    left, right = figures.column_of_map(grid, column=2)
+    assert words(left) == ["", "moves", "", "stays", "new", "moves"]
+    filled = [box.get_facecolor() for box in right.patches[:-1]]
+    pattern = [color == filled[0] for color in filled]
+    assert pattern == grid.flatten().tolist()
+    assert right.patches[-1].get_bbox().x0 == 1.5

@@ -31,11 +31,6 @@ WAITING = {
     "book/13_encoder",
     "book/14_seq2seq",
     "book/15_modern",
-    "book/18_scaling",
-    "book/19_debugging",
-    "book/20_tuning",
-    "book/21_inference",
-    "book/22_preferences",
 }
 MEASURED = [
     page for page in pages(ROOT) if re.fullmatch(picture_sizes.PAGES, page)

@@ -58,8 +58,13 @@ from coursekit.classroom.figures.costs import (
     CostRow,
     cost_columns,
     loss_by_size,
+    matrix_products,
     roofline,
     stacks,
+)
+from coursekit.classroom.figures.drafts import (
+    kept_and_redrawn,
+    stored_row,
 )
 from coursekit.classroom.figures.embedding import (
     id_neighbors,
@@ -162,10 +167,16 @@ from coursekit.classroom.figures.preferences import (
 from coursekit.classroom.figures.probing import (
     changed_token,
     checklist,
+    column_of_map,
     module_gaps,
     oracle_bars,
     probe_questions,
     two_losses,
+)
+from coursekit.classroom.figures.rewards import (
+    checked_answers,
+    preference_curve,
+    training_chains,
 )
 from coursekit.classroom.figures.seq2seq import (
     attention_to_memory,
@@ -201,10 +212,12 @@ from coursekit.classroom.figures.training import (
     update_sizes,
 )
 from coursekit.classroom.figures.tuning import (
+    batches_compared,
     counted_targets,
     forgotten,
     low_rank_update,
     read_and_targets,
+    updates_to_scale,
 )
 from coursekit.classroom.figures.vector import (
     CELLS,
@@ -250,6 +263,7 @@ __all__ = [
     "bag_of_vectors",
     "bar_panels",
     "bars",
+    "batches_compared",
     "beam_tree",
     "between_and_within",
     "block_lists",
@@ -258,10 +272,12 @@ __all__ = [
     "cache_steps",
     "causal_rows",
     "changed_token",
+    "checked_answers",
     "checklist",
     "choices_made",
     "class_token_path",
     "clocks",
+    "column_of_map",
     "cost_columns",
     "counted_targets",
     "curves",
@@ -283,6 +299,7 @@ __all__ = [
     "image_row",
     "induction_path",
     "intervals",
+    "kept_and_redrawn",
     "kept_mass",
     "kept_vectors",
     "key_changes",
@@ -299,6 +316,7 @@ __all__ = [
     "low_rank_update",
     "mask_effect",
     "matrix_areas",
+    "matrix_products",
     "mixtures",
     "model_cuts",
     "module_gaps",
@@ -326,6 +344,7 @@ __all__ = [
     "png",
     "policies",
     "position_rows",
+    "preference_curve",
     "prefixes",
     "prerequisites",
     "probe_questions",
@@ -350,6 +369,7 @@ __all__ = [
     "split_and_merge",
     "stable_rows",
     "stacks",
+    "stored_row",
     "sum_over_heads",
     "surprise_boxes",
     "svg",
@@ -361,6 +381,7 @@ __all__ = [
     "token_cuts",
     "token_rows",
     "train_and_validation",
+    "training_chains",
     "turned_back",
     "turned_pairs",
     "turns",
@@ -371,6 +392,7 @@ __all__ = [
     "unembedding",
     "unit_memory",
     "update_sizes",
+    "updates_to_scale",
     "use_style",
     "vector_rows",
     "vectors_read",
