@@ -80,6 +80,7 @@ from coursekit.classroom.figures.gaps import (
     gap_losses,
     objectives,
     reach,
+    seen_at_gap,
 )
 from coursekit.classroom.figures.generation import (
     choices_made,
@@ -131,6 +132,8 @@ from coursekit.classroom.figures.merges import (
     replayed_merges,
 )
 from coursekit.classroom.figures.modern import (
+    block_matrices,
+    chain_of_designs,
     gated_units,
     head_groups,
     norms_compared,
@@ -169,6 +172,8 @@ from coursekit.classroom.figures.probing import (
 )
 from coursekit.classroom.figures.seq2seq import (
     attention_to_memory,
+    generated_steps,
+    one_memory,
     two_stacks,
 )
 from coursekit.classroom.figures.speeds import (
@@ -197,6 +202,8 @@ from coursekit.classroom.figures.tokens import (
 from coursekit.classroom.figures.training import (
     learning_rates,
     rate_valleys,
+    schedules,
+    split_text,
     train_and_validation,
     update_sizes,
 )
@@ -253,10 +260,12 @@ __all__ = [
     "beam_tree",
     "between_and_within",
     "block_lists",
+    "block_matrices",
     "both_directions",
     "cache_pages",
     "cache_steps",
     "causal_rows",
+    "chain_of_designs",
     "changed_token",
     "checklist",
     "choices_made",
@@ -274,6 +283,7 @@ __all__ = [
     "forgotten",
     "gap_losses",
     "gated_units",
+    "generated_steps",
     "group_of_answers",
     "head_groups",
     "heads_added",
@@ -312,6 +322,7 @@ __all__ = [
     "norms_compared",
     "objectives",
     "one_hot_product",
+    "one_memory",
     "oracle_bars",
     "padded_batch",
     "padded_prompts",
@@ -342,12 +353,15 @@ __all__ = [
     "rounding",
     "running_softmax",
     "sampled_words",
+    "schedules",
     "seed_dots",
+    "seen_at_gap",
     "shares",
     "slices",
     "slot_timeline",
     "speed_ratios",
     "split_and_merge",
+    "split_text",
     "stable_rows",
     "stacks",
     "sum_over_heads",
