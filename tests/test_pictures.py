@@ -27,10 +27,6 @@ BUDGET = tomllib.loads((ROOT / "tests" / "budgets.toml").read_text("utf8"))[
 ]
 # Main pages that still have longer stretches: they only leave this list.
 WAITING = {
-    "book/11_training",
-    "book/13_encoder",
-    "book/14_seq2seq",
-    "book/15_modern",
     "book/18_scaling",
     "book/19_debugging",
     "book/20_tuning",
