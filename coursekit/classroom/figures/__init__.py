@@ -85,6 +85,7 @@ from coursekit.classroom.figures.gaps import (
     gap_losses,
     objectives,
     reach,
+    seen_at_gap,
 )
 from coursekit.classroom.figures.generation import (
     choices_made,
@@ -136,6 +137,8 @@ from coursekit.classroom.figures.merges import (
     replayed_merges,
 )
 from coursekit.classroom.figures.modern import (
+    block_matrices,
+    chain_of_designs,
     gated_units,
     head_groups,
     norms_compared,
@@ -180,6 +183,8 @@ from coursekit.classroom.figures.rewards import (
 )
 from coursekit.classroom.figures.seq2seq import (
     attention_to_memory,
+    generated_steps,
+    one_memory,
     two_stacks,
 )
 from coursekit.classroom.figures.speeds import (
@@ -208,6 +213,8 @@ from coursekit.classroom.figures.tokens import (
 from coursekit.classroom.figures.training import (
     learning_rates,
     rate_valleys,
+    schedules,
+    split_text,
     train_and_validation,
     update_sizes,
 )
@@ -267,10 +274,12 @@ __all__ = [
     "beam_tree",
     "between_and_within",
     "block_lists",
+    "block_matrices",
     "both_directions",
     "cache_pages",
     "cache_steps",
     "causal_rows",
+    "chain_of_designs",
     "changed_token",
     "checked_answers",
     "checklist",
@@ -290,6 +299,7 @@ __all__ = [
     "forgotten",
     "gap_losses",
     "gated_units",
+    "generated_steps",
     "group_of_answers",
     "head_groups",
     "heads_added",
@@ -330,6 +340,7 @@ __all__ = [
     "norms_compared",
     "objectives",
     "one_hot_product",
+    "one_memory",
     "oracle_bars",
     "padded_batch",
     "padded_prompts",
@@ -361,12 +372,15 @@ __all__ = [
     "rounding",
     "running_softmax",
     "sampled_words",
+    "schedules",
     "seed_dots",
+    "seen_at_gap",
     "shares",
     "slices",
     "slot_timeline",
     "speed_ratios",
     "split_and_merge",
+    "split_text",
     "stable_rows",
     "stacks",
     "stored_row",
