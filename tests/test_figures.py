@@ -1189,6 +1189,24 @@ def test_update_sizes_point_the_way_of_their_sign():
     assert left[1] == pytest.approx(-0.4)
 
 
+def test_one_memory_is_read_by_each_block():
+    ax = figures.one_memory(3)
+    heads = [t.xy for t in ax.texts if t.get_text() == "" and t.xy[0] == 5.6]
+    assert sorted(round(y) for _, y in heads) == [1, 1, 2, 2, 3, 3]
+    assert words(ax).count("block 2") == 2
+    assert not overlaps(ax.texts, ax.figure.canvas.get_renderer())
+
+
+def test_generated_steps_read_what_was_predicted():
+    ax = figures.generated_steps("s", ["<bos>", "a", "b", "<eos>"])
+    at = {t.get_position(): t.get_text() for t in ax.texts}
+    for step, reads in enumerate((["<bos>"], ["<bos>", "a"])):
+        assert [at[j, -step] for j in range(step + 1)] == reads
+        assert (step + 1, -step) not in at
+    assert [at[4, -i] for i in range(3)] == ["a", "b", "<eos>"]
+    assert len(ax.lines) == 2  # from a prediction to where it is read
+
+
 def test_alignment_draws_a_line_for_each_large_weight():
     weights = torch.tensor([[0.1, 0.9, 0.0], [0.7, 0.0, 0.3]])
     ax = figures.alignment(["ein", "Hund", "."], ["dog", "a"], weights)
@@ -1347,6 +1365,24 @@ def test_learning_rates_shows_the_peak_and_the_warmup():
     assert [t.get_text() for t in ax.get_yticklabels()] == ["0", "1"]
 
 
+def test_schedules_name_the_peaks():
+    arms = {"with": [[0.1, 0.3], [0.5, 1.0]], "without": [[0.3], [1.0]]}
+    axes = figures.schedules(arms)
+    assert [len(ax.lines) for ax in axes] == [2, 2]
+    assert list(axes[0].lines[1].get_ydata()) == [0.5, 1.0]
+    labels = [t.get_text() for t in axes[0].get_yticklabels()]
+    assert labels == ["0.3", "1"]
+    assert axes[1].get_yscale() == "log"
+
+
+def test_split_text_is_to_scale():
+    ax = figures.split_text(9000, 1000, first=10)
+    boxes = [(b.get_x(), b.get_width()) for b in ax.patches if b.get_fill()]
+    assert boxes == [(0, 9000), (9000, 1000), (0, 10)]
+    assert "run 2 trains on 9,000 characters" in words(ax)
+    assert not overlaps(ax.texts, ax.figure.canvas.get_renderer())
+
+
 def test_train_and_validation_tells_them_apart_without_color():
     run = {"training": [[2, 1], [2, 0.5]], "validation": [[2, 3], [2, 4]]}
     axes = figures.train_and_validation({"one": run, "two": run}, [5, 10], 3)
@@ -1380,6 +1416,37 @@ def test_head_groups_share_neighbors():
     assert all(a == b for a, b in ends[:9])
     assert [b for _, b in ends[9:]] == [1, 1, 1, 4, 4, 4, 7, 7, 7]
     assert len(ax.patches) == 9 + 2 * 9 + 9 + 2 * 3
+
+
+def test_chain_of_designs_fills_what_the_first_has_not():
+    designs = {"a": ["x", "y"], "b": ["z", "y"], "c": ["z", "w"]}
+    ax = figures.chain_of_designs(["one", "two"], designs, ["key", "ffn"])
+    tints = [box.get_alpha() for box in ax.patches if box.get_fill()]
+    assert [bool(alpha) for alpha in tints] == [
+        False, False, True, False, True, True,
+    ]  # fmt: skip
+    at = {t.get_position(): t.get_text() for t in ax.texts}
+    assert [at[0, -1], at[1, -1]] == ["z", "y"]
+
+
+def test_block_matrices_are_to_scale_and_do_not_lie_on_one_another():
+    shapes = [(6, 6), (6, 2), (6, 2), (6, 6), (6, 16), (6, 16), (16, 6)]
+    matrices = [
+        (f"{i}", f"w_{i}", 96 * rows, 96 * columns, "ffn")
+        for i, (rows, columns) in enumerate(shapes)
+    ]
+    ax = figures.block_matrices(matrices)
+    boxes = [box for box in ax.patches if box.get_fill()]
+    sizes = [(b.get_height() // 96, b.get_width() // 96) for b in boxes]
+    assert sizes == shapes
+    extents = [box.get_bbox() for box in boxes]
+    (left, right), (low, high) = ax.get_xlim(), ax.get_ylim()
+    for i, one in enumerate(extents):
+        assert left <= one.x0 < one.x1 <= right
+        assert low <= one.y0 < one.y1 <= high
+        assert not any(one.overlaps(other) for other in extents[:i])
+    assert words(ax)[1] == "1\nw_1\n576\n×\n192"
+    assert words(ax)[6] == "6\nw_6\n1,536 × 576"
 
 
 def test_two_designs_fill_what_differs():
@@ -1440,6 +1507,26 @@ def test_reach_crosses_an_answer_only_if_it_is_seen():
     assert [words(ax).count("×") for ax in axes] == [0, 1]
     at = {t.get_position(): t.get_text() for t in axes[1].texts}
     assert at[1, 0] == "×"
+
+
+def test_reach_says_what_a_row_is():
+    axes = figures.reach({"a mask": torch.eye(2) > 0}, "ab", rows="query")
+    assert axes[0].get_ylabel() == "query (row)"
+
+
+def test_seen_at_gap_hides_the_gap_and_for_one_what_follows():
+    words_ = ["a", "b", "c", "d", "e"]
+    axes = figures.seen_at_gap(words_, 3, {"both": True, "left": False})
+    for ax, hidden in zip(axes, ({(0, -1)}, {(0, -1), (1, -1)}), strict=True):
+        at = {t.get_position(): t.get_text() for t in ax.texts}
+        assert [at[2, 0], at[0, -1], at[1, -1]] == ["c", "?", "e"]
+        dotted = {
+            (round(box.get_x() + 0.46), round(box.get_y() + 0.38))
+            for box in ax.patches
+            if box.get_linestyle() == ":"
+        }
+        assert dotted == hidden
+    assert [ax.get_title(loc="left") for ax in axes] == ["both", "left"]
 
 
 def test_objectives_asks_for_the_gap_alone():
@@ -1664,6 +1751,8 @@ def test_groups_of_answers_and_policies():
     assert [p.get_height() for p in top.patches] == [0.2, 0.8]
     assert [t.get_text() for t in bottom.get_xticklabels()] == ["a", "b"]
     assert top.texts[0].get_text() == "x"
+    asked = figures.policies("ab", {"x": [], "y": [1, 0]})[0]
+    assert words(asked) == ["?", "x"]
 
 
 def test_answers_as_training_goes_on():
@@ -1757,3 +1846,71 @@ def test_vector_rows_write_each_number():
 def test_read_and_targets_leave_out_what_the_loss_does_not_ask():
     ax = figures.read_and_targets(["a", "?"], [None, "b"])
     assert words(ax) == ["reads", "target", "a", "−", "?", "b"]
+
+
+def test_a_stored_row_rounds_each_weight_to_a_whole_step():
+    ax = figures.stored_row([0.75, -0.375], step=0.25, most=3)
+    drawn = words(ax)
+    assert drawn[:6] == ["0.75", "3", "0.8", "−0.38", "−2", "−0.5"]
+    squares = [line for line in ax.lines if line.get_marker() == "s"]
+    assert [line.get_ydata()[0] for line in squares] == [3, -2]
+
+
+def test_what_is_rejected_is_drawn_again():
+    p, q = [0.5, 0.3, 0.2], [0.2, 0.6, 0.2]
+    ax = figures.kept_and_redrawn("abc", p, q)
+    tall = {"xx": [], "//": [], None: []}
+    for part in ax.patches:
+        if isinstance(part, matplotlib.patches.Rectangle):
+            tall[part.get_hatch()].append((part.get_x(), part.get_height()))
+    for x in (0, 1.6, 3.2):  # each column is full
+        parts = [h for kind in tall.values() for at, h in kind if at == x]
+        assert sum(parts) == pytest.approx(1)
+    assert tall["//"] == [(3.2, pytest.approx(0.3))]
+    assert [h for _, h in tall["xx"]] == pytest.approx([0.3, 0.3])
+
+
+def test_batches_show_from_where_on_targets_count():
+    one, two = figures.batches_compared({"a": [0.75, 0.75], "b": [0.0]})
+    widths = [box.get_width() for box in one.patches]
+    assert widths == [1, 0.25, 1, 0.25]
+    assert [box.get_width() for box in two.patches] == [1, 1]
+
+
+def test_updates_are_drawn_to_scale():
+    ax = figures.updates_to_scale([("W", (12, 30), (0, 0))], rank=2)
+    sizes = [(box.get_width(), box.get_height()) for box in ax.patches]
+    assert sizes == [(30, 12), (30, 2), (2, 12)]
+
+
+def test_preference_curve_names_its_points():
+    ax = figures.preference_curve(([-1, 1], [0.25, 0.75]), [(0, 0.5)])
+    assert words(ax) == ["0.50"]
+
+
+def test_training_chains_have_an_arrow_between_two_boxes():
+    ax = figures.training_chains({"a": [("x", "token"), ("y", "stream")]})
+    assert words(ax) == ["a", "x", "y", ""]
+
+
+def test_checked_answers_show_each_reward():
+    ax = figures.checked_answers(["Jo.", "Al."], {"p": [1, 0], "q": [1, 1]})
+    assert words(ax) == ["Jo.", "Al.", "p", "1", "0", "q", "1", "1", "answer"]
+
+
+def test_matrix_products_keep_shapes():
+    parts = [("Y", 3, 4, "stream"), ("X", 3, 2, "stream"), ("W", 2, 4, "loss")]
+    ax = figures.matrix_products([("forward", parts)])
+    sizes = {(box.get_height(), box.get_width()) for box in ax.patches}
+    assert sizes == {(3, 4), (3, 2), (2, 4)}
+    assert words(ax) == ["forward", "Y", "=", "X", "·", "W"]
+
+
+def test_the_column_of_a_map_is_what_its_token_moves():
+    grid = torch.tensor([[1, 0, 1], [0, 1, 0], [1, 1, 1]]).bool()
+    left, right = figures.column_of_map(grid, column=2)
+    assert words(left) == ["", "moves", "", "stays", "new", "moves"]
+    filled = [box.get_facecolor() for box in right.patches[:-1]]
+    pattern = [color == filled[0] for color in filled]
+    assert pattern == grid.flatten().tolist()
+    assert right.patches[-1].get_bbox().x0 == 1.5

@@ -1,10 +1,10 @@
 """How far apart open pictures are, and how large their labels on a phone.
 
 Both are measured on the built pages, in Chromium, and held against
-``budgets.toml``: on all pages of chapters but the main pages in ``WAITING``,
-on the first page, the primer and the notation. A page is measured up to its
-exercises, which are worked on and not read, or up to the takeaways where these
-come first. What is folded or waits for a prediction is no open picture.
+``budgets.toml``: on all pages of chapters, on the first page, the primer and the
+notation. A page is measured up to its exercises, which are worked on and not
+read, or up to the takeaways where these come first. What is folded or waits for
+a prediction is no open picture.
 """
 
 import re
@@ -25,18 +25,6 @@ HTML = ROOT / "_build" / "html"
 BUDGET = tomllib.loads((ROOT / "tests" / "budgets.toml").read_text("utf8"))[
     "pictures"
 ]
-# Main pages that still have longer stretches: they only leave this list.
-WAITING = {
-    "book/11_training",
-    "book/13_encoder",
-    "book/14_seq2seq",
-    "book/15_modern",
-    "book/18_scaling",
-    "book/19_debugging",
-    "book/20_tuning",
-    "book/21_inference",
-    "book/22_preferences",
-}
 MEASURED = [
     page for page in pages(ROOT) if re.fullmatch(picture_sizes.PAGES, page)
 ]
@@ -81,9 +69,7 @@ def test_pictures_are_near_and_their_labels_legible(page, measure):
     smallest = min(labels.values(), default=0)
     print(f"{page}: {screens:.2f} screens, labels from {smallest:.1f} px")
     assert labels
-    wrong = over(page, screens, labels)
-    assert ("picture" in " ".join(wrong)) == (page in WAITING)
-    assert [words for words in wrong if "label" in words] == []
+    assert over(page, screens, labels) == []
 
 
 PAGE = """<article class="bd-article" style="display:block;width:327px">
@@ -118,4 +104,3 @@ def test_what_is_too_far_or_too_small_is_found(
 
 def test_all_chapters_are_measured():
     assert len([page for page in MEASURED if "further" not in page]) == 3 + 23
-    assert set(MEASURED) >= WAITING

@@ -58,8 +58,13 @@ from coursekit.classroom.figures.costs import (
     CostRow,
     cost_columns,
     loss_by_size,
+    matrix_products,
     roofline,
     stacks,
+)
+from coursekit.classroom.figures.drafts import (
+    kept_and_redrawn,
+    stored_row,
 )
 from coursekit.classroom.figures.embedding import (
     id_neighbors,
@@ -80,6 +85,7 @@ from coursekit.classroom.figures.gaps import (
     gap_losses,
     objectives,
     reach,
+    seen_at_gap,
 )
 from coursekit.classroom.figures.generation import (
     choices_made,
@@ -131,6 +137,8 @@ from coursekit.classroom.figures.merges import (
     replayed_merges,
 )
 from coursekit.classroom.figures.modern import (
+    block_matrices,
+    chain_of_designs,
     gated_units,
     head_groups,
     norms_compared,
@@ -162,13 +170,21 @@ from coursekit.classroom.figures.preferences import (
 from coursekit.classroom.figures.probing import (
     changed_token,
     checklist,
+    column_of_map,
     module_gaps,
     oracle_bars,
     probe_questions,
     two_losses,
 )
+from coursekit.classroom.figures.rewards import (
+    checked_answers,
+    preference_curve,
+    training_chains,
+)
 from coursekit.classroom.figures.seq2seq import (
     attention_to_memory,
+    generated_steps,
+    one_memory,
     two_stacks,
 )
 from coursekit.classroom.figures.speeds import (
@@ -197,14 +213,18 @@ from coursekit.classroom.figures.tokens import (
 from coursekit.classroom.figures.training import (
     learning_rates,
     rate_valleys,
+    schedules,
+    split_text,
     train_and_validation,
     update_sizes,
 )
 from coursekit.classroom.figures.tuning import (
+    batches_compared,
     counted_targets,
     forgotten,
     low_rank_update,
     read_and_targets,
+    updates_to_scale,
 )
 from coursekit.classroom.figures.vector import (
     CELLS,
@@ -250,18 +270,23 @@ __all__ = [
     "bag_of_vectors",
     "bar_panels",
     "bars",
+    "batches_compared",
     "beam_tree",
     "between_and_within",
     "block_lists",
+    "block_matrices",
     "both_directions",
     "cache_pages",
     "cache_steps",
     "causal_rows",
+    "chain_of_designs",
     "changed_token",
+    "checked_answers",
     "checklist",
     "choices_made",
     "class_token_path",
     "clocks",
+    "column_of_map",
     "cost_columns",
     "counted_targets",
     "curves",
@@ -274,6 +299,7 @@ __all__ = [
     "forgotten",
     "gap_losses",
     "gated_units",
+    "generated_steps",
     "group_of_answers",
     "head_groups",
     "heads_added",
@@ -283,6 +309,7 @@ __all__ = [
     "image_row",
     "induction_path",
     "intervals",
+    "kept_and_redrawn",
     "kept_mass",
     "kept_vectors",
     "key_changes",
@@ -299,6 +326,7 @@ __all__ = [
     "low_rank_update",
     "mask_effect",
     "matrix_areas",
+    "matrix_products",
     "mixtures",
     "model_cuts",
     "module_gaps",
@@ -312,6 +340,7 @@ __all__ = [
     "norms_compared",
     "objectives",
     "one_hot_product",
+    "one_memory",
     "oracle_bars",
     "padded_batch",
     "padded_prompts",
@@ -326,6 +355,7 @@ __all__ = [
     "png",
     "policies",
     "position_rows",
+    "preference_curve",
     "prefixes",
     "prerequisites",
     "probe_questions",
@@ -342,14 +372,18 @@ __all__ = [
     "rounding",
     "running_softmax",
     "sampled_words",
+    "schedules",
     "seed_dots",
+    "seen_at_gap",
     "shares",
     "slices",
     "slot_timeline",
     "speed_ratios",
     "split_and_merge",
+    "split_text",
     "stable_rows",
     "stacks",
+    "stored_row",
     "sum_over_heads",
     "surprise_boxes",
     "svg",
@@ -361,6 +395,7 @@ __all__ = [
     "token_cuts",
     "token_rows",
     "train_and_validation",
+    "training_chains",
     "turned_back",
     "turned_pairs",
     "turns",
@@ -371,6 +406,7 @@ __all__ = [
     "unembedding",
     "unit_memory",
     "update_sizes",
+    "updates_to_scale",
     "use_style",
     "vector_rows",
     "vectors_read",

@@ -6,9 +6,21 @@ from typing import NamedTuple
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
-from coursekit.classroom.figures.style import COLORS, Number, new_figure
+from coursekit.classroom.figures.shapes import box
+from coursekit.classroom.figures.style import (
+    COLORS,
+    Number,
+    new_figure,
+)
 
-__all__ = ["CostRow", "cost_columns", "loss_by_size", "roofline", "stacks"]
+__all__ = [
+    "CostRow",
+    "cost_columns",
+    "loss_by_size",
+    "matrix_products",
+    "roofline",
+    "stacks",
+]
 
 BAR = 24  # how long the longest bar of a column is, of 100
 
@@ -97,6 +109,40 @@ def stacks(
     ax.tick_params(axis="y", length=0)
     ax.set(ylim=(len(rows) - 0.5, -0.5), xlabel=xlabel)
     ax.figure.legend(loc="outside upper left", ncols=1, fontsize=11)
+    return ax
+
+
+def matrix_products(
+    rows: Sequence[tuple[str, Sequence[tuple[str, int, int, str]]]],
+    signs: str = "=·",
+) -> Axes:
+    """Draw products of matrices, each matrix in its shape.
+
+    Args:
+        rows: for each product what it is for, and its result and two
+            factors: a name, rows, columns, and a role.
+        signs: between the three matrices.
+
+    Returns:
+        The axes; the matrices of a row have a common middle.
+    """
+    heights = [max(part[1] for part in parts) + 0.8 for _, parts in rows]
+    ax = new_figure(0.3 * sum(heights))[1][0]
+    y = 0.0
+    for (label, parts), tall in zip(rows, heights, strict=True):
+        y -= tall / 2
+        ax.text(0, y, label, va="center")
+        x = 4.7
+        for j, (name, height, width, role) in enumerate(parts):
+            box(ax, x, y - height / 2, width, height, role)
+            ax.text(x + width / 2, y, name, ha="center", va="center")
+            x += width
+            if j < len(signs):
+                ax.text(x + 0.5, y, signs[j], ha="center", va="center")
+                x += 1
+        y -= tall / 2
+    ax.set(xlim=(0, 5.4 / 0.3), ylim=(y, 0))
+    ax.axis("off")
     return ax
 
 

@@ -14,7 +14,14 @@ from coursekit.classroom.figures.style import (
     new_figure,
 )
 
-__all__ = ["both_directions", "fillings", "gap_losses", "objectives", "reach"]
+__all__ = [
+    "both_directions",
+    "fillings",
+    "gap_losses",
+    "objectives",
+    "reach",
+    "seen_at_gap",
+]
 
 
 def _box(
@@ -74,7 +81,10 @@ def both_directions(
 
 
 def reach(
-    grids: Mapping[str, Tensor], tokens: Sequence[str], target: int = 1
+    grids: Mapping[str, Tensor],
+    tokens: Sequence[str],
+    target: int = 1,
+    rows: str = "output",
 ) -> list[Axes]:
     """Draw which inputs each output depends on, and where its answer stands.
 
@@ -84,6 +94,7 @@ def reach(
         tokens: T names.
         target: how many positions to the right the answer stands; its cell
             is outlined, and crossed if it is seen.
+        rows: what a row is; a query, if the grids are masks.
 
     Returns:
         One axes per panel.
@@ -103,7 +114,7 @@ def reach(
         ax.set_aspect("equal")
     for ax in axes[1:]:
         ax.set_yticklabels([])
-    axes[0].set_ylabel("output (row)")
+    axes[0].set_ylabel(f"{rows} (row)")
     return axes
 
 
@@ -143,6 +154,39 @@ def objectives(words: Sequence[str], gap: int) -> list[Axes]:
         for y, text in ((0, "input"), (-1.6, "target")):
             ax.text(-0.65, y, text, ha="right", va="center")
         ax.set(xlim=(-1.5, size - 0.4), ylim=(-2.05, 0.45))
+        ax.axis("off")
+    return axes
+
+
+def seen_at_gap(
+    words: Sequence[str], gap: int, models: Mapping[str, bool]
+) -> list[Axes]:
+    """Draw what models see of a sentence, one word of which is hidden.
+
+    Args:
+        words: the sentence; it is drawn in two lines.
+        gap: position of the hidden word.
+        models: name of each model, and whether it sees what stands on the
+            right of the gap.
+
+    Returns:
+        The axes, one above the other; word i of the first line stands at
+        (i, 0), the second line at height −1.
+    """
+    axes = new_figure(1.3 * len(models), rows=len(models))[1]
+    size = (len(words) + 1) // 2
+    for ax, (name, right) in zip(axes, models.items(), strict=True):
+        for i, word in enumerate(words):
+            x, y = i % size, -(i // size)
+            seen = i < gap or (right and i > gap)
+            _box(ax, x, y, "?" if i == gap else word, "key" if seen else None,
+                 height=0.76)  # fmt: skip
+            if i == gap:
+                _outline(ax, x, y, 1, "loss")
+            elif not seen:
+                ax.texts[-1].set_color(COLORS["gray"])
+        ax.set_title(name, weight="bold")
+        ax.set(xlim=(-0.55, size - 0.45), ylim=(-1.55, 0.5))
         ax.axis("off")
     return axes
 

@@ -1,6 +1,6 @@
 """Figures of what changed in decoders since GPT-2: norm, gate, RoPE."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Circle, Rectangle
 from torch import Tensor
 
+from coursekit.classroom.figures.shapes import box
 from coursekit.classroom.figures.style import (
     COLORS,
     ROLES,
@@ -17,6 +18,8 @@ from coursekit.classroom.figures.style import (
 )
 
 __all__ = [
+    "block_matrices",
+    "chain_of_designs",
     "gated_units",
     "head_groups",
     "norms_compared",
@@ -243,5 +246,71 @@ def head_groups(
         ax.text((n_heads - 1) / 2, top - 2.3, note, size=11, **MIDDLE)
     ax.set(xlim=(-2.9, n_heads - 0.4), ylim=(-3.3 * len(n_shared) + 0.6, 0.6))
     ax.set_aspect("equal")
+    ax.axis("off")
+    return ax
+
+
+def chain_of_designs(
+    parts: Sequence[str],
+    designs: Mapping[str, Sequence[str]],
+    roles: Sequence[str],
+) -> Axes:
+    """Draw models from the top down, each with the choices it is made of.
+
+    Args:
+        parts: what there is to choose, one a column.
+        designs: by the name of a model, its choice of each part; filled
+            where it is no longer that of the first model.
+        roles: whose color each part has.
+
+    Returns:
+        The axes; model i stands at height −i, part j at x = j.
+    """
+    ax = new_figure(0.4 * len(designs) + 0.75)[1][0]
+    first = next(iter(designs.values()))
+    for j, name in enumerate(parts):
+        ax.text(j, 0.6, name, ha="center", va="bottom", weight="bold", size=11)
+    for i, (name, choices) in enumerate(designs.items()):
+        ax.text(-0.6, -i, name, ha="right", va="center", size=11)
+        for j, choice in enumerate(choices):
+            full = 0.0 if choice == first[j] else 0.35
+            box(ax, j - 0.47, -i - 0.41, 0.94, 0.82, roles[j], full)
+            ax.text(j, -i, choice, size=11, **MIDDLE)
+    ax.set(xlim=(-2.35, len(parts) - 0.5), ylim=(0.45 - len(designs), 1.6))
+    ax.axis("off")
+    return ax
+
+
+def block_matrices(
+    matrices: Sequence[tuple[str, str, int, int, str]],
+) -> Axes:
+    """Draw the seven matrices of a block to scale.
+
+    Args:
+        matrices: two names, rows and columns as in ``x @ W``, and role:
+            attention's four, the two that lead into the hidden layer, and
+            the one that leads out.
+
+    Returns:
+        The axes; one unit is one entry.
+    """
+    ax = new_figure(4.4)[1][0]
+    gap, d_model = 40, matrices[0][2]
+    x = y = right = 0
+    for i, (ours, theirs, rows, columns, role) in enumerate(matrices):
+        if i in (4, 5):  # a line of its own
+            x, y = 0, y - rows - gap
+        elif i == 6:  # beside all lines
+            x, y = right, d_model - rows
+        box(ax, x, y, columns, rows, role, 0.35)
+        middle = x + columns / 2, y + rows / 2
+        between = "\n" if 3 * columns <= rows else " "
+        size = f"{rows:,}{between}×{between}{columns:,}"
+        text = f"{ours}\n{theirs}\n{size}"
+        ax.text(*middle, text, size=11, linespacing=1.3, **MIDDLE)
+        x += columns + gap
+        right = max(right, x)
+    low = -2 * (d_model + gap)
+    ax.set(xlim=(-10, right), ylim=(low - 10, d_model + 10), aspect="equal")
     ax.axis("off")
     return ax

@@ -94,7 +94,7 @@ def policies(
 
     Args:
         names: N answers.
-        rows: for each title, N probabilities.
+        rows: for each title, N probabilities; none for a question mark.
 
     Returns:
         The axes, from top to bottom; all heights run from 0 to 1.
@@ -103,6 +103,10 @@ def policies(
     for ax, (title, values) in zip(axes, rows.items(), strict=True):
         ax.bar(range(len(values)), values, 0.75, color=COLORS["blue"])
         ax.set(ylim=(0, 1), yticks=[0, 1], xticks=[])
+        ax.set_xlim(-0.6, len(names) - 0.4)
+        if not values:
+            ax.text((len(names) - 1) / 2, 0.5, "?", ha="center", va="center",
+                    size=20)  # fmt: skip
         ax.text(
             0.99,
             0.92,

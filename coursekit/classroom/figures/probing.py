@@ -4,12 +4,14 @@ from collections.abc import Mapping, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
+from torch import Tensor
 
 from coursekit.classroom.figures.style import COLORS, ROLES, Number, new_figure
 
 __all__ = [
     "changed_token",
     "checklist",
+    "column_of_map",
     "module_gaps",
     "oracle_bars",
     "probe_questions",
@@ -102,6 +104,48 @@ def changed_token(
             word += " ×" if before != after and x < at else ""
             ax.text(x, -1.35, word, ha="center", va="center", size=11)
     return axes
+
+
+def column_of_map(grid: Tensor, column: int) -> list[Axes]:
+    """Draw which outputs one changed token moves, and the map of all tokens.
+
+    Args:
+        grid: (T, T) booleans: does output i move with the token at j?
+        column: of the token that is changed.
+
+    Returns:
+        The two axes, for that token and its outputs, and for the map, where
+        its column is outlined.
+    """
+    size = len(grid)
+    left, right = new_figure(3.5, columns=2, width_ratios=[1, 1.5])[1]
+    for i, moves in enumerate(grid[:, column].tolist()):
+        changed = i == column
+        _cell(left, 0, i, "new" if changed else "",
+              "orange" if changed else ROLES["token"],
+              0.55 if changed else 0.25)  # fmt: skip
+        _cell(left, 1.6, i, "moves" if moves else "stays",
+              "blue" if moves else ROLES["token"],
+              0.55 if moves else 0.25)  # fmt: skip
+    for i, row in enumerate(grid.tolist()):
+        for j, moves in enumerate(row):
+            color = "blue" if moves else ROLES["token"]
+            _cell(right, j, i, "", color, 0.55 if moves else 0.1)
+    frame = Rectangle((column - 0.5, -0.5), 1, size, fill=False)
+    frame.set(edgecolor=COLORS["orange"], linewidth=2.5)
+    right.add_patch(frame)
+    left.set_xticks([0, 1.6], ["token", "output"])
+    right.set_xticks(range(size))
+    right.set_xlabel("token that was changed")
+    left.set_xlim(-0.5, 2.1)
+    right.set_xlim(-0.6, size - 0.4)
+    left.set_ylabel("position")
+    for ax in (left, right):
+        ax.set_yticks(range(size))
+        ax.set_ylim(size - 0.4, -0.6)
+        ax.tick_params(length=0)
+        ax.spines[:].set_visible(False)
+    return [left, right]
 
 
 def oracle_bars(programs: Mapping[str, Mapping[int, Number]]) -> list[Axes]:

@@ -14,7 +14,12 @@ from coursekit.classroom.figures.style import (
     new_figure,
 )
 
-__all__ = ["attention_to_memory", "two_stacks"]
+__all__ = [
+    "attention_to_memory",
+    "generated_steps",
+    "one_memory",
+    "two_stacks",
+]
 
 
 # Height, what it does, role; the parts of a block stand in a frame.
@@ -70,6 +75,72 @@ def two_stacks(
         ax.text(x, y, text, ha="center", va="center", weight="bold")
     _keys_and_values(ax)
     ax.set(xlim=(-2.8, 8.8), ylim=(-0.4, 8.9))
+    ax.axis("off")
+    return ax
+
+
+def one_memory(n_blocks: int) -> Axes:
+    """Draw which blocks of the decoder read what of the encoder.
+
+    Args:
+        n_blocks: of each of the two.
+
+    Returns:
+        The axes; block i stands at height i, the encoder's at x = 0, the
+        decoder's at x = 7.
+    """
+    ax = new_figure(0.6 * n_blocks + 1.5)[1][0]
+    for x, side in ((0, "encoder"), (7, "decoder")):
+        for i in range(1, n_blocks + 1):
+            _arrow(ax, (x, i - 0.68), (x, i - 0.32))
+            box(ax, x - 1.4, i - 0.32, 2.8, 0.64, "token", 0.1)
+            ax.text(x, i, f"block {i}", ha="center", va="center")
+        ax.text(x, 0.05, side, ha="center", va="center", weight="bold")
+    top = n_blocks + 1
+    _arrow(ax, (0, top - 0.68), (0, top - 0.32))
+    box(ax, -1.4, top - 0.32, 2.8, 0.64, "stream")
+    ax.text(0, top, "memory", ha="center", va="center")
+    _arrow(ax, (7, top - 0.68), (7, top - 0.1))
+    for role, shift in (("key", 0.1), ("value", -0.1)):
+        color, bend = ROLES[role], 3.0 + 2 * shift
+        ax.plot([1.4, bend, bend], [top + shift, top + shift, 1 + shift],
+                "-", color=COLORS[color], linewidth=1.8)  # fmt: skip
+        for i in range(1, n_blocks + 1):
+            _arrow(ax, (bend, i + shift), (5.6, i + shift), color)
+    ax.text(4.4, n_blocks + 0.45, "keys, values", ha="center", va="center")
+    ax.set(xlim=(-1.6, 8.6), ylim=(-0.3, top + 0.45))
+    ax.axis("off")
+    return ax
+
+
+def generated_steps(source: str, tokens: Sequence[str]) -> Axes:
+    """Draw generation: what the decoder reads and predicts in each step.
+
+    Args:
+        source: what the encoder has read, once.
+        tokens: the start token, and what is generated after it.
+
+    Returns:
+        The axes; step i stands at height −i, token j at x = j.
+    """
+    steps = len(tokens) - 1
+    ax = new_figure(0.6 * steps + 0.6)[1][0]
+    box(ax, -2.1, 0.6 - steps, 1.3, steps - 0.2, "stream")
+    text = f"memory\nof\n{source}"
+    ax.text(-1.45, (1 - steps) / 2, text, ha="center", va="center")
+    for i in range(steps):
+        _arrow(ax, (-0.75, -i), (-0.5, -i), ROLES["key"])
+        for j, token in enumerate(tokens[: i + 1]):
+            box(ax, j - 0.45, -i - 0.34, 0.9, 0.68, "token")
+            ax.text(j, -i, token, ha="center", va="center")
+        _arrow(ax, (i + 0.5, -i), (steps + 0.5, -i))
+        box(ax, steps + 0.55, -i - 0.34, 0.9, 0.68, "loss")
+        ax.text(steps + 1, -i, tokens[i + 1], ha="center", va="center")
+        if i + 1 < steps:  # it is read in the next step
+            ax.plot([steps + 0.55, i + 1.46], [-i - 0.36, -i - 0.9], ":",
+                    color=COLORS["gray"], linewidth=1.6)  # fmt: skip
+    _names(ax, 0.5, (-0.5, steps, "reads"), (steps + 0.5, 1, "predicts"))
+    ax.set(xlim=(-2.15, steps + 1.55), ylim=(0.5 - steps, 1.0))
     ax.axis("off")
     return ax
 

@@ -7,6 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
 from coursekit.classroom.figures.charts import intervals
+from coursekit.classroom.figures.shapes import arrow, box
 from coursekit.classroom.figures.style import (
     COLORS,
     ROLES,
@@ -17,6 +18,8 @@ from coursekit.classroom.figures.style import (
 __all__ = [
     "learning_rates",
     "rate_valleys",
+    "schedules",
+    "split_text",
     "train_and_validation",
     "update_sizes",
 ]
@@ -80,6 +83,59 @@ def learning_rates(rates: Sequence[Number], warmup: int) -> Axes:
     ax.set(xlim=(0, steps), ylim=(0, 1.25 * peak))
     ax.set_yticks([0, peak], ["0", f"{peak:g}"])
     ax.set(xlabel="training step", ylabel="learning rate")
+    return ax
+
+
+def schedules(arms: Mapping[str, Sequence[Sequence[Number]]]) -> list[Axes]:
+    """Draw schedules with several peaks, on a logarithmic axis.
+
+    Args:
+        arms: for each panel the rates of each step, one list a peak.
+
+    Returns:
+        One axes for each panel.
+    """
+    axes = new_figure(2.6, columns=len(arms), sharey=True)[1]
+    for ax, (title, lines) in zip(axes, arms.items(), strict=True):
+        for rates in lines:
+            ax.plot(range(1, len(rates) + 1), rates, "-", color=BLUE)
+        ax.set(title=title, xlabel="training step", yscale="log")
+    peaks = [max(rates) for rates in lines]
+    axes[0].set_yticks(peaks, [f"{peak:.1g}" for peak in peaks])
+    axes[0].set_ylabel("learning rate")
+    axes[0].minorticks_off()
+    return axes
+
+
+def split_text(training: int, held_out: int, first: int) -> Axes:
+    """Draw a text to scale: what two runs train on, and what tests them.
+
+    Args:
+        training: characters of the training part; one run has all of them.
+        held_out: characters behind them, for the test of both.
+        first: characters at the beginning that the other run has.
+
+    Returns:
+        The axes; a character is 1 wide, the text stands around height 0.
+    """
+    ax, total = new_figure(1.7)[1][0], training + held_out
+    box(ax, 0, -0.4, training, 0.8, "token", 0.2)
+    box(ax, training, -0.4, held_out, 0.8, "loss")
+    box(ax, 0, -0.4, first, 0.8, "weight", 1)
+    ends = [0, 0, training, training]
+    ax.plot(ends, [0.55, 0.75, 0.75, 0.55], "-", color=INK, linewidth=1.2)
+    arrow(ax, (0.03 * total, -0.95), (first / 2, -0.45), "-")
+    arrow(ax, (0.95 * total, -0.95), (training + held_out / 2, -0.45), "-")
+    for x, y, text, side in (
+        (training / 2, 1.1, f"run 2 trains on {training:,} characters",
+         "center"),
+        (training / 2, 0, "training part", "center"),
+        (0.04 * total, -1.1, f"run 1 trains on the first {first:,}", "left"),
+        (total, -1.1, "held out: tests both", "right"),
+    ):  # fmt: skip
+        ax.text(x, y, text, ha=side, va="center")
+    ax.set(xlim=(-0.01 * total, 1.01 * total), ylim=(-1.4, 1.4))
+    ax.axis("off")
     return ax
 
 

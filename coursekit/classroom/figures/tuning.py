@@ -15,10 +15,12 @@ from coursekit.classroom.figures.style import (
 )
 
 __all__ = [
+    "batches_compared",
     "counted_targets",
     "forgotten",
     "low_rank_update",
     "read_and_targets",
+    "updates_to_scale",
 ]
 
 
@@ -165,3 +167,68 @@ def forgotten(
     axes[1].axvline(before, color=COLORS["gray"], linestyle="--")
     axes[1].set(xlabel="loss on old texts (nats)", xlim=(0, 1.3 * highest))
     return axes
+
+
+def batches_compared(
+    batches: Mapping[str, Sequence[Number]],
+) -> list[Axes]:
+    """Draw which part of each row of a batch counts in the loss.
+
+    Args:
+        batches: for each title, from 0 to 1, where the targets of each row
+            begin.
+
+    Returns:
+        One axes per batch; row i stands at height −i.
+    """
+    tall = max(map(len, batches.values()))
+    axes = new_figure(0.1 * tall + 0.75, columns=len(batches))[1]
+    for ax, (title, rows) in zip(axes, batches.items(), strict=True):
+        for i, start in enumerate(rows):
+            read = Rectangle((0, -i - 0.4), 1, 0.8, linewidth=0)
+            read.set(facecolor=COLORS[ROLES["token"]], alpha=0.25)
+            counts = Rectangle((start, -i - 0.4), 1 - start, 0.8, linewidth=0)
+            counts.set(facecolor=COLORS[ROLES["loss"]], alpha=0.7)
+            for part in (read, counts):
+                ax.add_patch(part)
+        ax.set(xlim=(-0.02, 1.02), ylim=(0.6 - tall, 1.0))
+        ax.set_title(title, size=11)
+        ax.axis("off")
+    return axes
+
+
+def updates_to_scale(
+    matrices: Sequence[tuple[str, tuple[int, int], tuple[int, int]]],
+    rank: int,
+) -> Axes:
+    """Draw matrices with their low-rank updates, everything to scale.
+
+    Args:
+        matrices: name, rows and columns, and the left upper corner of each.
+        rank: of the updates.
+
+    Returns:
+        The axes, in entries of a matrix; B stands left of its matrix, and A
+        above it.
+    """
+    ax = new_figure(4.3)[1][0]
+    right = bottom = 0
+    for name, (rows, columns), (x, y) in matrices:
+        frozen = Rectangle((x, y), columns, rows, linewidth=0.8)
+        frozen.set(facecolor=COLORS["gray"], alpha=0.25)
+        b = Rectangle((x - 2 * rank, y), rank, rows, linewidth=0)
+        a = Rectangle((x, y - 2 * rank), columns, rank, linewidth=0)
+        for part in (a, b):
+            part.set_facecolor(COLORS[ROLES["weight"]])
+        for part in (frozen, a, b):
+            ax.add_patch(part)
+        text = f"{name}\n{rows} × {columns}"
+        ax.text(x + columns / 2, y + rows / 2, text, ha="center", va="center",
+                size=11)  # fmt: skip
+        right, bottom = max(right, x + columns), max(bottom, y + rows)
+    note = f"to scale, rank {rank}\n$A$ above its matrix\n$B$ to its left"
+    ax.text(0, bottom, note, va="bottom", size=11)
+    edge = 3 * rank
+    ax.set(xlim=(-edge, right + 2), ylim=(bottom + 2, -edge), aspect="equal")
+    ax.axis("off")
+    return ax
