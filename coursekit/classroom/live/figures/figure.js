@@ -1,12 +1,18 @@
 // What all figures share: the still picture comes first, and stays if anything
 // is missing; the model is fetched when the reader comes near.
 import { attentionWeights, mixValues } from "../attention.js";
-import { loadModel } from "./library.js";
-import { make } from "./parts.js";
+import { breath, loadModel } from "./library.js";
+import { button, make, textBox } from "./parts.js";
 import { say } from "./strings.js";
 import { STYLE } from "./style.js";
 
 const NEAR = "400px";
+// The page comes first: before it is there and has been painted, no model.
+const seen = new Promise((resolve) => {
+  const paint = () => requestAnimationFrame(() => setTimeout(resolve));
+  if (document.readyState === "complete") paint();
+  else addEventListener("load", paint);
+});
 const MOST_SIGNS = 400; // of a text; what is longer is cut
 
 /** A still figure that comes alive. A kind of its own defines
@@ -51,12 +57,14 @@ export class LiveFigure extends HTMLElement {
     this.dataset.state = "loading";
     if (!document.getElementById("live-style"))
       document.head.append(make("style", { id: "live-style" }, STYLE));
+    await seen;
     try {
       const address = this.getAttribute("model");
       if (address) this.library ??= await loadModel(address);
       this.root.append(...this.parts(), this.sentence, this.spoken);
       this.replace();
       this.run();
+      await breath();
       this.dataset.state = "ready";
     } catch (error) {
       this.dataset.state = "failed";
