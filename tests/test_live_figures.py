@@ -20,6 +20,7 @@ import coursekit
 from coursekit.activations import watch
 from coursekit.classroom import lesson
 from coursekit.classroom.edits import EDITS
+from coursekit.classroom.figures.hero import others_of
 from coursekit.classroom.live import probe
 from coursekit.models import save_model
 from coursekit.probe import reach
@@ -229,6 +230,7 @@ def hero_of(reader):
     """The hero, its text box, and whether it computes what PyTorch does."""
     element = reader.figure("hero")
     model, tokenizer = coursekit.load("stories")
+    box = element.locator("input")
 
     def off():
         """The largest difference from PyTorch's probabilities."""
@@ -238,11 +240,16 @@ def hero_of(reader):
             wanted = model(ids)[0, -1].softmax(-1)
         return float((shown - wanted).abs().max())
 
-    box = element.get_by_role("textbox")
     return element, box, off
 
 
 def written(element):
+def begin(element):
+    """Swap a word, and back: what else there is to press appears."""
+    for _ in range(2):
+        element.locator(".hero-swap").click()
+
+
     """How many tokens the hero has read."""
     return element.evaluate("hero => hero.ids.length")
 
@@ -277,6 +284,26 @@ def test_the_hero_begins_with_its_sentence_and_a_word_is_swapped(visit):
 
 
 def test_the_hero_draws(visit):
+def test_the_hero_begins_with_one_message_and_two_controls(visit):
+    """The rest waits for the first press, out of the keyboard's way, too."""
+    reader = visit()
+    element, box, _ = hero_of(reader)
+    room = element.bounding_box()["height"]
+    lead = element.locator(".hero-lead")
+    for begun in (False, True):
+        shown = element.locator(":is(button, input, select, a[href]):visible")
+        assert lead.is_visible() == (not begun)
+        assert box.is_visible() == begun
+        assert element.locator(".hero-second").count() == begun
+        assert (shown.count() > 5) if begun else (shown.count() == 2)
+        assert element.bounding_box()["height"] == room  # nothing moves
+        if not begun:
+            element.locator(".hero-swap").click()
+            reader.says("hero", "Now try your own text.", inside=True)
+    element.locator(".hero-swap").click()
+    assert "Now try" not in reader.sentence("hero")  # said once
+
+
     reader = visit()
     element, box, off = hero_of(reader)
     n = written(element)
@@ -317,10 +344,15 @@ def test_the_hero_by_keyboard_and_without_motion(visit):
     keys = reader.page.keyboard
     focused = "document.activeElement.textContent"
     n = written(element)
-    box.focus()
+    element.locator(".hero-swap").focus()
+    keys.press("Tab")
+    assert reader.page.evaluate(focused) == "Draw"
     keys.press("Enter")  # nothing flies: it is there at once
     assert written(element) == n + 1
     moving = "hero => hero.getAnimations({subtree: true}).length"
+    box.focus()
+    keys.press("Enter")
+    assert written(element) == n + 2
     assert element.evaluate(moving) == 0
     keys.press("Tab")
     first = reader.page.evaluate(focused)
@@ -353,6 +385,7 @@ def test_a_second_head_looks_at_the_cause(visit):
     model, tokenizer = coursekit.load("stories")
     arcs = element.get_by_role("img", name="From the last token")
     for word in ("hungry", "scared"):
+    begin(element)
         ids = tokenizer.encode(box.input_value())
         at = ids.index(*tokenizer.encode(f" {word}"))
         weights = watch(model, torch.tensor([ids])).weights[0, 0, :, -1]
@@ -371,6 +404,7 @@ def test_words_are_picked_and_lines_end(visit):
     reader = visit()
     element, box, off = hero_of(reader)
     words = element.get_by_label("Add a word")
+    begin(element)
     assert words.locator("optgroup").count() >= 4
     words.select_option("mouse")
     assert box.input_value() == f"{HERO} mouse"
@@ -394,6 +428,7 @@ def test_the_hero_shows_what_falls_to_bytes(visit):
     reader = visit()
     element, box, off = hero_of(reader)
     box.fill("The zxqv")
+    begin(element)
     reader.says("hero", "“zxqv” is not one of the ")
     assert element.locator(".hero-joined").count() >= 3
     box.fill("The €")
@@ -784,7 +819,8 @@ def test_temperature_moves_what_pytorch_says(visit):
     mouse.up()
     mouse.move(box["x"] + 60, y)  # nothing is held any more
     reader.says("temperature", "At temperature 10.0")
-    assert "99%" in rows.last.inner_text()
+    *shares, _ = element.evaluate("figure => figure.shares(10)")
+    assert others_of(shares) in rows.last.inner_text()
     assert reader.spoken("temperature") == reader.sentence("temperature")
     assert chart.get_attribute("aria-label") == reader.sentence("temperature")
 

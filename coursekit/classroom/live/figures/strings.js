@@ -22,6 +22,10 @@ export const STRINGS = {
   "hero.prompts": "Prompts",
   "hero.cause": "Who was hungry?",
   "hero.owner": "Who has it now?",
+  "hero.lead": "Text goes in; the probabilities of the next token come out.",
+  "hero.through": "In between is a whole transformer of {n} blocks. It runs in this"
+    + " page.",
+  "hero.begun": "Now try your own text.",
   "hero.name": "Anna who?",
   "hero.add": "Add a word",
   "hero.tokens": "The text in tokens",
@@ -290,11 +294,23 @@ export function visible(text) {
 export function percent(share) {
   if (share > 0 && share < 0.0005) return "<0.1%";
   if (share < 1 && share > 0.9994) return ">99.9%";
-  const isPlain = share === 0 || share === 1 || (share >= 0.1 && share < 0.9945);
-  return `${(100 * share).toFixed(isPlain ? 0 : 1)}%`;
+  return `${(100 * share).toFixed(1)}%`;
+}
+
+/** What tenths leave of a whole, so that all that is shown makes 100%; what is
+ *  left is not called 0. */
+export function othersOf(shares) {
+  const rest = 1000 - shares.reduce((sum, p) => sum + Math.round(1000 * p), 0);
+  return tenths(Math.max(rest, 0.4) / 1000);
 }
 
 /** A number with two digits and a minus sign. */
 export function signed(number) {
   return number.toFixed(2).replace("-", "−");
 }
+  const isPlain = share === 0 || share === 1 || (share >= 0.1 && share < 0.9945);
+  return isPlain ? `${(100 * share).toFixed(0)}%` : tenths(share);
+}
+
+/** The same with one digit behind the point, for shares that are added up. */
+export function tenths(share) {
