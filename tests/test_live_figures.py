@@ -39,7 +39,8 @@ FIGURES = {
         "Block 1, head 1: the query “.”",
     ),
     "scores": (
-        ":model: captions\n:text: A dog sleeps\n:layer: 1",
+        ":model: captions\n:text: A dog sleeps\n:layer: 1"
+        "\n:examples: Two cats sit | A very long text " + "and more " * 9,
         "The query “␣sleeps” gives",
     ),
     "next-token": (
@@ -229,8 +230,8 @@ def test_a_model_is_fetched_once_when_the_reader_comes_near(visit):
 def hero_of(reader):
     """The hero, its text box, and whether it computes what PyTorch does."""
     element = reader.figure("hero")
-    model, tokenizer = coursekit.load("stories")
     box = element.locator("input")
+    model, tokenizer = coursekit.load("stories")
 
     def off():
         """The largest difference from PyTorch's probabilities."""
@@ -243,13 +244,13 @@ def hero_of(reader):
     return element, box, off
 
 
-def written(element):
 def begin(element):
     """Swap a word, and back: what else there is to press appears."""
     for _ in range(2):
         element.locator(".hero-swap").click()
 
 
+def written(element):
     """How many tokens the hero has read."""
     return element.evaluate("hero => hero.ids.length")
 
@@ -283,7 +284,6 @@ def test_the_hero_begins_with_its_sentence_and_a_word_is_swapped(visit):
     assert off() > 0.1
 
 
-def test_the_hero_draws(visit):
 def test_the_hero_begins_with_one_message_and_two_controls(visit):
     """The rest waits for the first press, out of the keyboard's way, too."""
     reader = visit()
@@ -304,6 +304,7 @@ def test_the_hero_begins_with_one_message_and_two_controls(visit):
     assert "Now try" not in reader.sentence("hero")  # said once
 
 
+def test_the_hero_draws(visit):
     reader = visit()
     element, box, off = hero_of(reader)
     n = written(element)
@@ -349,10 +350,10 @@ def test_the_hero_by_keyboard_and_without_motion(visit):
     assert reader.page.evaluate(focused) == "Draw"
     keys.press("Enter")  # nothing flies: it is there at once
     assert written(element) == n + 1
-    moving = "hero => hero.getAnimations({subtree: true}).length"
     box.focus()
     keys.press("Enter")
     assert written(element) == n + 2
+    moving = "hero => hero.getAnimations({subtree: true}).length"
     assert element.evaluate(moving) == 0
     keys.press("Tab")
     first = reader.page.evaluate(focused)
@@ -384,8 +385,8 @@ def test_a_second_head_looks_at_the_cause(visit):
     element, box, _ = hero_of(reader)
     model, tokenizer = coursekit.load("stories")
     arcs = element.get_by_role("img", name="From the last token")
-    for word in ("hungry", "scared"):
     begin(element)
+    for word in ("hungry", "scared"):
         ids = tokenizer.encode(box.input_value())
         at = ids.index(*tokenizer.encode(f" {word}"))
         weights = watch(model, torch.tensor([ids])).weights[0, 0, :, -1]
@@ -403,8 +404,8 @@ def test_a_second_head_looks_at_the_cause(visit):
 def test_words_are_picked_and_lines_end(visit):
     reader = visit()
     element, box, off = hero_of(reader)
-    words = element.get_by_label("Add a word")
     begin(element)
+    words = element.get_by_label("Add a word")
     assert words.locator("optgroup").count() >= 4
     words.select_option("mouse")
     assert box.input_value() == f"{HERO} mouse"
@@ -427,8 +428,8 @@ def test_words_are_picked_and_lines_end(visit):
 def test_the_hero_shows_what_falls_to_bytes(visit):
     reader = visit()
     element, box, off = hero_of(reader)
-    box.fill("The zxqv")
     begin(element)
+    box.fill("The zxqv")
     reader.says("hero", "“zxqv” is not one of the ")
     assert element.locator(".hero-joined").count() >= 3
     box.fill("The €")
@@ -493,6 +494,46 @@ def test_the_attention_map(visit):
     assert "(row 1 of" not in reader.sentence("attention")
     element.get_by_role("textbox").fill("Two cats")
     reader.says("attention", f"of {tokens_in('Two cats')})", inside=True)
+
+
+def test_texts_to_try(visit):
+    """The first is what the figure begins with."""
+    reader = visit(width=360)
+    element = reader.figure("scores")
+    chips = element.get_by_role("group", name="Texts to try")
+    box, first = element.get_by_role("textbox"), reader.sentence("scores")
+    chips.get_by_role("button", name="Two cats sit").click()
+    assert box.input_value() == "Two cats sit"
+    reader.says("scores", "The query “s” gives")
+    chips.get_by_role("button").last.click()  # a long one is cut, not wide
+    assert reader.look() == []
+    chips.get_by_role("button", name="A dog sleeps").click()
+    assert reader.sentence("scores") == first
+    assert reader.figure("attention").locator(".live-chips").count() == 0
+
+
+def test_a_score_is_the_sum_of_its_products(visit):
+    reader = visit()
+    element = reader.figure("scores")
+
+    def read(selector):
+        texts = element.locator(selector).all_inner_texts()
+        return [float(text.replace("−", "-")) for text in texts]
+
+    products = set()
+    for key in range(3):
+        element.locator("tbody button").nth(key).click()
+        assert element.locator("[aria-pressed=true]").count() == 1
+        q, k, each = (
+            read(f".scores-sum li:not(:first-child) .scores-{role}")
+            for role in ("query", "key", "weight")
+        )
+        for a, b, c in zip(q, k, each, strict=True):
+            assert abs(a * b - c) < 0.02 * (1 + abs(a) + abs(b))
+        (product,) = read(f"tbody tr:nth-child({key + 1}) td:nth-child(2)")
+        assert abs(sum(each) - product) < 0.01 * len(each)
+        products.add(product)
+    assert len(products) == 3  # each key has its own
 
 
 def test_from_scores_to_weights(visit):
@@ -773,7 +814,9 @@ def test_a_position_is_dragged(visit):
     mouse.move(point["x"] + point["width"] / 2, y)
     mouse.down()
     box = curve.bounding_box()
-    mouse.move(box["x"] + box["width"] / 2, y)  # distance 0
+    left, right = 46, 12  # of the axes, as in positions.js
+    middle = left + (box["width"] - left - right) / 2
+    mouse.move(box["x"] + middle, y)  # distance 0
     reader.says("positions", "Query at 7, key at 7")
     mouse.move(box["x"] + 2 * box["width"], y)  # no place is beyond the last
     reader.says("positions", "Query at 7, key at 7")
@@ -889,6 +932,35 @@ def test_a_program_is_probed(visit):
     element.locator(".probe-map svg").click(position={"x": 60, "y": 100})
     reader.says("probe", "Token 1, “p”, becomes “q”")
     assert reader.spoken("probe") == reader.sentence("probe")
+
+
+def test_merges_play(visit):
+    reader = visit()
+    element = reader.figure("bpe")
+    slider = element.get_by_role("slider")
+    element.get_by_role("textbox").fill("the the")
+    last = int(slider.get_attribute("max"))
+    merges = element.get_by_role("list", name="Merges").get_by_role("listitem")
+    assert merges.count() == last > 2
+    slider.focus()
+    reader.page.keyboard.press("End")
+    element.get_by_role("button", name="Play").click()  # from the beginning
+    reader.says("bpe", "Before the first merge")
+    reader.says("bpe", "Merge 1 of")
+    current = element.locator("[aria-current]")
+    assert current.inner_text() == merges.first.inner_text()
+    element.get_by_role("button", name="Pause").click()
+    at = slider.input_value()
+    reader.page.wait_for_timeout(1200)
+    assert slider.input_value() == at
+    reader.page.emulate_media(reduced_motion="reduce")
+    slider.focus()
+    reader.page.keyboard.press("ArrowRight")
+    moving = "bpe => bpe.getAnimations({subtree: true}).length"
+    assert element.evaluate(moving) == 0
+    element.get_by_role("button", name="Play").click()
+    reader.says("bpe", f"Merge {last} of")  # it ends there
+    element.get_by_role("button", name="Play").wait_for()
 
 
 def test_on_paper_they_are_their_pictures(visit):

@@ -17,8 +17,7 @@ class LiveTemperature extends LiveFigure {
 
   parts() {
     this.stepper = new CachedStepper(this.library.build());
-    this.text = textBox(
-      say("text"), this.getAttribute("text") ?? "", () => this.run());
+    this.text = this.textBox(say("text"), () => this.run());
     this.heat = slider(say("temperature.slider"), {
       min: -STEPS, max: STEPS,
       value: STEPS * Math.log10(this.number("temperature", 1)),
