@@ -53,8 +53,13 @@ TYPESET = """\
     }};
   const script = document.createElement("script");
   script.src = "SOURCE";
-  addEventListener("load", () => requestAnimationFrame(
-    () => setTimeout(() => document.head.append(script))));
+  const start = () => setTimeout(() => document.head.append(script));
+  addEventListener("load", () => {
+    const known = PerformanceObserver.supportedEntryTypes;
+    if (!known.includes("paint")) return start();
+    new PerformanceObserver((_, watch) => { watch.disconnect(); start(); })
+      .observe({type: "paint", buffered: true});
+  });
 }</script>"""
 # Else the text is seen in another face first. A page that was opened as a file
 # may not ask for it this way.

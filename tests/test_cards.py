@@ -10,6 +10,7 @@ from test_pages import HTML, Visit, axe
 pytestmark = pytest.mark.xdist_group("cards")
 PAGE = "book/04_attention.html"
 TERM = 'article p a[href="about/glossary.html#term-query"]'
+REFERENCE = "article p a.internal[href"
 CITED = 'article p a[href*="bibliography.html#"]'
 
 
@@ -124,7 +125,7 @@ def repeated(visit):
 def test_a_link_to_a_figure_shows_it_small(opened):
     visit = opened("17_vision")
     before = repeated(visit)
-    link = visit.page.locator('article p a[href="#fig-vis-shuffled"]').first
+    link = visit.page.locator(f'{REFERENCE}="#fig-vis-shuffled"]').first
     title = link.get_attribute("title")
     link.hover()
     card = visit.page.locator("#link-card")
@@ -139,7 +140,7 @@ def test_a_link_to_a_figure_shows_it_small(opened):
     assert repeated(visit) == before
     # Of another page's figure there is the caption.
     visit = opened("19_debugging")
-    link = visit.page.locator('article p a[href$="#fig-dbg-zoo"]').first
+    link = visit.page.locator(f'{REFERENCE}$="#fig-dbg-zoo"]').first
     assert len(link.get_attribute("title")) > 30
     link.hover()
     card = visit.page.locator("#link-card")

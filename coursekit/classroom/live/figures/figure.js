@@ -9,9 +9,12 @@ import { STYLE } from "./style.js";
 const NEAR = "400px";
 // The page comes first: before it is there and has been painted, no model.
 const seen = new Promise((resolve) => {
-  const paint = () => requestAnimationFrame(() => setTimeout(resolve));
-  if (document.readyState === "complete") paint();
-  else addEventListener("load", paint);
+  const start = () => {
+    if (!PerformanceObserver.supportedEntryTypes.includes("paint")) return resolve();
+    new PerformanceObserver(resolve).observe({ type: "paint", buffered: true });
+  };
+  if (document.readyState === "complete") start();
+  else addEventListener("load", start);
 });
 const MOST_SIGNS = 400; // of a text; what is longer is cut
 
