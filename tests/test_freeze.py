@@ -219,8 +219,8 @@ def test_a_broken_module_of_ones_own_is_one_line(
     assert not Path("term.json").exists()
 
 
-def test_cases_that_cannot_be_drawn_are_one_line(tmp_path, monkeypatch):
-    """Also some that are no calls of the reference."""
+def test_cases_that_cannot_be_drawn_are_one_line(tmp_path):
+    """Also some that are no calls of the reference, and on which it fails."""
     path = tmp_path / "warmup.py"
     for cases, said in {
         "1 / 0": r"ZeroDivisionError \(.*warmup\.py, line 9\)",
@@ -233,3 +233,9 @@ def test_cases_that_cannot_be_drawn_are_one_line(tmp_path, monkeypatch):
         exercise = core.load(path).EXERCISES["twice"]
         with pytest.raises(ValueError, match=f"for 3 got {said}.*Correct it"):
             core.draw(exercise, 3)
+    path.write_text(OWN.replace("2 * x", "2 / 0 * x"))
+    core.load.cache_clear()
+    exercise = core.load(path).EXERCISES["twice"]
+    said = r"got ZeroDivisionError \(.*warmup\.py, line 6\).*Correct it"
+    with pytest.raises(ValueError, match=said):  # a reference that fails
+        core.expected(exercise, exercise.cases(3)[0], 3)

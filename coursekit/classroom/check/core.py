@@ -401,5 +401,10 @@ def expected(
     """What the reference comes to on a case, with mistakes or variants."""
     right = call(mutant(exercise, frozenset(on)), bind(exercise, case), seed)
     if right.error is not None and on <= set(exercise.variants):
-        raise right.error  # the author's mistake, not the learner's
+        # The author's mistake, not the learner's.
+        file = inspect.getfile(exercise.reference)
+        raise ValueError(
+            "an exercise's reference must be right for each of its cases: "
+            f"got {raised(right.error, file)}. Correct it."
+        ) from right.error
     return right
