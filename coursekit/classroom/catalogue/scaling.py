@@ -172,6 +172,7 @@ def _parameters_cases(seed: int) -> list[Case]:
     return [
         Case((v, p, 12, 3, 41, 5, True, True), name="a small one, tied"),
         Case((v, p, 20, 5, 61, 7, False, False), name="no biases, not tied"),
+        Case((v, p, 14, 2, 43, 3, True, False), name="biases, not tied"),
     ]
 
 
