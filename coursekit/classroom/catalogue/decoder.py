@@ -1118,7 +1118,7 @@ def _hidden(model: nn.Module, vocab_size: int) -> int:
         if node is not None and node not in seen:
             seen.add(node)
             nodes += [other for other, _ in node.next_functions]
-    used = {getattr(node, "variable", None) for node in seen} - {None}
+    used = {node.variable for node in seen if hasattr(node, "variable")}
     return sum(leaf.numel() for leaf in used - known)
 
 

@@ -131,8 +131,8 @@ _ROUNDED_BUGS = {
         "whole.round()",
         "whole.round() * steps",
         says="whole numbers that are multiplied by their step again",
-        why="What is kept are the whole numbers, and the steps beside them; "
-        "both are multiplied when they are used.",
+        why="The whole numbers are kept, and the steps as well. Both are "
+        "multiplied when the weights are used.",
         read="21_inference#inf-by-hand",
         alone=True,
     ),

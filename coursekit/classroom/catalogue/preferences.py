@@ -221,8 +221,8 @@ _DPO_BUGS = {
         "gain_better - gain_worse",
         "(gain_better - gain_worse).mean()",
         says="one loss of the mean margin, not the mean of the pairs' losses",
-        why="The loss is bent: a pair that is far wrong must count more than "
-        "one that is right. First the losses, then their mean.",
+        why="The loss is not linear: a pair that is far wrong must count more "
+        "than one that is right. First the losses, then their mean.",
         read="22_preferences#pref-compare",
         alone=True,
     ),

@@ -103,7 +103,7 @@ _RATES_BUGS = {
     "floor_share": Bug(
         "floor + (peak - floor) * height",
         "peak * (floor + (1 - floor) * height)",
-        says="the floor taken for a share of the peak",
+        says="the floor taken for a fraction of the peak",
         why="The floor is a rate: the fall ends at it, whatever the peak is.",
         read="11_training#train-rate",
         alone=True,
