@@ -1,7 +1,8 @@
 """What a term means stands in its link, as what a citation names does.
 
-``cards.js`` shows the title of such a link next to it; without JavaScript the
-browser does.
+So does the caption of a figure. ``cards.js`` shows the title of such a link
+next to it, or the figure if the page has it; without JavaScript the browser
+shows the title.
 """
 
 import re
@@ -10,6 +11,7 @@ from docutils import nodes
 
 GLOSSARY = "book/about/glossary"
 ADDRESS = re.compile(r"about/glossary(?:\.html)?#(term-[\w-]+)$")
+FIGURE = re.compile(r"#(fig-[\w-]+)$")
 
 
 def definitions(env):
@@ -34,12 +36,14 @@ def plain(item):
 
 
 def add_titles(app, doctree, docname):
-    """Write the definition into each link to a term."""
-    if GLOSSARY not in app.env.found_docs or docname == GLOSSARY:
-        return
+    """Write the definition into each link to a term, as captions."""
+    has_terms = GLOSSARY in app.env.found_docs and docname != GLOSSARY
+    labels = app.env.get_domain("std").labels
     for link in doctree.findall(nodes.reference):
-        found = ADDRESS.search(link.get("refuri", ""))
-        if found:
+        address = link.get("refuri") or f"#{link.get('refid')}"
+        if found := FIGURE.search(address):
+            link["reftitle"] = labels[found.group(1)][2]
+        elif has_terms and (found := ADDRESS.search(address)):
             link["reftitle"] = definitions(app.env)[found.group(1)]
 
 

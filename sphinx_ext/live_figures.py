@@ -68,6 +68,7 @@ class Live(SphinxDirective):
         "model": directives.unchanged_required,
         "text": directives.unchanged_required,
         "swap": directives.unchanged_required,
+        "examples": directives.unchanged_required,  # texts, " | " between
         **dict.fromkeys(WORDS, directives.unchanged_required),
         **dict.fromkeys(NUMBERS, float),
     }

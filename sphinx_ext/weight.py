@@ -1,8 +1,13 @@
-"""Leave out what the theme loads on every page and no page uses."""
+"""Leave out what the theme loads and no page uses; the text comes first.
+
+A page is painted before its scripts run, its letters come along with its
+styles, and formulas are typeset a few at a time, so that it answers meanwhile.
+"""
 
 import re
 from pathlib import Path
 
+import styles
 from fontTools.subset import Options, Subsetter
 from fontTools.ttLib import TTFont
 
@@ -23,11 +28,60 @@ FORMULAS = re.compile(
 )
 
 
+# Scripts for which a page would wait, and what is fetched before its styles.
+BLOCKING = re.compile(r'<script (?=(?:data-[\w-]+="[^"]*" )?src=)')
+PRELOADED = re.compile(r'\s*<link rel="preload" as="script"[^>]*>')
+# A few words that the page's own lines write to.
+OPTIONS = re.compile(
+    r'<script src="[^"]*/documentation_options\.js[^"]*"></script>'
+)
+# Formulas: after the text has been painted, and a few at a time.
+MATHJAX = re.compile(
+    r'<script defer="defer" src="([^"]*/mathjax/[^"]*)"></script>'
+)
+TYPESET = """\
+<script>{
+  let done;
+  MathJax.startup = {promise: new Promise(resolve => done = resolve),
+    async pageReady() {
+      const formulas = [...document.querySelectorAll(".math")];
+      while (formulas.length) {
+        await MathJax.typesetPromise(formulas.splice(0, 4));
+        await new Promise(resolve => setTimeout(resolve));
+      }
+      done();
+    }};
+  const script = document.createElement("script");
+  script.src = "SOURCE";
+  const start = () => setTimeout(() => document.head.append(script));
+  addEventListener("load", () => {
+    const known = PerformanceObserver.supportedEntryTypes;
+    if (!known.includes("paint")) return start();
+    new PerformanceObserver((_, watch) => { watch.disconnect(); start(); })
+      .observe({type: "paint", buffered: true});
+  });
+}</script>"""
+# Else the text is seen in another face first. A page that was opened as a file
+# may not ask for it this way.
+FACES = """\
+<script>if (location.protocol !== "file:")
+  for (const face of ["course-sans", "course-sans-bold"])
+    document.head.append(Object.assign(document.createElement("link"), {
+      rel: "preload", as: "font", type: "font/woff2", crossOrigin: "",
+      href: document.documentElement.dataset.content_root
+        + `_static/fonts/${face}.woff2`}));</script>"""
+
 # The index of the search, for results while one types; they are off, and the
 # page of the search loads its own.
 SEARCH = re.compile(
     r'\s*<script src="[^"]*(?:_static/searchtools|_static/language_data'
     r'|searchindex)\.js"></script>'
+)
+
+# Style sheets of which the book needs a part.
+WHOLE = (
+    *("styles/pydata-sphinx-theme.css", "sphinx-design.min.css"),
+    "mystnb.*.css",
 )
 
 # Font Awesome: the rules that give a class its glyph, and one font of three.
@@ -52,13 +106,22 @@ def lighten(app, exception):
     if exception or app.builder.format != "html":
         return
     out = Path(app.outdir)
+    options = (out / "_static" / "documentation_options.js").read_text("utf8")
+    inline = f"<script>{options}</script>"
     for page in out.rglob("*.html"):
         text = page.read_text("utf8")
         lighter = THEBE.sub("", ICONS.sub("", text))
         if 'class="math' not in text:
             lighter = FORMULAS.sub("", lighter)
         if page.name != "search.html":
-            lighter = SEARCH.sub("", lighter)
+            lighter = PRELOADED.sub("", SEARCH.sub("", lighter))
+            lighter = OPTIONS.sub(lambda _: inline, lighter)
+            lighter = BLOCKING.sub("<script defer ", lighter)
+            lighter = MATHJAX.sub(
+                lambda script: TYPESET.replace("SOURCE", script[1]), lighter
+            )
+            if FACES not in lighter:  # else it was not written again
+                lighter = lighter.replace("</title>", f"</title>{FACES}", 1)
         if lighter != text:
             page.write_text(lighter, "utf8")
     scripts = out / "_static" / "scripts"
@@ -68,6 +131,11 @@ def lighten(app, exception):
         text = style.read_text("utf8")
         if ICON_FONT.search(text):
             style.write_text(with_used_icons(style, text, out), "utf8")
+    words = styles.words(out)
+    for pattern in WHOLE:
+        for style in (out / "_static").glob(pattern):
+            text = styles.needed(style.read_text("utf8"), words)
+            style.write_text(text, "utf8")
 
 
 def used_icons(style, out):

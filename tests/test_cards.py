@@ -1,4 +1,7 @@
-"""What a term means, next to its link: by pointer and keyboard, on a page."""
+"""What a term means, next to its link, and figures large, on a page.
+
+By pointer and keyboard.
+"""
 
 import pytest
 from bs4 import BeautifulSoup
@@ -7,6 +10,7 @@ from test_pages import HTML, Visit, axe
 pytestmark = pytest.mark.xdist_group("cards")
 PAGE = "book/04_attention.html"
 TERM = 'article p a[href="about/glossary.html#term-query"]'
+REFERENCE = "article p a.internal[href"
 CITED = 'article p a[href*="bibliography.html#"]'
 
 
@@ -95,8 +99,89 @@ def test_a_card_is_never_cut_off(browser, width):
     visit.close()
 
 
+@pytest.fixture
+def opened(browser):
+    """``opened(page, width)``: another page of the book."""
+    folder, visits = HTML.as_uri() + "/", []
+
+    def open_page(name, width=1280):
+        visits.append(Visit(browser, folder, width, "light"))
+        return visits[-1].open(f"{folder}book/{name}.html")
+
+    yield open_page
+    for visit in visits:
+        assert visit.wrong == []
+        visit.close()
+
+
+def repeated(visit):
+    """Ids that the page has twice as it is now."""
+    ids = visit.page.evaluate(
+        "[...document.querySelectorAll('[id]')].map(e=>e.id)"
+    )
+    return sorted({one for one in ids if ids.count(one) > 1})
+
+
+def test_a_link_to_a_figure_shows_it_small(opened):
+    visit = opened("17_vision")
+    before = repeated(visit)
+    link = visit.page.locator(f'{REFERENCE}="#fig-vis-shuffled"]').first
+    title = link.get_attribute("title")
+    link.hover()
+    card = visit.page.locator("#link-card")
+    card.wait_for()
+    assert " ".join(title.split())[:30] in " ".join(card.inner_text().split())
+    drawn = card.locator("svg, img").first.bounding_box()
+    assert 50 < drawn["height"] < 300
+    box = card.bounding_box()
+    assert box["x"] >= 0
+    assert box["y"] >= 0
+    assert axe(visit) == []
+    assert repeated(visit) == before
+    # Of another page's figure there is the caption.
+    visit = opened("19_debugging")
+    link = visit.page.locator(f'{REFERENCE}$="#fig-dbg-zoo"]').first
+    assert len(link.get_attribute("title")) > 30
+    link.hover()
+    card = visit.page.locator("#link-card")
+    card.wait_for()
+    assert card.locator("svg").count() == 0
+
+
+@pytest.mark.parametrize("width", [1280, 360])
+def test_a_still_is_enlarged(opened, width):
+    visit = opened("04_attention", width)
+    figure = visit.page.locator("#fig-att-qkv")
+    small, dialog = figure.locator("svg").first, visit.page.locator(".zoom")
+    before, at = repeated(visit), small.bounding_box()["width"]
+    button = figure.get_by_role("button", name="Enlarge Fig. 4.")
+    button.focus()
+    visit.page.keyboard.press("Enter")
+    large = dialog.locator("svg").first.bounding_box()
+    assert dialog.is_visible()
+    assert large["width"] > 1.2 * at
+    assert dialog.get_attribute("aria-label").startswith("Fig. 4.")
+    assert repeated(visit) == before
+    assert visit.look() == []
+    for scheme in ("light", "dark"):
+        visit.theme(scheme)
+        assert axe(visit) == []
+    visit.page.keyboard.press("Escape")
+    assert not dialog.is_visible()
+    focused = "document.activeElement.className"
+    assert visit.page.evaluate(focused) == "zoom-in"
+    small.click()  # the picture does what its button does
+    assert dialog.is_visible()
+    dialog.get_by_role("button", name="Close").click()
+    assert not dialog.is_visible()
+    # What is alive has a still that nobody sees; on paper there is no button.
+    assert visit.page.locator(".live-figure .zoom-in").count() == 0
+    visit.page.emulate_media(media="print")
+    assert not button.is_visible()
+
+
 def test_other_links_have_none(page):
-    """The control: only terms and citations."""
+    """The control: only terms, citations and figures."""
     other = page.page.locator('article p a[href^="further/"]:visible').first
     other.hover()
     page.page.wait_for_timeout(500)

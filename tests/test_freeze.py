@@ -1,6 +1,7 @@
 """A term's exercises, frozen: what counts as a change, and what does not."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -147,3 +148,94 @@ def test_every_exercise_has_a_fingerprint():
     }
     references = [parts["reference"] for parts in found.values()]
     assert len(set(references)) == len(references)
+
+
+OWN = """
+from coursekit.classroom.check.core import Case, Exercise
+
+
+def twice(x):
+    return 2 * x
+
+
+EXERCISES = {"twice": Exercise(twice, lambda seed: [Case((seed,))])}
+"""
+PAGE = """# Warm-up
+
+````{exercise} ★ Implement: twice
+Double it.
+````
+
+```{code-cell} ipython3
+:exercise: warmup/twice
+
+def twice(x):
+    ...
+```
+"""
+BROKEN = {
+    f"{OWN}def thrice(:": r"SyntaxError .*warmup\.py, line 10",
+    f"{OWN}EXERCISE": r"NameError .*warmup\.py, line 10",
+    f"import nothing\n{OWN}": r"ModuleNotFoundError .*warmup\.py, line 1",
+    OWN.replace("EXERCISES", "MINE"): "no attribute 'EXERCISES'",
+    OWN.replace("{", "[").replace("}", "]").replace('"twice": ', ""): "list",
+    f"{OWN}EXERCISES = {{1: twice}}": "TypeError .*no Exercise",
+    f"{OWN}raise SystemExit(3)": r"SystemExit .*warmup\.py, line 10",
+}
+
+
+@pytest.mark.parametrize(("module", "said"), BROKEN.items())
+def test_a_broken_module_of_ones_own_is_one_line(
+    module, said, tmp_path, monkeypatch, capsys
+):
+    """In each command that plays exercises."""
+    monkeypatch.chdir(tmp_path)
+    own = Path("own")
+    own.mkdir()
+    (own / "warmup.md").write_text(PAGE, "utf8")
+    (own / "warmup.py").write_text(OWN)
+    overlay = ["--overlay", "own"]
+    assert main(["assign", "warmup", *overlay]) == 0
+    (own / "warmup.py").write_text(module)
+    core.load.cache_clear()  # as in another process
+    for options in (
+        ["assign", "warmup", "--out", "again", *overlay],
+        ["grade", "dist/student", "--out", "g.csv", *overlay],
+        ["freeze", "term.json"],
+        ["kit", "wrong", "warmup"],
+    ):
+        if "--overlay" not in options:  # named by the environment
+            monkeypatch.setattr(core, "OVERLAYS", [own.resolve()])
+        if options[0] == "grade":
+            options += ["--key", "key.txt"]
+        capsys.readouterr()
+        assert main(options) == 2, options
+        error = capsys.readouterr().err
+        assert re.fullmatch(
+            "coursekit: error: a module of an overlay must run .* be a dict "
+            f"from names to Exercise: got .*{said}.*Correct it.\n",
+            error,
+        ), error
+    assert not Path("term.json").exists()
+
+
+def test_cases_that_cannot_be_drawn_are_one_line(tmp_path):
+    """Also some that are no calls of the reference, and on which it fails."""
+    path = tmp_path / "warmup.py"
+    for cases, said in {
+        "1 / 0": r"ZeroDivisionError \(.*warmup\.py, line 9\)",
+        "[Case((1, 2))]": "TypeError .*too many positional arguments",
+        "[Case()]": "TypeError .*missing a required argument",
+        "7": "TypeError .*not iterable",
+    }.items():
+        path.write_text(OWN.replace("[Case((seed,))]", cases))
+        core.load.cache_clear()
+        exercise = core.load(path).EXERCISES["twice"]
+        with pytest.raises(ValueError, match=f"for 3 got {said}.*Correct it"):
+            core.draw(exercise, 3)
+    path.write_text(OWN.replace("2 * x", "2 / 0 * x"))
+    core.load.cache_clear()
+    exercise = core.load(path).EXERCISES["twice"]
+    said = r"got ZeroDivisionError \(.*warmup\.py, line 6\).*Correct it"
+    with pytest.raises(ValueError, match=said):  # a reference that fails
+        core.expected(exercise, exercise.cases(3)[0], 3)

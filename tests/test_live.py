@@ -30,7 +30,7 @@ from coursekit.cache import (
     make_cache,
 )
 from coursekit.classroom import live
-from coursekit.classroom.figures.hero import percent
+from coursekit.classroom.figures.hero import others_of, percent, tenths
 from coursekit.classroom.glue import result
 from coursekit.classroom.live import costs, depth, probe, stills, train
 from coursekit.config import GPTConfig, TransformerConfig
@@ -944,6 +944,22 @@ def test_a_share_is_said_alike_in_both_languages(page):
     assert ours == [percent(share) for share in shares]
     assert ours[:4] == ["0%", "100%", "<0.1%", "0.1%"]
     assert ours[-4:] == ["99.8%", "99.9%", ">99.9%", ">99.9%"]
+    ours = page.evaluate("all => all.map(coursekitLive.tenths)", shares)
+    assert ours == [tenths(share) for share in shares]
+
+
+def test_shares_that_are_added_up_make_a_whole(page):
+    """What the others get is what the shown ones leave, if there is some."""
+    for shares, others in (
+        ([0.42821, 0.26575, 0.12638, 0.11578, 0.01164], "5.2%"),
+        ([0.97515, 0.00271, 0.00207, 0.00202, 0.00144], "1.7%"),
+        ([0.99949, 0.0005], "<0.1%"),  # rounded, they have all of it
+    ):
+        ours = page.evaluate("all => coursekitLive.othersOf(all)", shares)
+        assert ours == others_of(shares) == others
+        if others[0] != "<":
+            shown = [*map(tenths, shares), others]
+            assert sum(float(s[:-1]) for s in shown) == pytest.approx(100)
 
 
 def test_special_names_are_those_of_the_package():
@@ -985,6 +1001,7 @@ def test_live_figures_begin_with_their_pictures(monkeypatch):
         }
         if kind == "checkpoint":
             drawn = {}  # the reader brings the model
+        options.pop("examples", None)  # what else may be tried
         if kind == "train":
             drawn, options = {}, {}  # one run is recorded
         assert (figure, drawn) == (kind, options), page

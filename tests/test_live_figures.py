@@ -20,6 +20,7 @@ import coursekit
 from coursekit.activations import watch
 from coursekit.classroom import lesson
 from coursekit.classroom.edits import EDITS
+from coursekit.classroom.figures.hero import others_of
 from coursekit.classroom.live import probe
 from coursekit.models import save_model
 from coursekit.probe import reach
@@ -38,7 +39,8 @@ FIGURES = {
         "Block 1, head 1: the query “.”",
     ),
     "scores": (
-        ":model: captions\n:text: A dog sleeps\n:layer: 1",
+        ":model: captions\n:text: A dog sleeps\n:layer: 1"
+        "\n:examples: Two cats sit | A very long text " + "and more " * 9,
         "The query “␣sleeps” gives",
     ),
     "next-token": (
@@ -228,6 +230,7 @@ def test_a_model_is_fetched_once_when_the_reader_comes_near(visit):
 def hero_of(reader):
     """The hero, its text box, and whether it computes what PyTorch does."""
     element = reader.figure("hero")
+    box = element.locator("input")
     model, tokenizer = coursekit.load("stories")
 
     def off():
@@ -238,8 +241,13 @@ def hero_of(reader):
             wanted = model(ids)[0, -1].softmax(-1)
         return float((shown - wanted).abs().max())
 
-    box = element.get_by_role("textbox")
     return element, box, off
+
+
+def begin(element):
+    """Swap a word, and back: what else there is to press appears."""
+    for _ in range(2):
+        element.locator(".hero-swap").click()
 
 
 def written(element):
@@ -274,6 +282,26 @@ def test_the_hero_begins_with_its_sentence_and_a_word_is_swapped(visit):
     # Control: another text's numbers are not these.
     box.evaluate("(box, text) => {box.value = text}", HERO)
     assert off() > 0.1
+
+
+def test_the_hero_begins_with_one_message_and_two_controls(visit):
+    """The rest waits for the first press, out of the keyboard's way, too."""
+    reader = visit()
+    element, box, _ = hero_of(reader)
+    room = element.bounding_box()["height"]
+    lead = element.locator(".hero-lead")
+    for begun in (False, True):
+        shown = element.locator(":is(button, input, select, a[href]):visible")
+        assert lead.is_visible() == (not begun)
+        assert box.is_visible() == begun
+        assert element.locator(".hero-second").count() == begun
+        assert (shown.count() > 5) if begun else (shown.count() == 2)
+        assert element.bounding_box()["height"] == room  # nothing moves
+        if not begun:
+            element.locator(".hero-swap").click()
+            reader.says("hero", "Now try your own text.", inside=True)
+    element.locator(".hero-swap").click()
+    assert "Now try" not in reader.sentence("hero")  # said once
 
 
 def test_the_hero_draws(visit):
@@ -317,9 +345,14 @@ def test_the_hero_by_keyboard_and_without_motion(visit):
     keys = reader.page.keyboard
     focused = "document.activeElement.textContent"
     n = written(element)
-    box.focus()
+    element.locator(".hero-swap").focus()
+    keys.press("Tab")
+    assert reader.page.evaluate(focused) == "Draw"
     keys.press("Enter")  # nothing flies: it is there at once
     assert written(element) == n + 1
+    box.focus()
+    keys.press("Enter")
+    assert written(element) == n + 2
     moving = "hero => hero.getAnimations({subtree: true}).length"
     assert element.evaluate(moving) == 0
     keys.press("Tab")
@@ -352,6 +385,7 @@ def test_a_second_head_looks_at_the_cause(visit):
     element, box, _ = hero_of(reader)
     model, tokenizer = coursekit.load("stories")
     arcs = element.get_by_role("img", name="From the last token")
+    begin(element)
     for word in ("hungry", "scared"):
         ids = tokenizer.encode(box.input_value())
         at = ids.index(*tokenizer.encode(f" {word}"))
@@ -370,6 +404,7 @@ def test_a_second_head_looks_at_the_cause(visit):
 def test_words_are_picked_and_lines_end(visit):
     reader = visit()
     element, box, off = hero_of(reader)
+    begin(element)
     words = element.get_by_label("Add a word")
     assert words.locator("optgroup").count() >= 4
     words.select_option("mouse")
@@ -386,13 +421,14 @@ def test_words_are_picked_and_lines_end(visit):
     assert written(element) == n + 2
     ids = element.evaluate("hero => [...hero.ids]")
     assert ids[n] == 10
-    href = element.get_by_role("link").get_attribute("href")
+    href = element.locator(".hero-inside").get_attribute("href")
     assert href.startswith("#") or href.endswith("mouse%0A+The")
 
 
 def test_the_hero_shows_what_falls_to_bytes(visit):
     reader = visit()
     element, box, off = hero_of(reader)
+    begin(element)
     box.fill("The zxqv")
     reader.says("hero", "“zxqv” is not one of the ")
     assert element.locator(".hero-joined").count() >= 3
@@ -458,6 +494,46 @@ def test_the_attention_map(visit):
     assert "(row 1 of" not in reader.sentence("attention")
     element.get_by_role("textbox").fill("Two cats")
     reader.says("attention", f"of {tokens_in('Two cats')})", inside=True)
+
+
+def test_texts_to_try(visit):
+    """The first is what the figure begins with."""
+    reader = visit(width=360)
+    element = reader.figure("scores")
+    chips = element.get_by_role("group", name="Texts to try")
+    box, first = element.get_by_role("textbox"), reader.sentence("scores")
+    chips.get_by_role("button", name="Two cats sit").click()
+    assert box.input_value() == "Two cats sit"
+    reader.says("scores", "The query “s” gives")
+    chips.get_by_role("button").last.click()  # a long one is cut, not wide
+    assert reader.look() == []
+    chips.get_by_role("button", name="A dog sleeps").click()
+    assert reader.sentence("scores") == first
+    assert reader.figure("attention").locator(".live-chips").count() == 0
+
+
+def test_a_score_is_the_sum_of_its_products(visit):
+    reader = visit()
+    element = reader.figure("scores")
+
+    def read(selector):
+        texts = element.locator(selector).all_inner_texts()
+        return [float(text.replace("−", "-")) for text in texts]
+
+    products = set()
+    for key in range(3):
+        element.locator("tbody button").nth(key).click()
+        assert element.locator("[aria-pressed=true]").count() == 1
+        q, k, each = (
+            read(f".scores-sum li:not(:first-child) .scores-{role}")
+            for role in ("query", "key", "weight")
+        )
+        for a, b, c in zip(q, k, each, strict=True):
+            assert abs(a * b - c) < 0.02 * (1 + abs(a) + abs(b))
+        (product,) = read(f"tbody tr:nth-child({key + 1}) td:nth-child(2)")
+        assert abs(sum(each) - product) < 0.01 * len(each)
+        products.add(product)
+    assert len(products) == 3  # each key has its own
 
 
 def test_from_scores_to_weights(visit):
@@ -738,7 +814,9 @@ def test_a_position_is_dragged(visit):
     mouse.move(point["x"] + point["width"] / 2, y)
     mouse.down()
     box = curve.bounding_box()
-    mouse.move(box["x"] + box["width"] / 2, y)  # distance 0
+    left, right = 46, 12  # of the axes, as in positions.js
+    middle = left + (box["width"] - left - right) / 2
+    mouse.move(box["x"] + middle, y)  # distance 0
     reader.says("positions", "Query at 7, key at 7")
     mouse.move(box["x"] + 2 * box["width"], y)  # no place is beyond the last
     reader.says("positions", "Query at 7, key at 7")
@@ -784,7 +862,8 @@ def test_temperature_moves_what_pytorch_says(visit):
     mouse.up()
     mouse.move(box["x"] + 60, y)  # nothing is held any more
     reader.says("temperature", "At temperature 10.0")
-    assert "99%" in rows.last.inner_text()
+    *shares, _ = element.evaluate("figure => figure.shares(10)")
+    assert others_of(shares) in rows.last.inner_text()
     assert reader.spoken("temperature") == reader.sentence("temperature")
     assert chart.get_attribute("aria-label") == reader.sentence("temperature")
 
@@ -853,6 +932,35 @@ def test_a_program_is_probed(visit):
     element.locator(".probe-map svg").click(position={"x": 60, "y": 100})
     reader.says("probe", "Token 1, “p”, becomes “q”")
     assert reader.spoken("probe") == reader.sentence("probe")
+
+
+def test_merges_play(visit):
+    reader = visit()
+    element = reader.figure("bpe")
+    slider = element.get_by_role("slider")
+    element.get_by_role("textbox").fill("the the")
+    last = int(slider.get_attribute("max"))
+    merges = element.get_by_role("list", name="Merges").get_by_role("listitem")
+    assert merges.count() == last > 2
+    slider.focus()
+    reader.page.keyboard.press("End")
+    element.get_by_role("button", name="Play").click()  # from the beginning
+    reader.says("bpe", "Before the first merge")
+    reader.says("bpe", "Merge 1 of")
+    current = element.locator("[aria-current]")
+    assert current.inner_text() == merges.first.inner_text()
+    element.get_by_role("button", name="Pause").click()
+    at = slider.input_value()
+    reader.page.wait_for_timeout(1200)
+    assert slider.input_value() == at
+    reader.page.emulate_media(reduced_motion="reduce")
+    slider.focus()
+    reader.page.keyboard.press("ArrowRight")
+    moving = "bpe => bpe.getAnimations({subtree: true}).length"
+    assert element.evaluate(moving) == 0
+    element.get_by_role("button", name="Play").click()
+    reader.says("bpe", f"Merge {last} of")  # it ends there
+    element.get_by_role("button", name="Play").wait_for()
 
 
 def test_on_paper_they_are_their_pictures(visit):

@@ -1,10 +1,10 @@
 """How far apart open pictures are, and how large their labels on a phone.
 
 Both are measured on the built pages, in Chromium, and held against
-``budgets.toml``: on all pages of chapters, on the first page, the primer and the
-notation. A page is measured up to its exercises, which are worked on and not
-read, or up to the takeaways where these come first. What is folded or waits for
-a prediction is no open picture.
+``budgets.toml``: on all pages of chapters, on the first page, the primer and
+the notation. A page is measured up to its exercises, which are worked on and
+not read, or up to the takeaways where these come first. What is folded or
+waits for a prediction is no open picture.
 """
 
 import re

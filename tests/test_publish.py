@@ -171,6 +171,16 @@ def test_the_tests_run_weekly_and_on_each_version_of_python():
     assert versions == {"3.11", "3.12", "3.13", "3.14"}
 
 
+def test_readers_notebooks_are_run_weekly():
+    """Those that are made from this commit's pages."""
+    job = TESTS["jobs"]["readers"]
+    assert job["if"] == "github.event_name == 'schedule'"
+    *_, build, compare = [step.get("run") for step in job["steps"]]
+    assert build.split()[-1] == "book"
+    assert compare == "make compare IN=_build/readers"
+    assert "$(or $(IN),_build/notebooks)" in (ROOT / "Makefile").read_text()
+
+
 def test_the_sandbox_may_run_before_its_tests_do():
     """Ubuntu 24.04 would not let bubblewrap make a name space."""
     runs = [s.get("run", "") for s in TESTS["jobs"]["everything"]["steps"]]

@@ -7,6 +7,8 @@ Chromium says which files a page asks for.
 import functools
 import gzip
 import random
+import sys
+from pathlib import Path
 
 import pytest
 import test_pages
@@ -14,13 +16,16 @@ from bs4 import BeautifulSoup
 from fontTools.ttLib import TTFont
 from test_pages import HTML, Visit
 
+sys.path.insert(0, str(Path(__file__).parent.parent / "sphinx_ext"))
+import styles
+
 base = test_pages.base
 xdist_group = pytest.mark.xdist_group
 
-EMPTY = 700_000  # bytes of a page without text, with all that it loads
+EMPTY = 600_000  # bytes of a page without text, with all that it loads
 REQUESTS = 40  # of files, for such a page and for the first
 OWN = 400_000  # bytes that a chapter may add
-FIRST = 900_000  # of the first page, all that it loads but the model
+FIRST = 400_000  # of the first page, all that it loads but the model
 LIVE = "_static/live/"  # models, fetched only when their figure is near
 MODEL = 3_300_000
 FONTS = 150_000  # of the book's own type, all faces
@@ -158,6 +163,51 @@ def test_the_search_index_is_loaded_where_one_searches(browser):
         asks[page] = "searchindex.js" in visit.load_all()
         visit.close()
     assert asks == {"book/about/routes.html": False, "search.html": True}
+
+
+@pytest.mark.parametrize("page", test_pages.KINDS)
+def test_a_page_waits_for_no_script(page):
+    """Only the search, whose scripts build on one another."""
+    head = test_pages.soup(page).head
+    scripts = head.select("script[src]:not([defer])")
+    assert bool(scripts) == (page == "search.html")
+    # Of what is needed later nothing comes before the styles.
+    assert bool(head.select("link[rel=preload]")) == (page == "search.html")
+    # In the page, since others write to it.
+    text = str(head.find_all("script"))
+    assert text.count("const DOCUMENTATION_OPTIONS") == (not scripts)
+
+
+PLANTED_STYLE = """/* A comment. */ @import url("a.css");
+.here, .gone:hover { color: red }
+:is(.gone, p:not(.gone)) a[href$=".gone"] { top: 2px }
+.here > .gone { color: blue }
+#where:not(.gone), p:is(.gone, .here) { content: ",.gone" }
+@font-face { font-family: "F"; src: url("fonts/f.woff2") }
+@media print { .gone { display: none } a, .by-script { top: 0 } }
+@media screen { .gone { display: none } }
+@keyframes turn { from { top: 0 } 50.5% { top: 1px } }"""
+NEEDED = """@import url("a.css");
+.here { color: red }
+:is(.gone, p:not(.gone)) a[href$=".gone"] { top: 2px }
+#where:not(.gone), p:is(.gone, .here) { content: ",.gone" }
+@font-face { font-family: "F"; src: url("fonts/f.woff2") }
+@media print { a, .by-script { top: 0 } }
+@keyframes turn { from { top: 0 } 50.5% { top: 1px } }"""
+
+
+def test_of_a_style_sheet_there_is_what_the_book_needs(tmp_path):
+    (tmp_path / "_static").mkdir()
+    (tmp_path / "_static/a.js").write_text('x.classList.add("by-script")')
+    (tmp_path / "a.html").write_text('<p class="b here" id="where">gone</p>')
+    words = styles.words(tmp_path)
+    assert {"b", "here", "where", "by-script"} <= words
+    assert "gone" not in words
+    found = styles.needed(PLANTED_STYLE, words)
+    assert "".join(found.split()) == "".join(NEEDED.split())
+    assert styles.needed(found, words) == found
+    theme = HTML / "_static/styles/pydata-sphinx-theme.css"
+    assert 10_000 < weight_of(theme) < 30_000  # all of it: 65,000
 
 
 def test_models_of_live_figures_are_light():

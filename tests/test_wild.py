@@ -25,7 +25,26 @@ def test_there_are_200_answers_of_all_chapters():
 
 def test_the_halves_are_about_equal():
     halves = [wild.half(answer) for answer in ANSWERS]
-    assert 0.4 < halves.count("held out") / len(halves) < 0.6
+    first = len(halves) - halves.count("fresh")
+    assert 0.4 < halves.count("held out") / first < 0.6
+
+
+def test_the_fresh_answers_are_of_twenty_chapters():
+    fresh = [answer for answer in ANSWERS if wild.half(answer) == "fresh"]
+    chapters = {answer.id.split("/")[0] for answer in fresh}
+    later = {"tuning", "inference", "preferences"}
+    assert chapters == set(core.chapters()) - later
+    assert sum(answer.right for answer in fresh) >= 24
+    assert sum(answer.classic for answer in fresh) >= 20
+
+
+def test_the_checks_keep_their_promise():
+    """No right answer is refused, no wrong one passes or gets a false name."""
+    for counts in result("wild")["last"].values():
+        kinds = {word.split(": ")[1] for word in counts}
+        assert kinds == {"passed", "named", "not named"}
+        classic = [n for word, n in counts.items() if "classic" in word]
+        assert counts["classic: named"] >= 0.75 * sum(classic)
 
 
 def test_what_was_judged_is_there():

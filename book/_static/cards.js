@@ -1,8 +1,9 @@
-// What a term means, or what a citation names, next to its link, while the
-// pointer or the keyboard is on it. It is the link's title, which stays there
-// for those who use neither.
+// What a term means, what a citation names, or the figure that a link leads to,
+// next to the link, while the pointer or the keyboard is on it. It is the link's
+// title, which stays there for those who use neither. And a still figure, large.
 "use strict";
 
+const PICTURE = ".picture, img";
 const DELAY = 200; // ms; a pointer that passes over a link opens nothing
 
 const card = document.createElement("div");
@@ -16,7 +17,8 @@ let timer = 0;
 function show(link) {
   hide();
   open = link;
-  card.textContent = link.title;
+  const figure = document.getElementById(link.hash.slice(1))?.closest("figure");
+  card.replaceChildren(...(figure ? copied(figure) : [link.title]));
   link.dataset.title = link.title;
   link.removeAttribute("title"); // or the browser shows it as well
   link.setAttribute("aria-describedby", card.id);
@@ -27,6 +29,19 @@ function show(link) {
   const below = at.bottom + card.offsetHeight < innerHeight;
   card.style.left = `${Math.max(8, Math.min(at.left, room))}px`;
   card.style.top = `${below ? at.bottom : at.top - card.offsetHeight}px`;
+}
+
+// The picture and the caption of a figure, as they can be shown once more.
+function copied(figure) {
+  const parts = [figure.querySelector(PICTURE), figure.querySelector("figcaption")]
+    .map(part => part.cloneNode(true));
+  for (const part of parts) {
+    part.hidden = false;
+    for (const one of part.querySelectorAll(".headerlink, .zoom-in")) one.remove();
+    for (const one of [part, ...part.querySelectorAll("[id]")])
+      one.removeAttribute("id"); // what a drawing refers to is in the first
+  }
+  return parts;
 }
 
 function hide() {
@@ -43,8 +58,8 @@ function soon(action) {
   timer = setTimeout(action, DELAY);
 }
 
-const LINKS = ["glossary.html#term-", "bibliography.html#"]
-  .map(page => `article a[title][href*="${page}"]`).join();
+const LINKS = ["glossary.html#term-", "bibliography.html#", "#fig-"]
+  .map(page => `article a[title][href*="${page}"]:not(.headerlink)`).join();
 for (const link of document.querySelectorAll(LINKS)) {
   link.addEventListener("pointerenter", event => {
     if (event.pointerType === "mouse" && link !== open) soon(() => show(link));
@@ -63,3 +78,36 @@ addEventListener("scroll", () => { // a card that is still to come may come
 document.addEventListener("keydown", event => {
   if (event.key === "Escape") hide();
 });
+
+// Large: by a press on the picture, or on the button behind its caption.
+const zoom = document.createElement("dialog");
+zoom.className = "zoom";
+zoom.addEventListener("click", () => zoom.close());
+document.body.append(zoom);
+
+function enlarge(figure, name) {
+  const close = document.createElement("button");
+  close.type = "button";
+  close.textContent = "Close";
+  const [picture, caption] = copied(figure);
+  picture.tabIndex = 0; // the arrow keys move what is larger than the window
+  zoom.setAttribute("aria-label", name);
+  zoom.replaceChildren(close, picture, caption);
+  zoom.showModal();
+}
+
+for (const figure of document.querySelectorAll("article figure:not(.live-figure *)")) {
+  const picture = figure.querySelector(PICTURE);
+  const caption = figure.querySelector("figcaption p");
+  if (!picture || !caption) continue;
+  const name = figure.querySelector(".caption-number")?.textContent.trim() ?? "";
+  const button = document.createElement("button");
+  button.type = "button";
+  button.className = "zoom-in";
+  button.setAttribute("aria-label", `Enlarge ${name}`.trim());
+  button.innerHTML = '<svg viewBox="0 0 16 16" aria-hidden="true">'
+    + '<path d="M9.5 2H14v4.5M14 2 9 7M6.5 14H2V9.5M2 14l5-5"/></svg>';
+  caption.insertBefore(button, caption.querySelector(".headerlink"));
+  for (const part of [button, picture])
+    part.addEventListener("click", () => enlarge(figure, name));
+}

@@ -543,6 +543,13 @@ def share_naive(scores):
     return (j.flatten(1).norm(dim=1) < 0.01).double().mean()
 
 
+def by_keys(q, k, v, mask=None):
+    scores = torch.matmul(q, k.mT) * k.shape[-2] ** -0.5
+    if mask is not None:
+        scores = scores.masked_fill(mask.logical_not(), -torch.inf)
+    return torch.softmax(scores, -1) @ v
+
+
 RIGHT = {
     "attend": [with_einsum, renormalized, query_by_query],
     "mended": [stable_softmax, log_softmax, query_by_query],
@@ -567,6 +574,7 @@ WRONG = {
         "front_axes": front_axes,
         "mask_finite": mask_finite,
         "hidden_maximum": hidden_maximum,
+        "by_keys": by_keys,
     },
     "mended": {
         "first_size": first_size,

@@ -470,6 +470,28 @@ def nothing_moves(model, ids, vocab_size):
     return torch.zeros(ids.size(1), ids.size(1), dtype=torch.bool)
 
 
+def divided_by_all(ids, table, places, w_q, w_k, w_v, pad):
+    logits, mean = with_torch(ids, table, places, w_q, w_k, w_v, pad)
+    real = ids[:, 1:] != pad
+    return logits, mean * real.double().mean()
+
+
+def off_the_end(model, ids, vocab_size):
+    there = model(ids)
+    reach = []
+    for j in range(ids.size(1)):
+        other = ids.clone()
+        other[:, j].add_(1)
+        gap = (model(other) - there).abs().amax(dim=-1)
+        reach.append((gap > 1e-6).any(dim=0))
+    return torch.stack(reach, dim=1)
+
+
+def in_quadrature(right, wrong, t):
+    d = torch.tensor(wrong).double() - torch.tensor(right).double()
+    return d.square().mean().sqrt(), t * d.std() / len(d) ** 0.5
+
+
 RIGHT = {
     "moves": [one_entry_at_a_time, row_by_row, with_numpy],
     "asked": [with_a_dictionary, with_roll, many_texts],
@@ -487,6 +509,7 @@ WRONG = {
         "transposed": transposed,
         "rises_only": rises_only,
         "all_rows": all_rows_must_move,
+        "off_the_end": off_the_end,
     },
     "asked": {
         "constant": constant,
@@ -501,6 +524,7 @@ WRONG = {
         "population": population,
         "no_root": no_root,
         "normal": normal,
+        "whole_width": the_whole_width,
     },
     "mended": {
         "by_batch": by_batch,
@@ -516,6 +540,7 @@ WRONG = {
         "mask_finite": mask_finite,
         "no_mask": no_mask,
         "real_inputs": real_inputs,
+        "divided_by_all": divided_by_all,
     },
 }
 OUTSIDE = {
@@ -525,6 +550,6 @@ OUTSIDE = {
         what_a_mask_should_be,
     ],
     "asked": [always_the_next, counts_from_the_end, says_the_loss],
-    "difference": [the_range, the_whole_width, the_median],
+    "difference": [the_range, the_median, in_quadrature],
     "mended": [scaled_by_d, own_token_hidden, in_bits],
 }

@@ -828,6 +828,13 @@ def gpt_norm_each(ids, table, places, blocks, final_norm):
     return x @ table.mT
 
 
+def all_places(ids, table, places, blocks, final_norm):
+    x = table[ids] + places
+    for block in blocks:
+        x = block(x)
+    return final_norm(x) @ table.T
+
+
 RIGHT = {
     "count": [layer_by_layer, by_shapes, one_formula],
     "gpt": [by_embedding, one_hot, recursive],
@@ -859,6 +866,7 @@ WRONG = {
         "numbers": gpt_numbers,
         "from_one": gpt_from_one,
         "norm_each": gpt_norm_each,
+        "all_places": all_places,
     },
     "mended": {
         "normed_path": normed_path,

@@ -448,6 +448,16 @@ def mended_inverted(q, k, v, real):
     return scores.masked_fill(real[:, None], low).softmax(-1) @ v
 
 
+def whole_batch(x, real):
+    n = max(int(real.sum()), 1)
+    return torch.einsum("bsd,bs->bd", x, real.to(x.dtype)) / n
+
+
+def hidden_after(q, k, v, real):
+    weights = (q @ k.mT / q.size(-1) ** 0.5).softmax(-1)
+    return weights @ (v * real[:, :, None])
+
+
 RIGHT = {
     "encode": [square_mask, recursive, with_one_hot],
     "corrupt": [token_by_token, by_table, by_arithmetic],
@@ -467,6 +477,7 @@ WRONG = {
         "positions_times": encode_positions_times,
         "one_position": encode_one_position,
         "same_input": encode_same_input,
+        "times_root": scaled,
     },
     "corrupt": {
         "special_too": special_too,
@@ -486,6 +497,7 @@ WRONG = {
         "divided_by_batch": divided_by_batch,
         "summed": summed,
         "empty_nan": empty_nan,
+        "whole_batch": whole_batch,
     },
     "mended": {
         "causal": m_causal,
@@ -496,6 +508,7 @@ WRONG = {
         "over_queries": m_over_queries,
         "inverted": mended_inverted,
         "mask_finite": m_mask_finite,
+        "hidden_after": hidden_after,
     },
     "gap_loss": {
         "all_places": all_places,
@@ -507,13 +520,7 @@ WRONG = {
     },
 }
 OUTSIDE = {
-    "encode": [
-        scaled,
-        one_block,
-        anti_causal,
-        first_sentences_mask,
-        zero_never_seen,
-    ],
+    "encode": [one_block, anti_causal, first_sentences_mask, zero_never_seen],
     "corrupt": [shares_turned, ignored_is_zero, roles_swapped],
     "pooled": [highest, one_too_many, root_of_count],
     "mended": [empties_padding, divided_by_size, only_later, roles],

@@ -453,6 +453,16 @@ def after_bend(x, w_in, b_in, w_out, b_out):
     return h / h.max(-2, keepdim=True).values.clamp(min=1e-9) @ w_out + b_out
 
 
+def times_h(dy, x, w_in, b_in, w_out, b_out):
+    h = (x @ w_in + b_in).clamp(min=0)
+    dz = dy @ w_out.mT * h
+    return dz @ w_in.mT, x.mT @ dz, dz.sum(0), h.mT @ dy, dy.sum(0)
+
+
+def second_bias_left_out(d_model, d_ff):
+    return 4 * d_model * (d_model + 1), d_ff * (2 * d_model + 1)
+
+
 RIGHT = {
     "feed_forward": [with_clamp, unit_by_unit, with_einsum],
     "count": [by_layers, by_pytorch, factored],
@@ -476,6 +486,7 @@ WRONG = {
         "one_layer": one_layer,
         "four_d": four_d,
         "norms_counted": norms_counted,
+        "wide_biases": d_ff_twice,
     },
     "is_affine": {
         "no_offset": no_offset,
@@ -500,6 +511,7 @@ WRONG = {
         "averaged": averaged,
         "not_summed": not_summed,
         "dx_from_dh": dx_from_dh,
+        "times_h": times_h,
     },
     "edit": {
         "unbent": unbent,
@@ -513,7 +525,7 @@ WRONG = {
 }
 OUTSIDE = {
     "feed_forward": [columns, other_half, absolute_value],
-    "count": [d_ff_twice, summed, fused],
+    "count": [summed, fused, second_bias_left_out],
     "is_affine": [close_to_zero, other_way_round, zero_at_zero],
     "mended": [over_units_after, over_the_sentence, absolute_value],
     "backward": [slope_of_x, order_of_weights_first, all_averaged],

@@ -857,6 +857,46 @@ def grows(chunks, w_q, w_k, w_v, rotate):
     return run(chunks, (w_q, w_k, w_v), rotate, start=starts.__getitem__)
 
 
+def zero_logits(logits, temperature, top_k, top_p):
+    z = logits / temperature
+    if top_k is not None:
+        z = z * (z >= z.topk(top_k).values[:, -1:])
+    if top_p is not None:
+        ordered, order = z.softmax(-1).sort(-1, descending=True)
+        kept = (ordered.cumsum(-1) - ordered) < top_p
+        z = z * torch.zeros_like(kept).scatter(-1, order, kept)
+    return z.softmax(-1)
+
+
+def as_if_cached(model, ids, n_new, max_len):
+    given = [ids]
+    read = ids[:, -max_len:]
+    while len(given) <= n_new:
+        read = model(read)[:, -1:].argmax(-1)
+        given.append(read)
+    return torch.cat(given, 1)
+
+
+def from_one_on(model, prompts, pad_id):
+    n = max(map(len, prompts))
+    ids = torch.full((len(prompts), n), pad_id)
+    mask = torch.zeros(len(prompts), n, dtype=torch.bool)
+    for i, prompt in enumerate(prompts):
+        ids[i, n - len(prompt) :] = torch.tensor(prompt)
+        mask[i, n - len(prompt) :] = True
+    return model(ids, mask.long().cumsum(-1), mask)[:, -1]
+
+
+def each_block(
+    n_layers, n_heads, n_kv_heads, d_head, size, n_weights, n_prompt, n_new
+):
+    read = n_prompt + n_new - 1
+    cache = 2 * n_layers * n_kv_heads * d_head * size * read
+    flops = n_layers * n_weights * 2
+    again = sum(n_prompt + i for i in range(n_new))
+    return cache, flops * read, flops * again
+
+
 RIGHT = {
     "chances": [by_rank, with_a_threshold, with_log_weights],
     "beam": [with_a_heap, with_tensors, step_by_step],
@@ -874,6 +914,7 @@ WRONG = {
         "crossing_dropped": crossing_dropped,
         "not_mapped_back": not_mapped_back,
         "not_renormalized": not_renormalized,
+        "zero_logits": zero_logits,
     },
     "beam": {
         "sum_only": sum_only,
@@ -895,6 +936,7 @@ WRONG = {
         "one_for_all": one_for_all,
         "only_new": only_the_new,
         "cut_for_good": cut_for_good,
+        "as_if_cached": as_if_cached,
     },
     "batched": {
         "columns": column_numbers,
@@ -906,6 +948,7 @@ WRONG = {
         "first_column": first_column,
         "right_columns": right_columns,
         "by_token_all": by_token_all,
+        "from_one_on": from_one_on,
     },
     "mended": {
         "top_left": top_left,
@@ -927,6 +970,7 @@ WRONG = {
         "multiplications": multiplications,
         "prompt_free": prompt_free,
         "square": square,
+        "each_block": each_block,
     },
 }
 OUTSIDE = {

@@ -575,6 +575,27 @@ def backward(target, draft, ids, n_new, n_draft):
     return text.flip(0), runs
 
 
+def over_all(p, q, n_draft, cost):
+    alpha = (p + q - (p - q).abs()).mean().item() / 2
+    tokens = sum(alpha**n for n in range(n_draft + 1))
+    return alpha, tokens, tokens / (1 + n_draft * cost)
+
+
+def halved_steps(weights, bits, group_size):
+    groups = weights.reshape(len(weights), -1, group_size)
+    steps = groups.abs().amax(-1) / (2 ** (bits - 1) - 1) / 2
+    return (groups / steps[..., None]).round().flatten(1), steps
+
+
+def everything_left(drafted, p, q, uniform):
+    for n, token in enumerate(drafted):
+        if uniform[n] >= p[n, token] / q[n, token]:
+            left = p[n].clone()
+            left[token] = 0
+            return n, left / left.sum()
+    return len(drafted), p[len(drafted)]
+
+
 RIGHT = {
     "rounded": [with_loops, with_numpy, with_unfold],
     "restored": [byte_by_byte, filled_in, by_shifts],
@@ -593,6 +614,7 @@ WRONG = {
         "cut_off": cut_off,
         "floor": floor,
         "keeps_axis": keeps_axis,
+        "restored_again": weights_back,
     },
     "restored": {
         "upper_first": upper_first,
@@ -615,6 +637,7 @@ WRONG = {
         "goes_on": goes_on,
         "counts_rejected": counts_rejected,
         "row_before": row_before,
+        "absolute": absolute,
     },
     "gain": {
         "product": product,
@@ -627,6 +650,7 @@ WRONG = {
         "one_draft": one_draft,
         "free_target": free_target,
         "one_too_many": one_too_many,
+        "over_all": over_all,
     },
     "checked": {
         "row_late": row_late,
@@ -642,9 +666,9 @@ WRONG = {
     },
 }
 OUTSIDE = {
-    "rounded": [by_the_mean, inverse_steps, weights_back],
+    "rounded": [by_the_mean, inverse_steps, halved_steps],
     "restored": [whole_numbers, first_step, shifted_after],
-    "verified": [absolute, likeliest_left, rejected_above],
+    "verified": [likeliest_left, rejected_above, everything_left],
     "gain": [of_maxima, summed, slowed],
     "checked": [of_the_draft, a_run_each, backward],
 }

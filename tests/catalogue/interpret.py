@@ -458,6 +458,24 @@ def traced_in_place(blocks, clean, corrupt, readout, height, place):
     return (new - low) / (high - low)
 
 
+def one_before_induction(weights, ids):
+    found = []
+    for t, token in enumerate(ids.tolist()):
+        seen = ids[:t].tolist()
+        if token in seen:
+            last = t - 1 - seen[::-1].index(token)
+            found.append(weights[:, t, last - 1])
+    return sum(found) / len(found)
+
+
+def last_query(weights):
+    return weights[..., -1, -2].mean(1).amax(-1)
+
+
+def weight_left(weights, values):
+    return (1 - weights) * each_key(weights, values)
+
+
 RIGHT = {
     "lens": [by_torch, vector_by_vector, folded],
     "induction": [with_a_dictionary, with_a_table, backward_search],
@@ -482,6 +500,7 @@ WRONG = {
         "all_times": all_times,
         "all_queries": all_queries,
         "transposed": transposed,
+        "one_before": one_before_induction,
     },
     "silenced": {
         "zero": zero,
@@ -497,6 +516,7 @@ WRONG = {
         "itself": itself,
         "peak": peak,
         "best_by_text": each_text_its_best,
+        "first_counted": first_query_counts,
     },
     "traced": {
         "every_place": every_place,
@@ -512,13 +532,14 @@ WRONG = {
         "not_relative": not_relative,
         "by_the_values": by_the_values,
         "of_lengths": of_lengths,
+        "by_the_rest": of_the_new,
     },
 }
 OUTSIDE = {
     "lens": [only_shifted, root_mean_square, log_chances],
     "induction": [mean_of_heads, one_before, largest],
     "silenced": [a_text, means_of_all, taken_away],
-    "sharpest": [first_query_counts, two_back, which_one],
+    "sharpest": [two_back, which_one, last_query],
     "traced": [the_other_way, early, at_the_place],
-    "removal": [weight_times_value, squared, of_the_new],
+    "removal": [weight_times_value, squared, weight_left],
 }

@@ -535,6 +535,14 @@ def gradient_empty_nan(logits, targets):
     return (p - y) * counts / counts.sum()
 
 
+def others_mean(parts):
+    total = n = 0
+    for nats, count in parts:
+        if count > 0:
+            total, n = total + nats, n + 1
+    return math.exp(total / n)
+
+
 RIGHT = {
     "stable": [row_by_row, with_one_hot, by_margins],
     "gradient": [entry_by_entry, by_scatter, by_jacobian],
@@ -594,6 +602,7 @@ WRONG = {
         "weighted_perplexities": weighted_perplexities,
         "base_2": base_2,
         "no_power": no_power,
+        "others_mean": others_mean,
     },
     "per_byte": {
         "characters": characters,

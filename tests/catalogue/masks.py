@@ -567,6 +567,11 @@ def nothing_seen(ids, pad_id):
     return torch.zeros_like(visible_sees_next(ids, pad_id))
 
 
+def padding_only(ids, pad_id):
+    b, t = ids.shape
+    return ids.ne(pad_id).view(b, 1, 1, t).expand(b, 1, t, t)
+
+
 RIGHT = {
     "is_causal": [one_by_one, by_prefix, by_suffix],
     "columns": [by_rows, query_by_query, by_bias],
@@ -612,6 +617,7 @@ WRONG = {
         "triangle_alone": triangle_alone,
         "sees_next": visible_sees_next,
         "padding_inverted": padding_inverted,
+        "padding_only": padding_only,
     },
     "empty_rows": {
         "infinite": infinite,

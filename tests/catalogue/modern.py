@@ -123,10 +123,6 @@ def shrunk(x, positions, base):
     return by_complex_numbers(x, positions, base) / x.size(-1) ** 0.5
 
 
-def one_late(x, positions, base):
-    return by_complex_numbers(x, positions + 1, base)
-
-
 # -- converted: right --------------------------------------------------------
 def by_rows(w, n_heads):
     size = w.size(0) // n_heads
@@ -613,6 +609,52 @@ def always_two(x, router, experts, n_active):
     return (shares[..., None] * picked).sum(1)
 
 
+def halved(x, positions, base):
+    n = x.size(-1)
+    speeds = base ** (-torch.arange(n // 2, dtype=x.dtype) / n)
+    angles = positions[..., None] * speeds
+    angles = angles if positions.dim() == 1 else angles.unsqueeze(1)
+    z = torch.complex(x[..., ::2], x[..., 1::2]) * torch.exp(1j * angles)
+    return torch.view_as_real(z).flatten(-2)
+
+
+def counts_from_one(x, positions, base):
+    return by_matrices(x, positions + 1, base)
+
+
+def no_head_axis(x, positions, base):
+    i = torch.arange(x.size(-1) // 2, dtype=x.dtype)
+    angles = positions[..., None] * base ** (-2 * i / x.size(-1))
+    cos, sin = torch.cos(angles), torch.sin(angles)
+    one, two = x[..., ::2], x[..., 1::2]
+    both = one * cos - two * sin, two * cos + one * sin
+    return torch.stack(both, -1).flatten(-2)
+
+
+def over_tokens(x, router, experts, n_active):
+    best, who = (x @ router).topk(n_active)
+    share = torch.exp(best) / torch.exp(best).sum(0, keepdim=True)
+    rows = []
+    for row, chosen, weights in zip(x, who, share, strict=True):
+        parts = [
+            w * experts[e](row[None])[0]
+            for e, w in zip(chosen.tolist(), weights, strict=True)
+        ]
+        rows.append(sum(parts))
+    return torch.stack(rows)
+
+
+def overwritten(x, router, experts, n_active):
+    best, who = (x @ router).topk(n_active)
+    share = best.softmax(-1)
+    out = torch.zeros_like(x)
+    for i in range(len(x)):
+        last = int(who[i].max())
+        w = share[i, who[i] == last]
+        out[i] = w * experts[last](x[i : i + 1])[0]
+    return out
+
+
 RIGHT = {
     "rope": [by_complex_numbers, pair_by_pair, by_matrices],
     "converted": [by_rows, by_index, by_slices],
@@ -630,6 +672,9 @@ WRONG = {
         "mixed": mixed,
         "other_pairs": other_pairs,
         "not_put_back": not_put_back,
+        "halved": halved,
+        "counts_from_one": counts_from_one,
+        "no_head_axis": no_head_axis,
     },
     "converted": {
         "across_heads": across_heads,
@@ -660,6 +705,8 @@ WRONG = {
         "weighs_input": weighs_input,
         "first_weight": first_weight,
         "always_two": always_two,
+        "over_tokens": over_tokens,
+        "overwritten": overwritten,
     },
     "mended": {
         "values_too": values_too,
@@ -674,7 +721,7 @@ WRONG = {
     },
 }
 OUTSIDE = {
-    "rope": [whole_turns, slow_first, shrunk, one_late],
+    "rope": [whole_turns, slow_first, shrunk],
     "converted": [halves_exchanged, as_it_was, sign_lost],
     "window": [one_less, in_blocks, itself_hidden, upside_down],
     "gated": [relu_gate, no_inner, scaled],

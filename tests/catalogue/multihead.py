@@ -535,6 +535,27 @@ def copies_alone(layer, d_model):
     return bool((layer(x) == x).all())
 
 
+def scale_share(x, w_q, w_k, w_v, w_o, n_heads):
+    out = 0
+    parts = (w.chunk(n_heads, 1) for w in (w_q, w_k, w_v))
+    for a, b, c, o in zip(*parts, w_o.chunk(n_heads), strict=True):
+        scores = x @ a @ (x @ b).mT * (n_heads / x.size(-1)) ** 0.5
+        out = out + scores.softmax(-1) @ (x @ c) @ o
+    return out
+
+
+def dealt_columns(x, w_q, w_k, w_v, w_o, n_heads):
+    outs = []
+    for h in range(n_heads):
+        q, k, v = (x @ w[:, h::n_heads] for w in (w_q, w_k, w_v))
+        outs.append((q @ k.mT / q.size(-1) ** 0.5).softmax(-1) @ v)
+    return torch.cat(outs, -1) @ w_o
+
+
+def summed_up(heads, w_o):
+    return heads.transpose(1, 2).flatten(2) @ w_o
+
+
 RIGHT = {
     "multihead": [head_by_head, by_einsum, sum_of_heads],
     "contributions": [in_a_loop, all_but_one_silent, by_einsum_too],
@@ -555,11 +576,14 @@ WRONG = {
         "merge_view": merged_by_view,
         "over_queries": with_root(per_head, axis=2),
         "no_output": only_joined,
+        "scale_share": scale_share,
+        "dealt": dealt_columns,
     },
     "contributions": {
         "dealt": dealt,
         "first_rows": first_rows,
         "mean": mean,
+        "summed": summed_up,
     },
     "two_heads": {
         "no_minus": no_minus,

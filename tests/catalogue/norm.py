@@ -547,6 +547,14 @@ def backward_by_variance(dy, x, weight, eps):
     return dx, (dy * y).view(-1, n).sum(0), dy.view(-1, n).sum(0)
 
 
+def no_root(x, weight, bias, eps):
+    mean = x.mean(dim=-1, keepdim=True)
+    var = ((x - mean) ** 2).mean(dim=-1, keepdim=True)
+    power = (x**2).mean(dim=-1, keepdim=True)
+    layer = (x - mean) * (var + eps) ** -1
+    return bias + weight * layer, weight * x * (power + eps) ** -1
+
+
 RIGHT = {
     "norms": [by_variance, token_by_token, centering_matrix],
     "backward": [step_by_step, by_jacobian, in_a_loop],
@@ -566,6 +574,7 @@ WRONG = {
         "rms_length": rms_length,
         "no_affine": no_affine,
         "rms_bias": rms_bias,
+        "no_root": no_root,
     },
     "backward": {
         "constants": constants,

@@ -418,6 +418,12 @@ def slow_own_speed(n_positions, d_model):
     return torch.where(column % 2 == 0, angles.sin(), angles.cos())
 
 
+def hundredfold(positions, d_model):
+    pair = torch.arange(d_model // 2, dtype=torch.float64)
+    angles = torch.outer(positions.double(), 100 ** (-2 * pair / d_model))
+    return torch.stack((angles.sin(), angles.cos()), -1).flatten(-2)
+
+
 RIGHT = {
     "codes": [by_loops, on_the_circle, sines_only, in_single_precision],
     "slow": [as_on_the_page, turned_step_by_step, from_given_positions],
@@ -434,6 +440,7 @@ WRONG = {
         "own_speed": own_speed,
         "cos_first": cos_first,
         "other_layout": in_halves,
+        "last_speed": last_is_exact,
     },
     "slow": {
         "from_one": from_one,
@@ -469,7 +476,7 @@ WRONG = {
     },
 }
 OUTSIDE = {
-    "codes": [base_1000, last_is_exact, degrees],
+    "codes": [base_1000, degrees, hundredfold],
     "slow": [half_the_exponent, last_is_exact_table, sines_everywhere],
     "speeds": [slope, in_degrees, in_rounds],
     "shift": [one_step, always_forward, times_k],

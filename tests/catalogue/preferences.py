@@ -308,6 +308,32 @@ def fine_tuning(log_probs, is_answer, rewards):
     return program(log_probs, is_answer, torch.ones_like(rewards))
 
 
+def beta_outside(better, worse, ref_better, ref_worse, beta):
+    gap = better - worse - (ref_better - ref_worse)
+    return beta * F.softplus(-gap).mean()
+
+
+def mean_inside(better, worse, ref_better, ref_worse, beta):
+    gap = (better - ref_better).mean() - (worse - ref_worse).mean()
+    return torch.log1p(torch.exp(-beta * gap))
+
+
+def under_the_root(rewards):
+    var, mean = torch.var_mean(rewards, dim=1, keepdim=True)
+    return (rewards - mean) * (var + 1e-4).rsqrt()
+
+
+def population(rewards):
+    apart = rewards - rewards.mean(1, keepdim=True)
+    return apart / (apart.square().mean(1, keepdim=True).sqrt() + 1e-4)
+
+
+def of_the_ranks(log_probs, is_answer, rewards):
+    ranks = rewards.argsort().argsort().to(log_probs.dtype)
+    gains = ranks - ranks.mean()
+    return -(gains * (log_probs * is_answer).sum(1)).mean()
+
+
 RIGHT = {
     "best": [by_softmax, in_a_loop, from_the_best],
     "dpo": [by_softplus, by_two_rewards, as_classification],
@@ -336,6 +362,8 @@ WRONG = {
         "no_log": no_log,
         "positive": positive,
         "sum": dpo_sum,
+        "beta_outside": beta_outside,
+        "mean_inside": mean_inside,
     },
     "advantages": {
         "columns": columns,
@@ -347,6 +375,8 @@ WRONG = {
         "all_prompts": all_prompts,
         "best_of_row": best_of_row,
         "no_baseline": rewards_alone,
+        "under_the_root": under_the_root,
+        "population": population,
     },
     "learned": {
         "prompt_too": prompt_too,
@@ -356,11 +386,12 @@ WRONG = {
         "sum_as_baseline": sum_as_baseline,
         "divided": learned_divided,
         "wrong_way": wrong_way,
+        "summed": the_sum,
     },
 }
 OUTSIDE = {
     "best": [the_reference, the_likeliest_alone, squared_reference],
     "dpo": [first_pair_alone, squared_margin, base_two],
     "advantages": [ranks, signs, upside_down],
-    "learned": [prompts_alone, the_sum, fine_tuning],
+    "learned": [prompts_alone, fine_tuning, of_the_ranks],
 }

@@ -629,6 +629,51 @@ def keys_overwritten(q, k, v, out, log_sum, d_out, size):
     return d_scores @ k / root, dk, weights[of_values].T @ d_out[of_values]
 
 
+def norms_unbiased(
+    vocab_size, max_len, d_model, n_heads, d_ff, n_layers, bias, tied
+):
+    d = d_model
+    n = vocab_size * d * (2 - tied) + max_len * d + d
+    n += n_layers * (4 * d * d + 2 * d * d_ff + 2 * d)
+    return n + n_layers * (5 * d + d_ff) * bias
+
+
+def head_bias(
+    vocab_size, max_len, d_model, n_heads, d_ff, n_layers, bias, tied
+):
+    d, b = d_model, int(bias)
+    block = 4 * (d * d + b * d) + d * d_ff + b * d_ff + d_ff * d + b * d
+    block += 2 * (d + b * d)
+    head = 0 if tied else (d + b) * vocab_size
+    return (vocab_size + max_len) * d + n_layers * block + d + b * d + head
+
+
+def head_once(
+    vocab_size, d_model, n_heads, n_kv_heads, d_ff, n_layers, length
+):
+    kv = d_model * n_kv_heads // n_heads
+    token = 2 * d_model * (d_model + kv) + 2 * d_model * d_ff
+    pairs = 2 * length**2 * d_model
+    return 2 * n_layers * (length * token + pairs) + 2 * d_model * vocab_size
+
+
+def naive(q, k, v, mask, size):
+    total, mixed = 0, 0
+    for start in range(0, len(k), size):
+        part = slice(start, start + size)
+        e = (q @ k[part].T / q.size(1) ** 0.5).exp()
+        e = e.where(mask[:, part], 0.0)
+        total, mixed = total + e.sum(1), mixed + e @ v[part]
+    return mixed / total.where(total > 0, 1.0)[:, None], total.log()
+
+
+def top_forgotten(q, k, v, mask, size):
+    out, log_sum = at_once(q, k, v, mask, size)
+    scores = (q @ k.T / q.size(1) ** 0.5).masked_fill(~mask, -torch.inf)
+    top = scores.amax(1)
+    return out, torch.where(mask.any(1), log_sum - top, -torch.inf)
+
+
 RIGHT = {
     "parameters": [by_modules, by_the_course, by_shapes],
     "flops": [step_by_step, in_one_line, by_arrays],
@@ -647,6 +692,8 @@ WRONG = {
         "always_tied": always_tied,
         "never_tied": never_tied,
         "short_bias": short_bias,
+        "norms_unbiased": norms_unbiased,
+        "head_bias": head_bias,
     },
     "flops": {
         "no_sharing": no_sharing,
@@ -657,6 +704,7 @@ WRONG = {
         "no_head": no_head,
         "look_up": look_up,
         "multiplications": multiplications,
+        "head_once": head_once,
     },
     "tiled": {
         "no_scale": no_scale,
@@ -672,6 +720,8 @@ WRONG = {
         "rest_dropped": tiled_rest_dropped,
         "from_infinity": tiled_from_infinity,
         "mask_finite": tiled_mask_finite,
+        "naive": naive,
+        "top_forgotten": top_forgotten,
     },
     "recomputed": {
         "softmax_of_block": softmax_of_block,

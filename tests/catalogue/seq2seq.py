@@ -786,6 +786,35 @@ def by_links(weights, links):
     return int(shares.argmax()), float(shares.max())
 
 
+def over_targets_cross(y, memory, lengths, w_q, w_k, w_v):
+    scores = (y @ w_q) @ (memory @ w_k).mT / w_q.size(1) ** 0.5
+    hidden = torch.arange(memory.size(1)) >= lengths[:, None]
+    e = scores.exp() / scores.exp().sum(1, keepdim=True)
+    e = e.masked_fill(hidden[:, None], 1 / y.size(1))
+    return e @ (memory @ w_v)
+
+
+def cut_again(src, tgt, real, embed, encoder, decoder, unembed):
+    memory = embed(src)
+    for block in encoder:
+        memory = block(memory, real)
+    y = embed(tgt.narrow(1, 0, tgt.size(1) - 1))
+    for block in decoder:
+        y = block(y, memory, real)
+    return unembed(y)
+
+
+def never_ends(targets, pad, bos, eos):
+    n = max(map(len, targets))
+    fed = torch.full((len(targets), n), pad)
+    asked = torch.full((len(targets), n), -100)
+    for i, row in enumerate(map(torch.tensor, targets)):
+        fed[i, 0] = bos
+        fed[i, 1 : len(row)] = row[:-1]
+        asked[i, : len(row)] = row
+    return fed, asked
+
+
 RIGHT = {
     "cross": [one_by_one, added_infinity, with_exp],
     "mended": [with_heads, sentences, prefixes],
@@ -808,6 +837,7 @@ WRONG = {
         "inverted": cross_inverted,
         "set_to_zero": cross_set_to_zero,
         "mask_finite": cross_mask_finite,
+        "over_targets": over_targets_cross,
     },
     "mended": {
         "swapped": swapped,
@@ -827,6 +857,7 @@ WRONG = {
         "encoder_unmasked": reads_padding,
         "decoder_unmasked": writes_from_padding,
         "not_handed_on": not_handed_on,
+        "cut_again": cut_again,
     },
     "shift": {
         "unshifted": unshifted,
@@ -838,6 +869,7 @@ WRONG = {
         "by_id": by_id,
         "on_the_left": on_the_left,
         "reads_eos": reads_eos,
+        "never_ends": never_ends,
     },
     "translate": {
         "no_mask": blind_decoder,
@@ -847,6 +879,7 @@ WRONG = {
         "last_alone": last_alone,
         "first_row": first_row,
         "begin_kept": begin_kept,
+        "end_overwritten": end_left_out,
     },
     "exact": {
         "tokens": tokens,
@@ -882,12 +915,7 @@ OUTSIDE = {
         cut_to_the_shortest,
         begin_asked,
     ],
-    "translate": [
-        end_left_out,
-        least_likely,
-        begins_with_the_end,
-        memory_of_the_first,
-    ],
+    "translate": [least_likely, begins_with_the_end, memory_of_the_first],
     "exact": [counted, share_wrong, as_sets],
     "alignment": [from_one, off_the_links, score_alone],
 }

@@ -659,6 +659,11 @@ def learn_overlapping(words, n_merges):
     return learn_with(words, n_merges, replace=replace)
 
 
+def on_held_out(learned, held_out, vocab_size):
+    ids = BPETokenizer.train(held_out, vocab_size).encode(held_out)
+    return len(ids) / len(held_out)
+
+
 RIGHT = {
     "vocabulary": [one_at_a_time, by_insertion, by_utf8],
     "learn": [learn_with, as_text, with_regex],
@@ -712,6 +717,7 @@ WRONG = {
         "on_learned": on_learned,
         "bytes": per_byte,
         "upside_down": characters_per_token,
+        "on_held_out": on_held_out,
     },
     "trust": {
         "one_sentence": one_sentence,

@@ -626,6 +626,46 @@ def graphs_kept(weights, batches, epochs, peak, limit):
     return w.detach(), kept
 
 
+def floor_share(n, peak, total, warmup, floor):
+    found = []
+    for step in range(1, n + 1):
+        if step <= warmup:
+            share = step / warmup
+        else:
+            done = min(1.0, (step - warmup) / (total - warmup))
+            wave = 0.5 + 0.5 * math.cos(math.pi * done)
+            share = floor + (1 - floor) * wave
+        found.append(peak * share)
+    return found
+
+
+def peak_missed(n, peak, total, warmup, floor):
+    rates = []
+    for step in range(1, n + 1):
+        wave = (1 + math.cos(math.pi * min(step / total, 1))) / 2
+        down = floor + (peak - floor) * wave
+        rates.append(peak * step / warmup if step < warmup else down)
+    return rates
+
+
+def by_name(shapes, n_layers, std, decay):
+    plan = {}
+    for name in shapes:
+        plan[name] = (0.0, std, decay)
+        if "w_o." in name or "w_out." in name:
+            plan[name] = (0.0, std * (2 * n_layers) ** -0.5, decay)
+        if name.endswith("bias"):
+            plan[name] = (0.0, 0.0, 0.0)
+    return plan
+
+
+def turned_round(weights, micro_batches):
+    x, y = (torch.cat(part) for part in zip(*micro_batches, strict=True))
+    w = weights.clone().requires_grad_()
+    F.cross_entropy(x @ w, y).neg().backward()
+    return w.grad
+
+
 RIGHT = {
     "rates": [one_by_one, in_one_go, piece_by_piece],
     "update": [number_by_number, decay_first, in_place_on_copies],
@@ -641,6 +681,8 @@ WRONG = {
         "no_floor": no_floor,
         "floor_added": floor_added,
         "floor_cuts": floor_cuts,
+        "floor_share": floor_share,
+        "peak_missed": peak_missed,
     },
     "update": {
         "l2": l2,
@@ -662,6 +704,7 @@ WRONG = {
         "last_only": last_only,
         "others_mean": empty_ones_left_out,
         "so_far": so_far,
+        "summed": summed,
     },
     "learn": {
         "no_zero_grad": no_zero_grad,
@@ -672,6 +715,7 @@ WRONG = {
         "starts_anew": starts_anew,
         "constant": constant,
         "graphs_kept": graphs_kept,
+        "ends_at_zero": counted_from_one,
     },
     "plan": {
         "all_decay": all_decay,
@@ -683,21 +727,13 @@ WRONG = {
         "in_blocks": in_blocks,
         "only_w_o": only_w_o,
         "gains_zero": gains_zero,
+        "by_name": by_name,
     },
 }
 OUTSIDE = {
     "rates": [whole_wave, warm_up_of_one, not_warmed_up, degrees],
     "update": [uphill, no_memory, old_mean, memory_of_pytorch],
-    "accumulate": [
-        first_only,
-        summed,
-        padding_is_token_0,
-    ],
-    "learn": [
-        column_by_column,
-        counted_from_one,
-        one_epoch,
-        loss_after_the_step,
-    ],
+    "accumulate": [first_only, padding_is_token_0, turned_round],
+    "learn": [column_by_column, one_epoch, loss_after_the_step],
     "plan": [nothing_decays, writers_do_not_decay, first_layer_scaled],
 }

@@ -501,6 +501,28 @@ def first_row_alone(logits, ids, n_prompt, n_real):
     return program(logits[:1], ids[:1], n_prompt[:1], n_real[:1])
 
 
+def alpha_alone_merged(weight, updates):
+    for a, b, alpha in updates:
+        weight = torch.addmm(weight, b, a, alpha=alpha)
+    return weight
+
+
+def both_alike(d_model, d_ff, n_layers, rank, layers):
+    return 2 * n_layers * rank * d_model * d_ff * len(layers)
+
+
+def anybody_else(turns):
+    lines = [f"<|im_start|>{role}\n{said}<|im_end|>" for role, said in turns]
+    if turns[-1][0] in ("system", "user"):
+        lines.append("<|im_start|>assistant")
+    return "\n".join(lines) + "\n"
+
+
+def begins_alike(d_model, d_ff, n_layers, rank, layers):
+    wide = [d_ff if n[:3] in ("w_i", "w_o") else d_model for n in layers]
+    return n_layers * rank * (len(layers) * d_model + sum(wide))
+
+
 RIGHT = {
     "targets": [by_flags, answer_behind_dots, by_a_tensor],
     "rendered": [joined, piece_by_piece, with_format],
@@ -531,6 +553,7 @@ WRONG = {
         "each_user": each_user,
         "same_line": same_line,
         "between": between,
+        "anybody_else": anybody_else,
     },
     "adapted": {
         "no_scale": no_scale,
@@ -550,6 +573,7 @@ WRONG = {
         "mean": mean,
         "updates_alone": updates_alone,
         "minus": minus,
+        "alpha_alone": alpha_alone_merged,
     },
     "counted": {
         "square": square,
@@ -562,6 +586,7 @@ WRONG = {
         "full": full,
         "out_square": out_square,
         "all_wide": all_wide,
+        "all_six": all_six,
     },
     "mended": {
         "late": late,
@@ -580,6 +605,6 @@ OUTSIDE = {
     "rendered": [plain, last_turn_alone, no_start],
     "adapted": [upside_down, half, no_update],
     "merged": [first_update_alone, nothing_added, doubled],
-    "counted": [all_six, b_squared, in_alone],
+    "counted": [b_squared, in_alone, both_alike, begins_alike],
     "mended": [prompts_alone, the_sum, first_row_alone],
 }

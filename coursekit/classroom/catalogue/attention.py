@@ -177,6 +177,15 @@ _ATTEND_BUGS = {
         read="05_masks#ch-masks",
         alone=True,
     ),
+    "by_keys": Bug(
+        "/ q.size(-1) ** 0.5",
+        "/ k.size(-2) ** 0.5",
+        says="the scores divided by the root of the number of keys",
+        why="A score is a sum of D_h products, however many keys there are: "
+        "the root of D_h.",
+        read="04_attention#att-predict-scale",
+        alone=True,
+    ),
 }
 
 

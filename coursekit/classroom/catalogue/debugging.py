@@ -125,6 +125,14 @@ _MOVES_BUGS = {
         read="19_debugging#dbg-reach",
         alone=True,
     ),
+    "off_the_end": Bug(
+        "(other[:, j] + 1) % vocab_size",
+        "other[:, j] + 1",
+        says="an id behind the last one of the vocabulary",
+        why="The next id after the last is 0: (id + 1) % vocab_size.",
+        read="19_debugging#dbg-wrong",
+        alone=True,
+    ),
 }
 
 
@@ -353,6 +361,14 @@ _DIFFERENCE_BUGS = {
         "spread; t makes up for that.",
         read="19_debugging#dbg-pairs",
     ),
+    "whole_width": Bug(
+        "t * gaps",
+        "2 * t * gaps",
+        says="the whole width of the interval, not half of it",
+        why="What stands behind ± is half the width.",
+        read="19_debugging#dbg-pairs",
+        alone=True,
+    ),
 }
 
 
@@ -500,6 +516,15 @@ _MENDED_BUGS = {
         alone=True,
     ),
     "mask_finite": MASK_FINITE.by("-torch.inf", "-100.0"),
+    "divided_by_all": Bug(
+        "nats[real].mean()",
+        "(nats * real).sum() / real.numel()",
+        says="padding left out of the sum, and not of the number that it is "
+        "divided by",
+        why="The mean is over real targets: divide by how many there are.",
+        read="19_debugging#dbg-table",
+        alone=True,
+    ),
 }
 
 

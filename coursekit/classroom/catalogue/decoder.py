@@ -267,6 +267,15 @@ _GPT_BUGS = {
         read="09_decoder#dec-formula",
         alone=True,
     ),
+    "all_places": Bug(
+        "places[: ids.size(1)]",
+        "places",
+        says="all rows of the positions added, however long the text is",
+        why="The table has a row for each position that a text may have. "
+        "Take the first T.",
+        read="09_decoder#dec-formula",
+        alone=True,
+    ),
 }
 
 
@@ -1101,9 +1110,23 @@ def _shrunk_cases(seed: int) -> list[Case]:
     return [Case((66, length), name="Shakespeare's characters")]
 
 
+def _hidden(model: nn.Module, vocab_size: int) -> int:
+    """How many numbers would be trained that are not registered."""
+    known = set(model.parameters())
+    seen, nodes = set(), [model(torch.arange(4)[None] % vocab_size).grad_fn]
+    for node in nodes:
+        if node is not None and node not in seen:
+            seen.add(node)
+            nodes += [other for other, _ in node.next_functions]
+    used = {node.variable for node in seen if hasattr(node, "variable")}
+    return sum(leaf.numel() for leaf in used - known)
+
+
 def _judge_shrunk(model: Any, case: Case) -> str | None:
     if problem := _problem(model, case.args[0], None):
         return problem
+    if hidden := _hidden(model, case.args[0]):
+        return f"It uses {hidden:,} numbers that model.parameters() lacks."
     size = sum(p.numel() for p in model.parameters())
     if size > 100_000:
         return f"It has {size:,} parameters; the budget is 100,000."

@@ -140,6 +140,14 @@ _ENCODE_BUGS = {
         read="09_decoder#dec-formula",
         alone=True,
     ),
+    "times_root": Bug(
+        "table[ids] +",
+        "table[ids] * table.size(1) ** 0.5 +",
+        says="embeddings multiplied by √D",
+        why="The paper's model does so, this one was not asked to.",
+        read="13_encoder#enc-formula",
+        alone=True,
+    ),
 }
 
 
@@ -369,6 +377,15 @@ _POOLED_BUGS = {
         read="13_encoder#enc-pool",
         at="mean",
     ),
+    "whole_batch": Bug(
+        "real.sum(dim=1, keepdim=True)",
+        "real.sum()",
+        says="a division by the number of real tokens of the whole batch",
+        why="A sentence's mean must not depend on what else is in the batch: "
+        "count along its own row.",
+        read="13_encoder#enc-pool",
+        alone=True,
+    ),
 }
 
 
@@ -454,6 +471,17 @@ _MENDED_BUGS = {
         alone=True,
     ),
     "mask_finite": MASK_FINITE.by("torch.finfo(scores.dtype).min", "-100.0"),
+    "hidden_after": Bug(
+        "scores = scores.masked_fill(~mask, lowest)\n"
+        "    weights = scores.softmax(dim=2)",
+        "weights = scores.softmax(dim=2) * mask",
+        says="weights of the padding set to 0 after the softmax, so that a "
+        "row no longer sums to 1",
+        why="The softmax has already given padding its part. Hide the scores "
+        "before it.",
+        read="05_masks#mask-wrong",
+        alone=True,
+    ),
 }
 
 

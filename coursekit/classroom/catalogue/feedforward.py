@@ -173,6 +173,15 @@ _COUNT_BUGS = {
         "were to be left out.",
         read="08_feedforward#ff-share",
     ),
+    "wide_biases": Bug(
+        "d_ff * d_model + d_model",
+        "d_ff * d_model + d_ff",
+        says="d_ff biases in the second layer, where there are d_model",
+        why="A bias for each number that comes out: the second layer has "
+        "d_model of them.",
+        read="08_feedforward#ff-formula",
+        alone=True,
+    ),
 }
 
 
@@ -470,6 +479,16 @@ _BACKWARD_BUGS = {
         "well: dx comes from dz, as dW_in does.",
         read="08_feedforward#ff-backward-pass",
         at="slope",
+    ),
+    "times_h": Bug(
+        "dh * (z > 0)",
+        "dh * h",
+        says="the gradient multiplied by the inner units, not by the slope",
+        why="The slope of ReLU is 1 where a unit is on and 0 where it is "
+        "off, whatever the unit holds.",
+        read="08_feedforward#ff-backward-pass",
+        otherwise=[("torch.where(z > 0, dh, dh / 10)", "dh * h")],
+        alone=True,
     ),
 }
 

@@ -125,6 +125,16 @@ _CHANCES_BUGS = {
         why="What is left shares the whole: divide by the row's sum.",
         read="12_generation#gen-by-hand",
     ),
+    "zero_logits": Bug(
+        "-torch.inf",
+        "0.0",
+        "p = p.where(keep, 0.0)\n        p = p / p.sum(dim=-1, keepdim=True)",
+        "p = z.where(keep, 0.0).softmax(dim=-1)",
+        says="logits of dropped tokens set to 0, by top-k and by top-p",
+        why="A logit of 0 is no small one: e⁰ = 1. What is dropped needs −∞.",
+        read="12_generation#gen-by-hand",
+        alone=True,
+    ),
 }
 
 
@@ -456,6 +466,18 @@ _WRITE_BUGS = {
         read="12_generation#gen-loop",
         alone=True,
     ),
+    "as_if_cached": Bug(
+        "for _ in range",
+        "for number in range",
+        "ids[:, -max_len:]",
+        "ids[:, -1 if number else -max_len :]",
+        says="after the prompt, a model that is given the newest token "
+        "alone, as if it had a cache",
+        why="This model keeps nothing from one call to the next: give it the "
+        "whole window each time.",
+        read="12_generation#gen-cache",
+        alone=True,
+    ),
 }
 
 
@@ -592,6 +614,15 @@ _BATCHED_BUGS = {
         "token, ids != pad_id",
         why="A prompt may contain that id for good reasons, as where "
         "padding and end of text share one. Mask by length.",
+        read="12_generation#gen-batch",
+        alone=True,
+    ),
+    "from_one_on": Bug(
+        "(mask.cumsum(dim=1) - 1).clamp(min=0)",
+        "mask.cumsum(dim=1)",
+        says="positions that start at 1, the last of which may not exist",
+        why="The running sum is 1 at the first real token, whose position is "
+        "0: take 1 off.",
         read="12_generation#gen-batch",
         alone=True,
     ),
@@ -883,6 +914,14 @@ _COST_BUGS = {
         why="It grows: p tokens before the first new one, p + 1 before the "
         "second. The sum is about half of that for a short prompt.",
         read="12_generation#gen-speed",
+    ),
+    "each_block": Bug(
+        "each = 2 * n_weights",
+        "each = 2 * n_layers * n_weights",
+        says="the matrices counted once more for each block",
+        why="n_weights has the matrices of all blocks already.",
+        read="12_generation#gen-cost",
+        alone=True,
     ),
 }
 

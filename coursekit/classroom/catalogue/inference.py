@@ -127,6 +127,15 @@ _ROUNDED_BUGS = {
         read="21_inference#inf-groups",
         alone=True,
     ),
+    "restored_again": Bug(
+        "whole.round()",
+        "whole.round() * steps",
+        says="whole numbers that are multiplied by their step again",
+        why="The whole numbers are kept, and the steps as well. Both are "
+        "multiplied when the weights are used.",
+        read="21_inference#inf-by-hand",
+        alone=True,
+    ),
 }
 
 
@@ -359,6 +368,15 @@ _VERIFIED_BUGS = {
         "p[N].",
         read="21_inference#inf-rule",
     ),
+    "absolute": Bug(
+        "(p[n] - q[n]).clamp(min=0)",
+        "(p[n] - q[n]).abs()",
+        says="|p − q| where max(0, p − q) belongs",
+        why="What the draft gives too often has been drawn often enough: "
+        "only what it gives too rarely is left.",
+        read="21_inference#inf-rule",
+        alone=True,
+    ),
 }
 
 
@@ -488,6 +506,15 @@ _GAIN_BUGS = {
         why="The last token of a run is the target's own: it needs no draft.",
         read="21_inference#inf-speed",
         at="time",
+    ),
+    "over_all": Bug(
+        "torch.minimum(p, q).sum(-1).mean()",
+        "torch.minimum(p, q).mean()",
+        says="a mean over the vocabulary too, where a sum belongs",
+        why="The chance that a token is accepted is the sum of min(p, q) "
+        "over the vocabulary; the mean runs over positions.",
+        read="21_inference#inf-how-many",
+        alone=True,
     ),
 }
 

@@ -181,6 +181,15 @@ _INDUCTION_BUGS = {
         "from s.",
         read="04_attention#ch-attention",
     ),
+    "one_before": Bug(
+        "s + 1",
+        "s - 1",
+        says="the weight on the token before the earlier appearance",
+        why="An induction head looks at what came after the token last time: "
+        "one further, not one back.",
+        read="16_interpret#int-by-hand",
+        alone=True,
+    ),
 }
 
 
@@ -320,6 +329,15 @@ _SHARPEST_BUGS = {
         says="the best head of each text, and then the mean over the texts",
         why="Average over the texts first: a head is sharp if it is so in "
         "all of them, not a different one in each.",
+        read="16_interpret#int-wrong",
+        alone=True,
+    ),
+    "first_counted": Bug(
+        "before.mean((1, 3))",
+        "(before.sum(3) / weights.size(-1)).mean(1)",
+        says="a mean over all queries, the first one included",
+        why="The first query has no key before it. There are T − 1 that have "
+        "one.",
         read="16_interpret#int-wrong",
         alone=True,
     ),
@@ -513,6 +531,16 @@ _REMOVAL_BUGS = {
         says="the difference of two lengths, not the length of the difference",
         why="An output may turn without growing. Subtract the vectors "
         "first, then take the length.",
+        read="16_interpret#int-weight",
+        alone=True,
+    ),
+    "by_the_rest": Bug(
+        "out.norm(dim=-1, keepdim=True)",
+        "new.norm(dim=-1)",
+        says="a change divided by the length of the new output, not of the "
+        "old one",
+        why="The question is what part of the output changes: divide by the "
+        "output as it was.",
         read="16_interpret#int-weight",
         alone=True,
     ),

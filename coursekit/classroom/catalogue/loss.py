@@ -498,6 +498,17 @@ _PERPLEXITY_BUGS = {
         "how many equally likely tokens the model hesitates.",
         read="10_loss#loss-units",
     ),
+    "others_mean": Bug(
+        "n = sum(count for _, count in parts)\n"
+        "    mean = sum(nats * count for nats, count in parts) / n",
+        "means = [nats for nats, count in parts if count]\n"
+        "    mean = sum(means) / len(means)",
+        says="the mean of the means of those batches that have targets",
+        why="A batch of two targets would weigh as much as one of a "
+        "thousand. Weight each mean by its count.",
+        read="00_first_model#first-loss",
+        alone=True,
+    ),
 }
 
 

@@ -489,6 +489,14 @@ _VISIBLE_BUGS = {
         read="05_masks#mask-padding",
         alone=True,
     ),
+    "padding_only": Bug(
+        "& earlier",
+        "& torch.ones_like(earlier)",
+        says="the padding's half of the mask alone, for every pair",
+        why="No token may look ahead: both conditions count, joined by &.",
+        read="05_masks#mask-padding",
+        alone=True,
+    ),
 }
 
 

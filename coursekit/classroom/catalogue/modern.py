@@ -139,6 +139,33 @@ _ROPE_BUGS = {
             )
         ],
     ),
+    "halved": Bug(
+        "/ size)",
+        "/ size / 2)",
+        says="an exponent half as large, the number of the pair over Dh",
+        why="There are Dh/2 pairs, so their numbers over Dh only reach 1/2: "
+        "take 2 i / Dh.",
+        read="15_modern#mod-formula",
+        alone=True,
+    ),
+    "counts_from_one": Bug(
+        "positions[..., None]",
+        "(positions[..., None] + 1)",
+        says="positions counted from 1",
+        why="Scores stay, but the numbers that come out do not. Turn by the "
+        "position that is given.",
+        read="15_modern#mod-wrong",
+        alone=True,
+    ),
+    "no_head_axis": Bug(
+        "    if angles.dim() == 3:\n        angles = angles[:, None]\n",
+        "",
+        says="positions (B, T) without an axis for the heads",
+        why="Angles are then (B, T, Dh/2), and x has its heads before T. Put "
+        "an axis of size 1 there.",
+        read="15_modern#mod-wrong",
+        alone=True,
+    ),
 }
 
 
@@ -423,6 +450,23 @@ _MIXTURE_BUGS = {
         "topk(2",
         says="two experts for each token, whatever n_active is",
         why="How many answer is an argument: topk(n_active).",
+        read="15_modern#mod-experts",
+        alone=True,
+    ),
+    "over_tokens": Bug(
+        "scores.softmax(dim=-1)",
+        "scores.softmax(dim=0)",
+        says="weights that sum to 1 over the tokens, not over a token's "
+        "experts",
+        why="Each token divides itself among its experts: the last axis.",
+        read="15_modern#mod-experts",
+        alone=True,
+    ),
+    "overwritten": Bug(
+        "out[row] +=",
+        "out[row] =",
+        says="an expert's result that overwrites that of the expert before",
+        why="A token has several experts: add their weighted results.",
         read="15_modern#mod-experts",
         alone=True,
     ),

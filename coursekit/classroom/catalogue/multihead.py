@@ -140,6 +140,27 @@ _MULTIHEAD_BUGS = {
         "columns stay where they are.",
         read="06_multihead#mha-concat-or-add",
     ),
+    "scale_share": Bug(
+        "size**0.5",
+        "(x.size(-1) / n_heads) ** 0.5",
+        says="the scores divided by √(d_model/H), whatever size the heads "
+        "have",
+        why="A score is a product of two vectors of d_head numbers. That "
+        "d_head is d_model/H is usual, and no law.",
+        read="06_multihead#mha-formula",
+        alone=True,
+    ),
+    "dealt": Bug(
+        "reshape(b, t, n_heads, size).transpose(1, 2)",
+        "reshape(b, t, size, n_heads).permute(0, 3, 1, 2)",
+        "reshape(b, t, n_heads, value_size).transpose(1, 2)",
+        "reshape(b, t, value_size, n_heads).permute(0, 3, 1, 2)",
+        says="heads that get every H-th column, not columns side by side",
+        why="The first d_head columns belong to head 1: view(B, T, H, "
+        "d_head), not view(B, T, d_head, H).",
+        read="06_multihead#mha-wrong",
+        alone=True,
+    ),
 }
 
 
@@ -199,6 +220,15 @@ _CONTRIBUTIONS_BUGS = {
         says="a division by the number of heads",
         why="The output is the sum of what the heads add, not their mean.",
         read="06_multihead#mha-concat-or-add",
+    ),
+    "summed": Bug(
+        "heads @ rows",
+        "(heads @ rows).sum(1)",
+        says="what all heads add together, already summed",
+        why="The sum is the layer's output. What each head adds was asked "
+        "for: keep the axis of the heads.",
+        read="06_multihead#mha-concat-or-add",
+        alone=True,
     ),
 }
 

@@ -159,6 +159,17 @@ _NORMS_BUGS = {
         "there.",
         read="07_norm#norm-formula",
     ),
+    "no_root": Bug(
+        "(variance + eps).sqrt()",
+        "(variance + eps)",
+        "(square + eps).sqrt()",
+        "(square + eps)",
+        says="a division by the mean of the squares, without the root",
+        why="The root brings it back to the size of x itself: only then do "
+        "outputs have size 1.",
+        read="07_norm#norm-details",
+        alone=True,
+    ),
 }
 
 

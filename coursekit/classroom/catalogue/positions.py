@@ -110,6 +110,15 @@ _CODE_BUGS = {
         read="03_positions#pos-code",
         otherwise=[("dim=-2", "dim=-1")],
     ),
+    "last_speed": Bug(
+        "(-2 * pair / d_model)",
+        "(-pair / max(d_model // 2 - 1, 1))",
+        says="speeds spaced so that the last one is exactly 1/10000",
+        why="Some programs do so. The formula has 2i/D, which never reaches "
+        "1.",
+        read="03_positions#pos-dead",
+        alone=True,
+    ),
 }
 
 

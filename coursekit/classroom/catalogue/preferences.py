@@ -209,6 +209,23 @@ _DPO_BUGS = {
         "batch.",
         read="22_preferences#pref-compare",
     ),
+    "beta_outside": Bug(
+        "-F.logsigmoid(beta * margin)",
+        "-beta * F.logsigmoid(margin)",
+        says="β in front of the loss, not inside",
+        why="β scales the rewards, whose difference goes through the sigmoid.",
+        read="22_preferences#pref-dpo",
+        alone=True,
+    ),
+    "mean_inside": Bug(
+        "gain_better - gain_worse",
+        "(gain_better - gain_worse).mean()",
+        says="one loss of the mean margin, not the mean of the pairs' losses",
+        why="The loss is not linear: a pair that is far wrong must count more "
+        "than one that is right. First the losses, then their mean.",
+        read="22_preferences#pref-compare",
+        alone=True,
+    ),
 }
 
 
@@ -310,6 +327,24 @@ _ADVANTAGES_BUGS = {
         read="22_preferences#pref-group",
         at="base",
     ),
+    "under_the_root": Bug(
+        "(std + 1e-4)",
+        "(std.square() + 1e-4).sqrt()",
+        says="1e-4 added under the root, to the variance",
+        why="That is layer norm's place. Here it is added to the standard "
+        "deviation.",
+        read="22_preferences#pref-group",
+        alone=True,
+    ),
+    "population": Bug(
+        "rewards.std(dim=1, keepdim=True)",
+        "rewards.std(dim=1, keepdim=True, correction=0)",
+        says="a standard deviation with n in the denominator, not n − 1",
+        why="The answers are a sample: their spread is estimated with n − 1, "
+        "as PyTorch does if it isn't told otherwise.",
+        read="22_preferences#pref-group",
+        alone=True,
+    ),
 }
 
 
@@ -388,6 +423,15 @@ _LEARNED_BUGS = {
         says="a loss that falls as bad answers become more probable",
         why="The optimizer goes down: the loss is minus the expected reward.",
         read="22_preferences#pref-gradient",
+    ),
+    "summed": Bug(
+        "return -(gains * of_answer).mean()",
+        "return -(gains * of_answer).sum()",
+        says="the sum over answers instead of their mean",
+        why="Twice as many answers would make steps twice as long: take the "
+        "mean.",
+        read="22_preferences#pref-gradient",
+        alone=True,
     ),
 }
 

@@ -145,6 +145,24 @@ _PARAMETERS_BUGS = {
         read="06_multihead#mha-counts",
         alone=True,
     ),
+    "norms_unbiased": Bug(
+        "d_model * (1 + bias)",
+        "d_model",
+        says="LayerNorms without their biases",
+        why="With bias, a LayerNorm has a scale and a bias: 2 · d_model "
+        "numbers.",
+        read="09_decoder#dec-count",
+        alone=True,
+    ),
+    "head_bias": Bug(
+        "else vocab_size * d_model",
+        "else vocab_size * (d_model + bias)",
+        says="a head that has a bias",
+        why="With bias, the blocks and their norms have biases. The head is "
+        "a matrix alone.",
+        read="18_scaling#scale-weights",
+        alone=True,
+    ),
 }
 
 
@@ -154,6 +172,7 @@ def _parameters_cases(seed: int) -> list[Case]:
     return [
         Case((v, p, 12, 3, 41, 5, True, True), name="a small one, tied"),
         Case((v, p, 20, 5, 61, 7, False, False), name="no biases, not tied"),
+        Case((v, p, 14, 2, 43, 3, True, False), name="biases, not tied"),
     ]
 
 
@@ -249,6 +268,15 @@ _FLOPS_BUGS = {
         says="multiplications counted instead of FLOPs",
         why="Each product is added to a sum: two operations.",
         read="18_scaling#scale-flops",
+    ),
+    "head_once": Bug(
+        "ends = length * d_model",
+        "ends = d_model",
+        says="a head that is applied at the last position only",
+        why="That is enough to generate. Here it is applied at every "
+        "position.",
+        read="18_scaling#scale-flops",
+        alone=True,
     ),
 }
 
@@ -410,6 +438,24 @@ _TILED_BUGS = {
         "    out = (mixed / total).masked_fill(empty[:, None], 0.0)\n"
         '    return out, log_sum[:, 0].masked_fill(empty, -float("inf"))',
     ),
+    "naive": Bug(
+        "torch.maximum(top, scores.amax(dim=1, keepdim=True))",
+        "torch.zeros_like(top)",
+        says="exponentials of the scores as they are",
+        why="e to a score of many thousands is infinite, and e to the "
+        "opposite is 0. Subtract the largest score first.",
+        read="18_scaling#scale-online",
+        alone=True,
+    ),
+    "top_forgotten": Bug(
+        "top + total.log()",
+        "total.log()",
+        says="a log-sum-exp without the largest score",
+        why="The sum was made of e to the score less the largest: add that "
+        "again.",
+        read="18_scaling#scale-online",
+        alone=True,
+    ),
 }
 
 
@@ -423,11 +469,14 @@ def _tiled_cases(seed: int) -> list[Case]:
     # One more term in each sum: all scores are lower by the same 12,000.
     low_q, low_k = q.clone(), k.clone()
     low_q[:, -1], low_k[:, -1] = -200.0, 200.0
+    high_q = low_q.clone()
+    high_q[:, -1] = 200.0
     return [
         Case((q, k, v, mask | True, 3), name="seven keys, three at a time"),
         Case((2 * q, 2 * k, v, mask, 2), name="a mask"),
         Case((q, k, v, empty, 4), name="a query that may see nothing"),
         Case((low_q, low_k, v, mask, 2), name="scores far below 0"),
+        Case((high_q, low_k, v, mask, 2), name="scores far above 0"),
     ]
 
 

@@ -151,6 +151,15 @@ _CROSS_BUGS = {
         alone=True,
     ),
     "mask_finite": MASK_FINITE.by("-1e30", "-100.0"),
+    "over_targets": Bug(
+        "softmax(dim=-1)",
+        "softmax(dim=1)",
+        says="a softmax over the words that ask, not over the memory",
+        why="Each word that asks divides its attention among the source's "
+        "words: the last axis.",
+        read="14_seq2seq#seq-formula",
+        alone=True,
+    ),
 }
 
 
@@ -394,6 +403,14 @@ _WHOLE_BUGS = {
         "Otherwise only the last of them counts.",
         read="14_seq2seq#seq-formula",
     ),
+    "cut_again": Bug(
+        "embed(tgt)",
+        "embed(tgt[:, :-1])",
+        says="a target whose last word is cut off",
+        why="It is shifted already: one row of logits for each word of tgt.",
+        read="14_seq2seq#seq-formula",
+        alone=True,
+    ),
 }
 
 
@@ -553,6 +570,18 @@ _SHIFT_BUGS = {
         read="14_seq2seq#seq-predict-shift",
         alone=True,
     ),
+    "never_ends": Bug(
+        "[bos, *row], [*row, eos]",
+        "[bos, *row[:-1]], list(row)",
+        ") + 1",
+        ")",
+        says="as many positions as the target has tokens, so that the end is "
+        "never asked for",
+        why="n tokens make n + 1 positions: at the last token, eos has to be "
+        "predicted.",
+        read="14_seq2seq#seq-questions",
+        alone=True,
+    ),
 }
 
 
@@ -665,6 +694,17 @@ _TRANSLATE_BUGS = {
         says="ids that still begin with bos",
         why="The begin was given, not written. Leave it out.",
         read="14_seq2seq#seq-shift",
+    ),
+    "end_overwritten": Bug(
+        "best = torch.where(done, pad, best)\n"
+        "        done = done | (best == eos)",
+        "done = done | (best == eos)\n"
+        "        best = torch.where(done, pad, best)",
+        says="an eos that is itself overwritten by pad",
+        why="A row is done after its eos: write the token first, then look "
+        "whether it was eos.",
+        read="14_seq2seq#seq-questions",
+        alone=True,
     ),
 }
 
@@ -880,8 +920,8 @@ _ALIGNMENT_BUGS = {
         "counted =",
         "weights = weights / weights.sum(dim=1, keepdim=True)\n    counted =",
         says="weights that sum to 1 over the target words",
-        why="A row of weights belongs to one target word, and sums to 1 "
-        "over the source already.",
+        why="A row of weights belongs to one target word, and sums to 1 over "
+        "the source already.",
         read="14_seq2seq#seq-by-hand",
     ),
     "worst": Bug(

@@ -642,6 +642,16 @@ _MEASURE_BUGS = {
         why="Tokens per character: the fewer, the shorter the model's text.",
         read="01_tokenizer#tok-measure",
     ),
+    "on_held_out": Bug(
+        "BPETokenizer.train(learned,",
+        "BPETokenizer.train(held_out,",
+        says="a vocabulary that was learned from the text that it is "
+        "measured on",
+        why="Merges that fit the text itself make it short. Learn from one "
+        "text and measure on the other.",
+        read="01_tokenizer#tok-measure",
+        alone=True,
+    ),
 }
 
 

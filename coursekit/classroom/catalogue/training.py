@@ -100,6 +100,26 @@ _RATES_BUGS = {
         read="11_training#train-rate",
         at="floor",
     ),
+    "floor_share": Bug(
+        "floor + (peak - floor) * height",
+        "peak * (floor + (1 - floor) * height)",
+        says="the floor taken for a fraction of the peak",
+        why="The floor is a rate: the fall ends at it, whatever the peak is.",
+        read="11_training#train-rate",
+        alone=True,
+    ),
+    "peak_missed": Bug(
+        "step <= warmup",
+        "step < warmup",
+        "(step - warmup) / (total - warmup)",
+        "step / total",
+        says="a cosine that begins at update 0, so that the rate never "
+        "reaches its peak",
+        why="At the end of the warm-up the way down has not begun: (step − "
+        "warmup) / (total − warmup).",
+        read="11_training#train-rate",
+        alone=True,
+    ),
 }
 
 
@@ -350,6 +370,15 @@ _ACCUMULATE_BUGS = {
         read="11_training#train-accumulate",
         alone=True,
     ),
+    "summed": Bug(
+        "nats / n_all",
+        "nats",
+        says="the gradient of the sum, which is never divided",
+        why="The loss of one large batch is a mean: divide by the number of "
+        "all targets.",
+        read="11_training#train-accumulate",
+        alone=True,
+    ),
 }
 
 
@@ -477,6 +506,14 @@ _LEARN_BUGS = {
         says="losses kept as tensors, which hold their graphs",
         why="Each keeps everything that was computed for it, step after "
         "step, until memory is full. Keep loss.item().",
+        read="11_training#train-wrong",
+        alone=True,
+    ),
+    "ends_at_zero": Bug(
+        "len(losses) / (epochs",
+        "(len(losses) + 1) / (epochs",
+        says="steps counted from 1, so that the last one has the rate 0",
+        why="Before the first step none has been made: it has the whole rate.",
         read="11_training#train-wrong",
         alone=True,
     ),
@@ -630,6 +667,15 @@ _PLAN_BUGS = {
         why="A norm with gain 0 lets nothing through, neither forward nor "
         "back. Its neutral value is 1.",
         read="07_norm#ch-norm",
+    ),
+    "by_name": Bug(
+        "len(shape) >= 2",
+        'not name.endswith("bias")',
+        says="all that is no bias taken for a matrix, the norms' gains too",
+        why="Gains start at 1 and do not decay. Decide by the number of axes "
+        "first.",
+        read="07_norm#ch-norm",
+        alone=True,
     ),
 }
 

@@ -238,6 +238,15 @@ _RENDERED_BUGS = {
         read="20_tuning#tun-template",
         alone=True,
     ),
+    "anybody_else": Bug(
+        '[0] == "user"',
+        '[0] != "assistant"',
+        says="a turn that is opened for the assistant although nobody asked",
+        why="If the system speaks last, the user comes next. Ask whether the "
+        "last turn is the user's.",
+        read="20_tuning#tun-template",
+        alone=True,
+    ),
 }
 
 
@@ -249,6 +258,7 @@ def _rendered_cases(seed: int) -> list[Case]:
     return [
         Case((asked,), name="a question"),
         Case(([*asked, ("assistant", f"A {c}.")],), name="an answered one"),
+        Case((asked[:1],), name="nobody has asked yet"),
     ]
 
 
@@ -409,6 +419,15 @@ _MERGED_BUGS = {
         why="That takes a merged update out again.",
         read="20_tuning#tun-merge",
     ),
+    "alpha_alone": Bug(
+        "alpha / rank * b",
+        "alpha * b",
+        says="updates multiplied by α, and not divided by the rank",
+        why="The scale is α / r, so that another rank needs no other "
+        "learning rate.",
+        read="20_tuning#tun-merge",
+        alone=True,
+    ),
 }
 
 
@@ -518,12 +537,20 @@ _COUNTED_BUGS = {
         why="Every block has them.",
         read="20_tuning#tun-count",
     ),
+    "all_six": Bug(
+        "in layers:",
+        'in ("w_q", "w_k", "w_v", "w_o", "w_in", "w_out"):',
+        says="updates of all six matrices, whatever is listed",
+        why="Only the layers in the list get an update.",
+        read="20_tuning#tun-count",
+        alone=True,
+    ),
 }
 
 
 def _counted_cases(seed: int) -> list[Case]:
     d_model, rank = ((20, 3), (44, 5), (52, 7))[seed % 3]
-    layers = ["w_q", "w_v", "w_in", "w_out"]
+    layers = ["w_q", "w_o", "w_in", "w_out"]
     sizes = (d_model, 4 * d_model - 3, 11, rank)
     return [Case((*sizes, layers), name="two of attention, two of the FFN")]
 

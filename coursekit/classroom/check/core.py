@@ -19,6 +19,7 @@ import inspect
 import os
 import pkgutil
 import sys
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, fields, replace
@@ -281,21 +282,64 @@ def exercises(chapter: str) -> Mapping[str, Exercise]:
 
 @cache
 def load(path: Path) -> ModuleType:
-    """A module of an overlay; it belongs to no package."""
+    """A module of an overlay; it belongs to no package.
+
+    Raises:
+        ValueError: if it cannot be imported, or has no exercises.
+    """
     name = f"overlay_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # inspect finds sources through it
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+        known = module.EXERCISES.values()
+        if not all(isinstance(one, Exercise) for one in known):
+            raise TypeError("a value of EXERCISES is no Exercise")
+    except (Exception, SystemExit) as error:
+        del sys.modules[name]
+        raise ValueError(
+            "a module of an overlay must run without an error, and its "
+            "EXERCISES be a dict from names to Exercise: got "
+            f"{raised(error, str(path))}. Correct it."
+        ) from error
     return module
 
 
+def raised(error: BaseException, file: str) -> str:
+    """What an error is, and where in a file it was raised."""
+    lines = [
+        line
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if frame.f_code.co_filename == file
+    ]
+    if isinstance(error, SyntaxError):
+        lines, error = [error.lineno or 1], SyntaxError(error.msg)
+    where = f"{file}, line {lines[-1]}" if lines else file
+    return f"{type(error).__name__} ({where}): {error}".rstrip(".: ")
+
+
 def draw(exercise: Exercise, seed: int) -> Sequence[Case]:
-    """An exercise's cases, even if a module starts itself at random."""
-    with randomness(seed):
-        return exercise.cases(seed)
+    """An exercise's cases, even if a module starts itself at random.
+
+    Raises:
+        ValueError: if it cannot draw them, or they are no calls of its
+            reference.
+    """
+    try:
+        with randomness(seed):
+            cases = exercise.cases(seed)
+        for case in cases:
+            bind(exercise, case)
+    except Exception as error:
+        file = inspect.getfile(exercise.cases)
+        raise ValueError(
+            "an exercise draws from each seed a list of calls of its "
+            f"reference: for {seed} got {raised(error, file)}. Correct it."
+        ) from error
+    return cases
 
 
 signature = cache(inspect.signature)
@@ -357,5 +401,10 @@ def expected(
     """What the reference comes to on a case, with mistakes or variants."""
     right = call(mutant(exercise, frozenset(on)), bind(exercise, case), seed)
     if right.error is not None and on <= set(exercise.variants):
-        raise right.error  # the author's mistake, not the learner's
+        # The author's mistake, not the learner's.
+        file = inspect.getfile(exercise.reference)
+        raise ValueError(
+            "an exercise's reference must be right for each of its cases: "
+            f"got {raised(right.error, file)}. Correct it."
+        ) from right.error
     return right

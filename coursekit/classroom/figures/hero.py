@@ -27,39 +27,34 @@ LINE = 34.0  # from one line of tokens to the next
 FIRST = 128.0  # the top of the first line of tokens
 STACK, SLAB = 216.0, 30.0  # the first block; from one to the next
 LIST, ROW = 165.0, 32.0  # the first bar; from one to the next
-NAMES, TRACK, MOST = 615.5, 622.0, 82.0  # where names end, bars begin
+NAMES, TRACK, MOST = 615.5, 622.0, 75.0  # where names end, bars begin
 FAINT = 0.04  # a weight below it gets no arc
+# As strings.js says it: each line with its size and weight.
+LEAD = (
+    ("Text goes in; the probabilities of the next token come out.", 20.8,
+     "bold"),
+    ("In between is a whole transformer of {n} blocks. It runs in this page.",
+     15.2, "normal"),
+)  # fmt: skip
 GRAY, INK = COLORS["gray"], COLORS["black"]
 STREAM, WEIGHT = COLORS[ROLES["stream"]], COLORS[ROLES["weight"]]
 Place = tuple[Number, Number]
 
 
 def hero(
-    model: Any, tokenizer: Tokenizer, text: str, layer: int = 0,
-    head: int = 0, swap: str = "",
-) -> Axes:  # fmt: skip
-    """The tokens, where the last one looks, and what may come next.
-
-    ``swap`` begins with a word of the text: the head of an earlier block that
-    looks hardest at it is drawn, too.
-    """
+    model: Any, tokenizer: Tokenizer, text: str, layer: int = 0, head: int = 0
+) -> Axes:
+    """The tokens, where the last one looks, and what may come next."""
     ids = torch.tensor([tokenizer.encode(text)])
-    seen = watch(model, ids).weights[:, 0, :, -1]
-    weights = seen[layer, head]
+    weights = watch(model, ids).weights[layer, 0, head, -1]
     shares = model(ids)[0, -1].softmax(-1)
     names = [word(tokenizer, i) for i in ids[0].tolist()]
     ax = page()
-    box(ax, LEFT, 14, WIDTH - 2 * LEFT, 36, GRAY)
-    write(ax, LEFT + 11, 32, text, size=17.6)
+    for (line, size, weight), y in zip(LEAD, (49, 77), strict=True):
+        said = line.format(n=len(model.blocks))
+        write(ax, LEFT, y, said, size=size, weight=weight)
     places = tokens(ax, names)
-    looks = {layer: (head, names[int(weights.argmax())])}
-    if layer and (cause := swap.split(" ")[0]) in names:
-        at = len(names) - 1 - names[::-1].index(cause)
-        other, own = divmod(int(seen[:layer, :, at].argmax()), seen.size(1))
-        most = int(seen[other, own].argmax())
-        looks[other] = (own, names[most])
-        second(ax, places[most], places[-1], STACK + other * SLAB + 13)
-    stack(ax, len(model.blocks), looks)
+    stack(ax, len(model.blocks), layer, head, names[int(weights.argmax())])
     arcs(ax, places, weights.tolist(), STACK + layer * SLAB + 13)
     best = bars(ax, tokenizer, shares)
     write(ax, LEFT, 378, f"Of {len(shares):,} tokens, {best}.", size=15.2)
@@ -154,14 +149,13 @@ def tokens(ax: Axes, names: list[str]) -> list[Place]:
     return places
 
 
-def stack(ax: Axes, n_blocks: int, looks: dict[int, tuple[int, str]]) -> None:
+def stack(ax: Axes, n_blocks: int, layer: int, head: int, token: str) -> None:
     """The blocks, one above the other; what a head does stands in its own."""
     for i in range(n_blocks):
         y = STACK + i * SLAB
-        main = i in looks
+        main = i == layer
         label = f"block {i + 1}"
         if main:
-            head, token = looks[i]
             label += f", head {head + 1} looks at “{token}”"
         box(
             ax, LEFT, y, RIGHT - LEFT, 26, WEIGHT if main else "#c9c9c9",
@@ -173,17 +167,6 @@ def stack(ax: Axes, n_blocks: int, looks: dict[int, tuple[int, str]]) -> None:
 def curve(ax: Axes, points: list[Place], codes: list[Any], **how: Any) -> None:
     """A line through points, or bent by them."""
     ax.add_patch(PathPatch(Path(points, codes), facecolor="none", **how))
-
-
-def second(ax: Axes, start: Place, end: Place, y: Number) -> None:
-    """From the token at which a second head looks: dotted."""
-    bend = start[0] + 0.45 * (end[0] - start[0])
-    points = [start, (start[0], y), (bend, y), (end[0], y)]
-    curve(
-        ax, points, [Path.MOVETO, *[Path.CURVE4] * 3], edgecolor=WEIGHT,
-        linewidth=5 / PIXEL, linestyle=(0, (0.02, 1.6)), capstyle="round",
-        zorder=0.9,
-    )  # fmt: skip
 
 
 def arcs(
@@ -221,19 +204,29 @@ def bars(ax: Axes, tokenizer: Tokenizer, shares: Tensor) -> str:
         write(ax, NAMES, y, word(tokenizer, i), ha="right")
         length = MOST * p / rows[0][0]
         box(ax, TRACK, y - 10, length, 20, "none", WEIGHT, radius=0.01)
-        write(ax, 752, y, percent(p), ha="right")
-    y, rest = LIST + BARS * ROW, 1 - sum(p for p, _ in rows)
+        write(ax, 752, y, tenths(p), ha="right")
+    y = LIST + BARS * ROW
     others = f"{len(shares) - BARS:,} others"
     write(ax, 550, y, others, 13.4, color=GRAY)
-    write(ax, 752, y, percent(rest), 13.4, ha="right", color=GRAY)
-    return f"“{word(tokenizer, rows[0][1])}” gets {percent(rows[0][0])}"
+    rest = others_of([p for p, _ in rows])
+    write(ax, 752, y, rest, 13.4, ha="right", color=GRAY)
+    return f"“{word(tokenizer, rows[0][1])}” gets {tenths(rows[0][0])}"
 
 
 def percent(share: Number) -> str:
     """A share as live figures say it: only what is whole is called 100%."""
+    plain = share in (0, 1) or 0.1 <= share < 0.9945
+    return f"{share:.0%}" if plain else tenths(share)
+
+
+def tenths(share: Number) -> str:
+    """The same with one digit, for shares that are added up."""
     if 0 < share < 0.0005:
         return "<0.1%"
-    if 0.9994 < share < 1:
-        return ">99.9%"
-    plain = share in (0, 1) or 0.1 <= share < 0.9945
-    return f"{share:.0%}" if plain else f"{share:.1%}"
+    return ">99.9%" if 0.9994 < share < 1 else f"{share:.1%}"
+
+
+def others_of(shares: list[float]) -> str:
+    """What tenths leave of a whole, so that all that is shown makes 100%."""
+    rest = 1000 - sum(int(1000 * share + 0.5) for share in shares)
+    return tenths(max(rest, 0.4) / 1000)

@@ -1,7 +1,7 @@
 // <live-attention>: who looks at whom in a text of the reader's own.
 import { define, LiveFigure } from "./figure.js";
 import {
-  checkbox, HeatMap, largest, make, mean, numbered, select, textBox, TokenRow,
+  checkbox, HeatMap, largest, make, mean, numbered, select, TokenRow,
 } from "./parts.js";
 import { say, visible } from "./strings.js";
 
@@ -14,8 +14,7 @@ class LiveAttention extends LiveFigure {
     const { config, fields } = this.library;
     const layers = config.n_layers ?? config.n_encoder_layers;
     const draw = () => this.draw();
-    this.text = textBox(
-      say("text"), this.getAttribute("text") ?? "", () => this.run());
+    this.text = this.textBox(say("text"), () => this.run());
     this.layer = select(
       say("layer"), numbered(layers), this.number("layer", 0), draw);
     this.head = select(

@@ -2,7 +2,7 @@
 import { CachedStepper } from "../cache.js";
 import { beamSteps } from "../generation.js";
 import { define, LiveFigure } from "./figure.js";
-import { make, shape, slider, textBox } from "./parts.js";
+import { make, shape, slider } from "./parts.js";
 import { say, signed, visible } from "./strings.js";
 
 const MOST_STEPS = 8;
@@ -14,8 +14,7 @@ class LiveBeam extends LiveFigure {
   parts() {
     this.stepper = new CachedStepper(this.library.build());
     const run = () => this.run();
-    this.text = textBox(
-      say("next.prompt"), this.getAttribute("text") ?? "", run);
+    this.text = this.textBox(say("next.prompt"), run);
     this.beams = slider(say("beam.beams"),
       { min: 1, max: 4, value: this.number("beams", 3) }, run);
     this.steps = slider(say("beam.steps"),

@@ -1,17 +1,27 @@
 // What all figures share: the still picture comes first, and stays if anything
 // is missing; the model is fetched when the reader comes near.
 import { attentionWeights, mixValues } from "../attention.js";
-import { loadModel } from "./library.js";
-import { make } from "./parts.js";
+import { breath, loadModel } from "./library.js";
+import { button, make, textBox } from "./parts.js";
 import { say } from "./strings.js";
 import { STYLE } from "./style.js";
 
 const NEAR = "400px";
+// The page comes first: before it is there and has been painted, no model.
+const seen = new Promise((resolve) => {
+  const start = () => {
+    if (!PerformanceObserver.supportedEntryTypes.includes("paint")) return resolve();
+    new PerformanceObserver(resolve).observe({ type: "paint", buffered: true });
+  };
+  if (document.readyState === "complete") start();
+  else addEventListener("load", start);
+});
 const MOST_SIGNS = 400; // of a text; what is longer is cut
 
 /** A still figure that comes alive. A kind of its own defines
  *
  *    static key    the beginning of its strings' names
+ *    static isPlain  true if nothing need say that it can be tried
  *    parts()       the elements of which it is made
  *    run()         the model's work, after each change of the text
  *    redraw()      only for a canvas: the page's colors have changed
@@ -26,6 +36,7 @@ export class LiveFigure extends HTMLElement {
       className: "live", role: "group",
       "aria-label": say("figure", { title: say(`${this.constructor.key}.title`) }),
     });
+    if (!this.constructor.isPlain) this.root.dataset.badge = say("badge");
     this.near = new IntersectionObserver((entries) => {
       if (entries.some((entry) => entry.isIntersecting)) this.load();
     }, { rootMargin: NEAR });
@@ -49,12 +60,14 @@ export class LiveFigure extends HTMLElement {
   async load() {
     this.near.disconnect();
     this.dataset.state = "loading";
+    await seen;
     if (!document.getElementById("live-style"))
       document.head.append(make("style", { id: "live-style" }, STYLE));
     try {
       const address = this.getAttribute("model");
       if (address) this.library ??= await loadModel(address);
       this.root.append(...this.parts(), this.sentence, this.spoken);
+      await breath();
       this.replace();
       this.run();
       this.dataset.state = "ready";
@@ -79,6 +92,22 @@ export class LiveFigure extends HTMLElement {
     this.sentence.textContent = text;
     clearTimeout(this.pause);
     this.pause = setTimeout(() => { this.spoken.textContent = text; }, 500);
+  }
+
+  /** A box for the text, and below it others to try; the first is what the
+   *  figure begins with. */
+  textBox(name, change, properties) {
+    const text = this.getAttribute("text") ?? "";
+    const box = textBox(name, text, change, properties);
+    const others = this.getAttribute("examples")?.split(" | ") ?? [];
+    if (others.length === 0) return box;
+    const chips = [text, ...others].map((example) => button(example, () => {
+      box.input.value = example; // and whoever listens to the box is told
+      box.input.dispatchEvent(new Event("input", { bubbles: true }));
+    }));
+    return { input: box.input, field: make("div", { className: "live-own" },
+      box.field, make("div", { className: "live-chips", role: "group",
+        "aria-label": say("examples") }, ...chips)) };
   }
 
   /** A number among the attributes. */

@@ -1,5 +1,6 @@
 // <live-hero>: a text, where its last token looks, and what may come next.
-// One word is swapped, or a token is drawn, and both are seen to move.
+// One word is swapped, or a token is drawn, and both are seen to move. Until
+// the reader has done one of them, there is nothing else to press.
 import { CachedStepper } from "../cache.js";
 import { ranking, sampler } from "../generation.js";
 import { softmax } from "../tensor.js";
@@ -7,7 +8,7 @@ import { define, LiveFigure } from "./figure.js";
 import { NextBars } from "./hero_bars.js";
 import { Stack } from "./hero_stack.js";
 import { button, make, seeded, textBox } from "./parts.js";
-import { percent, say, visible } from "./strings.js";
+import { say, tenths, visible } from "./strings.js";
 import {
   lined, nameOf, pieces, plain, splitWord, tokenFor, unlined, wordPicker,
 } from "./words.js";
@@ -22,6 +23,7 @@ const HOLD = 350, PACE = 200, QUICK = 120;
 
 class LiveHero extends LiveFigure {
   static key = "hero";
+  static isPlain = true;
 
   parts() {
     // Each {name, prompt, words: [one, another], head: [block, head]}.
@@ -40,7 +42,11 @@ class LiveHero extends LiveFigure {
     this.stack = new Stack(model.blocks.length, () => this.swap());
     this.bars = new NextBars(BARS);
     this.inside = make("a", { className: "hero-inside" }, say("hero.inside"));
-    return [this.text.input, this.chips(),
+    this.root.classList.add("hero-waiting");
+    return [make("div", { className: "hero-top" },
+      make("p", { className: "hero-lead" }, make("b", {}, say("hero.lead")),
+        say("hero.through", { n: model.blocks.length })),
+      make("div", { className: "hero-own" }, this.text.input, this.chips())),
       make("div", { className: "hero-stage" },
         this.stack.element, this.bars.element),
       this.drawButton(), this.inside];
@@ -54,7 +60,7 @@ class LiveHero extends LiveFigure {
         this.run();
       }));
     return make("div", {
-      className: "hero-chips", role: "group", "aria-label": say("hero.prompts"),
+      className: "live-chips", role: "group", "aria-label": say("hero.prompts"),
       onkeydown: (event) => {
         const { key, target } = event;
         if (!["ArrowRight", "ArrowLeft"].includes(key)) return;
@@ -126,6 +132,17 @@ class LiveHero extends LiveFigure {
       : `${say("hero.typed", this.best)} ${this.hint()}`);
   }
 
+  /** The reader has started: in place of the message a text to change, too. */
+  begin(sentence) {
+    if (!this.isWaiting) return sentence;
+    this.root.classList.remove("hero-waiting");
+    return `${sentence} ${say("hero.begun")}`;
+  }
+
+  get isWaiting() {
+    return this.root.classList.contains("hero-waiting");
+  }
+
   reread(ids) {
     this.flight = null; // what is still in the air belongs to another text
     this.bars.stop();
@@ -155,9 +172,9 @@ class LiveHero extends LiveFigure {
     this.text.input.value = lined(this.library.tokenizer.decode(ids).trimStart());
     const rise = (token) => this.shares[token] - before[token];
     const [most] = this.ranked().sort((a, b) => rise(b) - rise(a));
-    this.show(say("hero.swapped", { word: other, other: name,
-      token: this.name(most), before: percent(before[most]),
-      percent: percent(this.shares[most]) }), before);
+    this.show(this.begin(say("hero.swapped", { word: other, other: name,
+      token: this.name(most), before: tenths(before[most]),
+      percent: tenths(this.shares[most]) })), before);
   }
 
   /** The last token that one of the prompts swaps: {at, id, name, other}. */
@@ -202,14 +219,14 @@ class LiveHero extends LiveFigure {
   }
 
   take(id) {
-    const drawn = this.name(id), had = percent(this.shares[id]);
+    const drawn = this.name(id), had = tenths(this.shares[id]);
     this.kept.length = 0;
     this.stepper.step([id]);
     this.shares = softmax(this.logits);
     const { input } = this.text;
     input.value += lined(this.library.tokenizer.decode([id]));
     input.scrollLeft = input.scrollWidth;
-    this.show(say("hero.drawn", { ...this.best, drawn, had }));
+    this.show(this.begin(say("hero.drawn", { ...this.best, drawn, had })));
   }
 
   ranked() {
@@ -219,13 +236,13 @@ class LiveHero extends LiveFigure {
   /** The most probable token, in words. */
   get best() {
     const [id] = this.ranked();
-    return { token: this.name(id), percent: percent(this.shares[id]),
+    return { token: this.name(id), percent: tenths(this.shares[id]),
       all: this.all };
   }
 
   /** Tokens, arcs and bars; after a swap, what the bars were before. */
   show(sentence, before) {
-    const found = this.swappable();
+    const found = this.swappable(); // arcs: at first one head's alone
     const joined = new Set(pieces(this.library.tokenizer, this.ids));
     const tokens = this.ids.map((id, i) => ({
       name: this.name(id), joined: joined.has(i),
@@ -233,7 +250,8 @@ class LiveHero extends LiveFigure {
     }));
     const [layer, head] = this.head;
     const weights = this.kept[layer].weights[head].at(-1);
-    this.stack.set(tokens, { layer, head, weights }, this.second(found));
+    this.stack.set(tokens, { layer, head, weights },
+      this.isWaiting ? null : this.second(found));
     let ids = this.ranked();
     if (before) ids = inPlace(ids, this.bars.ids);
     this.bars.set(ids.map((id) =>

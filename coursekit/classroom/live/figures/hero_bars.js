@@ -1,7 +1,7 @@
 // Of <live-hero>: five bars of the next token, what they were before a swap,
 // and the ball that falls on the one that is drawn.
 import { make } from "./parts.js";
-import { percent, say } from "./strings.js";
+import { othersOf, say, tenths } from "./strings.js";
 
 const FALL = 380, FLIGHT = 420; // milliseconds
 
@@ -21,13 +21,12 @@ export class NextBars {
 
   /** Show the most probable tokens: [{id, name, p}] and the old p of each. */
   set(best, before, nOthers) {
-    const rest = 1 - best.reduce((sum, { p }) => sum + p, 0);
     const old = best.map(({ id }) => before?.[id] ?? 0);
     const scale = Math.max(...best.map(({ p }) => p), ...old);
     best.forEach(({ name, p }, i) =>
-      fill(this.rows[i], name, p, p / scale, before && old[i] / scale));
+      fill(this.rows[i], name, tenths(p), p / scale, before && old[i] / scale));
     fill(this.others, say("hero.others", { n: nOthers.toLocaleString("en") }),
-      rest);
+      othersOf(best.map(({ p }) => p)));
     this.ids = best.map(({ id }) => id);
   }
 
@@ -39,7 +38,7 @@ export class NextBars {
   /** Let the ball fall on a token's row; in the last one it gets a name. */
   async fall({ id, name, p }, time = FALL) {
     const row = this.rowOf(id);
-    fill(row, name, p);
+    fill(row, name, tenths(p));
     const target = row.item.offsetTop + row.item.offsetHeight / 2;
     const end = `translateY(${target}px)`;
     this.motion = this.ball.animate([
@@ -85,9 +84,9 @@ function row(className = "") {
     item: make("li", { className }, name, track, share) };
 }
 
-function fill({ name, track, share }, text, p, length, old) {
+function fill({ name, track, share }, text, percent, length, old) {
   name.textContent = text;
-  share.textContent = percent(p);
+  share.textContent = percent;
   if (length === undefined) return;
   track.style.setProperty("--p", length.toFixed(4));
   track.style.setProperty("--old", (old ?? 0).toFixed(4));

@@ -16,7 +16,7 @@ export function receive(name, fields) {
 /** A promise of the Library at an address. */
 export function loadModel(address) {
   if (!libraries.has(address)) {
-    const library = loadScript(address).then((fields) => new Library(fields));
+    const library = loadScript(address).then(Library.of);
     library.catch(() => libraries.delete(address)); // may be tried again
     libraries.set(address, library);
   }
@@ -49,15 +49,30 @@ export function loadScript(address) {
   });
 }
 
+/** Let the page do what waits, such as a press, between two pieces of work. */
+export function breath() {
+  return new Promise((resolve) => setTimeout(resolve));
+}
+
 /** A tokenizer and a model's weights, of which figures build models. */
 export class Library {
-  constructor({ weights, tokenizer, proof, ...fields }, buffer = null) {
+  constructor({ tokenizer, ...fields }, buffer = null) {
     this.fields = fields;
     this.config = fields.config;
     if (tokenizer) this.tokenizer = tokenizerFromDict(tokenizer);
-    if (weights) buffer = fromBase64(weights);
     if (buffer) this.weights = readWeights(buffer);
-    if (proof) this.check(proof);
+  }
+
+  /** That of a script, in pieces. */
+  static async of({ weights, proof, ...fields }) {
+    await breath();
+    const buffer = weights && fromBase64(weights);
+    await breath();
+    const library = new Library(fields, buffer);
+    await breath();
+    if (proof) library.check(proof);
+    await breath();
+    return library;
   }
 
   /** The model, with an attention function of the figure's own. */

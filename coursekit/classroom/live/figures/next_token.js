@@ -4,7 +4,7 @@ import { CachedStepper } from "../cache.js";
 import { filtered, greedy, ranking, sampler } from "../generation.js";
 import { softmax } from "../tensor.js";
 import { define, LiveFigure } from "./figure.js";
-import { button, make, seeded, slider, textBox } from "./parts.js";
+import { button, make, seeded, slider } from "./parts.js";
 import { percent, say, visible } from "./strings.js";
 
 const SHOWN = 10; // bars
@@ -16,8 +16,7 @@ class LiveNextToken extends LiveFigure {
   parts() {
     const model = this.library.build();
     this.stepper = new CachedStepper(model);
-    this.text = textBox(
-      say("next.prompt"), this.getAttribute("text") ?? "", () => this.run());
+    this.text = this.textBox(say("next.prompt"), () => this.run());
     const show = () => this.show();
     this.temperature = slider(say("next.temperature"),
       { min: 0.1, max: 2, step: 0.1, value: this.number("temperature", 1) },

@@ -8,7 +8,8 @@ import { say, signed } from "./strings.js";
 const LAST = 40; // position
 const SIZE = 16; // coordinates: eight pairs
 const DIALS = 4; // of them are drawn
-const WIDTH = 400, EDGE = 10; // of the curve's picture
+// Of the curve's picture: pixels, and products that get a line.
+const LEFT = 46, RIGHT = 12, TOP = 12, HIGH = 140, MARKS = [0, 4, 8];
 
 class LivePositions extends LiveFigure {
   static key = "positions";
@@ -24,6 +25,9 @@ class LivePositions extends LiveFigure {
     this.curve = make("div", { className: "live-curve" });
     for (const name of ["pointerdown", "pointermove"])
       this.curve.addEventListener(name, (event) => this.drag(event));
+    new ResizeObserver(() => requestAnimationFrame(() => {
+      if (this.curve.clientWidth !== this.width) this.draw();
+    })).observe(this.curve);
     return [
       make("div", { className: "live-row" },
         this.query.field, this.other.field),
@@ -34,21 +38,30 @@ class LivePositions extends LiveFigure {
   /** The point follows the pointer: the query moves, the key stays. */
   drag(event) {
     if (!event.buttons) return;
-    const { left, width } = this.curve.firstChild.getBoundingClientRect();
-    const x = (WIDTH * (event.clientX - left)) / width;
-    const distance = (2 * LAST * (x - EDGE)) / (WIDTH - 2 * EDGE) - LAST;
+    const { left } = this.curve.getBoundingClientRect();
+    const share = (event.clientX - left - LEFT) / (this.width - LEFT - RIGHT);
+    const distance = 2 * LAST * share - LAST;
     this.query.value = Math.round(this.other.value + distance);
     this.run();
   }
 
+  speeds = frequencies(SIZE);
+
+  draw() {
+    this.width = this.curve.clientWidth;
+    if (this.width === 0) return; // within something closed
+    this.curve.replaceChildren(
+      curve(this.speeds, this.query.value - this.other.value, this.width));
+  }
+
   run() {
     const m = this.query.value, n = this.other.value;
-    const speeds = frequencies(SIZE);
+    const { speeds } = this;
     this.dials.setAttribute("aria-label", say("positions.dials"));
     this.dials.replaceChildren(...speeds.slice(0, DIALS).map((speed, i) =>
       make("figure", {}, dial(m * speed, n * speed),
-        make("figcaption", {}, say("positions.pair", { n: i + 1 })))));
-    this.curve.replaceChildren(curve(speeds, m - n));
+        make("figcaption", { className: "positions-pair" }, say("positions.pair", { n: i + 1 })))));
+    this.draw();
     this.tell(say("positions.sentence", {
       m, n,
       distance: String(m - n).replace("-", "−"),
@@ -72,23 +85,31 @@ function dial(query, key) {
     hand(key, "live-key"), hand(query, "live-query"));
 }
 
-function curve(speeds, distance) {
-  const x = (d) => EDGE + ((WIDTH - 2 * EDGE) * (d + LAST)) / (2 * LAST);
-  const y = (value) => 110 - (95 * (value + speeds.length / 2))
-    / (1.5 * speeds.length);
+function curve(speeds, distance, width) {
+  const x = (d) => LEFT + ((width - LEFT - RIGHT) * (d + LAST)) / (2 * LAST);
+  const y = (value) => TOP + HIGH * (1 - value / speeds.length);
   const points = Array.from({ length: 8 * LAST + 1 }, (_, i) => {
     const d = i / 4 - LAST;
     return `${x(d).toFixed(1)},${y(product(speeds, d)).toFixed(1)}`;
   });
-  return shape("svg", { viewBox: `0 0 ${WIDTH} 130`, role: "img",
+  const minus = (number) => String(number).replace("-", "−");
+  return shape("svg", { width, height: TOP + HIGH + 42, role: "img",
     "aria-label": say("positions.curve") },
-  shape("line", { x1: EDGE, x2: WIDTH - EDGE, y1: y(0), y2: y(0), class: "live-rule" }),
+  ...MARKS.flatMap((mark) => [
+    shape("line", { x1: LEFT, x2: width - RIGHT, y1: y(mark), y2: y(mark),
+      class: "live-rule" }),
+    shape("text", { x: LEFT - 6, y: y(mark) + 4.5, class: "live-end" },
+      minus(mark))]),
+  shape("text", { class: "positions-axis",
+    transform: `translate(13 ${TOP + HIGH / 2}) rotate(-90)` },
+  say("positions.product")),
   shape("polyline", { points: points.join(" "), class: "live-line" }),
   shape("circle", { cx: x(distance), cy: y(product(speeds, distance)), r: 6,
     class: "live-point" }),
-  ...[-LAST, 0, LAST].map((d) => shape("text",
-    { x: x(d), y: 128, class: d < 0 ? "live-start" : d > 0 ? "live-end" : "" },
-    say("positions.distance", { d: String(d).replace("-", "−") }))));
+  ...[-LAST, -LAST / 2, 0, LAST / 2, LAST].map((d) => shape("text",
+    { x: x(d), y: TOP + HIGH + 18, class: d === LAST ? "live-end" : "" },
+    minus(d))),
+  shape("text", { x: x(0), y: TOP + HIGH + 37 }, say("positions.distance")));
 }
 
 define("live-positions", LivePositions);

@@ -3,7 +3,11 @@ export const STRINGS = {
   "figure": "Live figure: {title}",
   "failed": "This figure could not come alive: {reason}. The picture shows"
     + " what it begins with.",
+  "badge": "Try it",
   "text": "Text",
+  "examples": "Texts to try",
+  "play": "Play",
+  "pause": "Pause",
   "shortened": "Only the first {n} tokens are shown.",
   "empty": "Type something.",
   "layer": "Block",
@@ -18,6 +22,10 @@ export const STRINGS = {
   "and": ", ",
 
   "hero.title": "a transformer predicts the next token",
+  "hero.lead": "Text goes in; the probabilities of the next token come out.",
+  "hero.through": "In between is a whole transformer of {n} blocks. It runs in this"
+    + " page.",
+  "hero.begun": "Now try your own text.",
   "hero.text": "Text. Enter samples the next token.",
   "hero.prompts": "Prompts",
   "hero.cause": "Who was hungry?",
@@ -63,6 +71,10 @@ export const STRINGS = {
   "scores.score": "score",
   "scores.weight": "weight",
   "scores.hidden": "hidden",
+  "scores.sum": "The query “{query}”, the key “{key}”, and their products, entry by"
+    + " entry. Press another key in the table.",
+  "scores.strips": "Entry of the query, entry of the key, product",
+  "scores.total": "The {n} products add up to q · k = {product}.",
   "scores.sentence": "The query “{token}” gives {shares}. The largest weight is"
     + " {largest}.",
 
@@ -106,6 +118,7 @@ export const STRINGS = {
   "bpe.sentence": "Merge {step} of {all}: “{left}” + “{right}” becomes"
     + " token {id}. {n} tokens are left of {bytes} bytes.",
   "bpe.tokens": "Tokens",
+  "bpe.merges": "Merges in their order",
 
   "positions.title": "positions",
   "positions.query": "Position of the query",
@@ -115,7 +128,8 @@ export const STRINGS = {
     + " dot product is {product}. Move both by the same step and it stays.",
   "positions.dials": "Hands of the first pairs: the query's and the key's.",
   "positions.curve": "Dot product by distance.",
-  "positions.distance": "distance {d}",
+  "positions.distance": "distance: query − key",
+  "positions.product": "dot product",
 
   "checkpoint.title": "your own model",
   "checkpoint.drop": "Choose model.safetensors, or drop it here. With"
@@ -288,10 +302,22 @@ export function visible(text) {
 /** A share as it is said: 12%, and where it is small or nearly whole 0.3% or
  *  99.8%; none that is not 0 or whole is called 0% or 100%. */
 export function percent(share) {
+  const isPlain = share === 0 || share === 1 || (share >= 0.1 && share < 0.9945);
+  return isPlain ? `${(100 * share).toFixed(0)}%` : tenths(share);
+}
+
+/** The same with one digit behind the point, for shares that are added up. */
+export function tenths(share) {
   if (share > 0 && share < 0.0005) return "<0.1%";
   if (share < 1 && share > 0.9994) return ">99.9%";
-  const isPlain = share === 0 || share === 1 || (share >= 0.1 && share < 0.9945);
-  return `${(100 * share).toFixed(isPlain ? 0 : 1)}%`;
+  return `${(100 * share).toFixed(1)}%`;
+}
+
+/** What tenths leave of a whole, so that all that is shown makes 100%; what is
+ *  left is not called 0. */
+export function othersOf(shares) {
+  const rest = 1000 - shares.reduce((sum, p) => sum + Math.round(1000 * p), 0);
+  return tenths(Math.max(rest, 0.4) / 1000);
 }
 
 /** A number with two digits and a minus sign. */

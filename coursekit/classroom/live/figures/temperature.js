@@ -3,8 +3,8 @@
 import { CachedStepper } from "../cache.js";
 import { filtered, leading } from "../generation.js";
 import { define, LiveFigure } from "./figure.js";
-import { make, shape, slider, textBox } from "./parts.js";
-import { percent, say, signed, visible } from "./strings.js";
+import { make, shape, slider } from "./parts.js";
+import { othersOf, percent, say, signed, tenths, visible } from "./strings.js";
 
 const SHOWN = 5; // tokens that have a row and a band of their own
 const STEPS = 20; // of the slider, from 1 to 10, and as many from 1 to 0.1
@@ -17,8 +17,7 @@ class LiveTemperature extends LiveFigure {
 
   parts() {
     this.stepper = new CachedStepper(this.library.build());
-    this.text = textBox(
-      say("text"), this.getAttribute("text") ?? "", () => this.run());
+    this.text = this.textBox(say("text"), () => this.run());
     this.heat = slider(say("temperature.slider"), {
       min: -STEPS, max: STEPS,
       value: STEPS * Math.log10(this.number("temperature", 1)),
@@ -90,7 +89,8 @@ class LiveTemperature extends LiveFigure {
           ? say("temperature.others", { n: others.toLocaleString("en") })
           : names[i]),
         make("td", {}, isOther ? "" : signed(this.logits[id] / temperature)),
-        make("td", {}, track, percent(share)));
+        make("td", {}, track,
+          isOther ? othersOf(made.slice(0, -1)) : tenths(share)));
     }));
     this.aim();
     const sentence = say("temperature.sentence", {

@@ -3,7 +3,7 @@
 import { Translator } from "../translate.js";
 import { define, LiveFigure } from "./figure.js";
 import {
-  HeatMap, largest, make, mean, numbered, select, slider, textBox, TokenRow,
+  HeatMap, largest, make, mean, numbered, select, slider, TokenRow,
 } from "./parts.js";
 import { say, visible } from "./strings.js";
 
@@ -23,8 +23,7 @@ class LiveTranslator extends LiveFigure {
       this.waiting = setTimeout(() => this.run(), PAUSE);
     };
     const draw = () => this.draw();
-    this.text = textBox(
-      say("translator.source"), this.getAttribute("text") ?? "", later);
+    this.text = this.textBox(say("translator.source"), later);
     this.beams = slider(say("beam.beams"),
       { min: 1, max: 4, value: this.number("beams", 4) }, later);
     const layers = config.n_decoder_layers;

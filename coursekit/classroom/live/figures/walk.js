@@ -34,6 +34,7 @@ const SLACK = 3; // pixels that a press may move and be no drag
 
 class LiveWalk extends LiveFigure {
   static key = "walk";
+  static isPlain = true;
 
   connectedCallback() {
     super.connectedCallback();
@@ -146,7 +147,7 @@ class LiveWalk extends LiveFigure {
       oninput: () => this.change({ step: this.scrubber.valueAsNumber }) });
     this.marks = Array.from({ length: STEPS }, (_, i) =>
       make("span", { onclick: () => this.change({ step: i + 1 }) }, `${i + 1}`));
-    this.player = button(say("walk.play"), () => this.play(!this.timer));
+    this.player = button(say("play"), () => this.play(!this.timer));
     this.speed = make("select", { "aria-label": say("walk.speed"),
       onchange: () => this.hurry() }, ...SPEEDS.map(([value, n]) =>
       make("option", { value, selected: value === 1 }, `${n}×`)));
@@ -389,7 +390,7 @@ class LiveWalk extends LiveFigure {
   play(on) {
     clearInterval(this.timer);
     this.timer = null;
-    this.player.textContent = say(on ? "walk.pause" : "walk.play");
+    this.player.textContent = say(on ? "pause" : "play");
     if (!on) return;
     const { step } = this.state;
     this.change({ step: step === STEPS ? 1 : step + 1 });

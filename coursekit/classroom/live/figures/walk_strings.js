@@ -7,8 +7,6 @@ Object.assign(STRINGS, {
   "walk.title": "a walk through the model",
   "walk.steps": "Step",
   "walk.step": "Step {step} of 12: {title}",
-  "walk.play": "Play",
-  "walk.pause": "Pause",
   "walk.speed": "Speed",
   "walk.pace": "A step every {n} seconds.",
   "walk.back": "Back",
