@@ -60,7 +60,7 @@ export class LiveFigure extends HTMLElement {
   async load() {
     this.near.disconnect();
     this.dataset.state = "loading";
-    await seen;
+    if (this.picture) await seen; // else there may be nothing to paint
     if (!document.getElementById("live-style"))
       document.head.append(make("style", { id: "live-style" }, STYLE));
     try {
