@@ -700,7 +700,9 @@ def test_a_tab_that_was_left_keeps_nothing(browser, base, scheme):
     assert second.page.evaluate(
         "matchMedia('(prefers-color-scheme: dark)').matches"
     )
-    assert (len(first.wrong), second.wrong) == (1, [])
+    # Scripts that a page asks for late may have got no answer, too.
+    assert sum("planted" in one for one in first.wrong) == 1
+    assert second.wrong == []
     second.close()
 
 
