@@ -89,6 +89,16 @@ def serve(address):
         importlib.import_module(name)
 
     assert threading.active_count() == 1  # or a fork would lack the others
+    connection = fork_for_requests(address)
+    if connection:
+        become_kernel(connection)
+
+
+def fork_for_requests(address):
+    """Fork for each request at a socket, until standard input ends.
+
+    Returns the connection in the fork, and at the end None.
+    """
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for a fork
     gc.collect()
     gc.freeze()  # no collection in a fork looks at what is shared
@@ -99,23 +109,42 @@ def serve(address):
         while sys.stdin not in select.select([listener, sys.stdin], [], [])[0]:
             connection, _ = listener.accept()
             if os.fork() == 0:
-                listener.close()
-                become_kernel(connection)
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                return connection
             connection.close()
+    return None
+
+
+def request(address, arguments, streams, folder=None, environment=None):
+    """Ask for a fork; the connection with it."""
+    connection = socket.socket(socket.AF_UNIX)
+    connection.connect(address)
+    asked = {
+        "arguments": arguments,
+        "folder": folder or os.getcwd(),
+        "environment": environment or dict(os.environ),
+    }
+    socket.send_fds(connection, [json.dumps(asked).encode()], streams)
+    return connection
+
+
+def take(connection):
+    """Take the streams, folder and environment of a request; its arguments."""
+    data, streams, *_ = socket.recv_fds(connection, LIMIT, 3)
+    for stream, number in zip(streams, range(3), strict=True):
+        os.dup2(stream, number)
+        os.close(stream)
+    asked = json.loads(data)
+    os.environ.clear()
+    os.environ.update(asked["environment"])
+    os.chdir(asked["folder"])
+    return asked["arguments"]
 
 
 def become_kernel(connection):
     """Be the kernel that the request asks for; does not return."""
-    request, streams, *_ = socket.recv_fds(connection, LIMIT, 3)
-    for stream, number in zip(streams, range(3), strict=True):
-        os.dup2(stream, number)
-        os.close(stream)
-    asked = json.loads(request)
-    os.environ.clear()
-    os.environ.update(asked["environment"])
-    os.chdir(asked["folder"])
+    words = take(connection)
     os.setsid()  # an interrupt from the keyboard reaches who passes it on
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     connection.sendall(str(os.getpid()).encode())
 
     def end_with_client():
@@ -129,11 +158,11 @@ def become_kernel(connection):
 
     np.random.seed()  # or all forks would draw the same
     code = 0
-    sys.argv = ["kernel", *asked["arguments"]]
+    sys.argv = ["kernel", *words]
     # Who its parent is was asked when ipykernel was loaded; and each kernel
     # would warn that it listens on this machine's ports.
     options = ["--IPKernelApp.parent_handle=1", "--IPKernelApp.log_level=40"]
-    arguments = dict.fromkeys([*asked["arguments"], *options])
+    arguments = dict.fromkeys([*words, *options])
     try:
         kernelapp.launch_new_instance(argv=list(arguments))
     except SystemExit as end:
@@ -144,15 +173,7 @@ def become_kernel(connection):
 
 def be_client(address, arguments):
     """Ask for a kernel, pass interrupts on to it, and end with it."""
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.connect(address)
-        request = {
-            "arguments": arguments,
-            "folder": os.getcwd(),
-            "environment": dict(os.environ),
-        }
-        data = json.dumps(request).encode()
-        socket.send_fds(connection, [data], [0, 1, 2])
+    with request(address, arguments, [0, 1, 2]) as connection:
         kernel = int(connection.recv(64))
 
         def pass_on(number, _):

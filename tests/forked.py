@@ -3,28 +3,27 @@
 Most of the time of a small book's build, or of a short command, goes to
 imports.  A server imports once what such programs import, and computes
 nothing; a program is a fork of it, with its own folder, environment and
-streams, and ends as a new process does.  Whoever asks for it is a client:
-:func:`run` here, or a script that a shell starts (:func:`command`), which
-passes its streams on and ends with the program's exit code.
+streams, and ends as a new process does.  Server and requests are those of
+the kernels (``sphinx_ext/kernels.py``).  Whoever asks is a client: :func:`run`
+here, or a script that a shell starts (:func:`command`), which passes its
+streams on and ends with the program's exit code.
 """
 
 import atexit
 import contextlib
 import functools
-import gc
 import importlib
-import json
 import os
 import runpy
-import select
-import signal
-import socket
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve()
+sys.path.append(str(HERE.parent.parent / "sphinx_ext"))
+import kernels  # noqa: E402
+
 SPHINX = [
     *("jupyter_book.cli.main", "jupyter_book.sphinx", "jupyter_cache"),
     *("sphinx.builders.html", "sphinx.ext.autodoc", "sphinx_book_theme"),
@@ -37,7 +36,6 @@ COURSEKIT = [
     *("coursekit.classroom.grading.assign", "coursekit.classroom.yourfile"),
     "torch._dynamo",  # the first optimizer imports it
 ]
-LIMIT = 2**20  # bytes of a request
 # What is installed; a program brings the rest of its path along.
 INSTALLED = [
     p for p in sys.path if p.startswith((sys.prefix, sys.base_prefix))
@@ -47,9 +45,6 @@ INSTALLED = [
 @functools.cache
 def with_kernels():
     """One server of kernels for all that this process starts from now on."""
-    sys.path.append(str(HERE.parent.parent / "sphinx_ext"))
-    import kernels
-
     stack = contextlib.ExitStack()
     stack.enter_context(kernels.ready())
     atexit.register(stack.close)
@@ -91,7 +86,8 @@ def run(program, *arguments, cwd, env):
         )
     with tempfile.TemporaryFile("w+", encoding="utf8") as output:
         streams = [os.open(os.devnull, os.O_RDONLY), *[output.fileno()] * 2]
-        code = ask(server(*SPHINX), command, str(cwd), dict(env), streams)
+        place = {"folder": str(cwd), "environment": dict(env)}
+        code = ask(server(*SPHINX), command, streams, **place)
         os.close(streams[0])
         output.seek(0)
         return subprocess.CompletedProcess(command, code, output.read())
@@ -111,56 +107,27 @@ def command():
     return folder.name
 
 
-def ask(address, words, folder, environment, streams):
+def ask(address, words, streams, **place):
     """Have a program run; its exit code."""
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.connect(address)
-        data = json.dumps([words, folder, environment]).encode()
-        socket.send_fds(connection, [data], streams)
+    with kernels.request(address, words, streams, **place) as connection:
         return int(connection.recv(64))
 
 
 def serve(address, modules):
-    """Fork for each request, until standard input ends.
-
-    Returns in the fork, with the program to be run and its folder and path.
-    """
+    """Import modules; give in each fork the words of what it is to be."""
     for name in modules:
         importlib.import_module(name)
-    gc.collect()
-    gc.freeze()  # no collection in a fork looks at what is shared
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(address)
-        listener.listen(16)
-        print("ready", flush=True)
-        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits
-        while sys.stdin not in select.select([listener, sys.stdin], [], [])[0]:
-            connection, _ = listener.accept()
-            with connection:
-                if os.fork():
-                    continue
-                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                program = os.fork()
-                if not program:
-                    return become(connection)
-                _, status = os.waitpid(program, 0)
-                code = os.waitstatus_to_exitcode(status)
-                connection.sendall(str(code).encode())
-                os._exit(0)
-    return None
-
-
-def become(connection):
-    """Take the streams, the folder and the environment of a request."""
-    request, streams, *_ = socket.recv_fds(connection, LIMIT, 3)
-    for number, stream in enumerate(streams):
-        os.dup2(stream, number)
-        os.close(stream)
-    words, folder, environment = json.loads(request)
-    os.chdir(folder)
-    os.environ.clear()
-    os.environ.update(environment)
-    return words
+    connection = kernels.fork_for_requests(address)
+    if connection is None:
+        return None
+    with connection:
+        program = os.fork()
+        if not program:
+            return kernels.take(connection)
+        _, status = os.waitpid(program, 0)
+        code = os.waitstatus_to_exitcode(status)
+        connection.sendall(str(code).encode())
+    os._exit(0)
 
 
 def main(words):
@@ -168,12 +135,14 @@ def main(words):
     sys.argv = words
     if words[0] == "coursekit":
         sys.path.remove(str(HERE.parent))
+        sys.path.remove(str(HERE.parent.parent / "sphinx_ext"))
         sys.exit(importlib.import_module("coursekit.cli").main())
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     first = str(Path(words[0]).resolve().parent)
     sys.path[:] = [first, *filter(None, paths), *INSTALLED]
-    sys.modules.pop("sitecustomize", None)
-    with contextlib.suppress(ImportError):
+    for name in ("kernels", "sitecustomize"):  # the program has its own
+        sys.modules.pop(name, None)
+    with contextlib.suppress(ImportError):  # as a new Python does
         importlib.import_module("sitecustomize")
     runpy.run_path(words[0], run_name="__main__")
 
@@ -181,8 +150,8 @@ def main(words):
 if __name__ == "__main__":
     _, address, *words = sys.argv
     if address == "ask":
-        address, words = words[0], ["coursekit", *words[1:]]
-        sys.exit(ask(address, words, os.getcwd(), dict(os.environ), [0, 1, 2]))
+        address, *words = words
+        sys.exit(ask(address, ["coursekit", *words], [0, 1, 2]))
     words = serve(address, words)
     if words:
         main(words)

@@ -20,6 +20,7 @@ from pathlib import Path
 import forked
 import pytest
 import yaml
+from forked import kernels
 
 from coursekit.classroom.check import core
 from coursekit.classroom.grading import assign, editions
@@ -279,8 +280,8 @@ def built(checkout):
                 editions.run(Namespace(**options, out=str(made[edition])))
         return made[edition]
 
-    forked.with_kernels()
-    return built
+    with kernels.ready():  # for these tests alone
+        yield built
 
 
 def released(folder):

@@ -1,10 +1,12 @@
 """Norms against PyTorch's and by hand."""
 
+import os
 from types import SimpleNamespace
 
 import pytest
 import torch
 from compare import close, differ
+from jaxtyping import TypeCheckError
 from torch import nn
 from torch.nn import functional as F  # noqa: N812
 
@@ -140,3 +142,12 @@ def test_norms():
     assert made("layernorm", bias=False).bias is None
     assert made("rmsnorm", norm_eps=0.5).eps == 0.5
     assert set(NORMS) == set(CHOICES["norm"])
+
+
+# -- shapes ------------------------------------------------------------------
+def test_the_shapes_of_calls_are_enforced():
+    """In every worker; without it, most tests of shapes would see less."""
+    if os.environ.get("JAXTYPING_DISABLE") == "1":
+        pytest.skip("shapes are not enforced: JAXTYPING_DISABLE=1")
+    with pytest.raises(TypeCheckError, match="weight"):
+        rms_norm(torch.randn(3, 5), torch.ones(7))

@@ -300,7 +300,7 @@ def block_matrices(
     for i, (ours, theirs, rows, columns, role) in enumerate(matrices):
         if i in (4, 5):  # a line of its own
             x, y = 0, y - rows - gap
-        elif i == 6:  # beside all lines
+        elif i == 6:  # next to all lines
             x, y = right, d_model - rows
         box(ax, x, y, columns, rows, role, 0.35)
         middle = x + columns / 2, y + rows / 2

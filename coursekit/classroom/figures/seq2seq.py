@@ -102,11 +102,11 @@ def one_memory(n_blocks: int) -> Axes:
     ax.text(0, top, "memory", ha="center", va="center")
     _arrow(ax, (7, top - 0.68), (7, top - 0.1))
     for role, shift in (("key", 0.1), ("value", -0.1)):
-        color, bend = ROLES[role], 3.0 + 2 * shift
-        ax.plot([1.4, bend, bend], [top + shift, top + shift, 1 + shift],
+        color, turn = ROLES[role], 3.0 + 2 * shift
+        ax.plot([1.4, turn, turn], [top + shift, top + shift, 1 + shift],
                 "-", color=COLORS[color], linewidth=1.8)  # fmt: skip
         for i in range(1, n_blocks + 1):
-            _arrow(ax, (bend, i + shift), (5.6, i + shift), color)
+            _arrow(ax, (turn, i + shift), (5.6, i + shift), color)
     ax.text(4.4, n_blocks + 0.45, "keys, values", ha="center", va="center")
     ax.set(xlim=(-1.6, 8.6), ylim=(-0.3, top + 0.45))
     ax.axis("off")
