@@ -45,8 +45,11 @@ TYPESET = """\
   MathJax.startup = {promise: new Promise(resolve => done = resolve),
     async pageReady() {
       const formulas = [...document.querySelectorAll(".math")];
+      let few = 4;  // or as many as take 25 ms
       while (formulas.length) {
-        await MathJax.typesetPromise(formulas.splice(0, 4));
+        const began = performance.now();
+        await MathJax.typesetPromise(formulas.splice(0, few));
+        few = performance.now() - began < 25 ? 2 * few : 4;
         await new Promise(resolve => setTimeout(resolve));
       }
       done();
