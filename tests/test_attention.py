@@ -226,6 +226,20 @@ def test_two_words_by_hand():
     close(fast_attend(x, x, x), expected, 1e-15)
 
 
+def test_the_ratio_of_two_weights_depends_on_their_own_keys():
+    """The other keys take the same share from both."""
+
+    def ratio(*keys):
+        row = attention_weights(q, torch.cat(keys))[0]
+        return row[0] / row[1]
+
+    q, k, other = (torch.randn(n, 7, dtype=torch.float64) for n in (1, 5, 3))
+    expected = (q[0] @ (k[0] - k[1]) / 7**0.5).exp()
+    close(ratio(k), expected, 1e-12)
+    close(ratio(k[:2], other), expected, 1e-12)
+    differ(ratio(other[:1], k[1:]), expected)  # the control
+
+
 @BOTH
 def test_keys_are_a_set(f):
     """Shuffling keys and values together changes nothing."""

@@ -11,6 +11,8 @@ import torch
 import coursekit
 from coursekit.classroom.glue import result
 from coursekit.models import find_model, shipped
+from coursekit.multihead import MultiHeadAttention
+from coursekit.probe import causality
 from coursekit.translate import Translator
 from coursekit.weights import own_weights, read_tensors, round_weights
 from results.translating import bleu
@@ -48,6 +50,20 @@ def test_a_model_is_small_and_has_its_card(name):
     for part in ("Data", "Recipe", "Limits", "License"):
         assert f"**{part}:**" in card, f"{name}: {part}"
     assert (folder / "LICENSE").exists() == (name in FROM_MULTI30K)
+
+
+def test_the_running_model_is_what_chapters_4_and_5_say(monkeypatch):
+    """Heads of 16 numbers, and a mask: no token changes what precedes it."""
+    model, _ = coursekit.load("running")
+    assert model.config.d_model / model.config.n_heads == 16
+    assert causality(model, model.config.vocab_size, length=11).ok
+    forward = MultiHeadAttention.forward  # the control: the same, unmasked
+    monkeypatch.setattr(
+        MultiHeadAttention,
+        "forward",
+        lambda *given, **how: forward(*given, **how | {"causal": False}),
+    )
+    assert not causality(model, model.config.vocab_size, length=11).ok
 
 
 @pytest.mark.parametrize("name", sorted(FROM_MULTI30K))
