@@ -651,6 +651,20 @@ def test_the_translator(visit):
     assert reader.sentence("translator") != sentence
 
 
+def test_the_translator_says_that_it_reads_another_language(visit):
+    reader = visit()
+    element = reader.figure("translator")
+    hint = "This looks like English; the model has learned to read German."
+    for text, is_foreign in [
+        ("A dog is sleeping on the couch.", True),
+        ("Ein Hund schläft in der Sonne.", False),
+        ("Hund", False),
+    ]:
+        element.get_by_role("textbox").fill(text)
+        reader.page.wait_for_timeout(500)
+        assert reader.sentence("translator").startswith(hint) == is_foreign
+
+
 def trained(reader, least):
     """The figure once it has trained so many steps."""
     reader.page.wait_for_function(

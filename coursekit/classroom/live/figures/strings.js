@@ -111,6 +111,10 @@ export const STRINGS = {
   "translator.target": "Translation",
   "translator.sentence": "“{token}” (row {row} of {n}) looks most at {shares}.",
   "translator.end": "end",
+  "translator.foreign":
+    "This looks like {other}; the model has learned to read {own}.",
+  "language.de": "German",
+  "language.en": "English",
 
   "bpe.title": "byte-pair merges",
   "bpe.step": "Merges applied",

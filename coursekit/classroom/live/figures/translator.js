@@ -9,6 +9,20 @@ import { say, visible } from "./strings.js";
 
 const MOST = 40; // tokens of a source
 const PAUSE = 150; // milliseconds after a key before it translates
+// Words that tell the two languages apart, none of which both have.
+const COMMON = {
+  de: "der die das den dem ein eine einen und ist sind auf mit nicht er sie",
+  en: "the a an and is are on of with not he she it to at his her they",
+};
+
+/** The other language than a model's own, if a text is written in that. */
+function foreign(text, own) {
+  const words = text.toLowerCase().split(/[^\p{L}]+/u);
+  const count = (language) =>
+    words.filter((word) => COMMON[language].split(" ").includes(word)).length;
+  const other = own === "de" ? "en" : "de";
+  return count(other) > count(own) ? other : null;
+}
 
 class LiveTranslator extends LiveFigure {
   static key = "translator";
@@ -93,7 +107,11 @@ class LiveTranslator extends LiveFigure {
     });
     this.tokens.mark(this.row);
     this.map.set(map, this.rows, this.columns, this.row, sentence);
-    this.tell(sentence);
+    const [, own] = this.getAttribute("model").match(/translator-(..)-/);
+    const other = foreign(this.text.input.value, own);
+    const hint = other && say("translator.foreign",
+      { own: say(`language.${own}`), other: say(`language.${other}`) });
+    this.tell([hint, sentence].filter(Boolean).join(" "));
   }
 
   redraw() {
