@@ -651,6 +651,41 @@ def test_the_translator(visit):
     assert reader.sentence("translator") != sentence
 
 
+LINES = """figure => {
+  const [row, map] = [figure.row, figure.querySelector(".live-lines")];
+  const middle = e => {
+    const {left, width} = e.getBoundingClientRect();
+    return left + width / 2 - map.getBoundingClientRect().left;
+  };
+  const {above, below, shares} = figure.lines;
+  const drawn = [...map.children].map(line => [
+    +line.getAttribute("x1"), +line.getAttribute("x2"),
+    +line.getAttribute("stroke-width")]);
+  const wanted = [...above.children].map((token, i) => [
+    middle(below.children[row]), middle(token), 10 * shares[i]]);
+  return [drawn, wanted, [...shares]];
+}"""
+
+
+def test_lines_lead_to_what_a_token_of_the_translation_looks_at(visit):
+    reader = visit()
+    element = reader.figure("translator")
+    element.get_by_role("listbox").focus()
+    reader.page.keyboard.press("Home")
+    seen = []
+    for key in ("ArrowRight", "ArrowRight"):
+        drawn, wanted, shares = element.evaluate(LINES)
+        kept = [w for w in wanted if w[2] >= 0.4]
+        assert drawn == [pytest.approx(w, abs=0.1) for w in kept]
+        assert sum(shares) == pytest.approx(1, abs=1e-5)
+        seen.append(drawn)
+        reader.page.keyboard.press(key)
+    assert seen[0] != seen[1]
+    reader.resize(360)  # they follow their tokens
+    drawn, wanted, _ = element.evaluate(LINES)
+    assert drawn == [pytest.approx(w, abs=0.1) for w in wanted if w[2] >= 0.4]
+
+
 def test_the_translator_says_that_it_reads_another_language(visit):
     reader = visit()
     element = reader.figure("translator")

@@ -134,6 +134,47 @@ export class TokenRow {
   }
 }
 
+const FAINT = 0.04; // a share below it gets no line
+const WIDEST = 10; // pixels of a line that has all of the weight
+
+/** Two rows of tokens, and lines from one of the lower to those above, as wide
+ *  as their shares. */
+export class Lines {
+  constructor(above, below) {
+    this.above = above;
+    this.below = below;
+    this.drawing = shape("svg", { class: "live-lines", "aria-hidden": true });
+    this.element = make("div", { className: "live-between" },
+      this.drawing, above, below);
+    new ResizeObserver(() => this.draw()).observe(this.element);
+  }
+
+  /** Lines from the lower row's token ``from``. */
+  set(from, shares) {
+    this.from = from;
+    this.shares = shares;
+    this.draw();
+  }
+
+  draw() {
+    const tokens = this.above.children, start = this.below.children[this.from];
+    if (!start) return;
+    const origin = this.element.getBoundingClientRect();
+    const box = start.getBoundingClientRect();
+    const middle = ({ left, width }) => left + width / 2 - origin.left;
+    const lines = [...tokens].flatMap((token, i) => {
+      if (!(this.shares[i] >= FAINT)) return [];
+      const end = token.getBoundingClientRect();
+      return shape("line", {
+        x1: middle(box), y1: box.top - origin.top,
+        x2: middle(end), y2: end.bottom - origin.top,
+        "stroke-width": WIDEST * this.shares[i],
+      });
+    });
+    this.drawing.replaceChildren(...lines);
+  }
+}
+
 const TALL = 420; // pixels of a map's rows, where their names leave them
 
 /** A matrix of weights on a canvas: queries are rows, keys are columns. */

@@ -3,7 +3,7 @@
 import { Translator } from "../translate.js";
 import { define, LiveFigure } from "./figure.js";
 import {
-  HeatMap, largest, make, mean, numbered, select, slider, TokenRow,
+  HeatMap, largest, Lines, make, mean, numbered, select, slider, TokenRow,
 } from "./parts.js";
 import { say, visible } from "./strings.js";
 
@@ -48,13 +48,15 @@ class LiveTranslator extends LiveFigure {
       this.number("head", -1), draw);
     this.target = make("output", { className: "live-target" });
     this.tokens = new TokenRow(say("choose-query"), (row) => this.choose(row));
+    this.source = make("div", { className: "live-tokens", "aria-hidden": true });
+    this.lines = new Lines(this.source, this.tokens.element);
     this.map = new HeatMap((row) => this.choose(row));
     return [
       this.text.field,
       make("p", {}, `${say("translator.target")}: `, this.target),
       make("div", { className: "live-row" },
         this.beams.field, this.layer.field, this.head.field),
-      this.tokens.element,
+      this.lines.element,
       this.map.element,
     ];
   }
@@ -64,7 +66,7 @@ class LiveTranslator extends LiveFigure {
     const most = Math.min(MOST, this.model.config.max_len - 1); // and its end
     const read = this.read(text, most);
     const isEmpty = text.trim() === "";
-    this.map.element.hidden = this.tokens.element.hidden = isEmpty;
+    this.map.element.hidden = this.lines.element.hidden = isEmpty;
     this.target.textContent = "";
     if (isEmpty) return this.tell(say("empty"));
     const { bosId, eosId } = this.translator;
@@ -84,6 +86,8 @@ class LiveTranslator extends LiveFigure {
     this.columns = [...read.names, end];
     this.row = Math.min(this.row ?? 0, this.rows.length - 1);
     this.tokens.set(this.rows);
+    this.source.replaceChildren(...this.columns.map((name) =>
+      make("span", { className: "live-token" }, visible(name))));
     this.draw();
   }
 
@@ -106,6 +110,7 @@ class LiveTranslator extends LiveFigure {
       shares: largest(map[this.row], this.columns),
     });
     this.tokens.mark(this.row);
+    this.lines.set(this.row, map[this.row]);
     this.map.set(map, this.rows, this.columns, this.row, sentence);
     const [, own] = this.getAttribute("model").match(/translator-(..)-/);
     const other = foreign(this.text.input.value, own);
