@@ -208,7 +208,7 @@ def generate0(model, ids, n_new):  # chapter 0
 
 @torch.no_grad()
 def changed_by5(model, ids, at):  # chapter 5
-    """How much each position's logits change with the token at one."""
+    """How much each position's logits change if token `at` changes."""
     logits = model(ids)
     other = ids.clone()
     other[:, at] = (ids[:, at] + 1) % logits.size(-1)  # another token
