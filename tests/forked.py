@@ -107,6 +107,27 @@ def command():
     return folder.name
 
 
+def closed():
+    """The standard streams that are closed; in their places nothing."""
+    found = []
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            found.append(number)
+            os.open(os.devnull, os.O_RDWR)  # it gets the lowest number
+    return found
+
+
+def close(streams):
+    """Close standard streams, as if this process had begun without them."""
+    for number in streams:
+        name = ("stdin", "stdout", "stderr")[number]
+        setattr(sys, name, None)
+        setattr(sys, f"__{name}__", None)
+        os.close(number)
+
+
 def ask(address, words, streams, **place):
     """Have a program run; its exit code."""
     with kernels.request(address, words, streams, **place) as connection:
@@ -132,6 +153,7 @@ def serve(address, modules):
 
 def main(words):
     """Be the program, as a new Python would."""
+    close(map(int, os.environ.pop("CLOSED", "").split()))
     sys.argv = words
     if words[0] == "coursekit":
         sys.path.remove(str(HERE.parent))
@@ -151,6 +173,7 @@ if __name__ == "__main__":
     _, address, *words = sys.argv
     if address == "ask":
         address, *words = words
+        os.environ["CLOSED"] = " ".join(map(str, closed()))
         sys.exit(ask(address, ["coursekit", *words], [0, 1, 2]))
     words = serve(address, words)
     if words:

@@ -741,12 +741,12 @@ def test_every_mutant_of_the_catalogue_can_be_written_down():
         for name, exercise in core.exercises(chapter).items():
             if exercise.local or not exercise.bugs:
                 continue
+            case = core.draw(exercise, 3)[-1]
+            bound = core.bind(exercise, case)
             for bug in exercise.bugs:
                 on = frozenset({bug})
                 space = {}
                 exec(str(standalone(exercise, on, "f")), space)
-                case = core.draw(exercise, 3)[-1]
-                bound = core.bind(exercise, case)
                 with torch.no_grad():
                     got = core.call(space["f"], bound, 3)
                 right = core.expected(exercise, case, 3, on)

@@ -12,18 +12,37 @@ import itertools
 import json
 import re
 import time
+from functools import lru_cache
 from pathlib import Path
+from weakref import WeakKeyDictionary
 
 import pytest
 from test_exercises import PAGES, execute, exercises_of
 
-from coursekit.classroom.check import core
-from coursekit.classroom.check.call import call
+from coursekit.classroom.check import checker, core
+from coursekit.classroom.check.call import call, randomness
 from coursekit.classroom.check.checker import check, verdict
 from coursekit.classroom.check.diagnose import drawn, mutants, same, trace
 from coursekit.classroom.check.matrix import Matrix
 
 ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(autouse=True, scope="module")
+def drawn_once():
+    """An exercise draws its cases once for all answers: they get copies."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checker, "draw", lru_cache(maxsize=8)(core.draw))
+        yield
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    """What is nested in it only seeds: see :func:`randomness`."""
+    with randomness(0):
+        yield
+
+
 CHAPTERS = core.chapters()
 
 
@@ -104,6 +123,10 @@ def test_what_to_read_again_exists(place):
 
 
 # -- the mistakes ------------------------------------------------------------
+# Verdicts on outcomes; those of the mutants are asked for in three tests.
+JUDGED = WeakKeyDictionary()
+
+
 class Played:
     """An exercise's cases, and what functions come to on them."""
 
@@ -112,6 +135,7 @@ class Played:
         self.references = drawn(exercise, seed)
         self.cases = self.references.cases
         self.rights = self.mutant(core.NONE)
+        self.judged = JUDGED.setdefault(self.references, {})
 
     def mutant(self, on):
         """What the reference comes to with mistakes."""
@@ -135,7 +159,11 @@ class Played:
         """Numbers of the cases that reject these outcomes, in order."""
         answers = zip(self.cases, outcomes, self.rights, strict=True)
         for i, (case, got, right) in enumerate(answers):
-            if verdict(self.exercise, case, got, right) is not None:
+            key = id(got), id(right)
+            if key not in self.judged:
+                said = verdict(self.exercise, case, got, right)
+                self.judged[key] = got, right, said
+            if self.judged[key][-1] is not None:
                 yield i
 
     def traces(self, outcomes):
@@ -344,8 +372,9 @@ def test_other_mistakes_are_rejected_and_not_named(chapter, name):
 
 
 @pytest.mark.parametrize(("chapter", "name"), ALL)
-def test_a_check_takes_less_than_a_second(chapter, name):
+def test_a_check_takes_less_than_a_second(chapter, name, monkeypatch):
     """Of CPU time, once what it needs is there; aim at 0.1."""
+    monkeypatch.setattr(checker, "draw", core.draw)
     answers = catalogue(chapter)
     for answer in (answers.RIGHT[name][0], answers.OUTSIDE[name][0]):
         for attempt in ("first", "again"):  # the first may load something

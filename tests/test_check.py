@@ -437,6 +437,7 @@ def test_gradients_modules_and_functions_as_arguments(exercise):
         assert check(slope)
 
     def spoils(w, p, net, f, g):
+        net.register_forward_hook(lambda *_: None)
         for parameter in net.parameters():
             parameter.data.zero_()
         return w
@@ -444,6 +445,7 @@ def test_gradients_modules_and_functions_as_arguments(exercise):
     before = layer.weight.clone()
     assert not check(spoils)
     assert torch.equal(layer.weight, before)
+    assert not layer._forward_hooks
     assert weight.grad is None
 
 

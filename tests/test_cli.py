@@ -318,9 +318,9 @@ def test_a_run_outlives_its_output(run, tmp_path, where, code, notes):
     """The same files to the last byte, and a line that says it."""
     if "full" in where and not os.path.exists("/dev/full"):
         pytest.skip("no /dev/full")
-    # With a stream that is closed, a process of its own: the others are forks.
+    # Without any stream a process of its own: the others are forks.
     program = [sys.executable, "-m", "coursekit"]
-    words = program if "&-" in where else [f"{forked.command()}/coursekit"]
+    words = program if "<&-" in where else [f"{forked.command()}/coursekit"]
     words += [
         "train",
         run.parent / "text.txt",

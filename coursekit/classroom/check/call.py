@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 import traceback
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -28,6 +29,8 @@ SAID = (
     "give it."
 )
 """All that a sandbox reads of an error in a function that it was given."""
+within = False
+"""Whether a :func:`randomness` is to put the random numbers back."""
 NOTHING = {"RESUME", "NOP", "LOAD_CONST", "RETURN_CONST", "RETURN_VALUE"}
 
 
@@ -138,23 +141,54 @@ def duplicate(value: Any) -> Any:
         return tuple(duplicate(v) for v in value)
     if isinstance(value, list):
         return [duplicate(v) for v in value]
-    return copy.deepcopy(value)
+    return copy.deepcopy(value, known_copies(value))
+
+
+def known_copies(value: Any) -> dict[int, Any]:
+    """Copies of what a model's parts hold a dozen of: empty containers.
+
+    A deep copy takes most of its time for them.
+    """
+    if not isinstance(value, torch.nn.Module):
+        return {}
+    return {
+        id(held): type(held)()
+        for part in value.modules()
+        for held in vars(part).values()
+        if type(held) in (OrderedDict, set) and not held
+    }
 
 
 @contextmanager
 def randomness(seed: int) -> Iterator[None]:
-    """Seed every source of random numbers; put all back afterwards."""
+    """Seed every source of random numbers; put all back afterwards.
+
+    Within another it only seeds: the outer one puts all back, since to ask
+    NumPy for its state takes longer than most calls.
+    """
+    global within
+    if within:
+        seed_all(seed)
+        yield
+        return
     python, numpy = random.getstate(), np.random.get_state()
     with torch.random.fork_rng(devices=[]):
-        # torch.manual_seed also prepares for a GPU: 100 times slower.
-        torch.default_generator.manual_seed(seed)
-        random.seed(seed)
-        np.random.seed(seed % 2**32)
+        within = True
         try:
+            seed_all(seed)
             yield
         finally:
+            within = False
             random.setstate(python)
             np.random.set_state(numpy)
+
+
+def seed_all(seed: int) -> None:
+    """Seed every source of random numbers."""
+    # torch.manual_seed also prepares for a GPU: 100 times slower.
+    torch.default_generator.manual_seed(seed)
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
 
 
 def unwritten(function: Function, got: Outcome) -> str | None:

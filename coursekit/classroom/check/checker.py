@@ -91,7 +91,11 @@ def check(
     names = (*exercise.forbid, *LESSON)
     outcomes: list[Outcome] = []
     try:
-        with forbidden(names, function) as allowed, at_most(limit):
+        with (
+            randomness(seed),
+            forbidden(names, function) as allowed,
+            at_most(limit),
+        ):
             for case in cases:
                 outcomes.append(call(allowed, bind(exercise, case), seed))
     except TooLong:
@@ -119,6 +123,7 @@ def stopped(
     return Report(id, "error", text, example, total=n)
 
 
+@randomness(0)
 def examine(
     id: str,
     references: References,

@@ -7,7 +7,9 @@ damaged can be read as far as it goes.
 import json
 import re
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -146,16 +148,25 @@ def markdown_cells(path: Path) -> list[Cell]:
 def myst_cells(text: str, name: str = "the text") -> list[Cell]:
     """The cells of a chapter's text."""
     try:
-        import jupytext  # type: ignore[import-untyped]
+        cells = parsed(text)
     except ModuleNotFoundError as error:
         raise NotebookError(
             f"a chapter in Markdown is read by jupytext, which is missing: "
             f"got {name}. {INSTALL}, or give its .ipynb."
         ) from error
-    try:
-        cells = jupytext.reads(text, fmt="md:myst").cells
     except Exception as error:
         raise NotebookError(
             f"{name} is no chapter: jupytext cannot read it ({error})."
         ) from error
-    return [Cell(c.cell_type, c.source, dict(c.metadata)) for c in cells]
+    return [
+        Cell(c.cell_type, c.source, dict(deepcopy(c.metadata))) for c in cells
+    ]
+
+
+@lru_cache(maxsize=64)  # an assignment reads a page once for each reader
+def parsed(text: str) -> list[Any]:
+    """The cells of a chapter's text, as jupytext has them."""
+    import jupytext  # type: ignore[import-untyped]
+
+    cells: list[Any] = jupytext.reads(text, fmt="md:myst").cells
+    return cells

@@ -255,18 +255,12 @@ def pages_of(root: Path) -> Mapping[str, Any]:
 
 
 def as_notebook(cells: Iterable[Cell]) -> Any:
-    """The cells as nbformat has them."""
-    v4 = library().v4
-    make = {
-        "code": v4.new_code_cell,
-        "markdown": v4.new_markdown_cell,
-        "raw": v4.new_raw_cell,
-    }
-    return v4.new_notebook(
-        cells=[
-            make[c.kind](c.source, metadata=dict(c.metadata)) for c in cells
-        ]
-    )
+    """The cells as nbformat has them, to be looked at alone."""
+    made = [
+        {"cell_type": c.kind, "source": c.source, "metadata": dict(c.metadata)}
+        for c in cells
+    ]
+    return library().from_dict({"cells": made})
 
 
 def try_parse(cell: Cell) -> Program | None:

@@ -13,9 +13,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-import numpy
-import torch
-
 from coursekit.classroom.grading import confine
 
 HERE = Path(__file__).resolve().parent
@@ -274,7 +271,9 @@ def environment(home: str) -> dict[str, str]:
 def library_paths() -> list[str]:
     """Folders that modules are imported from: torch's, ours, installed."""
     installed = [Path(p) for p in sys.path if p.endswith("-packages")]
-    homes = [Path(m.__file__ or "").parents[1] for m in (torch, numpy)]
+    # Found without being loaded, which takes a second.
+    specs = map(importlib.util.find_spec, ("torch", "numpy"))
+    homes = [Path(s.origin).parents[1] for s in specs if s and s.origin]
     homes.append(PACKAGE.parent)
     return list(dict.fromkeys(str(p.resolve()) for p in [*homes, *installed]))
 

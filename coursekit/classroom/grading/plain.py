@@ -331,6 +331,17 @@ def lesson_cell(
     return f"from coursekit.{module} import {names_of_it}\n\n\n{source}"
 
 
+@functools.lru_cache(maxsize=2)
+def bibliography(text: str) -> Mapping[str, Any]:
+    """The entries of a file of BibTeX; the book's take a while to read."""
+    try:
+        from pybtex.database import parse_string  # type: ignore
+    except ModuleNotFoundError:  # it is part of the extra `book`
+        return {}
+    entries: Mapping[str, Any] = parse_string(text, "bibtex").entries
+    return entries
+
+
 class Pages:
     """What the text of one page may say about another."""
 
@@ -374,14 +385,8 @@ class Pages:
     @functools.cached_property
     def entries(self) -> Mapping[str, Any]:
         """The bibliography."""
-        try:
-            from pybtex.database import (  # type: ignore[import-untyped]
-                parse_file,
-            )
-        except ModuleNotFoundError:  # it is part of the extra `book`
-            return {}
         file = self.root / "references.bib"
-        return parse_file(str(file)).entries if file.exists() else {}
+        return bibliography(file.read_text("utf8")) if file.exists() else {}
 
     def link(self, text: str, page: str, anchor: str = "") -> str:
         """A link to the built book, if it has an address, or the text."""
