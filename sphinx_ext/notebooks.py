@@ -254,10 +254,12 @@ def with_lessons(cell, page, before):
     What the cells ``before`` define is not imported a second time.
     """
     known, cells = set(), []
-    for earlier in before:
-        if earlier.cell_type == "code":
-            known |= defined(earlier.source)
-    for number, (text, said) in enumerate(plain.cut(cell.source, "lesson")):
+    pieces = list(plain.cut(cell.source, "lesson"))
+    if any(said for _, said in pieces):
+        for earlier in before:
+            if earlier.cell_type == "code":
+                known |= defined(earlier.source)
+    for number, (text, said) in enumerate(pieces):
         text = page.convert(text)
         if text:
             cells.append(nbformat.v4.new_markdown_cell(text))
