@@ -678,6 +678,12 @@ def test_lines_lead_to_what_a_token_of_the_translation_looks_at(visit):
         kept = [w for w in wanted if w[2] >= 0.4]
         assert drawn == [pytest.approx(w, abs=0.1) for w in kept]
         assert sum(shares) == pytest.approx(1, abs=1e-5)
+        sentence = reader.sentence("translator")
+        best = re.search(r"looks most at “(.+?)” (\d+)%", sentence)
+        above = element.locator(".live-lines + div > *").all_inner_texts()
+        widest = shares.index(max(shares))
+        assert above[widest] == best[1]
+        assert round(100 * max(shares)) == int(best[2])
         seen.append(drawn)
         reader.page.keyboard.press(key)
     assert seen[0] != seen[1]
@@ -698,6 +704,12 @@ def test_the_translator_says_that_it_reads_another_language(visit):
         element.get_by_role("textbox").fill(text)
         reader.page.wait_for_timeout(500)
         assert reader.sentence("translator").startswith(hint) == is_foreign
+    for name in ("mine.js", "translator-fr-en-1.js"):  # nothing is known of it
+        element.evaluate("(e, name) => e.setAttribute('model', name)", name)
+        element.get_by_role("textbox").fill("A dog is on the couch." + name)
+        reader.page.wait_for_timeout(500)
+        assert reader.sentence("translator").startswith("“")
+        assert reader.wrong == []
 
 
 def trained(reader, least):

@@ -30,7 +30,7 @@ SAID = (
 )
 """All that a sandbox reads of an error in a function that it was given."""
 within = False
-"""Whether a :func:`randomness` is to put the random numbers back."""
+"""Whether a :func:`randomness` is running, which will put all back."""
 NOTHING = {"RESUME", "NOP", "LOAD_CONST", "RETURN_CONST", "RETURN_VALUE"}
 
 

@@ -112,8 +112,9 @@ class LiveTranslator extends LiveFigure {
     this.tokens.mark(this.row);
     this.lines.set(this.row, map[this.row]);
     this.map.set(map, this.rows, this.columns, this.row, sentence);
-    const [, own] = this.getAttribute("model").match(/translator-(..)-/);
-    const other = foreign(this.text.input.value, own);
+    // A model of the reader's own may have another name, or other languages.
+    const own = this.getAttribute("model")?.match(/translator-(..)-/)?.[1];
+    const other = own in COMMON && foreign(this.text.input.value, own);
     const hint = other && say("translator.foreign",
       { own: say(`language.${own}`), other: say(`language.${other}`) });
     this.tell([hint, sentence].filter(Boolean).join(" "));
