@@ -542,6 +542,40 @@ def test_modules_take_only_what_others_offer():
                 assert taken <= set(offered[module]), file.name
 
 
+# Pages tell of commands, and of what the course is made of.
+NO_API = ("aliases", "cli", "classroom")
+
+
+def undescribed(names, pages):
+    """Modules for which no API page has a section, nor for their package."""
+    have = set(re.findall(r"automodule:: coursekit\.(\S+)", pages))
+    return {
+        name
+        for name in names
+        if name.partition(".")[0] not in NO_API
+        and not {name, name.rpartition(".")[0]} & have
+    }
+
+
+def test_each_module_has_its_section_in_the_api():
+    pages = "".join(
+        p.read_text("utf8") for p in ROOT.glob("book/about/api_*.md")
+    )
+    names = {
+        ".".join(f.relative_to(ROOT / "coursekit").with_suffix("").parts)
+        for f, _ in trees()
+        if f.stem not in EXEMPT
+    }
+    assert len(names) > 50
+    assert undescribed(names, pages) == set()
+
+
+def test_a_module_without_section_is_found():
+    page = ".. automodule:: coursekit.norm\n.. automodule:: coursekit.probe\n"
+    names = {"norm", "probe.training", "cli.train", "fast.linear", "masks"}
+    assert undescribed(names, page) == {"fast.linear", "masks"}
+
+
 # -- the files in git --------------------------------------------------------
 def tracked():
     """Files that git knows or would add, but for what others wrote."""
