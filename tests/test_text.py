@@ -176,6 +176,7 @@ def missing(page, text):
     first = text.split("\n## ")[0]
     has = {
         "goals under its title": "\n:::{goals}" in first,
+        "the map under its title": "\n```{here}" in first,
         "a prediction": "{predict}" in text,
         "Takeaways": "\n## Takeaways\n" in text,
         "questions from earlier chapters": (
@@ -194,12 +195,14 @@ def test_chapter_has_its_parts(page):
 
 
 def test_a_missing_part_is_found():
-    parts = ["# T\n\n:::{goals}\nG\n:::", "::::{predict} Q", "{still-there}"]
+    parts = [":::{goals}\nG\n:::", "```{here}\n```"]
+    parts += ["::::{predict} Q", "{still-there}"]
     parts += ["## Takeaways", ":::{step} 4 Look back"]
     for left_out in parts:
-        text = "\n\n".join(part for part in parts if part != left_out)
-        assert len(missing("book/04_attention", text + "\n")) == 1
-    whole = "\n\n".join(parts) + "\n"
+        there = [part for part in parts if part != left_out]
+        text = "\n\n".join(["# T", *there]) + "\n"
+        assert len(missing("book/04_attention", text)) == 1
+    whole = "\n\n".join(["# T", *parts]) + "\n"
     assert missing("book/04_attention", whole) == []
     assert missing("book/05_masks", whole) == ["build step 5"]
     early = whole.replace("{still-there}", "").replace("{step} 4", "{step} 1")
