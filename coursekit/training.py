@@ -18,6 +18,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from coursekit import fast
+from coursekit.checks import require
 from coursekit.data import Batch
 from coursekit.devices import autocast, device_of, forked_rng, pick_precision
 from coursekit.loss import Loss, token_loss
@@ -151,7 +152,7 @@ def train(
         group: of which this process is one; model and batches are then its
             shard, and its callbacks end the run as the others' do.
         loss: in training and evaluation, in place of
-            :func:`coursekit.loss.token_loss` with what ``config`` says.
+            :func:`coursekit.loss.token_loss`; the *sum* over a batch.
 
     Returns:
         The state after the last update.
@@ -160,7 +161,8 @@ def train(
         TrainingDiverged: if loss or gradient is not finite; the weights
             are then those before the step.
         ValueError: if a step has no target, there is nothing to train, the
-            state is of another model, or the loss can't be chunked.
+            state is of another model, or the loss can't be smoothed or
+            chunked as ``config`` says.
 
     Chapter: 11, training.
     """
@@ -210,6 +212,12 @@ def _losses(
             "loss_chunk_size=0."
         )
     if loss is not None:
+        require(
+            not (config.label_smoothing or config.loss_chunk_size),
+            "label_smoothing and loss_chunk_size are of the usual loss",
+            f"{config.label_smoothing} and {config.loss_chunk_size}, and loss",
+            "Leave them at 0, and let the loss smooth and chunk by itself.",
+        )
         return loss, loss
     plain = partial(token_loss, chunk_size=config.loss_chunk_size)
     return partial(plain, label_smoothing=config.label_smoothing), plain

@@ -16,14 +16,14 @@ from coursekit.cache import (
 from coursekit.config import GPTConfig, TransformerConfig
 from coursekit.decoder import GPT
 from coursekit.fast.static import StaticStepper
+from coursekit.positions import SCHEMES
 from coursekit.seq2seq import Transformer
 from coursekit.steppers import PlainSeq2SeqStepper, PlainStepper
 
 V, MAX_LEN = 19, 23
 PROMPTS = [[3, 1, 4, 1, 5], [9, 2], [6, 5, 3, 5, 8, 9, 7]]  # 5, 2, 7
-POSITIONS = ("learned", "sinusoidal", "rope", "alibi", "none")
 VARIANTS = {
-    **{kind: {"positions": kind} for kind in POSITIONS},
+    **{kind: {"positions": kind} for kind in SCHEMES},
     "halves": {"positions": "rope", "position_layout": "halves"},
     "grouped": {"positions": "rope", "n_kv_heads": 2},
     "one group": {"positions": "alibi", "n_kv_heads": 1},
@@ -106,7 +106,7 @@ def test_cached_translator_equals_plain(name, dtype, tolerance):
         assert gap < tolerance
 
 
-@pytest.mark.parametrize("positions", POSITIONS)
+@pytest.mark.parametrize("positions", SCHEMES)
 @pytest.mark.parametrize("kind", [CachedStepper, StaticStepper])
 def test_without_layers_there_is_nothing_to_keep(kind, positions):
     model = make_gpt(n_layers=0, positions=positions)

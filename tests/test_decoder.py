@@ -15,6 +15,7 @@ from coursekit.block import Block
 from coursekit.config import GPTConfig
 from coursekit.decoder import GPT
 from coursekit.loss import cross_entropy
+from coursekit.positions import SCHEMES
 
 B, T, S, V, D, H, L = 2, 5, 7, 31, 42, 3, 2
 
@@ -164,7 +165,7 @@ def test_without_the_causal_mask_it_fails():
 # -- the start ---------------------------------------------------------------
 
 
-@pytest.mark.parametrize("positions", ["learned", "rope", "alibi", "none"])
+@pytest.mark.parametrize("positions", SCHEMES)
 @pytest.mark.parametrize("tie", [True, False])
 def test_loss_starts_near_ln_v(positions, tie):
     """An untrained model is as unsure as it can be: ln V within 0.5."""

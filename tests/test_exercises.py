@@ -60,12 +60,12 @@ ALL = list(listed())
 def read(text):
     """``(first cell, exercises)``: what the page has, in its order.
 
-    An exercise has its label and title, the page's first cell, the sources
-    of the cells up to its solution, the solution's python blocks, and whether
-    it predicts.
+    An exercise has its label and title, how many hints it gives, the page's
+    first cell, the sources of the cells up to its solution, the solution's
+    python blocks, whether that is closed, and whether it predicts.
     """
     first, found, current = None, [], None
-    solutions = {}
+    solutions, closed = {}, set()
     for cell in jupytext.reads(text, fmt="md:myst").cells:
         if cell.cell_type == "code":
             first = cell.source if first is None else first
@@ -82,6 +82,7 @@ def read(text):
                 current = SimpleNamespace(
                     title=title,
                     label=label[1] if label else None,
+                    hints=body.count("{dropdown} Hint"),
                     cells=[],
                     solution=None,
                     predicts="predict" in title.lower(),
@@ -92,6 +93,8 @@ def read(text):
                 current = None
             elif block["kind"] == "solution":
                 solutions[title] = PYTHON.findall(body)
+                if body.startswith(":class: dropdown\n"):
+                    closed.add(title)
                 current = None
         tail = cell.source[blocks[-1].end() if blocks else 0 :]
         if re.search(r"^#+ ", tail, re.MULTILINE):
@@ -99,6 +102,7 @@ def read(text):
     for exercise in found:
         exercise.first = first
         exercise.solution = solutions.get(exercise.label)
+        exercise.closed = exercise.label in closed
         exercise.checks = [
             id for source in exercise.cells for id in CHECK.findall(source)
         ]
@@ -121,8 +125,12 @@ def mismatched(chapter, found, names):
         at = f"exercise {exercise.label!r} ({exercise.title})"
         if exercise.label is None:
             wrong.append(f"{at} has no :label:")
+        if exercise.solution is not None and not exercise.closed:
+            wrong.append(f"{at}: its solution is open: :class: dropdown")
         if exercise.predicts and not exercise.checks:
             continue
+        if exercise.checks and not exercise.hints:
+            wrong.append(f"{at} has no {{dropdown}} Hint 1")
         task = re.search(r"implement|debug|write", exercise.title, re.I)
         if task and not exercise.checks:
             wrong.append(
@@ -281,6 +289,8 @@ def mine(q, k, v, mask=None):
         ("{solution} att-one", "{solution} att-two", "has no {solution}"),
         ("```python", "```text", "no ```python block"),
         (":label: att-one\n", "", "no :label:"),
+        ("{dropdown} Hint 1", "{dropdown} One", "no {dropdown} Hint 1"),
+        (":class: dropdown\n", "", "its solution is open"),
     ],
 )
 def test_a_planted_mismatch_is_found(old, new, says):

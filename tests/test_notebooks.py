@@ -70,7 +70,10 @@ def test_a_declared_function_is_the_one_that_is_checked(page):
             r'coursekit\.check\(\s*"([\w/]+)",\s*(\w+)\)', cell.source
         )
         checks |= set(found)
-    for one in declared(page):
+    stubs = declared(page)
+    bare = {id for id, _ in checks} - {one.id for one in stubs}
+    assert not bare, "declare it in the metadata of its stub (:exercise:)"
+    for one in stubs:
         assert one.title, one.id
         assert one.label, one.id
         assert (one.id, one.function) in checks

@@ -9,7 +9,8 @@ from compare import close, differ
 from transformers.models.bloom.modeling_bloom import build_alibi_tensor
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
-from coursekit.config import CHOICES
+from coursekit import positions
+from coursekit.config import CHOICES, GPTConfig
 from coursekit.positions import (
     SCHEMES,
     Alibi,
@@ -311,6 +312,19 @@ def test_schemes():
     for kind in ("rope", "alibi", "none"):
         assert torch.equal(make(kind)(x, torch.arange(T)), x)
     assert set(SCHEMES) == set(CHOICES["positions"])
+
+
+def test_each_class_is_a_scheme_and_on_offer():
+    """A new class has an entry in SCHEMES, and its name in __all__."""
+    config = GPTConfig(vocab_size=7)
+    built = {type(make(config)).__name__ for make in SCHEMES.values()}
+    there = {
+        name
+        for name, kind in vars(positions).items()
+        if isinstance(kind, type) and issubclass(kind, Positions)
+    }
+    assert built == there
+    assert built <= set(positions.__all__)
 
 
 @pytest.mark.parametrize(

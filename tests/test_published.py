@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from coursekit.pretrained import published
 from coursekit.pretrained.formats import MissingModelError
 from coursekit.pretrained.published import (
     PUBLISHED,
@@ -54,3 +55,12 @@ def test_versions_are_those_of_the_lock():
     wanted = {source.requirement for source in PUBLISHED.values()}
     assert set(pinned) == wanted | {"gguf==0.19.0"}
     assert lock.count("--hash=sha256:") >= len(pinned)
+
+
+def test_each_model_is_named_where_models_are():
+    """In the lists that readers see; and its own tests load it."""
+    tests = (ROOT / "tests" / "test_pipelines.py").read_text("utf8")
+    for name in PUBLISHED:
+        assert f"({name})" in published.__doc__
+        assert f'``"{name}"``' in load_published.__doc__
+        assert f'published("{name}")' in tests

@@ -7,6 +7,7 @@ from test_generation import PROMPTS, make_gpt
 from coursekit.cache import CachedSeq2SeqStepper, CachedStepper
 from coursekit.config import TransformerConfig
 from coursekit.generation import beam_search, generate, stream
+from coursekit.positions import SCHEMES
 from coursekit.seq2seq import Transformer
 from coursekit.steppers import (
     PlainSeq2SeqStepper,
@@ -17,7 +18,7 @@ from coursekit.steppers import (
 
 
 @pytest.mark.parametrize("kind", [PlainStepper, CachedStepper])
-@pytest.mark.parametrize("positions", ["learned", "rope", "alibi"])
+@pytest.mark.parametrize("positions", SCHEMES)
 def test_a_batch_of_unequal_prompts_writes_what_each_writes_alone(
     kind, positions
 ):

@@ -8,7 +8,6 @@ gives; both say so in a comment around them.
 import ast
 import re
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -167,39 +166,17 @@ def test_a_spoiled_page_is_found():
 
 
 # -- chapters ----------------------------------------------------------------
-ALL = [page for page in PAGES if re.match(r"book/\d\d_", page)]
-BUDGETS = tomllib.loads((ROOT / "tests" / "budgets.toml").read_text("utf8"))
-# Pages have the one form or the other until all are rewritten.
-REWRITTEN = [p for p in ALL if p in BUDGETS["pages"]["rewritten"]]
-CHAPTERS = [page for page in ALL if page not in REWRITTEN]
+CHAPTERS = [page for page in PAGES if re.match(r"book/\d\d_", page)]
 STEPS = range(13)  # the chapters that end with a step of the reader's file
-PROMISES = ("**What.**", "**Why.**", "**How.**")
-
-
-@pytest.mark.parametrize("page", CHAPTERS)
-def test_chapter_says_what_why_how(page):
-    text = (ROOT / f"{page}.md").read_text("utf8")
-    start = text[: text.index("{admonition} This chapter")]
-    assert [word for word in PROMISES if word not in start] == []
-
-
-@pytest.mark.parametrize("page", CHAPTERS)
-def test_chapter_has_predictions_and_exercises(page):
-    text = (ROOT / f"{page}.md").read_text("utf8")
-    assert len(re.findall(r"^:{4,}\{predict\}", text, re.M)) >= 4
-    exercises = re.findall(r"^`{4,}\{exercise\} ★+ (\w+)", text, re.M)
-    assert 5 <= len(exercises) <= 7
-    assert sum(kind in ("Implement", "Debug") for kind in exercises) >= 4
-    assert "{cost}`time`" in text
-    assert "figures.ladder(" in text
 
 
 def missing(page, text):
-    """What a rewritten chapter lacks, in words."""
+    """What a chapter lacks, in words."""
     chapter = int(page.split("/")[-1][:2])
     first = text.split("\n## ")[0]
     has = {
         "goals under its title": "\n:::{goals}" in first,
+        "the map under its title": "\n```{here}" in first,
         "a prediction": "{predict}" in text,
         "Takeaways": "\n## Takeaways\n" in text,
         "questions from earlier chapters": (
@@ -212,46 +189,24 @@ def missing(page, text):
     return [what for what, there in has.items() if not there]
 
 
-@pytest.mark.parametrize("page", REWRITTEN)
-def test_rewritten_chapter_has_its_parts(page):
+@pytest.mark.parametrize("page", CHAPTERS)
+def test_chapter_has_its_parts(page):
     assert missing(page, (ROOT / f"{page}.md").read_text("utf8")) == []
 
 
 def test_a_missing_part_is_found():
-    parts = ["# T\n\n:::{goals}\nG\n:::", "::::{predict} Q", "{still-there}"]
+    parts = [":::{goals}\nG\n:::", "```{here}\n```"]
+    parts += ["::::{predict} Q", "{still-there}"]
     parts += ["## Takeaways", ":::{step} 4 Look back"]
     for left_out in parts:
-        text = "\n\n".join(part for part in parts if part != left_out)
-        assert len(missing("book/04_attention", text + "\n")) == 1
-    whole = "\n\n".join(parts) + "\n"
+        there = [part for part in parts if part != left_out]
+        text = "\n\n".join(["# T", *there]) + "\n"
+        assert len(missing("book/04_attention", text)) == 1
+    whole = "\n\n".join(["# T", *parts]) + "\n"
     assert missing("book/04_attention", whole) == []
     assert missing("book/05_masks", whole) == ["build step 5"]
     early = whole.replace("{still-there}", "").replace("{step} 4", "{step} 1")
     assert missing("book/01_tokenizer", early) == []
-
-
-def main_path(text):
-    """The words that a reader sees without opening anything."""
-    text = text.split("\n## Exercises")[0]
-    folded = r"\{(?:dropdown|predict|answer|solution|here)\}"
-    text = re.sub(
-        rf"^(`{{3,}}|:{{3,}}){folded}.*?^\1$", " ", text, flags=re.M | re.S
-    )
-    return len(re.findall(r"\w[\w'’-]*", prose(text)))
-
-
-@pytest.mark.parametrize("page", CHAPTERS)
-def test_main_path_is_a_quarter_of_an_hour(page):
-    """About 2,500 words; the captions and alt texts come on top."""
-    assert main_path((ROOT / f"{page}.md").read_text("utf8")) <= 2600
-
-
-def test_words_of_the_main_path():
-    text = (
-        "---\na: b\n---\n# One\n\ntwo three\n\n```{dropdown} No\nno\n```\n"
-        "::::{predict} No\n:::{choice} no\n:::\n::::\n## Exercises\nno\n"
-    )
-    assert main_path(text) == 3
 
 
 # -- glossary ----------------------------------------------------------------

@@ -254,6 +254,15 @@ def test_another_loss_takes_its_place():
     assert set(seen) == {True, False}
 
 
+@pytest.mark.parametrize(
+    "setting", [{"label_smoothing": 0.1}, {"loss_chunk_size": 4}]
+)
+def test_another_loss_is_not_told_settings_of_the_usual_one(setting):
+    """They would be ignored, and nobody would know."""
+    with pytest.raises(ValueError, match="of the usual loss: got 0"):
+        train(tiny(), batches, quick(**setting), loss=token_loss)
+
+
 def test_a_step_without_targets_is_refused():
     batch = Batch({"ids": IDS[:7][None]}, torch.full((1, 7), -100))
     with pytest.raises(ValueError, match="got 2 micro-batches with none"):
