@@ -36,18 +36,12 @@ def never(*_: object) -> bool:
     return False
 
 
-def unchanged(x: Tensor) -> Tensor:
-    """In place of rounding."""
-    return x
-
-
 def as_it_is(model: Any, n_rows: int = 1) -> Any:
     """In place of packing."""
     return model
 
 
 PRODUCTS: Off = {"coursekit.fast.training.is_quicker_in_products": never}
-ROUNDED: Off = {"coursekit.fast.training.rounded": unchanged}
 DROPOUT: Off = {"coursekit.fast.training.fast_dropout": F.dropout}
 PACKED: Off = {"benchmarks.peers.ours.for_generation": as_it_is}
 
@@ -128,7 +122,6 @@ def _writing(size: str, n_beams: int) -> Workload:
 
 WORKLOADS = [
     _step("attention in products", "C", PRODUCTS),
-    _step("one rounding before projections", "C", ROUNDED),
     _step("faster dropout", "base", DROPOUT),
     _writing("S", 1),
     _writing("base", 4),

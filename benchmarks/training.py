@@ -21,7 +21,6 @@ from benchmarks.contest import (
     compete,
 )
 from coursekit.data import Batch
-from coursekit.fast import kept_memory
 from coursekit.train_config import TrainConfig
 from coursekit.training import start, train
 
@@ -203,8 +202,7 @@ def defaults(settings: Settings) -> dict[str, Any]:
         return Entry(call, check)
 
     work = shape.batch * shape.context
-    with kept_memory():  # one step of a loop each time: all get what it has
-        return compete(Task("gpt", shape), prepare, settings, work)
+    return compete(Task("gpt", shape), prepare, settings, work)
 
 
 def compiled_steps(settings: Settings, size: str, how: str) -> dict[str, Any]:

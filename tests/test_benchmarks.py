@@ -38,7 +38,6 @@ from benchmarks.contest import (
 )
 from benchmarks.peers import ours, vocabularies
 from coursekit.classroom.glue import result
-from coursekit.fast.memory import _KEPT
 from results.record import ROOT
 
 # The width is even and divisible by the heads; all sizes differ.
@@ -779,32 +778,6 @@ def test_a_part_is_printed_and_not_written(monkeypatch, tmp_path, capsys):
 def test_update_needs_rows():
     with pytest.raises(SystemExit, match="got no --only"):
         __main__.main(["--update"])
-
-
-def test_kept_memory_is_raced_in_turn(monkeypatch):
-    asked = []
-
-    def child(what, name):
-        asked.append(name)
-        seconds = 2.0 if name == OURS else 3.0
-        return {"seconds": seconds, "cpu_seconds": 2 * seconds}
-
-    monkeypatch.setattr(growing, "child", child)
-    out = growing.keeping(contest.Settings(quick=False))
-    assert asked == [OURS, "without", "without", OURS] * 2
-    assert out["rows"]["without"]["ratio"] == 1.5
-    shape = growing.SHAPES["S"]
-    assert out["rows"][OURS]["speed"] == shape.batch * shape.context / 2
-
-
-def test_memory_is_kept_for_one_of_the_two(monkeypatch):
-    seen = []
-    monkeypatch.setattr(
-        growing, "measure", lambda call, n: seen.append(bool(_KEPT))
-    )
-    growing.kept(OURS)
-    growing.kept("without")
-    assert seen == [sys.platform == "linux", False]
 
 
 def test_a_part_can_be_put_into_the_last_result(monkeypatch, tmp_path):
