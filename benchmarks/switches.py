@@ -122,7 +122,9 @@ def _writing(size: str, n_beams: int) -> Workload:
 
 WORKLOADS = [
     _step("attention in products", "C", PRODUCTS),
+    _step("attention in products", "C, 128 positions", PRODUCTS),
     _step("faster dropout", "base", DROPOUT),
+    _step("faster dropout", "C, dropout 0.1", DROPOUT),
     _writing("S", 1),
     _writing("base", 4),
 ]

@@ -29,6 +29,8 @@ SHAPES = {
     "C": Shape(4, 128, 4, 64, 65, 12),
     "M": Shape(12, 768, 12, 256, 50257, 1),  # GPT-2 small
     "base": Shape(6, 512, 8, 64, 8000, 8, dropout=0.1, max_len=512),
+    "C, 128 positions": Shape(4, 128, 4, 128, 65, 6),
+    "C, dropout 0.1": Shape(4, 128, 4, 64, 65, 12, dropout=0.1),
     # The same models with more rows: a GPU would wait for work.
     "GPU S": Shape(6, 384, 6, 256, 65, 64),
     "GPU M": Shape(12, 768, 12, 1024, 50257, 8),

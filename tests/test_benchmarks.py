@@ -49,8 +49,10 @@ QUICK = Settings(quick=True, rounds=2, slot=0.0)
 @pytest.fixture(autouse=True)
 def toy(monkeypatch):
     """Toy shapes and a short text; a rate at which toys learn."""
-    for size in "SCM":
+    for size in (*"SCM", "C, 128 positions"):
         monkeypatch.setitem(training.SHAPES, size, TOY)
+    dropped = replace(TOY, dropout=0.1)
+    monkeypatch.setitem(training.SHAPES, "C, dropout 0.1", dropped)
     monkeypatch.setitem(training.SHAPES, "base", TOY_PAIRS)
     monkeypatch.setattr(training, "RATE", 3e-3)
     beginning = tokenizing.text(9_000)
@@ -236,6 +238,12 @@ def test_a_switch_is_off_for_one_of_two(monkeypatch, work):
     assert all(row["speed"] > 0 for row in rows.values())
     assert seen, "nobody asks: the name is not the one that is used"
     assert {n: pkgutil.resolve_name(n) for n in off} == homes
+
+
+def test_each_speed_up_has_two_rows():
+    rows = [next(iter(w.run.keywords["off"])) for w in switches.WORKLOADS]
+    assert rows
+    assert all(rows.count(name) >= 2 for name in rows), rows
 
 
 def noted(seen, other, *args, **options):
