@@ -11,7 +11,6 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,24 +18,20 @@ from typing import Any
 import torch
 from torch.nn import functional as F  # noqa: N812
 
-from benchmarks.clock import Timing, timed, turns
+from benchmarks.clock import timed
 from benchmarks.contest import (
-    OURS,
     Settings,
     Shape,
     Target,
     Task,
     Workload,
-    duel,
 )
 from benchmarks.training import (
-    SHAPES,
     Trainee,
     count,
     flops_per_token,
     sample,
 )
-from coursekit.fast import kept_memory
 
 TOKENS = 2048  # of a step, at every context
 LAYERS = 4
@@ -92,8 +87,7 @@ def step(context: int, d_model: int) -> dict[str, float]:
     n = count(model.module)
     flops = flops_per_token(n, shape) * TOKENS
     trainee = Trainee(model, sample(shape, 2), "fp32", compiled=False)
-    with kept_memory():
-        found = measure(trainee, 4)
+    found = measure(trainee, 4)
     return found | {"flops": flops, "parameters": n}
 
 
@@ -138,17 +132,6 @@ def loss(how: str) -> dict[str, float]:
     ways = {"ours": ours, "whole": whole, "pieces": partial(whole, 64)}
     table.grad = torch.zeros_like(table)  # its gradient is there in any case
     return measure(ways[how], 1)
-
-
-def kept(how: str) -> dict[str, float]:
-    """Steps of S in bfloat16; memory is kept if ``how`` is our name."""
-    from benchmarks.peers import ours
-
-    shape = SHAPES["S"]
-    model = ours.gpt(Task("gpt", shape), Settings())
-    trainee = Trainee(model, sample(shape, 2), "bf16", compiled=False)
-    with kept_memory() if how == OURS else nullcontext():
-        return measure(trainee, 20)
 
 
 def child(*arguments: object) -> dict[str, float]:
@@ -214,17 +197,6 @@ def long(settings: Settings) -> dict[str, Any]:
     }
 
 
-def keeping(settings: Settings) -> dict[str, Any]:
-    """What kept memory is worth: by turns, each in a process of its own."""
-    timings = {OURS: Timing(), "without": Timing()}
-    for order in turns(list(timings), 1 if settings.quick else 4):
-        for name in order:
-            found = child("kept", name)
-            timings[name].wall.append(found["seconds"])
-            timings[name].cpu.append(found["cpu_seconds"])
-    return duel(timings, SHAPES["S"].batch * SHAPES["S"].context)
-
-
 def importing(settings: Settings) -> dict[str, Any]:
     """Seconds that coursekit adds to importing torch."""
     times = [child("import")["seconds"] for _ in range(settings.rounds)]
@@ -262,7 +234,6 @@ WORKLOADS = [
         long,
         (Target(number="squares", at_most=1.0),),
     ),
-    Workload("worth of kept memory, S bf16", "tokens/s", keeping),
 ]
 
 if __name__ == "__main__":
@@ -272,7 +243,6 @@ if __name__ == "__main__":
         "step": step,
         "forward": forward,
         "loss": loss,
-        "kept": kept,
     }
     print(
         json.dumps(

@@ -21,7 +21,6 @@ from benchmarks.contest import (
     compete,
 )
 from coursekit.data import Batch
-from coursekit.fast import kept_memory
 from coursekit.train_config import TrainConfig
 from coursekit.training import start, train
 
@@ -30,6 +29,8 @@ SHAPES = {
     "C": Shape(4, 128, 4, 64, 65, 12),
     "M": Shape(12, 768, 12, 256, 50257, 1),  # GPT-2 small
     "base": Shape(6, 512, 8, 64, 8000, 8, dropout=0.1, max_len=512),
+    "C, 128 positions": Shape(4, 128, 4, 128, 65, 6),
+    "C, dropout 0.1": Shape(4, 128, 4, 64, 65, 12, dropout=0.1),
     # The same models with more rows: a GPU would wait for work.
     "GPU S": Shape(6, 384, 6, 256, 65, 64),
     "GPU M": Shape(12, 768, 12, 1024, 50257, 8),
@@ -203,8 +204,7 @@ def defaults(settings: Settings) -> dict[str, Any]:
         return Entry(call, check)
 
     work = shape.batch * shape.context
-    with kept_memory():  # one step of a loop each time: all get what it has
-        return compete(Task("gpt", shape), prepare, settings, work)
+    return compete(Task("gpt", shape), prepare, settings, work)
 
 
 def compiled_steps(settings: Settings, size: str, how: str) -> dict[str, Any]:

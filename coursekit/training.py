@@ -178,7 +178,6 @@ def train(
     clock = Clock(seconds)
     with (
         forked_rng(device),
-        fast.kept_memory(),
         ProgressBar(state.step, config.steps, progress) as bar,
     ):
         while state.step < config.steps:

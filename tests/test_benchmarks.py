@@ -38,7 +38,6 @@ from benchmarks.contest import (
 )
 from benchmarks.peers import ours, vocabularies
 from coursekit.classroom.glue import result
-from coursekit.fast.memory import _KEPT
 from results.record import ROOT
 
 # The width is even and divisible by the heads; all sizes differ.
@@ -50,8 +49,10 @@ QUICK = Settings(quick=True, rounds=2, slot=0.0)
 @pytest.fixture(autouse=True)
 def toy(monkeypatch):
     """Toy shapes and a short text; a rate at which toys learn."""
-    for size in "SCM":
+    for size in (*"SCM", "C, 128 positions"):
         monkeypatch.setitem(training.SHAPES, size, TOY)
+    dropped = replace(TOY, dropout=0.1)
+    monkeypatch.setitem(training.SHAPES, "C, dropout 0.1", dropped)
     monkeypatch.setitem(training.SHAPES, "base", TOY_PAIRS)
     monkeypatch.setattr(training, "RATE", 3e-3)
     beginning = tokenizing.text(9_000)
@@ -237,6 +238,12 @@ def test_a_switch_is_off_for_one_of_two(monkeypatch, work):
     assert all(row["speed"] > 0 for row in rows.values())
     assert seen, "nobody asks: the name is not the one that is used"
     assert {n: pkgutil.resolve_name(n) for n in off} == homes
+
+
+def test_each_speed_up_has_two_rows():
+    rows = [next(iter(w.run.keywords["off"])) for w in switches.WORKLOADS]
+    assert rows
+    assert all(rows.count(name) >= 2 for name in rows), rows
 
 
 def noted(seen, other, *args, **options):
@@ -779,32 +786,6 @@ def test_a_part_is_printed_and_not_written(monkeypatch, tmp_path, capsys):
 def test_update_needs_rows():
     with pytest.raises(SystemExit, match="got no --only"):
         __main__.main(["--update"])
-
-
-def test_kept_memory_is_raced_in_turn(monkeypatch):
-    asked = []
-
-    def child(what, name):
-        asked.append(name)
-        seconds = 2.0 if name == OURS else 3.0
-        return {"seconds": seconds, "cpu_seconds": 2 * seconds}
-
-    monkeypatch.setattr(growing, "child", child)
-    out = growing.keeping(contest.Settings(quick=False))
-    assert asked == [OURS, "without", "without", OURS] * 2
-    assert out["rows"]["without"]["ratio"] == 1.5
-    shape = growing.SHAPES["S"]
-    assert out["rows"][OURS]["speed"] == shape.batch * shape.context / 2
-
-
-def test_memory_is_kept_for_one_of_the_two(monkeypatch):
-    seen = []
-    monkeypatch.setattr(
-        growing, "measure", lambda call, n: seen.append(bool(_KEPT))
-    )
-    growing.kept(OURS)
-    growing.kept("without")
-    assert seen == [sys.platform == "linux", False]
 
 
 def test_a_part_can_be_put_into_the_last_result(monkeypatch, tmp_path):

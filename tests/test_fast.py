@@ -16,7 +16,6 @@ from coursekit.data import Batch, random_windows
 from coursekit.decoder import GPT
 from coursekit.fast.training import training_attend
 from coursekit.loss import token_loss
-from coursekit.multihead import MultiHeadAttention
 from coursekit.seq2seq import Transformer
 from coursekit.train_config import TrainConfig
 from coursekit.training import start, train
@@ -320,21 +319,3 @@ def test_dropout_in_products_keeps_what_is_expected(causal):
     mean = training_attend(*many, causal=causal, dropout_p=0.3).mean(dim=0)
     expected = attend(q, k, v, causal=causal)[0]
     torch.testing.assert_close(mean, expected, rtol=0, atol=0.08)
-
-
-def test_its_input_is_rounded_once(monkeypatch):
-    """Only in training under autocast: there each projection would."""
-    layer, x = MultiHeadAttention(15, 3), torch.randn(2, 7, 15)
-    view, seen = fast.for_training(layer), []
-    real = MultiHeadAttention.forward
-    monkeypatch.setattr(
-        MultiHeadAttention,
-        "forward",
-        lambda own, x, *how: seen.append(x.dtype) or real(own, x, *how),
-    )
-    view(x)
-    with torch.autocast("cpu", torch.bfloat16):
-        view.eval()(x)
-        expected = layer.train()(x)
-        torch.testing.assert_close(view(x), expected, rtol=0, atol=0.01)
-    assert seen == [torch.float32] * 3 + [torch.bfloat16]

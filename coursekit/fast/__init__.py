@@ -5,9 +5,8 @@
 """
 
 from coursekit.fast.inference import Packed, for_generation
-from coursekit.fast.memory import kept_memory
 from coursekit.fast.training import for_training
 
-__all__ = ["Packed", "for_generation", "for_training", "kept_memory", "pack"]
+__all__ = ["Packed", "for_generation", "for_training", "pack"]
 
 pack = for_generation  # as `coursekit` offers it

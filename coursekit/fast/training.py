@@ -2,8 +2,8 @@
 
 The plain model stays what is saved, counted and optimized.  A view is made
 of the plain model's own modules, but for three kinds of which it has copies:
-attention (one rounding of its input, two plain products in place of a slow
-kernel), dropout (a quarter of the random numbers), and what contains them.
+attention (two plain products in place of a slow kernel), dropout (a quarter
+of the random numbers), and what contains them.
 """
 
 import copy
@@ -105,11 +105,7 @@ class _Leaf(nn.Module):
 
 
 class _Attention(_Leaf, MultiHeadAttention):
-    """Rounds what it reads once, where three projections would each."""
-
-    def forward(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        x = rounded(x) if self.training else x
-        return super().forward(x, *args, **kwargs)
+    """Calls :func:`training_attend` in place of ``fast_attend``."""
 
 
 class _Dropout(_Leaf, nn.Dropout):
@@ -118,15 +114,6 @@ class _Dropout(_Leaf, nn.Dropout):
 
 
 LEAVES = {MultiHeadAttention: _Attention, nn.Dropout: _Dropout}
-
-
-def rounded(x: Tensor) -> Tensor:
-    """What autocast would make of it for each product."""
-    kind = x.device.type
-    known = torch.amp.is_autocast_available(kind)
-    if not known or not torch.is_autocast_enabled(kind):
-        return x
-    return x.to(torch.get_autocast_dtype(kind))
 
 
 # -- attention ---------------------------------------------------------------
