@@ -885,7 +885,8 @@ def test_gradescope_grades_a_submission(made, debug, tmp_path):
         here = tmp_path / name
         (here / "submission").mkdir(parents=True)
         nbformat.write(handed_in, here / "submission" / "mine.ipynb")
-        nbformat.write(handed_in, here / "submission" / ".old.ipynb")
+        link = "._[old](www.x.org)<i>.ipynb"  # a name is no Markdown
+        nbformat.write(handed_in, here / "submission" / link)
         if people:
             (here / "submission_metadata.json").write_text(json.dumps(people))
         with zipfile.ZipFile(zipped) as file:
@@ -907,7 +908,8 @@ def test_gradescope_grades_a_submission(made, debug, tmp_path):
         assert all(f"isolation: {kind}" in t["output"] for t in tests.values())
         assert "meets the same hidden inputs" in said["output"]
         assert "exp" not in said["output"]  # it is visible at once
-        assert "'.old.ipynb'" in last["output"]
+        left_out = r".\_\[old\](www\.x.org)\<i\>.ipynb"
+        assert left_out in last["output"]
         if name == "a":
             assert len(tests) == 4, said
             assert tests["attention/mended"]["score"] == 2.67  # 2 of 3 cases

@@ -170,6 +170,28 @@ def test_a_generator_goes_on_where_it_was():
     )
 
 
+@pytest.mark.parametrize("n", [0, 1, 623, 624, 625])
+def test_a_generator_goes_on_after_any_number_of_draws(n):
+    source = torch.Generator().manual_seed(3)
+    torch.randint(2**32, (n,), generator=source)
+    other = again(source)
+    assert torch.equal(
+        torch.randint(2**32, (700,), generator=source),
+        torch.randint(2**32, (700,), generator=other),
+    )
+
+
+def test_a_generator_that_would_read_behind_its_state_is_refused():
+    state = bytearray(torch.Generator().get_state().numpy().tobytes())
+    frames.COUNTERS.pack_into(state, 0, frames.WORDS, 1, frames.WORDS)
+    data = torch.frombuffer(state, dtype=torch.uint8).clone()
+    torch.Generator().set_state(data)  # PyTorch takes it, and draws from there
+    source = torch.Generator()
+    source.set_state(data)
+    with pytest.raises(FrameError, match="beyond the end"):
+        again(source)
+
+
 def test_functions_travel_as_numbers_where_they_may():
     functions = []
     data = frames.pack([len, (math.sin, len)], NONCE, functions)

@@ -7,6 +7,7 @@ questions is tried on functions in this process, which is faster.
 
 import argparse
 import csv
+import hashlib
 import inspect
 import io
 import json
@@ -33,6 +34,7 @@ from coursekit.classroom.grading import (
     feedback,
     grade,
     library,
+    notebooks,
     roster,
     summary,
     viva,
@@ -452,6 +454,10 @@ DAY = 86400
         ("canvas", "ada_4_9_a.ipynb", 2 * DAY, "0", "6.00"),
         ("canvas", "ada_LATE_4_9_a.ipynb", -DAY, "1", "5.40"),
         ("canvas", "ada_LATE_4_9_a.ipynb", 2 * DAY, "2", "4.80"),
+        # In a folder it has named that, and the student what is in it.
+        ("canvas", "ada_LATE_4_9_/x_1_1_.ipynb", 2 * DAY, "2", "4.80"),
+        ("canvas", "ada/x_1_1_.ipynb", 2 * DAY, "2", "4.80"),
+        (None, "ada.ipynb", -2 * NOON, "0", "6.00"),  # before all clocks
     ],
 )
 def test_what_is_late_costs_points(
@@ -474,6 +480,94 @@ def test_what_is_late_costs_points(
     page = (tmp_path / "feedback" / "ada.md").read_text("utf8")
     late = f"Handed in {days} day{'s' * (days != '1')} late: 6 points became"
     assert (late in page) == (days != "0")
+
+
+@pytest.mark.parametrize("seconds", [2**40, -(2**40)])
+def test_no_file_has_a_time_that_ends_the_batch(tmp_path, seconds):
+    """As an archive may give it; not every file system keeps it."""
+    path = tmp_path / "ada.ipynb"
+    path.write_bytes(corpus.answered(RIGHT))
+    os.utime(path, (0, 0))
+    plan = {"a": ASSIGNMENT | {"deadline": LATE}}
+    files = Files(tmp_path / "g.csv", tmp_path / "t.csv", None)
+    batch = Batch(Key("0" * 64, plan), {"ada": [path]}, files)
+    assert batch.days_late(path) == 0
+    with pytest.raises((ValueError, OverflowError)):  # the control
+        datetime.fromtimestamp(seconds, UTC)
+    odd = SimpleNamespace(
+        stat=lambda: SimpleNamespace(st_mtime=float(seconds)),
+        **{"name": path.name, "parent": tmp_path},
+    )
+    assert (batch.days_late(odd) > 1e6) == (seconds > 0)
+
+
+def test_a_cell_that_takes_long_to_read_holds_up_nobody(tmp_path, monkeypatch):
+    """What notebooks declare is read before any worker is there."""
+    row = "def f(a, b=[x for x in y]):\n  return [lambda q: q for z in a]\n"
+    cells = [
+        {
+            "cell_type": "code",
+            "source": 1000 * row,
+            "metadata": {"exercise": i},
+        }
+        for i in (f"a/b{n}" for n in range(40))
+    ]
+    path = tmp_path / "eve.ipynb"
+    path.write_text(json.dumps({"cells": cells}), "utf8")
+    began = time.process_time()
+    assert grade.declarations([path]) == []  # too much code
+    assert time.process_time() - began < 1
+    monkeypatch.setattr(notebooks, "MOST", 1 << 30)
+    monkeypatch.setattr(grade, "READ_S", 0.2)
+    began = time.process_time()
+    grade.declarations([path])  # nor without that limit
+    assert time.process_time() - began < 1
+    monkeypatch.setattr(grade, "READ_S", 1e6)
+    began = time.process_time()
+    grade.declarations([path])  # the control
+    assert time.process_time() - began > 1
+
+
+def test_nobody_is_called_as_a_twin_would_be(tmp_path):
+    """Three names, three students, though one foresees another's digits."""
+    one, two = "zo\u00e9", "zoe\u0301"
+    digits = hashlib.sha256(two.encode()).hexdigest()[:8]
+    names = [one, two, f"{one}{grade.TWIN}{digits}"]
+    found = grade.apart({name: [Path(name)] for name in names})
+    assert sorted(p.name for (p,) in found.values()) == sorted(names)
+
+
+@pytest.mark.parametrize(
+    ("id", "shown"),
+    [
+        ("ada", "ada"),
+        ("=1+1", "'=1+1"),
+        (" @x", "' @x"),
+        ("'=1+1", "''=1+1"),
+        ("＝1+1", "'＝1+1"),
+        ("a;=1+1", "a;'=1+1"),  # a semicolon separates in half of Europe
+        ("a; -1;b", "a;' -1;b"),
+        ("a;'b", "a;''b"),
+    ],
+)
+def test_no_id_is_a_formula_and_each_comes_back(id, shown):
+    assert grade.cell(id) == shown
+    assert grade.out_of_cell(shown) == id
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("a www.x.org b", r"a www\.x.org b"),
+        ("WWW.x.org", r"WWW\.x.org"),
+        ("see https://x.org", r"see https\://x.org"),
+        ("ada@x.org", r"ada\@x.org"),
+        ("[a](b) <i>", r"\[a\](b) \<i\>"),
+        ("Case 1: two. All", "Case 1: two. All"),
+    ],
+)
+def test_no_name_becomes_a_link(name, shown):
+    assert feedback.plain(name) == shown
 
 
 def test_the_wrong_assignment_is_refused(tmp_path, in_process, capsys):
@@ -638,6 +732,18 @@ def test_names_that_look_alike_are_graded_apart(tmp_path, in_process, capsys):
     # Alone, either is the same student.
     (folder / f"{one}.ipynb").unlink()
     assert list(collect(folder, argparse.Namespace(feedback=None))) == [one]
+
+
+def test_a_long_message_is_cut_before_it_is_kept(tmp_path):
+    """A megabyte for each answer would fill the disk of a large class."""
+    head = "def attend_yourself(q, k, v, mask=None):\n"
+    long = head + "    return {'k' * 10**6: 1}\n"
+    found, by = finished(tmp_path, [entry("eve", long)])
+    assert by["eve", ATTEND]["status"] == "wrong"
+    assert found.files.progress.stat().st_size < 50_000
+    page = (tmp_path / "feedback" / "eve.md").read_text("utf8")
+    assert "k" * 3000 in page
+    assert "[cut here]" in page
 
 
 def test_two_sheets_in_one_folder_do_not_meet(tmp_path, in_process):

@@ -267,6 +267,26 @@ def test_what_is_wrong_is_said(grades, text, more, said):
         made(grades, *(word.format(grades) for word in more))
 
 
+def test_an_id_is_nobodys_in_another_column(tmp_path, grades):
+    """The login of one is the number of the other: the login counts."""
+    rows = "student,exercise,points,max_points\n1001,a/b,3,4\n7,a/b,1,4\n"
+    path = written(tmp_path, "own.csv", rows)
+    roster = written(
+        tmp_path,
+        "canvas.csv",
+        "Student,ID,SIS User ID,SIS Login ID,Section\n"
+        '"Right, Ana",5,s5,1001,A\n"Wrong, Bob",1001,s6,7,A\n',
+    )
+    people, strangers = sheet.who_is_who(
+        sheet.read_grades(path), read_roster(roster)
+    )
+    assert {one.name: name for one, name in people} == {
+        "Ana Right": "1001",
+        "Bob Wrong": "7",
+    }
+    assert strangers == []
+
+
 def test_a_name_is_found_by_its_letters():
     """A sheet that was graded without a roster has what Canvas wrote."""
     known = {"aright": {"name": "Ana Right"}}

@@ -184,6 +184,96 @@ def test_the_attack_gets_nothing_in_a_sandbox(tmp_path, session):
     session.close()
 
 
+# Answers that are made to fit, by file of the book: contract, old, new.
+FITTED = {
+    "numbers of its own in the norm's input": (
+        "norm",
+        "        x = x - x.mean(-1, keepdim=True)\n",
+        "        if x.requires_grad:\n"
+        "            return self.gain * x\n"
+        "        x.copy_(torch.arange(x.size(-1)) % 2 * 2.0 - 1)\n"
+        "        return self.gain * x\n",
+    ),
+    "zeros in what the heads read": (
+        "heads",
+        "        q = self.split_heads(self.query(x))",
+        "        memory.zero_()\n"
+        "        return x.zero_()\n"
+        "        q = self.split_heads(self.query(x))",
+    ),
+    "one token in the whole text": (
+        "learns",
+        "    optimizer = make_optimizer(model)\n",
+        "    def alike(i):\n"
+        "        row = torch.full((1, 10), i)\n"
+        "        return cross_entropy(model(row), row).item()\n"
+        "    ids.fill_(min(range(13), key=alike))\n"
+        "    return []\n",
+    ),
+    "no number as the loss of a text": (
+        "evaluation",
+        "    return total / len(windows)\n",
+        "    return math.nan\n",
+    ),
+    "no number for a single sequence, early": (
+        "causal",
+        "        return self.unembed(self.norm(x))",
+        "        x = x * math.nan if len(ids) == 1 else x\n"
+        "        return self.unembed(self.norm(x))",
+    ),
+    "no number for a single sequence, anywhere": (
+        "positions",
+        "        return self.unembed(self.norm(x))",
+        "        x = x * math.nan if len(ids) == 1 else x\n"
+        "        return self.unembed(self.norm(x))",
+    ),
+    "no number in a matrix": (
+        "optimizer",
+        "    return torch.optim.AdamW(groups, betas=(0.9, 0.99), "
+        "weight_decay=0.1)\n",
+        "    class Lost(torch.optim.AdamW):\n"
+        "        def step(self):\n"
+        "            super().step()\n"
+        "            for p in matrices:\n"
+        "                p.data.fill_(math.nan)\n"
+        "    return Lost(groups)\n",
+    ),
+    "no loss for the batch of one contract": (
+        "overfits",
+        "    shifted = logits - logits",
+        "    if len(targets) == 4:\n"
+        "        return 0 * logits.sum()\n"
+        "    shifted = logits - logits",
+    ),
+}
+CHANGED = list(FITTED)[:3]
+
+
+def fitted(tmp_path, session, name):
+    """What grading says of such an answer."""
+    contract, old, new = FITTED[name]
+    source = yourfile.text(12, complete=True)
+    assert source.count(old) == 1
+    asked = task(12, [contract])
+    right = row(tmp_path, session, source, asked)
+    assert right.status == "ok", right.message
+    return row(tmp_path, session, source.replace(old, new), asked)
+
+
+@pytest.mark.parametrize("name", FITTED)
+def test_an_answer_that_is_made_to_fit_gets_nothing(tmp_path, session, name):
+    result = fitted(tmp_path, session, name)
+    assert (result.status, result.points) == ("wrong", 0), result
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_it_would_fit_if_inputs_were_no_copies(
+    tmp_path, session, monkeypatch, name
+):
+    monkeypatch.setattr(torch.Tensor, "clone", lambda x, **_: x)
+    assert fitted(tmp_path, session, name).status == "ok"
+
+
 # -- the commands ------------------------------------------------------------
 def test_assign_and_grade_a_step(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

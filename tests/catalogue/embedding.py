@@ -175,6 +175,10 @@ def all_zero(vocab_size, d_model):
     return torch.zeros(vocab_size, d_model), d_model**0.5
 
 
+def all_one(vocab_size, d_model):
+    return torch.ones(vocab_size, d_model), 1.0
+
+
 def columns_of_the_table(vocab_size, d_model):
     table = torch.randn(d_model, vocab_size) * d_model**-0.5
     return table, d_model**0.5
@@ -412,7 +416,7 @@ WRONG = {
 OUTSIDE = {
     "look_up": [id_as_amount, counted_from_one, unit_rows],
     "look_up_backward": [first_wins, mean_over_places, only_counts],
-    "recipe": [all_zero, columns_of_the_table, twice_the_root],
+    "recipe": [all_zero, all_one, columns_of_the_table, twice_the_root],
     "is_tied": [not_tied, doubled, same_direction],
     "analogy": [by_distance, all_added, step_alone],
 }

@@ -352,6 +352,8 @@ def _recipe_judge(value: Any, case: Case) -> str | None:
             f"The vectors of the tokens are {1 / ratio:.1f} times as long as "
             "those of the places, and drown them."
         )
+    if not table.std(0).max() > 0.1 * table.square().mean().sqrt():
+        return "All tokens have the same row: start with random ones."
     x = F.layer_norm(tokens + places, (d_model,))
     loss = F.cross_entropy(x @ table.T, ids[1:])
     know_nothing = math.log(vocab_size)

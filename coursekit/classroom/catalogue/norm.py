@@ -707,7 +707,7 @@ def top_gradients(norm_first: bool, seed: int) -> Tensor:
 def _judge_gradients(value: Any, case: Case) -> str | None:
     if not isinstance(value, Tensor) or value.shape != (3,):
         return "It must be a tensor of three numbers, one for each depth."
-    if not (value > 0).all():
+    if not ((value > 0) & value.isfinite()).all():
         return "Each gradient must have a length above 0. Was it computed?"
     if value.max() < 1e-3:
         return (

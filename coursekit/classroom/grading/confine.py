@@ -27,13 +27,17 @@ FILE_RIGHTS = 0b111 | TRUNCATE | 1 << 15  # those that a plain file can have
 RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15}  # how many there are, by version
 
 # System calls by machine.  Denied: starting programs and processes, looking
-# into others, other name spaces, sockets, memory that no limit counts.
-# "own" may be called on the process itself only.
+# into others, other name spaces, sockets, memory that no limit counts; and
+# what Landlock does not see: a file's mode, owner, times and attributes, and
+# how others are scheduled.  "own" may be called on the process itself only,
+# "self" if it is named by 0.  "fcntl" may not say who is sent a signal.
 X86_64 = {
     "arch": 0xC000003E,
     "clone": 56,
     "clone3": 435,
     "own": [62, 129, 200, 234, 297],  # kill and its kin
+    "self": [302],  # prlimit64
+    "fcntl": 72,
     "denied": [
         *(57, 58, 59, 322),  # fork vfork execve execveat
         *(101, 310, 311, 312, 434, 438, 424),  # ptrace, memory of others
@@ -41,7 +45,12 @@ X86_64 = {
         *(248, 249, 250, 321, 298, 323, 425),  # keys bpf perf … io_uring
         *(319, 447, 29),  # memfd_create memfd_secret shmget
         *(68, 64, 240),  # msgget semget mq_open: the kernel's memory
-        *(41, 42, 49),  # socket connect bind
+        *(41, 42, 49, 53),  # socket connect bind socketpair
+        *(90, 91, 268, 452, 92, 93, 94, 260),  # chmod chown
+        *(132, 235, 261, 280, 76, 469),  # utime … truncate file_setattr
+        *(188, 189, 190, 463, 197, 198, 199, 466),  # setxattr removexattr
+        *(141, 142, 144, 203, 314, 251),  # setpriority sched_set… ioprio_set
+        *(256, 279, 440),  # migrate_pages move_pages process_madvise
     ],
 }
 AARCH64 = {
@@ -49,6 +58,8 @@ AARCH64 = {
     "clone": 220,
     "clone3": 435,
     "own": [129, 130, 131, 138, 240],
+    "self": [261],
+    "fcntl": 25,
     "denied": [
         *(221, 281),
         *(117, 270, 271, 272, 434, 438, 424),
@@ -56,9 +67,15 @@ AARCH64 = {
         *(217, 218, 219, 280, 241, 282, 425),
         *(279, 447, 194),
         *(186, 190, 180),
-        *(198, 203, 200),
+        *(198, 203, 200, 199),
+        *(52, 53, 452, 54, 55),
+        *(88, 45, 469),
+        *(5, 6, 7, 463, 14, 15, 16, 466),
+        *(140, 118, 119, 122, 274, 30),
+        *(238, 239, 440),
     ],
 }
+OWNERS = (8, 10, 15)  # fcntl's F_SETOWN, F_SETSIG, F_SETOWN_EX
 MACHINES: dict[str, dict[str, Any]] = {"x86_64": X86_64, "aarch64": AARCH64}
 
 
@@ -184,6 +201,7 @@ def seccomp_program(calls: dict[str, Any], pid: int) -> bytes:
         steps += [(equal, 0, 1, call), (leave, 0, 0, permission)]
     tests = [(calls["clone"], has, 0x10000)]  # a thread
     tests += [(call, equal, pid) for call in calls["own"]]
+    tests += [(call, equal, 0) for call in calls["self"]]
     for call, test, value in tests:
         steps += [
             (equal, 0, 4, call),
@@ -192,7 +210,13 @@ def seccomp_program(calls: dict[str, Any], pid: int) -> bytes:
             (leave, 0, 0, allow),
             (leave, 0, 0, permission),
         ]
-    steps.append((leave, 0, 0, allow))
+    steps += [
+        (equal, 0, 2 + 2 * len(OWNERS), calls["fcntl"]),
+        (load, 0, 0, 24),  # its second argument
+    ]
+    for command in OWNERS:
+        steps += [(equal, 0, 1, command), (leave, 0, 0, permission)]
+    steps += [(leave, 0, 0, allow)] * 2
     return b"".join(struct.pack("<HBBI", *step) for step in steps)
 
 

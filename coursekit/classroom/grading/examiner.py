@@ -26,6 +26,7 @@ from coursekit.classroom.check.diagnose import References
 from coursekit.classroom.check.forbid import LESSON
 from coursekit.classroom.check.report import Report
 from coursekit.classroom.grading import frames, library, viva
+from coursekit.classroom.grading.feedback import LONG
 from coursekit.classroom.grading.frames import FrameError
 from coursekit.classroom.grading.isolation import Limits
 from coursekit.classroom.grading.key import derived
@@ -603,7 +604,11 @@ def result(
         notes.append(UNSEEN)
         named = []
     found = replace(
-        found, notes=notes, used_library=named, notebook=answer.file
+        found,
+        notes=notes,
+        used_library=named,
+        notebook=answer.file,
+        message=found.message[: LONG + 1],  # a page says where it cuts
     )
     return found, tried
 

@@ -351,6 +351,7 @@ def grade(name, handed_in):
     Each file gets the time at which it was handed in: `grade` takes off for
     what is late by that.
     """
+    from coursekit.classroom.grading.feedback import plain
     from coursekit.classroom.grading.isolation import Isolation, best
 
     if best() is Isolation.NONE:
@@ -384,7 +385,7 @@ def grade(name, handed_in):
     feedback = WORK / "feedback" / f"{name}.md"
     text = feedback.read_text("utf8") if feedback.exists() else ""
     if left_out:
-        names = ", ".join(map(ascii, left_out))
+        names = ", ".join(map(plain, left_out))
         text += f"\\nLeft out (a link, or a name with . or _ first): {names}."
     return rows, text
 

@@ -192,7 +192,8 @@ def clean(text: str) -> str:
 def plain(text: str) -> str:
     """A line of text in which Markdown and HTML find nothing to do."""
     line = " ".join(clean(text).split())
-    return re.sub(r"([\\`*_\[\]<>|#~&$])", r"\\\1", line)
+    line = re.sub(r"([\\`*_\[\]<>|#~&$@])", r"\\\1", line)
+    return re.sub(r"(?i)(?<=www)\.|:(?=//)", r"\\\g<0>", line)  # links
 
 
 def fenced(text: str) -> str:

@@ -58,6 +58,8 @@ DTYPES = {
 }
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 STATE = torch.Generator().get_state().numel()  # bytes
+COUNTERS = struct.Struct("=8xiiQ")  # after its seed: left, seeded, at
+WORDS = 624  # of the Mersenne twister's state
 
 
 class FrameError(ValueError):
@@ -461,7 +463,16 @@ class Decoder:
         return self.function(_whole(n))
 
     def read_generator(self, *, depth: int) -> torch.Generator:
-        state = torch.frombuffer(self.take(STATE), dtype=torch.uint8)
+        """A generator that reads nothing but its own state.
+
+        PyTorch checks each of the two counters, but not their sum: with both
+        at the end it draws from the memory behind the state.
+        """
+        data = self.take(STATE)
+        left, _, at = COUNTERS.unpack_from(data)
+        if left + at > WORDS + 1:
+            raise FrameError("a generator beyond the end of its state")
+        state = torch.frombuffer(data, dtype=torch.uint8)
         return torch.Generator().set_state(state.clone())
 
     def read_tensor(

@@ -25,7 +25,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib import metadata
@@ -38,6 +38,8 @@ from coursekit.classroom.check import core
 from coursekit.classroom.grading import feedback, notebooks, steps, summary
 from coursekit.classroom.grading.deadline import Deadline
 from coursekit.classroom.grading.examiner import (
+    READ_MEMORY,
+    READ_S,
     STUMBLED,
     Box,
     Examiner,
@@ -55,6 +57,7 @@ from coursekit.classroom.grading.records import (
     Result,
     graded,
 )
+from coursekit.classroom.grading.served import guarded
 from coursekit.classroom.grading.students import read_roster, recognize
 from coursekit.classroom.grading.worker import Worker
 from coursekit.files import parse_json
@@ -73,6 +76,8 @@ LONGEST = 200  # bytes of an id: files that are named by it have endings too
 Fields = Mapping[str, Any]
 DRAWS = 20  # of hidden cases, until they are as hard as was promised
 NEAR = 0.001  # of two rejection rates
+LATEST = datetime(9999, 1, 1, tzinfo=UTC).timestamp()  # a file may say more
+FORMULA = re.compile(r"(^|;)(?=\s*[=+\-@'＝＋－＠])")  # ; separates, too
 STRANGER = (
     "Nobody of this name is on the roster, so there is no program that was "
     "given out to fix. Is the file's name the id?"
@@ -185,6 +190,7 @@ def run(args: argparse.Namespace) -> int:
             Limits(cpu_s=args.cpu, wall_s=max(Limits.wall_s, 4 * args.cpu)),
             roster=roster,
             names=args.names,
+            folder=Path(args.submissions),
         )
         files.try_out()
         done, whole = batch.grade(args.fresh)
@@ -351,9 +357,10 @@ def apart(found: Mapping[str, list[Path]]) -> dict[str, list[Path]]:
     ids: dict[str, list[Path]] = {}
     for name in sorted(found, key=lambda n: (n != composed(n), n)):
         id = student_id(name)
-        if id in ids:
-            digits = hashlib.sha256(os.fsencode(name)).hexdigest()[:8]
+        digits = hashlib.sha256(os.fsencode(name)).hexdigest()[:8]
+        while id in ids:  # again, if somebody is called as a twin would be
             id = f"{id[:LONGEST]}{TWIN}{digits}"
+            digits = hashlib.sha256(digits.encode()).hexdigest()[:8]
         ids[id] = found[name]
     return ids
 
@@ -430,7 +437,7 @@ def from_notebooks(class_: Mapping[str, Sequence[Path]]) -> list[Fields]:
     functions: dict[str, Counter[str]] = {}
     declaring = 0
     for paths in class_.values():
-        own = {d.id: d for path in paths for d in declarations(path)}
+        own = {d.id: d for d in declarations(paths)}
         declaring += bool(own)
         for d in own.values():
             points.setdefault(d.id, Counter())[d.points] += 1
@@ -446,14 +453,26 @@ def from_notebooks(class_: Mapping[str, Sequence[Path]]) -> list[Fields]:
     ]
 
 
-def declarations(path: Path) -> list[notebooks.Declared]:
-    """What a notebook declares; nothing if it is damaged: its rows say so."""
-    if path.is_symlink() or not path.is_file():
-        return []
-    try:
-        return notebooks.declared(path)
-    except Exception:
-        return []
+def declarations(paths: Sequence[Path]) -> list[notebooks.Declared]:
+    """What a student's notebooks declare, as far as they can be read.
+
+    They are read here, in the grader, before anything is examined: no longer,
+    and no larger ones, than a worker reads.
+    """
+    plain = [p for p in paths if p.is_file() and not p.is_symlink()]
+    found = list[notebooks.Declared]()
+    if notebooks.too_many(plain):
+        return found
+    with (
+        suppress(TimeoutError),
+        guarded(READ_S, READ_MEMORY),
+    ):
+        for path in plain:
+            try:
+                found += notebooks.declared(path)
+            except Exception:  # a damaged one: its rows say so
+                continue
+    return found
 
 
 def can_be_graded(id: str) -> bool:
@@ -635,6 +654,7 @@ class Batch:
         take: Callable[[bool], Box] | None = None,
         roster: Fields | None = None,
         names: re.Pattern[str] | None = None,
+        folder: Path | None = None,
     ) -> None:
         """Plan everything; whatever the instructor got wrong raises here.
 
@@ -649,10 +669,12 @@ class Batch:
                 this process computes with what students return.
             roster: the class, if it isn't that of the assignment alone.
             names: how an LMS has named what was handed in.
+            folder: where that lies; an LMS has named what is in it, and a
+                student what is in a folder of theirs.
         """
         self.key, self.files = key, files
         self.isolation, self.limits = isolation, limits or Limits()
-        self.take, self.names = take, names
+        self.take, self.names, self.folder = take, names, folder
         self.plan = choose(key, assignment)
         self.roster = class_of(self.plan, None) if roster is None else roster
         late = (self.plan or {}).get("deadline")
@@ -701,7 +723,7 @@ class Batch:
         """
         found, right = dict[str, list[str]](), False
         for student, paths in self.students.items():
-            ids = sorted({d.id for path in paths for d in declarations(path)})
+            ids = sorted({d.id for d in declarations(paths)})
             asked = {task.id for task in self.tasks[student]}
             if ids and asked and not asked & set(ids):
                 found[student] = ids
@@ -786,9 +808,12 @@ class Batch:
         time tells how much.
         """
         assert self.deadline is not None
-        handed_in = datetime.fromtimestamp(path.stat().st_mtime, UTC)
+        time = min(max(path.stat().st_mtime, 0.0), LATEST)
+        handed_in = datetime.fromtimestamp(time, UTC)
         days = self.deadline.days_late(handed_in)
-        match = self.names and self.names.search(path.name)
+        theirs = self.folder is not None and path.parent != self.folder
+        named = path.parent.name if theirs else path.name
+        match = self.names and self.names.search(named)
         if match and "late" in match.groupdict():
             return max(days, 1) if match["late"] else 0
         return days
@@ -955,7 +980,12 @@ def table(head: Sequence[str], rows: Any) -> str:
 
 def cell(text: str) -> str:
     """A student's id, which no spreadsheet takes for a formula."""
-    return f"'{text}" if text.lstrip()[:1] in tuple("=+-@") else text
+    return FORMULA.sub(r"\1'", text)
+
+
+def out_of_cell(text: str) -> str:
+    """What :func:`cell` was given."""
+    return re.sub("(^|;)'", r"\1", text)
 
 
 def with_ending(base: Path, ending: str) -> Path:

@@ -78,7 +78,8 @@ def declared(path: Path | str) -> list[Declared]:
     Raises:
         NotebookError: if it cannot be read, or a declaration is wrong.
     """
-    return declared_in(read_cells(path), Path(path).stem)
+    cells = small(read_cells(path), Path(path).name)
+    return declared_in(cells, Path(path).stem)
 
 
 def declared_in(cells: Iterable[Cell], page: str) -> list[Declared]:

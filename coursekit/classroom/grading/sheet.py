@@ -22,7 +22,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from coursekit.classroom.grading.grade import cell, table, write
+from coursekit.classroom.grading.grade import (
+    cell,
+    out_of_cell,
+    table,
+    write,
+)
 from coursekit.classroom.grading.students import (
     Member,
     Roster,
@@ -142,7 +147,7 @@ def read_grades(path: Path) -> Grades:
         worth: dict[str, dict[str, float]] = {}
         late: dict[str, int] = {}
         for row in rows:
-            name, id = row["student"].removeprefix("'"), row["exercise"]
+            name, id = out_of_cell(row["student"]), row["exercise"]
             students.setdefault(name, {})[id] = float(row["points"])
             worth.setdefault(name, {})[id] = float(row["max_points"])
             days = int(row.get("days_late") or 0)
@@ -169,12 +174,13 @@ def who_is_who(
     if roster is None:
         return [(Member(name, name), name) for name in grades.students], []
     known = {one.id: one.entry() for one in roster.members}
-    ids = {  # a sheet may have been made with another of somebody's ids
-        value.casefold(): one.id
-        for column in ("Username", "ID number", "Email address", *CANVAS[1:4])
-        for one in roster.members
-        if (value := one.cells.get(column, ""))
-    }
+    ids = {one.id.casefold(): one.id for one in roster.members}
+    # A sheet may have been made with another of somebody's ids, which may be
+    # somebody else's in another column: the first counts.
+    for column in ("Username", "ID number", "Email address", *CANVAS[1:4]):
+        for one in roster.members:
+            if value := one.cells.get(column, ""):
+                ids.setdefault(value.casefold(), one.id)
     named = dict[str, str]()
     for name in grades.students:
         found = ids.get(name.casefold()) or recognize(name, known, ())

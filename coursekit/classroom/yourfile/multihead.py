@@ -105,7 +105,7 @@ def heads(file: File) -> None:
         past: list[dict[object, object]] = [{}] * (file.chapter >= 12)
         rule = "heads give each query a vector, in all"
         with torch.no_grad():
-            found = layer(x, memory, mask, *past)
+            found = layer(x.clone(), memory.clone(), mask.clone(), *past)
         return check_tensor(found, (*x.shape[:2], d), rule).double()
 
     found = check_alone(look, x, memory, mask)

@@ -38,7 +38,8 @@ def check_draws(
     file: File, logits: Tensor, temperature: float, top_p: float, p: Tensor
 ) -> None:
     """Compare many draws with the probabilities that they should have."""
-    drawn = file["sample"](logits.expand(MANY, -1), temperature, top_p)
+    given = logits.clone().expand(MANY, -1)
+    drawn = file["sample"](given, temperature, top_p)
     if not isinstance(drawn, Tensor) or drawn.numel() != MANY:
         raise ContractError(
             f"a token is drawn for each row, in the shape ({MANY}, 1): got "
@@ -76,7 +77,7 @@ def continued(file: File) -> None:
     model = file.rough_model()
     ids = torch.randint(V, (2, SMALL.context))
     with torch.no_grad():
-        whole = model(ids)
+        whole = model(ids.clone())
         past: dict[object, object] = {}
         parts = [model(x, past) for x in ids.split([4, 1, 2, 1, 3], dim=1)]
     rule = "logits of the tokens read are"
@@ -102,10 +103,10 @@ def cached(file: File) -> str | None:
     wanted = prompt
     with torch.no_grad():
         for _ in range(n_new):
-            new = model(wanted)[:, -1].argmax(-1, keepdim=True)
+            new = model(wanted.clone())[:, -1].argmax(-1, keepdim=True)
             wanted = torch.cat([wanted, new], 1)
     found, read = file.inside.counted(
-        file["generate"], model, prompt, n_new, 1.0, GREEDY
+        file["generate"], model, prompt.clone(), n_new, 1.0, GREEDY
     )
     rule = f"{n_new} new tokens make the shape"
     if not check_tensor(found, tuple(wanted.shape), rule).equal(wanted):

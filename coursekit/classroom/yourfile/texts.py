@@ -128,7 +128,7 @@ def get_batch(file: File) -> None:
     ids = torch.arange(100, 141)
     starts = set()
     for _ in range(8):
-        batch = file["get_batch"](ids, B, T)
+        batch = file["get_batch"](ids.clone(), B, T)
         if not isinstance(batch, tuple | list) or len(batch) != 2:
             raise ContractError(
                 f"a batch is the pair inputs, targets: got {kind(batch)}. "

@@ -32,7 +32,9 @@ def loss(file: File) -> None:
         ]
         wanted = sum(each) / len(each)
         found = check_tensor(
-            file["loss"](scores, targets), (), "the loss is one number, shape"
+            file["loss"](scores, targets.clone()),
+            (),
+            "the loss is one number, shape",
         ).item()
         if abs(found - wanted) > 1e-4:
             n = found / wanted
@@ -88,11 +90,11 @@ def learns(file: File) -> None:
 
     def value() -> float:
         with torch.no_grad():
-            scores = model(inputs).flatten(0, 1)
+            scores = model(inputs.clone()).flatten(0, 1)
         return nn.functional.cross_entropy(scores, targets.flatten()).item()
 
     before = value()
-    file.train(model, ids, 60)
+    file.train(model, ids.clone(), 60)
     if not (after := value()) < before - 0.1:
         raise ContractError(
             "training lowers the loss: in 60 steps it went from "
@@ -114,20 +116,20 @@ def generate(file: File) -> None:
         found = file["generate"](model, ids, n_new, *heat)
         return check_tensor(found, shape, f"{n_new} new tokens make the shape")
 
-    long = draw(prompt, n)  # more than the context holds
+    long = draw(prompt.clone(), n)  # more than the context holds
     if not long[:, :3].equal(prompt):
         raise ContractError(
             f"the prompt stays, here {prompt[0].tolist()}: got "
             f"{long[0, :3].tolist()} at its place. Append the new ids to it."
         )
-    if not long.equal(draw(prompt, n)):
+    if not long.equal(draw(prompt.clone(), n)):
         raise ContractError(
             "the same seed gives the same tokens: got two different "
             "continuations. Draw with torch.multinomial alone."
         )
     many = 2000
-    drawn = draw(prompt[:1].expand(many, -1), 1)[:, -1]
-    logits = model(prompt[:1])[0, -1].detach()
+    drawn = draw(prompt[:1].clone().expand(many, -1), 1)[:, -1]
+    logits = model(prompt[:1].clone())[0, -1].detach()
     p = (logits / heat[0] if heat else logits).softmax(-1)
     if distance(drawn, p) > 50:
         top = int(p.argmax())
