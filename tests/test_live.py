@@ -175,7 +175,10 @@ def put(page, model, tokenizer=None, name="model"):
 
 # -- parity ------------------------------------------------------------------
 def outputs_and_attention(model, *inputs):
-    """PyTorch's outputs and the weights of each attention, in order."""
+    """PyTorch's outputs and the weights of each attention, in order.
+
+    Of several texts of one length at once: an input is a list for each.
+    """
     kept = []
 
     def watched(q, k, v, mask, causal, dropout_p, bias):
@@ -187,27 +190,38 @@ def outputs_and_attention(model, *inputs):
     for each in attentions:
         each.attend = watched
     with torch.no_grad():
-        outputs = model(*(torch.tensor([ids]) for ids in inputs))
+        outputs = model(*map(torch.tensor, inputs))
     for each, old in zip(attentions, before, strict=True):
         each.attend = old
-    return outputs[0], [weights[0] for weights in kept]
+    return outputs, kept
+
+
+def of_one_length(texts):
+    """Those texts together whose inputs have the same lengths."""
+    found = {}
+    for inputs in texts:
+        found.setdefault(tuple(map(len, inputs)), []).append(inputs)
+    return found.values()
 
 
 def parity(page, name, model, *texts):
     """The largest differences of outputs and of attention weights.
 
-    A text is what the model takes.  The page reads PyTorch's numbers as a
-    script, which is quicker than to hand them over through the driver.
+    A text is what the model takes.  PyTorch reads those of one length at
+    once.  The page reads PyTorch's numbers as a script, which is quicker than
+    to hand them over through the driver.
     """
     expected = []
-    for inputs in texts:
-        outputs, kept = outputs_and_attention(model, *inputs)
-        weights = torch.cat([w.flatten() for w in kept])
-        packed = [
-            base64.b64encode(numbers.numpy().tobytes()).decode()
-            for numbers in (outputs, weights)
-        ]
-        expected.append([inputs, *packed])
+    for alike in of_one_length(texts):
+        columns = zip(*alike, strict=True)
+        outputs, kept = outputs_and_attention(model, *columns)
+        for row, inputs in enumerate(alike):
+            weights = torch.cat([w[row].flatten() for w in kept])
+            packed = [
+                base64.b64encode(numbers.numpy().tobytes()).decode()
+                for numbers in (outputs[row], weights)
+            ]
+            expected.append([inputs, *packed])
     script = page.folder / "expected.js"
     script.write_text(f"globalThis.expected = {json.dumps(expected)};")
     page.add_script_tag(url=script.name)
@@ -469,6 +483,7 @@ def test_a_shipped_model_is_the_same_on_200_texts(page, name, capsys):
         [ids, [*start, *ids[:WRITTEN]]] if translates else [ids]
         for ids in texts
     ]
+    inputs.sort(key=lambda given: len(given[0]))
     pairs = [
         parity(page, path, model, *inputs[i : i + 20])
         for i in range(0, len(inputs), 20)

@@ -259,10 +259,15 @@ def id_of(exercise: Exercise) -> str:
 
 def chapters() -> list[str]:
     """Names of the chapters that have exercises to check."""
-    here = list(importlib.import_module(CATALOGUE).__path__)
-    public = {m.name for m in pkgutil.iter_modules(here)}
     private = {m.name for m in pkgutil.iter_modules(map(str, OVERLAYS))}
-    return sorted(public | private)
+    return sorted(public() | private)
+
+
+@cache  # to look takes longer than some checks
+def public() -> frozenset[str]:
+    """Names of the chapters that the catalogue has exercises of."""
+    here = list(importlib.import_module(CATALOGUE).__path__)
+    return frozenset(m.name for m in pkgutil.iter_modules(here))
 
 
 def exercises(chapter: str) -> Mapping[str, Exercise]:

@@ -175,18 +175,20 @@ def things(
     Yields:
         full name, owner (None if it stands nowhere), name there, thing.
     """
+    homes = [(home(value), value) for value in reached]
     for name in names:
         owner, last, thing = locate(name)
         if not isinstance(thing, ModuleType):
             yield name, owner, last, thing
             continue
-        for module in [thing, *reached]:
-            if isinstance(module, ModuleType) and is_within(module, name):
+        inside = [v for place, v in homes if place and lies_in(place, name)]
+        for module in [thing, *inside]:
+            if isinstance(module, ModuleType):
                 for key, value in list(vars(module).items()):
                     if is_within(value, name):
                         yield f"{module.__name__}.{key}", module, key, value
-        for value in reached:
-            if is_within(value, name) and not isinstance(value, ModuleType):
+        for value in inside:
+            if not isinstance(value, ModuleType):
                 full = f"{value.__module__}.{value.__qualname__}"
                 yield full, None, "", value
 
@@ -196,13 +198,20 @@ def is_within(thing: Any, module: str) -> bool:
 
     What :func:`coursekit.classroom.lesson.load` makes lies within the lesson.
     """
+    place = home(thing)
+    return place is not None and lies_in(place, module)
+
+
+def home(thing: Any) -> str | None:
+    """The module of a function or class, or the name of a module."""
     if isinstance(thing, ModuleType):
-        home = thing.__name__
-    elif isinstance(thing, FUNCTIONS):
-        home = str(thing.__module__)
-    else:
-        return False
-    return home == module or home.startswith(f"{module}.")
+        return thing.__name__
+    return str(thing.__module__) if isinstance(thing, FUNCTIONS) else None
+
+
+def lies_in(place: str, module: str) -> bool:
+    """Whether a module is another one, or within it."""
+    return place == module or place.startswith(f"{module}.")
 
 
 class Refusing(type):
