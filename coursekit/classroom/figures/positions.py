@@ -26,6 +26,8 @@ def clocks(
     rows: Sequence[str],
     columns: Sequence[str],
     ax: Axes | None = None,
+    gaps: Sequence[int] = (),
+    told: tuple[int, int] | None = None,
 ) -> Axes:
     """Draw angles as clock hands that start upright and turn clockwise.
 
@@ -37,6 +39,8 @@ def clocks(
         rows: R labels.
         columns: C labels, written below.
         ax: where to draw; a new figure by default.
+        gaps: columns after which positions are left out.
+        told: the (r, c) of a dial whose pair is written above its column.
 
     Returns:
         The axes; the dial of (r, c) has its center at (c, -r).
@@ -58,6 +62,25 @@ def clocks(
             linestyle="-",
             solid_capstyle="round",
         )
+    for c in gaps:
+        ax.vlines(
+            c + 0.5, 0.5 - len(grid), 0.5, COLORS["gray"], ":", linewidth=1
+        )
+        longer = len(columns[c + 1]) - len(columns[c])
+        x = c + 0.5 - 0.04 * longer  # in the middle between two labels
+        ax.text(x, 0.25 - len(grid), "…", ha="center", va="center")
+    if told:
+        angle = grid[told]
+        tip = f"({np.sin(angle):.2f}, {np.cos(angle):.2f})"
+        pair = f"this hand: (sin {angle:g}, cos {angle:g}) = {tip}"
+        ax.annotate(
+            pair.replace("-", "−"),
+            (told[1], radius - told[0]),
+            (told[1] - 0.4, 0.85),
+            va="center",
+            arrowprops={"arrowstyle": "-", "color": COLORS["gray"]},
+        )
+        ax.set_ylim(0.4 - len(grid), 1.1)
     ax.set_xticks(range(grid.shape[1]), list(columns))
     ax.set_yticks([-r for r in range(len(grid))], list(rows))
     ax.tick_params(length=0)
