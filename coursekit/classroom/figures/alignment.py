@@ -31,7 +31,7 @@ def alignment(
         source: S tokens, above.
         target: T tokens, below.
         weights: (T, S); lines under a fifth are left out, and the largest
-            of a target token has its number if it is 0.4 or more.
+            of a target token has its number if it is 0.5 or more.
 
     Returns:
         The axes; the source stands at height 1, the target at 0.
@@ -65,7 +65,7 @@ def alignment(
                     solid_capstyle="butt",
                     zorder=0,
                 )
-        if (most := max(row)) >= 0.4:
+        if (most := max(row)) >= 0.5:
             _number(ax, most, places[1][i], places[0][row.index(most)])
     ax.set(xlim=(-0.2, width + 0.2), ylim=(-0.42, 1.42))
     ax.axis("off")

@@ -68,7 +68,7 @@ def clocks(
         )
         longer = len(columns[c + 1]) - len(columns[c])
         x = c + 0.5 - 0.04 * longer  # in the middle between two labels
-        ax.text(x, 0.25 - len(grid), "…", ha="center", va="center")
+        ax.text(x, 0.25 - len(grid), "…", ha="center", va="center", size=10)
     if told:
         angle = grid[told]
         tip = f"({np.sin(angle):.2f}, {np.cos(angle):.2f})"
