@@ -1096,8 +1096,9 @@ def test_logit_pushes_lift_what_came_and_press_the_others():
     """Logits 0, ln 2 and ln 5, on paper: e to their power is 1, 2 and 5."""
     logits = torch.tensor([0.0, math.log(2), math.log(5)])
     ax = figures.logit_pushes(["a", "b", "c"], logits, target=1)
+    told = sorted(ax.texts, key=lambda text: text.get_position())
     rows = [
-        [t.get_text() for t in ax.texts if t.get_position()[1] == -i]
+        [t.get_text() for t in told if t.get_position()[1] == -i]
         for i in range(4)
     ]
     assert rows == [

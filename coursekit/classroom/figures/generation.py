@@ -50,9 +50,9 @@ def choices_made(
     ax.set(xlim=(-0.08, right), ylim=(-len(steps) - 0.4, 0.95))
     ax.axis("off")
     gray, text = COLORS["gray"], list(start)
-    heads = {"text so far": 0.0, "most probable next tokens, in %": n + AHEAD}
-    for head, x in heads.items():
-        ax.text(x, 0.62, head, va="center", color=gray)
+    best_of = "most probable next tokens, in %"
+    ax.text(0, 0.62, "text so far", va="center", color=gray)
+    ax.text(n + AHEAD, 0.62, best_of, va="center", color=gray)
     for i, (tokens, chosen) in enumerate(steps):
         _so_far(ax, text, -i, i > 0)
         x, shares = n + i + AHEAD, [round(100 * p, 1) for _, p in tokens]
@@ -68,23 +68,31 @@ def choices_made(
     return ax
 
 
-def _cell(ax: Axes, x: Number, y: Number, tall: Number, **edge: Any) -> None:
-    """A box of one token, with a line around it."""
+def _cell(
+    ax: Axes,
+    x: Number,
+    y: Number,
+    tall: Number,
+    color: str,
+    full: Number,
+    framed: bool,
+) -> None:
+    """A box of one token; the chosen one has a thick frame."""
     size = (0.94, tall)
-    fill = edge.pop("fill")
     box = Rectangle((x, y - tall / 2), *size, linewidth=0)
-    box.set(facecolor=fill[0], alpha=fill[1])
+    box.set(facecolor=color, alpha=full)
     ax.add_patch(box)
-    ax.add_patch(Rectangle(box.get_xy(), *size, fill=False, **edge))
+    edge = Rectangle(box.get_xy(), *size, fill=False)
+    edge.set(edgecolor=CHOSEN if framed else COLORS["gray"])
+    edge.set(linewidth=2.5 if framed else 0.8)
+    ax.add_patch(edge)
 
 
 def _so_far(ax: Axes, tokens: Sequence[str], y: Number, grown: bool) -> None:
     """The text in boxes; what has just been appended is framed."""
     for x, token in enumerate(tokens):
         new = grown and x == len(tokens) - 1
-        edge = {"edgecolor": CHOSEN if new else COLORS["gray"]}
-        fill = (COLORS["gray"], 0.12)
-        _cell(ax, x, y, 0.56, fill=fill, linewidth=2.5 if new else 0.8, **edge)
+        _cell(ax, x, y, 0.56, COLORS["gray"], 0.12, new)
         weight = "bold" if new else "normal"
         at = (x + 0.47, y)
         ax.text(*at, token, ha="center", va="center", weight=weight, size=11)
@@ -94,9 +102,7 @@ def _option(
     ax: Axes, x: Number, y: Number, token: str, percent: Number, taken: bool
 ) -> None:
     """A token that may come next, above its percentage."""
-    edge = {"edgecolor": CHOSEN if taken else COLORS["gray"]}
-    edge |= {"linewidth": 2.5 if taken else 0.8}
-    _cell(ax, x, y, 0.72, fill=(CHOSEN, 0.4 if taken else 0.1), **edge)
+    _cell(ax, x, y, 0.72, CHOSEN, 0.4 if taken else 0.1, taken)
     write = partial(ax.text, ha="center", va="center")
     weight = "bold" if taken else "normal"
     write(x + 0.47, y + 0.16, token, weight=weight, size=11)

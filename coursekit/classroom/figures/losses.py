@@ -23,9 +23,10 @@ __all__ = [
 ]
 
 LOSS = ROLES["loss"]
-P, PUSH, SCALE = 45, 88, 11.5  # where bars begin; how long one of 1 is
+P, Y, PUSH = 45.0, 60.5, 88.0  # where bars begin, and what is between them
+SCALE = 11.5  # how long a bar of 1 is
 HEADS = ("logit z", "$e^z$", "p = $e^z$ ÷ sum", "target y", "push y − p")
-COLUMNS, NUMBERS = (14, 27, 45, 62, 83), (14, 27, 39.5, 60.5, 71.5)
+COLUMNS = (14.0, 27.0, 45.0, 62.0, 83.0)
 
 
 def logit_pushes(words: Sequence[str], logits: Tensor, target: int) -> Axes:
@@ -56,26 +57,36 @@ def logit_pushes(words: Sequence[str], logits: Tensor, target: int) -> Axes:
     arrow(ax, (COLUMNS[0], 1.32), (COLUMNS[2] + 4, 1.32), "-")
     write(COLUMNS[1], 1.72, "softmax")
     ax.vlines(PUSH, 0.45, 0.5 - n, COLORS["black"], linewidth=0.8)
-    numbers = zip(logits, powers, p, push, strict=True)
-    for i, (z, power, share, pushed) in enumerate(numbers):
+    for i, word in enumerate(words):
         came = "bold" if i == target else "normal"
-        write(1.5, -i, words[i], ha="left", weight=came)
-        told = (f"{z:.2f}", f"{power:.3f}", f"{share:.3f}")
-        change = f"{pushed:+.3f}" if pushed.abs() >= 5e-4 else "0.000"
-        told += (f"{i == target:d}", change)
-        for x, text in zip(NUMBERS, told, strict=True):
-            weight = came if x == NUMBERS[3] else "normal"
-            write(x, -i, text.replace("-", "−"), weight=weight, size=11)
-        _bar(ax, P, -i, share.item(), "blue")
-        _bar(ax, PUSH, -i, pushed.item(), LOSS)
+        write(1.5, -i, word, ha="left", weight=came)
+        write(Y, -i, f"{i == target:d}", weight=came, size=11)
+        _bar(ax, P, -i, p[i].item(), "blue")
+        _bar(ax, PUSH, -i, push[i].item(), LOSS)
     write(1.5, -n, "sum", ha="left", color=gray)
-    sums = (f"{powers.sum():.3f}", "1", "1", "0")
-    for x, text in zip(NUMBERS[1:], sums, strict=True):
-        write(x, -n, text, size=11, color=gray)
+    for x, total in ((P - 5.5, "1"), (Y, "1"), (PUSH - 16.5, "0")):
+        write(x, -n, total, size=11, color=gray)
+    write(COLUMNS[1], -n, f"{powers.sum():.3f}", size=11, color=gray)
+    _numbers(ax, COLUMNS[0], logits, 2)
+    _numbers(ax, COLUMNS[1], powers, 3)
+    _numbers(ax, P - 5.5, p, 3)
+    _numbers(ax, PUSH - 16.5, push, 3, "+")
     given = f"−ln {p[target]:.3g} = {-p[target].log():.2f}"
     loss = f"cross-entropy loss = −ln p({words[target]}) = {given}"
     write(50, -n - 1.05, loss, weight="bold", color=COLORS[LOSS])
     return ax
+
+
+def _numbers(
+    ax: Axes, x: Number, values: Tensor, digits: int, sign: str = ""
+) -> None:
+    """A column of numbers; what is rounded to zero has no sign."""
+    for i, value in enumerate(values.tolist()):
+        text = f"{value:{sign}.{digits}f}"
+        if not text.strip("+-0."):
+            text = text.strip("+-")
+        text = text.replace("-", "−")
+        ax.text(x, -i, text, ha="center", va="center", size=11)
 
 
 def _bar(ax: Axes, x: Number, y: Number, wide: float, color: str) -> None:

@@ -63,23 +63,9 @@ def clocks(
             solid_capstyle="round",
         )
     for c in gaps:
-        ax.vlines(
-            c + 0.5, 0.5 - len(grid), 0.5, COLORS["gray"], ":", linewidth=1
-        )
-        longer = len(columns[c + 1]) - len(columns[c])
-        x = c + 0.5 - 0.04 * longer  # in the middle between two labels
-        ax.text(x, 0.25 - len(grid), "…", ha="center", va="center", size=10)
+        _gap(ax, c, len(grid), len(columns[c + 1]) - len(columns[c]))
     if told:
-        angle = grid[told]
-        tip = f"({np.sin(angle):.2f}, {np.cos(angle):.2f})"
-        pair = f"this hand: (sin {angle:g}, cos {angle:g}) = {tip}"
-        ax.annotate(
-            pair.replace("-", "−"),
-            (told[1], radius - told[0]),
-            (told[1] - 0.4, 0.85),
-            va="center",
-            arrowprops={"arrowstyle": "-", "color": COLORS["gray"]},
-        )
+        _spell_out(ax, *told, grid[told])
         ax.set_ylim(0.4 - len(grid), 1.1)
     ax.set_xticks(range(grid.shape[1]), list(columns))
     ax.set_yticks([-r for r in range(len(grid))], list(rows))
@@ -87,6 +73,26 @@ def clocks(
     ax.spines[:].set_visible(False)
     ax.set_aspect("equal")
     return ax
+
+
+def _gap(ax: Axes, column: int, rows: int, longer: int) -> None:
+    """Mark that positions are left out behind a column."""
+    gray = COLORS["gray"]
+    ax.vlines(column + 0.5, 0.5 - rows, 0.5, gray, ":", linewidth=1)
+    x = column + 0.5 - 0.04 * longer  # in the middle between two labels
+    ax.text(x, 0.25 - rows, "…", ha="center", va="center", size=10)
+
+
+def _spell_out(ax: Axes, row: int, column: int, angle: float) -> None:
+    """Write the pair of one dial above its column."""
+    tip = f"({np.sin(angle):.2f}, {np.cos(angle):.2f})"
+    ax.annotate(
+        f"this hand: (sin {angle:g}, cos {angle:g}) = {tip}",
+        (column, 0.4 - row),
+        (column - 0.4, 0.85),
+        va="center",
+        arrowprops={"arrowstyle": "-", "color": COLORS["gray"]},
+    )
 
 
 def turns(
