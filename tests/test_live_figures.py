@@ -263,6 +263,8 @@ def test_the_hero_begins_with_its_sentence_and_a_word_is_swapped(visit):
     assert box.input_value() == HERO
     reader.says("hero", "“dog” gets", inside=True)
     assert "looks at “dog”" in arcs.get_attribute("aria-label")
+    weight = element.locator(".hero-weight").first.text_content()
+    assert re.fullmatch(r"attention \d\d(\.\d)?%", weight)
     assert off() < 1e-4
     assert element.locator(".hero-track:not(.hero-new)").count() == 1  # others
     shown, width = bars.all_inner_texts(), element.locator(".hero-arc").first
