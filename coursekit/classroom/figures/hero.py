@@ -29,7 +29,7 @@ STACK, SLAB = 216.0, 30.0  # the first block; from one to the next
 LIST, ROW = 165.0, 32.0  # the first bar; from one to the next
 NAMES, TRACK, MOST = 615.5, 622.0, 75.0  # where names end, bars begin
 FAINT = 0.04  # a weight below it gets no arc
-NAMED = 50  # half of "attention 99.8%"
+NAMED = 52  # half of "attention 99.8%"
 # As strings.js says it: each line with its size and weight.
 LEAD = (
     ("Text goes in; the probabilities of the next token come out.", 20.8,

@@ -8,7 +8,7 @@ const SHOWN = 48; // tokens; of a longer text these are the last
 const FAINT = 0.04; // a weight below it gets no arc
 const SLAB = 26, GAP = 4, ROOM = 20; // of a block, below it, above the first
 const WIDEST = 12; // pixels of an arc that has all of the weight
-const NAMED = 50; // pixels, half of "attention 99.8%"
+const NAMED = 52; // pixels, half of "attention 99.8%"
 
 /** The tokens, and what happens to the last one's vector. */
 export class Stack {
