@@ -128,11 +128,28 @@ def test_attention_flow_shows_the_example_computed_by_hand():
     ax = figures.attention_flow(Q[1], K, V, ["animal", "it"], "it")
     written = words(ax)
     # Products, scores (√Dh is 2 here) and weights.
-    for number in ("5", "3", "2.50", "1.50", "0.73", "0.27"):
+    for number in ("5", "3", "÷ √4", "2.50", "1.50", "0.731", "0.269"):
         assert number in written
+    assert written.count("×") == 2  # a weight and its value
     # The mixed value, (2.46 0.27 0.73 0.54), closes the picture.
     mixed = [w for w in written if w in ("2.5", "0.3", "0.7", "0.5")]
     assert {"0.3", "0.7", "0.5"} <= set(mixed)
+
+
+def test_attention_flow_can_be_computed_from_what_it_prints():
+    """The weights sum to 1, and times the values they make the last row."""
+    values = torch.tensor([[1.0, 0], [3, 2], [1, 2]])
+    keys = torch.tensor([[0.0, -1], [0, 1], [2, -1]])
+    query = torch.tensor([1.0, 2])
+    ax = figures.attention_flow(query, keys, values, list("abc"), "c")
+    weights = [float(w) for w in words(ax) if re.fullmatch(r"0\.\d{3}", w)]
+    assert weights == [0.045, 0.768, 0.187]
+    assert sum(weights) == pytest.approx(1)
+    for column in values.T.tolist():
+        mixed = sum(w * v for w, v in zip(weights, column, strict=True))
+        assert f"{mixed:.2f}" in words(ax)
+    ax.figure.draw_without_rendering()
+    assert not overlaps(ax.texts, ax.figure.canvas.get_renderer())
 
 
 def test_attention_steps_has_a_softmax_along_rows():
@@ -385,6 +402,19 @@ def test_clocks_show_the_sine_and_cosine_of_each_angle():
             assert hand == pytest.approx(tip, abs=1e-12)
     assert [t.get_text() for t in ax.get_yticklabels()] == ["fast", "slow"]
     assert [t.get_text() for t in ax.get_xticklabels()] == ["0", "1", "7"]
+    assert words(ax) == []
+
+
+def test_clocks_mark_gaps_and_spell_out_one_pair():
+    angles = np.array([[0.0, 1.0, 100.0], [0.0, 2.5, 10.0]])
+    ax = figures.clocks(angles, "ab", ["0", "1", "9"], gaps=[1], told=(0, 1))
+    # sin 1 and cos 1, from a table.
+    told = "this hand: (sin 1, cos 1) = (0.84, 0.54)"
+    assert words(ax) == ["…", told]
+    assert [c.get_segments()[0][0][0] for c in ax.collections] == [1.5]
+    (x, y), low = ax.texts[1].xy, ax.get_ylim()[0]
+    assert (x, y) == (1, 0.4)  # the top of the dial that is told
+    assert low < -1.4  # no dial is cut off
 
 
 def test_token_cuts_break_lines_between_tokens():
@@ -516,10 +546,10 @@ def test_residual_stream_adds_and_norms_only_the_branch():
         figures.Part("second", reads=torch.tensor([9.5, -9.5])),
     ]
     ax = figures.residual_stream(start, parts, ["below", "above"])
-    written = {"1", "−2", "0.25", "3.00", "1.25", "1.00", "9.50", "−9.50"}
+    written = {"1", "−2", "0.25", "3.00", "1.25", "1.00", "9.5", "−9.5"}
     assert written | {"below", "above", "first", "second"} <= set(words(ax))
     assert words(ax).count("+") == 2
-    assert words(ax).count("norm") == 1
+    assert words(ax).count("layer norm, LN") == 1
     ax.figure.draw_without_rendering()
     assert not overlaps(ax.texts, ax.figure.canvas.get_renderer())
 
@@ -694,11 +724,34 @@ def test_verdicts_says_passed_failed_and_not_asked():
     assert len(ax.patches) == 2  # what was not asked has no color
 
 
-def test_choices_made_frames_what_is_chosen():
-    best = [("a", 0.6), ("b", 0.004)]
-    ax = figures.choices_made([("x", best, 0), ("xa", best, 1)])
+def test_choices_made_are_stairs_on_which_the_chosen_token_is_carried():
+    steps = [
+        ([("a", 0.6), ("b", 0.004)], 0),
+        ([("b", 0.25), ("c", 0.123)], 1),
+    ]
+    ax = figures.choices_made(["x", "y"], steps, n_tokens=1002)
     bold = [t.get_text() for t in ax.texts if t.get_weight() == "bold"]
-    assert bold == ["a", "60 %", "b", "< 1 %"]
+    assert bold == ["a", "a", "c", "c"]  # chosen, then at the text's end
+    at = {
+        (t.get_text(), -round(t.get_position()[1])): t.get_position()[0]
+        for t in ax.texts
+    }
+    # Each row of text has one token more than the one above it.
+    rows = [[w for w in "xyabc" if (w, y) in at] for y in range(3)]
+    assert rows == [list("xyab"), list("xyabc"), list("xyac")]
+    assert at["x", 0] == at["x", 1] == at["x", 2] < at["y", 0] < at["a", 0]
+    assert at["c", 2] == at["a", 2] + 1
+    # What is printed in a row makes 100, and the others are counted.
+    assert {"60.0", "0.4", "1,000 others\n39.6"} <= set(words(ax))
+    assert {"25.0", "12.3", "1,000 others\n62.7"} <= set(words(ax))
+    # An arrow leads from each chosen box to its place, a row further down.
+    arrows = [t for t in ax.texts if getattr(t, "arrow_patch", None)]
+    for y, (arrow, token) in enumerate(zip(arrows, "ac", strict=True)):
+        assert arrow.xy[0] == at[token, y + 1]
+        assert -y - 1 < arrow.xy[1] < arrow.get_position()[1] < -y
+    ax.figure.draw_without_rendering()
+    told = [t for t in ax.texts if t not in arrows]
+    assert not overlaps(told, ax.figure.canvas.get_renderer())
 
 
 def test_temperature_bars_share_one_scale():
@@ -1040,14 +1093,42 @@ def test_unit_memory_marks_the_token_at_which_a_unit_fires():
 
 
 def test_logit_pushes_lift_what_came_and_press_the_others():
-    axes = figures.logit_pushes(["a", "b"], torch.tensor([1.0, 1]), 1)
-    assert [words(ax) for ax in axes] == [
-        ["1.00", "1.00"],
-        ["0.50", "0.50"],
-        ["−0.50", "+0.50"],
+    """Logits 0, ln 2 and ln 5, on paper: e to their power is 1, 2 and 5."""
+    logits = torch.tensor([0.0, math.log(2), math.log(5)])
+    ax = figures.logit_pushes(["a", "b", "c"], logits, target=1)
+    told = sorted(ax.texts, key=lambda text: text.get_position())
+    rows = [
+        [t.get_text() for t in told if t.get_position()[1] == -i]
+        for i in range(4)
     ]
-    bold = [t.get_fontweight() for t in axes[2].get_xticklabels()]
-    assert bold == ["normal", "bold"]
+    assert rows == [
+        ["a", "0.00", "1.000", "0.125", "0", "−0.125"],
+        ["b", "0.69", "2.000", "0.250", "1", "+0.750"],
+        ["c", "1.61", "5.000", "0.625", "0", "−0.625"],
+        ["sum", "8.000", "1", "1", "0"],
+    ]
+    bold = [t.get_text() for t in ax.texts if t.get_weight() == "bold"]
+    loss = "cross-entropy loss = −ln p(b) = −ln 0.25 = 1.39"
+    assert bold == ["b", "1", loss]
+    assert {"softmax", "target y", "push y − p"} <= set(words(ax))
+    band, *bars = ax.patches
+    assert band.get_y() == pytest.approx(-1 - 0.44)  # the row of the target
+    # A bar of p and one of the push, row by row, on one scale.
+    wide = [bar.get_width() for bar in bars]
+    shares = torch.tensor(wide) / (wide[0] / 0.125)
+    assert shares.tolist() == pytest.approx(
+        [0.125, 0.125, 0.25, 0.75, 0.625, 0.625]
+    )
+    zero = bars[3].get_x()  # that of the target to the right, others left
+    for bar in (bars[1], bars[5]):
+        assert bar.get_x() + bar.get_width() == pytest.approx(zero)
+    ax.figure.draw_without_rendering()
+    assert not overlaps(ax.texts, ax.figure.canvas.get_renderer())
+
+
+def test_logit_pushes_never_write_minus_zero():
+    ax = figures.logit_pushes(["a", "b"], torch.tensor([9.0, -9]), 0)
+    assert not {"−0.000", "+0.000", "−0.00"} & set(words(ax))
 
 
 def test_stable_rows_mark_what_has_failed():
@@ -1259,6 +1340,15 @@ def test_alignment_draws_a_line_for_each_large_weight():
     assert len(drawn) == 3
     for one, other in zip(sorted(drawn), sorted(wanted), strict=True):
         assert one == pytest.approx(other)
+    # The largest of each target token is told; the threshold stands apart.
+    assert [w for w in words(ax) if w[0] == "0"] == ["0.90", "0.70"]
+    assert {"source", "target", "lines: weights from 0.2 up"} <= set(words(ax))
+    for told, (one, other) in zip(("0.90", "0.70"), pairs, strict=False):
+        low, high = sorted((places[one], places[other]))
+        assert low < places[told] < high
+    weak = torch.tensor([[0.49, 0.2, 0.31]])
+    ax = figures.alignment(["a", "b", "c"], ["d"], weak)
+    assert not [w for w in words(ax) if w[0] == "0"]
 
 
 def test_reach_fills_the_cells_that_move():

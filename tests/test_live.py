@@ -1033,6 +1033,18 @@ def test_the_hero_begins_with_the_first_of_its_prompts():
     assert (options["text"], head) == (first["prompt"], first["head"])
 
 
+def test_the_hero_s_largest_weight_says_what_it_is():
+    (options,) = [given for _, kind, given, _ in placed() if kind == "hero"]
+    head = {key: int(options[key]) for key in ("layer", "head")}
+    ax = live.still("hero", options["model"], options["text"], **head)
+    model, tokenizer = coursekit.load(options["model"])
+    ids = torch.tensor([tokenizer.encode(options["text"])])
+    weights = watch(model, ids).weights[head["layer"], 0, head["head"], -1]
+    told = [t.get_text() for t in ax.texts if "attention" in t.get_text()]
+    assert told == [f"attention {percent(weights[:-1].max().item())}"]
+    plt.close(ax.figure)
+
+
 @pytest.mark.parametrize("kind", stills.DRAWN)
 def test_every_figure_has_a_still_one(kind):
     name = "translator-de-en" if kind == "translator" else "running"

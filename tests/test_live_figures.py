@@ -464,6 +464,10 @@ def test_the_hero_takes_the_room_of_its_picture(visit, width):
     live = element.locator(".live").bounding_box()["height"]
     assert abs(live - room) <= 8
     assert live <= 420 or width == 390
+    told = element.locator(".hero-weight").all_text_contents()
+    if width == 1440:  # where all tokens stand in one line
+        assert re.fullmatch(r"attention \d\d(\.\d)?%", told[0])
+    assert not any("attention" in text for text in told[1:])
     assert reader.look() == []
 
 

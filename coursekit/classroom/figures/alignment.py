@@ -1,6 +1,7 @@
 """Which tokens of one text go with which tokens of another."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
@@ -29,7 +30,8 @@ def alignment(
     Args:
         source: S tokens, above.
         target: T tokens, below.
-        weights: (T, S); lines under a fifth are left out.
+        weights: (T, S); lines under a fifth are left out, and the largest
+            of a target token has its number if it is 0.5 or more.
 
     Returns:
         The axes; the source stands at height 1, the target at 0.
@@ -46,8 +48,10 @@ def alignment(
             ax.text(middles[-1], y, token, ha="center", va="center")
             x += size + 0.3
         places.append(middles)
-    for y, name in ((1.32, "source"), (-0.32, "target (weights from 0.2 up)")):
-        ax.text(0.1, y, name, va="center", color=COLORS["gray"], size=11)
+    say = partial(ax.text, va="center", color=COLORS["gray"], size=11)
+    for y, name in ((1.32, "source"), (-0.32, "target")):
+        say(0.1, y, name)
+    say(width - 0.1, 1.32, "lines: weights from 0.2 up", ha="right")
     for i, row in enumerate(weights.tolist()):
         for j, weight in enumerate(row):
             if weight >= 0.2:
@@ -61,9 +65,19 @@ def alignment(
                     solid_capstyle="butt",
                     zorder=0,
                 )
+        if (most := max(row)) >= 0.5:
+            _number(ax, most, places[1][i], places[0][row.index(most)])
     ax.set(xlim=(-0.2, width + 0.2), ylim=(-0.42, 1.42))
     ax.axis("off")
     return ax
+
+
+def _number(ax: Axes, weight: float, low: Number, high: Number) -> None:
+    """The weight of a line, on it, near its lower end."""
+    x = low + 0.16 * (high - low)
+    ground = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}
+    text = f"{weight:.2f}"
+    ax.text(x, 0.262, text, ha="center", va="center", size=10, bbox=ground)
 
 
 def _width(tokens: Sequence[str]) -> Number:

@@ -98,16 +98,16 @@ def attention_flow(
     ax = new_figure(0.42 * rows + 2.1)[1][0]
     ax.set(xlim=(0, 100), ylim=(-rows - 1.3, 2.6))
     ax.axis("off")
-    cell = min(6.2, 19 / max(q.size(-1), v.size(-1)))
-    key, value, bar, longest = 13.0, 99.0 - v.size(-1) * cell, 58.0, 17.0
-    score = 49.0
+    cell = min(6.6, 19 / max(q.size(-1), v.size(-1)))
+    key, value, bar, longest = 13.0, 99.0 - v.size(-1) * cell, 54.0, 17.0
+    score, digits = 46.0, 2 if v.size(-1) == 2 else 1
     product = (key + q.size(-1) * cell + score - 4) / 2
     gray = COLORS["gray"]
     for x, text in (
         (key + q.size(-1) * cell / 2, "key"),
         (product, "q · k"),
-        (score, "÷ √Dh"),
-        (bar + longest / 2, "softmax: weight"),
+        (score, f"÷ √{q.size(-1)}"),
+        (bar + 13, "softmax: weight"),
         (value + v.size(-1) * cell / 2, "value"),
     ):
         ax.text(x, 0.62, text, ha="center", va="bottom", color=gray)
@@ -137,10 +137,12 @@ def attention_flow(
             height=0.62,
             color=COLORS[ROLES["weight"]],
         )
-        ax.text(bar + longest * share + 1, -j, f"{share:.2f}", va="center")
+        ax.text(bar + longest * share + 1, -j, f"{share:.3f}", va="center")
+        ax.text(value - 2.5, -j, "×", ha="center", va="center")
         strength = 0.25 + 0.75 * share
         strip(ax, v[j], value, -float(j), cell, ROLES["value"], strength)
-    strip(ax, weights @ v, value, -rows - 0.6, cell, ROLES["value"])
+    mixed, role = weights @ v, ROLES["value"]
+    strip(ax, mixed, value, -rows - 0.6, cell, role, digits=digits)
     ax.text(
         value - 2,
         -rows - 0.6,

@@ -1,12 +1,13 @@
 """Figures of generation: how the next token is chosen."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from coursekit.classroom.figures.shapes import arrow
 from coursekit.classroom.figures.style import (
     COLORS,
     ROLES,
@@ -23,51 +24,98 @@ __all__ = [
 ]
 
 CHOSEN = COLORS["blue"]  # of probabilities, as in the figures of the loss
+AHEAD = 0.3  # from the text to what may come next
 CHARS = 48  # in a line of a sample
 
 
 def choices_made(
-    rows: Sequence[tuple[str, Sequence[tuple[str, Number]], int]],
+    start: Sequence[str],
+    steps: Sequence[tuple[Sequence[tuple[str, Number]], int]],
+    n_tokens: int,
 ) -> Axes:
-    """Draw a loop of generation: a row a step, its best tokens in boxes.
+    """Draw a loop of generation as stairs: each row has a token more.
 
     Args:
-        rows: for each step the text so far, some tokens with their
-            probabilities, and which of these is chosen.
+        start: the tokens of the prompt.
+        steps: for each row some tokens with their probabilities, the most
+            probable first, and which of these is chosen.
+        n_tokens: the size of the vocabulary.
 
     Returns:
-        The axes; step i stands at height −i.
+        The axes; step i stands at height −i, and box j of the text at x = j.
     """
-    ax = new_figure(0.72 * len(rows) + 0.25)[1][0]
-    ax.set(xlim=(0, 100), ylim=(0.45 - len(rows), 0.55))
+    n, best = len(start), len(steps[0][0])
+    ax = new_figure(0.66 * len(steps) + 0.85)[1][0]
+    right = n + len(steps) + best + AHEAD + 0.75
+    ax.set(xlim=(-0.08, right), ylim=(-len(steps) - 0.4, 0.95))
     ax.axis("off")
-    for i, (text, tokens, chosen) in enumerate(rows):
-        ax.text(33, -i, text, ha="right", va="center", family="monospace")
-        arrow(ax, (34, -i), (38, -i), "-")
-        for j, (token, p) in enumerate(tokens):
-            taken = j == chosen
-            box = Rectangle((39 + 15.2 * j, -i - 0.38), 14.2, 0.76)
-            box.set(facecolor=CHOSEN, alpha=0.4 if taken else 0.1)
-            ax.add_patch(box)
-            edge = Rectangle(box.get_xy(), 14.2, 0.76, fill=False)
-            edge.set(
-                edgecolor=CHOSEN if taken else COLORS["gray"],
-                linewidth=2.5 if taken else 0.8,
-            )
-            ax.add_patch(edge)
-            percent = f"{100 * p:.0f} %" if p >= 0.01 else "< 1 %"
-            weight = "bold" if taken else "normal"
-            for y, line in ((0.17, token), (-0.17, percent)):
-                ax.text(
-                    46.1 + 15.2 * j,
-                    y - i,
-                    line,
-                    ha="center",
-                    va="center",
-                    weight=weight,
-                    size=11,
-                )
+    gray, text = COLORS["gray"], list(start)
+    best_of = "most probable next tokens, in %"
+    ax.text(0, 0.62, "text so far", va="center", color=gray)
+    ax.text(n + AHEAD, 0.62, best_of, va="center", color=gray)
+    for i, (tokens, chosen) in enumerate(steps):
+        _so_far(ax, text, -i, i > 0)
+        x, shares = n + i + AHEAD, [round(100 * p, 1) for _, p in tokens]
+        for j, (token, _) in enumerate(tokens):
+            _option(ax, x + j, -i, token, shares[j], j == chosen)
+        rest = f"{n_tokens - best:,} others\n{100 - sum(shares):.1f}"
+        ax.text(x + best + 0.12, -i, rest, va="center", size=10, color=gray)
+        _carry(ax, (x + chosen + 0.47, -i - 0.36), (n + i + 0.47, -i - 0.72))
+        text.append(tokens[chosen][0])
+    ax.text(n + 0.14, -0.51, "append", ha="right", va="center", color=CHOSEN)
+    _so_far(ax, text, -len(steps), True)
+    ax.text(len(text) + 0.1, -len(steps), "…", va="center")
     return ax
+
+
+def _cell(
+    ax: Axes,
+    x: Number,
+    y: Number,
+    tall: Number,
+    color: str,
+    full: Number,
+    framed: bool,
+) -> None:
+    """A box of one token; the chosen one has a thick frame."""
+    size = (0.94, tall)
+    box = Rectangle((x, y - tall / 2), *size, linewidth=0)
+    box.set(facecolor=color, alpha=full)
+    ax.add_patch(box)
+    edge = Rectangle(box.get_xy(), *size, fill=False)
+    edge.set(edgecolor=CHOSEN if framed else COLORS["gray"])
+    edge.set(linewidth=2.5 if framed else 0.8)
+    ax.add_patch(edge)
+
+
+def _so_far(ax: Axes, tokens: Sequence[str], y: Number, grown: bool) -> None:
+    """The text in boxes; what has just been appended is framed."""
+    for x, token in enumerate(tokens):
+        new = grown and x == len(tokens) - 1
+        _cell(ax, x, y, 0.56, COLORS["gray"], 0.12, new)
+        weight = "bold" if new else "normal"
+        at = (x + 0.47, y)
+        ax.text(*at, token, ha="center", va="center", weight=weight, size=11)
+
+
+def _option(
+    ax: Axes, x: Number, y: Number, token: str, percent: Number, taken: bool
+) -> None:
+    """A token that may come next, above its percentage."""
+    _cell(ax, x, y, 0.72, CHOSEN, 0.4 if taken else 0.1, taken)
+    write = partial(ax.text, ha="center", va="center")
+    weight = "bold" if taken else "normal"
+    write(x + 0.47, y + 0.16, token, weight=weight, size=11)
+    write(x + 0.47, y - 0.18, f"{percent:.1f}", size=11)
+
+
+def _carry(
+    ax: Axes, start: tuple[Number, Number], end: tuple[Number, Number]
+) -> None:
+    """An arrow from a chosen token to its place in the text."""
+    look: dict[str, Any] = {"arrowstyle": "-|>", "color": CHOSEN}
+    look |= {"linewidth": 2, "shrinkA": 0, "shrinkB": 0}
+    ax.annotate("", end, start, arrowprops=look)
 
 
 def temperature_bars(

@@ -29,6 +29,7 @@ STACK, SLAB = 216.0, 30.0  # the first block; from one to the next
 LIST, ROW = 165.0, 32.0  # the first bar; from one to the next
 NAMES, TRACK, MOST = 615.5, 622.0, 75.0  # where names end, bars begin
 FAINT = 0.04  # a weight below it gets no arc
+NAMED = 52  # half of "attention 99.8%"
 # As strings.js says it: each line with its size and weight.
 LEAD = (
     ("Text goes in; the probabilities of the next token come out.", 20.8,
@@ -179,6 +180,7 @@ def arcs(
     foot = STACK + 4 * SLAB + 6
     pipe = [(end, floor), (end, foot), (538.5, foot), (538.5, LIST - 17)]
     curve(ax, pipe, line, edgecolor=STREAM, linewidth=4 / PIXEL, zorder=0.8)
+    most = max(weights[:-1])
     for (x, top), weight in list(zip(places, weights, strict=True))[:-1]:
         if weight < FAINT:
             continue
@@ -190,7 +192,9 @@ def arcs(
         )  # fmt: skip
         if weight >= 0.1 and top == floor:
             ground = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
-            write(ax, x, top + 11, percent(weight), 12.5, weight="bold",
+            text = "attention " * (weight == most) + percent(weight)
+            x = max(x, LEFT + NAMED) if weight == most else x
+            write(ax, x, top + 11, text, 12.5, weight="bold",
                   ha="center", bbox=ground)  # fmt: skip
 
 

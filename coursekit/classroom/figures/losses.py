@@ -1,11 +1,13 @@
 """Figures of the loss: what pushes a logit, and what a nat is spread over."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
+from coursekit.classroom.figures.shapes import arrow
 from coursekit.classroom.figures.style import (
     COLORS,
     ROLES,
@@ -21,12 +23,14 @@ __all__ = [
 ]
 
 LOSS = ROLES["loss"]
+P, Y, PUSH = 45.0, 60.5, 88.0  # where bars begin, and what is between them
+SCALE = 11.5  # how long a bar of 1 is
+HEADS = ("logit z", "$e^z$", "p = $e^z$ ÷ sum", "target y", "push y − p")
+COLUMNS = (14.0, 27.0, 45.0, 62.0, 83.0)
 
 
-def logit_pushes(
-    words: Sequence[str], logits: Tensor, target: int
-) -> list[Axes]:
-    """Draw logits, their softmax, and how one answer pushes each logit.
+def logit_pushes(words: Sequence[str], logits: Tensor, target: int) -> Axes:
+    """Draw logits, their softmax, the loss, and the push on each logit.
 
     Args:
         words: names of the V tokens.
@@ -34,34 +38,63 @@ def logit_pushes(
         target: index of the token that came.
 
     Returns:
-        The axes of the logits z, the probabilities p, and the push y − p.
+        The axes: row i stands at height −i; probabilities p are bars from
+        x = 45, pushes y − p are bars to both sides of x = 88, on one scale.
     """
-    p = logits.softmax(0)
+    powers, p = logits.exp(), logits.softmax(0)
     push = -p
     push[target] += 1
-    axes = new_figure(2.5, 3)[1]
-    panels = (
-        ("logit z", logits, "gray", False),
-        ("probability p", p, "blue", False),
-        ("push y − p", push, LOSS, True),
-    )
-    for ax, (title, values, color, signed) in zip(axes, panels, strict=True):
-        numbers = values.tolist()
-        for i, number in enumerate(numbers):
-            _column(ax, i, number, COLORS[color], signed)
-        # All pushes on one scale, so that two figures can be compared.
-        low, high = (-1, 1) if signed else (min(0, *numbers), max(numbers))
-        pad = 0.2 * (high - low)
-        ax.set_ylim(low - (pad if low < 0 else 0), high + pad)
-        ax.set_xlim(-0.6, len(words) - 0.4)
-        ax.axhline(0, color=COLORS["black"], linewidth=0.8, linestyle="-")
-        ax.set_xticks(range(len(words)), words)
-        ax.get_xticklabels()[target].set_fontweight("bold")
-        ax.tick_params(axis="x", length=0, labelsize=11)
-        ax.set_yticks([])
-        ax.spines[["left", "bottom"]].set_visible(False)
-        ax.set_title(title)
-    return axes
+    n, gray = len(words), COLORS["gray"]
+    ax = new_figure(0.37 * n + 1.5)[1][0]
+    ax.set(xlim=(0, 100), ylim=(-n - 1.5, 2.0))
+    ax.axis("off")
+    band = Rectangle((0, -target - 0.44), 100, 0.88, linewidth=0)
+    band.set(facecolor=COLORS[LOSS], alpha=0.12)
+    ax.add_patch(band)
+    write = partial(ax.text, va="center", ha="center")
+    for x, head in zip(COLUMNS, HEADS, strict=True):
+        write(x, 0.8, head)
+    arrow(ax, (COLUMNS[0], 1.32), (COLUMNS[2] + 4, 1.32), "-")
+    write(COLUMNS[1], 1.72, "softmax")
+    ax.vlines(PUSH, 0.45, 0.5 - n, COLORS["black"], linewidth=0.8)
+    for i, word in enumerate(words):
+        came = "bold" if i == target else "normal"
+        write(1.5, -i, word, ha="left", weight=came)
+        write(Y, -i, f"{i == target:d}", weight=came, size=11)
+        _bar(ax, P, -i, p[i].item(), "blue")
+        _bar(ax, PUSH, -i, push[i].item(), LOSS)
+    write(1.5, -n, "sum", ha="left", color=gray)
+    for x, total in ((P - 5.5, "1"), (Y, "1"), (PUSH - 16.5, "0")):
+        write(x, -n, total, size=11, color=gray)
+    write(COLUMNS[1], -n, f"{powers.sum():.3f}", size=11, color=gray)
+    _numbers(ax, COLUMNS[0], logits, 2)
+    _numbers(ax, COLUMNS[1], powers, 3)
+    _numbers(ax, P - 5.5, p, 3)
+    _numbers(ax, PUSH - 16.5, push, 3, "+")
+    given = f"−ln {p[target]:.3g} = {-p[target].log():.2f}"
+    loss = f"cross-entropy loss = −ln p({words[target]}) = {given}"
+    write(50, -n - 1.05, loss, weight="bold", color=COLORS[LOSS])
+    return ax
+
+
+def _numbers(
+    ax: Axes, x: Number, values: Tensor, digits: int, sign: str = ""
+) -> None:
+    """A column of numbers; what is rounded to zero has no sign."""
+    for i, value in enumerate(values.tolist()):
+        text = f"{value:{sign}.{digits}f}"
+        if not text.strip("+-0."):
+            text = text.strip("+-")
+        text = text.replace("-", "−")
+        ax.text(x, -i, text, ha="center", va="center", size=11)
+
+
+def _bar(ax: Axes, x: Number, y: Number, wide: float, color: str) -> None:
+    """A bar that begins at x, as wide as its number says."""
+    box = Rectangle((min(x, x + SCALE * wide), y - 0.32), SCALE * abs(wide),
+                    0.64, linewidth=0)  # fmt: skip
+    box.set(facecolor=COLORS[color], alpha=0.55)
+    ax.add_patch(box)
 
 
 def stable_rows(
@@ -194,23 +227,3 @@ def seed_dots(
     ax.margins(x=0.14)
     ax.set_xlabel(xlabel)
     return ax
-
-
-def _column(
-    ax: Axes, x: Number, height: Number, color: str, signed: bool
-) -> None:
-    """A bar from 0 with its number at its end, signed if it is a push."""
-    low = min(0, height)
-    box = Rectangle((x - 0.36, low), 0.72, abs(height))
-    box.set(facecolor=color, alpha=0.55)
-    ax.add_patch(box)
-    text = f"{height:+.2f}" if signed else f"{height:.2f}"
-    ax.annotate(
-        text.replace("-", "−"),
-        (x, height),
-        (0, 3 if height >= 0 else -3),
-        textcoords="offset points",
-        ha="center",
-        va="bottom" if height >= 0 else "top",
-        size=10,
-    )

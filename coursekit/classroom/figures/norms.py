@@ -37,10 +37,12 @@ def number(value: Number, digits: int = 2) -> str:
     return f"{value:.{digits}f}".replace("-", "−")
 
 
-def row(ax: Axes, numbers: Tensor, x: Number, y: Number, color: str) -> None:
+def row(
+    ax: Axes, numbers: Tensor, x: Number, y: Number, color: str, after: int = 2
+) -> None:
     """A vector as boxes with their numbers, its middle at (x, y)."""
     left = x - CELL * len(numbers) / 2
-    digits = 0 if bool((numbers == numbers.round()).all()) else 2
+    digits = 0 if bool((numbers == numbers.round()).all()) else after
     for i, value in enumerate(numbers.tolist()):
         corner = (left + i * CELL, y - HEIGHT / 2)
         box = Rectangle(corner, CELL - 0.06, HEIGHT, linewidth=0, zorder=2)
@@ -107,9 +109,10 @@ def branch(ax: Axes, part: Part, low: Number) -> float:
     arrow(ax, (RIGHT, low + 0.1), (RIGHT, low + 0.46))
     top = low + 0.9
     if part.reads is not None:
-        box(ax, RIGHT, top, "norm", NORM)
+        box(ax, RIGHT, top, "layer norm, LN", NORM)
         arrow(ax, (RIGHT, top + 0.44), (RIGHT, top + 0.9))
-        row(ax, part.reads, RIGHT, top + 1.3, NORM)
+        # As many digits as one gets from an x of two.
+        row(ax, part.reads, RIGHT, top + 1.3, NORM, after=1)
         arrow(ax, (RIGHT, top + 1.7), (RIGHT, top + 2.12))
         top += 2.56
     box(ax, RIGHT, top, part.name, INK)

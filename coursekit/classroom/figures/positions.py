@@ -26,6 +26,8 @@ def clocks(
     rows: Sequence[str],
     columns: Sequence[str],
     ax: Axes | None = None,
+    gaps: Sequence[int] = (),
+    told: tuple[int, int] | None = None,
 ) -> Axes:
     """Draw angles as clock hands that start upright and turn clockwise.
 
@@ -37,6 +39,8 @@ def clocks(
         rows: R labels.
         columns: C labels, written below.
         ax: where to draw; a new figure by default.
+        gaps: columns after which positions are left out.
+        told: the (r, c) of a dial whose pair is written above its column.
 
     Returns:
         The axes; the dial of (r, c) has its center at (c, -r).
@@ -58,12 +62,37 @@ def clocks(
             linestyle="-",
             solid_capstyle="round",
         )
+    for c in gaps:
+        _gap(ax, c, len(grid), len(columns[c + 1]) - len(columns[c]))
+    if told:
+        _spell_out(ax, *told, grid[told])
+        ax.set_ylim(0.4 - len(grid), 1.1)
     ax.set_xticks(range(grid.shape[1]), list(columns))
     ax.set_yticks([-r for r in range(len(grid))], list(rows))
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
     ax.set_aspect("equal")
     return ax
+
+
+def _gap(ax: Axes, column: int, rows: int, longer: int) -> None:
+    """Mark that positions are left out behind a column."""
+    gray = COLORS["gray"]
+    ax.vlines(column + 0.5, 0.5 - rows, 0.5, gray, ":", linewidth=1)
+    x = column + 0.5 - 0.04 * longer  # in the middle between two labels
+    ax.text(x, 0.25 - rows, "…", ha="center", va="center", size=10)
+
+
+def _spell_out(ax: Axes, row: int, column: int, angle: float) -> None:
+    """Write the pair of one dial above its column."""
+    tip = f"({np.sin(angle):.2f}, {np.cos(angle):.2f})"
+    ax.annotate(
+        f"this hand: (sin {angle:g}, cos {angle:g}) = {tip}",
+        (column, 0.4 - row),
+        (column - 0.4, 0.85),
+        va="center",
+        arrowprops={"arrowstyle": "-", "color": COLORS["gray"]},
+    )
 
 
 def turns(

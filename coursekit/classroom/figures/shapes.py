@@ -36,9 +36,9 @@ def names_or_numbers(labels: Sequence[str] | None, n: int) -> list[str]:
     return [str(i) for i in range(n)] if labels is None else list(labels)
 
 
-def short(number: Number) -> str:
-    """A whole number without a point, others with one digit behind it."""
-    digits = 0 if number == round(number) else 1
+def short(number: Number, digits: int = 1) -> str:
+    """A whole number without a point, others with a few digits behind it."""
+    digits = 0 if number == round(number) else digits
     return f"{number:.{digits}f}".replace("-", "−")
 
 
@@ -62,6 +62,7 @@ def strip(
     cell: float,
     color: str,
     strength: Number = 1.0,
+    digits: int = 1,
 ) -> None:
     """A vector as a row of boxes with its numbers in them."""
     for i, number in enumerate(numbers.tolist()):
@@ -79,7 +80,7 @@ def strip(
         ax.add_patch(
             Rectangle(corner, cell, 0.72, fill=False, edgecolor="white")
         )
-        text = short(number)
+        text = short(number, digits)
         ax.text(
             x + (i + 0.5) * cell,
             y,

@@ -8,6 +8,7 @@ const SHOWN = 48; // tokens; of a longer text these are the last
 const FAINT = 0.04; // a weight below it gets no arc
 const SLAB = 26, GAP = 4, ROOM = 20; // of a block, below it, above the first
 const WIDEST = 12; // pixels of an arc that has all of the weight
+const NAMED = 52; // pixels, half of "attention 99.8%"
 
 /** The tokens, and what happens to the last one's vector. */
 export class Stack {
@@ -141,16 +142,20 @@ export class Stack {
       "stroke-width": (1.5 + WIDEST * from.weight).toFixed(1) }));
   }
 
-  /** The largest weights, under their tokens, as far as there is room. */
+  /** The largest weights, under their tokens, as far as there is room; the
+   *  first says what it is. */
   percents(end) {
     const taken = [];
     for (const at of this.seen(0.1)) {
       const isFree = at.y > end.y - 9
-        && taken.every(({ x }) => Math.abs(x - at.x) > 34);
+        && taken.every(({ x }, i) =>
+          Math.abs(x - at.x) > (i ? 34 : NAMED + 17));
       if (isFree) taken.push(at);
     }
-    return taken.map(({ x, y, weight }) => shape("text",
-      { class: "hero-weight", x, y: y + 14 }, percent(weight)));
+    return taken.map(({ x, y, weight }, i) => shape("text",
+      { class: "hero-weight", x: i ? x : Math.max(x, NAMED), y: y + 14 },
+      i ? percent(weight)
+        : say("hero.attention", { percent: percent(weight) })));
   }
 
   /** Tokens before the last with at least this weight, the largest first. */
