@@ -770,7 +770,6 @@ _LOOKS: Mapping[str, Callable[[nn.Module, Case], Any]] = {
     "start": _start,
     "skeleton": _skeleton,
     "leaks": _leaks,
-    "cut": _cut,
 }
 
 
