@@ -492,6 +492,7 @@ _SHIFT_BUGS = {
         why="Each position then reads what it has to answer, and learns to "
         "copy. Fed, it is perfect; free, it repeats what begins the text.",
         read="14_seq2seq#seq-predict-shift",
+        at="rows",
     ),
     "end_fed": Bug(
         "[bos, *row]",
