@@ -29,7 +29,7 @@ def require(holds: bool, rule: str, received: str, remedy: str) -> None:
         ValueError: with the rule, what was received, and what to do.
     """
     if not holds:
-        raise ValueError(f"{rule}: got {received}. {remedy}")
+        raise ValueError(f"{rule}: got {received[:500]}. {remedy}")
 
 
 def check_choice(
@@ -193,9 +193,17 @@ def check_attention(
         v: (..., G, S, Dv) values.
         mask: booleans that broadcast to (..., H, T, S).
 
+    Dtypes are left to PyTorch, which refuses different ones by a
+    ``RuntimeError``: under autocast they may differ.
+
     Raises:
         ValueError: with the rule, the shapes received and the remedy.
     """
+    kinds = [*map(type, (q, k, v))]
+    if not all(map(issubclass, kinds, [Tensor] * 3)):
+        names = ", ".join(kind.__name__ for kind in kinds)
+        rule = "q, k and v must be tensors"
+        raise ValueError(f"{rule}: got {names}. Call torch.tensor.")
     if not q.dim() == k.dim() == v.dim() >= 2:
         rule = "q, k and v must have the same number of axes, (..., T, Dh)"
         remedy = "Split all three into heads, or none."
@@ -208,7 +216,7 @@ def check_attention(
     elif q.shape[:-3] != k.shape[:-3]:
         rule = "queries and keys must come from one batch"
         remedy = "Expand the smaller one if all should share it."
-    elif q.dim() > 2 and q.size(-3) % k.size(-3):
+    elif q.dim() > 2 and (not k.size(-3) or q.size(-3) % k.size(-3)):
         rule = "query heads must be a multiple of key/value heads"
         remedy = "Attention takes (B, H, T, Dh): are heads and time swapped?"
     elif mask is not None:
@@ -241,10 +249,12 @@ def check_bias(bias: Tensor, q: Tensor, k: Tensor) -> None:
         ValueError: if it can't be added to the scores of ``q`` and ``k``.
     """
     shape = (*q.shape[:-1], k.size(-2))
+    kind = getattr(bias, "dtype", type(bias))
+    fits = isinstance(bias, Tensor) and broadcasts(bias, shape)
     require(
-        bias.dtype != torch.bool and broadcasts(bias, shape),
-        "a bias must be numbers that broadcast to (..., T, S)",
-        f"{bias.dtype} {tuple(bias.shape)} for {shape}",
+        fits and kind != torch.bool,
+        "a bias must be a tensor of numbers that broadcast to (..., T, S)",
+        f"{kind} {tuple(getattr(bias, 'shape', ()))} for {shape}",
         "They are added to the scores; booleans go into `mask`.",
     )
 

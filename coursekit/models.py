@@ -109,9 +109,17 @@ def shapes_only() -> Iterator[None]:
 
     Random numbers for weights that have no memory are not drawn: PyTorch
     would load its compiler for that, which takes longer than all the rest.
+
+    Raises:
+        ValueError: if a model has more numbers than can be counted.
     """
-    with torch.device("meta"), _NoDraws():
-        yield
+    try:
+        with torch.device("meta"), _NoDraws():
+            yield
+    except RuntimeError as error:  # an overflow: more than can be counted
+        raise ValueError(
+            f"a model's sizes must fit into memory: got {error}. Lower them."
+        ) from error
 
 
 class _NoDraws(TorchFunctionMode):

@@ -111,7 +111,7 @@ class MultiHeadAttention(nn.Module):
     ) -> None:
         super().__init__()
         self.n_heads = n_heads
-        self.n_kv_heads = n_kv_heads or n_heads
+        self.n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
         check_heads(d_model, n_heads, self.n_kv_heads, d_head)
         d_head = d_head or d_model // n_heads
         d_value = d_head if d_value is None else d_value

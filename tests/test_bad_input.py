@@ -27,7 +27,7 @@ from coursekit.feedforward import FeedForward
 from coursekit.generation import beam_search, generate
 from coursekit.loss import cross_entropy, fast_cross_entropy
 from coursekit.masks import causal_mask, combine_masks
-from coursekit.models import read_config
+from coursekit.models import read_config, shapes_only
 from coursekit.multihead import MultiHeadAttention, split_heads
 from coursekit.positions import frequencies, sinusoidal
 from coursekit.probe import causality, prefix_gap
@@ -404,7 +404,30 @@ def test_what_is_no_tensor():
     refused(lambda: attend(q, k, v, bad), "boolean tensor", "got ndarray")
 
 
+@EACH
+def test_attention_of_what_is_no_tensor_or_has_no_heads(f):
+    q, k, v = qkv()
+    refused(lambda: f(None, k, v), "got NoneType, Tensor, Tensor")
+    refused(lambda: f(q, k.tolist(), v), "got Tensor, list, Tensor")
+    refused(lambda: f(q, k.numpy(), v), "got Tensor, ndarray, Tensor")
+    for bias in (1.0, [1.0], np.ones((T, S))):
+        refused(lambda x=bias: f(q, k, v, bias=x), "bias must be a tensor")
+    refused(lambda: f(q, k[:, :0], v[:, :0]), "k (2, 0, 7, 11)")
+    refused(lambda: f(q[:, :0], k[:, :0], v[:, :0]), "k (2, 0, 7, 11)")
+
+
+def test_different_dtypes_are_pytorchs_to_refuse():
+    """Under autocast they may differ, so that no check of ours is right."""
+    q, k, v = qkv()
+    for f in (attend, fast_attend):
+        with pytest.raises(RuntimeError, match=r"dtype|scalar type"):
+            f(q, k, v.double())
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            assert f(q, k, v.bfloat16()).shape == (B, H, T, DH)
+
+
 def test_heads_that_are_none():
+    refused(lambda: MultiHeadAttention(12, 3, 0), "n_kv_heads=0")
     refused(lambda: MultiHeadAttention(12, 0), "got d_model=12, n_heads=0")
     refused(lambda: MultiHeadAttention(12, 3, -1), "n_kv_heads=-1")
 
@@ -475,6 +498,19 @@ def test_a_split_that_is_no_text():
         refused(lambda x=split: BPETokenizer(tokenizer.tokens, [], x), "split")
         fields = tokenizer.to_dict() | {"split": split}
         refused(lambda x=fields: tokenizer_from_dict(x), "split must be")
+
+
+def test_a_value_of_any_length_is_refused_in_a_line():
+    with pytest.raises(ValueError, match="d_head must be") as error:
+        GPTConfig(vocab_size=V, d_head=["x"] * 900)
+    assert len(str(error.value)) < 1000
+
+
+def test_sizes_that_cannot_be_counted():
+    config = GPTConfig(vocab_size=V, d_model=2**31, n_heads=1, n_layers=1)
+    match = "must fit into memory: got"
+    with pytest.raises(ValueError, match=match), shapes_only():
+        GPT(config)
 
 
 # -- the command line, and files ----------------------------------------------

@@ -685,3 +685,46 @@ def test_windows_beyond_the_text_are_told():
         lambda n, length: (torch.arange(n), torch.arange(n)),
     )
     assert "reaches beyond the text" in report.message
+
+
+HIDES = [
+    (chapter, name)
+    for chapter in core.chapters()
+    for name, exercise in core.exercises(chapter).items()
+    if "mask_finite" in exercise.bugs
+]
+
+
+@pytest.mark.parametrize(("chapter", "name"), HIDES)
+@pytest.mark.parametrize("lowest", ["-50.0", "-1e4"])
+def test_hidden_scores_of_any_usual_size_are_rejected(chapter, name, lowest):
+    """−10,000 is what many fill in, as it still is a number in float16."""
+    exercise = core.find(f"{chapter}/{name}")
+    source = core.source_of(exercise, frozenset({"mask_finite"}))
+    filled, n = re.subn(r"-100\.0|-1e4", lowest, source)
+    assert n == 1
+    space = dict(exercise.reference.__globals__)
+    exec(filled, space)
+    answer = space[exercise.reference.__name__]
+    for seed in range(3):
+        report = check(f"{chapter}/{name}", answer, seed)
+        assert not report
+        if lowest == "-1e4":
+            assert report.diagnosis == {"mask_finite"}, f"{report}"
+
+
+def test_a_model_that_crashes_shows_the_line_that_did(tmp_path):
+    source = (
+        "class Model(torch.nn.Linear):\n"
+        "    def forward(self, ids):\n"
+        "        return nonsense(ids)\n"
+        "def build(vocab_size, max_len, d_model, n_heads, n_layers):\n"
+        "    return Model(3, 5)\n"
+    )
+    file = tmp_path / "theirs.py"
+    file.write_text(source)
+    space = {"torch": torch}
+    exec(compile(source, str(file), "exec"), space)
+    text = str(check("decoder/build", space["build"]))
+    assert "it raised NameError: name 'nonsense' is not defined" in text
+    assert "in line 3: return nonsense(ids)" in text

@@ -1,5 +1,7 @@
 """Llama from a GGUF file: a small random one, as `transformers` has it."""
 
+import time
+
 import pytest
 import torch
 from compare import close, shake
@@ -133,3 +135,17 @@ def test_a_damaged_gguf_is_refused(tmp_path):
         path.write_bytes(whole[:n])
         with pytest.raises(ValueError, match="whole GGUF file: got"):
             load_gguf(path)
+
+
+def test_a_gguf_whose_lengths_are_damaged_is_refused_at_once(tmp_path):
+    """The format's own library would count to 2⁶⁰."""
+    path = tmp_path / "model.gguf"
+    write_gguf(path)
+    whole = path.read_bytes()
+    name = b"tokenizer.ggml.tokens"
+    at = whole.index(name) + len(name) + 8  # the array's length
+    path.write_bytes(whole[:at] + (2**60).to_bytes(8, "little"))
+    begin = time.process_time()
+    with pytest.raises(ValueError, match=r"whole GGUF file: got.*ends at"):
+        load_gguf(path)
+    assert time.process_time() - begin < 1

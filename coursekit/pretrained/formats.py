@@ -120,12 +120,35 @@ def read_gguf(path: str | Path) -> tuple[dict[str, Any], Tensors]:
         ) from error
     tensors = {}
     with reading("published weights must be a whole GGUF file", path):
-        reader = gguf.GGUFReader(path)
+        reader = bounded(gguf.GGUFReader)(path)
         fields = {k: field.contents() for k, field in reader.fields.items()}
         for stored in reader.tensors:
             array = gguf.quants.dequantize(stored.data, stored.tensor_type)
             tensors[stored.name] = torch.tensor(array, dtype=torch.float32)
     return fields, tensors
+
+
+def bounded(reader: Any) -> Any:
+    """A reader of GGUF files that stops where the file does.
+
+    Their own goes on: a damaged length of 2⁶⁰ is counted to the end.
+    """
+
+    class Bounded(reader):
+        def _get(
+            self,
+            offset: int,
+            dtype: Any,
+            count: int = 1,
+            *rest: Any,
+            **by: Any,
+        ) -> Any:
+            found = super()._get(offset, dtype, count, *rest, **by)
+            if len(found) < count:
+                raise ValueError(f"it ends at byte {len(self.data)}")
+            return found
+
+    return Bounded
 
 
 CT2_TYPES = (np.float32, np.int8, np.int16, np.int32, np.float16)

@@ -362,6 +362,49 @@ class Tied(Net):
         return self.lm_head(self.ln_f(x))
 
 
+class AllLayers(nn.Module):
+    """The weights of all layers lie in one tensor of each kind."""
+
+    def __init__(self, v, p, d, h, n):
+        super().__init__()
+        self.n_heads = h
+
+        def drawn(*shape):
+            return nn.Parameter(torch.randn(*shape) / (2 * d**0.5))
+
+        def zeros(*shape):
+            return nn.Parameter(torch.zeros(*shape))
+
+        self.wte, self.wpe = drawn(v, d), drawn(p, d)
+        self.qkv, self.qkv_bias = drawn(n, d, 3 * d), zeros(n, 3 * d)
+        self.out, self.out_bias = drawn(n, d, d), zeros(n, d)
+        self.up, self.up_bias = drawn(n, d, 4 * d), zeros(n, 4 * d)
+        self.down, self.down_bias = drawn(n, 4 * d, d), zeros(n, d)
+        self.scale = nn.Parameter(torch.ones(n, 2, d))
+        self.shift = zeros(n, 2, d)
+        self.ln_f = nn.LayerNorm(d)
+
+    def layer(self, x, i):
+        b, t, d = x.shape
+        y = F.layer_norm(x, (d,), self.scale[i, 0], self.shift[i, 0])
+        q, k, v = (
+            part.view(b, t, self.n_heads, -1).transpose(1, 2)
+            for part in (y @ self.qkv[i] + self.qkv_bias[i]).chunk(3, -1)
+        )
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        y = y.transpose(1, 2).reshape(b, t, d)
+        x = x + y @ self.out[i] + self.out_bias[i]
+        y = F.layer_norm(x, (d,), self.scale[i, 1], self.shift[i, 1])
+        y = F.relu(y @ self.up[i] + self.up_bias[i])
+        return x + y @ self.down[i] + self.down_bias[i]
+
+    def forward(self, ids):
+        x = self.wte[ids] + self.wpe[: ids.size(1)]
+        for i in range(len(self.qkv)):
+            x = self.layer(x, i)
+        return self.ln_f(x) @ self.wte.T
+
+
 # -- build: wrong ------------------------------------------------------------
 class OneBlock(Net):
     def stack(self, d, h, n):
@@ -503,6 +546,30 @@ class PlacesForgotten(Net):
 class Probabilities(Net):
     def head(self, x):
         return super().head(x).softmax(-1)
+
+
+class HeadCutOff(Net):
+    """The table learns as the embedding, and not as the head."""
+
+    def head(self, x):
+        return self.ln_f(x) @ self.wte.weight.detach().T
+
+
+class DeafQueries(Layer):
+    """The queries' third of a matrix gets no gradient."""
+
+    def mix(self, x):
+        b, t, d = x.shape
+        q, k, v = (
+            y.view(b, t, self.n_heads, -1).transpose(1, 2)
+            for y in self.qkv(x).chunk(3, dim=-1)
+        )
+        y = F.scaled_dot_product_attention(q.detach(), k, v, is_causal=True)
+        return self.out(y.transpose(1, 2).reshape(b, t, d))
+
+
+class QueriesCutOff(Net):
+    layer = DeafQueries
 
 
 # -- diagnose ----------------------------------------------------------------
@@ -804,6 +871,10 @@ def gpt_one_position(ids, table, places, blocks, final_norm):
     return final_norm(x) @ table.mT
 
 
+def gpt_first_position(ids, table, places, blocks, final_norm):
+    return gpt_one_position(ids, table, places[:1], blocks, final_norm)
+
+
 def gpt_numbers(ids, table, places, blocks, final_norm):
     x = torch.nn.functional.embedding(ids, table)
     x = x + torch.arange(ids.shape[1]).to(x)[None, :, None]
@@ -839,7 +910,7 @@ RIGHT = {
     "count": [layer_by_layer, by_shapes, one_formula],
     "gpt": [by_embedding, one_hot, recursive],
     "mended": [written_out, sum_of_writes, block_by_block],
-    "build": [Net, Paper, Tied],
+    "build": [Net, Paper, Tied, AllLayers],
     "diagnose": [by_prefixes, by_probes, by_slopes],
 }
 WRONG = {
@@ -863,6 +934,7 @@ WRONG = {
         "softmax": softmax,
         "positions_times": gpt_positions_times,
         "one_position": gpt_one_position,
+        "first_position": gpt_first_position,
         "numbers": gpt_numbers,
         "from_one": gpt_from_one,
         "norm_each": gpt_norm_each,
@@ -923,7 +995,10 @@ OUTSIDE = {
         normed_branch,
         from_the_bottom,
     ],
-    "build": [NarrowNetwork, PlacesForgotten, Probabilities],
+    "build": [
+        *(NarrowNetwork, PlacesForgotten, Probabilities),
+        *(HeadCutOff, QueriesCutOff),
+    ],
     "diagnose": [
         never_looks_at_the_loss,
         shared_and_lost_swapped,

@@ -433,6 +433,23 @@ def encode_one_position(ids, pad_id, table, places, blocks):
     return y
 
 
+def encode_first_position(ids, pad_id, table, places, blocks):
+    return right_with(ids, pad_id, table, blocks, places[0])
+
+
+def encode_numbers(ids, pad_id, table, places, blocks):
+    counted = torch.arange(float(ids.shape[1])).unsqueeze(1)
+    return right_with(ids, pad_id, table, blocks, counted)
+
+
+def right_with(ids, pad_id, table, blocks, added):
+    x = torch.nn.functional.embedding(ids, table) + added
+    see = ids.ne(pad_id)[:, None, None]
+    for f in blocks:
+        x = f(x, see)
+    return x
+
+
 def encode_same_input(ids, pad_id, table, places, blocks):
     x = torch.nn.functional.embedding(ids, table)
     x = x + places[: ids.shape[1]]
@@ -476,6 +493,8 @@ WRONG = {
         "first_block_only": first_block_only,
         "positions_times": encode_positions_times,
         "one_position": encode_one_position,
+        "first_position": encode_first_position,
+        "numbers": encode_numbers,
         "same_input": encode_same_input,
         "times_root": scaled,
     },

@@ -335,6 +335,11 @@ def unshifted(targets, pad, bos, eos):
     return filled(whole, pad), filled(whole, -100)
 
 
+def no_begin(targets, pad, bos, eos):
+    ended = [[*row, eos] for row in targets]
+    return filled(ended, pad), filled(ended, -100)
+
+
 def end_fed(targets, pad, bos, eos):
     asked = filled([[*row, eos] for row in targets], -100)
     column = torch.full((len(targets), 1), -100)
@@ -862,6 +867,7 @@ WRONG = {
     "shift": {
         "unshifted": unshifted,
         "end_fed": end_fed,
+        "no_begin": no_begin,
         "no_end": no_end,
         "twice": twice,
         "backward": backward,

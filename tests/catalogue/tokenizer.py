@@ -384,6 +384,20 @@ def never_goes_back(word, merges):
     return ids
 
 
+def each_pair_of_a_run(word, merges):
+    ids = list(word)
+    while found := [p for p in pairwise(ids) if p in merges]:
+        best = min(found, key=merges.get)
+        out, taken = [], False
+        for i, id in enumerate(ids):
+            starts = tuple(ids[i : i + 2]) == best
+            if starts or not taken:
+                out.append(merges[best] if starts else id)
+            taken = starts
+        ids = out
+    return ids
+
+
 def longest_piece(word, merges):
     spelled = {i: bytes([i]) for i in range(256)}
     for (a, b), new in sorted(merges.items(), key=lambda item: item[1]):
@@ -702,6 +716,7 @@ WRONG = {
         "one_merge": one_merge,
         "in_place": in_place,
         "longest": longest_piece,
+        "overlapping": each_pair_of_a_run,
         "each_once": each_merge_once,
     },
     "stream": {

@@ -158,6 +158,19 @@ def no_places(patches, token, places, encode, head):
     return encode(sequence(patches, token))[:, 0] @ head.T
 
 
+def places_times(patches, token, places, encode, head):
+    return encode(sequence(patches, token).mul(places))[:, 0] @ head.T
+
+
+def first_place(patches, token, places, encode, head):
+    return encode(sequence(patches, token) + places[:1])[:, 0] @ head.T
+
+
+def counted_places(patches, token, places, encode, head):
+    numbers = torch.arange(float(len(places)))
+    return encode(sequence(patches, token) + numbers[:, None])[:, 0] @ head.T
+
+
 def last_read(patches, token, places, encode, head):
     return encode(sequence(patches, token) + places)[:, -1] @ head.T
 
@@ -484,6 +497,9 @@ WRONG = {
         "token_without_place": token_without_place,
         "places_of_patches": places_of_patches,
         "no_places": no_places,
+        "places_times": places_times,
+        "first_place": first_place,
+        "numbers": counted_places,
         "last_read": last_read,
         "mean_read": mean_read,
     },

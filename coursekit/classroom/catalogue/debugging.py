@@ -536,12 +536,12 @@ def _mended_cases(seed: int) -> list[Case]:
     ids[2, 3:] = pad
     table, places = draw(g, v, d), draw(g, 11, d)
     w_q, w_k, w_v = (0.7 * draw(g, d, d) for _ in range(3))
-    # One more term in each sum: all scores are lower by the same 300.
+    # One more term in each sum: all scores are lower by the same 12,000.
     flat, one = table.clone(), places.clone()
     flat[:, -1], one[:, -1] = 0.0, 1.0
     low_q, low_k = w_q.clone(), w_k.clone()
     low_q[-1], low_k[-1], low_q[:, -1], low_k[:, -1] = 0.0, 0.0, 0.0, 0.0
-    low_q[-1, -1], low_k[-1, -1] = -27.0, 27.0
+    low_q[-1, -1], low_k[-1, -1] = -172.0, 172.0
     return [
         Case(
             (ids, table, places, w_q, w_k, w_v, pad),

@@ -16,7 +16,7 @@ from torch.nn import functional as F  # noqa: N812
 
 from coursekit import probe
 from coursekit.classroom.catalogue.masks import MASK_FINITE
-from coursekit.classroom.check.call import explain
+from coursekit.classroom.check.call import explain, raised_in
 from coursekit.classroom.check.core import (
     Bug,
     Case,
@@ -238,6 +238,14 @@ _GPT_BUGS = {
         "[: ids.size(1)]",
         "[ids.size(1) - 1]",
         says="one row of the table of positions for all places",
+        why="Place t has row t: add places[:T], (T, D), and not a single row.",
+        read="09_decoder#dec-formula",
+        at="positions",
+    ),
+    "first_position": Bug(
+        "[: ids.size(1)]",
+        "[0]",
+        says="the first row of the table of positions for all places",
         why="Place t has row t: add places[:T], (T, D), and not a single row.",
         read="09_decoder#dec-formula",
         at="positions",
@@ -574,8 +582,9 @@ def _problem(model: Any, vocab_size: int, expected: int | None) -> str | None:
             if not report.ok:
                 return f"A probe says: {report}."
     except Exception as error:
-        said = explain(error).splitlines()[0]
-        return f"Run on ids, or trained for a step, it raised {said}"
+        said = explain(error).splitlines()[0], raised_in(error, build)
+        lines = "\n".join(filter(None, said))
+        return f"Run on ids, or trained for a step, it raised {lines}"
     return None
 
 
@@ -601,9 +610,15 @@ def _judge_build(model: Any, case: Case) -> str | None:
         )
     if _leaks(model, case):
         return (
-            "With weights so large that scores are hundreds below 0, the last "
+            "With weights so large that scores are far below 0, the last "
             "token changes what stands before it. Are hidden scores filled "
             "with a finite number?"
+        )
+    if _cut(model, case):
+        return (
+            "A small step along some weights does not change the loss as "
+            "their gradients say. Is something cut off on the way, as by "
+            "detach, .data or no_grad?"
         )
     return None
 
@@ -710,7 +725,7 @@ def _skeleton(model: nn.Module, case: Case) -> Tensor:
 
 @torch.no_grad()
 def _leaks(model: nn.Module, case: Case) -> bool:
-    """Whether the past sees the last token once scores are in the hundreds.
+    """Whether the past sees the last token once scores are many thousands.
 
     An attention that takes exp without a maximum overflows there, and is
     right with smaller weights: nothing is said of it.
@@ -718,10 +733,35 @@ def _leaks(model: nn.Module, case: Case) -> bool:
     ids = _ids(case)
     other = ids.clone()
     other[:, -1] = (other[:, -1] + 1) % case.args[0]
-    with _filled(model, case, _draw_weights(case), matrices=20.0):
+    with _filled(model, case, _draw_weights(case), matrices=200.0):
         before, after = model(ids)[:, :-1], model(other)[:, :-1]
     finite = before.isfinite().all() and after.isfinite().all()
     return bool(finite) and not _near(before, after)
+
+
+def _cut(model: nn.Module, case: Case) -> bool:
+    """Whether the loss has another slope than its gradients say."""
+    ids, g = _ids(case), generator(case.args[2])
+    weights = list(model.parameters())
+    steps = [1e-4 * torch.randn(w.shape, generator=g) for w in weights]
+    drawn = _draw_weights(case)
+    drawn |= {name: 0.1 * drawn[name] for name in ("table", "places")}
+
+    def loss() -> Tensor:
+        return F.cross_entropy(model(ids)[:, :-1].mT, ids[:, 1:])
+
+    with _filled(model, case, drawn, matrices=2.0):
+        with torch.enable_grad():
+            slopes = torch.autograd.grad(loss(), weights)
+        sides = []
+        for sign in 1, -2:
+            for w, step in zip(weights, steps, strict=True):
+                w.add_(sign * step)
+            sides.append(loss().item())
+    pairs = list(zip(slopes, steps, strict=True))
+    said = sum((slope * step).sum().item() for slope, step in pairs)
+    size = 1e-4 * sum(slope.square().sum().item() for slope in slopes) ** 0.5
+    return abs((sides[0] - sides[1]) / 2 - said) > 0.03 * size
 
 
 _LOOKS: Mapping[str, Callable[[nn.Module, Case], Any]] = {
@@ -743,9 +783,9 @@ def _filled(
     """Put given numbers into a model's weights, for a moment.
 
     Its matrices but the tables become `matrices` times random ones that keep
-    a vector's size.
+    a vector's size. Those of all layers may lie in one tensor.
     """
-    v, p, d, *_ = case.args
+    v, p, d, _, n_layers = case.args
     g = generator(d)
     weights = list({id(w): w for w in _weights(model, set())}.values())
     old = [w.detach().clone() for w in weights]
@@ -755,7 +795,7 @@ def _filled(
                 w.copy_(drawn["table"])
             elif w.shape[-2:] == (p, d):
                 w.copy_(drawn["places"])
-            elif w.shape == (d,):
+            elif w.size(-1) == d and w.numel() <= 2 * n_layers * d:
                 w.copy_(drawn["scale" if (w == 1).all() else "shift"])
             else:
                 drawn_w = torch.randn(w.shape, generator=g) / d**0.5

@@ -130,6 +130,22 @@ _ENCODE_BUGS = {
         read="09_decoder#dec-formula",
         alone=True,
     ),
+    "first_position": Bug(
+        "[: ids.size(1)]",
+        "[0]",
+        says="the first row of the table of positions for all places",
+        why="Place s has row s: add places[:S], (S, D), and not a single row.",
+        read="09_decoder#dec-formula",
+        alone=True,
+    ),
+    "numbers": Bug(
+        "places[: ids.size(1)]",
+        "torch.arange(ids.size(1))[:, None]",
+        says="the number of the place added, not its row of the table",
+        why="A place has a vector of D numbers, as a token has: places[s].",
+        read="09_decoder#dec-formula",
+        alone=True,
+    ),
     "same_input": Bug(
         "x = block(x, mask)\n    return x",
         "last = block(x, mask)\n    return last",
@@ -490,8 +506,8 @@ def _mended_cases(seed: int) -> list[Case]:
     q, k = torch.randn(2, 3, 7, 5, generator=g, dtype=float64)
     v = torch.randn(3, 7, 2, generator=g, dtype=float64)
     right = torch.arange(7) < torch.tensor([7, 3, 5])[:, None]
-    # One more term in each sum: all scores are lower by the same 300.
-    low = torch.tensor([0.0, 0.0, 0.0, 0.0, 26.0], dtype=float64)
+    # One more term in each sum: all scores are lower by the same 12,000.
+    low = torch.tensor([0.0, 0.0, 0.0, 0.0, 164.0], dtype=float64)
     low_q, low_k = (x * (low == 0) + low * s for x, s in ((q, -1), (k, 1)))
     return [
         Case((q, k, v, right), name="three sentences, padded"),

@@ -820,10 +820,10 @@ def _mended_cases(seed: int) -> list[Case]:
         cases.append(Case((chunks, *maps, _turner(4, 2)), name=name))
     chunks = [draw(g, n, 7) for n in (4, 1)]
     w_q, w_k, w_v = (draw(g, 7, n) for n in (4, 4, 3))
-    # One more term in each sum: all scores are lower by the same 300.
+    # One more term in each sum: all scores are lower by the same 12,000.
     for x in chunks:
         x[:, -1] = 1.0
-    for w, corner in (w_q, -24.5), (w_k, 24.5):
+    for w, corner in (w_q, -155.0), (w_k, 155.0):
         w[-1], w[:, -1], w[-1, -1] = 0.0, 0.0, corner
     low = chunks, w_q, w_k, w_v, _turner(4, 1)
     return [*cases, Case(low, name="large negative scores")]

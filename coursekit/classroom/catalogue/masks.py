@@ -355,8 +355,8 @@ def _columns_cases(seed: int) -> list[Case]:
         Case(qkv(2, 3, t=5, s=7), name="batch and heads"),
     ]
     q, k, v = qkv(t=5, s=7)
-    # One more term in each sum: all scores are lower by the same 300.
-    q[:, -1], k[:, -1] = -31.5, 31.5
+    # One more term in each sum: all scores are lower by the same 12,000.
+    q[:, -1], k[:, -1] = -200.0, 200.0
     return [*cases, Case((q, k, v), name="large negative scores")]
 
 
@@ -702,8 +702,8 @@ def _true_means_cases(seed: int) -> list[Case]:
         hide[..., 1] = True
         if empty:
             hide[-1, 2] = True
-        if low:  # one more term in each sum: all are lower by the same 300
-            q[..., -1], k[..., -1] = -31.5, 31.5
+        if low:  # one more term in each sum: all are lower by the same 12,000
+            q[..., -1], k[..., -1] = -200.0, 200.0
         return Case((q, k, v, hide), name=name)
 
     return [

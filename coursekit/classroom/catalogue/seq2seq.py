@@ -173,11 +173,11 @@ def _cross_cases(seed: int) -> list[Case]:
     y, memory, *w = inputs(3, 5, 11, 7, 2)
     lengths = torch.tensor([4, 10, 7])
     name = "three sources, of eleven words at most"
-    # One more term in each sum: all scores are lower by the same 300.
+    # One more term in each sum: all scores are lower by the same 12,000.
     low_y, low_memory, (low_q, low_k, w_v) = y.clone(), memory.clone(), w
     low_y[..., -1] = low_memory[..., -1] = 1.0
     low_q, low_k = low_q.clone(), low_k.clone()
-    for matrix, corner in (low_q, -20.6), (low_k, 20.6):
+    for matrix, corner in (low_q, -131.0), (low_k, 131.0):
         matrix[-1], matrix[:, -1], matrix[-1, -1] = 0.0, 0.0, corner
     low = low_y, low_memory, lengths, low_q, low_k, w_v
     return [
@@ -492,6 +492,7 @@ _SHIFT_BUGS = {
         why="Each position then reads what it has to answer, and learns to "
         "copy. Fed, it is perfect; free, it repeats what begins the text.",
         read="14_seq2seq#seq-predict-shift",
+        at="rows",
     ),
     "end_fed": Bug(
         "[bos, *row]",
@@ -502,6 +503,16 @@ _SHIFT_BUGS = {
         why="Nothing is asked after the end, so nobody has to read it: the "
         "input is as long as the answers.",
         read="14_seq2seq#seq-shift",
+        at="rows",
+    ),
+    "no_begin": Bug(
+        "[bos, *row]",
+        "[*row, eos]",
+        says="an input without its begin: the target and the end, as in the "
+        "answers",
+        why="Each position then reads what it has to answer, and learns to "
+        "copy. The input is the target shifted right, after BOS.",
+        read="14_seq2seq#seq-predict-shift",
         at="rows",
     ),
     "no_end": Bug(
@@ -568,7 +579,7 @@ _SHIFT_BUGS = {
         why="full[:, :-1] drops a column, not each row's end: in a short "
         "row eos stays. Put bos before the target, then pad.",
         read="14_seq2seq#seq-predict-shift",
-        alone=True,
+        at="rows",
     ),
     "never_ends": Bug(
         "[bos, *row], [*row, eos]",

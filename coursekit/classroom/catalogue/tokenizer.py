@@ -371,6 +371,19 @@ _REPLAY_BUGS = {
         why="In “aaa” the left pair is merged: X a, as in learning, not a X.",
         read="01_tokenizer#tok-learn",
     ),
+    "overlapping": Bug(
+        "new, place = min(known)\n        ids[place : place + 2] = [new]",
+        "new = min(known)[0]\n"
+        "        at = {place for n, place in known if n == new}\n"
+        "        kept = [i for i in range(len(ids)) "
+        "if i in at or i - 1 not in at]\n"
+        "        ids = [new if i in at else ids[i] for i in kept]",
+        says="a merge of overlapping pairs: of aaa both become a piece",
+        why="Once the first two letters are merged, the second is gone: aaa "
+        "becomes X a. Replace one pair, then look again.",
+        read="01_tokenizer#tok-learn",
+        alone=True,
+    ),
     "one_merge": Bug(
         "= [new]",
         "= [new]\n        return ids",

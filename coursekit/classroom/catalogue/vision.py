@@ -151,6 +151,32 @@ _CLASSIFIED_BUGS = {
         why="Attention sees a set. Add the table.",
         read="17_vision#vis-set",
     ),
+    "places_times": Bug(
+        "x + places",
+        "x * places",
+        says="places that are multiplied, not added",
+        why="A place is added, as in a decoder. A product hides the patch "
+        "wherever the row of the table is near 0.",
+        read="17_vision#vis-formula",
+        alone=True,
+    ),
+    "first_place": Bug(
+        "x + places",
+        "x + places[0]",
+        says="the first row of the table of places for all vectors",
+        why="There are N + 1 rows, one for each vector: x + places.",
+        read="17_vision#vis-formula",
+        alone=True,
+    ),
+    "numbers": Bug(
+        "x + places",
+        "x + torch.arange(x.size(1))[:, None]",
+        says="the number of the place added, not its row of the table",
+        why="A place has a vector of D numbers, as a patch has: its row of "
+        "the table.",
+        read="17_vision#vis-formula",
+        alone=True,
+    ),
     "last_read": Bug(
         "x[:, 0]",
         "x[:, -1]",
