@@ -139,6 +139,7 @@ def lighten(app, exception):
         for style in (out / "_static").glob(pattern):
             text = styles.needed(style.read_text("utf8"), words)
             style.write_text(text, "utf8")
+    styles.join(out)
 
 
 def used_icons(style, out):
