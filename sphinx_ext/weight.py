@@ -43,6 +43,7 @@ TYPESET = """\
 <script>{
   let done;
   MathJax.startup = {promise: new Promise(resolve => done = resolve),
+    ready() { setTimeout(MathJax.startup.defaultReady); },  // a pause between
     async pageReady() {
       const formulas = [...document.querySelectorAll(".math")];
       let few = 4;  // or as many as take 25 ms
@@ -73,6 +74,14 @@ FACES = """\
       rel: "preload", as: "font", type: "font/woff2", crossOrigin: "",
       href: document.documentElement.dataset.content_root
         + `_static/fonts/${face}.woff2`}));</script>"""
+
+# The color of a reader who has chosen none, before a script says it: a change
+# of it later is a second look at every style, and a flash in the dark.
+UNKNOWN = 'localStorage.getItem("theme") || "auto"'
+SYSTEM = """\
+localStorage.getItem("theme") ||
+      (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")\
+"""
 
 # The index of the search, for results while one types; they are off, and the
 # page of the search loads its own.
@@ -114,6 +123,7 @@ def lighten(app, exception):
     for page in out.rglob("*.html"):
         text = page.read_text("utf8")
         lighter = THEBE.sub("", ICONS.sub("", text))
+        lighter = lighter.replace(UNKNOWN, SYSTEM)
         if 'class="math' not in text:
             lighter = FORMULAS.sub("", lighter)
         if page.name != "search.html":

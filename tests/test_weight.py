@@ -264,6 +264,17 @@ def test_style_sheets_become_one(tmp_path):
     )
 
 
+# Every color that the page is set to, in order.
+COLORS = """
+  globalThis.colors = [];
+  new MutationObserver(() => {
+    const {theme} = document.documentElement?.dataset ?? {};
+    if (theme && theme !== colors.at(-1)) colors.push(theme);
+  }).observe(document, {attributes: true, subtree: true,
+    attributeFilter: ["data-theme"]});
+"""
+
+
 def before_the_paint(page, folder=HTML):
     """``{path: bytes}`` of what must have come when a page is painted."""
     path = folder / page
@@ -293,6 +304,21 @@ def test_a_page_is_painted_soon():
     assert "@import" not in text
     for url in re.findall(r"""url\(["']?(?!data:)([^"')]+)""", text):
         assert (style.parent / url).exists(), url
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_script_changes_the_color_of_a_page(browser, scheme):
+    """What is painted first has the reader's color, and keeps it."""
+    page = "book/about/glossary.html"
+    context = browser.new_context(color_scheme=scheme)
+    tab = context.new_page()
+    tab.add_init_script(COLORS)
+    tab.goto((HTML / page).as_uri(), wait_until="load")
+    assert tab.evaluate("() => colors") == [scheme]
+    # Control: what a script changes later is seen.
+    tab.evaluate("() => { document.documentElement.dataset.theme = 'auto'; }")
+    assert tab.evaluate("() => colors") == [scheme, "auto"]
+    context.close()
 
 
 def test_what_delays_the_paint_is_found(tmp_path):
