@@ -189,5 +189,6 @@ def with_used_icons(path, style, out):
 def setup(app):
     """Register with Sphinx."""
     app.connect("html-page-context", drop_styles, priority=900)
-    app.connect("build-finished", lighten)
+    # The theme writes the colors of code when a build has finished, too.
+    app.connect("build-finished", lighten, priority=900)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

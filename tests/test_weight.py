@@ -302,6 +302,9 @@ def test_a_page_is_painted_soon():
     [style] = HTML.glob("_static/one-*.css")
     text = style.read_text("utf8")
     assert "@import" not in text
+    # Each as it stands: none was written again after they were joined.
+    for name in text.partition("\n")[0].split()[1:-1]:
+        assert styles.joined(style.parent, name) in text, name
     for url in re.findall(r"""url\(["']?(?!data:)([^"')]+)""", text):
         assert (style.parent / url).exists(), url
 
