@@ -2,8 +2,13 @@
 
 The theme's holds all of Bootstrap. A rule stays if each class and id in one of
 its selectors is a word of a page's markup or of a script, which may add it.
+
+And make one of the eleven that a page asks for: it is painted when the last of
+them has come, and each takes a request, one of them two after one another.
 """
 
+import hashlib
+import posixpath
 import re
 
 import tinycss2
@@ -14,6 +19,13 @@ NAME = re.compile(r"[.#](-?[_a-zA-Z][\w-]*)")
 # What need not be, or of which one is enough; and attributes.
 OPTIONAL = re.compile(r":(?:not|is|where)\([^()]*\)|\[[^\]]*\]")
 NESTED = ("media", "supports")
+LINK = re.compile(
+    r'\s*<link\b(?=[^>]*\brel="stylesheet")[^>]*'
+    r'\bhref="([^"]*\b_static/)([^"?]*)[^"]*"[^>]*>'
+)
+IMPORT = re.compile(r'@import\s+"([^":]*)";')
+URL = re.compile(r"""\burl\((["']?)(?![a-z]+:|#|/)([^"'()]+)\1\)""")
+ONE = re.compile(r"one-[0-9a-f]{8}\.css")
 
 
 def words(out):
@@ -68,3 +80,56 @@ def kept(rule, words):
         head = f"@{rule.at_keyword}{tinycss2.serialize(rule.prelude)}"
         return f"{head}{{{inner}}}" if inner else ""
     return rule.serialize()
+
+
+def joined(static, name):
+    """A style sheet with those that it imports, seen from ``_static``."""
+    folder = posixpath.dirname(name)
+
+    def here(path):
+        return posixpath.normpath(posixpath.join(folder, path))
+
+    text = URL.sub(
+        lambda url: f"url({url[1]}{here(url[2])}{url[1]})",
+        (static / name).read_text("utf8"),
+    )
+    return IMPORT.sub(lambda found: joined(static, here(found[1])), text)
+
+
+def as_one(static, names):
+    """The name of a style sheet that holds these, which its first line says.
+
+    A page that was not written again names the one of an earlier build.
+    """
+    if len(names) == 1 and ONE.fullmatch(names[0]):
+        head = (static / names[0]).read_text("utf8").partition("\n")[0]
+        names = head.split()[1:-1]
+    text = "\n".join(joined(static, name) for name in names)
+    text = f"/* {' '.join(names)} */\n{text}"
+    name = f"one-{hashlib.sha256(text.encode()).hexdigest()[:8]}.css"
+    (static / name).write_text(text, "utf8")
+    return name
+
+
+def join(out):
+    """Let each page ask for one style sheet; remove those that none needs."""
+    static, made = out / "_static", {}
+    earlier = {path.name for path in static.glob("one-*.css")}
+    for page in out.rglob("*.html"):
+        text = page.read_text("utf8")
+        links = LINK.findall(text)
+        names = tuple(name for _, name in links)
+        if not names or static in page.parents:  # a template of the theme's
+            continue
+        if names not in made:
+            made[names] = as_one(static, names)
+        if names != (made[names],):
+            start = LINK.search(text).start()
+            href = links[0][0] + made[names]
+            page.write_text(
+                f'{text[:start]}\n<link rel="stylesheet" href="{href}">'
+                + LINK.sub("", text[start:]),
+                "utf8",
+            )
+    for name in earlier - set(made.values()):
+        (static / name).unlink()

@@ -43,6 +43,7 @@ TYPESET = """\
 <script>{
   let done;
   MathJax.startup = {promise: new Promise(resolve => done = resolve),
+    ready() { setTimeout(MathJax.startup.defaultReady); },  // a pause between
     async pageReady() {
       const formulas = [...document.querySelectorAll(".math")];
       let few = 4;  // or as many as take 25 ms
@@ -73,6 +74,14 @@ FACES = """\
       rel: "preload", as: "font", type: "font/woff2", crossOrigin: "",
       href: document.documentElement.dataset.content_root
         + `_static/fonts/${face}.woff2`}));</script>"""
+
+# The color of a reader who has chosen none, before a script says it: a change
+# of it later is a second look at every style, and a flash in the dark.
+UNKNOWN = 'localStorage.getItem("theme") || "auto"'
+SYSTEM = """\
+localStorage.getItem("theme") ||
+      (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")\
+"""
 
 # The index of the search, for results while one types; they are off, and the
 # page of the search loads its own.
@@ -114,6 +123,7 @@ def lighten(app, exception):
     for page in out.rglob("*.html"):
         text = page.read_text("utf8")
         lighter = THEBE.sub("", ICONS.sub("", text))
+        lighter = lighter.replace(UNKNOWN, SYSTEM)
         if 'class="math' not in text:
             lighter = FORMULAS.sub("", lighter)
         if page.name != "search.html":
@@ -139,6 +149,7 @@ def lighten(app, exception):
         for style in (out / "_static").glob(pattern):
             text = styles.needed(style.read_text("utf8"), words)
             style.write_text(text, "utf8")
+    styles.join(out)
 
 
 def used_icons(style, out):
@@ -178,5 +189,6 @@ def with_used_icons(path, style, out):
 def setup(app):
     """Register with Sphinx."""
     app.connect("html-page-context", drop_styles, priority=900)
-    app.connect("build-finished", lighten)
+    # The theme writes the colors of code when a build has finished, too.
+    app.connect("build-finished", lighten, priority=900)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
