@@ -101,9 +101,10 @@ def _so_far(ax: Axes, tokens: Sequence[str], y: Number, grown: bool) -> None:
 def _option(
     ax: Axes, x: Number, y: Number, token: str, percent: Number, taken: bool
 ) -> None:
-    """A token that may come next, above its percentage."""
-    _cell(ax, x, y, 0.72, CHOSEN, 0.4 if taken else 0.1, taken)
-    write = partial(ax.text, ha="center", va="center")
+    """A token that may come next, above its percentage; pale, if not taken."""
+    _cell(ax, x, y, 0.72, CHOSEN, 0.4 if taken else 0, taken)
+    color = COLORS["black" if taken else "gray"]
+    write = partial(ax.text, ha="center", va="center", color=color)
     weight = "bold" if taken else "normal"
     write(x + 0.47, y + 0.16, token, weight=weight, size=11)
     write(x + 0.47, y - 0.18, f"{percent:.1f}", size=11)

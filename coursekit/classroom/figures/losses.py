@@ -38,7 +38,7 @@ def logit_pushes(words: Sequence[str], logits: Tensor, target: int) -> Axes:
         target: index of the token that came.
 
     Returns:
-        The axes: row i stands at height −i; probabilities p are bars from
+        The axes; row i stands at height −i; probabilities p are bars from
         x = 45, pushes y − p are bars to both sides of x = 88, on one scale.
     """
     powers, p = logits.exp(), logits.softmax(0)
