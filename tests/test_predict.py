@@ -15,7 +15,6 @@ from types import SimpleNamespace
 import nbformat
 import pytest
 import test_book
-import test_pages
 from test_book import ROOT, notebooks
 from test_pages import Visit, axe
 
@@ -536,32 +535,6 @@ def test_progress_that_cannot_be_read_is_none(visit):
         page.reload()
         assert (offered(page), ticked(page)) == ([], [])
     assert thrown(opened) == []
-
-
-BOXED = [
-    page
-    for page in test_pages.PAGES
-    if "chapter-box" in (test_pages.HTML / page).read_text("utf8")
-]
-
-
-@pytest.mark.parametrize("name", BOXED)
-def test_the_three_minute_route_on_a_phone(browser, name):
-    """Each of its links brings its target on the screen of a phone."""
-    folder = test_pages.HTML.as_uri() + "/"
-    visit = Visit(browser, folder, 360, "light").open(folder + name)
-    route = visit.page.locator(".chapter-box p", has_text="three minutes")
-    links = route.locator("a").all()
-    tops = {}
-    for link in links:
-        link.click()
-        visit.page.wait_for_timeout(100)
-        tops[link.inner_text()] = visit.page.evaluate(
-            "document.querySelector(location.hash).getBoundingClientRect().top"
-        )
-    visit.close()
-    assert len(links) >= 3
-    assert all(-5 <= top < 500 for top in tops.values()), tops
 
 
 # -- the source --------------------------------------------------------------
