@@ -49,6 +49,7 @@ LOOK_S = 5.0  # that looking for forbidden names in an answer may take
 STATUS = {"passed": "ok", "wrong": "wrong", "error": "error"}
 PROBLEMS = {  # of an answer, as notebooks.py finds them
     "duplicate": "Several cells define {f}; the last one counts, in {file}.",
+    "files": "Several files define {f}; {file} counts.",
     "renamed": "The cell defines {f}, which is not the name it should have.",
     "syntax": "The cell is not valid Python.",
 }
@@ -575,13 +576,15 @@ def result(
 ) -> tuple[Result, Tried | None]:
     """Examine one task: its row, and what the function came to."""
     answer = submission.answers[task.id]
+    notes = [*submission.problems]
     if answer.problem == "missing":
         text = f"There is no cell that defines {task.function}."
-        return nothing(task, "not attempted", text), None
+        found = nothing(task, "not attempted", text)
+        return replace(found, notes=notes), None
     cells = (*answer.helpers, answer.source)
     if "".join(answer.source.split()) == "".join(task.stub.split()) != "":
-        text = SAME if task.mutant else BLANK
-        return nothing(task, "not attempted", text), None
+        found = nothing(task, "not attempted", SAME if task.mutant else BLANK)
+        return replace(found, notes=notes, notebook=answer.file), None
     tried: Tried | None = None
     try:
         found, tried = task.examine(answer, cells, session)
@@ -594,7 +597,6 @@ def result(
     except Exception as error:  # an answer that no comparison is ready for
         text = f"{STUMBLED}: {explain(error).splitlines()[0]}"
         found = nothing(task, "protocol", text)
-    notes = [*submission.problems]
     if said := PROBLEMS.get(answer.problem):
         notes.append(said.format(f=answer.function, file=answer.file))
     # A test may well compare with the library.
