@@ -627,6 +627,56 @@ def test_an_lms_knows_people_by_their_number(tmp_path, in_process, capsys):
     assert set(status) == {*CLASS, "s6"}
 
 
+def marked(data, mark):
+    """A notebook with the mark of an assignment in its metadata."""
+    found = json.loads(data)
+    found["metadata"]["coursekit"] = {"assignment": mark}
+    return json.dumps(found).encode()
+
+
+MARK = Key(KEY).mark("attention")
+
+
+@pytest.mark.parametrize(
+    ("mark", "status"),
+    [
+        (MARK, "ok"),
+        (Key(KEY[::-1]).mark("attention"), "not attempted"),
+        (Key(KEY).mark("practice"), "not attempted"),
+        ("", "ok"),
+        (["damaged"], "ok"),
+    ],
+    ids=["its own", "another key", "another name", "lost", "damaged"],
+)
+def test_what_was_made_for_another_assignment_gets_no_points(
+    tmp_path, mark, status
+):
+    files = {"ada.ipynb": marked(corpus.answered(RIGHT), mark)}
+    ada = replace(RIGHT_ONE, files=files)
+    key = Key(KEY, {"attention": ASSIGNMENT})
+    found, by = finished(tmp_path, [ada, entry("bo", RIGHT)], key=key)
+    assert by["bo", ATTEND]["status"] == "ok"
+    assert by["ada", ATTEND]["status"] == status
+    text = (found.files.feedback / "ada.md").read_text("utf8")
+    assert ("for another assignment" in text) == (status != "ok")
+    assert ("ada" in found.others) == (status != "ok")
+
+
+def test_nothing_is_graded_if_all_was_made_for_another(tmp_path):
+    """Beside a file of its own, one of another assignment harms nothing."""
+    other = marked(corpus.answered(RIGHT), Key(KEY).mark("practice"))
+    ada = replace(RIGHT_ONE, files={"ada/b.ipynb": other})
+    key = Key(KEY, {"attention": ASSIGNMENT})
+    with pytest.raises(ValueError, match="made with another key or --name"):
+        batch(tmp_path, [ada], key=key)
+    own = marked(corpus.answered(WRONG), MARK)
+    own_one = replace(ada, files={"ada/a.ipynb": own})
+    corpus.build(tmp_path / "submissions", [own_one])
+    _, by = finished(tmp_path, [], key=key)
+    row = by["ada", ATTEND]
+    assert (row["status"], row["notebook"]) == ("wrong", "a.ipynb")
+
+
 BLANK_ONE = corpus.answered(corpus.STUBS[ATTEND])
 BROKEN_ONE = corpus.answered("def attend_yourself(q, k, v, mask=None")
 CUT_ONE = corpus.notebook(corpus.code(RIGHT_MENDED, MENDED))

@@ -104,6 +104,9 @@ class Task:
     questions: bool = False
     """Whether the instructor gets questions about the answer."""
 
+    mark: str = ""
+    """Of the assignment, in the notebooks that were given out for it."""
+
     @property
     def call_seed(self) -> int:
         """Of the random numbers that functions get.
@@ -151,6 +154,7 @@ class Task:
             "mutant": sorted(self.mutant),
             "tells": self.tells,
             "questions": self.questions,
+            "mark": self.mark,
         }
 
 

@@ -19,6 +19,7 @@ from coursekit.classroom.grading.cells import (
     Cell,
     NotebookError,
     read_cells,
+    read_marked,
 )
 from coursekit.classroom.grading.program import Program, defines, needed, parse
 
@@ -206,7 +207,7 @@ class Submission:
     """Of the file; of the hashes of the files if there are several."""
 
     problems: tuple[str, ...] = ()
-    """A sentence for each file that could not be read, or was replaced."""
+    """A sentence for each file that could not be read, or doesn't count."""
 
 
 def read_submission(
@@ -218,6 +219,9 @@ def read_submission(
     kept of a notebook are the definitions, imports and assignments that an
     answer depends on.  Of several versions of one notebook the newest
     counts, whatever stands in it (see :func:`latest`).
+
+    A file that was given out for another assignment than what is wanted
+    answers nothing.  Without a mark of either nobody knows.
 
     Raises:
         NotebookError: if none of the files can be read, or there are too
@@ -231,12 +235,14 @@ def read_submission(
     files, problems = list[Notebook](), list[str]()
     for path in given:
         try:
-            cells = small(read_cells(path), path.name)
-            files.append(Notebook(cells, path.name))
+            cells, mark = read_marked(path)
+            files.append(Notebook(small(cells, path.name), path.name, mark))
         except NotebookError as error:
             problems.append(str(error))
     if not files:
         raise NotebookError(" ".join(problems) or "there is no notebook.")
+    files, foreign = of_assignment(files, wanted)
+    problems += foreign
     files, replaced = latest(files, wanted)
     problems += replaced
     places = {want.id: place(files, want) for want in wanted}
@@ -267,6 +273,33 @@ def oldest_first(paths: Iterable[Path]) -> list[Path]:
         return number, changed, path
 
     return sorted(paths, key=age)
+
+
+def of_assignment(
+    files: Sequence["Notebook"], wanted: Sequence[Wanted]
+) -> tuple[list["Notebook"], list[str]]:
+    """The files that may answer, and a sentence for each that may not.
+
+    Nothing is said of what has none of the exercises, such as a notebook
+    of another chapter.
+    """
+    ids = {want.id for want in wanted}
+    found, said = list[Notebook](), list[str]()
+    for file in files:
+        marks = [getattr(want, "mark", "") for want in wanted]
+        if not any(differ(file.mark, mark) for mark in marks):
+            found.append(file)
+        elif ids & file.exercises(wanted):
+            said.append(
+                f"{file.name} was given out for another assignment, so it "
+                "doesn't count."
+            )
+    return found, said
+
+
+def differ(mark: str, other: str) -> bool:
+    """Whether there are two marks, and of different assignments."""
+    return bool(mark and other and mark != other)
 
 
 def latest(
@@ -362,8 +395,10 @@ def hash_of(paths: Sequence[Path | str]) -> str:
 class Notebook:
     """A notebook's code: what is Python, and what is not."""
 
-    def __init__(self, cells: Sequence[Cell], name: str = "") -> None:
-        self.cells, self.name = cells, name
+    def __init__(
+        self, cells: Sequence[Cell], name: str = "", mark: str = ""
+    ) -> None:
+        self.cells, self.name, self.mark = cells, name, mark
         self.programs: dict[int, Program] = {}
         self.broken: set[int] = set()
         for number, cell in enumerate(cells):
