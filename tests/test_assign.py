@@ -117,6 +117,29 @@ def test_students_get_texts_stubs_and_checks(made):
     assert {r.status for r in check_file(path)} == {"not attempted"}
 
 
+def test_what_is_given_out_says_for_which_assignment(made):
+    """By a mark that another key, and another name, does not give."""
+    key, name = Key.load(made / "key.txt"), "04_attention"
+    for path in (
+        f"student/{name}",
+        f"nbgrader/source/{name}/{name}",
+        f"otter/{name}/{name}",
+    ):
+        found = nbformat.read(made / f"dist/{path}.ipynb", as_version=4)
+        assert found.metadata["coursekit"] == {"assignment": key.mark(name)}
+        kinds = {
+            c.metadata["exercise"]: c.metadata.get("kind")
+            for c in found.cells
+            if "exercise" in c.metadata
+        }
+        assessed = {id for id, kind in kinds.items() if kind == "assessed"}
+        assert assessed == {"attention/attend"} < set(kinds)
+    marks = {key.mark(name), key.mark("other"), Key("5e" * 32).mark(name)}
+    assert len(marks) == 3
+    assert all(re.fullmatch("[0-9a-f]{12}", mark) for mark in marks)
+    assert not any(mark in key.secret for mark in marks)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
 def test_every_chapter_makes_a_notebook_that_runs(page):
     """Plain Markdown, no solution, and no name that nobody defines."""
@@ -670,7 +693,8 @@ def debug(tmp_path_factory):
 
 
 def test_each_student_gets_a_notebook(debug):
-    plan = Key.load(debug / "key.txt").assignments["debug"]
+    key = Key.load(debug / "key.txt")
+    plan = key.assignments["debug"]
     assert set(plan["students"]) == {f"s{i}" for i in range(5)}
     sources = set()
     for name, fields in plan["students"].items():
@@ -679,6 +703,7 @@ def test_each_student_gets_a_notebook(debug):
         nbformat.validate(nbformat.read(path, as_version=4))
         text = path.read_text("utf8")
         assert fields["name"] in text
+        assert key.mark("debug") in text
         assert ".check(" not in text  # it would name the mistake
         for bug in one["bugs"]:
             assert core.find(one["exercise"]).bugs[bug].says not in text

@@ -430,7 +430,9 @@ def test_of_two_versions_the_newer_counts(tmp_path, older, newer, seconds):
     row = by["ada", ATTEND]
     assert (row["status"], row["notebook"]) == ("ok", f"{newer}.ipynb")
     text = (found.files.feedback / "ada.md").read_text("utf8")
-    assert "the last one counts, in " in text
+    said = f"{newer}.ipynb was handed in after {older}.ipynb"
+    assert said in text.replace("\\", "")  # Markdown's
+    assert "Several cells" not in text
 
 
 LATE = {
@@ -625,17 +627,107 @@ def test_an_lms_knows_people_by_their_number(tmp_path, in_process, capsys):
     assert set(status) == {*CLASS, "s6"}
 
 
-def test_what_the_newest_leaves_open_is_taken_from_the_one_before(tmp_path):
-    one = replace(
-        RIGHT_ONE,
-        files={
-            "ada/a.ipynb": corpus.answered(WRONG),
-            "ada/a-1.ipynb": corpus.answered(corpus.STUBS[ATTEND]),
-        },
-    )
-    _, by = finished(tmp_path, [one])
-    assert by["ada", ATTEND]["notebook"] == "a.ipynb"
-    assert by["ada", MENDED]["notebook"] == "a-1.ipynb"
+def marked(data, mark):
+    """A notebook with the mark of an assignment in its metadata."""
+    found = json.loads(data)
+    found["metadata"]["coursekit"] = {"assignment": mark}
+    return json.dumps(found).encode()
+
+
+MARK = Key(KEY).mark("attention")
+
+
+@pytest.mark.parametrize(
+    ("mark", "status"),
+    [
+        (MARK, "ok"),
+        (Key(KEY[::-1]).mark("attention"), "not attempted"),
+        (Key(KEY).mark("practice"), "not attempted"),
+        ("", "ok"),
+        (["damaged"], "ok"),
+    ],
+    ids=["its own", "another key", "another name", "lost", "damaged"],
+)
+def test_what_was_made_for_another_assignment_gets_no_points(
+    tmp_path, mark, status
+):
+    files = {"ada.ipynb": marked(corpus.answered(RIGHT), mark)}
+    ada = replace(RIGHT_ONE, files=files)
+    key = Key(KEY, {"attention": ASSIGNMENT})
+    found, by = finished(tmp_path, [ada, entry("bo", RIGHT)], key=key)
+    assert by["bo", ATTEND]["status"] == "ok"
+    assert by["ada", ATTEND]["status"] == status
+    text = (found.files.feedback / "ada.md").read_text("utf8")
+    assert ("for another assignment" in text) == (status != "ok")
+    assert ("ada" in found.others) == (status != "ok")
+
+
+def test_nothing_is_graded_if_all_was_made_for_another(tmp_path):
+    """Beside a file of its own, one of another assignment harms nothing."""
+    other = marked(corpus.answered(RIGHT), Key(KEY).mark("practice"))
+    ada = replace(RIGHT_ONE, files={"ada/b.ipynb": other})
+    key = Key(KEY, {"attention": ASSIGNMENT})
+    with pytest.raises(ValueError, match="made with another key or --name"):
+        batch(tmp_path, [ada], key=key)
+    own = marked(corpus.answered(WRONG), MARK)
+    own_one = replace(ada, files={"ada/a.ipynb": own})
+    corpus.build(tmp_path / "submissions", [own_one])
+    _, by = finished(tmp_path, [], key=key)
+    row = by["ada", ATTEND]
+    assert (row["status"], row["notebook"]) == ("wrong", "a.ipynb")
+
+
+BLANK_ONE = corpus.answered(corpus.STUBS[ATTEND])
+BROKEN_ONE = corpus.answered("def attend_yourself(q, k, v, mask=None")
+CUT_ONE = corpus.notebook(corpus.code(RIGHT_MENDED, MENDED))
+
+
+@pytest.mark.parametrize(
+    ("newest", "status", "name"),
+    [
+        (BLANK_ONE, "not attempted", "a-1.ipynb"),
+        (CUT_ONE, "not attempted", ""),
+        (corpus.notebook(), "not attempted", ""),
+        (BROKEN_ONE, "error", "a-1.ipynb"),
+    ],
+    ids=["stub", "no cell", "empty", "broken"],
+)
+def test_what_the_newest_leaves_open_no_older_file_answers(
+    tmp_path, newest, status, name
+):
+    files = {"ada/a.ipynb": corpus.answered(RIGHT), "ada/a-1.ipynb": newest}
+    found, by = finished(tmp_path, [replace(RIGHT_ONE, files=files)])
+    row = by["ada", ATTEND]
+    assert (row["status"], row["notebook"]) == (status, name)
+    assert row["points"] == "0.00"
+    text = (found.files.feedback / "ada.md").read_text("utf8")
+    said = "a-1.ipynb was handed in after a.ipynb, which doesn't count."
+    assert said in text
+
+
+OTHERS = corpus.notebook(corpus.code("def codes(n): ...", "positions/codes"))
+
+
+@pytest.mark.parametrize(
+    ("name", "newest"),
+    [
+        ("a-1.ipynb", OTHERS),  # two chapters, numbered
+        ("b.ipynb", OTHERS),
+        ("b.ipynb", corpus.notebook()),
+        ("a-1.ipynb", b"{"),  # nobody knows what it was
+        ("b.ipynb", CUT_ONE),
+    ],
+    ids=["numbered", "named", "empty", "damaged", "split"],
+)
+def test_another_notebook_replaces_none(tmp_path, name, newest):
+    """Of two that split the exercises each answers its own."""
+    only = corpus.notebook(corpus.code(RIGHT, ATTEND))
+    files = {"ada/a.ipynb": only, f"ada/{name}": newest}
+    found, by = finished(tmp_path, [replace(RIGHT_ONE, files=files)])
+    row = by["ada", ATTEND]
+    assert (row["status"], row["notebook"]) == ("ok", "a.ipynb")
+    text = (found.files.feedback / "ada.md").read_text("utf8")
+    assert "was handed in after" not in text
 
 
 def test_any_name_of_a_file_has_a_row_and_a_page(tmp_path, in_process):

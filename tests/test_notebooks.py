@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import re
 import sys
 import time
@@ -491,6 +492,29 @@ def test_several_notebooks(tmp_path):
     assert "c.ipynb is no notebook" in got.problems[0]
     assert got.sha256 == read_submission(paths[::-1], [ATTEND]).sha256
     assert got.sha256 != read_submission(tmp_path / "a.ipynb", [ATTEND]).sha256
+
+
+@pytest.mark.parametrize("py", ["x.py", "z.py"])
+def test_a_file_and_a_notebook_replace_neither(tmp_path, py):
+    """A step is handed in as either; what is written counts."""
+    stub = "def attend(x):\n    ..."
+    (tmp_path / py).write_text("def attend(x):\n    return 1")
+    cells = [code(stub, exercise=ATTEND.id)]
+    path = tmp_path / "y.ipynb"
+    path.write_text(json.dumps({"cells": cells}))
+    for file in tmp_path.iterdir():
+        os.utime(file, (0, 0))
+    want = SimpleNamespace(**vars(ATTEND) | {"stub": stub})
+    got = read_submission(tmp_path.iterdir(), [want])
+    assert run(got, ATTEND.id)(0) == 1
+    assert got.answers[ATTEND.id].file == py
+    assert got.problems == ()
+    cells[0]["source"] = "def attend(x):\n    return 2"
+    path.write_text(json.dumps({"cells": cells}))
+    os.utime(path, (0, 0))
+    got = read_submission(tmp_path.iterdir(), [want])
+    assert run(got, ATTEND.id)(0) == (1 if py == "z.py" else 2)
+    assert got.answers[ATTEND.id].problem == "files"
 
 
 def test_chapters_that_share_a_name(tmp_path):

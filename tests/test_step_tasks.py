@@ -281,7 +281,10 @@ def test_assign_and_grade_a_step(tmp_path, monkeypatch, capsys):
     assert cli.main([*words, "--points", "yourfile/step_04=6"]) == 0
     assert "Attention: softmax" in capsys.readouterr().out
     given = Path("dist/student/step_04.ipynb")
-    cells = json.loads(given.read_text("utf-8"))["cells"]
+    made = json.loads(given.read_text("utf-8"))
+    mark = Key.load("key.txt").mark("step_04")
+    assert made["metadata"]["coursekit"] == {"assignment": mark}
+    cells = made["cells"]
     (stub,) = [c for c in cells if "exercise" in c["metadata"]]
     source = "".join(stub["source"])
     assert source == f"%%writefile my_transformer.py\n{yourfile.text(4)}"

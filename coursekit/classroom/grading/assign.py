@@ -27,6 +27,7 @@ from coursekit.classroom.grading.handout import (
     Handout,
     Writer,
     amendments,
+    assessed_as,
     instructor_notebook,
     read_handout,
     student_notebook,
@@ -397,6 +398,9 @@ def make(page: Path, key: Key, terms: Terms) -> Iterator[str]:
     variants = {id: draw_variants(id, key) for id in sorted(assessed)}
     ours = terms.read(page, variants=variants, instructor=True)
     theirs = terms.read(page, variants=variants)
+    for one in (ours, theirs):
+        one.mark = key.mark(name)
+        one.items = assessed_as(one.items, assessed)
     before = key.assignments.get(name, {})
     key.assignments[name] = {
         "page": page.stem,
@@ -528,7 +532,7 @@ def make_step(chapter: int, key: Key, terms: Terms) -> Iterator[str]:
         key.assignments[name]["deadline"] = terms.deadline.plain()
     key.save()
     for who, complete in (("student", False), ("instructor", True)):
-        made = step_notebook(chapter, points, terms, complete)
+        made = step_notebook(chapter, points, terms, complete, key.mark(name))
         path = write(made, out / who / f"{name}.ipynb")
         yield f"{who:10} {path}"
     if "gradescope" in terms.formats:
@@ -540,10 +544,10 @@ def make_step(chapter: int, key: Key, terms: Terms) -> Iterator[str]:
 
 
 def step_notebook(
-    chapter: int, points: float, terms: Terms, complete: bool
+    chapter: int, points: float, terms: Terms, complete: bool, mark: str
 ) -> Any:
     """The student's own file in a notebook, to be written and checked."""
-    to = Writer()
+    to = Writer(mark)
     written = ", ".join(f"`{name}`" for name in yourfile.STEPS[chapter])
     due = f"\n\n**{terms.deadline.in_words()}**" if terms.deadline else ""
     to.text(
@@ -609,7 +613,8 @@ def make_debug(
     if terms.deadline:
         key.assignments[DEBUG]["deadline"] = terms.deadline.plain()
     for id, fields in entries.items():
-        write(debug_notebook(fields, terms), out / "students" / f"{id}.ipynb")
+        made = debug_notebook(fields, terms, key.mark(DEBUG))
+        write(made, out / "students" / f"{id}.ipynb")
     different = len({(p.id, p.bugs, p.variants) for p in given.values()})
     yield (
         f"students   {out / 'students'}: {len(class_)} notebooks, {different} "
@@ -636,12 +641,12 @@ def function_of(program: Program, functions: Mapping[str, str]) -> str:
     return functions.get(program.id, reference.__name__)
 
 
-def debug_notebook(fields: Mapping[str, Any], terms: Terms) -> Any:
+def debug_notebook(fields: Mapping[str, Any], terms: Terms, mark: str) -> Any:
     """A student's notebook: a program to fix, and a test to write."""
     debug, program = fields["debug"], entered(fields)
     exercise = core.find(program.id)
     function, test = debug["function"], debug["test"]
-    to = Writer()
+    to = Writer(mark)
     due = f"\n\n**{terms.deadline.in_words()}**" if terms.deadline else ""
     to.text(
         f"# Fix a program\n\n{fields['name']}, this program is yours alone: "

@@ -56,11 +56,23 @@ def read_cells(path: Path | str) -> list[Cell]:
     Raises:
         NotebookError: if it is none of them, or cannot be read.
     """
+    return read_marked(path)[0]
+
+
+def read_marked(path: Path | str) -> tuple[list[Cell], str]:
+    """The same, and the mark of the assignment that it was given out for.
+
+    The mark is empty where there is none.
+
+    Raises:
+        NotebookError: as :func:`read_cells`.
+    """
     path = Path(path)
     if path.suffix == ".md":
-        return markdown_cells(path)
+        return markdown_cells(path), ""
     if path.suffix == ".py":
-        return [cell_of({"cell_type": "code", "source": text_of(path)})]
+        cell = {"cell_type": "code", "source": text_of(path)}
+        return [cell_of(cell)], ""
     data = load(path)
     cells = data.get("cells")
     if not isinstance(cells, list):
@@ -73,7 +85,21 @@ def read_cells(path: Path | str) -> list[Cell]:
             f"a notebook has at most {CELLS:,} cells: got {len(cells):,} in "
             f"{path.name}. Hand in the cells that answer."
         )
-    return [cell_of(cell) for cell in cells if isinstance(cell, dict)]
+    found = [cell_of(cell) for cell in cells if isinstance(cell, dict)]
+    return found, mark_of(data)
+
+
+def with_mark(mark: str) -> dict[str, Any]:
+    """A notebook's metadata that says for which assignment it is."""
+    return {"coursekit": {"assignment": mark}} if mark else {}
+
+
+def mark_of(data: Mapping[str, Any]) -> str:
+    """What :func:`with_mark` has said, or nothing."""
+    found: Any = data
+    for name in ("metadata", "coursekit", "assignment"):
+        found = found.get(name) if isinstance(found, dict) else None
+    return found if isinstance(found, str) else ""
 
 
 def load(path: Path) -> dict[str, Any]:

@@ -49,6 +49,7 @@ LOOK_S = 5.0  # that looking for forbidden names in an answer may take
 STATUS = {"passed": "ok", "wrong": "wrong", "error": "error"}
 PROBLEMS = {  # of an answer, as notebooks.py finds them
     "duplicate": "Several cells define {f}; the last one counts, in {file}.",
+    "files": "Several files define {f}; {file} counts.",
     "renamed": "The cell defines {f}, which is not the name it should have.",
     "syntax": "The cell is not valid Python.",
 }
@@ -103,6 +104,9 @@ class Task:
     questions: bool = False
     """Whether the instructor gets questions about the answer."""
 
+    mark: str = ""
+    """Of the assignment, in the notebooks that were given out for it."""
+
     @property
     def call_seed(self) -> int:
         """Of the random numbers that functions get.
@@ -150,6 +154,7 @@ class Task:
             "mutant": sorted(self.mutant),
             "tells": self.tells,
             "questions": self.questions,
+            "mark": self.mark,
         }
 
 
@@ -575,13 +580,15 @@ def result(
 ) -> tuple[Result, Tried | None]:
     """Examine one task: its row, and what the function came to."""
     answer = submission.answers[task.id]
+    notes = [*submission.problems]
     if answer.problem == "missing":
         text = f"There is no cell that defines {task.function}."
-        return nothing(task, "not attempted", text), None
+        found = nothing(task, "not attempted", text)
+        return replace(found, notes=notes), None
     cells = (*answer.helpers, answer.source)
     if "".join(answer.source.split()) == "".join(task.stub.split()) != "":
-        text = SAME if task.mutant else BLANK
-        return nothing(task, "not attempted", text), None
+        found = nothing(task, "not attempted", SAME if task.mutant else BLANK)
+        return replace(found, notes=notes, notebook=answer.file), None
     tried: Tried | None = None
     try:
         found, tried = task.examine(answer, cells, session)
@@ -594,7 +601,6 @@ def result(
     except Exception as error:  # an answer that no comparison is ready for
         text = f"{STUMBLED}: {explain(error).splitlines()[0]}"
         found = nothing(task, "protocol", text)
-    notes = [*submission.problems]
     if said := PROBLEMS.get(answer.problem):
         notes.append(said.format(f=answer.function, file=answer.file))
     # A test may well compare with the library.

@@ -59,7 +59,7 @@ def write_nbgrader(handout: Handout, key: Key, folder: Path) -> Path:
     nothing by it: points are given by a cell of hidden tests with the key's
     numbers, by the fraction of right cases.
     """
-    to, name = Writer(), handout.page
+    to, name = Writer(handout.mark), handout.page
     write_start(to, handout, "Write your answers where the code asks you to.")
     items = {item.declared.id: item for item in handout.items}
     for item in handout.items:
@@ -230,7 +230,7 @@ def write_otter(handout: Handout, key: Key, folder: Path) -> Path:
 
     https://otter-grader.readthedocs.io/en/latest/otter_assign/notebook_format.html
     """
-    to, name = Writer(), handout.page
+    to, name = Writer(handout.mark), handout.page
     items = {item.declared.id: item for item in handout.items}
     to.raw(OTTER.replace("NAME", name))
     write_start(to, handout, "Write your answers where the code asks you to.")

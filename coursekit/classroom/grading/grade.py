@@ -36,6 +36,7 @@ from tqdm import tqdm
 
 from coursekit.classroom.check import core
 from coursekit.classroom.grading import feedback, notebooks, steps, summary
+from coursekit.classroom.grading.cells import read_marked
 from coursekit.classroom.grading.deadline import Deadline
 from coursekit.classroom.grading.examiner import (
     READ_MEMORY,
@@ -51,6 +52,7 @@ from coursekit.classroom.grading.examiner import (
 )
 from coursekit.classroom.grading.isolation import Isolation, Limits, best
 from coursekit.classroom.grading.key import Key
+from coursekit.classroom.grading.notebooks import declared_in, differ, small
 from coursekit.classroom.grading.records import (
     STATUSES,
     Graded,
@@ -75,6 +77,7 @@ TWIN = "-u"  # in the id of a name that looks like another's
 LONGEST = 200  # bytes of an id: files that are named by it have endings too
 Fields = Mapping[str, Any]
 DRAWS = 20  # of hidden cases, until they are as hard as was promised
+ELSEWHERE = "(made with another key or --name)"
 NEAR = 0.001  # of two rejection rates
 LATEST = datetime(9999, 1, 1, tzinfo=UTC).timestamp()  # a file may say more
 FORMULA = re.compile(r"(^|;)(?=\s*[=+\-@'＝＋－＠])")  # ; separates, too
@@ -453,8 +456,12 @@ def from_notebooks(class_: Mapping[str, Sequence[Path]]) -> list[Fields]:
     ]
 
 
-def declarations(paths: Sequence[Path]) -> list[notebooks.Declared]:
+def declarations(
+    paths: Sequence[Path], mark: str = ""
+) -> list[notebooks.Declared]:
     """What a student's notebooks declare, as far as they can be read.
+
+    An id says so where the notebook has another mark than the assignment's.
 
     They are read here, in the grader, before anything is examined: no longer,
     and no larger ones, than a worker reads.
@@ -469,9 +476,13 @@ def declarations(paths: Sequence[Path]) -> list[notebooks.Declared]:
     ):
         for path in plain:
             try:
-                found += notebooks.declared(path)
+                cells, own = read_marked(path)
+                said = declared_in(small(cells, path.name), path.stem)
             except Exception:  # a damaged one: its rows say so
                 continue
+            if differ(own, mark):
+                said = [replace(d, id=f"{d.id} {ELSEWHERE}") for d in said]
+            found += said
     return found
 
 
@@ -691,7 +702,15 @@ class Batch:
         self.common = [task_of(key, f) for f in fields]
         if self.plan and "step" in self.plan:
             self.common.append(steps.task_of(key, self.plan["step"]))
-        self.tasks = {s: self.tasks_of(s) for s in self.students}
+        name = assignment or next(iter(key.assignments), "")
+        self.mark = key.mark(name) if name else ""
+        self.tasks = {
+            student: [
+                replace(task, mark=self.mark)
+                for task in self.tasks_of(student)
+            ]
+            for student in self.students
+        }
         if not any(self.tasks.values()):
             raise ValueError(
                 "the key holds no assignment, and no notebook declares an "
@@ -723,7 +742,7 @@ class Batch:
         """
         found, right = dict[str, list[str]](), False
         for student, paths in self.students.items():
-            ids = sorted({d.id for d in declarations(paths)})
+            ids = sorted({d.id for d in declarations(paths, self.mark)})
             asked = {task.id for task in self.tasks[student]}
             if ids and asked and not asked & set(ids):
                 found[student] = ids

@@ -22,6 +22,7 @@ from coursekit.classroom.grading.cells import (
     Cell,
     NotebookError,
     myst_cells,
+    with_mark,
 )
 from coursekit.classroom.grading.notebooks import Declared, declared_in
 from coursekit.classroom.grading.program import (
@@ -98,6 +99,9 @@ class Handout:
 
     due: str = ""
     """When it is due, and what being late costs, in words; may be empty."""
+
+    mark: str = ""
+    """Of the assignment; may be empty."""
 
 
 def is_public(id: str) -> bool:
@@ -200,6 +204,25 @@ def worth(item: Item, points: Mapping[str, float]) -> Item:
     return replace(
         item, declared=replace(item.declared, points=own), cells=cells
     )
+
+
+def assessed_as(
+    items: Iterable[Item], assessed: Collection[str]
+) -> list[Item]:
+    """The same exercises, those that are assessed declared so."""
+    more = {"kind": "assessed"}
+    return [
+        replace(
+            item,
+            cells=[
+                replace(cell, metadata={**cell.metadata, **more})
+                if cell.exercise in assessed
+                else cell
+                for cell in item.cells
+            ],
+        )
+        for item in items
+    ]
 
 
 def read_text(path: Path) -> str:
@@ -393,8 +416,8 @@ def write(notebook: Any, path: Path) -> Path:
 class Writer:
     """Collects the cells of a notebook; the same input gives the same file."""
 
-    def __init__(self) -> None:
-        self.v4 = library().v4
+    def __init__(self, mark: str = "") -> None:
+        self.v4, self.mark = library().v4, mark
         self.cells: list[Any] = []
 
     def text(self, source: str) -> None:
@@ -425,6 +448,7 @@ class Writer:
     def notebook(self) -> Any:
         """The notebook."""
         metadata = {"kernelspec": KERNEL, "language_info": {"name": "python"}}
+        metadata |= with_mark(self.mark)
         return self.v4.new_notebook(cells=self.cells, metadata=metadata)
 
 
@@ -463,7 +487,7 @@ def amendments(exercise: Exercise, variants: Iterable[str]) -> list[str]:
 
 def student_notebook(handout: Handout) -> Any:
     """What a student gets: no solutions, no hidden cases, no outputs."""
-    to = Writer()
+    to = Writer(handout.mark)
     write_start(to, handout)
     for item in handout.items:
         to.text(asked(item))
@@ -510,7 +534,7 @@ def kept_metadata(cell: Cell) -> dict[str, Any]:
 
 def instructor_notebook(handout: Handout, key_id: str) -> Any:
     """What the instructor gets: the same with every answer written."""
-    to = Writer()
+    to = Writer(handout.mark)
     how = (
         f"**For the instructor**, key {key_id}. The cells hold what the "
         "grader expects, made from the catalogue's references; below them "

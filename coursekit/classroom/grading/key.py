@@ -165,6 +165,13 @@ class Key:
         """Eight digits that name the key and tell nothing about it."""
         return self._digest("id").hex()[:8]
 
+    def mark(self, assignment: str) -> str:
+        """Twelve digits that name an assignment, for what is given out.
+
+        They tell nothing about the key.
+        """
+        return self._digest("assignment", assignment).hex()[:12]
+
     def seed(self, *names: str | int) -> int:
         """A number for these names, such as an exercise's and a student's.
 

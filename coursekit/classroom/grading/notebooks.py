@@ -19,6 +19,7 @@ from coursekit.classroom.grading.cells import (
     Cell,
     NotebookError,
     read_cells,
+    read_marked,
 )
 from coursekit.classroom.grading.program import Program, defines, needed, parse
 
@@ -30,6 +31,7 @@ COPY = re.compile(r"(?:-(\d{1,2})| ?\((\d{1,2})\))$")
 """How an LMS and a browser number further files of one name."""
 
 ID = re.compile(r"[A-Za-z_]\w*/[A-Za-z_]\w*(?::test)?")
+CHECKED = re.compile(rf"""\bcheck\(\s*["']({ID.pattern})["']""")
 EXERCISE = re.compile(
     r"^(`{3,}|:{3,})\{exercise\}[ ]*(?P<title>.*)\n"
     r"(?:(?::(?!label)\S+:.*|)\n)*(?::label:[ ]*(?P<label>\S+))?"
@@ -180,6 +182,7 @@ class Answer:
     - ``missing``: there is no such cell, or it defines nothing.
     - ``syntax``: the cell is not Python, and no other cell has the function.
     - ``duplicate``: several cells answer; the last that is written counts.
+    - ``files``: several files do; the newest that is written counts.
     - ``renamed``: the function of the cell has another name.
     """
 
@@ -204,7 +207,7 @@ class Submission:
     """Of the file; of the hashes of the files if there are several."""
 
     problems: tuple[str, ...] = ()
-    """A sentence for each file that could not be read."""
+    """A sentence for each file that could not be read, or doesn't count."""
 
 
 def read_submission(
@@ -214,8 +217,11 @@ def read_submission(
 
     Checks, prints, asserts, magics and shell lines are left out: what is
     kept of a notebook are the definitions, imports and assignments that an
-    answer depends on.  Of several notebooks that answer an exercise, the
-    newest counts (see :func:`oldest_first`).
+    answer depends on.  Of several versions of one notebook the newest
+    counts, whatever stands in it (see :func:`latest`).
+
+    A file that was given out for another assignment than what is wanted
+    answers nothing.  Without a mark of either nobody knows.
 
     Raises:
         NotebookError: if none of the files can be read, or there are too
@@ -229,12 +235,16 @@ def read_submission(
     files, problems = list[Notebook](), list[str]()
     for path in given:
         try:
-            cells = small(read_cells(path), path.name)
-            files.append(Notebook(cells, path.name))
+            cells, mark = read_marked(path)
+            files.append(Notebook(small(cells, path.name), path.name, mark))
         except NotebookError as error:
             problems.append(str(error))
     if not files:
         raise NotebookError(" ".join(problems) or "there is no notebook.")
+    files, foreign = of_assignment(files, wanted)
+    problems += foreign
+    files, replaced = latest(files, wanted)
+    problems += replaced
     places = {want.id: place(files, want) for want in wanted}
     answers = {
         want.id: answer(want, places[want.id], places) for want in wanted
@@ -263,6 +273,67 @@ def oldest_first(paths: Iterable[Path]) -> list[Path]:
         return number, changed, path
 
     return sorted(paths, key=age)
+
+
+def of_assignment(
+    files: Sequence["Notebook"], wanted: Sequence[Wanted]
+) -> tuple[list["Notebook"], list[str]]:
+    """The files that may answer, and a sentence for each that may not.
+
+    Nothing is said of what has none of the exercises, such as a notebook
+    of another chapter.
+    """
+    ids = {want.id for want in wanted}
+    found, said = list[Notebook](), list[str]()
+    for file in files:
+        marks = [getattr(want, "mark", "") for want in wanted]
+        if not any(differ(file.mark, mark) for mark in marks):
+            found.append(file)
+        elif ids & file.exercises(wanted):
+            said.append(
+                f"{file.name} was given out for another assignment, so it "
+                "doesn't count."
+            )
+    return found, said
+
+
+def differ(mark: str, other: str) -> bool:
+    """Whether there are two marks, and of different assignments."""
+    return bool(mark and other and mark != other)
+
+
+def latest(
+    files: Sequence["Notebook"], wanted: Sequence[Wanted]
+) -> tuple[list["Notebook"], list[str]]:
+    """Of each notebook the newest version, and a sentence for each other one.
+
+    Two files of one kind are versions of one notebook if they share an
+    exercise that is asked for.  A newer one without any exercise replaces
+    that of its own name, up to the number.  A ``.py`` file and a notebook
+    replace neither: a step is handed in as either.
+
+    Args:
+        files: oldest first.
+        wanted: what is asked for.
+    """
+    ids = {want.id for want in wanted}
+    found, said = list[Notebook](), list[str]()
+    for number, file in enumerate(files):
+        own = file.exercises(wanted)
+        newest = None
+        for other in files[number + 1 :]:
+            theirs = other.exercises(wanted)
+            again = other.title == file.title and not theirs
+            if other.kind == file.kind and (own & theirs & ids or again):
+                newest = other
+        if newest is None:
+            found.append(file)
+        elif own & ids:
+            said.append(
+                f"{newest.name} was handed in after {file.name}, which "
+                "doesn't count."
+            )
+    return found, said
 
 
 def small(cells: list[Cell], name: str) -> list[Cell]:
@@ -324,8 +395,10 @@ def hash_of(paths: Sequence[Path | str]) -> str:
 class Notebook:
     """A notebook's code: what is Python, and what is not."""
 
-    def __init__(self, cells: Sequence[Cell], name: str = "") -> None:
-        self.cells, self.name = cells, name
+    def __init__(
+        self, cells: Sequence[Cell], name: str = "", mark: str = ""
+    ) -> None:
+        self.cells, self.name, self.mark = cells, name, mark
         self.programs: dict[int, Program] = {}
         self.broken: set[int] = set()
         for number, cell in enumerate(cells):
@@ -339,6 +412,31 @@ class Notebook:
     def mentions(self, text: str) -> bool:
         """Whether any cell has that text, or that id."""
         return any(text in c.source or text == c.exercise for c in self.cells)
+
+    @property
+    def kind(self) -> str:
+        """The ending of its name."""
+        return Path(self.name).suffix.lower()
+
+    @property
+    def title(self) -> str:
+        """Its name without ending, and without the number of a copy."""
+        return COPY.sub("", Path(self.name).stem)
+
+    def exercises(self, wanted: Iterable[Wanted]) -> set[str]:
+        """The ids that its code cells are marked with, or check.
+
+        Where all of that is lost, those whose function it defines.
+        """
+        code = [cell for cell in self.cells if cell.kind == "code"]
+        found = {cell.exercise for cell in code if cell.exercise}
+        for cell in code:
+            found.update(CHECKED.findall(cell.source))
+        return found or {
+            want.id
+            for want in wanted
+            if any(defines(p, want.function) for p in self.programs.values())
+        }
 
     def helpers(self, places: Iterable["Place | None"]) -> Iterator[str]:
         """What some answers need of the other cells."""
@@ -360,8 +458,8 @@ class Place:
     function: str
     """What it defines there; empty if the cell is broken or defines none."""
 
-    several: bool
-    """Whether other cells answer as well."""
+    problem: str = ""
+    """``duplicate`` or ``files`` if other cells answer as well."""
 
 
 def place(files: Sequence[Notebook], want: Wanted) -> Place | None:
@@ -375,12 +473,16 @@ def place(files: Sequence[Notebook], want: Wanted) -> Place | None:
     found = [at for at in marked if function_at(*at, want)]
     named = [at for at in by_name(files, want) if at not in marked]
     exact = [at for at in found if function_at(*at, want) == want.function]
-    candidates = exact or named or found
+    plain = [at for at in named if at[0].kind == ".py"]  # has no marks
+    both = sorted([*exact, *plain], key=lambda a: (files.index(a[0]), a[1]))
+    candidates = both or named or found
     if candidates:
         written = [at for at in candidates if is_written(*at, want)]
         file, cell = (written or candidates)[-1]
         name = function_at(file, cell, want)
-        return Place(file, cell, name, len(candidates) > 1)
+        beside = [other is file for other, _ in candidates]
+        problem = "duplicate" if beside.count(True) > 1 else "files"
+        return Place(file, cell, name, problem if len(beside) > 1 else "")
     broken = [at for at in marked if at[1] in at[0].broken]
     name = re.escape(want.function)
     pattern = re.compile(rf"^[ \t]*(?:def[ \t]+{name}\b|{name}[ \t]*=)", re.M)
@@ -392,7 +494,7 @@ def place(files: Sequence[Notebook], want: Wanted) -> Place | None:
         and file.cells[number].exercise in ("", want.id)
     ]
     if broken or marked:
-        return Place(*(broken or marked)[-1], "", False)
+        return Place(*(broken or marked)[-1], "")
     return None
 
 
@@ -423,7 +525,9 @@ def by_name(
     ]
     if len(files) == 1:
         return found
-    known = [at for at in found if at[0].mentions(want.id)]
+    known = [
+        at for at in found if at[0].kind == ".py" or at[0].mentions(want.id)
+    ]
     return known or found
 
 
@@ -454,7 +558,7 @@ def answer(
     home[at.function] = cell
     found = needed(file.programs, [at.function], home)
     own = found.pop(cell)
-    problem = "duplicate" if at.several else ""
+    problem = at.problem
     if at.function != want.function:
         problem = "renamed"
     return Answer(
