@@ -96,9 +96,12 @@ def report(path: Path, discriminate: bool = False) -> str:
         f"normalized gain: {gain(before, after):.2f} {gained}".rstrip(),
     ]
     for when, right in (("before", before), ("after", after)):
-        ends, found = _between(interval(right, kr20), len(right)), kr20(right)
+        around, found = (
+            _between(interval(right, kr20), len(right)),
+            kr20(right),
+        )
         lines.append(
-            f"KR-20 {when}: {found:.2f} {ends}".rstrip()
+            f"KR-20 {when}: {found:.2f} {around}".rstrip()
             if math.isfinite(found)
             else f"KR-20 {when}: not defined where all have the same score"
         )
