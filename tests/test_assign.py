@@ -1117,3 +1117,15 @@ def test_gradescopes_zip_is_for_the_instructor(made):
     )
     assert set(ours) <= set(pinned)
     assert exports.requirements() == needs
+
+
+@pytest.mark.parametrize("assessed", [False, True])
+def test_a_hint_of_another_convention_says_so(assessed):
+    drawn = {"attention/attend": ["true_hides"]} if assessed else {}
+    found = handout.read_handout(ROOT / "book/04_attention.md", variants=drawn)
+    text = {item.declared.id: handout.asked(item) for item in found.items}[
+        "attention/attend"
+    ]
+    hints = text.count("<summary>Hint")
+    assert hints > 0
+    assert text.count(handout.OF_THE_BOOK) == (hints if assessed else 0)

@@ -97,7 +97,27 @@ def test_another_seed_is_another_order_of_the_same_options():
 
 def test_each_item_leads_to_its_chapter():
     for item in EXAM:
-        assert f"\n({item.read})=\n" in page(item), item.name
+        where, _, label = item.read.partition("#")
+        assert where.startswith(f"{item.name[:2]}_"), item.name
+        assert f"\n({label})=\n" in page(item), item.name
+
+
+def test_students_are_shown_a_chapter_and_no_label():
+    """Moodle shows the general feedback to whoever has answered."""
+    said = [
+        node.findtext("text")
+        for node in etree.fromstring(export.moodle(EXAM).encode()).iter(
+            "generalfeedback"
+        )
+    ]
+    assert (
+        said[0] == "<p>Read on windows of a text: chapter 0, first model.</p>"
+    )
+    key = export.markdown(EXAM, key=True)
+    assert "(`00-1`, chapter 0, first model)" in key
+    for item in EXAM:
+        label = item.read.partition("#")[2]
+        assert not [text for text in (*said, key) if label in text]
 
 
 # -- not from the pages ------------------------------------------------------

@@ -50,11 +50,10 @@ def test_neither_length_nor_position_tells_the_right_option(form):
 
 
 def test_each_concept_is_explained_in_the_book():
-    pages = "".join(
-        path.read_text("utf8") for path in (ROOT / "book").glob("[01]?_*.md")
-    )
     for item in A:
-        assert f"\n({item.read})=\n" in pages, item.read
+        name, _, label = item.read.partition("#")
+        page = (ROOT / "book" / f"{name}.md").read_text("utf8")
+        assert f"\n({label})=\n" in page, item.read
 
 
 def test_keys_that_can_be_computed_are_right():
@@ -112,7 +111,7 @@ def simulated(n, shift, seed):
 def table(out):
     """The numbers of each item: before, after, and the interval."""
     found = re.findall(
-        r"^ +(\d+) +([\d.]+) +([\d.]+)  ([\d.]+) to ([\d.]+)",
+        r"^ +(\d+) +([\d.]+) +([\d.]+) \(([\d.]+) to ([\d.]+)\)",
         out,
         re.MULTILINE,
     )
@@ -158,6 +157,19 @@ def test_random_answers_show_no_reliability(tmp_path):
         assert float(high) < 0.3
     low, high = re.search(r"gain: \S+ \((\S+) to (\S+)\)", out).groups()
     assert float(low) < 0 < float(high)
+
+
+def test_of_one_person_nothing_is_drawn(tmp_path):
+    one = np.arange(20)[None] % 2 == 0
+    out = analysis.report(written(tmp_path / "a.csv", one, ~one))
+    assert "\n1 person\n" in out
+    assert out.count("KR-20 before: not defined") == 1
+    assert out.count("KR-20 after: not defined") == 1
+    assert " to " not in out
+    two = np.concatenate([one, ~one])
+    out = analysis.report(written(tmp_path / "a.csv", two, ~two))
+    assert "\n2 persons\n" in out
+    assert " to " in out  # the control
 
 
 def test_an_interval_by_hand():

@@ -10,6 +10,7 @@ import pytest
 from coursekit import cli
 from coursekit.classroom import yourfile
 from coursekit.classroom.kit import task
+from coursekit.classroom.yourfile import trial_child
 
 
 @pytest.fixture
@@ -36,18 +37,46 @@ def test_the_change_is_in_a_part_of_the_chapters_step(tmp_path, chapter):
         name for name, part in yourfile.book(chapter).items() if part in asked
     }
     names |= {"Head", "Block"} & spans.keys()  # which are no part alone
-    for student in "abc":
-        change = task.drawn(path, student)
+    for change in task.options(path):
         assert any(change.line in spans[name] for name in names)
         assert ast.unparse(ast.parse(source)) != change.source
         assert ast.parse(change.source)
 
 
 def test_students_get_different_changes_and_each_the_same_again(file):
-    found = {s: task.drawn(file, s) for s in "abcdefghijkl"}
+    found = {s: task.ordered(file, s)[0] for s in "abcdefghijkl"}
     assert len({(c.line, c.after) for c in found.values()}) >= 3
-    assert found["a"] == task.drawn(file, "a")
-    assert any(task.drawn(file, s, seed=1) != c for s, c in found.items())
+    assert found["a"] == task.ordered(file, "a")[0]
+    assert any(task.ordered(file, s, 1)[0] != c for s, c in found.items())
+
+
+def test_a_change_that_ends_in_an_error_is_not_drawn(tmp_path, monkeypatch):
+    """Swapped sizes, what never ends, and what leaves are passed over."""
+    path = tmp_path / "my_transformer.py"
+    source = yourfile.text(2, complete=True)
+    path.write_text(source, "utf8")
+    sizes = source.replace(
+        "nn.Linear(d_model, vocab_size", "nn.Linear(vocab_size, d_model"
+    )
+    assert sizes != source
+    endings = [sizes, "import os\nos._exit(0)\n", source]
+    made = [task.Change(n, "", "", text) for n, text in enumerate(endings)]
+    monkeypatch.setattr(task, "ordered", lambda *_: made)
+    assert task.drawn(path, "a") == made[2]
+    monkeypatch.setattr(task, "ordered", lambda *_: made[:2])
+    with pytest.raises(ValueError, match="a file that trains: got"):
+        task.drawn(path, "a")
+
+
+@pytest.mark.parametrize("chapter", [1, 2])
+def test_a_dozen_changes_train(tmp_path, chapter):
+    """In the two chapters that have the fewest."""
+    path = tmp_path / "my_transformer.py"
+    path.write_text(yourfile.text(chapter, complete=True), "utf8")
+    found = task.options(path)
+    trained = [c for c in found if trial_child.can_be_trained(c.source)]
+    assert len(trained) >= 12
+    assert len(trained) < len(found)  # the control
 
 
 @pytest.mark.parametrize("chapter", yourfile.STEPS)
@@ -68,7 +97,14 @@ def test_neighbors_rarely_get_the_same_change(tmp_path, chapter):
     [
         (
             "x = x + self.norm(y)",
-            {"x - self.norm(y)", "x", "self.norm(y)", "y"},
+            {
+                "x - self.norm(y)",
+                "x",
+                "self.norm(y)",
+                "y",
+                "self.norm(y) * 2",
+                "self.norm(y) / 2",
+            },
         ),
         ("a = 0.5 / b", {"0.5 * b", "0.5", "1.0 / b", "0.25 / b"}),
         ("a = f(-b, bias=False)", {"b", "True"}),
@@ -77,8 +113,10 @@ def test_neighbors_rarely_get_the_same_change(tmp_path, chapter):
         ("a = torch.exp(p)", {"p"}),
         ("a = f(b, c, g=d)", {"f(c, b, g=d)", "f(b, c)"}),
         ("a = b[:, :-1], b[:, 1:]", {"(b[:, 1:], b[:, :-1])", "1:", ":-1"}),
-        ("if not a in b:\n    c += d", {"a in b", "c = d"}),
+        ("if not a in b:\n    c += d", {"a in b", "c = d", "c += 1"}),
         ("if a not in b:\n    c.step()", {"a in b", "pass"}),
+        ("while len(a) < b:\n    a = b", {"len(a) <= b", "len(a) < b // 2"}),
+        ("for a in b.items():\n    a = b", {"reversed(b.items())"}),
         ("super().__init__()", set()),
         ("a = f(b)", set()),  # the control: nothing to change
     ],
@@ -103,7 +141,10 @@ def test_a_prediction_is_kept_with_its_hash(file, capsys):
     assert kept["expected"] == 0.25
     assert kept["file"] == hashlib.sha256(file.read_bytes()).hexdigest()
     text = json.dumps(kept, sort_keys=True, ensure_ascii=False)
-    assert out == shown + hashlib.sha256(text.encode()).hexdigest() + "\n"
+    where = file.with_name("my_transformer.task.json")
+    assert out.startswith(f"{shown}kept in {where}; send your teacher")
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    assert out.endswith(f" before the run:\n{digest}\n")
 
 
 @pytest.mark.parametrize(

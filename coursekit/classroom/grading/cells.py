@@ -15,7 +15,7 @@ from typing import Any
 
 LARGEST = 64 << 20  # bytes: plots make notebooks large, nothing makes more
 CELLS = 5000  # of a notebook: ours have fewer than a hundred
-INSTALL = "pip install 'executable-transformer[notebook]'"
+INSTALL = "In a checkout: pip install '.[notebook]'"
 
 
 class NotebookError(ValueError):

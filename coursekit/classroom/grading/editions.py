@@ -92,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
     if importlib.util.find_spec("jupyter_book") is None:
         raise ValueError(
             "a book is built by jupyter-book, which is missing. "
-            "pip install 'executable-transformer[book]', or make env."
+            "In a checkout: pip install '.[book]', or make env."
         )
     out = Path(args.out) if args.out else root / "_build" / args.edition
     pages = [page_name(root, page) for page in args.pages]

@@ -54,6 +54,8 @@ SETUP = "What the exercises need. Run it first."
 SPAN = re.compile(r"`([^`\n]+)`")
 NAMED = re.compile(r"^\w+$|\b\w+(?=\()")
 GAPS = re.compile(r"\n{4,}")
+HINT = re.compile(r"<summary>Hint[^<]*</summary>\n\n")
+OF_THE_BOOK = "*For the book's own text: what is different below counts.*\n\n"
 
 
 @dataclass(frozen=True)
@@ -471,7 +473,10 @@ def asked(item: Item) -> str:
         said = "not graded: check it here"
     if one.minutes:
         said += f"; about {one.minutes} minutes"
-    lines = [item.text, f"*({said})*"]
+    text = item.text
+    if item.variants:
+        text = HINT.sub(rf"\g<0>{OF_THE_BOOK}", text)
+    lines = [text, f"*({said})*"]
     lines += amendments(exercise, item.variants)
     return "\n\n".join(line for line in lines if line)
 

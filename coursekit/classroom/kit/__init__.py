@@ -46,7 +46,7 @@ class Item:
     """What it is on, in a few words."""
 
     read: str
-    """The label where the book explains it."""
+    """The page and label where the book explains it."""
 
     ask: str
     options: tuple[Option, ...]

@@ -6,6 +6,7 @@ and time: ``person``, ``when`` (``before`` or ``after``), ``form`` (``A`` or
 a file is read, is that of :mod:`coursekit.classroom.pilot.analysis`.
 """
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -59,6 +60,12 @@ def interval(
     return float(low), float(high)
 
 
+def _between(ends: tuple[float, float], persons: int) -> str:
+    """An interval; of one person, who is drawn each time, there is none."""
+    low, high = ends
+    return f"({low:.2f} to {high:.2f})" if persons > 1 else ""
+
+
 def report(path: Path, discriminate: bool = False) -> str:
     """All of it as plain text.
 
@@ -73,25 +80,30 @@ def report(path: Path, discriminate: bool = False) -> str:
     forms = {form: inventory(form) for form in FORMS}
     keys = {form: [i.key for i in items] for form, items in forms.items()}
     before, after = read(path, keys)
-    lines = [WARNING, "", f"{len(before)} persons", ""]
-    lines.append("item  before  after  95 % of draws  about")
+    people = f"{len(before)} person{'s' * (len(before) > 1)}"
+    lines = [WARNING, "", people, ""]
+    lines.append("item  before  after (95 % of draws)  about")
     for n, item in enumerate(forms[FORMS[0]]):
-        low, high = interval(after[:, [n]], lambda right: float(right.mean()))
+        ends = interval(after[:, [n]], lambda right: float(right.mean()))
         lines.append(
             f"{n + 1:4}  {before[:, n].mean():6.2f}  {after[:, n].mean():5.2f}"
-            f"  {low:.2f} to {high:.2f}   {item.about}"
+            f" {_between(ends, len(after)):15}  {item.about}"
         )
-    low, high = gain_interval(before, after)
+    gained = _between(gain_interval(before, after), len(before))
     lines += [
         "",
         f"mean score: {before.mean():.2f} before, {after.mean():.2f} after",
-        f"normalized gain: {gain(before, after):.2f} ({low:.2f} to "
-        f"{high:.2f})",
+        f"normalized gain: {gain(before, after):.2f} {gained}".rstrip(),
     ]
     for when, right in (("before", before), ("after", after)):
-        low, high = interval(right, kr20)
+        around, found = (
+            _between(interval(right, kr20), len(right)),
+            kr20(right),
+        )
         lines.append(
-            f"KR-20 {when}: {kr20(right):.2f} ({low:.2f} to {high:.2f})"
+            f"KR-20 {when}: {found:.2f} {around}".rstrip()
+            if math.isfinite(found)
+            else f"KR-20 {when}: not defined where all have the same score"
         )
     if discriminate:
         each = " ".join(f"{r:.2f}" for r in discrimination(after))

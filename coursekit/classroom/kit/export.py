@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from html import escape
 from xml.etree import ElementTree as ET
 
+from coursekit.classroom.check.report import title
 from coursekit.classroom.kit import FORMS, LETTERS, Item, Option
 
 __all__ = ["FORMATS", "made", "markdown", "moodle", "qti", "text"]
@@ -44,6 +45,11 @@ def html(source: str) -> str:
 def plain(source: str) -> str:
     """A line without marks of code and emphasis."""
     return re.sub(r"\*([^*]+)\*", r"\1", source).replace("`", "")
+
+
+def where_to_read(item: Item) -> str:
+    """What somebody who has answered is shown: a page, and what it is on."""
+    return f"Read on {html(item.about)}: {title(item.read)}."
 
 
 def digits(source: str) -> str:
@@ -96,7 +102,8 @@ def markdown(items: Sequence[Item], key: bool = False) -> str:
 def _key_line(number: int, item: Item) -> str:
     """The right answer and its place in the book."""
     said = f"({item.key})" if item.number is None else item.key
-    return f"{number}. **{said}** — {item.about} (`{item.name}`, {item.read})"
+    where = f"(`{item.name}`, {title(item.read)})"
+    return f"{number}. **{said}** — {item.about} {where}"
 
 
 def _reason(item: Item, option: Option) -> str:
@@ -129,7 +136,9 @@ def moodle(items: Sequence[Item]) -> str:
         question = add(quiz, "question", type=kind)
         add(add(question, "name"), "text", f"{item.name} {item.about}")
         _moodle_text(question, "questiontext", f"<p>{html(item.question)}</p>")
-        _moodle_text(question, "generalfeedback", f"<p>Read: {item.read}</p>")
+        _moodle_text(
+            question, "generalfeedback", f"<p>{where_to_read(item)}</p>"
+        )
         add(question, "defaultgrade", "1")
         add(question, "penalty", "0")
         add(question, "hidden", "0")

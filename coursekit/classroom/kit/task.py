@@ -19,6 +19,7 @@ import random
 import tempfile
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ from coursekit.classroom.yourfile.capstone import (
 __all__ = ["drawn", "options", "predict", "questions", "run"]
 
 SECONDS = 30.0
+TRIAL = 600.0  # after which the trial of a file's changes is given up
 VOCABULARY = 66  # characters of the book's text
 OPPOSITE = {"mean": "sum", "sum": "mean", "max": "min", "min": "max"}
 OPPOSITE |= {"tril": "triu", "amax": "amin", "log_softmax": "softmax"}
@@ -55,15 +57,54 @@ minutes for all three, without the file in sight."""
 def drawn(file: str | Path, student: str, seed: int = 0) -> Change:
     """The change of a student's file, the same whenever it is asked for.
 
+    It is the first of the student's order with which the file still trains:
+    of one that ends in an error there is no loss to predict.
+
     Args:
         file: the student's file, at the end of some chapter's step.
         student: an id.
         seed: the teacher's.
 
     Raises:
+        ValueError: if the file cannot be read, has no line to change, or
+            trains with no change.
+    """
+    left = tuple(ordered(file, student, seed))
+    while left:
+        place, trains = _tried(left)
+        if trains:
+            return left[place]
+        left = left[place + 1 :]  # what ends the process, or the last
+    raise ValueError(
+        f"a task needs a file that trains: got {existing(file)}, which does "
+        "so with no change. Run coursekit step first."
+    )
+
+
+def ordered(file: str | Path, student: str, seed: int = 0) -> list[Change]:
+    """Every change of a file, in the order that is drawn for a student.
+
+    Args:
+        file: as :func:`drawn` takes it.
+        student: an id.
+        seed: the teacher's.
+
+    Raises:
         ValueError: if the file cannot be read, or has no line to change.
     """
-    return random.Random(f"{seed} {student}").choice(options(file))
+    found = options(file)
+    return random.Random(f"{seed} {student}").sample(found, len(found))
+
+
+@cache  # a command asks more than once
+def _tried(changes: tuple[Change, ...]) -> tuple[int, bool]:
+    """The place of the first that trains; or of the last tried, and False."""
+    with tempfile.TemporaryDirectory() as folder:
+        sources = Path(folder, "changes.json")
+        sources.write_text(json.dumps([c.source for c in changes]), "utf-8")
+        found = run_child("trial_child", [sources], TRIAL)[2]
+    place, trains = found or (len(changes), False)
+    return place, trains
 
 
 def options(file: str | Path) -> list[Change]:
@@ -73,7 +114,7 @@ def options(file: str | Path) -> list[Change]:
         file: as :func:`drawn` takes it.
 
     Raises:
-        ValueError: as :func:`drawn` does.
+        ValueError: as :func:`ordered` does.
     """
     path = existing(file)
     source = path.read_text("utf-8")
@@ -110,9 +151,10 @@ def options(file: str | Path) -> list[Change]:
 def more(node: ast.AST) -> Iterator[ast.AST]:
     """Changes of a model's lines that the viva of a function does not make.
 
-    A call, an operand, a sign or an option is left out, a factor is doubled or
-    halved, a slice takes the other end, two arguments change places, a
-    projection gets a bias, and what has an opposite becomes that.
+    A call, an operand, a sign or an option is left out, a factor, what a
+    module gives or a bound is doubled or halved, a count is of ones, a slice
+    takes the other end, items come in reverse, two arguments change places,
+    a projection gets a bias, and what has an opposite becomes that.
     """
     if isinstance(node, ast.BinOp):
         yield from _operands(node)
@@ -126,6 +168,11 @@ def more(node: ast.AST) -> Iterator[ast.AST]:
     elif isinstance(node, ast.Compare) and len(node.ops) == 1:
         if new := NEGATED.get(type(node.ops[0])):
             yield ast.Compare(node.left, [new()], node.comparators)
+        if isinstance(node.ops[0], ast.Lt) and isinstance(
+            bound := node.comparators[0], ast.Name
+        ):
+            half = ast.BinOp(bound, ast.FloorDiv(), ast.Constant(2))
+            yield ast.Compare(node.left, node.ops, [half])
     elif isinstance(node, ast.Attribute) and node.attr in OPPOSITE:
         yield ast.Attribute(node.value, OPPOSITE[node.attr], node.ctx)
     elif isinstance(node, ast.Name) and node.id in OPPOSITE:
@@ -135,6 +182,7 @@ def more(node: ast.AST) -> Iterator[ast.AST]:
             yield ast.AugAssign(node.target, ast.Mult(), node.value)
         elif isinstance(node.op, ast.Add):
             yield ast.Assign([node.target], node.value, lineno=node.lineno)
+            yield ast.AugAssign(node.target, node.op, ast.Constant(1))
     elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
         if not ast.unparse(node).startswith(("super()", "self.")):
             yield ast.Pass()
@@ -167,9 +215,13 @@ def _operands(node: ast.BinOp) -> Iterator[ast.AST]:
 
 
 def _calls(node: ast.Call) -> Iterator[ast.AST]:
-    """A module, a method or an option is left out; two arguments swap."""
+    """A module, a method or an option is left out, two arguments swap, ..."""
     if ast.unparse(node.func).startswith("self.") and len(node.args) == 1:
         yield node.args[0]
+        for op in (ast.Mult(), ast.Div()):
+            yield ast.BinOp(copy.copy(node), op, ast.Constant(2))
+    elif ast.unparse(node).endswith(".items()"):
+        yield ast.Call(ast.Name("reversed"), [copy.copy(node)], [])
     elif isinstance(node.func, ast.Attribute) and node.func.attr in ELEMENTS:
         of = node.func.value  # x in x.exp(), but torch in torch.exp(x)
         library = ast.unparse(of) in ("math", "torch", "F")
@@ -424,5 +476,9 @@ def main(args: argparse.Namespace) -> int:
     change = drawn(args.file, args.student, args.seed)
     print(f"line {change.line}: {change.before}\nbecomes: {change.after}")
     if args.predict is not None:
-        print(predict(args.file, args.student, args.predict, args.seed))
+        digest = predict(args.file, args.student, args.predict, args.seed)
+        print(
+            f"kept in {sibling(Path(args.file), 'task.json')}; send your "
+            f"teacher its SHA-256 before the run:\n{digest}"
+        )
     return 0

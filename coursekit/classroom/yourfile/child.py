@@ -159,8 +159,16 @@ def verify(path: Path, file: File) -> Iterator[str]:
         yield f"✓ {title}" + (f"\n    {note}" if note else "")
 
 
-def train(path: Path, file: File, seconds: float) -> tuple[bool, float]:
+def train(
+    path: Path, file: File, seconds: float, characters: int | None = None
+) -> tuple[bool, float]:
     """Train the learner's model, print its loss and sample.
+
+    Args:
+        path: of the learner's file.
+        file: what it holds.
+        seconds: how long it may train; one step is the least.
+        characters: how much of the text is used; None is all.
 
     Returns:
         Whether the loss is as expected, and the loss.
@@ -168,7 +176,7 @@ def train(path: Path, file: File, seconds: float) -> tuple[bool, float]:
     Raises:
         ContractError: if the model fails on the real text, or takes too long.
     """
-    text = load_text("shakespeare")
+    text = load_text("shakespeare")[:characters]
     with guarded(path, "Tokenizer: the whole text", 3 * LIMIT):
         if file.chapter == 1:
             print("Learning tokens from the whole text.", flush=True)
