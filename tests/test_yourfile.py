@@ -365,7 +365,7 @@ WRONG = {  # name: chapter, old, new, contract, a part of the sentence
     ),
     "crash when no pair is left": (
         *(1, f"{NONE}                break\n", ""),
-        *("bpe", "is empty"),  # as each Python says it
+        *("bpe", "empty"),  # which each Python says in words of its own
     ),
     "the longest token first": (
         *(1, IN_ORDER, LONGEST),

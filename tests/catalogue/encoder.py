@@ -297,7 +297,8 @@ def only_the_real(q, k, v, real):
 
 
 def by_shares(q, k, v, real):
-    e = (q @ k.mT / q.size(-1) ** 0.5).exp() * real[:, None]
+    scores = q @ k.mT / q.size(-1) ** 0.5
+    e = (scores - scores.amax(-1, keepdim=True)).exp() * real[:, None]
     return (e / e.sum(-1, keepdim=True)) @ v
 
 

@@ -794,8 +794,8 @@ def by_links(weights, links):
 def over_targets_cross(y, memory, lengths, w_q, w_k, w_v):
     scores = (y @ w_q) @ (memory @ w_k).mT / w_q.size(1) ** 0.5
     hidden = torch.arange(memory.size(1)) >= lengths[:, None]
-    e = scores.exp() / scores.exp().sum(1, keepdim=True)
-    e = e.masked_fill(hidden[:, None], 1 / y.size(1))
+    e = scores - scores.logsumexp(1, keepdim=True)
+    e = e.exp().masked_fill(hidden[:, None], 1 / y.size(1))
     return e @ (memory @ w_v)
 
 
