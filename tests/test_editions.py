@@ -554,7 +554,7 @@ def test_errors_are_said(tmp_path, monkeypatch):
         run(out=str(tmp_path))
     assert (tmp_path / "source" / "mine.txt").exists()
     monkeypatch.setattr(editions.importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(ValueError, match=r"transformer\[book\]"):
+    with pytest.raises(ValueError, match=r"pip install .\.\[book\]"):
         run()
 
 
