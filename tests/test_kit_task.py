@@ -74,9 +74,11 @@ def test_a_dozen_changes_train(tmp_path, chapter):
     path = tmp_path / "my_transformer.py"
     path.write_text(yourfile.text(chapter, complete=True), "utf8")
     found = task.options(path)
-    trained = [c for c in found if trial_child.can_be_trained(c.source)]
-    assert len(trained) >= 12
-    assert len(trained) < len(found)  # the control
+    tried = (trial_child.can_be_trained(c.source) for c in found)
+    trained = failed = 0
+    while trained < 12 or not failed:  # the control: some cannot
+        good = next(tried)
+        trained, failed = trained + good, failed + (not good)
 
 
 @pytest.mark.parametrize("chapter", yourfile.STEPS)
