@@ -21,7 +21,7 @@ from coursekit.classroom.yourfile import FILE
 from coursekit.classroom.yourfile.child import load, train
 from coursekit.classroom.yourfile.learner import ContractError
 
-CHARACTERS = 20_000
+CHARACTERS = 8_000
 
 
 def main(argv: list[str]) -> int:
