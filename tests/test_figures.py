@@ -407,13 +407,15 @@ def test_clocks_show_the_sine_and_cosine_of_each_angle():
 
 def test_clocks_mark_gaps_and_spell_out_one_pair():
     angles = np.array([[0.0, 1.0, 100.0], [0.0, 2.5, 10.0]])
-    ax = figures.clocks(angles, "ab", ["0", "1", "9"], gaps=[1], told=(0, 1))
+    ax = figures.clocks(
+        angles, "ab", ["0", "1", "9"], gaps=[1], labeled=(0, 1)
+    )
     # sin 1 and cos 1, from a table.
-    told = "this hand: (sin 1, cos 1) = (0.84, 0.54)"
-    assert words(ax) == ["…", told]
+    label = "this hand: (sin 1, cos 1) = (0.84, 0.54)"
+    assert words(ax) == ["…", label]
     assert [c.get_segments()[0][0][0] for c in ax.collections] == [1.5]
     (x, y), low = ax.texts[1].xy, ax.get_ylim()[0]
-    assert (x, y) == (1, 0.4)  # the top of the dial that is told
+    assert (x, y) == (1, 0.4)  # the top of the dial that is labeled
     assert low < -1.4  # no dial is cut off
 
 

@@ -27,7 +27,7 @@ def clocks(
     columns: Sequence[str],
     ax: Axes | None = None,
     gaps: Sequence[int] = (),
-    told: tuple[int, int] | None = None,
+    labeled: tuple[int, int] | None = None,
 ) -> Axes:
     """Draw angles as clock hands that start upright and turn clockwise.
 
@@ -40,7 +40,7 @@ def clocks(
         columns: C labels, written below.
         ax: where to draw; a new figure by default.
         gaps: columns after which positions are left out.
-        told: the (r, c) of a dial whose pair is written above its column.
+        labeled: the (r, c) of a dial whose pair is written above its column.
 
     Returns:
         The axes; the dial of (r, c) has its center at (c, -r).
@@ -64,8 +64,8 @@ def clocks(
         )
     for c in gaps:
         _gap(ax, c, len(grid), len(columns[c + 1]) - len(columns[c]))
-    if told:
-        _spell_out(ax, *told, grid[told])
+    if labeled:
+        _spell_out(ax, *labeled, grid[labeled])
         ax.set_ylim(0.4 - len(grid), 1.1)
     ax.set_xticks(range(grid.shape[1]), list(columns))
     ax.set_yticks([-r for r in range(len(grid))], list(rows))
