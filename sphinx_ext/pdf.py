@@ -48,7 +48,7 @@ NAMES = re.compile(r'\s(id|href)="([^"]*)"|url\(#([^()]*)\)')
 HEADING = re.compile(r"<h([1-6])\b")
 STYLE = re.compile(r'<link\b[^>]*\brel="stylesheet"[^>]*>')
 HREF = re.compile(r'\bhref="([^"]*)"')
-MATHJAX = "mathjax/tex-mml-chtml.js"
+MATHJAX = "mathjax/startup.js"
 
 DOCUMENT = """<!doctype html>
 <html lang="en" data-theme="light">
@@ -59,9 +59,10 @@ DOCUMENT = """<!doctype html>
 <style>
 {heads}</style>
 <script>
-window.MathJax = {{options: {{
-  processHtmlClass: "math", enableMenu: false, enableAssistiveMml: false,
-}}}};
+window.MathJax = {{
+  loader: {{load: ["core", "input/tex", "output/chtml"]}},
+  options: {{processHtmlClass: "math"}},
+}};
 </script>
 <script defer src="{mathjax}"></script>
 </head>

@@ -25,8 +25,9 @@ base = test_pages.base
 xdist_group = pytest.mark.xdist_group
 
 # A tenth more than there is: what makes a page slower shows here first.
-EMPTY = 495_000  # bytes of a page without text, with all that it loads
-REQUESTS = 24  # of files, for such a page and for the first
+EMPTY = 380_000  # bytes of a page without text, with all that it loads
+# Six of them are MathJax's: in parts, it holds up no phone (weight.py).
+REQUESTS = 26  # of files, for such a page and for the first
 PAINTED = 112_000  # of a page and its styles, before it is painted
 OWN = 330_000  # bytes that a chapter may add, with ten fonts of formulas
 MORE = 14  # files that it may add
@@ -91,7 +92,7 @@ def test_an_empty_page_is_light(empty):
     assert len(empty) <= REQUESTS, sorted(empty)
     # Control: it is a page with its maths, its styles and its icons.
     for part in (
-        *("tex-mml-chtml.js", "/fa-solid-900.woff", "_static/one-"),
+        *("mathjax/core.js", "/fa-solid-900.woff", "_static/one-"),
         "fonts/course-sans.woff2",
     ):
         assert any(part in path for path in empty), part

@@ -178,10 +178,3 @@ addEventListener("beforeprint", () => {
 addEventListener("afterprint", () => {
   for (const part of opened) part.open = false;
 });
-
-// MathJax lets every formula take the focus; within a button none may.
-addEventListener("load", async () => {
-  await window.MathJax?.startup?.promise;
-  for (const formula of document.querySelectorAll(
-    ".predict-option button [tabindex]")) formula.removeAttribute("tabindex");
-});
