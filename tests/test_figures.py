@@ -728,8 +728,8 @@ def test_verdicts_says_passed_failed_and_not_asked():
 
 def test_choices_made_are_stairs_on_which_the_chosen_token_is_carried():
     steps = [
-        ([("a", 0.6), ("b", 0.004)], 0),
-        ([("b", 0.25), ("c", 0.123)], 1),
+        [("a", 0.6), ("b", 0.004)],
+        [("c", 0.25), ("b", 0.123)],
     ]
     ax = figures.choices_made(["x", "y"], steps, n_tokens=1002)
     bold = [t.get_text() for t in ax.texts if t.get_weight() == "bold"]
@@ -741,6 +741,8 @@ def test_choices_made_are_stairs_on_which_the_chosen_token_is_carried():
     # Each row of text has one token more than the one above it.
     rows = [[w for w in "xyabc" if (w, y) in at] for y in range(3)]
     assert rows == [list("xyab"), list("xyabc"), list("xyac")]
+    # A box for each token of the text, and for the token that is taken.
+    assert len(ax.patches) == 2 * (2 + 1 + 3 + 1 + 4)
     assert at["x", 0] == at["x", 1] == at["x", 2] < at["y", 0] < at["a", 0]
     assert at["c", 2] == at["a", 2] + 1
     # What is printed in a row makes 100, and the others are counted.

@@ -30,38 +30,38 @@ CHARS = 48  # in a line of a sample
 
 def choices_made(
     start: Sequence[str],
-    steps: Sequence[tuple[Sequence[tuple[str, Number]], int]],
+    steps: Sequence[Sequence[tuple[str, Number]]],
     n_tokens: int,
 ) -> Axes:
-    """Draw a loop of generation as stairs: each row has a token more.
+    """Draw greedy decoding as stairs: each row has a token more.
 
     Args:
         start: the tokens of the prompt.
         steps: for each row some tokens with their probabilities, the most
-            probable first, and which of these is chosen.
+            probable first, which is appended.
         n_tokens: the size of the vocabulary.
 
     Returns:
         The axes; step i stands at height −i, and box j of the text at x = j.
     """
-    n, best = len(start), len(steps[0][0])
+    n, best = len(start), len(steps[0])
     ax = new_figure(0.66 * len(steps) + 0.85)[1][0]
     right = n + len(steps) + best + AHEAD + 0.75
     ax.set(xlim=(-0.08, right), ylim=(-len(steps) - 0.4, 0.95))
     ax.axis("off")
     gray, text = COLORS["gray"], list(start)
-    best_of = "most probable next tokens, in %"
+    best_of = "next token, in %: take the most probable"
     ax.text(0, 0.62, "text so far", va="center", color=gray)
     ax.text(n + AHEAD, 0.62, best_of, va="center", color=gray)
-    for i, (tokens, chosen) in enumerate(steps):
+    for i, tokens in enumerate(steps):
         _so_far(ax, text, -i, i > 0)
         x, shares = n + i + AHEAD, [round(100 * p, 1) for _, p in tokens]
         for j, (token, _) in enumerate(tokens):
-            _option(ax, x + j, -i, token, shares[j], j == chosen)
+            _option(ax, x + j, -i, token, shares[j], j == 0)
         rest = f"{n_tokens - best:,} others\n{100 - sum(shares):.1f}"
         ax.text(x + best + 0.12, -i, rest, va="center", size=10, color=gray)
-        _carry(ax, (x + chosen + 0.47, -i - 0.36), (n + i + 0.47, -i - 0.72))
-        text.append(tokens[chosen][0])
+        _carry(ax, (x + 0.47, -i - 0.36), (n + i + 0.47, -i - 0.72))
+        text.append(tokens[0][0])
     ax.text(n + 0.14, -0.51, "append", ha="right", va="center", color=CHOSEN)
     _so_far(ax, text, -len(steps), True)
     ax.text(len(text) + 0.1, -len(steps), "…", va="center")
@@ -101,8 +101,9 @@ def _so_far(ax: Axes, tokens: Sequence[str], y: Number, grown: bool) -> None:
 def _option(
     ax: Axes, x: Number, y: Number, token: str, percent: Number, taken: bool
 ) -> None:
-    """A token that may come next, above its percentage; pale, if not taken."""
-    _cell(ax, x, y, 0.72, CHOSEN, 0.4 if taken else 0, taken)
+    """A token that may come next, above its percentage; the one taken boxed."""
+    if taken:
+        _cell(ax, x, y, 0.72, CHOSEN, 0.4, framed=True)
     color = COLORS["black" if taken else "gray"]
     write = partial(ax.text, ha="center", va="center", color=color)
     weight = "bold" if taken else "normal"
