@@ -729,7 +729,7 @@ def test_verdicts_says_passed_failed_and_not_asked():
 def test_choices_made_are_stairs_on_which_the_chosen_token_is_carried():
     steps = [
         [("a", 0.6), ("b", 0.004)],
-        [("c", 0.25), ("b", 0.123)],
+        [("c", 0.25)],
     ]
     ax = figures.choices_made(["x", "y"], steps, n_tokens=1002)
     bold = [t.get_text() for t in ax.texts if t.get_weight() == "bold"]
@@ -740,14 +740,14 @@ def test_choices_made_are_stairs_on_which_the_chosen_token_is_carried():
     }
     # Each row of text has one token more than the one above it.
     rows = [[w for w in "xyabc" if (w, y) in at] for y in range(3)]
-    assert rows == [list("xyab"), list("xyabc"), list("xyac")]
+    assert rows == [list("xyab"), list("xyac"), list("xyac")]
     # A box for each token of the text, and for the token that is taken.
     assert len(ax.patches) == 2 * (2 + 1 + 3 + 1 + 4)
     assert at["x", 0] == at["x", 1] == at["x", 2] < at["y", 0] < at["a", 0]
     assert at["c", 2] == at["a", 2] + 1
-    # What is printed in a row makes 100, and the others are counted.
-    assert {"60.0", "0.4", "1,000 others\n39.6"} <= set(words(ax))
-    assert {"25.0", "12.3", "1,000 others\n62.7"} <= set(words(ax))
+    # Where others are shown the row makes 100, and the rest are counted.
+    assert {"60.0", "0.4", "1,000 others\n39.6", "25.0"} <= set(words(ax))
+    assert sum("others" in word for word in words(ax)) == 1
     # An arrow leads from each chosen box to its place, a row further down.
     arrows = [t for t in ax.texts if getattr(t, "arrow_patch", None)]
     for y, (arrow, token) in enumerate(zip(arrows, "ac", strict=True)):

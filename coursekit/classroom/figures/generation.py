@@ -37,16 +37,16 @@ def choices_made(
 
     Args:
         start: the tokens of the prompt.
-        steps: for each row some tokens with their probabilities, the most
-            probable first, which is appended.
+        steps: for each row the most probable token, which is appended, with
+            its probability; after it others that are shown, if any.
         n_tokens: the size of the vocabulary.
 
     Returns:
         The axes; step i stands at height −i, and box j of the text at x = j.
     """
-    n, best = len(start), len(steps[0])
+    n, most = len(start), max(i + len(row) for i, row in enumerate(steps))
     ax = new_figure(0.66 * len(steps) + 0.85)[1][0]
-    right = n + len(steps) + best + AHEAD + 0.75
+    right = n + most + AHEAD + 1.75
     ax.set(xlim=(-0.08, right), ylim=(-len(steps) - 0.4, 0.95))
     ax.axis("off")
     gray, text = COLORS["gray"], list(start)
@@ -58,8 +58,10 @@ def choices_made(
         x, shares = n + i + AHEAD, [round(100 * p, 1) for _, p in tokens]
         for j, (token, _) in enumerate(tokens):
             _option(ax, x + j, -i, token, shares[j], j == 0)
-        rest = f"{n_tokens - best:,} others\n{100 - sum(shares):.1f}"
-        ax.text(x + best + 0.12, -i, rest, va="center", size=10, color=gray)
+        if (shown := len(tokens)) > 1:
+            rest = f"{n_tokens - shown:,} others\n{100 - sum(shares):.1f}"
+            at = (x + shown + 0.12, -i)
+            ax.text(*at, rest, va="center", size=10, color=gray)
         _carry(ax, (x + 0.47, -i - 0.36), (n + i + 0.47, -i - 0.72))
         text.append(tokens[0][0])
     ax.text(n + 0.14, -0.51, "append", ha="right", va="center", color=CHOSEN)
