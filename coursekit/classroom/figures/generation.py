@@ -58,10 +58,10 @@ def choices_made(
         x, shares = n + i + AHEAD, [round(100 * p, 1) for _, p in tokens]
         for j, (token, _) in enumerate(tokens):
             _option(ax, x + j, -i, token, shares[j], j == 0)
-        if (shown := len(tokens)) > 1:
-            rest = f"{n_tokens - shown:,} others\n{100 - sum(shares):.1f}"
-            at = (x + shown + 0.12, -i)
-            ax.text(*at, rest, va="center", size=10, color=gray)
+        shown = len(tokens)
+        rest = f"{n_tokens - shown:,} others\n{100 - sum(shares):.1f}"
+        at = (x + shown + 0.12, -i)
+        ax.text(*at, rest, va="center", size=10, color=gray)
         _carry(ax, (x + 0.47, -i - 0.36), (n + i + 0.47, -i - 0.72))
         text.append(tokens[0][0])
     ax.text(n + 0.14, -0.51, "append", ha="right", va="center", color=CHOSEN)
@@ -103,7 +103,7 @@ def _so_far(ax: Axes, tokens: Sequence[str], y: Number, grown: bool) -> None:
 def _option(
     ax: Axes, x: Number, y: Number, token: str, percent: Number, taken: bool
 ) -> None:
-    """A token that may come next, above its percentage; the one taken boxed."""
+    """A token that may come next, above its percentage; a box, if taken."""
     if taken:
         _cell(ax, x, y, 0.72, CHOSEN, 0.4, framed=True)
     color = COLORS["black" if taken else "gray"]
