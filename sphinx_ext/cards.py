@@ -5,9 +5,14 @@ next to it, or the figure if the page has it; without JavaScript the browser
 shows the title.
 """
 
+import functools
 import re
 
+import pybtex.plugin
 from docutils import nodes
+
+# Every citation asks pybtex for its style, and it all packages for theirs.
+pybtex.plugin.entry_points = functools.cache(pybtex.plugin.entry_points)
 
 GLOSSARY = "book/about/glossary"
 ADDRESS = re.compile(r"about/glossary(?:\.html)?#(term-[\w-]+)$")
