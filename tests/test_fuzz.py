@@ -16,6 +16,7 @@ if sys.platform != "linux":
 
 from coursekit.pretrained import bert
 from tests import fuzz
+from tests.fuzz import __main__ as program
 
 SHARE = float(os.environ.get("FUZZ_SHARE", "1"))  # 1: about 15 s of CPU time
 CASES = {
@@ -196,3 +197,21 @@ def test_a_case_that_never_ends_is_ended(monkeypatch):
     monkeypatch.setattr(fuzz, "PATIENCE", 0.2)
     monkeypatch.setitem(fuzz.TARGETS, "slow", lambda rng: time.sleep(9))
     assert dict(fuzz.run("slow", [7])) == {7: "took longer than 0.2 s"}
+
+
+@pytest.mark.parametrize("seconds", ["0.8", "0"])
+def test_each_target_gets_its_turn(seconds, monkeypatch, capsys):
+    """However short the time, and if one takes longer than its part."""
+    targets = {name: lambda rng: time.sleep(0.01) for name in "abcd"}
+    targets["b"] = lambda rng: time.sleep(0.9)
+    for module in (fuzz, program):
+        monkeypatch.setattr(module, "TARGETS", targets)
+    monkeypatch.setattr(program, "LEAST", 0.2)
+    argv = ["fuzz", "--seconds", seconds, "--first", "5"]
+    monkeypatch.setattr(sys, "argv", argv)
+    assert program.main() == 0
+    table = capsys.readouterr().out.partition("seconds\n")[2].splitlines()
+    cases = {row.split()[0]: int(row.split()[1]) for row in table[:-1]}
+    assert cases.keys() == targets.keys()
+    assert cases["b"] == 1
+    assert min(cases.values()) > 0
