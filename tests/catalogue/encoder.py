@@ -466,6 +466,13 @@ def mended_inverted(q, k, v, real):
     return scores.masked_fill(real[:, None], low).softmax(-1) @ v
 
 
+def mended_inverted_inf(q, k, v, real):
+    hidden = torch.zeros(real.shape, dtype=q.dtype)
+    hidden[real] = -inf
+    scores = torch.einsum("bid,bjd->bij", q, k) / math.sqrt(q.size(-1))
+    return (scores + hidden[:, None]).softmax(-1) @ v
+
+
 def whole_batch(x, real):
     n = max(int(real.sum()), 1)
     return torch.einsum("bsd,bs->bd", x, real.to(x.dtype)) / n
@@ -527,6 +534,7 @@ WRONG = {
         "zero_fill": m_zero_fill,
         "over_queries": m_over_queries,
         "inverted": mended_inverted,
+        "inverted_inf": mended_inverted_inf,
         "mask_finite": m_mask_finite,
         "hidden_after": hidden_after,
     },

@@ -697,6 +697,7 @@ WRONG = {
     },
     "learn": {
         "uncounted": uncounted,
+        "no_overlaps": runs_count_once,
         "first_seen": ties_first,
         "larger": ties_larger,
         "no_stop": no_stop,
@@ -753,7 +754,6 @@ OUTSIDE = {
     ],
     "learn": [
         used_twice,
-        runs_count_once,
         ids_of_pieces,
         pieces_of_bytes,
         one_more,

@@ -64,6 +64,12 @@ _QUERY_AXIS = Bug(
     read="13_encoder#enc-padding",
     at="axis",
 )
+_NO_PADDING = Bug(
+    "padding that everybody reads",
+    "A sentence's vectors then depend on how long its neighbors in the batch "
+    "are. Hide the padding.",
+    read="13_encoder#enc-padding",
+)
 _ENCODE_BUGS = {
     "no_positions": Bug(
         " + places[: ids.size(1)]",
@@ -73,13 +79,8 @@ _ENCODE_BUGS = {
         "add the rows of `places`.",
         read="13_encoder#enc-formula",
     ),
-    "no_padding": Bug(
-        "(ids != pad_id)",
-        "torch.ones_like(ids, dtype=torch.bool)",
-        says="padding that everybody reads",
-        why="A sentence's vectors then depend on how long its neighbors in "
-        "the batch are. Hide the padding.",
-        read="13_encoder#enc-padding",
+    "no_padding": _NO_PADDING.by(
+        "(ids != pad_id)", "torch.ones_like(ids, dtype=torch.bool)"
     ),
     "zero_is_padding": Bug(
         "(ids != pad_id)",
@@ -445,13 +446,9 @@ _MENDED_BUGS = {
         "    lowest = torch.finfo(scores.dtype).min",
     ),
     "query_axis": _QUERY_AXIS.by(":, None, :", ":, :, None", at="axis"),
-    "no_padding": Bug(
-        "mask = real[:, None, :].expand(scores.shape)",
-        "mask = torch.ones_like(scores, dtype=torch.bool)",
-        says="padding that everybody reads",
-        why="A sentence's vectors then depend on how long its neighbors in "
-        "the batch are. Hide the padding.",
-        read="13_encoder#enc-padding",
+    "no_padding": _NO_PADDING.by(
+        "real[:, None, :].expand(scores.shape)",
+        "torch.ones_like(scores, dtype=torch.bool)",
         at="axis",
     ),
     "no_scale": Bug(
@@ -482,6 +479,15 @@ _MENDED_BUGS = {
         "mask = real[:, None, :].expand(scores.shape)",
         "mask = ~real[:, None, :].expand(scores.shape)",
         says="a mask upside down: padding is read, and real tokens are not",
+        why="True means: a real token. Hide where real is *not* true.",
+        read="13_encoder#enc-padding",
+        alone=True,
+    ),
+    "inverted_inf": Bug(
+        "scores.masked_fill(~mask, lowest)",
+        'scores.masked_fill(mask, float("-inf"))',
+        says="a mask upside down, filled with −∞, so that a sentence without "
+        "padding gets NaN",
         why="True means: a real token. Hide where real is *not* true.",
         read="13_encoder#enc-padding",
         alone=True,
