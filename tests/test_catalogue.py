@@ -20,10 +20,11 @@ import pytest
 from test_exercises import PAGES, execute, exercises_of
 
 from coursekit.classroom.check import checker, core
-from coursekit.classroom.check.call import call, randomness
+from coursekit.classroom.check.call import Outcome, call, randomness
 from coursekit.classroom.check.checker import check, verdict
 from coursekit.classroom.check.diagnose import drawn, mutants, same, trace
 from coursekit.classroom.check.matrix import Matrix
+from coursekit.classroom.grading import examiner
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -359,6 +360,14 @@ def test_a_program_that_nobody_mended_is_recognized(chapter, program):
     assert len(report.diagnosis) >= 2, report
 
 
+def gradable():
+    """``(chapter, name)`` of each exercise that is graded in a sandbox."""
+    for chapter in CHAPTERS:
+        for name, exercise in core.exercises(chapter).items():
+            if not exercise.local:
+                yield chapter, name
+
+
 @pytest.mark.parametrize(("chapter", "name"), ALL)
 def test_other_mistakes_are_rejected_and_not_named(chapter, name):
     exercise = core.exercises(chapter)[name]
@@ -369,6 +378,52 @@ def test_other_mistakes_are_rejected_and_not_named(chapter, name):
             assert report.diagnosis == core.NONE, f"OUTSIDE[{n}]:\n{report}"
             said = "cause not recognized" in str(report)
             assert said == (report.status == "wrong")
+
+
+def refuses(*args, **kwargs):
+    raise ValueError("this is not done")
+
+
+def infinite(*args, **kwargs):
+    return float("inf")
+
+
+@pytest.mark.parametrize(("chapter", "name"), list(gradable()))
+def test_no_look_at_the_input_gets_no_points(chapter, name, monkeypatch):
+    """Though some cases have None, 0, 1 or zeros as their right answer."""
+    exercise = core.exercises(chapter)[name]
+    played = Played(exercise)
+    rights = dict(zip(map(id, played.cases), played.rights, strict=True))
+    monkeypatch.setattr(examiner.Task, "cases", played.cases)
+    monkeypatch.setattr(examiner.Task, "call_seed", 0)
+    monkeypatch.setattr(core, "expected", lambda e, case, *_: rights[id(case)])
+    task = examiner.Task(f"{chapter}/{name}", "f", 9.0, exercise, 0, 0)
+    empty = examiner.nothing(task, "wrong", "")
+    for answer in (*examiner.BLIND, refuses, infinite):
+        rejecting = set(played.rejecting(played.function(answer)))
+        right = [i not in rejecting for i in range(len(played.cases))]
+        assert examiner.credited(task, empty, right).right == 0, answer
+
+
+def test_one_case_that_takes_a_look_brings_the_others_points_too():
+    """The control: None where nothing fits, and the shift of 1."""
+    task = examiner.Task("", "f", 9.0, core.find("first_model/shift"), 0, 0)
+    rights = [core.expected(task.exercise, case, 0) for case in task.cases]
+    for known, points in ({None}, 0), ({1}, 0), ({None, 1}, 5), ({3}, 1):
+        right = [outcome.value in known for outcome in rights]
+        empty = examiner.nothing(task, "wrong", "")
+        found = examiner.credited(task, empty, right)
+        assert 9 * found.right == points * found.total, known
+
+
+@pytest.mark.parametrize("secret", range(5))
+def test_always_none_is_nothing_in_any_order_of_the_cases(secret):
+    """None is right on four of nine, and a shift has to be returned too."""
+    exercise = core.find("first_model/shift")
+    task = examiner.Task("", "f", 9.0, exercise, 0, secret)
+    tried = examiner.Tried([Outcome() for _ in task.cases])
+    found = examiner.assess(task, task.cases, tried)
+    assert found.status == "not attempted"
 
 
 @pytest.mark.parametrize(("chapter", "name"), ALL)

@@ -19,7 +19,13 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 
 from coursekit.classroom.check import core
-from coursekit.classroom.check.call import Outcome, Raised, explain, unwritten
+from coursekit.classroom.check.call import (
+    Outcome,
+    Raised,
+    call,
+    explain,
+    unwritten,
+)
 from coursekit.classroom.check.checker import examine, verdict
 from coursekit.classroom.check.core import NONE, Case, Exercise, Switches
 from coursekit.classroom.check.diagnose import References
@@ -70,6 +76,14 @@ TOO_SLOW = (
     "that it was given, took too long."
 )
 TRIES = 4  # of each: whoever guesses is right once in 70 times
+BLIND: tuple[Callable[..., Any], ...] = (
+    lambda *_, **__: None,
+    lambda *_, **__: 0,
+    lambda *_, **__: 1,
+    lambda first, *_, **__: first,
+    lambda first, *_, **__: torch.zeros_like(first),
+)
+"""Answers that need no look at what is asked."""
 
 
 @dataclass(frozen=True)
@@ -722,9 +736,11 @@ def absent(
 
 def promised(task: Task) -> bool:
     """Whether the right function returns anything."""
-    case = task.cases[0]
-    right = core.expected(task.exercise, case, task.call_seed, task.on)
-    return right.value is not None
+    return any(
+        core.expected(task.exercise, case, task.call_seed, task.on).value
+        is not None
+        for case in task.cases
+    )
 
 
 def assess(task: Task, cases: Sequence[Case], tried: Tried) -> Result:
@@ -761,12 +777,41 @@ def credited(task: Task, found: Result, right: Sequence[bool]) -> Result:
             "The points are for telling the cases where True is right from "
             "those where it is not: always the same answer gets none."
         )
+    if 0 < now < 1 and is_blind(task, right):
+        now = Fraction()
+        notes.append(
+            "On these cases always None, 0 or 1, or the first argument or "
+            "zeros like it, is right as well: alone they get no points."
+        )
     gained = max(Fraction(), now - before) / (1 - before)
     return replace(
         found,
         right=gained.numerator,
         total=gained.denominator,
         cause=[*found.cause, *notes],
+    )
+
+
+def is_blind(task: Task, right: Sequence[bool]) -> bool:
+    """Whether an answer that needs no look is right wherever this one is."""
+    exercise, seed = task.exercise, task.call_seed
+    met = [
+        (case, core.expected(exercise, case, seed, task.on))
+        for case, ok in zip(task.cases, right, strict=True)
+        if ok
+    ]
+    return any(
+        all(
+            verdict(
+                exercise,
+                case,
+                call(answer, core.bind(exercise, case), seed),
+                wanted,
+            )
+            is None
+            for case, wanted in met
+        )
+        for answer in BLIND
     )
 
 
