@@ -1,6 +1,7 @@
 """What the library refuses: each rule with its message, in one place."""
 
 from collections.abc import Iterable
+from numbers import Integral, Real
 from typing import Any
 
 import torch
@@ -17,7 +18,10 @@ __all__ = [
     "check_length",
     "check_mask",
     "check_positions",
+    "check_whole",
     "check_width",
+    "is_number",
+    "is_whole",
     "require",
 ]
 
@@ -48,6 +52,28 @@ def check_choice(
     require(value in choices, rule, repr(value), remedy)
 
 
+def is_number(value: Any) -> bool:
+    """Tell whether a setting is a number, which True is for Python alone."""
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def is_whole(value: Any, least: int = 1) -> bool:
+    """Tell whether a setting is a whole number that is large enough."""
+    return is_number(value) and isinstance(value, Integral) and value >= least
+
+
+def check_whole(**sizes: Any) -> None:
+    """Refuse sizes that are no whole numbers of at least 1.
+
+    Raises:
+        ValueError: with the name of the first.
+    """
+    for name, size in sizes.items():
+        rule = f"{name} must be a whole number of at least 1"
+        received = f"{name}={size!r}"
+        require(is_whole(size), rule, received, "Give a positive size.")
+
+
 def check_width(width: int, n_heads: int) -> None:
     """Refuse a width that can't be cut into heads of equal size.
 
@@ -55,7 +81,7 @@ def check_width(width: int, n_heads: int) -> None:
         ValueError: if it is not a multiple of H.
     """
     require(
-        n_heads > 0 and width % n_heads == 0,
+        is_whole(n_heads) and width % n_heads == 0,
         "the width must be divisible by the heads",
         f"{width} columns for {n_heads} heads",
         "Choose a multiple.",
@@ -72,14 +98,15 @@ def check_heads(
             given), or H not one of G.
     """
     require(
-        n_heads > 0
-        and (d_model % n_heads == 0 if d_head is None else d_head > 0),
+        is_whole(n_heads)
+        and is_whole(d_model)
+        and (d_model % n_heads == 0 if d_head is None else is_whole(d_head)),
         "d_model must be divisible by n_heads, or a d_head above 0 be given",
         f"d_model={d_model}, n_heads={n_heads}, d_head={d_head}",
         "Choose d_model a multiple of n_heads.",
     )
     require(
-        n_kv_heads > 0 and n_heads % n_kv_heads == 0,
+        is_whole(n_kv_heads) and n_heads % n_kv_heads == 0,
         "n_heads must be a multiple of n_kv_heads",
         f"n_heads={n_heads}, n_kv_heads={n_kv_heads}",
         "Each key/value head serves the same number of query heads.",
@@ -165,16 +192,19 @@ def check_length(length: int, max_len: int) -> None:
 
 
 def check_positions(positions: Tensor, ids: Tensor) -> None:
-    """Refuse positions that are not one for each token.
+    """Refuse positions that are not one whole number for each token.
 
     Raises:
-        ValueError: if the shape is neither (T,) nor (B, T).
+        ValueError: if they are no such numbers, or the shape is neither (T,)
+            nor (B, T).
     """
-    fits = positions.shape[-1:] == ids.shape[1:]
+    kind = getattr(positions, "dtype", type(positions))
+    shape = tuple(getattr(positions, "shape", ()))
+    fits = kind in (torch.int64, torch.int32) and shape[-1:] == ids.shape[1:]
     require(
-        fits and positions.shape[:-1] in ((), ids.shape[:1], (1,)),
-        "positions must be (T,) or (B, T), one for each token",
-        f"{tuple(positions.shape)} for ids {tuple(ids.shape)}",
+        fits and shape[:-1] in ((), ids.shape[:1], (1,)),
+        "positions must be int64 or int32, (T,) or (B, T), one for each token",
+        f"{shape} for ids {tuple(ids.shape)}, {kind}",
         "Without positions the model counts by itself.",
     )
 
@@ -287,10 +317,10 @@ def check_causal(n_queries: int, n_keys: int) -> None:
     """Refuse causal attention of more queries than keys.
 
     Raises:
-        ValueError: if T > S.
+        ValueError: if T > S, or T < 0.
     """
     require(
-        n_queries <= n_keys,
+        0 <= n_queries <= n_keys,
         "causal attention needs at least as many keys as queries",
         f"T={n_queries} queries and S={n_keys} keys",
         "Queries are the last positions of the keys; for cross-attention "

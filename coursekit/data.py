@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from coursekit.checks import check_whole, is_number, is_whole
 from coursekit.datasets import datasets, fetch, read_asset
 from coursekit.files import read_bytes
 
@@ -210,8 +211,9 @@ def train_val_split(data: Data, fraction: float = 0.1) -> tuple[Data, Data]:
     Raises:
         ValueError: a part would be empty.
     """
-    cut = int(len(data) * (1 - fraction))
-    if not 0 < fraction < 1 or not 0 < cut < len(data):
+    is_part = is_number(fraction) and 0 < fraction < 1
+    cut = int(len(data) * (1 - fraction)) if is_part else 0
+    if not 0 < cut < len(data):
         raise ValueError(
             "both parts of a split must hold something: got "
             f"fraction={fraction} of length {len(data)}. Use a longer text "
@@ -247,10 +249,12 @@ def random_windows(
         inputs ``ids`` and targets, each (batch_size, context).
 
     Raises:
-        ValueError: the split is too short for one window and its target.
+        ValueError: the split is too short for one window and its target, or
+            a size is below 1.
     """
+    check_whole(batch_size=batch_size, context=context)
     starts = len(ids) - context
-    if starts < 1 or context < 1:
+    if starts < 1:
         raise ValueError(
             "a window and its last target need context + 1 tokens: got "
             f"{len(ids)} tokens and context={context}. Use a longer text "
@@ -279,7 +283,8 @@ def sequential_windows(
     Raises:
         ValueError: the split has no target, or a size is below 1.
     """
-    if len(ids) < 2 or context < 1 or batch_size < 1:
+    sizes_fit = is_whole(context) and is_whole(batch_size)
+    if len(ids) < 2 or not sizes_fit:
         raise ValueError(
             "an evaluation needs 2 tokens, context ≥ 1 and batch_size ≥ 1: "
             f"got {len(ids)} tokens, context={context}, "

@@ -6,6 +6,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
+from coursekit.checks import check_whole
+
 __all__ = ["ScaledEmbedding", "TokenEmbedding"]
 
 
@@ -19,12 +21,16 @@ class TokenEmbedding(nn.Embedding):
         vocab_size: number of rows, V.
         d_model: length of a row, D.
 
+    Raises:
+        ValueError: if a size is below 1.
+
     Chapter: 2, embedding.
     Source: vaswani2017attention, section 3.4; press2017using for the tying.
     Test: tests/test_embedding.py::test_unembed_compares_with_every_row
     """
 
     def __init__(self, vocab_size: int, d_model: int) -> None:
+        check_whole(vocab_size=vocab_size, d_model=d_model)
         super().__init__(vocab_size, d_model)
 
     def reset_parameters(self) -> None:

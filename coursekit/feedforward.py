@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from coursekit.checks import check_choice
+from coursekit.checks import check_choice, check_whole
 
 __all__ = [
     "ACTIVATIONS",
@@ -45,7 +45,7 @@ class FeedForward(nn.Module):
         dropout: share of the inner activations zeroed in training.
 
     Raises:
-        ValueError: if the activation is unknown.
+        ValueError: if the activation is unknown, or a size is below 1.
 
     Differs from the paper: dropout inside too, as nn.Transformer has it.
     Chapter: 8, feed-forward.
@@ -63,6 +63,7 @@ class FeedForward(nn.Module):
     ) -> None:
         super().__init__()
         check_choice("activation", activation, ACTIVATIONS, OTHER_NETWORK)
+        check_whole(d_model=d_model, d_ff=d_ff)
         self.w_in = nn.Linear(d_model, d_ff, bias)
         self.w_out = nn.Linear(d_ff, d_model, bias)
         self.activation = ACTIVATIONS[activation]
@@ -85,6 +86,9 @@ class SwiGLU(nn.Module):
         bias: give the layers a bias.
         dropout: share of the inner activations zeroed in training.
 
+    Raises:
+        ValueError: if a size is below 1.
+
     Chapter: 15, modern.
     Source: shazeer2020glu, equation 6.
     """
@@ -97,6 +101,7 @@ class SwiGLU(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
+        check_whole(d_model=d_model, d_ff=d_ff)
         self.w_gate = nn.Linear(d_model, d_ff, bias)
         self.w_in = nn.Linear(d_model, d_ff, bias)
         self.w_out = nn.Linear(d_ff, d_model, bias)

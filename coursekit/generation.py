@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from coursekit.checks import is_number, is_whole, require
 from coursekit.sampling import Choose, greedy
 from coursekit.steppers import Prompts, Stepper, check_prompts
 
@@ -325,23 +326,17 @@ def _check_max_new_tokens(
     """Refuse a number of new tokens that the stepper can't give.
 
     Raises:
-        ValueError: if it is below ``at_least`` or above the limit.
+        ValueError: if it is no whole number, below ``at_least`` or above the
+            limit.
     """
-    limit = stepper.limit
-    if not isinstance(max_new_tokens, int) or max_new_tokens is True:
-        raise ValueError(
-            f"max_new_tokens must be a whole number: got {max_new_tokens!r}. "
-            "Each row gets as many tokens, or fewer."
-        )
-    is_long = limit is not None and max_new_tokens > limit
-    if max_new_tokens < at_least or is_long:
-        remedy = "The limit is the model's max_len."
-        if not is_long:
-            remedy = f"Ask for {at_least} or more."
-        raise ValueError(
-            f"max_new_tokens must lie in {at_least}..{limit or '∞'}: got "
-            f"{max_new_tokens}. {remedy}"
-        )
+    limit = math.inf if stepper.limit is None else stepper.limit
+    most = str(limit).replace("inf", "∞")
+    require(
+        is_whole(max_new_tokens, at_least) and max_new_tokens <= limit,
+        f"max_new_tokens must be a whole number in {at_least}..{most}",
+        repr(max_new_tokens),
+        f"Ask for {at_least} or more; the most is the model's max_len.",
+    )
 
 
 def _check_stop_ids(stop_ids: Collection[int]) -> None:
@@ -364,9 +359,10 @@ def _check_beams(n_beams: int, length_penalty: float) -> None:
     Raises:
         ValueError: if a value is out of range.
     """
-    is_whole = isinstance(n_beams, int) and not isinstance(n_beams, bool)
-    is_range = is_whole and 1 <= n_beams <= MOST_BEAMS
-    if not (is_range and 0 <= length_penalty <= 10):
+    is_range = is_whole(n_beams) and n_beams <= MOST_BEAMS
+    if not (
+        is_range and is_number(length_penalty) and 0 <= length_penalty <= 10
+    ):
         raise ValueError(
             "beam search needs n_beams ≥ 1, a whole number of at most "
             f"{MOST_BEAMS}, and length_penalty in 0..10: got n_beams="

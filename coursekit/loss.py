@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-from coursekit.checks import check_ids
+from coursekit.checks import check_ids, is_number, is_whole
 
 __all__ = [
     "Loss",
@@ -264,7 +264,7 @@ def check_chunks(hidden: Tensor, targets: Tensor, chunk_size: int) -> None:
         ValueError: if shapes do not fit, or ``chunk_size`` is not at least 1.
     """
     check_shapes("hidden states", hidden, targets)
-    if chunk_size < 1:
+    if not is_whole(chunk_size):
         raise ValueError(
             f"a chunk must have at least 1 position: got {chunk_size}. Some "
             "hundred keep the products large and the memory small."
@@ -308,7 +308,7 @@ def check_choices(label_smoothing: float, reduction: str) -> None:
         ValueError: if a value is none of those that :func:`cross_entropy`
             names.
     """
-    if not 0 <= label_smoothing < 1:
+    if not (is_number(label_smoothing) and 0 <= label_smoothing < 1):
         raise ValueError(
             f"label_smoothing must lie in [0, 1): got {label_smoothing}. "
             "0 turns it off; 0.1 is the paper's."

@@ -12,6 +12,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from coursekit.checks import check_whole, is_number
+
 __all__ = [
     "Muon",
     "constant_schedule",
@@ -44,18 +46,14 @@ def noam_schedule(step: int, d_model: int, warmup: int) -> float:
         The learning rate.
 
     Raises:
-        ValueError: if step or warmup is below 1.
+        ValueError: if a number is below 1.
 
     Chapter: 11, training.
     Source: vaswani2017attention, equation 3.
     Test: tests/test_optim.py::test_noam_gives_the_papers_numbers
     """
     _check_step(step)
-    if warmup < 1:
-        raise ValueError(
-            f"noam needs a warm-up of at least 1 update: got warmup={warmup}. "
-            "The paper's is 4000."
-        )
+    check_whole(d_model=d_model, warmup=warmup)
     return d_model**-0.5 * min(step**-0.5, step * warmup**-1.5)
 
 
@@ -111,7 +109,7 @@ def constant_schedule(step: int, peak: float, warmup: int = 0) -> float:
 
 
 def _check_step(step: int) -> None:
-    if step < 1:
+    if not (is_number(step) and step >= 1):
         raise ValueError(
             f"updates are counted from 1: got step={step}. A rate of 0 at "
             "the first update would waste it; add 1."

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from coursekit.checks import check_choice, require
+from coursekit.checks import check_choice, check_whole, is_whole, require
 
 __all__ = [
     "LAYOUTS",
@@ -56,9 +56,9 @@ def frequencies(size: int, base: float = 10000.0) -> Float[Tensor, "P"]:
     Test: tests/test_positions.py::test_frequencies_end_where_they_should
     """
     require(
-        size % 2 == 0,
+        is_whole(size) and size % 2 == 0,
         "positions turn pairs of coordinates",
-        f"size={size}, which is odd",
+        f"size={size}",
         "Choose an even size.",
     )
     pairs = torch.arange(0, size, 2, dtype=torch.float64)
@@ -86,13 +86,15 @@ def sinusoidal(
         (T, D) codes.
 
     Raises:
-        ValueError: if ``d_model`` is odd, or the layout unknown.
+        ValueError: if ``d_model`` is odd, a size is below 1, or the layout
+            is unknown.
 
     Chapter: 3, positions.
     Source: vaswani2017attention, section 3.5.
     Test: tests/test_positions.py::test_rows_by_the_papers_formula
     """
     check_choice("layout", layout, LAYOUTS, LAYOUT_REMEDY)
+    check_whole(n_positions=n_positions)
     steps = torch.arange(n_positions, dtype=torch.float64)
     angles = steps[:, None] * frequencies(d_model, base)
     if layout == "halves":

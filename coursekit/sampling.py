@@ -4,12 +4,12 @@ Pure functions of logits; which model gave them does not matter.
 """
 
 from collections.abc import Callable
-from numbers import Real
-from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+
+from coursekit.checks import is_number, is_whole
 
 __all__ = [
     "Choose",
@@ -83,7 +83,7 @@ def keep_top_k(logits: Float[Tensor, "*B V"], k: int) -> Float[Tensor, "*B V"]:
     Chapter: 12, generation.
     Source: fan2018hierarchical, section 5.4.
     """
-    if type(k) is not int or k < 1:  # True is an int too
+    if not is_whole(k):
         raise ValueError(
             "top_k must be a whole number of at least 1: got "
             f"{k}. None keeps all tokens."
@@ -128,11 +128,6 @@ def keep_top_p(
     is_late[..., 0] = False  # even of a p that rounds to 0
     drop = torch.empty_like(is_late).scatter_(-1, ids, is_late)
     return logits.masked_fill(drop, -torch.inf)
-
-
-def is_number(value: Any) -> bool:
-    """Tell whether a setting is a number; for Python True is one too."""
-    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def sampler(

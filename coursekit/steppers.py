@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from coursekit.checks import is_whole
 from coursekit.decoder import GPT
 from coursekit.multihead import KeyValueCache
 from coursekit.seq2seq import CrossCache, Transformer
@@ -140,14 +141,14 @@ class PlainStepper:
         max_len = model.config.max_len
         self.model = model
         self.window = max_len if window is None else window
-        self.keep = self.window // 2 if keep is None else keep
         self.rows: list[list[int]] = []
-        if not 1 <= self.window <= max_len:
+        if not (is_whole(self.window) and self.window <= max_len):
             raise ValueError(
                 f"window must lie in 1..max_len={max_len}: got {window}. "
                 "The model has no positions beyond."
             )
-        if not 0 <= self.keep < self.window:
+        self.keep = self.window // 2 if keep is None else keep
+        if not (is_whole(self.keep, 0) and self.keep < self.window):
             raise ValueError(
                 f"keep must lie in 0..{self.window - 1}: got {keep}. "
                 "A full row must make room for a new token."
@@ -336,7 +337,8 @@ def check_prompts(prompts: Prompts) -> list[list[int]]:
     """
     if isinstance(prompts, Tensor):
         prompts = prompts.tolist()
-    if not all(isinstance(prompt, Sized) for prompt in prompts):
+    batch = prompts if isinstance(prompts, Sized) else [None]
+    if not all(isinstance(prompt, Sized) for prompt in batch):
         raise ValueError(
             f"prompts are a batch, a list of lists of ids: got {prompts}. "
             "Write [ids] for one prompt."

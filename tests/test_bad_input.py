@@ -19,23 +19,32 @@ from coursekit import cli
 from coursekit.attention import attend, attention_weights, fast_attend
 from coursekit.cli import runs, translate
 from coursekit.config import EncoderConfig, GPTConfig, TransformerConfig
-from coursekit.data import load_text
+from coursekit.data import (
+    load_text,
+    random_windows,
+    sequential_windows,
+    train_val_split,
+)
 from coursekit.decoder import GPT
+from coursekit.embedding import TokenEmbedding
 from coursekit.encoder import Encoder
 from coursekit.fast import for_generation as pack
-from coursekit.feedforward import FeedForward
+from coursekit.feedforward import FeedForward, SwiGLU
 from coursekit.generation import beam_search, generate
 from coursekit.loss import cross_entropy, fast_cross_entropy
-from coursekit.masks import causal_mask, combine_masks
+from coursekit.masks import causal_mask, combine_masks, window_mask
 from coursekit.models import read_config, shapes_only
 from coursekit.multihead import MultiHeadAttention, split_heads
+from coursekit.optim import constant_schedule, noam_schedule
 from coursekit.positions import frequencies, sinusoidal
 from coursekit.probe import causality, prefix_gap
-from coursekit.sampling import sampler
+from coursekit.sampling import apply_temperature, sampler
 from coursekit.seq2seq import Transformer
 from coursekit.steppers import PlainStepper
 from coursekit.tokenizer import BPETokenizer
 from coursekit.train_config import TrainConfig
+from coursekit.tuning import add_lora
+from coursekit.vision import patchify
 from coursekit.vocabulary import tokenizer_from_dict
 from coursekit.weights import read_tensors, write_tensors
 
@@ -491,6 +500,83 @@ def test_beams_are_counted(n):
     refused(lambda: beam_search(stepper, [[1]], n, 2), f"got n_beams={n}")
 
 
+TEXT = torch.arange(200) % V
+GROW = {"stepper": None, "prompts": [[1, 2]], "max_new_tokens": 2}
+CUT = {"ids": TEXT, "batch_size": 2, "context": 5}
+SETTINGS = [  # a function, a right call, which of its settings are numbers
+    (generate, GROW, "max_new_tokens"),
+    (
+        beam_search,
+        GROW | {"n_beams": 2},
+        "n_beams max_new_tokens length_penalty",
+    ),
+    (PlainStepper, {"model": None}, "window keep"),
+    (sampler, {}, "temperature top_k top_p"),
+    (
+        apply_temperature,
+        {"logits": torch.zeros(B, V), "temperature": 1.0},
+        "temperature",
+    ),
+    (random_windows, CUT | {"seed": 0, "step": 0}, "batch_size context"),
+    (sequential_windows, CUT, "batch_size context"),
+    (train_val_split, {"data": TEXT}, "fraction"),
+    (window_mask, {"size": 3, "n_queries": T}, "size"),
+    (sinusoidal, {"n_positions": T, "d_model": D}, "n_positions d_model"),
+    (
+        MultiHeadAttention,
+        {"d_model": D, "n_heads": H},
+        "d_model n_heads n_kv_heads d_head",
+    ),
+    (FeedForward, {"d_model": D, "d_ff": 13}, "d_model d_ff"),
+    (SwiGLU, {"d_model": D, "d_ff": 13}, "d_model d_ff"),
+    (TokenEmbedding, {"vocab_size": V, "d_model": D}, "vocab_size d_model"),
+    (
+        cross_entropy,
+        {"logits": torch.zeros(B, T, V), "targets": ids()},
+        "label_smoothing",
+    ),
+    (
+        noam_schedule,
+        {"step": 1, "d_model": D, "warmup": 7},
+        "step d_model warmup",
+    ),
+    (constant_schedule, {"step": 1, "peak": 0.1}, "step"),
+    (add_lora, {"model": None, "rank": 2}, "rank"),
+    (patchify, {"images": torch.zeros(B, 1, 6, 6), "size": 3}, "size"),
+    (BPETokenizer.train, {"text": "abab", "vocab_size": 257}, "vocab_size"),
+]
+MAY_BE_NONE = ("window", "keep", "top_k", "top_p", "n_kv_heads", "d_head")
+MAY_BE_PARTS = ("length_penalty", "temperature", "label_smoothing", "step")
+
+
+@pytest.mark.parametrize(
+    ("f", "usual", "name"),
+    [(f, usual, name) for f, usual, all_ in SETTINGS for name in all_.split()],
+)
+def test_a_setting_of_the_wrong_kind(f, usual, name):
+    """None, a text, a list, True, a size below 0, half of a thing."""
+    made = {"model": gpt, "stepper": lambda: PlainStepper(gpt())}
+    usual = {n: made[n]() if x is None else x for n, x in usual.items()}
+    f(**usual)  # the control
+    wrong = ["3", [2], True, -1, float("nan")]
+    wrong += [None] * (name not in MAY_BE_NONE)
+    wrong += [2.5] * (name not in MAY_BE_PARTS)
+    for value in wrong:
+        refused(lambda x=value: f(**(usual | {name: x})), "got")
+
+
+def test_positions_that_are_no_whole_numbers():
+    model, right = gpt(), torch.arange(T)
+    model(ids(), positions=right.int())
+    refused(lambda: model(ids(), positions=right.float()), "torch.float32")
+    refused(lambda: model(ids(), positions=right > 1), "torch.bool")
+    refused(lambda: model(ids(), positions=right.tolist()), "list")
+
+
+def test_a_mask_of_fewer_than_no_rows():
+    refused(lambda: causal_mask(-1), "T=-1")
+
+
 def test_a_split_that_is_no_text():
     """In a file too, where it was read as the pattern "5"."""
     tokenizer = BPETokenizer.train("ab", 256)
@@ -511,6 +597,14 @@ def test_sizes_that_cannot_be_counted():
     match = "must fit into memory: got"
     with pytest.raises(ValueError, match=match), shapes_only():
         GPT(config)
+
+
+@pytest.mark.parametrize("kind", [RuntimeError, torch.OutOfMemoryError])
+def test_an_error_of_another_kind_passes_through(kind):
+    error = kind("something else, while the model was built")
+    with pytest.raises(kind) as seen, shapes_only():
+        raise error
+    assert seen.value is error
 
 
 # -- the command line, and files ----------------------------------------------

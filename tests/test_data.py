@@ -378,9 +378,16 @@ def test_random_windows_depend_on_seed_and_step_only():
     assert len({str(o) for o in others}) == 4
 
 
-@pytest.mark.parametrize(("n", "context"), [(5, 5), (1, 7), (11, 0)])
-def test_too_short_for_a_window(n, context):
-    with pytest.raises(ValueError, match=f"{n} tokens and context={context}"):
+@pytest.mark.parametrize(
+    ("n", "context", "received"),
+    [
+        (5, 5, "5 tokens and context=5"),
+        (1, 7, "1 tokens and context=7"),
+        (11, 0, "got context=0"),
+    ],
+)
+def test_too_short_for_a_window(n, context, received):
+    with pytest.raises(ValueError, match=received):
         random_windows(IDS[:n], 2, context, 0, 0)
     random_windows(IDS[: n + 1], 2, max(1, n), 0, 0)
 
