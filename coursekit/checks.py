@@ -57,9 +57,9 @@ def is_number(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
-def is_whole(value: Any, least: int = 1) -> bool:
+def is_whole(n: Any, least: int = 1) -> bool:
     """Tell whether a setting is a whole number that is large enough."""
-    return is_number(value) and isinstance(value, Integral) and value >= least
+    return isinstance(n, Integral) and is_number(n) and int(n) >= least
 
 
 def check_whole(**sizes: Any) -> None:

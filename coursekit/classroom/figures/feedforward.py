@@ -12,6 +12,7 @@ from coursekit.classroom.figures.style import (
     ROLES,
     Number,
     new_figure,
+    solid_arrow,
 )
 
 __all__ = [
@@ -41,18 +42,23 @@ def between_and_within(tokens: Sequence[str], source: int) -> Axes:
     ax.axis("off")
     last = len(tokens) - 1
     for i, token in enumerate(tokens):
-        _arrow(ax, (12 * i, -0.4), (12 * i, 4.2), ROLES["stream"], 3)
+        low, high = (12 * i, -0.4), (12 * i, 4.2)
+        solid_arrow(ax, low, high, COLORS[ROLES["stream"]], 3)
         _say(ax, 12 * i, -0.7, token, "center", weight="bold")
         for j in range(i):
-            _arrow(ax, (12 * j, 0.1), (12 * i - 0.8, 1.0), "gray", 0.6)
+            start, end = (12 * j, 0.1), (12 * i - 0.8, 1.0)
+            solid_arrow(ax, start, end, COLORS["gray"], 0.6)
         box = Rectangle((12 * i + 1.5, 2.2), 7, 0.9)
         box.set(facecolor=COLORS[FFN], alpha=0.5)
         ax.add_patch(box)
         _say(ax, 12 * i + 5, 2.65, "FFN", "center", weight="bold")
-        _arrow(ax, (12 * i, 1.7), (12 * i + 5, 2.2), FFN, 1.5)
-        _arrow(ax, (12 * i + 5, 3.1), (12 * i + 0.6, 3.6), FFN, 1.5)
+        for start, end in (
+            ((12 * i, 1.7), (12 * i + 5, 2.2)),
+            ((12 * i + 5, 3.1), (12 * i + 0.6, 3.6)),
+        ):
+            solid_arrow(ax, start, end, COLORS[FFN], 1.5)
     start, end = (12 * source, 0.1), (12 * last - 0.8, 1.0)
-    _arrow(ax, start, end, ROLES["weight"], 3)
+    solid_arrow(ax, start, end, COLORS[ROLES["weight"]], 3)
     right = 12 * last + 10
     _say(ax, right, 2.65, "computes at\neach position")
     _say(ax, right, 0.6, "attention:\nmoves between\npositions")
@@ -227,18 +233,6 @@ def unit_memory(
         _say(ax, value - 4, -i, "→", "center")
         ax.text(value, -i, raised, va="center", family="monospace", size=11)
     return ax
-
-
-def _arrow(
-    ax: Axes,
-    start: tuple[Number, Number],
-    end: tuple[Number, Number],
-    color: str,
-    width: Number,
-) -> None:
-    style = {"arrowstyle": "-|>", "linewidth": width, "shrinkA": 0}
-    style |= {"color": COLORS[color], "shrinkB": 0}
-    ax.annotate("", end, start, arrowprops=style)
 
 
 def _say(

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
@@ -13,6 +12,7 @@ from coursekit.classroom.figures.style import (
     ROLES,
     Number,
     new_figure,
+    solid_arrow,
 )
 
 __all__ = [
@@ -62,7 +62,8 @@ def choices_made(
         rest = f"{n_tokens - shown:,} others\n{100 - sum(shares):.1f}"
         at = (x + shown + 0.12, -i)
         ax.text(*at, rest, va="center", size=10, color=gray)
-        _carry(ax, (x + 0.47, -i - 0.36), (n + i + 0.47, -i - 0.72))
+        box, place = (x + 0.47, -i - 0.36), (n + i + 0.47, -i - 0.72)
+        solid_arrow(ax, box, place, CHOSEN, 2)
         text.append(tokens[0][0])
     ax.text(n + 0.14, -0.51, "append", ha="right", va="center", color=CHOSEN)
     _so_far(ax, text, -len(steps), True)
@@ -111,15 +112,6 @@ def _option(
     weight = "bold" if taken else "normal"
     write(x + 0.47, y + 0.16, token, weight=weight, size=11)
     write(x + 0.47, y - 0.18, f"{percent:.1f}", size=11)
-
-
-def _carry(
-    ax: Axes, start: tuple[Number, Number], end: tuple[Number, Number]
-) -> None:
-    """An arrow from a chosen token to its place in the text."""
-    look: dict[str, Any] = {"arrowstyle": "-|>", "color": CHOSEN}
-    look |= {"linewidth": 2, "shrinkA": 0, "shrinkB": 0}
-    ax.annotate("", end, start, arrowprops=look)
 
 
 def temperature_bars(

@@ -15,6 +15,7 @@ from coursekit.classroom.figures.style import (
     ROLES,
     Number,
     new_figure,
+    solid_arrow,
 )
 
 __all__ = [
@@ -193,10 +194,8 @@ def turned_pairs(
             a, b = vector
             end = np.array([a * c - b * s, a * s + b * c])
             ends.append(end)
-            look = {"arrowstyle": "-|>", "linewidth": 2.4}
-            look |= {"color": COLORS[ROLES[role]], "shrinkA": 0, "shrinkB": 0}
             tip = float(end[0]), float(end[1])
-            ax.annotate("", tip, (0, 0), arrowprops=look)
+            solid_arrow(ax, (0, 0), tip, COLORS[ROLES[role]], 2.4)
             x, y = end * (1 + 0.38 / np.hypot(*end))
             ax.text(x, y, "q" if role == "query" else "k", size=12, **MIDDLE)
             ring = Circle((0, 0), float(np.hypot(a, b)), fill=False)

@@ -1,7 +1,7 @@
 """Figures of the residual stream and of a norm, with numbers in them."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.patches import Circle, FancyBboxPatch, Polygon, Rectangle
@@ -12,6 +12,7 @@ from coursekit.classroom.figures.style import (
     ROLES,
     Number,
     new_figure,
+    solid_arrow,
 )
 
 __all__ = ["Part", "norm_places", "norm_steps", "residual_stream"]
@@ -87,14 +88,6 @@ def line(
             solid_capstyle="butt", solid_joinstyle="miter")  # fmt: skip
 
 
-def arrow(
-    ax: Axes, start: tuple[Number, Number], end: tuple[Number, Number]
-) -> None:
-    look: dict[str, Any] = {"arrowstyle": "-|>", "color": INK}
-    look |= {"linewidth": 1.6, "shrinkA": 0, "shrinkB": 0}
-    ax.annotate("", end, start, arrowprops=look)
-
-
 def plus(ax: Axes, y: Number, before: Number) -> None:
     """A sum on the stream, which comes up from ``before``."""
     line(ax, (0, before), (0, y - 0.42), width=5)
@@ -106,25 +99,25 @@ def plus(ax: Axes, y: Number, before: Number) -> None:
 def branch(ax: Axes, part: Part, low: Number) -> float:
     """A part that leaves the stream at a height; where it comes back."""
     line(ax, (0, low), (RIGHT, low), (RIGHT, low + 0.2))
-    arrow(ax, (RIGHT, low + 0.1), (RIGHT, low + 0.46))
+    solid_arrow(ax, (RIGHT, low + 0.1), (RIGHT, low + 0.46))
     top = low + 0.9
     if part.reads is not None:
         box(ax, RIGHT, top, "layer norm, LN", NORM)
-        arrow(ax, (RIGHT, top + 0.44), (RIGHT, top + 0.9))
+        solid_arrow(ax, (RIGHT, top + 0.44), (RIGHT, top + 0.9))
         # As many digits as one gets from an x of two.
         row(ax, part.reads, RIGHT, top + 1.3, NORM, after=1)
-        arrow(ax, (RIGHT, top + 1.7), (RIGHT, top + 2.12))
+        solid_arrow(ax, (RIGHT, top + 1.7), (RIGHT, top + 2.12))
         top += 2.56
     box(ax, RIGHT, top, part.name, INK)
     high = top + 1.3
     if part.added is None:
         line(ax, (RIGHT, top + 0.44), (RIGHT, high), (1.0, high))
-        arrow(ax, (1.1, high), (0.42, high))
+        solid_arrow(ax, (1.1, high), (0.42, high))
     else:
-        arrow(ax, (RIGHT, top + 0.44), (RIGHT, high - 0.42))
+        solid_arrow(ax, (RIGHT, top + 0.44), (RIGHT, high - 0.42))
         row(ax, part.added, RIGHT, high, INK)
         edge = RIGHT - CELL * len(part.added) / 2
-        arrow(ax, (edge, high), (0.42, high))
+        solid_arrow(ax, (edge, high), (0.42, high))
     return high
 
 
@@ -233,7 +226,7 @@ def norm_places() -> list[Axes]:
             box(ax, RIGHT, top, name, INK)
             high = top + 1.1
             line(ax, (RIGHT, top + 0.44), (RIGHT, high), (0.9, high))
-            arrow(ax, (0.9, high), (0.42, high))
+            solid_arrow(ax, (0.9, high), (0.42, high))
             plus(ax, high, below)
             below, y = high + 0.42, high + 1.1
             if not first:

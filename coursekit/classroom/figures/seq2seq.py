@@ -1,6 +1,7 @@
 """Figures of the encoder-decoder: two stacks, and what lies between them."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
@@ -12,6 +13,7 @@ from coursekit.classroom.figures.style import (
     ROLES,
     Number,
     new_figure,
+    solid_arrow,
 )
 
 __all__ = [
@@ -21,6 +23,7 @@ __all__ = [
     "two_stacks",
 ]
 
+_arrow = partial(solid_arrow, color=COLORS["gray"], width=1.8)
 
 # Height, what it does, role; the parts of a block stand in a frame.
 ENCODER = (
@@ -106,7 +109,9 @@ def one_memory(n_blocks: int) -> Axes:
         ax.plot([1.4, turn, turn], [top + shift, top + shift, 1 + shift],
                 "-", color=COLORS[color], linewidth=1.8)  # fmt: skip
         for i in range(1, n_blocks + 1):
-            _arrow(ax, (turn, i + shift), (5.6, i + shift), color)
+            _arrow(
+                ax, (turn, i + shift), (5.6, i + shift), color=COLORS[color]
+            )
     ax.text(4.4, n_blocks + 0.45, "keys, values", ha="center", va="center")
     ax.set(xlim=(-1.6, 8.6), ylim=(-0.3, top + 0.45))
     ax.axis("off")
@@ -129,7 +134,7 @@ def generated_steps(source: str, tokens: Sequence[str]) -> Axes:
     text = f"memory\nof\n{source}"
     ax.text(-1.45, (1 - steps) / 2, text, ha="center", va="center")
     for i in range(steps):
-        _arrow(ax, (-0.75, -i), (-0.5, -i), ROLES["key"])
+        _arrow(ax, (-0.75, -i), (-0.5, -i), color=COLORS[ROLES["key"]])
         for j, token in enumerate(tokens[: i + 1]):
             box(ax, j - 0.45, -i - 0.34, 0.9, 0.68, "token")
             ax.text(j, -i, token, ha="center", va="center")
@@ -145,18 +150,6 @@ def generated_steps(source: str, tokens: Sequence[str]) -> Axes:
     return ax
 
 
-def _arrow(
-    ax: Axes,
-    start: tuple[Number, Number],
-    end: tuple[Number, Number],
-    color: str = "gray",
-) -> None:
-    """A straight arrow with a head."""
-    style = {"arrowstyle": "-|>", "color": COLORS[color], "linewidth": 1.8}
-    style |= {"shrinkA": 0, "shrinkB": 0}
-    ax.annotate("", end, start, arrowprops=style)
-
-
 def _keys_and_values(ax: Axes) -> None:
     """From the memory into the cross-attention of each block."""
     for role, bend, y in (("key", 3.15, 3.95), ("value", 2.75, 3.65)):
@@ -169,7 +162,7 @@ def _keys_and_values(ax: Axes) -> None:
             linestyle="-",
             linewidth=1.8,
         )
-        _arrow(ax, (bend, y), (4.1, y), color)
+        _arrow(ax, (bend, y), (4.1, y), color=COLORS[color])
     ax.text(3.0, 7.1, "keys, values", ha="center", va="center")
 
 

@@ -33,6 +33,7 @@ __all__ = [
     "mosaic",
     "new_figure",
     "png",
+    "solid_arrow",
     "use_style",
 ]
 
@@ -65,6 +66,7 @@ ENCODE = "COURSEKIT_FIGURES"
 FACE = Path(__file__).parents[2] / "assets" / "fonts"
 
 Number = int | float
+Point = tuple[Number, Number]
 
 
 @cache
@@ -193,3 +195,16 @@ def mosaic(layout: str, height: float, **options: Any) -> dict[str, Axes]:
     )[1]
     encode_only()
     return axes
+
+
+def solid_arrow(
+    ax: Axes,
+    start: Point,
+    end: Point,
+    color: str = COLORS["black"],
+    width: Number = 1.6,
+) -> None:
+    """A straight arrow with a filled head, exactly from point to point."""
+    look: dict[str, Any] = {"arrowstyle": "-|>", "color": color}
+    look |= {"linewidth": width, "shrinkA": 0, "shrinkB": 0}
+    ax.annotate("", end, start, arrowprops=look)
