@@ -22,6 +22,7 @@ from matplotlib.text import Text
 from PIL import Image
 
 from coursekit.classroom import figures
+from coursekit.classroom.figures import style
 from coursekit.classroom.figures.vector import encode
 
 Q = torch.tensor([[2.0, 1, 0, 0], [1, 0, 2, 1]])
@@ -1115,6 +1116,13 @@ def test_logit_pushes_lift_what_came_and_press_the_others():
     loss = "cross-entropy loss = −ln p(b) = −ln 0.25 = 1.39"
     assert bold == ["b", "1", loss]
     assert {"softmax", "target y", "push y − p"} <= set(words(ax))
+    box_of = {
+        t.get_text(): t.get_window_extent(ax.figure.canvas.get_renderer())
+        for t in ax.texts
+    }
+    letter = box_of["sum"].width / 3  # no heading stands over the bars alone
+    assert abs(box_of["push y − p"].x0 - box_of["+0.750"].x0) < letter
+    assert abs(box_of["p = $e^z$ ÷ sum"].x0 - box_of["0.250"].x0) < letter
     band, *bars = ax.patches
     assert band.get_y() == pytest.approx(-1 - 0.44)  # the row of the target
     # A bar of p and one of the push, row by row, on one scale.
@@ -2049,3 +2057,19 @@ def test_the_column_of_a_map_is_what_its_token_moves():
     pattern = [color == filled[0] for color in filled]
     assert pattern == grid.flatten().tolist()
     assert right.patches[-1].get_bbox().x0 == 1.5
+
+
+def test_a_solid_arrow_leads_from_point_to_point():
+    ax = style.new_figure()[1][0]
+    style.solid_arrow(ax, (0.2, 0.3), (0.7, 0.8), figures.COLORS["red"], 3)
+    (drawn,) = ax.texts
+    assert (drawn.xyann, drawn.xy) == ((0.2, 0.3), (0.7, 0.8))
+    drawn.update_positions(ax.figure.canvas.get_renderer())
+    patch = drawn.arrow_patch
+    assert to_hex(patch.get_facecolor()) == figures.COLORS["red"].lower()
+    assert patch.get_linewidth() == 3
+    assert (patch.shrinkA, patch.shrinkB) == (0, 0)
+    # The control: matplotlib's own keep a distance.
+    far = ax.annotate("", (0, 0), (1, 1), arrowprops={"arrowstyle": "-|>"})
+    far.update_positions(ax.figure.canvas.get_renderer())
+    assert far.arrow_patch.shrinkB > 0

@@ -23,10 +23,10 @@ __all__ = [
 ]
 
 LOSS = ROLES["loss"]
-P, Y, PUSH = 45.0, 60.5, 88.0  # where bars begin, and what is between them
+P, Y, PUSH = 43.0, 59.3, 88.0  # where bars begin, and what is between them
 SCALE = 11.5  # how long a bar of 1 is
 HEADS = ("logit z", "$e^z$", "p = $e^z$ ÷ sum", "target y", "push y − p")
-COLUMNS = (14.0, 27.0, 45.0, 62.0, 83.0)
+COLUMNS = (14.0, 25.7, P, Y, 74.4)  # a heading begins where its numbers do
 
 
 def logit_pushes(words: Sequence[str], logits: Tensor, target: int) -> Axes:
@@ -39,7 +39,7 @@ def logit_pushes(words: Sequence[str], logits: Tensor, target: int) -> Axes:
 
     Returns:
         The axes; row i stands at height −i; probabilities p are bars from
-        x = 45, pushes y − p are bars to both sides of x = 88, on one scale.
+        x = 43, pushes y − p are bars to both sides of x = 88, on one scale.
     """
     powers, p = logits.exp(), logits.softmax(0)
     push = -p
