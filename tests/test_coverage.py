@@ -17,6 +17,10 @@ BOOK = ROOT / "book"
 TABLES = dict(zip("Q1234567", (20, 34, 51, 43, 27, 28, 12, 8), strict=True))
 
 
+# Chapters about what the sources do not come to.
+BEYOND = ("19_debugging", "20_tuning", "21_inference", "22_preferences")
+
+
 def rows():
     """The map, as a list of entries."""
     return yaml.safe_load((BOOK / "coverage.yml").read_text("utf8"))
@@ -74,6 +78,23 @@ def test_no_place_stands_twice():
 
 def test_every_row_has_its_place():
     assert list(filter(None, map(uncovered, rows()))) == []
+
+
+def without_rows(chapters, entries):
+    """Chapters that answer no row, on their main page or a further one."""
+    answering = {Path(entry.get("page", "")).name[:2] for entry in entries}
+    return [name for name in chapters if name[:2] not in answering]
+
+
+def test_every_chapter_answers_a_row_or_lies_beyond():
+    chapters = sorted(path.stem for path in BOOK.glob("[0-9][0-9]_*.md"))
+    assert without_rows(chapters, rows()) == list(BEYOND)
+
+
+def test_a_chapter_without_a_row_is_found():
+    entries = [{"page": "further/04_more"}, {"test": "tests/test_x.py::y"}]
+    chapters = ["04_attention", "05_masks"]
+    assert without_rows(chapters, entries) == ["05_masks"]
 
 
 @pytest.mark.parametrize(

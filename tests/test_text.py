@@ -6,6 +6,7 @@ gives; both say so in a comment around them.
 """
 
 import ast
+import posixpath
 import re
 import sys
 from pathlib import Path
@@ -222,6 +223,49 @@ def test_glossary_has_the_terms_of_the_sources():
     text = (ROOT / "book/about/glossary.md").read_text("utf8").lower()
     defined = re.findall(r"^(\S.*)\n  \S", text, re.M)
     assert [term for term in NAMED if term not in defined] == []
+
+
+NAMES = re.compile(r"\{doc\}`[^`<]*<([^`>]+)>`")
+
+
+def not_marked(glossary, marks):
+    """Terms that no page marks which their entry names, or that none names.
+
+    ``marks``: for each page below ``book/`` what it marks, in lower case.
+    """
+    found = []
+    for entry in re.split(r"\n\n+(?=\S)", GLOSSARY.search(glossary)[1]):
+        terms, _, text = entry.partition("\n  ")
+        named = [
+            posixpath.normpath(f"about/{page}") for page in NAMES.findall(text)
+        ]
+        terms = terms.lower().split("\n")
+        if not any(marks[page].intersection(terms) for page in named):
+            found.append(f"{terms[0]}: {', '.join(named)}")
+    return found
+
+
+def marked_in(text):
+    """The terms that a page marks, in lower case."""
+    return {" ".join(term.split()).lower() for term in LINKED.findall(text)}
+
+
+def test_the_page_that_the_glossary_names_marks_the_term():
+    pages = {page.removeprefix("book/"): page for page in PAGES}
+    marks = {
+        name: marked_in((ROOT / f"{page}.md").read_text("utf8"))
+        for name, page in pages.items()
+    }
+    glossary = (ROOT / "book/about/glossary.md").read_text("utf8")
+    assert not_marked(glossary, marks) == []
+
+
+def test_a_term_that_its_page_does_not_mark_is_found():
+    entry = "```{{glossary}}\nkey\ntag\n  A. ({{doc}}`Two <../{}>`)\n```"
+    marks = {"a": marked_in("{term}`Keys\n<key>`"), "b": marked_in("key")}
+    assert not_marked(entry.format("a"), marks) == []
+    assert not_marked(entry.format("b"), marks) == ["key: b"]
+    assert not_marked("```{glossary}\nkey\n  A.\n```", marks) == ["key: "]
 
 
 # -- the field's words -------------------------------------------------------
