@@ -90,6 +90,26 @@ WRONG = {  # name: old, new, the stage, a part of the sentence
         *("return evaluate(model, ids[cut:])",),
         *("✗ Held-out loss: of the last tenth", "Return the three"),
     ),
+    "tokenizer first": (
+        *("return model, tokenizer, evaluate(model, ids[cut:])",),
+        *("return tokenizer, model, evaluate(model, ids[cut:])",),
+        *("✗ Held-out loss: of", "got CharTokenizer, GPT, float. Return the"),
+    ),
+    "loss before tokenizer": (
+        *("return model, tokenizer, evaluate(model, ids[cut:])",),
+        *("return model, evaluate(model, ids[cut:]), tokenizer",),
+        *("✗ Held-out loss: of", "got GPT, float, CharTokenizer. Return the"),
+    ),
+    "a fourth value": (
+        *("return model, tokenizer, evaluate(model, ids[cut:])",),
+        *("return model, tokenizer, evaluate(model, ids[cut:]), ids",),
+        *("✗ Held-out loss: of", "float, Tensor. Return the three"),
+    ),
+    "no loss": (
+        *("return model, tokenizer, evaluate(model, ids[cut:])",),
+        *("return model, tokenizer, None",),
+        *("✗ Held-out loss: of", "CharTokenizer, NoneType. Return the"),
+    ),
 }
 
 

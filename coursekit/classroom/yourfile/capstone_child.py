@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,6 @@ from coursekit.classroom.yourfile.child import (
 from coursekit.classroom.yourfile.learner import (
     ContractError,
     File,
-    check_module,
     kind,
 )
 from coursekit.data import load_text
@@ -66,13 +66,17 @@ def run(file: File, text: str, steps: int) -> Run:
     """What the learner's `run` returns, if it is what it should be."""
     torch.manual_seed(0)
     found = file["run"](text, steps)
-    if not isinstance(found, tuple) or len(found) != 3:
-        raise ContractError(
-            "run(text, steps) returns the trained model, its tokenizer and "
-            f"the held-out loss: got {kind(found)}. Return the three."
-        )
-    model, tokenizer, loss = found
-    return check_module(model, "a model").eval(), tokenizer, float(loss)
+    wanted, names = (nn.Module, object, Tensor | Real), kind(found)
+    if isinstance(found, tuple):
+        names = ", ".join(type(value).__name__ for value in found)
+        fits = len(found) == 3 and all(map(isinstance, found, wanted))
+        if fits and hasattr(found[1], "encode"):
+            model, tokenizer, loss = found
+            return model.eval(), tokenizer, float(loss)
+    raise ContractError(
+        "run(text, steps) returns the trained model, its tokenizer and the "
+        f"held-out loss, in this order: got {names}. Return the three."
+    )
 
 
 def per_token(
