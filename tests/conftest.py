@@ -5,9 +5,13 @@ And what to do where a piece is missing.
 
 import gc
 import os
+import shlex
+import sys
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 
+import forked
 import pytest
 
 # Programs that tests start print as they do for most people: buffered.
@@ -96,6 +100,15 @@ def pytest_configure(config):
         install_import_hook(shaped(), "beartype.beartype")
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(specs):
+    """Workers are forks of one process that has the libraries (Linux)."""
+    if sys.platform == "linux" and len(specs) > 1:
+        os.environ["FORKED"] = forked.server(*forked.LIBRARIES)
+        for spec in specs:
+            spec.python = shlex.join(forked.python())
+
+
 def pytest_ignore_collect(collection_path, config):
     """Leave out files of other parts before they are imported."""
     wanted, part = config.getoption("part"), part_of(collection_path.name)
@@ -143,6 +156,15 @@ def usual_dtype():
 
     yield
     torch.set_default_dtype(torch.float32)
+
+
+@pytest.fixture
+def forked_children(monkeypatch):
+    """What runs a learner's file is a fork that has the package (Linux)."""
+    from coursekit.classroom import yourfile
+
+    started = SimpleNamespace(executable=forked.executable(*forked.COURSEKIT))
+    monkeypatch.setattr(yourfile, "sys", started)
 
 
 @pytest.fixture(scope="session")

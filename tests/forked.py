@@ -5,8 +5,8 @@ imports.  A server imports once what such programs import, and computes
 nothing; a program is a fork of it, with its own folder, environment and
 streams, and ends as a new process does.  Server and requests are those of
 the kernels (``sphinx_ext/kernels.py``).  Whoever asks is a client: :func:`run`
-here, or a script that a shell starts (:func:`command`), which passes its
-streams on and ends with the program's exit code.
+here, or a command line (:func:`client`), which passes its streams on and ends
+with the program's exit code.  If it is killed, so is the program.
 """
 
 import atexit
@@ -15,9 +15,13 @@ import functools
 import importlib
 import os
 import runpy
+import select
+import shlex
+import signal
 import subprocess
 import sys
 import tempfile
+import types
 from pathlib import Path
 
 HERE = Path(__file__).resolve()
@@ -36,6 +40,11 @@ COURSEKIT = [
     *("coursekit.classroom.grading.assign", "coursekit.classroom.yourfile"),
     "torch._dynamo",  # the first optimizer imports it
 ]
+# What tests import that is not ours: pytest's workers are forks as well.
+LIBRARIES = (
+    *("torch", "torch._dynamo", "transformers"),
+    *("jupytext", "matplotlib.pyplot"),
+)
 # What is installed; a program brings the rest of its path along.
 INSTALLED = [
     p for p in sys.path if p.startswith((sys.prefix, sys.base_prefix))
@@ -53,10 +62,14 @@ def with_kernels():
 @functools.cache
 def server(*modules):
     """The address of a server that has imported these."""
+    shared = os.environ.get("FORKED")  # the address of one with LIBRARIES
+    if shared and modules == LIBRARIES:
+        return shared
     folder = tempfile.TemporaryDirectory()
     address = str(Path(folder.name, "socket"))
+    start = python() if shared else [sys.executable]
     process = subprocess.Popen(
-        [sys.executable, HERE, address, *modules],
+        [*start, HERE, address, *modules],
         env=os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
         stdin=subprocess.PIPE,  # it ends when this is closed
         stdout=subprocess.PIPE,
@@ -93,18 +106,38 @@ def run(program, *arguments, cwd, env):
         return subprocess.CompletedProcess(command, code, output.read())
 
 
+def client(*modules):
+    """The words that start a program as a fork, before its own."""
+    return [sys.executable, "-S", str(HERE), "ask", server(*modules)]
+
+
+def python():
+    """The words that start a Python which has the libraries already."""
+    if sys.platform != "linux":
+        return [sys.executable]
+    return [*client(*LIBRARIES), "python"]
+
+
 @functools.cache
-def command():
-    """A folder with `coursekit`, which starts as a fork; for a PATH."""
+def command(*modules, name="coursekit"):
+    """A folder with a program of that name, which is a fork; for a PATH."""
     if sys.platform != "linux":
         return str(Path(sys.executable).parent)
     folder = tempfile.TemporaryDirectory()
     atexit.register(folder.cleanup)
-    words = ["exec", sys.executable, "-S", HERE, "ask", server(*COURSEKIT)]
-    path = Path(folder.name, "coursekit")
-    path.write_text(f'#!/bin/sh\n{" ".join(map(str, words))} "$@"\n')
+    words = shlex.join(["exec", *client(*(modules or COURSEKIT)), name])
+    path = Path(folder.name, name)
+    path.write_text(f'#!/bin/sh\n{words} "$@"\n')
     path.chmod(0o755)
     return folder.name
+
+
+@functools.cache
+def executable(*modules):
+    """The path of a Python that has these modules already."""
+    if sys.platform != "linux":
+        return sys.executable
+    return f"{command(*modules, name='python')}/python"
 
 
 def closed():
@@ -145,6 +178,11 @@ def serve(address, modules):
         program = os.fork()
         if not program:
             return kernels.take(connection)
+        ended, ends = os.pidfd_open(program), select.poll()
+        ends.register(ended, select.POLLIN)
+        ends.register(connection, select.POLLRDHUP)  # whoever asked is gone
+        if ended not in dict(ends.poll()):
+            os.kill(program, signal.SIGKILL)
         _, status = os.waitpid(program, 0)
         code = os.waitstatus_to_exitcode(status)
         connection.sendall(str(code).encode())
@@ -159,14 +197,41 @@ def main(words):
         sys.path.remove(str(HERE.parent))
         sys.path.remove(str(HERE.parent.parent / "sphinx_ext"))
         sys.exit(importlib.import_module("coursekit.cli").main())
+    if words[0] == "python":
+        return be_python(words[1:])
+    begin(str(Path(words[0]).resolve().parent), INSTALLED)
+    runpy.run_path(words[0], run_name="__main__")
+    return None
+
+
+def begin(first, installed):
+    """Look for modules where a new Python does."""
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    first = str(Path(words[0]).resolve().parent)
-    sys.path[:] = [first, *filter(None, paths), *INSTALLED]
+    sys.path[:] = [first, *filter(None, paths), *installed]
     for name in ("kernels", "sitecustomize"):  # the program has its own
         sys.modules.pop(name, None)
     with contextlib.suppress(ImportError):  # as a new Python does
         importlib.import_module("sitecustomize")
-    runpy.run_path(words[0], run_name="__main__")
+
+
+def be_python(words):
+    """Be `python -m module`, `python -c code` or `python script`."""
+    ours = {str(HERE.parent), str(HERE.parent.parent / "sphinx_ext")}
+    installed = [path for path in sys.path if path not in ours]
+    if words[0] == "-u":
+        del words[0]
+    sys.stdout.reconfigure(write_through="PYTHONUNBUFFERED" in os.environ)
+    how, *words = words if words[0] in ("-m", "-c") else ["", *words]
+    sys.argv = words
+    begin("" if how else str(Path(words[0]).resolve().parent), installed)
+    if how == "-m":
+        runpy.run_module(words[0], run_name="__main__", alter_sys=True)
+    elif how == "-c":
+        module = sys.modules["__main__"] = types.ModuleType("__main__")
+        sys.argv = ["-c", *words[1:]]
+        exec(words[0], vars(module))
+    else:
+        runpy.run_path(words[0], run_name="__main__")
 
 
 if __name__ == "__main__":
@@ -174,7 +239,7 @@ if __name__ == "__main__":
     if address == "ask":
         address, *words = words
         os.environ["CLOSED"] = " ".join(map(str, closed()))
-        sys.exit(ask(address, ["coursekit", *words], [0, 1, 2]))
+        sys.exit(ask(address, words, [0, 1, 2]))
     words = serve(address, words)
     if words:
         main(words)

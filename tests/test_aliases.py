@@ -4,6 +4,7 @@ import importlib
 import subprocess
 import sys
 
+import forked
 import pytest
 
 import coursekit
@@ -27,7 +28,7 @@ def test_an_overlay_of_the_first_release_finds_its_parts():
         "import coursekit.visual\n"
         "assert core.Bug is Bug and coursekit.visual is visual\n"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    subprocess.run([*forked.python(), "-c", code], check=True)
 
 
 def test_other_old_names_are_unknown():

@@ -15,6 +15,7 @@ from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 
+import forked
 import nbformat
 import pytest
 import torch
@@ -884,6 +885,12 @@ def test_otters_tests_give_what_is_partly_right_its_part(made):
     assert passed == pytest.approx(6 * report.right / report.total)
 
 
+def libraries():
+    """A Python that has torch; test_gradescope_brings_its_own_python asks
+    the usual one."""
+    return forked.executable(*forked.LIBRARIES)
+
+
 def test_gradescope_grades_a_submission(made, debug, tmp_path):
     """The zip alone, in a container's folder, with this Python."""
     answers = {
@@ -918,7 +925,7 @@ def test_gradescope_grades_a_submission(made, debug, tmp_path):
             file.extractall(here / "source")
         done = subprocess.run(
             ["bash", here / "source" / "run_autograder"],
-            env=os.environ | {"AUTOGRADER": here, "PYTHON": sys.executable},
+            env=os.environ | {"AUTOGRADER": here, "PYTHON": libraries()},
             capture_output=True,
             encoding="utf8",
         )
@@ -973,8 +980,7 @@ def test_gradescope_knows_when_it_was_handed_in(tmp_path):
     def results():
         subprocess.run(
             ["bash", tmp_path / "source" / "run_autograder"],
-            env=os.environ
-            | {"AUTOGRADER": tmp_path, "PYTHON": sys.executable},
+            env=os.environ | {"AUTOGRADER": tmp_path, "PYTHON": libraries()},
             check=True,
         )
         return json.loads((tmp_path / "results/results.json").read_text())
@@ -1015,7 +1021,7 @@ def test_gradescopes_zip_has_what_exercises_read():
     """And no more of what is trained, drawn or recorded."""
     inside = {f"{isolation.PACKAGE}/{n}" for n, _ in exports.package_files()}
     done = subprocess.run(
-        [sys.executable, "-c", READS],
+        [*forked.python(), "-c", READS],
         capture_output=True,
         encoding="utf8",
         check=True,
@@ -1036,7 +1042,7 @@ def test_gradescope_says_what_went_wrong(made, tmp_path):
     (tmp_path / "submission").mkdir()
     subprocess.run(
         ["bash", tmp_path / "source" / "run_autograder"],
-        env=os.environ | {"AUTOGRADER": tmp_path, "PYTHON": sys.executable},
+        env=os.environ | {"AUTOGRADER": tmp_path, "PYTHON": libraries()},
         check=True,
     )
     said = json.loads((tmp_path / "results/results.json").read_text())

@@ -3,10 +3,10 @@
 import math
 import signal
 import subprocess
-import sys
 import threading
 import time
 
+import forked
 import numpy as np
 import pytest
 import torch
@@ -482,7 +482,7 @@ assert found[0] == found[1]
 
 def test_random_numbers_are_seeded_and_put_back():
     """In a process of its own: the shape checker here draws numbers too."""
-    subprocess.run([sys.executable, "-c", RANDOM], check=True)
+    subprocess.run([*forked.python(), "-c", RANDOM], check=True)
 
 
 # -- many right answers ------------------------------------------------------
@@ -652,7 +652,7 @@ def test_exercises_load_when_they_are_asked_for():
         "assert 'coursekit.classroom.check.core' in sys.modules\n"
         "assert 'coursekit.classroom.catalogue.attention' not in sys.modules\n"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    subprocess.run([*forked.python(), "-c", code], check=True)
 
 
 def test_a_matrix_says_in_words_what_it_shows_in_color():

@@ -577,7 +577,7 @@ def test_an_overlay_can_be_named_by_the_environment(checkout):
     )
     for folder, code in ((str(checkout / "private"), 0), ("", 1)):
         done = subprocess.run(
-            [sys.executable, "-c", command],
+            [*forked.python(), "-c", command],
             env=os.environ | {"COURSEKIT_OVERLAY": folder},
             capture_output=True,
         )

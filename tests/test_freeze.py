@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forked
 import pytest
 
 from coursekit.__main__ import main
@@ -102,7 +103,7 @@ known["attend"] = replace(known["attend"], reference=norms)
 print(main(["freeze", sys.argv[1], "--changed"]))
 """
     done = subprocess.run(
-        [sys.executable, "-c", code, str(FROZEN)],
+        [*forked.python(), "-c", code, str(FROZEN)],
         capture_output=True,
         text=True,
         check=True,

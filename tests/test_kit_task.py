@@ -4,6 +4,7 @@ import ast
 import hashlib
 import json
 import re
+from functools import cache
 
 import pytest
 
@@ -20,12 +21,23 @@ def file(tmp_path):
     return path
 
 
+@pytest.fixture(scope="module")
+def options(tmp_path_factory):
+    """The changes of a chapter's file; two tests look at them all."""
+
+    @cache
+    def found(chapter):
+        path = tmp_path_factory.mktemp("task") / "my_transformer.py"
+        path.write_text(yourfile.text(chapter, complete=True), "utf8")
+        return task.options(path)
+
+    return found
+
+
 # -- the change --------------------------------------------------------------
 @pytest.mark.parametrize("chapter", yourfile.STEPS)
-def test_the_change_is_in_a_part_of_the_chapters_step(tmp_path, chapter):
-    path = tmp_path / "my_transformer.py"
+def test_the_change_is_in_a_part_of_the_chapters_step(options, chapter):
     source = yourfile.text(chapter, complete=True)
-    path.write_text(source, "utf8")
     labels = yourfile.PARTS
     asked = {labels.get(name) for name in yourfile.STEPS[chapter]}
     spans = {
@@ -37,9 +49,10 @@ def test_the_change_is_in_a_part_of_the_chapters_step(tmp_path, chapter):
         name for name, part in yourfile.book(chapter).items() if part in asked
     }
     names |= {"Head", "Block"} & spans.keys()  # which are no part alone
-    for change in task.options(path):
+    plain = ast.unparse(ast.parse(source))
+    for change in options(chapter):
         assert any(change.line in spans[name] for name in names)
-        assert ast.unparse(ast.parse(source)) != change.source
+        assert plain != change.source
         assert ast.parse(change.source)
 
 
@@ -50,6 +63,7 @@ def test_students_get_different_changes_and_each_the_same_again(file):
     assert any(task.ordered(file, s, 1)[0] != c for s, c in found.items())
 
 
+@pytest.mark.usefixtures("forked_children")
 def test_a_change_that_ends_in_an_error_is_not_drawn(tmp_path, monkeypatch):
     """Swapped sizes, what never ends, and what leaves are passed over."""
     path = tmp_path / "my_transformer.py"
@@ -69,12 +83,9 @@ def test_a_change_that_ends_in_an_error_is_not_drawn(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("chapter", [1, 2])
-def test_a_dozen_changes_train(tmp_path, chapter):
+def test_a_dozen_changes_train(options, chapter):
     """In the two chapters that have the fewest."""
-    path = tmp_path / "my_transformer.py"
-    path.write_text(yourfile.text(chapter, complete=True), "utf8")
-    found = task.options(path)
-    tried = (trial_child.can_be_trained(c.source) for c in found)
+    tried = (trial_child.can_be_trained(c.source) for c in options(chapter))
     trained = failed = 0
     while trained < 12 or not failed:  # the control: some cannot
         good = next(tried)
@@ -82,14 +93,12 @@ def test_a_dozen_changes_train(tmp_path, chapter):
 
 
 @pytest.mark.parametrize("chapter", yourfile.STEPS)
-def test_neighbors_rarely_get_the_same_change(tmp_path, chapter):
+def test_neighbors_rarely_get_the_same_change(options, chapter):
     """Of the changes of each chapter there are a dozen at least."""
-    path = tmp_path / "my_transformer.py"
-    path.write_text(yourfile.text(chapter, complete=True), "utf8")
-    found = task.options(path)
+    found = options(chapter)
     assert len({change.source for change in found}) == len(found)
     assert len(found) >= 12
-    plain = ast.unparse(ast.parse(path.read_text("utf8")))
+    plain = ast.unparse(ast.parse(yourfile.text(chapter, complete=True)))
     for change in found:
         assert ast.unparse(ast.parse(change.source)) != plain, change
 
@@ -161,6 +170,7 @@ def test_a_prediction_is_kept_with_its_hash(file, capsys):
         ("stub", [], "is still to be written"),
     ],
 )
+@pytest.mark.usefixtures("forked_children")
 def test_what_cannot_be_done_is_refused(file, capsys, prepare, words, says):
     if prepare == "edit":
         task.predict(file, "a", 0.1)
@@ -178,6 +188,7 @@ def test_what_cannot_be_done_is_refused(file, capsys, prepare, words, says):
 
 
 # -- the run -----------------------------------------------------------------
+@pytest.mark.usefixtures("forked_children")
 def test_the_run_measures_both_files(file, monkeypatch):
     """The change is set here: a loss with `+` for `-` is told by its sign."""
     source = file.read_text("utf8")

@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from conftest import PARTS, part_of
 from coursekit.aliases import MOVED
 
 ROOT = Path(__file__).resolve().parent.parent
+parsed = cache(ast.parse)  # of a source's text; many tests read all files
 
 # THE import order: a module may import those above it, never one below.
 ORDER = [
@@ -172,7 +174,7 @@ def upward_imports(package, order, tools):
             wrong.append(f"{name} has no place in the import order")
             continue
         for file in files:
-            tree = ast.parse(file.read_text("utf8"))
+            tree = parsed(file.read_text("utf8"))
             for other in imported(tree, file, package) - {name}:
                 if other in EXEMPT:
                     wrong.append(f"{name} imports the package's {other}")
@@ -222,7 +224,7 @@ def users_of_the_classroom(package):
     found = set()
     for file in sorted(package.rglob("*.py")):
         inside = file.relative_to(package)
-        tree = ast.parse(file.read_text("utf8"))
+        tree = parsed(file.read_text("utf8"))
         if inside.parts[0] != "classroom" and names & imported(
             tree, file, package
         ):
@@ -269,7 +271,7 @@ def test_a_planted_use_of_the_classroom_is_found(tmp_path, line):
 def test_matplotlib_is_imported_in_one_folder():
     users = set()
     for file in (ROOT / "coursekit").rglob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text("utf8"))):
+        for node in ast.walk(parsed(file.read_text("utf8"))):
             names = []
             if isinstance(node, ast.Import):
                 names = [alias.name for alias in node.names]
@@ -388,7 +390,7 @@ SOURCE_KEY = re.compile(r"\b[a-z]+\d{4}[a-z0-9]+\b")
 def trees():
     """``(file, tree)`` of each file of the package."""
     for file in sorted((ROOT / "coursekit").rglob("*.py")):
-        yield file, ast.parse(file.read_text("utf8"))
+        yield file, parsed(file.read_text("utf8"))
 
 
 def docstrings(tree):

@@ -16,6 +16,7 @@ from importlib.metadata import packages_distributions
 from itertools import chain
 from pathlib import Path
 
+import forked
 import publish_check
 import pytest
 import yaml
@@ -422,7 +423,7 @@ def test_a_model_that_was_left_out_is_explained(built, tmp_path):
     """In the package as PyPI gives it; the others load."""
     built[0].extractall(tmp_path)
     done = subprocess.run(
-        [sys.executable, "-c", LOAD],
+        [*forked.python(), "-c", LOAD],
         env=os.environ | {"PYTHONPATH": str(tmp_path)},
         cwd=tmp_path,
         capture_output=True,

@@ -5,10 +5,10 @@ import dataclasses
 import json
 import random
 import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import forked
 import pytest
 import torch
 from test_yourfile import WRONG, found
@@ -162,7 +162,7 @@ def test_a_file_that_gives_its_own_verdict_wins_only_in_its_process(
     path = tmp_path / "lying.py"
     path.write_text(lying, "utf-8")
     done = subprocess.run(
-        [sys.executable, "-c", PROCESS, path], capture_output=True, text=True
+        [*forked.python(), "-c", PROCESS, path], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     assert "✗" not in done.stdout

@@ -30,6 +30,7 @@ from coursekit.classroom.grading.records import Result
 from coursekit.classroom.grading.served import guarded
 from coursekit.classroom.grading.worker import Worker
 
+ROOT = Path(__file__).resolve().parent.parent
 ENDLESS = "torch.as_tensor(range(2**53))"  # in C++, for years
 
 
@@ -131,6 +132,33 @@ def test_ctrl_c_ends_the_wait_and_the_worker():
     assert found._process is None
     assert process.exitcode == -signal.SIGKILL
     assert not folder.exists()
+
+
+SLEEPS = """
+from tests.test_worker import *
+if __name__ == "__main__":
+    with Worker(Isolation.NONE, Limits(), seconds=60.0, work=odd) as found:
+        found.read([Path("ada.ipynb")], [])
+        print(found._process.pid, flush=True)
+        found.examine(2)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="seen in /proc")
+def test_a_worker_ends_with_the_grader_even_if_it_is_busy(tmp_path):
+    path = tmp_path / "grader.py"
+    path.write_text(SLEEPS)
+    with subprocess.Popen(
+        [sys.executable, path],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+    ) as process:
+        status = Path("/proc", str(int(process.stdout.readline())), "stat")
+        process.kill()
+    end = time.monotonic() + 20
+    while status.exists() and ") Z " not in status.read_text():
+        assert time.monotonic() < end, "it goes on"
+        time.sleep(0.05)
 
 
 def test_a_task_travels_by_the_id_of_its_exercise():

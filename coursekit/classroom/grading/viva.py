@@ -501,8 +501,9 @@ def changes(
     own: ast.AST | None = defined(tree, function)
     for node in list(ast.walk(own or tree)):
         line, kept = getattr(node, "lineno", 0), dict(vars(node))
-        kind, before = type(node), ast.unparse(node)
-        for other in list((kinds or others)(node)):
+        kind, found = type(node), list((kinds or others)(node))
+        before = ast.unparse(node) if found else ""  # of a class it takes long
+        for other in found:
             after = ast.unparse(other)
             node.__class__ = type(other)  # in the tree itself, for a moment
             vars(node).update(vars(other))

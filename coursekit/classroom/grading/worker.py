@@ -7,21 +7,26 @@ asks a worker, with a limit on the clock.  A worker that is stuck is ended by
 the kernel (``served.guarded``), or killed here, and the next task goes to a
 new one.
 
-A worker is a fresh Python, not a fork: torch's threads do not survive a fork,
-and macOS and Windows have none that is safe.  It imports torch once.  What it
-is asked is pickled, since that is ours; what it answers is JSON.
+A worker is no fork of the grader: torch's threads do not survive a fork.  On
+Linux it is one of a process that has loaded torch and computes nothing, so
+that the next one starts at once; macOS and Windows have no fork that is safe,
+and there it is a fresh Python.  What it is asked is pickled, since that is
+ours; what it answers is JSON.
 """
 
 import contextlib
 import json
 import multiprocessing
+import os
 import shutil
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, is_dataclass
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -44,6 +49,7 @@ Work = Callable[
     [Isolation, Limits, Sequence[Path]], AbstractContextManager[Examiner]
 ]
 
+START = "forkserver" if sys.platform == "linux" else "spawn"
 PATIENCE = 5  # sandboxes that one task may start and wear out on the clock
 
 
@@ -71,6 +77,8 @@ def serve(connection: Connection, folder: str, work: Work, *args: Any) -> None:
     """Call an examiner's methods as asked, until nobody asks any more."""
     if hasattr(signal, "SIGINT"):  # Ctrl-C is for the grader
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if START == "forkserver":  # the server ends when nobody holds this
+        os.close(forkserver._forkserver._forkserver_alive_fd)  # type: ignore[attr-defined]
     confine.die_with_parent()
     served.EXPENDABLE = True
     tempfile.tempdir = folder  # what a killed one leaves behind is removed
@@ -174,7 +182,8 @@ class Worker:
         """Have a process."""
         if self._process is not None:
             return
-        context = multiprocessing.get_context("spawn")
+        context = multiprocessing.get_context(START)
+        context.set_forkserver_preload(["torch"])
         self._connection, there = context.Pipe()
         self._folder = tempfile.mkdtemp(prefix="coursekit-")
         self._process = context.Process(
