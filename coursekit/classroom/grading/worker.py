@@ -182,7 +182,7 @@ class Worker:
         """Have a process."""
         if self._process is not None:
             return
-        context = multiprocessing.get_context(START)
+        context: Any = multiprocessing.get_context(START)
         context.set_forkserver_preload(["torch"])
         self._connection, there = context.Pipe()
         self._folder = tempfile.mkdtemp(prefix="coursekit-")
