@@ -22,6 +22,9 @@ NO_TEXT = (
 )
 # Nor this, which is most of a page: it is cut out before the page is parsed.
 DRAWN = re.compile(r"<(svg|script|style)\b.*?</\1>", re.DOTALL)
+# Half of what is left are the colored pieces of code, which is read whole.
+CODE_BLOCK = re.compile(r"<pre>.*?</pre>", re.DOTALL)
+PIECE = re.compile(r"</?span\b[^>]*>")
 ARTICLE = re.compile(r"<article\b.*</article>", re.DOTALL)
 # What a cell has printed, which is read as text.
 RESULTS = {"highlight-myst-ansi", "highlight-ipythontb"}
@@ -100,6 +103,7 @@ def count(html: str) -> Count:
     """Count a page, or the part of it that Sphinx calls its body."""
     article = ARTICLE.search(html)
     text = DRAWN.sub("", article[0] if article else html)
+    text = CODE_BLOCK.sub(lambda block: PIECE.sub("", block[0]), text)
     page = BeautifulSoup(text, "html.parser")
     top = page.find("section") or page
     inner = top.find_all("section", recursive=False)

@@ -1,5 +1,6 @@
 """A route fits into the time that it promises, and skips nothing it needs."""
 
+import functools
 import re
 import sys
 from pathlib import Path
@@ -143,6 +144,7 @@ def test_every_exercise_of_a_route_says_how_long_it_takes():
 
 
 # -- times -------------------------------------------------------------------
+@functools.cache
 def printed(page):
     """The range under a page's title, else the counted one."""
     html = (HTML / f"{page}.html").read_text("utf8")

@@ -16,6 +16,7 @@ import pytest
 import test_pages
 from bs4 import BeautifulSoup
 from fontTools.ttLib import TTFont
+from lxml import html
 from test_pages import HTML, Visit
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "sphinx_ext"))
@@ -175,13 +176,14 @@ def test_the_search_index_is_loaded_where_one_searches(browser):
 @pytest.mark.parametrize("page", test_pages.KINDS)
 def test_a_page_waits_for_no_script(page):
     """Only the search, whose scripts build on one another."""
-    head = test_pages.soup(page).head
-    scripts = head.select("script[src]:not([defer])")
+    head = test_pages.tree(page).head
+    scripts = head.xpath(".//script[@src][not(@defer)]")
     assert bool(scripts) == (page == "search.html")
     # Of what is needed later nothing comes before the styles.
-    assert bool(head.select("link[rel=preload]")) == (page == "search.html")
+    preloads = head.xpath('.//link[@rel="preload"]')
+    assert bool(preloads) == (page == "search.html")
     # In the page, since others write to it.
-    text = str(head.find_all("script"))
+    text = " ".join(script.text or "" for script in head.iter("script"))
     assert text.count("const DOCUMENTATION_OPTIONS") == (not scripts)
 
 
@@ -279,13 +281,12 @@ COLORS = """
 def before_the_paint(page, folder=HTML):
     """``{path: bytes}`` of what must have come when a page is painted."""
     path = folder / page
-    sheets = BeautifulSoup(path.read_text("utf8"), "html.parser").select(
-        "link[rel=stylesheet], head script[src]:not([defer])"
+    addresses = html.document_fromstring(path.read_text("utf8")).xpath(
+        '//link[contains(@rel, "stylesheet")]/@href'
+        " | //head//script[not(@defer)]/@src"
     )
     files = [path]
-    for sheet in sheets:
-        address = sheet.get("href") or sheet["src"]
-        files.append(path.parent / urlsplit(address).path)
+    files += [path.parent / urlsplit(one).path for one in addresses]
     return {file.name: weight_of(file) for file in files}
 
 
