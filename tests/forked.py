@@ -185,7 +185,8 @@ def serve(address, modules):
             os.kill(program, signal.SIGKILL)
         _, status = os.waitpid(program, 0)
         code = os.waitstatus_to_exitcode(status)
-        connection.sendall(str(code).encode())
+        with contextlib.suppress(BrokenPipeError):  # nobody waits for it
+            connection.sendall(str(code).encode())
     os._exit(0)
 
 

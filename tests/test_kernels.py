@@ -1,9 +1,12 @@
 """Kernels are forks that have torch, in the folder that was asked for."""
 
 import os
+import subprocess
 import sys
+import time
 from pathlib import Path
 
+import forked
 import pytest
 from jupyter_client.manager import start_new_kernel
 
@@ -66,3 +69,32 @@ def test_a_kernel_is_a_fork_with_its_own_folder(tmp_path):
     assert one[2] != two[2]
     assert os.environ.get("JUPYTER_PATH") == before
     assert asked(tmp_path)[0] == "False"  # the control: a usual kernel
+
+
+# -- programs that tests start: forked.py ------------------------------------
+def test_a_fork_is_a_python_with_its_words_and_exit_code():
+    code = "import sys, os; print(sys.argv, os.environ['IT']); sys.exit(7)"
+    for python in (forked.python(), [sys.executable]):  # the same
+        done = subprocess.run(
+            [*python, "-c", code, "a b", "c"],
+            env=os.environ | {"IT": "is"},
+            capture_output=True,
+            text=True,
+        )
+        said = done.returncode, done.stdout, done.stderr
+        assert said == (7, "['-c', 'a b', 'c'] is\n", "")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="forks are for Linux")
+def test_a_program_ends_with_its_client():
+    code = "import os, time; print(os.getpid(), flush=True); time.sleep(60)"
+    with subprocess.Popen(
+        [*forked.python(), "-c", code], stdout=subprocess.PIPE
+    ) as client:
+        program = Path("/proc", str(int(client.stdout.readline())))
+        assert program.exists()
+        client.kill()
+    end = time.monotonic() + 20
+    while program.exists():
+        assert time.monotonic() < end, "it goes on"
+        time.sleep(0.02)
