@@ -17,8 +17,9 @@ export IPYTHONDIR          := $(CURDIR)/.venv/var/ipython
 export JUPYTER_RUNTIME_DIR := $(CURDIR)/.venv/var/jupyter
 export MPLCONFIGDIR        := $(CURDIR)/.venv/var/matplotlib
 export PYTHONHASHSEED      := 0
-# How many cases of each fuzz target `make test` runs: 2 for twice as many.
-export FUZZ_SHARE          ?= 1
+# How many cases of each fuzz target `make test` runs: 4, about a minute of CPU
+# time in all; 8 for twice as many.
+export FUZZ_SHARE          ?= 4
 # What is imported is compiled once, not by every process that imports it.
 unexport PYTHONDONTWRITEBYTECODE
 export UV_SYSTEM_CERTS     := 1
