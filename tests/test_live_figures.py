@@ -1102,36 +1102,6 @@ def test_a_model_of_the_readers_own(visit, tmp_path, name):
     assert reader.wrong == []
 
 
-PAGES = sorted(
-    str(page.relative_to(test_pages.ROOT / "book").with_suffix(""))
-    for page in (test_pages.ROOT / "book").rglob("*.md")
-    if "```{live} " in page.read_text("utf8")
-    and page.parent.name != "about"  # where one is quoted
-)
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_the_figures_of_a_chapter(browser, page):
-    """In the book as it was built, opened as a file, on a phone."""
-    folder = test_pages.HTML.as_uri() + "/"
-    reader = Reader(browser, folder, 360, "dark")
-    reader.open(f"{folder}book/{page}.html")
-    figures = reader.page.locator(".live-figure").all()
-    text = (test_pages.ROOT / f"book/{page}.md").read_text("utf8")
-    assert len(figures) == text.count("\n```{live} ")
-    for element in figures:
-        still = element.locator(STILL).first
-        begun = element.get_attribute("data-state")  # it is near the top
-        assert still.is_visible() or begun
-        element.scroll_into_view_if_needed()
-        if element.evaluate("figure => figure.localName") == "live-train":
-            element.get_by_role("button", name="Train").click()
-        still.wait_for(state="hidden")  # it is alive
-        assert element.get_attribute("data-state") == "ready"
-    assert reader.look() == []
-    reader.close()
-
-
 # -- what can go wrong -------------------------------------------------------
 def test_without_javascript_the_pictures_stay(browser, book):
     context = browser.new_context(java_script_enabled=False)

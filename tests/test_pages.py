@@ -1,10 +1,11 @@
 """Every built page, in Chromium, with the network blocked.
 
 Each page is opened from a file, light, on a laptop; then the window becomes as
-narrow as a phone, and the page dark. axe-core looks at all of it once; what
-depends on colors and layout it looks at a second time. What all pages of one
-kind share, such as the bars at their sides, and what differs between a file
-and a server, is seen on one page of each kind (``KINDS``).
+narrow as a phone, and the page dark; at last its live figures come alive.
+axe-core looks at all of it once; what depends on colors and layout it looks
+at a second time. What all pages of one kind share, such as the bars at their
+sides, and what differs between a file and a server, is seen on one page of
+each kind (``KINDS``).
 """
 
 import functools
@@ -606,6 +607,29 @@ def axe(visit, only=None, every=False):
     return visit.page.evaluate(AXE_RUN, [ALLOWED, only, every])
 
 
+def live_figures(page):
+    """How many the source of a page has; the back matter quotes some."""
+    source = (ROOT / page).with_suffix(".md")
+    if "/about/" in page or not source.exists():
+        return 0
+    return source.read_text("utf8").count("\n```{live} ")
+
+
+def bring_alive(visit, page):
+    """Come near each live figure; press the button that one waits for."""
+    figures = visit.page.locator(".live-figure").all()
+    assert len(figures) == live_figures(page)
+    for element in figures:
+        still = element.locator(".picture").first
+        begun = element.get_attribute("data-state")  # it is near the top
+        assert still.is_visible() or begun
+        element.scroll_into_view_if_needed()
+        if element.evaluate("figure => figure.localName") == "live-train":
+            element.get_by_role("button", name="Train").click()
+        still.wait_for(state="hidden")  # it is alive
+        assert element.get_attribute("data-state") == "ready"
+
+
 LOADED = {}  # what pages have loaded: test_weight.py weighs it
 MEASURED = {}  # of their pictures: test_pictures.py has the budgets
 
@@ -627,6 +651,10 @@ def test_page_light_on_a_laptop_and_dark_on_a_phone(browser, page):
         if drawn:
             MEASURED[page] = screens, picture_sizes.labels(visit.page)
         LOADED[page] = visit.load_all()
+        if live_figures(page):
+            visit.resize(360)
+            bring_alive(visit, page)
+            assert visit.look() == []
     finally:
         visit.close()
 
@@ -638,6 +666,7 @@ def test_page_by_http_dark_from_the_start_on_a_phone(browser, base, page):
         visit.theme("dark")
         assert visit.look() == []
         assert axe(visit) == []
+        bring_alive(visit, page)
         visit.resize(1280)
         assert visit.look() == []
         assert axe(visit, LAYOUT_RULES) == []
