@@ -2,10 +2,23 @@
 
 import math
 import time
+from threading import RLock
 
 from tqdm import tqdm
 
-__all__ = ["Clock", "ProgressBar"]
+__all__ = ["Bar", "Clock", "ProgressBar"]
+
+
+class Bar(tqdm):
+    """A bar that no other process writes to.
+
+    tqdm's own lock is for processes too. Where these are not forked, as on
+    macOS and since Python 3.14, it starts one that looks after the lock, and
+    that complains on stderr about a training that was killed.
+    """
+
+
+Bar.set_lock(RLock())
 
 
 class Clock:
@@ -44,12 +57,11 @@ class ProgressBar:
     """
 
     def __init__(self, step: int, steps: int, shown: bool | None) -> None:
-        # None: tqdm itself looks whether stderr is a terminal.
-        disable = None if shown is None else not shown
-        self.bar = tqdm(
+        self.bar = Bar(
             total=steps,
             initial=step,
-            disable=disable,
+            # None: tqdm itself looks whether stderr is a terminal.
+            disable=None if shown is None else not shown,
             unit="step",
             dynamic_ncols=True,
         )

@@ -1,5 +1,8 @@
 """How far a training is, and how fast."""
 
+import subprocess
+import sys
+
 import pytest
 
 from coursekit import progress
@@ -33,3 +36,33 @@ def test_what_a_bar_shows(capsys, shown):
         return
     assert "3/3" in said
     assert "loss 2.000, validation 2.750, 1,234 tokens/s" in said
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no such child")
+@pytest.mark.parametrize(
+    ("bar", "expected"),
+    [
+        ("from coursekit.progress import Bar as bar", "none"),
+        ("from tqdm import tqdm as bar", "some"),  # the control
+    ],
+)
+def test_a_bar_starts_no_process(bar, expected):
+    """Nor where Python forks none: on macOS, and by default since 3.14."""
+    code = f"""
+import multiprocessing, os
+multiprocessing.set_start_method("spawn")
+{bar}
+bar(total=3, disable=True).close()
+bar.write("a line")
+try:
+    print(os.waitpid(-1, os.WNOHANG) and "some")
+except ChildProcessError:
+    print("none")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines() == ["a line", expected]

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import torch
-from tqdm import tqdm
 
 from coursekit.cli.output import discard_output, note
 from coursekit.cli.runs import Run
+from coursekit.progress import Bar
 from coursekit.training import Progress
 
 
@@ -52,7 +52,7 @@ class Reporter:
     def write(self, line: str) -> None:
         """Print a line, above a progress bar if there is one."""
         try:
-            tqdm.write(line, file=sys.stdout)
+            Bar.write(line, file=sys.stdout)
             sys.stdout.flush()
         except OSError as error:
             discard_output()

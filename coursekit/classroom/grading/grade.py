@@ -32,8 +32,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
 from coursekit.classroom.check import core
 from coursekit.classroom.grading import feedback, notebooks, steps, summary
 from coursekit.classroom.grading.cells import read_marked
@@ -63,6 +61,7 @@ from coursekit.classroom.grading.served import guarded
 from coursekit.classroom.grading.students import read_roster, recognize
 from coursekit.classroom.grading.worker import Worker
 from coursekit.files import parse_json
+from coursekit.progress import Bar
 
 COLUMNS = (
     *("student", "exercise", "points", "max_points", "status", "diagnosis"),
@@ -784,7 +783,7 @@ class Batch:
             with (
                 self.examiner() as examiner,
                 self.files.progress.open("w" if fresh else "a") as progress,
-                tqdm(
+                Bar(
                     self.students.items(),
                     unit="student",
                     disable=None,
