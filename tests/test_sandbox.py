@@ -393,6 +393,18 @@ def test_cpu_time_is_limited_and_more_of_it_helps():
                 box.call("double", loose(1))  # it is dead, and says why
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is not limited")
+@pytest.mark.parametrize("kind", list(Isolation), ids=str)
+def test_memory_is_limited_beyond_what_torch_takes(kind):
+    """A limit that the libraries of no build of torch would leave."""
+    with Sandbox(usable(kind), Limits(memory=512 << 20)) as box:
+        box.run("import torch\ndef f(n): return len(torch.ones(n, dtype=int))")
+        assert box.call("f", loose(40_000_000)).value == 40_000_000  # 320 MB
+        error = box.call("f", loose(70_000_000)).error  # 560 MB
+        assert error.kind == "RuntimeError"
+        assert "not enough memory" in str(error)
+
+
 def test_time_on_the_clock_is_limited_too():
     with Sandbox(limits=Limits(wall_s=0.5)) as box:
         box.run("import time\ndef f(): time.sleep(100)")
@@ -875,8 +887,8 @@ def test_the_grader_imports_where_unix_modules_are_missing():
         "    sys.modules[name] = None\n"
         "from coursekit.classroom.grading import doctor, sandbox\n"
         "from coursekit.classroom.grading import confine\n"
-        "confine.limit(1, 1, 1, 1)\n"
-        "confine.limit_cpu(1)\n"
+        "confine.limit(1, 1, 1)\n"
+        "confine.limit_more(1, 1)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True)
     assert done.returncode == 0, done.stderr.decode()

@@ -381,7 +381,7 @@ def begin(settings: dict[str, Any], loaded: bool = True) -> None:
     channel = Channel(*prepare(settings))
     if not loaded:
         load()
-    confine.limit_cpu(settings["cpu_s"])
+    confine.limit_more(settings["cpu_s"], settings["memory"])
     serve(channel)
 
 

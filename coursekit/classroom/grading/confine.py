@@ -93,13 +93,10 @@ def landlock_version() -> int:
     return max(0, syscall(CREATE_RULESET, None, 0, PROBE_ABI))
 
 
-def limit(
-    memory: int, file_size: int, files: int, processes: int | None
-) -> None:
+def limit(file_size: int, files: int, processes: int | None) -> None:
     """Set what limits the system knows, for this process and its children.
 
     Args:
-        memory: bytes of address space.
         file_size: bytes of any one file.
         files: how many may be open.
         processes: how many processes and threads the user may have; None
@@ -110,7 +107,6 @@ def limit(
     except ImportError:  # Windows
         return
     wanted = {
-        "RLIMIT_AS": memory,
         "RLIMIT_FSIZE": file_size,
         "RLIMIT_NOFILE": files,
         "RLIMIT_NPROC": processes,
@@ -125,10 +121,12 @@ def limit(
                 resource.setrlimit(kind, (value, value))
 
 
-def limit_cpu(seconds: int) -> None:
-    """End this process after so many more CPU seconds.
+def limit_more(seconds: int, memory: int) -> None:
+    """Use at most so many more CPU seconds, and bytes of address space.
 
-    The parent counts too, and sooner: this holds where it cannot look.
+    More than by now: what loading torch took is not counted. Of seconds it is
+    little; of addresses, where torch was built for CUDA, it is 3 GB. The
+    parent counts seconds too, and sooner: this holds where it cannot look.
     """
     try:
         import resource
@@ -138,6 +136,11 @@ def limit_cpu(seconds: int) -> None:
     soft = int(usage.ru_utime + usage.ru_stime) + seconds + 1
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_CPU, (soft, soft + 2))
+    if sys.platform == "linux":
+        with open("/proc/self/statm") as pages:
+            memory += int(pages.read().split()[0]) * resource.getpagesize()
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
 
 
 def die_with_parent() -> None:

@@ -55,7 +55,7 @@ class Limits:
     """Seconds on the clock while the parent waits: generous, for sleepers."""
 
     memory: int = 4 << 30
-    """Bytes of address space."""
+    """Bytes of address space, beyond what torch takes when it is loaded."""
 
     file_size: int = 16 << 20
     """Bytes of any one file."""
@@ -188,6 +188,7 @@ def settings(
         "environment": environment("/tmp" if inside else folder),
         "paths": library_paths(),
         "cpu_s": int(limits.cpu_s) + 1,
+        "memory": limits.memory,
         "tied": not inside or forked,
         "forked": forked,
         "filter": isolation is not Isolation.NONE,
@@ -199,7 +200,6 @@ def settings(
             "writable": [folder],
         },
         "limits": {
-            "memory": limits.memory,
             "file_size": limits.file_size,
             "files": 256,
             # Elsewhere all processes of this user would count.
