@@ -1,6 +1,7 @@
 """A process that examines is ended if it must be, and the next goes on."""
 
 import contextlib
+import multiprocessing
 import os
 import pickle
 import signal
@@ -132,6 +133,21 @@ def test_ctrl_c_ends_the_wait_and_the_worker():
     assert found._process is None
     assert process.exitcode == -signal.SIGKILL
     assert not folder.exists()
+
+
+def test_ctrl_c_while_a_worker_starts_is_ctrl_c(monkeypatch):
+    """The process that is being made is none yet; nothing else is raised."""
+
+    def ctrl_c(process):
+        raise KeyboardInterrupt
+
+    start = multiprocessing.get_context(worker.START).Process
+    monkeypatch.setattr(start, "start", ctrl_c)
+    alone = Worker(Isolation.NONE, Limits(), work=odd)
+    with pytest.raises(KeyboardInterrupt), alone as found:
+        found.read([Path("ada.ipynb")], [])
+    assert found._process is None
+    assert not Path(found._folder).exists()
 
 
 SLEEPS = """

@@ -171,10 +171,11 @@ class Worker:
         if self._process is None:
             return
         self._connection.close()  # it sees that nobody asks any more
-        if not at_once:
-            self._process.join(10.0)
-        self._process.kill()
-        self._process.join()
+        if self._process.pid is not None:  # else its start was interrupted
+            if not at_once:
+                self._process.join(10.0)
+            self._process.kill()
+            self._process.join()
         self._process = None
         shutil.rmtree(self._folder, ignore_errors=True)
 
