@@ -15,13 +15,13 @@ __all__ = [
     "check_choice",
     "check_heads",
     "check_ids",
+    "check_integers",
     "check_length",
     "check_mask",
     "check_positions",
-    "check_whole",
     "check_width",
+    "is_integer",
     "is_number",
-    "is_whole",
     "require",
 ]
 
@@ -57,21 +57,21 @@ def is_number(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
-def is_whole(n: Any, least: int = 1) -> bool:
-    """Tell whether a setting is a whole number that is large enough."""
+def is_integer(n: Any, least: int = 1) -> bool:
+    """Tell whether a setting is an integer that is large enough."""
     return isinstance(n, Integral) and is_number(n) and int(n) >= least
 
 
-def check_whole(**sizes: Any) -> None:
-    """Refuse sizes that are no whole numbers of at least 1.
+def check_integers(**sizes: Any) -> None:
+    """Refuse sizes that are not integers of at least 1.
 
     Raises:
         ValueError: with the name of the first.
     """
     for name, size in sizes.items():
-        rule = f"{name} must be a whole number of at least 1"
+        rule = f"{name} must be an integer of at least 1"
         received = f"{name}={size!r}"
-        require(is_whole(size), rule, received, "Give a positive size.")
+        require(is_integer(size), rule, received, "Give a positive integer.")
 
 
 def check_width(width: int, n_heads: int) -> None:
@@ -81,7 +81,7 @@ def check_width(width: int, n_heads: int) -> None:
         ValueError: if it is not a multiple of H.
     """
     require(
-        is_whole(n_heads) and width % n_heads == 0,
+        is_integer(n_heads) and width % n_heads == 0,
         "the width must be divisible by the heads",
         f"{width} columns for {n_heads} heads",
         "Choose a multiple.",
@@ -98,15 +98,15 @@ def check_heads(
             given), or H not one of G.
     """
     require(
-        is_whole(n_heads)
-        and is_whole(d_model)
-        and (d_model % n_heads == 0 if d_head is None else is_whole(d_head)),
+        is_integer(n_heads)
+        and is_integer(d_model)
+        and (d_model % n_heads == 0 if d_head is None else is_integer(d_head)),
         "d_model must be divisible by n_heads, or a d_head above 0 be given",
         f"d_model={d_model}, n_heads={n_heads}, d_head={d_head}",
         "Choose d_model a multiple of n_heads.",
     )
     require(
-        is_whole(n_kv_heads) and n_heads % n_kv_heads == 0,
+        is_integer(n_kv_heads) and n_heads % n_kv_heads == 0,
         "n_heads must be a multiple of n_kv_heads",
         f"n_heads={n_heads}, n_kv_heads={n_kv_heads}",
         "Each key/value head serves the same number of query heads.",
@@ -192,10 +192,10 @@ def check_length(length: int, max_len: int) -> None:
 
 
 def check_positions(positions: Tensor, ids: Tensor) -> None:
-    """Refuse positions that are not one whole number for each token.
+    """Refuse positions that are not one integer for each token.
 
     Raises:
-        ValueError: if they are no such numbers, or the shape is neither (T,)
+        ValueError: if they are not integers, or the shape is neither (T,)
             nor (B, T).
     """
     kind = getattr(positions, "dtype", type(positions))

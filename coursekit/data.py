@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from coursekit.checks import check_whole, is_number, is_whole
+from coursekit.checks import check_integers, is_integer, is_number
 from coursekit.datasets import datasets, fetch, read_asset
 from coursekit.files import read_bytes
 
@@ -252,7 +252,7 @@ def random_windows(
         ValueError: the split is too short for one window and its target, or
             a size is below 1.
     """
-    check_whole(batch_size=batch_size, context=context)
+    check_integers(batch_size=batch_size, context=context)
     starts = len(ids) - context
     if starts < 1:
         raise ValueError(
@@ -283,7 +283,7 @@ def sequential_windows(
     Raises:
         ValueError: the split has no target, or a size is below 1.
     """
-    sizes_fit = is_whole(context) and is_whole(batch_size)
+    sizes_fit = is_integer(context) and is_integer(batch_size)
     if len(ids) < 2 or not sizes_fit:
         raise ValueError(
             "an evaluation needs 2 tokens, context ≥ 1 and batch_size ≥ 1: "

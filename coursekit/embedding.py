@@ -6,7 +6,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from coursekit.checks import check_whole
+from coursekit.checks import check_integers
 
 __all__ = ["ScaledEmbedding", "TokenEmbedding"]
 
@@ -30,7 +30,7 @@ class TokenEmbedding(nn.Embedding):
     """
 
     def __init__(self, vocab_size: int, d_model: int) -> None:
-        check_whole(vocab_size=vocab_size, d_model=d_model)
+        check_integers(vocab_size=vocab_size, d_model=d_model)
         super().__init__(vocab_size, d_model)
 
     def reset_parameters(self) -> None:

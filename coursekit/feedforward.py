@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from coursekit.checks import check_choice, check_whole
+from coursekit.checks import check_choice, check_integers
 
 __all__ = [
     "ACTIVATIONS",
@@ -63,7 +63,7 @@ class FeedForward(nn.Module):
     ) -> None:
         super().__init__()
         check_choice("activation", activation, ACTIVATIONS, OTHER_NETWORK)
-        check_whole(d_model=d_model, d_ff=d_ff)
+        check_integers(d_model=d_model, d_ff=d_ff)
         self.w_in = nn.Linear(d_model, d_ff, bias)
         self.w_out = nn.Linear(d_ff, d_model, bias)
         self.activation = ACTIVATIONS[activation]
@@ -101,7 +101,7 @@ class SwiGLU(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        check_whole(d_model=d_model, d_ff=d_ff)
+        check_integers(d_model=d_model, d_ff=d_ff)
         self.w_gate = nn.Linear(d_model, d_ff, bias)
         self.w_in = nn.Linear(d_model, d_ff, bias)
         self.w_out = nn.Linear(d_ff, d_model, bias)

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from coursekit.checks import is_number, is_whole, require
+from coursekit.checks import is_integer, is_number, require
 from coursekit.sampling import Choose, greedy
 from coursekit.steppers import Prompts, Stepper, check_prompts
 
@@ -330,9 +330,9 @@ def _check_max_new_tokens(
             limit.
     """
     limit = math.inf if stepper.limit is None else stepper.limit
-    most = str(limit).replace("inf", "∞")
+    most = "∞" if limit == math.inf else limit
     require(
-        is_whole(max_new_tokens, at_least) and max_new_tokens <= limit,
+        is_integer(max_new_tokens, at_least) and max_new_tokens <= limit,
         f"max_new_tokens must be a whole number in {at_least}..{most}",
         repr(max_new_tokens),
         f"Ask for {at_least} or more; the most is the model's max_len.",
@@ -359,7 +359,7 @@ def _check_beams(n_beams: int, length_penalty: float) -> None:
     Raises:
         ValueError: if a value is out of range.
     """
-    is_range = is_whole(n_beams) and n_beams <= MOST_BEAMS
+    is_range = is_integer(n_beams) and n_beams <= MOST_BEAMS
     if not (
         is_range and is_number(length_penalty) and 0 <= length_penalty <= 10
     ):

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-from coursekit.checks import check_ids, is_number, is_whole
+from coursekit.checks import check_ids, is_integer, is_number
 
 __all__ = [
     "Loss",
@@ -264,7 +264,7 @@ def check_chunks(hidden: Tensor, targets: Tensor, chunk_size: int) -> None:
         ValueError: if shapes do not fit, or ``chunk_size`` is not at least 1.
     """
     check_shapes("hidden states", hidden, targets)
-    if not is_whole(chunk_size):
+    if not is_integer(chunk_size):
         raise ValueError(
             f"a chunk must have at least 1 position: got {chunk_size}. Some "
             "hundred keep the products large and the memory small."

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from coursekit.checks import check_boolean, check_causal, is_whole, require
+from coursekit.checks import check_boolean, check_causal, is_integer, require
 
 __all__ = ["causal_mask", "combine_masks", "padding_mask", "window_mask"]
 
@@ -68,7 +68,7 @@ def window_mask(
     Test: tests/test_masks.py::test_window_cell_by_cell
     """
     require(
-        is_whole(size),
+        is_integer(size),
         "a window must have at least one key, the query's own",
         f"size={size}",
         "Give a larger one.",

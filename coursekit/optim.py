@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from coursekit.checks import check_whole, is_number
+from coursekit.checks import check_integers, is_number
 
 __all__ = [
     "Muon",
@@ -53,7 +53,7 @@ def noam_schedule(step: int, d_model: int, warmup: int) -> float:
     Test: tests/test_optim.py::test_noam_gives_the_papers_numbers
     """
     _check_step(step)
-    check_whole(d_model=d_model, warmup=warmup)
+    check_integers(d_model=d_model, warmup=warmup)
     return d_model**-0.5 * min(step**-0.5, step * warmup**-1.5)
 
 

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from coursekit.checks import check_choice, check_whole, is_whole, require
+from coursekit.checks import check_choice, check_integers, is_integer, require
 
 __all__ = [
     "LAYOUTS",
@@ -56,7 +56,7 @@ def frequencies(size: int, base: float = 10000.0) -> Float[Tensor, "P"]:
     Test: tests/test_positions.py::test_frequencies_end_where_they_should
     """
     require(
-        is_whole(size) and size % 2 == 0,
+        is_integer(size) and size % 2 == 0,
         "positions turn pairs of coordinates",
         f"size={size}",
         "Choose an even size.",
@@ -94,7 +94,7 @@ def sinusoidal(
     Test: tests/test_positions.py::test_rows_by_the_papers_formula
     """
     check_choice("layout", layout, LAYOUTS, LAYOUT_REMEDY)
-    check_whole(n_positions=n_positions)
+    check_integers(n_positions=n_positions)
     steps = torch.arange(n_positions, dtype=torch.float64)
     angles = steps[:, None] * frequencies(d_model, base)
     if layout == "halves":

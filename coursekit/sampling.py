@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from coursekit.checks import is_number, is_whole
+from coursekit.checks import is_integer, is_number
 
 __all__ = [
     "Choose",
@@ -83,7 +83,7 @@ def keep_top_k(logits: Float[Tensor, "*B V"], k: int) -> Float[Tensor, "*B V"]:
     Chapter: 12, generation.
     Source: fan2018hierarchical, section 5.4.
     """
-    if not is_whole(k):
+    if not is_integer(k):
         raise ValueError(
             "top_k must be a whole number of at least 1: got "
             f"{k}. None keeps all tokens."

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from coursekit.checks import is_whole
+from coursekit.checks import is_integer
 from coursekit.decoder import GPT
 from coursekit.multihead import KeyValueCache
 from coursekit.seq2seq import CrossCache, Transformer
@@ -142,13 +142,13 @@ class PlainStepper:
         self.model = model
         self.window = max_len if window is None else window
         self.rows: list[list[int]] = []
-        if not (is_whole(self.window) and self.window <= max_len):
+        if not (is_integer(self.window) and self.window <= max_len):
             raise ValueError(
                 f"window must lie in 1..max_len={max_len}: got {window}. "
                 "The model has no positions beyond."
             )
         self.keep = self.window // 2 if keep is None else keep
-        if not (is_whole(self.keep, 0) and self.keep < self.window):
+        if not (is_integer(self.keep, 0) and self.keep < self.window):
             raise ValueError(
                 f"keep must lie in 0..{self.window - 1}: got {keep}. "
                 "A full row must make room for a new token."

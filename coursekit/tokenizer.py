@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from coursekit import bpe
-from coursekit.checks import is_whole
+from coursekit.checks import is_integer
 from coursekit.files import utf8
 from coursekit.vocabulary import SpecialTokens, Tokenizer, special_of
 
@@ -190,7 +190,7 @@ class BPETokenizer(Tokenizer):
             ValueError: the text is empty, vocab_size is below 256, or there
                 is no such rule for ties.
         """
-        if not is_whole(vocab_size, 256):
+        if not is_integer(vocab_size, 256):
             raise ValueError(
                 "vocab_size counts the 256 bytes, so it must be at "
                 f"least 256: got vocab_size={vocab_size}. Add 256 to "

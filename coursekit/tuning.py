@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from coursekit.cache import CachedStepper
-from coursekit.checks import is_whole
+from coursekit.checks import is_integer
 from coursekit.data import IGNORE, Batch, load_text, pad
 from coursekit.generation import generate
 from coursekit.models import Loaded, find_model, load_model
@@ -276,7 +276,7 @@ def add_lora(
     Chapter: 20, fine-tuning.
     Test: tests/test_tuning.py::test_only_the_adapter_gets_gradients
     """
-    if not is_whole(rank):
+    if not is_integer(rank):
         raise ValueError(
             f"an update has a rank of at least 1: got {rank}. Without an "
             "update, leave the model as it is."

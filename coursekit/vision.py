@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from coursekit.attention import Attend, fast_attend
-from coursekit.checks import is_whole, require
+from coursekit.checks import is_integer, require
 from coursekit.config import VisionConfig
 from coursekit.encoder import Encoder
 from coursekit.positions import Positions, sinusoidal
@@ -67,7 +67,7 @@ def patchify(
     """
     batch, channels, height, width = images.shape
     require(
-        is_whole(size) and height % size == width % size == 0,
+        is_integer(size) and height % size == width % size == 0,
         "height and width must be multiples of the patch",
         f"images of {height} x {width} and patches of {size}",
         "Choose another patch, or scale the images.",

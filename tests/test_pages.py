@@ -497,6 +497,9 @@ LOOK = """() => {
   const raw = [...document.querySelectorAll(".math")].filter(
     e => !e.querySelector("mjx-container"));
   if (raw.length) wrong.push(`not typeset: ${raw[0].textContent}`);
+  for (const e of document.querySelectorAll("mjx-container"))
+    if (!e.querySelector("mjx-assistive-mml math"))
+      wrong.push("formula without its MathML: " + e.textContent);
   for (const e of document.images)
     if (e.complete && e.naturalWidth === 0 && e.offsetParent !== null)
       wrong.push("image not shown: " + e.src);

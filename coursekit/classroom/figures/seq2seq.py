@@ -152,17 +152,17 @@ def generated_steps(source: str, tokens: Sequence[str]) -> Axes:
 
 def _keys_and_values(ax: Axes) -> None:
     """From the memory into the cross-attention of each block."""
-    for role, bend, y in (("key", 3.15, 3.95), ("value", 2.75, 3.65)):
+    for role, corner, y in (("key", 3.15, 3.95), ("value", 2.75, 3.65)):
         color = ROLES[role]
         start = 6.4 + (0.15 if role == "key" else -0.15)
         ax.plot(
-            [1.9, bend, bend],
+            [1.9, corner, corner],
             [start, start, y],
             color=COLORS[color],
             linestyle="-",
             linewidth=1.8,
         )
-        _arrow(ax, (bend, y), (4.1, y), color=COLORS[color])
+        _arrow(ax, (corner, y), (4.1, y), color=COLORS[color])
     ax.text(3.0, 7.1, "keys, values", ha="center", va="center")
 
 

@@ -780,8 +780,8 @@ def credited(task: Task, found: Result, right: Sequence[bool]) -> Result:
     if 0 < now < 1 and is_blind(task, right):
         now = Fraction()
         notes.append(
-            "On these cases always None, 0 or 1, or the first argument or "
-            "zeros like it, is right as well: alone they get no points."
+            "A function that always returns None, 0, 1, its first argument or "
+            "zeros is right on these cases, too, so they earn no points alone."
         )
     gained = max(Fraction(), now - before) / (1 - before)
     return replace(
