@@ -14,6 +14,7 @@ import sys
 import time
 from pathlib import Path
 
+import forked
 import pytest
 import torch
 
@@ -236,14 +237,20 @@ def test_the_command_says_what_is_missing(monkeypatch, capsys, tmp_path):
 
 
 # -- two processes -----------------------------------------------------------
-def launch(*words, limit=600):
+def launch(*words, worker=None, limit=600):
     """Run words in two processes by torchrun; exit code and output."""
-    command = [sys.executable, "-m", "torch.distributed.run"]
+    command = [*forked.python(), "-m", "torch.distributed.run"]
     command += ["--standalone", "--nproc-per-node", "2", *map(str, words)]
+    variables = {
+        "PYTHONPATH": str(ROOT),
+        "OMP_NUM_THREADS": "1",
+        # What torchrun starts: forks as well, which have loaded torch.
+        "PYTHON_EXEC": worker or forked.executable(*forked.LIBRARIES),
+    }
     return subprocess.run(
         command,
         cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        env=os.environ | variables,
         capture_output=True,
         encoding="utf8",
         timeout=limit,  # this machine may have much else to do
@@ -437,9 +444,9 @@ def test_one_begins_and_two_go_on(run):
 def test_a_killed_worker_ends_the_run(run):
     folder, words = run
     other = folder / "killed"
-    ended = launch(
-        __file__, "kill", folder, *words, other, "--parallel", "ddp"
-    )
+    # Processes of torchrun's own, since it says which signal ended them.
+    words = [__file__, "kill", folder, *words, other, "--parallel", "ddp"]
+    ended = launch(*words, worker=sys.executable)
     seconds = time.time() - float((folder / "killed at").read_text())
     assert seconds < 120  # measured: 4, with both cores busy
     assert ended.returncode != 0
