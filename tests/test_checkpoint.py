@@ -12,6 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forked
 import pytest
 import torch
 from compare import close, shake
@@ -218,7 +219,7 @@ def test_a_killed_run_resumes_to_the_same_bits(tmp_path):
     script.write_text(LIVES)
     gold, folder = tmp_path / "gold", tmp_path / "killed"
     done = subprocess.run(
-        [sys.executable, script, gold, folder],
+        [*forked.python(), script, gold, folder],
         capture_output=True,
         text=True,
         timeout=240,
@@ -917,7 +918,7 @@ def test_a_write_that_is_cut_off_keeps_the_old_checkpoint(saved):
     before = files(path.parent)
     assert len(before[path.name]) > 10_000
     done = subprocess.run(
-        [sys.executable, "-c", TINY_DISK, path, Path(__file__).parent],
+        [*forked.python(), "-c", TINY_DISK, path, Path(__file__).parent],
         capture_output=True,
         text=True,
         check=True,

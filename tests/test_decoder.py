@@ -2,9 +2,9 @@
 
 import math
 import subprocess
-import sys
 from pathlib import Path
 
+import forked
 import pytest
 import torch
 from compare import close, differ, shake
@@ -429,7 +429,7 @@ def test_compiled_agrees():
     ``fullgraph`` makes a break in the graph an error.
     """
     run = subprocess.run(
-        [sys.executable, "-c", COMPILED, "aot_eager", "learned", "rope"],
+        [*forked.python(), "-c", COMPILED, "aot_eager", "learned", "rope"],
         capture_output=True,
         text=True,
         cwd=Path(__file__).parent.parent,

@@ -12,6 +12,7 @@ import sys
 import zipfile
 from pathlib import Path
 
+import forked
 import pytest
 import torch
 
@@ -380,7 +381,7 @@ def test_patched_asserts_do_deceive_a_checker_in_their_process():
         "assert torch.allclose(share(x), torch.softmax(x, -1))\n"
         "assert (share(x) == torch.softmax(x, -1)).all()\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True)
+    done = subprocess.run([*forked.python(), "-c", code], capture_output=True)
     assert done.returncode == 0, done.stderr.decode()
 
 

@@ -9,9 +9,9 @@ the model.  What a graph would freeze, it freezes.
 import contextlib
 import os
 import subprocess
-import sys
 from pathlib import Path
 
+import forked
 import pytest
 import torch
 from test_cache import (
@@ -224,7 +224,7 @@ def test_a_compiled_step_is_compiled_once():
     """
     here = Path(__file__).parent
     run = subprocess.run(
-        [sys.executable, "-c", COMPILED],
+        [*forked.python(), "-c", COMPILED],
         capture_output=True,
         text=True,
         cwd=here.parent,

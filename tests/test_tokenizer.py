@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 
+import forked
 import pytest
 import regex
 from hypothesis import assume, example, given, settings
@@ -635,7 +636,7 @@ print(json.dumps([first, second, max(rates)]))
 def test_speed():
     """CPU time without the shape checks that the tests switch on."""
     run = subprocess.run(
-        [sys.executable, "-c", SPEED], capture_output=True, check=True
+        [*forked.python(), "-c", SPEED], capture_output=True, check=True
     )
     first, second, rate = json.loads(run.stdout)
     assert first < 2, f"1,000 tokens took {first:.2f} s of CPU time"
