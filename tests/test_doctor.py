@@ -303,11 +303,12 @@ def test_a_range_that_comes_in_would_never_end():
 
     With the one alone it ends as well: test_worker.py.
     """
-    attack = "from tests.test_doctor import endless; endless()"
-    command = [sys.executable, "-c", attack]
-    root = Path(__file__).resolve().parent.parent
+    attack = "from test_doctor import endless; endless()"
+    here = Path(__file__).resolve().parent
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, cwd=root
+        [sys.executable, "-c", attack],
+        stdout=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": f"{here.parent}:{here}"},
     ) as process:
         assert process.stdout.readline() == b"called\n"
         for wait in (4, 1):
