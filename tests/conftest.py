@@ -57,7 +57,13 @@ PARTS = {
 # They run as a reader has the package, without shape checks, so our own errors
 # must come up; the book's compute nothing.
 UNCHECKED = {"course", "book"}
-LONGEST = ("test_transcripts.py", "test_wild.py")  # half a minute in one test
+# Half a minute in one test, or tests that wait for a limit of time.
+LONGEST = (
+    "test_transcripts.py",
+    "test_wild.py",
+    "test_doctor.py",
+    "test_worker.py",
+)
 
 
 def part_of(name):
