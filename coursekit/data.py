@@ -198,7 +198,7 @@ def read_lines(name: str) -> list[str]:
 def train_val_split(data: Data, fraction: float = 0.1) -> tuple[Data, Data]:
     """Cut off the end for validation, before any windows are cut.
 
-    Windows that are cut first and split afterwards overlap: nearly every
+    Windows that are cut first and split afterward overlap: nearly every
     token of the validation windows would be trained on.
 
     Args:

@@ -124,7 +124,7 @@ def parameter_groups(
 ) -> list[dict[str, Any]]:
     """Split the weights: matrices and tables decay, vectors don't.
 
-    Decay pulls towards 0, which means "no influence" for a matrix.  For the
+    Decay pulls toward 0, which means "no influence" for a matrix.  For the
     scale of a norm it means something else, and a bias is too few numbers to
     overfit by.  Embedding tables decay with the matrices: a tied table *is*
     the output matrix.  What has no gradient is left out; what is shared

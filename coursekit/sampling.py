@@ -47,7 +47,7 @@ def apply_temperature(
 
     Args:
         logits: (..., V).
-        temperature: τ > 0; 1 changes nothing, towards 0 it becomes greedy.
+        temperature: τ > 0; 1 changes nothing, toward 0 it becomes greedy.
 
     Returns:
         (..., V) logits.

@@ -41,7 +41,7 @@ __all__ = [
 
 
 class TrainingDiverged(ValueError):  # noqa: N818 (an end, as StopIteration)
-    """A loss, gradient or weight is no number any more."""
+    """A loss, gradient or weight is no longer a number."""
 
 
 @dataclass(frozen=True)

@@ -161,7 +161,7 @@ def known_copies(value: Any) -> dict[int, Any]:
 
 @contextmanager
 def randomness(seed: int) -> Iterator[None]:
-    """Seed every source of random numbers; put all back afterwards.
+    """Seed every source of random numbers; put all back afterward.
 
     Within another it only seeds: the outer one puts all back, since to ask
     NumPy for its state takes longer than most calls.

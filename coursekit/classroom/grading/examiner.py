@@ -684,7 +684,7 @@ def call_all(
     at = broken = 0
     for number, bound in enumerate(calls):
         if broken == BREAKDOWNS:
-            outcomes.append(lost("it was not called any more"))
+            outcomes.append(lost("it was no longer called"))
             continue
         try:
             one = partial(session.call, cells, function, bound, seed)

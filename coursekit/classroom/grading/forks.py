@@ -34,7 +34,7 @@ Call = Callable[..., int]
 def serve(
     requests: int, begin: Callable[[Any], None], tie: Step, call: Call
 ) -> None:
-    """Start a sandbox for each request, until nobody asks any more.
+    """Start a sandbox for each request, until nobody asks anymore.
 
     A request is the settings of a sandbox as JSON, and descriptors: its
     stdin, stdout and stderr, one for :func:`watch` to report on, and under

@@ -43,7 +43,7 @@ TRACE = "coursekit_shapes"
 
 TryOut = Callable[[str, str, Sequence[BoundArguments]], list[Outcome] | None]
 """``try_out(source, name, calls)``: run a cell after all others, then call a
-function by name; None if that cannot be done any more."""
+function by name; None if that cannot be done anymore."""
 
 
 @dataclass(frozen=True)

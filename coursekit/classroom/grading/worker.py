@@ -74,7 +74,7 @@ def examiner(
 
 
 def serve(connection: Connection, folder: str, work: Work, *args: Any) -> None:
-    """Call an examiner's methods as asked, until nobody asks any more."""
+    """Call an examiner's methods as asked, until nobody asks anymore."""
     if hasattr(signal, "SIGINT"):  # Ctrl-C is for the grader
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     if START == "forkserver":  # the server ends when nobody holds this
@@ -170,7 +170,7 @@ class Worker:
         """End the process; its sandboxes end with it."""
         if self._process is None:
             return
-        self._connection.close()  # it sees that nobody asks any more
+        self._connection.close()  # it sees that nobody asks anymore
         if self._process.pid is not None:  # else its start was interrupted
             if not at_once:
                 self._process.join(10.0)
