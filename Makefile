@@ -192,9 +192,10 @@ html: $(ENV)
 	.venv/bin/jupyter-book build . -W -n --keep-going
 
 compare: $(ENV)
+	@# Three workers: each waits for a kernel that starts or ends.
 	$(PY) -m pytest $(or $(IN),_build/notebooks) --nbval \
 	  --nbval-kernel-name python3 --nbval-sanitize-with tests/nbval.cfg \
-	  -p tests.nbval_plugin -n 2 --dist loadfile
+	  -p tests.nbval_plugin -n 3 --dist loadfile
 
 pages: $(ENV)
 	@# Three workers: each waits for its browser now and then.

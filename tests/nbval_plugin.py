@@ -33,11 +33,16 @@ def execute_cell_input(self, cell_input, allow_stdin=None):
 RunningKernel.execute_cell_input = execute_cell_input
 
 
+def key(path):
+    """``further/04_attention``: a chapter and its further page differ."""
+    return path.with_suffix("").parts[-2:]
+
+
 def pytest_collection_modifyitems(items):
     """Sort by the time that a chapter took when it was last measured."""
     pages = json.loads(SECONDS.read_text("utf8"))["metrics"]["pages"]
-    seconds = {Path(page).name: p["seconds"] for page, p in pages.items()}
-    items.sort(key=lambda item: -seconds.get(item.path.stem, 0))
+    seconds = {key(Path(page)): p["seconds"] for page, p in pages.items()}
+    items.sort(key=lambda item: -seconds.get(key(item.path), 0))
 
 
 def pytest_configure(config):
