@@ -219,7 +219,7 @@ def put_weights(
     wrong += [
         f"{name} has shape {tuple(tensors[name].shape)}, "
         f"the model {tuple(own[name].shape)}"
-        for name in own.keys() & tensors.keys()
+        for name in sorted(own.keys() & tensors)
         if tensors[name].shape != own[name].shape
     ]
     if wrong:
