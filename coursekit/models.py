@@ -53,6 +53,7 @@ __all__ = [
     "create_run",
     "filled",
     "find_model",
+    "hash_of",
     "load",
     "load_model",
     "read_config",
