@@ -16,14 +16,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from coursekit.cache import CachedStepper
-from coursekit.data import IGNORE, Batch, pad
+from coursekit.data import IGNORE, Batch, Pair, pad
 from coursekit.decoder import GPT
 from coursekit.devices import device_of
 from coursekit.generation import generate
 from coursekit.loss import Loss, cross_entropy
 from coursekit.sampling import sampler
 from coursekit.steppers import evaluating
-from coursekit.tuning import Pair, answer_batch
+from coursekit.tuning import answer_batch
 
 __all__ = [
     "RewardModel",
