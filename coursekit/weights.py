@@ -100,9 +100,7 @@ def write_tensors(
         write_atomically(path, save(tensors, metadata))
 
 
-def read_tensors(
-    path: str | Path,
-) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def read_tensors(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Read what :func:`write_tensors` wrote.
 
     Returns:
