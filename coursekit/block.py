@@ -150,7 +150,8 @@ def initialize(model: nn.Module, config: StackConfig, n_residual: int) -> None:
 
     Matrices get N(0, weight_std²); those that write to the residual stream are
     divided by √n_residual, so that the sum of all writes has the same scale
-    at any depth.  Tokens that are scaled by √D get N(0, 1/D) instead.
+    at any depth.  Tokens that are scaled by √D get N(0, 1/D) instead, and
+    learned positions N(0, 0.02²).
 
     Args:
         model: a model made of this package's modules.

@@ -62,7 +62,8 @@ def check_field(name: str, kind: Any, value: Any) -> None:
     elif int in kinds:
         least = 0 if name in MAY_BE_0 else 1
         # More would be built until no memory is left.
-        top = 10**4 if "layers" in name else 2**63 if name == "seed" else 2**31
+        top = 10**4 if "layers" in name else 2**31
+        top = 2**63 - 1 if name == "seed" else top
         rule = f"be a whole number of at most {top} and at least {least}"
         holds = type(value) is int and least <= value <= top
         remedy = "Give a whole number."

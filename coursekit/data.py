@@ -23,12 +23,14 @@ from coursekit.files import read_bytes
 __all__ = [
     "IGNORE",
     "Batch",
+    "Pair",
     "Pairs",
     "load_pairs",
     "load_text",
     "pad",
     "pad_pairs",
     "random_windows",
+    "read_lines",
     "sequential_windows",
     "train_val_split",
 ]
@@ -37,6 +39,7 @@ IGNORE = -100
 """The target of a position that is not counted."""
 
 Pair = tuple[Sequence[int], Sequence[int]]
+"""Ids of a source and its target, or of a prompt and its answer."""
 Data = TypeVar("Data", str, Tensor)
 
 

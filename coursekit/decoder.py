@@ -8,12 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from coursekit.attention import Attend, fast_attend
-from coursekit.block import (
-    Block,
-    initialize,
-    make_embedding,
-    make_norm,
-)
+from coursekit.block import Block, initialize, make_embedding, make_norm
 from coursekit.checks import check_ids
 from coursekit.config import GPTConfig
 from coursekit.multihead import KeyValueCache

@@ -98,7 +98,7 @@ def device_of(model: Any) -> torch.device:
 
 
 def forked_rng(device: torch.device) -> AbstractContextManager[None]:
-    """Give torch's random numbers back as they were."""
+    """Give torch's random numbers back as they were, but for MPS's own."""
     if device.type in ("cpu", "mps"):
         return torch.random.fork_rng(devices=[])
     return torch.random.fork_rng(

@@ -61,9 +61,7 @@ class Encoder(nn.Module):
         return self.read(self.embedding(ids), mask)
 
     def read(
-        self,
-        x: Float[Tensor, "B S D"],
-        mask: Tensor | None = None,
+        self, x: Float[Tensor, "B S D"], mask: Tensor | None = None
     ) -> Float[Tensor, "B S D"]:
         """Read vectors, whatever they were made of: tokens, or sound.
 

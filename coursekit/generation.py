@@ -359,10 +359,9 @@ def _check_beams(n_beams: int, length_penalty: float) -> None:
     Raises:
         ValueError: if a value is out of range.
     """
-    is_range = is_integer(n_beams) and n_beams <= MOST_BEAMS
-    if not (
-        is_range and is_number(length_penalty) and 0 <= length_penalty <= 10
-    ):
+    beams_fit = is_integer(n_beams) and n_beams <= MOST_BEAMS
+    penalty_fits = is_number(length_penalty) and 0 <= length_penalty <= 10
+    if not (beams_fit and penalty_fits):
         raise ValueError(
             "beam search needs n_beams ≥ 1, a whole number of at most "
             f"{MOST_BEAMS}, and length_penalty in 0..10: got n_beams="

@@ -195,7 +195,8 @@ def head_effects(
     Source: michel2019sixteen; voita2019analyzing.
     Test: tests/test_interpret.py::test_the_head_that_matters_is_found
     """
-    before = measure()
+    with intervene(model):  # without dropout, as all that follow
+        before = measure()
     rows = []
     for i, block in enumerate(blocks_of(model)):
         row = []

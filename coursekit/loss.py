@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-from coursekit.checks import check_ids, is_integer, is_number
+from coursekit.checks import check_choice, check_ids, is_integer, is_number
 
 __all__ = [
     "Loss",
@@ -313,11 +313,8 @@ def check_choices(label_smoothing: float, reduction: str) -> None:
             f"label_smoothing must lie in [0, 1): got {label_smoothing}. "
             "0 turns it off; 0.1 is the paper's."
         )
-    if reduction not in ("mean", "sum", "none"):
-        raise ValueError(
-            f"reduction must be mean, sum or none: got {reduction!r}. "
-            "Use mean to train, sum to weigh batches by their tokens."
-        )
+    remedy = "Use mean to train, sum to weigh batches by their tokens."
+    check_choice("reduction", reduction, ("mean", "sum", "none"), remedy)
 
 
 def perplexity(nats: float | Tensor) -> float:

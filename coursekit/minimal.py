@@ -2,11 +2,10 @@
 
     python minimal.py text.txt
 
-trains a GPT on the text for about two minutes, then generates from it.
+trains a GPT without biases for about two minutes, then generates from it.
 Each part names the chapter of *The Executable Transformer* that teaches it.
 
-Shapes: B sequences of T tokens, a vocabulary of V tokens, D dimensions in
-H heads of Dh = D / H.  No layer has a bias.
+Shapes: (B, T) ids of V tokens; D dimensions, in H heads of Dh = D / H.
 """
 
 import math
@@ -289,6 +288,7 @@ if __name__ == "__main__":
     tokenizer = CharTokenizer(text)  # or BPETokenizer(text, 512)
     ids = torch.tensor(tokenizer.encode(text))
     cut = len(ids) * 9 // 10  # the last tenth is held out
+    assert len(ids[cut:]) > 64, "the text is too short to hold out a window"
     model = GPT(len(tokenizer.vocabulary), 64, 64, n_heads=4, n_blocks=4)
     train(model, ids[:cut], steps=2000)
     print(f"held-out loss: {evaluate(model, ids[cut:]):.3f} nats per token")

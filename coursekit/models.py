@@ -53,6 +53,7 @@ __all__ = [
     "create_run",
     "filled",
     "find_model",
+    "hash_of",
     "load",
     "load_model",
     "read_config",
@@ -71,7 +72,9 @@ MODELS: dict[str, tuple[str, type[Config]]] = {
 }
 """Each model's module, imported when it is built, and its settings."""
 FORMAT = 1
-FILES = {"config.json", "tokenizer.json", "model.safetensors"}
+NEEDED = {"config.json", "model.safetensors"}
+# What zipfile raises; of a file that is missing a KeyError.
+ZIP_ERRORS = (BadZipFile, EOFError, KeyError, OSError, RuntimeError)
 SHIPPED = Path(__file__).parent / "assets" / "models"
 
 
@@ -149,11 +152,7 @@ def describe(model: Any) -> dict[str, Any]:
             f"only {', '.join(MODELS)} can be saved: got {name}. Save your "
             "own model's state_dict with safetensors."
         )
-    return {
-        "format": FORMAT,
-        "model": name,
-        "config": model.config.to_dict(),
-    }
+    return {"format": FORMAT, "model": name, "config": model.config.to_dict()}
 
 
 def create_run(
@@ -384,9 +383,9 @@ def load(name: str | Path, device: str | torch.device = "cpu") -> Loaded:
     with TemporaryDirectory() as folder:
         try:
             with ZipFile(path) as file:
-                for part in FILES & {*file.namelist()}:
-                    file.extract(part, folder)
-        except (BadZipFile, EOFError, OSError, RuntimeError) as error:
+                known = NEEDED | {"tokenizer.json"} & {*file.namelist()}
+                file.extractall(folder, sorted(known))
+        except ZIP_ERRORS as error:
             raise ValueError(
                 f"a zip must be complete, and have no password: got {path} "
                 f"({error}). Save it again."

@@ -31,8 +31,6 @@ __all__ = [
 
 Rotation = Callable[[Tensor], Tensor]
 LAYOUTS = ("interleaved", "halves")
-
-
 LAYOUT_REMEDY = "The paper interleaves; most published weights have halves."
 
 

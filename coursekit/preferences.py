@@ -16,15 +16,16 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from coursekit.cache import CachedStepper
-from coursekit.data import IGNORE, Batch, pad
+from coursekit.data import IGNORE, Batch, Pair, pad
 from coursekit.decoder import GPT
+from coursekit.devices import device_of
 from coursekit.generation import generate
 from coursekit.loss import Loss, cross_entropy
 from coursekit.sampling import sampler
-from coursekit.tuning import Pair, answer_batch
+from coursekit.steppers import evaluating
+from coursekit.tuning import answer_batch
 
 __all__ = [
-    "Reward",
     "RewardModel",
     "answer_log_probs",
     "best_policy",
@@ -43,8 +44,6 @@ __all__ = [
     "sample_answers",
 ]
 
-Reward = Callable[[int, Sequence[int]], float]
-"""From the number of a prompt and an answer's ids to what it earns."""
 Comparison = tuple[Sequence[int], Sequence[int], Sequence[int]]
 """A prompt, the better answer and the worse one, as ids."""
 
@@ -277,10 +276,9 @@ def dpo_batch(
 
     Chapter: 22, preferences.
     """
-    batch = answer_batch(_both(comparisons), pad_id)
-    with torch.no_grad():
-        found = answer_log_probs(reference, **batch.inputs,
-                                 targets=batch.targets)  # fmt: skip
+    batch = answer_batch(_both(comparisons), pad_id).to(device_of(reference))
+    with evaluating(reference.modules()):
+        found = answer_log_probs(reference, batch.inputs["ids"], batch.targets)
     return Batch(batch.inputs | {"reference": found.sum(1)}, batch.targets)
 
 
@@ -453,7 +451,8 @@ def grpo_batches(
         pairs = sample_answers(
             model, prompts(step), n_answers, end_id, max_new_tokens, generator
         )
-        rewards = torch.tensor(reward(step, pairs)).view(-1, n_answers)
+        earned = torch.tensor(reward(step, pairs)).float()  # True counts 1
+        rewards = earned.view(-1, n_answers)
         gains = group_advantages(rewards).flatten()
         kept = gains.nonzero()[:, 0].tolist() or [0]
         batch = answer_batch([pairs[i] for i in kept], end_id)
@@ -481,7 +480,7 @@ def make_grpo_loss(reference: GPT | None = None, beta: float = 0.0) -> Loss:
         own = answer_log_probs(model, inputs["ids"], targets)
         counts, theirs = targets != IGNORE, None
         if reference is not None:
-            with torch.no_grad():
+            with evaluating(reference.modules()):
                 theirs = answer_log_probs(reference, inputs["ids"], targets)
         gains = inputs["advantages"]
         found = grpo_loss(

@@ -29,7 +29,7 @@ class Clock:
     """
 
     def __init__(self, seconds: float | None) -> None:
-        self.seconds, self.tokens, self.began = 0.0, 0, time.perf_counter()
+        self.spent, self.tokens, self.began = 0.0, 0, time.perf_counter()
         self.end = self.began + (math.inf if seconds is None else seconds)
 
     def start(self) -> None:
@@ -38,9 +38,9 @@ class Clock:
 
     def stop(self, tokens: int) -> float:
         """A step of so many tokens ends; tokens a second so far."""
-        self.seconds += time.perf_counter() - self.began
+        self.spent += time.perf_counter() - self.began
         self.tokens += tokens
-        return self.tokens / max(self.seconds, 1e-9)
+        return self.tokens / max(self.spent, 1e-9)
 
     def is_over(self) -> bool:
         """Whether the time is up."""

@@ -133,8 +133,8 @@ def quantized_copy(
     rounded = copy.deepcopy(model)
     with torch.no_grad():
         for _, weights in matrices(rounded):
-            rows = weights.flatten(1)
-            rows.copy_(dequantize(quantize(rows, bits, group_size)))
+            rows = quantize(weights.flatten(1), bits, group_size)
+            weights.copy_(dequantize(rows).view(weights.shape))
     return rounded
 
 

@@ -156,10 +156,13 @@ def sampler(
     Chapter: 12, generation.
     """
 
+    tiny = torch.finfo(torch.float32).tiny  # below it, τ is 0
+    is_greedy = is_number(temperature) and 0 <= temperature < tiny
+
     def filtered(logits: Tensor) -> Tensor:
-        # The largest becomes 0, so that a tiny τ can't overflow.
+        # The largest becomes 0, so that a small τ can't overflow.
         logits = logits.float() - logits.amax(dim=-1, keepdim=True)
-        logits = apply_temperature(logits, temperature)
+        logits = apply_temperature(logits, 1.0 if is_greedy else temperature)
         if top_k is not None:
             logits = keep_top_k(logits, top_k)
         return logits if top_p is None else keep_top_p(logits, top_p)
@@ -174,10 +177,5 @@ def sampler(
         drawn = (sums <= uniform * sums[:, -1:]).sum(dim=-1)
         return drawn.to(logits.device)
 
-    if (
-        is_number(temperature)
-        and 0 <= temperature < torch.finfo(torch.float32).tiny
-    ):
-        return greedy
     filtered(torch.zeros(1, 1))  # refuses bad values
-    return draw
+    return greedy if is_greedy else draw

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from coursekit.cache import make_cache
 from coursekit.decoder import GPT
+from coursekit.devices import device_of
 from coursekit.sampling import apply_temperature, sampler
 from coursekit.steppers import evaluating
 
@@ -194,7 +195,7 @@ def speculate(
             "newline; 3 to 7 drafted tokens are usual."
         )
     text, n_drafted, kept = [*prompt], [], []
-    while missing := max_new_tokens - (len(text) - len(prompt)):
+    while (missing := max_new_tokens - (len(text) - len(prompt))) > 0:
         drafted: list[int] = []
         rows: list[Tensor] = []
         for _ in range(min(n_draft, missing - 1)):
@@ -252,7 +253,7 @@ class CachedReader:
             same += 1
         for layer in self.cache:
             layer.length = same
-        ids = torch.tensor([text[same:]])
+        ids = torch.tensor([text[same:]], device=device_of(self.model))
         with evaluating(self.model.modules()):
             logits = self.model(ids, cache=self.cache)[0, -n_last:]
         self.text = [*text]

@@ -103,12 +103,6 @@ class TrainConfig(Config):
         for name, choices in TRAIN_CHOICES.items():
             check_choice(name, getattr(self, name), choices)
         yield (
-            self.seed < 2**63,
-            "seed must be below 2**63",
-            str(self.seed),
-            "Lower it.",
-        )
-        yield (
             self.min_lr_ratio <= 1,
             "min_lr_ratio is at most the peak, 1",
             str(self.min_lr_ratio),

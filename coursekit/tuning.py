@@ -6,7 +6,6 @@ count; and, with LoRA, the parameters that are trained, a small matrix product
 next to each weight matrix that stays as it is.
 """
 
-import hashlib
 import math
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
@@ -18,10 +17,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from coursekit.cache import CachedStepper
-from coursekit.checks import is_integer
-from coursekit.data import IGNORE, Batch, load_text, pad
+from coursekit.checks import is_integer, require
+from coursekit.data import IGNORE, Batch, Pair, pad, read_lines
 from coursekit.generation import generate
-from coursekit.models import Loaded, find_model, load_model
+from coursekit.models import Loaded, find_model, hash_of, load_model
 from coursekit.vocabulary import Tokenizer
 from coursekit.weights import read_tensors, write_tensors
 
@@ -29,7 +28,6 @@ __all__ = [
     "ATTENTION",
     "MATRICES",
     "LoRA",
-    "Pair",
     "add_lora",
     "answer_batch",
     "answers",
@@ -50,7 +48,6 @@ MATRICES = (*ATTENTION, "w_in", "w_out")
 """All matrices of a block."""
 SHIPPED = Path(__file__).parent / "assets" / "tuning"
 """Where the package's adapters and pairs are."""
-Pair = tuple[Sequence[int], Sequence[int]]
 
 
 # -- prompts with answers ----------------------------------------------------
@@ -71,8 +68,8 @@ def read_pairs(name: str | Path) -> list[tuple[str, str]]:
     Chapter: 20, fine-tuning.
     """
     path = SHIPPED / f"{name}.tsv"
-    text = load_text(path if path.exists() else name)
-    pairs = [tuple(line.split("\t")) for line in text.splitlines()]
+    lines = read_lines(str(path if path.exists() else name))
+    pairs = [tuple(line.split("\t")) for line in lines]
     for n, pair in enumerate(pairs, 1):
         if len(pair) != 2 or not all(part.strip() for part in pair):
             raise ValueError(
@@ -369,20 +366,27 @@ def save_adapter(
 
     Raises:
         SaveError: if it can't be written.
+        ValueError: if there is no update, or not all have one rank.
 
     Chapter: 20, fine-tuning.
     """
-    tensors = lora_weights(model)
-    [scale] = {m.scale for m in model.modules() if isinstance(m, LoRA)}
-    rank = min(next(iter(tensors.values())).shape)
+    updates = [m for m in model.modules() if isinstance(m, LoRA)]
+    kinds = {(len(update.a), update.scale) for update in updates}
+    require(
+        len(kinds) == 1,
+        "an adapter has updates, and of one rank",
+        f"{len(updates)} updates of {len(kinds)} kinds",
+        "Save it before merge_lora.",
+    )
+    [(rank, scale)] = kinds
     about = {
         "base": str(base),
-        "sha256": hash_of(base),
+        "sha256": hash_of(find_model(base) / "model.safetensors"),
         "rank": rank,
         "alpha": scale * rank,
         "layers": [*layers],
     }
-    write_tensors(path, tensors, about)
+    write_tensors(path, lora_weights(model), about)
 
 
 def load_tuned(path: str | Path) -> Loaded:
@@ -405,20 +409,21 @@ def load_tuned(path: str | Path) -> Loaded:
     if (SHIPPED / f"{path}.safetensors").exists():
         path = SHIPPED / f"{path}.safetensors"
     tensors, about = read_tensors(path)
-    if about["sha256"] != hash_of(about["base"]):
+    require(
+        {"base", "sha256", "rank", "alpha", "layers"} <= about.keys(),
+        "an adapter's file must say which model it belongs to",
+        f"none in {path}",
+        "Write it with save_adapter.",
+    )
+    base = find_model(about["base"])
+    if about["sha256"] != hash_of(base / "model.safetensors"):
         raise ValueError(
             "an adapter belongs to the weights that it was trained with: "
             f"got other weights in {about['base']}. Restore them, or train "
             "the adapter again."
         )
-    model, tokenizer = load_model(find_model(about["base"]))
+    model, tokenizer = load_model(base)
     with torch.random.fork_rng(devices=[]):  # loading uses no chance
         add_lora(model, about["rank"], about["alpha"], about["layers"])
     put_lora(model, tensors)
     return Loaded(merge_lora(model).eval(), tokenizer)
-
-
-def hash_of(model: str | Path) -> str:
-    """SHA-256 of a model's weights as they are stored."""
-    path = find_model(model) / "model.safetensors"
-    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -100,9 +100,7 @@ def write_tensors(
         write_atomically(path, save(tensors, metadata))
 
 
-def read_tensors(
-    path: str | Path,
-) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def read_tensors(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Read what :func:`write_tensors` wrote.
 
     Returns:
@@ -219,7 +217,7 @@ def put_weights(
     wrong += [
         f"{name} has shape {tuple(tensors[name].shape)}, "
         f"the model {tuple(own[name].shape)}"
-        for name in own.keys() & tensors.keys()
+        for name in sorted(own.keys() & tensors)
         if tensors[name].shape != own[name].shape
     ]
     if wrong:

@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from zipfile import ZipFile
 
 import forked
 import pytest
@@ -95,6 +96,7 @@ def files(folder):
 LIVES = '''
 import json, os, random, signal, sys, time
 from pathlib import Path
+from zipfile import ZipFile
 import torch
 torch.set_num_threads(1)
 from coursekit import checkpoint
@@ -295,6 +297,19 @@ MODELS = [
     (Encoder, EncoderConfig, {}),
     (Transformer, TransformerConfig, {}),
 ]
+
+
+def test_a_zip_is_named_that_lacks_a_file(tmp_path):
+    """As one of a folder, whose files have its name before theirs."""
+    save_model(tmp_path / "m", tiny())
+    packed, nested = tmp_path / "packed.zip", tmp_path / "nested.zip"
+    with ZipFile(packed, "w") as whole, ZipFile(nested, "w") as folder:
+        for path in (tmp_path / "m").iterdir():
+            whole.write(path, path.name)
+            folder.write(path, f"m/{path.name}")
+    assert equal_weights(load(packed).model, load(tmp_path / "m").model)
+    with pytest.raises(ValueError, match=r"nested\.zip .*'config\.json'"):
+        load(nested)
 
 
 @pytest.mark.parametrize(("kind", "config", "changes"), MODELS)
@@ -898,6 +913,7 @@ def test_a_full_disk_keeps_the_old_checkpoint(saved, monkeypatch):
 TINY_DISK = """
 import resource, signal, sys
 from pathlib import Path
+from zipfile import ZipFile
 sys.path.insert(0, sys.argv[2])
 import test_checkpoint as t
 path = Path(sys.argv[1])

@@ -535,7 +535,7 @@ def test_bad_texts(call, tmp_path, content, parts):
         (["--init-std", "-1"], ["init_std must be", "-1"]),
         (["--norm-eps", "-1"], ["norm_eps must be", "-1"]),
         (["--rope-base", "nan"], ["rope_base must be", "nan"]),
-        (["--seed", str(2**63)], ["seed must be below", str(2**63)]),
+        (["--seed", str(2**63)], ["seed must be", str(2**63)]),
         (["--optimizer", "muon", "--n-layers", "0"], ["muon"]),
         (["--speling", "1"], ["--speling"]),
     ],

@@ -21,6 +21,8 @@ from coursekit.decoder import GPT
 from coursekit.fast.static import StaticStepper
 from coursekit.generation import beam_search, generate
 from coursekit.masks import combine_masks
+from coursekit.preferences import dpo_batch
+from coursekit.speculative import CachedReader
 from coursekit.steppers import PlainStepper
 from coursekit.train_config import TrainConfig
 from coursekit.training import train
@@ -164,6 +166,16 @@ def test_a_cuda_graph_writes_what_the_plain_loop_writes():
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.mul_(0.9)
+
+
+@GPU
+def test_a_draft_is_read_and_a_reference_asked_where_they_are():
+    (here, _), (there, _) = trained("cpu"), trained("cuda")
+    read = CachedReader(there)([1, 2, 3], 2)
+    close(read.cpu(), CachedReader(here)([1, 2, 3], 2), 1e-6)
+    pairs = [([1], [2], [3, 4])]
+    a, b = (dpo_batch(pairs, m, 0).inputs["reference"] for m in (here, there))
+    close(b.cpu(), a, 1e-6)
 
 
 @GPU

@@ -287,9 +287,17 @@ def wrapped(model):
     part.w_v = Halved(part.w_v)
 
 
-@pytest.mark.parametrize("change", [hook, wrapped])
+def hook_of_head(model):
+    model.head.register_forward_hook(lambda module, inputs, output: output / 2)
+
+
+def wrapped_head(model):
+    model.head = Halved(model.head)
+
+
+@pytest.mark.parametrize("change", [hook, wrapped, hook_of_head, wrapped_head])
 def test_what_is_more_than_matrices_goes_through_the_model(change):
-    model = gpt()
+    model = gpt(tie_embeddings=False)
     before = CachedStepper(pack(model))
     before.prefill([[7, 3]])
     change(model)

@@ -119,6 +119,21 @@ def test_the_head_that_matters_is_found(ids):
     assert not effects.any()
 
 
+def test_effects_are_measured_without_dropout(ids):
+    """Of heads that say nothing each is 0, also in training mode."""
+    model = build(dropout=0.5).train()
+    with torch.no_grad():
+        for block in model.blocks:
+            block.attention.w_o.weight.zero_()
+
+    def measure():
+        return model(ids).abs().max().item()
+
+    assert measure() != measure()  # the control
+    assert not head_effects(model, measure).any()
+    assert model.training
+
+
 def test_a_patch_is_traced(ids):
     model = build()
     clean, corrupt = ids, ids.clone()

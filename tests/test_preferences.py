@@ -314,6 +314,22 @@ def test_a_reward_model_begins_at_ln_2_and_learns():
     assert state.losses[-1] < 0.05
 
 
+def test_a_reference_has_no_dropout():
+    """Also one in training mode, as it is when built; its mode stays."""
+    noisy, quiet = model(dropout=0.5).train(), model()
+    batch = pf.dpo_batch(COMPARISONS, noisy, END)
+    right = pf.dpo_batch(COMPARISONS, quiet, END)
+    close(batch.inputs["reference"], right.inputs["reference"], 1e-12)
+    gains = {"advantages": torch.ones(len(batch.targets))}
+    asked = quiet, batch.inputs | gains, batch.targets
+    apart = pf.make_grpo_loss(noisy, beta=1.0)(*asked)
+    close(apart, pf.make_grpo_loss(quiet, beta=1.0)(*asked), 1e-12)
+    assert noisy.training
+    # The control: in training mode its log-probabilities are others.
+    found = pf.answer_log_probs(noisy, batch.inputs["ids"], batch.targets)
+    differ(found.sum(1), right.inputs["reference"])
+
+
 def test_dpo_learns_what_is_preferred():
     """The margin grows; the other way round it falls."""
     margins = []
@@ -412,6 +428,22 @@ def test_batches_depend_on_the_step_alone():
     assert len(one.targets) == 8
     gains = one.inputs["advantages"]
     close(gains.sum(), torch.zeros(()), 1e-5)
+
+
+def test_a_verdict_is_a_reward():
+    """True counts 1, False counts 0."""
+    made = model(torch.float32)
+
+    def verdicts(step, pairs):
+        return [reward == 1 for reward in says_six(step, pairs)]
+
+    ways = says_six, verdicts
+    [one], [two] = (
+        pf.grpo_batches(made, lambda step: PROMPTS, way, 16, END, 3)(0)
+        for way in ways
+    )
+    assert one.inputs["advantages"].any()
+    assert torch.equal(one.inputs["advantages"], two.inputs["advantages"])
 
 
 def learned(runs):

@@ -98,6 +98,16 @@ def test_eight_bits_per_row_are_those_of_a_file(model):
         assert (a.dim() > 1) == (not torch.equal(c, d))
 
 
+def test_a_matrix_is_rounded_however_it_lies_in_memory():
+    torch.manual_seed(2)
+    plain = nn.Conv2d(3, 5, 2)
+    lies_otherwise = nn.Conv2d(3, 5, 2).to(memory_format=torch.channels_last)
+    lies_otherwise.load_state_dict(plain.state_dict())
+    right = quantized_copy(plain, 3).weight
+    assert torch.equal(quantized_copy(lies_otherwise, 3).weight, right)
+    assert not torch.equal(right, plain.weight)
+
+
 def test_fewer_bits_and_larger_groups_err_more(weights):
     def error(bits, size):
         off = dequantize(quantize(weights, bits, size)) - weights

@@ -197,6 +197,7 @@ def test_the_seed_decides():
         ({"temperature": -0.5}, "above 0: got -0.5"),
         ({"temperature": math.nan}, "above 0: got nan"),
         ({"top_k": 0}, "top_k must be a whole number of at least 1: got 0"),
+        ({"temperature": 0.0, "top_k": 0}, "at least 1: got 0"),
         ({"top_p": 0.0}, r"top_p must lie in \(0, 1\]: got 0.0"),
         ({"top_p": 1.5}, "got 1.5"),
     ],

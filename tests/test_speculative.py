@@ -230,6 +230,11 @@ def test_every_outcome_of_two_dice():
     assert len(found) == 11
 
 
+@pytest.mark.parametrize("n", [0, -1])
+def test_no_token_is_drawn_where_none_is_wanted(n):
+    assert speculate(TARGET, DRAFT, [1], n, 2, draw_with()).tokens == ()
+
+
 @pytest.mark.parametrize(("prompt", "n_draft"), [([], 2), ([1], 0)])
 def test_what_cannot_be_speculated_on_is_refused(prompt, n_draft):
     with pytest.raises(ValueError, match="n_draft of at least 1: got"):

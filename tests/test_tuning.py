@@ -249,6 +249,26 @@ def test_an_adapter_refuses_another_base(tmp_path):
         tuning.load_tuned(path)
 
 
+def test_an_adapter_may_have_a_rank_above_the_width(tmp_path):
+    save_model(tmp_path / "base", model(torch.float32))
+    made = tuning.add_lora(model(torch.float32), D + 3, layers=("w_q",))
+    for tensor in tuning.lora_weights(made).values():
+        tensor += 0.1
+    path = tmp_path / "adapter.safetensors"
+    tuning.save_adapter(path, made, str(tmp_path / "base"), ("w_q",))
+    close(tuning.load_tuned(path).model(ids()), made(ids()), 1e-5)
+
+
+def test_what_is_no_adapter_is_refused(tmp_path):
+    save_model(tmp_path / "base", model(torch.float32))
+    path = tmp_path / "adapter.safetensors"
+    with pytest.raises(ValueError, match=r"0 kinds\. Save it before merge"):
+        tuning.save_adapter(path, tuning.merge_lora(adapted()), "base", ())
+    assert not path.exists()
+    with pytest.raises(ValueError, match=r"which model it belongs to: got"):
+        tuning.load_tuned(tmp_path / "base" / "model.safetensors")
+
+
 def test_other_tensors_are_refused():
     made = adapted(rank=3)
     with pytest.raises(ValueError, match="another name or shape"):
@@ -263,6 +283,13 @@ def test_shipped_pairs():
     told = dict(tuning.read_pairs("story-questions"))
     assert len(told) > 800
     assert not {prompt for prompt, _ in six} & told.keys()
+
+
+def test_only_a_new_line_ends_a_pair(tmp_path):
+    """Not the other characters that Python takes for ends of lines."""
+    path = tmp_path / "pairs.tsv"
+    path.write_text("a\u2028b\x0cc\td\ne\tf\n", "utf8")
+    assert tuning.read_pairs(path) == [("a\u2028b\x0cc", "d"), ("e", "f")]
 
 
 def test_a_pair_needs_two_parts(tmp_path):

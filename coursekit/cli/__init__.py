@@ -15,12 +15,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, NoReturn
 
-from coursekit.cli.output import (
-    FULL,
-    complain,
-    discard_output,
-    keep_streams,
-)
+from coursekit.cli.output import FULL, complain, discard_output, keep_streams
 
 INTRO = """\
 A transformer to train, to question and to take apart.

@@ -30,6 +30,12 @@ class Split:
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Options of ``coursekit eval``."""
     add_run(parser)
+    add_text(parser)
+    add_fields(parser, Common)
+
+
+def add_text(parser: argparse.ArgumentParser) -> None:
+    """What is measured: a text, and which part of it."""
     parser.add_argument(
         "text",
         nargs="?",
@@ -37,7 +43,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="a UTF-8 file, or a packaged text [default: the run's]",
     )
     add_fields(parser, Split)
-    add_fields(parser, Common)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,7 +1,6 @@
 """``coursekit info``: what a model is made of; what this machine can do."""
 
 import argparse
-import hashlib
 import platform
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from coursekit.devices import pick_device, pick_precision
 from coursekit.models import (
     build_model,
     find_model,
+    hash_of,
     read_config,
     shapes_only,
     shipped,
@@ -105,8 +105,8 @@ def about_files(folder: Path) -> dict[str, Any]:
         }
     weights = folder / "model.safetensors"
     if weights.exists():
-        digest = hashlib.sha256(weights.read_bytes()).hexdigest()
-        about["weights"] = read_tensors(weights)[1] | {"sha256": digest}
+        about["weights"] = read_tensors(weights)[1]
+        about["weights"]["sha256"] = hash_of(weights)
     checkpoint = folder / "checkpoint.safetensors"
     if checkpoint.exists():
         state = read_tensors(checkpoint)[1]

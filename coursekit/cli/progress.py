@@ -24,11 +24,11 @@ def until_interrupted() -> Iterator[Callable[[], bool]]:
     """
     pressed = []
 
-    def note(*_: object) -> None:
+    def press(*_: object) -> None:
         pressed.append(True)
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
-    before = signal.signal(signal.SIGINT, note)
+    before = signal.signal(signal.SIGINT, press)
     try:
         yield lambda: bool(pressed)
     finally:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from coursekit.cli.common import Common, add_run, text_model
-from coursekit.cli.evaluate import Split, read_split
+from coursekit.cli.evaluate import add_text, read_split
 from coursekit.cli.options import add_fields
 from coursekit.cli.output import report
 from coursekit.cli.runs import windows_of
@@ -28,14 +28,8 @@ class Rounding:
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Options of ``coursekit quantize``."""
     add_run(parser)
-    parser.add_argument(
-        "text",
-        nargs="?",
-        metavar="TEXT",
-        help="a UTF-8 file, or a packaged text [default: the run's]",
-    )
     add_fields(parser, Rounding)
-    add_fields(parser, Split)
+    add_text(parser)
     add_fields(parser, Common)
 
 

@@ -65,12 +65,15 @@ def for_generation(model: Model, n_rows: int = 1) -> Model:
     packed._modules = dict(model._modules)
     del packed.blocks, packed.head
     head = model.embedding if model.head is None else model.head
+    does_more = _does_more(model)
     with torch.no_grad():
         # In place of modules: plain functions, with nothing around them.
-        pack = _as_it_is if _does_more(model) else partial(_block, n_rows)
+        pack = _as_it_is if does_more else partial(_block, n_rows)
         blocks = [pack(block) for block in model.blocks]
         blocks[-1:] = [_as_texts(last) for last in blocks[-1:]]
-        vars(packed).update(blocks=blocks, head=_head(n_rows, head))
+        if head is model.embedding or not does_more:
+            pack = partial(_head, n_rows)
+        vars(packed).update(blocks=blocks, head=pack(head))
     weights: list[Tensor] = list(model.parameters())
     vars(packed)["source"] = weights, _marks(weights)
     return packed
@@ -222,7 +225,7 @@ def _does_more(model: nn.Module) -> bool:
     hooks = [
         part._forward_hooks or part._forward_pre_hooks for _, part in parts
     ]
-    layers = [part for name, part in parts if ".w_" in name]
+    layers = [p for name, p in parts if ".w_" in name or name == "head"]
     return any(hooks) or any(type(layer) is not nn.Linear for layer in layers)
 
 

@@ -310,13 +310,13 @@ def unfused(tensors: Tensors) -> Tensors:
 
     ``w_qkv`` becomes ``w_q``, ``w_k`` and ``w_v``: as many rows each.
     """
-    cut = {}
-    for name, tensor in tensors.items():
-        fused = next((w for w in ("w_qkv", "w_kv") if w in name), "w_")
-        letters = fused.removeprefix("w_")
-        chunks = tensor.chunk(len(letters)) if letters else [tensor]
-        for letter, rows in zip(letters or [""], chunks, strict=True):
-            cut[name.replace(fused, f"w_{letter}")] = rows
+    cut = dict(tensors)
+    for name in tensors:
+        for letters in ("qkv", "kv"):
+            if f"w_{letters}." in name:
+                chunks = cut.pop(name).chunk(len(letters))
+                for letter, rows in zip(letters, chunks, strict=True):
+                    cut[name.replace(f"w_{letters}", f"w_{letter}")] = rows
     return cut
 
 

@@ -114,14 +114,12 @@ def stacks(
 
 def matrix_products(
     rows: Sequence[tuple[str, Sequence[tuple[str, int, int, str]]]],
-    signs: str = "=·",
 ) -> Axes:
     """Draw products of matrices, each matrix in its shape.
 
     Args:
         rows: for each product what it is for, and its result and two
             factors: a name, rows, columns, and a role.
-        signs: between the three matrices.
 
     Returns:
         The axes; the matrices of a row have a common middle.
@@ -137,8 +135,8 @@ def matrix_products(
             box(ax, x, y - height / 2, width, height, role)
             ax.text(x + width / 2, y, name, ha="center", va="center")
             x += width
-            if j < len(signs):
-                ax.text(x + 0.5, y, signs[j], ha="center", va="center")
+            if j < 2:
+                ax.text(x + 0.5, y, "=·"[j], ha="center", va="center")
                 x += 1
         y -= tall / 2
     ax.set(xlim=(0, 5.4 / 0.3), ylim=(y, 0))

@@ -214,12 +214,11 @@ def window_and_prefix(tokens: Sequence[str], at: int) -> Axes:
     return ax
 
 
-def padded_batch(rows: Sequence[Sequence[str]], pad: str = "pad") -> Axes:
+def padded_batch(rows: Sequence[Sequence[str]]) -> Axes:
     """Draw sentences of one batch; padding fills up the shorter ones.
 
     Args:
         rows: the tokens of each sentence.
-        pad: what is written where a sentence has ended.
 
     Returns:
         The axes; row i stands at height −i, position s at x = s.
@@ -229,7 +228,7 @@ def padded_batch(rows: Sequence[Sequence[str]], pad: str = "pad") -> Axes:
     for i, tokens in enumerate(rows):
         for x in range(size):
             real = x < len(tokens)
-            text = tokens[x] if real else pad
+            text = tokens[x] if real else "pad"
             _box(ax, x, -i, text, "sky" if real else None)
     ax.set(xlim=(-0.55, size - 0.45), ylim=(0.6 - len(rows), 0.6))
     ax.axis("off")

@@ -106,9 +106,7 @@ def added_positions(
     return ax
 
 
-def _dial(
-    ax: Axes, x: Number, y: Number, angle: float, color: str, line: str = "-"
-) -> None:
+def _dial(ax: Axes, x: Number, y: Number, angle: float, color: str) -> None:
     """One clock with a hand that starts upright and turns clockwise."""
     radius = 0.38
     ring = Circle((x, y), radius, fill=False, edgecolor=COLORS["gray"])
@@ -118,18 +116,19 @@ def _dial(
         [x, tip[0]],
         [y, tip[1]],
         color=COLORS[color],
-        linestyle=line,
+        linestyle="-",
         solid_capstyle="round",
     )
 
 
-def turned_back(position: int, n_positions: int, speed: Number = 1.0) -> Axes:
+def turned_back(position: int, n_positions: int) -> Axes:
     """Draw how a position finds the one before it with one clock hand.
+
+    The hand turns by 1 radian per position.
 
     Args:
         position: who looks back.
         n_positions: clocks to compare with.
-        speed: radians per position.
 
     Returns:
         The axes; the clock of position t has its center at (t, 0).
@@ -137,8 +136,8 @@ def turned_back(position: int, n_positions: int, speed: Number = 1.0) -> Axes:
     ax = new_figure(3.0)[1][0]
     middle = (n_positions - 1) / 2
     query, key = ROLES["query"], ROLES["key"]
-    _dial(ax, middle - 1.1, 1.75, position * speed, "gray")
-    _dial(ax, middle + 1.1, 1.75, (position - 1) * speed, query)
+    _dial(ax, middle - 1.1, 1.75, position, "gray")
+    _dial(ax, middle + 1.1, 1.75, position - 1, query)
     arrow(ax, (middle - 0.55, 1.75), (middle + 0.55, 1.75), "-")
     for x, text in (
         (middle - 1.1, f"position {position}"),
@@ -150,8 +149,8 @@ def turned_back(position: int, n_positions: int, speed: Number = 1.0) -> Axes:
     ax.text(-0.75, -0.62, "position", ha="right", va="center")
     for t in range(n_positions):
         found = t == position - 1
-        _dial(ax, t, 0.0, t * speed, key)
-        product = np.cos((position - 1 - t) * speed)
+        _dial(ax, t, 0.0, t, key)
+        product = np.cos(position - 1 - t)
         text = f"{product:.2f}".replace("-", "−")
         weight = "bold" if found else "normal"
         ax.text(t, -0.62, str(t), ha="center", va="center", weight=weight)

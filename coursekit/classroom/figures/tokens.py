@@ -161,17 +161,12 @@ def token_bytes(
     return ax
 
 
-def token_cuts(
-    rows: Mapping[str, Sequence[str]],
-    width: int = 32,
-    ax: Axes | None = None,
-) -> Axes:
+def token_cuts(rows: Mapping[str, Sequence[str]], width: int = 32) -> Axes:
     """Draw where a text is cut: each token a box, lines broken like text.
 
     Args:
         rows: a heading, and the tokens under it; a space is drawn as ␣.
         width: characters in a line.
-        ax: where to draw; a new figure by default.
 
     Returns:
         The axes; a character is 1 wide, a line 1 high, from the top down.
@@ -189,8 +184,7 @@ def token_cuts(
             line.append(token)
         lines.append((y, line))
         y += 1.3
-    if ax is None:
-        ax = new_figure(height=0.31 * y + 0.1)[1][0]
+    ax = new_figure(height=0.31 * y + 0.1)[1][0]
     for y, line_or_heading in lines:
         if isinstance(line_or_heading, str):
             ax.text(0, y, line_or_heading, va="center", weight="bold")

@@ -447,9 +447,9 @@ def worst(limits: Limits) -> float:
     return 2 * limits.wall_s + 120
 
 
-def control(isolation: Isolation, limits: Limits = LIMITS) -> str:
+def control(isolation: Isolation) -> str:
     """How a right submission ends here: ``right``, or the doctor is ill."""
-    with host(limits) as bait, Sandbox(isolation, limits) as box:
+    with host() as bait, Sandbox(isolation, LIMITS) as box:
         return attempt(box, "control", RIGHT, bait)[0]
 
 
