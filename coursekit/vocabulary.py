@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
+from coursekit.checks import require
 from coursekit.files import parse_json, utf8, write_atomically
 
 __all__ = [
@@ -48,8 +49,8 @@ class Tokenizer(ABC):
             order. Text never becomes one of them by itself.
 
     Raises:
-        ValueError: two tokens are equal, one is empty, or the ids of
-            special tokens leave gaps.
+        ValueError: two tokens are equal, one is empty, the ids of special
+            tokens leave gaps, or their names are one string.
 
     Chapter: 1, the tokenizer.
     """
@@ -61,6 +62,12 @@ class Tokenizer(ABC):
         tokens: Sequence[bytes],
         special_tokens: SpecialTokens = (),
     ) -> None:
+        require(
+            not isinstance(special_tokens, str),
+            "special_tokens is a list of names",
+            f"the text {special_tokens!r}",
+            f"Write [{special_tokens!r}].",
+        )
         names = list(special_tokens)
         lists = (tokens, names)
         if any(len({*x}) < len(x) or not all(x) for x in lists):

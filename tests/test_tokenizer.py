@@ -332,6 +332,15 @@ def test_characters_survive_a_restart():
     assert len(orders) > 1
 
 
+def test_one_string_is_no_list_of_special_tokens():
+    for make in (CharTokenizer, BPETokenizer):
+        with pytest.raises(
+            ValueError, match=r"got the text '<eos>'\. Write \["
+        ):
+            make([b"a", b"b"] if make is BPETokenizer else "ab", "<eos>")
+    assert CharTokenizer("ab", ["<eos>"]).special_tokens == {"<eos>": 2}
+
+
 def test_unknown_character():
     rule = r"got 'é' \(U\+00E9\) at index 3; it knows 4 others.*BPETokenizer"
     with pytest.raises(ValueError, match=rule):
