@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from coursekit.classroom.figures.shapes import arrow
+from coursekit.classroom.figures.shapes import arrow, decimal
 from coursekit.classroom.figures.style import (
     COLORS,
     ROLES,
@@ -214,11 +214,12 @@ def seed_dots(
             color=COLORS[LOSS],
         )
         ax.annotate(
-            f"{mean:.2f}",
+            decimal(mean),
             (max(values), -i),
             (10, 0),
             textcoords="offset points",
             va="center",
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
         )
         ax.axhline(-i, color=COLORS["gray"], linewidth=0.5, linestyle="-")
     ax.set_yticks([-i for i in range(len(arms))], list(arms))

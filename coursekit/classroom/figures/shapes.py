@@ -36,6 +36,12 @@ def names_or_numbers(labels: Sequence[str] | None, n: int) -> list[str]:
     return [str(i) for i in range(n)] if labels is None else list(labels)
 
 
+def decimal(number: Number, digits: int = 2, sign: str = "-") -> str:
+    """With digits behind the point, a true minus, and none before a zero."""
+    text = f"{number:{sign}z.{digits}f}"
+    return text.replace("-", "−").replace("nan", "NaN")
+
+
 def short(number: Number, digits: int = 1) -> str:
     """A whole number without a point, others with a few digits behind it."""
     digits = 0 if number == round(number) else digits
@@ -97,13 +103,16 @@ def arrow(
     end: tuple[Number, Number],
     line: str,
 ) -> None:
+    dotted = line == ":"
     ax.annotate(
         "",
         end,
         start,
         arrowprops={
-            "arrowstyle": "->",
-            "linestyle": line,
+            # An open head would be dotted, too, and hardly to be seen.
+            "arrowstyle": "-|>,head_width=.18" if dotted else "->",
+            "linestyle": (0, (1.5, 2)) if dotted else line,
+            "capstyle": "butt",  # round ones would close the gaps
             "color": COLORS["gray"],
         },
     )
