@@ -10,6 +10,7 @@ from torch import Tensor
 from coursekit.classroom.figures.shapes import arrow, decimal
 from coursekit.classroom.figures.style import (
     COLORS,
+    GROUND,
     ROLES,
     Number,
     new_figure,
@@ -219,7 +220,7 @@ def seed_dots(
             (10, 0),
             textcoords="offset points",
             va="center",
-            bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
+            bbox=GROUND,
         )
         ax.axhline(-i, color=COLORS["gray"], linewidth=0.5, linestyle="-")
     ax.set_yticks([-i for i in range(len(arms))], list(arms))
