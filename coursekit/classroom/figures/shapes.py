@@ -38,7 +38,7 @@ def names_or_numbers(labels: Sequence[str] | None, n: int) -> list[str]:
 
 def decimal(number: Number, digits: int = 2, sign: str = "-") -> str:
     """With digits behind the point, a true minus, and none before a zero."""
-    text = f"{number:{sign}z.{digits}f}"
+    text = f"{number:{sign}z,.{digits}f}"
     return text.replace("-", "−").replace("nan", "NaN")
 
 
