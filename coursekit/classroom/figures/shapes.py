@@ -17,6 +17,7 @@ __all__ = [
     "arrow",
     "as_array",
     "box",
+    "decimal",
     "hide_cells",
     "name_column",
     "names_or_numbers",
