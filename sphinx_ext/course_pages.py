@@ -4,6 +4,7 @@ import functools
 import gc
 import importlib
 import inspect
+import re
 import shutil
 from pathlib import Path
 
@@ -218,6 +219,8 @@ MENDS = {
 
 
 READ = 'Read again: <a href="'
+# A formula and the sign behind it, which a browser else puts into a new line.
+PUNCTUATED = re.compile(r'(<span class="math[^>]*>[^<]*</span>[.,;:!?)’”]+)')
 
 
 def repair_roles(app, pagename, templatename, context, doctree):
@@ -225,6 +228,7 @@ def repair_roles(app, pagename, templatename, context, doctree):
     body = context.get("body") or ""
     for wrong, right in MENDS.items():
         body = body.replace(wrong, right)
+    body = PUNCTUATED.sub(r'<span class="punctuated">\1</span>', body)
     if Path(pagename).parent.name == "further":
         # A check's report names a page as the chapters see it.
         body = body.replace(READ, READ + "../")

@@ -388,6 +388,14 @@ def test_a_report_on_a_page_below_leads_up():
         assert f'<a href="{up}04_attention.html#a">' in context["body"]
 
 
+def test_no_point_stands_alone_in_the_line_after_a_formula():
+    formula = '<span class="math notranslate nohighlight">\\(x\\)</span>'
+    context = {"body": f"With {formula}, then {formula} alone."}
+    course_pages.repair_roles(None, "book/04_attention", "", context, None)
+    tied = f'<span class="punctuated">{formula},</span>'
+    assert context["body"] == f"With {tied} then {formula} alone."
+
+
 # -- goals, the build step, recall -------------------------------------------
 def markdown(notebook):
     cells = (c for c in notebook.cells if c.cell_type == "markdown")

@@ -352,8 +352,8 @@ def test_token_rows_stand_in_columns():
 
 def test_next_tokens_asks_for_the_token_after_each_prefix():
     ax = figures.next_tokens("abcd", 3)
-    white = [t for t in ax.texts if t.get_color() == "white"]
-    assert [(t.get_text(), *t.get_position()) for t in white] == [
+    asked = [t for t in ax.texts if t.get_weight() == "bold"][:3]
+    assert [(t.get_text(), *t.get_position()) for t in asked] == [
         ("b", 1, 0), ("c", 2, -1), ("d", 3, -2),
     ]  # fmt: skip
     widths = [round(box.get_width(), 2) for box in ax.patches]
@@ -700,12 +700,12 @@ def test_window_and_prefix_differ_in_what_comes_later():
     at = {t.get_position(): t.get_text() for t in ax.texts}
     assert [at[x, 0] for x in (0, 1, 2, 3, 5)] == list("abcdc")
     assert [at[x, -1] for x in (0, 1, 2, 3, 5)] == ["a", "b", "", "", "c"]
-    green = [
+    red = [
         box.get_x() + 0.46
         for box in ax.patches
-        if box.get_facecolor()[:3] == to_rgb(figures.COLORS["green"])
+        if box.get_facecolor()[:3] == to_rgb(figures.COLORS["red"])
     ]
-    assert green == pytest.approx([2, 5, 5])  # the answer, and two targets
+    assert red == pytest.approx([2, 5, 5])  # the answer, and two targets
 
 
 def test_block_lists_lead_to_the_objects_that_they_name():
@@ -1886,7 +1886,7 @@ def test_groups_of_answers_and_policies():
     """Every answer with what it earned; a panel for each policy."""
     ax = figures.group_of_answers(["Jo.", "Al."], [0, 1], [-0.7, 0.7])
     texts = [text.get_text() for text in ax.texts]
-    assert texts[:3] == ["Jo.", "0", "-0.70"]
+    assert texts[:3] == ["Jo.", "0", "−0.70"]
     assert texts[3:6] == ["Al.", "1", "+0.70"]
     bars = [p for p in ax.patches if p.get_height() == 0.5]
     assert [bar.get_width() < 0 for bar in bars] == [True, False]

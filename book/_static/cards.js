@@ -96,6 +96,17 @@ function enlarge(figure, name) {
   zoom.showModal();
 }
 
+// In the line of the caption's last word, never alone in the next one.
+function behind(words, button) {
+  let last = words;
+  while (last.lastChild && !last.matches(".math")) last = last.lastChild;
+  const end = document.createElement("span");
+  end.className = "zoom-end";
+  last.after(end);
+  const cut = last.data?.trimEnd().lastIndexOf(" ") + 1;
+  end.append(last.splitText?.(cut) ?? last, button);
+}
+
 for (const figure of document.querySelectorAll("article figure:not(.live-figure *)")) {
   const picture = figure.querySelector(PICTURE);
   const caption = figure.querySelector("figcaption p");
@@ -107,7 +118,8 @@ for (const figure of document.querySelectorAll("article figure:not(.live-figure 
   button.setAttribute("aria-label", `Enlarge ${name}`.trim());
   button.innerHTML = '<svg viewBox="0 0 16 16" aria-hidden="true">'
     + '<path d="M9.5 2H14v4.5M14 2 9 7M6.5 14H2V9.5M2 14l5-5"/></svg>';
-  caption.insertBefore(button, caption.querySelector(".headerlink"));
+  // A word joiner: the button stays in the line of the last word.
+  behind(caption.querySelector(".caption-text"), button);
   for (const part of [button, picture])
     part.addEventListener("click", () => enlarge(figure, name));
 }

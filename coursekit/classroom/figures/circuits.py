@@ -6,6 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
+from coursekit.classroom.figures.shapes import decimal
 from coursekit.classroom.figures.style import COLORS, ROLES, Number, new_figure
 
 __all__ = [
@@ -102,7 +103,7 @@ def bar_panels(
             bar = Rectangle((0, y - 0.33), value, 0.66)
             bar.set(facecolor=COLORS[ROLES[role]], alpha=0.55)
             ax.add_patch(bar)
-            text = f"{value:g}" if digits is None else f"{value:.{digits}f}"
+            text = f"{value:g}" if digits is None else decimal(value, digits)
             ax.text(value + 0.04 * top, y, text, va="center", size=11)
         ax.set_title(title, fontsize=11)
         ax.set(xlim=(0, 1.5 * top), ylim=(rows - 0.5, -0.5), xticks=[])

@@ -7,9 +7,10 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from coursekit.classroom.figures.shapes import arrow
+from coursekit.classroom.figures.shapes import arrow, decimal
 from coursekit.classroom.figures.style import (
     COLORS,
+    GROUND,
     ROLES,
     Number,
     new_figure,
@@ -214,11 +215,12 @@ def seed_dots(
             color=COLORS[LOSS],
         )
         ax.annotate(
-            f"{mean:.2f}",
+            decimal(mean),
             (max(values), -i),
             (10, 0),
             textcoords="offset points",
             va="center",
+            bbox=GROUND,
         )
         ax.axhline(-i, color=COLORS["gray"], linewidth=0.5, linestyle="-")
     ax.set_yticks([-i for i in range(len(arms))], list(arms))

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from coursekit.classroom.figures.shapes import (
     as_array,
+    decimal,
     names_or_numbers,
 )
 from coursekit.classroom.figures.style import (
@@ -84,8 +85,10 @@ def heatmap(
     ax.spines[:].set_visible(False)
     ax.tick_params(length=0)
     if numbers:
+        digits = 2 if (grid % 1).any() else 0
         for (i, j), value in np.ndenumerate(grid):
-            ax.text(j, i, f"{value:.2f}", ha="center", va="center")
+            text = decimal(value, digits)
+            ax.text(j, i, text, ha="center", va="center")
     return ax
 
 

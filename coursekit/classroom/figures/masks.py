@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from coursekit.classroom.figures.shapes import arrow, token_grid
+from coursekit.classroom.figures.shapes import arrow, decimal, token_grid
 from coursekit.classroom.figures.style import (
     COLORS,
     ROLES,
@@ -74,7 +74,7 @@ def _cell(
     ax: Axes, x: int, y: int, number: Number, share: Number, hidden: bool
 ) -> None:
     """One number in its box: shaded by its share, hatched if hidden."""
-    text = "−∞" if number == -math.inf else f"{number:.2f}"
+    text = "−∞" if number == -math.inf else decimal(number)
     if share:
         ax.add_patch(
             Rectangle(
@@ -174,7 +174,7 @@ def prefixes(tokens: Sequence[str], targets: Sequence[str]) -> Axes:
             if not seen:
                 ax.texts[-1].set_color(COLORS["gray"])
         arrow(ax, (size - 0.45, -i), (size + 0.45, -i), "-")
-        _box(ax, size + 1, -i, target, "green")
+        _box(ax, size + 1, -i, target, ROLES["loss"])
         ax.text(-0.75, -i, tokens[i], ha="right", va="center", weight="bold")
     for x, text in (((size - 1) / 2, "what it sees"), (size + 1, "target")):
         ax.text(x, 0.55, text, ha="center", va="bottom", weight="bold")
@@ -192,18 +192,18 @@ def window_and_prefix(tokens: Sequence[str], at: int) -> Axes:
 
     Returns:
         The axes; the window stands at height 0, the prefix at −1, token j
-        at x = j. In the window, the answer is as green as the target.
+        at x = j. In the window, the answer is as red as the target.
     """
     size = len(tokens)
     ax = new_figure(1.5)[1][0]
     for y, (name, seen) in enumerate((("window", size), ("prefix", at + 1))):
         ax.text(-0.75, -y, name, ha="right", va="center")
         for j, token in enumerate(tokens):
-            color = "green" if j == at + 1 else "sky"
+            color = ROLES["loss"] if j == at + 1 else "sky"
             here = j < seen
             _box(ax, j, -y, token if here else "", color if here else None)
         arrow(ax, (size - 0.45, -y), (size + 0.45, -y), "-")
-        _box(ax, size + 1, -y, tokens[at + 1], "green")
+        _box(ax, size + 1, -y, tokens[at + 1], ROLES["loss"])
     for x, text in (
         ((size - 1) / 2, "what it is given"),
         (size + 1, "target"),

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Circle, Rectangle
 from torch import Tensor
 
-from coursekit.classroom.figures.shapes import box
+from coursekit.classroom.figures.shapes import box, decimal
 from coursekit.classroom.figures.style import (
     COLORS,
     ROLES,
@@ -30,11 +30,6 @@ __all__ = [
 
 INK, GRAY = COLORS["black"], COLORS["gray"]
 MIDDLE: dict[str, Any] = {"ha": "center", "va": "center"}
-
-
-def number(value: Number) -> str:
-    """Two digits, a real minus, and no minus before zero."""
-    return f"{round(value, 2) + 0.0:.2f}".replace("-", "−")
 
 
 def two_designs(
@@ -111,10 +106,10 @@ def norms_compared(x: Tensor) -> list[Axes]:
         for i, value in enumerate(values.tolist()):
             side, end = (-0.04, "right") if value < 0 else (0.04, "left")
             at = value + side * reach
-            ax.text(at, i, number(value), ha=end, va="center", size=11)
+            ax.text(at, i, decimal(value), ha=end, va="center", size=11)
         ax.vlines(0, -0.5, len(x) - 0.5, INK, linewidth=1)
         ax.vlines(float(mean), -0.5, len(x) - 0.5, INK, "--", linewidth=1.4)
-        below = f"mean {number(float(mean))}"
+        below = f"mean {decimal(float(mean))}"
         ax.text(float(mean), len(x) - 0.1, below, ha="center", size=11,
                 va="center")  # fmt: skip
         ax.set(ylim=(len(x) + 0.2, -0.6), title=title, xticks=[], yticks=[])
@@ -152,7 +147,7 @@ def gated_units(gates: Sequence[Number], values: Sequence[Number]) -> Axes:
             bar.set(facecolor=COLORS[ROLES[role]], alpha=0.5)
             ax.add_patch(bar)
             side, end = (-0.08, "right") if value < 0 else (0.08, "left")
-            ax.text(end_at + side, -row, number(value), ha=end, va="center",
+            ax.text(end_at + side, -row, decimal(value), ha=end, va="center",
                     size=11)  # fmt: skip
     for row, gate in enumerate(gates):
         name = f"z = {gate:g}".replace("-", "−")

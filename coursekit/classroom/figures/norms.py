@@ -7,6 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Circle, FancyBboxPatch, Polygon, Rectangle
 from torch import Tensor
 
+from coursekit.classroom.figures.shapes import decimal
 from coursekit.classroom.figures.style import (
     COLORS,
     ROLES,
@@ -34,10 +35,6 @@ class Part(NamedTuple):
     """(D,) what it reads behind a norm; without it there is no norm."""
 
 
-def number(value: Number, digits: int = 2) -> str:
-    return f"{value:.{digits}f}".replace("-", "−")
-
-
 def row(
     ax: Axes, numbers: Tensor, x: Number, y: Number, color: str, after: int = 2
 ) -> None:
@@ -49,7 +46,7 @@ def row(
         box = Rectangle(corner, CELL - 0.06, HEIGHT, linewidth=0, zorder=2)
         box.set(facecolor=color, alpha=0.3)
         ax.add_patch(box)
-        at, text = left + (i + 0.5) * CELL - 0.03, number(value, digits)
+        at, text = left + (i + 0.5) * CELL - 0.03, decimal(value, digits)
         ax.text(at, y, text, ha="center", va="center", size=11, zorder=3)
 
 
@@ -176,7 +173,7 @@ def norm_steps(x: Tensor) -> list[Axes]:
         The three axes, all with one scale.
     """
     mean, size = x.mean().item(), x.var(correction=0).sqrt().item()
-    low, high = number(mean), number(size)
+    low, high = decimal(mean), decimal(size)
     panels = [
         (f"mean {low}", x, 0.0),
         (f"shift: − {low}", x - mean, size),
@@ -189,14 +186,14 @@ def norm_steps(x: Tensor) -> list[Axes]:
         ax.barh(range(len(x)), values.tolist(), 0.74, color=color, alpha=0.45)
         for i, value in enumerate(values.tolist()):
             side, end = (-0.04, "right") if value < 0 else (0.04, "left")
-            at, text = value + side * reach, number(value)
+            at, text = value + side * reach, decimal(value)
             ax.text(at, i, text, ha=end, va="center", size=11)
         if spread:
             tall = len(x) - 0.1
             band = Rectangle((-spread, -0.5), 2 * spread, tall, linewidth=0)
             band.set(facecolor=INK, alpha=0.08)
             ax.add_patch(band)
-            text = f"± {number(spread)}" if spread != 1 else "± 1"
+            text = f"± {decimal(spread)}" if spread != 1 else "± 1"
             ax.text(0, len(x) - 0.5, text, ha="center", va="top", size=11)
         else:
             ax.vlines(mean, -0.5, len(x) - 0.5, INK, "--", linewidth=1.2)
@@ -213,7 +210,7 @@ def norm_places() -> list[Axes]:
     Returns:
         The axes of pre-norm and of post-norm.
     """
-    _, axes = new_figure(4.6, columns=2)
+    _, axes = new_figure(3.9, columns=2)
     for ax, first in zip(axes, (True, False), strict=True):
         below, y = -0.6, 0.0
         for name in ("attention", "FFN"):
@@ -238,7 +235,7 @@ def norm_places() -> list[Axes]:
             box(ax, 0, below + 1.14, "norm", NORM)
             ax.text(2.1, below + 1.14, "once, at\nthe end", va="center")
             line(ax, (0, below + 1.58), (0, below + 2.2), width=5)
-        ax.set(xlim=(-2.1, 5.9), ylim=(-0.8, 10.6))
+        ax.set(xlim=(-2.1, 6.6), ylim=(-0.8, 10.6), aspect="equal")
         ax.set_title("pre-norm" if first else "post-norm")
         ax.axis("off")
     return axes

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
+from coursekit.classroom.figures.shapes import decimal
 from coursekit.classroom.figures.style import (
     COLORS,
     ROLES,
@@ -77,7 +78,7 @@ def group_of_answers(
         ax.text(4.3, -i, f"{reward:g}", ha="center", va="center", size=11)
         color = COLORS["blue" if gain > 0 else "orange"]
         ax.barh(-i, gain / widest * 1.6, 0.5, left=7.2, color=color)
-        ax.text(9.1, -i, f"{gain:+.2f}", va="center", size=11)
+        ax.text(9.1, -i, decimal(gain, sign="+"), va="center", size=11)
     for x, title in ((0.15, "answer"), (3.9, "reward"), (6.6, "advantage")):
         ax.text(x, 0.75, title, va="center", size=11, weight="bold")
     bottom = -len(answers) + 0.4

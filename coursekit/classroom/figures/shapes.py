@@ -17,6 +17,7 @@ __all__ = [
     "arrow",
     "as_array",
     "box",
+    "decimal",
     "hide_cells",
     "name_column",
     "names_or_numbers",
@@ -34,6 +35,12 @@ def as_array(values: Tensor | np.ndarray) -> np.ndarray:
 
 def names_or_numbers(labels: Sequence[str] | None, n: int) -> list[str]:
     return [str(i) for i in range(n)] if labels is None else list(labels)
+
+
+def decimal(number: Number, digits: int = 2, sign: str = "-") -> str:
+    """With digits behind the point, a true minus, and none before a zero."""
+    text = f"{number:{sign}z,.{digits}f}"
+    return text.replace("-", "−").replace("nan", "NaN")
 
 
 def short(number: Number, digits: int = 1) -> str:
@@ -97,13 +104,16 @@ def arrow(
     end: tuple[Number, Number],
     line: str,
 ) -> None:
+    dotted = line == ":"
     ax.annotate(
         "",
         end,
         start,
         arrowprops={
-            "arrowstyle": "->",
-            "linestyle": line,
+            # An open head would be dotted, too, and hardly to be seen.
+            "arrowstyle": "-|>,head_width=.18" if dotted else "->",
+            "linestyle": (0, (1.5, 2)) if dotted else line,
+            "capstyle": "butt",  # round ones would close the gaps
             "color": COLORS["gray"],
         },
     )

@@ -27,6 +27,7 @@ from coursekit.classroom.figures.vector import encode
 
 __all__ = [
     "COLORS",
+    "GROUND",
     "ROLES",
     "WIDTH",
     "Number",
@@ -62,6 +63,8 @@ ROLES = {
     "loss": "red",
 }
 WIDTH = 5.4
+# Behind a label, so that no line goes through it.
+GROUND = {"facecolor": "white", "edgecolor": "none", "pad": 1}
 ENCODE = "COURSEKIT_FIGURES"
 FACE = Path(__file__).parents[2] / "assets" / "fonts"
 

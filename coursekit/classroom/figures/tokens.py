@@ -13,6 +13,7 @@ from coursekit.classroom.figures.shapes import (
 )
 from coursekit.classroom.figures.style import (
     COLORS,
+    ROLES,
     new_figure,
 )
 
@@ -25,6 +26,8 @@ __all__ = [
     "who_sees_whom",
 ]
 
+TARGET = COLORS[ROLES["loss"]]
+
 
 def token_rows(
     rows: Mapping[str, Sequence[str]],
@@ -36,7 +39,7 @@ def token_rows(
 
     Args:
         rows: label and tokens of each row, all of one length; the last row
-            is filled, the others are outlined.
+            holds the targets and is filled, the others are outlined.
         diagonals: link each box to the one a row higher and a step to the
             right, to show that it is the same token.
         ax: where to draw; a new figure by default.
@@ -60,11 +63,10 @@ def token_rows(
                 va="center",
                 family="monospace",
                 size=15,
-                color="white" if last else COLORS["black"],
                 bbox={
                     "boxstyle": "square,pad=0.3",
-                    "facecolor": COLORS["blue"] if last else "white",
-                    "edgecolor": COLORS["blue"],
+                    "facecolor": TARGET + "55" if last else "white",
+                    "edgecolor": TARGET if last else COLORS["gray"],
                 },
             )
             if r and arrows:
@@ -89,25 +91,24 @@ def next_tokens(tokens: Sequence[str], n: int) -> Axes:
         at x = i.
     """
     ax = new_figure(0.42 * n + 0.75)[1][0]
-    blue, gray = COLORS["blue"], COLORS["gray"]
+    gray = COLORS["gray"]
     for row in range(n):
         read = Rectangle((-0.46, -row - 0.38), row + 0.92, 0.76)
         read.set(facecolor="none", edgecolor=gray, linewidth=1.4)
         tint = Rectangle(read.get_xy(), row + 0.92, 0.76, linewidth=0)
         tint.set(facecolor=gray, alpha=0.2)
         asked = Rectangle((row + 0.54, -row - 0.38), 0.92, 0.76)
-        asked.set(facecolor=blue, edgecolor=blue, linewidth=1.4)
+        asked.set(facecolor=TARGET + "55", edgecolor=TARGET, linewidth=1.4)
         for box in (tint, read, asked):
             ax.add_patch(box)
         for i, token in enumerate(tokens):
-            color = gray if i > row else COLORS["black"]
             text = ax.text(i, -row, token, ha="center", va="center", size=14)
             text.set(family="monospace")
-            text.set_color("white" if i == row + 1 else color)
+            text.set_color(gray if i > row + 1 else COLORS["black"])
             text.set_fontweight("bold" if i == row + 1 else "normal")
     for x, name, color, weight in (
         (-0.46, "read", COLORS["black"], "normal"),
-        (2.0, "next: the answer", blue, "bold"),
+        (2.0, "next: the answer", TARGET, "bold"),
         (8.6, "not yet read", gray, "normal"),
     ):
         ax.text(x, 0.62, name, va="bottom", color=color, weight=weight)

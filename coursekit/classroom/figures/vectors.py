@@ -8,6 +8,7 @@ from torch import Tensor
 
 from coursekit.classroom.figures.style import (
     COLORS,
+    GROUND,
     ROLES,
     Number,
     new_figure,
@@ -81,6 +82,7 @@ def label(
         ha="left" if beside else "center",
         va="center" if beside else "bottom" if above else "top",
         size=11,
+        bbox=None if beside else GROUND,
     )
 
 
@@ -118,8 +120,9 @@ def paths(
     for name, ends in groups.items():
         ax.plot(*ends.T.tolist(), "x", color=gray, markersize=5)
         if named_at == -1:
-            x, y = ends.mean(0).tolist()
-            ax.text(x, y - 0.12 * limit, name, ha="center", va="top", size=11)
+            x, y = ends[:, 0].mean().item(), ends[:, 1].min().item()
+            ax.text(x, y - 0.06 * limit, name, ha="center", va="top", size=11,
+                    bbox=GROUND)  # fmt: skip
     for i, (name, trail) in enumerate(trails.items()):
         color, line = (("blue", "-"), ("orange", "--"))[i // 2]
         ink, mark = COLORS[color], "os"[i % 2]

@@ -92,6 +92,8 @@ export class Stack {
       [layer, top + layer * (SLAB + GAP)]);
     const end = this.place(this.names.length - 1);
     const main = this.look.layer;
+    const labels = layers.map(([, y]) =>
+      shape("text", { y: y + SLAB / 2 + 4.5, class: "hero-label" }));
     this.drawing.replaceChildren(
       ...layers.map(([layer, y]) => shape("rect", {
         class: layer === main || layer === this.second?.layer
@@ -100,9 +102,9 @@ export class Stack {
       this.stream(end, width),
       ...this.arc(layers, end),
       ...this.arcs(layers[main][1] + SLAB / 2, end),
-      ...layers.map(([layer, y]) =>
-        this.label(layer, end.x > width / 2 ? 10 : width - 10, y)),
+      ...labels,
       ...this.percents(end));
+    this.name(labels, end, width);
     this.drawing.setAttribute("aria-label", this.sentence);
   }
 
@@ -116,14 +118,30 @@ export class Stack {
       d: `M${x} ${y}V${bottom - 12}q0 12 ${goal}` });
   }
 
-  label(layer, x, y) {
+  /** Names the blocks on one side of the stream, shorter if there is no room:
+   *  on the right if they fit there, since arcs mostly come from the left. */
+  name(labels, { x }, width) {
+    for (const looks of ["hero.looks", "hero.looks-short"]) {
+      labels.forEach((label, layer) =>
+        label.textContent = this.words(layer, looks));
+      const long = 16
+        + Math.max(...labels.map((label) => label.getComputedTextLength()));
+      const isRight = long < width - x || (x < long && x < width / 2);
+      for (const label of labels) {
+        label.setAttribute("x", isRight ? width - 10 : 10);
+        label.classList.toggle("live-end", isRight);
+      }
+      if (long < Math.max(x, width - x)) return;
+    }
+  }
+
+  /** What a block's label says. */
+  words(layer, looks) {
     const look = [this.look, this.second].find((each) => each?.layer === layer);
-    const said = look ? say("hero.looks", {
+    return look ? say(looks, {
       layer: layer + 1, head: look.head + 1,
       token: this.names[ranking(look.weights)[0]],
     }) : say("hero.block", { layer: layer + 1 });
-    return shape("text", { x, y: y + SLAB / 2 + 4.5,
-      class: x > 10 ? "hero-label live-end" : "hero-label" }, said);
   }
 
   /** From the token at which the second head looks: dotted. */

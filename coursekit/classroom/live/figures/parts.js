@@ -209,7 +209,8 @@ export class HeatMap {
   draw() {
     const { canvas, rows, columns, weights, chosen } = this;
     const pen = canvas.getContext("2d");
-    const font = "12px system-ui, sans-serif";
+    const style = getComputedStyle(this.element);
+    const font = `12px ${style.fontFamily}`;
     pen.font = font;
     const length = (texts) => Math.min(90, 8
       + Math.max(...texts.map((text) => pen.measureText(visible(text)).width)));
@@ -230,7 +231,6 @@ export class HeatMap {
     canvas.style.height = `${height}px`;
     pen.scale(sharp, sharp);
 
-    const style = getComputedStyle(this.element);
     const ink = style.color, paper = style.getPropertyValue("--live-paper");
     const mark = style.getPropertyValue("--live-mark");
     pen.font = font;
