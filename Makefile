@@ -44,11 +44,11 @@ book: chapters html  ## build the whole book, every chapter executed
 	@echo "Open file://$(CURDIR)/_build/html/book/index.html"
 
 check: $(ENV)  ## in 3 minutes: style, types, the library, changed chapters
-	@$(PY) tests/run_parts.py lint,types library changed
+	@$(IN_PARTS) lint,types library changed
 
 test: $(ENV)  ## run every check
 	@rm -rf _build
-	@$(PY) tests/run_parts.py \
+	@$(IN_PARTS) \
 	  lint,types,library published course chapters html,compare pages
 
 fuzz: $(ENV)  ## random cases: make fuzz SECONDS=600; a failure says its command
@@ -157,6 +157,8 @@ graders: $(ENV)  ## let nbgrader and Otter themselves grade an assignment of our
 # -- the parts of `make check` and `make test` --------------------------------
 # Two workers; one that has nothing left takes tests of the other.
 TWO = -n 2 --dist worksteal
+# What several parts import is imported once, by two servers that they fork from.
+IN_PARTS = $(PY) tests/forked.py with $(PY) tests/run_parts.py
 # nbval, which only `compare` needs, would load Jupyter in every worker.
 NO_NBVAL = -p no:nbval
 

@@ -58,7 +58,9 @@ def test_a_figure_is_encoded_as_it_is_asked_for(monkeypatch):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="forks are for Linux")
-def test_a_kernel_is_a_fork_with_its_own_folder(tmp_path):
+def test_a_kernel_is_a_fork_with_its_own_folder(tmp_path, monkeypatch):
+    for name in ("JUPYTER_PATH", kernels.STARTED):  # of `make test`
+        monkeypatch.delenv(name, raising=False)
     before = os.environ.get("JUPYTER_PATH")
     with kernels.ready():
         server = os.environ["JUPYTER_PATH"]

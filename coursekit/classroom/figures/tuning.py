@@ -58,19 +58,20 @@ def counted_targets(tokens: Sequence[str], n_prompt: int) -> Axes:
 
 
 def read_and_targets(
-    inputs: Sequence[str], targets: Sequence[str | None]
+    inputs: Sequence[str], targets: Sequence[str | None], per_line: int = 9
 ) -> Axes:
     """Draw what a model reads, with the target of each position below it.
 
     Args:
         inputs: T tokens.
         targets: T tokens; ``None`` where the loss asks for nothing.
+        per_line: tokens in a line.
 
     Returns:
         The axes; a line of tokens is one apart from its targets.
     """
     pairs = list(zip(inputs, targets, strict=True))
-    lines = [pairs[i : i + 9] for i in range(0, len(pairs), 9)]
+    lines = [pairs[i : i + per_line] for i in range(0, len(pairs), per_line)]
     ax = new_figure(1.15 * len(lines) + 0.2)[1][0]
     for row, line in enumerate(lines):
         y = -2.6 * row
@@ -83,7 +84,7 @@ def read_and_targets(
             else:
                 ax.text(i + 0.48, y - 0.9, "−", ha="center", va="center")
     bottom = -2.6 * (len(lines) - 1) - 1.4
-    ax.set(xlim=(-1.1, 9), ylim=(bottom, 0.5))
+    ax.set(xlim=(-1.1, per_line), ylim=(bottom, 0.5))
     ax.axis("off")
     return ax
 
