@@ -1,7 +1,8 @@
 """The still picture of the hero, in the places of the live one.
 
 A unit of its axes is a pixel of the page: what ``live.css`` says of
-sizes, this file says too, so that nothing moves when the figure comes alive.
+sizes, this file says too, and ``course.css`` keeps its room, so that nothing
+moves when the figure comes alive.  Change the three together.
 """
 
 import warnings

@@ -48,6 +48,9 @@ def heatmap(
 ) -> Axes:
     """Draw a matrix: queries are rows, keys are columns.
 
+    Up to ``MOST_CELLS`` rows and columns are cells whose opacity shows the
+    number; a larger matrix is one image.
+
     Args:
         values: (T, S) numbers.
         rows: T labels (queries).

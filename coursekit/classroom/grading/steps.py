@@ -3,7 +3,8 @@
 What counts are the contracts that the file does not hold as it was given
 out.  They run here, in the process that examines; the student's parts run in
 the sandbox and are called from here (``yourfile/outside.py``), so no verdict
-comes from a process in which the student's code has run.
+comes from a process in which the student's code has run.  The capstones have
+no such assignment.
 """
 
 import inspect

@@ -1,4 +1,12 @@
-"""What the book's own file reaches, beside which a learner's is shown."""
+"""What the book's own file reaches, beside which a learner's is shown.
+
+What no contract sees, such as a weight that begins too large, shows in the
+loss.  A learner's model trains for the ladder's steps if they fit into the
+time, otherwise for the fewer of ``results/steps.py`` (from chapter 11 on,
+``results/capstone.py``); where neither fits, the loss is printed and compared
+with nothing.  Chapters 5 and 10 change no model: their bands are those of 4
+and 9.
+"""
 
 import textwrap
 from itertools import zip_longest

@@ -2,6 +2,8 @@
 
 After chapter 12 the finished file trains on a text of its learner's, changes
 one thing whose effect was predicted, and says in a report what came of it.
+It is no option of ``coursekit step``, since it takes two calls: a prediction,
+whose hash can be shown to somebody before the run, and the run.
 After chapter 14 a file with an encoder and a decoder translates.  What each
 stage asks for stands in :mod:`.capstone_child` and :mod:`.translator`.
 """

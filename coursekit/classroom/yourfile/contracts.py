@@ -1,7 +1,11 @@
 """What each part of the learner's file has to do, whatever it is called.
 
 A contract calls a part with inputs of its own.  It raises ContractError with
-a sentence, or returns what is worth knowing beside its check mark.
+a sentence, or returns what is worth knowing beside its check mark.  Where it
+needs weights, it finds them by what they do, not by name: heads must agree
+with a computation of ours for some order of their matrices, hidden units are
+counted from slopes, and pre-norm is seen when the embeddings grow a million
+times.
 """
 
 from collections.abc import Callable

@@ -3,7 +3,10 @@
 //
 // Behind `walk` stands one of the page's words, or a text of the reader's. An
 // address counts from 1, as a reader does, and tokens have their ids; a state
-// counts from 0, but for the step.
+// counts from 0, but for the step. put=3.412 puts token 412 in the third
+// position, truth=412 gives the true token, beside=3 a second block, zoom=head
+// a level of the zoom, key=2 another key than the one that gets most, and
+// trace=x.11.3.5 the number that is traced, a node of trace.js.
 import { plain } from "./words.js";
 
 export const STEPS = 12;
