@@ -524,6 +524,7 @@ def test_progress_is_kept(visit):
 def test_progress_that_cannot_be_read_is_none(visit):
     opened = visit(name="next")
     page = opened.page
+    page.wait_for_function("localStorage.length")  # it is kept
     turn_to(page, "index")
     assert offered(page) == ["Continue with Next"]
     for junk in ("{", "7", "null", '{"read": 3, "last": []}'):
