@@ -147,6 +147,7 @@ from coursekit.classroom.figures.modern import (
 )
 from coursekit.classroom.figures.norms import (
     Part,
+    collapse,
     norm_places,
     norm_steps,
     residual_stream,
@@ -233,6 +234,7 @@ from coursekit.classroom.figures.vector import (
 )
 from coursekit.classroom.figures.vectors import (
     low_rank,
+    distances,
     neighbor_lists,
     paths,
     vector_rows,
@@ -286,6 +288,7 @@ __all__ = [
     "choices_made",
     "class_token_path",
     "clocks",
+    "collapse",
     "column_of_map",
     "cost_columns",
     "counted_targets",
@@ -293,6 +296,7 @@ __all__ = [
     "dependence",
     "drafted_rounds",
     "drawn_answers",
+    "distances",
     "encode",
     "expert_routes",
     "fillings",

@@ -1,7 +1,7 @@
 """Figures of the residual stream and of a norm, with numbers in them."""
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.patches import Circle, FancyBboxPatch, Polygon, Rectangle
@@ -16,7 +16,13 @@ from coursekit.classroom.figures.style import (
     solid_arrow,
 )
 
-__all__ = ["Part", "norm_places", "norm_steps", "residual_stream"]
+__all__ = [
+    "Part",
+    "collapse",
+    "norm_places",
+    "norm_steps",
+    "residual_stream",
+]
 
 STREAM, INK = COLORS[ROLES["stream"]], COLORS["black"]
 NORM = COLORS["purple"]
@@ -239,3 +245,48 @@ def norm_places() -> list[Axes]:
         ax.set_title("pre-norm" if first else "post-norm")
         ax.axis("off")
     return axes
+
+
+def collapse(
+    gradients: Mapping[str, Sequence[float]],
+    alike: Mapping[str, Sequence[Sequence[float]]],
+    title: str,
+) -> list[Axes]:
+    """Draw which gradients of a stack vanish, and how alike tokens become.
+
+    Args:
+        gradients: of a matrix in each block, by its name; queries and keys
+            have lines, the others are one band.
+        alike: by a name, one or more lines with a number for each block.
+        title: above the gradients.
+
+    Returns:
+        The axes of the gradients and of the likeness.
+    """
+    top, low = new_figure(4.9, rows=2, sharex=True)[1]
+    rest = dict(gradients)
+    blocks = range(1, len(rest["query"]) + 1)
+    for name, look in (("query", "-"), ("key", ":")):
+        ink = COLORS[ROLES[name]]
+        top.plot(blocks, rest.pop(name), look, color=ink)
+    columns = list(zip(*rest.values(), strict=True))
+    ends = [min(c) for c in columns], [max(c) for c in columns]
+    top.fill_between(blocks, *ends, color=COLORS["gray"], linewidth=1)
+    side: dict[str, Any] = {"ha": "right", "va": "top"}
+    names = dict.fromkeys(name.split(",")[0] for name in rest)
+    top.text(blocks[-1], 0.1 * columns[-1][0], ", ".join(names), **side)
+    end = 1e3 * gradients["query"][-1]
+    top.text(blocks[-1], end, "query, key", ha="right")
+    top.set(yscale="log", ylim=(1e-17, 1e4), title=title)
+    top.set_yticks([1, 1e-5, 1e-10, 1e-15])
+    looks = iter(("-", "--", "-.", ":"))
+    for name, lines in alike.items():
+        for line in lines:
+            low.plot(blocks, line, next(looks), color=STREAM)
+        end = lines[0][-1]
+        above = 0.5 < end < 0.9
+        side["va"] = "bottom" if above else "top"
+        low.text(blocks[-1], end + (0.02 if above else -0.07), name, **side)
+    low.set(title="cosine between two tokens", ylim=(0, 1.06))
+    low.set(xlabel="block", xticks=(1, 8, 16, 24), yticks=(0, 0.5, 1))
+    return [top, low]
