@@ -233,8 +233,8 @@ from coursekit.classroom.figures.vector import (
     svg,
 )
 from coursekit.classroom.figures.vectors import (
-    low_rank,
     distances,
+    low_rank,
     neighbor_lists,
     paths,
     vector_rows,
@@ -294,9 +294,9 @@ __all__ = [
     "counted_targets",
     "curves",
     "dependence",
+    "distances",
     "drafted_rounds",
     "drawn_answers",
-    "distances",
     "encode",
     "expert_routes",
     "fillings",

@@ -41,7 +41,7 @@ def low_rank(vocab_size: int, d_model: int) -> Axes:
     for x, y, width, height, color, text in (
         (0.0, 0.0, 1.0, 1.0, "gray", f"{vocab_size**2:,}\nparameters"),
         (left, 0.0, thin, 1.0, ROLES["stream"], ""),
-        (right, 1 - thin, 1.0, thin, "purple", ""),
+        (right, 1 - thin, 1.0, thin, ROLES["weight"], ""),
     ):
         box = Rectangle((x, y), width, height, color=COLORS[color], alpha=0.4)
         ax.add_patch(box)
