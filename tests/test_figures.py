@@ -868,10 +868,39 @@ def test_paths_begin_open_and_end_filled():
     assert set(words(ax)) == {"rest", *"abcd"}
     where = {t.get_text(): tuple(getattr(t, "xy", ())) for t in ax.texts}
     assert where["d"] == (2.0, -3.0)
-    begun = figures.paths(trails, groups, 4, named_at=0)
-    where = {t.get_text(): tuple(t.xy) for t in begun.texts}
-    assert where["d"] == (0.0, 3.0)
-    assert not words(figures.paths(trails, groups, 4, named_at=None))
+
+
+def test_distances_are_measured_from_the_first_word():
+    table = torch.tensor([[3.0, 4], [0, 0], [0, 1], [0, 0], [6, 8]])
+    ax = figures.distances(
+        {"one": table, "two": 0 * table}, [*"abcde"], [*"badc"]
+    )
+    marks = {
+        (mark.get_marker(), mark.get_color(), y): list(mark.get_xdata())
+        for mark in ax.lines
+        for y in mark.get_ydata()
+        if mark.get_marker() in [*"osx"]
+    }
+    blue, orange = figures.COLORS["blue"], figures.COLORS["orange"]
+    assert marks["x", figures.COLORS["gray"], 0] == [10]
+    assert [marks[look, blue, 0] for look in "os"] == [[0], [5]]
+    assert [marks[look, orange, 0] for look in "os"] == [[0], [1]]
+    assert {x for (_, _, y), [x] in marks.items() if y == -1} == {0}
+    ax.figure.draw_without_rendering()
+    assert not overlaps(ax.texts, ax.figure.canvas.get_renderer())
+
+
+def test_collapse_names_each_line():
+    falls, stays = [1.0, 1e-9, 1e-15], [5.0, 6, 7]
+    gradients = {"query": falls, "key": falls, "value": stays,
+                 "FFN, in": stays, "FFN, out": [50.0] * 3}  # fmt: skip
+    alike = {"both": [[0, 0.1, 0.2]], "none": [[0.5, 1, 1], [0.6, 1, 1]]}
+    top, low = figures.collapse(gradients, alike, "title")
+    assert words(top) == ["value, FFN", "query, key"]
+    assert [list(line.get_ydata()) for line in top.lines] == [falls] * 2
+    assert top.collections[0].get_paths()[0].get_extents().ymax == 50
+    assert len(low.lines) == 3
+    assert words(low) == ["both", "none"]
 
 
 def test_neighbor_lists_stand_in_columns():
@@ -934,8 +963,10 @@ def test_the_page_has_every_color_with_enough_contrast():
 
 def test_a_role_has_one_color_in_still_and_in_live_figures():
     roles, _ = properties(CSS.read_text("utf8"), "role")
-    assert roles == {r: f"var(--fig-{c})" for r, c in figures.ROLES.items()}
-    assert len(set(figures.ROLES.values())) == len(figures.ROLES) == 8
+    ink = {"black": "ink"}
+    colors = {r: ink.get(c, c) for r, c in figures.ROLES.items()}
+    assert roles == {r: f"var(--fig-{c})" for r, c in colors.items()}
+    assert len(set(colors.values())) == len(colors) == 9
     live = Path(figures.__file__).parents[1] / "live/figures/live.css"
     asked = re.findall(
         r"var\(--(role|fig)-(\w+), (#\w+)\)", live.read_text("utf8")
@@ -1593,7 +1624,7 @@ def test_block_matrices_are_to_scale_and_do_not_lie_on_one_another():
 
 
 def test_two_designs_fill_what_differs():
-    rows = [("a", "a", "token"), ("b", "c", "stream"), ("d", "d", "ffn")]
+    rows = [("a", "a", "token"), ("b", "c", "norm"), ("d", "d", "ffn")]
     ax = figures.two_designs(("one", "other"), rows)
     filled = [box for box in ax.patches if box.get_alpha() == 0.3]
     assert [box.get_y() for box in filled] == [0.64]

@@ -147,6 +147,7 @@ from coursekit.classroom.figures.modern import (
 )
 from coursekit.classroom.figures.norms import (
     Part,
+    collapse,
     norm_places,
     norm_steps,
     residual_stream,
@@ -232,6 +233,7 @@ from coursekit.classroom.figures.vector import (
     svg,
 )
 from coursekit.classroom.figures.vectors import (
+    distances,
     low_rank,
     neighbor_lists,
     paths,
@@ -286,11 +288,13 @@ __all__ = [
     "choices_made",
     "class_token_path",
     "clocks",
+    "collapse",
     "column_of_map",
     "cost_columns",
     "counted_targets",
     "curves",
     "dependence",
+    "distances",
     "drafted_rounds",
     "drawn_answers",
     "encode",

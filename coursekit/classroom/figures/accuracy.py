@@ -38,11 +38,11 @@ def class_token_path(answer: str) -> Axes:
         x = 1.4 * column
         for y, text, role in (
             (0, token, "token"),
-            (0.85, row, "key"),
+            (0.85, row, "token"),
             (4.0, "", "stream"),
         ):
             box = Rectangle((x - 0.6, y - 0.3), 1.2, 0.6)
-            first = token == "class" and role != "key"
+            first = token == "class" and y != 0.85
             color = ROLES["query"] if first else ROLES[role]
             box.set(facecolor=COLORS[color], alpha=0.5)
             ax.add_patch(box)

@@ -16,7 +16,7 @@ from coursekit.classroom.figures.style import (
 
 __all__ = ["id_neighbors", "lookup", "one_hot_product", "unembedding"]
 
-STREAM, OUTPUT = ROLES["stream"], "purple"
+STREAM, OUTPUT = ROLES["stream"], ROLES["weight"]
 
 
 def id_neighbors(strips: Sequence[tuple[int, Sequence[str]]]) -> Axes:

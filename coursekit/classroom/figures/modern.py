@@ -69,7 +69,7 @@ def two_designs(
                 tint.set(facecolor=color, alpha=0.3, zorder=0)
                 ax.add_patch(tint)
             ax.text(x + 2.8, y, row[side], size=11, linespacing=1.1, **MIDDLE)
-            if row[2] == "stream":  # a norm reads it for the part above
+            if row[2] == "norm":  # a norm reads it for the part above
                 ax.vlines(x + 2.8, y + 0.36, y + 0.64, INK, linewidth=1.4)
             elif row[2] != "token":  # this part adds to it
                 ax.plot(x + 0.2, y, "o", color="white", ms=15, mec=INK)
@@ -100,8 +100,7 @@ def norms_compared(x: Tensor) -> list[Axes]:
     axes = new_figure(2.3, columns=3, sharex=True)[1]
     reach = float(x.abs().max())
     for ax, (title, values, mean) in zip(axes, panels, strict=True):
-        role = "stream" if ax is axes[0] else "ffn"
-        color = COLORS[ROLES[role]]
+        color = COLORS[ROLES["stream"]]
         ax.barh(range(len(x)), values.tolist(), 0.74, color=color, alpha=0.45)
         for i, value in enumerate(values.tolist()):
             side, end = (-0.04, "right") if value < 0 else (0.04, "left")

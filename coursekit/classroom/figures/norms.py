@@ -1,7 +1,7 @@
 """Figures of the residual stream and of a norm, with numbers in them."""
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.patches import Circle, FancyBboxPatch, Polygon, Rectangle
@@ -16,10 +16,16 @@ from coursekit.classroom.figures.style import (
     solid_arrow,
 )
 
-__all__ = ["Part", "norm_places", "norm_steps", "residual_stream"]
+__all__ = [
+    "Part",
+    "collapse",
+    "norm_places",
+    "norm_steps",
+    "residual_stream",
+]
 
 STREAM, INK = COLORS[ROLES["stream"]], COLORS["black"]
-NORM = COLORS["purple"]
+NORM = COLORS[ROLES["norm"]]
 CELL, HEIGHT = 1.4, 0.8  # of one number of a vector
 RIGHT = 4.6  # where the parts stand; the stream is at 0
 
@@ -66,11 +72,15 @@ def sum_so_far(ax: Axes, x: Tensor | str, y: Number, name: str) -> None:
     ax.text(-wide / 2 - 0.25, y, name, ha="right", va="center", size=11)
 
 
-def box(ax: Axes, x: Number, y: Number, text: str, color: str) -> None:
-    """A named part, its middle at (x, y)."""
+def box(
+    ax: Axes, x: Number, y: Number, text: str, is_norm: bool = False
+) -> None:
+    """A named part, its middle at (x, y); a norm is tinted."""
     frame = FancyBboxPatch((x - 1.7, y - 0.34), 3.4, 0.68)
     frame.set(boxstyle="round,pad=0.1", facecolor="none", linewidth=1.8)
-    frame.set_edgecolor(color)
+    frame.set_edgecolor(NORM if is_norm else INK)
+    if is_norm:
+        frame.set_facecolor(NORM + "22")
     ax.add_patch(frame)
     ax.text(x, y, text, ha="center", va="center", size=11)
 
@@ -99,13 +109,13 @@ def branch(ax: Axes, part: Part, low: Number) -> float:
     solid_arrow(ax, (RIGHT, low + 0.1), (RIGHT, low + 0.46))
     top = low + 0.9
     if part.reads is not None:
-        box(ax, RIGHT, top, "layer norm, LN", NORM)
+        box(ax, RIGHT, top, "layer norm, LN", is_norm=True)
         solid_arrow(ax, (RIGHT, top + 0.44), (RIGHT, top + 0.9))
         # As many digits as one gets from an x of two.
-        row(ax, part.reads, RIGHT, top + 1.3, NORM, after=1)
+        row(ax, part.reads, RIGHT, top + 1.3, STREAM, after=1)
         solid_arrow(ax, (RIGHT, top + 1.7), (RIGHT, top + 2.12))
         top += 2.56
-    box(ax, RIGHT, top, part.name, INK)
+    box(ax, RIGHT, top, part.name)
     high = top + 1.3
     if part.added is None:
         line(ax, (RIGHT, top + 0.44), (RIGHT, high), (1.0, high))
@@ -182,8 +192,8 @@ def norm_steps(x: Tensor) -> list[Axes]:
     _, axes = new_figure(2.5, columns=3, sharex=True)
     reach = float(x.abs().max())
     for ax, (title, values, spread) in zip(axes, panels, strict=True):
-        color = NORM if ax is axes[-1] else STREAM
-        ax.barh(range(len(x)), values.tolist(), 0.74, color=color, alpha=0.45)
+        lengths = values.tolist()
+        ax.barh(range(len(x)), lengths, 0.74, color=STREAM, alpha=0.45)
         for i, value in enumerate(values.tolist()):
             side, end = (-0.04, "right") if value < 0 else (0.04, "left")
             at, text = value + side * reach, decimal(value)
@@ -217,10 +227,10 @@ def norm_places() -> list[Axes]:
             line(ax, (0, y), (RIGHT, y), (RIGHT, y + 0.5))
             top = y + 0.94
             if first:
-                box(ax, RIGHT, top, "norm", NORM)
+                box(ax, RIGHT, top, "norm", is_norm=True)
                 line(ax, (RIGHT, top + 0.44), (RIGHT, top + 0.76))
                 top += 1.2
-            box(ax, RIGHT, top, name, INK)
+            box(ax, RIGHT, top, name)
             high = top + 1.1
             line(ax, (RIGHT, top + 0.44), (RIGHT, high), (0.9, high))
             solid_arrow(ax, (0.9, high), (0.42, high))
@@ -228,14 +238,59 @@ def norm_places() -> list[Axes]:
             below, y = high + 0.42, high + 1.1
             if not first:
                 line(ax, (0, below), (0, below + 0.36), width=5)
-                box(ax, 0, below + 0.8, "norm", NORM)
+                box(ax, 0, below + 0.8, "norm", is_norm=True)
                 below, y = below + 1.24, below + 1.8
         line(ax, (0, below), (0, below + 0.7), width=5)
         if first:
-            box(ax, 0, below + 1.14, "norm", NORM)
+            box(ax, 0, below + 1.14, "norm", is_norm=True)
             ax.text(2.1, below + 1.14, "once, at\nthe end", va="center")
             line(ax, (0, below + 1.58), (0, below + 2.2), width=5)
         ax.set(xlim=(-2.1, 6.6), ylim=(-0.8, 10.6), aspect="equal")
         ax.set_title("pre-norm" if first else "post-norm")
         ax.axis("off")
     return axes
+
+
+def collapse(
+    gradients: Mapping[str, Sequence[float]],
+    alike: Mapping[str, Sequence[Sequence[float]]],
+    title: str,
+) -> list[Axes]:
+    """Draw which gradients of a stack vanish, and how alike tokens become.
+
+    Args:
+        gradients: of a matrix in each block, by its name; queries and keys
+            have lines, the others are one band.
+        alike: by a name, one or more lines with a number for each block.
+        title: above the gradients.
+
+    Returns:
+        The axes of the gradients and of the likeness.
+    """
+    top, low = new_figure(4.9, rows=2, sharex=True)[1]
+    rest = dict(gradients)
+    blocks = range(1, len(rest["query"]) + 1)
+    for name, look in (("query", "-"), ("key", ":")):
+        ink = COLORS[ROLES[name]]
+        top.plot(blocks, rest.pop(name), look, color=ink)
+    columns = list(zip(*rest.values(), strict=True))
+    ends = [min(c) for c in columns], [max(c) for c in columns]
+    top.fill_between(blocks, *ends, color=COLORS["gray"], linewidth=1)
+    side: dict[str, Any] = {"ha": "right", "va": "top"}
+    names = dict.fromkeys(name.split(",")[0] for name in rest)
+    top.text(blocks[-1], 0.1 * columns[-1][0], ", ".join(names), **side)
+    end = 1e3 * gradients["query"][-1]
+    top.text(blocks[-1], end, "query, key", ha="right")
+    top.set(yscale="log", ylim=(1e-17, 1e4), title=title)
+    top.set_yticks([1, 1e-5, 1e-10, 1e-15])
+    looks = iter(("-", "--", "-.", ":"))
+    for name, lines in alike.items():
+        for line in lines:
+            low.plot(blocks, line, next(looks), color=STREAM)
+        end = lines[0][-1]
+        above = 0.5 < end < 0.9
+        side["va"] = "bottom" if above else "top"
+        low.text(blocks[-1], end + (0.02 if above else -0.07), name, **side)
+    low.set(title="cosine between two tokens", ylim=(0, 1.06))
+    low.set(xlabel="block", xticks=(1, 8, 16, 24), yticks=(0, 0.5, 1))
+    return [top, low]

@@ -19,7 +19,7 @@ __all__ = [
     "turned_back",
 ]
 
-POSITION = "purple"
+POSITION = ROLES["token"]
 
 
 def bag_of_vectors(

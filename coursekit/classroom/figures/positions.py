@@ -12,6 +12,7 @@ from coursekit.classroom.figures.shapes import (
 )
 from coursekit.classroom.figures.style import (
     COLORS,
+    ROLES,
     new_figure,
 )
 
@@ -19,6 +20,8 @@ __all__ = [
     "clocks",
     "turns",
 ]
+
+POSITION = COLORS[ROLES["token"]]
 
 
 def clocks(
@@ -51,14 +54,14 @@ def clocks(
     radius = 0.4
     for (r, c), angle in np.ndenumerate(grid):
         ring = Circle(
-            (c, -r), radius, facecolor="white", edgecolor=COLORS["gray"]
+            (c, -r), radius, fc="white", ec=COLORS["gray"], linewidth=0.8
         )
         ax.add_patch(ring)
         tip = c + radius * np.sin(angle), -r + radius * np.cos(angle)
         ax.plot(
             [c, tip[0]],
             [-r, tip[1]],
-            color=COLORS["blue"],
+            color=POSITION,
             linestyle="-",
             solid_capstyle="round",
         )
@@ -112,7 +115,7 @@ def turns(
         angle between its hands stands below it, in degrees.
     """
     ax = new_figure(1.3 * len(steps) + 0.3)[1][0]
-    radius, color = 0.4, COLORS["purple"]
+    radius, color = 0.4, COLORS["black"]
     for c, (speed, name) in enumerate(
         zip(as_array(speeds).tolist(), columns, strict=True)
     ):

@@ -10,7 +10,7 @@ __all__ = ["speed_ratios"]
 
 Ratio = tuple[Number, Number, Number]
 
-HUES = ("blue", "orange", "green", "purple", "red", "sky", "gray")
+HUES = ("blue", "orange", "green", "yellow", "red", "sky", "gray")
 MARKERS = "os^Dv*X"
 SPAN = 0.62  # of a row's height, for all of its peers
 FEW = (0.5, 0.75, 1, 1.25, 1.5, 2, 2.5, 3)

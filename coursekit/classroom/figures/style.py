@@ -52,6 +52,7 @@ COLORS = {
 """Each at least 3:1 against white; ``course.css`` has the dark page's."""
 
 # What a thing is has one color on all pages, in still figures and live ones.
+# A position has that of a token: both stand at the start of the stream.
 ROLES = {
     "token": "gray",
     "stream": "green",
@@ -60,6 +61,7 @@ ROLES = {
     "value": "yellow",
     "weight": "blue",
     "ffn": "purple",
+    "norm": "black",
     "loss": "red",
 }
 WIDTH = 5.4
@@ -100,7 +102,7 @@ def use_style() -> None:
             "axes.prop_cycle": plt.cycler(
                 color=[
                     COLORS[c]
-                    for c in ("blue", "orange", "green", "purple", "gray")
+                    for c in ("blue", "orange", "green", "red", "gray")
                 ],
                 linestyle=["-", "--", "-.", ":", (0, (5, 1))],
             ),

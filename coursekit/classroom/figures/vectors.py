@@ -15,6 +15,7 @@ from coursekit.classroom.figures.style import (
 )
 
 __all__ = [
+    "distances",
     "low_rank",
     "neighbor_lists",
     "paths",
@@ -40,7 +41,7 @@ def low_rank(vocab_size: int, d_model: int) -> Axes:
     for x, y, width, height, color, text in (
         (0.0, 0.0, 1.0, 1.0, "gray", f"{vocab_size**2:,}\nparameters"),
         (left, 0.0, thin, 1.0, ROLES["stream"], ""),
-        (right, 1 - thin, 1.0, thin, "purple", ""),
+        (right, 1 - thin, 1.0, thin, ROLES["weight"], ""),
     ):
         box = Rectangle((x, y), width, height, color=COLORS[color], alpha=0.4)
         ax.add_patch(box)
@@ -70,28 +71,14 @@ def low_rank(vocab_size: int, d_model: int) -> Axes:
     return ax
 
 
-def label(
-    ax: Axes, name: str, point: Tensor, beside: bool, above: bool
-) -> None:
-    """The name of a point: beside it, or else above or below."""
-    ax.annotate(
-        name,
-        tuple(point.tolist()),
-        (7, 0) if beside else (0, 8 if above else -8),
-        textcoords="offset points",
-        ha="left" if beside else "center",
-        va="center" if beside else "bottom" if above else "top",
-        size=11,
-        bbox=None if beside else GROUND,
-    )
+def look_of(i: int) -> tuple[str, str, str]:
+    """Color, line and mark of one of four tokens, two in a pair."""
+    color, line = (("blue", "-"), ("orange", "--"))[i // 2]
+    return COLORS[color], line, "os"[i % 2]
 
 
 def paths(
-    trails: Mapping[str, Tensor],
-    groups: Mapping[str, Tensor],
-    limit: Number,
-    named_at: int | None = -1,
-    ax: Axes | None = None,
+    trails: Mapping[str, Tensor], groups: Mapping[str, Tensor], limit: Number
 ) -> Axes:
     """Draw the ways of two-dimensional rows during training.
 
@@ -99,41 +86,78 @@ def paths(
         trails: (steps, 2) by token: an open mark where it begins, a filled
             one where it ends. Tokens come in pairs that share a color and a
             line.
-        groups: (n, 2) where other rows end, by what they have in common;
-            their names stand beside them if those of the tokens stand where
-            they end.
-        limit: the axes reach from −limit to limit, to both sides further if
-            the figure is new.
-        named_at: the step at which the names stand, -1 or 0; no names if
-            None.
-        ax: where to draw; a new figure by default.
+        groups: (n, 2) where other rows end, by what they have in common.
+        limit: the axes reach up from −limit to limit, and further to both
+            sides.
 
     Returns:
         The axes.
     """
-    wide = limit if ax is not None else 1.6 * limit
-    if ax is None:
-        ax = new_figure(3.2)[1][0]
+    ax = new_figure(3.2)[1][0]
     gray = COLORS["gray"]
     ax.axhline(0, color=gray, linewidth=0.6, linestyle="-")
     ax.axvline(0, color=gray, linewidth=0.6, linestyle="-")
     for name, ends in groups.items():
         ax.plot(*ends.T.tolist(), "x", color=gray, markersize=5)
-        if named_at == -1:
-            x, y = ends[:, 0].mean().item(), ends[:, 1].min().item()
-            ax.text(x, y - 0.06 * limit, name, ha="center", va="top", size=11,
-                    bbox=GROUND)  # fmt: skip
+        x, y = ends[:, 0].mean().item(), ends[:, 1].min().item()
+        ax.text(x, y - 0.06 * limit, name, ha="center", va="top", size=11,
+                bbox=GROUND)  # fmt: skip
     for i, (name, trail) in enumerate(trails.items()):
-        color, line = (("blue", "-"), ("orange", "--"))[i // 2]
-        ink, mark = COLORS[color], "os"[i % 2]
+        ink, line, mark = look_of(i)
         ax.plot(*trail.T.tolist(), line, color=ink, linewidth=1.4)
         ax.plot(*trail[0].tolist(), mark, mfc="none", color=ink)
         ax.plot(*trail[-1].tolist(), mark, color=ink)
-        if named_at is not None:
-            label(ax, name, trail[named_at], named_at == 0, i % 2 == 0)
+        above = i % 2 == 0
+        ax.annotate(
+            name, tuple(trail[-1].tolist()), (0, 8 if above else -8),
+            textcoords="offset points", ha="center", size=11, bbox=GROUND,
+            va="bottom" if above else "top",
+        )  # fmt: skip
+    wide = 1.6 * limit
     ax.set(xlim=(-wide, wide), ylim=(-limit, limit), xticks=[], yticks=[])
     ax.set_aspect("equal")
     ax.spines[:].set_visible(False)
+    return ax
+
+
+def distances(
+    tables: Mapping[str, Tensor], words: Sequence[str], named: Sequence[str]
+) -> Axes:
+    """Draw how far all rows of a matrix are from one of them.
+
+    Args:
+        tables: (V, D) by what was done to it, a line each.
+        words: V names.
+        named: four of them in two pairs, which look as in ``paths``; from
+            the first all distances are measured.
+
+    Returns:
+        The axes; line i stands at height −i, a row at its distance.
+    """
+    ax = new_figure(0.72 * len(tables) + 0.75)[1][0]
+    found = [
+        (table - table[words.index(named[0])]).norm(dim=-1)
+        for table in tables.values()
+    ]
+    reach = max(float(far.max()) for far in found)
+    for y, far in enumerate(found):
+        at = dict(zip(words, far.tolist(), strict=True))
+        others = [at[word] for word in words if word not in named]
+        ax.axhline(-y, color=COLORS["gray"], linewidth=0.6, zorder=0)
+        ax.plot(others, [-y] * len(others), "x", color=COLORS["gray"], ms=6)
+        free = 0.0
+        for word in sorted(named, key=lambda word: at[word]):
+            ink, _, mark = look_of(named.index(word))
+            x, place = at[word], max(at[word], free)
+            ax.plot(x, -y, mark, color=ink)
+            ax.plot([x, place], [0.12 - y, 0.32 - y], "-", color=ink, lw=1)
+            ax.text(place, 0.36 - y, word, ha="center", size=11)
+            free = place + 0.12 * reach
+    ax.set_yticks([-y for y in range(len(found))], list(tables))
+    ax.set(xlim=(-0.06 * reach, 1.04 * reach), ylim=(0.6 - len(found), 0.75))
+    ax.set_xlabel(f"distance from {named[0]}")
+    ax.tick_params(axis="y", length=0)
+    ax.spines["left"].set_visible(False)
     return ax
 
 

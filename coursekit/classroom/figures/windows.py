@@ -117,9 +117,9 @@ def rounded_weights(weights: Tensor, rounded: Tensor) -> Axes:
     x = range(1, len(weights) + 1)
     ends = weights.tolist(), rounded.tolist()
     ax.vlines(x, *ends, color=INK, linewidth=1.4)
-    blue, purple = COLORS[ROLES["weight"]], COLORS[ROLES["ffn"]]
+    blue, orange = COLORS[ROLES["weight"]], COLORS["orange"]
     ax.plot(x, ends[0], "o", color=blue, ms=5, label="weight")
-    ax.plot(x, ends[1], "s", color=purple, ms=5, mfc="none", label="stored")
+    ax.plot(x, ends[1], "s", color=orange, ms=5, mfc="none", label="stored")
     ax.set(xlabel="weights of a block", ylabel="value")
     ax.spines[:].set_visible(False)
     ax.legend(ncols=2, loc="lower center", bbox_to_anchor=(0.5, 1))
@@ -168,7 +168,7 @@ def paired_entries(order: Sequence[int]) -> Axes:
     """
     ax = new_figure(1.9)[1][0]
     half = len(order) // 2
-    colors = "blue", "orange", "green", "purple", "sky", "red"
+    colors = "blue", "orange", "green", "yellow", "sky", "red"
     for y, row in ((0, range(len(order))), (-2, order)):
         for x, entry in enumerate(row):
             pair = entry % half

@@ -48,7 +48,7 @@ NAMES = {
 PARTS = {  # in the order of their bars, with their roles
     "tokens": "token", "positions": "token", "attention": "query",
     "projections": "query", "scores": "weight", "network": "ffn",
-    "norms": "stream", "head": "token", "weights": "token", "cache": "key",
+    "norms": "norm", "head": "token", "weights": "token", "cache": "key",
 }  # fmt: skip
 
 

@@ -16,7 +16,7 @@ const A100 = 312e12 / 2; // FLOPs per second, half of what it can do
 const ROWS = ["parameters", "flops", "memory"];
 const COLORS = {
   embedding: "token", positions: "pale", projections: "query", attention: "query",
-  scores: "weight", network: "ffn", head: "token", norms: "stream",
+  scores: "weight", network: "ffn", head: "token", norms: "norm",
   weights: "token", cache: "key",
 };
 
