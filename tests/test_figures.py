@@ -5,6 +5,7 @@ import importlib
 import math
 import re
 from io import BytesIO, StringIO
+from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -19,6 +20,7 @@ import torch
 from bs4 import BeautifulSoup
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.text import Text
+from matplotlib.transforms import Bbox
 from PIL import Image
 
 from coursekit.classroom import figures
@@ -2104,3 +2106,129 @@ def test_a_solid_arrow_leads_from_point_to_point():
     far = ax.annotate("", (0, 0), (1, 1), arrowprops={"arrowstyle": "-|>"})
     far.update_positions(ax.figure.canvas.get_renderer())
     assert far.arrow_patch.shrinkB > 0
+
+
+def sides(ax, role):
+    """Width and height of each rectangle that a role has, top to bottom."""
+    edge = figures.COLORS[figures.ROLES[role]].lower()
+    drawn = [
+        (round(p.get_y(), 2), round(p.get_x(), 2), p)
+        for p in ax.patches
+        if not p.get_fill() and to_hex(p.get_edgecolor()) == edge
+    ]
+    drawn.sort(key=lambda one: one[:2])
+    return [(p.get_width(), p.get_height()) for *_, p in drawn]
+
+
+def test_shape_flow_draws_sides_that_fit_one_another():
+    ax = figures.shape_flow(
+        [
+            {"x": "stream B T D"},
+            {"q": "query B H T Dh"},
+            {"a": "weight B H T S"},
+            {"h": "ffn B T Dff"},
+            {"y": "stream B T D"},
+        ],
+        {"x → q": "cut", "q → a": "", "a → h": "", "x, h → y": "join"},
+        heads=3,
+        d_model=0.9,
+    )
+    (x, y), heads = sides(ax, "stream"), sides(ax, "query")
+    assert x == y
+    assert len(heads) == len(sides(ax, "weight")) == 3
+    assert sum(width for width, _ in heads) == pytest.approx(x[0]) == 0.9
+    assert sides(ax, "ffn") == [(pytest.approx(3.6), x[1])]
+    assert {"cut", "join", "(B, H, T, Dh)"} <= set(words(ax))
+    assert words(ax).count("+") == 1  # x goes on, and h is added
+    # The controls: one tensor alone adds nothing, and no other is known.
+    rows = [{"x": "stream B T D"}, {"y": "stream B T D"}]
+    assert "+" not in words(figures.shape_flow(rows, {"x → y": "norm"}))
+    with pytest.raises(ValueError, match="'z'"):
+        figures.shape_flow(rows, {"z → y": "norm"})
+
+
+def test_shape_flow_stacks_heads_or_cuts_them():
+    rows = [{"q": "query B H T Dh"}, {"x": "stream B T H Dh"}]
+    beside = figures.shape_flow(rows, {"q → x": ""}, heads=3)
+    behind = figures.shape_flow(rows, {"q → x": ""}, heads=3, stacked=True)
+
+    def corners(ax):
+        color = figures.COLORS[figures.ROLES["query"]].lower()
+        return {
+            (round(p.get_x(), 3), round(p.get_y(), 3))
+            for p in ax.patches
+            if not p.get_fill() and to_hex(p.get_edgecolor()) == color
+        }
+
+    assert len(corners(beside)) == len(corners(behind)) == 3
+    assert len({y for _, y in corners(beside)}) == 1
+    assert len({y for _, y in corners(behind)}) == 3
+    assert "H" in words(behind)
+    assert "H" not in words(beside)
+
+
+def crossed(ax):
+    """Texts through which a line goes, or that leave the picture."""
+    ax.figure.draw_without_rendering()
+    renderer = ax.figure.canvas.get_renderer()
+    lines = [ax.transData.transform(one.get_xydata()) for one in ax.lines]
+    found = []
+    for text in ax.texts:
+        if text.get_text().strip(" +"):
+            area = Text.get_window_extent(text, renderer)
+            inside = area.x1 <= ax.figure.bbox.x1 and area.x0 >= 0
+            cut = (
+                area.count_overlaps([Bbox([start, end])])
+                for line in lines
+                for start, end in pairwise(line)
+            )
+            if any(cut) or not inside:
+                found.append(text.get_text())
+    return found
+
+
+PAGES = Path(__file__).parents[1] / "book"
+SHAPED = {
+    page: re.search(
+        r"^ax = (figures\.shape_flow\(\n.*?^\))",
+        (PAGES / f"{page}.md").read_text("utf8"),
+        re.DOTALL | re.MULTILINE,
+    )[1]
+    for page in ("04_attention", "06_multihead", "09_decoder", "notation")
+}
+
+
+@pytest.mark.parametrize("page", SHAPED)
+def test_shape_flow_of_a_page_can_be_read(page):
+    ax = eval(SHAPED[page], {"figures": figures})
+    ax.figure.draw_without_rendering()
+    assert not overlaps(ax.texts, ax.figure.canvas.get_renderer())
+    assert not crossed(ax)
+    assert min(text.get_size() for text in ax.texts) >= 11
+
+
+def test_a_crossed_text_is_found():
+    long = SHAPED["04_attention"].replace("softmax", "softmax of each row")
+    assert crossed(eval(long, {"figures": figures})) == [
+        "q @ kᵀ, softmax of each row"
+    ]
+
+
+def test_nested_boxes_lie_in_their_box():
+    tree = ["whole", "first", ["stream: middle", "left", "ffn: right"]]
+    ax = figures.nested(tree)
+    frames = [p.get_bbox() for p in ax.patches if not p.get_fill()]
+    whole, first, middle, left, right = frames
+    assert words(ax) == ["whole", "first", "middle", "left", "right"]
+
+    def contains(outer, inner):
+        corners = (inner.x0, inner.y0), (inner.x1, inner.y1)
+        return all(outer.contains(*corner) for corner in corners)
+
+    assert all(contains(whole, one) for one in frames[1:])
+    assert contains(middle, left)
+    assert contains(middle, right)
+    assert first.y1 < middle.y0
+    assert left.x1 < right.x0
+    # The control: what is no part lies outside.
+    assert not contains(middle, first)

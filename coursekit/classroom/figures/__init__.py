@@ -79,6 +79,10 @@ from coursekit.classroom.figures.feedforward import (
     two_classes,
     unit_memory,
 )
+from coursekit.classroom.figures.flow import (
+    nested,
+    shape_flow,
+)
 from coursekit.classroom.figures.gaps import (
     both_directions,
     fillings,
@@ -336,6 +340,7 @@ __all__ = [
     "module_gaps",
     "mosaic",
     "neighbor_lists",
+    "nested",
     "new_figure",
     "next_tokens",
     "ngram_hits",
@@ -379,6 +384,7 @@ __all__ = [
     "schedules",
     "seed_dots",
     "seen_at_gap",
+    "shape_flow",
     "shares",
     "slices",
     "slot_timeline",
