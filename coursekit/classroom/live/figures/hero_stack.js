@@ -118,20 +118,21 @@ export class Stack {
       d: `M${x} ${y}V${bottom - 12}q0 12 ${goal}` });
   }
 
-  /** Names the blocks on one side of the stream, shorter if there is no room:
-   *  on the right if they fit there, since arcs mostly come from the left. */
+  /** Names the blocks on one side of the stream: on the right, shorter if need
+   *  be, since arcs mostly come from the left; or else where there is more room. */
   name(labels, { x }, width) {
     for (const looks of ["hero.looks", "hero.looks-short"]) {
       labels.forEach((label, layer) =>
         label.textContent = this.words(layer, looks));
       const long = 16
         + Math.max(...labels.map((label) => label.getComputedTextLength()));
-      const isRight = long < width - x || (x < long && x < width / 2);
+      const fits = long < width - x;
+      const isRight = fits || (x < long && x < width / 2);
       for (const label of labels) {
         label.setAttribute("x", isRight ? width - 10 : 10);
         label.classList.toggle("live-end", isRight);
       }
-      if (long < Math.max(x, width - x)) return;
+      if (fits) return;
     }
   }
 

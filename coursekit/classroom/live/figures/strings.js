@@ -36,7 +36,7 @@ export const STRINGS = {
   "hero.earlier": "… {n} earlier",
   "hero.block": "block {layer}",
   "hero.looks": "block {layer}, head {head} looks at “{token}”",
-  "hero.looks-short": "head {head} looks at “{token}”",
+  "hero.looks-short": "looks at “{token}”",
   "hero.attention": "attention {percent}",
   "hero.swap": "⇄ {other}",
   "hero.swap-label": "Swap “{token}” for “{other}”",
