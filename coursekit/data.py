@@ -193,7 +193,17 @@ def leave_out_blank(
 
 
 def read_lines(name: str) -> list[str]:
-    """Return the lines of a dataset's file or of one here."""
+    """Return the lines of a text, cut at line feeds alone.
+
+    Args:
+        name: a packaged text or a file, as :func:`load_text` takes it.
+
+    Returns:
+        Each line without its end, ``\\n`` or ``\\r\\n``.
+
+    Raises:
+        OSError, ValueError: as :func:`load_text` does.
+    """
     lines = load_text(name).removesuffix("\n").split("\n")
     return [line.removesuffix("\r") for line in lines]
 

@@ -289,7 +289,11 @@ def read_tokenizer(folder: Path, fields: dict[str, Any]) -> Tokenizer:
 
 
 def hash_of(path: Path) -> str:
-    """SHA-256 of a file."""
+    """SHA-256 of a file's bytes, as 64 hexadecimal digits.
+
+    Raises:
+        OSError: if it can't be read.
+    """
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 

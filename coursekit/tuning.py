@@ -374,7 +374,7 @@ def save_adapter(
     kinds = {(len(update.a), update.scale) for update in updates}
     require(
         len(kinds) == 1,
-        "an adapter has updates, and of one rank",
+        "an adapter needs updates, all of one rank and scale",
         f"{len(updates)} updates of {len(kinds)} kinds",
         "Save it before merge_lora.",
     )

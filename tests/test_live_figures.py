@@ -446,6 +446,28 @@ def test_the_hero_shows_what_falls_to_bytes(visit):
     assert off() < 1e-4
 
 
+LABEL_AND_ARC = """async (hero) => {
+  await document.fonts.ready;
+  const label = [...hero.querySelectorAll(".hero-label")].find(
+    (each) => /looks at/.test(each.textContent));
+  const box = label.getBBox(), arc = hero.querySelector(".hero-arc");
+  const points = Array.from({length: 200}, (_, i) =>
+    arc.getPointAtLength(i / 199 * arc.getTotalLength()));
+  const { x, y, width, height } = box;
+  return [label.textContent, points.some((at) =>
+    x < at.x && at.x < x + width && y < at.y && at.y < y + height)];
+}"""
+
+
+@pytest.mark.parametrize("width", [1440, 390, 375])
+def test_the_label_of_the_block_that_looks_is_clear_of_the_arc(visit, width):
+    reader = visit(width=width)
+    element, _, _ = hero_of(reader)
+    said, crossed = element.evaluate(LABEL_AND_ARC)
+    assert not crossed
+    assert said.startswith("block 2, head 4 looks at") == (width == 1440)
+
+
 def test_on_paper_there_is_the_hero_s_picture(visit):
     reader = visit()
     element, _, _ = hero_of(reader)

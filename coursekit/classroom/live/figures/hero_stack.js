@@ -118,21 +118,21 @@ export class Stack {
       d: `M${x} ${y}V${bottom - 12}q0 12 ${goal}` });
   }
 
-  /** Names the blocks on one side of the stream: on the right, shorter if need
-   *  be, since arcs mostly come from the left; or else where there is more room. */
+  /** Names the blocks, on the right if they fit there, shorter if need be:
+   *  arcs mostly come from the left. There a long name would reach them. */
   name(labels, { x }, width) {
-    for (const looks of ["hero.looks", "hero.looks-short"]) {
+    const write = (looks) => {
       labels.forEach((label, layer) =>
         label.textContent = this.words(layer, looks));
-      const long = 16
+      return 16
         + Math.max(...labels.map((label) => label.getComputedTextLength()));
-      const fits = long < width - x;
-      const isRight = fits || (x < long && x < width / 2);
-      for (const label of labels) {
-        label.setAttribute("x", isRight ? width - 10 : 10);
-        label.classList.toggle("live-end", isRight);
-      }
-      if (fits) return;
+    };
+    const isRight = write("hero.looks") < width - x
+      || write("hero.looks-short") < width - x || x < width / 2;
+    if (!isRight && write("hero.looks") > x / 2) write("hero.looks-short");
+    for (const label of labels) {
+      label.setAttribute("x", isRight ? width - 10 : 10);
+      label.classList.toggle("live-end", isRight);
     }
   }
 
