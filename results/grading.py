@@ -241,11 +241,6 @@ def play(desk: Desk, doctor: bool = True) -> dict[str, Any]:
         "assign_own",
         "coursekit assign warmup --overlay overlay --out own/ --key own.txt",
     )
-    desk.type(
-        "freeze",
-        "coursekit freeze term.json",
-        "coursekit freeze term.json --changed",
-    )
     n = len(ANSWERS) + 1
     return {"submissions": n, "cpu_seconds_a_submission": used / n}
 

@@ -26,13 +26,12 @@ PARTS = {
         *("aliases", "assign", "bad_input", "by_hand"),
         *("catalogue", "check", "checkfile", "protocol"),
         *("cli", "coverage", "deadline", "doctor", "editions", "exercises"),
-        *("export_figures", "figures", "forbid", "frames", "freeze", "fuzz"),
+        *("export_figures", "figures", "forbid", "frames", "fuzz"),
         *(
             "glue",
             "gpu",
             "grade",
             "graders",
-            "house",
             "kernels",
             "key",
             "layout",
@@ -40,8 +39,8 @@ PARTS = {
         *("ledger", "lesson", "mutants", "walk", "publish"),
         *("live", "notebooks", "results", "run_parts", "sandbox"),
         *("sheet", "shipped", "source", "speedrun", "text", "wild", "worker"),
-        *("transcripts", "yourfile", "step_tasks", "capstone", "pilot"),
-        *("kit", "kit_answers", "kit_inventory", "kit_slides", "kit_task"),
+        *("transcripts", "yourfile", "step_tasks", "capstone"),
+        *("kit", "kit_wrong", "kit_slides"),
     ],
     # They need the built book.
     "book": [

@@ -1,4 +1,4 @@
-"""The exam bank and the inventory have right keys, and are exported whole."""
+"""The exam bank has right keys, and is exported whole."""
 
 import collections
 import io

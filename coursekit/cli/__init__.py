@@ -45,8 +45,7 @@ For the exercises of the book, and for those who teach with it:
   coursekit sheet       the same grades as Canvas or Moodle imports them
   coursekit doctor      what can grading be trusted with on this machine?
   coursekit book        build the book with solutions, or without
-  coursekit freeze      keep what a term's exercises are; what has changed?
-  coursekit kit         questions for an exam, tasks, slides
+  coursekit kit         questions for an exam, slides, wrong answers
 
 Each explains itself: coursekit train --help
 """
@@ -83,7 +82,6 @@ COMMANDS = {
     "sheet": ("CSV [--format F] [--roster CSV]", f"{GRADING}.sheet"),
     "doctor": ("[options]", f"{GRADING}.doctor"),
     "book": ("--edition E [PAGE ...]", f"{GRADING}.editions"),
-    "freeze": ("FILE [--changed]", f"{GRADING}.freeze"),
     "kit": ("PART [options]", "coursekit.classroom.kit.command"),
 }
 

@@ -30,7 +30,7 @@ WORDS = [
 ]
 FILES = [
     *("text.txt", "run", "pairs.tsv", "class.csv", "ada.ipynb", "key.txt"),
-    *("submissions", "freeze.json", "grades.csv", "page.md", "mine.py"),
+    *("submissions", "grades.csv", "page.md", "mine.py"),
     *("garbage", "empty", "missing/x", "new", "/dev/null", "."),
 ]
 # What attacks this machine on purpose, and what would run for minutes.
@@ -56,9 +56,6 @@ def things() -> Path:
     plan = {"page": "04", "exercises": corpus.EXERCISES, "students": {}}
     fields = {"version": 1, "secret": "5" * 64, "assignments": {"04": plan}}
     (path / "key.txt").write_text(json.dumps(fields))
-    (path / "freeze.json").write_text(
-        json.dumps({"version": 1, "exercises": {}})
-    )
     (path / "grades.csv").write_text("student,exercise,points,max_points\n")
     root = Path(__file__).parents[2]
     shutil.copy(root / "book" / "05_masks.md", path / "page.md")
@@ -158,7 +155,6 @@ FED = {
         "grade submissions --key key.txt --out new.csv",
         "assign page.md --key key.txt",
     ],
-    "freeze.json": ["freeze freeze.json --changed"],
     "ada.ipynb": ["check ada.ipynb"],
 }
 
@@ -170,15 +166,6 @@ def json_file(rng):
     words = rng.choice(FED[name]).split()
     with folder() as path:
         shutil.copytree(things(), path, dirs_exist_ok=True)
-        if name == "freeze.json":
-            (path / name).write_bytes(frozen())
         data = damage.json_bytes(rng, (path / name).read_bytes())
         (path / name).write_bytes(data)
         judge([data[:2000], *words], *call(path, words, signal_after=CTRL_C))
-
-
-@cache
-def frozen() -> bytes:
-    """A freeze, as the first release wrote it, of few exercises."""
-    path = Path(__file__).parents[1] / "frozen"
-    return next(path.glob("*.json")).read_bytes()

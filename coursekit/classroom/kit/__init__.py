@@ -1,7 +1,7 @@
-"""The kit for teachers: an exam bank, an inventory of concepts, tasks, slides.
+"""Material for teachers: an exam bank, slides, common wrong answers.
 
-``exam.toml`` and ``inventory.toml`` hold the questions, :mod:`.export` writes
-them for Moodle, Canvas and paper; ``coursekit kit`` has all of it.
+``exam.toml`` holds the questions; :mod:`.export` writes them for Moodle,
+Canvas and paper; ``coursekit kit`` is the command.
 """
 
 import random
@@ -11,10 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-__all__ = ["LETTERS", "Item", "Option", "arranged", "exam", "inventory"]
+__all__ = ["LETTERS", "Item", "Option", "arranged", "exam"]
 
 LETTERS = "abcd"
-FORMS = "AB"
 LAST_CHAPTER = 19
 WHOLE = 0.5  # how far a whole number may be from the right one
 HERE = Path(__file__).parent
@@ -102,7 +101,7 @@ def exam(chapters: Collection[int] = (), seed: int = 0) -> list[Item]:
         )
     count: dict[int, int] = {}
     found = []
-    for row in _rows("exam.toml"):
+    for row in tomllib.loads((HERE / "exam.toml").read_text("utf8"))["item"]:
         chapter = row.pop("chapter")
         count[chapter] = count.get(chapter, 0) + 1
         found.append(_item(f"{chapter:02}-{count[chapter]}", row))
@@ -111,31 +110,6 @@ def exam(chapters: Collection[int] = (), seed: int = 0) -> list[Item]:
         for item in arranged(found, seed)
         if not chapters or int(item.name[:2]) in chapters
     ]
-
-
-def inventory(form: str) -> list[Item]:
-    """One of the two forms of the inventory of concepts.
-
-    Args:
-        form: ``A`` or ``B``; the same concepts with other questions.
-
-    Returns:
-        Twenty items, one for each concept, in the order of the form.
-    """
-    found = []
-    for number, row in enumerate(_rows("inventory.toml"), 1):
-        asked, why = row[form], row["why"]
-        options = tuple(
-            Option(text, why, wrong)
-            for text, wrong in zip(
-                asked["options"], ["", *row["wrong"]], strict=True
-            )
-        )
-        name = f"{form}{number}"
-        found.append(
-            Item(name, row["about"], row["read"], asked["ask"], options)
-        )
-    return arranged(found, seed=FORMS.index(form))
 
 
 def arranged(items: Sequence[Item], seed: int = 0) -> list[Item]:
@@ -162,14 +136,6 @@ def arranged(items: Sequence[Item], seed: int = 0) -> list[Item]:
             item = replace(item, options=tuple(others))
         found.append(item)
     return found
-
-
-def _rows(name: str) -> list[dict[str, Any]]:
-    """The items of a file, as they stand there."""
-    rows: list[dict[str, Any]] = tomllib.loads(
-        (HERE / name).read_text("utf8")
-    )["item"]
-    return rows
 
 
 def _item(name: str, row: dict[str, Any]) -> Item:

@@ -1,4 +1,4 @@
-"""``coursekit kit``: an exam bank, an inventory, tasks, slides, a rubric.
+"""``coursekit kit``: an exam bank, slides, common wrong answers.
 
 Each is a subcommand: a function that adds its options, and one that runs.
 """
@@ -8,14 +8,7 @@ import sys
 from pathlib import Path
 
 from coursekit.classroom import kit
-from coursekit.classroom.kit import (
-    analysis,
-    export,
-    rubric,
-    slides,
-    task,
-    wrong,
-)
+from coursekit.classroom.kit import export, slides, wrong
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +25,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Questions, tasks and slides for those who teach with the book.
+    """Questions and slides for those who teach with the book.
 
     Exit codes: 0 if it is done, 2 for wrong input.
     """
@@ -113,39 +106,8 @@ def run_exam(args: argparse.Namespace) -> int:
     return _write(args, kit.exam(args.chapters, args.seed))
 
 
-def inventory_options(parser: argparse.ArgumentParser) -> None:
-    """The inventory of concepts, not yet validated with students."""
-    _add_format(parser)
-    parser.add_argument("--form", choices=kit.FORMS, default="A")
-
-
-def run_inventory(args: argparse.Namespace) -> int:
-    """Write one form of the inventory."""
-    return _write(args, kit.inventory(args.form))
-
-
-def analyze_options(parser: argparse.ArgumentParser) -> None:
-    """What the answers to the inventory say."""
-    parser.add_argument("answers", type=Path, help="a CSV file of answers")
-    parser.add_argument(
-        "--discrimination",
-        action="store_true",
-        help=f"of each item, after; {analysis.ENOUGH} persons or more",
-    )
-
-
-def run_analyze(args: argparse.Namespace) -> int:
-    """Print difficulty, gain and reliability."""
-    print(analysis.report(args.answers, args.discrimination))
-    return 0
-
-
 PARTS = {
     "exam": (exam_options, run_exam),
-    "inventory": (inventory_options, run_inventory),
-    "analyze": (analyze_options, run_analyze),
-    "task": (task.add_options, task.main),
     "slides": (slides.add_options, slides.main),
-    "rubric": (rubric.add_options, rubric.main),
     "wrong": (wrong.add_options, wrong.main),
 }

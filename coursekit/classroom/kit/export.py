@@ -12,7 +12,7 @@ from html import escape
 from xml.etree import ElementTree as ET
 
 from coursekit.classroom.check.report import title
-from coursekit.classroom.kit import FORMS, LETTERS, Item, Option
+from coursekit.classroom.kit import LETTERS, Item, Option
 
 __all__ = ["FORMATS", "made", "markdown", "moodle", "qti", "text"]
 
@@ -22,13 +22,6 @@ PACKAGE = "http://www.imsglobal.org/xsd/imscp_v1p1"
 ASSESSMENT = "assessment.xml"
 FORMATS = ("markdown", "text", "moodle", "qti")
 WHEN = (2026, 1, 1, 0, 0, 0)  # in the zip, so that it is the same each time
-
-
-def title_of(items: Sequence[Item]) -> str:
-    """The title; that of the inventory warns, in every format."""
-    if any(item.name[0] in FORMS for item in items):
-        return f"{TITLE}, concepts (not yet validated with students)"
-    return TITLE
 
 
 def html(source: str) -> str:
@@ -83,7 +76,7 @@ def markdown(items: Sequence[Item], key: bool = False) -> str:
         key: the right answers, each with where to read, instead.
     """
     what = "key" if key else "questions"
-    lines = [f"# {title_of(items)}: {what}", ""]
+    lines = [f"# {TITLE}: {what}", ""]
     for number, item in enumerate(items, 1):
         if key:
             lines.append(_key_line(number, item))
@@ -129,7 +122,7 @@ def moodle(items: Sequence[Item]) -> str:
     """A category of questions in Moodle's XML."""
     quiz = ET.Element("quiz")
     category = add(add(quiz, "question", type="category"), "category")
-    add(category, "text", f"$course$/top/{title_of(items)}")
+    add(category, "text", f"$course$/top/{TITLE}")
     for item in items:
         choice = item.number is None
         kind = "multichoice" if choice else "numerical"
@@ -206,7 +199,7 @@ def _manifest() -> str:
 def _assessment(items: Sequence[Item]) -> str:
     """The quiz itself."""
     root = ET.Element("questestinterop", xmlns=QTI)
-    quiz = add(root, "assessment", ident="kit_quiz", title=title_of(items))
+    quiz = add(root, "assessment", ident="kit_quiz", title=TITLE)
     section = add(quiz, "section", ident="root_section")
     for item in items:
         ident = f"item_{item.name.replace('-', '_')}"
