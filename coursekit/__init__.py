@@ -11,15 +11,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from coursekit import aliases
-
-aliases.install()
-
 HOMES = {  # name: its module, and behind a colon its name there
-    "lesson": "coursekit.classroom.lesson",
     "live": "coursekit.classroom.live",
-    "visual": "coursekit.classroom.figures",
-    "prose": "coursekit.classroom.glue",
     "check": "coursekit.classroom.check:check",
     "start": "coursekit.classroom.yourfile:start",
     "step": "coursekit.classroom.yourfile:step",

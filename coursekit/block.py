@@ -1,8 +1,6 @@
 """The block: attention between positions, then a network at each of them."""
 
-import re
 from collections.abc import Callable
-from typing import Any
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -17,13 +15,11 @@ from coursekit.norm import NORMS
 __all__ = [
     "Block",
     "Nothing",
-    "current_weights",
     "initialize",
     "make_attention",
     "make_embedding",
     "make_network",
     "make_norm",
-    "rename_weights",
 ]
 
 
@@ -59,7 +55,6 @@ class Block(nn.Module):
         if config.ff_size:
             self.feed_forward = make_network(config)
             self.feed_forward_norm = make_norm(config)
-        self.register_load_state_dict_pre_hook(rename_weights)
 
     def forward(
         self,
@@ -170,23 +165,3 @@ def initialize(model: nn.Module, config: StackConfig, n_residual: int) -> None:
                 nn.init.zeros_(module.bias)
         elif type(module) is TokenEmbedding:
             nn.init.normal_(module.weight, std=config.weight_std)
-
-
-def current_weights(tensors: dict[str, Any]) -> dict[str, Any]:
-    """Tensors under the names that they have today, whenever saved.
-
-    A block's norms were once parts of ``around_attention`` and the like.
-    """
-    return {
-        re.sub(r"\baround_(\w+)\.norm\b", r"\1_norm", name): tensor
-        for name, tensor in tensors.items()
-    }
-
-
-def rename_weights(
-    module: nn.Module, tensors: dict[str, Any], *_: Any
-) -> None:
-    """Before a state dict is loaded: see :func:`current_weights`."""
-    renamed = current_weights(tensors)
-    tensors.clear()
-    tensors.update(renamed)

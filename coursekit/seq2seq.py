@@ -16,7 +16,6 @@ from coursekit.block import (
     make_attention,
     make_network,
     make_norm,
-    rename_weights,
 )
 from coursekit.checks import check_ids
 from coursekit.config import EncoderConfig, TransformerConfig
@@ -62,7 +61,6 @@ class CrossBlock(nn.Module):
         self.cross_attention_norm = make_norm(config)
         self.feed_forward = make_network(config)
         self.feed_forward_norm = make_norm(config)
-        self.register_load_state_dict_pre_hook(rename_weights)
 
     def forward(
         self,

@@ -7,7 +7,7 @@ errors follow from the two tables.
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import nn
@@ -25,7 +25,6 @@ from coursekit.optim import (
 
 __all__ = [
     "OPTIMIZERS",
-    "RENAMED",
     "SCHEDULES",
     "TRAIN_CHOICES",
     "TrainConfig",
@@ -33,16 +32,8 @@ __all__ = [
     "make_schedule",
 ]
 
-C = TypeVar("C", bound="TrainConfig")
 FUSED = {"cpu", "cuda", "mps"}
 """Where PyTorch updates all weights in one kernel instead of one for each."""
-RENAMED = {
-    "accumulate": "gradient_accumulation_steps",
-    "clip": "max_grad_norm",
-    "floor": "min_lr_ratio",
-    "loss_rows": "loss_chunk_size",
-}
-"""Fields of saved configurations, and options, that have a new name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,17 +104,6 @@ class TrainConfig(Config):
             "a compiled model has all its logits at once",
             f"compile=True, loss_chunk_size={self.loss_chunk_size}",
             "Leave one of the two out.",
-        )
-
-    @classmethod
-    def from_dict(cls: type[C], fields: dict[str, Any]) -> C:
-        """Make a configuration from a dictionary, also of an older version.
-
-        Raises:
-            ValueError: if a field is unknown.
-        """
-        return super().from_dict(
-            {RENAMED.get(name, name): fields[name] for name in fields}
         )
 
 

@@ -23,7 +23,6 @@ from safetensors.torch import load as unpack
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from coursekit.block import current_weights
 from coursekit.files import parse_json, write_atomically
 from coursekit.training import TrainingDiverged
 
@@ -126,7 +125,7 @@ def read_tensors(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             f"got another in {path}. It is damaged, or not from this "
             "package; take a copy, or train again."
         )
-    return current_weights(tensors), about
+    return tensors, about
 
 
 def _read_file(path: Path) -> bytes:

@@ -23,7 +23,7 @@ gc.disable()  # until the tests are collected: what is imported stays
 PARTS = {
     # What is built around the library: commands, exercises, grading, figures.
     "course": [
-        *("aliases", "assign", "bad_input", "by_hand"),
+        *("assign", "bad_input", "by_hand"),
         *("catalogue", "check", "checkfile", "protocol"),
         *("cli", "coverage", "deadline", "doctor", "editions", "exercises"),
         *("export_figures", "figures", "forbid", "frames", "fuzz"),

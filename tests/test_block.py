@@ -3,9 +3,8 @@
 import pytest
 import torch
 from compare import close, differ
-from torch import nn
 
-from coursekit.block import Block, current_weights
+from coursekit.block import Block
 from coursekit.config import StackConfig, TransformerConfig
 from coursekit.norm import layer_norm
 from coursekit.seq2seq import CrossBlock
@@ -85,38 +84,3 @@ def test_dropout_on_the_parts_alone():
     assert torch.equal(block(x), x)
     block.eval()
     differ(block(x), x)
-
-
-def old_names(state):
-    """As weights were saved before the norms stood in the block itself."""
-    renamed = {}
-    for name, tensor in state.items():
-        for part in ("cross_attention", "attention", "feed_forward"):
-            if f"{part}_norm" in name:
-                name = name.replace(f"{part}_norm", f"around_{part}.norm")
-                break
-        renamed[name] = tensor
-    return renamed
-
-
-@pytest.mark.parametrize("kind", ["block", "cross", "stack"])
-def test_old_weights_load(kind):
-    def make():
-        if kind == "cross":
-            return CrossBlock(config(TransformerConfig))
-        block = Block(config())
-        return (
-            nn.Sequential(block, Block(config())) if kind == "stack" else block
-        )
-
-    one, other = make(), make()
-    old = old_names(one.state_dict())
-    assert set(old) != set(one.state_dict())
-    assert set(current_weights(old)) == set(one.state_dict())
-    other.load_state_dict(old)
-    for name, tensor in one.state_dict().items():
-        assert torch.equal(other.state_dict()[name], tensor), name
-    # Control: a name that never was is refused.
-    wrong = {name.replace("around", "about"): old[name] for name in old}
-    with pytest.raises(RuntimeError, match="about_"):
-        other.load_state_dict(wrong)

@@ -8,7 +8,6 @@ import math
 import os
 import re
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
@@ -28,7 +27,7 @@ from coursekit.files import locked
 from coursekit.models import load_model, read_config, save_model
 from coursekit.seq2seq import Transformer
 from coursekit.tokenizer import CharTokenizer
-from coursekit.train_config import RENAMED, TrainConfig
+from coursekit.train_config import TrainConfig
 from coursekit.training import evaluate
 from coursekit.translate import SPECIALS, Translator
 from coursekit.weights import read_tensors
@@ -386,21 +385,6 @@ def test_resume_keeps_the_runs_settings(call, run, words, part):
     refused(call("train", "--out", run, "--resume", *words), part)
 
 
-def test_a_run_older_than_an_option_has_its_default(call, run, tmp_path):
-    older = shutil.copytree(run, tmp_path / "older")
-    fields = json.loads((older / "config.json").read_text("utf8"))
-    del fields["train"]["optimizer"], fields["train"]["loss_chunk_size"]
-    for name in ("accumulate", "clip", "floor"):  # as they were called
-        fields["train"][name] = fields["train"].pop(RENAMED[name])
-    (older / "config.json").write_text(json.dumps(fields), "utf8")
-    words = ["train", "--out", older, "--resume", "--device", "cpu"]
-    refused(call(*words, "--optimizer", "muon"), "the run has adamw")
-    refused(
-        call(*words, "--loss-rows", "64"), "loss_chunk_size=64, the run has 0"
-    )
-    assert call(*words, "--optimizer", "adamw", "--loss-rows", "0")[0] == 0
-
-
 def test_resume_needs_the_same_text(call, text, tmp_path):
     folder = tmp_path / "r"
     words = ["train", text, "--out", folder, *SMALL, "--minutes", "1e-6"]
@@ -478,7 +462,7 @@ def test_resume_needs_a_run(call, tmp_path):
 
 def test_a_loss_that_is_no_number_says_what_is_kept(call, text, tmp_path):
     folder = tmp_path / "r"
-    words = ["train", text, "--out", folder, *SMALL, "--clip", "0"]
+    words = ["train", text, "--out", folder, *SMALL, "--max-grad-norm", "0"]
     wild = ["--learning-rate", "1e30", "--warmup-steps", "0"]
     code, _, err = call(*words, *wild)
     assert code == 1
@@ -624,7 +608,14 @@ def test_bad_choices(call, run, words, parts):
 
 # -- training that stops -----------------------------------------------------
 def test_a_loss_that_is_no_number(call, text, tmp_path):
-    words = ["--learning-rate", "1e20", "--clip", "0", "--warmup-steps", "0"]
+    words = [
+        "--learning-rate",
+        "1e20",
+        "--max-grad-norm",
+        "0",
+        "--warmup-steps",
+        "0",
+    ]
     folder = tmp_path / "r"
     code, out, err = call("train", text, "--out", folder, *SMALL, *words)
     assert code == 1
@@ -1037,7 +1028,7 @@ def test_only_the_command_that_is_asked_for_is_imported():
 
 
 def test_the_package_lists_its_names():
-    assert {*coursekit.__all__, "check", "visual"} <= {*dir(coursekit)}
+    assert {*coursekit.__all__, "check", "live"} <= {*dir(coursekit)}
     scope = {}
     exec("from coursekit import *", scope)
     assert {*coursekit.__all__} <= {*scope}

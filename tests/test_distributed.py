@@ -384,8 +384,8 @@ def test_dropout_is_each_processs_own_and_seeded(together):
 TEXT = "".join(f"the {a} saw the {b}. " for a in "abcde" for b in "fghij") * 9
 SMALL = (  # noqa: SIM905 (as it is typed)
     "--d-model 22 --n-heads 2 --n-layers 2 --context 11 --batch-size 3 "
-    "--accumulate 2 --steps 13 --warmup-steps 2 --eval-every 5 "
-    "--checkpoint-every 4 --precision float32 --device cpu"
+    "--gradient-accumulation-steps 2 --steps 13 --warmup-steps 2 "
+    "--eval-every 5 --checkpoint-every 4 --precision float32 --device cpu"
 ).split()
 
 

@@ -299,7 +299,10 @@ def test_a_model_of_the_lesson_runs_where_an_exercise_hands_it_over():
     [
         ("from coursekit.minimal import attention as a\nf = a", True),
         ("import coursekit.minimal as m\nf = lambda *x: m.merge(*x)", True),
-        ("from coursekit import lesson\nf = lesson.load(4).Head", True),
+        (
+            "from coursekit.classroom import lesson\nf = lesson.load(4).Head",
+            True,
+        ),
         ("from coursekit.minimal_seq2seq import *\nf = translate", True),
         ("def attention(q, k, v): return minimal", False),
         ("from torch import nn\nf = nn.LayerNorm", False),

@@ -11,8 +11,6 @@ import pytest
 import yaml
 from conftest import PARTS, part_of
 
-from coursekit.aliases import MOVED
-
 ROOT = Path(__file__).resolve().parent.parent
 parsed = cache(ast.parse)  # of a source's text; many tests read all files
 
@@ -20,7 +18,6 @@ parsed = cache(ast.parse)  # of a source's text; many tests read all files
 ORDER = [
     "minimal",  # the lesson: it imports nothing else of the package
     "minimal_seq2seq",
-    "aliases",
     "checks",
     "files",
     "bpe",
@@ -84,7 +81,6 @@ CHAPTERS_WITHOUT_MODULE = {
 MODULES_WITHOUT_CHAPTER = {
     "minimal": "the file that chapters 0 to 12 write",
     "minimal_seq2seq": "the same for chapters 13 and 14",
-    "aliases": "old names of modules",
     "files": "how files are read and written",
     "bpe": "taught with the tokenizer",
     "vocabulary": "taught with the tokenizer",
@@ -219,13 +215,12 @@ def test_a_planted_upward_import_is_found(tmp_path, line):
 
 
 def users_of_the_classroom(package):
-    """Files outside it that import it, by its name or by an old one."""
-    names = {"classroom", *(old.split(".")[1] for old in MOVED)}
+    """Files outside it that import it."""
     found = set()
     for file in sorted(package.rglob("*.py")):
         inside = file.relative_to(package)
         tree = parsed(file.read_text("utf8"))
-        if inside.parts[0] != "classroom" and names & imported(
+        if inside.parts[0] != "classroom" and "classroom" in imported(
             tree, file, package
         ):
             found.add(inside.as_posix())
@@ -247,8 +242,6 @@ def test_nothing_outside_imports_the_classroom():
         "from coursekit import classroom",
         "import coursekit.classroom.figures as figures",
         "def f():\n    from coursekit.classroom.check import core",
-        "from coursekit.exercises.core import Case",
-        "from coursekit import visual",
         "from ..classroom import glue",
     ],
 )
@@ -541,7 +534,7 @@ def test_modules_take_only_what_others_offer():
 
 
 # Pages tell of commands, and of what the course is made of.
-NO_API = ("aliases", "cli", "classroom")
+NO_API = ("cli", "classroom")
 
 
 def undescribed(names, pages):

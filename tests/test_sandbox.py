@@ -289,9 +289,10 @@ def test_the_package_is_there_and_its_check_does_nothing(box):
 
 
 FIGURES = [
-    "from coursekit import live, prose, visual\n"
-    "visual.heatmap([[1]], title='one')\n"
-    "prose.glue('n', 3)\n"
+    "from coursekit import live\n"
+    "from coursekit.classroom import figures, glue\n"
+    "figures.heatmap([[1]], title='one')\n"
+    "glue.glue('n', 3)\n"
     "live.still('attention', 'captions', 'A dog.', layer=1);",
     "from coursekit.classroom import figures, lesson, live\n"
     "left, right = figures.new_figure(4.6, columns=2)[1]\n"
@@ -300,13 +301,11 @@ FIGURES = [
     "    ax.set_title(title)\n"
     "with figures.plt.style.context('x'):\n"
     "    model = lesson.load(4)",
-    "from coursekit.prose import glue\nglue('n', 3)",
-    "import coursekit.visual\ncoursekit.visual.bars([1])",
     "import torch\n"
     "from coursekit.classroom.by_hand import W_Q, WORDS, X\n"
     "q, y = X[1] @ W_Q + 1, torch.softmax(torch.ones(2, 4) @ W_Q / 2, -1)\n"
     "print(f'{q:.2f}', len(WORDS), y > 1)",
-    "from coursekit.exercises.core import NONE, Bug\nBug('a', 'b', read='c')",
+    "from coursekit.classroom.check.core import Bug\nBug('a', 'b', read='c')",
     "import coursekit\ncoursekit.start()\nassert not coursekit.step(at=2)",
 ]
 
@@ -321,15 +320,14 @@ def test_a_figure_beside_an_answer_costs_nothing(box):
 
 
 def test_no_stand_in_answers(box):
-    """Under an old name or a new one: what it gives can't be graded."""
+    """What it gives can't be graded."""
     source = (
-        "from {} import core\n"
+        "from coursekit.classroom.check import core\n"
         "def f(x): return core.find('attention/attend').reference(x, x, x)\n"
     )
-    for home in ("coursekit.exercises", "coursekit.classroom.check"):
-        assert box.run(source.format(home)) == []
-        value = box.call("f", loose(torch.ones(2, 3))).value
-        assert isinstance(value, Opaque)
+    assert box.run(source) == []
+    value = box.call("f", loose(torch.ones(2, 3))).value
+    assert isinstance(value, Opaque)
 
 
 def test_a_sandbox_from_its_beginning_to_its_end():

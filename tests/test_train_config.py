@@ -1,8 +1,5 @@
 """How a model is trained: rules, old settings, and the tables of names."""
 
-import dataclasses
-import json
-
 import pytest
 import torch
 from torch import nn
@@ -10,39 +7,11 @@ from torch import nn
 from coursekit import train_config
 from coursekit.train_config import (
     OPTIMIZERS,
-    RENAMED,
     SCHEDULES,
     TrainConfig,
     make_optimizer,
     make_schedule,
 )
-
-# As a run of an earlier version wrote it into its config.json.
-OLD = """{
-  "steps": 7, "batch_size": 3, "accumulate": 2, "context": 11,
-  "optimizer": "muon", "learning_rate": 0.02, "schedule": "noam",
-  "warmup_steps": 5, "floor": 0.25, "weight_decay": 0.3, "beta1": 0.8,
-  "beta2": 0.95, "clip": 0.5, "label_smoothing": 0.1,
-  "precision": "bfloat16", "compile": false, "loss_rows": 64,
-  "eval_every": 17, "checkpoint_every": 19, "seed": 23
-}"""
-
-
-def test_settings_of_an_older_version_are_read():
-    """Each of its fields, none of which has the value of a default."""
-    old = json.loads(OLD)
-    config = TrainConfig.from_dict(old)
-    for name, value in old.items():
-        assert getattr(config, RENAMED.get(name, name)) == value
-    usual = dataclasses.asdict(TrainConfig())
-    same = {n for n, v in config.to_dict().items() if v == usual[n]}
-    # Chunks exclude the one; the other came later.
-    assert same == {"compile", "eps"}
-    # And what is written today is read.
-    again = json.loads(json.dumps(config.to_dict()))
-    assert TrainConfig.from_dict(again) == config
-    assert set(RENAMED.values()) <= set(again)
-    assert not set(RENAMED) & set(again)
 
 
 def test_settings_of_older_runs_are_read():

@@ -13,7 +13,7 @@ from typing import Annotated, Any, get_args, get_origin
 
 from coursekit import config
 from coursekit.config import Config
-from coursekit.train_config import RENAMED, TRAIN_CHOICES
+from coursekit.train_config import TRAIN_CHOICES
 
 CHOICES = config.CHOICES | TRAIN_CHOICES
 FLAG = {"action": "store_true"}
@@ -59,14 +59,8 @@ def add_fields(
             text += f" [default: {shown(default)}]"
         options["default"] = argparse.SUPPRESS if is_config else default
         options |= {"required": default is MISSING, "help": text}
-        flags = ["--" + n.replace("_", "-") for n in names_of(field.name)]
-        parser.add_argument(*flags, dest=field.name, **options)
-
-
-def names_of(field: str) -> list[str]:
-    """Names of a field's option: an older one comes first."""
-    older = [old for old, new in RENAMED.items() if new == field]
-    return [*older, field]
+        flag = "--" + field.name.replace("_", "-")
+        parser.add_argument(flag, dest=field.name, **options)
 
 
 def taken_as(name: str, kind: Any, is_config: bool) -> dict[str, Any]:

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
-from coursekit.aliases import current
 from coursekit.classroom.check.forbid import locate
 from coursekit.classroom.grading.program import parse
 
@@ -31,7 +30,7 @@ def used(cells: Sequence[str], forbid: Sequence[str]) -> list[str]:
     """
     trees = [tree for cell in cells if (tree := read(cell)) is not None]
     names = Names(trees)
-    paths = {current(p) for tree in trees for p in names.paths(tree)}
+    paths = {path for tree in trees for path in names.paths(tree)}
     found = {path: thing(path) for path in paths}
     return [f for f in forbid if leads(found, f)]
 

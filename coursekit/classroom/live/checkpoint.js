@@ -60,8 +60,7 @@ function rows({ shape, data }) {
 export function nest(tensors) {
   const tree = {};
   for (const [name, tensor] of Object.entries(tensors)) {
-    // As coursekit/block.py: what norms were called in older files.
-    const path = name.replace(/\baround_(\w+)\.norm\b/, "$1_norm").split(".");
+    const path = name.split(".");
     const last = path.pop();
     let branch = tree;
     for (const part of path) branch = branch[part] ??= {};

@@ -12,7 +12,6 @@ CONTAINED_BY = ("bubblewrap", "landlock")
 SHARES = True
 PARTS = ("check.core", "catalogue.attention", "grading.sandbox")
 NEW = [f"coursekit.classroom.{part}" for part in PARTS]
-OLD = ("coursekit.exercises", "coursekit.exercises.core", "coursekit.lesson")
 FILES = ("core.py", "attention.py", "sandbox.py", "__init__.py")
 
 
@@ -24,7 +23,6 @@ def share(x):
     try:
         got = [
             *imported("a module", NEW),
-            *imported("an old name", OLD),
             *loaded(files),
             *read(files),
             *listed(folders),
