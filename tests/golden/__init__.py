@@ -1,0 +1,1 @@
+"""Numbers that a change of the code's structure must not change."""
