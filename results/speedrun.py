@@ -6,17 +6,20 @@ gives is measured apart: added alone to the recipe, and taken alone from the
 faster one, each over its own number of steps.  Everything runs in turn, seed
 by seed, so that a slow minute hits all of it.
 
-``coursekit speedrun`` runs this; as a module it records the result, with
-``--trials``. The text is not in the repository: COURSEKIT_DATA names its
-folder, or it is fetched.
+    make results NAME=speedrun
+    python -m results.speedrun --text my.txt
+
+The first records the result; the second runs the race alone on another text,
+and only prints it. The text of the first is not in the repository:
+COURSEKIT_DATA names its folder, or it is fetched.
 """
 
 import argparse
-import json
 import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +46,8 @@ STEPS, SHORT_STEPS = 2000, 320
 """Of the recipe, and of the faster one where it is as good."""
 MARGIN = 0.95
 """The share of the recipe's time for which the long run is planned."""
-QUICK = 100
-"""With --quick, all numbers of steps are divided by that."""
+SEEDS = 3
+UNIT = "nats per character, whole validation split"
 
 MODEL: dict[str, Any] = {
     "max_len": 64,
@@ -251,37 +254,9 @@ def total(runs: Sequence[Run]) -> dict[str, Any]:
 Say = Callable[[str], object]
 
 
-def estimate(corpus: Corpus, n_seeds: int, with_trials: bool) -> float:
-    """Seconds that all of it will take; warms both entries up as well.
-
-    Args:
-        corpus: on what.
-        n_seeds: how often.
-        with_trials: whether each change is tried apart.
-
-    Returns:
-        Seconds, from a few steps of each.
-    """
-    step_seconds = {}
-    for name, entry in (("recipe", RECIPE), ("fast", FAST)):
-        learn(entry, corpus, 2, 0)
-        began = time.perf_counter()
-        run = learn(entry, corpus, 10, 0)
-        step_seconds[name] = run.seconds / run.steps
-        evaluation = time.perf_counter() - began - run.seconds
-    recipe = STEPS * step_seconds["recipe"]
-    fast = SHORT_STEPS * step_seconds["fast"]
-    seconds = recipe * (1 + MARGIN) + fast + 3 * evaluation
-    if with_trials:
-        seconds += (1 + len(ALONE)) * (recipe + evaluation)
-        seconds += (1 + len(WITHIN)) * (fast + evaluation)
-    return n_seeds * seconds
-
-
 def race(
     corpus: Corpus,
     seeds: Sequence[int],
-    scale: int = 1,
     say: Say = print,
 ) -> dict[str, Any]:
     """The recipe; the faster one until it is as good, and as long.
@@ -289,7 +264,6 @@ def race(
     Args:
         corpus: on what.
         seeds: one round each.
-        scale: divides the numbers of steps.
         say: is told of each run.
 
     Returns:
@@ -300,8 +274,8 @@ def race(
     """
     runs: dict[str, list[Run]] = {"recipe": [], "short": [], "long": []}
     for seed in seeds:
-        recipe = learn(RECIPE, corpus, STEPS // scale, seed)
-        short = learn(FAST, corpus, SHORT_STEPS // scale, seed)
+        recipe = learn(RECIPE, corpus, STEPS, seed)
+        short = learn(FAST, corpus, SHORT_STEPS, seed)
         # The schedule has to end in time, so the time is planned in steps.
         fit = MARGIN * recipe.seconds * short.steps / short.seconds
         long = learn(FAST, corpus, max(1, int(fit)), seed)
@@ -505,116 +479,57 @@ def verdict(result: dict[str, Any]) -> str:
     )
 
 
-# -- the command -------------------------------------------------------------
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Options of ``coursekit speedrun``."""
-    parser.add_argument(
-        "--text",
-        default=TEXT,
-        metavar="FILE",
-        help=f"what to learn from: a UTF-8 file, or a text by name "
-        f"[default: {TEXT}]",
-    )
-    for name, default, text in (
-        ("seeds", 3, "rounds, each with other weights and batches"),
-        ("threads", 2, "to compute with"),
-    ):
-        parser.add_argument(
-            f"--{name}",
-            type=positive_int,
-            default=default,
-            metavar="N",
-            help=f"{text} [default: {default}]",
-        )
-    parser.add_argument(
-        "--trials",
-        action="store_true",
-        help="try each change apart as well",
-    )
-    parser.add_argument(
-        "--quick",
-        action="store_true",
-        help="a few steps only, to see that it works: no result",
-    )
-    parser.add_argument(
-        "--json", action="store_true", help="print JSON, for scripts"
-    )
-
-
-def positive_int(text: str) -> int:
-    """An integer above 0, for argparse."""
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"must be above 0: got {text}")
-    return value
-
-
-def run(args: argparse.Namespace) -> int:
-    """Train nanoGPT's recipe for a CPU, and a faster one beside it."""
-    say: Say = (lambda text: None) if args.json else print
-    before = torch.get_num_threads()
-    torch.set_num_threads(args.threads)
-    try:
-        result = measure(args, say)
-    finally:
-        torch.set_num_threads(before)
-    if args.json:
-        print(json.dumps(result))
-        return 0
-    print("\n" + race_table(result) + "\n\n" + verdict(result))
-    for name, control in (("alone", "the recipe"), ("within", "the fast one")):
-        if name in result:
-            steps = f"{result[name]['steps']} steps"
-            print("\n" + trials_table(result[name], f"{control}, {steps}"))
-    return 0
-
-
-def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
-    """All that the options ask for."""
-    corpus, seeds = read_corpus(args.text), range(args.seeds)
-    scale = QUICK if args.quick else 1
-    minutes = estimate(corpus, args.seeds, args.trials) / scale / 60
-    say(f"{args.threads} threads; this takes about {minutes:.0f} minutes")
-    unit = "nats per character, whole validation split"
-    result: dict[str, Any] = {"unit": unit, "threads": args.threads}
-    result |= race(corpus, seeds, scale, say)
-    if args.trials:
-        for name, start, changes, steps in (
-            ("alone", RECIPE, ALONE, STEPS),
-            ("within", FAST, WITHIN, SHORT_STEPS),
-        ):
-            result[name] = trials(
-                start, changes, corpus, seeds, steps // scale, say
-            )
-    return result
-
-
 # -- the result ---------------------------------------------------------------
 
 
+def measure(say: Say) -> dict[str, Any]:
+    """The race, and each change apart, on the recipe's text."""
+    corpus = read_corpus(TEXT)
+    for entry in (RECIPE, FAST):
+        learn(entry, corpus, 2, 0)  # what is compiled or loaded once
+    found = {"unit": UNIT, "threads": torch.get_num_threads()}
+    found |= race(corpus, range(SEEDS), say=say)
+    for name, start, changes, steps in (
+        ("alone", RECIPE, ALONE, STEPS),
+        ("within", FAST, WITHIN, SHORT_STEPS),
+    ):
+        found[name] = trials(start, changes, corpus, range(SEEDS), steps, say)
+    return found | {"page": for_the_page(found)}
+
+
+def for_the_page(found: dict[str, Any]) -> dict[str, Any]:
+    """Numbers and tables as ``book/about/speedrun.md`` shows them."""
+    return {
+        "short_steps": SHORT_STEPS,
+        "steps": STEPS,
+        "figures": figures(found),
+        "settings": settings_table(),
+        "race": race_table(found),
+        "alone": trials_table(found["alone"], "the recipe"),
+        "within": trials_table(found["within"], "the fast one"),
+    }
+
+
 def parser() -> argparse.ArgumentParser:
-    """The options of the command that a result names."""
+    """The options."""
     options = argparse.ArgumentParser(description=__doc__)
-    add_options(options)
-    options.set_defaults(trials=True)
+    options.add_argument("--text", help="race on this UTF-8 file, unrecorded")
     return options
 
 
 def main() -> None:
     """Run it, with two threads: that is what the recipe's time is of."""
-    from results.record import record  # which a wheel need not import
+    from results.record import record
 
-    args = parser().parse_args()
-    if args.quick:
-        raise SystemExit(
-            "a result needs all its steps: got --quick. Use "
-            "`coursekit speedrun --quick` to try."
-        )
-    torch.set_num_threads(args.threads)
-    with record("speedrun", range(args.seeds)) as metrics:
-        metrics |= measure(args, lambda text: print(text, flush=True))
+    text = parser().parse_args().text
+    torch.set_num_threads(2)
+    say = partial(print, flush=True)
+    if text is not None:
+        found = race(read_corpus(text), range(SEEDS), say=say)
+        print(race_table(found), verdict(found), sep="\n\n")
+        return
+    with record("speedrun", range(SEEDS)) as metrics:
+        metrics |= measure(say)
     print(race_table(metrics), verdict(metrics), sep="\n\n")
 
 

@@ -1,16 +1,14 @@
 """A race on a toy text; its numbers and tables by hand."""
 
-import importlib
 import json
 import re
+from pathlib import Path
 
 import pytest
 import torch
 
-from coursekit import cli
-from coursekit.cli.speedrun import load_race
-from coursekit.cli.speedrun import race as speedrun
 from coursekit.decoder import GPT
+from results import speedrun
 
 TEXT = "".join(f"the {a} saw the {b}. " for a in "abcde" for b in "fghij") * 4
 ALONE, FAST, RECIPE = speedrun.ALONE, speedrun.FAST, speedrun.RECIPE
@@ -230,50 +228,7 @@ def test_the_settings_stand_side_by_side():
     assert len(rows) == 2 + len(speedrun.MODEL | speedrun.TRAINING)
 
 
-# -- the command -------------------------------------------------------------
-def test_the_command(small, tmp_path, capsys):
-    path = tmp_path / "text.txt"
-    path.write_text(TEXT)
-    words = ["speedrun", "--quick", "--seeds", "1", "--text", str(path)]
-    words += ["--threads", "1"]
-    assert cli.main(words) == 0
-    out = capsys.readouterr().out
-    assert "this takes about 0 minutes" in out
-    assert re.search(r"^\| recipe +\| +20 \|", out, re.M)
-    assert re.search(r"^\d\.\d+ (not )?reached", out.splitlines()[-1])
-    assert cli.main([*words, "--trials", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["goal"] == found["entries"]["recipe"]["loss"]["mean"]
-    assert len(found["alone"]["changes"]) == len(ALONE)
-    assert len(found["within"]["changes"]) == len(WITHIN)
-
-
-@pytest.mark.parametrize("words", [["--seeds", "0"], ["--threads", "-1"]])
-def test_no_rounds_are_refused(words, capsys):
-    with pytest.raises(SystemExit) as stop:
-        cli.main(["speedrun", *words])
-    assert stop.value.code == 2
-    assert f"must be above 0: got {words[1]}" in capsys.readouterr().err
-
-
-def test_threads_are_given_back(monkeypatch):
-    def fail(*_):
-        raise ValueError("no text")
-
-    before = torch.get_num_threads()
-    monkeypatch.setattr(speedrun, "measure", fail)
-    assert cli.main(["speedrun", "--threads", "2"]) == 2
-    assert torch.get_num_threads() == before
-
-
-def test_the_race_is_found_in_a_wheel_and_in_a_checkout(tmp_path):
-    """Inside the package, or beside it; its own goes first."""
-    package = tmp_path / "coursekit"
-    package.mkdir()
-    with pytest.raises(ValueError, match=r"results/speedrun\.py.*neither"):
-        load_race(package)
-    for folder in (tmp_path / "results", package / "results"):
-        folder.mkdir()
-        (folder / "speedrun.py").write_text(f"WHERE = {str(folder)!r}\n")
-        importlib.invalidate_caches()
-        assert str(folder) == load_race(package).WHERE
+def test_the_page_shows_what_the_result_says():
+    path = Path(__file__).parent.parent / "results/speedrun.json"
+    found = json.loads(path.read_text("utf8"))["metrics"]
+    assert found["page"] == speedrun.for_the_page(found)

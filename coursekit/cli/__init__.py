@@ -29,7 +29,6 @@ In the order in which you will want them:
   coursekit info        what a model is made of; what this machine can do
   coursekit finetune    from prompts with their answers
   coursekit quantize    what does it lose with fewer bits per weight?
-  coursekit speedrun    how fast can it be learned? next to a known recipe
 
 For the transformer that you build yourself, chapter by chapter:
 
@@ -72,7 +71,6 @@ COMMANDS = {
     "info": ("[RUN] [--json]", "coursekit.cli.info"),
     "finetune": ("RUN PAIRS --out RUN [options]", "coursekit.cli.finetune"),
     "quantize": ("RUN [TEXT] [options]", "coursekit.cli.quantize"),
-    "speedrun": ("[options]", "coursekit.cli.speedrun"),
     "start": ("[FILE] [--at K] [--force]", f"{YOUR_FILE}:start"),
     "step": ("[FILE] [--at K] [--seconds S]", f"{YOUR_FILE}:step"),
     "capstone": ("[FILE] [TEXT] [options]", f"{YOUR_FILE}.capstone:capstone"),

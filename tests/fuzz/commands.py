@@ -33,8 +33,8 @@ FILES = [
     *("submissions", "grades.csv", "page.md", "mine.py"),
     *("garbage", "empty", "missing/x", "new", "/dev/null", "."),
 ]
-# What attacks this machine on purpose, and what would run for minutes.
-ALONE = {"doctor": ["--nonsense"], "speedrun": ["--nonsense"]}
+# What attacks this machine on purpose.
+ALONE = {"doctor": ["--nonsense"]}
 
 
 @cache
