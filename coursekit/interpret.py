@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from coursekit.activations import Edit, blocks_of, intervene, watch
 from coursekit.decoder import GPT
+from coursekit.devices import device_of
 
 __all__ = [
     "ablate",
@@ -205,7 +206,7 @@ def head_effects(
             with intervene(model, heads=ablate([(i, head)], means)):
                 row.append(measure() - before)
         rows.append(row)
-    return torch.tensor(rows)
+    return torch.tensor(rows, device=device_of(model))
 
 
 def patch_effects(

@@ -137,8 +137,8 @@ def shuffle_patches(
     Chapter: 17, vision.
     """
     patches = patchify(images, size)
-    index = order.expand(patches.shape[:2])[..., None].expand(patches.shape)
-    patches = patches.gather(1, index)
+    rows = order.to(images.device).expand(patches.shape[:2])[..., None]
+    patches = patches.gather(1, rows.expand(patches.shape))
     if inside is not None:
         patches = patches[:, :, inside]
     height, width = images.shape[-2:]
