@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,6 +23,7 @@ __all__ = [
     "check_width",
     "is_integer",
     "is_number",
+    "is_packaged",
     "require",
 ]
 
@@ -60,6 +62,30 @@ def is_number(value: Any) -> bool:
 def is_integer(n: Any, least: int = 1) -> bool:
     """Tell whether a setting is an integer that is large enough."""
     return isinstance(n, Integral) and is_number(n) and int(n) >= least
+
+
+def is_packaged(
+    name: str | Path, packaged: Iterable[str], is_here: bool
+) -> bool:
+    """Tell whether a name is one of the package's; a Path never is.
+
+    Args:
+        name: as the user gave it.
+        packaged: the names that the package has for such things.
+        is_here: whether the name is also a path to one.
+
+    Raises:
+        ValueError: if it could mean either.
+    """
+    if not isinstance(name, str) or name not in packaged:
+        return False
+    require(
+        not is_here,
+        "a name must mean one thing",
+        f"{name!r}, which the package ships and which is in this folder too",
+        f"Write ./{name} for the one here; rename it to use the package's.",
+    )
+    return True
 
 
 def check_integers(**sizes: Any) -> None:

@@ -16,7 +16,12 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from coursekit.checks import check_integers, is_integer, is_number
+from coursekit.checks import (
+    check_integers,
+    is_integer,
+    is_number,
+    is_packaged,
+)
 from coursekit.datasets import datasets, fetch, read_asset
 from coursekit.files import read_bytes
 
@@ -80,8 +85,8 @@ def load_text(name: str | Path = "shakespeare") -> str:
         The text, not empty.
 
     Raises:
-        ValueError: no such name or file; the file is empty or not UTF-8;
-            a dataset's hash is wrong.
+        ValueError: no such name or file, or a name that is also a file;
+            the file is empty or not UTF-8; a dataset's hash is wrong.
         OSError: a dataset cannot be fetched.
 
     Chapter: 0, the first model.
@@ -91,15 +96,16 @@ def load_text(name: str | Path = "shakespeare") -> str:
 
 def find(name: str | Path) -> bytes:
     """Return the bytes of a text by its name."""
-    known = datasets()
-    if name == "shakespeare":
-        return read_asset("shakespeare.txt.xz")
-    if name in known:
+    known, is_file = datasets(), Path(name).is_file()
+    names = ["shakespeare", *known]
+    if is_packaged(name, names, is_file):
+        if name == "shakespeare":
+            return read_asset("shakespeare.txt.xz")
         return fetch(known[str(name)])
-    if Path(name).is_file():
+    if is_file:
         return read_bytes(name)
     raise ValueError(
-        f"a text must be a file or one of {['shakespeare', *known]}: "
+        f"a text must be a file or one of {names}: "
         f"got {str(name)!r}. Check the path, or the dataset's languages "
         "and split."
     )
@@ -192,7 +198,7 @@ def leave_out_blank(
     return list(compress(pairs, has_text))
 
 
-def read_lines(name: str) -> list[str]:
+def read_lines(name: str | Path) -> list[str]:
     """Return the lines of a text, cut at line feeds alone.
 
     Args:

@@ -5,7 +5,7 @@ import json
 import lzma
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -62,29 +62,50 @@ def write_atomically(path: str | Path, content: str | bytes) -> None:
 
 
 @contextmanager
-def locked(path: str | Path) -> Iterator[None]:
-    """Keep a file for this process, until the block or the process ends.
+def locked(folder: str | Path) -> Iterator[None]:
+    """Keep a folder for this process, until the block or the process ends.
 
-    Windows has no such lock: nothing is refused there.
+    A folder that is missing is made, and removed if it stays empty.  It is
+    locked itself, since its files are replaced.  Windows has no such lock:
+    nothing is refused there.
 
     Raises:
+        OSError: it can't be made.
         ValueError: another process has it.
     """
+    folder = Path(folder)
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with _flock(folder):
+            yield
+    finally:
+        with suppress(OSError):  # some of them are not empty
+            for path in made:
+                path.rmdir()
+
+
+@contextmanager
+def _flock(folder: Path) -> Iterator[None]:
     try:
         import fcntl
     except ImportError:
         yield
         return
-    with Path(path).open("rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ValueError(
-                "one process at a time may train in a folder: got "
-                f"{Path(path).parent}, in which another is at work. Wait for "
-                "it, or choose another folder."
-            ) from None
+    file = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(file)
+        raise ValueError(
+            "one process at a time may work in a folder: got "
+            f"{folder}, in which another is at work. Wait for it, or choose "
+            "another folder."
+        ) from None
+    try:
         yield
+    finally:
+        os.close(file)
 
 
 def utf8(text: str) -> bytes:

@@ -25,6 +25,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from coursekit.checks import is_packaged, require
 from coursekit.config import (
     Config,
     EncoderConfig,
@@ -49,11 +50,13 @@ __all__ = [
     "MODELS",
     "Loaded",
     "build_model",
+    "check_folder",
     "check_vocabulary",
     "create_run",
     "filled",
     "find_model",
     "hash_of",
+    "is_zip",
     "load",
     "load_model",
     "read_config",
@@ -175,9 +178,10 @@ def create_run(
 
     Raises:
         SaveError: if a file can't be written.
-        ValueError: if tokenizer and model don't fit.
+        ValueError: if tokenizer and model don't fit, or the folder is called
+            like a shipped model.
     """
-    folder = Path(folder)
+    folder = check_folder(folder)
     fields = describe(model)
     if tokenizer is not None:
         check_vocabulary(model, tokenizer, folder)
@@ -190,6 +194,22 @@ def create_run(
             fields["tokenizer"] = hash_of(folder / "tokenizer.json")
         text = json.dumps(fields, indent=2) + "\n"
         write_atomically(folder / "config.json", text)
+
+
+def check_folder(folder: str | Path) -> Path:
+    """Refuse a new folder that is called like a shipped model.
+
+    Raises:
+        ValueError: if its name would be taken for that model's.
+    """
+    folder = Path(folder)
+    require(
+        str(folder) not in shipped(),
+        "a model's folder needs a name that no shipped model has",
+        str(folder),
+        f"Choose another, such as runs/{folder}.",
+    )
+    return folder
 
 
 def save_model(
@@ -210,7 +230,8 @@ def save_model(
     Raises:
         SaveError: if a file can't be written.
         TrainingDiverged: if a weight is not finite; no file is changed.
-        ValueError: if tokenizer and model don't fit.
+        ValueError: if tokenizer and model don't fit, or the folder is called
+            like a shipped model.
 
     Chapter: 14, encoder and decoder together.
     Test: tests/test_checkpoint.py::test_a_rounded_model_is_what_is_loaded
@@ -382,7 +403,7 @@ def load(name: str | Path, device: str | torch.device = "cpu") -> Loaded:
     Chapter: 11, training.
     """
     path = Path(name)
-    if path.suffix != ".zip" or not path.is_file():
+    if not is_zip(path):
         return load_model(find_model(name), device)
     with TemporaryDirectory() as folder:
         try:
@@ -397,17 +418,24 @@ def load(name: str | Path, device: str | torch.device = "cpu") -> Loaded:
         return load_model(folder, device)
 
 
+def is_zip(path: str | Path) -> bool:
+    """Whether a model's files lie in a zip."""
+    return Path(path).suffix == ".zip" and Path(path).is_file()
+
+
 def find_model(name: str | Path) -> Path:
     """The folder of a run, or of a model that the package ships.
 
     Raises:
-        ValueError: if there is neither.
+        ValueError: if there is neither, or there are both.
 
     Chapter: 11, training.
     """
-    place = SHIPPED / name if str(name) in shipped() else Path(name)
-    if place.is_dir():
-        return place
+    is_here = Path(name).is_dir()
+    if is_packaged(name, shipped(), is_here):
+        return SHIPPED / name
+    if is_here:
+        return Path(name)
     raise ValueError(
         "a model must be a run's folder or one that the package ships "
         f"({', '.join(shipped())}): got {str(name)!r}. Check the path, or "

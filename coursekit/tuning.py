@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from coursekit.cache import CachedStepper
-from coursekit.checks import is_integer, require
+from coursekit.checks import is_integer, is_packaged, require
 from coursekit.data import IGNORE, Batch, Pair, pad, read_lines
 from coursekit.generation import generate
 from coursekit.models import Loaded, find_model, hash_of, load_model
@@ -67,8 +67,7 @@ def read_pairs(name: str | Path) -> list[tuple[str, str]]:
 
     Chapter: 20, fine-tuning.
     """
-    path = SHIPPED / f"{name}.tsv"
-    lines = read_lines(str(path if path.exists() else name))
+    lines = read_lines(_packaged(name, ".tsv"))
     pairs = [tuple(line.split("\t")) for line in lines]
     for n, pair in enumerate(pairs, 1):
         if len(pair) != 2 or not all(part.strip() for part in pair):
@@ -77,6 +76,14 @@ def read_pairs(name: str | Path) -> list[tuple[str, str]]:
                 f"{len(pair)} parts in line {n} of {name}. Fix the line."
             )
     return [(prompt, answer) for prompt, answer in pairs]
+
+
+def _packaged(name: str | Path, suffix: str) -> Path:
+    """The path of what the package ships under a name, or of a file here."""
+    names = [path.stem for path in SHIPPED.glob(f"*{suffix}")]
+    if is_packaged(name, names, Path(name).is_file()):
+        return SHIPPED / f"{name}{suffix}"
+    return Path(name)
 
 
 def encode_pair(tokenizer: Tokenizer, prompt: str, answer: str) -> Pair:
@@ -406,8 +413,7 @@ def load_tuned(path: str | Path) -> Loaded:
     Chapter: 20, fine-tuning.
     Test: tests/test_tuning.py::test_an_adapter_is_loaded_with_its_base
     """
-    if (SHIPPED / f"{path}.safetensors").exists():
-        path = SHIPPED / f"{path}.safetensors"
+    path = _packaged(path, ".safetensors")
     tensors, about = read_tensors(path)
     require(
         {"base", "sha256", "rank", "alpha", "layers"} <= about.keys(),

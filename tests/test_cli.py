@@ -12,14 +12,15 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import forked
 import pytest
 import torch
 
 import coursekit
-from coursekit import cli, models
-from coursekit.cli import options, runs
+from coursekit import cli, models, tuning
+from coursekit.cli import finetune, options, runs
 from coursekit.cli.translate import LINES
 from coursekit.config import GPTConfig, TransformerConfig
 from coursekit.data import load_text
@@ -427,11 +428,45 @@ def test_a_folder_has_one_run_at_a_time(call, text, tmp_path):
     resume = ["train", "--out", folder, "--resume", "--device", "cpu"]
     writing = folder / "checkpoint.safetensors.1.part"
     writing.write_text("")
-    with locked(folder / "config.json"):
+    with locked(folder):
         refused(call(*resume), "one process at a time", str(folder))
         assert writing.exists()
     assert call(*resume)[0] == 0
     assert not writing.exists()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no flock")
+@pytest.mark.parametrize(
+    ("module", "reader"), [(runs, "load_text"), (finetune, "read_pairs")]
+)
+def test_of_two_that_begin_together_one_is_refused(
+    call, text, tmp_path, monkeypatch, module, reader
+):
+    """Both found an empty folder; one begins while the other still reads."""
+    out = ["--out", tmp_path / "new" / "r"]
+    words = ["train", text, *out, *SMALL]
+    if module is finetune:
+        text.write_text("the\tquick\nthe\tslow\n")
+        words = ["finetune", "stories", text, *out, "--steps", "3"]
+    read, second = getattr(module, reader), []
+
+    def read_slowly(name):
+        monkeypatch.setattr(module, reader, read)
+        second.append(call(*words))
+        return read(name)
+
+    monkeypatch.setattr(module, reader, read_slowly)
+    assert call(*words)[0] == 0
+    refused(second[0], "one process at a time", str(out[1]))
+
+
+def test_a_run_that_is_refused_leaves_no_folder(call, text, tmp_path):
+    out = tmp_path / "a" / "b"
+    (tmp_path / "mine").mkdir()
+    for folder in (out, tmp_path / "mine"):
+        words = ["train", text, "--out", folder, *SMALL, "--dropout", "7"]
+        refused(call(*words), "dropout")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["mine", "text.txt"]
 
 
 def test_no_steps_leave_a_model_that_writes(call, text, tmp_path):
@@ -972,6 +1007,51 @@ def test_shipped_models_load_by_name(tmp_path, run, monkeypatch):
     assert model.config.vocab_size == tokenizer.vocab_size
     with pytest.raises(ValueError, match=r"\(first\): got 'second'"):
         coursekit.load("second")
+
+
+def test_a_name_never_means_two_things(call, run, tmp_path, monkeypatch):
+    """A folder here and a shipped model: neither is taken unasked."""
+    monkeypatch.chdir(tmp_path)
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("the\tquick\nthe\tslow\n")
+    for words in (["train", *SMALL], ["finetune", run, pairs, "--steps", "2"]):
+        result = call(*words, "--out", "stories")
+        refused(result, "that no shipped model has: got stories")
+    model, tokenizer = coursekit.load("stories")
+    with pytest.raises(ValueError, match="that no shipped model has"):
+        coursekit.save_model("stories", model, tokenizer)
+    shutil.copytree(run, "stories")
+    meant = "must mean one thing: got 'stories'"
+    for command in ("generate", "eval", "info", "quantize", "translate"):
+        refused(call(command, "stories"), meant, "./stories")
+    words = ["finetune", "stories", pairs, "--out", "tuned"]
+    refused(call(*words), meant)
+    with pytest.raises(ValueError, match=meant):
+        coursekit.load("stories")
+    own = coursekit.load("./stories").model.config
+    assert own == coursekit.load(Path("stories")).model.config
+    assert own == coursekit.load(run).model.config != model.config
+    said = json.loads(call("eval", "./stories", "--json")[1])
+    assert said["text"].endswith("text.txt")
+
+
+@pytest.mark.parametrize(
+    ("read", "name"),
+    [
+        (load_text, "shakespeare"),
+        (tuning.read_pairs, "six-questions"),
+        (tuning.load_tuned, "stories-answers"),
+    ],
+)
+def test_a_file_never_hides_what_is_packaged(
+    tmp_path, monkeypatch, read, name
+):
+    monkeypatch.chdir(tmp_path)
+    Path(name).write_text("a\tb")
+    with pytest.raises(ValueError, match=f"one thing: got '{name}'"):
+        read(name)
+    if read is not tuning.load_tuned:
+        assert len(read(f"./{name}")) == len(read(Path(name))) < 4
 
 
 def test_everything_that_is_exported_is_there():

@@ -30,9 +30,8 @@ def test_half_a_surrogate_pair_is_refused():
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no flock")
-def test_a_file_is_locked_until_its_process_ends(tmp_path):
-    path = tmp_path / "config.json"
-    path.write_text("{}")
+def test_a_folder_is_locked_until_its_process_ends(tmp_path):
+    path = tmp_path / "r"
     code = (
         "import os, sys\nfrom coursekit.files import locked\n"
         "with locked(sys.argv[1]):\n    print('mine', flush=True)\n"

@@ -1,12 +1,18 @@
 """What several commands share: options, and a model by its name."""
 
 import argparse
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
+from coursekit.cli.output import FULL
 from coursekit.decoder import GPT
 from coursekit.devices import pick_device
-from coursekit.models import Loaded, load
+from coursekit.files import locked
+from coursekit.models import Loaded, check_folder, load
+from coursekit.weights import SaveError, saving
 
 
 def add_run(parser: Any) -> None:
@@ -24,6 +30,44 @@ class Common:
     """auto, cpu, cuda or mps"""
     json: bool = False
     """print JSON, for scripts"""
+
+
+@contextmanager
+def run_folder(out: str) -> Iterator[None]:
+    """Keep the folder that --out names for this process; make it if missing.
+
+    Raises:
+        ValueError: there can be no such folder, or another process has it.
+        SaveError: there is no room.
+    """
+    folder = check_folder(out)
+    with ExitStack() as held:
+        try:
+            with saving(folder):
+                held.enter_context(locked(folder))
+        except SaveError as error:
+            reason = error.__cause__
+            if isinstance(reason, OSError) and reason.errno not in FULL:
+                raise ValueError(
+                    "--out must name a folder that can be made: got "
+                    f"{folder} ({reason.strerror}). Choose another."
+                ) from error
+            raise
+        yield
+
+
+def check_empty(out: str) -> None:
+    """Refuse a folder that has files.
+
+    Raises:
+        ValueError: if there are any.
+    """
+    if any(Path(out).iterdir()):
+        raise ValueError(
+            f"a new run needs an empty folder: got {out}, which has files. "
+            "Choose another --out, or add --resume to go on with a run of "
+            "coursekit train."
+        )
 
 
 def text_model(args: argparse.Namespace) -> Loaded:

@@ -3,7 +3,6 @@
 import argparse
 import math
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 import torch
@@ -14,7 +13,7 @@ from coursekit.cli.output import report
 from coursekit.cli.runs import windows_of
 from coursekit.data import load_text, train_val_split
 from coursekit.loss import perplexity
-from coursekit.models import read_config
+from coursekit.models import find_model, is_zip, read_config
 from coursekit.training import evaluate
 from coursekit.vocabulary import Tokenizer
 
@@ -90,6 +89,5 @@ def read_split(args: argparse.Namespace) -> tuple[str, str]:
 
 def recorded_text(run: str) -> str:
     """The text that a run was trained on."""
-    folder = Path(run)
-    fields = read_config(folder) if folder.is_dir() else {}
+    fields = {} if is_zip(run) else read_config(find_model(run))
     return fields.get("data", {}).get("text", "shakespeare")

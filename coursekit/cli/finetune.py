@@ -8,7 +8,13 @@ from typing import Annotated
 
 import torch
 
-from coursekit.cli.common import Common, add_run, text_model
+from coursekit.cli.common import (
+    Common,
+    add_run,
+    check_empty,
+    run_folder,
+    text_model,
+)
 from coursekit.cli.options import add_fields
 from coursekit.cli.output import report
 from coursekit.data import Batch
@@ -60,12 +66,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Tune a model on prompts with their answers, and write it to a folder."""
-    folder = Path(args.out)
-    if folder.exists():
-        raise ValueError(
-            f"a tuned model needs a folder of its own: got {folder}, which "
-            "exists. Choose another --out."
-        )
+    with run_folder(args.out):
+        check_empty(args.out)
+        return tune(args)
+
+
+def tune(args: argparse.Namespace) -> int:
+    """Tune a model, and write it to an empty folder."""
     model, tokenizer = text_model(args)
     pairs = [encode_pair(tokenizer, *pair) for pair in read_pairs(args.pairs)]
     held_out, learned = pairs[::HELD_OUT], pairs[:]
@@ -100,8 +107,8 @@ def run(args: argparse.Namespace) -> int:
         "trained_parameters": n_trained,
         "loss_before": before,
         "loss_after": evaluate(model, unseen),
-        "folder": str(folder),
+        "folder": str(Path(args.out)),
     }
-    save_model(folder, merge_lora(model), tokenizer)
+    save_model(args.out, merge_lora(model), tokenizer)
     report(fields, args.json)
     return 0

@@ -11,8 +11,9 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 
+from coursekit.cli.common import check_empty
 from coursekit.cli.options import given
-from coursekit.cli.output import FULL, note
+from coursekit.cli.output import note
 from coursekit.config import Config, GPTConfig
 from coursekit.data import (
     Batch,
@@ -34,7 +35,6 @@ from coursekit.tokenizer import BPETokenizer, CharTokenizer
 from coursekit.train_config import TrainConfig, make_optimizer
 from coursekit.training import ProcessGroup
 from coursekit.vocabulary import Tokenizer
-from coursekit.weights import SaveError
 
 # What the command trains unless it is told otherwise: two minutes on two
 # cores, on the packaged text, character by character.
@@ -75,22 +75,15 @@ def open_run(
 ) -> Run:
     """Begin or resume; the other processes read what the first wrote."""
     if group.rank == 0:
-        run = resume_run(args) if args.resume else new_run(args, device)
+        if args.resume:
+            run = resume_run(args)
+        else:
+            check_empty(args.out)
+            run = make_run(args, device)
         group.sum(0)  # the others wait for this
         return run
     group.sum(0)
     return read_run(Path(args.out), read_settings(Path(args.out)))
-
-
-def new_run(args: argparse.Namespace, device: torch.device) -> Run:
-    """Make a run's folder, after all that could be wrong was checked."""
-    folder = Path(args.out)
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ValueError(
-            f"a new run needs a folder of its own: got {folder}, which has "
-            "files. Add --resume to go on with it, or choose another --out."
-        )
-    return make_run(args, device)
 
 
 def make_run(args: argparse.Namespace, device: torch.device) -> Run:
@@ -112,7 +105,7 @@ def make_run(args: argparse.Namespace, device: torch.device) -> Run:
         "sha256": hash_of(text),
         "threads": torch.get_num_threads(),
     }
-    write_run(args.out, run, data)
+    create_run(args.out, run.model, run.tokenizer, run.config, data)
     return run
 
 
@@ -146,28 +139,10 @@ def build_run(
     return Run(model, tokenizer, config, *ids)
 
 
-def write_run(folder: str, run: Run, data: dict[str, Any]) -> None:
-    """Write the folder's first files; its name may be a bad one.
-
-    Raises:
-        ValueError: if there can be no such folder.
-        SaveError: if there is no room.
-    """
-    try:
-        create_run(folder, run.model, run.tokenizer, run.config, data)
-    except SaveError as error:
-        reason = error.__cause__
-        if isinstance(reason, OSError) and reason.errno not in FULL:
-            raise ValueError(
-                "--out must name a folder that can be made: got "
-                f"{folder} ({reason.strerror}). Choose another."
-            ) from error
-        raise
-
-
 def name_of(text: str) -> str:
     """How a run remembers its text, wherever it is resumed from."""
-    return text if text == "shakespeare" else str(Path(text).absolute())
+    path = Path(text)
+    return str(path.absolute()) if path.is_file() else text
 
 
 def resume_run(args: argparse.Namespace) -> Run:

@@ -13,7 +13,7 @@ from torch import nn
 
 from coursekit import distributed
 from coursekit.checkpoint import Saver, load_checkpoint
-from coursekit.cli.common import Common
+from coursekit.cli.common import Common, run_folder
 from coursekit.cli.options import add_fields
 from coursekit.cli.progress import Reporter, until_interrupted
 from coursekit.cli.runs import (
@@ -26,7 +26,7 @@ from coursekit.cli.runs import (
 )
 from coursekit.config import GPTConfig
 from coursekit.devices import pick_device
-from coursekit.files import locked
+from coursekit.models import read_config
 from coursekit.train_config import TrainConfig
 from coursekit.training import (
     SINGLE_PROCESS,
@@ -97,9 +97,10 @@ def train_in_process(
     args: argparse.Namespace, group: ProcessGroup, device: torch.device
 ) -> int:
     """What one process of a training does: mostly, all of it."""
-    run = open_run(args, group, device)
-    alone = locked(Path(args.out, "config.json"))
-    with alone if group.rank == 0 else nullcontext():
+    if args.resume and not Path(args.out).is_dir():
+        read_config(args.out)  # says what is missing, before it is made
+    with run_folder(args.out) if group.rank == 0 else nullcontext():
+        run = open_run(args, group, device)
         return train_run(args, run, group, device)
 
 
