@@ -53,12 +53,14 @@ class Batch:
     """What a model takes and what it should answer.
 
     ``logits = model(**batch.inputs)``; the loss compares them to targets.
+    A loss of another kind may take other inputs, see
+    :data:`coursekit.loss.Loss`.
     """
 
     inputs: dict[str, Tensor]
     """The model's arguments by name, such as ``ids`` (B, T)."""
     targets: Int[Tensor, "B ..."]
-    """The tokens to predict; −100 is not counted."""
+    """What the loss is a mean over; −100 is not counted."""
 
     def to(self, device: str | torch.device) -> "Batch":
         """Return the same batch on another device."""
@@ -67,7 +69,7 @@ class Batch:
 
     @property
     def n_targets(self) -> int:
-        """The number of targets that count, in tokens."""
+        """The number of targets that count."""
         return int((self.targets != IGNORE).sum())
 
 

@@ -21,7 +21,12 @@ __all__ = [
 ]
 
 Loss = Callable[[Any, dict[str, Tensor], Tensor], Tensor]
-"""From a model, its inputs and the targets to the sum of the nats."""
+"""From a model, its inputs and the targets to a sum over the targets.
+
+What is to be averaged has one target each: tokens, comparisons or answers.
+The mean is taken over all targets of a step or an evaluation, so that it does
+not depend on how they are split into batches.
+"""
 
 
 def cross_entropy(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
@@ -169,39 +169,47 @@ class RewardModel(nn.Module):
 
 
 def reward_batch(comparisons: Sequence[Comparison], pad_id: int) -> Batch:
-    """Comparisons as a reward model reads them: the better answers first.
+    """Make comparisons into a batch for a reward model.
 
     Args:
         comparisons: B triples of ids.
         pad_id: fills up short rows on the right.
 
     Returns:
-        inputs ``ids`` (2B, T) and ``last`` (2B,), targets (2B,) that say
-        which row is the better one.
+        inputs ``ids`` (B, 2, T), the better answer first, and ``last``
+        (B, 2); targets (B,), the index of the better one.
 
     Chapter: 22, preferences.
     """
-    texts = [[*pair[0], *pair[1]] for pair in _both(comparisons)]
+    texts = [[*prompt, *answer] for prompt, answer in _both(comparisons)]
     last = torch.tensor([len(text) - 1 for text in texts])
-    is_better = torch.arange(len(texts)) < len(comparisons)
-    return Batch({"ids": pad(texts, pad_id), "last": last}, is_better.long())
+    inputs = {"ids": _in_twos(pad(texts, pad_id)), "last": _in_twos(last)}
+    return Batch(inputs, torch.zeros(len(comparisons), dtype=torch.long))
 
 
 def _both(comparisons: Sequence[Comparison]) -> list[Pair]:
-    """Pairs of prompt and answer, the better answers first."""
-    better = [(prompt, answer) for prompt, answer, _ in comparisons]
-    return better + [(prompt, answer) for prompt, _, answer in comparisons]
+    """Pairs of prompt and answer: of each comparison two, the better first."""
+    return [
+        (prompt, answer)
+        for prompt, *answers in comparisons
+        for answer in answers
+    ]
+
+
+def _in_twos(rows: Shaped[Tensor, "BB *T"]) -> Shaped[Tensor, "B 2 *T"]:
+    return rows.unflatten(0, (-1, 2))
 
 
 def reward_model_loss(
-    model: Any, inputs: dict[str, Tensor], targets: Tensor
+    model: Any, inputs: dict[str, Tensor], targets: Int[Tensor, "B"]
 ) -> Float[Tensor, ""]:
-    """:func:`pairwise_loss` for ``train``, which divides by all targets.
+    """:func:`pairwise_loss` for ``train``, summed over the comparisons.
 
     Chapter: 22, preferences.
     """
-    better, worse = model(**inputs).chunk(2)
-    return pairwise_loss(better, worse) * len(targets)
+    texts = {name: x.flatten(0, 1) for name, x in inputs.items()}
+    better, worse = _in_twos(model(**texts)).unbind(1)
+    return pairwise_loss(better, worse) * (targets != IGNORE).sum()
 
 
 # -- comparisons without a reward model --------------------------------------
@@ -263,7 +271,7 @@ def dpo_loss(
 def dpo_batch(
     comparisons: Sequence[Comparison], reference: GPT, pad_id: int
 ) -> Batch:
-    """Comparisons, with what the reference makes of them.
+    """Make comparisons into a batch for DPO.
 
     Args:
         comparisons: B triples of ids.
@@ -271,28 +279,41 @@ def dpo_batch(
         pad_id: fills up short rows on the right.
 
     Returns:
-        inputs ``ids`` (2B, T), the better answers first, and ``reference``
-        (2B,), log-probabilities; targets (2B, T).
+        inputs ``ids`` and ``answers`` (B, 2, T), the better answer first,
+        −100 where a token is not of the answer, and ``reference`` (B, 2),
+        log-probabilities; targets (B,), the index of the better one.
 
     Chapter: 22, preferences.
     """
-    batch = answer_batch(_both(comparisons), pad_id).to(device_of(reference))
+    rows = answer_batch(_both(comparisons), pad_id).to(device_of(reference))
+    ids, answers = rows.inputs["ids"], rows.targets
     with evaluating(reference.modules()):
-        found = answer_log_probs(reference, batch.inputs["ids"], batch.targets)
-    return Batch(batch.inputs | {"reference": found.sum(1)}, batch.targets)
+        found = answer_log_probs(reference, ids, answers).sum(1)
+    inputs = {"ids": ids, "answers": answers, "reference": found}
+    return Batch(
+        {name: _in_twos(x) for name, x in inputs.items()},
+        ids.new_zeros(len(comparisons)),
+    )
 
 
 def make_dpo_loss(beta: float) -> Loss:
-    """:func:`dpo_loss` for ``train``, of what :func:`dpo_batch` makes.
+    """:func:`dpo_loss` for ``train``, summed over the comparisons.
+
+    Args:
+        beta: β > 0.
+
+    Returns:
+        A loss for batches of :func:`dpo_batch`.
 
     Chapter: 22, preferences.
     """
 
     def loss(model: Any, inputs: dict[str, Tensor], targets: Tensor) -> Tensor:
-        own = answer_log_probs(model, inputs["ids"], targets).sum(1).chunk(2)
-        before = inputs["reference"].chunk(2)
+        rows = (inputs[name].flatten(0, 1) for name in ("ids", "answers"))
+        own = _in_twos(answer_log_probs(model, *rows).sum(1)).unbind(1)
+        before = inputs["reference"].unbind(1)
         nats = dpo_loss(own[0], own[1], before[0], before[1], beta=beta)
-        return nats * (targets != IGNORE).sum()  # train divides by it
+        return nats * (targets != IGNORE).sum()
 
     return loss
 
@@ -439,9 +460,8 @@ def grpo_batches(
 
     Returns:
         A function that gives, for the number of a step, one batch with inputs
-        ``ids`` (B, T) and ``advantages`` (B,), targets (B, T).  Groups in
-        which all answers earned the same have nothing to say, and are left
-        out.
+        ``ids`` and ``answers`` (B, T), −100 where a token is not of the
+        answer, and ``advantages`` (B,); targets (B,), one for each answer.
 
     Chapter: 22, preferences.
     """
@@ -454,17 +474,15 @@ def grpo_batches(
         earned = torch.tensor(reward(step, pairs)).float()  # True counts 1
         rewards = earned.view(-1, n_answers)
         gains = group_advantages(rewards).flatten()
-        kept = gains.nonzero()[:, 0].tolist() or [0]
-        batch = answer_batch([pairs[i] for i in kept], end_id)
-        # The loss is a mean over rows; those left out count in it too.
-        gains = gains[kept] * len(kept) / len(pairs)
-        return [Batch(batch.inputs | {"advantages": gains}, batch.targets)]
+        rows = answer_batch(pairs, end_id)
+        inputs = {"answers": rows.targets, "advantages": gains}
+        return [Batch(rows.inputs | inputs, torch.arange(len(pairs)))]
 
     return batches
 
 
 def make_grpo_loss(reference: GPT | None = None, beta: float = 0.0) -> Loss:
-    """:func:`grpo_loss` for ``train``, of what :func:`grpo_batches` makes.
+    """:func:`grpo_loss` for ``train``, summed over the answers.
 
     Each batch is used for one update, so the policy that drew it is the one
     that is trained, and nothing is clipped.
@@ -473,19 +491,23 @@ def make_grpo_loss(reference: GPT | None = None, beta: float = 0.0) -> Loss:
         reference: the model at the start; needed if β is not 0.
         beta: weight of the divergence from it.
 
+    Returns:
+        A loss for batches of :func:`grpo_batches`.
+
     Chapter: 22, preferences.
     """
 
     def loss(model: Any, inputs: dict[str, Tensor], targets: Tensor) -> Tensor:
-        own = answer_log_probs(model, inputs["ids"], targets)
-        counts, theirs = targets != IGNORE, None
+        ids, answers = inputs["ids"], inputs["answers"]
+        own = answer_log_probs(model, ids, answers)
+        counts, theirs = answers != IGNORE, None
         if reference is not None:
             with evaluating(reference.modules()):
-                theirs = answer_log_probs(reference, inputs["ids"], targets)
+                theirs = answer_log_probs(reference, ids, answers)
         gains = inputs["advantages"]
         found = grpo_loss(
             own, own.detach(), gains, counts, reference=theirs, beta=beta
         )
-        return found * counts.sum()  # train divides by it
+        return found * (targets != IGNORE).sum()
 
     return loss

@@ -152,7 +152,8 @@ def train(
         group: of which this process is one; model and batches are then its
             shard, and its callbacks end the run as the others' do.
         loss: in training and evaluation, in place of
-            :func:`coursekit.loss.token_loss`; the *sum* over a batch.
+            :func:`coursekit.loss.token_loss`; the *sum* over the targets of
+            a batch, see :data:`coursekit.loss.Loss`.
 
     Returns:
         The state after the last update.

@@ -140,9 +140,10 @@ def reward_model(
         made, lambda r: pf.reward_batch(r, end), rows, pf.reward_model_loss,
         seed,
     )  # fmt: skip
-    batch = pf.reward_batch(test, end)
+    texts = pf.reward_batch(test, end).inputs
+    texts = {name: x.flatten(0, 1) for name, x in texts.items()}
     with torch.no_grad():
-        better, worse = made.eval()(**batch.inputs).chunk(2)
+        better, worse = made.eval()(**texts).view(-1, 2).unbind(1)
     nats = pf.pairwise_loss(better, worse).item()
     return {
         "right": round((better > worse).float().mean().item(), 4),
@@ -163,11 +164,12 @@ def preferred(
     )  # fmt: skip
     seconds = time.process_time() - began
     model.eval()
-    batch = pf.dpo_batch(test, first, end)
+    rows = pf.dpo_batch(test, first, end).inputs
+    rows = {name: x.flatten(0, 1) for name, x in rows.items()}
     with torch.no_grad():
-        own = pf.answer_log_probs(model, batch.inputs["ids"], batch.targets)
-    change = own.sum(1) - batch.inputs["reference"]
-    better, worse = change.chunk(2)
+        own = pf.answer_log_probs(model, rows["ids"], rows["answers"])
+    change = own.sum(1) - rows["reference"]
+    better, worse = change.view(-1, 2).unbind(1)
     return {
         "accuracy": accuracy(model, tokenizer),
         "right": round((better > worse).float().mean().item(), 4),

@@ -467,7 +467,7 @@ def test_an_error_of_the_first_process_is_said_once(run):
     )
     assert ended.returncode != 0
     (line,) = errors(ended)
-    assert "a new run needs a folder of its own" in line
+    assert "a new run needs an empty folder" in line
     assert ended.stdout == ""
 
 

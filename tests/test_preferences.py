@@ -282,22 +282,26 @@ def test_answers_are_drawn_from_the_model():
         assert len(answer) == 3 or answer[-1] == END
 
 
+def as_rows(inputs):
+    """The two answers of each comparison, one after the other."""
+    return {name: x.flatten(0, 1) for name, x in inputs.items()}
+
+
 def test_a_reward_reads_the_last_token():
     """Padding changes nothing; what stands before does."""
     made = pf.RewardModel(model())
     with torch.no_grad():
         made.score.weight.copy_(draw(1, D))
     batch = pf.reward_batch(COMPARISONS, pad_id=4)
-    assert batch.targets.tolist() == [1, 1, 0, 0]
-    got = made(**batch.inputs)
-    texts = [[3, 5, 7, 2, END], [2, 9, 8, END], [3, 5, 7, 4, 6, END],
+    got = made(**as_rows(batch.inputs))
+    texts = [[3, 5, 7, 2, END], [3, 5, 7, 4, 6, END], [2, 9, 8, END],
              [2, END]]  # fmt: skip
     alone = [
         made(torch.tensor([t]), torch.tensor([len(t) - 1])) for t in texts
     ]
     close(got, torch.cat(alone), 1e-12)
     other = pf.reward_batch(COMPARISONS, pad_id=9)
-    close(made(**other.inputs), got, 1e-12)
+    close(made(**as_rows(other.inputs)), got, 1e-12)
     changed = made(torch.tensor([[6, *texts[0][1:]]]), torch.tensor([4]))
     differ(changed, got[:1])
 
@@ -305,7 +309,7 @@ def test_a_reward_reads_the_last_token():
 def test_a_reward_model_begins_at_ln_2_and_learns():
     made = pf.RewardModel(model())
     batch = pf.reward_batch(COMPARISONS, pad_id=END)
-    first = pf.reward_model_loss(made, batch.inputs, batch.targets) / 4
+    first = pf.reward_model_loss(made, batch.inputs, batch.targets) / 2
     close(first, torch.tensor(2.0, dtype=torch.float64).log(), 1e-12)
     config = TrainConfig(steps=30, learning_rate=1e-2, warmup_steps=1)
     state = train(made, lambda step: [batch], config, progress=False,
@@ -320,14 +324,15 @@ def test_a_reference_has_no_dropout():
     batch = pf.dpo_batch(COMPARISONS, noisy, END)
     right = pf.dpo_batch(COMPARISONS, quiet, END)
     close(batch.inputs["reference"], right.inputs["reference"], 1e-12)
-    gains = {"advantages": torch.ones(len(batch.targets))}
-    asked = quiet, batch.inputs | gains, batch.targets
+    rows = as_rows(batch.inputs)
+    gains = {"advantages": torch.ones(len(rows["ids"]))}
+    asked = quiet, rows | gains, torch.arange(len(rows["ids"]))
     apart = pf.make_grpo_loss(noisy, beta=1.0)(*asked)
     close(apart, pf.make_grpo_loss(quiet, beta=1.0)(*asked), 1e-12)
     assert noisy.training
     # The control: in training mode its log-probabilities are others.
-    found = pf.answer_log_probs(noisy, batch.inputs["ids"], batch.targets)
-    differ(found.sum(1), right.inputs["reference"])
+    found = pf.answer_log_probs(noisy, rows["ids"], rows["answers"])
+    differ(found.sum(1), right.inputs["reference"].flatten())
 
 
 def test_dpo_learns_what_is_preferred():
@@ -342,10 +347,10 @@ def test_dpo_learns_what_is_preferred():
         state = train(made, lambda step, b=batch: [b], config,
                       progress=False, loss=loss)  # fmt: skip
         assert abs(state.losses[0] - 0.6931) < 1e-3
-        asked = pf.dpo_batch(COMPARISONS, first, END)
-        own = pf.answer_log_probs(made, asked.inputs["ids"], asked.targets)
-        gap = own.sum(1) - asked.inputs["reference"]
-        better, worse = gap.chunk(2)
+        asked = as_rows(pf.dpo_batch(COMPARISONS, first, END).inputs)
+        own = pf.answer_log_probs(made, asked["ids"], asked["answers"])
+        gap = own.sum(1) - asked["reference"]
+        better, worse = gap.view(-1, 2).unbind(1)
         margins.append((better - worse).mean().item())
     assert margins[0] > 1
     assert margins[1] < -1
@@ -413,7 +418,7 @@ def test_a_penalty_keeps_the_model_close():
 
 
 def test_batches_depend_on_the_step_alone():
-    """Two calls give the same rows; groups without a difference are left."""
+    """Two calls give the same rows, also of groups without a difference."""
     made = model(torch.float32)
 
     def first_prompt_alone(step, pairs):
@@ -424,10 +429,11 @@ def test_batches_depend_on_the_step_alone():
     )
     [one], [two] = batches(3), batches(3)
     assert torch.equal(one.inputs["ids"], two.inputs["ids"])
-    assert (one.inputs["ids"][:, 0] == PROMPTS[0][0]).all()
-    assert len(one.targets) == 8
-    gains = one.inputs["advantages"]
-    close(gains.sum(), torch.zeros(()), 1e-5)
+    assert len(one.targets) == 16
+    first, second = one.inputs["advantages"].view(2, 8)
+    close(first.sum(), torch.zeros(()), 1e-5)
+    assert first.any()
+    assert not second.any()
 
 
 def test_a_verdict_is_a_reward():

@@ -10,10 +10,12 @@ from torch import nn
 from torch.nn import functional as F  # noqa: N812
 
 from coursekit import fast, training
-from coursekit.config import GPTConfig, TransformerConfig
+from coursekit import preferences as pf
+from coursekit.config import EncoderConfig, GPTConfig, TransformerConfig
 from coursekit.data import Batch, pad_pairs, random_windows, sequential_windows
 from coursekit.datasets import date_pairs
 from coursekit.decoder import GPT
+from coursekit.encoder import Encoder
 from coursekit.loss import cross_entropy, token_loss
 from coursekit.seq2seq import Transformer
 from coursekit.tokenizer import CharTokenizer
@@ -29,6 +31,7 @@ from coursekit.training import (
     start,
     train,
 )
+from coursekit.tuning import answer_batch
 
 V = 13
 IDS = torch.randint(V, (499,), generator=torch.Generator().manual_seed(5))
@@ -89,6 +92,108 @@ def test_accumulation_gives_the_gradient_of_the_big_batch():
     assert abs(loss - oracle) < 1e-12
     for parameter, theirs in zip(model.parameters(), expected, strict=True):
         torch.testing.assert_close(parameter.grad, theirs, rtol=0, atol=1e-12)
+
+
+SIZES = {"vocab_size": V, "d_model": 10, "n_heads": 2, "max_len": 19}
+
+
+def gpt(seed=0):
+    torch.manual_seed(seed)
+    return GPT(GPTConfig(**SIZES, n_layers=1)).double().eval()
+
+
+def reward_model():
+    made = pf.RewardModel(gpt())
+    torch.nn.init.normal_(made.score.weight)
+    return made
+
+
+def encoder():
+    """Its vectors, of 14 numbers, serve as logits of 13 tokens."""
+    torch.manual_seed(0)
+    sizes = SIZES | {"d_model": 14, "n_layers": 1}
+    return Encoder(EncoderConfig(**sizes)).double().eval()
+
+
+def translator():
+    torch.manual_seed(0)
+    return Transformer(TransformerConfig(**SIZES)).double().eval()
+
+
+def of_tokens(name="ids", **more):
+    """Rows of which 7, 4, 1 and 0 targets count."""
+    ids = IDS[:28].view(4, 7)
+    targets = ids.roll(-1, 1)
+    for row, n in zip(targets, (7, 4, 1, 0), strict=True):
+        row[n:] = -100
+    return Batch({name: ids, **dict.fromkeys(more, ids)}, targets)
+
+
+def of_comparisons(make):
+    """Answers of different lengths, in each comparison and between them."""
+    lengths = [(2, 16), (16, 1), (1, 2), (2, 2)]
+    ids = IDS.tolist()
+    return make([([1, 2], ids[:n], ids[50 : 50 + m]) for n, m in lengths])
+
+
+def of_answers():
+    pairs = [([1, 2], IDS[:n].tolist()) for n in (2, 16, 1, 3)]
+    rows = answer_batch(pairs, 0)
+    gains = torch.tensor([1.0, -0.5, 0.3, -0.8]).double()
+    inputs = {"answers": rows.targets, "advantages": gains}
+    return Batch(rows.inputs | inputs, torch.arange(4))
+
+
+LOSSES = {
+    "tokens": (gpt, of_tokens, token_loss),
+    "smoothed": (gpt, of_tokens, partial(token_loss, label_smoothing=0.1)),
+    "in chunks": (gpt, of_tokens, in_chunks(3)),
+    "masked tokens": (encoder, of_tokens, token_loss),
+    "translation": (
+        translator,
+        partial(of_tokens, "src", tgt=True),
+        token_loss,
+    ),
+    "reward model": (
+        reward_model,
+        partial(of_comparisons, partial(pf.reward_batch, pad_id=0)),
+        pf.reward_model_loss,
+    ),
+    "DPO": (
+        gpt,
+        lambda: of_comparisons(lambda c: pf.dpo_batch(c, gpt(seed=1), 0)),
+        pf.make_dpo_loss(0.5),
+    ),
+    "GRPO": (gpt, of_answers, pf.make_grpo_loss(gpt(seed=1), 0.1)),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_no_loss_depends_on_how_its_targets_are_split(name):
+    """Value and gradient of one batch, of two, of rows one by one."""
+    make, batch_of, loss = LOSSES[name]
+    model, batch = make(), batch_of()
+
+    def cut(*sizes):
+        parts = {k: x.split(sizes) for k, x in batch.inputs.items()}
+        return [
+            Batch({k: x[i] for k, x in parts.items()}, targets)
+            for i, targets in enumerate(batch.targets.split(sizes))
+        ]
+
+    found = []
+    for parts in ([batch], cut(2, 2), cut(3, 1), cut(1, 1, 1, 1)):
+        model.zero_grad()
+        nats, _ = add_gradients(model, parts, loss)
+        slopes = [p.grad.flatten() for p in model.parameters()]
+        found.append(torch.cat([nats[None], *slopes]))
+        assert abs(evaluate(model, parts, loss=loss) - nats) < 1e-12
+    for other in found[1:]:
+        torch.testing.assert_close(other, found[0], rtol=0, atol=1e-12)
+    # The control: the mean of the rows' means is another number.
+    rows = [part for part in cut(1, 1, 1, 1) if part.n_targets]
+    means = [evaluate(model, [part], loss=loss) for part in rows]
+    assert max(means) - min(means) > 1e-3
 
 
 def test_accumulation_in_float32():
