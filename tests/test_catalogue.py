@@ -22,7 +22,13 @@ from test_exercises import PAGES, execute, exercises_of
 from coursekit.classroom.check import checker, core
 from coursekit.classroom.check.call import Outcome, call, randomness
 from coursekit.classroom.check.checker import check, verdict
-from coursekit.classroom.check.diagnose import drawn, mutants, same, trace
+from coursekit.classroom.check.diagnose import (
+    References,
+    drawn,
+    mutants,
+    same,
+    trace,
+)
 from coursekit.classroom.check.matrix import Matrix
 from coursekit.classroom.grading import examiner
 
@@ -428,6 +434,88 @@ def test_always_none_is_nothing_in_any_order_of_the_cases(secret):
     tried = examiner.Tried([Outcome() for _ in task.cases])
     found = examiner.assess(task, task.cases, tried)
     assert found.status == "not attempted"
+
+
+# -- other conventions than the book's ---------------------------------------
+BOOKS_WORDS = {
+    "attention/attend": "True hides|is False",
+    "debugging/mended": "own row",
+    "decoder/count": "this head has none|none of the biases",
+    "decoder/gpt": "A token's vector plus",
+    "decoder/mended": r"x \+ part",
+    "embedding/look_up": "as they are",
+    "feedforward/backward": "ReLU",
+    "feedforward/count": "first layer|second layer",
+    "feedforward/mended": "no division",
+    "first_model/evaluate": "nats",
+    "first_model/surprise": "ln p",
+    "generation/beam": r"by n \*\*|by its length",
+    "loss/per_byte": "ln 2|bit",
+    "loss/smooth": "not the sum",
+    "masks/visible": "tril|condition is enough|means: may look",
+    "modern/rope": "All the first numbers",
+    "positions/codes": "Coordinate 2i|0, 1, 0, 1",
+    "scaling/flops": "two FLOPs",
+    "scaling/parameters": "12 D²|both of whose|six",
+    "seq2seq/cross": "− 1",
+    "seq2seq/shift": "BOS|bos",
+    "tokenizer/vocabulary": r"Sort by code point|sorted\(set|how often",
+    "training/plan": "number of axes: two",
+    "training/rates": "cosine",
+}
+"""What a mistake's text may not say under the exercise's variant."""
+
+
+@pytest.mark.parametrize(
+    ("chapter", "name", "variant"), [one for one in variants() if one[2]]
+)
+def test_a_variant_is_graded_and_explained_by_its_own_convention(
+    chapter, name, variant, monkeypatch
+):
+    label, exercise = f"{chapter}/{name}", core.exercises(chapter)[name]
+    on, asks = frozenset({variant}), str(exercise.variants[variant])
+    task = examiner.Task(label, "f", 10.0, exercise, 3, 0, on)
+    cases, seed = task.cases, task.call_seed
+    references = References(exercise, cases, seed)
+    rights = {id(c): references.outcome(n, on) for n, c in enumerate(cases)}
+    # Computed once for all answers.
+    monkeypatch.setattr(examiner, "References", lambda *_: references)
+    monkeypatch.setattr(examiner.Task, "cases", cases)
+    monkeypatch.setattr(core, "expected", lambda e, case, *_: rights[id(case)])
+
+    def graded(function):
+        bound = [core.bind(exercise, case) for case in cases]
+        tried = examiner.Tried([call(function, b, seed) for b in bound])
+        return examiner.assess(task, cases, tried)
+
+    # A page's solution is right, too: see test_exercises.py.
+    for answer in (exercise.reference, *catalogue(chapter).RIGHT[name]):
+        found = graded(answer)
+        assert (found.points, found.diagnosis) == (0, ["book"])
+        assert asks in found.cause[1]
+    assert graded(core.mutant(exercise, on)).points == 10
+
+    words = BOOKS_WORDS.get(label, "(?!)")  # by default what is never found
+    known = core.mistakes(exercise, on)
+    for bug in exercise.bugs:
+        found = graded(core.mutant(exercise, on | {bug}))
+        assert {*found.says} <= {mistake.says for mistake in known.values()}
+        said = "\n".join([*found.cause, known[bug].says, known[bug].why])
+        assert found.says, bug
+        assert not re.search(words, said), said
+    if exercise.variants[variant].texts:  # the control
+        own = [f"{bug.says}\n{bug.why}" for bug in exercise.bugs.values()]
+        assert re.search(words, "\n".join(own))
+
+
+def test_a_mistake_under_a_variant_has_its_part_of_the_points():
+    """The control: not everything that is wrong earns nothing."""
+    exercise, on = core.find("attention/attend"), frozenset({"true_hides"})
+    cases = core.draw(exercise, 0)
+    for bug, right in ("mask_finite", 4), ("naive", 3), ("mask_ignored", 0):
+        wrong = core.mutant(exercise, on | {bug})
+        report = check("attention/attend", wrong, variants=on)
+        assert (report.right, report.total) == (right, len(cases)), bug
 
 
 @pytest.mark.parametrize(("chapter", "name"), ALL)

@@ -136,7 +136,9 @@ def test_a_mistake_is_named_and_a_variant_said(monkeypatch):
     assert report.diagnosis == {"negative"}
     assert "It behaves exactly like: −1/x" in str(report)
     asked = check("planted/it", inverse, variants=["half"])
-    assert "as the book has it" in str(asked)
+    assert f"the book's own solution.\n  This assignment differs. {HALF}" in (
+        str(asked)
+    )
     half = check("planted/it", lambda x: min(1 / x, 100) / 2)
     assert HALF.asks in str(half)
 

@@ -578,6 +578,16 @@ EXERCISES = {
                 "scores = q @",
                 "if mask is not None:\n        mask = ~mask\n    scores = q @",
                 asks="Here True in the mask means: may *not* look.",
+                texts={
+                    "mask_inverted": {
+                        "says": "a mask in which True shows, as in the book",
+                        "why": "The assignment has it the other way round: "
+                        "where the mask is True, the weight must be 0.",
+                    },
+                    "mask_ignored": {
+                        "why": "Where the mask is True, the weight must be 0.",
+                    },
+                },
             ),
         },
         forbid=ATTENTION,

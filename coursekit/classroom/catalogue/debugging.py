@@ -431,7 +431,7 @@ _MENDED_BUGS = {
         "x = table[ids] + places[: ids.size(1)]",
         "x = table[ids]",
         says="no positions at all",
-        why="A token's vector is its own row plus that of its place.",
+        why="The vector of its place is added to each token's.",
         read="09_decoder#dec-formula",
     ),
     "values_are_keys": Bug(

@@ -230,7 +230,7 @@ _GPT_BUGS = {
         "x + places",
         "x * places",
         says="positions that are multiplied, not added",
-        why="A token's vector plus the vector of its place: x + places[:T].",
+        why="The vector of its place is added to a token's: x + places[:T].",
         read="09_decoder#dec-formula",
         at="positions",
     ),
@@ -1193,6 +1193,18 @@ EXERCISES = {
                 "total += vocab_size\n    if small:",
                 asks="Here the head has a bias, one number for each "
                 "token. It counts even if `small` is false.",
+                texts={
+                    "no_biases": {
+                        "says": "the norms counted, but none of the blocks' "
+                        "biases",
+                    },
+                    "untied_bias": {
+                        "says": "a head's bias that is counted twice where "
+                        "the head is not tied",
+                        "why": "The head has one bias, tied or not: V "
+                        "numbers.",
+                    },
+                },
             ),
         },
         forbid=_GPT,
@@ -1229,6 +1241,14 @@ EXERCISES = {
                 "part(norm(x)) / len(parts) ** 0.5",
                 asks="Here each part's answer is divided by the root of "
                 "the number of parts before it is added.",
+                texts={
+                    "added_twice": {"says": "the stream added twice"},
+                    "post_norm": {
+                        "says": "norms after the sum, as in the paper",
+                        "why": "That is post-norm. A pre-norm part reads a "
+                        "norm, and no norm comes after the sum.",
+                    },
+                },
             ),
         },
     ),

@@ -89,7 +89,7 @@ _LOOK_UP_BUGS = {
         "@ table * table.size(-1) ** 0.5",
         says="the rows multiplied by √D",
         why="The paper does that after the look-up, to keep up with the "
-        "positions. The look-up itself gives the rows as they are.",
+        "positions. The look-up itself does not scale.",
         read="02_embedding#emb-root",
     ),
     "float32": Bug(

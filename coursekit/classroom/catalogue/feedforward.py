@@ -343,8 +343,8 @@ _MENDED_BUGS = {
         "h = f(z)",
         "z = z / z.abs().amax(dim=-1, keepdim=True)\n    h = f(z)",
         says="inner units divided by the largest of each token (dim=-1)",
-        why="The tokens are apart again, but sizes are what norms are for. "
-        "The network has no division in it.",
+        why="The tokens are apart again, but sizes are what norms are for, "
+        "and the network is no norm.",
         read="08_feedforward#ff-formula",
         at="scaling",
     ),
@@ -629,6 +629,21 @@ EXERCISES = {
                 asks="Here the network is gated and has three layers: "
                 "two from d_model to d_ff numbers, and one back. All "
                 "have biases.",
+                texts={
+                    "d_model_twice": {
+                        "says": "d_model biases in the layers that widen, "
+                        "where there are d_ff",
+                        "why": "A bias for each number that comes out: the "
+                        "layers that widen have d_ff of them, the last "
+                        "d_model.",
+                    },
+                    "wide_biases": {
+                        "says": "d_ff biases in the last layer, where there "
+                        "are d_model",
+                        "why": "A bias for each number that comes out: the "
+                        "last layer has d_model of them.",
+                    },
+                },
             ),
         },
     ),
@@ -658,6 +673,16 @@ EXERCISES = {
                 "dh * (z > 0)",
                 "torch.where(z > 0, dh, dh / 10)",
                 asks=LEAKY.asks,
+                texts={
+                    "slope_forgotten": {
+                        "why": "What comes back through a unit is multiplied "
+                        "by f′(z): 1 where z > 0, and 1/10 elsewhere.",
+                    },
+                    "times_h": {
+                        "why": "The slope is 1 where a unit is on and 1/10 "
+                        "where it is off, whatever the unit holds.",
+                    },
+                },
             ),
         },
         forbid=AUTOGRAD,

@@ -394,7 +394,7 @@ _EVALUATE_BUGS = {
         "    return sum(means) / len(means)",
         says="the mean of the batches' means",
         why="In it a last batch of one character weighs as much as a full "
-        "one. Add up the nats, count the answers, and divide once.",
+        "one. Add up the losses, count the answers, and divide once.",
         read="00_first_model#first-model-mean",
     ),
     "all_full": Bug(
@@ -482,6 +482,17 @@ EXERCISES = {
                 "return nats",
                 "return nats / math.log(2)",
                 asks="Here the surprise is in *bits*: −log₂ p of the target.",
+                texts={
+                    "one_minus": {
+                        "says": "(1 − p) / ln 2 instead of −log₂ p",
+                        "why": "1 − p is how often one errs, at most 1. The "
+                        "surprise −log₂ p grows without limit as p goes to 0.",
+                    },
+                    "sign": {
+                        "says": "the surprise with the wrong sign, log₂ p "
+                        "instead of −log₂ p",
+                    },
+                },
             ),
         },
         forbid=_SOFTMAX,
@@ -521,6 +532,12 @@ EXERCISES = {
                 "loss.item()",
                 "loss.item() / math.log(2)",
                 asks="Here the mean loss is in *bits*: base 2, not base e.",
+                texts={
+                    "all_ids": {
+                        "says": "the sum of the losses divided by the number "
+                        "of characters",
+                    },
+                },
             ),
         },
     ),

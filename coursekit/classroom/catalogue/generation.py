@@ -1034,6 +1034,19 @@ EXERCISES = {
                 "((5 + n) / 6) ** length_penalty",
                 asks="Here the score is the sum divided by `((5 + n) / "
                 "6) ** length_penalty`, as in the paper.",
+                texts={
+                    "sum_only": {
+                        "why": "Every further token costs log-probability, "
+                        "so sums prefer short texts. Divide by ((5 + n) / 6) "
+                        "** length_penalty.",
+                    },
+                    "chosen_by_sum": {
+                        "says": "a winner chosen by its sum, and only then "
+                        "divided by ((5 + n) / 6) ** length_penalty",
+                        "why": "Divide each finished text's sum first, then "
+                        "compare.",
+                    },
+                },
             ),
         },
         alike=[

@@ -393,8 +393,7 @@ _SMOOTH_BUGS = {
         "epsilon / n_tokens",
         "epsilon",
         says="the whole ε for each token instead of ε / V",
-        why="ε is shared out among V tokens: take the mean of −ln p over "
-        "all tokens, not the sum.",
+        why="ε is shared out among V tokens: each gets ε / V.",
         read="10_loss#loss-smoothing",
         at="spread",
     ),
@@ -554,7 +553,7 @@ _PER_BYTE_BUGS = {
         " * math.log(2)",
         "",
         says="the given unit kept, with no conversion to nats",
-        why="Asked is an answer in nats: one bit is ln 2 of them.",
+        why="The answer is wanted in nats: one bit is ln 2 of them.",
         read="10_loss#loss-units",
         otherwise=[(" * math.log(10)", "")],
     ),
@@ -687,6 +686,18 @@ EXERCISES = {
                 "math.log(10)",
                 asks="Here the losses are in decimal digits, that is, "
                 "with logarithms to base 10.",
+                texts={
+                    "not_converted": {
+                        "why": "The answer is wanted in nats: one digit is "
+                        "ln 10 of them.",
+                    },
+                    "wrong_way": {
+                        "says": "a conversion the wrong way round, by 1 / ln "
+                        "10 instead of ln 10",
+                        "why": "A nat is less than a digit, so there are "
+                        "more nats than digits: multiply by ln 10.",
+                    },
+                },
             ),
         },
     ),

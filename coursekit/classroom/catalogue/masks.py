@@ -467,7 +467,8 @@ _VISIBLE_BUGS = {
         "return see",
         "return see",
         says="the padding's half of the mask alone",
-        why="What lies ahead is hidden as well: real & (j ≤ i).",
+        why="What lies ahead is hidden as well: only real keys with j ≤ i "
+        "are seen.",
         read="05_masks#mask-padding",
         alone=True,
         otherwise=[(" & earlier", "", "return ~see", "return see")],
@@ -476,7 +477,7 @@ _VISIBLE_BUGS = {
         "real[:,",
         "torch.ones_like(real)[:,",
         says="the causal half of the mask alone",
-        why="Padding is hidden as well: real & (j ≤ i).",
+        why="Padding is hidden as well: only real keys with j ≤ i are seen.",
         read="05_masks#mask-padding",
         alone=True,
     ),
@@ -485,7 +486,7 @@ _VISIBLE_BUGS = {
         "~real[:,",
         says="a padding's half upside down: padding is seen, real tokens "
         "are not",
-        why="True means: may look. Ask ids != pad_id.",
+        why="Padding is what is hidden: ids != pad_id are the real tokens.",
         read="05_masks#mask-padding",
         alone=True,
     ),
@@ -493,7 +494,7 @@ _VISIBLE_BUGS = {
         "& earlier",
         "& torch.ones_like(earlier)",
         says="the padding's half of the mask alone, for every pair",
-        why="No token may look ahead: both conditions count, joined by &.",
+        why="No token may look ahead: both conditions count.",
         read="05_masks#mask-padding",
         alone=True,
     ),
@@ -619,7 +620,7 @@ def _empty_rows_cases(seed: int) -> list[Case]:
     empty[1, 2] = True
     return [
         Case((scores, mask, pull), name="no row is empty"),
-        Case((scores, empty, pull), name="two empty rows, and a full one"),
+        Case((scores, empty, pull), name="two rows of False, and one of True"),
         Case((scores - 1e10, mask, pull), name="very low scores"),
     ]
 
@@ -773,6 +774,30 @@ EXERCISES = {
                 "return see",
                 "return ~see",
                 asks="Here True in the mask means: may *not* look.",
+                texts={
+                    "upside_down": {
+                        "says": "a triangle that hides what came before",
+                        "why": "Rows are queries: what a query may not see "
+                        "lies on its right, in the upper right. That is "
+                        "triu(1).",
+                    },
+                    "not_itself": {
+                        "says": "a triangle that hides the diagonal, too: "
+                        "triu()",
+                        "why": "A token may see itself: triu(1). Otherwise "
+                        "all of row 0 is hidden.",
+                    },
+                    "either": {
+                        "says": "only what both masks hide is hidden (&), "
+                        "not what either hides (|)",
+                        "why": "Two masks together allow what both allow, so "
+                        "they hide what either hides.",
+                    },
+                    "sees_next": {
+                        "why": "j > i is hidden: the triangle is triu(1), "
+                        "with nothing on the diagonal.",
+                    },
+                },
             ),
         },
         forbid=_MASKS,

@@ -643,6 +643,14 @@ EXERCISES = {
                 "torch.cat(turned, dim=-1)",
                 asks="Here pair i is made of coordinates i and i + "
                 "Dh/2, as in most published files.",
+                texts={
+                    "not_put_back": {
+                        "why": "The two numbers of a pair side by side is "
+                        "another order: the second stands Dh/2 behind the "
+                        "first. In q and k alike it cancels; against other "
+                        "code it does not.",
+                    },
+                },
             ),
         },
         forbid=(

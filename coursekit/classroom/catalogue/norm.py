@@ -418,8 +418,8 @@ def _twice(x: Tensor) -> Tensor:
 def _places_cases(seed: int) -> list[Case]:
     x = 3 * _draw(seed)(2, 5, 7) + 1
     return [
-        Case((x, torch.tanh, _layer, True), name="pre-norm"),
-        Case((x, _twice, _rms, False), name="post-norm, RMSNorm"),
+        Case((x, torch.tanh, _layer, True), name="True, LayerNorm"),
+        Case((x, _twice, _rms, False), name="False, RMSNorm"),
     ]
 
 

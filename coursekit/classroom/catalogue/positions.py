@@ -552,6 +552,13 @@ EXERCISES = {
                 asks="Here all sines stand in the left half of a code, "
                 "and all cosines in the right half, in the order of the "
                 "pairs.",
+                texts={
+                    "cos_first": {
+                        "says": "the cosines in front of the sines",
+                        "why": "The left half are the sines, the right half "
+                        "the cosines: row 0 is 0, 0, …, 1, 1.",
+                    },
+                },
             ),
         },
         forbid=_LIBRARY,

@@ -95,8 +95,7 @@ _PARAMETERS_BUGS = {
         " + biases",
         "",
         says="matrices without their biases",
-        why="Each of the six matrices of a block has one, as long as its "
-        "output is wide.",
+        why="Each matrix of a block has one, as long as its output is wide.",
         read="09_decoder#dec-count",
     ),
     "one_norm": Bug(
@@ -737,6 +736,19 @@ EXERCISES = {
                 "5 * d_model + 2 * d_ff",
                 asks="The network is gated: it has a second matrix from "
                 "d_model to d_ff, with a bias if the others have one.",
+                texts={
+                    "four_wide": {
+                        "why": "d_ff = 4 D is a rule of thumb. Count with "
+                        "d_ff.",
+                    },
+                    "short_bias": {
+                        "says": "a network all of whose biases are as long "
+                        "as the width",
+                        "why": "A bias has as many numbers as come out of "
+                        "its matrix: d_ff after the two that widen, d_model "
+                        "after the last.",
+                    },
+                },
             ),
         },
         forbid=COUNTS,
@@ -751,6 +763,11 @@ EXERCISES = {
                 "return 3 * 2",
                 asks="Count a training step, forward and backward: "
                 "backward, each product has two more.",
+                texts={
+                    "no_table": {
+                        "says": "six FLOPs per weight and nothing else",
+                    },
+                },
             ),
         },
         forbid=COUNTS,

@@ -128,7 +128,7 @@ _CROSS_BUGS = {
         "− 1: places < lengths, not ≤.",
         read="05_masks#mask-padding",
         alone=True,
-        otherwise=[(">= memory.size(1) - lengths", "<= lengths")],
+        otherwise=[(">= memory", ">= -1 + memory")],
     ),
     "inverted": Bug(
         "see = real",
@@ -511,7 +511,7 @@ _SHIFT_BUGS = {
         says="an input without its begin: the target and the end, as in the "
         "answers",
         why="Each position then reads what it has to answer, and learns to "
-        "copy. The input is the target shifted right, after BOS.",
+        "copy. The input is the target shifted right, after its begin.",
         read="14_seq2seq#seq-predict-shift",
         at="rows",
     ),
@@ -537,7 +537,7 @@ _SHIFT_BUGS = {
         "fed, asked = [bos, *row], [*row, eos]",
         "fed, asked = [*row, eos], [bos, *row]",
         says="a shift in the wrong direction: the token before is asked for",
-        why="The input is the target shifted right, after BOS. Each "
+        why="The input is the target shifted right, after its begin. Each "
         "position reads a token and has to answer the next.",
         read="14_seq2seq#seq-shift",
     ),
@@ -577,7 +577,7 @@ _SHIFT_BUGS = {
         says="one padded row cut at both ends, so that short rows read "
         "their own eos",
         why="full[:, :-1] drops a column, not each row's end: in a short "
-        "row eos stays. Put bos before the target, then pad.",
+        "row eos stays. Put the begin before the target, then pad.",
         read="14_seq2seq#seq-predict-shift",
         at="rows",
     ),
@@ -979,6 +979,13 @@ EXERCISES = {
                 ">= memory.size(1) - lengths",
                 asks="Here the padding of the memory stands on the "
                 "left: the last `lengths[b]` vectors of row b are real.",
+                texts={
+                    "one_more": {
+                        "why": "lengths[b] vectors are real: of S places "
+                        "those from S − lengths[b] on, and not the one "
+                        "before.",
+                    },
+                },
             ),
         },
         forbid=ATTENTION,

@@ -845,6 +845,18 @@ EXERCISES = {
                 asks="Here the most frequent character has number 0, "
                 "the next 1, and so on; of equally frequent ones the one "
                 "with the smaller code point comes first.",
+                texts={
+                    "first_seen": {
+                        "why": "Where a character first occurs decides "
+                        "nothing. Sort by count, then by code point.",
+                    },
+                    "most_common": {
+                        "says": "equally frequent characters numbered in the "
+                        "order in which they first occur",
+                        "why": "Of these the one with the smaller code point "
+                        "comes first. Sort by count, then by code point.",
+                    },
+                },
             ),
         },
         forbid=(

@@ -718,6 +718,22 @@ EXERCISES = {
                 "1 - way",
                 asks="Here the rate falls along a straight line from "
                 "the peak to the floor, not along half a cosine.",
+                texts={
+                    "whole_way": {
+                        "says": "a fall that begins at update 0, not at the "
+                        "end of the warm-up",
+                    },
+                    "rises_again": {
+                        "says": "a line that goes on falling after the last "
+                        "update",
+                        "why": "Keep the fraction of the way at most 1: then "
+                        "the rate stays at the floor.",
+                    },
+                    "peak_missed": {
+                        "says": "a fall that begins at update 0, so that the "
+                        "rate never reaches its peak",
+                    },
+                },
             ),
         },
         forbid=["coursekit.optim.cosine_schedule"],
@@ -762,6 +778,17 @@ EXERCISES = {
                 asks="Here the token table and the table of positions "
                 "(`embedding.weight`, `positions.weight`) have no weight "
                 "decay.",
+                texts={
+                    "by_bias": {
+                        "why": "A gain's neutral value is 1, and decay pulls "
+                        "it to 0. Only matrices decay, and of these not the "
+                        "two tables.",
+                    },
+                    "by_norm": {
+                        "why": "A bias is a vector. Only matrices decay, and "
+                        "of these not the two tables.",
+                    },
+                },
             ),
         },
         forbid=["coursekit.optim.parameter_groups"],

@@ -21,7 +21,7 @@ from coursekit.classroom.check.compare import (
     is_value,
 )
 from coursekit.classroom.check.core import (
-    EVERYWHERE,
+    BOOK,
     NONE,
     Case,
     Exercise,
@@ -29,6 +29,7 @@ from coursekit.classroom.check.core import (
     bind,
     draw,
     find,
+    mistakes,
 )
 from coursekit.classroom.check.diagnose import (
     References,
@@ -38,9 +39,8 @@ from coursekit.classroom.check.diagnose import (
 from coursekit.classroom.check.forbid import LESSON, forbidden
 from coursekit.classroom.check.report import Counterexample, Report
 
-PLAIN = (
-    "This is right for the exercise as the book has it. Here something else "
-    "was asked: read the text of the exercise again."
+AS_IN_THE_BOOK = (
+    "The book's own solution is right on these, too, so they earn no points."
 )
 ELSE = "This would be right if something else had been asked:"
 
@@ -148,18 +148,40 @@ def examine(
     if not any(problems):
         text = f"Right on {'the one case' if n == 1 else f'all {n} cases'}."
         return Report(id, "passed", text, right=n, total=n)
-    # What is wrong rules most mistakes out at once.
-    telling = sorted(range(n), key=lambda i: problems[i] is None)
-    named = explanations(references, cases, outcomes, on, telling)
-    found = failure(id, exercise, cases, outcomes, problems, named)
-    if named or (exercise.judge and not on):
+    if on and solved(references, cases, outcomes, NONE):
+        named = [frozenset((BOOK,))]
+    else:
+        # What is wrong rules most mistakes out at once.
+        telling = sorted(range(n), key=lambda i: problems[i] is None)
+        named = explanations(references, cases, outcomes, on, telling)
+    found = failure(id, exercise, cases, outcomes, problems, named, on)
+    if found.right and on and as_in_the_book(references, problems, on):
+        message = f"{found.message} {AS_IN_THE_BOOK}"
+        found = replace(found, right=0, message=message)
+    if named or exercise.judge:
         return found
-    for other in {NONE, *(frozenset((v,)) for v in exercise.variants)} - {on}:
+    for other in {frozenset((v,)) for v in exercise.variants} - {on}:
         if solved(references, cases, outcomes, other):
             asked = [str(exercise.variants[variant]) for variant in other]
-            hint = " ".join([ELSE, *asked]) if asked else PLAIN
+            hint = " ".join([ELSE, *asked])
             return replace(found, hint=hint, diagnosis=other)
     return found
+
+
+def as_in_the_book(
+    references: References, problems: Sequence[str | None], on: Switches
+) -> bool:
+    """Whether the book's own solution is right wherever an answer is."""
+    return not any(
+        problem is None
+        and verdict(
+            references.exercise,
+            references.cases[number],
+            references.outcome(number),
+            references.outcome(number, on),
+        )
+        for number, problem in enumerate(problems)
+    )
 
 
 def solved(
@@ -227,11 +249,12 @@ def failure(
     outcomes: Sequence[Outcome],
     problems: Sequence[str | None],
     named: Sequence[Switches],
+    on: Switches,
 ) -> Report:
     """Report on the first case that is not right, and on the cause."""
     number = next(i for i, problem in enumerate(problems) if problem)
     case, n, right = cases[number], len(cases), problems.count(None)
-    known = {**EVERYWHERE, **exercise.bugs}
+    known = mistakes(exercise, on)
     yes_or_no = all(isinstance(o.value, bool) for o in outcomes)
     called = [
         f"{name} {describe(value)}".replace(" a tensor ", " ")

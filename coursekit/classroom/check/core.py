@@ -26,7 +26,7 @@ from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from functools import cache, partial
 from pathlib import Path
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 import torch
@@ -139,16 +139,26 @@ class Variant:
     asks: str
     edits: Edits
 
-    def __init__(self, *edits: str, asks: str) -> None:
+    texts: Mapping[str, Mapping[str, str]] = field(hash=False)
+    """What mistakes say here, by name, where the book's own words would
+    contradict the variant: ``{"naive": {"says": …, "why": …}}``."""
+
+    def __init__(
+        self,
+        *edits: str,
+        asks: str,
+        texts: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+    ) -> None:
         object.__setattr__(self, "asks", asks)
         object.__setattr__(self, "edits", edits)
+        object.__setattr__(self, "texts", texts)
 
     def __str__(self) -> str:
         """What it asks for."""
         return self.asks
 
 
-IN_PLACE = "in_place"
+BOOK, IN_PLACE = "book", "in_place"
 EVERYWHERE = {
     IN_PLACE: Bug(
         "a function that changes an argument of its caller's in place",
@@ -216,6 +226,30 @@ class Exercise:
 
     local: str = ""
     """Why it is checked on the page alone, and not in a sandbox."""
+
+
+def mistakes(exercise: Exercise, on: Switches = NONE) -> dict[str, Bug]:
+    """An exercise's mistakes by name, in words that fit some variants.
+
+    Under a variant, the book's own solution is one of them.
+    """
+    known = {**EVERYWHERE, **exercise.bugs}
+    asked = [v for name, v in exercise.variants.items() if name in on]
+    if asked:
+        known[BOOK] = Bug(
+            "the book's own solution",
+            f"This assignment differs. {' '.join(map(str, asked))}",
+        )
+    for variant in asked:
+        if isinstance(variant, Variant):
+            for name, texts in variant.texts.items():
+                bug = known[name]
+                known[name] = replace(
+                    bug,
+                    says=texts.get("says", bug.says),
+                    why=texts.get("why", bug.why),
+                )
+    return known
 
 
 def generator(seed: int) -> torch.Generator:

@@ -36,7 +36,8 @@ class Report:
 
     counterexample: Counterexample | None = None
     right: int = 0
-    """Number of cases that are right."""
+    """Number of cases that are right; under a variant 0, if the book's own
+    solution is right on all of these, too."""
 
     total: int = 0
     """Number of cases that were tried."""
@@ -77,7 +78,8 @@ class Report:
     def links(self) -> list[tuple[str, str]]:
         """``(text, address)`` of what to read again."""
         reads = [bug.read for bug in self.mistakes[0]] if self.mistakes else []
-        return [(title(read), address(read)) for read in dict.fromkeys(reads)]
+        unique = filter(None, dict.fromkeys(reads))
+        return [(title(read), address(read)) for read in unique]
 
     def __str__(self) -> str:
         """Plain text: a headline, the cause, then the example, indented."""

@@ -759,7 +759,8 @@ def assess(task: Task, cases: Sequence[Case], tried: Tried) -> Result:
     references = References(exercise, cases, task.call_seed)
     report = examine(task.id, references, cases, outcomes, task.on)
     found = reported(task, report, cases, right, tried)
-    return credited(task, found, right)
+    earning = right if report.right else [False] * len(right)
+    return credited(task, found, earning)
 
 
 def credited(task: Task, found: Result, right: Sequence[bool]) -> Result:

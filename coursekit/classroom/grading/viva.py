@@ -138,7 +138,8 @@ def about_mending(
             ),
         )
     ]
-    bugs = [subject.exercise.bugs[name] for name in sorted(subject.mutant)]
+    known = core.mistakes(subject.exercise, subject.on)
+    bugs = [known[name] for name in sorted(subject.mutant)]
     lines = [
         f"The given program's mistake: {says(bugs)}.",
         *(["Changed:", *changes[:20]] if changes else ["Nothing changed."]),
@@ -468,7 +469,8 @@ def effect(subject: Subject, outcomes: Sequence[Outcome]) -> tuple[int, str]:
     names = "; ".join(case.name or "the one case" for case, _, _ in differs)
     lines = [f"{len(differs)} of {n} cases come out differently: {names}."]
     if named:
-        bugs = [subject.exercise.bugs[name] for name in sorted(named[0])]
+        known = core.mistakes(subject.exercise, subject.on)
+        bugs = [known[name] for name in sorted(named[0])]
         partly = subject.exercise.view is not None
         verb = "looks" if partly else "behaves exactly"
         lines.append(f"It then {verb} like: {says(bugs)}.")
