@@ -6,6 +6,7 @@ tests say is written for a chapter's author.
 """
 
 import ast
+import contextlib
 import functools
 import inspect
 import itertools
@@ -15,6 +16,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import jupytext
+import numpy as np
 import pytest
 import torch
 import yaml
@@ -23,7 +25,9 @@ from torch.nn import functional as F  # noqa: N812
 import coursekit
 from coursekit.classroom import glue
 from coursekit.classroom.check import check, core
-from coursekit.classroom.check.compare import difference, is_value
+from coursekit.classroom.check.call import Outcome
+from coursekit.classroom.check.checker import verdict
+from coursekit.classroom.check.compare import difference, is_value, stacked
 
 ROOT = Path(__file__).resolve().parent.parent
 yaml.SafeLoader = yaml.CSafeLoader  # jupytext reads a thousand cells' options
@@ -403,6 +407,72 @@ def test_reference_passes_and_wrong_answers_do_not(chapter, name):
         f"{id} accepts wrong functions, those that return {passed}: choose "
         "cases whose right answers differ and are not all zero"
     )
+
+
+def formed(value, change):
+    """A result in which all that can be is in another form."""
+    changed = change(value)
+    if changed is not value:
+        return changed
+    if isinstance(value, (list, tuple)):
+        return type(value)(formed(v, change) for v in value)
+    if isinstance(value, dict):
+        return {k: formed(v, change) for k, v in value.items()}
+    return value
+
+
+def is_number(value):
+    scalar = torch.is_tensor(value) and not value.dim()
+    return scalar or isinstance(value, (bool, int, float))
+
+
+def array(value):
+    """A number, tensor or list of lists of numbers in NumPy's form."""
+    with contextlib.suppress(TypeError, RuntimeError):
+        return stacked(value).detach().numpy()
+    return value
+
+
+def in_parts(value):
+    several = torch.is_tensor(value) and value.dim()
+    return tuple(value) if several or isinstance(value, list) else value
+
+
+def tensor(value):
+    found = array(value)
+    return torch.tensor(found) if isinstance(found, np.ndarray) else value
+
+
+SAME_FORMS = {
+    "0-d array": lambda x: array(x) if is_number(x) else x,
+    "one entry": lambda x: array(x)[None] if is_number(x) else x,
+    "NumPy's number": lambda x: array(x)[()] if is_number(x) else x,
+    "a list": lambda x: x.tolist() if torch.is_tensor(x) else x,
+    "a tuple": in_parts,
+    "an array": array,
+    "a tensor": tensor,
+}
+OTHER_FORMS = {
+    "with an axis more": lambda x: x[None],
+    "as a column": lambda x: x.reshape(-1, 1, 1),
+}
+
+
+@pytest.mark.parametrize(("chapter", "name"), ALL)
+def test_the_form_of_a_result_does_not_matter(chapter, name):
+    exercise = core.exercises(chapter)[name]
+    cases = core.draw(exercise, 0)
+    for case, value in zip(cases, answers(exercise, 0), strict=True):
+        right = Outcome(value)
+        for form, change in SAME_FORMS.items():
+            got = Outcome(formed(value, change))
+            said = verdict(exercise, case, got, right)
+            assert said is None, f"{form}: {said}"
+        entries = array(value)
+        if isinstance(entries, np.ndarray) and entries.size > 1:
+            for form, change in OTHER_FORMS.items():
+                got = Outcome(change(entries))
+                assert verdict(exercise, case, got, right), form
 
 
 def content(value):

@@ -18,6 +18,7 @@ from coursekit.classroom.check.compare import (
     describe,
     difference,
     different,
+    in_form_of,
     is_value,
 )
 from coursekit.classroom.check.core import (
@@ -220,6 +221,7 @@ def judged(
     exercise: Exercise, case: Case, got: Any, expected: Any
 ) -> str | None:
     """None if a value is right, else what is wrong with it."""
+    got = in_form_of(expected, got)
     try:
         if exercise.judge is None:
             return difference(got, expected, exercise.rtol, exercise.atol)

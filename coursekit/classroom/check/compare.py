@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -34,12 +35,12 @@ def difference(
 ) -> str | None:
     """None if two results are the same, else how they differ.
 
-    A list may stand for a tuple, a number for a tensor without axes, and a
-    number or array of NumPy for one of ours. Tensors of decimals, of whole
-    numbers and of booleans differ.
+    Tensors of decimals, of whole numbers and of booleans differ.
 
     Args:
-        got: the learner's result.
+        got: the learner's result, in the right one's form where it can be
+            (:func:`in_form_of`); a list may stand for a tuple, and a number
+            for a tensor without axes.
         expected: the right one: a tensor, number, string or None, or a
             tuple, list or dict of these.
         rtol: how far a number may be off, relative to the right one.
@@ -51,14 +52,14 @@ def difference(
     Raises:
         TypeError: if ``expected`` is nothing that can be compared.
     """
-    got = from_numpy(got)
     if isinstance(expected, (torch.Tensor, *NUMBER)):
-        if isinstance(got, (torch.Tensor, *NUMBER)):
+        fits = isinstance(got, (torch.Tensor, *NUMBER))
+        if fits:
             return numbers(got, expected, rtol, atol, what, equal_nan, brief)
-        return contained(got, expected, rtol, atol, what)
-    if isinstance(expected, (list, tuple)):
+        parts: Any = ()
+    elif isinstance(expected, (list, tuple)):
         fits = isinstance(got, (list, tuple)) and len(got) == len(expected)
-        parts: Any = range(len(expected))
+        parts = range(len(expected))
     elif isinstance(expected, Mapping):
         fits = isinstance(got, Mapping) and set(got) == set(expected)
         parts = expected
@@ -71,7 +72,7 @@ def difference(
             f"tuples, lists or dicts of these: got {type(expected)}"
         )
     if not fits:
-        return contained(got, expected, rtol, atol, what)
+        return mismatch(what, describe(expected), describe(got))
     for part in parts:
         inner = f"{what}[{part!r}]"
         found = difference(
@@ -100,6 +101,35 @@ def different(got: Outcome, expected: Outcome, models: bool = False) -> str:
     return ""
 
 
+def in_form_of(expected: Any, got: Any) -> Any:
+    """A result in the form of the right one, if that alone is different.
+
+    A single entry stands for a number.  Lists, tuples, arrays and tensors of
+    the same shape stand for one another.  All else is returned as it is.
+    """
+    got = from_numpy(got)
+    whole = isinstance(expected, (list, tuple))
+    with suppress(RuntimeError, TypeError, ValueError, OverflowError):
+        if whole and isinstance(got, torch.Tensor):
+            if stacked(expected).shape == got.shape:
+                got = list(got)
+        elif isinstance(expected, torch.Tensor) and expected.dim():
+            if isinstance(got, (list, tuple)):
+                found = stacked(got, expected.dtype)
+                return found if found.shape == expected.shape else got
+        elif isinstance(expected, (torch.Tensor, *NUMBER)):
+            if isinstance(got, torch.Tensor) and got.numel() == 1:
+                # A judge may need a number; one of float32 is told as such.
+                keeps = got.requires_grad or got.dtype == torch.float32
+                return got.reshape(()) if keeps else got.item()
+    if whole and isinstance(got, (list, tuple)) and len(got) == len(expected):
+        parts = [in_form_of(*both) for both in zip(expected, got, strict=True)]
+        return parts if isinstance(got, list) else tuple(parts)
+    if isinstance(expected, Mapping) and isinstance(got, Mapping):
+        return {k: in_form_of(expected.get(k), v) for k, v in got.items()}
+    return got
+
+
 def from_numpy(value: Any) -> Any:
     """A number or tensor for what NumPy has; all else as it is."""
     if isinstance(value, np.generic):
@@ -109,19 +139,26 @@ def from_numpy(value: Any) -> Any:
     return value
 
 
-def contained(
-    got: Any, expected: Any, rtol: float, atol: float, what: str
-) -> str:
-    """How a result of another form differs: perhaps in nothing else."""
-    text = mismatch(what, describe(expected), describe(got))
-    try:
-        a, b = (torch.as_tensor(x).double() for x in (got, expected))
-        same = numbers(a, b, rtol, atol, what, equal_nan=False) is None
-    except (TypeError, ValueError, RuntimeError, OverflowError):
-        return text
-    return (
-        f"{text} The numbers are right; their form is not." if same else text
-    )
+def stacked(value: Any, dtype: torch.dtype | None = None) -> torch.Tensor:
+    """Nested lists of numbers as a tensor.
+
+    Args:
+        value: lists or tuples of tensors, arrays and numbers.
+        dtype: what Python's whole numbers become, as 1 stands for 1.0.
+
+    Raises:
+        TypeError: if anything else is in them.
+        RuntimeError: if they are of different lengths.
+    """
+    value = from_numpy(value)
+    if isinstance(value, (list, tuple)):
+        parts = [stacked(v, dtype) for v in value]
+        return torch.stack(parts) if parts else torch.empty(0, dtype=dtype)
+    if not isinstance(value, (torch.Tensor, *NUMBER)):
+        raise TypeError(f"expected numbers: got {type(value)}")
+    if type(value) is int and dtype != torch.bool:
+        return torch.tensor(value, dtype=dtype)
+    return value if isinstance(value, torch.Tensor) else as_tensor(value)
 
 
 def numbers(

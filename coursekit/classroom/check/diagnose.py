@@ -17,6 +17,7 @@ from coursekit.classroom.check.compare import (
     EXACT,
     difference,
     different,
+    in_form_of,
     is_value,
 )
 from coursekit.classroom.check.core import (
@@ -131,8 +132,12 @@ def explanations(
         order: of the cases; the first that differs rules a mutant out.
     """
     exercise, numbers = references.exercise, order or range(len(cases))
-    traces = [(n, trace(exercise, cases[n], outcomes[n])) for n in numbers]
     rights = [references.outcome(n, on) for n in range(len(cases))]
+    outcomes = [
+        replace(got, value=in_form_of(right.value, got.value))
+        for got, right in zip(outcomes, rights, strict=True)
+    ]
+    traces = [(n, trace(exercise, cases[n], outcomes[n])) for n in numbers]
     known = mutants(exercise)
     if all(isinstance(r.value, (bool, int, *EXACT)) for r in rights):
         known = [mutant for mutant in known if len(mutant) == 1]
