@@ -57,6 +57,14 @@ def with_log_weights(logits, temperature, top_k, top_p):
 
 
 # -- chances: wrong ----------------------------------------------------------
+def chances_mask_finite(logits, temperature, top_k, top_p):
+    z = logits / temperature
+    if top_k:
+        keep = torch.zeros_like(z).scatter(1, z.topk(top_k).indices, 1)
+        z = torch.where(keep == 1, z, -10000.0)
+    return with_a_threshold(z, 1, None, top_p)
+
+
 def steps(logits, top_k, top_p, dropped=-math.inf, inside=True):
     """Top-k and top-p of logits that have their temperature already."""
     rows = []
@@ -910,6 +918,7 @@ WRONG = {
         "multiplied": multiplied,
         "no_effect": no_effect,
         "zero_logit": zero_logit,
+        "mask_finite": chances_mask_finite,
         "p_of_all": p_of_all,
         "crossing_dropped": crossing_dropped,
         "not_mapped_back": not_mapped_back,

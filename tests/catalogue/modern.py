@@ -507,6 +507,19 @@ def queries_alone(x, w_q, w_k, w_v, h, g, rotate):
 
 
 # -- mended: mistakes that the catalogue does not have -----------------------
+def mask_finite(x, w_q, w_k, w_v, h, g, rotate):
+    places, heads = torch.arange(len(x)), []
+    for i in range(h):
+        q, k, v = (
+            heads_of(x, w, n)[i * n // h]
+            for w, n in ((w_q, h), (w_k, g), (w_v, g))
+        )
+        scores = rotate(q, places) @ rotate(k, places).T / q.size(1) ** 0.5
+        seen = places <= places[:, None]
+        heads.append(torch.where(seen, scores, -1e4).softmax(-1) @ v)
+    return torch.cat(heads, dim=-1)
+
+
 def no_root(x, w_q, w_k, w_v, h, g, rotate):
     root = (w_q.size(1) // h) ** 0.5
     return head_by_head(x, w_q * root, w_k, w_v, h, g, rotate)
@@ -718,6 +731,7 @@ WRONG = {
         "values_tiled": values_tiled,
         "keys_tiled": keys_tiled,
         "not_transposed": not_transposed,
+        "mask_finite": mask_finite,
     },
 }
 OUTSIDE = {

@@ -197,6 +197,15 @@ def old_stream(x, memory, real, w_self, w_cross):
     return x + head(a, memory, real[:, None], w_cross)
 
 
+def blocks_mask_finite(x, memory, real, w_self, w_cross):
+    for asked, see, w in ((x, past(x), w_self), (memory, real, w_cross)):
+        see = see if asked is x else see[:, None, :]
+        q, k, v = x @ w[0], asked @ w[1], asked @ w[2]
+        scores = torch.where(see, q @ k.mT / q.shape[-1] ** 0.5, -1e4)
+        x = x + scores.softmax(-1) @ v
+    return x
+
+
 def cross_first(x, memory, real, w_self, w_cross):
     x = x + head(x, memory, real[:, None], w_cross)
     return x + head(x, x, past(x), w_self)
@@ -854,6 +863,7 @@ WRONG = {
         "not_added": not_added,
         "old_stream": old_stream,
         "triangle": triangle,
+        "mask_finite": blocks_mask_finite,
     },
     "whole": {
         "side_by_side": side_by_side,

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from coursekit.classroom.catalogue.masks import MASK_FINITE
+from coursekit.classroom.catalogue.masks import MASK_FINITE, quarters
 from coursekit.classroom.check.core import (
     Bug,
     Case,
@@ -201,8 +201,9 @@ def _attend_cases(seed: int) -> list[Case]:
     # One more term in each sum: all scores are lower by the same 12,000, but
     # those of key 0 by 800 less. Some queries see it, the others key 1; if
     # True hides, it is the other way round.
-    low_q, low_k, half = q.clone(), k.clone(), mask.clone()
-    low_q[..., -1], low_k[..., -1], low_k[..., 0, -1] = -200.0, 200.0, 186.7
+    low_q, low_k = map(quarters, draw(g, (2, 3, 5, 16), (2, 3, 7, 16)))
+    low_q[..., -1], low_k[..., -1], low_k[..., 0, -1] = -200.0, 240.0, 224.0
+    half = mask.clone()
     half[..., 0] = torch.arange(5) > 1
     half[..., 1] = ~half[..., 0]
     low = low_q, low_k, v, half

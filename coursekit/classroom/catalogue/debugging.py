@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-from coursekit.classroom.catalogue.masks import MASK_FINITE
+from coursekit.classroom.catalogue.masks import MASK_FINITE, quarters
 from coursekit.classroom.check.core import (
     Bug,
     Case,
@@ -537,18 +537,18 @@ def _mended_cases(seed: int) -> list[Case]:
     table, places = draw(g, v, d), draw(g, 11, d)
     w_q, w_k, w_v = (0.7 * draw(g, d, d) for _ in range(3))
     # One more term in each sum: all scores are lower by the same 12,000.
-    flat, one = table.clone(), places.clone()
+    flat, one = quarters(table[:, :4]), quarters(places[:, :4])
     flat[:, -1], one[:, -1] = 0.0, 1.0
-    low_q, low_k = w_q.clone(), w_k.clone()
-    low_q[-1], low_k[-1], low_q[:, -1], low_k[:, -1] = 0.0, 0.0, 0.0, 0.0
-    low_q[-1, -1], low_k[-1, -1] = -172.0, 172.0
+    low = [quarters(w[:4, :4]) for w in (w_q, w_k)]
+    for w, corner in zip(low, (-155.0, 155.0), strict=True):
+        w[-1], w[:, -1], w[-1, -1] = 0.0, 0.0, corner
     return [
         Case(
             (ids, table, places, w_q, w_k, w_v, pad),
             name="three texts of 5, 7 and 3 tokens",
         ),
         Case(
-            (ids, flat, one, low_q, low_k, w_v, pad),
+            (ids, flat, one, *low, w_v[:4, :4].clone(), pad),
             name="large negative scores",
         ),
     ]

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from coursekit.classroom.catalogue.masks import MASK_FINITE
+from coursekit.classroom.catalogue.masks import MASK_FINITE, quarters
 from coursekit.classroom.check.core import (
     Bug,
     Case,
@@ -513,8 +513,8 @@ def _mended_cases(seed: int) -> list[Case]:
     v = torch.randn(3, 7, 2, generator=g, dtype=float64)
     right = torch.arange(7) < torch.tensor([7, 3, 5])[:, None]
     # One more term in each sum: all scores are lower by the same 12,000.
-    low = torch.tensor([0.0, 0.0, 0.0, 0.0, 164.0], dtype=float64)
-    low_q, low_k = (x * (low == 0) + low * s for x, s in ((q, -1), (k, 1)))
+    low_q, low_k = quarters(q[..., :4]), quarters(k[..., :4])
+    low_q[..., -1], low_k[..., -1] = -155.0, 155.0
     return [
         Case((q, k, v, right), name="three sentences, padded"),
         Case((low_q, low_k, v, right), name="large negative scores"),

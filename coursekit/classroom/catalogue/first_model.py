@@ -84,10 +84,11 @@ def _surprise_cases(seed: int) -> list[Case]:
     g = generator(seed)
     logits = torch.randn(7, generator=g, dtype=torch.float64)
     best, worst = int(logits.argmax()), int(logits.argmin())
+    exact = (64 * logits).round() / 64  # near 10,000 in float32, too
     return [
         Case((logits, worst), name="seven logits, an unlikely target"),
-        Case((logits + 10_000, best), name="logits near 10,000"),
-        Case((logits - 10_000, best), name="logits near −10,000"),
+        Case((exact + 10_000, best), name="logits near 10,000"),
+        Case((exact - 10_000, best), name="logits near −10,000"),
         Case((10_000 * logits, worst), name="logits thousands apart"),
         Case((10_000 * logits, best), name="the same, and the likely target"),
     ]

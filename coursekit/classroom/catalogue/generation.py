@@ -92,6 +92,16 @@ _CHANCES_BUGS = {
         "= 1. Fill with −∞.",
         read="12_generation#gen-by-hand",
     ),
+    "mask_finite": Bug(
+        "-torch.inf",
+        "-1e4",
+        says="dropped logits filled with a finite number, and real logits may "
+        "be lower",
+        why="Only differences between logits count: all may be far below 0, "
+        "and then the dropped tokens get everything. Fill with −∞.",
+        read="12_generation#gen-by-hand",
+        alone=True,
+    ),
     "p_of_all": Bug(
         "if top_k is",
         "full = z.softmax(dim=-1)\n    if top_k is",
@@ -143,11 +153,13 @@ def _chances_cases(seed: int) -> list[Case]:
     order = [3, 2, *torch.randperm(2, generator=g).tolist()]
     four = torch.tensor([[0.5, 0.3, 0.15, 0.05]], dtype=float64)[:, order]
     rows = draw(g, 7, 11)
+    low = rows.argsort(dim=-1) / 4.0 - 12_000  # no two are alike
     return [
         Case((rows[:3], 0.7, None, None), name="temperature alone"),
         Case((rows[:3] + 1, 1.0, 3, None), name="top-k alone"),
         Case((four.log(), 1.0, None, 0.6), name="top-p alone, p = 0.6"),
         Case((rows, 2.0, 7, 0.7), name="all three"),
+        Case((low.double(), 0.5, 3, None), name="logits far below 0"),
     ]
 
 

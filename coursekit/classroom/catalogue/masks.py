@@ -36,6 +36,15 @@ def draw(g: torch.Generator, *shape: int) -> Tensor:
     return torch.randn(shape, generator=g, dtype=torch.float64)
 
 
+def quarters(x: Tensor) -> Tensor:
+    """A tensor rounded to quarters.
+
+    Scores that are many thousands lower are then exact in float32, too: a
+    right answer in float32 loses nothing.
+    """
+    return (4 * x).round() / 4
+
+
 # -- implement: a causality probe --------------------------------------------
 def is_causal(model: Model, vocab_size: int, length: int) -> bool:
     """Whether no position of a model sees a later token.
@@ -354,9 +363,13 @@ def _columns_cases(seed: int) -> list[Case]:
         Case(qkv(t=3, s=7), name="three new queries, seven keys"),
         Case(qkv(2, 3, t=5, s=7), name="batch and heads"),
     ]
-    q, k, v = qkv(t=5, s=7)
+    q, k, v = (
+        quarters(draw(g, 5, 16)),
+        quarters(draw(g, 7, 16)),
+        draw(g, 7, 13),
+    )
     # One more term in each sum: all scores are lower by the same 12,000.
-    q[:, -1], k[:, -1] = -200.0, 200.0
+    q[:, -1], k[:, -1] = -200.0, 240.0
     return [*cases, Case((q, k, v), name="large negative scores")]
 
 
@@ -618,10 +631,12 @@ def _empty_rows_cases(seed: int) -> list[Case]:
     empty = mask.clone()
     empty[0, 1] = empty[1, 4] = False
     empty[1, 2] = True
+    # Exact in float32, too, with two values that are far apart.
+    low = -(2.0**33) - 4096.0 * (scores < 0).double()
     return [
         Case((scores, mask, pull), name="no row is empty"),
         Case((scores, empty, pull), name="two rows of False, and one of True"),
-        Case((scores - 1e10, mask, pull), name="very low scores"),
+        Case((low, mask, pull), name="very low scores"),
     ]
 
 
@@ -697,14 +712,16 @@ def _true_means_cases(seed: int) -> list[Case]:
     def case(
         b: int, h: int, name: str, empty: bool = False, low: bool = False
     ) -> Case:
-        q, k, v = (draw(g, b, h, *x) for x in ((5, 11), (7, 11), (7, 13)))
+        size = 16 if low else 11
+        q, k, v = (draw(g, b, h, *x) for x in ((5, size), (7, size), (7, 13)))
         hide = torch.rand(b, 5, 7, generator=g) > 0.6
         hide[..., 0] = False
         hide[..., 1] = True
         if empty:
             hide[-1, 2] = True
         if low:  # one more term in each sum: all are lower by the same 12,000
-            q[..., -1], k[..., -1] = -200.0, 200.0
+            q, k = quarters(q), quarters(k)
+            q[..., -1], k[..., -1] = -200.0, 240.0
         return Case((q, k, v, hide), name=name)
 
     return [

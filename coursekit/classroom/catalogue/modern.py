@@ -1,11 +1,13 @@
 """Exercises of chapter 15: modern."""
 
+import math
 from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
+from coursekit.classroom.catalogue.masks import MASK_FINITE, quarters
 from coursekit.classroom.check.core import (
     Bug,
     Case,
@@ -606,16 +608,24 @@ _MENDED_BUGS = {
         read="15_modern#mod-rope",
         alone=True,
     ),
+    "mask_finite": MASK_FINITE.by(
+        "heads = F.scaled_dot_product_attention(\n"
+        "        q[None], k[None], v[None], is_causal=True\n"
+        "    )[0]",
+        "later = torch.ones(len(x), len(x)).triu(1).bool()\n"
+        "    scores = q @ k.mT / q.size(-1) ** 0.5\n"
+        "    heads = scores.masked_fill(later, -1e4).softmax(dim=-1) @ v",
+    ),
 }
 
 
-def _turner(base: float) -> Rotate:
+def _turner(base: float, first: float = 1.0) -> Rotate:
     """Rotary positions; neighbors are pairs."""
 
     def rotate(x: Tensor, positions: Tensor) -> Tensor:
         size = x.size(-1)
         speeds = base ** (-torch.arange(0, size, 2, dtype=x.dtype) / size)
-        angles = positions[:, None] * speeds
+        angles = positions[:, None] * (first * speeds)
         a, b = x[..., 0::2], x[..., 1::2]
         cos, sin = angles.cos(), angles.sin()
         pairs = torch.stack((a * cos - b * sin, a * sin + b * cos), dim=-1)
@@ -627,7 +637,21 @@ def _turner(base: float) -> Rotate:
 def _mended_cases(seed: int) -> list[Case]:
     g = generator(seed)
     x, maps = draw(g, 5, 10), [draw(g, 10, n) for n in (24, 8, 8)]
-    return [Case((x, *maps, 6, 2, _turner(50.0)), name="six heads share two")]
+    low_x, low_q, low_k = map(quarters, (x, maps[0], maps[1]))
+    # One more term in each sum: all scores are lower by the same 12,000.
+    low_x[:, -1] = 1.0
+    for w, corner in (low_q, -155.0), (low_k, 155.0):
+        w[-1], w[:, 3::4], w[-1, 3::4] = 0.0, 0.0, corner
+    turn = _turner(
+        1e30, math.pi / 2
+    )  # nothing is rounded, the last pair stays
+    return [
+        Case((x, *maps, 6, 2, _turner(50.0)), name="six heads share two"),
+        Case(
+            (low_x, low_q, low_k, maps[2], 6, 2, turn),
+            name="large negative scores",
+        ),
+    ]
 
 
 EXERCISES = {

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from coursekit.classroom.catalogue.masks import MASK_FINITE
+from coursekit.classroom.catalogue.masks import MASK_FINITE, quarters
 from coursekit.classroom.check.core import (
     Bug,
     Case,
@@ -466,8 +466,8 @@ def _tiled_cases(seed: int) -> list[Case]:
     empty = mask.clone()
     empty[2] = False
     # One more term in each sum: all scores are lower by the same 12,000.
-    low_q, low_k = q.clone(), k.clone()
-    low_q[:, -1], low_k[:, -1] = -200.0, 200.0
+    low_q, low_k = quarters(draw(g, 5, 16)), quarters(draw(g, 7, 16))
+    low_q[:, -1], low_k[:, -1] = -200.0, 240.0
     high_q = low_q.clone()
     high_q[:, -1] = 200.0
     return [

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from coursekit.attention import attend
-from coursekit.classroom.catalogue.masks import MASK_FINITE
+from coursekit.classroom.catalogue.masks import MASK_FINITE, quarters
 from coursekit.classroom.check.core import (
     Bug,
     Case,
@@ -174,10 +174,11 @@ def _cross_cases(seed: int) -> list[Case]:
     lengths = torch.tensor([4, 10, 7])
     name = "three sources, of eleven words at most"
     # One more term in each sum: all scores are lower by the same 12,000.
-    low_y, low_memory, (low_q, low_k, w_v) = y.clone(), memory.clone(), w
+    low_y, low_memory, low_q, low_k, w_v = map(
+        quarters, inputs(3, 5, 11, 7, 4)
+    )
     low_y[..., -1] = low_memory[..., -1] = 1.0
-    low_q, low_k = low_q.clone(), low_k.clone()
-    for matrix, corner in (low_q, -131.0), (low_k, 131.0):
+    for matrix, corner in (low_q, -155.0), (low_k, 155.0):
         matrix[-1], matrix[:, -1], matrix[-1, -1] = 0.0, 0.0, corner
     low = low_y, low_memory, lengths, low_q, low_k, w_v
     return [
@@ -295,6 +296,12 @@ _MENDED_BUGS = {
         read="14_seq2seq#seq-by-hand",
         alone=True,
     ),
+    "mask_finite": MASK_FINITE.by(
+        "return attend(asks @ w[0], asked @ w[1], asked @ w[2], see)",
+        "scores = asks @ w[0] @ (asked @ w[1]).mT / w[0].size(-1) ** 0.5\n"
+        "        scores = scores.masked_fill(~see, -1e4)\n"
+        "        return scores.softmax(dim=-1) @ (asked @ w[2])",
+    ),
 }
 
 
@@ -308,9 +315,22 @@ def _mended_cases(seed: int) -> list[Case]:
         w = [[_draw(g, d, d) * 0.6 for _ in range(3)] for _ in range(2)]
         return Case((x, memory, real, *w), name=name)
 
+    low = case(3, 3, 7, 4, "large negative scores")
+    x, memory, _, w_self, w_cross = low.args
+    # One more term in each sum: all scores are lower by the same 12,000.
+    for y in (x, memory, *w_self[:2], *w_cross[:2]):
+        y.copy_(quarters(y))
+    x[..., -1] = memory[..., -1] = 1.0
+    w_self[2][:, -1] = 0.0  # what is added to x leaves its last number
+    for keys_of, corner in ((0, -155.0), (1, 155.0)):
+        for w in (w_self[keys_of], w_cross[keys_of]):
+            w[-1], w[:, -1], w[-1, -1] = 0.0, 0.0, corner
+    w_cross[0][:-1] = 0.0
+    w_cross[0][-1, :-1] = 1.0
     return [
         case(3, 3, 7, 5, "seven words, three places"),
         case(2, 5, 5, 3, "five words, five places"),
+        low,
     ]
 
 
