@@ -1,8 +1,10 @@
 """The engine behind ``coursekit.check``: statuses, words, and no traces."""
 
+import contextlib
 import math
 import signal
 import subprocess
+import sys
 import threading
 import time
 
@@ -488,6 +490,86 @@ assert found[0] == found[1]
 def test_random_numbers_are_seeded_and_put_back():
     """In a process of its own: the shape checker here draws numbers too."""
     subprocess.run([*forked.python(), "-c", RANDOM], check=True)
+
+
+ALL = """
+import importlib
+import math
+import pkgutil
+import sys
+
+import torch
+
+import coursekit
+from coursekit.classroom.check import core
+from coursekit.classroom.check.diagnose import mutants
+
+torch.set_num_threads(1)
+before = {
+    (name, key): value
+    for name, module in sys.modules.items()
+    if module
+    for key, value in vars(module).items()
+    if callable(value) and name.partition(".")[0] in ("torch", "coursekit")
+}
+for chapter in core.chapters():
+    for name, exercise in core.exercises(chapter).items():
+        id = f"{chapter}/{name}"
+        torch.set_default_device("meta")  # on which nothing can be computed
+        right = coursekit.check(id, exercise.reference, limit=math.inf)
+        assert right, right
+        assert torch.get_default_device().type == "meta"
+        torch.set_default_device(None)
+        wrong = [core.mutant(exercise, on) for on in mutants(exercise)[:1]]
+        for mutant in wrong or [lambda *args, **kwargs: None]:
+            assert not coursekit.check(id, mutant, limit=math.inf)
+for found in pkgutil.walk_packages(coursekit.__path__, "coursekit."):
+    if not found.name.endswith("__main__"):
+        importlib.import_module(found.name)
+for (name, key), value in before.items():
+    assert vars(sys.modules[name])[key] is value, (name, key)
+
+from coursekit import minimal, minimal_seq2seq
+from coursekit.classroom import lesson
+
+ids = torch.randint(7, (2, 5))
+for make in (minimal.GPT, lesson.load(12).GPT, lesson.load(9).GPT):
+    logits = make(7, 8, 8, n_heads=2, n_blocks=1)(ids)
+    minimal.cross_entropy(logits, ids).backward()
+minimal_seq2seq.Transformer(7, 8, 8, 2, 1)(ids, ids)
+sizes = {"d_model": 8, "n_heads": 2, "n_layers": 1}
+gpt = coursekit.GPT(coursekit.GPTConfig(vocab_size=7, **sizes))
+coursekit.cross_entropy(gpt(ids), ids).backward()
+stepper = coursekit.CachedStepper(gpt)
+coursekit.generate(stepper, [[1, 2]], 2, coursekit.sampler(0.5, top_k=3))
+coursekit.beam_search(stepper, [[1, 2]], 2, 2)
+minimal.make_optimizer(gpt).step()
+torch.nn.Transformer(8, 2, 1, 1, 8)(*torch.randn(2, 3, 4, 8))
+"""
+
+
+def test_all_checks_leave_everything_as_it_was():
+    """Whatever the default device is: a check computes on the CPU."""
+    subprocess.run([*forked.python(), "-c", ALL], check=True)
+
+
+@pytest.mark.parametrize("error", [ValueError, SystemExit, KeyboardInterrupt])
+def test_what_an_answer_sets_and_raises_stays_in_the_check(exercise, error):
+    def spoils(x):
+        torch.set_default_dtype(float64)
+        torch.set_default_device("meta")
+        torch.set_grad_enabled(False)
+        raise error
+
+    def state():
+        now = torch.get_default_dtype(), torch.get_default_device()
+        return *now, torch.is_grad_enabled(), sys.getprofile()
+
+    before, draws = state(), torch.get_rng_state()
+    with contextlib.suppress(KeyboardInterrupt):
+        assert not exercise(forbid=["torch.relu"])(spoils)
+    assert state() == before
+    assert torch.equal(torch.get_rng_state(), draws)
 
 
 # -- many right answers ------------------------------------------------------

@@ -13,7 +13,7 @@ import time
 import traceback
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,8 @@ SAID = (
     "give it."
 )
 """All that a sandbox reads of an error in a function that it was given."""
+LOCK = threading.RLock()
+"""Random numbers belong to the process, so one thread checks at a time."""
 within = False
 """Whether a :func:`randomness` is running, which will put all back."""
 NOTHING = {"RESUME", "NOP", "LOAD_CONST", "RETURN_CONST", "RETURN_VALUE"}
@@ -70,7 +72,7 @@ def call(
     kwargs = {name: duplicate(a) for name, a in arguments.kwargs.items()}
     named = arguments.signature.bind(*args, **kwargs).arguments
     try:
-        with randomness(seed), torch.enable_grad():
+        with randomness(seed), torch.enable_grad(), usual_device():
             value = function(*args, **kwargs)
     except (Exception, SystemExit) as error:
         return Outcome(None, named, error)
@@ -160,6 +162,23 @@ def known_copies(value: Any) -> dict[int, Any]:
 
 
 @contextmanager
+def usual_device() -> Iterator[None]:
+    """Compute on the CPU, then put PyTorch's default device and type back.
+
+    Random numbers depend on the device: here they do not.
+    """
+    device, dtype = torch.get_default_device(), torch.get_default_dtype()
+    is_cpu = device.type == "cpu"
+    try:
+        with nullcontext() if is_cpu else torch.device("cpu"):
+            yield
+    finally:
+        torch.set_default_dtype(dtype)
+        if torch.get_default_device() != device:
+            torch.set_default_device(None if is_cpu else device)
+
+
+@contextmanager
 def randomness(seed: int) -> Iterator[None]:
     """Seed every source of random numbers; put all back afterward.
 
@@ -167,20 +186,21 @@ def randomness(seed: int) -> Iterator[None]:
     NumPy for its state takes longer than most calls.
     """
     global within
-    if within:
-        seed_all(seed)
-        yield
-        return
-    python, numpy = random.getstate(), np.random.get_state()
-    with torch.random.fork_rng(devices=[]):
-        within = True
-        try:
+    with LOCK:
+        if within:
             seed_all(seed)
             yield
-        finally:
-            within = False
-            random.setstate(python)
-            np.random.set_state(numpy)
+            return
+        python, numpy = random.getstate(), np.random.get_state()
+        with torch.random.fork_rng(devices=[]):
+            within = True
+            try:
+                seed_all(seed)
+                yield
+            finally:
+                within = False
+                random.setstate(python)
+                np.random.set_state(numpy)
 
 
 def seed_all(seed: int) -> None:

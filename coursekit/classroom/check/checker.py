@@ -13,6 +13,7 @@ from coursekit.classroom.check.call import (
     raised_in,
     randomness,
     unwritten,
+    usual_device,
 )
 from coursekit.classroom.check.compare import (
     describe,
@@ -46,6 +47,8 @@ AS_IN_THE_BOOK = (
 ELSE = "This would be right if something else had been asked:"
 
 
+@usual_device()
+@forbidden(())  # whatever a check forbids whose answer calls this
 def check(
     id: str,
     function: Any,
@@ -92,13 +95,11 @@ def check(
     names = (*exercise.forbid, *LESSON)
     outcomes: list[Outcome] = []
     try:
-        with (
-            randomness(seed),
-            forbidden(names, function) as allowed,
-            at_most(limit),
-        ):
+        with randomness(seed), at_most(limit):
             for case in cases:
-                outcomes.append(call(allowed, bind(exercise, case), seed))
+                arguments = bind(exercise, case)
+                with forbidden(names) as allowed:
+                    outcomes.append(call(allowed(function), arguments, seed))
     except TooLong:
         return stopped(id, cases, len(outcomes), limit)
     # None may be right, or wrong, here and there: look for any value.

@@ -1,15 +1,30 @@
-"""Take away what would do the learner's work, while it is being checked.
+"""Refuse what would do the learner's work, while it is being checked.
+
+Nothing is replaced: Python reports each call (``sys.setprofile``), and a
+forbidden one raises.  So nothing has to be put back, whatever an answer
+imports, keeps or raises, and other threads see nothing of it.
 
 This helps those who forgot, or who copied a line.  It is no protection
 against somebody who hides what he calls.
 """
 
 import importlib
+import inspect
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache, lru_cache, partial
-from types import CellType, FunctionType, ModuleType
+from functools import partial
+from types import (
+    BuiltinFunctionType,
+    CodeType,
+    FrameType,
+    FunctionType,
+    MethodDescriptorType,
+    ModuleType,
+)
 from typing import Any
+
+Function = Callable[..., Any]
 
 AUTOGRAD = (
     "torch.Tensor.backward",
@@ -47,7 +62,8 @@ A case that hands over a model of the lesson takes it from
 the learner's function can reach them.
 """
 
-FUNCTIONS = (type, FunctionType, type(cache(len)))
+CALLER = f"{__package__}.call"
+"""The module that calls the learner's function."""
 
 
 class ForbiddenError(RuntimeError):
@@ -56,87 +72,166 @@ class ForbiddenError(RuntimeError):
 
 @contextmanager
 def forbidden(
-    names: Sequence[str], function: Callable[..., Any]
-) -> Iterator[Callable[..., Any]]:
-    """Make some functions and classes raise :class:`ForbiddenError`.
+    names: Sequence[str],
+) -> Iterator[Callable[[Function], Function]]:
+    """Make calls of some functions and classes raise :class:`ForbiddenError`.
+
+    It holds in this thread, until one of them has raised.  Under a profiler
+    that Python could not resume, such as ``%prun``, nothing is forbidden.
 
     Args:
         names: full names, such as ``torch.nn.LayerNorm``; that of a module
-            forbids every function and class that it defines.
-        function: the learner's; what it imported earlier counts as well, and
-            what a closure or a ``functools.partial`` holds.
+            forbids every function and class that it defines.  Without names,
+            all may be called, whatever is forbidden around this.
 
     Yields:
-        what to call: the function, with nothing forbidden behind it.
+        what gives for the learner's function the one to call.
     """
-    put_back: list[tuple[Any, str, Any]] = []
-    stands: dict[int, Any] = {}
-    parts = made_of(function)
-    space = getattr(unwrapped(function), "__globals__", {})
+    before, watch = sys.getprofile(), Watch(names)
+    resumable = before is None or callable(before)
+    if resumable:
+        sys.setprofile(watch if names else None)
     try:
-        for name, owner, last, thing in things(
-            names, [*parts, *space.values()]
-        ):
-            stands[id(thing)] = stand_in(name, thing)
-            if owner is not None:
-                put_back.append((owner, last, vars(owner).get(last)))
-                setattr(owner, last, stands[id(thing)])
-        for cell in [cell for part in parts for cell in cells(part)]:
-            put_back.append((cell, "cell_contents", cell.cell_contents))
-            cell.cell_contents = replaced(cell.cell_contents, stands)
-        own = {k: v for k, v in space.items() if id(v) in stands}
-        space.update({k: stands[id(v)] for k, v in own.items()})
-        try:
-            yield replaced(function, stands)
-        finally:
-            space.update(own)
+        yield watch.allowed
     finally:
-        for owner, last, thing in reversed(put_back):
-            if thing is None and not isinstance(owner, CellType):
-                delattr(owner, last)  # it was inherited
+        if resumable:
+            sys.setprofile(before)
+
+
+class Watch:
+    """A profiler that raises where something forbidden is called.
+
+    Args:
+        names: as :func:`forbidden` has them.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        things = [(name, locate(name)[-1]) for name in names]
+        self.modules = [n for n, t in things if isinstance(t, ModuleType)]
+        self.things = [(n, t) for n, t in things if n not in self.modules]
+        # By identity: to compare codes takes longer than most calls.
+        self.codes: dict[int, list[tuple[str, Any]]] = {}
+        self.harmless: dict[int, CodeType] = {}
+        self.built_in: dict[str, list[tuple[str, Any]]] = {}
+        for name, thing in self.things:
+            function = entry(name, thing)
+            if isinstance(function, FunctionType):
+                known = self.codes.setdefault(id(function.__code__), [])
             else:
-                setattr(owner, last, thing)
+                known = self.built_in.setdefault(function.__name__, [])
+            known.append((name, thing))
+
+    def __call__(self, frame: FrameType, event: str, arg: Any) -> None:
+        """Look at one event: see ``sys.setprofile``."""
+        if event == "call" and id(frame.f_code) not in self.harmless:
+            name = self.named(frame)
+        elif event == "c_call" and arg.__name__ in self.built_in:
+            name = self.named_built_in(arg)
+        else:
+            return
+        if name and not any(map(is_import, callers(frame))):
+            refuse(name)
+
+    def named(self, frame: FrameType) -> str | None:
+        """The name of what begins to run in a frame, if it is forbidden."""
+        code, place = frame.f_code, home(frame)
+        for name, thing in self.codes.get(id(code), ()):
+            if not isinstance(thing, type) or isinstance(
+                frame.f_locals[code.co_varnames[0]], thing
+            ):
+                return name
+        own = code.co_qualname.removesuffix(".__init__")
+        if own.isidentifier() and self.has(place):
+            return None if in_package(frame) else f"{place}.{own}"
+        if id(code) not in self.codes:
+            self.harmless[id(code)] = code
+        return None
+
+    def has(self, place: str) -> bool:
+        """Whether a module is forbidden."""
+        return any(lies_in(place, module) for module in self.modules)
+
+    def named_built_in(self, function: Any) -> str | None:
+        """The name of a function in C, if it is forbidden."""
+        for name, thing in self.built_in[function.__name__]:
+            if function == thing or (
+                isinstance(thing, MethodDescriptorType)
+                and isinstance(function.__self__, thing.__objclass__)
+            ):
+                return name
+        return None
+
+    def allowed(self, function: Function) -> Function:
+        """The function, or one that raises if it is forbidden itself.
+
+        Arguments that do not fit would raise before it begins to run.
+        """
+        own = function
+        while isinstance(own, partial):
+            own = own.func
+        names = [name for name, thing in self.things if thing is own]
+        place = str(getattr(own, "__module__", ""))
+        if self.has(place):
+            names.append(f"{place}.{getattr(own, '__qualname__', '')}")
+        return partial(refuse, names[0]) if names else function
 
 
-def made_of(function: Any) -> list[Any]:
-    """A function, and what its closures and partials hold."""
-    found: dict[int, Any] = {}
-    to_do = [function]
-    while to_do:
-        thing = to_do.pop()
-        if id(thing) not in found:
-            found[id(thing)] = thing
-            to_do += [cell.cell_contents for cell in cells(thing)]
-            if isinstance(thing, partial):
-                to_do += [thing.func, *thing.args, *thing.keywords.values()]
-    return list(found.values())
+def refuse(name: str, *_: Any, **__: Any) -> None:
+    """Raise :class:`ForbiddenError` for something with this name."""
+    raise ForbiddenError(
+        f"this exercise asks you to write it yourself, without {name}"
+    )
 
 
-def cells(thing: Any) -> Iterator[CellType]:
-    """Where a function keeps what it has of the functions around it."""
-    if isinstance(thing, FunctionType):
-        for cell in thing.__closure__ or ():
-            try:
-                cell.cell_contents  # noqa: B018
-            except ValueError:  # it is empty
-                continue
-            yield cell
+def entry(name: str, thing: Any) -> Any:
+    """The function that runs when a function or class is called.
+
+    Raises:
+        ValueError: if Python does not report its calls.
+    """
+    found = inspect.unwrap(
+        thing.__init__ if isinstance(thing, type) else thing
+    )
+    in_python = isinstance(found, FunctionType)
+    in_c = isinstance(found, BuiltinFunctionType | MethodDescriptorType)
+    if not in_python and (not in_c or name.endswith("__")):
+        raise ValueError(
+            "a forbidden function or class is one whose calls Python "
+            f"reports, which an operator's are not: got {name}. Forbid "
+            "something else."
+        )
+    return found
 
 
-def unwrapped(function: Any) -> Any:
-    """The function that a partial calls in the end."""
-    while isinstance(function, partial):
-        function = function.func
-    return function
+def callers(frame: FrameType) -> Iterator[FrameType]:
+    """The frames that lead to one, back to the check's own."""
+    before = frame.f_back
+    while before is not None and home(before) != CALLER:
+        yield before
+        before = before.f_back
 
 
-def replaced(thing: Any, stands: dict[int, Any]) -> Any:
-    """What stands in for a thing; of a partial, for what it holds."""
-    if type(thing) is not partial:
-        return stands.get(id(thing), thing)
-    args = [replaced(arg, stands) for arg in thing.args]
-    named = {k: replaced(v, stands) for k, v in thing.keywords.items()}
-    return partial(replaced(thing.func, stands), *args, **named)
+def is_import(frame: FrameType) -> bool:
+    """Whether it imports a module: what that calls is no answer."""
+    return frame.f_code.co_filename == "<frozen importlib._bootstrap>"
+
+
+def in_package(frame: FrameType) -> bool:
+    """Whether it was called by the package, as a model calls its parts."""
+    for place in map(home, callers(frame)):
+        if not lies_in(place, "torch"):
+            return lies_in(place, "coursekit")
+    return False
+
+
+def home(frame: FrameType) -> str:
+    """The module whose code a frame runs."""
+    return str(frame.f_globals.get("__name__", ""))
+
+
+def lies_in(place: str, module: str) -> bool:
+    """Whether a module is another one, or within it."""
+    return place == module or place.startswith(f"{module}.")
 
 
 def locate(name: str) -> tuple[Any, str, Any]:
@@ -160,83 +255,3 @@ def locate(name: str) -> tuple[Any, str, Any]:
             "a forbidden function is given by its full name, such as "
             f"torch.nn.LayerNorm: got {name!r}, which does not exist."
         ) from error
-
-
-def things(
-    names: Sequence[str], reached: Sequence[Any]
-) -> Iterator[tuple[str, Any, str, Any]]:
-    """What some names forbid, each with its full name and where it stands.
-
-    Args:
-        names: of functions and classes, or of modules.
-        reached: what the learner's function can call: a module's things are
-            found here, too, under any name.
-
-    Yields:
-        full name, owner (None if it stands nowhere), name there, thing.
-    """
-    homes = [(home(value), value) for value in reached]
-    for name in names:
-        owner, last, thing = locate(name)
-        if not isinstance(thing, ModuleType):
-            yield name, owner, last, thing
-            continue
-        inside = [v for place, v in homes if place and lies_in(place, name)]
-        for module in [thing, *inside]:
-            if isinstance(module, ModuleType):
-                for key, value in list(vars(module).items()):
-                    if is_within(value, name):
-                        yield f"{module.__name__}.{key}", module, key, value
-        for value in inside:
-            if not isinstance(value, ModuleType):
-                full = f"{value.__module__}.{value.__qualname__}"
-                yield full, None, "", value
-
-
-def is_within(thing: Any, module: str) -> bool:
-    """Whether a function or class is a module's, or a module is that one.
-
-    What :func:`coursekit.classroom.lesson.load` makes lies within the lesson.
-    """
-    place = home(thing)
-    return place is not None and lies_in(place, module)
-
-
-def home(thing: Any) -> str | None:
-    """The module of a function or class, or the name of a module."""
-    if isinstance(thing, ModuleType):
-        return thing.__name__
-    return str(thing.__module__) if isinstance(thing, FUNCTIONS) else None
-
-
-def lies_in(place: str, module: str) -> bool:
-    """Whether a module is another one, or within it."""
-    return place == module or place.startswith(f"{module}.")
-
-
-class Refusing(type):
-    """The type of a class that stands in for another."""
-
-    instead_of: Any
-    refuse: Callable[..., Any]
-
-    def __getattr__(cls, attribute: str) -> Any:
-        if hasattr(cls.instead_of, attribute):  # Class.train(...) is a call
-            return cls.refuse
-        raise AttributeError(attribute)
-
-
-@lru_cache(maxsize=1024)  # a class takes longer to make than most checks
-def stand_in(name: str, thing: Any) -> Any:
-    """What raises when it is called; a class stays a class."""
-    text = f"this exercise asks you to write it yourself, without {name}"
-
-    def refuse(*args: Any, **kwargs: Any) -> Any:
-        raise ForbiddenError(text)
-
-    if not isinstance(thing, type):
-        return refuse
-    body = {"__new__": refuse, "instead_of": thing}
-    return Refusing(
-        thing.__name__, (), {**body, "refuse": staticmethod(refuse)}
-    )
