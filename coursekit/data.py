@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import compress
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Bool, Int
@@ -282,7 +282,9 @@ def random_windows(
             "or a smaller context."
         )
     generator = make_generator(seed, step)
-    first = torch.randint(starts, (batch_size, 1), generator=generator)
+    first = torch.randint(
+        starts, (batch_size, 1), generator=generator, device="cpu"
+    )
     index = first.to(ids.device) + torch.arange(context, device=ids.device)
     return Batch({"ids": ids[index].long()}, ids[index + 1].long())
 
@@ -402,7 +404,8 @@ class Pairs:
         sizes = [(len(src), len(tgt) + 1) for src, tgt in self.pairs]
         check_sizes(sizes, max_tokens)
         base = max(tgt for _, tgt in sizes) + 1
-        self._keys = torch.tensor([src * base + tgt for src, tgt in sizes])
+        keys = [src * base + tgt for src, tgt in sizes]
+        self._keys = torch.tensor(keys, device="cpu")  # as the order is
         self._bounds = cut_batches(sorted(sizes), max_tokens)
 
     def __len__(self) -> int:
@@ -417,9 +420,10 @@ class Pairs:
         """Return which pairs the batch of this step holds."""
         epoch, index = divmod(step, len(self))
         generator = make_generator(self.seed, epoch)
-        shuffled = torch.randperm(len(self.pairs), generator=generator)
+        source: dict[str, Any] = {"generator": generator, "device": "cpu"}
+        shuffled = torch.randperm(len(self.pairs), **source)
         order = shuffled[torch.argsort(self._keys[shuffled], stable=True)]
-        batch = torch.randperm(len(self), generator=generator)[index]
+        batch = torch.randperm(len(self), **source)[index]
         start, end = self._bounds[int(batch)]
         return order[start:end].tolist()
 

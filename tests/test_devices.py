@@ -2,7 +2,10 @@
 
 import pytest
 import torch
+from torch import nn
 
+from coursekit import probe
+from coursekit.data import Pairs, random_windows
 from coursekit.devices import pick_device, pick_precision
 
 
@@ -28,3 +31,21 @@ def test_precision_follows_the_hardware(monkeypatch):
         assert pick_precision("float32", cpu) == "float32"
         assert pick_precision("bfloat16", cpu) == "bfloat16"
     assert pick_precision("auto", torch.device("mps")) == "float32"
+
+
+TEXT = torch.arange(23)
+MODEL = nn.Embedding(7, 7)
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda: random_windows(TEXT, 3, 5, seed=1, step=2).targets.tolist(),
+        lambda: Pairs([([i], [i, i]) for i in range(9)], 12, 0, 1, 2).rows(3),
+        lambda: probe.causality(MODEL, 7, 5),
+    ],
+)
+def test_what_a_seed_draws_does_not_depend_on_the_default_device(draw):
+    usual = draw()
+    with torch.device("meta"):  # on which nothing can be computed
+        assert draw() == usual

@@ -36,11 +36,11 @@ def random_ids(
     generator = torch.Generator().manual_seed(seed)
     n_orders = -(-length // vocab_size)
     orders = [
-        torch.randperm(vocab_size, generator=generator)
+        torch.randperm(vocab_size, generator=generator, device="cpu")
         for _ in range(batch * n_orders)
     ]
     ids = torch.cat(orders).view(batch, -1)[:, :length].contiguous()
-    parameter = next(as_module(model).parameters(), ids)
+    parameter = next(as_module(model).parameters(), torch.empty(0))
     return ids.to(parameter.device)
 
 
