@@ -9,15 +9,20 @@ one whole version of each file::
     model.safetensors       the weights with the lowest validation loss
 """
 
+import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from coursekit.checks import is_number
 from coursekit.training import Progress, TrainState
 from coursekit.weights import (
+    check_weights,
     finite_weights,
+    not_finite,
     own_weights,
     put_weights,
     read_tensors,
@@ -79,34 +84,42 @@ def load_checkpoint(
     Chapter: 11, training.
     """
     tensors, about = read_tensors(path)
-    try:
-        _put_back(path, tensors, about, model, state)
-    except (KeyError, IndexError, TypeError, AttributeError) as error:
-        raise ValueError(
-            "a checkpoint must hold what a run needs to go on: got none of "
-            f"that in {path} ({type(error).__name__}: {error}). Give a "
-            "run's checkpoint.safetensors."
-        ) from error
-
-
-def _put_back(
-    path: str | Path,
-    tensors: dict[str, Tensor],
-    about: dict[str, Any],
-    model: nn.Module,
-    state: TrainState,
-) -> None:
-    """Give a model and its state what a checkpoint holds."""
     optimizer = state.optimizer
-    names = _names(model, optimizer)
-    saved: dict[str, dict[str, Tensor]] = {}
+    weights = _below("weights/", tensors)
+    wrong = _wrong_fields(about, ABOUT)
+    if not wrong:
+        _check_optimizer(tensors, about["optimizer"], model, optimizer, path)
+        check_weights(model, weights, path)
+        wrong = _wrong_tensors(tensors, about["step"], model, optimizer)
+    if wrong:
+        raise ValueError(
+            f"a checkpoint must hold what a run needs to go on: got {wrong} "
+            f"in {path}. Give a run's checkpoint.safetensors, or a copy of it."
+        )
+    index = {name: i for i, name in enumerate(_names(model, optimizer))}
+    saved: dict[int, dict[str, Tensor]] = {}
     for key, tensor in _below("optimizer/", tensors).items():
         what, name = key.split("/", 1)
         # A copy of its own, aligned as torch likes it.
-        saved.setdefault(name, {})[what] = tensor.clone()
+        saved.setdefault(index[name], {})[what] = tensor.clone()
+    put_weights(model, weights, path)
+    optimizer.load_state_dict(optimizer.state_dict() | {"state": saved})
+    state.losses = tensors["losses"].tolist()
+    state.step, state.tokens = about["step"], about["tokens"]
+    state.best, state.history = about["best"], about["history"]
+
+
+def _check_optimizer(
+    tensors: dict[str, Tensor],
+    by: str,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    path: str | Path,
+) -> None:
+    """Refuse a file of another optimizer, or of one that trains more."""
     kind = type(optimizer).__name__
-    by = about.get("optimizer", kind)  # files from before it was noted
-    idle = saved.keys() & own_weights(model).keys() - set(names)
+    saved = {key.partition("/")[2] for key in _below("optimizer/", tensors)}
+    idle = saved & own_weights(model).keys() - {*_names(model, optimizer)}
     if by != kind or idle:
         other = ", ".join(sorted(idle)[:3]) or "none"
         raise ValueError(
@@ -114,14 +127,88 @@ def _put_back(
             f"{by} for {kind}, and weights that it does not train: {other}, "
             f"in {path}. Build the state from the run's configuration."
         )
-    put_weights(model, _below("weights/", tensors), path)
-    state_dict = optimizer.state_dict()
-    index = {name: i for i, name in enumerate(names)}
-    state_dict["state"] = {index[n]: x for n, x in saved.items()}
-    optimizer.load_state_dict(state_dict)
-    state.losses = tensors["losses"].tolist()
-    state.step, state.tokens = about["step"], about["tokens"]
-    state.best, state.history = about["best"], about["history"]
+
+
+# -- what PyTorch would not check, or only by a crash ------------------------
+def _is_count(value: Any) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _is_finite(value: Any) -> bool:
+    return is_number(value) and -math.inf < value < math.inf
+
+
+def _is_history(value: Any) -> bool:
+    return isinstance(value, list) and not any(
+        _wrong_fields(record, RECORD) for record in value
+    )
+
+
+Rules = dict[str, Callable[[Any], bool]]
+RECORD: Rules = {
+    "step": _is_count,
+    "tokens": _is_count,
+    "loss": _is_finite,
+    "validation_loss": _is_finite,
+    "learning_rate": _is_finite,
+}
+ABOUT: Rules = {
+    "optimizer": lambda value: isinstance(value, str),
+    "step": _is_count,
+    "tokens": _is_count,
+    "best": lambda value: value is None or _is_finite(value),
+    "history": _is_history,
+}
+
+
+def _wrong_fields(fields: Any, rules: Rules) -> str:
+    """The first field that is missing or of a wrong kind, or ""."""
+    if not isinstance(fields, dict):
+        return repr(fields)[:80]
+    for name, is_right in rules.items():
+        if name not in fields:
+            return f"no {name}"
+        if not is_right(fields[name]):
+            return f"{name}={fields[name]!r}"[:80]
+    return ""
+
+
+def _wrong_tensors(
+    tensors: dict[str, Tensor],
+    step: int,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+) -> str:
+    """The first tensor that is none of this run's at this step, or ""."""
+    saved = _below("optimizer/", tensors)
+    # The others never had a gradient.
+    updated = {key.partition("/")[2] for key in saved}
+    if step and not updated:
+        return f"no moments at step {step}"
+    expected: dict[str, tuple[tuple[int, ...], torch.dtype]] = {
+        "losses": ((step,), torch.float64)
+    }
+    for name, weight in own_weights(model).items():
+        expected[f"weights/{name}"] = (tuple(weight.shape), weight.dtype)
+    groups = [g for g in optimizer.param_groups for _ in g["params"]]
+    for name, group in zip(_names(model, optimizer), groups, strict=True):
+        if name in updated:
+            kind = expected[f"weights/{name}"]
+            moments = MUON if group.get("muon") else ADAMW
+            expected |= {f"optimizer/{m}/{name}": kind for m in moments}
+            expected[f"optimizer/step/{name}"] = ((), torch.float32)
+    found = {name: (tuple(x.shape), x.dtype) for name, x in tensors.items()}
+    for name in sorted(expected.keys() | found):
+        if found.get(name) != expected.get(name):
+            received = found.get(name, "nothing")
+            return f"{received} as {name}, not {expected.get(name, 'nothing')}"
+    bad = not_finite(tensors)
+    return f"NaN or infinity in {bad}" if bad else ""
+
+
+ADAMW = ("exp_avg", "exp_avg_sq")
+MUON = ("momentum",)
+"""What the two keep of each weight, as large as the weight."""
 
 
 def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

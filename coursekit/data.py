@@ -21,6 +21,7 @@ from coursekit.checks import (
     is_integer,
     is_number,
     is_packaged,
+    require,
 )
 from coursekit.datasets import datasets, fetch, read_asset
 from coursekit.files import read_bytes
@@ -98,6 +99,12 @@ def load_text(name: str | Path = "shakespeare") -> str:
 
 def find(name: str | Path) -> bytes:
     """Return the bytes of a text by its name."""
+    require(
+        isinstance(name, str | Path),
+        "a text is called by its name or path",
+        repr(name),
+        "Pass a str or a Path.",
+    )
     known, is_file = datasets(), Path(name).is_file()
     names = ["shakespeare", *known]
     if is_packaged(name, names, is_file):

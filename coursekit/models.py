@@ -39,6 +39,7 @@ from coursekit.files import parse_json, write_atomically
 from coursekit.train_config import TrainConfig
 from coursekit.vocabulary import Tokenizer, load_tokenizer
 from coursekit.weights import (
+    check_weights,
     finite_weights,
     put_weights,
     read_weights,
@@ -285,7 +286,7 @@ def filled(
     with shapes_only():
         shapes = build()
     tensors = read(path)
-    put_weights(shapes, tensors, path)
+    check_weights(shapes, tensors, path)
     with torch.random.fork_rng(devices=[]):  # loading uses no chance
         model = build()
     put_weights(model, tensors, path)
@@ -370,7 +371,8 @@ def read_config(folder: str | Path) -> dict[str, Any]:
             f"a configuration must be whole JSON: got {path} ({error}). "
             "It was damaged; take a copy, or train again."
         ) from error
-    if not isinstance(fields, dict) or fields.get("format") != FORMAT:
+    number = fields.get("format") if isinstance(fields, dict) else None
+    if type(number) is not int or number != FORMAT:  # True is 1
         raise ValueError(
             f"a configuration must have format {FORMAT}: got {path} with "
             "another. Was it written by another version or program?"

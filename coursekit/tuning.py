@@ -22,7 +22,7 @@ from coursekit.data import IGNORE, Batch, Pair, pad, read_lines
 from coursekit.generation import generate
 from coursekit.models import Loaded, find_model, hash_of, load_model
 from coursekit.vocabulary import Tokenizer
-from coursekit.weights import read_tensors, write_tensors
+from coursekit.weights import check_finite, read_tensors, write_tensors
 
 __all__ = [
     "ATTENTION",
@@ -342,7 +342,8 @@ def put_lora(model: nn.Module, tensors: dict[str, Tensor]) -> None:
     """Copy the tensors of :func:`lora_weights` into an adapted model.
 
     Raises:
-        ValueError: if names or shapes are not those of its updates.
+        ValueError: if names or shapes are not those of its updates, or a
+            number is not finite.
     """
     own = lora_weights(model)
     shapes, given = (
@@ -356,6 +357,7 @@ def put_lora(model: nn.Module, tensors: dict[str, Tensor]) -> None:
             f"or shape for {wrong}. Add updates of the same rank to the same "
             "layers."
         )
+    check_finite(tensors, "the adapter")
     for name, tensor in tensors.items():
         own[name].copy_(tensor)
 

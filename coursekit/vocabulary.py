@@ -232,7 +232,7 @@ class StreamDecoder:
 
 def special_of(fields: dict[str, Any]) -> SpecialTokens:
     """The special tokens that a file names, with ids if it has them."""
-    names = [str(name) for name in fields["special_tokens"]]
+    names: list[str] = fields["special_tokens"]
     ids = fields.get("special_ids")
     return names if ids is None else dict(zip(names, ids, strict=True))
 
@@ -268,6 +268,11 @@ def tokenizer_from_dict(fields: Any) -> Tokenizer:
     module, _, name = TOKENIZERS[kind].partition(":")
     kind = getattr(importlib.import_module(module), name)
     try:
+        for key in ("tokens", "special_tokens"):
+            if not isinstance(fields[key], list):
+                raise TypeError(f"{key} must be a list")
+            if not all(isinstance(token, str) for token in fields[key]):
+                raise TypeError(f"{key} must be texts")
         return kind.from_dict(fields)
     except (KeyError, TypeError, AttributeError, UnicodeError) as error:
         raise ValueError(

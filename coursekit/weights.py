@@ -29,6 +29,8 @@ from coursekit.training import TrainingDiverged
 __all__ = [
     "SaveError",
     "average_weights",
+    "check_finite",
+    "check_weights",
     "finite_weights",
     "own_weights",
     "put_weights",
@@ -145,12 +147,15 @@ def _read_file(path: Path) -> bytes:
     return data
 
 
-def _head(data: bytes) -> tuple[str | None, Any]:
+def _head(data: bytes) -> tuple[str | None, dict[str, Any]]:
     """The checksum and the JSON that this package notes in a file's head."""
     size = int.from_bytes(data[:8], "little")
     metadata = parse_json(data[8 : 8 + size]).get("__metadata__", {})
     head = parse_json(metadata.get("coursekit", "{}"))
-    return head.get("sha256"), head.get("about", {})
+    about = head.get("about", {}) if isinstance(head, dict) else None
+    if not isinstance(about, dict):
+        raise ValueError("it does not say by names what it holds")
+    return head.get("sha256"), about
 
 
 def _is_pickle(data: bytes) -> bool:
@@ -207,8 +212,28 @@ def put_weights(
         origin: where they come from, for the message.
 
     Raises:
+        ValueError: as :func:`check_weights`; the model is then as it was.
+    """
+    check_weights(model, tensors, origin)
+    own = own_weights(model)
+    with torch.no_grad():
+        for name, tensor in tensors.items():
+            own[name].copy_(tensor)
+
+
+def check_weights(
+    model: nn.Module, tensors: dict[str, Tensor], origin: str | Path
+) -> None:
+    """Refuse tensors that are not a model's weights.
+
+    Args:
+        model: whose weights they are to be; it may be on the device "meta".
+        tensors: by name.
+        origin: where they come from, for the message.
+
+    Raises:
         ValueError: if a name is missing or unknown, a shape differs, or a
-            weight is not finite; the model is then as it was.
+            weight is not finite, or of whole numbers.
     """
     own = own_weights(model)
     wrong = [f"{name} is missing" for name in sorted(own.keys() - tensors)]
@@ -219,6 +244,11 @@ def put_weights(
         for name in sorted(own.keys() & tensors)
         if tensors[name].shape != own[name].shape
     ]
+    wrong += [
+        f"{name} is of {tensors[name].dtype}, the model's of {own[name].dtype}"
+        for name in sorted(own.keys() & tensors)
+        if tensors[name].is_floating_point() != own[name].is_floating_point()
+    ]
     if wrong:
         more = f" (and {len(wrong) - 3} more)" if len(wrong) > 3 else ""
         raise ValueError(
@@ -226,15 +256,21 @@ def put_weights(
             f"{'; '.join(wrong[:3])}{more} in {origin}. Load them with the "
             "configuration and the vocabulary they were trained with."
         )
+    check_finite(tensors, origin)
+
+
+def check_finite(tensors: dict[str, Tensor], origin: str | Path) -> None:
+    """Refuse tensors that hold NaN or infinity.
+
+    Raises:
+        ValueError: with the name of the first.
+    """
     if bad := not_finite(tensors):
         raise ValueError(
             f"weights must be finite numbers: got NaN or infinity in {bad} "
             f"in {origin}. The training that made them diverged; take an "
             "earlier checkpoint, or train again at a lower learning rate."
         )
-    with torch.no_grad():
-        for name, tensor in tensors.items():
-            own[name].copy_(tensor)
 
 
 def finite_weights(model: nn.Module, when: str = "") -> dict[str, Tensor]:
@@ -404,18 +440,20 @@ def from_int8(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """Undo :func:`to_int8`; tensors without int8 stay as they are.
 
     Raises:
-        ValueError: if the steps of a matrix are missing.
+        ValueError: if what is int8 is no matrix, or has not a step for each
+            row.
     """
     restored = dict(tensors)
     for name, whole in tensors.items():
         if whole.dtype != torch.int8:
             continue
-        if name + SCALE not in tensors:
+        steps = restored.pop(name + SCALE, torch.empty(0))
+        if whole.dim() < 2 or steps.shape != whole.shape[:1]:
             raise ValueError(
-                "a matrix of int8 needs a step for each row: got none for "
-                f"{name}. Write it with save_model(..., int8=True)."
+                "a matrix of int8 needs a step for each row: got "
+                f"{steps.numel() or 'none'} for {name}, {tuple(whole.shape)}. "
+                "Write it with save_model(..., int8=True)."
             )
-        steps = restored.pop(name + SCALE)
         rows = whole.flatten(1).float() * steps[:, None]
         restored[name] = rows.view(whole.shape)
     return restored

@@ -112,3 +112,22 @@ def link_block(links, ours, theirs):
         links.norm(ours.cross_attention_norm, theirs.norm2)
         last = theirs.norm3
     links.norm(ours.feed_forward_norm, last)
+
+
+def json_damages(value):
+    """JSON in which one value is missing, or of another type: each once."""
+    for other in (None, True, "x", 1.5, [7], {"a": 7}):
+        if type(other) is not type(value):
+            yield f"{other}", other
+    if isinstance(value, float):
+        yield "NaN", float("nan")
+    if type(value) is int:
+        yield "-1", -1
+    if isinstance(value, dict):
+        for key in value:
+            yield f"no {key}", {k: v for k, v in value.items() if k != key}
+            for what, inner in json_damages(value[key]):
+                yield f"{key}: {what}", value | {key: inner}
+    if isinstance(value, list) and value:  # its items are of one kind
+        for what, inner in json_damages(value[0]):
+            yield what, [inner, *value[1:]]

@@ -1,5 +1,6 @@
 """The commands, as a shell sees them: output, files and exit codes."""
 
+import contextlib
 import dataclasses
 import errno
 import io
@@ -18,10 +19,12 @@ from pathlib import Path
 import forked
 import pytest
 import torch
+from compare import json_damages
 
 import coursekit
 from coursekit import cli, models, tuning
 from coursekit.cli import finetune, options, runs
+from coursekit.cli.evaluate import recorded_text
 from coursekit.cli.translate import LINES
 from coursekit.config import GPTConfig, TransformerConfig
 from coursekit.data import load_text
@@ -618,6 +621,29 @@ def test_a_corrupt_checkpoint(call, run, tmp_path):
     words = ["train", "--out", folder, "--resume", "--device", "cpu"]
     refused(call(*words), "cut short or damaged", path.name)
     assert path.read_bytes() == cut
+
+
+def test_no_damage_is_taken_for_a_run(run, tmp_path):
+    """Of what is no field of a configuration; see tests/test_config.py."""
+    folder = shutil.copytree(run, tmp_path / "r")
+    fields = read_config(folder)
+    ours = {k: fields.pop(k) for k in ("format", "model", "data", "tokenizer")}
+
+    def is_refused(changed):
+        content = fields | changed if isinstance(changed, dict) else changed
+        (folder / "config.json").write_text(json.dumps(content))
+        with contextlib.suppress(ValueError):
+            runs.read_run(folder, runs.read_settings(folder))
+            load_model(folder)
+            load_text(recorded_text(str(folder)))
+            return False
+        return True
+
+    damages = [*json_damages(ours)]
+    accepted = [what for what, changed in damages if not is_refused(changed)]
+    # How many threads is only told; some folders have no hash.
+    assert accepted == ["data: threads: -1", "no tokenizer"]
+    assert not is_refused(ours)  # the control
 
 
 def test_prompts_that_cannot_be_read(call, run):

@@ -409,7 +409,15 @@ GOOD = {
         pytest.param(b'{"type": ["%s"]}' % (b"a" * 5000), "got", id="long"),
         (
             json.dumps({**GOOD, "tokens": ["a", 7]}).encode(),
-            "needs the lists .*'int' object",
+            "needs the lists .*tokens must be texts",
+        ),
+        (
+            json.dumps({**GOOD, "tokens": "ab"}).encode(),
+            "needs the lists .*tokens must be a list",
+        ),
+        (
+            json.dumps({**GOOD, "special_tokens": {}}).encode(),
+            "needs the lists .*special_tokens must be a list",
         ),
         (
             json.dumps({**GOOD, "tokens": ["\u00e9"]}).encode(),

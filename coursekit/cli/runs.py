@@ -174,11 +174,13 @@ def read_settings(folder: Path) -> dict[str, Any]:
             "Start a new run with another --out."
         )
     data = fields["data"]
-    if not {"text", "sha256", "threads"} <= data.keys():
+    kinds = {"text": str, "sha256": str, "threads": int}
+    wrong = [k for k, kind in kinds.items() if type(data.get(k)) is not kind]
+    if wrong:
         raise ValueError(
             "a run must know its text, sha256 and threads: got "
-            f"{sorted(data)} in {folder / 'config.json'}. It was damaged; "
-            "take a copy, or start a new run."
+            f"{wrong[0]}={data.get(wrong[0])!r} in {folder / 'config.json'}. "
+            "It was damaged; take a copy, or start a new run."
         )
     return fields
 
