@@ -405,6 +405,48 @@ class AllLayers(nn.Module):
         return self.ln_f(x) @ self.wte.T
 
 
+class OneTensor(AllLayers):
+    """The weights of all layers lie in one tensor, their vectors too."""
+
+    def __init__(self, v, p, d, h, n):
+        nn.Module.__init__(self)
+        self.n_heads, self.shapes = h, self.parts(d)
+        self.wte = nn.Parameter(torch.randn(v, d) / (2 * d**0.5))
+        self.wpe = nn.Parameter(torch.randn(p, d) / (2 * d**0.5))
+        parts = [
+            torch.full(shape, float(name == "scale"))
+            if name in ("scale", "shift") or name.endswith("bias")
+            else torch.randn(shape) / (2 * d**0.5)
+            for name, shape in self.shapes.items()
+        ]
+        row = torch.cat([part.flatten() for part in parts])
+        self.all = nn.Parameter(row.repeat(n, 1))
+        with torch.no_grad():  # no two layers start alike
+            self.all += 0.01 * torch.randn(n, row.numel()) * (row % 1 != 0)
+        self.ln_f = nn.LayerNorm(d)
+
+    @staticmethod
+    def parts(d):
+        return {
+            **{"qkv": (d, 3 * d), "qkv_bias": (3 * d,)},
+            **{"out": (d, d), "out_bias": (d,)},
+            **{"up": (d, 4 * d), "up_bias": (4 * d,)},
+            **{"down": (4 * d, d), "down_bias": (d,)},
+            **{"scale": (2, d), "shift": (2, d)},
+        }
+
+    def forward(self, ids):
+        x = self.wte[ids] + self.wpe[: ids.size(1)]
+        for row in self.all:
+            sizes = [math.prod(shape) for shape in self.shapes.values()]
+            for (name, shape), part in zip(
+                self.shapes.items(), row.split(sizes), strict=True
+            ):
+                vars(self)[name] = part.view(1, *shape)
+            x = self.layer(x, 0)
+        return self.ln_f(x) @ self.wte.T
+
+
 # -- build: wrong ------------------------------------------------------------
 class OneBlock(Net):
     def stack(self, d, h, n):
@@ -510,21 +552,64 @@ class TooSure(Net):
     std = 1.0
 
 
-class FillsWith100(Layer):
+class ByHand(Layer):
+    """Attention whose slips are made by subclasses."""
+
+    lowest = -math.inf
+
     def mix(self, x):
         b, t, d = x.shape
         q, k, v = (
             y.view(b, t, self.n_heads, -1).transpose(1, 2)
             for y in self.qkv(x).chunk(3, dim=-1)
         )
-        s = q @ k.transpose(2, 3) / math.sqrt(q.size(-1))
-        s = torch.where(torch.ones(t, t).tril() == 0, -100.0, s)
+        s = self.hide(q @ k.transpose(2, 3) / math.sqrt(self.size(q)))
         y = s.softmax(-1) @ v
         return self.out(y.transpose(1, 2).reshape(b, t, d))
 
+    def size(self, q):
+        return q.size(-1)
 
-class MaskFinite(Net):
-    layer = FillsWith100
+    def hide(self, s):
+        t = s.size(-1)
+        return torch.where(torch.ones(t, t).tril() == 0, self.lowest, s)
+
+
+def net_with(**slips):
+    """A model whose attention is written by hand, with a slip."""
+    return type("Net", (Net,), {"layer": type("Slip", (ByHand,), slips)})
+
+
+MaskFinite = net_with(lowest=-100.0)
+NoScale = net_with(size=lambda self, q: 1)
+ByModel = net_with(size=lambda self, q: q.size(1) * q.size(-1))
+FillsWith5 = net_with(lowest=-5.0)
+SeesTwoAhead = net_with(
+    hide=lambda self, s: s.masked_fill(
+        torch.ones_like(s).triu(2).bool(), -math.inf
+    )
+)
+MaskAdded = net_with(hide=lambda self, s: s + torch.ones_like(s).tril())
+
+
+class PartsCut(Layer):
+    def forward(self, x):
+        x = x + self.mix(self.ln1(x)).detach()
+        return x + self.think(self.ln2(x)).detach()
+
+
+class PartsCutOff(Net):
+    layer = PartsCut
+
+
+class NoGradient(Layer):
+    def mix(self, x):
+        with torch.no_grad():
+            return super().mix(x)
+
+
+class PartsWithoutGradient(Net):
+    layer = NoGradient
 
 
 # -- build: mistakes that the catalogue does not have ------------------------
@@ -913,7 +998,7 @@ RIGHT = {
     "count": [layer_by_layer, by_shapes, one_formula],
     "gpt": [by_embedding, one_hot, recursive],
     "mended": [written_out, sum_of_writes, block_by_block],
-    "build": [Net, Paper, Tied, AllLayers],
+    "build": [Net, Paper, Tied, AllLayers, OneTensor],
     "diagnose": [by_prefixes, by_probes, by_slopes],
 }
 WRONG = {
@@ -965,6 +1050,8 @@ WRONG = {
         "untied": Untied,
         "too_sure": TooSure,
         "mask_finite": MaskFinite,
+        "no_scale": NoScale,
+        "by_model": ByModel,
     },
     "diagnose": {
         "no_count": no_count,
@@ -1000,7 +1087,8 @@ OUTSIDE = {
     ],
     "build": [
         *(NarrowNetwork, PlacesForgotten, Probabilities),
-        *(HeadCutOff, QueriesCutOff),
+        *(HeadCutOff, QueriesCutOff, PartsCutOff, PartsWithoutGradient),
+        *(FillsWith5, SeesTwoAhead, MaskAdded),
     ],
     "diagnose": [
         never_looks_at_the_loss,

@@ -5,6 +5,7 @@ import math
 
 import torch
 from torch import nn
+from torch.nn import functional as F  # noqa: N812
 
 from coursekit import attend
 from coursekit.positions import frequencies, rotate_pairs
@@ -454,6 +455,41 @@ def detached(d_model, n_heads):
     return model
 
 
+def registered_with(mix):
+    """Answers whose heads' vectors are mixed in another way."""
+
+    class Mixed(Fused):
+        def forward(self, x):
+            q, k, v = (heads_of(self.w[n](x), self.n_heads) for n in "qkv")
+            y = mix(q, k, v, x.size(-1)).transpose(1, 2).flatten(2)
+            return self.w["o"](y)
+
+    return Mixed
+
+
+registered_no_scale = registered_with(
+    lambda q, k, v, d: (q @ k.mT).softmax(-1) @ v
+)
+registered_by_model = registered_with(
+    lambda q, k, v, d: (q @ k.mT / math.sqrt(d)).softmax(-1) @ v
+)
+queries_cut_off = registered_with(lambda q, k, v, d: attend(q.detach(), k, v))
+values_cut_off = registered_with(lambda q, k, v, d: attend(q, k, v.detach()))
+values_are_keys = registered_with(lambda q, k, v, d: attend(q, k, k))
+normed_over_queries = registered_with(
+    lambda q, k, v, d: (q @ k.mT / q.size(-1) ** 0.5).softmax(-2) @ v
+)
+registered_causal = registered_with(
+    lambda q, k, v, d: F.scaled_dot_product_attention(q, k, v, is_causal=True)
+)
+
+
+def output_unused(d_model, n_heads):
+    module = Fused(d_model, n_heads)
+    module.w["o"].forward = lambda y: y
+    return module
+
+
 def always_two(d_model, n_heads):
     return Many(nn.ModuleList(some(d_model, n_heads)[:2]), d_model)
 
@@ -615,6 +651,8 @@ WRONG = {
         "no_output": no_output,
         "bias": with_bias,
         "keys_are_queries": keys_are_queries,
+        "no_scale": registered_no_scale,
+        "by_model": registered_by_model,
     },
 }
 OUTSIDE = {
@@ -630,6 +668,10 @@ OUTSIDE = {
         says_the_opposite,
         copying_is_not_enough,
     ],
-    "registered": [detached, always_two, a_norm_too_many],
+    "registered": [
+        *(detached, always_two, a_norm_too_many),
+        *(queries_cut_off, values_cut_off, values_are_keys, output_unused),
+        *(normed_over_queries, registered_causal),
+    ],
     "prune": [bits_lost, in_total, first_only_pruned],
 }

@@ -446,6 +446,16 @@ def build(
     return Model()
 
 
+_BY_HAND = """maps = self.attention
+            parts = (w(x) for w in (maps.w_q, maps.w_k, maps.w_v))
+            split = (y.unflatten(-1, (n_heads, -1)) for y in parts)
+            q, k, v = (y.transpose(1, 2) for y in split)
+            scores = q @ k.mT / {scale}
+            seen = torch.ones_like(scores).tril() > 0
+            weights = scores.where(seen, {lowest}).softmax(-1)
+            y = (weights @ v).transpose(1, 2).flatten(2)
+            return maps.w_o(y)"""
+
 _BUILD_BUGS = {
     "one_block": Bug(
         "[Block() for _ in range(n_layers)]",
@@ -545,15 +555,23 @@ _BUILD_BUGS = {
     ),
     "mask_finite": MASK_FINITE.by(
         "return self.attention(x, causal=True)",
-        "maps = self.attention\n"
-        "            parts = (w(x) for w in (maps.w_q, maps.w_k, maps.w_v))\n"
-        "            split = (y.unflatten(-1, (n_heads, -1)) for y in parts)\n"
-        "            q, k, v = (y.transpose(1, 2) for y in split)\n"
-        "            scores = q @ k.mT / q.size(-1) ** 0.5\n"
-        "            seen = torch.ones_like(scores).tril() > 0\n"
-        "            weights = scores.where(seen, -100.0).softmax(-1)\n"
-        "            y = (weights @ v).transpose(1, 2).flatten(2)\n"
-        "            return maps.w_o(y)",
+        _BY_HAND.format(scale="q.size(-1) ** 0.5", lowest="-100.0"),
+    ),
+    "no_scale": Bug(
+        "return self.attention(x, causal=True)",
+        _BY_HAND.format(scale="1.0", lowest="-torch.inf"),
+        says="the scores without 1/√D_h",
+        why="Divide them by the root of the size of a head.",
+        read="04_attention#att-predict-scale",
+        alone=True,
+    ),
+    "by_model": Bug(
+        "return self.attention(x, causal=True)",
+        _BY_HAND.format(scale="d_model**0.5", lowest="-torch.inf"),
+        says="the scores divided by √D, not by √D_h",
+        why="A score is a sum over the numbers of one head: D_h = D / H.",
+        read="04_attention#att-predict-scale",
+        alone=True,
     ),
 }
 
@@ -607,6 +625,13 @@ def _judge_build(model: Any, case: Case) -> str | None:
             f"those of token, position and {2 * n_layers} biases, normed "
             "once at the end, against the table. They are not: look at where "
             "the norms stand, how often the stream is added, and the head."
+        )
+    found, due = (_attends(m, case) for m in (model, build(*case.args)))
+    if not (found is None or due is None or _near(found, due)):
+        return (
+            "With all matrices of its attention alike in each head, the "
+            "logits are not those of softmax(q kᵀ / √D_h) v over the "
+            "positions up to the query's."
         )
     if _leaks(model, case):
         return (
@@ -672,14 +697,18 @@ def _moves(model: nn.Module, case: Case) -> list[bool]:
     ]
 
 
-def _start(model: nn.Module, case: Case) -> list[bool]:
-    """Whether the first loss is far too high, and whether all is trained."""
+def _start(model: nn.Module, case: Case) -> list[Any]:
+    """Whether the first loss is far too high, and how much is not trained."""
     ids, weights = _ids(case), list(model.parameters())
     loss = F.cross_entropy(model(ids)[:, :-1].mT, ids[:, 1:])
     slopes = torch.autograd.grad(loss, weights, allow_unused=True)
     return [
         loss.item() > math.log(case.args[0]) + 5,
-        all(slope is not None and slope.any() for slope in slopes),
+        sum(
+            w.numel()
+            for w, slope in zip(weights, slopes, strict=True)
+            if slope is None or not slope.any()
+        ),
     ]
 
 
@@ -709,18 +738,51 @@ def _skeleton(model: nn.Module, case: Case) -> Tensor:
     All vectors are the same scale or shift, so names do not matter; nor does
     it whether tokens are multiplied by √D.
     """
+    drawn, factor = _fitted(model, case)
+    with _filled(model, case, drawn):
+        return factor * model(torch.arange(7)[None])[0]
+
+
+def _fitted(model: nn.Module, case: Case) -> tuple[dict[str, Tensor], float]:
+    """Drawn weights, and the factor by which a model multiplies tokens.
+
+    The table is divided by it, so that the stream is the same.
+    """
     drawn, root = _draw_weights(case), case.args[2] ** 0.5
     table, places = drawn["table"], drawn["places"]
     against = {
         "places": torch.cat((-root * table[:7], places[7:])),
         "shift": torch.zeros_like(drawn["shift"]),
     }
-    ids = torch.arange(7)[None]
     with _filled(model, case, drawn | against):
-        scaled = model(ids).abs().max() < 0.1  # token and position cancel
-    factor = root if scaled else 1.0
-    with _filled(model, case, drawn | {"table": table / factor}):
-        return factor * model(ids)[0]
+        logits = model(torch.arange(7)[None])
+    # Token and position cancel if it does.
+    factor = root if logits.abs().max() < 0.1 else 1.0
+    return drawn | {"table": table / factor}, factor
+
+
+@torch.no_grad()
+def _attends(model: nn.Module, case: Case) -> Tensor | None:
+    """(T, V) logits if each head has the same symmetric matrices, all alike.
+
+    Which of them are the queries', how they are cut and which of their axes
+    comes first does not matter. Biases are 0, and so are the matrices of the
+    feed-forward networks; if these lie in one tensor with those of attention,
+    nothing is known.
+    """
+    v, p, d, n_heads, n_layers = case.args
+    size = d // n_heads
+    pattern = torch.randn(size, generator=generator(d)) / (d * size) ** 0.25
+    for w in model.parameters():
+        layers = n_layers if w.size(0) == n_layers else 1
+        known = w.shape[-2:] in ((v, d), (p, d)) or 4 * d in w.shape
+        if not known and w.numel() > 4 * layers * d * d:
+            return None
+    drawn, factor = _fitted(model, case)
+    drawn["shift"] = torch.zeros(d)
+    drawn["pattern"] = pattern
+    with _filled(model, case, drawn):
+        return factor * model(torch.arange(7)[None])[0]
 
 
 @torch.no_grad()
@@ -769,6 +831,7 @@ _LOOKS: Mapping[str, Callable[[nn.Module, Case], Any]] = {
     "moves": _moves,
     "start": _start,
     "skeleton": _skeleton,
+    "attends": _attends,
     "leaks": _leaks,
 }
 
@@ -783,14 +846,15 @@ def _filled(
     """Put given numbers into a model's weights, for a moment.
 
     Its matrices but the tables become `matrices` times random ones that keep
-    a vector's size. Those of all layers may lie in one tensor.
+    a vector's size, or a pattern in those of attention. Those of all layers
+    may lie in one tensor, together with all vectors, if these begin as 0 or 1.
     """
-    v, p, d, _, n_layers = case.args
+    v, p, d, n_heads, n_layers = case.args
     g = generator(d)
     weights = list({id(w): w for w in _weights(model, set())}.values())
     old = [w.detach().clone() for w in weights]
     with torch.no_grad(), _evaluating(model):
-        for w in weights:
+        for w, values in zip(weights, old, strict=True):
             if w.shape[-2:] == (v, d):
                 w.copy_(drawn["table"])
             elif w.shape[-2:] == (p, d):
@@ -798,13 +862,41 @@ def _filled(
             elif w.size(-1) == d and w.numel() <= 2 * n_layers * d:
                 w.copy_(drawn["scale" if (w == 1).all() else "shift"])
             else:
-                drawn_w = torch.randn(w.shape, generator=g) / d**0.5
-                w.copy_(matrices * (w.dim() > 1) * drawn_w)
+                new = matrices * torch.randn(w.shape, generator=g) / d**0.5
+                if "pattern" in drawn and w.numel() >= d * d // n_heads:
+                    new = _outer(drawn["pattern"], w.shape)
+                    new = new * (4 * d not in w.shape)
+                elif w.dim() == 1 and not _holds_norms(values, d):
+                    new = torch.zeros(())
+                w.copy_(new)
+                if _holds_norms(values, d):
+                    rows, was = w.view(-1, d), values.view(-1, d)
+                    rows[(was == 1).all(dim=1)] = drawn["scale"]
+                    rows[(was == 0).all(dim=1)] = drawn["shift"]
         try:
             yield
         finally:
             for w, values in zip(weights, old, strict=True):
                 w.copy_(values)
+
+
+def _outer(pattern: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """A pattern times itself, again and again along the two axes it fits."""
+    n = len(pattern)
+    new = torch.ones(shape)
+    for axis, size in enumerate(shape):
+        if size % n == 0:
+            along = [1] * len(shape)
+            along[axis] = size
+            new = new * pattern.repeat(size // n).view(along)
+    return new
+
+
+def _holds_norms(w: Tensor, d: int) -> bool:
+    """Whether scales of norms lie in a tensor together with matrices."""
+    if w.numel() % d or w.numel() < d * d:
+        return False
+    return bool((w.reshape(-1, d) == 1).all(dim=1).any())
 
 
 @contextmanager

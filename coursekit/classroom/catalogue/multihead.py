@@ -650,9 +650,26 @@ _REGISTERED_BUGS = {
     "keys_are_queries": Bug(
         "q @ k.mT",
         "q @ q.mT",
-        says="keys made by the queries' maps",
-        why="The keys' own maps never get a gradient.",
+        says="queries and keys made by the same maps",
+        why="The others never get a gradient: a key is w_k(x), with maps of "
+        "its own.",
         read="06_multihead#mha-wrong",
+    ),
+    "no_scale": Bug(
+        " / size**0.5",
+        "",
+        says="the scores without 1/√D_h",
+        why="Divide them by the root of the size of a head.",
+        read="04_attention#att-predict-scale",
+        alone=True,
+    ),
+    "by_model": Bug(
+        "size**0.5",
+        "d_model**0.5",
+        says="the scores divided by √D, not by √D_h",
+        why="A score is a sum over the numbers of one head: D_h = D / H.",
+        read="04_attention#att-predict-scale",
+        alone=True,
     ),
 }
 _LISTED = "what is not registered is in no count and gets no gradient"
@@ -670,7 +687,50 @@ def _registered_cases(seed: int) -> list[Case]:
 def _random_input(module: nn.Module, d_model: int) -> Tensor:
     """Vectors in the precision of a module's own numbers."""
     first = next(module.parameters(), torch.empty(0))
-    return torch.randn(2, 5, d_model).to(first.dtype)
+    x = torch.randn(2, 5, d_model, generator=generator(d_model))
+    return x.to(first.dtype)
+
+
+@torch.no_grad()
+def _with(
+    module: nn.Module, x: Tensor, change: Callable[[int, Tensor], Tensor]
+) -> Tensor:
+    """What a module makes of x while its parameters, numbered, are changed."""
+    parameters = list(module.parameters())
+    old = [w.clone() for w in parameters]
+    for number, w in enumerate(parameters):
+        w.copy_(change(number, old[number]))
+    try:
+        y: Tensor = module(x)
+    finally:
+        for w, values in zip(parameters, old, strict=True):
+            w.copy_(values)
+    return y
+
+
+def _alike_filled(module: nn.Module, case: Case, x: Tensor) -> Tensor:
+    """What a module makes of x if all its parameters are the same number.
+
+    Which of them are the queries', and how they are cut, does not matter.
+    """
+    d_model, n_heads = case.args
+    same = (d_model * (d_model / n_heads) ** 0.5) ** -0.5
+    return _with(module, x, lambda _, w: torch.full_like(w, same))
+
+
+def _left_as_it_is(
+    module: nn.Module, x: Tensor, change: Callable[[Tensor], Tensor]
+) -> int:
+    """Size of the parameters that can change without a change of y."""
+    size, y = 0, _with(module, x, lambda _, w: 3 * w)
+    for at, parameter in enumerate(module.parameters()):
+
+        def one(number: int, w: Tensor, at: int = at) -> Tensor:
+            return 3 * (change(w) if number == at else w)
+
+        alike = torch.allclose(_with(module, x, one), y, 1e-3, 1e-3)
+        size += parameter.numel() * alike
+    return size
 
 
 def _judge_registered(value: Any, case: Case) -> str | None:
@@ -691,17 +751,30 @@ def _judge_registered(value: Any, case: Case) -> str | None:
     idle = sum(p.grad is None for p in value.parameters())
     if idle:
         return f"{idle} of its parameters get no gradient."
+    due = _alike_filled(registered(*case.args), case, x)
+    if not torch.allclose(_alike_filled(value, case, x), due, 1e-3, 1e-3):
+        return (
+            "With all its parameters set to the same number, its output is "
+            "not that of softmax(q kᵀ / √D_h) v in each head, and a map of "
+            "all heads."
+        )
     return None
 
 
-def _view_registered(value: Any, case: Case) -> tuple[int, int]:
-    """How many numbers are registered, and how many of these stay idle."""
+def _view_registered(value: Any, case: Case) -> Any:
+    """What is registered, idle, unused or of either sign, and what it does.
+
+    Sizes are compared as texts: they have to be exact.
+    """
     x = _random_input(value, case.args[0])
     value(x).square().sum().backward()
-    return (
-        sum(p.numel() for p in value.parameters()),
-        sum(p.numel() for p in value.parameters() if p.grad is None),
-    )
+    found = sum(p.numel() for p in value.parameters())
+    idle = sum(p.numel() for p in value.parameters() if p.grad is None)
+    if found != 4 * case.args[0] ** 2:  # what is not found cannot be changed
+        return f"{found} {idle}"
+    unused = _left_as_it_is(value, x, lambda w: w + 1)
+    even = _left_as_it_is(value, x, lambda w: -w)
+    return f"{found} {idle} {unused} {even}", _alike_filled(value, case, x)
 
 
 def prune(
@@ -854,6 +927,8 @@ EXERCISES = {
             for other in ("one_for_all", "keys_are_queries")
         ]
         + [({"list", "one_for_all"}, {"list", "keys_are_queries"}, _LISTED)],
+        rtol=1e-3,  # of what a module in float32 makes of numbers like these
+        atol=1e-3,
         view=_view_registered,
         local="the answer is a module, and a module cannot leave a sandbox",
     ),

@@ -116,11 +116,10 @@ def in_form_of(expected: Any, got: Any) -> Any:
         elif isinstance(expected, torch.Tensor) and expected.dim():
             found = stacked(got, expected.dtype)
             return found if found.shape == expected.shape else got
-        elif isinstance(expected, (torch.Tensor, *NUMBER)):
-            if isinstance(got, torch.Tensor) and got.numel() == 1:
-                # A judge may need a number; one of float32 is told as such.
-                keeps = got.requires_grad or got.dtype == torch.float32
-                return got.reshape(()) if keeps else got.item()
+        elif not whole and isinstance(got, torch.Tensor) and got.numel() == 1:
+            # A judge may need a number; one of float32 is told as such.
+            keeps = got.requires_grad or got.dtype == torch.float32
+            return got.reshape(()) if keeps else got.item()
     if whole and isinstance(got, (list, tuple)) and len(got) == len(expected):
         parts = [in_form_of(*both) for both in zip(expected, got, strict=True)]
         return parts if isinstance(got, list) else tuple(parts)
