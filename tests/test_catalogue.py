@@ -158,7 +158,12 @@ class Played:
     def function(self, function):
         """What another function comes to."""
         return [
-            call(function, core.bind(self.exercise, case), self.seed)
+            call(
+                function,
+                core.bind(self.exercise, case),
+                self.seed,
+                self.exercise.manner is not None,
+            )
             for case in self.cases
         ]
 

@@ -83,8 +83,8 @@ class Here:
                 failed.append(SimpleNamespace(cell=number, error=raised))
         return failed
 
-    def call(self, function, arguments, seed=0):
-        found = call(self.space.get(function), arguments, seed)
+    def call(self, function, arguments, seed=0, watched=False):
+        found = call(self.space.get(function), arguments, seed, watched)
         error = found.error
         if error is None:
             return found
@@ -938,11 +938,11 @@ class Slow(Here):
 
     left = 0
 
-    def call(self, function, arguments, seed=0):
+    def call(self, function, arguments, seed=0, watched=False):
         if Slow.left:
             Slow.left -= 1
             raise SandboxError("timeout", "it took more than 1 s")
-        return super().call(function, arguments, seed)
+        return super().call(function, arguments, seed, watched)
 
 
 @pytest.mark.parametrize(
@@ -1361,11 +1361,11 @@ def test_what_the_sandbox_is_given_does_not_tell_the_order(tmp_path):
     seen = set()
 
     class Seen(Here):
-        def call(self, function, arguments, seed=0):
+        def call(self, function, arguments, seed=0, watched=False):
             seen.add(seed)
             seen.update(arguments.kwargs.values())
             seen.update(a for a in arguments.args if isinstance(a, int))
-            return super().call(function, arguments, seed)
+            return super().call(function, arguments, seed, watched)
 
     ids = ["masks/is_causal", "norm/gradients"]
     fields = [{"id": i, "function": "f", "points": 8} for i in ids]

@@ -36,8 +36,10 @@ def crossing(chapter):
 def report(box, chapter, name, cases, answer):
     """What the parent says to an answer that ran in the child."""
     exercise = core.find(f"{chapter}/{name}")
+    watched = exercise.manner is not None
     outcomes = [
-        box.call(answer, core.bind(exercise, case), SEED) for case in cases
+        box.call(answer, core.bind(exercise, case), SEED, watched)
+        for case in cases
     ]
     return examine(f"{chapter}/{name}", drawn(exercise, SEED), cases, outcomes)
 

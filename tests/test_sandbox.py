@@ -147,6 +147,17 @@ def test_a_call_gives_the_value_and_the_arguments(box):
     assert (x.tolist(), y) == ([0.0, 0.0], [1])  # ours are untouched
 
 
+def test_what_a_call_uses_is_told_if_it_is_watched(box):
+    def products(x):
+        return x @ x.T
+
+    bound = bind(products, torch.randn(3, 4))
+    assert box.call("lambda x: x @ x.T", bound).used == {}
+    used = box.call("lambda x: x @ x.T", bound, watched=True).used
+    assert used["aten.mm"] == 9
+    assert used == call(products, bound, watched=True).used
+
+
 def test_the_same_seed_gives_what_it_gives_in_this_process(box):
     def draws(n):
         return torch.rand(n), random.random(), numpy.random.rand()

@@ -307,6 +307,10 @@ def two_passes(q, k, v, block=4):
     return mixed / total
 
 
+def stored(q, k, v, block=4):
+    return (q @ k.mT / q.size(-1) ** 0.5).softmax(-1) @ v
+
+
 def blocks_no_scale(q, k, v, block=4):
     return two_passes(q * q.shape[-1] ** 0.5, k, v, block)
 
@@ -598,6 +602,7 @@ WRONG = {
         "naive": share_naive,
     },
     "blocks": {
+        "stored": stored,
         "no_scale": blocks_no_scale,
         "rest_dropped": rest_dropped,
         "naive": blocks_naive,

@@ -373,6 +373,7 @@ RIGHT = {
 WRONG = {
     "look_up": {
         "guessed": guessed,
+        "looked_up": lambda ids, table: table.__getitem__(ids),
         "flat": flat,
         "bag": bag,
         "columns": columns,

@@ -677,7 +677,7 @@ def top_forgotten(q, k, v, mask, size):
 RIGHT = {
     "parameters": [by_modules, by_the_course, by_shapes],
     "flops": [step_by_step, in_one_line, by_arrays],
-    "tiled": [at_once, row_by_row, by_log_sums],
+    "tiled": [row_by_row, by_log_sums],
     "recomputed": [by_autograd, whole, keys_first],
     "law": [with_numpy, with_torch, by_sorting],
 }
@@ -707,6 +707,7 @@ WRONG = {
         "head_once": head_once,
     },
     "tiled": {
+        "stored": at_once,
         "no_scale": no_scale,
         "from_zero": from_zero,
         "own_maximum": own_maximum,

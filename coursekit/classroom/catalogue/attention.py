@@ -1,5 +1,7 @@
 """Exercises of chapter 4: attention."""
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor
 
@@ -445,7 +447,19 @@ def attend_in_blocks(
     return mixed / total
 
 
+WEIGHTS_STORED = Bug(
+    says="attention with all of its weights stored at once",
+    why="Its memory grows with the product of the two lengths. Go through "
+    "the keys block by block.",
+    read="04_attention#att-blocks",
+    alone=True,
+)
+"""Every exercise that forbids it knows it, by an edit of its own."""
+
 _BLOCKS_BUGS = {
+    "stored": WEIGHTS_STORED.by(
+        "    for start in", "    block = k.size(-2)\n    for start in"
+    ),
     "no_scale": _NO_SCALE,
     "rest_dropped": Bug(
         "k.size(-2), block",
@@ -512,8 +526,30 @@ _BLOCKS_BUGS = {
 }
 
 
+_WEIGHTS = ("mm", "bmm", "addmm", "baddbmm", "exp", "exp_", "_softmax")
+"""Operations whose results, in a plain attention, are all the weights."""
+
+
+def weights_are_stored(used: Mapping[str, int], case: Case) -> str | None:
+    """What is wrong with a way on which all scores or weights are stored.
+
+    Only a case with far more weights than other numbers shows it.
+    """
+    q, k, v = case.args[:3]
+    weights = q.numel() // q.size(-1) * k.size(-2)
+    most = max(used.get(f"aten.{name}", 0) for name in _WEIGHTS)
+    if 2 * most < weights or weights < 4 * (q.numel() + k.numel() + v.numel()):
+        return None
+    return (
+        f"The result is right, but on the way there is a tensor of {most:,} "
+        f"numbers, and all the weights together are {weights:,}. Never hold "
+        "more of them than belong to one block."
+    )
+
+
 def _blocks_cases(seed: int) -> list[Case]:
     g = generator(seed)
+    long = draw(g, (60, 3), (90, 3), (90, 3))
     one = draw(g, (5, 11), (7, 11), (7, 13))
     two = draw(g, (2, 3, 11), (2, 7, 11), (2, 7, 13))
     q, k, v = one
@@ -522,6 +558,7 @@ def _blocks_cases(seed: int) -> list[Case]:
         Case((*two, 1), name="two sentences, blocks of one key"),
         Case((50 * q, 50 * k, v, 3), name="large scores"),
         Case((-50 * q.abs(), 50 * k.abs(), v, 3), name="all scores negative"),
+        Case((*long, 8), name="5,400 weights, in blocks of eight keys"),
     ]
 
 
@@ -614,6 +651,7 @@ EXERCISES = {
         attend_in_blocks,
         _blocks_cases,
         bugs=_BLOCKS_BUGS,
+        manner=weights_are_stored,
         forbid=ATTENTION,
     ),
     "loud": Exercise(loud_but_idle, lambda seed: [Case()], judge=_judge_loud),

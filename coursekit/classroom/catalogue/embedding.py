@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -57,6 +57,15 @@ def look_up(ids: Tensor, table: Tensor) -> Tensor:
 
 _LOOK_UP_BUGS = {
     "guessed": _GUESSED.by("len(table)", "int(ids.max()) + 1"),
+    "looked_up": Bug(
+        "one_hot @ table",
+        "table[ids]",
+        says="rows that are looked up, not a product",
+        why="A look-up is a product with one-hot vectors: that is what you "
+        "are asked to write.",
+        read="02_embedding#emb-formula",
+        alone=True,
+    ),
     "flat": Bug(
         "one_hot @",
         "one_hot.flatten(0, -2) @",
@@ -110,6 +119,19 @@ _LOOK_UP_BUGS = {
         alone=True,
     ),
 }
+
+
+def _look_up_manner(used: Mapping[str, int], case: Case) -> str | None:
+    """What is wrong with a way that looks rows up, and multiplies nothing."""
+    products = ("mm", "bmm", "mv", "dot", "addmm", "addmv", "baddbmm")
+    look_ups = ("index", "index_select", "gather", "take", "embedding")
+    multiplied, looked_up = (
+        any(f"aten.{name}" in used for name in names)
+        for names in (products, look_ups)
+    )
+    if looked_up and not multiplied:
+        return "The rows are right, but looked up. Use one matrix product."
+    return None
 
 
 def _look_up_cases(seed: int) -> list[Case]:
@@ -605,6 +627,7 @@ EXERCISES = {
                 "whatever the table says.",
             ),
         },
+        manner=_look_up_manner,
         forbid=(
             "torch.nn.functional.embedding",
             "torch.nn.functional.embedding_bag",

@@ -5,6 +5,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from coursekit.classroom.catalogue.attention import (
+    WEIGHTS_STORED,
+    weights_are_stored,
+)
 from coursekit.classroom.catalogue.masks import MASK_FINITE, quarters
 from coursekit.classroom.check.core import (
     Bug,
@@ -319,6 +323,9 @@ def tiled(
 
 
 _TILED_BUGS = {
+    "stored": WEIGHTS_STORED.by(
+        "    for start in", "    size = len(k)\n    for start in"
+    ),
     "no_scale": Bug(
         "q.size(-1) ** 0.5",
         "1.0",
@@ -470,12 +477,15 @@ def _tiled_cases(seed: int) -> list[Case]:
     low_q[:, -1], low_k[:, -1] = -200.0, 240.0
     high_q = low_q.clone()
     high_q[:, -1] = 200.0
+    long = draw(g, 60, 3), draw(g, 90, 3), draw(g, 90, 3)
+    thirds = (torch.arange(60)[:, None] + torch.arange(90)) % 3 > 0
     return [
         Case((q, k, v, mask | True, 3), name="seven keys, three at a time"),
         Case((2 * q, 2 * k, v, mask, 2), name="a mask"),
         Case((q, k, v, empty, 4), name="a query that may see nothing"),
         Case((low_q, low_k, v, mask, 2), name="scores far below 0"),
         Case((high_q, low_k, v, mask, 2), name="scores far above 0"),
+        Case((*long, thirds, 8), name="5,400 weights, eight keys at a time"),
     ]
 
 
@@ -783,6 +793,7 @@ EXERCISES = {
                 "against a maximum of at least 0, e to the −10⁹ is 0 too",
             )
         ],
+        manner=weights_are_stored,
         forbid=ATTENTION,
     ),
     "recomputed": Exercise(

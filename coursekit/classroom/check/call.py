@@ -21,6 +21,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from coursekit.classroom.grading.watch import Watch
+
 Function = Callable[..., Any]
 HERE = Path(__file__).parent
 SAID = (
@@ -49,6 +51,9 @@ class Outcome:
     error: BaseException | None = None
     """What it raised."""
 
+    used: Mapping[str, int] = field(default_factory=dict)
+    """If it was watched: the size of each operation's largest result."""
+
 
 class Raised(Exception):  # noqa: N818
     """What a function raised elsewhere, in another process."""
@@ -62,21 +67,36 @@ class Raised(Exception):  # noqa: N818
 
 
 def call(
-    function: Function, arguments: inspect.BoundArguments, seed: int = 0
+    function: Function,
+    arguments: inspect.BoundArguments,
+    seed: int = 0,
+    watched: bool = False,
 ) -> Outcome:
     """Call a function on copies of the arguments, with seeded randomness.
 
     Whatever it raises is caught, but for an interrupt from the keyboard.
+
+    Args:
+        function: what to call.
+        arguments: they are copied first.
+        seed: of every source of random numbers.
+        watched: whether to keep what it uses of PyTorch, too.
     """
+    watch = Watch() if watched else None
     args = tuple(duplicate(a) for a in arguments.args)
     kwargs = {name: duplicate(a) for name, a in arguments.kwargs.items()}
     named = arguments.signature.bind(*args, **kwargs).arguments
     try:
-        with randomness(seed), torch.enable_grad(), usual_device():
+        with (
+            randomness(seed),
+            torch.enable_grad(),
+            usual_device(),
+            watch or nullcontext(),
+        ):
             value = function(*args, **kwargs)
     except (Exception, SystemExit) as error:
         return Outcome(None, named, error)
-    return Outcome(value, named)
+    return Outcome(value, named, used=watch.used if watch else {})
 
 
 def state(value: Any) -> Any:

@@ -97,9 +97,12 @@ def check(
     try:
         with randomness(seed), at_most(limit):
             for case in cases:
-                arguments = bind(exercise, case)
+                bound = bind(exercise, case)
+                watched = exercise.manner is not None
                 with forbidden(names) as allowed:
-                    outcomes.append(call(allowed(function), arguments, seed))
+                    outcomes.append(
+                        call(allowed(function), bound, seed, watched)
+                    )
     except TooLong:
         return stopped(id, cases, len(outcomes), limit)
     # None may be right, or wrong, here and there: look for any value.
@@ -207,6 +210,8 @@ def verdict(
     if got.error is not None:
         return f"It raised {explain(got.error)}"
     problem = judged(exercise, case, got.value, expected.value)
+    if problem is None and exercise.manner is not None:
+        problem = exercise.manner(got.used, case)
     if problem:
         return problem
     changed = different(got, expected, exercise.keeps_models)

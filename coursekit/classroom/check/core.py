@@ -221,6 +221,14 @@ class Exercise:
     None compares the values themselves.
     """
 
+    manner: Callable[[Mapping[str, int], Case], str | None] | None = None
+    """Whether the way to the result is the one that is asked for.
+
+    ``manner(used, case)`` is None if it is, else one sentence that says what
+    is wrong with it; ``used`` has the size of the largest result of each
+    operation of PyTorch: ``{"aten.mm": 35}``.
+    """
+
     keeps_models: bool = False
     """Whether a model that is an argument has to stay as it was, too."""
 
@@ -438,7 +446,12 @@ def expected(
     exercise: Exercise, case: Case, seed: int, on: Switches = NONE
 ) -> Outcome:
     """What the reference comes to on a case, with mistakes or variants."""
-    right = call(mutant(exercise, frozenset(on)), bind(exercise, case), seed)
+    right = call(
+        mutant(exercise, frozenset(on)),
+        bind(exercise, case),
+        seed,
+        exercise.manner is not None,
+    )
     if right.error is not None and on <= set(exercise.variants):
         # The author's mistake, not the learner's.
         file = inspect.getfile(exercise.reference)

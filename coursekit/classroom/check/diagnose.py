@@ -120,9 +120,10 @@ def explanations(
     and is left out.  So is any pair where every answer is a yes or no, a
     whole number or a word: there are more pairs than such answers.
 
-    If nothing explains all of it, a function that changes an argument which
-    has to stay as it was is compared in what it returns: it may be right but
-    for that, or make another mistake besides.
+    If nothing explains all of it, the way on which a function came to its
+    results does not count. If nothing explains these either, one that changes
+    an argument which has to stay as it was is compared in what it returns: it
+    may be right but for that, or make another mistake besides.
 
     Args:
         references: of the exercise, on the same cases.
@@ -142,6 +143,9 @@ def explanations(
     if all(isinstance(r.value, (bool, int, *EXACT)) for r in rights):
         known = [mutant for mutant in known if len(mutant) == 1]
     found = explaining(references, traces, known, on)
+    if not found:  # another way, and a mistake on it
+        traces = [(n, replace(seen, other_way=False)) for n, seen in traces]
+        found = explaining(references, traces, known, on)
     if found or not any(
         different(got, right, exercise.keeps_models)
         for got, right in zip(outcomes, rights, strict=True)
@@ -204,6 +208,9 @@ class Trace:
     malformed: bool = False
     """Whether the answer is not of a form that can be compared."""
 
+    other_way: bool = False
+    """Whether it was reached in a way that is not the one asked for."""
+
 
 def trace(exercise: Exercise, case: Case, outcome: Outcome) -> Trace:
     """What can be compared of a case's outcome."""
@@ -218,12 +225,13 @@ def trace(exercise: Exercise, case: Case, outcome: Outcome) -> Trace:
     arguments = outcome.arguments
     if exercise.keeps_models:
         arguments = {name: state(x) for name, x in arguments.items()}
-    return Trace(value=value, arguments=arguments)
+    wrong_way = exercise.manner and exercise.manner(outcome.used, case)
+    return Trace(value=value, arguments=arguments, other_way=bool(wrong_way))
 
 
 def same(exercise: Exercise, a: Trace, b: Trace) -> bool:
     """Whether two outcomes of one case cannot be told apart."""
-    if a.malformed or b.malformed:
+    if a.malformed or b.malformed or a.other_way != b.other_way:
         return False
     if a.raised or b.raised:
         silent = any(x.said.startswith(SAID[:150]) for x in (a, b))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # loaded by main(), once this process is confined
     import numpy
     import torch
 
-    from coursekit.classroom.grading import confine, frames
+    from coursekit.classroom.grading import confine, frames, watch
 
 SKIPPED_CELLS = ("time", "timeit", "capture", "prun")  # run, but unmeasured
 LONG = 2000  # characters of a message
@@ -146,19 +146,23 @@ class Student:
         return failed
 
     def call(
-        self, function: str, args: Any, kwargs: Any, seed: int
+        self, function: str, args: Any, kwargs: Any, seed: int, watched: bool
     ) -> dict[str, Any]:
         """Call what an expression names, as coursekit.check does."""
+        seen = watch.Watch()
         try:
             found = eval(function, self.module.__dict__)
             torch.manual_seed(seed)
             random.seed(seed)
             numpy.random.seed(seed % 2**32)
-            with torch.enable_grad():
+            with (
+                torch.enable_grad(),
+                seen if watched else contextlib.nullcontext(),
+            ):
                 value = found(*args, **kwargs)
         except BaseException as error:
             return {"error": described(error)}
-        return {"value": value}
+        return {"value": value, "used": seen.used}
 
     def look(self, function: str) -> dict[str, Any]:
         """Whether a name is there, can be called, and does anything."""
@@ -327,7 +331,11 @@ def serve(channel: Channel) -> None:
         else:
             args, kwargs = request["args"], request["kwargs"]
             answer = student.call(
-                request["function"], args, kwargs, request["seed"]
+                request["function"],
+                args,
+                kwargs,
+                request["seed"],
+                request["watched"],
             )
             answer |= {"args": args, "kwargs": kwargs}
         reply(channel, answer)
@@ -369,7 +377,7 @@ def prepare(settings: dict[str, Any]) -> tuple[int, int]:
 
 def load() -> None:
     """Import what a sandbox has; ours cannot be imported after that."""
-    for name in ("frames", "numpy", "torch"):
+    for name in ("frames", "numpy", "torch", "watch"):
         globals()[name] = importlib.import_module(name)
     importlib.import_module("numpy.random")  # numpy would wait with it
     sys.path.remove(HERE)  # a student's `import frames` is another

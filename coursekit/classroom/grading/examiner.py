@@ -202,7 +202,11 @@ class Box(Protocol):
     def allow(self, cpu_s: float, wall_s: float) -> None: ...
     def run(self, cells: Sequence[str], fresh: bool = False) -> Any: ...
     def call(
-        self, function: str, arguments: inspect.BoundArguments, seed: int = 0
+        self,
+        function: str,
+        arguments: inspect.BoundArguments,
+        seed: int = 0,
+        watched: bool = False,
     ) -> Outcome: ...
     def look(self, function: str) -> tuple[bool, bool] | None: ...
     def close(self) -> None: ...
@@ -354,6 +358,7 @@ class Session:
         function: str,
         bound: inspect.BoundArguments,
         seed: int,
+        watched: bool = False,
     ) -> Outcome:
         """Call a function of some cells.
 
@@ -363,7 +368,7 @@ class Session:
         try:
             self.load(cells)
             assert self.box is not None
-            return self.box.call(function, bound, seed)
+            return self.box.call(function, bound, seed, watched)
         except SandboxError:
             self.close()
             raise
@@ -652,7 +657,14 @@ def examine_function(
     """Call a function on the hidden cases, and compare."""
     cases = task.cases
     calls = [core.bind(task.exercise, case) for case in cases]
-    tried = call_all(cells, answer.function, calls, task.call_seed, session)
+    tried = call_all(
+        cells,
+        answer.function,
+        calls,
+        task.call_seed,
+        session,
+        task.exercise.manner is not None,
+    )
     if tried.absent:
         return nothing(task, "error", tried.absent), tried
     with guarded(SECONDS, MEMORY):
@@ -665,6 +677,7 @@ def call_all(
     calls: Sequence[inspect.BoundArguments],
     seed: int,
     session: Session,
+    watched: bool = False,
 ) -> Tried:
     """Call a function once for each case, in as few sandboxes as it takes.
 
@@ -687,7 +700,7 @@ def call_all(
             outcomes.append(lost("it was no longer called"))
             continue
         try:
-            one = partial(session.call, cells, function, bound, seed)
+            one = partial(session.call, cells, function, bound, seed, watched)
             outcomes.append(retry(one))
         except SandboxError as error:
             if first is None:

@@ -22,6 +22,7 @@ FILES = (
     "confine.py",
     "forks.py",
     "frames.py",
+    "watch.py",
 )  # what the child is made of
 SECRET = ("classroom", "results")  # folders of the package
 INSIDE = "/child"  # where FILES lie under bubblewrap

@@ -155,6 +155,7 @@ class Sandbox:
         function: str,
         arguments: inspect.BoundArguments,
         seed: int = 0,
+        watched: bool = False,
     ) -> Outcome:
         """Call a function of the cells.
 
@@ -163,6 +164,7 @@ class Sandbox:
             arguments: for it.  Functions among them stay here: the child
                 gets a stand-in that asks this process.
             seed: of every source of random numbers.
+            watched: whether to say what it uses of PyTorch.
 
         Returns:
             the value and the arguments after the call, or in ``error`` a
@@ -179,6 +181,7 @@ class Sandbox:
             "args": arguments.args,
             "kwargs": arguments.kwargs,
             "seed": seed,
+            "watched": watched,
         }
         answer = self._exchange(request, functions)
         try:
@@ -188,9 +191,10 @@ class Sandbox:
             if problem is None or "args" in answer:
                 named = rebound(arguments, answer["args"], answer["kwargs"])
             value = None if problem else answer["value"]
+            used = {} if problem else sizes(answer.get("used", {}))
         except (KeyError, TypeError, ValueError, AttributeError):
             raise self._fail("protocol", "an answer of another form") from None
-        return Outcome(value, named, problem)
+        return Outcome(value, named, problem, used)
 
     def look(self, function: str) -> tuple[bool, bool] | None:
         """Whether an expression can be called, and whether its body is empty.
@@ -522,6 +526,19 @@ def raised(kind: Any, text: Any) -> Raised:
     ]
     name = "".join(c for c in kind[:100] if c.isalnum() or c in "._")
     return Raised(name or "Exception", "\n".join(lines))
+
+
+def sizes(used: Any) -> dict[str, int]:
+    """What a child says of the operations that it watched.
+
+    Raises:
+        TypeError: if it is of another form.
+    """
+    if not isinstance(used, dict) or not all(
+        type(name) is str and type(size) is int for name, size in used.items()
+    ):
+        raise TypeError(f"expected sizes by name: got {type(used)}")
+    return used
 
 
 def rebound(
