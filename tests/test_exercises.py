@@ -7,6 +7,7 @@ tests say is written for a chapter's author.
 
 import ast
 import contextlib
+import copy
 import dataclasses
 import functools
 import inspect
@@ -502,6 +503,82 @@ def test_a_right_answer_in_float32_passes(chapter, name):
             if not isinstance(got.error, RuntimeError):
                 got = dataclasses.replace(got, arguments=right.arguments)
                 assert verdict(exercise, case, got, right) is None, case.name
+
+
+CONVENTIONS = {  # what an argument mostly is
+    **{"base": 10_000.0, "eps": 1e-5, "temperature": 1.0, "epsilon": 0.1},
+    **{"pad": 0, "pad_id": 0, "bos": 1, "eos": 2, "stop_id": 0, "mask_id": 0},
+    **{"top_k": None, "top_p": None, "decay": 0.0, "floor": 0.0, "warmup": 0},
+    **{"alpha": 1.0, "beta": 0.1, "n_kv_heads": 1, "std": 0.02, "head": 0},
+}
+NEVER_COUNTS = {  # whatever it is, the result is the same
+    ("feedforward/backward", "b_out"),
+    ("generation/batched", "pad_id"),  # padding is hidden
+    ("debugging/moves", "ids"),  # the rows, since a position has one
+    ("vision/is_a_set", "patches"),
+}
+
+
+def ignoring(exercise, cases):
+    """``(argument, how, cases)`` with an argument that is not looked at."""
+    bound = [core.bind(exercise, case).arguments for case in cases]
+    known = core.signature(exercise.reference).parameters
+    for name in bound[0]:
+        values = [arguments.get(name) for arguments in bound]
+        others = {}
+        if known[name].default is not inspect.Parameter.empty:
+            others["its default"] = lambda v, n=name: known[n].default
+        if name in CONVENTIONS:
+            others["what is usual"] = lambda v, n=name: CONVENTIONS[n]
+        tensors = [v for v in values if torch.is_tensor(v)]
+        for axis in range(max((v.dim() for v in tensors), default=0)):
+            others[f"the first along axis −{axis + 1}"] = functools.partial(
+                first_along, axis=-1 - axis
+            )
+        if any(is_list_of_ids(v) for v in tensors):
+            others["0, 1, 2, …"] = lambda v: (
+                torch.arange(len(v)) if is_list_of_ids(v) else v
+            )
+        for how, other in others.items():
+            yield name, how, [{name: other(copy.copy(v))} for v in values]
+
+
+def first_along(value, axis):
+    fits = torch.is_tensor(value) and value.dim() >= -axis and value.numel()
+    return value.narrow(axis, 0, 1).expand_as(value).clone() if fits else value
+
+
+def is_list_of_ids(value):
+    return (
+        torch.is_tensor(value)
+        and value.dim() == 1
+        and not value.dtype.is_floating_point
+        and value.dtype != torch.bool
+    )
+
+
+@pytest.mark.parametrize(("chapter", "name"), ALL)
+def test_no_argument_may_be_ignored(chapter, name):
+    """Replaced by its default, by what is usual, or by its first row alone."""
+    exercise = core.exercises(chapter)[name]
+    if exercise.judge or exercise.local:
+        return  # many are right there, or it is given a model
+    cases = core.draw(exercise, 0)
+    rights = [core.expected(exercise, case, 0) for case in cases]
+    for argument, how, others in ignoring(exercise, cases):
+        if (f"{chapter}/{name}", argument) in NEVER_COUNTS:
+            continue
+        for case, right, other in zip(cases, rights, others, strict=True):
+            bound = core.bind(exercise, case)
+            bound.arguments.update(other)
+            got = call(exercise.reference, bound, 0)
+            got = dataclasses.replace(
+                got, arguments={} if got.error else right.arguments
+            )
+            if verdict(exercise, case, got, right):
+                break
+        else:
+            pytest.fail(f"{argument} may be {how}: choose other cases")
 
 
 def content(value):

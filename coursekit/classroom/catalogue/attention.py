@@ -204,7 +204,7 @@ def _attend_cases(seed: int) -> list[Case]:
     # True hides, it is the other way round.
     low_q, low_k = map(quarters, draw(g, (2, 3, 5, 16), (2, 3, 7, 16)))
     low_q[..., -1], low_k[..., -1], low_k[..., 0, -1] = -200.0, 240.0, 224.0
-    half = mask.clone()
+    half = mask[0, 0].clone()  # one for both sentences and all heads
     half[..., 0] = torch.arange(5) > 1
     half[..., 1] = ~half[..., 0]
     low = low_q, low_k, batch[-1], half

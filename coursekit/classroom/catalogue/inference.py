@@ -382,7 +382,8 @@ _VERIFIED_BUGS = {
 
 def _verified_cases(seed: int) -> list[Case]:
     order = torch.randperm(4, generator=generator(seed))
-    q = torch.tensor([[0.4, 0.4, 0.1, 0.1]] * 3, dtype=float64)[:, order]
+    own = [[0.4, 0.4, 0.1, 0.1], [0.45, 0.4, 0.05, 0.1], [0.4, 0.4, 0.1, 0.1]]
+    q = torch.tensor(own, dtype=float64)[:, order]
     rows = [
         [0.1, 0.2, 0.3, 0.4],
         [0.4, 0.1, 0.2, 0.3],

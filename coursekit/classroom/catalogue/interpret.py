@@ -114,7 +114,7 @@ def _lens_cases(seed: int) -> list[Case]:
     g = generator(seed)
     grows = torch.tensor([0.5, 1.0, 2.0, 5.0], dtype=float64)[:, None, None]
     streams = 0.3 + grows * _draw(g, 4, 3, 7)
-    rest = (1 + 0.5 * _draw(g, 7), _draw(g, 7), _draw(g, 11, 7), 1e-5)
+    rest = (1 + 0.5 * _draw(g, 7), _draw(g, 7), _draw(g, 11, 7), 0.3)
     return [Case((streams, *rest), name="four heights, three places")]
 
 

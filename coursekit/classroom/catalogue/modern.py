@@ -175,7 +175,10 @@ def _rope_cases(seed: int) -> list[Case]:
     g = generator(seed)
     places = torch.randperm(97, generator=g)[:6].view(2, 3)
     return [
-        Case((draw(g, 2, 3, 5, 6), torch.arange(5), 100.0), name="a text"),
+        Case(
+            (draw(g, 2, 3, 5, 6), 3 + places.flatten()[:5], 100.0),
+            name="a text whose positions are given",
+        ),
         Case(
             (draw(g, 2, 2, 3, 4), places, 10000.0),
             name="two texts, each with positions of its own",

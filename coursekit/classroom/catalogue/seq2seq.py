@@ -628,8 +628,8 @@ def _shift_cases(seed: int) -> list[Case]:
     words = rows(4, 0, 3)
     return [
         Case((rows(5, 2, 3), 0, 1, 2), name="three targets"),
-        Case((rows(2, 5), 2, 1, 2), name="padding is the end's id"),
-        Case((words, words[0][1], 1, 2), name="padding is a token's id"),
+        Case((rows(2, 5), 15, 14, 15), name="padding is the end's id"),
+        Case((words, words[0][1], 2, 1), name="padding is a token's id"),
     ]
 
 
@@ -743,6 +743,7 @@ _TRANSLATE_BUGS = {
 def _translate_cases(seed: int) -> list[Case]:
     g = generator(seed)
     table = torch.rand(1009, 7, generator=g, dtype=float64)
+    pad, bos, eos = 6, 2, 1
 
     def encode(src: Tensor, real: Tensor | None) -> Tensor:
         """A memory that knows all that the encoder was shown."""
@@ -755,15 +756,16 @@ def _translate_cases(seed: int) -> list[Case]:
         seen = (tgt + 3).cumsum(dim=1) * 37 + read.sum(dim=1, keepdim=True)
         logits = table[(seen + 101 * torch.arange(tgt.size(1))) % 1009]
         # The end comes once, somewhere on the way.
-        ends = (seen % 5 == 0) & (tgt != 1)
-        logits[..., 2] = torch.where(ends, 2.0, logits[..., 2] / 4)
+        ends = (seen % 5 == 0) & (tgt != bos)
+        logits[..., eos] = torch.where(ends, 2.0, logits[..., eos] / 4)
         return logits
 
     def case(b: int, s: int, size: int, name: str) -> Case:
         src = torch.randint(3, 103, (b, s), generator=g)
         lengths = torch.tensor([s, *(s // 2 + i for i in range(1, b))])
         real = torch.arange(s) < lengths[:, None]
-        return Case((encode, decode, src, real, 0, 1, 2, size), name=name)
+        given = encode, decode, src, real, pad, bos, eos, size
+        return Case(given, name=name)
 
     return [case(5, 11, 13, "five sources, four of them padded")]
 
@@ -840,7 +842,7 @@ _EXACT_BUGS = {
 
 
 def _exact_cases(seed: int) -> list[Case]:
-    g = generator(seed)
+    g, eos = generator(seed), 1
 
     def case(name: str, *kinds: str) -> Case:
         ids = torch.randint(3, 89, (len(kinds), 11), generator=g)
@@ -851,25 +853,25 @@ def _exact_cases(seed: int) -> list[Case]:
             if kind == "cut off":
                 answers.append(row.tolist())
                 continue
-            row[n] = 2
+            row[n] = eos
             if kind == "right":
-                row[n + 1 :] = 2
+                row[n + 1 :] = eos
             elif kind == "wrong":
                 answer[1] += 1
             elif kind in ("short", "shorter"):
                 answer += row[n + 1 : n + 3].tolist()[::-1]
                 if kind == "shorter":
-                    row[n + 3] = 2
+                    row[n + 3] = eos
             elif kind == "long":
                 answer = answer[:-1]
             elif kind == "two ends":
-                row[n + 3] = 2
+                row[n + 3] = eos
             elif kind == "goes on":
                 answer += row[n + 1 :].tolist()
             elif kind == "further":
                 answer += [*row[n + 1 :].tolist(), 3]
             answers.append(answer)
-        return Case((ids, answers, 2), name=name)
+        return Case((ids, answers, eos), name=name)
 
     return [
         case("a wrong token", "right", "wrong", "right"),
