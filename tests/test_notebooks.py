@@ -595,3 +595,13 @@ def test_a_program_keeps_its_lines():
     ]
     assert program.keep([1]) == "\n\nx = 1; y = 2"
     assert program.keep([3]) == "\n\n\n@f\ndef g():\n    pass"
+
+
+def test_a_value_that_is_changed_in_place_is_taken_along(hand_in):
+    """``x += 1`` needs the ``x`` from before."""
+    done = hand_in(
+        code("scale = 2"),
+        code("scale += 1"),
+        code("def attend(x):", "    return scale * x", exercise=ATTEND.id),
+    )
+    assert run(done, ATTEND.id)(5) == 15

@@ -169,6 +169,11 @@ def statement(node: ast.stmt) -> Statement:
             sets.add(symbol.get_name())
         if symbol.is_referenced():
             now.add(symbol.get_name())
+    now |= {  # x += 1 reads x, which the table does not say
+        n.target.id
+        for n in outside_functions(node)
+        if isinstance(n, ast.AugAssign) and isinstance(n.target, ast.Name)
+    }
     scopes = [(scope, False) for scope in table.get_children()]
     while scopes:
         scope, waits = scopes.pop()
