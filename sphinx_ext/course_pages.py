@@ -14,6 +14,7 @@ from sphinx.util.nodes import make_refnode, split_explicit_title
 
 import coursekit
 from coursekit.classroom.grading.install import published
+from coursekit.classroom.grading.plain import bibtex
 
 TORCH_DOCS = "https://docs.pytorch.org/docs/stable/generated/{}.html"
 PYTHON_DOCS = "https://docs.python.org/3/library/{}.html#{}"
@@ -25,19 +26,6 @@ PYTHON = ("abc", "collections", "pathlib", "typing")
 SEARCH_A_FILE = """\
 if (location.protocol === "file:")
   DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false;"""
-
-BIBTEX = """\
-@book{{executabletransformer,
-  title  = {{{title}}},
-  author = {{{{{author}}}}},
-  year   = {{{year}}},
-{url}}}"""
-
-
-def bibtex(title, author, year, url):
-    """How to cite the book; without an address, if it has none yet."""
-    url = f"  url    = {{{url}}},\n" if url else ""
-    return BIBTEX.format(title=title, author=author, year=year, url=url)
 
 
 def repository(config):
@@ -218,7 +206,10 @@ MENDS = {
 }
 
 
-READ = 'Read again: <a href="'
+# What to read again: to a notebook it is a link elsewhere, or none.
+READ = re.compile(
+    r'<div data-read="([^"]*)">Read again: (?:<a [^>]*>)?(.*?)(?:</a>)?</div>'
+)
 # A formula and the sign behind it, which a browser else puts into a new line.
 PUNCTUATED = re.compile(r'(<span class="math[^>]*>[^<]*</span>[.,;:!?)’”]+)')
 
@@ -229,10 +220,10 @@ def repair_roles(app, pagename, templatename, context, doctree):
     for wrong, right in MENDS.items():
         body = body.replace(wrong, right)
     body = PUNCTUATED.sub(r'<span class="punctuated">\1</span>', body)
-    if Path(pagename).parent.name == "further":
-        # A check's report names a page as the chapters see it.
-        body = body.replace(READ, READ + "../")
-    context["body"] = body
+    # A check's report names a page as the chapters see it.
+    up = "../" if Path(pagename).parent.name == "further" else ""
+    link = rf'<div>Read again: <a href="{up}\1">\2</a></div>'
+    context["body"] = READ.sub(link, body)
 
 
 def name_toggles(app, pagename, templatename, context, doctree):

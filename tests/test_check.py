@@ -1,6 +1,7 @@
 """The engine behind ``coursekit.check``: statuses, words, and no traces."""
 
 import contextlib
+import json
 import math
 import signal
 import subprocess
@@ -16,7 +17,7 @@ from bs4 import BeautifulSoup
 from torch import nn
 
 import coursekit
-from coursekit.classroom.check import call, core
+from coursekit.classroom.check import call, core, report
 from coursekit.classroom.check.compare import (
     apart,
     describe,
@@ -736,6 +737,81 @@ def test_the_box_escapes_what_it_shows(exercise):
     assert "<script>" in str(report)
     assert "<script>" not in report._repr_html_()
     assert "&lt;script&gt;" in report._repr_html_()
+
+
+@pytest.fixture
+def wrong():
+    """The report on an answer with one known mistake, and where to read."""
+    read = "04_attention#att-by-hand"
+    bug = Bug("", "", says="x", why="y", read=read)
+    return report.Report("a/b", "wrong", "", mistakes=((bug,),))
+
+
+SECTION = "Scores, weights and a weighted sum"
+PLACE = f"chapter 4, attention: {SECTION}"
+
+
+def test_what_to_read_again_is_named(wrong, monkeypatch, tmp_path):
+    """Without a page to lead to, there is no link that leads nowhere."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(report, "built", lambda place: "")
+    assert f"Read again: {PLACE}\n" in f"{wrong}\n"
+    assert f"Read again: {PLACE}</div>" in wrong._repr_html_()
+    assert "href" not in wrong._repr_html_()
+
+
+def test_read_again_leads_to_the_readers_notebook(
+    wrong, monkeypatch, tmp_path
+):
+    """From a notebook next to it, or below; an assignment has no section."""
+    near = tmp_path / "04_attention.ipynb"
+    near.write_text(json.dumps({"source": [f"## {SECTION}\n"]}))
+    (tmp_path / "further").mkdir()
+    for folder, up in ((".", ""), ("further", "../")):
+        monkeypatch.chdir(tmp_path / folder)
+        link = f'href="{up}04_attention.ipynb#Scores%2C-weights-and-a-'
+        assert link in wrong._repr_html_()
+    near.write_text(json.dumps({"source": ["## Something else"]}))
+    assert "href" not in wrong._repr_html_()
+
+
+def test_read_again_leads_to_the_built_page_or_the_site(
+    wrong, monkeypatch, tmp_path
+):
+    (tmp_path / "book").mkdir()
+    text = "---\na: b\n---\n\n(att-by-hand)=\n(other)=\n## By hand\n"
+    (tmp_path / "book/04_attention.md").write_text(text)
+    (tmp_path / "pyproject.toml").write_text(
+        '[project.urls]\nDocumentation = "https://e/"\n'
+    )
+    monkeypatch.setattr(report, "book_root", lambda: tmp_path)
+    monkeypatch.chdir(tmp_path)
+    on_site = "https://e/book/04_attention.html#att-by-hand"
+    assert f"attention: By hand, {on_site}" in str(wrong)
+    assert f'href="{on_site}"' in wrong._repr_html_()
+    page = tmp_path / "_build/html/book/04_attention.html"
+    page.parent.mkdir(parents=True)
+    page.touch()
+    assert f"By hand, {page.as_uri()}#att-by-hand" in str(wrong)
+    # A notebook's browser opens no file.
+    assert f'href="{on_site}"' in wrong._repr_html_()
+
+
+def test_whatever_is_to_be_read_again_is_found():
+    """Each mistake names a label; it stands under a heading of the book."""
+    reads = {
+        bug.read
+        for chapter in core.chapters()
+        for exercise in core.exercises(chapter).values()
+        for bug in exercise.bugs.values()
+    }
+    assert len(reads) > 100
+    lost = [
+        read
+        for read in sorted(filter(None, reads))
+        if not report.located(read)[1]
+    ]
+    assert lost == []
 
 
 def test_exercises_load_when_they_are_asked_for():

@@ -1,14 +1,24 @@
 """What a check tells the learner: as text, and as a box in a notebook."""
 
+import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from coursekit.classroom.check.core import NONE, Bug, Switches
+from coursekit.classroom.grading.install import book_root, published
 
 SIGN = {"passed": "✓", "wrong": "✗", "error": "✗", "not attempted": "–"}
 COLOR = {"passed": "#2a9d5c", "wrong": "#d1495b", "error": "#d1495b"}
+# In a chapter's source: code, whose comments look like headings; a heading;
+# and one that follows a label at once.
+CODE = re.compile(r"^(`{3,})(\{code-cell\}.*|\w+)\n(?s:.*?)^\1$", re.M)
+HEADING = re.compile(r"^#+ (.+)$", re.M)
+LABELED = re.compile(r"(?:\([\w-]+\)=\s+)+#+ (.+)")
 
 
 @dataclass(frozen=True)
@@ -75,16 +85,22 @@ class Report:
         lines += [f"Or like: {says(other)}." for other in others]
         return lines + [bug.why for bug in likely]
 
-    def links(self) -> list[tuple[str, str]]:
-        """``(text, address)`` of what to read again."""
+    def reads(self) -> list[str]:
+        """What to read again, as the mistakes name it."""
         reads = [bug.read for bug in self.mistakes[0]] if self.mistakes else []
-        unique = filter(None, dict.fromkeys(reads))
-        return [(title(read), address(read)) for read in unique]
+        return list(filter(None, dict.fromkeys(reads)))
+
+    def links(self) -> list[tuple[str, str]]:
+        """``(text, address)`` of what to read again, from page to page."""
+        return [(title(read), address(read)) for read in self.reads()]
 
     def __str__(self) -> str:
         """Plain text: a headline, the cause, then the example, indented."""
         lines = [*self.cause(), *self.message.splitlines()]
-        lines += [f"Read again: {text}, {to}" for text, to in self.links()]
+        for place, heading in map(located, self.reads()):
+            to = built(place) or on_site(place)
+            words = in_words(place, heading)
+            lines.append(f"Read again: {words}{to and f', {to}'}")
         body = "".join(f"\n  {line}" for line in lines)
         return f"{SIGN[self.status]} {self.id}: {self.status}{body}"
 
@@ -93,10 +109,7 @@ class Report:
     def _repr_html_(self) -> str:
         """The same in a box, for Jupyter and the book."""
         edge = COLOR.get(self.status, "#888")
-        links = "".join(
-            f'<div>Read again: <a href="{escape(to)}">{escape(text)}</a></div>'
-            for text, to in self.links()
-        )
+        links = "".join(read_again(*located(read)) for read in self.reads())
         cause = "".join(f"<div>{escape(line)}</div>" for line in self.cause())
         return (
             '<div class="coursekit-report" '
@@ -128,3 +141,70 @@ def address(read: str) -> str:
     """The same as a link from one page of the book to another."""
     page, _, label = read.partition("#")
     return f"{page}.html#{label}"
+
+
+def located(read: str) -> tuple[str, str]:
+    """Where a label stands, and the heading of its section.
+
+    A label may have moved to a further page of its chapter. Without the
+    book's files it is where it is said to be, and the heading is empty.
+    """
+    page, _, label = read.partition("#")
+    root = book_root()
+    if root is None:
+        return read, ""
+    book, number = root / "book", page.partition("_")[0]
+    further = sorted(book.glob(f"further/{number}_*.md"))
+    for file in filter(Path.is_file, [book / f"{page}.md", *further]):
+        text = CODE.sub("", file.read_text("utf8"))
+        target = rf"^(\({label}\)=|:(label|name): {label})$"
+        if found := re.search(target, text, re.M):
+            labeled = LABELED.match(text, found.start())
+            above = HEADING.findall(text[: found.start()])
+            heading = labeled[1] if labeled else above[-1]
+            name = file.relative_to(book).with_suffix("").as_posix()
+            return f"{name}#{label}", heading
+    return read, ""
+
+
+def in_words(place: str, heading: str) -> str:
+    """The page and the section, to be found without a link."""
+    return f"{title(place)}: {heading}" if heading else title(place)
+
+
+def read_again(place: str, heading: str) -> str:
+    """What to read again, as HTML for a notebook.
+
+    The book's build finds the address on its pages in ``data-read``.
+    """
+    shown = escape(in_words(place, heading))
+    if to := in_notebook(place, heading) or on_site(place):
+        shown = f'<a href="{escape(to)}">{shown}</a>'
+    to = escape(address(place))
+    return f'<div data-read="{to}">Read again: {shown}</div>'
+
+
+def in_notebook(place: str, heading: str) -> str:
+    """A link to the section in a reader's notebook near the one that runs."""
+    for folder in ("", "../"):
+        near = f"{folder}{place.partition('#')[0]}.ipynb"
+        if heading and Path(near).is_file():
+            line = json.dumps(f"# {heading}", ensure_ascii=False)[1:-1]
+            if line in Path(near).read_text("utf8"):
+                return f"{near}#{quote(heading.replace(' ', '-'))}"
+    return ""
+
+
+def built(place: str) -> str:
+    """The address of the built page as a file; empty if it is not built."""
+    page, _, label = place.partition("#")
+    root = book_root()
+    file = root and root / "_build" / "html" / "book" / f"{page}.html"
+    return f"{file.as_uri()}#{label}" if file and file.is_file() else ""
+
+
+def on_site(place: str) -> str:
+    """The address of the page in the published book; empty without one."""
+    root = book_root()
+    site = published(root).site if root else ""
+    return site and f"{site}book/{address(place)}"

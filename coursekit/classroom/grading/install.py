@@ -1,4 +1,4 @@
-"""Where the project is published, and a notebook's first cell.
+"""Where the book is, here and published, and a notebook's first cell.
 
 The addresses stand in ``pyproject.toml`` under ``[project.urls]`` and
 nowhere else. The first cell installs the package from there where it is
@@ -10,6 +10,7 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
+PLACES = Path(__file__).parents[3], Path(__file__).parents[2]
 PLACEHOLDER = "OWNER"
 # What the package needs, and its figures. A test compares with pyproject.toml.
 NEEDS = (
@@ -55,7 +56,7 @@ if find_spec("coursekit") is None:
     if missing:
         install(*missing)"""
 NO_ADDRESS = """\
-# The package of the book has to be there; it has no public address yet.
+# Is the package of the book installed? If it is not, this says what to do.
 {error}
 
 if find_spec("coursekit") is None:
@@ -77,6 +78,13 @@ class Published:
 
     tag: str = ""
     """The tag of the release that these files are, or will be."""
+
+
+def book_root() -> Path | None:
+    """The folder that holds the book: a checkout, or the package itself."""
+    return next(
+        (place for place in PLACES if (place / "_config.yml").is_file()), None
+    )
 
 
 def published(root: str | Path) -> Published:
