@@ -56,9 +56,11 @@ fuzz: $(ENV)  ## random cases: make fuzz SECONDS=600; a failure says its command
 	@$(PY) -m tests.fuzz $(if $(ONLY),--only $(ONLY)) $(if $(SEED),--seed $(SEED)) \
 	  --seconds $(or $(SECONDS),600)
 
-lab: $(ENV)  ## open the chapters as notebooks in JupyterLab
+lab: $(ENV)  ## open the chapters as notebooks, which are yours, in JupyterLab
+	.venv/bin/coursekit notebooks
 	.venv/bin/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) \
-	  --ServerApp.root_dir=. --LabApp.default_url=/lab/tree/book/index.md $(ARGS)
+	  --ServerApp.root_dir=my_notebooks --LabApp.default_url=/lab/tree/index.ipynb \
+	  $(ARGS)
 
 fresh:  ## run `make book` and `make test` in a clone with an empty environment
 	@sh tests/fresh.sh
@@ -133,9 +135,6 @@ $(ENV):
 	  build=cuda; }; \
 	  $(uv_install) $(uv_index) -r requirements.txt -r requirements-$$build.txt
 	.venv/bin/uv pip install -q --python $(PY) --no-deps --no-build-isolation -e .
-	@# JupyterLab opens a .md as what it is: a notebook.
-	@mkdir -p .venv/share/jupyter/lab/settings
-	@cp sphinx_ext/lab_overrides.json .venv/share/jupyter/lab/settings/overrides.json
 	@rm -f .venv/lock-* && touch $@
 
 models: $(HAVE_MODELS)  ## install the published models that chapter 15 runs

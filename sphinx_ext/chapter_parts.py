@@ -19,7 +19,6 @@ Under the goals stands a line with the time that reading and running take. A
 label that moved to another page leaves a link behind.
 """
 
-import json
 import re
 from functools import partial
 from html import escape
@@ -32,11 +31,18 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 
-from coursekit.classroom.grading.plain import CAN, RUNS, names_in, step_title
+from coursekit.classroom.grading.plain import (
+    CAN,
+    COSTS,
+    RUNS,
+    names_in,
+    price,
+    read_json,
+    step_title,
+)
 from coursekit.classroom.live.walk import PLACES
 
 LOGGER = logging.getLogger(__name__)
-COSTS = "results/chapters.json"
 READING = "<!-- reading time -->"
 
 CHAPTER = re.compile(r"book/(\d\d)_\w+")
@@ -223,23 +229,13 @@ def measured(env):
     """What ``make results NAME=chapters`` has measured."""
     file = Path(env.srcdir, COSTS)
     env.note_dependency(str(file))
-    return json.loads(file.read_text("utf8")) if file.exists() else {}
+    return read_json(file)
 
 
 def runs(costs, page):
     """The sentence on what the page's code takes, if it is known."""
     time, memory = (price(costs, page, what) for what in ("time", "memory"))
     return RUNS.format(time=time, memory=memory) if time else ""
-
-
-def price(costs, page, what):
-    """``time`` or ``memory`` of a page in words; ``None`` if not known."""
-    cost = costs.get("metrics", {}).get("pages", {}).get(page)
-    if cost is None or what not in ("time", "memory"):
-        return None
-    if what == "time":
-        return f"{max(1, round(cost['seconds']))} seconds"
-    return f"{cost['megabytes'] / 1000:.1f} GB"
 
 
 class Cost(SphinxRole):

@@ -10,17 +10,18 @@
    take longest first, and the time it took is printed; after all, the ten
    slowest cells. A chapter that fails does not hide the others.
 3. Every chapter is written, with its outputs, to ``_build/notebooks``
-   (nbval runs these again and compares), and as a reader should get it to
-   ``_build/readers``: in plain Markdown, the answers of predictions removed,
-   and a first cell that installs the package where it is missing.
+   (nbval runs these again and compares), and as a reader should get it
+   (:mod:`coursekit.classroom.readers`) to ``_build/readers``.
+4. The numbers that the pages quote are written to ``_build/numbers.json``. A
+   test compares them with ``book/numbers.json``, which lets
+   ``coursekit notebooks`` quote them without a run.
 """
 
-import ast
-import copy
 import functools
 import hashlib
 import json
 import os
+import re
 import shutil
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -37,21 +38,19 @@ from myst_parser.config.main import MdParserConfig
 
 sys.path.insert(0, str(Path(__file__).parent))
 import kernels
-import plain
 
-from coursekit.classroom.grading.install import install_cell, published
+from coursekit.classroom.grading import plain
+from coursekit.classroom.readers import code_cells, for_reader
 
 # Thousands of cells have options, which libyaml reads in a tenth of the time.
 yaml.SafeLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 WORKERS = 3  # on two cores: a kernel that starts or ends waits
+NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 SLOWEST = 10  # cells, of all chapters, that are listed with their time
 INPUTS = ("coursekit", "results", "requirements.txt")
 # Of these the pages quote nothing that a chapter computes.
 NO_INPUT = ("results/chapters.json", "results/chapters.py")
-
-# Cells whose code the page folds away or leaves out.
-FOLDED = {"hide-input", "hide-cell", "remove-input", "remove-cell"}
 
 
 @functools.cache
@@ -89,11 +88,6 @@ def read(root, page):
     return read_myst_markdown_notebook(
         text, MdParserConfig(enable_extensions=extensions)
     )
-
-
-def code_cells(notebook):
-    """The cells that run."""
-    return [c for c in notebook.cells if c.cell_type == "code"]
 
 
 def chapters(root, only=None):
@@ -238,93 +232,6 @@ def execute(root, only=None):
     return failed
 
 
-@functools.cache
-def defined(source):
-    """The names that a cell's code defines or imports."""
-    return frozenset(
-        name
-        for statement in plain.parse(source).statements
-        for name in statement.sets
-    )
-
-
-def with_lessons(cell, page, before):
-    """A Markdown cell in plain Markdown; its lessons are cells that run.
-
-    What the cells ``before`` define is not imported a second time.
-    """
-    known, cells = set(), []
-    pieces = list(plain.cut(cell.source, "lesson"))
-    if any(said for _, said in pieces):
-        for earlier in before:
-            if earlier.cell_type == "code":
-                known |= defined(earlier.source)
-    for number, (text, said) in enumerate(pieces):
-        text = page.convert(text)
-        if text:
-            cells.append(nbformat.v4.new_markdown_cell(text))
-            cells[-1].id = f"{cell.id}-{number}" if number else cell.id
-        if said:
-            source = plain.lesson_cell(*page.lesson(said), known)
-            known |= defined(source)
-            cells.append(nbformat.v4.new_code_cell(source))
-            cells[-1].id = f"{cell.id}-{number}-lesson"
-    return cells
-
-
-def without_semicolon(source):
-    """A cell that hides its last value without a ``;`` at its end.
-
-    IPython looks for the ``;`` in its history, which a program that runs
-    notebooks need not keep: plain nbval would find a value too many.
-    """
-    if not source.rstrip().endswith(";"):
-        return source
-    last = ast.parse(source).body[-1]
-    if not isinstance(last, ast.Expr):
-        return source
-    lines = source.rstrip()[:-1].split("\n")
-    line = lines[last.lineno - 1].encode()
-    at = last.col_offset  # in bytes
-    lines[last.lineno - 1] = (line[:at] + b"_ = " + line[at:]).decode()
-    return "\n".join(lines)
-
-
-def for_reader(notebook, install, page):
-    """The notebook that a reader downloads or opens in Colab or Binder.
-
-    ``install`` is the source of its first cell. ``page`` is a
-    :class:`plain.Page`, which knows how to say in Markdown what the chapter
-    says in MyST.
-    """
-    notebook = copy.deepcopy(notebook)
-    cells = []
-    for cell in notebook.cells:
-        if cell.cell_type == "markdown":
-            cells += with_lessons(cell, page, cells)
-            continue
-        cells.append(cell)
-        cell.source = without_semicolon(cell.source)
-        tags = set(cell.metadata.get("tags", []))
-        if tags & FOLDED:
-            cell.metadata["jupyter"] = {"source_hidden": True}
-            cell.metadata["cellView"] = "form"  # the same in Colab
-        if "predict" in tags:
-            cell.outputs, cell.execution_count = [], None
-            cell.metadata["tags"] = [*sorted(tags), "nbval-ignore-output"]
-        figure = cell.metadata.get("mystnb", {}).get("figure", {})
-        if "caption" in figure:
-            caption = page.caption(figure["caption"], "predict" in tags)
-            cells.append(nbformat.v4.new_markdown_cell(caption))
-            cells[-1].id = f"{cell.id}-caption"
-    notebook.cells = cells
-    first = nbformat.v4.new_code_cell(install)
-    first.id = "install"
-    at = next(i for i, c in enumerate(notebook.cells) if c.cell_type == "code")
-    notebook.cells.insert(at, first)
-    return notebook
-
-
 def drop_svg(notebook):
     """Leave a notebook the PNG alone of what was encoded as both.
 
@@ -340,11 +247,10 @@ def drop_svg(notebook):
 def export(root, only=None):
     """Write both kinds of notebook; ``KeyError`` if one never ran."""
     cache = get_cache(Path(root, "_build", ".jupyter_cache"))
-    settings, address = config(root), published(root)
-    install = install_cell(address.repository, address.tag)
     build = Path(root, "_build")
     written = {page: read(root, page) for page in pages(root)}
-    book = plain.Pages(root, settings, written)
+    book = plain.Pages(root, config(root), written)
+    numbers = dict(book.numbers)
     for kind in ("notebooks", "readers"):
         shutil.rmtree(build / kind, ignore_errors=True)
     for page in only or pages(root):
@@ -355,13 +261,59 @@ def export(root, only=None):
         drop_svg(ran)
         for number, cell in enumerate(ran.cells):
             cell.id = f"cell-{number}"  # else random, and never reproducible
+        shown = plain.Page(book, page, ran)
         for kind, nb in (
             ("notebooks", ran),
-            ("readers", for_reader(ran, install, plain.Page(book, page, ran))),
+            ("readers", for_reader(ran, shown)),
         ):
             target = build / kind / f"{page}.ipynb"
             target.parent.mkdir(parents=True, exist_ok=True)
             nbformat.write(nb, target)
+        numbers[page] = shown.quoted
+    kept = {page: numbers[page] for page in sorted(numbers) if numbers[page]}
+    text = json.dumps(kept, indent=1, ensure_ascii=False, sort_keys=True)
+    (build / "numbers.json").write_text(text + "\n", "utf8")
+    print(*drift(book.numbers, kept), sep="\n", end="")
+
+
+def drift(recorded, found):
+    """Lines that say which quoted numbers are not those of ``book/``.
+
+    Another processor may round a number differently: two units of its last
+    digit, or 5 %, are no difference.
+
+    Args:
+        recorded: what ``book/numbers.json`` holds.
+        found: what the build has found.
+    """
+    lines = []
+    for page in sorted({*recorded, *found}) if recorded else ():
+        was, now = recorded.get(page, {}), found.get(page, {})
+        lines += [
+            f"{page}: {name} is {now.get(name)}, recorded as {was.get(name)}\n"
+            for name in sorted({*was, *now})
+            if not alike(was.get(name), now.get(name))
+        ]
+    if lines:
+        lines.append("If so it should be: cp _build/numbers.json book/\n")
+    return lines
+
+
+def alike(one, other):
+    """Whether two texts differ at most by how a processor rounds."""
+    if one is None or other is None:
+        return False
+    if NUMBER.sub("#", one) != NUMBER.sub("#", other):
+        return False
+
+    def near(a, b):
+        digits = len(a.partition(".")[2])
+        a, b = (float(text.replace(",", "")) for text in (a, b))
+        units = 2.01 * 10**-digits if digits else 0
+        return abs(a - b) <= max(units, 0.05 * abs(a))
+
+    numbers = zip(NUMBER.findall(one), NUMBER.findall(other), strict=True)
+    return all(near(*pair) for pair in numbers)
 
 
 def main(*only, root="."):

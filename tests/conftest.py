@@ -37,7 +37,7 @@ PARTS = {
             "layout",
         ),
         *("ledger", "lesson", "mutants", "walk", "publish"),
-        *("live", "notebooks", "results", "run_parts", "sandbox"),
+        *("live", "notebooks", "readers", "results", "run_parts", "sandbox"),
         *("sheet", "shipped", "source", "speedrun", "text", "wild", "worker"),
         *("transcripts", "yourfile", "step_tasks", "capstone"),
         *("kit", "kit_wrong", "kit_slides"),

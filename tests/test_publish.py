@@ -434,12 +434,40 @@ def test_a_model_that_was_left_out_is_explained(built, tmp_path):
     assert "come with the project's repository, not from PyPI" in done.stdout
 
 
+def test_the_wheel_writes_the_readers_notebooks(built, tmp_path):
+    """The same as the checkout does, in a folder anywhere."""
+    built[0].extractall(tmp_path)
+    written = []
+    for place in (tmp_path, ROOT):
+        folder = tmp_path / place.name / "notebooks"
+        done = subprocess.run(
+            [*forked.python(), "-m", "coursekit", "notebooks", folder],
+            env=os.environ | {"PYTHONPATH": str(place)},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+        written.append(
+            {
+                path.relative_to(folder): json.loads(path.read_text("utf8"))
+                for path in folder.rglob("*.ipynb")
+            }
+        )
+    of_wheel, of_checkout = written
+    assert of_wheel.keys() == of_checkout.keys()
+    for path, notebook in of_wheel.items():
+        assert (
+            notebook["metadata"]["coursekit"]
+            == of_checkout[path]["metadata"]["coursekit"]
+        ), path
+
+
 # What others bring as a part of their own interface.
 BROUGHT = {
     "IPython": "ipykernel",
     "traitlets": "ipykernel",
     "PIL": "matplotlib",
-    "pybtex": "jupyter-book",
 }
 
 

@@ -30,6 +30,10 @@ In the order in which you will want them:
   coursekit finetune    from prompts with their answers
   coursekit quantize    what does it lose with fewer bits per weight?
 
+To read the book in Jupyter:
+
+  coursekit notebooks   write its chapters as notebooks
+
 For the transformer that you build yourself, chapter by chapter:
 
   coursekit start       begin my_transformer.py, at any chapter
@@ -71,6 +75,7 @@ COMMANDS = {
     "info": ("[RUN] [--json]", "coursekit.cli.info"),
     "finetune": ("RUN PAIRS --out RUN [options]", "coursekit.cli.finetune"),
     "quantize": ("RUN [TEXT] [options]", "coursekit.cli.quantize"),
+    "notebooks": ("[FOLDER]", "coursekit.classroom.readers"),
     "start": ("[FILE] [--at K] [--force]", f"{YOUR_FILE}:start"),
     "step": ("[FILE] [--at K] [--seconds S]", f"{YOUR_FILE}:step"),
     "capstone": ("[FILE] [TEXT] [options]", f"{YOUR_FILE}.capstone:capstone"),

@@ -9,7 +9,6 @@ import ast
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ from coursekit.classroom.check import core
 from coursekit.classroom.check.core import Exercise
 from coursekit.classroom.grading import plain
 from coursekit.classroom.grading.cells import (
-    INSTALL,
     Cell,
     NotebookError,
     myst_cells,
@@ -41,6 +39,7 @@ from coursekit.classroom.grading.standalone import (
     NotStandaloneError,
     standalone,
 )
+from coursekit.classroom.readers import library, pages_of
 
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 HOW = """\
@@ -266,19 +265,6 @@ def root_of(path: Path) -> Path:
     return next((p for p in above if (p / "_config.yml").is_file()), above[0])
 
 
-@cache
-def pages_of(root: Path) -> Mapping[str, Any]:
-    """The pages of a checkout as notebooks, by name."""
-    import jupytext  # type: ignore[import-untyped]
-
-    return {
-        path.relative_to(root).with_suffix("").as_posix(): jupytext.reads(
-            path.read_text("utf8"), fmt="md:myst"
-        )
-        for path in sorted(root.glob("book/**/*.md"))
-    }
-
-
 def as_notebook(cells: Iterable[Cell]) -> Any:
     """The cells as nbformat has them, to be looked at alone."""
     made = [
@@ -396,18 +382,6 @@ def setup_of(items: Iterable[Item], programs: Sequence[Program]) -> list[str]:
 
 
 # -- writing -----------------------------------------------------------------
-def library() -> Any:
-    """nbformat, which comes with jupytext."""
-    try:
-        import nbformat
-    except ModuleNotFoundError as error:
-        raise NotebookError(
-            "notebooks are written by nbformat, which is missing: got no "
-            f"such module. {INSTALL}."
-        ) from error
-    return nbformat
-
-
 def write(notebook: Any, path: Path) -> Path:
     """Write a notebook, and the folders above it."""
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -9,6 +9,7 @@ import ast
 import builtins
 import functools
 import hashlib
+import json
 import posixpath
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -41,8 +42,18 @@ LETTERS = "ABCDEFGH"
 FINISHED = 15
 # Orders the choices of every question in the book; see `shuffled`.
 SEED = 0
+CLOSED = '<details style="margin-bottom: 0.6em">'
 CHOOSE = "*Choose one before you open it. Then run what follows.*"
+PACKAGE = Path(__file__).parents[2]
 CAN = "After this chapter you can"
+COSTS = "results/chapters.json"
+NUMBERS = "book/numbers.json"
+BIBTEX = """\
+@book{{executabletransformer,
+  title  = {{{title}}},
+  author = {{{{{author}}}}},
+  year   = {{{year}}},
+{url}}}"""
 RUNS = "The code runs in {time} on one core, in {memory}."
 REMEMBER = (
     "Still there? Three questions from earlier chapters "
@@ -301,8 +312,8 @@ def lesson_cell(
     """The same parts as a cell that runs by itself.
 
     A method cannot be defined alone, so its whole class stands in the cell.
-    What the lines need and neither they nor ``known`` define is imported
-    from the finished file.
+    What the lines need and neither they nor ``known`` define is imported, as
+    the finished file does it or from there.
 
     Args:
         names: as the ``{lesson}`` names them.
@@ -327,8 +338,17 @@ def lesson_cell(
     if not missing:
         return source
     module = "minimal" if edit else lesson.file_of(whole[0], chapter)[:-3]
-    names_of_it = ", ".join(missing)
-    return f"from coursekit.{module} import {names_of_it}\n\n\n{source}"
+    file = Path(PACKAGE, f"{module}.py").read_text("utf8")
+    lines = [  # what the file imports is imported as it does
+        ast.unparse(node)
+        for node in ast.parse(file).body
+        if isinstance(node, (ast.Import, ast.ImportFrom))
+        and {alias.name for alias in node.names} & set(missing)
+    ]
+    given = {name for line in lines for name in parse(line).statements[0].sets}
+    if own := ", ".join(sorted(set(missing) - given)):
+        lines.append(f"from coursekit.{module} import {own}")
+    return "\n".join(lines) + f"\n\n\n{source}"
 
 
 @functools.lru_cache(maxsize=2)
@@ -420,22 +440,59 @@ class Pages:
             url = f"https://doi.org/{fields['doi']}"
         return f"[{text}]({url})" if url else text
 
-    def cost(self, page: str, what: str) -> str:
-        """What a page's code takes; only the book's build knows."""
-        return "?"
+    @functools.cached_property
+    def costs(self) -> Mapping[str, Any]:
+        """What the code of each page took when it was measured."""
+        return read_json(self.root / COSTS)
+
+    @functools.cached_property
+    def numbers(self) -> Mapping[str, Mapping[str, str]]:
+        """What each page quotes of a run of its code, as it prints it."""
+        return read_json(self.root / NUMBERS)
 
     def citation(self) -> str:
-        """How to cite the book, as a BibTeX entry."""
-        return f"@misc{{course, url = {{{self.repository}}}}}"
+        """How to cite the book, from what _config.yml says."""
+        return bibtex(
+            title=self.config.get("title", ""),
+            author=self.config.get("author", ""),
+            year=self.config.get("copyright", ""),
+            url=self.repository,
+        )
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """What a file of JSON holds; nothing if there is no such file."""
+    if not path.is_file():
+        return {}
+    found: dict[str, Any] = json.loads(path.read_text("utf8"))
+    return found
+
+
+def bibtex(title: str, author: str, year: str, url: str) -> str:
+    """How to cite the book; without an address, if it has none yet."""
+    url = f"  url    = {{{url}}},\n" if url else ""
+    return BIBTEX.format(title=title, author=author, year=year, url=url)
+
+
+def price(costs: Mapping[str, Any], page: str, what: str) -> str | None:
+    """``time`` or ``memory`` of a page in words; ``None`` if not known."""
+    cost = costs.get("metrics", {}).get("pages", {}).get(page)
+    if cost is None or what not in ("time", "memory"):
+        return None
+    if what == "time":
+        return f"{max(1, round(cost['seconds']))} seconds"
+    return f"{cost['megabytes'] / 1000:.1f} GB"
 
 
 class Page:
     """One page, turned into plain Markdown cell by cell."""
 
     def __init__(self, pages: Pages, name: str, ran: Any) -> None:
-        """``ran``: the page's notebook, with its outputs."""
+        """``ran``: the page's notebook, with outputs if it was run."""
         self.pages, self.name = pages, name
         self.glued = glued_values(ran)
+        self.quoted: dict[str, str] = {}
+        """The numbers that the text has quoted so far, as it prints them."""
 
     def caption(self, text: str, closed: bool) -> str:
         """The caption of a figure, on its own below the cell."""
@@ -548,7 +605,7 @@ class Page:
     def details(self, title: str, body: str) -> str:
         """Something closed, with a title to open it by."""
         return (
-            f"<details><summary>{to_html(title)}</summary>\n\n"
+            f"{CLOSED}<summary>{to_html(title)}</summary>\n\n"
             f"{self.convert(body)}\n\n</details>"
         )
 
@@ -568,9 +625,7 @@ class Page:
 
     def goals(self, body: str) -> str:
         """What one can do after the chapter, and what running it takes."""
-        time, memory = (
-            self.pages.cost(self.name, what) for what in ("time", "memory")
-        )
+        time, memory = map(self.cost, ("time", "memory"))
         text = f"**{CAN}**\n\n{self.convert(body)}"
         if "?" in (time, memory):
             return text
@@ -631,7 +686,7 @@ class Page:
         if role == "math":
             return f"${text}$"
         if role == "cost":
-            return self.pages.cost(self.name, text)
+            return self.cost(text)
         if role == "repo":
             if not self.pages.repository:
                 return shown or target
@@ -640,13 +695,20 @@ class Page:
             return f"`{shown or target.lstrip('~')}`"
         return shown or target
 
+    def cost(self, what: str) -> str:
+        """What the page's code took when it was measured."""
+        return price(self.pages.costs, self.name, what) or "?"
+
     def glue(self, text: str) -> str:
-        """A number that the code has computed."""
+        """A number that the code has computed, here or in the recorded run."""
         name, _, form = text.partition(":")
-        if name not in self.glued:
-            return "…"  # the code has not run
-        value = self.glued[name]
-        return format(value, form) if form else str(value)
+        if name in self.glued:
+            value = self.glued[name]
+            shown = format(value, form) if form else str(value)
+        else:
+            shown = self.pages.numbers.get(self.name, {}).get(text, "…")
+        self.quoted[text] = shown
+        return shown
 
     def cite(self, role: str, text: str) -> str:
         """Authors and year; the year is linked."""

@@ -20,12 +20,12 @@ from coursekit.classroom.grading import plain
 from coursekit.classroom.grading.cells import Cell, myst_cells
 from coursekit.classroom.grading.handout import (
     converter,
-    library,
     read_text,
     root_of,
 )
 from coursekit.classroom.grading.sources import for_instructors
 from coursekit.classroom.live.walk import PLACES, TITLES
+from coursekit.classroom.readers import library
 
 __all__ = ["Deck", "Slide", "deck", "write"]
 
