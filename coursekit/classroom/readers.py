@@ -154,6 +154,7 @@ def pages_of(root: Path) -> Mapping[str, Any]:
             path.read_text("utf8"), fmt="md:myst"
         )
         for path in sorted(root.glob("book/**/*.md"))
+        if ".ipynb_checkpoints" not in path.parts  # Jupyter's copies
     }
 
 
