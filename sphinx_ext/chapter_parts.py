@@ -25,6 +25,7 @@ from html import escape
 from pathlib import Path
 
 from docutils import nodes
+from docutils.statemachine import StringList
 from page_count import count
 from sphinx.addnodes import pending_xref
 from sphinx.transforms.post_transforms import SphinxPostTransform
@@ -38,6 +39,7 @@ from coursekit.classroom.grading.plain import (
     names_in,
     price,
     read_json,
+    step_end,
     step_title,
 )
 from coursekit.classroom.live.walk import PLACES
@@ -154,6 +156,8 @@ class Step(SphinxDirective):
         self.add_name(node)
         node += nodes.title("", "", *text)
         self.state.nested_parse(self.content, self.content_offset, node)
+        end = StringList(step_end(self.arguments[0]).splitlines(), "step")
+        self.state.nested_parse(end, self.content_offset, node)
         return [node, *messages]
 
 

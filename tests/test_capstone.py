@@ -175,6 +175,8 @@ def test_a_prediction_is_made_before_the_run(tmp_path, capsys):
     for words, sentence in {
         ("--change", "no such line", "x", "--predict", "0"): "0 times",
         ("--change", "self.query", "x", "--predict", "0"): "2 times",
+        ("--change", "GELU", "x", "--predict", "0"): "`return self.output(nn."
+        "functional.gelu(self.hidden(x)))`",  # copy OLD from this line
         ("--change", GELU, RELU, "--predict", "nan"): "Give a number",
         ("--change", GELU, RELU): "Give both",
     }.items():
@@ -207,10 +209,10 @@ def test_a_damaged_prediction_is_refused(tmp_path, capsys, text):
 
 def test_the_report_has_the_prediction_beside_the_result(tmp_path, capsys):
     path = finished(tmp_path / "mine.py")
-    words = ["to be or not to be", "the cat sat on a mat", "she sells shells"]
-    lines = random.Random(0).choices(words, k=700)
+    genes = ["gattacagattacacc", "ccgtccgtaaaa", "tacgtacggg"]
+    drawn = "".join(random.Random(0).choices(genes, k=900))
     text = tmp_path / "text.txt"
-    text.write_text("\n".join(lines))
+    text.write_text(" " * 30 + drawn)  # one line of few letters
     digest = capstone.predict(path, GELU, RELU, 0.25)
     assert capstone.capstone(path, text, seconds=60.0), capsys.readouterr().out
     out = capsys.readouterr().out
@@ -219,9 +221,11 @@ def test_the_report_has_the_prediction_beside_the_result(tmp_path, capsys):
         r"^✓ below [\d.]+, counted pairs of characters$", out, re.M
     )
     assert re.search(r"^your change: [+-][\d.]+ nats.* \+0\.250$", out, re.M)
+    assert re.search(r"^another seed alone: [+-]\d\.\d{3}$", out, re.M)
     report = (tmp_path / "mine.report.md").read_text("utf-8")
     assert report.count("\n") < 90
-    for part in ("-nn.functional.gelu\n+nn.functional.relu", digest):
+    sample = f"Temperature 0.5:\n\n```text\n{drawn[:20]}"
+    for part in (f"-{GELU}\n+{RELU}", digest, sample):
         assert part in report
     without, with_it, difference, predicted = (
         float(re.search(rf"{name}\D*?([+-]?\d\.\d+)", report)[1])
@@ -230,6 +234,50 @@ def test_the_report_has_the_prediction_beside_the_result(tmp_path, capsys):
     assert predicted == 0.25
     assert difference == pytest.approx(with_it - without, abs=2e-3)
     assert "as it was then" in report
+
+
+@pytest.mark.parametrize(
+    ("with_it", "other_seed", "verdict"),
+    [
+        (2.1, 2.01, "larger than that"),
+        (1.9, 2.01, "larger than that"),
+        (2.02, 2.0001, "no larger"),  # the book's seeds differ as much
+        (2.1, 1.8, "no larger"),
+        (2.1, 2.0, "`run` sets a seed itself"),
+    ],
+)
+def test_a_difference_is_compared_with_chance(
+    tmp_path, with_it, other_seed, verdict
+):
+    path = finished(tmp_path / "mine.py")
+    given = capstone.Prediction("a", "b", 0.1, "0", "2026-01-01")
+    numbers = ("characters", "parameters", "steps", "tokens", "fast", "slow")
+    found = dict.fromkeys(numbers, 1) | {"text": "", "bar": "", "samples": {}}
+    found |= {"loss": 2.0, "changed": with_it, "reseeded": other_seed}
+    report = capstone.evidence(path, given, found)
+    assert f"The difference is {verdict}" in report.replace(
+        "not compared with chance, since ", ""
+    )
+
+
+def test_a_small_prediction_is_told_from_no_chance(tmp_path, capsys):
+    path = finished(tmp_path / "mine.py")
+    values = result("capstone")["loss"]["values"]
+    for expected in (max(values) - min(values), -0.2):
+        capstone.predict(path, GELU, RELU, expected)
+        said = capsys.readouterr().out
+        assert ("cannot be told from chance" in said) == (expected > 0)
+
+
+def test_a_change_that_does_not_run_stops_before_the_training(
+    tmp_path, monkeypatch
+):
+    path = finished(tmp_path / "mine.py")
+    monkeypatch.setattr(capstone_child, "verify", lambda *_: [])
+    monkeypatch.setattr(capstone_child, "held_out", capstone_child.title)
+    given = {"old": GELU, "new": "nn.relu"}
+    with pytest.raises(learner.ContractError, match="✗ Your change: runs"):
+        capstone_child.stages(path, "ab " * 999, 1.0, given, "mine.txt")
 
 
 def test_a_change_must_still_be_possible(tmp_path):
@@ -326,7 +374,7 @@ def test_the_books_translator_holds_every_contract(tmp_path, capsys):
     # Without the time for all steps it trains, translates, and does not pass.
     passed, fraction = translator.translated(file, seconds=0.1)
     assert (passed, fraction) == (False, 0.0)
-    assert "give it more --seconds" in capsys.readouterr().out
+    assert re.search(r"Give it --seconds \d+, in", capsys.readouterr().out)
 
 
 @pytest.mark.parametrize("name", MISTAKES)

@@ -427,6 +427,7 @@ def test_a_build_step_is_a_box(page):
     title = box.select_one(".admonition-title").get_text()
     assert title == "Your file, step 4: Look back"
     assert box.select_one("code").get_text() == "attention"
+    assert '# attention(q, k, v, mask)\n    "attention": att' in box.get_text()
 
 
 def test_plain_markdown_for_readers(book):
@@ -434,6 +435,7 @@ def test_plain_markdown_for_readers(book):
     assert notebooks.plain.LEFT.findall(text) == []
     assert "**After this chapter you can**" in text
     assert "> **Your file, step 4: Look back**" in text
+    assert '\n>     "attention": attention,\n' in text
     assert "**What is a row?**" in text
     closed = re.sub(r"<details.*</details>", "", text, flags=re.DOTALL)
     assert "What is a row?" not in closed

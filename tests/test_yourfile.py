@@ -4,6 +4,7 @@ import difflib
 import math
 import os
 import re
+import runpy
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from coursekit import cli
 from coursekit.classroom import lesson, yourfile
 from coursekit.classroom.glue import result
 from coursekit.classroom.yourfile import (
+    FILE,
     bands,
     child,
     contracts,
@@ -59,14 +61,14 @@ def test_the_books_file_holds_every_contract(tmp_path, chapter):
     assert "CharTokenizer" not in source
     lines = found(tmp_path / f"right{chapter}.py", source)
     due = contracts.due(chapter, set(yourfile.book(chapter).values()))
-    assert lines.count("✓") == len(due), lines
+    assert lines.count("✓") == len(due) + 1, lines  # and the last lines
     assert "✗" not in lines
 
 
 @pytest.mark.parametrize("chapter", range(lesson.LAST_CHAPTER + 1))
 def test_the_complete_file_is_the_books_and_its_parts(chapter):
     source = yourfile.text(chapter, complete=True)
-    assert source.startswith(lesson.text(chapter))
+    assert source.startswith(lesson.text(chapter).replace("minimal.py", FILE))
     assert f"chapter = {chapter}\n" in source
     # The negative control: what is to be written is not filled in.
     has_step = chapter in yourfile.STEPS
@@ -222,6 +224,8 @@ LOG_P = "log_p = shifted - shifted.exp().sum(-1, keepdim=True).log()"
 WIDTH = "def __init__(self, vocab_size, context, d_model):"
 CENTERED = """x - x.mean(-1, keepdim=True)
         variance = x.square().mean(-1, keepdim=True)"""
+NO_MEMORY = """def forward(self, x, mask):
+        memory = x"""
 WIDE = """nn.Linear(d_model, 4 * d_model, bias=False)
         self.output = nn.Linear(4 * d_model, d_model, bias=False)"""
 BLOCKS = "nn.ModuleList(\n            Block(d_model, n_heads) for _ in range("
@@ -291,7 +295,7 @@ WRONG = {  # name: chapter, old, new, contract, a part of the sentence
     ),
     "prompt lost": (
         *(0, "ids = torch.cat([ids, new], dim=1)", "ids = new"),
-        *("generate", "11 new tokens"),
+        *("generate", "new tokens make the shape"),
     ),
     "prompt at the end": (
         *(0, "torch.cat([ids, new], dim=1)", "torch.cat([new, ids], dim=1)"),
@@ -299,7 +303,7 @@ WRONG = {  # name: chapter, old, new, contract, a part of the sentence
     ),
     "context not cut": (
         *(4, "model(ids[:, -model.context :])", "model(ids)"),
-        *("generate", "without an error"),
+        *("generate", "IndexError: index out of range in self. Give it its"),
     ),
     "no scale": (
         *(4, " / math.sqrt(q.size(-1))", ""),
@@ -874,7 +878,7 @@ WRONG = {  # name: chapter, old, new, contract, a part of the sentence
             "logits = model(new, past)[:, -1]",
             "logits = model(ids)[:, -1]",
         ),
-        *("generate", "IndexError"),
+        *("generate", "Give it the last half again, with a new dictionary"),
     ),
     "the whole text is read each time": (
         *(
@@ -888,7 +892,11 @@ WRONG = {  # name: chapter, old, new, contract, a part of the sentence
         *(12, "model(new, past)[:, -1]", "model(new)[:, -1]"),
         *("cached", "with the same dictionary"),
     ),
-    # -- chapter 9
+    # -- chapters 6 and 9
+    "no memory": (
+        *(6, "def forward(self, x, memory, mask):", NO_MEMORY),
+        *("heads", "then .forward(x, memory, mask)"),
+    ),
     "one block for all": (
         *(9, f"{BLOCKS}n_blocks)", f"{BLOCKS}1)"),
         *("stacks", "parameters of its own"),
@@ -903,7 +911,10 @@ WRONG = {  # name: chapter, old, new, contract, a part of the sentence
     ),
     "no number of blocks": (
         *(9, "n_heads, n_blocks):", "n_heads):"),
-        *("logits", "TypeError"),
+        *(
+            "logits",
+            "The call is GPT(vocab_size, context, d_model, n_heads, n",
+        ),
     ),
 }
 
@@ -934,7 +945,7 @@ def test_the_readme_shows_what_is_printed(tmp_path):
     [
         ("def f(:\n", "SyntaxError"),
         ("print('hello')\n", "ends with the dictionary `parts`"),
-        ("parts = {}\nchapter = 0\n", "Add 'tokenizer'"),
+        ("parts = {}\nchapter = 0\n", "got none. Add, with your own names"),
         ("parts = {}\n", "`chapter` says how far"),
         ("parts = {}\nchapter = 13\n", "from 0 to 12: got 13"),
         ("import sys\nsys.exit(0)\n", "SystemExit"),
@@ -953,7 +964,77 @@ def test_a_file_that_says_nothing_is_told_why(
 def test_at_overrides_the_chapter_of_the_file(tmp_path):
     source = yourfile.text(0, complete=True)
     assert "✗" not in found(tmp_path / "a.py", source)
-    assert "Add 'merge'" in found(tmp_path / "a.py", source, at=4)
+    said = found(tmp_path / "a.py", source, at=4)
+    for line in ("# causal_mask(n_queries, n_keys)", '"mask": causal_mask,'):
+        assert f"\n    {line}\n" in said
+    for name, part in yourfile.book(4).items():  # all that lack, at once
+        assert (f'"{part}": {name},' in said) == (f'"{part}"' not in source)
+
+
+# -- the last lines ----------------------------------------------------------
+def kept(chapter, old):
+    """A chapter's file, with the last lines of an earlier one."""
+    source = yourfile.text(chapter, complete=True)
+    lines = lesson.part("script", chapter), lesson.part("script", old)
+    return source.replace(*lines)
+
+
+@pytest.mark.parametrize("chapter", range(lesson.LAST_CHAPTER + 1))
+def test_after_each_step_the_file_runs(tmp_path, monkeypatch, capsys, chapter):
+    """As it is begun, written, and changed as the page says."""
+    source = kept(chapter, 0)
+    for k in range(1, chapter + 1):  # the lines that the pages show
+        main, _, _ = yourfile.last_lines(k).partition("chapter =")
+        for line in main.splitlines()[2:-1]:
+            name = line.partition(" = ")[0]
+            source = re.sub(f"^{name} = .*", line, source, flags=re.MULTILINE)
+    small = {"steps=2000": "steps=2", "1], 500)": "1], 70)"}
+    for old, new in small.items():
+        assert source.count(old) == 1
+        source = source.replace(old, new)
+    (tmp_path / FILE).write_text(source, "utf-8")
+    (tmp_path / "text.txt").write_text("ACGT" * 200, "utf-8")  # one line
+    monkeypatch.setattr("sys.argv", [FILE, str(tmp_path / "text.txt")])
+    runpy.run_path(str(tmp_path / FILE), run_name="__main__")
+    out = capsys.readouterr().out
+    assert re.search(r"^held-out loss: .*\n[ACGT]{71}$", out, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("chapter", "lines_of", "old", "new", "sentence"),
+    [
+        (2, 0, "", "", "has: model = Model(len(tokenizer.vocabulary), contex"),
+        (
+            9,
+            2,
+            "",
+            "",
+            "name 'Model' is not defined. Begin at the line below.",
+        ),
+        (
+            *(
+                9,
+                2,
+                "if __name__",
+                f"{lesson.part('Model', 8)}\n\nif __name__",
+            ),
+            "got Model instead of GPT. The book's file has: model = GPT(",
+        ),
+        (
+            *(11, 11, "batch_size=32", "batch_size"),
+            "missing a required argument: 'batch_size'",
+        ),
+    ],
+    ids=["before the width", "before blocks", "another model", "no default"],
+)
+def test_last_lines_that_do_not_run_are_seen(
+    tmp_path, chapter, lines_of, old, new, sentence
+):
+    source = kept(chapter, lines_of)
+    assert not old or source.count(old) == 1
+    lines = found(tmp_path / "mine.py", source.replace(old, new))
+    assert "✗ Last lines: `python mine.py text.txt` runs" in lines
+    assert sentence in " ".join(lines.split())
 
 
 # -- oracles -----------------------------------------------------------------
@@ -993,7 +1074,11 @@ def test_the_book_is_in_its_own_band(chapter):
         for loss in run.losses:
             assert bands.compare(loss, run)[0]
         worse = max(run.losses) + bands.TOLERANCE + 0.001
-        assert not bands.compare(worse, run)[0]
+        passed, said = bands.compare(worse, run)
+        assert not passed
+        most = float(re.match(r"✗ at most (\d\.\d{3}); ", said)[1])
+        assert round(worse, 3) > most  # the mark is that of the words
+        assert bands.compare(most, run)[1][0] == "✓"
         assert not bands.compare(math.nan, run)[0]
         assert run.before.startswith(child.PROMPT)
 
@@ -1038,26 +1123,67 @@ def test_a_replaced_stream_holds_the_contracts_and_not_the_band(tmp_path):
 
 
 def test_no_run_to_compare_with_is_said():
-    assert bands.compare(1.9, None) == (
-        True,
-        "  The book's file has no run of as many steps.",
-    )
+    passed, said = bands.compare(1.9, None)
+    assert passed
+    assert said.startswith("  Not compared: ")
+
+
+@pytest.mark.parametrize(
+    ("had", "longer"), [(40, "300"), (300, "2,000"), (2000, "")]
+)
+def test_how_much_time_the_books_steps_need_is_said(had, longer):
+    known = bands.references(9)
+    said = bands.more_time(had, 0.1, known)
+    assert bool(said) == bool(longer)
+    if longer:
+        assert f"For {longer} steps," in said
+        seconds = int(re.search(r"--seconds (\d+)", said)[1])
+        assert bands.steps_in(seconds, 0.1) > int(longer.replace(",", ""))
 
 
 # -- start and step ----------------------------------------------------------
 def test_start_replaces_no_file(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert coursekit.start(4) == Path("my_transformer.py")
-    assert "to write: attention" in capsys.readouterr().out
-    Path("my_transformer.py").write_text("mine")
-    with pytest.raises(ValueError, match="not replaced"):
-        coursekit.start(4)
-    assert Path("my_transformer.py").read_text() == "mine"
+    assert coursekit.start(4) is None  # a notebook shows what is printed
+    where = str(tmp_path / FILE)
+    begun = capsys.readouterr().out
+    assert f"{where} at chapter 4, to write: attention" in begun
+    mine = Path(FILE).read_text("utf-8") + "# mine\n"
+    Path(FILE).write_text(mine, "utf-8")
+    coursekit.start(9)
+    again = capsys.readouterr().out
+    assert again.startswith(f"{where} is there already, at chapter 4, and ")
+    assert again.count("\n") == 1
+    assert Path(FILE).read_text("utf-8") == mine
     coursekit.start(9, force=True)
     assert Path("my_transformer.py").read_text("utf-8") == yourfile.text(9)
     with pytest.raises(ValueError, match="0 to 12: got 13"):
         coursekit.start(13, "other.py")
     assert not Path("other.py").exists()
+
+
+@pytest.mark.parametrize(
+    ("begun", "asked"),
+    [
+        ("notebooks", "."),
+        ("notebooks", "notebooks/further"),
+        (".", "notebooks"),
+    ],
+)
+def test_there_is_one_file_from_wherever_it_is_asked(
+    tmp_path, monkeypatch, capsys, begun, asked
+):
+    (tmp_path / "notebooks/further").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / begun)
+    coursekit.start(4)
+    monkeypatch.chdir(tmp_path / asked)
+    capsys.readouterr()
+    coursekit.start(4)
+    there = f"{tmp_path / begun / FILE} is there already, at chapter 4"
+    assert there in capsys.readouterr().out
+    assert yourfile.existing(None) == tmp_path / begun / FILE
+    coursekit.start(5, FILE)  # the control: one that is named is another
+    assert yourfile.existing(FILE) == tmp_path / asked / FILE
 
 
 def shell(folder, *words, program=("-m", "coursekit"), **options):
@@ -1088,10 +1214,12 @@ def test_the_shell_checks_trains_and_generates(tmp_path, capsys):
     assert (process.returncode, err) == (0, "")
     assert "of at most 0 seconds" in out
     assert re.search(r"held-out loss \d\.\d{3} nats per character", out)
-    assert "no run of as many steps" in out
+    assert "Not compared: " in out
+    assert re.search(r"For 300 steps,\n.* --seconds \d+", out)
     assert re.search(r"^before this chapter +your sample$", out, re.M)
     assert re.search(r"^ROMEO: +ROMEO:$", out, re.M)
-    assert "next: chapter 1, merge, BPETokenizer. Set" in out
+    assert "next: chapter 1, merge, BPETokenizer. When" in out
+    assert '\n        "merge": merge,\n' in out
     assert "with the rest: coursekit start NAME.py --at 1" in out
 
 

@@ -108,7 +108,7 @@ MODELS = {
 }
 LATER = "  # or BPETokenizer(text, 512)"  # not before chapter 1
 ABOUT = '''\
-"""My transformer, after chapter {} of The Executable Transformer.
+"""My transformer, built along with The Executable Transformer.
 
     python my_transformer.py text.txt
 
@@ -267,7 +267,7 @@ def text(chapter: int) -> str:
             imports += "\n"
         if is_import and re.search(rf"\b{line.split()[-1]}\b", body):
             imports += f"{line}\n"
-    return f"{ABOUT.format(chapter)}\n{imports}{body.rstrip()}\n"
+    return f"{ABOUT}\n{imports}{body.rstrip()}\n"
 
 
 def load(chapter: int, edits: Sequence[tuple[str, str]] = ()) -> ModuleType:

@@ -233,6 +233,18 @@ def step_title(argument: str) -> str:
     return f"Your file, step {number}: {name.strip()}"
 
 
+def step_end(argument: str) -> str:
+    """What a build step changes in the last lines of the reader's file."""
+    from coursekit.classroom.yourfile import last_lines
+
+    chapter = int(argument.partition(" ")[0])
+    if not chapter:  # `coursekit start` has written them
+        return ""
+    return (
+        f"New at the end of the file:\n\n```python\n{last_lines(chapter)}\n```"
+    )
+
+
 def chapter_of(page: str) -> int | None:
     """The number of a page's chapter, from its name; ``None`` without one."""
     found = re.match(r"(\d\d)_", posixpath.basename(page))
@@ -568,6 +580,7 @@ class Page:
         if name == "goals":
             return self.goals(body)
         if name == "step":
+            body = f"{body}\n\n{step_end(argument)}".strip()
             return self.quote(self.inline(step_title(argument)), body)
         if name == "lesson":
             return f"```python\n{lesson_text(*self.lesson(said))}\n```"

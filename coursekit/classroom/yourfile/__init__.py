@@ -13,9 +13,11 @@ import ast
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 import tempfile
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,6 +66,8 @@ PARTS = {
     "sample": "sample",
     "generate": "generate",
 }
+# Which of a class's methods the checks call, besides `__init__`.
+METHODS = ("forward", "encode", "decode")
 # How lines begin that are none of a step's subject.
 SETUP = (
     *("super()", "self.context =", "self.n_heads ="),
@@ -106,7 +110,7 @@ def text(at: int, complete: bool = False) -> str:
             f"a chapter is a number from 0 to {lesson.LAST_CHAPTER}: got "
             f"{at}. Give the chapter that you are at."
         )
-    source = lesson.text(at)
+    source = lesson.text(at).replace(lesson.FILE, FILE)
     for name in () if complete else STEPS.get(at, ()):
         new = lesson.part(name, at)
         if new.startswith("class") and at and name in lesson.parts(at - 1):
@@ -130,6 +134,70 @@ def book(at: int) -> dict[str, str]:
     """
     there = lesson.parts(at)
     return {name: part for name, part in PARTS.items() if name in there}
+
+
+def calls(name: str, at: int) -> list[str]:
+    """How the checks call a part of the book: ``Model(…)``, ``.forward(…)``.
+
+    Args:
+        name: the book's name for it.
+        at: the chapter.
+    """
+    [part] = ast.parse(lesson.part(name, at)).body
+    if isinstance(part, ast.FunctionDef):
+        return [f"{name}({ast.unparse(part.args)})"]
+    assert isinstance(part, ast.ClassDef)
+    found = []
+    for method in part.body:
+        if isinstance(method, ast.FunctionDef):
+            del method.args.args[0]
+            given = f"({ast.unparse(method.args)})"
+            if method.name == "__init__":
+                found.append(name + given)
+            elif method.name in METHODS:
+                found.append(f".{method.name}{given}")
+    return found
+
+
+def entry(name: str, part: str, at: int) -> str:
+    """The line of `parts` for a part, below what it does and takes.
+
+    Args:
+        name: the book's name for it.
+        part: its key.
+        at: the chapter.
+    """
+    [node] = ast.parse(lesson.part(name, at)).body
+    assert isinstance(node, ast.FunctionDef | ast.ClassDef)
+    summary = (ast.get_docstring(node) or "").partition("\n")[0]
+    about = [f"# {line}" for line in (summary, *calls(name, at))]
+    return "\n".join([*about, f'"{part}": {name},'])
+
+
+def last_lines(at: int) -> str:
+    """What a chapter's step changes in the last lines of a file.
+
+    Args:
+        at: the chapter, 1 to 12; for chapter 0, :func:`start` writes them.
+
+    Returns:
+        Python source, with an ellipsis for what stays.
+    """
+    old, script = (lesson.part("script", k) for k in (at - 1, at))
+    main, *lines = script.splitlines()
+    # A comment alone is no change.
+    changed = [line for line in lines if line.partition("  #")[0] not in old]
+    before = {part: calls(name, at - 1) for name, part in book(at - 1).items()}
+    new = [
+        textwrap.indent(entry(name, part, at).partition("\n")[2], " " * 4)
+        for name, part in book(at).items()
+        if calls(name, at) != before.get(part)
+    ]
+    if changed:
+        changed = [main, "    ...", *changed, ""]
+    if new:
+        new = ["parts = {", "    ...", *new, "}"]
+    return "\n".join([*changed, f"chapter = {at}", *new])
 
 
 def stub(source: str) -> str:
@@ -160,32 +228,67 @@ def _is_given(part: ast.stmt) -> bool:
     return is_docstring or is_setup or initializes
 
 
-def start(at: int = 0, file: str | Path = FILE, force: bool = False) -> Path:
+def located(file: str | Path | None, name: str = FILE) -> Path:
+    """The path of a learner's file; there is one, from wherever it is asked.
+
+    Args:
+        file: as it was given.
+        name: of the file where none was given. It is looked for in the
+            current folder, in those above it, and in `notebooks`, where
+            `make lab` works; new files go to the current folder.
+    """
+    if file is not None:
+        return Path(file).absolute()
+    here = Path.cwd()
+    places = [folder / name for folder in (here, *here.parents)]
+    places.append(here / "notebooks" / name)
+    return next((path for path in places if path.exists()), places[0])
+
+
+def start(
+    at: int = 0, file: str | Path | None = None, force: bool = False
+) -> None:
     """Begin a file of your own, with the parts of earlier chapters.
+
+    A file that is there stays as it is, and a line says so: a notebook with
+    this call can be run again.
 
     Args:
         at: the chapter whose step is left for you to write, 0 to 12; or 14,
             for the translator of the second capstone, `my_translator.py`.
-        file: where; by default `my_transformer.py` in this folder.
+        file: where; by default `my_transformer.py`, in the current folder
+            if there is none around it.
         force: whether a file that is there may be replaced.
 
-    Returns:
-        The file's path.
+    Raises:
+        ValueError: if there is no such chapter.
+    """
+    try:
+        begin(at, file, force)
+    except FileExistsError as error:
+        print(error)
+
+
+def begin(at: int, file: str | Path | None, force: bool) -> None:
+    """Write the file of :func:`start`.
 
     Raises:
-        ValueError: if the file is there, or there is no such chapter.
+        ValueError: if there is no such chapter.
+        FileExistsError: if the file is there and must not be replaced.
     """
     if at == translator_file.CHAPTER:  # a file of its own
-        file = translator_file.FILE if file == FILE else file
+        path = located(file, translator_file.FILE)
         source, todo = translator_file.text(stub), translator_file.WRITTEN
     else:
+        path = located(file)
         source, todo = text(at), STEPS.get(at, ())
-    path = Path(file)
     if path.exists() and not force:
-        raise ValueError(
-            f"a file that is there is not replaced: got {path}. Choose "
-            "another name, or use --force (in Python force=True) to lose "
-            "what it holds."
+        chapter = chapter_of(path) or "?"
+        raise FileExistsError(
+            f"{path} is there already, at chapter {chapter}, and "
+            "stays as it is. Check it with `coursekit step`, in Python "
+            "coursekit.step(); or give another name; or lose what it holds "
+            "with --force, in Python force=True."
         )
     path.write_text(source, encoding="utf-8")
     task = (
@@ -194,7 +297,13 @@ def start(at: int = 0, file: str | Path = FILE, force: bool = False) -> Path:
         else "complete: nothing to write"
     )
     print(f"{path} at chapter {at}, {task}")
-    return path
+
+
+def chapter_of(path: Path) -> str:
+    """The chapter that a file says it has come to; empty if it doesn't."""
+    source = path.read_text("utf-8", errors="replace")
+    said = re.search(r"^chapter *= *(\d+)", source, re.MULTILINE)
+    return said[1] if said else ""
 
 
 @dataclass(frozen=True, repr=False)
@@ -217,7 +326,9 @@ class Report:
 
 
 def step(
-    file: str | Path = FILE, at: int | None = None, seconds: float = SECONDS
+    file: str | Path | None = None,
+    at: int | None = None,
+    seconds: float = SECONDS,
 ) -> Report:
     """Check your file so far, train its model, generate from it.
 
@@ -235,12 +346,7 @@ def step(
     Raises:
         ValueError: if there is no such file, or no time.
     """
-    path = Path(file)
-    if not path.is_file():
-        raise ValueError(
-            f"the file to check must exist: got {path}. Begin it with "
-            "`coursekit start`, in Python coursekit.start()."
-        )
+    path = existing(file)
     if not 0 < seconds < math.inf:
         raise ValueError(
             f"a time to train is above 0 seconds: got {seconds}. The default "
@@ -250,6 +356,21 @@ def step(
         "child", [path, "" if at is None else at, seconds], 600 + 3 * seconds
     )
     return Report(code == 0, printed, loss)
+
+
+def existing(file: str | Path | None) -> Path:
+    """The path of a file that is there.
+
+    Raises:
+        ValueError: if there is none.
+    """
+    path = located(file)
+    if not path.is_file():
+        raise ValueError(
+            f"the file to check must exist: got {path}. Begin it with "
+            "`coursekit start`, in Python coursekit.start()."
+        )
+    return path
 
 
 def run_child(
@@ -306,7 +427,7 @@ def run_child(
 
 def start_options(parser: argparse.ArgumentParser) -> None:
     """Options of ``coursekit start``."""
-    _add_file(parser)
+    add_file(parser)
     parser.add_argument(
         "--at",
         type=int,
@@ -326,16 +447,17 @@ def run_start(args: argparse.Namespace) -> int:
     It writes a file with headings, the parts of earlier chapters, and the
     signatures of those to write.
     """
-    path = start(args.at, args.file, args.force)
-    name = "" if path == Path(FILE) else f" {path}"
-    command = "capstone" if args.at == translator_file.CHAPTER else "step"
-    print(f"next: write them, then coursekit {command}{name}")
+    begin(args.at, args.file, args.force)
+    command, name = "step", args.file or ""
+    if args.at == translator_file.CHAPTER:
+        command, name = "capstone", args.file or translator_file.FILE
+    print(f"next: write them, then coursekit {command} {name}".rstrip())
     return 0
 
 
 def step_options(parser: argparse.ArgumentParser) -> None:
     """Options of ``coursekit step``."""
-    _add_file(parser)
+    add_file(parser)
     parser.add_argument(
         "--at",
         type=int,
@@ -361,12 +483,12 @@ def run_step(args: argparse.Namespace) -> int:
     return 0 if step(args.file, args.at, args.seconds) else 1
 
 
-def _add_file(parser: argparse.ArgumentParser) -> None:
+def add_file(parser: argparse.ArgumentParser) -> None:
     """The learner's file."""
     parser.add_argument(
         "file",
         nargs="?",
-        default=FILE,
         metavar="FILE",
-        help=f"your file [default: {FILE}]",
+        help=f"your file [default: {FILE} in this folder, in one above it, "
+        "or in notebooks]",
     )

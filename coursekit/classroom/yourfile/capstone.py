@@ -17,10 +17,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from coursekit.classroom.glue import result
 from coursekit.classroom.grading.shape import NUMBER, read_shaped
-from coursekit.classroom.yourfile import FILE, run_child
+from coursekit.classroom.yourfile import (
+    add_file,
+    chapter_of,
+    existing,
+    run_child,
+    translator_file,
+)
+from coursekit.data import load_text
 
-SECONDS = 120.0
+SECONDS = 180.0
 SHORTEST = 10_000  # characters of a text
 
 
@@ -71,7 +79,9 @@ def sibling(file: Path, kind: str) -> Path:
     return file.with_name(f"{file.stem}.{kind}")
 
 
-def predict(file: str | Path, old: str, new: str, expected: float) -> str:
+def predict(
+    file: str | Path | None, old: str, new: str, expected: float
+) -> str:
     """Say before the run what one change does to the held-out loss.
 
     Args:
@@ -95,10 +105,16 @@ def predict(file: str | Path, old: str, new: str, expected: float) -> str:
             "the result. Delete it to begin again."
         )
     if source.count(old) != 1 or old == new:
+        like = [
+            f"line {number}, `{line.strip()}`"
+            for number, line in enumerate(source.splitlines(), 1)
+            if old.lower() in line.lower()
+        ]
         raise ValueError(
-            "one change replaces what the file holds exactly once: got "
-            f"{old!r}, {source.count(old)} times, to become {new!r}. Give "
-            "more of the line, or less."
+            "one change replaces what the file holds exactly once by "
+            f"something else: got {old!r}, {source.count(old)} times, to "
+            f"become {new!r}. Copy OLD from one line of your file, as much "
+            f"as tells it from others: {'; '.join(like) or 'none has it'}."
         )
     if not math.isfinite(expected):
         raise ValueError(
@@ -111,22 +127,23 @@ def predict(file: str | Path, old: str, new: str, expected: float) -> str:
     where = sibling(path, "prediction.json")
     where.write_text(json.dumps(vars(prediction), indent=1), "utf-8")
     print(f"{where}: {expected:+.3f} nats per character\n{prediction.digest}")
+    if abs(expected) <= spread():
+        print(
+            "The book's file, trained with ten seeds, ends within "
+            f"{spread():.3f} nats: so small\na change cannot be told from "
+            "chance. A bolder one shows more."
+        )
     return prediction.digest
 
 
-def existing(file: str | Path) -> Path:
-    """The path of a file that is there."""
-    path = Path(file)
-    if not path.is_file():
-        raise ValueError(
-            f"the file to check must exist: got {path}. Begin it with "
-            "`coursekit start`, in Python coursekit.start()."
-        )
-    return path
+def spread() -> float:
+    """How far apart seeds alone bring the book's file."""
+    losses = result("capstone")["loss"]["values"]
+    return float(max(losses) - min(losses))
 
 
 def capstone(
-    file: str | Path = FILE,
+    file: str | Path | None = None,
     text: str | Path | None = None,
     seconds: float = SECONDS,
 ) -> bool:
@@ -148,7 +165,7 @@ def capstone(
     path = existing(file)
     where = sibling(path, "prediction.json")
     words: list[object] = [path, text or "", seconds]
-    if is_translator(path):
+    if chapter_of(path) == str(translator_file.CHAPTER):
         return run_child("translator", words, 600 + 3 * seconds)[0] == 0
     if not where.exists():
         raise ValueError(
@@ -156,11 +173,10 @@ def capstone(
             f"{where}. Make one: coursekit capstone {path} --change OLD NEW "
             "--predict NATS."
         )
-    if text is not None and len(Path(text).read_text("utf-8")) < SHORTEST:
+    if text is not None and (length := len(load_text(text))) < SHORTEST:
         raise ValueError(
-            f"a text has {SHORTEST:,} characters or more: got "
-            f"{len(Path(text).read_text('utf-8')):,} in {text}. Put several "
-            "texts into one file."
+            f"a text has {SHORTEST:,} characters or more: got {length:,} in "
+            f"{text}. Put several texts into one file."
         )
     prediction = predicted(where)
     code, _, found = run_child(
@@ -173,19 +189,17 @@ def capstone(
     return code == 0
 
 
-def is_translator(path: Path) -> bool:
-    """Whether a file says that it has come to chapter 14."""
-    return any(
-        line.replace(" ", "").startswith("chapter=14")
-        for line in path.read_text("utf-8").splitlines()
-    )
-
-
 def evidence(file: Path, prediction: Prediction, found: dict[str, Any]) -> str:
     """The report of one page: numbers, samples, prediction and result."""
     now = hashlib.sha256(file.read_bytes()).hexdigest()
     same = "as it was then" if now == prediction.file else "changed since then"
     difference = found["changed"] - found["loss"]
+    chance = found["reseeded"] - found["loss"]
+    verdict = "larger than that, and no chance alone"
+    if abs(difference) <= max(abs(chance), spread()):
+        verdict = "no larger, so it may be chance"
+    if not chance:
+        verdict = "not compared with chance, since `run` sets a seed itself"
     error = abs(difference - prediction.expected)
     samples = "\n\n".join(
         f"{title}:\n\n```text\n{sample}\n```"
@@ -221,7 +235,8 @@ def evidence(file: Path, prediction: Prediction, found: dict[str, Any]) -> str:
 | **predicted** | **{prediction.expected:+.3f}** |
 | off by | {error:.3f} |
 
-One seed each: a difference as small as that between two seeds shows nothing.
+Another seed alone: {chance:+.3f}; seeds of the book's file: {spread():.3f}.
+The difference is {verdict}.
 Predicted {prediction.made}, SHA-256 `{prediction.digest}`;
 the file is {same}.
 
@@ -233,13 +248,7 @@ the file is {same}.
 
 def capstone_options(parser: argparse.ArgumentParser) -> None:
     """Options of ``coursekit capstone``."""
-    parser.add_argument(
-        "file",
-        nargs="?",
-        default=FILE,
-        metavar="FILE",
-        help=f"your file [default: {FILE}]",
-    )
+    add_file(parser)
     parser.add_argument(
         "text",
         nargs="?",

@@ -20,7 +20,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from coursekit.classroom.yourfile.bands import compare, references
+from coursekit.classroom.yourfile.bands import (
+    compare,
+    more_time,
+    references,
+    steps_in,
+)
 from coursekit.classroom.yourfile.child import (
     LIMIT,
     SIZES,
@@ -62,9 +67,9 @@ def imports(path: Path) -> None:
                 )
 
 
-def run(file: File, text: str, steps: int) -> Run:
+def run(file: File, text: str, steps: int, seed: int = 0) -> Run:
     """What the learner's `run` returns, if it is what it should be."""
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
     found = file["run"](text, steps)
     wanted, names = (nn.Module, object, Tensor | Real), kind(found)
     if isinstance(found, tuple):
@@ -131,9 +136,9 @@ def bigram(text: str) -> float:
 def steps_for(
     file: File, text: str, seconds: float, is_books: bool
 ) -> tuple[int, Any]:
-    """How many steps fit in half of the time, and the book's run of as many.
+    """How many steps fit in a third of the time; the book's run of as many.
 
-    The other half is for the change.
+    The other thirds are for another seed and for the change.
     """
     began = time.perf_counter()
     run(file, text, 1)
@@ -141,12 +146,16 @@ def steps_for(
     run(file, text, 11)
     fixed = first - began
     per_step = max((time.perf_counter() - first - fixed) / 10, 1e-4)
-    fits = max(1, int((0.8 * seconds / 2 - fixed) / per_step))
+    fits = steps_in(seconds / 3 - fixed, per_step)
     known = references(12)
     book = next((run for run in known if run.steps <= fits), None)
+    steps = min(fits, known[0].steps)
     if is_books and book:
-        return book.steps, book
-    return min(fits, known[0].steps), None
+        steps = book.steps
+    print(f"Training for {steps:,} steps, three times.", flush=True)
+    if is_books:
+        print(more_time(steps, 3 * per_step, known), end="", flush=True)
+    return steps, book
 
 
 def learned(
@@ -170,13 +179,15 @@ def drawn(
     file: File, model: nn.Module, tokenizer: Any, text: str
 ) -> dict[str, str]:
     """Samples: a low temperature takes what the model finds probable."""
-    start = torch.tensor([tokenizer.encode(text[:20])])
+    # Not with the spaces before a title, which may go on for ever.
+    opening = (text.lstrip() or text)[:20]
+    start = torch.tensor([tokenizer.encode(opening)])
     found, surprise = {}, []
     for temperature in (0.5, 1.5):
         torch.manual_seed(0)
         ids = file["generate"](model, start, SAMPLE, temperature, 1.0)
         sample = tokenizer.decode(ids[0].tolist())
-        found[f"Temperature {temperature}"] = sample[: 20 + SAMPLE]
+        found[f"Temperature {temperature}"] = sample[: len(opening) + SAMPLE]
         surprise.append(per_token(model, tokenizer, sample)[0])
     if not surprise[0] < surprise[1]:
         raise ContractError(
@@ -251,9 +262,11 @@ def stages(
     with guarded(path, title(held_out), 4 * LIMIT, file.parts.get("run")):
         held_out(file)
     print(f"✓ {title(held_out)}", flush=True)
+    with guarded(path, "Your change: runs too", 4 * LIMIT):
+        other = changed(path, prediction)
+        run(other, text, 1)
     with guarded(path, "Training: your text", 3 * seconds + LIMIT):
         steps, book = steps_for(file, text, seconds, is_books)
-        print(f"Training for {steps:,} steps, twice.", flush=True)
         model, tokenizer, _ = run(file, text, steps)
         found = learned(model, tokenizer, text, book, is_books)
     for check in (drawn, cached):
@@ -261,12 +274,15 @@ def stages(
             extra = check(file, model, tokenizer, text)
         found |= {"samples": extra} if check is drawn else extra
         print(f"✓ {title(check)}", flush=True)
-    with guarded(path, "Your change: runs too", 3 * seconds + LIMIT):
-        other, tokenizer, _ = run(changed(path, prediction), text, steps)
-        with_it = per_character(other, tokenizer, text)
+    with guarded(path, "Your change: trains too", 3 * seconds + LIMIT):
+        model, tokenizer, _ = run(other, text, steps)
+        with_it = per_character(model, tokenizer, text)
+        model, tokenizer, _ = run(file, text, steps, seed=1)
+        reseeded = per_character(model, tokenizer, text)
     print(
         f"your change: {with_it - found['loss']:+.3f} nats per character, "
-        f"predicted {prediction['expected']:+.3f}"
+        f"predicted {prediction['expected']:+.3f}\n"
+        f"another seed alone: {reseeded - found['loss']:+.3f}"
     )
     return found | {
         "text": Path(name).name or "Shakespeare, the book's text",
@@ -274,6 +290,7 @@ def stages(
         "parameters": sum(p.numel() for p in model.parameters()),
         "steps": steps,
         "changed": with_it,
+        "reseeded": reseeded,
     }
 
 

@@ -5,32 +5,38 @@
 prints what it finds and writes the outcome as JSON.
 """
 
+import ast
 import importlib.util
 import inspect
+import io
 import json
 import math
 import os
 import sys
+import tempfile
 import textwrap
 import time
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from threading import Event, Thread, main_thread
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import nn
 
-from coursekit.classroom.lesson import LAST_CHAPTER
-from coursekit.classroom.yourfile import STEPS, book
+from coursekit.classroom import lesson
+from coursekit.classroom.yourfile import STEPS, book, calls, last_lines
 from coursekit.classroom.yourfile.bands import (
     LADDER_STEPS,
     Reference,
     columns,
     compare,
+    more_time,
     references,
+    steps_in,
 )
 from coursekit.classroom.yourfile.contracts import due
 from coursekit.classroom.yourfile.learner import (
@@ -40,6 +46,7 @@ from coursekit.classroom.yourfile.learner import (
 )
 from coursekit.data import load_text
 
+CHARACTERS = 10_000  # of the text on which the last lines are run
 LIMIT = 30.0  # seconds of work for one contract
 PROMPT = "ROMEO:\n"
 SIZES = Sizes(context=64, d_model=64, n_heads=4, n_blocks=4)
@@ -56,23 +63,41 @@ def where(
         lines, first = inspect.getsourcelines(part)  # type: ignore[arg-type]
     except (OSError, TypeError):
         return path.name
-    return f"{path.name}, line {first}: `{lines[0].strip()}`"
+    for number, line in enumerate(lines, first):  # below the decorators
+        if line.lstrip().startswith(("def ", "class ")):
+            return f"{path.name}, line {number}: `{line.strip()}`"
+    return path.name
 
 
 def failure(title: str, sentence: str, place: str) -> str:
     """What is printed where a contract does not hold."""
     indent = " " * 4
-    sentence = textwrap.fill(
-        sentence, 77, initial_indent=indent, subsequent_indent=indent
-    )
-    return f"✗ {title}\n{sentence}\n{indent}{place}"
+    lines = [
+        textwrap.fill(
+            line, 77, initial_indent=indent, subsequent_indent=indent
+        )
+        for line in sentence.splitlines()
+    ]
+    return "\n".join([f"✗ {title}", *lines, indent + place])
 
 
 @contextmanager
 def guarded(
-    path: Path, title: str, seconds: float, part: object = None
+    path: Path,
+    title: str,
+    seconds: float,
+    part: object = None,
+    hint: str = "",
 ) -> Iterator[None]:
-    """Turn each error of the learner's code, and a hang, into a failure."""
+    """Turn each error of the learner's code, and a hang, into a failure.
+
+    Args:
+        path: of the learner's file.
+        title: what is checked.
+        seconds: of work, after which it is a hang.
+        part: which class or function is checked.
+        hint: how the book calls it; for a call that fails as it is made.
+    """
     thread, done = main_thread().ident or 0, Event()
     began, worked = time.monotonic(), time.process_time()
 
@@ -101,6 +126,11 @@ def guarded(
             f"it runs without an error: got {kind}: {error}. Begin at the "
             "line below."
         )
+        if isinstance(error, TypeError | NameError) and hint:
+            last = frames[-1].filename, frames[-1].name
+            inside = any(frame.filename == str(path) for frame in frames)
+            if not inside or last == (str(path), "<module>"):
+                sentence += f" {hint}"
         if isinstance(error, SyntaxError):
             line = (error.text or "").strip()
             place = f"{path.name}, line {error.lineno}: `{line}`"
@@ -113,13 +143,18 @@ def guarded(
         done.set()
 
 
+def module_name(path: Path) -> str:
+    """What a file is called as a module: math.py is not the module math."""
+    return f"learner_{path.stem}"
+
+
 def load(path: Path, at: int | None = None) -> File:
     """Run the learner's file, and see which of its names is which part.
 
     Raises:
         ContractError: if the file does not run, or does not say.
     """
-    name = f"learner_{path.stem}"  # a file math.py is not the module math
+    name = module_name(path)
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
@@ -136,10 +171,11 @@ def load(path: Path, at: int | None = None) -> File:
                 f"your names are: got {type(parts).__name__}. Copy it from a "
                 "file that `coursekit start` writes."
             )
-        if not isinstance(chapter, int) or not 0 <= chapter <= LAST_CHAPTER:
+        last = lesson.LAST_CHAPTER
+        if not isinstance(chapter, int) or not 0 <= chapter <= last:
             raise ContractError(
                 "`chapter` says how far the file has come, from 0 to "
-                f"{LAST_CHAPTER}: got {chapter!r}. Set it, or give --at."
+                f"{last}: got {chapter!r}. Set it, or give --at."
             )
     return File(chapter, parts)
 
@@ -150,13 +186,88 @@ def verify(path: Path, file: File) -> Iterator[str]:
     Raises:
         ContractError: at the first that does not hold.
     """
-    parts = set(book(file.chapter).values())
-    for _, check, part in due(file.chapter, parts):
+    with guarded(path, "File: names its parts", LIMIT):
+        file.require()
+    names = {part: name for name, part in book(file.chapter).items()}
+    for _, check, part in due(file.chapter, set(names)):
         title = (inspect.getdoc(check) or "").rstrip(".")
+        called = ", then ".join(calls(names[part], file.chapter))
         torch.manual_seed(0)
-        with guarded(path, title, LIMIT, file.parts.get(part)):
+        hint = f"The call is {called}."
+        with guarded(path, title, LIMIT, file.parts[part], hint):
             note = check(file)
         yield f"✓ {title}" + (f"\n    {note}" if note else "")
+    if main := main_of(path):
+        title = f"Last lines: `python {path.name} text.txt` runs"
+        script = lesson.part("script", file.chapter).splitlines()
+        [line] = [x.strip() for x in script if "model = " in x]
+        hint = f"The book's file has: {line}"
+        with guarded(path, title, LIMIT, hint=hint):
+            run_main(path, main, file, hint)
+        yield f"✓ {title}"
+
+
+def main_of(path: Path) -> ast.Module | None:
+    """The lines of a file that run only where it is the main program."""
+    tree = ast.parse(path.read_bytes())
+    tree.body = [
+        node
+        for node in tree.body
+        if isinstance(node, ast.If) and "__name__" in ast.unparse(node.test)
+    ]
+    return tree if tree.body else None
+
+
+def run_main(path: Path, main: ast.Module, file: File, hint: str) -> None:
+    """Run a file's last lines on a short text, for a step and three tokens.
+
+    Args:
+        path: of the file, which has been loaded.
+        main: its last lines.
+        file: what it holds.
+        hint: how the book makes the model.
+
+    Raises:
+        ContractError: if another model than that of `parts` is trained.
+    """
+    space = vars(sys.modules[module_name(path)])
+
+    def shorter(function: Callable[..., Any], n: int) -> Callable[..., Any]:
+        signature = inspect.signature(function)
+        model, _, count = list(signature.parameters)[:3]
+
+        def called(*given: Any, **named: Any) -> Any:
+            bound = signature.bind(*given, **named)
+            bound.arguments[count] = n
+            wanted, got = file["model"], type(bound.arguments[model])
+            if inspect.isclass(wanted) and got is not wanted:
+                raise ContractError(
+                    "the last lines train the model that `parts` names: got "
+                    f"{got.__name__} instead of {wanted.__name__}. {hint}"
+                )
+            return function(*bound.args, **bound.kwargs)
+
+        return called
+
+    short: dict[str, Any] = {"__name__": "__main__"}
+    for part, n in (("train", 1), ("generate", 3)):
+        names = [name for name, value in space.items() if value is file[part]]
+        short |= dict.fromkeys(names, shorter(file[part], n))
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        patch.dict(space, short),
+        patch.object(sys, "argv", [str(path), f"{folder}/text.txt"]),
+        redirect_stdout(io.StringIO()),
+    ):
+        text = load_text("shakespeare")[:CHARACTERS]
+        Path(folder, "text.txt").write_text(text, "utf-8")
+        try:
+            exec(compile(main, str(path), "exec"), space)
+        except SystemExit as end:
+            if end.code:
+                raise
+        finally:
+            torch.set_default_device("cpu")  # a file may choose another
 
 
 def train(
@@ -196,10 +307,10 @@ def train(
         began = time.perf_counter()
         file.train(trial, ids[:cut], 10)
         per_step = (time.perf_counter() - began) / 10
-        fits = max(1, int(0.8 * seconds / per_step))
+        fits = steps_in(seconds, per_step)
         known = references(file.chapter)
         book = next((run for run in known if run.steps <= fits), None)
-        steps = book.steps if book else min(fits, LADDER_STEPS)
+        steps = book.steps if book else fits
         print(
             f"Training for {steps:,} steps, about {steps * per_step:.0f} of "
             f"at most {seconds:.0f} seconds.",
@@ -209,11 +320,12 @@ def train(
         file.train(model, ids[:cut], steps, book.rate if book else None)
         loss = evaluate(model.eval(), ids[cut:]) * per_character
         passed, verdict = compare(loss, book)
-        units = "nats per character"
+        units = f"nats per character after {steps:,} steps"
         if file.chapter >= 10:  # the same number, as chapter 10 writes it
             units += f", {loss / math.log(2):.3f} bits"
             units += f", a perplexity of {math.exp(loss):.2f}"
         print(f"held-out loss {loss:.3f} {units}\n{verdict}")
+        print(more_time(steps, per_step, known), end="")
         if file.chapter >= 11 and steps < LADDER_STEPS:
             print(
                 "    In so short a training the warm-up takes long: the loss "
@@ -268,7 +380,7 @@ def main(argv: list[str]) -> int:
     path = Path(name).absolute()
     try:
         file = load(path, int(at) if at else None)
-        print(f"{path.name}, chapter {file.chapter}", flush=True)
+        print(f"{path}, chapter {file.chapter}", flush=True)
         for line in verify(path, file):
             print(line, flush=True)
         passed, loss = train(path, file, float(seconds))
@@ -281,9 +393,11 @@ def main(argv: list[str]) -> int:
     later = [chapter for chapter in STEPS if chapter > file.chapter]
     if passed and later:
         print(
-            f"next: chapter {later[0]}, {', '.join(STEPS[later[0]])}. Set "
-            f"`chapter = {later[0]}` in your file\nwhen they are there, or "
-            f"begin one with the rest: coursekit start NAME.py --at {later[0]}"
+            f"next: chapter {later[0]}, {', '.join(STEPS[later[0]])}. When "
+            "they are there, change the end of the file:\n"
+            f"{textwrap.indent(last_lines(later[0]), ' ' * 4)}\n"
+            "or begin a file with the rest: coursekit start NAME.py --at "
+            f"{later[0]}"
         )
     elif passed:
         print(f"next: your own text, coursekit capstone {path.name} --help")

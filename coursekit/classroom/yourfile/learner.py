@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from coursekit.classroom.yourfile import inside
+from coursekit.classroom.yourfile import book, entry, inside
 
 BATCH = 32
 BPE_VOCABULARY = 512
@@ -43,11 +43,31 @@ class File:
     def __getitem__(self, part: str) -> Any:
         """The learner's class or function."""
         if part not in self.parts:
+            self.require(part)
+        return self.parts[part]
+
+    def require(self, *more: str) -> None:
+        """Say which parts of the chapter are missing, all at once.
+
+        Args:
+            more: parts that are needed besides the chapter's.
+
+        Raises:
+            ContractError: with the lines to be written, if any is missing.
+        """
+        names = {part: name for name, part in book(self.chapter).items()}
+        lines = [
+            entry(name, part, self.chapter)
+            for part, name in names.items()
+            if part not in self.parts
+        ]
+        lines += [f'"{part}": {part},' for part in more if part not in names]
+        if lines:
             raise ContractError(
                 f"`parts` names each part of chapter {self.chapter}: got "
-                f"{', '.join(self.parts) or 'none'}. Add {part!r}."
+                f"{', '.join(self.parts) or 'none'}. Add, with your own "
+                "names after the colons:\n" + "\n".join(lines)
             )
-        return self.parts[part]
 
     def model(self, vocab_size: int = V, sizes: Sizes = SMALL) -> nn.Module:
         """A model; chapters 2 and 9 give it more sizes."""

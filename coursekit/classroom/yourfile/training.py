@@ -116,7 +116,18 @@ def generate(file: File) -> None:
         found = file["generate"](model, ids, n_new, *heat)
         return check_tensor(found, shape, f"{n_new} new tokens make the shape")
 
-    long = draw(prompt.clone(), n)  # more than the context holds
+    draw(prompt.clone(), n - 3)
+    try:
+        long = draw(prompt.clone(), n)  # more than the context holds
+    except (AssertionError, IndexError, RuntimeError, ValueError) as error:
+        how = "its last ids, `ids[:, -model.context :]`"
+        if file.chapter >= 12:
+            how = "the last half again, with a new dictionary"
+        raise ContractError(
+            "with more tokens than the context holds, generation gives the "
+            f"model no more than the context, here {SMALL.context}: got "
+            f"{type(error).__name__}: {error}. Give it {how}."
+        ) from error
     if not long[:, :3].equal(prompt):
         raise ContractError(
             f"the prompt stays, here {prompt[0].tolist()}: got "
