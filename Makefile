@@ -149,7 +149,7 @@ graders: $(ENV)  ## let nbgrader and Otter themselves grade an assignment of our
 	.venv/bin/uv pip install -q --python .venv/graders/bin/python $(uv_index) \
 	  --require-hashes -r requirements-graders.txt
 	@# They run notebooks that import the package, and what it needs.
-	@$(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > \
+	@$(PY) -c 'import sysconfig as s; print("$(CURDIR)", s.get_path("purelib"), sep="\n")' > \
 	  $$(.venv/graders/bin/python -c \
 	  'import sysconfig; print(sysconfig.get_path("purelib"))')/book.pth
 	GRADERS=.venv/graders $(PY) -m pytest tests/test_graders.py $(NO_NBVAL) -rs

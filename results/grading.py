@@ -50,11 +50,11 @@ ANSWERS = {
     "chen": RIGHT.replace("softmax(-1)", "softmax(-2)"),
     "dana": RIGHT.replace("softmax(-1)", "softmax(-1).round(decimals=2)"),
     "eli": """
-import torch.nn.functional as F
-
 def attend_yourself(q, k, v, mask=None):
-    mask = None if mask is None else ~mask
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+    scores = torch.einsum("...td,...sd->...ts", q, k) / q.size(-1) ** 0.5
+    if mask is not None:
+        scores = torch.where(mask, float("-inf"), scores)
+    return torch.softmax(scores, -1) @ v
 """,
     "hana": RIGHT.replace("(mask,", "(~mask,"),
     "fay": """
@@ -256,7 +256,7 @@ def canvas() -> str:
 
 
 def debug(desk: Desk) -> None:
-    """Everyone debugs a different program; Ada hands in hers."""
+    """Everyone debugs a program; somebody hands in theirs."""
     here = desk.folder
     rows = "".join(f"{id},{name}\n" for id, name in STUDENTS.items())
     (here / "students.csv").write_text(f"id,name\n{rows}")
@@ -291,7 +291,7 @@ def debug(desk: Desk) -> None:
     )
     desk.type(
         "viva",
-        "coursekit grade mended/ --key key.txt --assignment debug "
+        "coursekit grade mended/ --key key.txt "
         "--out debug.csv --feedback mended-feedback/",
         "cut -d, -f1-7 debug.csv | head -3",
         f"cat viva/{student}.md | fold -s -w 76",

@@ -12,6 +12,7 @@ import sys
 import zipfile
 from argparse import Namespace
 from collections import Counter
+from contextlib import nullcontext
 from itertools import pairwise
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from coursekit.classroom.check.checker import verdict
 from coursekit.classroom.check.core import NONE
 from coursekit.classroom.grading import (
     assign,
+    editions,
     exports,
     handout,
     isolation,
@@ -375,12 +377,80 @@ def test_some_exercises_for_other_points_until_a_day(tmp_path, capsys):
     }
 
 
-def test_a_second_choice_from_one_page_is_noted(made, tmp_path, capsys):
-    shutil.copy(made / "key.txt", tmp_path)
-    run(tmp_path, CHAPTER, only=["attention/attend"])
-    assert "04_attention was made before" in capsys.readouterr().out
-    run(tmp_path, CHAPTER, only=["attention/attend"])  # the control
-    assert "was made before" not in capsys.readouterr().out
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"only": ["attention/attend"]}, r"attend \(6 points\), and it has"),
+        ({"points": ["attention/mended=20"]}, r"mended \(20 points\)"),
+        ({"assess": ["attention/attend"]}, r"\(6 points, true_hides\)"),
+        ({"due": None, "late": 0}, "Give --due 2026-10-05T18:00"),
+    ],
+)
+def test_what_is_given_out_stays_as_it_is(tmp_path, options, said):
+    """The control: the same again, until a later date."""
+    terms = {
+        "due": "2026-10-05T18:00+02:00",
+        "late": 10.0,
+        "format": ["otter"],
+    }
+    run(tmp_path, CHAPTER, **terms)
+    files = [
+        tmp_path / "key.txt",
+        tmp_path / "dist/student/04_attention.ipynb",
+    ]
+    before = [file.read_bytes() for file in files]
+    with pytest.raises(ValueError, match=said):
+        run(tmp_path, CHAPTER, **terms | options)
+    assert [file.read_bytes() for file in files] == before
+    run(tmp_path, CHAPTER, **terms | {"due": "2026-10-06T18:00+02:00"})
+    run(tmp_path, CHAPTER, **options | {"name": "other"})
+
+
+def test_a_step_given_out_stays_as_it_is(tmp_path):
+    terms = {"step": [0], "format": ["otter"]}
+    run(tmp_path, **terms)
+    with pytest.raises(ValueError, match="got step_00 with 7 points"):
+        run(tmp_path, **terms, points=["yourfile/step_00=7"])
+
+
+SOLVED = """\
+def attend_yourself(q, k, v, mask=None):
+    return (q @ k.mT).softmax(-1) @ v"""
+BARE = "def attend_yourself(q, k, v, mask=None):\n    ..."
+NEW_CELL = "```\n\n```{code-cell} ipython3\n"
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        SOLVED,
+        BARE.replace("...", "q @ k.mT  # or so\n    ..."),
+        f"{BARE}\n\n# return (q @ k.mT).softmax(-1) @ v",
+        f"{BARE}\n\ndef helper(q, k):\n    return (q @ k.mT).softmax(-1)",
+        f"import torch\n\n{BARE}",
+        f"{BARE}\n{NEW_CELL}{SOLVED}",
+        "answer = 1",
+    ],
+    ids=["answer", "part", "comment", "helper", "import", "new cell", "none"],
+)
+@pytest.mark.parametrize("edition", [False, True])
+def test_no_answer_is_given_out(tmp_path, typed, edition):
+    """What somebody has typed into a page, in Jupyter, say."""
+    text = CHAPTER.read_text("utf8")
+    page = tmp_path / "book" / CHAPTER.name
+    page.parent.mkdir()
+    for new in (BARE, typed):  # the control: the stub alone
+        assert text.count(f"\n{BARE}\n") == 1
+        page.write_text(text.replace(f"\n{BARE}\n", f"\n{new}\n"), "utf8")
+        with (
+            pytest.raises(ValueError, match=r"attention/attend|a stub defines")
+            if new is typed
+            else nullcontext()
+        ):
+            if edition:
+                editions.write_pages(tmp_path, "student", None)
+            else:
+                handout.read_handout(page)
 
 
 @pytest.mark.parametrize(
@@ -704,6 +774,7 @@ def test_each_student_gets_a_notebook(debug):
         nbformat.validate(nbformat.read(path, as_version=4))
         text = path.read_text("utf8")
         assert fields["name"] in text
+        assert "one of 5 in your class; somebody else may have it" in text
         assert key.mark("debug") in text
         assert ".check(" not in text  # it would name the mistake
         for bug in one["bugs"]:

@@ -254,6 +254,8 @@ def test_the_sheet_says_who_used_the_library(corpus_batch):
     wrong = [one.name for one in entries if used[one.name] != one.used]
     assert wrong == []
     assert any(used.values())
+    text = (found.files.feedback / "right-library.md").read_text("utf8")
+    assert "ForbiddenError: this exercise asks you to write it" in text
 
 
 def test_grading_again_gives_the_same_bytes(corpus_batch, tmp_path):
@@ -412,7 +414,7 @@ WRONG = corpus.NOT_SCALED
         ("04_attention-2", "04_attention-11", 0),
         ("04_attention", "04_attention (1)", 0),
         ("b", "a", 7),
-        ("a", "b", 0),
+        ("a-Copy1", "a", 7),
     ],
 )
 def test_of_two_versions_the_newer_counts(tmp_path, older, newer, seconds):
@@ -768,21 +770,38 @@ def test_any_spelling_of_the_ending_is_a_notebook(tmp_path):
 def test_what_is_no_notebook_is_named(tmp_path, in_process, capsys):
     corpus.build(tmp_path / "submissions", [RIGHT_ONE])
     said = ["lea.py", "mia.zip", "_noa.ipynb", "ivo/sol.py", ".eva.ipynb"]
-    said.append("ivo/.sol.ipynb")
+    said += [
+        "ivo/.sol.ipynb",
+        "uwe/hw.ipynb.txt",
+        "bo/hw.ipynb.zip",
+        "ian.pdf",
+    ]
     for name in (*said, ".hidden"):
         path = tmp_path / "submissions" / name
         path.parent.mkdir(exist_ok=True)
         path.write_text("")
     assert grade.run(command(tmp_path)) == 0
-    (line,) = (
-        line
+    deep = tmp_path / "submissions" / "lil" / "hw"
+    deep.mkdir(parents=True)
+    assert grade.run(command(tmp_path)) == 0
+    lines = [
+        line.removeprefix("ignored   ")
         for line in capsys.readouterr().out.splitlines()
         if line.startswith("ignored")
-    )
-    for name in said:
-        assert name in line
-    assert "ada" not in line
-    assert ".hidden" not in line
+    ]
+    to_do = dict(line.split(": ") for line in lines)
+    advice = {
+        **dict.fromkeys(("lea.py", "ivo/sol.py"), "a program; ask"),
+        **dict.fromkeys(("mia.zip", "bo/hw.ipynb.zip"), "packed; unpack"),
+        **dict.fromkeys(
+            ("_noa.ipynb", ".eva.ipynb", "ivo/.sol.ipynb"), "rena"
+        ),
+        "uwe/hw.ipynb.txt": "call it .ipynb",
+        "lil/hw": "move the notebook out of it",
+        "ian.pdf": "no notebook",
+    }
+    assert set(to_do) == set(advice)
+    assert all(text in to_do[name] for name, text in advice.items())
 
 
 @pytest.mark.parametrize(
@@ -1044,9 +1063,11 @@ def test_half_a_line_of_progress_is_no_student(tmp_path):
     found, _ = finished(tmp_path, [RIGHT_ONE, WRONG_ONE])
     path = found.files.progress
     text = path.read_text("utf8")
-    path.write_text(text[:-40], "utf8")
+    path.write_text(text[: text.rindex('{"stamp"') + 40], "utf8")
+    found.files.sheet.unlink(missing_ok=True)
     assert counting(tmp_path, []) == ["bob"]
     path.write_text("[]\n{}\nnull\n", "utf8")
+    found.files.sheet.unlink(missing_ok=True)
     assert counting(tmp_path, []) == ["ada", "bob"]
 
 
@@ -1149,11 +1170,145 @@ def test_what_an_instructor_gets_wrong_is_said(tmp_path, make, more, said):
         grade.run(command(tmp_path, *more))
 
 
-def test_several_assignments_need_a_name(tmp_path):
-    corpus.build(tmp_path / "submissions", [RIGHT_ONE])
+def test_of_several_assignments_the_notebooks_name_theirs(
+    tmp_path, in_process, capsys
+):
+    """Most of them; without their marks the instructor has to."""
+    corpus.build(tmp_path / "submissions", [RIGHT_ONE, WRONG_ONE])
     two = {"one": ASSIGNMENT, "two": ASSIGNMENT}
+    args = command(tmp_path, assignments=two)
     with pytest.raises(ValueError, match="--assignment, one of one, two"):
-        grade.run(command(tmp_path, assignments=two))
+        grade.run(args)
+    key = Key.load(args.key)
+    for student, name in (("ada", "two"), ("bob", "two"), ("eve", "one")):
+        path = tmp_path / "submissions" / f"{student}.ipynb"
+        path.write_bytes(marked(corpus.answered(RIGHT), key.mark(name)))
+    assert grade.run(args) == 0
+    assert "look at   eve: handed in" in capsys.readouterr().out
+    (tmp_path / "submissions" / "bob.ipynb").unlink()
+    with pytest.raises(ValueError, match="--assignment, one of one, two"):
+        grade.run(args)
+
+
+# -- what the instructor hears of, and decides -------------------------------
+def graded_sheet(tmp_path, *more, **options):
+    """Grade what was handed in; the sheet's rows."""
+    assert grade.run(command(tmp_path, *more, **options)) == 0
+    text = (tmp_path / "out" / "grades.csv").read_text("utf8")
+    found = csv.DictReader(io.StringIO(text))
+    return {(r["student"], r["exercise"]): r for r in found}
+
+
+def test_what_an_instructor_should_look_at_is_listed(
+    tmp_path, in_process, capsys
+):
+    """The control: a student like any other."""
+    key = Key.load(command(tmp_path).key)
+    renamed = RIGHT.replace("scores", "s").replace("# ", "")
+    long = RIGHT_MENDED.replace("weights", "w")
+    stub = corpus.code(corpus.STUBS[ATTEND], ATTEND)
+    new, twice = corpus.code(RIGHT), corpus.code(RIGHT, ATTEND)
+    other = corpus.code(RIGHT_MENDED.replace("@ v", "@ v * 1"), MENDED)
+    imports = corpus.code(corpus.IMPORTS)
+    for name, data in {
+        "ada": corpus.answered(RIGHT),
+        "bob": corpus.answered(renamed, long),
+        "eve": corpus.answered(WRONG),
+        "new": corpus.notebook(imports, stub, new, other),
+        "two": corpus.notebook(imports, twice, twice),
+        "Lee": corpus.answered(RIGHT + "\nx = 1"),
+        "lee": corpus.answered(WRONG),
+    }.items():
+        path = tmp_path / "submissions" / f"{name}.ipynb"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(marked(data, key.mark("attention")))
+    path = tmp_path / "submissions" / "book.ipynb"
+    path.write_bytes(corpus.answered(corpus.STUBS[ATTEND], other["source"]))
+    graded_sheet(tmp_path)
+    said = [
+        line.removeprefix("look at   ")
+        for line in capsys.readouterr().out.splitlines()
+        if line.startswith("look at")
+    ]
+    wanted = [
+        "new: attention/attend: The cell for attend_yourself holds the stub "
+        "alone, so what counts is cell 4 of new.ipynb",
+        "two: attention/attend: Several cells define attend_yourself: cell 4 ",
+        "Lee, lee: taken for one student",
+        "Lee, eve: the same code",  # of both of Lee's, lee.ipynb counts
+        "ada, bob: the same code",
+        "book: a notebook without the mark",
+    ]
+    assert len(said) == len(wanted), said
+    for line, begin in zip(said, wanted, strict=True):
+        assert line.startswith(begin)
+
+
+def test_what_the_instructor_decides_stays(tmp_path, in_process, capsys):
+    """The table is read, and never written."""
+    corpus.build(tmp_path / "submissions", [RIGHT_ONE, WRONG_ONE])
+    for path in (tmp_path / "submissions").iterdir():
+        os.utime(path, (NOON + DAY, NOON + DAY))
+    own = tmp_path / "out" / "overrides.csv"
+    own.parent.mkdir()
+    own.write_text(
+        "\ufeffstudent;exercise;points;comment;extension\r\n"
+        f"bob;{ATTEND};4,5;Explained it to me;\r\n"
+        f"Ada;;;;1\r\n;;;;\r\n"
+    )
+    before = own.read_bytes()
+    plan = {"attention": ASSIGNMENT | {"deadline": LATE}}
+    pages = tmp_path / "pages"
+    for more in ([], ["--fresh"]):
+        by = graded_sheet(
+            tmp_path, "--feedback", pages, *more, assignments=plan
+        )
+        row = by["bob", ATTEND]
+        assert (row["points"], row["automatic"]) == ("4.50", "1.08")
+        row = by["ada", ATTEND]  # the control: nothing is late for her
+        assert (row["points"], row["automatic"]) == ("6.00", "")
+        assert by["bob", MENDED]["points"] == "2.70"
+        assert "Explained it to me" in (pages / "bob.md").read_text("utf8")
+    assert own.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("nobody,attention/attend,1,,", "line 2: an override .* got 'nobody'"),
+        ("ada,attention/none,1,,", "got 'ada' and 'attention/none'"),
+        ("ada,,1,,", "got 1 for all"),
+        ("ada,attention/attend,7,,", "got 7 for attention/attend"),
+        ("ada,attention/attend,nan,,", "line 2: a cell holds a number"),
+        ("ada,,,,soon", "got 'soon'"),
+        ("ada,,,,1\nADA,,,,2", "got another in line 3, for ada and all"),
+    ],
+)
+def test_an_override_that_cannot_be_is_refused(tmp_path, text, said):
+    corpus.build(tmp_path / "submissions", [RIGHT_ONE])
+    head = "student,exercise,points,comment,extension"
+    (tmp_path / "overrides.csv").write_text(f"{head}\n{text}\n")
+    with pytest.raises(ValueError, match=said):
+        batch(tmp_path, [])
+
+
+@pytest.mark.parametrize("more", [[], ["--fresh"]])
+def test_a_sheet_that_was_changed_is_not_written_over(
+    tmp_path, in_process, more
+):
+    """The control: one that was not."""
+    corpus.build(tmp_path / "submissions", [RIGHT_ONE])
+    graded_sheet(tmp_path)
+    graded_sheet(tmp_path, *more)
+    graded_sheet(tmp_path)
+    sheet = tmp_path / "out" / "grades.csv"
+    edited = sheet.read_text("utf8").replace("6.00", "5.00")
+    sheet.write_text(edited, "utf8")
+    with pytest.raises(ValueError, match=r"changed since.*overrides\.csv"):
+        grade.run(command(tmp_path, *more))
+    assert sheet.read_text("utf8") == edited
+    sheet.unlink()
+    graded_sheet(tmp_path, *more)
 
 
 def test_what_cannot_be_graded_in_a_sandbox_is_refused(tmp_path, monkeypatch):

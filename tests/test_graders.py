@@ -31,19 +31,19 @@ ANSWERS = {  # here True in a mask hides; overflow in one case of four
 
 @pytest.fixture(scope="module")
 def call():
-    """Run a program of theirs, with the package as it is here."""
+    """Run a program of theirs, in the environment that was made for them."""
     asked = os.environ.get("GRADERS")
     if not asked:
         pytest.skip("to ask nbgrader and Otter: make graders")
     folder = ROOT / asked
     path = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
-    known = {"PATH": path, "PYTHONPATH": str(ROOT), "JAXTYPING_DISABLE": "1"}
+    known = {"PATH": path, "JAXTYPING_DISABLE": "1"}
 
-    def give(*words, at, rc=0):
+    def give(*words, at, rc=0, **more):
         done = subprocess.run(
             [folder / "bin" / words[0], *words[1:]],
             cwd=at,
-            env=os.environ | known,
+            env=os.environ | known | more,
             capture_output=True,
             encoding="utf8",
         )
@@ -95,6 +95,19 @@ def test_nbgrader_releases_validates_and_grades(made, call):
     row = dict(zip(*(line.split(",") for line in sheet), strict=True))
     assert float(row["score"]) == pytest.approx(6 + 4 * 2 / 3, abs=0.01)
     assert float(row["max_score"]) == 22
+
+
+def test_without_the_package_nbgrader_grades_nobody(made, call, tmp_path):
+    """Another package of that name hides it, as an empty folder does."""
+    (tmp_path / "coursekit").mkdir()
+    (tmp_path / "coursekit" / "__init__.py").touch()
+    said = call(
+        *("nbgrader", "autograde", NAME),
+        at=made / "nbgrader",
+        rc=1,
+        PYTHONPATH=str(tmp_path),
+    )
+    assert "an environment without it" in said
 
 
 def test_otter_assigns_and_grades(made, call):

@@ -20,6 +20,7 @@ from coursekit.classroom.grading.cells import (
 )
 from coursekit.classroom.grading.notebooks import (
     NotebookError,
+    bare_names,
     declared,
     declared_in,
     hash_of,
@@ -282,9 +283,52 @@ def test_of_several_cells_the_last_written_one_counts(hand_in):
     ):
         got = hand_in(*cells)
         assert run(got, ATTEND.id)(0) == value
-        assert got.answers[ATTEND.id].problem == "duplicate"
+        answer = got.answers[ATTEND.id]
+        assert answer.problem == "duplicate"
+        assert cells[answer.cell - 1] == (one, two)[value - 1]
         assert got.helpers == []
     assert run(hand_in(stub), ATTEND.id)(0) is None
+
+
+def test_an_answer_counts_in_a_new_cell_too(hand_in):
+    """If its own cell holds the stub alone; the control: it is written in."""
+    stub = code("def attend(x):", "    ...", exercise=ATTEND.id)
+    own = code("def attend(x):", "    return 1", exercise=ATTEND.id)
+    new = code("def attend(x):", "    return 2")
+    for cells, value, problem in (
+        ([stub, new], 2, "elsewhere"),
+        ([new, stub], 2, "elsewhere"),
+        ([stub, code("def attend(x):", "    return 3"), new], 2, "duplicate"),
+        ([own, new], 1, ""),
+        ([stub], None, ""),
+    ):
+        got = hand_in(*cells)
+        assert run(got, ATTEND.id)(0) == value
+        assert got.answers[ATTEND.id].problem == problem
+    got = hand_in(stub, code("def attend(x):", "return 2"))
+    assert got.answers[ATTEND.id].problem == "syntax"
+
+
+@pytest.mark.parametrize("kind", ["markdown", "raw"])
+def test_a_marked_cell_that_became_text_is_read(hand_in, kind):
+    text = code(
+        "def attend(x):", "    return 1", exercise=ATTEND.id, kind=kind
+    )
+    assert run(hand_in(text), ATTEND.id)(0) == 1
+    del text["metadata"]["exercise"]  # the control: a text of theirs
+    assert hand_in(text).answers[ATTEND.id].problem == "missing"
+
+
+def test_what_was_given_out_is_there_where_its_cells_are_deleted(hand_in):
+    """The control: a cell of the student's own comes after it."""
+    setup = "import math\nN = 1", "def attend(x):\n    return -1"
+    want = SimpleNamespace(**vars(ATTEND), setup=setup)
+    own = code("def attend(x):", "    return math.inf * N", exercise=ATTEND.id)
+    assert run(hand_in(own, wanted=[want]), ATTEND.id)(0) == float("inf")
+    got = hand_in(code("N = -1"), own, wanted=[want])
+    assert run(got, ATTEND.id)(0) == -float("inf")
+    got = hand_in(wanted=[want])  # what is given out is no answer
+    assert got.answers[ATTEND.id].problem == "missing"
 
 
 def test_a_broken_cell_harms_no_other(hand_in):
@@ -324,13 +368,16 @@ def test_an_answer_may_not_stand_in_anothers_cell(hand_in):
     ("data", "said"),
     [
         (b'{"cells": [', "not valid JSON"),
-        (b"", "not valid JSON"),
+        (b"\n", "it is empty. Save"),
+        (b"<!DOCTYPE html>\n<html>", "it is a web page. Download"),
+        (b'{\n<<<<<<< HEAD\n "a": 1\n=======\n', "conflict marks"),
+        (b"PK\x03\x04\x14", "it is a zip. Unpack"),
         (b"\x00\x01\xff", "not valid JSON"),
         (b"[" * 100_000, "not valid JSON"),
         (b"[1, 2]", "is no notebook, but other JSON"),
         (b'{"nbformat": 3, "worksheets": []}', "got a notebook of format 3"),
         (b'{"cells": {}}', "has no list of cells"),
-        (b"%PDF-1.4", "not valid JSON"),
+        (b"%PDF-1.4", "it is a PDF. Hand in"),
     ],
 )
 def test_what_is_no_notebook_is_said_in_one_sentence(tmp_path, data, said):
@@ -492,6 +539,48 @@ def test_several_notebooks(tmp_path):
     assert "c.ipynb is no notebook" in got.problems[0]
     assert got.sha256 == read_submission(paths[::-1], [ATTEND]).sha256
     assert got.sha256 != read_submission(tmp_path / "a.ipynb", [ATTEND]).sha256
+
+
+COPIES = (
+    *("a-1", "a (1)", "a(2)", "a-Copy1", "a-Copy12", "a-Copy1-1", "a_v2"),
+    *("Copy of a", "Copy of Copy of a", "a - Copy", "a - Copy (2)", "a_copy"),
+    *("a copy", "a copy 2", "a (copy)", "a (3rd copy)", "a 2", "Kopie von a"),
+)
+
+
+@pytest.mark.parametrize("name", COPIES)
+def test_a_copy_is_known_by_its_name(name):
+    assert bare_names(name)[-1] == "a"
+    for other in ("04_attention", "step_04", "photocopy", "copy"):
+        assert bare_names(other) == [other]
+
+
+@pytest.mark.parametrize(("first", "second"), [("a", "b"), ("b", "a")])
+@pytest.mark.parametrize("name", ["{}", "{}-Copy1", "Copy of {}", "{} - Copy"])
+def test_of_two_with_one_time_the_written_one_counts(
+    tmp_path, name, first, second
+):
+    """The control: a newer one counts, whatever is in it."""
+    names = {f"{first}.ipynb": 1, f"{name.format(second)}.ipynb": "..."}
+    for file, value in names.items():
+        lines = (
+            "def attend(x):",
+            f"    return {value}".replace("return ...", "..."),
+        )
+        cell = code(*lines, exercise=ATTEND.id)
+        (tmp_path / file).write_text(json.dumps({"cells": [cell]}))
+        os.utime(tmp_path / file, (7, 7))
+    written, blank = names
+    got = read_submission(tmp_path.iterdir(), [ATTEND])
+    assert got.answers[ATTEND.id].file == written
+    assert got.problems == (
+        f"{written} counts: nothing is written in {blank}, which has the same "
+        "time.",
+    )
+    os.utime(tmp_path / blank, (9, 9))
+    got = read_submission(tmp_path.iterdir(), [ATTEND])
+    assert got.answers[ATTEND.id].file == blank
+    assert "was handed in after" in got.problems[0]
 
 
 @pytest.mark.parametrize("py", ["x.py", "z.py"])

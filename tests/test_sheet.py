@@ -249,13 +249,29 @@ def test_a_line_for_each_student(tmp_path, grades):
     assert rows[3][2:] == ["", "", "", ""]
 
 
+@pytest.mark.parametrize("encoding", ["utf8", "utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_spreadsheet_may_save_it_again(grades, encoding, end):
+    """With semicolons, decimal commas and blank lines; also a roster."""
+    before = made(grades)
+    rows = list(csv.reader(grades.read_text("utf8").splitlines()))
+    rows = [[re.sub(r"^(\d+)\.", r"\1,", c) for c in row] for row in rows]
+    lines = [*map(";".join, rows), ";" * len(rows[0]), ""]
+    grades.write_bytes(end.join(lines).encode(encoding))
+    assert made(grades) == before
+    roster = "id;name\naright;Ana\n;\n\n".replace("\n", end)
+    path = grades.with_name("class.csv")
+    path.write_bytes(roster.encode(encoding))
+    assert read_roster(path).names() == {"aright": "Ana"}
+
+
 @pytest.mark.parametrize(
     ("text", "more", "said"),
     [
         (None, ["--format", "canvas"], "got no --roster"),
         (None, ["--format", "moodle"], "got no --roster"),
         (None, ["--out-of", "0"], "above 0: got 0"),
-        (None, ["--out", "{}"], "not written over itself"),
+        (None, ["--out", "{}"], "not written over"),
         ("a,b\n1,2\n", [], "is no sheet"),
         ("student,exercise,points,max_points\n", [], "has none"),
     ],
@@ -265,6 +281,13 @@ def test_what_is_wrong_is_said(grades, text, more, said):
         grades.write_text(text)
     with pytest.raises(ValueError, match=said):
         made(grades, *(word.format(grades) for word in more))
+
+
+def test_a_worksheet_is_not_written_over(tmp_path, grades):
+    roster = written(tmp_path, "worksheet.csv", WORKSHEET)
+    with pytest.raises(ValueError, match="a table that is read is not"):
+        made(grades, "--format", "moodle", "--roster", roster, "--out", roster)
+    assert roster.read_text("utf8") == WORKSHEET
 
 
 def test_an_id_is_nobodys_in_another_column(tmp_path, grades):

@@ -252,7 +252,7 @@ add(
             return F.scaled_dot_product_attention(q, k, v, mask)
         """
     ),
-    OK,
+    ERROR,
     used="torch.nn.functional.scaled_dot_product_attention",
 )
 

@@ -25,6 +25,7 @@ from coursekit.classroom.grading.exports import (
 from coursekit.classroom.grading.grade import overlay
 from coursekit.classroom.grading.handout import (
     Handout,
+    Item,
     Writer,
     amendments,
     assessed_as,
@@ -401,24 +402,16 @@ def make(page: Path, key: Key, terms: Terms) -> Iterator[str]:
     for one in (ours, theirs):
         one.mark = key.mark(name)
         one.items = assessed_as(one.items, assessed)
-    before = key.assignments.get(name, {})
-    key.assignments[name] = {
+    plan = {
         "page": page.stem,
         "exercises": [
             fields_of(item.declared, assessed, item.variants)
             for item in theirs.items
             if not item.exercise.local
         ],
-        "students": before.get("students", {}),
+        "setup": [*theirs.setup, *given_code(theirs.items)],
     }
-    if terms.deadline:
-        key.assignments[name]["deadline"] = terms.deadline.plain()
-    key.save()
-    if changed(before, key.assignments[name]):
-        yield (
-            f"note: {name} was made before, with other exercises; this key "
-            "grades those of today. With --name both can be graded."
-        )
+    enter(key, name, plan, terms)
     path = write(student_notebook(theirs), out / "student" / f"{name}.ipynb")
     yield f"student    {path}"
     made = instructor_notebook(ours, key.id)
@@ -455,13 +448,52 @@ def zipped(name: str, key: Key, path: Path, terms: Terms) -> Path:
     return write_gradescope(name, key, path, terms.folder, terms.visibility)
 
 
-def changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Whether an assignment that was made asks for other exercises now."""
-    ids = [
-        {fields["id"] for fields in plan.get("exercises", ())}
-        for plan in (before, after)
-    ]
-    return bool(before) and ids[0] != ids[1]
+def given_code(items: Iterable[Item]) -> list[str]:
+    """The code that some exercises come with, besides their stubs."""
+    cells = [cell for item in items for cell in item.cells]
+    return [c.source for c in cells if c.kind == "code" and not c.exercise]
+
+
+def enter(key: Key, name: str, plan: dict[str, Any], terms: Terms) -> None:
+    """Have an assignment in the key, unless another of its name is there.
+
+    Raises:
+        ValueError: if what was given out under that name is something else.
+    """
+    before = key.assignments.get(name)
+    if terms.deadline:
+        plan["deadline"] = terms.deadline.plain()
+    if before is not None:
+        for part in ("exercises", "step"):
+            was, now = before.get(part), plan.get(part)
+            if was != now:
+                old, new = in_words(was), in_words(now)
+                raise ValueError(
+                    "what a key has assigned stays, since its notebooks may "
+                    f"be out: got {name} with {new}, and it has "
+                    f"{'another stub' if old == new else old}. Give the new "
+                    "one another --name, or another --key."
+                )
+        if "deadline" in before and not terms.deadline:
+            raise ValueError(
+                f"{name} was assigned with a date, which its notebooks say: "
+                f"got none. Give --due {before['deadline']['due']} and "
+                "--late again, or another date for all."
+            )
+    students = before["students"] if before else {}
+    key.assignments[name] = plan | {"students": students}
+    key.save()
+
+
+def in_words(plan: Any) -> str:
+    """What a list of exercises, or a step, is worth."""
+    if not isinstance(plan, list):
+        return f"{plan['points']:g} points" if plan else "no step"
+    return ", ".join(
+        f"{f['id']} ({f['points']:g} points"
+        f"{''.join(', ' + v for v in f['variants'])})"
+        for f in plan
+    )
 
 
 def notes(handout: Handout, assessed: Iterable[str]) -> Iterator[str]:
@@ -517,20 +549,14 @@ def make_step(chapter: int, key: Key, terms: Terms) -> Iterator[str]:
     counted = steps.of_step(chapter)
     out, name, id = terms.out, step_name(chapter), steps.id_of(chapter)
     points = terms.points.get(id, steps.POINTS)
-    key.assignments[name] = {
-        "page": name,
-        "exercises": [],
-        "step": {
-            "chapter": chapter,
-            "points": points,
-            "stub": yourfile.text(chapter),
-            "counted": [contract.check.__name__ for contract in counted],
-        },
-        "students": key.assignments.get(name, {}).get("students", {}),
+    step = {
+        "chapter": chapter,
+        "points": points,
+        "stub": yourfile.text(chapter),
+        "counted": [contract.check.__name__ for contract in counted],
     }
-    if terms.deadline:
-        key.assignments[name]["deadline"] = terms.deadline.plain()
-    key.save()
+    plan = {"page": name, "exercises": [], "step": step}
+    enter(key, name, plan, terms)
     for who, complete in (("student", False), ("instructor", True)):
         made = step_notebook(chapter, points, terms, complete, key.mark(name))
         path = write(made, out / who / f"{name}.ipynb")
@@ -571,7 +597,7 @@ def step_notebook(
     return to.notebook()
 
 
-# -- everyone debugs a different program -------------------------------------
+# -- everyone debugs a program -----------------------------------------------
 def make_debug(
     class_: Sequence[Member], key: Key, terms: Terms
 ) -> Iterator[str]:
@@ -605,17 +631,12 @@ def make_debug(
         or one.entry() | entry(given[id], function_of(given[id], functions))
         for one in class_
     }
-    key.assignments[DEBUG] = {
-        "page": DEBUG,
-        "exercises": [],
-        "students": before | entries,
-    }
-    if terms.deadline:
-        key.assignments[DEBUG]["deadline"] = terms.deadline.plain()
-    for id, fields in entries.items():
-        made = debug_notebook(fields, terms, key.mark(DEBUG))
-        write(made, out / "students" / f"{id}.ipynb")
+    enter(key, DEBUG, {"page": DEBUG, "exercises": []}, terms)
+    key.assignments[DEBUG]["students"] = before | entries
     different = len({(p.id, p.bugs, p.variants) for p in given.values()})
+    for id, fields in entries.items():
+        made = debug_notebook(fields, terms, key.mark(DEBUG), different)
+        write(made, out / "students" / f"{id}.ipynb")
     yield (
         f"students   {out / 'students'}: {len(class_)} notebooks, {different} "
         f"different programs of {len(hard)} that are equally hard"
@@ -641,18 +662,28 @@ def function_of(program: Program, functions: Mapping[str, str]) -> str:
     return functions.get(program.id, reference.__name__)
 
 
-def debug_notebook(fields: Mapping[str, Any], terms: Terms, mark: str) -> Any:
-    """A student's notebook: a program to fix, and a test to write."""
+def debug_notebook(
+    fields: Mapping[str, Any], terms: Terms, mark: str, different: int
+) -> Any:
+    """A student's notebook: a program to fix, and a test to write.
+
+    Args:
+        fields: what the key keeps of the student.
+        terms: what the instructor has said.
+        mark: of the assignment.
+        different: how many programs the class gets.
+    """
     debug, program = fields["debug"], entered(fields)
     exercise = core.find(program.id)
     function, test = debug["function"], debug["test"]
     to = Writer(mark)
     due = f"\n\n**{terms.deadline.in_words()}**" if terms.deadline else ""
     to.text(
-        f"# Fix a program\n\n{fields['name']}, this program is yours alone: "
-        "others got other ones. Hand in this file under the name it has. "
-        "Only the two functions count, and what they need; you may add "
-        f"cells.{due}"
+        f"# Fix a program\n\n{fields['name']}, your program is one of "
+        f"{different} in your class; somebody else may have it, too. "
+        "Hand in this file under the name it has. Only the two "
+        "functions count, and what they need; you may add cells."
+        f"{due}"
     )
     to.code(terms.install)
     lines = [

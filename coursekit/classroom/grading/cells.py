@@ -22,6 +22,16 @@ class NotebookError(ValueError):
     """A file that is no notebook, in one sentence."""
 
 
+OTHER_FILES = {
+    r"\A\s*\Z": "is empty. Save the notebook again and hand in that file",
+    r"\A\s*<(?i:!doctype|html|\?xml)": "is a web page. Download the notebook "
+    "itself: File, Download, Notebook (.ipynb)",
+    r"\APK\x03\x04": "is a zip. Unpack it and hand in the notebook in it",
+    r"\A%PDF-": "is a PDF. Hand in the notebook that it was printed from",
+    r"(?m)^<{7} ": "has git's conflict marks (<<<<<<<). Keep one "
+    "of the two versions between them, delete the marks and save it again",
+}
+"""Signs of a file that is called .ipynb and is something else: what it is."""
 OWN_FILE = re.compile(r"\A%%writefile my_transformer\.py *(?=\n)")
 """A cell that writes the learner's own file is read as that file."""
 
@@ -104,15 +114,22 @@ def mark_of(data: Mapping[str, Any]) -> str:
 
 def load(path: Path) -> dict[str, Any]:
     """The JSON of a notebook."""
+    text = text_of(path)
     try:
-        data = json.loads(text_of(path))
+        data = json.loads(text)
     except (ValueError, RecursionError) as error:
-        if isinstance(error, NotebookError):
-            raise
         reason = str(error).partition("\n")[0][:100]
-        raise NotebookError(
-            f"{path.name} is no notebook: it is not valid JSON ({reason})."
-        ) from error
+        other = next(
+            (
+                what
+                for sign, what in OTHER_FILES.items()
+                if re.search(sign, text)
+            ),
+            f"is not valid JSON ({reason})",
+        )
+        raise NotebookError(f"{path.name} is no notebook: it {other}.") from (
+            error
+        )
     if not isinstance(data, dict):
         raise NotebookError(f"{path.name} is no notebook, but other JSON.")
     return data
@@ -153,11 +170,11 @@ def cell_of(cell: Mapping[str, Any]) -> Cell:
     text = source if isinstance(source, str) else ""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     text = OWN_FILE.sub("", text)
-    return Cell(
-        str(cell.get("cell_type")),
-        text.encode("utf8", "replace").decode("utf8"),  # half of a surrogate
-        metadata if isinstance(metadata, dict) else {},
-    )
+    known = metadata if isinstance(metadata, dict) else {}
+    # An answer stays code if its cell was turned into text by mistake.
+    kind = "code" if "exercise" in known else str(cell.get("cell_type"))
+    text = text.encode("utf8", "replace").decode("utf8")  # half a surrogate
+    return Cell(kind, text, known)
 
 
 def markdown_cells(path: Path) -> list[Cell]:

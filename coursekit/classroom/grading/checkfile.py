@@ -86,7 +86,7 @@ def check_file(path: str | Path, only: Sequence[str] = ()) -> Iterator[Report]:
         NotebookError: if the file cannot be read, or it has no such exercise.
     """
     path = Path(path)
-    book = Notebook(read_cells(path))
+    book = Notebook(read_cells(path), Path(path))
     tasks = chosen(find_tasks(book, path), only, path)
     with at_home(path):
         space, problems = run_cells(book, path.name, tasks)

@@ -16,6 +16,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from coursekit.classroom.grading.cells import myst_cells
+from coursekit.classroom.grading.handout import refuse_answers
 from coursekit.classroom.grading.program import Program, parse
 from coursekit.classroom.grading.sources import (
     FENCE,
@@ -189,6 +191,8 @@ def write_pages(target: Path, edition: str, overlay: Path | None) -> list[str]:
     for path in sorted((target / "book").rglob("*.md")):
         text = path.read_text("utf8")
         new = edit(text, edition, path.name)
+        if edition == "student":
+            refuse_answers(myst_cells(new, path.name), path)
         if path.parent.name == "book" and path.stem in extra:
             added = extra.pop(path.stem)
             page = for_instructors(added.read_text("utf8"), added.name)

@@ -31,7 +31,7 @@ from coursekit.classroom.check.core import NONE, Case, Exercise, Switches
 from coursekit.classroom.check.diagnose import References
 from coursekit.classroom.check.forbid import LESSON
 from coursekit.classroom.check.report import Report
-from coursekit.classroom.grading import frames, library, viva
+from coursekit.classroom.grading import frames, library, refusal, viva
 from coursekit.classroom.grading.feedback import LONG
 from coursekit.classroom.grading.frames import FrameError
 from coursekit.classroom.grading.isolation import Limits
@@ -42,6 +42,7 @@ from coursekit.classroom.grading.notebooks import (
     Submission,
     read_submission,
 )
+from coursekit.classroom.grading.program import skeleton
 from coursekit.classroom.grading.records import Graded, Question, Result
 from coursekit.classroom.grading.sandbox import SandboxError
 from coursekit.classroom.grading.served import guarded
@@ -54,7 +55,10 @@ TASK_S = 300.0  # of our own that a task may take, comparing not counted
 LOOK_S = 5.0  # that looking for forbidden names in an answer may take
 STATUS = {"passed": "ok", "wrong": "wrong", "error": "error"}
 PROBLEMS = {  # of an answer, as notebooks.py finds them
-    "duplicate": "Several cells define {f}; the last one counts, in {file}.",
+    "duplicate": "Several cells define {f}: cell {n} of {file} counts, the "
+    "last one in which something is written.",
+    "elsewhere": "The cell for {f} holds the stub alone, so what counts is "
+    "cell {n} of {file}, which defines it, too.",
     "files": "Several files define {f}; {file} counts.",
     "renamed": "The cell defines {f}, which is not the name it should have.",
     "syntax": "The cell is not valid Python.",
@@ -63,6 +67,7 @@ TELLS = [  # the two cases of a student's own test
     "True for a right function",
     "False for the program that was given",
 ]
+LOOK_AT = ("duplicate", "elsewhere")  # of these the instructor hears, too
 BLANK = "Nothing is written yet."
 TOO_MUCH = (
     f"What was handed in cannot be read within {READ_S:g} s and "
@@ -121,6 +126,9 @@ class Task:
     mark: str = ""
     """Of the assignment, in the notebooks that were given out for it."""
 
+    setup: tuple[str, ...] = ()
+    """Cells that were given out, for notebooks in which they are deleted."""
+
     @property
     def call_seed(self) -> int:
         """Of the random numbers that functions get.
@@ -169,6 +177,7 @@ class Task:
             "tells": self.tells,
             "questions": self.questions,
             "mark": self.mark,
+            "setup": self.setup,
         }
 
 
@@ -608,9 +617,13 @@ def result(
     if "".join(answer.source.split()) == "".join(task.stub.split()) != "":
         found = nothing(task, "not attempted", SAME if task.mutant else BLANK)
         return replace(found, notes=notes, notebook=answer.file), None
+    # A test may well compare with the library.
+    forbid = () if task.tells else (*task.exercise.forbid, *LESSON)
+    named = names_in(cells, forbid)
     tried: Tried | None = None
     try:
-        found, tried = task.examine(answer, cells, session)
+        after = [refusing(named)] if named else []
+        found, tried = task.examine(answer, (*cells, *after), session)
         if found.status == "not attempted":
             tried = None
     except StartError:
@@ -620,28 +633,55 @@ def result(
     except Exception as error:  # an answer that no comparison is ready for
         text = f"{STUMBLED}: {explain(error).splitlines()[0]}"
         found = nothing(task, "protocol", text)
-    if said := PROBLEMS.get(answer.problem):
-        notes.append(said.format(f=answer.function, file=answer.file))
-    # A test may well compare with the library.
-    forbid = () if task.tells else (*task.exercise.forbid, *LESSON)
-    named = names_in(cells, forbid)
+    finally:
+        if named:
+            session.close()  # functions of its libraries were replaced
+    said = PROBLEMS.get(answer.problem, "").format(
+        f=answer.function, file=answer.file, n=answer.cell
+    )
+    if said:
+        notes.append(said)
     if named is None:
         notes.append(UNSEEN)
-        named = []
     found = replace(
         found,
         notes=notes,
-        used_library=named,
+        look_at=said if answer.problem in LOOK_AT else "",
+        code="" if task.mutant else fingerprint(cells),
+        used_library=named or [],
         notebook=answer.file,
         message=found.message[: LONG + 1],  # a page says where it cuts
     )
     return found, tried
 
 
+def refusing(names: Sequence[str]) -> str:
+    """A cell after which some functions raise."""
+    text = inspect.getsource(refusal)
+    return (
+        f"_own = {{}}\nexec(compile({text!r}, 'refusal', 'exec'), _own)\n"
+        f"_own['refuse']({[*names]}, globals())"
+    )
+
+
+def fingerprint(cells: Sequence[str]) -> str:
+    """A hash of an answer that other names, comments and layout don't change.
+
+    Empty if the answer is short, no Python, or resists a look.
+    """
+    try:
+        with guarded(LOOK_S, READ_MEMORY):
+            text = "\n".join(map(skeleton, cells))
+    except Exception:
+        return ""
+    short = text.count("\n") < 3
+    return "" if short else hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
 def names_in(cells: Sequence[str], forbid: Sequence[str]) -> list[str] | None:
     """The forbidden names of an answer; None if it resists a look.
 
-    They take no points, so nothing about them may end the batch.
+    Nothing about a look may end the batch.
     """
     try:
         with guarded(LOOK_S, READ_MEMORY):
@@ -690,8 +730,8 @@ def call_all(
     except SandboxError as error:  # the cells alone: no call can do better
         return Tried([lost(error.text) for _ in calls], error)
     if there is None or not there[0]:
-        last = session.failed.get(len(cells) - 1)
-        return Tried([], absent=absent(function, there, last))
+        last = list(session.failed.values())[-1:]
+        return Tried([], absent=absent(function, there, *last))
     outcomes: list[Outcome] = []
     first: SandboxError | None = None
     at = broken = 0
@@ -737,7 +777,9 @@ def lost(text: str) -> Outcome:
 
 
 def absent(
-    function: str, there: tuple[bool, bool] | None, raised: Raised | None
+    function: str,
+    there: tuple[bool, bool] | None,
+    raised: Raised | None = None,
 ) -> str:
     """Why there is nothing to call."""
     if raised is not None:

@@ -43,6 +43,18 @@ CONFIG = """\
 # with the name of a folder in source/. nbgrader runs a student's code and the
 # hidden tests in one process: code that wants to can read and change them.
 # `coursekit grade` keeps them apart.
+from importlib.util import find_spec
+
+try:
+    found = find_spec("coursekit.classroom.check")
+except ModuleNotFoundError:
+    found = None
+if found is None:
+    raise SystemExit(
+        "nbgrader runs notebooks that need coursekit: got an environment "
+        "without it, in which everybody would get 0 points. Install it there, "
+        "with `pip install .` in a checkout of the book."
+    )
 c = get_config()
 c.CourseDirectory.course_id = "coursekit"
 """
@@ -538,7 +550,7 @@ def package_files(own: Iterable[Path] = ()) -> Iterator[tuple[str, Path]]:
 def requirements() -> str:
     """What the package needs, in the versions that are here."""
     lines = []
-    for name in NEEDS:
+    for name in (*NEEDS, "tzdata"):  # of which the image may have none
         try:
             version = metadata.version(name).partition("+")[0]
             lines.append(f"{name}=={version}\n")

@@ -145,13 +145,20 @@ def sentences(r: Result) -> list[str]:
     if r.days_late:
         lines.append(
             f"Handed in {r.days_late} day{'s' * (r.days_late > 1)} late: "
-            f"{r.earned:g} points became {r.points:g}."
+            f"{r.earned:g} points became {r.automatic:g}."
         )
+    if r.by_hand is not None:
+        lines.append(
+            f"Your instructor gives {r.by_hand:g} points instead of "
+            f"{r.automatic:g}."
+        )
+    if r.comment:
+        lines.append(f"Your instructor says: {r.comment}")
     if r.used_library:
         lines.append(
             f"The code names {', '.join(r.used_library)}, and this exercise "
-            "asks you to write that yourself. No points were taken for it; "
-            "your instructor sees it too."
+            "asks you to write that yourself: a call of it raises an error, "
+            "as in the notebook's check."
         )
     return lines
 

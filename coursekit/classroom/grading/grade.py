@@ -30,10 +30,16 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from coursekit.classroom.check import core
-from coursekit.classroom.grading import feedback, notebooks, steps, summary
+from coursekit.classroom.grading import (
+    feedback,
+    notebooks,
+    overrides,
+    steps,
+    summary,
+)
 from coursekit.classroom.grading.cells import read_marked
 from coursekit.classroom.grading.deadline import Deadline
 from coursekit.classroom.grading.examiner import (
@@ -50,13 +56,25 @@ from coursekit.classroom.grading.examiner import (
 )
 from coursekit.classroom.grading.isolation import Isolation, Limits, best
 from coursekit.classroom.grading.key import Key
-from coursekit.classroom.grading.notebooks import declared_in, differ, small
+from coursekit.classroom.grading.notebooks import (
+    bare_names,
+    declared_in,
+    differ,
+    hash_of,
+    small,
+)
+from coursekit.classroom.grading.overrides import (
+    extension,
+    overridden,
+    read_overrides,
+)
 from coursekit.classroom.grading.records import (
     STATUSES,
     Graded,
     Result,
     graded,
 )
+from coursekit.classroom.grading.roster import entered, mutant
 from coursekit.classroom.grading.served import guarded
 from coursekit.classroom.grading.students import read_roster, recognize
 from coursekit.classroom.grading.worker import Worker
@@ -66,7 +84,7 @@ from coursekit.progress import Bar
 COLUMNS = (
     *("student", "exercise", "points", "max_points", "status", "diagnosis"),
     *("used_library", "notebook_sha256", "isolation", "key_id", "version"),
-    *("notebook", "days_late", "late_penalty"),
+    *("notebook", "days_late", "late_penalty", "automatic"),
 )
 TIMES = ("student", "seconds", "cpu_seconds", "memory_bytes")
 NO_STUDENTS = (".", "_")  # what a folder's name begins with that is none
@@ -79,6 +97,7 @@ DRAWS = 20  # of hidden cases, until they are as hard as was promised
 ELSEWHERE = "(made with another key or --name)"
 NEAR = 0.001  # of two rejection rates
 LATEST = datetime(9999, 1, 1, tzinfo=UTC).timestamp()  # a file may say more
+PACKED = (".zip", ".7z", ".rar", ".tar", ".gz", ".tgz", ".bz2", ".xz")
 FORMULA = re.compile(r"(^|;)(?=\s*[=+\-@'＝＋－＠])")  # ; separates, too
 STRANGER = (
     "Nobody of this name is on the roster, so there is no program that was "
@@ -180,14 +199,15 @@ def run(args: argparse.Namespace) -> int:
         )
     with overlay(args.overlay):
         files, key = Files.of(args), Key.load(args.key)
-        plan = choose(key, args.assignment)
+        name = args.assignment or handed_in_for(key, Path(args.submissions))
+        plan = choose(key, name)
         endings = FILES_OF_A_STEP if plan and "step" in plan else (NOTEBOOK,)
         roster = class_of(plan, args.roster)
         batch = Batch(
             key,
             collect(Path(args.submissions), args, args.names, roster, endings),
             files,
-            args.assignment,
+            name,
             Isolation(args.isolation) if args.isolation else best(),
             Limits(cpu_s=args.cpu, wall_s=max(Limits.wall_s, 4 * args.cpu)),
             roster=roster,
@@ -206,11 +226,8 @@ def run(args: argparse.Namespace) -> int:
         batch.write(done, args.book)
     for line in last_words(done, batch):
         print(line)
-    if names := ignored(Path(args.submissions), endings):
-        print(
-            f"ignored   {', '.join(names)}: no notebook of a student, or a "
-            "name that begins with . or _"
-        )
+    for line in ignored(Path(args.submissions), endings):
+        print(f"ignored   {line}")
     return 0
 
 
@@ -318,7 +335,7 @@ def collect(
     if not found:
         raise ValueError(
             "submissions are <id>.ipynb or <id>/*.ipynb: got none of either "
-            f"in {folder}."
+            f"in {folder}. {' '.join(ignored(folder, endings)[:5])}"
         )
     return apart(by_student(found, roster or {}))
 
@@ -387,8 +404,8 @@ def student_id(name: str) -> str:
 
 
 def ignored(folder: Path, endings: Collection[str] = (NOTEBOOK,)) -> list[str]:
-    """What lies among the submissions and is none."""
-    names = list[str]()
+    """What lies among the submissions and is none: what it is, what to do."""
+    lines = list[str]()
     for path in sorted(folder.iterdir()):
         whole = path.is_dir() and not path.is_symlink()
         for inner in sorted(path.iterdir()) if whole else [path]:
@@ -400,8 +417,30 @@ def ignored(folder: Path, endings: Collection[str] = (NOTEBOOK,)) -> list[str]:
             hidden = inner.name.startswith(".")
             if not taken and (is_answer or not hidden):
                 name = inner.relative_to(folder).as_posix()
-                names.append(student_id(name))
-    return names
+                lines.append(f"{student_id(name)}: {advice(inner, whole)}.")
+    return lines
+
+
+def advice(path: Path, inside: bool) -> str:
+    """What something is that is no submission, and what to do with it.
+
+    Args:
+        path: a file or a folder.
+        inside: whether it lies in a student's folder.
+    """
+    name = path.name.lower()
+    names = (path.parent.name, path.name) if inside else (path.name,)
+    if any(n.startswith(NO_STUDENTS) for n in names):
+        return "a name that begins with . or _ is passed over; rename it"
+    if path.is_dir():
+        return "a folder in a student's; move the notebook out of it"
+    if name.endswith(PACKED):
+        return "packed; unpack it, into a folder that is called as it is"
+    if NOTEBOOK in name or name.endswith(".json"):
+        return f"a notebook, perhaps, of another ending; call it {NOTEBOOK}"
+    if name.endswith(".py"):
+        return "a program; ask for the notebook"
+    return "no notebook; ask for the notebook if it is an answer"
 
 
 # -- what to examine ---------------------------------------------------------
@@ -414,8 +453,9 @@ def choose(key: Key, name: str | None) -> Fields | None:
     known = key.assignments
     if name is None and len(known) > 1:
         raise ValueError(
-            f"the key holds {len(known)} assignments: say which with "
-            f"--assignment, one of {', '.join(known)}."
+            f"the key holds {len(known)} assignments, and most notebooks are "
+            "marked for none of them: say which with --assignment, one of "
+            f"{', '.join(known)}."
         )
     if name is not None and name not in known:
         there = f"It has {', '.join(known)}." if known else "It has none."
@@ -425,6 +465,26 @@ def choose(key: Key, name: str | None) -> Fields | None:
     if not known:
         return None
     return known[name] if name is not None else next(iter(known.values()))
+
+
+def handed_in_for(key: Key, folder: Path) -> str | None:
+    """The assignment that most of the marked notebooks were given out for.
+
+    None if no mark says so, or the key holds no more than one.
+    """
+    if len(key.assignments) < 2 or not folder.is_dir():
+        return None
+    names = {key.mark(name): name for name in key.assignments}
+    counted = Counter[str]()
+    for path in sorted([*folder.glob("*"), *folder.glob("*/*")]):
+        if path.suffix.lower() == NOTEBOOK and not path.is_symlink():
+            with suppress(Exception), guarded(READ_S, READ_MEMORY):
+                counted[read_marked(path)[1]] += 1
+    counted.pop("", None)
+    if not counted:
+        return None
+    mark, n = counted.most_common(1)[0]
+    return names.get(mark) if 2 * n > counted.total() else None
 
 
 def from_notebooks(class_: Mapping[str, Sequence[Path]]) -> list[Fields]:
@@ -439,7 +499,7 @@ def from_notebooks(class_: Mapping[str, Sequence[Path]]) -> list[Fields]:
     functions: dict[str, Counter[str]] = {}
     declaring = 0
     for paths in class_.values():
-        own = {d.id: d for d in declarations(paths)}
+        own = {d.id: d for _, d in declarations(paths)}
         declaring += bool(own)
         for d in own.values():
             points.setdefault(d.id, Counter())[d.points] += 1
@@ -456,17 +516,17 @@ def from_notebooks(class_: Mapping[str, Sequence[Path]]) -> list[Fields]:
 
 
 def declarations(
-    paths: Sequence[Path], mark: str = ""
-) -> list[notebooks.Declared]:
+    paths: Sequence[Path],
+) -> list[tuple[str, notebooks.Declared]]:
     """What a student's notebooks declare, as far as they can be read.
 
-    An id says so where the notebook has another mark than the assignment's.
+    Each with the mark of the assignment that its notebook was given out for.
 
     They are read here, in the grader, before anything is examined: no longer,
     and no larger ones, than a worker reads.
     """
     plain = [p for p in paths if p.is_file() and not p.is_symlink()]
-    found = list[notebooks.Declared]()
+    found = list[tuple[str, notebooks.Declared]]()
     if notebooks.too_many(plain):
         return found
     with (
@@ -475,13 +535,11 @@ def declarations(
     ):
         for path in plain:
             try:
-                cells, own = read_marked(path)
+                cells, mark = read_marked(path)
                 said = declared_in(small(cells, path.name), path.stem)
             except Exception:  # a damaged one: its rows say so
                 continue
-            if differ(own, mark):
-                said = [replace(d, id=f"{d.id} {ELSEWHERE}") for d in said]
-            found += said
+            found += [(mark, d) for d in said]
     return found
 
 
@@ -521,6 +579,7 @@ def task_of(key: Key, fields: Fields) -> Task:
 
 def to_fix(key: Key, student: str, debug: Fields) -> list[Task]:
     """The program that one student has to fix, and the test for it."""
+    own = mutant(entered({"debug": debug}), debug["function"])
     fix = Task(
         debug["exercise"],
         debug["function"],
@@ -532,6 +591,7 @@ def to_fix(key: Key, student: str, debug: Fields) -> list[Task]:
         debug["stub"],
         frozenset(debug["bugs"]),
         questions=True,
+        setup=(own.prelude,),
     )
     drawn = dict[float, Task]()
     for number in range(DRAWS):  # as many cases reject it as was promised
@@ -586,6 +646,38 @@ class Files:
         folder = Path(args.feedback) if args.feedback else None
         return cls(sheet, Path(timing), folder)
 
+    @property
+    def overrides(self) -> Path:
+        """The instructor's own decisions, which are read alone."""
+        return beside(self.sheet, "overrides.csv")
+
+    def refuse_edits(self) -> None:
+        """Refuse to write over a sheet that is not as ``grade`` left it.
+
+        Raises:
+            ValueError: if it was changed, or is another file.
+        """
+        if self.sheet.exists() and hash_of([self.sheet]) not in self.left():
+            raise ValueError(
+                "a sheet is written over only as `grade` left it: got "
+                f"{self.sheet}, which was changed since, or is another file. "
+                f"Put points, comments and extensions into {self.overrides} "
+                f"(columns {', '.join(overrides.COLUMNS)}), which `grade` "
+                f"reads and never writes, and move {self.sheet.name} away."
+            )
+
+    def left(self) -> list[str]:
+        """The hashes of the sheets that ``grade`` has written."""
+        pattern = re.compile(r'{"sheet": "(\w+)"}')
+        return [m[1] for m in map(pattern.fullmatch, self.lines()) if m]
+
+    def lines(self) -> list[str]:
+        """What earlier runs have noted."""
+        try:
+            return self.progress.read_text("utf8").splitlines()
+        except (OSError, UnicodeDecodeError):
+            return []
+
     def summary(self, ending: str) -> Path:
         """The summary, or its picture."""
         return beside(self.sheet, f"summary{ending}")
@@ -609,6 +701,7 @@ class Files:
                     f"nothing can be ({error.strerror}). Choose another "
                     "place for --out and --timing."
                 ) from error
+        self.refuse_edits()
 
     def keep_apart(self, students: Iterable[str]) -> None:
         """Refuse places where one file would be written over another.
@@ -690,22 +783,27 @@ class Batch:
         late = (self.plan or {}).get("deadline")
         self.deadline = Deadline.of(late) if late else None
         handed_in: dict[str, list[Path]] = {name: [] for name in self.roster}
+        self.one_student = dict[str, set[str]]()
         for name, files_of in paths.items():
             known = recognize(name, self.roster, handed_in)
             handed_in.setdefault(known, []).extend(files_of)
+            if known not in self.roster:  # only its letters say who it is
+                spelled = bare_names(name, sure=True)[-1]
+                self.one_student.setdefault(known, set()).add(spelled)
         self.students = {
             name: notebooks.oldest_first(handed_in[name])
             for name in sorted(handed_in)
         }
         fields = self.plan["exercises"] if self.plan else from_notebooks(paths)
         self.common = [task_of(key, f) for f in fields]
+        setup = tuple((self.plan or {}).get("setup", ()))
         if self.plan and "step" in self.plan:
             self.common.append(steps.task_of(key, self.plan["step"]))
         name = assignment or next(iter(key.assignments), "")
         self.mark = key.mark(name) if name else ""
         self.tasks = {
             student: [
-                replace(task, mark=self.mark)
+                replace(task, mark=self.mark, setup=(*setup, *task.setup))
                 for task in self.tasks_of(student)
             ]
             for student in self.students
@@ -716,7 +814,13 @@ class Batch:
                 "exercise that can be graded. Make the notebooks with "
                 "`coursekit assign --key`."
             )
+        self.overrides = read_overrides(
+            files.overrides,
+            lambda text: recognize(out_of_cell(text), self.roster, handed_in),
+            lambda id: {t.id: t.points for t in self.tasks.get(id, ())},
+        )
         every = [task for tasks in self.tasks.values() for task in tasks]
+        self.unmarked = list[str]()
         self.others = self.of_others()
         for task in {repr(task.plain()): task for task in every}.values():
             prove(task)
@@ -741,7 +845,15 @@ class Batch:
         """
         found, right = dict[str, list[str]](), False
         for student, paths in self.students.items():
-            ids = sorted({d.id for d in declarations(paths, self.mark)})
+            said = declarations(paths)
+            ids = sorted(
+                {
+                    f"{d.id} {ELSEWHERE}" if differ(mark, self.mark) else d.id
+                    for mark, d in said
+                }
+            )
+            if self.mark and any(not mark for mark, _ in said):
+                self.unmarked.append(student)
             asked = {task.id for task in self.tasks[student]}
             if ids and asked and not asked & set(ids):
                 found[student] = ids
@@ -777,6 +889,7 @@ class Batch:
             the keyboard ends it early.
         """
         known = {} if fresh else self.load()
+        left = self.files.left() if fresh else ()
         self.files.progress.parent.mkdir(parents=True, exist_ok=True)
         done: list[Graded] = []
         try:
@@ -789,6 +902,8 @@ class Batch:
                     disable=None,
                 ) as bar,
             ):
+                for sha256 in left:
+                    note_sheet(progress, sha256)
                 for student, paths in bar:
                     stamp, sha256 = self.stamp(student, paths)
                     found = known.get(stamp)
@@ -798,7 +913,8 @@ class Batch:
                         line = {"stamp": stamp, "graded": found.plain()}
                         progress.write("\n" + json.dumps(line))
                         progress.flush()
-                    done.append(self.dated(found, paths))
+                    found = self.dated(found, paths)
+                    done.append(overridden(self.overrides, found))
         except KeyboardInterrupt:
             return done, False
         return done, True
@@ -811,12 +927,14 @@ class Batch:
         if self.deadline is None:
             return student
         days = {p.name: self.days_late(p) for p in paths if p.is_file()}
-        results = [
-            replace(r, days_late=n, penalty=self.deadline.penalty(n))
-            if (n := days.get(r.notebook, 0))
-            else r
-            for r in student.results
-        ]
+        results = list[Result]()
+        for r in student.results:
+            n = days.get(r.notebook, 0)
+            n -= extension(self.overrides, student.student, r.exercise)
+            if n > 0:
+                off = self.deadline.penalty(n)
+                r = replace(r, days_late=n, penalty=off)
+            results.append(r)
         return replace(student, results=results)
 
     def days_late(self, path: Path) -> int:
@@ -892,11 +1010,7 @@ class Batch:
     def load(self) -> dict[str, Graded]:
         """Who was graded in an earlier run, by stamp."""
         found: dict[str, Graded] = {}
-        try:
-            lines = self.files.progress.read_text("utf8").splitlines()
-        except (OSError, UnicodeDecodeError):
-            return found
-        for line in lines:
+        for line in self.files.lines():
             try:
                 fields = parse_json(line)
                 found[fields["stamp"]] = graded(fields["graded"])
@@ -907,7 +1021,11 @@ class Batch:
     # -- files ---------------------------------------------------------------
     def write(self, class_: Sequence[Graded], book: str = "") -> None:
         """Write the sheet, the times, the summary and the feedback."""
-        write(self.files.sheet, self.sheet(class_))
+        self.files.refuse_edits()
+        text = self.sheet(class_)
+        with self.files.progress.open("a") as progress:
+            note_sheet(progress, hashlib.sha256(text.encode()).hexdigest())
+        write(self.files.sheet, text)
         write(self.files.timing, timing(class_))
         self.write_summary(class_)
         for student in class_:
@@ -942,7 +1060,8 @@ class Batch:
                     self.version,
                     cell(student_id(r.notebook)),
                     r.days_late,
-                    f"{r.earned - r.points:.2f}",
+                    f"{r.earned - r.automatic:.2f}",
+                    "" if r.by_hand is None else f"{r.automatic:.2f}",
                 )
                 for student in class_
                 for r in student.results
@@ -964,6 +1083,11 @@ class Batch:
         write(place(".md"), text)
         page = summary.html(class_, title, picture)
         write(place(".html"), page)
+
+
+def note_sheet(progress: TextIO, sha256: str) -> None:
+    """Note a sheet's hash on a line of its own, also after half a line."""
+    progress.write(f"\n{json.dumps({'sheet': sha256})}\n")
 
 
 def beside(sheet: Path, name: str) -> Path:
@@ -1054,6 +1178,27 @@ def last_words(class_: Sequence[Graded], batch: Batch) -> Iterator[str]:
             f"late      {', '.join(s.student for s in late)}: by the time of "
             "the file, or as the LMS has marked it"
         )
+    for s in class_:
+        for r in s.results:
+            if r.look_at:
+                yield f"look at   {s.student}: {r.exercise}: {r.look_at}"
+    for names in batch.one_student.values():
+        if len(names) > 1:
+            yield (
+                f"look at   {', '.join(sorted(names))}: taken for one "
+                "student, since no --roster tells them apart. If they are "
+                "two, give one, or rename a file."
+            )
+    for group in alike(class_):
+        yield (
+            f"look at   {', '.join(group)}: the same code, names and layout "
+            "aside, in every answer of more than three lines"
+        )
+    if batch.unmarked:
+        yield (
+            f"look at   {', '.join(batch.unmarked)}: a notebook without the "
+            "mark of an assignment, such as the book's own"
+        )
     for student, ids in batch.others.items():
         yield (
             f"look at   {student}: handed in {', '.join(ids)}, of another "
@@ -1078,6 +1223,15 @@ def last_words(class_: Sequence[Graded], batch: Batch) -> Iterator[str]:
             f"isolation {batch.isolation}: see `coursekit doctor` for what "
             "it does not promise"
         )
+
+
+def alike(class_: Iterable[Graded]) -> list[list[str]]:
+    """The students whose answers are the same code, by groups."""
+    groups = dict[tuple[tuple[str, str], ...], list[str]]()
+    for s in class_:
+        code = tuple((r.exercise, r.code) for r in s.results if r.code)
+        groups.setdefault(code, []).append(s.student)
+    return [names for code, names in groups.items() if code and names[1:]]
 
 
 def version() -> str:

@@ -26,6 +26,7 @@ from coursekit.classroom.grading.notebooks import Declared, declared_in
 from coursekit.classroom.grading.program import (
     Program,
     call_name,
+    is_empty,
     needed,
     parse,
 )
@@ -153,6 +154,7 @@ def read_handout(
             text, path.name
         )
         cells = myst_cells(text, path.name)
+        refuse_answers(cells, path)
         said = {d.id: d for d in declared_in(cells, page.stem)}
         talk = converter(path, cells)
         titles.append(talk.pages.titles.get(talk.name, page.stem))
@@ -167,6 +169,54 @@ def read_handout(
     for item in items:
         core.find(item.declared.id)
     return Handout(page.stem, titles[0], items, setup_of(items, programs))
+
+
+def refuse_answers(cells: Iterable[Cell], page: Path) -> None:
+    """Refuse a page in which somebody has answered an exercise.
+
+    A stub is a function with a docstring and ``...``, without comments; what
+    else its cell defines calls that. No other cell that readers see defines
+    the function.
+
+    Raises:
+        NotebookError: if there is an answer, or a trace of one.
+    """
+    open_cells = [c for c in cells if c.kind == "code" and not c.tags & HIDDEN]
+    stubs = {c.exercise: c for c in open_cells if c.exercise}
+    names = {
+        id: set(parse(cell.source).functions) for id, cell in stubs.items()
+    }
+    for cell in open_cells:
+        own = {cell.exercise} & set(stubs)
+        program = try_parse(cell)
+        defined = set(program.functions) if program else set()
+        for id in own or [i for i in names if names[i] & defined]:
+            if own and is_stub(cell.source):
+                continue
+            line = cell.source.strip().split("\n")[-1].strip()
+            raise NotebookError(
+                "students get an exercise's stub, `def f(...):`, a docstring "
+                f"and `...`: got a cell for {id} in {page} with more than "
+                f"that, which ends in `{line[:60]}`. Put the stub back (`git "
+                f"diff {page}` shows what has changed), and keep your answer "
+                "in another file."
+            )
+
+
+def is_stub(source: str) -> bool:
+    """Whether a cell has an empty function, and otherwise only calls it."""
+    text = parse(source).source
+    body = ast.parse(text).body
+    empty = {getattr(n, "name", "") for n in body if is_empty(n)} - {""}
+    return (
+        bool(empty)
+        and not any("#" in line for line in text.split("\n"))
+        and all(
+            is_empty(node)
+            or empty & {getattr(part, "id", "") for part in ast.walk(node)}
+            for node in body
+        )
+    )
 
 
 def chosen(

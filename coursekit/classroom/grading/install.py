@@ -49,7 +49,7 @@ def install(*what):
         )
 
 
-if find_spec("coursekit") is None:
+if getattr(find_spec("coursekit"), "origin", None) is None:
     needs = "{needs}".split()
     missing = [name for name in needs if find_spec(name) is None]
     install("--no-deps", "git+{address}{at}")
@@ -59,7 +59,7 @@ NO_ADDRESS = """\
 # Is the package of the book installed? If it is not, this says what to do.
 {error}
 
-if find_spec("coursekit") is None:
+if getattr(find_spec("coursekit"), "origin", None) is None:
     raise NotInstalled(
         "The package of the book is not installed here: run `pip install .` "
         "in a copy of the book's repository, then restart the kernel."

@@ -21,6 +21,7 @@ BYTES = 32  # of the secret
 PROGRAM = {"function": str, "points": NUMBER, "variants?": [str], "stub?": str}
 PLAN = {
     "exercises": [PROGRAM | {"id": str}],
+    "setup?": [str],
     "students?": {
         ...: {
             "name?": str,
@@ -39,6 +40,7 @@ PLAN = {
     },
     "deadline?": {
         "due": str,
+        "zone?": str,
         "percent": NUMBER,
         "cap": NUMBER,
         "free": NUMBER,

@@ -27,8 +27,17 @@ MOST = 400_000  # characters of code
 FILES = 40  # of a student: a chapter each, and some twice
 TOTAL = 4 * LARGEST  # bytes of a student's files
 KINDS = ("practice", "assessed")
-COPY = re.compile(r"(?:-(\d{1,2})| ?\((\d{1,2})\))$")
-"""How an LMS and a browser number further files of one name."""
+WORD = "(?:copy|copie|copia|cópia|kopie)"
+COPY = re.compile(
+    rf"^{WORD} (?:of|de|von) |(?: ?- ?|[ _]){WORD}[ _]?\(?\d*\)?$|"
+    rf" \((?:\w+ )?{WORD}\)$| ?\(\d{{1,2}}\)$",
+    re.I,
+)
+"""How Jupyter, Google Drive, a desktop and a browser name a copy."""
+NUMBER = re.compile(r"(?:-| |[ _-]v)(\d{1,2})$", re.I)
+"""A number behind a name, of which it may be a part: an LMS's, a version's."""
+SENT = re.compile(r"(?:-| ?\()(\d{1,2})\)?$")
+"""The number of a file that was handed in or downloaded again."""
 
 ID = re.compile(r"[A-Za-z_]\w*/[A-Za-z_]\w*(?::test)?")
 CHECKED = re.compile(rf"""\bcheck\(\s*["']({ID.pattern})["']""")
@@ -182,6 +191,7 @@ class Answer:
     - ``missing``: there is no such cell, or it defines nothing.
     - ``syntax``: the cell is not Python, and no other cell has the function.
     - ``duplicate``: several cells answer; the last that is written counts.
+    - ``elsewhere``: its own cell holds the stub, and another one answers.
     - ``files``: several files do; the newest that is written counts.
     - ``renamed``: the function of the cell has another name.
     """
@@ -191,6 +201,9 @@ class Answer:
 
     file: str = ""
     """The name of the notebook that it was taken from; empty if missing."""
+
+    cell: int = 0
+    """Which of its cells it is, counted from 1; 0 if missing."""
 
 
 @dataclass(frozen=True)
@@ -232,15 +245,18 @@ def read_submission(
     given = oldest_first(map(Path, paths))
     if refused := too_many(given):
         raise NotebookError(refused)
+    setup = next((getattr(want, "setup", ()) for want in wanted), ())
     files, problems = list[Notebook](), list[str]()
     for path in given:
         try:
             cells, mark = read_marked(path)
-            files.append(Notebook(small(cells, path.name), path.name, mark))
+            cells = small(cells, path.name)
+            files.append(Notebook(cells, path, mark, setup))
         except NotebookError as error:
             problems.append(str(error))
     if not files:
         raise NotebookError(" ".join(problems) or "there is no notebook.")
+    files.sort(key=lambda f: (age(f.path), f.is_attempt(wanted)))
     files, foreign = of_assignment(files, wanted)
     problems += foreign
     files, replaced = latest(files, wanted)
@@ -260,19 +276,40 @@ def oldest_first(paths: Iterable[Path]) -> list[Path]:
 
     ``04_attention-1.ipynb`` and ``04_attention (1).ipynb`` were handed in
     after ``04_attention.ipynb``.  Files with the same number are ordered by
-    the time of their last change, in seconds, and then by name.
+    the time of their last change, in seconds, then a copy after what it was
+    made from, and then by name.
     """
 
-    def age(path: Path) -> tuple[int, int, Path]:
-        copy = COPY.search(path.stem)
-        number = int(copy[1] or copy[2]) if copy else 0
-        try:
-            changed = int(path.lstat().st_mtime)
-        except OSError:  # reading it says why
-            changed = 0
-        return number, changed, path
+    return sorted(paths, key=lambda p: (*age(p), len(bare_names(p.stem)), p))
 
-    return sorted(paths, key=age)
+
+def age(path: Path) -> tuple[int, int]:
+    """The number with which a file was handed in again, and its time."""
+    sent = SENT.search(path.stem)
+    copied = re.search(WORD, path.stem, re.I)  # its number is no LMS's
+    try:
+        changed = int(path.lstat().st_mtime)
+    except OSError:  # reading it says why
+        changed = 0
+    return int(sent[1]) if sent and not copied else 0, changed
+
+
+def bare_names(stem: str, sure: bool = False) -> list[str]:
+    """A file's name, then without what marks a copy, mark by mark.
+
+    Args:
+        stem: the name without its ending.
+        sure: whether to leave a number that may be a part of the name.
+    """
+    names = [stem]
+    while mark := (
+        COPY.search(names[-1]) or (not sure and NUMBER.search(names[-1]))
+    ):
+        rest = names[-1][: mark.start()] + names[-1][mark.end() :]
+        if not rest:
+            break
+        names.append(rest)
+    return names
 
 
 def of_assignment(
@@ -329,11 +366,26 @@ def latest(
         if newest is None:
             found.append(file)
         elif own & ids:
-            said.append(
-                f"{newest.name} was handed in after {file.name}, which "
-                "doesn't count."
-            )
+            said.append(why(newest, file, wanted))
     return found, said
+
+
+def why(newest: "Notebook", file: "Notebook", wanted: Sequence[Wanted]) -> str:
+    """Why one of two versions counts."""
+    if age(newest.path) != age(file.path):
+        return (
+            f"{newest.name} was handed in after {file.name}, which doesn't "
+            "count."
+        )
+    if newest.is_attempt(wanted) and not file.is_attempt(wanted):
+        return (
+            f"{newest.name} counts: nothing is written in {file.name}, which "
+            "has the same time."
+        )
+    return (
+        f"{newest.name} counts, and {file.name} doesn't: they have the same "
+        "time, and this is the order of their names."
+    )
 
 
 def small(cells: list[Cell], name: str) -> list[Cell]:
@@ -396,10 +448,19 @@ class Notebook:
     """A notebook's code: what is Python, and what is not."""
 
     def __init__(
-        self, cells: Sequence[Cell], name: str = "", mark: str = ""
+        self,
+        cells: Sequence[Cell],
+        path: Path,
+        mark: str = "",
+        setup: Sequence[str] = (),
     ) -> None:
-        self.cells, self.name, self.mark = cells, name, mark
-        self.programs: dict[int, Program] = {}
+        self.cells, self.path, self.mark = cells, path, mark
+        self.name = path.name
+        # What was given out comes first, in case its cells were deleted.
+        self.programs: dict[int, Program] = {
+            number: parse(source)
+            for number, source in enumerate(setup, -len(setup))
+        }
         self.broken: set[int] = set()
         for number, cell in enumerate(cells):
             if cell.kind != "code":
@@ -416,12 +477,12 @@ class Notebook:
     @property
     def kind(self) -> str:
         """The ending of its name."""
-        return Path(self.name).suffix.lower()
+        return self.path.suffix.lower()
 
     @property
     def title(self) -> str:
         """Its name without ending, and without the number of a copy."""
-        return COPY.sub("", Path(self.name).stem)
+        return bare_names(self.path.stem)[-1]
 
     def exercises(self, wanted: Iterable[Wanted]) -> set[str]:
         """The ids that its code cells are marked with, or check.
@@ -433,10 +494,29 @@ class Notebook:
         for cell in code:
             found.update(CHECKED.findall(cell.source))
         return found or {
-            want.id
-            for want in wanted
-            if any(defines(p, want.function) for p in self.programs.values())
+            want.id for want in wanted if self.defining(want.function)
         }
+
+    def defining(self, name: str) -> list[int]:
+        """The numbers of its own cells that define a name."""
+        return [
+            number
+            for number, program in self.programs.items()
+            if number >= 0 and defines(program, name)
+        ]
+
+    def is_attempt(self, wanted: Iterable[Wanted]) -> bool:
+        """Whether anything is written for one of some exercises."""
+        for want in wanted:
+            cells = {
+                number
+                for number, cell in enumerate(self.cells)
+                if cell.kind == "code" and cell.exercise == want.id
+            }
+            for number in cells | set(self.defining(want.function)):
+                if number in self.broken or is_written(self, number, want):
+                    return True
+        return False
 
     def helpers(self, places: Iterable["Place | None"]) -> Iterator[str]:
         """What some answers need of the other cells."""
@@ -463,7 +543,11 @@ class Place:
 
 
 def place(files: Sequence[Notebook], want: Wanted) -> Place | None:
-    """The cell that answers an exercise: the last one that is written."""
+    """The cell that answers an exercise: the last one that is written.
+
+    Its own cell comes before others that define the function; these count
+    where its own holds nothing but the stub.
+    """
     marked = [
         (file, number)
         for file in files
@@ -475,14 +559,17 @@ def place(files: Sequence[Notebook], want: Wanted) -> Place | None:
     exact = [at for at in found if function_at(*at, want) == want.function]
     plain = [at for at in named if at[0].kind == ".py"]  # has no marks
     both = sorted([*exact, *plain], key=lambda a: (files.index(a[0]), a[1]))
-    candidates = both or named or found
-    if candidates:
+    if both:  # another file's function of that name may be another chapter's
+        named = [at for at in named if at[0] in {file for file, _ in both}]
+    for candidates in (both, named, found):
         written = [at for at in candidates if is_written(*at, want)]
-        file, cell = (written or candidates)[-1]
-        name = function_at(file, cell, want)
-        beside = [other is file for other, _ in candidates]
-        problem = "duplicate" if beside.count(True) > 1 else "files"
-        return Place(file, cell, name, problem if len(beside) > 1 else "")
+        if written:
+            file, cell = written[-1]
+            beside = [other is file for other, _ in candidates]
+            problem = "elsewhere" if both and candidates is named else ""
+            if len(beside) > 1:
+                problem = "duplicate" if beside.count(True) > 1 else "files"
+            return Place(file, cell, function_at(file, cell, want), problem)
     broken = [at for at in marked if at[1] in at[0].broken]
     name = re.escape(want.function)
     pattern = re.compile(rf"^[ \t]*(?:def[ \t]+{name}\b|{name}[ \t]*=)", re.M)
@@ -493,9 +580,11 @@ def place(files: Sequence[Notebook], want: Wanted) -> Place | None:
         if pattern.search(file.cells[number].source)
         and file.cells[number].exercise in ("", want.id)
     ]
-    if broken or marked:
-        return Place(*(broken or marked)[-1], "")
-    return None
+    blank = both or named or found
+    if broken or not blank:
+        last = (broken or marked)[-1:]
+        return Place(*last[0], "") if last else None
+    return Place(*blank[-1], function_at(*blank[-1], want))
 
 
 def function_at(file: Notebook, cell: int, want: Wanted) -> str:
@@ -519,9 +608,8 @@ def by_name(
     found = [
         (file, number)
         for file in files
-        for number, program in file.programs.items()
+        for number in file.defining(want.function)
         if file.cells[number].exercise in ("", want.id)
-        and defines(program, want.function)
     ]
     if len(files) == 1:
         return found
@@ -571,4 +659,5 @@ def answer(
             for number, chosen in found.items()
         ),
         file.name,
+        cell + 1,
     )

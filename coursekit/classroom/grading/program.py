@@ -112,6 +112,19 @@ def parse(source: str) -> Program:
     return Program(source, found, names, all(map(is_empty, tree.body)))
 
 
+def skeleton(source: str) -> str:
+    """A cell without its names, comments and layout: what copies share."""
+    tree = ast.parse(parse(source).source)
+    known = dict[str, str]()
+    for node in ast.walk(tree):
+        for field in ("id", "arg", "name"):
+            name = getattr(node, field, None)
+            if isinstance(name, str) and not isinstance(node, ast.alias):
+                new = known.setdefault(name, f"v{len(known)}")
+                setattr(node, field, new)
+    return ast.unparse(tree)
+
+
 def is_empty(node: ast.stmt) -> bool:
     """Whether a statement is a stub, or says nothing."""
     if isinstance(node, (ast.FunctionDef, ast.ClassDef)):

@@ -65,12 +65,29 @@ class Result:
     notebook: str = ""
     """The name of the file that the answer was taken from; may be empty."""
 
+    look_at: str = ""
+    """What the instructor should know of it; may be empty."""
+
+    code: str = ""
+    """A hash of the code that copies share; empty if none was looked at."""
+
     days_late: int = 0
     penalty: float = 0.0
     """The fraction of the points that being late has cost."""
 
+    by_hand: float | None = None
+    """The points that the instructor gives instead, if they do."""
+
+    comment: str = ""
+    """The instructor's; may be empty."""
+
     @property
     def points(self) -> float:
+        """The instructor's; else the grader's."""
+        return self.automatic if self.by_hand is None else self.by_hand
+
+    @property
+    def automatic(self) -> float:
         """What the answer is worth, less what being late has cost."""
         return round(self.earned * (1 - self.penalty), 2)
 

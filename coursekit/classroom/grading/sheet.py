@@ -17,7 +17,6 @@ names the student: https://docs.moodle.org/en/Grade_import
 """
 
 import argparse
-import csv
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +33,7 @@ from coursekit.classroom.grading.students import (
     read_roster,
     recognize,
 )
+from coursekit.classroom.grading.tables import number_in, read_table
 
 FORMATS = ("wide", "canvas", "moodle")
 CANVAS = ("Student", "ID", "SIS User ID", "SIS Login ID", "Section")
@@ -99,8 +99,12 @@ def run(args: argparse.Namespace) -> int:
     out = Path(
         args.out or source.with_name(f"{source.stem}-{args.format}.csv")
     )
-    if out.resolve() == source.resolve():
-        raise ValueError(f"a sheet is not written over itself: got {out}.")
+    for read in (source, Path(args.roster or source)):
+        if out.resolve() == read.resolve():
+            raise ValueError(
+                f"a table that is read is not written over: got {out}. Give "
+                "--out another name."
+            )
     write(out, table(head, rows))
     print(f"{len(people)} students, of {made.most} points: {out}")
     if strangers:
@@ -140,23 +144,23 @@ def read_grades(path: Path) -> Grades:
     Raises:
         ValueError: if it is none.
     """
-    try:
-        with path.open(newline="", encoding="utf8") as file:
-            rows = list(csv.DictReader(file))
-        students: dict[str, dict[str, float]] = {}
-        worth: dict[str, dict[str, float]] = {}
-        late: dict[str, int] = {}
-        for row in rows:
+    table = read_table(path, "the grade sheet")
+    students: dict[str, dict[str, float]] = {}
+    worth: dict[str, dict[str, float]] = {}
+    late: dict[str, int] = {}
+    for line, row in table.named():
+        try:
             name, id = out_of_cell(row["student"]), row["exercise"]
-            students.setdefault(name, {})[id] = float(row["points"])
-            worth.setdefault(name, {})[id] = float(row["max_points"])
+            students.setdefault(name, {})[id] = number_in(row["points"])
+            worth.setdefault(name, {})[id] = number_in(row["max_points"])
             days = int(row.get("days_late") or 0)
             late[name] = max(late.get(name, 0), days)
-    except (OSError, UnicodeDecodeError, KeyError, ValueError) as error:
-        raise ValueError(
-            f"{path} is no sheet of `coursekit grade`: {error}."
-        ) from error
-    if not rows:
+        except (KeyError, ValueError) as error:
+            raise ValueError(
+                f"{path} is no sheet of `coursekit grade`: line {line} has "
+                f"the wrong {error}."
+            ) from error
+    if not students:
         raise ValueError(f"a grade sheet has students: {path} has none.")
     exercises = {id: n for row in worth.values() for id, n in row.items()}
     most = max(sum(row.values()) for row in worth.values())
@@ -274,7 +278,7 @@ class Sheet:
             ValueError: if there is one.
         """
         for text in maxima:
-            most = float(text.replace(",", "."))
+            most = number_in(text)
             if most != float(self.most):
                 raise ValueError(
                     f"the grades are of {self.most} points, and Moodle's "

@@ -14,7 +14,6 @@ https://docs.moodle.org/en/Assignment_settings, "Offline grading worksheet",
 and https://docs.moodle.org/en/Grade_export
 """
 
-import csv
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,8 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from coursekit.classroom.grading.cells import decode
-from coursekit.classroom.grading.notebooks import COPY
+from coursekit.classroom.grading.notebooks import bare_names
+from coursekit.classroom.grading.tables import Table, read_table
 
 RESERVED = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?")
 IDS = {  # the columns that can be an id, the best first
@@ -74,32 +73,12 @@ class Roster:
 def read_roster(path: Path | str) -> Roster:
     """A class, from a CSV file with ``id`` and ``name``, or an LMS's export.
 
-    Comma, semicolon and tab separate; Excel's byte order mark is no letter.
-
     Raises:
         ValueError: if it is no such file, or an id stands twice.
     """
     path = Path(path)
-    try:
-        text = decode(path.read_bytes())
-    except OSError as error:
-        raise ValueError(
-            f"the roster {path} cannot be read: {error.strerror}."
-        ) from error
-    if "\0" in text:
-        raise ValueError(
-            f"a roster is a CSV file: got {path.name}, which is no text. In "
-            "Excel, save it as CSV."
-        )
-    lines = text.splitlines()
-    head = next((line for line in lines if line.strip()), "")
-    separator = max(",;\t", key=head.count)
-    rows = csv.reader(lines, delimiter=separator)
-    table = [(rows.line_num, [c.strip() for c in row]) for row in rows]
-    table = [(number, row) for number, row in table if any(row)]
-    if not table:
-        raise ValueError(f"a roster has students: {path.name} is empty.")
-    columns = table[0][1]
+    table = read_table(path, "the roster")
+    columns = table.columns
     system = system_of([name.casefold() for name in columns])
     if system is None:
         raise ValueError(
@@ -107,7 +86,7 @@ def read_roster(path: Path | str) -> Roster:
             f"or Moodle: got {', '.join(columns)} in {path.name}. Put "
             "`id,name` into its first line."
         )
-    found = members(table[1:], columns, system, path.name)
+    found = members(table, system, path.name)
     return Roster(system, columns, found)
 
 
@@ -125,20 +104,17 @@ def system_of(columns: Sequence[str]) -> str | None:
     return None
 
 
-def members(
-    table: Iterable[tuple[int, Sequence[str]]],
-    columns: Sequence[str],
-    system: str,
-    file: str,
-) -> list[Member]:
+def members(table: Table, system: str, file: str) -> list[Member]:
     """The students of a file's lines.
 
     Raises:
         ValueError: if there are none, or two have one id.
     """
     lines = [
-        (line, dict(zip(columns, [*row, *[""] * len(columns)], strict=False)))
-        for line, row in table
+        (line, named)
+        for (line, named), (_, row) in zip(
+            table.named(), table.rows, strict=True
+        )
         if system != "canvas" or not no_student(row)
     ]
     lower = [{n.casefold(): c for n, c in row.items()} for _, row in lines]
@@ -217,9 +193,8 @@ def recognize(
     """The id of the student whom a file or folder names.
 
     An id counts without regard to case.  So does a full name, in which the
-    last name may come first, and a number that a browser or an LMS has put
-    behind either: ``BOB``, ``bob (1)``, ``Ana Right`` and ``rightana`` name
-    students.
+    last name may come first, and what marks a copy of either: ``BOB``, ``bob
+    (1)``, ``Copy of Ana Right`` and ``rightana`` name students.
 
     Args:
         name: what the file or folder says.
@@ -232,21 +207,20 @@ def recognize(
     """
     if name in students:
         return name
-    copy = COPY.search(name)
-    plain = (name[: copy.start()] if copy else name) or name
+    spelled = bare_names(name)
     by_id = {id.casefold(): id for id in students}
     full = dict[str, list[str]]()
     for id, fields in students.items():
         for spelling in spellings(fields.get("name", "")):
             full.setdefault(spelling, []).append(id)
-    for said in (name, plain):
+    for said in spelled:
         for id in (said, safe_name(said)):
             if found := by_id.get(id.casefold()):
                 return found
-    for said in (name, plain):
+    for said in spelled:
         if len(named := full.get(letters(said), [])) == 1:
             return named[0]
-    own = name if copy and copy[1] else plain  # -1 may be part of an id
+    own = bare_names(name, sure=True)[-1]  # -1 may be part of an id
     return next((o for o in others if o.casefold() == own.casefold()), own)
 
 
