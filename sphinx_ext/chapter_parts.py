@@ -12,11 +12,7 @@ Compute attention by hand. Write it in six lines of PyTorch.
 What the reader adds to their own file.
 :::
 
-```{moved} att-old att-older
-```
-
-Under the goals stands a line with the time that reading and running take. A
-label that moved to another page leaves a link behind.
+Under the goals, a line says how long reading and running take.
 """
 
 import re
@@ -27,8 +23,6 @@ from pathlib import Path
 from docutils import nodes
 from docutils.statemachine import StringList
 from page_count import count
-from sphinx.addnodes import pending_xref
-from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 
@@ -36,7 +30,6 @@ from coursekit.classroom.grading.plain import (
     CAN,
     COSTS,
     RUNS,
-    names_in,
     price,
     read_json,
     step_end,
@@ -161,55 +154,6 @@ class Step(SphinxDirective):
         return [node, *messages]
 
 
-class Moved(SphinxDirective):
-    """``{moved}``: labels that stood here and stand on another page now.
-
-    A check's report, or somebody's bookmark, leads to ``04_attention#old``:
-    there it finds a link to the new place.
-    """
-
-    required_arguments = 1
-    final_argument_whitespace = True
-
-    def run(self):
-        """Return a list of links; each has the old anchor as its id."""
-        links = nodes.bullet_list(classes=["moved"])
-        for label in names_in(self.arguments[0]):
-            link = pending_xref(
-                "",
-                nodes.inline("", label, classes=["xref", "std", "std-ref"]),
-                refdomain="std",
-                reftype="ref",
-                reftarget=label,
-                refexplicit=False,
-                refwarn=True,
-                refdoc=self.env.docname,
-            )
-            self.set_source_info(link)
-            item = nodes.list_item("", nodes.paragraph("", "Moved: ", link))
-            item["ids"].append(nodes.make_id(label))
-            links += item
-        return [links]
-
-
-class NamePage(SphinxPostTransform):
-    """Where a moved label stands before no title, its link names the page."""
-
-    default_priority = 5  # before Sphinx resolves links
-
-    def run(self):
-        """Look for the label among those without a title."""
-        labels = self.env.domains["std"].anonlabels
-        titled = self.env.domains["std"].labels
-        for link in list(self.document.findall(pending_xref)):
-            label = link["reftarget"]
-            is_moved = "moved" in link.parent.parent.parent.get("classes", [])
-            if is_moved and label in labels.keys() - titled.keys():
-                title = self.env.titles[labels[label][0]].astext()
-                link["refexplicit"] = True
-                link[:] = [nodes.inline("", title, classes=["std", "std-ref"])]
-
-
 def visit_goals(self, node):
     """Open the box; its first line leads to the goals."""
     self.body.append(self.starttag(node, "div", CLASS="goals"))
@@ -267,8 +211,6 @@ def setup(app):
     app.add_node(goals, html=(visit_goals, depart_goals))
     app.add_directive("here", Here)
     app.add_directive("goals", Goals)
-    app.add_directive("moved", Moved)
-    app.add_post_transform(NamePage)
     # sphinx_design has one, too, and no page of ours uses it.
     app.add_directive("step", Step, override=True)
     app.add_role("cost", Cost())

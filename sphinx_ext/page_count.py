@@ -18,7 +18,7 @@ WORD = re.compile(r"[^\W_][\w'’.,-]*")
 # What a reader of the text does not read.
 NO_TEXT = (
     "nav, a.headerlink, .tooltip, button, .MathJax, "
-    "details.hide > summary, .goals-cost, .moved"
+    "details.hide > summary, .goals-cost"
 )
 # Nor this, which is most of a page: it is cut out before the page is parsed.
 DRAWN = re.compile(r"<(svg|script|style)\b.*?</\1>", re.DOTALL)

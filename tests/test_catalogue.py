@@ -121,8 +121,7 @@ def test_what_to_read_again_exists(place):
     page, _, label = place.partition("#")
     text = (ROOT / "book" / f"{page}.md").read_text("utf8")
     found = re.search(
-        rf"^\({label}\)=|^:(?:label|name): *{label} *$"
-        rf"|^```\{{moved\}}.*\b{label}(?![\w-])",
+        rf"^\({label}\)=|^:(?:label|name): *{label} *$",
         text,
         re.MULTILINE,
     )

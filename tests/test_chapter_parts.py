@@ -164,9 +164,6 @@ Write `attention` into *your* file.
 ## Exercises
 
 Not counted.
-
-```{moved} more-here more-plain
-```
 """
 )
 # Pages of four kinds, with the same things to be numbered on each.
@@ -365,22 +362,6 @@ def test_a_notebook_has_the_same_numbers():
     for name, number in zip(names, ("0.1", "4F.1", "1"), strict=True):
         pages = notebooks.plain.Pages(".", {}, {name: notebook})
         assert pages.equations == {"eq-a": number}
-
-
-# -- what has moved ----------------------------------------------------------
-def test_an_old_anchor_leads_to_the_new_place(book):
-    page = BeautifulSoup(book.page(), "html.parser").article
-    item = page.select_one("li#more-here")
-    assert text_of(item) == "Moved: A section"
-    link = item.a["href"]
-    assert link == "further/04_tiny.html#more-here"
-    new = BeautifulSoup(book.page("book/further/04_tiny"), "html.parser")
-    assert new.find(id="more-here") is not None
-    assert "more-here" not in markdown(book.notebook("readers"))
-    # Where no title follows the label, the link names the page.
-    item = page.select_one("li#more-plain")
-    assert text_of(item).removeprefix("Moved: ") in new.h1.get_text()
-    assert item.a["href"] == "further/04_tiny.html#more-plain"
 
 
 def test_a_report_on_a_page_below_leads_up():

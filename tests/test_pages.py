@@ -181,7 +181,6 @@ def lost(places):
 
 
 def test_what_a_report_tells_to_read_is_there():
-    """Also what has moved: a report that was kept has the old address."""
     places = {
         bug.read
         for chapter in core.chapters()

@@ -207,9 +207,7 @@ def unseen(book, articles):
     found = []
     for article in articles.values():
         for tag in article.select("p, pre, td, svg text, li > p"):
-            if tag.select_one(".math, math") or tag.find_parent(
-                class_=["moved", "here"]
-            ):
+            if tag.select_one(".math, math") or tag.find_parent(class_="here"):
                 continue
             if tag.find_parent("summary"):  # "Show the result"
                 continue
@@ -291,7 +289,7 @@ def test_links_lead_to_pages_of_the_pdf_or_to_the_web(book, planted, articles):
     wanted, web = set(), set()
     for page, article in articles.items():
         for link in article.select("a[href]:not(.headerlink)"):
-            if link.find_parent(class_=["moved", "here"]):
+            if link.find_parent(class_="here"):
                 continue
             if urlsplit(link["href"]).scheme:
                 web.add(link["href"])

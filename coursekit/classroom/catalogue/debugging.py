@@ -336,7 +336,7 @@ _DIFFERENCE_BUGS = {
         says="the spreads of both groups added, as if the runs were strangers",
         why="Runs with one seed share their luck, and it cancels in the "
         "difference. Take the differences first, then their spread.",
-        read="19_debugging#dbg-pairs",
+        read="further/19_debugging#dbg-pairs",
     ),
     "population": Bug(
         "gaps.std()",
@@ -344,14 +344,14 @@ _DIFFERENCE_BUGS = {
         says="a standard deviation with n in the denominator",
         why="A few values lie closer to their own mean than to the true "
         "one: divide by n − 1.",
-        read="19_debugging#dbg-pairs",
+        read="further/19_debugging#dbg-pairs",
     ),
     "no_root": Bug(
         " / len(gaps) ** 0.5",
         "",
         says="the spread of single runs, not divided by √n",
         why="The mean of n runs is less uncertain than one of them, by √n.",
-        read="19_debugging#dbg-pairs",
+        read="further/19_debugging#dbg-pairs",
     ),
     "normal": Bug(
         "t *",
@@ -359,14 +359,14 @@ _DIFFERENCE_BUGS = {
         says="1.96 instead of Student's t",
         why="1.96 is for many runs. A few know little about their own "
         "spread; t makes up for that.",
-        read="19_debugging#dbg-pairs",
+        read="further/19_debugging#dbg-pairs",
     ),
     "whole_width": Bug(
         "t * gaps",
         "2 * t * gaps",
         says="the whole width of the interval, not half of it",
         why="What stands behind ± is half the width.",
-        read="19_debugging#dbg-pairs",
+        read="further/19_debugging#dbg-pairs",
         alone=True,
     ),
 }
@@ -425,7 +425,7 @@ _MENDED_BUGS = {
         says="positions counted along the batch",
         why="All tokens of a row stand in one place then, and which place "
         "that is depends on the row.",
-        read="19_debugging#dbg-second",
+        read="further/19_debugging#dbg-second",
     ),
     "no_places": Bug(
         "x = table[ids] + places[: ids.size(1)]",
@@ -448,14 +448,14 @@ _MENDED_BUGS = {
         says="scores that are not divided by √D",
         why="No probe shows it, and the loss of a small model hardly. "
         "Compare values with a reference.",
-        read="19_debugging#dbg-bisect",
+        read="further/19_debugging#dbg-bisect",
     ),
     "sees_next": Bug(
         "hide = torch.ones_like(scores).triu(1).bool()",
         "hide = torch.ones_like(scores).triu(2).bool()",
         says="a mask that is off by one: each position sees the next token",
         why="Hide what lies above the diagonal, triu(1).",
-        read="19_debugging#dbg-first",
+        read="further/19_debugging#dbg-first",
     ),
     "over_queries": Bug(
         "scores.softmax(-1)",
@@ -463,7 +463,7 @@ _MENDED_BUGS = {
         says="a softmax over the queries",
         why="Its sum runs over later positions, so even a right mask leaks. "
         "Each query's weights sum to 1: the last axis.",
-        read="05_masks#mask-predict-axis",
+        read="further/05_masks#mask-predict-axis",
     ),
     "not_shifted": Bug(
         "logits[:, :-1], ids[:, 1:]",
@@ -486,7 +486,7 @@ _MENDED_BUGS = {
         says="padding that counts as text",
         why="Padding is easy to predict, so the mean looks good. Score real "
         "targets only.",
-        read="19_debugging#dbg-table",
+        read="further/19_debugging#dbg-table",
     ),
     "mean_of_means": Bug(
         "return logits, nats[real].mean()",
@@ -495,7 +495,7 @@ _MENDED_BUGS = {
         says="the mean of the rows' means",
         why="A short row's tokens weigh more then. One sum, divided by one "
         "count.",
-        read="10_loss#loss-wrong",
+        read="further/10_loss#loss-wrong",
     ),
     "no_mask": Bug(
         "hide = torch.ones_like(scores).triu(1).bool()",
@@ -503,7 +503,7 @@ _MENDED_BUGS = {
         says="attention without a causal mask",
         why="Each position may see itself and those before it: hide what "
         "lies above the diagonal.",
-        read="19_debugging#dbg-first",
+        read="further/19_debugging#dbg-first",
         alone=True,
     ),
     "real_inputs": Bug(
@@ -512,7 +512,7 @@ _MENDED_BUGS = {
         says="inputs that are padding left out, instead of targets",
         why="Where a text ends, its last token is real and its target is "
         "padding. Ask the targets.",
-        read="19_debugging#dbg-table",
+        read="further/19_debugging#dbg-table",
         alone=True,
     ),
     "mask_finite": MASK_FINITE.by("-torch.inf", "-100.0"),
@@ -522,7 +522,7 @@ _MENDED_BUGS = {
         says="padding left out of the sum, and not of the number that it is "
         "divided by",
         why="The mean is over real targets: divide by how many there are.",
-        read="19_debugging#dbg-table",
+        read="further/19_debugging#dbg-table",
         alone=True,
     ),
 }

@@ -224,7 +224,7 @@ _GPT_BUGS = {
         says="a softmax at the end: probabilities instead of logits",
         why="The loss and the sampler take logits and do the softmax "
         "themselves.",
-        read="10_loss#loss-wrong",
+        read="further/10_loss#loss-wrong",
     ),
     "positions_times": Bug(
         "x + places",
@@ -346,14 +346,14 @@ _POST_NORM = Bug(
     "norms after the sum, norm(x + part(x)), as in the paper",
     "That is post-norm. A pre-norm part reads a norm, and nothing stands on "
     "the path: x + part(norm(x)).",
-    read="07_norm#norm-where",
+    read="further/07_norm#norm-where",
     at="norm",
 )
 _NO_PATH = Bug(
     "parts that replace the stream instead of adding to it",
     "Without x + … a part has to say again all that is to be kept. Deep "
     "down, the tokens become alike.",
-    read="07_norm#norm-residuals",
+    read="further/07_norm#norm-residuals",
     at="path",
 )
 _MENDED_BUGS = {
@@ -490,7 +490,7 @@ _BUILD_BUGS = {
         says="attention along the batch instead of the sentence",
         why="Axes 0 and 1 are swapped: the sentences of a batch read each "
         "other, and none reads itself. Attention takes (B, T, D).",
-        read="06_multihead#mha-wrong",
+        read="further/06_multihead#mha-wrong",
     ),
     "no_positions": Bug(
         "            self.places = nn.Embedding(max_len, d_model)\n",
@@ -540,7 +540,7 @@ _BUILD_BUGS = {
         says="a head with a matrix of its own",
         why="Tied means that the head is the token table: x @ "
         "self.tokens.weight.T.",
-        read="02_embedding#emb-tying",
+        read="further/02_embedding#emb-tying",
         at="table",
     ),
     "too_sure": Bug(
@@ -550,7 +550,7 @@ _BUILD_BUGS = {
         says="a table with standard deviation 1 that is the head as well",
         why="Logits then have the size √D: the model starts certain, of "
         "nonsense. Draw the tables smaller, about 1 / (2√D).",
-        read="02_embedding#emb-predict-start",
+        read="further/02_embedding#emb-predict-start",
         at="table",
     ),
     "mask_finite": MASK_FINITE.by(
@@ -1109,7 +1109,7 @@ _DIAGNOSE_BUGS = {
         says="a look at row 0 of the batch alone",
         why="Rows may see those before them only: then row 0 never moves. "
         "Change each row, and look at all others.",
-        read="06_multihead#mha-wrong",
+        read="further/06_multihead#mha-wrong",
     ),
     "last_token": Bug(
         "(first[0, -1] and middle[0, -1])",
@@ -1135,7 +1135,7 @@ _DIAGNOSE_BUGS = {
         says="a first loss that must be within half a nat of ln V",
         why="How near depends on the recipe: tokens times √D, the paper's "
         "own way, start one to two nats above. Five above are a fault.",
-        read="02_embedding#emb-predict-start",
+        read="further/02_embedding#emb-predict-start",
     ),
     "by_identity": Bug(
         "seen.equal",

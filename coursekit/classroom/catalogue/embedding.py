@@ -99,7 +99,7 @@ _LOOK_UP_BUGS = {
         says="the rows multiplied by √D",
         why="The paper does that after the look-up, to keep up with the "
         "positions. The look-up itself does not scale.",
-        read="02_embedding#emb-root",
+        read="further/02_embedding#emb-root",
     ),
     "float32": Bug(
         "table.dtype",
@@ -169,7 +169,7 @@ _BACKWARD_BUGS = {
         says="a token that occurs twice keeps only its last gradient",
         why="gradient[ids] += dx reads, adds and writes each row once, "
         "however often it is named. index_add adds them all.",
-        read="02_embedding#emb-gradient",
+        read="further/02_embedding#emb-gradient",
     ),
     "mean": Bug(
         "gradient = gradient.index_add(0, rows, pulls)",
@@ -179,7 +179,7 @@ _BACKWARD_BUGS = {
         says="the mean of a token's gradients instead of their sum",
         why="Two uses, two gradients, added up: that is why frequent tokens "
         "move far. Do not divide by the number of uses.",
-        read="02_embedding#emb-predict-rows",
+        read="further/02_embedding#emb-predict-rows",
         at="add",
     ),
     "by_line": Bug(
@@ -188,7 +188,7 @@ _BACKWARD_BUGS = {
         says="a gradient for each line of the batch, not added up",
         why="All lines share one table, so their gradients go to the same "
         "rows: flatten the batch, or add over it.",
-        read="02_embedding#emb-gradient",
+        read="further/02_embedding#emb-gradient",
         at="add",
     ),
     "columns": Bug(
@@ -197,7 +197,7 @@ _BACKWARD_BUGS = {
         says="the transposed gradient, (D, V)",
         why="A gradient has the shape of what it belongs to: the table is "
         "(V, D), and dE = Oᵀ dX.",
-        read="02_embedding#emb-gradient",
+        read="further/02_embedding#emb-gradient",
     ),
     "guessed": _GUESSED.by(
         "new_zeros(vocab_size", "new_zeros(int(ids.max()) + 1"
@@ -304,7 +304,7 @@ _RECIPE_BUGS = {
         why="Its rows are √D long. On the way out the current token meets "
         "its own row, and the model is all but certain. Tied rows have "
         "length 1.",
-        read="02_embedding#emb-predict-start",
+        read="further/02_embedding#emb-predict-start",
     ),
     "small": Bug(
         "table * d_model**-0.5",
@@ -312,7 +312,7 @@ _RECIPE_BUGS = {
         says="a table with a standard deviation of 0.02",
         why="That starts near ln V, as it should. But in the sum such rows "
         "are far shorter than the places: they take a factor near 50.",
-        read="02_embedding#emb-predict-small",
+        read="further/02_embedding#emb-predict-small",
     ),
     "by_d": Bug(
         "table * d_model**-0.5",
@@ -320,7 +320,7 @@ _RECIPE_BUGS = {
         says="a standard deviation of 1/D instead of 1/√D",
         why="The length of a row is its standard deviation times √D: with "
         "1/√D it is 1, with 1/D it shrinks with the width.",
-        read="02_embedding#emb-root",
+        read="further/02_embedding#emb-root",
     ),
     "no_factor": Bug(
         ", d_model**0.5",
@@ -328,7 +328,7 @@ _RECIPE_BUGS = {
         says="nothing multiplied by √D on the way in",
         why="The way out wants short rows, the way in wants them as long as "
         "the places, √(D/2). A factor of √D gives both.",
-        read="02_embedding#emb-root",
+        read="further/02_embedding#emb-root",
     ),
     "divided": Bug(
         ", d_model**0.5",
@@ -336,7 +336,7 @@ _RECIPE_BUGS = {
         says="a factor of 1/√D on the way in",
         why="The wrong way round: rows of length 1 must become longer "
         "before a place is added to them.",
-        read="02_embedding#emb-root",
+        read="further/02_embedding#emb-root",
     ),
 }
 
@@ -410,14 +410,14 @@ _TIED_BUGS = {
         says="a test that never says True, such as comparing the two modules",
         why="An embedding and a linear layer are always two modules. What "
         "can be one and the same is their weight.",
-        read="02_embedding#emb-wrong",
+        read="further/02_embedding#emb-wrong",
     ),
     "shapes": Bug(
         "table is matrix",
         "table.shape == matrix.shape",
         says="a test that never says False, such as comparing shapes",
         why="Any two tables for these tokens have the same shape.",
-        read="02_embedding#emb-wrong",
+        read="further/02_embedding#emb-wrong",
     ),
     "values": Bug(
         "table is matrix",
@@ -425,14 +425,14 @@ _TIED_BUGS = {
         says="a test whether the numbers are equal",
         why="A copy is equal until one of the two is trained. Ask whether "
         "they are one tensor: `is`, not `==` or torch.equal.",
-        read="02_embedding#emb-wrong",
+        read="further/02_embedding#emb-wrong",
     ),
     "one_row": Bug(
         "table is matrix",
         "torch.equal(table[0], matrix[0])",
         says="a test whether the first numbers are equal",
         why="Other rows may differ, and equal numbers are not shared numbers.",
-        read="02_embedding#emb-wrong",
+        read="further/02_embedding#emb-wrong",
     ),
     "both_learn": Bug(
         "return table is matrix",
@@ -507,7 +507,7 @@ _ANALOGY_BUGS = {
         says="b − a + c made from the rows as they are, not of length 1",
         why="The longest of the three words then has the most to say. Bring "
         "the rows to length 1 before you add them.",
-        read="02_embedding#emb-directions",
+        read="further/02_embedding#emb-directions",
         at="length",
     ),
     "long_rows": Bug(
@@ -535,7 +535,7 @@ _ANALOGY_BUGS = {
         says="a − b + c instead of b − a + c",
         why="a is to b as c is to …: take the step from a to b, b − a, and "
         "make it from c.",
-        read="02_embedding#emb-analogies",
+        read="further/02_embedding#emb-analogies",
         otherwise=[("table[b] - table[a]", "table[a] - table[b]")],
     ),
     "only_third": Bug(
@@ -544,7 +544,7 @@ _ANALOGY_BUGS = {
         says="only c left out, not a and b",
         why="b is often nearer to b − a + c than any answer: strike off all "
         "three.",
-        read="02_embedding#emb-analogies",
+        read="further/02_embedding#emb-analogies",
         at="leave_out",
     ),
     "first_stays": Bug(
@@ -553,7 +553,7 @@ _ANALOGY_BUGS = {
         says="b and c left out, but not a",
         why="a seldom is the nearest, since it is subtracted; but where it "
         "lies between b and c it is. Strike off all three.",
-        read="02_embedding#emb-analogies",
+        read="further/02_embedding#emb-analogies",
         at="leave_out",
     ),
     "never": Bug(
@@ -561,7 +561,7 @@ _ANALOGY_BUGS = {
         "",
         says="the query words not left out, even where they should be",
         why="With leave_out, rows a, b and c may not answer.",
-        read="02_embedding#emb-predict-king",
+        read="further/02_embedding#emb-predict-king",
     ),
     "always": Bug(
         "if leave_out:\n        ",
@@ -569,7 +569,7 @@ _ANALOGY_BUGS = {
         says="the query words always left out",
         why="Without leave_out every word may answer. That is the honest "
         "test, and the one that mostly fails.",
-        read="02_embedding#emb-predict-king",
+        read="further/02_embedding#emb-predict-king",
         at="leave_out",
     ),
 }

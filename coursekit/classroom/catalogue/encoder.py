@@ -54,7 +54,7 @@ _CAUSAL = Bug(
     "a causal mask in an encoder",
     "The whole text is known, so every word may look behind itself as well. "
     "The first vector has to move when the last token changes.",
-    read="13_encoder#enc-wrong",
+    read="further/13_encoder#enc-wrong",
     at="causal",
 )
 _QUERY_AXIS = Bug(
@@ -77,7 +77,7 @@ _ENCODE_BUGS = {
         says="tokens without their places",
         why="Without a causal mask, attention cannot tell any order at all: "
         "add the rows of `places`.",
-        read="13_encoder#enc-formula",
+        read="further/13_encoder#enc-formula",
     ),
     "no_padding": _NO_PADDING.by(
         "(ids != pad_id)", "torch.ones_like(ids, dtype=torch.bool)"
@@ -95,7 +95,7 @@ _ENCODE_BUGS = {
         says="True at the padding and False at the words",
         why="Here True means may be seen. Some libraries mean the opposite; "
         "turn the mask round with ~.",
-        read="13_encoder#enc-formula",
+        read="further/13_encoder#enc-formula",
     ),
     "query_axis": _QUERY_AXIS.by("None, None, :", "None, :, None"),
     "causal": _CAUSAL.by(
@@ -162,7 +162,7 @@ _ENCODE_BUGS = {
         "table[ids] * table.size(1) ** 0.5 +",
         says="embeddings multiplied by √D",
         why="The paper's model does so, this one was not asked to.",
-        read="13_encoder#enc-formula",
+        read="further/13_encoder#enc-formula",
         alone=True,
     ),
 }
@@ -236,7 +236,7 @@ _CORRUPT_BUGS = {
         says="gaps in special tokens as well",
         why="Padding and [CLS] say nothing that could be guessed. Take them "
         "out of the choice.",
-        read="13_encoder#enc-bert",
+        read="further/13_encoder#enc-bert",
     ),
     "all_masked": Bug(
         "chosen & (second < 0.8)",
@@ -246,7 +246,7 @@ _CORRUPT_BUGS = {
         says="[MASK] for every chosen token",
         why="Then only [MASK] is ever asked about, and that token never "
         "occurs in use. A fifth of the chosen gets something else.",
-        read="13_encoder#enc-bert",
+        read="further/13_encoder#enc-bert",
         at="input",
     ),
     "half_random": Bug(
@@ -255,7 +255,7 @@ _CORRUPT_BUGS = {
         says="a random token for all that do not become [MASK]",
         why="Of the chosen, 10 % get a random token and 10 % stay as they "
         "are.",
-        read="13_encoder#enc-bert",
+        read="further/13_encoder#enc-bert",
         at="input",
     ),
     "overwrites": Bug(
@@ -264,7 +264,7 @@ _CORRUPT_BUGS = {
         says="random tokens that overwrite [MASK]",
         why="`second < 0.9` is true below 0.8, too. Ask for both bounds, or "
         "write [MASK] last.",
-        read="13_encoder#enc-bert",
+        read="further/13_encoder#enc-bert",
         at="input",
     ),
     "targets_everywhere": Bug(
@@ -273,7 +273,7 @@ _CORRUPT_BUGS = {
         says="a target at every token",
         why="The visible ones stand in the input: that loss is for copying. "
         "All but the chosen get −100.",
-        read="13_encoder#enc-predict-all-loss",
+        read="further/13_encoder#enc-predict-all-loss",
     ),
     "only_masked": Bug(
         "chosen,",
@@ -281,21 +281,21 @@ _CORRUPT_BUGS = {
         says="a target only where [MASK] stands",
         why="Chosen tokens that were replaced or kept are asked about as "
         "well: that is why they were chosen.",
-        read="13_encoder#enc-bert",
+        read="further/13_encoder#enc-bert",
     ),
     "changed_targets": Bug(
         "ids.where(chosen, -100)",
         "inputs.where(chosen, -100)",
         says="targets taken from the input, after it was changed",
         why="The target is the token that stood there before.",
-        read="13_encoder#enc-bert",
+        read="further/13_encoder#enc-bert",
     ),
     "targets_inverted": Bug(
         "ids.where(chosen, -100)",
         "ids.where(~chosen, -100)",
         says="−100 at the chosen tokens and targets at the others",
         why="−100 means: does not count. The chosen ones are to count.",
-        read="13_encoder#enc-bert",
+        read="further/13_encoder#enc-bert",
     ),
 }
 
@@ -338,7 +338,7 @@ _POOLED_BUGS = {
         "return x[:, 0]",
         says="the vector of the first token",
         why="That is the way of [CLS]. Asked is the mean.",
-        read="13_encoder#enc-pool",
+        read="further/13_encoder#enc-pool",
         at="mean",
     ),
     "all_counted": Bug(
@@ -355,7 +355,7 @@ _POOLED_BUGS = {
         "real = ~real\n    count = real",
         says="the mean of the padding",
         why="True means real here.",
-        read="13_encoder#enc-pool",
+        read="further/13_encoder#enc-pool",
         at="mean",
     ),
     "divided_by_all": Bug(
@@ -365,7 +365,7 @@ _POOLED_BUGS = {
         "positions",
         why="Then a short sentence has a short vector, and the shorter the "
         "longer its neighbor is.",
-        read="13_encoder#enc-pool",
+        read="further/13_encoder#enc-pool",
         at="mean",
     ),
     "divided_by_batch": Bug(
@@ -374,7 +374,7 @@ _POOLED_BUGS = {
         says="every sentence divided by the batch's mean length",
         why="Each sentence has a number of its own: sum over the positions, "
         "not over the batch.",
-        read="13_encoder#enc-pool",
+        read="further/13_encoder#enc-pool",
         at="mean",
     ),
     "summed": Bug(
@@ -382,7 +382,7 @@ _POOLED_BUGS = {
         "",
         says="the sum instead of the mean",
         why="A long sentence would have a long vector. Divide.",
-        read="13_encoder#enc-pool",
+        read="further/13_encoder#enc-pool",
         at="mean",
     ),
     "empty_nan": Bug(
@@ -391,7 +391,7 @@ _POOLED_BUGS = {
         says="0 / 0 for a sentence without tokens",
         why="One such sentence turns the batch's loss into NaN. Divide by "
         "at least 1.",
-        read="13_encoder#enc-pool",
+        read="further/13_encoder#enc-pool",
         at="mean",
     ),
     "whole_batch": Bug(
@@ -400,7 +400,7 @@ _POOLED_BUGS = {
         says="a division by the number of real tokens of the whole batch",
         why="A sentence's mean must not depend on what else is in the batch: "
         "count along its own row.",
-        read="13_encoder#enc-pool",
+        read="further/13_encoder#enc-pool",
         alone=True,
     ),
 }
@@ -464,7 +464,7 @@ _MENDED_BUGS = {
         says="hidden scores set to 0",
         why="A score of 0 still gets weight: e⁰ = 1. Hidden ones need the "
         "smallest number there is, or −∞.",
-        read="05_masks#mask-wrong",
+        read="further/05_masks#mask-wrong",
         at="axis",
     ),
     "over_queries": Bug(
@@ -501,7 +501,7 @@ _MENDED_BUGS = {
         "row no longer sums to 1",
         why="The softmax has already given padding its part. Hide the scores "
         "before it.",
-        read="05_masks#mask-wrong",
+        read="further/05_masks#mask-wrong",
         alone=True,
     ),
 }
@@ -548,7 +548,7 @@ _GAP_LOSS_BUGS = {
         says="a mean over all places, those that can be copied included",
         why="Visible words stand in the input. Only the chosen places are a "
         "question.",
-        read="13_encoder#enc-predict-all-loss",
+        read="further/13_encoder#enc-predict-all-loss",
     ),
     "shifted": Bug(
         "log_p = logits",
@@ -565,7 +565,7 @@ _GAP_LOSS_BUGS = {
         says="the sum over the gaps, divided by the number of all places",
         why="The loss then looks seven times as small, and changes with the "
         "padding. Divide by the number of gaps.",
-        read="13_encoder#enc-bert",
+        read="further/13_encoder#enc-bert",
     ),
     "mean_of_means": Bug(
         "total.sum() / chosen.sum().clamp(min=1)",
@@ -587,7 +587,7 @@ _GAP_LOSS_BUGS = {
         "logits.softmax(dim=-1).log_softmax",
         says="a softmax before a loss that wants logits",
         why="log_softmax does the softmax itself. Twice is too often.",
-        read="10_loss#loss-wrong",
+        read="further/10_loss#loss-wrong",
     ),
 }
 

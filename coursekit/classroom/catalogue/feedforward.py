@@ -53,7 +53,7 @@ _NO_BEND = Bug(
     "two layers with no nonlinearity between them",
     "Two matrices in a row are one matrix: without a nonlinearity "
     "the width buys nothing. Apply it after the first layer.",
-    read="08_feedforward#ff-predict-xor",
+    read="further/08_feedforward#ff-predict-xor",
     at="bend",
 )
 _FEED_FORWARD_BUGS = {
@@ -80,7 +80,7 @@ _FEED_FORWARD_BUGS = {
         says="a nonlinearity after the second layer as well",
         why="The output is added to the stream and must be as free to lower "
         "a number as to raise it. One nonlinearity, in the middle.",
-        read="08_feedforward#ff-wrong",
+        read="further/08_feedforward#ff-wrong",
     ),
     "residual": Bug(
         "return y",
@@ -225,7 +225,7 @@ _IS_AFFINE_BUGS = {
         says="a test of g(a + b) = g(a) + g(b), without g(0)",
         why="A bias stands once on the left and twice on the right. Add "
         "g(0) on the left, and an affine map passes.",
-        read="08_feedforward#ff-wrong",
+        read="further/08_feedforward#ff-wrong",
         at="identity",
     ),
     "multiples": Bug(
@@ -234,7 +234,7 @@ _IS_AFFINE_BUGS = {
         says="a test of multiples alone, such as g(2a) = 2 g(a)",
         why="Any bias breaks it, and a network with ReLU and no biases "
         "keeps it: that is straight along every ray from 0. Test sums.",
-        read="08_feedforward#ff-wrong",
+        read="further/08_feedforward#ff-wrong",
         at="identity",
     ),
     "rays": Bug(
@@ -244,7 +244,7 @@ _IS_AFFINE_BUGS = {
         "g(0))",
         why="A network with ReLU and no biases is straight along every ray "
         "from 0, and not between the rays. Test sums of two vectors.",
-        read="08_feedforward#ff-wrong",
+        read="further/08_feedforward#ff-wrong",
         at="identity",
     ),
     "near_zero": Bug(
@@ -336,7 +336,7 @@ _MENDED_BUGS = {
         says="inner units divided by the largest of all positions (dim=-2)",
         why="Each token then depends on every other, later ones included. "
         "The network works on one token at a time.",
-        read="08_feedforward#ff-predict-alone",
+        read="further/08_feedforward#ff-predict-alone",
         at="scaling",
     ),
     "over_units": Bug(
@@ -356,7 +356,7 @@ _MENDED_BUGS = {
         says="a nonlinearity at the end, and none in the middle",
         why="At the end it keeps the network from lowering numbers; and "
         "without one in the middle the two matrices are one.",
-        read="08_feedforward#ff-wrong",
+        read="further/08_feedforward#ff-wrong",
     ),
     "end_bend": Bug(
         "y = h @ w_out + b_out",
@@ -364,7 +364,7 @@ _MENDED_BUGS = {
         says="a nonlinearity at the end, besides the one in the middle",
         why="The output is added to the stream and must be as free to lower "
         "a number as to raise it.",
-        read="08_feedforward#ff-wrong",
+        read="further/08_feedforward#ff-wrong",
         at="bend",
     ),
     "no_bend": _NO_BEND.by("f(z)", "z", at="bend"),
@@ -376,7 +376,7 @@ _MENDED_BUGS = {
         "the nonlinearity",
         why="Then each token's result depends on the others. Nothing stands "
         "between the nonlinearity and the second layer.",
-        read="08_feedforward#ff-predict-alone",
+        read="further/08_feedforward#ff-predict-alone",
         alone=True,
     ),
 }
@@ -431,7 +431,7 @@ _BACKWARD_BUGS = {
         says="a backward pass without the slope of the nonlinearity",
         why="What comes back through a unit is multiplied by f′(z). ReLU's "
         "slope is 1 where z > 0 and 0 elsewhere.",
-        read="08_feedforward#ff-backward-pass",
+        read="further/08_feedforward#ff-backward-pass",
         at="slope",
         otherwise=[("torch.where(z > 0, dh, dh / 10)", "dh")],
     ),
@@ -441,7 +441,7 @@ _BACKWARD_BUGS = {
         says="the nonlinearity applied to the gradient: f(dh), not f′(z) · dh",
         why="What counts is where the unit stood, not the sign of the "
         "gradient: multiply dh by f′(z).",
-        read="08_feedforward#ff-backward-pass",
+        read="further/08_feedforward#ff-backward-pass",
         at="slope",
         otherwise=[("torch.where(z > 0, dh, dh / 10)", "f(dh)")],
     ),
@@ -450,7 +450,7 @@ _BACKWARD_BUGS = {
         "z.T @ dy",
         says="dW_out made from z, before the nonlinearity",
         why="W_out is multiplied by h = f(z), so its gradient is hᵀ dy.",
-        read="08_feedforward#ff-backward-pass",
+        read="further/08_feedforward#ff-backward-pass",
     ),
     "averaged": Bug(
         "dz.sum(0)",
@@ -459,7 +459,7 @@ _BACKWARD_BUGS = {
         "dy.mean(0)",
         says="the biases' gradients averaged over the rows",
         why="One bias serves all rows, and their pulls add up: sum.",
-        read="08_feedforward#ff-backward-pass",
+        read="further/08_feedforward#ff-backward-pass",
     ),
     "not_summed": Bug(
         "dz.sum(0)",
@@ -469,7 +469,7 @@ _BACKWARD_BUGS = {
         says="the biases' gradients with a row for each token",
         why="A bias is added to every row, so its gradient is the sum over "
         "the rows, and has the shape of the bias.",
-        read="08_feedforward#ff-backward-pass",
+        read="further/08_feedforward#ff-backward-pass",
     ),
     "dx_from_dh": Bug(
         "dz @ w_in.T",
@@ -477,7 +477,7 @@ _BACKWARD_BUGS = {
         says="dx made from dh, without the nonlinearity's slope",
         why="On its way down to x the gradient passes the nonlinearity as "
         "well: dx comes from dz, as dW_in does.",
-        read="08_feedforward#ff-backward-pass",
+        read="further/08_feedforward#ff-backward-pass",
         at="slope",
     ),
     "times_h": Bug(
@@ -486,7 +486,7 @@ _BACKWARD_BUGS = {
         says="the gradient multiplied by the inner units, not by the slope",
         why="The slope of ReLU is 1 where a unit is on and 0 where it is "
         "off, whatever the unit holds.",
-        read="08_feedforward#ff-backward-pass",
+        read="further/08_feedforward#ff-backward-pass",
         otherwise=[("torch.where(z > 0, dh, dh / 10)", "dh * h")],
         alone=True,
     ),
@@ -536,7 +536,7 @@ _EDIT_BUGS = {
         says="hidden units before the nonlinearity",
         why="W_out is multiplied by h = f(z): the change goes along h, and "
         "not along z.",
-        read="08_feedforward#ff-memory",
+        read="further/08_feedforward#ff-memory",
     ),
     "length": Bug(
         "(h @ h)",
@@ -544,7 +544,7 @@ _EDIT_BUGS = {
         says="a change divided by the length of h instead of h · h",
         why="h times the change gives h · h times the row: divide by that, "
         "the square of the length, and the answer is right.",
-        read="08_feedforward#ff-edit",
+        read="further/08_feedforward#ff-edit",
     ),
     "not_divided": Bug(
         " / (h @ h)",
@@ -552,7 +552,7 @@ _EDIT_BUGS = {
         says="a change that is not divided by h · h",
         why="h times hᵀc is (h · h) c, not c: the answer overshoots unless "
         "you divide.",
-        read="08_feedforward#ff-edit",
+        read="further/08_feedforward#ff-edit",
     ),
     "right_added": Bug(
         "right - wrong",
@@ -560,7 +560,7 @@ _EDIT_BUGS = {
         says="the right answer added instead of right − wrong",
         why="The old answer is still there, and the new one comes on top of "
         "it. Write the difference.",
-        read="08_feedforward#ff-edit",
+        read="further/08_feedforward#ff-edit",
         at="change",
     ),
     "reversed": Bug(
@@ -568,7 +568,7 @@ _EDIT_BUGS = {
         "wrong - right",
         says="a change with the sign reversed: wrong − right",
         why="It moves the answer away from where it should be.",
-        read="08_feedforward#ff-edit",
+        read="further/08_feedforward#ff-edit",
         at="change",
     ),
     "old_lost": Bug(
@@ -577,7 +577,7 @@ _EDIT_BUGS = {
         says="a new matrix that does not start from the old one",
         why="It answers right to x and has forgotten everything else. Add a "
         "change to w_out.",
-        read="08_feedforward#ff-edit",
+        read="further/08_feedforward#ff-edit",
         at="change",
     ),
     "no_b_out": Bug(

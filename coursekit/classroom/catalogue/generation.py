@@ -219,7 +219,7 @@ _BEAM_BUGS = {
         says="finished texts compared by their sums, without regard to length",
         why="Every further token costs log-probability, so sums prefer "
         "short texts. Divide by n ** length_penalty.",
-        read="12_generation#gen-length",
+        read="further/12_beam#gen-length",
         at="score",
         otherwise=[("total / ((5 + n) / 6) ** length_penalty", "total")],
     ),
@@ -228,7 +228,7 @@ _BEAM_BUGS = {
         "(total, max(n - 1, 1), tokens)",
         says="a length that leaves out the stop token",
         why="Its log-probability is in the sum, so it counts as a token.",
-        read="12_generation#gen-length",
+        read="further/12_beam#gen-length",
         at="score",
     ),
     "products": Bug(
@@ -237,7 +237,7 @@ _BEAM_BUGS = {
         says="probabilities multiplied instead of log-probabilities added",
         why="A product of a few hundred probabilities is rounded to 0, and "
         "all texts tie. Add logarithms.",
-        read="12_generation#gen-wrong",
+        read="further/12_generation#gen-wrong",
     ),
     "each_its_own": Bug(
         "ranked += found",
@@ -245,7 +245,7 @@ _BEAM_BUGS = {
         says="open texts that each go on with their own best token",
         why="That is greedy search from k beginnings. All k · V candidates "
         "compete for the k places.",
-        read="12_generation#gen-beam-code",
+        read="further/12_beam#gen-beam-code",
         at="race",
     ),
     "shrinks": Bug(
@@ -258,7 +258,7 @@ _BEAM_BUGS = {
         says="a search with one open text fewer for each finished one",
         why="A finished text leaves the race, and the next best candidate "
         "takes its place.",
-        read="12_generation#gen-beam-code",
+        read="further/12_beam#gen-beam-code",
         at="race",
     ),
     "first_stop": Bug(
@@ -269,7 +269,7 @@ _BEAM_BUGS = {
         says="a search that ends as soon as a text is finished",
         why="The first to end is seldom the best. Keep it apart, and go on: "
         "an open text may still win.",
-        read="12_generation#gen-length",
+        read="further/12_beam#gen-length",
     ),
     "forgets": Bug(
         "for total, tokens in open_texts:\n        finished",
@@ -279,7 +279,7 @@ _BEAM_BUGS = {
         says="finished texts that are dropped instead of kept apart",
         why="A text that ends early may have the best score of all. Keep a "
         "list of finished ones, and choose from it at the end.",
-        read="12_generation#gen-beam-code",
+        read="further/12_beam#gen-beam-code",
     ),
     "takes_slot": Bug(
         "len(open_texts) < n_beams",
@@ -288,7 +288,7 @@ _BEAM_BUGS = {
         "go on",
         why="The best n_beams candidates that do *not* end are the next "
         "open texts, however many have ended above them.",
-        read="12_generation#gen-beam-code",
+        read="further/12_beam#gen-beam-code",
         alone=True,
     ),
     "chosen_by_sum": Bug(
@@ -297,7 +297,7 @@ _BEAM_BUGS = {
         says="a winner chosen by its sum, and only then divided by its length",
         why="Divide each finished text's sum by its length first, then "
         "compare.",
-        read="12_generation#gen-length",
+        read="further/12_beam#gen-length",
         alone=True,
     ),
 }
@@ -556,7 +556,7 @@ _BATCHED_BUGS = {
         says="positions that count the padding: the numbers of the columns",
         why="Position 0 is a row's first real token. Count real tokens: the "
         "running sum of the mask, minus 1.",
-        read="12_generation#gen-batch",
+        read="further/12_generation#gen-batch",
     ),
     "from_one": Bug(
         "(mask.cumsum(dim=1) - 1).clamp(min=0)",
@@ -564,14 +564,14 @@ _BATCHED_BUGS = {
         says="positions that start at 1, as far as there is room",
         why="The running sum of the mask is 1 at the first real token: "
         "subtract 1.",
-        read="12_generation#gen-batch",
+        read="further/12_generation#gen-batch",
     ),
     "no_mask": Bug(
         "positions, mask",
         "positions, torch.ones_like(mask)",
         says="padding that is read as if it were text",
         why="The mask has to hide it: True for real tokens only.",
-        read="12_generation#gen-batch",
+        read="further/12_generation#gen-batch",
     ),
     "by_token": Bug(
         "positions, mask",
@@ -579,7 +579,7 @@ _BATCHED_BUGS = {
         says="a mask that asks for the token, ids != pad_id",
         why="A prompt may contain that id for good reasons, as where "
         "padding and end of text share one. Mask by length.",
-        read="12_generation#gen-batch",
+        read="further/12_generation#gen-batch",
     ),
     "inverted": Bug(
         "positions, ",
@@ -596,7 +596,7 @@ _BATCHED_BUGS = {
         says="padding on the right, and the last column read all the same",
         why="On the right, a short row's last column is padding. A "
         "decoder's rows have to *end* together: pad on the left.",
-        read="12_generation#gen-batch",
+        read="further/12_generation#gen-batch",
     ),
     "first_column": Bug(
         "[:, -1]",
@@ -616,7 +616,7 @@ _BATCHED_BUGS = {
         "column read all the same",
         why="On the right, a short row's last column is padding. A "
         "decoder's rows have to *end* together: pad on the left.",
-        read="12_generation#gen-batch",
+        read="further/12_generation#gen-batch",
         alone=True,
     ),
     "by_token_all": Bug(
@@ -626,7 +626,7 @@ _BATCHED_BUGS = {
         "token, ids != pad_id",
         why="A prompt may contain that id for good reasons, as where "
         "padding and end of text share one. Mask by length.",
-        read="12_generation#gen-batch",
+        read="further/12_generation#gen-batch",
         alone=True,
     ),
     "from_one_on": Bug(
@@ -635,7 +635,7 @@ _BATCHED_BUGS = {
         says="positions that start at 1, the last of which may not exist",
         why="The running sum is 1 at the first real token, whose position is "
         "0: take 1 off.",
-        read="12_generation#gen-batch",
+        read="further/12_generation#gen-batch",
         alone=True,
     ),
 }
@@ -716,7 +716,7 @@ _MENDED_BUGS = {
         says="is_causal=True with fewer queries than keys",
         why="That triangle starts at the top left, so a single query sees "
         "the first key alone, for ever. The queries are the *last* positions.",
-        read="05_masks#mask-wrong",
+        read="further/05_masks#mask-wrong",
     ),
     "unmasked": Bug(
         "        seen = seen.tril(len(k) - len(x))\n",
@@ -732,7 +732,7 @@ _MENDED_BUGS = {
         says="positions that restart at 0 with every piece",
         why="A new token stands after all the old ones: its position is the "
         "length of the cache.",
-        read="12_generation#gen-wrong",
+        read="further/12_generation#gen-wrong",
     ),
     "prompt_added": Bug(
         "for x in chunks",
@@ -742,7 +742,7 @@ _MENDED_BUGS = {
         says="positions that grow by the prompt's length at each step",
         why="Only the first step adds the whole prompt. Count the tokens "
         "that there are: the length of the cache.",
-        read="12_generation#gen-wrong",
+        read="further/12_generation#gen-wrong",
     ),
     "turned_again": Bug(
         "k, v = torch.cat",
@@ -751,7 +751,7 @@ _MENDED_BUGS = {
         says="cached keys that are turned again at each step",
         why="A key is turned once, by its own position, before it enters "
         "the cache.",
-        read="12_generation#gen-wrong",
+        read="further/12_generation#gen-wrong",
     ),
     "last_chunk": Bug(
         "old_k, old_v = k, v",
@@ -768,7 +768,7 @@ _MENDED_BUGS = {
         says="positions that begin at the number of the piece",
         why="A piece may hold several vectors. Count the vectors before it: "
         "the length of the cache.",
-        read="12_generation#gen-wrong",
+        read="further/12_generation#gen-wrong",
     ),
     "grows": Bug(
         "for x in chunks",
@@ -781,7 +781,7 @@ _MENDED_BUGS = {
         "step",
         why="Begin each piece at the number of vectors before it; do not "
         "add that number to where the last piece began.",
-        read="12_generation#gen-wrong",
+        read="further/12_generation#gen-wrong",
     ),
     "keys_not_turned": Bug(
         "v = x @ w_v",
@@ -789,7 +789,7 @@ _MENDED_BUGS = {
         says="queries that are turned, and keys that are not",
         why="A score must depend on the distance: turn both, each by its "
         "own position.",
-        read="12_generation#gen-wrong",
+        read="further/12_generation#gen-wrong",
         alone=True,
     ),
     "mask_finite": MASK_FINITE.by(
@@ -880,7 +880,7 @@ _COST_BUGS = {
         "n_layers",
         says="keys counted, and values left out",
         why="Each position leaves a key *and* a value: a factor of 2.",
-        read="12_generation#gen-cost",
+        read="further/12_generation#gen-cost",
     ),
     "query_heads": Bug(
         "n_kv_heads *",
@@ -888,14 +888,14 @@ _COST_BUGS = {
         says="as many keys and values as query heads",
         why="Queries are not kept. Where heads share keys and values, only "
         "the shared ones are stored: n_kv_heads.",
-        read="12_generation#gen-cost",
+        read="further/12_generation#gen-cost",
     ),
     "one_layer": Bug(
         "n_layers * ",
         "",
         says="the cache of a single block",
         why="Every block has keys and values of its own.",
-        read="12_generation#gen-cost",
+        read="further/12_generation#gen-cost",
     ),
     "last_read": Bug(
         "n_new - 1",
@@ -910,7 +910,7 @@ _COST_BUGS = {
         "n_weights",
         says="multiplications counted instead of FLOPs",
         why="A multiplication and an addition are two.",
-        read="12_generation#gen-cost",
+        read="further/12_generation#gen-cost",
     ),
     "prompt_free": Bug(
         "each * n_read",
@@ -932,7 +932,7 @@ _COST_BUGS = {
         "each = 2 * n_layers * n_weights",
         says="the matrices counted once more for each block",
         why="n_weights has the matrices of all blocks already.",
-        read="12_generation#gen-cost",
+        read="further/12_generation#gen-cost",
         alone=True,
     ),
 }

@@ -49,7 +49,7 @@ _LENS_BUGS = {
         why="The head has only ever seen normalized vectors. What a norm "
         "would have divided away stays in; the top row is not the model's "
         "answer.",
-        read="16_interpret#int-lens",
+        read="further/16_interpret#int-lens",
         at="norm",
     ),
     "bare_norm": Bug(
@@ -58,7 +58,7 @@ _LENS_BUGS = {
         says="the last norm without its scale and shift",
         why="They belong to the model's last step as the table does: the "
         "norm has learned which directions to stretch.",
-        read="16_interpret#int-lens",
+        read="further/16_interpret#int-lens",
         at="norm",
     ),
     "over_places": Bug(
@@ -87,7 +87,7 @@ _LENS_BUGS = {
         says="the mean and variance of the top, used at every depth",
         why="The stream grows on its way up. Each vector is normalized by "
         "its own numbers.",
-        read="16_interpret#int-lens",
+        read="further/16_interpret#int-lens",
         at="norm",
     ),
     "chances": Bug(
@@ -96,7 +96,7 @@ _LENS_BUGS = {
         says="probabilities in place of logits",
         why="The softmax comes after; here the logits themselves are asked "
         "for.",
-        read="16_interpret#int-lens",
+        read="further/16_interpret#int-lens",
     ),
     "top_only": Bug(
         "return x",
@@ -104,7 +104,7 @@ _LENS_BUGS = {
         says="a norm for the topmost stream alone",
         why="The lens asks what each depth would say if it were the last: "
         "all of them go through the last norm.",
-        read="16_interpret#int-lens",
+        read="further/16_interpret#int-lens",
         alone=True,
     ),
 }

@@ -303,7 +303,7 @@ _MENDED_BUGS = {
         says="probabilities fed to a loss that wants logits",
         why="cross_entropy does the softmax itself. Twice is too often: "
         "even a perfect prediction costs ln(e + V − 1) − 1 nats then.",
-        read="10_loss#loss-wrong",
+        read="further/10_loss#loss-wrong",
     ),
     "nll": Bug(
         "F.cross_entropy",
@@ -311,7 +311,7 @@ _MENDED_BUGS = {
         says="nll_loss on something that is no log-probability",
         why="nll_loss only picks the right number and turns its sign. Give "
         "it log_softmax(logits), or use cross_entropy.",
-        read="10_loss#loss-wrong",
+        read="further/10_loss#loss-wrong",
     ),
     "viewed": Bug(
         "transpose(1, 2)",
@@ -319,7 +319,7 @@ _MENDED_BUGS = {
         says="view(B, V, T) where the axes should be swapped",
         why="view cuts the numbers up again, across tokens. Use "
         "transpose(1, 2), or flatten batch and time.",
-        read="10_loss#loss-wrong",
+        read="further/10_loss#loss-wrong",
     ),
     "all_counted": _ALL_COUNTED.by("keep.sum()", "targets.numel()"),
     "mean_of_means": Bug(
@@ -377,7 +377,7 @@ _SMOOTH_BUGS = {
         says="ε spread over the V − 1 other tokens",
         why="That is called label smoothing, too; here ε goes to all V "
         "tokens, as in PyTorch, so the right one gets 1 − ε + ε / V.",
-        read="10_loss#loss-smooth",
+        read="further/10_loss#loss-smooth",
         at="spread",
     ),
     "overwritten": Bug(
@@ -386,7 +386,7 @@ _SMOOTH_BUGS = {
         says="a right token that gets 1 − ε, without its own ε / V",
         why="The target then sums to less than 1. The right token is one of "
         "the V among which ε is shared out.",
-        read="10_loss#loss-smoothing",
+        read="further/10_loss#loss-smoothing",
         at="spread",
     ),
     "not_shared": Bug(
@@ -394,7 +394,7 @@ _SMOOTH_BUGS = {
         "epsilon",
         says="the whole ε for each token instead of ε / V",
         why="ε is shared out among V tokens: each gets ε / V.",
-        read="10_loss#loss-smoothing",
+        read="further/10_loss#loss-smoothing",
         at="spread",
     ),
     "nothing_spread": Bug(
@@ -403,7 +403,7 @@ _SMOOTH_BUGS = {
         says="1 − ε of the usual loss, and nothing for the other tokens",
         why="That is the plain loss with a smaller learning rate. The ε has "
         "to go somewhere: to all tokens alike.",
-        read="10_loss#loss-smoothing",
+        read="further/10_loss#loss-smoothing",
         at="spread",
     ),
     "smooths_p": Bug(
@@ -414,7 +414,7 @@ _SMOOTH_BUGS = {
         says="the prediction smoothed instead of the target",
         why="−ln((1 − ε) p + ε / V) makes a wrong guess cheaper. Label "
         "smoothing leaves p alone and asks for another target.",
-        read="10_loss#loss-smoothing",
+        read="further/10_loss#loss-smoothing",
         at="spread",
     ),
     "right_whole": Bug(
@@ -423,7 +423,7 @@ _SMOOTH_BUGS = {
         says="a right token that keeps its whole 1",
         why="What is spread has to be taken from somewhere: the right token "
         "gives up ε, so that the target still sums to 1.",
-        read="10_loss#loss-smoothing",
+        read="further/10_loss#loss-smoothing",
     ),
 }
 

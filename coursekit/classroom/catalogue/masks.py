@@ -279,7 +279,7 @@ _COLUMNS_BUGS = {
         why="Here rows are keys: the later ones lie below, so the lower "
         "left is hidden. As it is, a query sees only itself and what comes "
         "later.",
-        read="05_masks#mask-conventions",
+        read="further/05_masks#mask-conventions",
     ),
     "main_diagonal": Bug(
         "ones.tril(-1 - (k.size(-2) - q.size(-2)))",
@@ -303,7 +303,7 @@ _COLUMNS_BUGS = {
         says="a softmax along the rows (dim=-1), over the queries",
         why="A column is a query here, and it is the query's weights that "
         "must sum to 1: dim=-2.",
-        read="05_masks#mask-conventions",
+        read="further/05_masks#mask-conventions",
     ),
     "no_transpose": Bug(
         "weights.mT",
@@ -311,7 +311,7 @@ _COLUMNS_BUGS = {
         says="weights @ v, without the transpose",
         why="The weights are (S, T), keys by queries. Each query's average "
         "needs its column: weights.mT @ v.",
-        read="05_masks#mask-conventions",
+        read="further/05_masks#mask-conventions",
     ),
     "queries_as_rows": Bug(
         "return weights,",
@@ -319,7 +319,7 @@ _COLUMNS_BUGS = {
         says="weights returned with queries as rows",
         why="Here keys are rows and queries are columns: return the matrix "
         "whose columns sum to 1.",
-        read="05_masks#mask-conventions",
+        read="further/05_masks#mask-conventions",
         alone=True,
     ),
     "not_itself": Bug(
@@ -328,7 +328,7 @@ _COLUMNS_BUGS = {
         says="a diagonal that is off by one: no query sees its own position",
         why="j ≤ i + (S − T): equal is allowed. Hide what lies beyond, not "
         "the position itself.",
-        read="05_masks#mask-conventions",
+        read="further/05_masks#mask-conventions",
         alone=True,
     ),
     "sees_next": Bug(
@@ -336,7 +336,7 @@ _COLUMNS_BUGS = {
         "-2 -",
         says="a diagonal that is off by one: each query sees one key too many",
         why="j ≤ i + (S − T), and no further: the next position is hidden.",
-        read="05_masks#mask-conventions",
+        read="further/05_masks#mask-conventions",
         alone=True,
     ),
     "no_mask": Bug(
@@ -344,7 +344,7 @@ _COLUMNS_BUGS = {
         "",
         says="no mask at all",
         why="A query may not see the keys behind its own position.",
-        read="05_masks#mask-conventions",
+        read="further/05_masks#mask-conventions",
         alone=True,
     ),
     "mask_finite": MASK_FINITE.by('float("-inf")', "-100.0"),
@@ -439,7 +439,7 @@ _VISIBLE_BUGS = {
         ".tril(-1)",
         says="a triangle without the diagonal, tril(-1)",
         why="A token may see itself. Without that, row 0 is empty.",
-        read="05_masks#mask-diagonal",
+        read="further/05_masks#mask-diagonal",
     ),
     "either": Bug(
         "& earlier",
@@ -581,7 +581,7 @@ _EMPTY_ROWS_BUGS = {
         "low = -1e9",
         says="hidden scores set to −10⁹, as if no score could be lower",
         why="Ask the number format for its smallest: torch.finfo(dtype).min.",
-        read="05_masks#mask-wrong",
+        read="further/05_masks#mask-wrong",
         at="fill",
     ),
     "zero": Bug(
@@ -590,7 +590,7 @@ _EMPTY_ROWS_BUGS = {
         says="hidden scores set to 0",
         why="A score of 0 is a score like any other, e⁰ = 1: the sum under "
         "the softmax counts it.",
-        read="05_masks#mask-wrong",
+        read="further/05_masks#mask-wrong",
         at="fill",
     ),
     "uniform": Bug(
@@ -599,7 +599,7 @@ _EMPTY_ROWS_BUGS = {
         says="hidden weights that are not set to 0 after the softmax",
         why="In an empty row all scores are equal, so all weights are, and "
         "the row looks everywhere. Set hidden weights to 0 at the end.",
-        read="05_masks#mask-diagonal",
+        read="further/05_masks#mask-diagonal",
         otherwise=[('low = -float("inf")', 'low = -float("inf")')],
     ),
     "inverted": Bug(
@@ -663,7 +663,7 @@ _TRUE_MEANS_BUGS = {
         says="the mask used the wrong way round",
         why="F.scaled_dot_product_attention takes True as: may look. Hand "
         "it the opposite of what hides.",
-        read="05_masks#mask-wrong",
+        read="further/05_masks#mask-wrong",
     ),
     "no_head_axis": Bug(
         "hide[:, None]",
@@ -695,7 +695,7 @@ _TRUE_MEANS_BUGS = {
         says="a mask of decimals, which is added to the scores",
         why="Only a boolean mask hides. Decimals are added: +1 for one key "
         "and 0 for the other is a nudge.",
-        read="05_masks#mask-wrong",
+        read="further/05_masks#mask-wrong",
     ),
     "mask_finite": MASK_FINITE.by(
         "return F.scaled_dot_product_attention(q, k, v, attn_mask=look)",

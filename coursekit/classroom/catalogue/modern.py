@@ -74,7 +74,7 @@ _ROPE_BUGS = {
         says="positions 0, 1, 2, … whatever positions are given",
         why="Rows are turned by the positions that you are given. With a "
         "cache, the only row stands at the end of a text.",
-        read="15_modern#mod-wrong",
+        read="further/15_modern#mod-wrong",
     ),
     "backwards": Bug(
         "angles.sin()",
@@ -156,7 +156,7 @@ _ROPE_BUGS = {
         says="positions counted from 1",
         why="Scores stay, but the numbers that come out do not. Turn by the "
         "position that is given.",
-        read="15_modern#mod-wrong",
+        read="further/15_modern#mod-wrong",
         alone=True,
     ),
     "no_head_axis": Bug(
@@ -165,7 +165,7 @@ _ROPE_BUGS = {
         says="positions (B, T) without an axis for the heads",
         why="Angles are then (B, T, Dh/2), and x has its heads before T. Put "
         "an axis of size 1 there.",
-        read="15_modern#mod-wrong",
+        read="further/15_modern#mod-wrong",
         alone=True,
     ),
 }
@@ -265,7 +265,7 @@ _WINDOW_BUGS = {
         says="a mask with the opposite meaning",
         why="True and False exchanged: who may look is hidden, and who may "
         "not is seen.",
-        read="05_masks#mask-wrong",
+        read="further/05_masks#mask-wrong",
         otherwise=[("return ~near", "return near")],
     ),
     "one_more": Bug(
@@ -273,7 +273,7 @@ _WINDOW_BUGS = {
         "back <= size",
         says="a window that is one key too wide",
         why="A query sees itself and size − 1 others: distance < size, not ≤.",
-        read="15_modern#mod-window",
+        read="further/15_modern#mod-window",
     ),
     "top_left": Bug(
         " + n_keys - n_queries",
@@ -281,21 +281,21 @@ _WINDOW_BUGS = {
         says="queries that are counted from the first key",
         why="They are the *last* T of S positions: query i stands at i + (S "
         "− T).",
-        read="05_masks#mask-wrong",
+        read="further/05_masks#mask-wrong",
     ),
     "both_sides": Bug(
         "back >= 0",
         "back > -size",
         says="a window that looks ahead as far as back",
         why="A decoder's window ends at the query's own position.",
-        read="15_modern#mod-window",
+        read="further/15_modern#mod-window",
     ),
     "future": Bug(
         "(back >= 0) & ",
         "",
         says="a window that hides what is far back, and nothing ahead",
         why="The window is *one* border; the causal mask is the other.",
-        read="15_modern#mod-window",
+        read="further/15_modern#mod-window",
     ),
 }
 
@@ -408,7 +408,7 @@ _MIXTURE_BUGS = {
         says="one choice of experts for all tokens together",
         why="Each token is routed by its own logits: top-k along the last "
         "axis, row by row.",
-        read="15_modern#mod-experts",
+        read="further/15_modern#mod-experts",
     ),
     "of_all": Bug(
         "scores.softmax(dim=-1)",
@@ -416,7 +416,7 @@ _MIXTURE_BUGS = {
         says="weights from the softmax over all experts, which don't sum to 1",
         why="The experts that were not asked keep their part. Softmax over "
         "the chosen logits alone. (Some models do it your way.)",
-        read="15_modern#mod-experts",
+        read="further/15_modern#mod-experts",
     ),
     "even": Bug(
         "scores.softmax(dim=-1)",
@@ -424,7 +424,7 @@ _MIXTURE_BUGS = {
         says="chosen experts that all count the same",
         why="Then the router gets no gradient, and never learns: its logits "
         "only decide who is asked.",
-        read="15_modern#mod-experts",
+        read="further/15_modern#mod-experts",
     ),
     "raw": Bug(
         "scores.softmax(dim=-1)",
@@ -432,14 +432,14 @@ _MIXTURE_BUGS = {
         says="logits as weights, without a softmax",
         why="Logits can be negative and of any size. Softmax over the "
         "chosen ones.",
-        read="15_modern#mod-experts",
+        read="further/15_modern#mod-experts",
     ),
     "weighs_input": Bug(
         "weights[row, place, None] * expert(x[row])",
         "expert(weights[row, place, None] * x[row])",
         says="weights multiplied to what goes in, not to what comes out",
         why="An expert is nonlinear: half the input is not half the answer.",
-        read="15_modern#mod-experts",
+        read="further/15_modern#mod-experts",
     ),
     "first_weight": Bug(
         "scores.softmax(dim=-1)",
@@ -447,7 +447,7 @@ _MIXTURE_BUGS = {
         says="the first of a row's weights taken for all of its experts",
         why="Each chosen expert has a weight of its own: take the one at "
         "its place in the row.",
-        read="15_modern#mod-experts",
+        read="further/15_modern#mod-experts",
         alone=True,
     ),
     "always_two": Bug(
@@ -455,7 +455,7 @@ _MIXTURE_BUGS = {
         "topk(2",
         says="two experts for each token, whatever n_active is",
         why="How many answer is an argument: topk(n_active).",
-        read="15_modern#mod-experts",
+        read="further/15_modern#mod-experts",
         alone=True,
     ),
     "over_tokens": Bug(
@@ -464,7 +464,7 @@ _MIXTURE_BUGS = {
         says="weights that sum to 1 over the tokens, not over a token's "
         "experts",
         why="Each token divides itself among its experts: the last axis.",
-        read="15_modern#mod-experts",
+        read="further/15_modern#mod-experts",
         alone=True,
     ),
     "overwritten": Bug(
@@ -472,7 +472,7 @@ _MIXTURE_BUGS = {
         "out[row] =",
         says="an expert's result that overwrites that of the expert before",
         why="A token has several experts: add their weighted results.",
-        read="15_modern#mod-experts",
+        read="further/15_modern#mod-experts",
         alone=True,
     ),
 }

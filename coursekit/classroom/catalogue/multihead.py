@@ -94,7 +94,7 @@ _MULTIHEAD_BUGS = {
         says="values cut into as many numbers per head as the keys",
         why="A head's values may be wider or narrower than its keys: W_V "
         "has H·Dv columns.",
-        read="06_multihead#mha-qa-value",
+        read="further/06_multihead#mha-qa-value",
     ),
     "one_head": Bug(
         "q, k = (y.reshape(b, t, n_heads, size).transpose(1, 2) "
@@ -114,7 +114,7 @@ _MULTIHEAD_BUGS = {
         says="heads cut by view(B, H, T, d_head), without a transpose",
         why="These heads are stretches of time. Cut the last axis, view(B, "
         "T, H, d_head), and then swap the axes.",
-        read="06_multihead#mha-wrong",
+        read="further/06_multihead#mha-wrong",
     ),
     "merge_view": Bug(
         "(weights @ v).transpose(1, 2)",
@@ -122,7 +122,7 @@ _MULTIHEAD_BUGS = {
         says="heads merged without swapping the axes back",
         why="reshape on (B, H, T, d_head) mixes the tokens up: transpose(1, "
         "2) first.",
-        read="06_multihead#mha-wrong",
+        read="further/06_multihead#mha-wrong",
     ),
     "over_queries": Bug(
         "softmax(-1)",
@@ -158,7 +158,7 @@ _MULTIHEAD_BUGS = {
         says="heads that get every H-th column, not columns side by side",
         why="The first d_head columns belong to head 1: view(B, T, H, "
         "d_head), not view(B, T, d_head, H).",
-        read="06_multihead#mha-wrong",
+        read="further/06_multihead#mha-wrong",
         alone=True,
     ),
 }
@@ -296,7 +296,7 @@ _TWO_HEADS_BUGS = {
         "(1, 1)",
         says="two heads that look at the same place",
         why="Each head needs a rotation of its own: R for 1 and R for 3.",
-        read="06_multihead#mha-look-back",
+        read="further/06_multihead#mha-look-back",
     ),
     "ahead": Bug(
         "angles = k",
@@ -304,7 +304,7 @@ _TWO_HEADS_BUGS = {
         says="heads that look ahead: the keys turned the wrong way",
         why="Each key has to present itself as if it stood later: turn the "
         "keys by R, or the queries back, not the other way round.",
-        read="06_multihead#mha-look-back",
+        read="further/06_multihead#mha-look-back",
     ),
     "blurred": Bug(
         "100 * torch",
@@ -313,7 +313,7 @@ _TWO_HEADS_BUGS = {
         "sharp",
         why="The right key has the largest score, but its neighbors' are "
         "close. A larger W_Q makes the softmax sharper.",
-        read="06_multihead#mha-look-back",
+        read="further/06_multihead#mha-look-back",
     ),
 }
 
@@ -410,7 +410,7 @@ _ALIKE_BUGS = {
         says="a test that accepts every layer, such as one of the shape",
         why="The wrong layers have the right shape too. Ask for a property "
         "that they lack.",
-        read="06_multihead#mha-wrong",
+        read="further/06_multihead#mha-wrong",
         at="compare",
     ),
     "invariant": Bug(
@@ -419,7 +419,7 @@ _ALIKE_BUGS = {
         says="a test that accepts none: shuffled tokens, the same outputs",
         why="If the tokens change places, so do their outputs: shuffle "
         "those as well before you compare.",
-        read="06_multihead#mha-wrong",
+        read="further/06_multihead#mha-wrong",
         at="compare",
     ),
     "exact": Bug(
@@ -428,7 +428,7 @@ _ALIKE_BUGS = {
         says="a test that wants the outputs equal to the last bit",
         why="Sums over shuffled keys are taken in another order and differ "
         "in the last digits. Compare with torch.allclose.",
-        read="06_multihead#mha-wrong",
+        read="further/06_multihead#mha-wrong",
         at="compare",
     ),
     "equal_tokens": Bug(
@@ -437,7 +437,7 @@ _ALIKE_BUGS = {
         says="a test whose tokens are all equal, such as torch.ones",
         why="Equal tokens can change places and nobody notices. Draw random "
         "ones.",
-        read="06_multihead#mha-wrong",
+        read="further/06_multihead#mha-wrong",
         at="compare",
     ),
     "flip": Bug(
@@ -446,7 +446,7 @@ _ALIKE_BUGS = {
         says="a test whose shuffle has a pattern: a reversal, or a shift",
         why="Neighbors stay neighbors, and what depends on neighbors may "
         "not notice. Take an order without a pattern.",
-        read="06_multihead#mha-wrong",
+        read="further/06_multihead#mha-wrong",
     ),
     "first_token": Bug(
         "return",
@@ -454,14 +454,14 @@ _ALIKE_BUGS = {
         says="a test that compares the output at the first position only",
         why="Another position may be the one that is treated otherwise. "
         "Compare all outputs.",
-        read="06_multihead#mha-wrong",
+        read="further/06_multihead#mha-wrong",
     ),
     "one_row": Bug(
         "randn(2",
         "randn(1",
         says="a test with a single sentence in the batch",
         why="With one sentence no layer can mix sentences up. Take two.",
-        read="06_multihead#mha-wrong",
+        read="further/06_multihead#mha-wrong",
         at="batch",
     ),
     "same_shuffle": Bug(
@@ -472,7 +472,7 @@ _ALIKE_BUGS = {
         says="a test that shuffles all sentences in the same way",
         why="A layer that attends over the batch instead of the tokens "
         "shuffles along. Shuffle one sentence, and leave the other as it is.",
-        read="06_multihead#mha-wrong",
+        read="further/06_multihead#mha-wrong",
         at="batch",
         otherwise=[("other[0] = x[0, order]", "other = x[:, order]")],
     ),
@@ -482,7 +482,7 @@ _ALIKE_BUGS = {
         says="a test of whether the layer returns its input",
         why="A layer may compute anything, if it does the same for every "
         "token: shuffle the tokens and compare.",
-        read="06_multihead#mha-wrong",
+        read="further/06_multihead#mha-wrong",
         alone=True,
     ),
 }
@@ -620,14 +620,14 @@ _REGISTERED_BUGS = {
         "nn.Module",
         why="PyTorch finds parameters in attributes that are modules. A "
         "list hides them: take nn.ModuleList, and modules for its items.",
-        read="06_multihead#mha-wrong",
+        read="further/06_multihead#mha-wrong",
     ),
     "one_for_all": Bug(
         "one() for _ in range(n_heads)",
         "[one()] * n_heads",
         says="one head, n times the same",
         why="[head] * n holds one head n times. Make a new one for each.",
-        read="06_multihead#mha-wrong",
+        read="further/06_multihead#mha-wrong",
     ),
     "no_output": Bug(
         "nn.Linear(d_model, d_model, bias=False)",
@@ -635,7 +635,7 @@ _REGISTERED_BUGS = {
         says="no W_O",
         why="Three projections for each head, and a fourth matrix for all: "
         "four times d_model².",
-        read="06_multihead#mha-wrong",
+        read="further/06_multihead#mha-wrong",
     ),
     "bias": Bug(
         "size, bias=False",
@@ -644,7 +644,7 @@ _REGISTERED_BUGS = {
         "d_model, bias=True",
         says="maps with biases",
         why="Here the maps have none: bias=False.",
-        read="06_multihead#mha-wrong",
+        read="further/06_multihead#mha-wrong",
         otherwise=[("size, bias=False", "size, bias=True")],
     ),
     "keys_are_queries": Bug(
@@ -653,7 +653,7 @@ _REGISTERED_BUGS = {
         says="queries and keys made by the same maps",
         why="The others never get a gradient: a key is w_k(x), with maps of "
         "its own.",
-        read="06_multihead#mha-wrong",
+        read="further/06_multihead#mha-wrong",
     ),
     "no_scale": Bug(
         " / size**0.5",

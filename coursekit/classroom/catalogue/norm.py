@@ -69,7 +69,7 @@ _NORMS_BUGS = {
         why="A norm works on each token by itself, over the last axis. Over "
         "the tokens, an early one learns of later ones through the "
         "statistics.",
-        read="07_norm#norm-predict-future",
+        read="further/07_norm#norm-predict-future",
     ),
     "over_first": Bug(
         "x.var(-1",
@@ -81,7 +81,7 @@ _NORMS_BUGS = {
         says="a mean and a size taken over the first axis (dim=0)",
         why="In a batch, the first axis counts sentences: they would depend "
         "on one another. Take the features, dim=-1.",
-        read="07_norm#norm-predict-future",
+        read="further/07_norm#norm-predict-future",
     ),
     "over_all": Bug(
         "x.var(-1",
@@ -93,7 +93,7 @@ _NORMS_BUGS = {
         says="one mean and one size for all numbers together",
         why="x.mean() without an axis averages over tokens and sentences "
         "too. Say dim=-1, and keepdim=True.",
-        read="07_norm#norm-predict-future",
+        read="further/07_norm#norm-predict-future",
     ),
     "unbiased": Bug(
         "correction=0",
@@ -101,7 +101,7 @@ _NORMS_BUGS = {
         says="a variance divided by D − 1 instead of D",
         why="x.std() and x.var() divide by D − 1, which is for guessing "
         "from a sample. A norm takes the mean of the squares: correction=0.",
-        read="07_norm#norm-details",
+        read="further/07_norm#norm-details",
     ),
     "eps_outside": Bug(
         "(variance + eps).sqrt()",
@@ -111,7 +111,7 @@ _NORMS_BUGS = {
         says="ε added after the root instead of under it",
         why="For small inputs it is another function: √ε is much larger "
         "than ε. Add ε to the variance, then take the root.",
-        read="07_norm#norm-details",
+        read="further/07_norm#norm-details",
     ),
     "no_eps": Bug(
         "(variance + eps)",
@@ -167,7 +167,7 @@ _NORMS_BUGS = {
         says="a division by the mean of the squares, without the root",
         why="The root brings it back to the size of x itself: only then do "
         "outputs have size 1.",
-        read="07_norm#norm-details",
+        read="further/07_norm#norm-details",
         alone=True,
     ),
 }
@@ -219,7 +219,7 @@ _BACKWARD_BUGS = {
         says="dx = g / s, with mean and size treated as constants",
         why="Mean and size move when x moves. Subtract the gradient's mean "
         "and its part along y: the norm sees neither shift nor size.",
-        read="07_norm#norm-jacobian",
+        read="further/07_norm#norm-jacobian",
         at="dx",
     ),
     "no_mean": Bug(
@@ -228,7 +228,7 @@ _BACKWARD_BUGS = {
         says="a dx from which the mean of the gradient is not subtracted",
         why="A shift of all features is not seen by the norm, so no "
         "gradient comes back along it. (Without this term it is RMSNorm's.)",
-        read="07_norm#norm-jacobian",
+        read="further/07_norm#norm-jacobian",
         at="dx",
     ),
     "no_along": Bug(
@@ -237,7 +237,7 @@ _BACKWARD_BUGS = {
         says="a dx from which the part along y is not subtracted",
         why="Growing x along y changes its size only, and the norm undoes "
         "that: subtract y · mean(g · y).",
-        read="07_norm#norm-jacobian",
+        read="further/07_norm#norm-jacobian",
         at="dx",
     ),
     "no_weight": Bug(
@@ -245,7 +245,7 @@ _BACKWARD_BUGS = {
         "dy",
         says="a dx made from dy itself, without γ",
         why="γ stands between y and the output: what reaches y is dy · γ.",
-        read="07_norm#norm-jacobian",
+        read="further/07_norm#norm-jacobian",
     ),
     "dweight_by_x": Bug(
         "(dy * y)",
@@ -268,7 +268,7 @@ _BACKWARD_BUGS = {
         says="gradients by weight and bias averaged over the tokens",
         why="One weight serves all tokens, and their pulls add up: sum. If "
         "the loss is a mean, dy holds that already.",
-        read="07_norm#norm-backward",
+        read="further/07_norm#norm-backward",
     ),
     "first_axis": Bug(
         "tuple(range(x.dim() - 1))",
@@ -276,14 +276,14 @@ _BACKWARD_BUGS = {
         says="gradients by weight and bias summed over the first axis only",
         why="With a batch there are two axes before the features. Sum over "
         "all but the last.",
-        read="07_norm#norm-backward",
+        read="further/07_norm#norm-backward",
     ),
     "unbiased": Bug(
         "c.square().mean(-1, keepdim=True)",
         "x.var(-1, keepdim=True)",
         says="a size s computed with D − 1 instead of D",
         why="x.std() divides by D − 1; the norm does not: correction=0.",
-        read="07_norm#norm-details",
+        read="further/07_norm#norm-details",
     ),
     "no_eps": Bug(
         " + eps",
@@ -291,7 +291,7 @@ _BACKWARD_BUGS = {
         says="a size s without ε under the root",
         why="The backward pass divides by the same s as the forward pass, "
         "and that has ε in it.",
-        read="07_norm#norm-jacobian",
+        read="further/07_norm#norm-jacobian",
     ),
     "not_divided": Bug(
         " / s\n",
@@ -299,7 +299,7 @@ _BACKWARD_BUGS = {
         says="a dx that is not divided by the size s",
         why="y is x divided by s, so whatever comes back to x is divided by "
         "s, too.",
-        read="07_norm#norm-jacobian",
+        read="further/07_norm#norm-jacobian",
         at="dx",
     ),
     "by_variance": Bug(
@@ -308,7 +308,7 @@ _BACKWARD_BUGS = {
         says="a dx divided by s² instead of s",
         why="The forward pass divides by s once, and so does the backward "
         "pass.",
-        read="07_norm#norm-jacobian",
+        read="further/07_norm#norm-jacobian",
         at="dx",
     ),
 }
@@ -365,7 +365,7 @@ _PLACES_BUGS = {
         says="pre-norm without the residual: part(norm(x))",
         why="Without x + the tokens become alike, layer by layer, and "
         "queries and keys stop learning.",
-        read="07_norm#norm-residuals",
+        read="further/07_norm#norm-residuals",
     ),
     "post_branch_normed": Bug(
         "return norm(x + part(x))",
@@ -389,7 +389,7 @@ _PLACES_BUGS = {
         says="post-norm without the residual: norm(part(x))",
         why="Without x + the tokens become alike, layer by layer, and "
         "queries and keys stop learning.",
-        read="07_norm#norm-residuals",
+        read="further/07_norm#norm-residuals",
     ),
     "swapped": Bug(
         "if norm_first",
@@ -397,7 +397,7 @@ _PLACES_BUGS = {
         says="the two branches exchanged",
         why="Pre-norm is x + part(norm(x)), post-norm is norm(x + part(x)). "
         "Look at what the switch says.",
-        read="07_norm#norm-where",
+        read="further/07_norm#norm-where",
         otherwise=[("if not norm_first", "if norm_first")],
     ),
 }
@@ -492,7 +492,7 @@ _PROBE_BUGS = {
         says="a test that allows no other token to move, in any sentence",
         why="Later tokens may see earlier ones, and other sentences do not "
         "count here. Watch the earlier tokens of the same sentence.",
-        read="07_norm#norm-predict-future",
+        read="further/07_norm#norm-predict-future",
         at="tokens",
     ),
     "itself": Bug(

@@ -36,7 +36,7 @@ _PAIR_TWICE = Bug(
     "speeds 10000^(−4i/D): the exponent counts the pairs twice",
     "The exponent is 2i/D, with i the number of the pair. In a loop over "
     "coordinates, i steps by two and is 2i already.",
-    read="03_positions#pos-dead",
+    read="further/03_positions#pos-dead",
     at="speed",
 )
 
@@ -107,7 +107,7 @@ _CODE_BUGS = {
         says="the other layout of the pairs",
         why="Interleaved has sine and cosine side by side, halves has all "
         "sines first. It is one code in two orders, but weights fit only one.",
-        read="03_positions#pos-code",
+        read="further/03_positions#pos-code",
         otherwise=[("dim=-2", "dim=-1")],
     ),
     "last_speed": Bug(
@@ -116,7 +116,7 @@ _CODE_BUGS = {
         says="speeds spaced so that the last one is exactly 1/10000",
         why="Some programs do so. The formula has 2i/D, which never reaches "
         "1.",
-        read="03_positions#pos-dead",
+        read="further/03_positions#pos-dead",
         alone=True,
     ),
 }
@@ -226,7 +226,7 @@ _SPEED_BUGS = {
         says="the angle of the last row, divided by its number",
         why="By then fast hands have gone round, and whole rounds leave no "
         "trace. After one step none has turned by more than π.",
-        read="03_positions#pos-q-speeds",
+        read="further/03_positions#pos-q-speeds",
     ),
     "halves": Bug(
         "row[0::2], row[1::2]",
@@ -234,7 +234,7 @@ _SPEED_BUGS = {
         says="sines read from the left half and cosines from the right one",
         why="This table is interleaved: sines are at 0, 2, 4, …, and each "
         "is followed by its cosine.",
-        read="03_positions#pos-code",
+        read="further/03_positions#pos-code",
     ),
     "formula": Bug(
         "row = code[1]\n"
@@ -244,7 +244,7 @@ _SPEED_BUGS = {
         "    angles = 10000 ** (-2 * pair / code.size(1))",
         says="the paper's speeds, whatever the table says",
         why="Don't compute what the speeds should be: read what they are.",
-        read="03_positions#pos-dead",
+        read="further/03_positions#pos-dead",
     ),
     "asin": Bug(
         "torch.atan2(sin, cos)",
@@ -252,7 +252,7 @@ _SPEED_BUGS = {
         says="the arc sine of the sines",
         why="An angle and π minus it have the same sine. The cosine tells "
         "them apart: torch.atan2(sine, cosine).",
-        read="03_positions#pos-q-speeds",
+        read="further/03_positions#pos-q-speeds",
     ),
     "atan": Bug(
         "torch.atan2(sin, cos)",
@@ -260,7 +260,7 @@ _SPEED_BUGS = {
         says="the arc tangent of sine / cosine",
         why="In a quotient the signs are lost: beyond a quarter turn the "
         "angle is off by π. torch.atan2(sine, cosine) looks at both.",
-        read="03_positions#pos-q-speeds",
+        read="further/03_positions#pos-q-speeds",
     ),
     "swapped": Bug(
         "torch.atan2(sin, cos)",
@@ -313,7 +313,7 @@ _SHIFT_BUGS = {
         says="the transposed matrix, which goes k steps back",
         why="Where codes are rows the product is code @ R, where they are "
         "columns it is R @ code, and one matrix is the other, transposed.",
-        read="03_positions#pos-distance",
+        read="further/03_positions#pos-distance",
         at="sign",
         otherwise=[("sin, -sin", "-sin, sin")],
     ),
@@ -323,7 +323,7 @@ _SHIFT_BUGS = {
         says="blocks without a minus sign",
         why="cos(a + b) is cos a cos b − sin a sin b. Without the minus it "
         "is no rotation, and lengths change.",
-        read="03_positions#pos-distance",
+        read="further/03_positions#pos-distance",
         at="sign",
     ),
     "pair_twice": _PAIR_TWICE.by("-2 * pair", "-4 * pair"),
@@ -335,7 +335,7 @@ _SHIFT_BUGS = {
         says="each entry of the one-step matrix raised to the power k",
         why="R ** k works entry by entry. k steps are the matrix product of "
         "k factors, or simply k times the angle.",
-        read="03_positions#pos-distance",
+        read="further/03_positions#pos-distance",
     ),
     "forward_only": Bug(
         "k * 10000",
@@ -343,7 +343,7 @@ _SHIFT_BUGS = {
         says="no steps at all where k is negative",
         why="A loop over range(k) does nothing for negative k. Back is the "
         "turn by a negative angle.",
-        read="03_positions#pos-distance",
+        read="further/03_positions#pos-distance",
     ),
     "halves": Bug(
         "return turn",
@@ -352,7 +352,7 @@ _SHIFT_BUGS = {
         says="the matrix for codes in halves",
         why="Here sine and cosine of a pair are neighbors, so the 2 × 2 "
         "blocks stand along the diagonal.",
-        read="03_positions#pos-code",
+        read="further/03_positions#pos-code",
     ),
 }
 

@@ -84,7 +84,7 @@ _PARAMETERS_BUGS = {
         says="a full set of matrices for each head",
         why="The heads share the width: each has d_model / n_heads columns, "
         "so that all of them together are one d_model by d_model matrix.",
-        read="06_multihead#mha-counts",
+        read="further/06_multihead#mha-counts",
     ),
     "four_wide": Bug(
         "norm = d_model",
@@ -145,7 +145,7 @@ _PARAMETERS_BUGS = {
         says="a network both of whose biases are as long as the width",
         why="A bias has as many numbers as come out of its matrix: d_ff "
         "after the first, d_model after the second.",
-        read="06_multihead#mha-counts",
+        read="further/06_multihead#mha-counts",
         alone=True,
     ),
     "norms_unbiased": Bug(
@@ -215,7 +215,7 @@ _FLOPS_BUGS = {
         says="keys and values for every query head",
         why="Where heads share keys and values, their matrices are "
         "narrower: n_kv_heads heads.",
-        read="06_multihead#mha-counts",
+        read="further/06_multihead#mha-counts",
     ),
     "no_table": Bug(
         "2 * length * length * d_model",
@@ -388,7 +388,7 @@ _TILED_BUGS = {
         says="hidden scores of −10⁹ instead of −∞",
         why="A query that may see nothing then sees all keys alike. And "
         "against real scores that are lower still, the hidden ones win.",
-        read="05_masks#mask-wrong",
+        read="further/05_masks#mask-wrong",
         at="hidden",
     ),
     "nan_rows": Bug(
@@ -533,7 +533,7 @@ _RECOMPUTED_BUGS = {
         says="a softmax over the keys of a block alone",
         why="The weights of a row sum to 1 over all keys. Take the sum that "
         "the forward pass kept: exp(scores − log_sum).",
-        read="18_scaling#scale-backward",
+        read="further/18_scaling#scale-backward",
     ),
     "not_normalized": Bug(
         "weights = (scores - log_sum[rows, None]).exp()",
@@ -542,7 +542,7 @@ _RECOMPUTED_BUGS = {
         says="exponentials that are not divided by the sum of their row",
         why="exp(scores − log_sum) does both at once: it subtracts the "
         "maximum and divides by the sum.",
-        read="18_scaling#scale-backward",
+        read="further/18_scaling#scale-backward",
     ),
     "not_coupled": Bug(
         "(d_weights - in_all[rows])",
@@ -558,7 +558,7 @@ _RECOMPUTED_BUGS = {
         says="the coupling term summed over the keys of a block alone",
         why="It runs over all keys of the row. Σ d_out · out gives it "
         "without the table, before the first block.",
-        read="18_scaling#scale-backward",
+        read="further/18_scaling#scale-backward",
     ),
     "no_root": Bug(
         ") / root",
@@ -576,14 +576,14 @@ _RECOMPUTED_BUGS = {
         says="gradients of keys and values that the next block of queries "
         "overwrites",
         why="Every query that sees a key adds to its gradient: += and not =.",
-        read="18_scaling#scale-backward",
+        read="further/18_scaling#scale-backward",
     ),
     "last_keys": Bug(
         "dq[rows] +=",
         "dq[rows] =",
         says="gradients of queries that the next block of keys overwrites",
         why="A query's gradient is a sum over all keys: += and not =.",
-        read="18_scaling#scale-backward",
+        read="further/18_scaling#scale-backward",
     ),
     "mean_coupled": Bug(
         "keepdim=True)",
@@ -591,7 +591,7 @@ _RECOMPUTED_BUGS = {
         says="a mean over the numbers of a row where their sum belongs",
         why="The sum over the keys of weight times its gradient is the dot "
         "product of d_out and out: a sum.",
-        read="18_scaling#scale-backward",
+        read="further/18_scaling#scale-backward",
         alone=True,
     ),
     "values_overwritten": Bug(
@@ -599,7 +599,7 @@ _RECOMPUTED_BUGS = {
         "dv[cols] =",
         says="values' gradients that each block of queries overwrites",
         why="Every query that sees a value pulls at it: add, dv[cols] += …",
-        read="18_scaling#scale-backward",
+        read="further/18_scaling#scale-backward",
         alone=True,
     ),
     "keys_overwritten": Bug(
@@ -607,7 +607,7 @@ _RECOMPUTED_BUGS = {
         "dk[cols] =",
         says="keys' gradients that each block of queries overwrites",
         why="Every query that sees a key pulls at it: add, dk[cols] += …",
-        read="18_scaling#scale-backward",
+        read="further/18_scaling#scale-backward",
         alone=True,
     ),
 }
@@ -670,7 +670,7 @@ _LAW_BUGS = {
         says="runs that are still in the middle of their schedule",
         why="A look at half the schedule is not the end of a run of half "
         "the length: the rate has not come down yet.",
-        read="18_scaling#scale-wrong",
+        read="further/18_scaling#scale-wrong",
         at="runs",
     ),
     "with_table": Bug(
@@ -681,7 +681,7 @@ _LAW_BUGS = {
         says="sizes that include the token table",
         why="In small models most parameters are the table, which computes "
         "nothing. Count the blocks, and say so.",
-        read="18_scaling#scale-wrong",
+        read="further/18_scaling#scale-wrong",
     ),
     "one_rate": Bug(
         "losses: dict",
@@ -691,7 +691,7 @@ _LAW_BUGS = {
         says="one learning rate for all sizes, the best one of the smallest",
         why="Wide models want a lower rate. With one rate for all, the "
         "large ones are badly trained, and the line is curved.",
-        read="18_scaling#scale-wrong",
+        read="further/18_scaling#scale-wrong",
         at="runs",
     ),
     "mean": Bug(
@@ -699,7 +699,7 @@ _LAW_BUGS = {
         "sum(found) / len(found)",
         says="the mean over a size's runs instead of the best of them",
         why="Runs at bad rates say nothing of what a size can do.",
-        read="18_scaling#scale-wrong",
+        read="further/18_scaling#scale-wrong",
         at="runs",
     ),
     "no_floor": Bug(
@@ -710,7 +710,7 @@ _LAW_BUGS = {
         says="a law without its constant E",
         why="Some loss is left however large the model. Without E the law "
         "falls to 0, and promises too much.",
-        read="18_scaling#scale-wrong",
+        read="further/18_scaling#scale-wrong",
     ),
 }
 

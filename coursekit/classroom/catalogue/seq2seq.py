@@ -541,7 +541,7 @@ _SHIFT_BUGS = {
         says="answers without the end",
         why="A model that is never asked for the end never stops. The last "
         "token of a target has an answer, too.",
-        read="14_seq2seq#seq-questions",
+        read="further/14_seq2seq#seq-questions",
         at="rows",
     ),
     "twice": Bug(
@@ -610,7 +610,7 @@ _SHIFT_BUGS = {
         "never asked for",
         why="n tokens make n + 1 positions: at the last token, eos has to be "
         "predicted.",
-        read="14_seq2seq#seq-questions",
+        read="further/14_seq2seq#seq-questions",
         alone=True,
     ),
 }
@@ -690,7 +690,7 @@ _TRANSLATE_BUGS = {
         says="rows that go on behind their end",
         why="The batch goes on until its longest text is done. A row that "
         "has written the end gets padding.",
-        read="14_seq2seq#seq-questions",
+        read="further/14_seq2seq#seq-questions",
         at="done",
     ),
     "all_stop": Bug(
@@ -698,7 +698,7 @@ _TRANSLATE_BUGS = {
         "(done | (best == eos)).any().expand(len(src))",
         says="a batch whose rows all end as soon as one of them has ended",
         why="Each row has an end of its own: keep a boolean for each.",
-        read="14_seq2seq#seq-questions",
+        read="further/14_seq2seq#seq-questions",
         at="done",
     ),
     "last_alone": Bug(
@@ -734,7 +734,7 @@ _TRANSLATE_BUGS = {
         says="an eos that is itself overwritten by pad",
         why="A row is done after its eos: write the token first, then look "
         "whether it was eos.",
-        read="14_seq2seq#seq-questions",
+        read="further/14_seq2seq#seq-questions",
         alone=True,
     ),
 }
@@ -798,21 +798,21 @@ _EXACT_BUGS = {
         "        right += ended * hits / max(len(text), len(answer), 1)",
         says="the fraction of tokens that are right",
         why="A date with one wrong digit is wrong. Count texts, not tokens.",
-        read="14_seq2seq#seq-predict-exact",
+        read="further/14_seq2seq#seq-predict-exact",
     ),
     "as_far_as_it_goes": Bug(
         "text == list(answer)",
         "all(map(int.__eq__, text, answer))",
         says="texts compared only as far as both go",
         why="zip stops at the shorter one. Then an empty text is right.",
-        read="14_seq2seq#seq-measure",
+        read="further/14_seq2seq#seq-measure",
     ),
     "beginning": Bug(
         "text ==",
         "text[: len(answer)] ==",
         says="a right beginning taken for a right text",
         why="A text that goes on behind the answer is wrong, too.",
-        read="14_seq2seq#seq-measure",
+        read="further/14_seq2seq#seq-measure",
     ),
     "rubbish_counts": Bug(
         "row[: row.index(eos)] if ended else row",
@@ -820,7 +820,7 @@ _EXACT_BUGS = {
         says="what stands behind the end read as text",
         why="A row's text is what stands before its first eos; the loop "
         "only went on for the sake of the other rows.",
-        read="14_seq2seq#seq-measure",
+        read="further/14_seq2seq#seq-measure",
     ),
     "to_the_last_end": Bug(
         "row[: row.index(eos)]",
@@ -828,7 +828,7 @@ _EXACT_BUGS = {
         says="a text that ends at its last eos",
         why="What stands behind the first eos is rubbish, which may hold "
         "another one. Cut at the first.",
-        read="14_seq2seq#seq-measure",
+        read="further/14_seq2seq#seq-measure",
     ),
     "cut_off_counts": Bug(
         "right +=",
@@ -836,7 +836,7 @@ _EXACT_BUGS = {
         says="a text without an end taken for finished",
         why="Without eos nobody knows that the text would have stopped "
         "there: it was cut off.",
-        read="14_seq2seq#seq-measure",
+        read="further/14_seq2seq#seq-measure",
     ),
 }
 
@@ -909,7 +909,7 @@ _ALIGNMENT_BUGS = {
         says="a mean over all target words, those without a link included",
         why="A dash or an end comes from nowhere in the source. Leave words "
         "without a link out of the mean.",
-        read="14_seq2seq#seq-measure",
+        read="further/14_seq2seq#seq-measure",
     ),
     "all_heads": Bug(
         "on_links = (",
@@ -917,7 +917,7 @@ _ALIGNMENT_BUGS = {
         says="the mean of the heads instead of the best one",
         why="Heads do different things, and their mean does none of them. "
         "Score each head, then choose.",
-        read="14_seq2seq#seq-alignment",
+        read="further/14_seq2seq#seq-alignment",
         at="heads",
     ),
     "top_word": Bug(
@@ -928,7 +928,7 @@ _ALIGNMENT_BUGS = {
         says="the fraction of words whose largest weight lies on a link",
         why="A head that spreads its weight may have its largest in the "
         "right place. Asked is how much weight lies there.",
-        read="14_seq2seq#seq-measure",
+        read="further/14_seq2seq#seq-measure",
         at="links",
     ),
     "best_link": Bug(
@@ -936,7 +936,7 @@ _ALIGNMENT_BUGS = {
         "links).amax(dim=-1)",
         says="the weight on one link alone, the largest",
         why="All source words that belong to a target word count together.",
-        read="14_seq2seq#seq-measure",
+        read="further/14_seq2seq#seq-measure",
         at="links",
     ),
     "mean_link": Bug(
@@ -946,7 +946,7 @@ _ALIGNMENT_BUGS = {
         says="the mean weight of a link, not the weight on all links together",
         why="A head that spreads its weight over the four digits of a year "
         "looks at the year: add up.",
-        read="14_seq2seq#seq-measure",
+        read="further/14_seq2seq#seq-measure",
         at="links",
     ),
     "over_targets": Bug(
@@ -962,7 +962,7 @@ _ALIGNMENT_BUGS = {
         "scores.argmin()",
         says="the head with the lowest score",
         why="Asked is the best head: argmax.",
-        read="14_seq2seq#seq-measure",
+        read="further/14_seq2seq#seq-measure",
         at="heads",
     ),
     "by_links": Bug(
@@ -971,7 +971,7 @@ _ALIGNMENT_BUGS = {
         says="a division by the number of links, not of target words",
         why="A word with two links still is one word: divide by the number "
         "of target words that have a link.",
-        read="14_seq2seq#seq-measure",
+        read="further/14_seq2seq#seq-measure",
         alone=True,
     ),
 }

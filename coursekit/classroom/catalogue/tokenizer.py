@@ -55,7 +55,7 @@ _VOCABULARY_BUGS = {
         "as the order of a set",
         why="A set of strings has another order each time Python starts, "
         "and then the saved model reads other letters. Sort it.",
-        read="01_tokenizer#tok-set",
+        read="further/01_tokenizer#tok-set",
         otherwise=[(_BY_COUNT, "list(set(text))")],
     ),
     "first_seen": Bug(
@@ -204,7 +204,7 @@ _LEARN_BUGS = {
         says="ties that go to the pair that was counted first",
         why="`max(counts, key=counts.get)` leaves ties to the order of the "
         "words. Ties go to the smaller pair.",
-        read="01_tokenizer#tok-ties",
+        read="further/01_tokenizer#tok-ties",
     ),
     "larger": Bug(
         "min(counts, key=lambda pair: (-counts[pair], pair))",
@@ -212,7 +212,7 @@ _LEARN_BUGS = {
         says="ties that go to the larger pair",
         why="The largest (count, pair) has the largest count, but also the "
         "largest pair. Take the smallest (−count, pair).",
-        read="01_tokenizer#tok-ties",
+        read="further/01_tokenizer#tok-ties",
     ),
     "no_stop": Bug(
         "        if not counts:\n            break\n",
@@ -265,7 +265,7 @@ _LEARN_BUGS = {
         says="pairs counted once, before the first merge",
         why="After “h e” has become “he”, there is a pair “t he”, and fewer "
         "“e n” are left. Count again after each merge.",
-        read="01_tokenizer#tok-stale",
+        read="further/01_tokenizer#tok-stale",
         at="replacement",
     ),
     "overlapping": Bug(
@@ -543,7 +543,7 @@ _STREAM_BUGS = {
         "whole character",
         why="A character may span several pieces. Keep the bytes that are "
         "not complete yet, and put the next piece behind them.",
-        read="01_tokenizer#tok-stream",
+        read="further/01_tokenizer#tok-stream",
         at="decode",
     ),
     "ignored": Bug(
@@ -553,7 +553,7 @@ _STREAM_BUGS = {
         "character left out",
         why="The � are gone, and the characters with them. Keep the bytes "
         "that are not complete yet.",
-        read="01_tokenizer#tok-stream",
+        read="further/01_tokenizer#tok-stream",
         at="decode",
     ),
     "all_or_nothing": Bug(
@@ -562,7 +562,7 @@ _STREAM_BUGS = {
         says="nothing given out until all bytes kept are complete",
         why="What stands before an incomplete character is complete: give "
         "it out, and keep only the rest (`error.start` says where it begins).",
-        read="01_tokenizer#tok-stream",
+        read="further/01_tokenizer#tok-stream",
         at="decode",
     ),
     "all_so_far": Bug(
@@ -571,14 +571,14 @@ _STREAM_BUGS = {
         says="the whole text so far, after each piece",
         why="A chat appends what you return. Return only what is new: what "
         "was given out is kept no longer.",
-        read="01_tokenizer#tok-stream",
+        read="further/01_tokenizer#tok-stream",
     ),
     "empty_left_out": Bug(
         "out.append(text)",
         "if text:\n            out.append(text)",
         says="no string for a piece that completes nothing",
         why="As many strings as pieces: if nothing is complete, it is ''.",
-        read="01_tokenizer#tok-stream",
+        read="further/01_tokenizer#tok-stream",
     ),
     "kept_if_whole": Bug(
         "kept = kept[end:]",
@@ -587,7 +587,7 @@ _STREAM_BUGS = {
         "character was cut",
         why="What was given out is kept no longer: empty the buffer after a "
         "whole piece, too.",
-        read="01_tokenizer#tok-stream",
+        read="further/01_tokenizer#tok-stream",
         alone=True,
     ),
 }
@@ -725,7 +725,7 @@ _TRUST_BUGS = {
         says="a test of an ordinary English sentence",
         why="Try what can get lost: two spaces, line breaks, é, 🙂. And try "
         "the control token's name.",
-        read="01_tokenizer#tok-trust",
+        read="further/01_tokenizer#tok-trust",
     ),
     "no_spaces": Bug(
         '        "  two  spaces,\\n\\ta tab ",\n',
@@ -733,21 +733,21 @@ _TRUST_BUGS = {
         says="a test that overlooks lost spaces and line breaks",
         why="Try two spaces in a row, a line break, a space at the end, and "
         "compare the texts as they are, not word by word.",
-        read="01_tokenizer#tok-trust",
+        read="further/01_tokenizer#tok-trust",
     ),
     "no_capitals": Bug(
         '        "Tea, please.",\n',
         "",
         says="a test that overlooks lost capitals",
         why="Try a text with capitals, and compare without lower().",
-        read="01_tokenizer#tok-trust",
+        read="further/01_tokenizer#tok-trust",
     ),
     "no_accents": Bug(
         '        "naïve 🙂",\n',
         "",
         says="a test of ASCII texts only",
         why="Try é and 🙂: they are several bytes, and may be several tokens.",
-        read="01_tokenizer#tok-trust",
+        read="further/01_tokenizer#tok-trust",
         at="loss",
     ),
     "only_ids": Bug(
@@ -765,7 +765,7 @@ _TRUST_BUGS = {
         says="a test that does not look for the control token's id",
         why="A control token brings its name back, as it should. Only the "
         "id gives it away: is `number` among the ids of the name?",
-        read="01_tokenizer#tok-control",
+        read="further/01_tokenizer#tok-control",
     ),
     "stripped": Bug(
         "back != text",
@@ -773,7 +773,7 @@ _TRUST_BUGS = {
         says="a test that overlooks spaces lost at the ends",
         why="Try a text with a space in front and a line break at its end, "
         "and compare without strip().",
-        read="01_tokenizer#tok-trust",
+        read="further/01_tokenizer#tok-trust",
         alone=True,
     ),
 }

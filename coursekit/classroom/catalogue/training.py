@@ -299,7 +299,7 @@ _ACCUMULATE_BUGS = {
         says="the mean of the micro-batches' means",
         why="A target in a micro-batch with few of them then weighs more "
         "than one in company. Divide sums by the number of all targets.",
-        read="11_training#train-accumulate",
+        read="further/11_training#train-accumulate",
         at="mean",
     ),
     "not_divided": Bug(
@@ -308,7 +308,7 @@ _ACCUMULATE_BUGS = {
         says="the micro-batches' mean losses added up and not divided",
         why="Each backward adds to what is there: the more micro-batches, "
         "the longer the gradient. Divide once, by the number of all targets.",
-        read="11_training#train-accumulate",
+        read="further/11_training#train-accumulate",
         at="mean",
     ),
     "by_rows": Bug(
@@ -319,7 +319,7 @@ _ACCUMULATE_BUGS = {
         says="micro-batches weighed by their rows, padding included",
         why="What weighs is a target that counts. A micro-batch with much "
         "padding has few of them.",
-        read="11_training#train-accumulate",
+        read="further/11_training#train-accumulate",
     ),
     "all_rows": Bug(
         "int((y != -100).sum())",
@@ -336,7 +336,7 @@ _ACCUMULATE_BUGS = {
         says="a division by the number of targets in the last micro-batch",
         why="A variable that a loop has left behind. Count the targets of "
         "all micro-batches before the first backward.",
-        read="11_training#train-accumulate",
+        read="further/11_training#train-accumulate",
         at="mean",
     ),
     "last_only": Bug(
@@ -344,7 +344,7 @@ _ACCUMULATE_BUGS = {
         "part",
         says="the gradient of the last micro-batch alone",
         why="Gradients are cleared once an update, not once a micro-batch.",
-        read="11_training#train-accumulate",
+        read="further/11_training#train-accumulate",
     ),
     "others_mean": Bug(
         "int((y != -100).sum())",
@@ -354,7 +354,7 @@ _ACCUMULATE_BUGS = {
         says="the mean of the means of those micro-batches that have targets",
         why="A target in a micro-batch with few of them still weighs more "
         "than one in company. Divide sums by the number of all targets.",
-        read="11_training#train-accumulate",
+        read="further/11_training#train-accumulate",
         alone=True,
     ),
     "so_far": Bug(
@@ -367,7 +367,7 @@ _ACCUMULATE_BUGS = {
         says="a division by the number of targets seen so far",
         why="The first micro-batch then weighs too much. Count the targets "
         "of all micro-batches before the first backward.",
-        read="11_training#train-accumulate",
+        read="further/11_training#train-accumulate",
         alone=True,
     ),
     "summed": Bug(
@@ -376,7 +376,7 @@ _ACCUMULATE_BUGS = {
         says="the gradient of the sum, which is never divided",
         why="The loss of one large batch is a mean: divide by the number of "
         "all targets.",
-        read="11_training#train-accumulate",
+        read="further/11_training#train-accumulate",
         alone=True,
     ),
 }
@@ -447,7 +447,7 @@ _LEARN_BUGS = {
         says="gradients of earlier steps that were never cleared",
         why="backward adds to what .grad holds. Clear it before each step, "
         "or every step goes along the sum of all gradients so far.",
-        read="11_training#train-wrong",
+        read="further/11_training#train-wrong",
     ),
     "clip_after": Bug(
         "nn.utils.clip_grad_norm_([w], limit)\n            optimizer.step()",
@@ -481,7 +481,7 @@ _LEARN_BUGS = {
         says="a rate that falls once an epoch, not with each step",
         why="The schedule counts steps. Called once an epoch, it moves in "
         "stairs, and a warm-up would last for epochs.",
-        read="11_training#train-wrong",
+        read="further/11_training#train-wrong",
         at="rate",
     ),
     "starts_anew": Bug(
@@ -489,7 +489,7 @@ _LEARN_BUGS = {
         "len(losses) % len(batches) / len(batches)",
         says="a rate that falls to its end in each epoch and starts again",
         why="Count the steps of all epochs, not the batches of this one.",
-        read="11_training#train-wrong",
+        read="further/11_training#train-wrong",
         at="rate",
     ),
     "constant": Bug(
@@ -506,7 +506,7 @@ _LEARN_BUGS = {
         says="losses kept as tensors, which hold their graphs",
         why="Each keeps everything that was computed for it, step after "
         "step, until memory is full. Keep loss.item().",
-        read="11_training#train-wrong",
+        read="further/11_training#train-wrong",
         alone=True,
     ),
     "ends_at_zero": Bug(
@@ -514,7 +514,7 @@ _LEARN_BUGS = {
         "(len(losses) + 1) / (epochs",
         says="steps counted from 1, so that the last one has the rate 0",
         why="Before the first step none has been made: it has the whole rate.",
-        read="11_training#train-wrong",
+        read="further/11_training#train-wrong",
         alone=True,
     ),
 }

@@ -53,7 +53,7 @@ _PATCHES_BUGS = {
         why="The same numbers in another order: harmless if the matrix is "
         "learned with it, garbage with weights of a convolution, which go "
         "channel by channel.",
-        read="17_vision#vis-convolution",
+        read="further/17_vision#vis-convolution",
     ),
     "turned": Bug(
         "(0, 2, 4, 1, 3, 5)",
@@ -238,7 +238,7 @@ _GRID_BUGS = {
         says="places counted from top to bottom, then to the right",
         why="Reading order: along a row the column changes and the row "
         "stays. So each row's code is repeated C times in a run.",
-        read="17_vision#vis-grid",
+        read="further/17_vision#vis-grid",
     ),
     "both_repeated": Bug(
         "repeat_interleave(len(across), dim=0)",
@@ -246,7 +246,7 @@ _GRID_BUGS = {
         says="both lists repeated from the beginning",
         why="Row and column then count up together, along a diagonal. One "
         "of the two has to stay while the other counts.",
-        read="17_vision#vis-grid",
+        read="further/17_vision#vis-grid",
         at="order",
     ),
     "both_stretched": Bug(
@@ -255,7 +255,7 @@ _GRID_BUGS = {
         says="both lists stretched, each code several times in a run",
         why="Along a row of the grid the column changes with each patch. "
         "Repeat the list of columns as a whole.",
-        read="17_vision#vis-grid",
+        read="further/17_vision#vis-grid",
         at="order",
     ),
     "added": Bug(
@@ -263,7 +263,7 @@ _GRID_BUGS = {
         "first + second",
         says="the two codes added instead of put side by side",
         why="Row 1, column 2 and row 2, column 1 then have the same code.",
-        read="17_vision#vis-grid",
+        read="further/17_vision#vis-grid",
     ),
     "own_counts": Bug(
         "(len(across), dim=0)",
@@ -274,7 +274,7 @@ _GRID_BUGS = {
         "which fits a square alone",
         why="A row's code stands once for each *column*, and a column's "
         "code once for each *row*.",
-        read="17_vision#vis-grid",
+        read="further/17_vision#vis-grid",
         alone=True,
     ),
 }
@@ -322,7 +322,7 @@ _RESIZED_BUGS = {
         says="an interpolation along the list of places",
         why="In the list the end of a row is next to the beginning of the "
         "next. Make a grid of it first.",
-        read="17_vision#vis-grid",
+        read="further/17_vision#vis-grid",
         at="grid",
     ),
     "reshaped": Bug(
@@ -349,7 +349,7 @@ _RESIZED_BUGS = {
         says="a grid that comes back with rows and columns exchanged",
         why="After the interpolation the axes are (D, rows, columns). Move "
         "D to the end and leave the other two in their order.",
-        read="17_vision#vis-grid",
+        read="further/17_vision#vis-grid",
         at="grid",
     ),
     "nearest": Bug(
@@ -357,7 +357,7 @@ _RESIZED_BUGS = {
         ")",
         says="the nearest place's row, instead of something in between",
         why='That is the default of F.interpolate. Say mode="bilinear".',
-        read="17_vision#vis-grid",
+        read="further/17_vision#vis-grid",
         at="grid",
         otherwise=[(', mode="bilinear", align_corners=True)', ")")],
     ),

@@ -32,7 +32,7 @@ EXPLICIT = re.compile(r"^(.*?)\s*<([^<>]+)>$", re.DOTALL)
 # What has no place in a notebook.
 KEY = re.compile(r"([a-z]+)(\d{4})\w*")  # of a source: vaswani2017attention
 DROPPED = {"bibliography", "contents", "eval-rst", "here", "index", "live"}
-DROPPED |= {"moved", "toctree"}
+DROPPED |= {"toctree"}
 ADMONITIONS = {
     *("attention", "caution", "danger", "error", "hint", "important"),
     *("note", "seealso", "tip", "warning"),

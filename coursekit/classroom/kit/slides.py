@@ -31,7 +31,7 @@ __all__ = ["Deck", "Slide", "deck", "write"]
 
 PUZZLE = "The puzzle"
 # Directives that are for somebody who reads, and those after an answer.
-SKIPPED = {"dropdown", "here", "live", "moved", "question", "still-there"}
+SKIPPED = {"dropdown", "here", "live", "question", "still-there"}
 FORMULAS = ("math_block", "math_block_label")
 ROOM = 14.2  # lines of text that a slide holds; `rows` counts them
 LINE, EDGE = 0.8, 2.3  # height of a line of code, and of the box around it
