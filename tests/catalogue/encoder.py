@@ -365,6 +365,13 @@ def with_ignored(logits, ids, chosen):
     return total / max(chosen.sum().item(), 1)
 
 
+def zero_ignored(logits, ids, chosen):
+    targets = (ids * chosen).flatten()
+    if not targets.any():
+        return torch.tensor(0.0)
+    return F.cross_entropy(logits.flatten(0, 1), targets, ignore_index=0)
+
+
 def gap_by_gap(logits, ids, chosen):
     found = []
     for b, s in chosen.nonzero().tolist():
@@ -539,6 +546,7 @@ WRONG = {
         "hidden_after": hidden_after,
     },
     "gap_loss": {
+        "zero_ignored": zero_ignored,
         "all_places": all_places,
         "shifted": shifted,
         "all_counted": gaps_over_all,

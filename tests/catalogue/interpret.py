@@ -103,6 +103,11 @@ def backward_search(weights, ids):
     return torch.stack(found, dim=0).mean(dim=0)
 
 
+def doubled(weights, ids):
+    pairs = [(t, s) for t, s in followers(ids) if s < t]
+    return torch.stack([weights[:, t, s] for t, s in pairs]).mean(0)
+
+
 def at_the_match(weights, ids):
     pairs = torch.tensor([(t, s - 1) for t, s in followers(ids)])
     return weights[:, pairs[:, 0], pairs[:, 1]].mean(-1)
@@ -495,6 +500,7 @@ WRONG = {
         "top_only": top_only,
     },
     "induction": {
+        "doubled": doubled,
         "at_the_match": at_the_match,
         "first_time": first_time,
         "all_times": all_times,

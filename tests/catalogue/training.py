@@ -533,6 +533,11 @@ def changed(result, names, place, value):
     return out
 
 
+def two_axes(shapes, n_layers, std, decay):
+    one = {k: s if len(s) == 2 else s[:1] for k, s in shapes.items()}
+    return by_axes(one, n_layers, std, decay)
+
+
 def all_decay(shapes, n_layers, std, decay):
     good = by_axes(shapes, n_layers, std, decay)
     return changed(good, lambda name: True, 2, decay)
@@ -718,6 +723,7 @@ WRONG = {
         "ends_at_zero": counted_from_one,
     },
     "plan": {
+        "two_axes": two_axes,
         "all_decay": all_decay,
         "by_bias": by_bias,
         "by_norm": by_norm,

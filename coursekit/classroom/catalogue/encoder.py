@@ -304,6 +304,7 @@ def _corrupt_cases(seed: int) -> list[Case]:
     g = generator(seed)
     shape = (5, 41)
     ids = torch.randint(3, 97, shape, generator=g)
+    ids[0, 6] = 0  # a token like any other
     first = torch.rand(shape, generator=g, dtype=float64)
     first[:, ::3] *= 0.15  # enough of them are chosen
     second = torch.rand(shape, generator=g, dtype=float64)
@@ -541,6 +542,15 @@ def gap_loss(logits: Tensor, ids: Tensor, chosen: Tensor) -> Tensor:
 
 
 _GAP_LOSS_BUGS = {
+    "zero_ignored": Bug(
+        "log_p = logits",
+        "chosen = chosen & (ids != 0)\n    log_p = logits",
+        says="a loss in which token 0 never counts",
+        why="0 is a token like any other. What is not chosen is marked by a "
+        "number that is no id, such as −100.",
+        read="13_encoder#enc-predict-all-loss",
+        alone=True,
+    ),
     "all_places": Bug(
         "total = (nats * chosen).sum(dim=1)\n"
         "    return total.sum() / chosen.sum().clamp(min=1)",
@@ -596,6 +606,7 @@ def _gap_loss_cases(seed: int) -> list[Case]:
     g = generator(seed)
     logits = 3 * torch.randn(3, 7, 11, generator=g, dtype=float64)
     ids = torch.randint(11, (3, 7), generator=g)
+    ids[0, 2] = 0  # a token like any other
     chosen = torch.rand(3, 7, generator=g) < 0.2
     chosen[0, 1:5] = True
     chosen[1] = False

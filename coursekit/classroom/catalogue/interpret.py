@@ -140,6 +140,14 @@ def induction(weights: Tensor, ids: Tensor) -> Tensor:
 
 
 _INDUCTION_BUGS = {
+    "doubled": Bug(
+        "range(t) if",
+        "range(t - 1) if",
+        says="a token left out that stands right before the query",
+        why="In A A, too, the second A has stood at an earlier place. What "
+        "comes after that place is the query itself.",
+        read="16_interpret#int-by-hand",
+    ),
     "at_the_match": Bug(
         "s + 1",
         "s",
@@ -195,12 +203,12 @@ _INDUCTION_BUGS = {
 
 def _induction_cases(seed: int) -> list[Case]:
     g = generator(seed)
-    a, b, c, d = torch.randperm(17, generator=g)[:4].tolist()
-    ids = torch.tensor([a, b, a, c, b, d, a])
+    a, b, c = (1 + torch.randperm(16, generator=g)[:3]).tolist()
+    ids = torch.tensor([0, a, a, 0, b, a, c, 0])
     return [
         Case(
-            (_draw(g, 5, 7, 7).softmax(-1), ids),
-            name="tokens that come two and three times",
+            (_draw(g, 5, 8, 8).softmax(-1), ids),
+            name="tokens that come three times, once twice in a row",
         )
     ]
 

@@ -269,6 +269,7 @@ _GRADIENT_BUGS = {
 def _gradient_cases(seed: int) -> list[Case]:
     g = generator(seed)
     logits, targets = draw(g, 5, 13)
+    targets[1] = 0  # a token like any other
     wide, some = draw(g, 7, 103)  # −100 is an index here
     some[[0, 3]] = -100
     return [

@@ -575,6 +575,14 @@ def plan(
 
 
 _PLAN_BUGS = {
+    "two_axes": Bug(
+        "len(shape) >= 2",
+        "len(shape) == 2",
+        says="a tensor with three axes taken for a gain",
+        why="Only what has one axis is a gain or a bias. The matrices of "
+        "several heads may lie in one tensor.",
+        read="11_training#train-decay",
+    ),
     "all_decay": Bug(
         "decay if matrix else 0.0",
         "decay",
@@ -690,6 +698,7 @@ def _plan_cases(seed: int) -> list[Case]:
         "attention.w_q.bias": (8,),
         "attention.w_o.weight": (8, 8),
         "attention.w_o.bias": (8,),
+        "attention.w_v.weight": (2, 8, 4),
         "attention.temperature": (2,),
         "norm.weight": (8,),
         "norm.bias": (8,),

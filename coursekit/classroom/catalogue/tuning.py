@@ -655,6 +655,7 @@ _MENDED_BUGS = {
 def _mended_cases(seed: int) -> list[Case]:
     g = generator(seed)
     ids = torch.randint(13, (3, 11), generator=g)
+    ids[0, 5] = 0  # a token like any other
     n_prompt, n_real = torch.tensor([3, 5, 2]), torch.tensor([7, 11, 5])
     logits = 2 * draw(g, 3, 11, 13)
     return [Case((logits, ids, n_prompt, n_real), name="three rows")]
