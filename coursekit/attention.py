@@ -160,7 +160,8 @@ def fast_attend(
     fit into a vector register (16 in float32 and 8 in float64 with AVX-512,
     half as many without it); and NaN in a masked key makes outputs NaN that
     :func:`attend` keeps finite.  A finite output therefore does not prove
-    that the weights are finite; :mod:`coursekit.checkpoint` checks them.
+    that the weights are finite; they are checked when a model is saved,
+    loaded or evaluated, and before it generates.
 
     Chapter: 4, attention.
     Source: dao2022flashattention, by PyTorch's

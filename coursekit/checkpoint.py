@@ -17,12 +17,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from coursekit.checks import is_number
+from coursekit.checks import is_number, not_finite
 from coursekit.training import Progress, TrainState
 from coursekit.weights import (
     check_weights,
     finite_weights,
-    not_finite,
     own_weights,
     put_weights,
     read_tensors,

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from coursekit.checks import is_integer
+from coursekit.checks import check_scores, is_integer
 from coursekit.decoder import GPT
 from coursekit.multihead import KeyValueCache
 from coursekit.seq2seq import CrossCache, Transformer
@@ -166,9 +166,11 @@ class PlainStepper:
             (B, V) logits of the first new token.
 
         Raises:
-            ValueError: if there is no prompt, or one is empty.
+            ValueError: if there is no prompt, one is empty, or a weight of
+                the attention is not finite.
         """
         batch = check_prompts(prompts)
+        check_scores(self.model)
         self.rows = [prompt[-self.window :] for prompt in batch]
         self.modules = list(self.model.modules())  # listed once
         return self.read()
@@ -272,9 +274,11 @@ class PlainSeq2SeqStepper:
 
         Raises:
             ValueError: if there is no source, one is empty, or one is longer
-                than ``max_len``: a source is never cut.
+                than ``max_len``: a source is never cut; or if a weight of
+                the attention is not finite.
         """
         model, rows = self.model, check_prompts(prompts)
+        check_scores(model)
         device = next(model.parameters()).device
         src, real = pad_rows(rows, False, model.config.pad_id, device)
         mask = None if bool(real.all()) else real[:, None, None]

@@ -18,7 +18,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from coursekit import fast
-from coursekit.checks import require
+from coursekit.checks import not_finite, require
 from coursekit.data import Batch
 from coursekit.devices import autocast, device_of, forked_rng, pick_precision
 from coursekit.loss import Loss, token_loss
@@ -343,7 +343,7 @@ def evaluate(
 
     Raises:
         ValueError: if no target counts, or the loss cannot be chunked.
-        TrainingDiverged: if the loss is not finite.
+        TrainingDiverged: if the loss or a weight is not finite.
 
     Chapter: 11, training.
     """
@@ -362,7 +362,10 @@ def evaluate(
             f"{len(sums)} batches with none. Pass the batches as a list: an "
             "iterator that was used up gives nothing."
         )
-    mean = group.sum(math.fsum(nats.item() for nats in sums)) / n_targets
+    total = math.fsum(nats.item() for nats in sums)
+    if not_finite(dict(model.named_parameters())):
+        total = math.nan  # which attention can hide, see fast_attend
+    mean = group.sum(total) / n_targets
     if not math.isfinite(mean):
         raise TrainingDiverged(
             f"the evaluation's loss must be a finite number: got {mean}. "

@@ -23,6 +23,7 @@ from safetensors.torch import load as unpack
 from safetensors.torch import save
 from torch import Tensor, nn
 
+from coursekit.checks import not_finite
 from coursekit.files import parse_json, write_atomically
 from coursekit.training import TrainingDiverged
 
@@ -190,17 +191,6 @@ def own_weights(model: nn.Module) -> dict[str, Tensor]:
     return dict(first.values())
 
 
-def not_finite(tensors: dict[str, Tensor]) -> str:
-    """The name of the first tensor that holds NaN or infinity, or ""."""
-    for name, tensor in tensors.items():
-        if not (tensor.is_floating_point() and tensor.numel()):
-            continue
-        # NaN is passed on; isfinite on each entry takes 40 times as long.
-        if not torch.stack(tensor.detach().aminmax()).isfinite().all():
-            return name
-    return ""
-
-
 def put_weights(
     model: nn.Module, tensors: dict[str, Tensor], origin: str | Path
 ) -> None:
@@ -276,8 +266,8 @@ def check_finite(tensors: dict[str, Tensor], origin: str | Path) -> None:
 def finite_weights(model: nn.Module, when: str = "") -> dict[str, Tensor]:
     """The model's tensors, as :func:`own_weights`, worth writing to a file.
 
-    Attention's fused kernel can hide a weight that is NaN, so that a loss
-    is finite all the same: each weight is looked at before it is saved.
+    Attention's fused kernel can hide a weight that is NaN, so that the logits
+    are finite all the same: each weight is looked at before it is saved.
 
     Args:
         model: to be saved.

@@ -11,6 +11,7 @@ import pickle
 import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -22,11 +23,14 @@ from safetensors.torch import load_file, save_file
 
 from coursekit import weights
 from coursekit.attention import attend
+from coursekit.cache import CachedStepper
 from coursekit.checkpoint import Saver, load_checkpoint, save_checkpoint
 from coursekit.config import EncoderConfig, GPTConfig, TransformerConfig
 from coursekit.data import random_windows, sequential_windows
 from coursekit.decoder import GPT
 from coursekit.encoder import Encoder
+from coursekit.fast import for_generation
+from coursekit.generation import generate
 from coursekit.models import (
     create_run,
     load,
@@ -35,9 +39,10 @@ from coursekit.models import (
     save_model,
 )
 from coursekit.seq2seq import Transformer
+from coursekit.steppers import PlainStepper
 from coursekit.tokenizer import BPETokenizer, CharTokenizer
 from coursekit.train_config import TrainConfig
-from coursekit.training import TrainingDiverged, start, train
+from coursekit.training import TrainingDiverged, evaluate, start, train
 from coursekit.weights import (
     SaveError,
     average_weights,
@@ -96,6 +101,7 @@ def files(folder):
 # its parent after some milliseconds.
 LIVES = '''
 import json, os, random, signal, sys, time
+from functools import partial
 from pathlib import Path
 from zipfile import ZipFile
 import torch
@@ -912,6 +918,32 @@ def test_a_finite_loss_does_not_show_that_weights_are_finite():
         assert model(ids).isnan().any()
 
 
+@pytest.mark.parametrize("part", ["w_q", "w_k"])
+@pytest.mark.parametrize("kind", ["weight", "bias"])
+def test_nan_that_attention_hides_is_told(part, kind):
+    """In evaluation and in generation; the last model is the control."""
+    for bad in (math.nan, math.inf, 1.0):
+        model, windows = tiny(), sequential_windows(IDS[:9], 1, 4)
+        spoil(model, f"blocks.1.attention.{part}.{kind}", bad)
+        evaluation = partial(evaluate, model, [*windows])
+        steppers = (
+            lambda m=model: CachedStepper(m),
+            lambda m=model: PlainStepper(m),
+            lambda m=model: CachedStepper(for_generation(m)),
+        )
+        ways = [partial(write, make) for make in steppers] + [evaluation]
+        for way in ways:
+            if bad == 1.0:
+                way()
+                continue
+            with pytest.raises(ValueError, match="finite number"):
+                way()
+
+
+def write(make):
+    return generate(make(), [[3]], 2)
+
+
 def test_the_largest_finite_weights_are_saved(tmp_path):
     """No sum or square may overflow on the way."""
     model = tiny()
@@ -938,6 +970,7 @@ def test_a_full_disk_keeps_the_old_checkpoint(saved, monkeypatch):
 
 TINY_DISK = """
 import resource, signal, sys
+from functools import partial
 from pathlib import Path
 from zipfile import ZipFile
 sys.path.insert(0, sys.argv[2])

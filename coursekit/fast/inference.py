@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from coursekit.attention import fast_attend
+from coursekit.checks import check_scores
 from coursekit.decoder import GPT
 from coursekit.fast.linear import packed_linear
 from coursekit.feedforward import FeedForward, SwiGLU
@@ -48,7 +49,8 @@ def for_generation(model: Model, n_rows: int = 1) -> Model:
         the model's weights have changed.
 
     Raises:
-        ValueError: if it is not a GPT or a Transformer, or packed already.
+        ValueError: if it is not a GPT or a Transformer, or packed already, or
+            a weight of its attention is not finite.
 
     Chapter: 12, generation.
     Test: tests/test_inference.py::test_the_same_logits
@@ -59,6 +61,7 @@ def for_generation(model: Model, n_rows: int = 1) -> Model:
             f"{type(model).__name__}. Give the model itself, not its packed "
             "or compiled form."
         )
+    check_scores(model)
     packed = copy.copy(model)
     kind: Any = type(model)
     packed.__class__ = _packed_kind(kind)
