@@ -792,11 +792,11 @@ def test_what_is_no_notebook_is_named(tmp_path, in_process, capsys):
     to_do = dict(line.split(": ") for line in lines)
     advice = {
         **dict.fromkeys(("lea.py", "ivo/sol.py"), "a program; ask"),
-        **dict.fromkeys(("mia.zip", "bo/hw.ipynb.zip"), "packed; unpack"),
+        **dict.fromkeys(("mia.zip", "bo/hw.ipynb.zip"), "an archive; "),
         **dict.fromkeys(
             ("_noa.ipynb", ".eva.ipynb", "ivo/.sol.ipynb"), "rena"
         ),
-        "uwe/hw.ipynb.txt": "call it .ipynb",
+        "uwe/hw.ipynb.txt": "ends in .ipynb",
         "lil/hw": "move the notebook out of it",
         "ian.pdf": "no notebook",
     }

@@ -301,6 +301,7 @@ def test_an_answer_counts_in_a_new_cell_too(hand_in):
         ([stub, code("def attend(x):", "    return 3"), new], 2, "duplicate"),
         ([own, new], 1, ""),
         ([stub], None, ""),
+        ([stub, code("attend = 7")], None, ""),
     ):
         got = hand_in(*cells)
         assert run(got, ATTEND.id)(0) == value

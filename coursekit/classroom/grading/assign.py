@@ -90,7 +90,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--roster",
         metavar="CSV",
         help="columns id,name, or as Canvas or Moodle exports it: each "
-        "student gets another program to fix",
+        "student gets a program to fix",
     )
     parser.add_argument(
         "--only",

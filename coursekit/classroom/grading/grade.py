@@ -76,7 +76,11 @@ from coursekit.classroom.grading.records import (
 )
 from coursekit.classroom.grading.roster import entered, mutant
 from coursekit.classroom.grading.served import guarded
-from coursekit.classroom.grading.students import read_roster, recognize
+from coursekit.classroom.grading.students import (
+    printable,
+    read_roster,
+    recognize,
+)
 from coursekit.classroom.grading.worker import Worker
 from coursekit.files import parse_json
 from coursekit.progress import Bar
@@ -128,7 +132,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--key", required=True, metavar="FILE", help="the instructor's key"
     )
     parser.add_argument(
-        "--out", required=True, metavar="CSV", help="the grade sheet"
+        "--out",
+        required=True,
+        metavar="CSV",
+        help="the grade sheet; points of your own, comments and extensions "
+        "are read from overrides.csv next to it",
     )
     parser.add_argument(
         "--names",
@@ -151,7 +159,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--assignment",
         metavar="NAME",
-        help="which of the key's assignments, if it holds several",
+        help="which of the key's assignments [default: the one that most "
+        "notebooks were made for]",
     )
     parser.add_argument(
         "--overlay",
@@ -435,9 +444,10 @@ def advice(path: Path, inside: bool) -> str:
     if path.is_dir():
         return "a folder in a student's; move the notebook out of it"
     if name.endswith(PACKED):
-        return "packed; unpack it, into a folder that is called as it is"
+        where = "here" if inside else f"into a folder {student_id(path.stem)}"
+        return f"an archive; unpack it {where}"
     if NOTEBOOK in name or name.endswith(".json"):
-        return f"a notebook, perhaps, of another ending; call it {NOTEBOOK}"
+        return f"perhaps a notebook; rename it so that it ends in {NOTEBOOK}"
     if name.endswith(".py"):
         return "a program; ask for the notebook"
     return "no notebook; ask for the notebook if it is an answer"
@@ -1181,7 +1191,8 @@ def last_words(class_: Sequence[Graded], batch: Batch) -> Iterator[str]:
     for s in class_:
         for r in s.results:
             if r.look_at:
-                yield f"look at   {s.student}: {r.exercise}: {r.look_at}"
+                said = printable(r.look_at)
+                yield f"look at   {s.student}: {r.exercise}: {said}"
     for names in batch.one_student.values():
         if len(names) > 1:
             yield (

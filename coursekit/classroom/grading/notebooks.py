@@ -559,8 +559,13 @@ def place(files: Sequence[Notebook], want: Wanted) -> Place | None:
     exact = [at for at in found if function_at(*at, want) == want.function]
     plain = [at for at in named if at[0].kind == ".py"]  # has no marks
     both = sorted([*exact, *plain], key=lambda a: (files.index(a[0]), a[1]))
-    if both:  # another file's function of that name may be another chapter's
-        named = [at for at in named if at[0] in {file for file, _ in both}]
+    if both:  # a variable of that name is none, nor what another file defines
+        named = [
+            (file, cell)
+            for file, cell in named
+            if want.function in file.programs[cell].functions
+            and file in {known for known, _ in both}
+        ]
     for candidates in (both, named, found):
         written = [at for at in candidates if is_written(*at, want)]
         if written:
