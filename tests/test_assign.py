@@ -275,14 +275,19 @@ def test_the_same_key_gives_the_same_files(made, tmp_path, capsys):
             again = tmp_path / "dist" / path.relative_to(made / "dist")
             assert path.read_bytes() == again.read_bytes(), path
     said = capsys.readouterr().out
-    assert "assessed   attention/attend: true_hides" in said
+    assert "6 of 22 points, by a variant: attention/attend (true_h" in said
     assert "keep it" in said
 
 
-def test_an_assessed_exercise_without_variants_is_noted(tmp_path, capsys):
-    run(tmp_path, CHAPTER, assess=["attention/mended"])
-    said = capsys.readouterr().out
-    assert "attention/mended has no variants" in said
+def test_what_the_book_answers_is_said_with_its_points(tmp_path, capsys):
+    run(tmp_path, CHAPTER, assess=["all"], points=["attention/mended=9"])
+    said = " ".join(capsys.readouterr().out.split())
+    others = ", ".join([d.id for d in declared(CHAPTER)][1:])
+    assert (
+        "assessed 6 of 27 points, by a variant: attention/attend (true_hides) "
+        "public 21 of 27 points, earned by the book's own solutions: "
+        f"{others} key"
+    ) in said
 
 
 def test_errors_are_said(tmp_path):
@@ -931,10 +936,16 @@ def test_otter_gets_a_test_for_each_case(made):
     assert len([t for t in tests if "(attend_in_blocks)" in t]) == n + 1
 
 
-def test_otters_tests_give_what_is_partly_right_its_part(made):
-    """Without True-hides: right where no mask is given."""
+@pytest.mark.parametrize(
+    ("source", "right"),
+    [
+        (RIGHT.replace('~mask, float("-inf")', "mask, -1e4"), 4),
+        (RIGHT, 0),  # of the book: True shows
+    ],
+)
+def test_otters_tests_give_what_is_partly_right_its_part(made, source, right):
     space = {}
-    exec(RIGHT, space)
+    exec(source, space)
     passed = 0.0
     for cell in cells(made / OTTER):
         if "(attend_yourself)" in cell.source and "TEST CONFIG" in cell.source:
@@ -952,7 +963,7 @@ def test_otters_tests_give_what_is_partly_right_its_part(made):
         seed=key.seed("grade", id),
         variants=["true_hides"],
     )
-    assert 0 < report.right < report.total
+    assert report.right == right
     assert passed == pytest.approx(6 * report.right / report.total)
 
 

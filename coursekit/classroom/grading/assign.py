@@ -3,6 +3,7 @@
 import argparse
 import inspect
 import random
+import textwrap
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -423,7 +424,7 @@ def make(page: Path, key: Key, terms: Terms) -> Iterator[str]:
     for item in theirs.items:
         if reason := item.exercise.local:
             yield f"note: {item.declared.id} is not graded: {reason}"
-    yield from notes(theirs, assessed)
+    yield from at_stake(theirs)
 
 
 def export(handout: Handout, key: Key, terms: Terms) -> Iterator[str]:
@@ -496,18 +497,26 @@ def in_words(plan: Any) -> str:
     )
 
 
-def notes(handout: Handout, assessed: Iterable[str]) -> Iterator[str]:
-    """What an instructor should know of the exercises that are assessed."""
-    for item in handout.items:
-        id = item.declared.id
-        if id not in assessed:
-            continue
-        if item.variants:
-            yield f"assessed   {id}: {', '.join(sorted(item.variants))}"
-        elif not item.private:
-            yield (
-                f"note: {id} has no variants; the book's own solution answers "
-                "it"
+def at_stake(handout: Handout) -> Iterator[str]:
+    """Which points a variant protects, and which the book's solutions earn."""
+    graded = [item for item in handout.items if not item.exercise.local]
+    varied = [item for item in graded if item.variants]
+    public = [i for i in graded if not i.variants and not i.private]
+    total = sum(item.declared.points for item in graded)
+    for word, how, items in (
+        ("assessed", "by a variant", varied),
+        ("public", "earned by the book's own solutions", public),
+    ):
+        points = sum(item.declared.points for item in items)
+        named = (
+            item.declared.id
+            + f" ({', '.join(sorted(item.variants))})" * bool(item.variants)
+            for item in items
+        )
+        line = f"{word:<10} {points:g} of {total:g} points, {how}: "
+        if items:
+            yield textwrap.fill(
+                line + ", ".join(named), 79, subsequent_indent=" " * 11
             )
 
 
