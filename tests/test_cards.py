@@ -25,6 +25,13 @@ def page(browser):
     visit.close()
 
 
+def point_at(visit, link):
+    """Bring the pointer there, once nothing scrolls: that closes a card."""
+    link.scroll_into_view_if_needed()
+    visit.pass_time()
+    link.hover()
+
+
 def meaning(term):
     """The first words of the glossary's own definition."""
     text = (HTML / "book/about/glossary.html").read_text("utf8")
@@ -46,14 +53,14 @@ def test_the_title_is_the_definition():
 def test_the_pointer_opens_a_card_and_may_rest_on_it(page):
     link, card = page.page.locator(TERM).first, page.page.locator("#link-card")
     assert card.count() == 0
-    link.hover()
+    point_at(page, link)
     card.wait_for()
     assert card.inner_text().startswith(meaning("query"))
     assert link.get_attribute("title") is None  # one of the two is enough
     assert link.get_attribute("aria-describedby") == "link-card"
     assert axe(page) == []
     card.hover()
-    page.page.wait_for_timeout(500)
+    page.pass_time(500)
     assert card.is_visible()
     page.page.mouse.move(5, 5)
     card.wait_for(state="hidden")
@@ -77,7 +84,7 @@ def test_the_keyboard_opens_it_and_escape_closes_it(page):
 def test_a_citation_says_what_it_cites(page):
     cited = page.page.locator(CITED).first
     title = cited.get_attribute("title")
-    cited.hover()
+    point_at(page, cited)
     card = page.page.locator("#link-card")
     card.wait_for()
     assert card.inner_text() == title
@@ -89,7 +96,7 @@ def test_a_card_is_never_cut_off(browser, width):
     visit = Visit(browser, folder, width, "dark").open(folder + PAGE)
     card = visit.page.locator("#link-card")
     for link in visit.page.locator(TERM).all()[:3]:
-        link.hover()
+        point_at(visit, link)
         card.wait_for()
         box = card.bounding_box()
         assert box["x"] >= 0
@@ -127,7 +134,7 @@ def test_a_link_to_a_figure_shows_it_small(opened):
     before = repeated(visit)
     link = visit.page.locator(f'{REFERENCE}="#fig-vis-shuffled"]').first
     title = link.get_attribute("title")
-    link.hover()
+    point_at(visit, link)
     card = visit.page.locator("#link-card")
     card.wait_for()
     assert " ".join(title.split())[:30] in " ".join(card.inner_text().split())
@@ -142,7 +149,7 @@ def test_a_link_to_a_figure_shows_it_small(opened):
     visit = opened("19_debugging")
     link = visit.page.locator(f'{REFERENCE}$="#fig-dbg-zoo"]').first
     assert len(link.get_attribute("title")) > 30
-    link.hover()
+    point_at(visit, link)
     card = visit.page.locator("#link-card")
     card.wait_for()
     assert card.locator("svg").count() == 0
@@ -167,13 +174,13 @@ def test_a_still_is_enlarged(opened, width):
         visit.theme(scheme)
         assert axe(visit) == []
     visit.page.keyboard.press("Escape")
-    assert not dialog.is_visible()
+    dialog.wait_for(state="hidden")
     focused = "document.activeElement.className"
     assert visit.page.evaluate(focused) == "zoom-in"
     small.click()  # the picture does what its button does
     assert dialog.is_visible()
     dialog.get_by_role("button", name="Close").click()
-    assert not dialog.is_visible()
+    dialog.wait_for(state="hidden")
     # What is alive has a still that nobody sees; on paper there is no button.
     assert visit.page.locator(".live-figure .zoom-in").count() == 0
     visit.page.emulate_media(media="print")
@@ -183,6 +190,6 @@ def test_a_still_is_enlarged(opened, width):
 def test_other_links_have_none(page):
     """The control: only terms, citations and figures."""
     other = page.page.locator('article p a[href^="further/"]:visible').first
-    other.hover()
-    page.page.wait_for_timeout(500)
+    point_at(page, other)
+    page.pass_time(500)
     assert page.page.locator("#link-card").count() == 0

@@ -19,6 +19,7 @@ import forked
 import pytest
 import torch
 from compare import close, json_damages, shake
+from patience import PATIENCE
 from safetensors.torch import load_file, save_file
 
 from coursekit import weights
@@ -231,7 +232,7 @@ def test_a_killed_run_resumes_to_the_same_bits(tmp_path):
         [*forked.python(), script, gold, folder],
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=PATIENCE,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
     )
     assert done.returncode == 0, done.stderr[-2000:]

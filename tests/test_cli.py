@@ -13,13 +13,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import forked
 import pytest
 import torch
 from compare import json_damages
+from patience import PATIENCE, comes
 
 import coursekit
 from coursekit import cli, models, tuning
@@ -250,11 +250,8 @@ def in_shell(*words, fork=True, **options):
 
 
 def wait_for(path, process):
-    deadline = time.monotonic() + 90
-    while not path.exists():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    assert comes(lambda: path.exists() or process.poll() is not None)
+    assert process.poll() is None, process.communicate()
 
 
 # So long that no run ends by itself before it is stopped.
@@ -268,7 +265,7 @@ def test_a_stopped_run_goes_on_to_the_same_losses(text, tmp_path, how, call):
     process = in_shell("train", text, "--out", folder, *LONG, fork=False)
     wait_for(folder / name, process)
     process.send_signal(getattr(signal, how))
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=PATIENCE)
     assert err == ""
     if how == "SIGINT":
         assert process.returncode == 130
@@ -360,7 +357,7 @@ def test_output_on_a_full_disk_is_no_wrong_option(run, command, words):
     """Whether it is flushed at each word, or at the end alone."""
     with open("/dev/full", "w") as full:
         process = in_shell(command, run, *words, stdout=full)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 1
     assert err.startswith("coursekit: error: there must be room for the out")
     assert err.count("\n") == 1
@@ -766,7 +763,7 @@ def test_generate_streams(run):
     assert process.stdout.read(30).startswith("the")
     process.stdout.close()  # as `| head` does
     process.stderr.close()
-    assert process.wait(timeout=60) == 0
+    assert process.wait(timeout=PATIENCE) == 0
 
 
 # -- translate ---------------------------------------------------------------
@@ -901,7 +898,7 @@ def test_translations_come_batch_by_batch(wild):
     process.stdin.flush()
     first = [process.stdout.readline() for _ in range(LINES)]
     assert process.poll() is None
-    rest, err = process.communicate("bad\n", timeout=60)
+    rest, err = process.communicate("bad\n", timeout=PATIENCE)
     assert (process.returncode, err) == (0, "")
     a, b = expected(wild, ["abc", "bad"], n_beams=1)
     assert first == [f"{a}\n"] * LINES
@@ -1088,10 +1085,9 @@ def test_everything_that_is_exported_is_there():
         coursekit.atend  # noqa: B018
 
 
-def test_importing_is_quick_and_loads_no_tool():
+def test_importing_loads_no_tool():
     code = (
-        "import torch, sys, time; t = time.process_time(); import coursekit; "
-        "print(time.process_time() - t); "
+        "import sys, coursekit; "
         "print([m for m in sys.modules if m.startswith('coursekit.')])"
         "; print('matplotlib' in sys.modules)"
     )
@@ -1101,8 +1097,7 @@ def test_importing_is_quick_and_loads_no_tool():
         text=True,
         check=True,
     )
-    seconds, modules, plots = done.stdout.splitlines()
-    assert float(seconds) < 0.6  # 0.3 on a quiet machine
+    modules, plots = done.stdout.splitlines()
     assert "coursekit.classroom.figures" not in modules
     assert "coursekit.__main__" not in modules
     assert plots == "False"

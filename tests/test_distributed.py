@@ -11,12 +11,12 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import forked
 import pytest
 import torch
+from patience import PATIENCE
 
 from coursekit import cli, distributed
 from coursekit.checkpoint import Saver, load_checkpoint, save_checkpoint
@@ -237,7 +237,7 @@ def test_the_command_says_what_is_missing(monkeypatch, capsys, tmp_path):
 
 
 # -- two processes -----------------------------------------------------------
-def launch(*words, worker=None, limit=600):
+def launch(*words, worker=None):
     """Run words in two processes by torchrun; exit code and output."""
     command = [*forked.python(), "-m", "torch.distributed.run"]
     command += ["--standalone", "--nproc-per-node", "2", *map(str, words)]
@@ -253,7 +253,7 @@ def launch(*words, worker=None, limit=600):
         env=os.environ | variables,
         capture_output=True,
         encoding="utf8",
-        timeout=limit,  # this machine may have much else to do
+        timeout=PATIENCE,
     )
 
 
@@ -447,8 +447,6 @@ def test_a_killed_worker_ends_the_run(run):
     # Processes of torchrun's own, since it says which signal ended them.
     words = [__file__, "kill", folder, *words, other, "--parallel", "ddp"]
     ended = launch(*words, worker=sys.executable)
-    seconds = time.time() - float((folder / "killed at").read_text())
-    assert seconds < 120  # measured: 4, with both cores busy
     assert ended.returncode != 0
     (line,) = errors(ended)
     assert "all processes of a run must live: got SIGTERM" in line
@@ -579,14 +577,13 @@ def note_checkpoints(group, folder):
     return {}
 
 
-def die_at_step_7(folder):
+def die_at_step_7():
     """Have rank 1 killed, as by a system that is out of memory."""
     say = Reporter.__call__
 
     def kill(reporter, progress):
         say(reporter, progress)
         if progress.step == 7 and os.environ["RANK"] == "1":
-            (folder / "killed at").write_text(str(time.time()))
             os.kill(os.getpid(), signal.SIGKILL)
 
     Reporter.__call__ = kill
@@ -596,7 +593,7 @@ if __name__ == "__main__":
     task, folder, *argv = sys.argv[1:]
     torch.set_num_threads(1)
     if task == "kill":
-        die_at_step_7(Path(folder))
+        die_at_step_7()
         sys.exit(cli.main(argv))
     with connect(CPU) as (group, _):
         notes = note_all(group, Path(folder))

@@ -1,6 +1,7 @@
 """The attack corpus: each promise holds here, and the tests can fail."""
 
 import argparse
+import contextlib
 import dataclasses
 import functools
 import json
@@ -15,6 +16,7 @@ from pathlib import Path
 import forked
 import pytest
 import torch
+from patience import PATIENCE
 
 from coursekit.classroom.grading import (
     doctor,
@@ -232,13 +234,19 @@ def test_reading_attacks_fail_for_what_is_hidden(place, kind, request):
     assert found["open"]["key_file"][0] == HELD
 
 
-@pytest.fixture
-def here():
+@contextlib.contextmanager
+def examining(limits):
     """An examiner in this process, for what needs no other."""
-    with Pool(isolation.best(), doctor.LIMITS) as pool:
+    with Pool(isolation.best(), limits) as pool:
         found = Examiner(lambda alone: pool.take(last=True))
         yield found
         found.finish()
+
+
+@pytest.fixture
+def here():
+    with examining(ROOM) as found:
+        yield found
 
 
 def test_a_seed_from_which_the_order_follows_would_give_full_marks(
@@ -248,7 +256,7 @@ def test_a_seed_from_which_the_order_follows_would_give_full_marks(
     same = property(lambda task: derived(task.secret, "cases"))
     monkeypatch.setattr(Task, "call_seed", same)
     attack = ATTACKS["borrowed_seed"]
-    found = doctor.examined(attack, here, doctor.LIMITS)
+    found = doctor.examined(attack, here, ROOM)
     assert (found.verdict, found.note) == (BROKEN, "full marks")
 
 
@@ -258,7 +266,7 @@ def test_a_function_that_names_itself_would_give_full_marks(here, monkeypatch):
     own = lambda error: [type(error).__name__, str(error)]  # noqa: E731
     monkeypatch.setattr(served, "neutral", own)
     monkeypatch.setattr(served, "bound", lambda *_: None)
-    found = doctor.examined(attack, here, doctor.LIMITS)
+    found = doctor.examined(attack, here, ROOM)
     assert (found.verdict, found.note) == (BROKEN, "full marks")
 
 
@@ -278,24 +286,29 @@ def test_a_server_s_socket_left_open_would_take_requests(
         (tmp_path / name).write_text(text.replace("listener.close()", "pass"))
     monkeypatch.setattr(processes, "HERE", tmp_path)
     monkeypatch.setattr(processes, "server", functools.cache(processes.Server))
-    with Sandbox(bubblewrap(), doctor.LIMITS) as box:
+    with Sandbox(bubblewrap(), doctor.together(doctor.LIMITS)) as box:
         found = doctor.finding(ATTACKS["server"], box, bait)
     assert found.verdict == BROKEN
     assert found.note.startswith("sent a request")
 
 
 @pytest.mark.parametrize(
-    ("name", "what"),
-    [("many_sandboxes", "CPU time"), ("stops_itself", "time on the clock")],
+    ("name", "what", "unlimited"),
+    [
+        ("many_sandboxes", "CPU time", "wall_s"),
+        ("stops_itself", "time on the clock", "cpu_s"),
+    ],
 )
 def test_a_budget_for_each_sandbox_would_be_used_three_times(
-    name, what, here, monkeypatch
+    name, what, unlimited, monkeypatch
 ):
     monkeypatch.setattr(doctor, "DRAWS", 1)
     monkeypatch.setattr(Session, "left", lambda self: (math.inf, math.inf))
-    found = doctor.examined(ATTACKS[name], here, doctor.LIMITS)
-    said = f"more than a submission's {what}"
-    assert (found.verdict, found.note) == (BROKEN, said)
+    limits = dataclasses.replace(doctor.LIMITS, **{unlimited: PATIENCE})
+    with examining(limits) as examiner:
+        found = doctor.examined(ATTACKS[name], examiner, limits)
+    assert found.verdict == BROKEN
+    assert f"more than a submission's {what}" in found.note
 
 
 def test_a_range_that_comes_in_would_never_end():
@@ -330,9 +343,11 @@ def endless():
         return value
 
     frames.unpack = unpack
-    with Pool(isolation.best(), doctor.LIMITS) as pool:
-        found = Examiner(lambda alone: pool.take(last=True))
-        doctor.examined(ATTACKS["endless_range"], found, doctor.LIMITS)
+    limits = dataclasses.replace(
+        doctor.LIMITS, cpu_s=PATIENCE, wall_s=PATIENCE
+    )
+    with examining(limits) as examiner:
+        doctor.examined(ATTACKS["endless_range"], examiner, limits)
 
 
 @pytest.mark.parametrize("name", HARMLESS)
@@ -350,7 +365,7 @@ def test_an_orphan_is_seen(bait):
     """Without isolation it lives on, and is reported; then we end it."""
     if sys.platform != "linux":
         pytest.skip("processes are looked up in /proc")
-    with Sandbox(Isolation.NONE, doctor.LIMITS) as box:
+    with Sandbox(Isolation.NONE, doctor.together(doctor.LIMITS)) as box:
         found = doctor.finding(ATTACKS["orphan"], box, bait)
     left = box.survivors()
     for pid in left:

@@ -6,13 +6,13 @@ import json
 import math
 import random
 import re
-import time
 import tracemalloc
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from patience import cpu_seconds
 
 from coursekit.classroom.grading import frames, served
 from coursekit.classroom.grading.frames import (
@@ -373,24 +373,27 @@ def test_one_body_cannot_stand_for_many_tensors():
 
 def test_keys_that_collide_cannot_stall_us():
     keys = [[["int", hex(n * (2**61 - 1))], 0] for n in range(1, 12_000)]
-    began = time.process_time()
     with pytest.raises(FrameError, match="keys"):
         frames.unpack(forged(["dict", keys]))
-    assert time.process_time() - began < 5
     words = [[f"word {n}", n] for n in range(12_000)]
     assert len(frames.unpack(forged(["dict", words]))) == 12_000
 
 
-def test_tuples_that_collide_cannot_stall_us():
+def test_tuples_that_collide_cannot_stall_us(monkeypatch):
     """hash(-1) is hash(-2): of n such tuples each is compared with all."""
     alike = itertools.product((-1, -2), repeat=10)
     keys = [["tuple", [*[1.5] * 100, *key]] for key in alike]
-    began = time.process_time()
-    with pytest.raises(FrameError, match="16 keys that have one hash"):
-        frames.unpack(forged(["set", keys]))
-    with pytest.raises(FrameError, match="16 keys that have one hash"):
-        frames.unpack(forged(["dict", [[key, 0] for key in keys]]))
-    assert time.process_time() - began < 3
+    asked = forged(["set", keys]), forged(["dict", [[k, 0] for k in keys]])
+
+    def refused():
+        for frame in asked:
+            with pytest.raises(FrameError, match="16 keys that have one hash"):
+                frames.unpack(frame)
+
+    took = cpu_seconds(refused)
+    with monkeypatch.context() as without:  # the control
+        without.setattr(frames, "ALIKE", 1 << 20)
+        assert 3 * took < cpu_seconds(lambda: list(map(frames.unpack, asked)))
     for honest in (
         set(itertools.product((-1, -2), repeat=4)),  # 16 of one hash
         {(i, j): i * j for i in range(-30, 60) for j in range(-30, 60)},

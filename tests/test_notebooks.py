@@ -5,11 +5,11 @@ import json
 import os
 import re
 import sys
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from patience import cpu_seconds
 
 from coursekit.classroom.grading import examiner
 from coursekit.classroom.grading.cells import (
@@ -455,12 +455,10 @@ def test_what_takes_too_much_to_read_is_a_row_with_a_reason(
     monkeypatch.setattr(examiner, "READ_S", 0.2)
     for reads in (forever, large):
         monkeypatch.setattr(examiner, "read_submission", reads)
-        began = time.process_time()
         assert examiner.read([path], []) == (
             None,
             ("unreadable", examiner.TOO_MUCH),
         )
-        assert time.process_time() - began < 2
 
 
 def test_the_graders_clock_is_not_taken_for_a_files_fault(
@@ -517,9 +515,7 @@ def test_50_mb_of_outputs(tmp_path):
     cell = code("def attend(x):", "    return 1", exercise=ATTEND.id)
     cell["outputs"] = [{"output_type": "stream", "text": "x" * 50_000_000}]
     path.write_text(json.dumps({"cells": [cell]}))
-    start = time.process_time()
     assert run(read_submission(path, [ATTEND]), ATTEND.id)(0) == 1
-    assert time.process_time() - start < 3
 
 
 def test_several_notebooks(tmp_path):
@@ -622,6 +618,13 @@ def test_chapters_that_share_a_name(tmp_path):
     assert got.answers["norm/mended"].problem == ""
 
 
+def cost(hand_in, *sources):
+    """What reading a notebook of these cells takes, the last an answer."""
+    *first, last = sources
+    cells = [*map(code, first), code(last, exercise=ATTEND.id)]
+    return cpu_seconds(lambda: hand_in(*cells))
+
+
 @pytest.mark.parametrize(
     "source",
     [
@@ -638,22 +641,19 @@ def test_chapters_that_share_a_name(tmp_path):
         "lambda: " * 10_000 + "1",
     ],
 )
-def test_no_source_takes_long_to_read(hand_in, source):
+def test_no_source_takes_longer_to_read_than_usual_code(hand_in, source):
     """Reading happens outside the sandbox."""
-    start = time.process_time()
-    hand_in(code(source), code(source, exercise=ATTEND.id))
-    assert time.process_time() - start < 6
+    usual = "def attend(x):\n    y = x + 1\n    return 2 * y\n\n" * 2000
+    assert cost(hand_in, source, source) < 5 * cost(hand_in, usual, usual)
 
 
 def test_star_imports_are_not_counted_for_each_name(hand_in):
     """60 kB that took a gigabyte."""
     names = ",".join(f"v{n}" for n in range(6000))
-    start = time.process_time()
-    got = hand_in(
-        code("from a import *\n" * 1500),
-        code(f"def attend(): return [{names}]", exercise=ATTEND.id),
-    )
-    assert time.process_time() - start < 2
+    answer = f"def attend(): return [{names}]"
+    stars, usual = "from a import *\n" * 1500, "import a\n" * 1500
+    assert cost(hand_in, stars, answer) < 3 * cost(hand_in, usual, answer)
+    got = hand_in(code(stars), code(answer, exercise=ATTEND.id))
     assert len(got.answers[ATTEND.id].helpers[0].split("\n")) == 1500
 
 

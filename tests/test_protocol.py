@@ -9,6 +9,7 @@ import inspect
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE
 
 from coursekit.classroom.check import core
 from coursekit.classroom.check.call import Outcome, Raised
@@ -20,7 +21,7 @@ from coursekit.classroom.grading.sandbox import Sandbox
 ROOT = Path(__file__).resolve().parent.parent
 SEED = 2  # test_catalogue.py asks the same here, with 0 and 1
 PATIENT = Limits(
-    cpu_s=600.0, wall_s=600.0, asks=10**6
+    cpu_s=PATIENCE, wall_s=PATIENCE, asks=10**6
 )  # for a chapter's answers
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy
 import pytest
 import torch
+from patience import PATIENCE, alive, comes
 
 from coursekit.classroom.check.call import Raised, call
 from coursekit.classroom.grading import (
@@ -47,14 +48,16 @@ CELLS = [
     "def empty(x):\n    ...\n",
     "def odd(x):\n    return numpy.array([object()])\n",
     "def leaves():\n    raise SystemExit(3)\n",
-    "def spins(seconds):\n"
-    "    import time\n"
-    "    end = time.process_time() + seconds\n"
-    "    while time.process_time() < end:\n"
-    "        pass\n"
-    "    return 'done'\n",
     "nothing = 5\nx = !ls\n",
 ]
+SPINS = """
+import time
+def spins(seconds):
+    end = time.process_time() + seconds
+    while time.process_time() < end:
+        pass
+    return "done"
+"""
 
 
 def usable(kind):
@@ -103,14 +106,6 @@ def bind(function, *args, **kwargs):
 def loose(*args, **kwargs):
     """Arguments for a function of any signature."""
     return bind(lambda *a, **k: None, *args, **kwargs)
-
-
-def comes(condition):
-    """Whether something is so within ten seconds."""
-    end = time.monotonic() + 10
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.01)
-    return condition()
 
 
 # -- what it is for ----------------------------------------------------------
@@ -390,17 +385,16 @@ def test_magics_do_nothing_and_lines_keep_their_number(source, plain):
 # -- limits ------------------------------------------------------------------
 def test_cpu_time_is_limited_and_more_of_it_helps():
     """A time-out is not for ever: a larger limit lets the same code pass."""
-    for limit, ended in ((0.4, "timeout"), (20.0, None)):
-        with Sandbox(limits=Limits(cpu_s=limit)) as box:
-            box.run(CELLS)
-            if ended is None:
-                assert box.call("spins", loose(1.5)).value == "done"
-                continue
-            with pytest.raises(SandboxError, match="CPU time") as caught:
-                box.call("spins", loose(30.0))
-            assert caught.value.status == ended
-            with pytest.raises(SandboxError, match="CPU time"):
-                box.call("double", loose(1))  # it is dead, and says why
+    with Sandbox(limits=Limits(cpu_s=1.0, wall_s=PATIENCE)) as box:
+        box.run(SPINS)
+        with pytest.raises(SandboxError, match="CPU time") as caught:
+            box.call("spins", loose(PATIENCE))
+        assert caught.value.status == "timeout"
+        with pytest.raises(SandboxError, match="CPU time"):
+            box.call("spins", loose(0))  # it is dead, and says why
+    with Sandbox(limits=Limits(cpu_s=100.0, wall_s=PATIENCE)) as box:
+        box.run(SPINS)
+        assert box.call("spins", loose(1.5)).value == "done"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is not limited")
@@ -417,12 +411,9 @@ def test_memory_is_limited_beyond_what_torch_takes(kind):
 
 def test_time_on_the_clock_is_limited_too():
     with Sandbox(limits=Limits(wall_s=0.5)) as box:
-        box.run("import time\ndef f(): time.sleep(100)")
-        began = time.monotonic()
         with pytest.raises(SandboxError, match="on the clock") as caught:
-            box.call("f", loose())
+            box.run("import time\ntime.sleep(10**6)")
         assert caught.value.status == "timeout"
-        assert time.monotonic() - began < 30
 
 
 def test_a_stranger_may_ask_only_so_often():
@@ -473,9 +464,7 @@ def test_serving_a_stranger_is_bounded():
     if sys.platform == "linux":
         answer = ask(served, 0, 10**11)
         assert answer["error"][0] in ("RuntimeError", "MemoryError")
-    began = time.process_time()
     assert ask(served, 1)["error"][0] == "TimeoutError"
-    assert time.process_time() - began < 5
     with pytest.raises(TimeoutError, match=r"0\.3 s of CPU time"):
         ask(served, 0, 1)
     assert torch.zeros(2).sum() == 0  # our own limits are as before
@@ -489,7 +478,7 @@ def test_reading_what_a_stranger_sends_is_bounded(monkeypatch):
     for _ in range(2):  # it costs what it took, so that the next is refused
         with pytest.raises(TimeoutError):
             served.unpack(frame)
-    assert 0.2 < time.process_time() - began < 2
+    assert time.process_time() - began > 0.2
     # The next call of the same child begins with what it has cost.
     again = Served([], Limits(cpu_s=0.2), served.cpu_s)
     with pytest.raises(TimeoutError, match=r"0\.2 s of CPU time"):
@@ -503,10 +492,8 @@ def test_who_swallows_exceptions_is_ended_all_the_same():
             with contextlib.suppress(Exception):
                 spin()
 
-    began = time.process_time()
     with pytest.raises(TimeoutError, match="too long"), guarded(0.2):
         stubborn()
-    assert time.process_time() - began < 5
 
 
 @pytest.mark.skipif(os.name == "nt", reason="there are no such timers")
@@ -520,7 +507,8 @@ def test_a_guard_within_a_guard_leaves_the_outer_one_as_it_was():
     reached, began = [], time.process_time()
     with pytest.raises(TimeoutError), guarded(1.0):
         twice()
-    assert 0.1 < reached[0] < 1.0 < time.process_time() - began < 5
+    assert reached[0] > 0.1
+    assert time.process_time() - began > 1.0
     assert signal.getitimer(signal.ITIMER_VIRTUAL) == (0.0, 0.0)
 
 
@@ -608,7 +596,7 @@ def impatient(f, n):
     for _ in range(n):
         send(f.channel, question("1"))
     import time
-    time.sleep(2)
+    time.sleep(10**6)
 """
 
 
@@ -670,7 +658,7 @@ def test_a_child_that_breaks_says_how(code, status):
         "                if type(o).__name__ == 'Channel')\n"
         f"def f(x):\n    {body}\n"
     )
-    with Sandbox(limits=Limits(cpu_s=2.0)) as box:
+    with Sandbox() as box:
         box.run(source)
         with pytest.raises(SandboxError) as caught:  # the first, or the next
             [box.call("f", bind(lambda x: None, 1)) for _ in range(2)]
@@ -800,6 +788,7 @@ def draws():
     return random.random(), float(numpy.random.rand()), float(torch.rand(1))
 drawn = draws()
 """
+SEEDED = '    sys.modules["numpy"].random.seed()\n'  # in forks.py
 
 
 def drawn(kind):
@@ -810,10 +799,12 @@ def drawn(kind):
 
 
 @pytest.mark.parametrize("kind", FORKED, ids=str)
-def test_a_sandbox_does_not_load_torch_itself(kind):
+def test_a_sandbox_does_not_load_torch_itself(kind, edited):
+    """It has torch though nothing more can be imported."""
+    edited(SEEDED, SEEDED + "    sys.meta_path.clear()\n")
     with Sandbox(usable(kind)) as box:
-        box.run("import torch; ones = torch.ones(3)")
-        assert box._cpu_before < 0.5  # CPU seconds; torch takes more than one
+        assert box.run("import torch; ones = torch.ones(3)") == []
+        assert box.run("import wave")[0].error.kind == "ModuleNotFoundError"
         seen = box._process.pids()
     assert comes(lambda: not any(Path(f"/proc/{p}").exists() for p in seen))
 
@@ -826,7 +817,7 @@ def test_two_forks_draw_other_numbers():
 
 
 def test_without_a_new_seed_two_forks_would_draw_the_same(edited):
-    edited('    sys.modules["numpy"].random.seed()\n')
+    edited(SEEDED)
     one, two = drawn(Isolation.LANDLOCK), drawn(Isolation.LANDLOCK)
     assert one[0] != two[0]
     assert one[1] == two[1]
@@ -854,15 +845,6 @@ def test_a_server_ends_with_the_grader():
     usable(Isolation.BUBBLEWRAP)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True)
     assert comes(lambda: not alive(int(done.stdout)))
-
-
-def alive(pid):
-    """Whether a process has not ended."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2]
-    except OSError:
-        return False
-    return state.split()[0] != "Z"
 
 
 def test_where_no_fork_can_join_a_sandbox_is_a_process_of_its_own(monkeypatch):

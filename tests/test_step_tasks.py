@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import forked
 import pytest
 import torch
+from patience import PATIENCE
 from test_yourfile import WRONG, found
 
 from coursekit import cli
@@ -23,7 +24,7 @@ from coursekit.classroom.grading.key import Key
 from coursekit.classroom.grading.sandbox import Sandbox
 from coursekit.classroom.yourfile import contracts
 
-LIMITS = Limits(cpu_s=200.0, wall_s=800.0)
+LIMITS = Limits(cpu_s=PATIENCE, wall_s=PATIENCE)
 LYING = {a.name: a for a in doctor.read_attacks()}["own_verdict"]
 
 
@@ -112,7 +113,7 @@ def test_what_is_given_out_gets_no_points(tmp_path, session, chapter):
     ],
 )
 def test_a_file_that_does_not_run_has_a_row(tmp_path, source, status, says):
-    limits = Limits(cpu_s=0.5, wall_s=20.0)
+    limits = Limits(cpu_s=2.0, wall_s=PATIENCE)
     # In what isolation there is: a fork, where a new process loads torch.
     session = Session(lambda alone: Sandbox(limits=limits))
     result = row(tmp_path, session, source, task(4, ["attention"]))

@@ -12,7 +12,6 @@ from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 
-import forked
 import pytest
 import regex
 from hypothesis import assume, example, given, settings
@@ -625,40 +624,6 @@ def test_ties_by_bytes_equal_a_recount(text):
                 i += 1
     learned = BPETokenizer.train(text, 268, ties="bytes").tokens[256:]
     assert learned == tokens
-
-
-# --- speed ------------------------------------------------------------------
-
-SPEED = """
-import json, time
-from coursekit.data import load_text
-from coursekit.tokenizer import BPETokenizer
-
-def cpu(work):
-    start = time.process_time()
-    result = work()
-    return time.process_time() - start, result
-
-text = load_text()
-first, _ = cpu(lambda: BPETokenizer.train(text, 1000))
-second, tokenizer = cpu(lambda: BPETokenizer.train(text, 8000))
-tokenizer.encode("warm")
-size, rates = len(text.encode()) / 1e6, [0]
-while len(rates) < 100 and max(rates) <= 10:  # others share the cores
-    rates.append(size / cpu(lambda: tokenizer.encode(text))[0])
-print(json.dumps([first, second, max(rates)]))
-"""
-
-
-def test_speed():
-    """CPU time without the shape checks that the tests switch on."""
-    run = subprocess.run(
-        [*forked.python(), "-c", SPEED], capture_output=True, check=True
-    )
-    first, second, rate = json.loads(run.stdout)
-    assert first < 2, f"1,000 tokens took {first:.2f} s of CPU time"
-    assert second < 5, f"8,000 tokens took {second:.2f} s of CPU time"
-    assert rate > 10, f"encoding ran at {rate:.1f} MB/s"
 
 
 # --- exercises --------------------------------------------------------------

@@ -11,6 +11,7 @@ import zipfile
 
 import pytest
 import torch
+from patience import PATIENCE
 
 import coursekit
 from coursekit import minimal
@@ -63,7 +64,7 @@ def new_page(browser, tmp_path_factory):
             '<script src="worker.js"></script>'
         )
         page = browser.new_page()
-        page.set_default_timeout(600_000)
+        page.set_default_timeout(1000 * PATIENCE)
         page.goto((folder / "page.html").as_uri())
         pages.append(page)
         return page

@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from patience import PATIENCE, alive, comes
 
 from coursekit.classroom.check import core
-from coursekit.classroom.grading import doctor, frames, worker
+from coursekit.classroom.grading import doctor, frames, processes, worker
 from coursekit.classroom.grading.examiner import (
     TOO_SLOW,
     Examiner,
@@ -48,7 +49,7 @@ class Odd(Examiner):
             with guarded(0.3):
                 eval(ENDLESS)
         if number == 2:
-            time.sleep(1000)
+            time.sleep(10**6)
         if number == 3:
             os._exit(3)
         if number == 4:
@@ -72,7 +73,7 @@ def unbounded(isolation, limits, overlays):
 # -- the process -------------------------------------------------------------
 @pytest.fixture
 def odd_worker():
-    with Worker(Isolation.NONE, Limits(), seconds=60.0, work=odd) as found:
+    with Worker(Isolation.NONE, Limits(), seconds=PATIENCE, work=odd) as found:
         found.read([Path("ada.ipynb")], [])
         yield found
 
@@ -92,10 +93,8 @@ def test_the_kernel_ends_what_no_handler_can(odd_worker):
 
 def test_a_worker_that_does_not_answer_is_killed(odd_worker):
     odd_worker.seconds = 1.0
-    began = time.monotonic()
     status, text = lost(odd_worker, 2)
     assert (status, text) == ("timeout", "It took more than 1 s on the clock.")
-    assert time.monotonic() - began < 20
     assert odd_worker.finish() == (0.0, 0, 0.0)  # nobody is there to say more
 
 
@@ -111,7 +110,7 @@ def test_a_worker_that_dies_is_said_and_a_sandbox_that_does_not_start(
 
 def interrupted(seen):
     """Wait for an answer that never comes, until Ctrl-C."""
-    with Worker(Isolation.NONE, Limits(), seconds=60.0, work=odd) as found:
+    with Worker(Isolation.NONE, Limits(), seconds=PATIENCE, work=odd) as found:
         found.read([Path("ada.ipynb")], [])
         seen += [found, found._process, Path(found._folder)]
         assert seen[-1].is_dir()
@@ -153,7 +152,7 @@ def test_ctrl_c_while_a_worker_starts_is_ctrl_c(monkeypatch):
 SLEEPS = """
 from tests.test_worker import *
 if __name__ == "__main__":
-    with Worker(Isolation.NONE, Limits(), seconds=60.0, work=odd) as found:
+    with Worker(Isolation.NONE, Limits(), seconds=PATIENCE, work=odd) as found:
         found.read([Path("ada.ipynb")], [])
         print(found._process.pid, flush=True)
         found.examine(2)
@@ -166,15 +165,12 @@ def test_a_worker_ends_with_the_grader_even_if_it_is_busy(tmp_path):
     path.write_text(SLEEPS)
     with subprocess.Popen(
         [sys.executable, path],
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        env=os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT}/tests"},
         stdout=subprocess.PIPE,
     ) as process:
-        status = Path("/proc", str(int(process.stdout.readline())), "stat")
+        worker = int(process.stdout.readline())
         process.kill()
-    end = time.monotonic() + 20
-    while status.exists() and ") Z " not in status.read_text():
-        assert time.monotonic() < end, "it goes on"
-        time.sleep(0.05)
+    assert comes(lambda: not alive(worker)), "it goes on"
 
 
 def test_a_task_travels_by_the_id_of_its_exercise():
@@ -220,7 +216,7 @@ def test_one_submission_does_not_hold_up_the_others(tmp_path):
     id = "masks/is_causal"
     tasks = [Task(id, "is_causal", 8.0, core.find(id), 5, 7)]
     endless = doctor.read_attack(doctor.FOLDER / "endless_range.py").source
-    with Worker(best(), Limits(cpu_s=0.5), work=unbounded) as found:
+    with Worker(best(), Limits(cpu_s=2.0), work=unbounded) as found:
         rows = []
         for source in (endless, RIGHT_CAUSAL):
             path = tmp_path / "notebook.ipynb"
@@ -256,14 +252,30 @@ def test_the_endless_expression_is_a_right_one():
     assert torch.equal(eval(ENDLESS.replace("2**53", "3")), torch.arange(3))
 
 
-@pytest.mark.skipif(os.name == "nt", reason="there are no such signals")
+SLEEPER = """
+import ctypes, time
+def is_causal(*args):
+    ctypes.CDLL(None).prctl(15, b"asleep")  # PR_SET_NAME
+    time.sleep(10**6)
+"""
+
+
+def asleep(grader):
+    """Whether a submission sleeps, below a process."""
+    for pid in processes.descendants(grader):
+        with contextlib.suppress(OSError):
+            if Path(f"/proc/{pid}/comm").read_text() == "asleep\n":
+                return True
+    return False
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="seen in /proc")
 def test_ctrl_c_ends_the_command_while_a_submission_sleeps(tmp_path):
     """The whole command, and each process that it has started."""
-    sleeper = "import time\ndef is_causal(*args):\n    time.sleep(1000)\n"
     folder = tmp_path / "submissions"
     folder.mkdir()
     id = "masks/is_causal"
-    text = doctor.notebook(sleeper, id)
+    text = doctor.notebook(SLEEPER, id)
     (folder / "eve.ipynb").write_text(text, "utf8")
     made = Key.create(tmp_path / "key.txt")
     exercise = {"id": id, "function": "is_causal", "points": 8}
@@ -281,12 +293,8 @@ def test_ctrl_c_ends_the_command_while_a_submission_sleeps(tmp_path):
             signal.SIGINT, signal.default_int_handler
         ),
     ) as process:
-        progress = tmp_path / "out" / "grades.csv.progress"
-        end = time.monotonic() + 60
-        while not progress.exists() and time.monotonic() < end:
-            time.sleep(0.1)
-        time.sleep(8)  # the worker and its sandbox are there by now
+        assert comes(lambda: asleep(process.pid) or process.poll())
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does
-        assert process.wait(30) == 130
+        assert process.wait(PATIENCE) == 130
         assert process.stderr is not None
         assert "interrupted: 0 of 1" in process.stderr.read()

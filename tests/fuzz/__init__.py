@@ -25,9 +25,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn
 
-PATIENCE = 150  # seconds of the clock that a case may take
+from tests.patience import PATIENCE
+
 MEMORY = 6 << 30  # bytes beyond those of this process
-FORKED = 50  # seconds that a program which a case starts may take
+FORKED = PATIENCE / 3  # seconds that a program of a case may take
 
 TARGETS: dict[str, Callable[[random.Random], None]] = {}
 
@@ -51,10 +52,10 @@ def run(
     Args:
         name: of the target.
         seeds: of the cases, in order.
-        seconds: after which no case begins any more.
+        seconds: after which no case but the first begins.
     """
     end, left = time.monotonic() + seconds, iter(seeds)
-    while time.monotonic() < end:
+    while True:
         reader, writer = os.pipe()
         child = os.fork()
         if not child:
@@ -79,6 +80,8 @@ def run(
         if at is None:
             return  # nothing is left, or no time
         yield at, problem or f"ended the interpreter: exit code {code}"
+        if time.monotonic() > end:
+            return
 
 
 def said(reader: int) -> Iterator[tuple[int, str | None]]:
@@ -103,9 +106,7 @@ def work(name: str, seeds: Iterator[int], end: float, writer: int) -> NoReturn:
         pages = int(Path("/proc/self/statm").read_text().split()[0])
         limit = pages * resource.getpagesize() + MEMORY
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-        while time.monotonic() < end:
-            if (seed := next(seeds, None)) is None:
-                break
+        while (seed := next(seeds, None)) is not None:
             tell(writer, seed, None)
             try:
                 draw(name, seed)
@@ -113,6 +114,8 @@ def work(name: str, seeds: Iterator[int], end: float, writer: int) -> NoReturn:
             except BaseException:
                 problem = traceback.format_exc()
             tell(writer, seed, problem)
+            if time.monotonic() > end:
+                break
     finally:
         os._exit(0)
 
@@ -134,14 +137,12 @@ def folder() -> Iterator[Path]:
 
 def forked(
     function: Callable[[], int],
-    seconds: float = FORKED,
     signal_after: tuple[float, int] | None = None,
 ) -> tuple[int, str, str]:
     """Call a function in a process of its own.
 
     Args:
         function: gives the exit code.
-        seconds: until it is killed, which is a failure.
         signal_after: seconds, and a signal that it gets then.
 
     Returns:
@@ -161,10 +162,10 @@ def forked(
             elif due and past > due[0]:
                 os.kill(child, due[1])
                 due = None
-            elif past > seconds:
+            elif past > FORKED:
                 os.kill(child, signal.SIGKILL)
                 os.waitpid(child, 0)
-                raise AssertionError(f"took longer than {seconds} s")
+                raise AssertionError(f"took longer than {FORKED} s")
         texts = []
         for file in (out, err):
             file.seek(0)

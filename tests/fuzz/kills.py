@@ -100,7 +100,7 @@ def graded() -> tuple[dict[str, bytes], float]:
     begin = time.monotonic()
     with folder() as path:
         class_of(path)
-        code, _, err = commands.call(path, GRADE, seconds=50)
+        code, _, err = commands.call(path, GRADE)
         assert code == 0, err
         return sheets(path), time.monotonic() - begin
 
@@ -113,11 +113,9 @@ def killed_grading(rng: random.Random):
         class_of(path)
         how = rng.choice([signal.SIGKILL, signal.SIGINT])
         when = rng.uniform(0, seconds), how
-        code, _, err = commands.call(
-            path, GRADE, seconds=50, signal_after=when
-        )
+        code, _, err = commands.call(path, GRADE, signal_after=when)
         assert code in (0, 130, -signal.SIGKILL), err
         assert "Traceback" not in err, err
-        code, _, err = commands.call(path, GRADE, seconds=50)
+        code, _, err = commands.call(path, GRADE)
         assert code == 0, err
         assert sheets(path) == right

@@ -363,7 +363,7 @@ def together(limits: Limits) -> Limits:
 
 def roomy(limits: Limits) -> Limits:
     """Limits that a right answer keeps on a busy machine too."""
-    return replace(limits, cpu_s=3 * limits.cpu_s, wall_s=3 * limits.wall_s)
+    return replace(limits, cpu_s=5 * limits.cpu_s, wall_s=5 * limits.wall_s)
 
 
 def finding(attack: Attack, box: Sandbox, bait: Host) -> Finding:
