@@ -5,6 +5,19 @@ They load when they are first asked for, and so do modules:
 ``coursekit.probe`` needs no import of its own.
 """
 
+import os
+import sys
+
+# `python -m coursekit` looks for modules in the current folder first, which
+# may be one with students' submissions.
+if (
+    sys.argv[:1] == ["-m"]  # as long as Python looks for what to run
+    and any(word.partition(".")[0] == "coursekit" for word in sys.orig_argv)
+    and not sys.flags.safe_path
+    and sys.path[0] != os.path.dirname(os.path.dirname(__file__))
+):
+    del sys.path[0]
+
 import ast
 import importlib
 from importlib.util import find_spec

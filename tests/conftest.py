@@ -8,6 +8,7 @@ import os
 import shlex
 import sys
 from functools import cache
+from importlib.metadata import distributions
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -161,6 +162,26 @@ def usual_dtype():
 
     yield
     torch.set_default_dtype(torch.float32)
+
+
+@pytest.fixture
+def trapped(tmp_path):
+    """``trapped(folder, spared)``: a file there for each module's name.
+
+    Each leaves its name in the file that is returned when it is imported.
+    """
+    installed = [d.metadata["Name"] for d in distributions()]
+    names = {*sys.stdlib_module_names, *installed, *sys.modules}
+
+    def set_traps(folder, spared=()):
+        marks = tmp_path / "marks"
+        for name in names - {*spared}:
+            if name.isidentifier() and name != "conftest":
+                line = f"open({str(marks)!r}, 'a').write({name!r} + ' ')\n"
+                (folder / f"{name}.py").write_text(line, "utf8")
+        return marks
+
+    return set_traps
 
 
 @pytest.fixture

@@ -234,12 +234,14 @@ def be_python(words):
     """Be `python -m module`, `python -c code` or `python script`."""
     ours = {str(HERE.parent), str(HERE.parent.parent / "sphinx_ext")}
     installed = [path for path in sys.path if path not in ours]
-    if words[0] == "-u":
+    safe = words[0] == "-P"  # nothing from the current folder
+    if words[0] in ("-u", "-P"):
         del words[0]
     sys.stdout.reconfigure(write_through="PYTHONUNBUFFERED" in os.environ)
     how, *words = words if words[0] in ("-m", "-c") else ["", *words]
     sys.argv = words
     begin("" if how else str(Path(words[0]).resolve().parent), installed)
+    del sys.path[:safe]
     if how == "-m":
         runpy.run_module(words[0], run_name="__main__", alter_sys=True)
     elif how == "-c":

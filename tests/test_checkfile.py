@@ -189,6 +189,13 @@ def test_it_runs_in_the_files_folder(book, tmp_path):
     assert (os.getcwd(), sys.path) == before
 
 
+def test_a_file_that_hides_a_module_is_named(book, tmp_path):
+    (tmp_path / "tokenize.py").write_text("")
+    path = book("import tokenize", ("attention/attend", RIGHT))
+    with pytest.raises(ValueError, match=r"tokenize\.py\. Rename it"):
+        list(check_file(path))
+
+
 @pytest.mark.parametrize(
     ("name", "data", "said"),
     [

@@ -902,8 +902,8 @@ def told_pip(monkeypatch, present):
     text = install.install_cell("https://e/x")
     exec(compile(text, "install", "exec"), {"__name__": "__main__"})
     for call in calls:
-        assert call[:4] == [sys.executable, "-m", "pip", "install"]
-    return [" ".join(call[6:]) for call in calls]
+        assert call[:5] == [sys.executable, "-P", "-m", "pip", "install"]
+    return [" ".join(call[7:]) for call in calls]
 
 
 def test_the_first_cell_never_replaces_torch(monkeypatch):

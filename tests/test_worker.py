@@ -252,6 +252,55 @@ def test_the_endless_expression_is_a_right_one():
     assert torch.equal(eval(ENDLESS.replace("2**53", "3")), torch.arange(3))
 
 
+def submissions(folder, source):
+    """A folder with one notebook, and a key; the words that grade it."""
+    (folder / "submissions").mkdir()
+    id = "masks/is_causal"
+    text = doctor.notebook(source, id)
+    (folder / "submissions" / "eve.ipynb").write_text(text, "utf8")
+    made = Key.create(folder / "key.txt")
+    exercise = {"id": id, "function": "is_causal", "points": 8}
+    made.assignments = {"a": {"exercises": [exercise]}}
+    made.save()
+    words = ["grade", str(folder / "submissions")]
+    words += ["--key", str(folder / "key.txt")]
+    return [*words, "--out", str(folder / "out" / "grades.csv")]
+
+
+# What `python -m` imports before it looks for what it is to run.
+OWN = "import runpy, sys, zipfile; print(*sys.modules)"
+
+
+@pytest.mark.parametrize("is_module", [False, True])
+def test_nothing_is_imported_from_among_the_submissions(
+    tmp_path, trapped, is_module
+):
+    command = submissions(tmp_path, RIGHT_CAUSAL)
+    start = [str(Path(sys.executable).with_name("coursekit"))]
+    if is_module:
+        start = [sys.executable, "-m", "coursekit"]
+    own = subprocess.check_output([sys.executable, "-c", OWN], text=True)
+    spared = [*own.split(), "coursekit"] if is_module else []
+    marks = trapped(tmp_path / "submissions", spared)
+    here = {"cwd": tmp_path / "submissions", "check": True}
+    subprocess.run([*start, *command], **here, stdout=subprocess.DEVNULL)
+    assert ",ok," in (tmp_path / "out" / "grades.csv").read_text()
+    assert not marks.exists()
+
+
+def test_a_worker_of_a_notebook_imports_nothing_from_its_folder(
+    tmp_path, monkeypatch, trapped
+):
+    (tmp_path / "here").mkdir()
+    loaded = {name for name in sys.modules if name.isidentifier()}
+    marks = trapped(tmp_path / "here", {*sys.stdlib_module_names} - loaded)
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.syspath_prepend("")
+    with Worker(best(), Limits()) as found:
+        found.read([], [])
+    assert not marks.exists()
+
+
 SLEEPER = """
 import ctypes, time
 def is_causal(*args):
@@ -272,18 +321,8 @@ def asleep(grader):
 @pytest.mark.skipif(sys.platform != "linux", reason="seen in /proc")
 def test_ctrl_c_ends_the_command_while_a_submission_sleeps(tmp_path):
     """The whole command, and each process that it has started."""
-    folder = tmp_path / "submissions"
-    folder.mkdir()
-    id = "masks/is_causal"
-    text = doctor.notebook(SLEEPER, id)
-    (folder / "eve.ipynb").write_text(text, "utf8")
-    made = Key.create(tmp_path / "key.txt")
-    exercise = {"id": id, "function": "is_causal", "points": 8}
-    made.assignments = {"a": {"exercises": [exercise]}}
-    made.save()
-    command = [sys.executable, "-m", "coursekit", "grade", str(folder)]
-    command += ["--key", str(tmp_path / "key.txt"), "--cpu", "20"]
-    command += ["--out", str(tmp_path / "out" / "grades.csv")]
+    words = submissions(tmp_path, SLEEPER)
+    command = [sys.executable, "-m", "coursekit", *words, "--cpu", "20"]
     with subprocess.Popen(
         command,
         stderr=subprocess.PIPE,

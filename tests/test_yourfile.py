@@ -108,6 +108,32 @@ def test_a_step_that_is_not_written_says_so(tmp_path, chapter):
     assert "NotImplementedError" in line
 
 
+# -- what lies next to it ----------------------------------------------------
+def test_only_the_file_imports_what_lies_next_to_it(
+    tmp_path, trapped, monkeypatch
+):
+    marks = trapped(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text("x = 'of mine'\n", "utf8")
+    path = tmp_path / "file.py"
+    path.write_text("import mine\nprint(mine.x)\nparts = 0\n", "utf8")
+    report = yourfile.step(path, seconds=1)
+    assert report.text.startswith("of mine\n")
+    assert "parts" in report.text
+    assert not marks.exists()
+
+
+@pytest.mark.parametrize("command", ["step", "capstone"])
+@pytest.mark.parametrize("name", ["tokenize", "torch"])
+def test_a_file_that_hides_a_module_is_named(tmp_path, capsys, command, name):
+    (tmp_path / "mine.py").write_text(f"import {name}\n", "utf8")
+    (tmp_path / "file.py").write_text("from mine import *\n", "utf8")
+    (tmp_path / f"{name}.py").write_text("", "utf8")
+    assert cli.main([command, str(tmp_path / "file.py")]) == 2
+    said = capsys.readouterr().err
+    assert f"got {tmp_path / name}.py. Rename it" in said
+
+
 class HeadByHead(torch.nn.Module):
     """Heads in a list, each with its own small matrices."""
 

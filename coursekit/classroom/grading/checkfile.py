@@ -27,6 +27,7 @@ from coursekit.classroom.grading.program import (
     needed,
     parse,
 )
+from coursekit.classroom.neighbors import check_names
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -84,10 +85,13 @@ def check_file(path: str | Path, only: Sequence[str] = ()) -> Iterator[Report]:
 
     Raises:
         NotebookError: if the file cannot be read, or it has no such exercise.
+        ValueError: if it imports a file that has a module's name.
     """
     path = Path(path)
     book = Notebook(read_cells(path), Path(path))
     tasks = chosen(find_tasks(book, path), only, path)
+    programs = [program.source for program in book.programs.values()]
+    check_names(path.parent, *programs)
     with at_home(path):
         space, problems = run_cells(book, path.name, tasks)
         for task in tasks:
@@ -175,11 +179,11 @@ def chosen(tasks: list[Task], only: Sequence[str], path: Path) -> list[Task]:
 
 @contextlib.contextmanager
 def at_home(path: Path) -> Iterator[None]:
-    """Where Jupyter would run it: in its folder, which can be imported."""
+    """Where Jupyter would run it: in its folder, which it can import."""
     os.environ.setdefault("MPLBACKEND", "Agg")  # no windows
     folder = str(path.resolve().parent)
     with contextlib.chdir(folder):
-        sys.path.insert(0, folder)
+        sys.path.append(folder)  # last: what is imported for it is not there
         try:
             yield
         finally:

@@ -383,7 +383,7 @@ def grade(name, handed_in):
             if handed_in:
                 time = datetime.fromisoformat(handed_in).timestamp()
                 os.utime(copy, (time, time))
-    command = [sys.executable, "-m", "coursekit", "grade"]
+    command = [sys.executable, "-P", "-m", "coursekit", "grade"]
     command += [WORK / "submissions", "--key", SOURCE / "key.txt"]
     command += ["--assignment", SETTINGS["assignment"]]
     command += ["--out", WORK / "grades.csv", "--feedback", WORK / "feedback"]

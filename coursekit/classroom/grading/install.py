@@ -37,7 +37,7 @@ import sys
 {error}
 
 def install(*what):
-    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-color"]
+    pip = [sys.executable, "-P", "-m", "pip", "install", "-q", "--no-color"]
     done = subprocess.run([*pip, *what], capture_output=True, text=True)
     if done.returncode:
         said = re.findall(r"(?:fatal|ERROR): (.*)", done.stderr)

@@ -102,6 +102,24 @@ def plain(value: Any) -> Any:
 
 
 # -- in the grader -----------------------------------------------------------
+@contextlib.contextmanager
+def nothing_from_here() -> Iterator[None]:
+    """Let processes that start import nothing from the current folder.
+
+    It may be that of the submissions, and these processes can read the key.
+    """
+    path, environment, here = sys.path[:], dict(os.environ), Path.cwd()
+    if here not in Path(__file__).parents:
+        sys.path[:] = [p for p in path if Path(p).resolve() != here]
+    os.environ["PYTHONSAFEPATH"] = "1"
+    try:
+        yield
+    finally:
+        sys.path[:] = path
+        os.environ.pop("PYTHONSAFEPATH")
+        os.environ.update(environment)
+
+
 class Worker:
     """An examiner in a process that can be killed, as often as it must be.
 
@@ -190,7 +208,8 @@ class Worker:
         self._process = context.Process(
             target=serve, args=(there, self._folder, *self.args), daemon=True
         )
-        self._process.start()
+        with nothing_from_here():
+            self._process.start()
         there.close()
         try:
             self._answer(START_S)

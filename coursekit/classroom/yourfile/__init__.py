@@ -25,6 +25,7 @@ from threading import Timer
 from typing import Any
 
 from coursekit.classroom import lesson
+from coursekit.classroom.neighbors import check_names
 from coursekit.classroom.yourfile import translator_file
 
 FILE = "my_transformer.py"
@@ -344,7 +345,7 @@ def step(
         What was printed while it went on, and whether all is as expected.
 
     Raises:
-        ValueError: if there is no such file, or no time.
+        ValueError: as :func:`existing`, or if there is no time.
     """
     path = existing(file)
     if not 0 < seconds < math.inf:
@@ -359,10 +360,10 @@ def step(
 
 
 def existing(file: str | Path | None) -> Path:
-    """The path of a file that is there.
+    """The path of a learner's file that is there and can be run.
 
     Raises:
-        ValueError: if there is none.
+        ValueError: if there is none, or it imports one whose name is taken.
     """
     path = located(file)
     if not path.is_file():
@@ -370,6 +371,7 @@ def existing(file: str | Path | None) -> Path:
             f"the file to check must exist: got {path}. Begin it with "
             "`coursekit start`, in Python coursekit.start()."
         )
+    check_names(path.parent, path.read_text("utf-8", errors="replace"))
     return path
 
 
@@ -391,7 +393,7 @@ def run_child(
     with tempfile.TemporaryDirectory() as folder:
         outcome = Path(folder, "outcome.json")
         process = subprocess.Popen(
-            [sys.executable, "-m", f"{__name__}.{module}"]
+            [sys.executable, "-P", "-m", f"{__name__}.{module}"]
             + [str(word) for word in (*words, outcome)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

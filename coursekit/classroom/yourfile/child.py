@@ -160,7 +160,7 @@ def load(path: Path, at: int | None = None) -> File:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # where `inspect` looks for its lines
-    sys.path.insert(0, str(path.parent))
+    sys.path.append(str(path.parent))  # last: PyTorch imports nothing of it
     with guarded(path, "File: runs from its first line to its last", LIMIT):
         spec.loader.exec_module(module)
         parts = getattr(module, "parts", None)
