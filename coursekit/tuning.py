@@ -7,6 +7,7 @@ next to each weight matrix that stays as it is.
 """
 
 import math
+import os
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
+from coursekit import models
 from coursekit.cache import CachedStepper
 from coursekit.checks import is_integer, is_packaged, require
 from coursekit.data import IGNORE, Batch, Pair, pad, read_lines
@@ -363,14 +365,18 @@ def put_lora(model: nn.Module, tensors: dict[str, Tensor]) -> None:
 
 
 def save_adapter(
-    path: str | Path, model: nn.Module, base: str, layers: Iterable[str]
+    path: str | Path,
+    model: nn.Module,
+    base: str | Path,
+    layers: Iterable[str],
 ) -> None:
     """Write the updates of a model alone, and what they belong to.
 
     Args:
         path: a file that ends in ``.safetensors``.
         model: with updates of one rank.
-        base: the name or folder of the model that they were made for.
+        base: the name or folder of the model that they were made for; a
+            folder is remembered as seen from the file.
         layers: those that have an update.
 
     Raises:
@@ -388,14 +394,43 @@ def save_adapter(
         "Save it before merge_lora.",
     )
     [(rank, scale)] = kinds
+    folder = find_model(base)
+    if folder.parent == models.SHIPPED:
+        base = folder.name
+    else:  # with a dot in front: the name of no shipped model
+        near = os.path.relpath(folder.absolute(), Path(path).absolute().parent)
+        base = os.path.join(".", near)
     about = {
-        "base": str(base),
-        "sha256": hash_of(find_model(base) / "model.safetensors"),
+        "base": base,
+        "sha256": hash_of(folder / "model.safetensors"),
         "rank": rank,
         "alpha": scale * rank,
         "layers": [*layers],
     }
     write_tensors(path, lora_weights(model), about)
+
+
+def _check_adapter(
+    tensors: dict[str, Tensor], about: dict[str, Any], path: Path
+) -> None:
+    """Refuse a file that does not say what its tensors belong to."""
+    base, sha256, rank, alpha, layers = (
+        about.get(name)
+        for name in ("base", "sha256", "rank", "alpha", "layers")
+    )
+    require(
+        isinstance(base, str)
+        and isinstance(sha256, str)
+        and is_integer(rank)
+        and all(rank in tensor.shape for tensor in tensors.values())
+        and isinstance(alpha, float)
+        and math.isfinite(alpha)
+        and isinstance(layers, list)
+        and all(isinstance(layer, str) for layer in layers),
+        "an adapter's file must say which model it belongs to",
+        f"{about} in {path}",
+        "Write it with save_adapter.",
+    )
 
 
 def load_tuned(path: str | Path) -> Loaded:
@@ -417,19 +452,22 @@ def load_tuned(path: str | Path) -> Loaded:
     """
     path = _packaged(path, ".safetensors")
     tensors, about = read_tensors(path)
+    _check_adapter(tensors, about, path)
+    is_shipped = about["base"] in models.shipped()
+    base = (models.SHIPPED if is_shipped else path.parent) / about["base"]
+    weights = base / "model.safetensors"
     require(
-        {"base", "sha256", "rank", "alpha", "layers"} <= about.keys(),
-        "an adapter's file must say which model it belongs to",
-        f"none in {path}",
-        "Write it with save_adapter.",
+        weights.is_file(),
+        "an adapter needs the model that it was made for",
+        f"{path}, made for {about['base']}, and no {weights}",
+        "Put that folder there, or save the adapter again.",
     )
-    base = find_model(about["base"])
-    if about["sha256"] != hash_of(base / "model.safetensors"):
-        raise ValueError(
-            "an adapter belongs to the weights that it was trained with: "
-            f"got other weights in {about['base']}. Restore them, or train "
-            "the adapter again."
-        )
+    require(
+        about["sha256"] == hash_of(weights),
+        "an adapter belongs to the weights that it was trained with",
+        f"other weights in {base} for {path}",
+        "Restore them, or train the adapter again.",
+    )
     model, tokenizer = load_model(base)
     with torch.random.fork_rng(devices=[]):  # loading uses no chance
         add_lora(model, about["rank"], about["alpha"], about["layers"])

@@ -3,10 +3,11 @@
 import copy
 import json
 import re
+from pathlib import Path
 
 import pytest
 import torch
-from compare import close, differ
+from compare import close, differ, json_damages
 from torch import nn
 
 import coursekit
@@ -19,7 +20,7 @@ from coursekit.loss import cross_entropy
 from coursekit.models import save_model
 from coursekit.train_config import TrainConfig
 from coursekit.training import train
-from coursekit.weights import own_weights
+from coursekit.weights import own_weights, read_tensors, write_tensors
 from results.story_grammar import NAMES, has_held_out
 from results.story_questions import questions
 
@@ -245,8 +246,44 @@ def test_an_adapter_is_loaded_with_its_base(tmp_path):
 def test_an_adapter_refuses_another_base(tmp_path):
     path, _ = saved(tmp_path)
     save_model(tmp_path / "base", model(torch.float32, seed=9))
-    with pytest.raises(ValueError, match="got other weights"):
+    with pytest.raises(ValueError, match="other weights in"):
         tuning.load_tuned(path)
+
+
+def test_an_adapter_finds_its_base_from_any_folder(tmp_path, monkeypatch):
+    """By the place of its file; if it is not there, both are named."""
+    home, away = tmp_path / "home", tmp_path / "away"
+    (home / "adapters").mkdir(parents=True)
+    save_model(home / "base", model(torch.float32))
+    monkeypatch.chdir(home)
+    made, at = adapted(), Path("adapters", "a.safetensors")
+    tuning.save_adapter(at, made, "base", tuning.MATRICES)
+    monkeypatch.chdir(tmp_path)
+    here = tuning.load_tuned(home / at).model
+    home.rename(away)
+    close(here(ids()), tuning.load_tuned(away / at).model(ids()), 0.0)
+    (away / "base").rename(tmp_path / "base")  # found by nobody
+    with pytest.raises(ValueError, match=r"a\.safetensors, made for .*base"):
+        tuning.load_tuned(away / at)
+
+
+def test_no_damage_is_taken_for_an_adapter(tmp_path):
+    path, _ = saved(tmp_path)
+    tensors, about = read_tensors(path)
+    some = next(iter(tensors))
+    damages = [(tensors, d) for _, d in json_damages(about)]
+    damages += [
+        (tensors | {some: other}, about)
+        for other in (torch.full_like(tensors[some], torch.nan),
+                      tensors[some][None], torch.zeros(()))
+    ]  # fmt: skip
+    for content, said in damages:
+        if isinstance(said, dict) and said != {"a": 7}:  # no other JSON
+            write_tensors(path, content, said)
+            with pytest.raises(ValueError, match=r"adapter|finite"):
+                tuning.load_tuned(path)
+    write_tensors(path, tensors, about)
+    tuning.load_tuned(path)  # the control
 
 
 def test_an_adapter_may_have_a_rank_above_the_width(tmp_path):
