@@ -29,6 +29,7 @@ from coursekit.classroom.grading.doctor import BROKEN, HELD, UNTRIED, Finding
 from coursekit.classroom.grading.examiner import Examiner, Session, Task
 from coursekit.classroom.grading.isolation import Isolation
 from coursekit.classroom.grading.key import derived
+from coursekit.classroom.grading.records import Graded, Result
 from coursekit.classroom.grading.sandbox import Pool, Sandbox
 from coursekit.classroom.grading.worker import Worker
 
@@ -268,6 +269,31 @@ def test_a_function_that_names_itself_would_give_full_marks(here, monkeypatch):
     monkeypatch.setattr(served, "bound", lambda *_: None)
     found = doctor.examined(attack, here, ROOM)
     assert (found.verdict, found.note) == (BROKEN, "full marks")
+
+
+@pytest.mark.parametrize(
+    ("after", "verdict"),
+    [
+        (["timeout", "ok"], HELD),
+        (["timeout", "timeout"], UNTRIED),
+        (["wrong", "wrong"], BROKEN),  # the control
+    ],
+)
+def test_a_right_answer_that_is_late_breaks_no_promise(
+    after, verdict, monkeypatch
+):
+    statuses = iter(["wrong", *after])
+
+    def graded(*_):
+        status = next(statuses)
+        row = Result("", "", 1.0, status, right=int(status == "ok"), total=1)
+        return Graded("", "", [row])
+
+    monkeypatch.setattr(doctor, "grade_student", graded)
+    found = doctor.examined(ATTACKS["names_itself"], None, doctor.LIMITS)
+    assert found.verdict == verdict
+    said = doctor.report([found])
+    assert (doctor.BUSY in said) == (verdict == UNTRIED)
 
 
 def test_empty_files_would_be_made_if_nobody_counted(bait, monkeypatch):

@@ -81,6 +81,7 @@ FACTS = ("PROMISE", "CONTAINED_BY", "SHARES", "EXERCISE")  # of a file
 SLACK = 1.5  # times a limit, of what is found out only now and then
 DRAWS = 3  # an answer that is guessed does not get full marks in all of them
 HELD, BROKEN, UNTRIED = "held", "broken", "not tried, not promised"
+BUSY = "the machine was too busy for a right answer: try again later"
 UNPROMISED = "not promised"  # though what was tried did nothing
 
 
@@ -392,10 +393,16 @@ def examined(attack: Attack, examiner: Examines, limits: Limits) -> Finding:
         path.write_text(notebook(attack.source, attack.exercise), "utf8")
         theirs = grade_student("", [path], tasks, examiner, "", "")
         path.write_text(notebook(right, attack.exercise), "utf8")
-        after = grade_student("", [path], tasks, examiner, "", "")
+        for _ in range(2):  # a busy machine may be late once
+            after = grade_student("", [path], tasks, examiner, "", "")
+            if after.points == after.max_points:
+                break
+    late = any(row.status == "timeout" for row in after.results)
     loot = []
     if theirs.points == theirs.max_points:
         loot.append("full marks")
+    elif late:  # times tell nothing of the attack
+        return Finding(attack, UNTRIED, BUSY)
     if theirs.seconds > worst(limits):
         loot.append(f"{theirs.seconds:.0f} seconds of the grader's")
     if theirs.cpu > SLACK * limits.cpu_s + 0.2:
@@ -403,7 +410,7 @@ def examined(attack: Attack, examiner: Examines, limits: Limits) -> Finding:
     if theirs.waited > SLACK * limits.wall_s:
         loot.append("more than a submission's time on the clock")
     if after.points != after.max_points:
-        loot.append("points of the right answer that came after it")
+        loot.append("points of a right answer that was graded after it")
     if loot:
         return Finding(attack, BROKEN, "; ".join(loot))
     row = theirs.results[0]
@@ -511,7 +518,11 @@ def report(
         mine = [f for f in found if f.attack.promise == promise]
         tried = [f for f in mine if f.verdict != UNTRIED]
         broken = [f for f in tried if f.verdict == BROKEN]
-        skipped = [f.attack.name for f in mine if f.verdict == UNTRIED]
+        skipped = [
+            f.attack.name + f" ({f.note})" * bool(f.note)
+            for f in mine
+            if f.verdict == UNTRIED
+        ]
         # A promise of which only a part could be tried is none.
         verdict = BROKEN if broken else UNTRIED if skipped else HELD
         if isolation is Isolation.NONE and verdict == HELD:
