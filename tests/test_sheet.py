@@ -238,7 +238,7 @@ def test_a_line_for_each_student(tmp_path, grades):
     assert rows[:3] == [
         ["id", "name", "masks/a", "masks/b", "total", "days_late"],
         ["", "points possible", "8", "5", "13", ""],
-        ["aright", "aright", "8.00", "2.50", "10.50", "2"],
+        ["aright", "", "8.00", "2.50", "10.50", "2"],
     ]
     assert rows[-1][0] == "'=eve"
     roster = written(tmp_path, "canvas.csv", CANVAS)

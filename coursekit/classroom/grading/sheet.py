@@ -176,7 +176,7 @@ def who_is_who(
 ) -> tuple[People, list[str]]:
     """The class, each with their name in the sheet; and who is left over."""
     if roster is None:
-        return [(Member(name, name), name) for name in grades.students], []
+        return [(Member(name, ""), name) for name in grades.students], []
     known = {one.id: one.entry() for one in roster.members}
     ids = {one.id.casefold(): one.id for one in roster.members}
     # A sheet may have been made with another of somebody's ids, which may be
