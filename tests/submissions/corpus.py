@@ -364,6 +364,8 @@ BODIES = {
         import threading
         import time
 
+        spoken = threading.Event()
+
         def speak():
             while True:
                 time.sleep(0.001)
@@ -372,9 +374,10 @@ BODIES = {
                         os.write(fd, b"CKF1" + bytes(28))
                     except OSError:
                         pass
+                spoken.set()
 
         threading.Thread(target=speak, daemon=True).start()
-        time.sleep(0.1)
+        spoken.wait()
         return q
     """,
     "nan": """
