@@ -23,7 +23,7 @@ def check_names(folder: Path, *sources: str) -> None:
     """
     home = folder.resolve()
     elsewhere = [path for path in sys.path if Path(path).resolve() != home]
-    to_read, known = list(sources), set()
+    to_read, known = list(sources), set[str]()
     while to_read:
         for name in imported(to_read.pop()) - known:
             known.add(name)

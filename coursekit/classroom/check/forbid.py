@@ -189,9 +189,8 @@ def entry(name: str, thing: Any) -> Any:
     Raises:
         ValueError: if Python does not report its calls.
     """
-    found = inspect.unwrap(
-        thing.__init__ if isinstance(thing, type) else thing
-    )
+    made = isinstance(thing, type)
+    found = inspect.unwrap(getattr(thing, "__init__") if made else thing)  # noqa: B009 (mypy)
     in_python = isinstance(found, FunctionType)
     in_c = isinstance(found, BuiltinFunctionType | MethodDescriptorType)
     if not in_python and (not in_c or name.endswith("__")):
