@@ -571,6 +571,18 @@ def test_what_an_answer_sets_and_raises_stays_in_the_check(exercise, error):
 
 
 # -- many right answers ------------------------------------------------------
+def test_an_answer_that_is_none_of_the_words_is_told_so(exercise):
+    def larger(a, b):
+        return "left" if a > b else "right"
+
+    words = ["left", "right"]
+    check = exercise(larger, one_case(1, 2), words=words)
+    assert check(larger)
+    assert "one of 'left', 'right'" in check(lambda a, b: "Right").message
+    assert "one of" not in check(lambda a, b: "left").message
+    assert "one of" not in check(lambda a, b: 2).message
+
+
 def test_a_judge_instead_of_the_comparison(exercise):
     def judge(value, case):
         (n,) = case.args

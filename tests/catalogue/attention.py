@@ -494,10 +494,22 @@ def share_by_trace(scores):
     return torch.mean((size < 0.01).to(p))
 
 
+def share_spectral(scores):
+    p = scores.softmax(1)
+    j = torch.diag_embed(p) - p.unsqueeze(2) * p.unsqueeze(1)
+    return (torch.linalg.svdvals(j)[:, 0] < 0.01).double().mean()
+
+
 def share_entry(scores):
     p = scores.softmax(-1)
     jacobian = torch.diag_embed(p) - p[:, :, None] * p[:, None, :]
     return (jacobian.abs().amax((1, 2)) < 0.01).double().mean()
+
+
+def share_mean_entry(scores):
+    p = scores.softmax(-1)
+    jacobian = torch.diag_embed(p) - p[:, :, None] * p[:, None, :]
+    return (jacobian.abs().mean((1, 2)) < 0.01).double().mean()
 
 
 def share_above(scores):
@@ -600,6 +612,8 @@ WRONG = {
         "diagonal": share_diagonal,
         "counted": share_counted,
         "naive": share_naive,
+        "largest": share_entry,
+        "spectral": share_spectral,
     },
     "blocks": {
         "stored": stored,
@@ -621,6 +635,6 @@ OUTSIDE = {
         keys_and_queries_swapped,
         columns_sum,
     ],
-    "stuck_share": [share_entry, share_above, share_of_sum],
+    "stuck_share": [share_mean_entry, share_above, share_of_sum],
     "blocks": [mean_of_blocks, only_the_last_block, total_forgets],
 }

@@ -250,6 +250,12 @@ def raw_branch(x, parts, norms, final_norm):
     return final_norm(x)
 
 
+def parts_scaled(x, parts, norms, final_norm):
+    for part, norm in zip(parts, norms, strict=True):
+        x = x + part(norm(x)) / len(parts) ** 0.5
+    return final_norm(x)
+
+
 def normed_branch(x, parts, norms, final_norm):
     for part, norm in zip(parts, norms, strict=True):
         x = x + norm(part(x))
@@ -1034,6 +1040,7 @@ WRONG = {
         "added_twice": added_twice,
         "no_path": no_path,
         "no_final_norm": mended_no_final_norm,
+        "norm_behind": normed_branch,
     },
     "build": {
         "one_block": OneBlock,
@@ -1082,7 +1089,7 @@ OUTSIDE = {
         two_norms_for_all,
         one_norm_for_all,
         raw_branch,
-        normed_branch,
+        parts_scaled,
         from_the_bottom,
     ],
     "build": [

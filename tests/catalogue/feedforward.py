@@ -43,6 +43,10 @@ def gelu(x, w_in, b_in, w_out, b_out):
     return h @ w_out + b_out
 
 
+def bend_at_the_end(x, w_in, b_in, w_out, b_out):
+    return F.relu(F.linear(F.linear(x, w_in.T, b_in), w_out.T, b_out))
+
+
 def end_bend(x, w_in, b_in, w_out, b_out):
     for w, b in ((w_in, b_in), (w_out, b_out)):
         x = torch.relu(x @ w + b)
@@ -474,6 +478,7 @@ RIGHT = {
 WRONG = {
     "feed_forward": {
         "no_bend": no_bend,
+        "late_bend": bend_at_the_end,
         "early_bend": early_bend,
         "gelu": gelu,
         "end_bend": end_bend,

@@ -284,6 +284,10 @@ def added(x, w_gate, w_in, w_out):
     return (x @ w_in) @ w_out + F.silu(x @ w_gate) @ w_out
 
 
+def of_the_product(x, w_gate, w_in, w_out):
+    return F.silu((x @ w_gate) * (x @ w_in)) @ w_out
+
+
 def after(x, w_gate, w_in, w_out):
     z = x @ w_gate
     z = z * z.sigmoid() * (x @ w_in)
@@ -709,6 +713,7 @@ WRONG = {
         "straight": straight,
         "added": added,
         "after": after,
+        "of_the_product": of_the_product,
     },
     "mixture": {
         "one_choice": one_choice,

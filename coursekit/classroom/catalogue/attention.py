@@ -388,6 +388,24 @@ _STUCK_BUGS = {
         "0.01 is a bound on the length.",
         read="04_attention#att-measure",
     ),
+    "largest": Bug(
+        "norm(dim=1)",
+        "abs().amax(dim=1)",
+        says="the largest entry of the derivative as its size",
+        why="The length of a matrix is the root of the sum of its squares: "
+        "all entries count.",
+        read="04_attention#att-measure",
+        alone=True,
+    ),
+    "spectral": Bug(
+        "jacobian.flatten(1).norm(dim=1)",
+        "torch.linalg.matrix_norm(jacobian, 2)",
+        says="the spectral norm of the derivative as its size",
+        why="matrix_norm(…, 2) is the largest singular value. Asked for is "
+        "the root of the sum of all squares: flatten, or take 'fro'.",
+        read="04_attention#att-measure",
+        alone=True,
+    ),
     "diagonal": Bug(
         "torch.diag_embed(p) - p[:, :, None] * p[:, None, :]",
         "p * (1 - p)",
@@ -413,9 +431,14 @@ _STUCK_BUGS = {
 def _stuck_cases(seed: int) -> list[Case]:
     g = generator(seed)
     (few,), (many,) = draw(g, (211, 5)), draw(g, (307, 23))
+    # Two small weights e: the sum of the squares is 10 e², near 0.01².
+    small = (0.003 + torch.arange(11, dtype=torch.float64) / 20_000)[:, None]
+    near = torch.cat([1 - 2 * small, small, small], dim=1)
+    near = near[torch.randperm(11, generator=g)].log()
     return [
         Case((8 * few,), name="211 rows of 5 keys"),
         Case((1000 + 8 * many,), name="23 keys, scores around 1,000"),
+        Case((near,), name="eleven rows near the bound"),
     ]
 
 

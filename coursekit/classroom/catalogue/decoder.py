@@ -377,7 +377,15 @@ _MENDED_BUGS = {
         at="path",
     ),
     "no_path": _NO_PATH.by("x + y", "y", at="path"),
-    "no_final_norm": _NO_FINAL_NORM.by("final_norm(x)", "x", at="norm"),
+    "no_final_norm": _NO_FINAL_NORM.by("final_norm(x)", "x", at="end"),
+    "norm_behind": Bug(
+        "part(norm(x))",
+        "norm(part(x))",
+        says="norms behind the parts, x + norm(part(x))",
+        why="The norm stands in front of the part: x + part(norm(x)).",
+        read="07_norm#norm-where",
+        alone=True,
+    ),
 }
 
 
@@ -1356,6 +1364,7 @@ EXERCISES = {
     "diagnose": Exercise(
         diagnose,
         _diagnose_cases,
+        words=SUSPECTS,
         bugs=_DIAGNOSE_BUGS,
         alike=[
             *(

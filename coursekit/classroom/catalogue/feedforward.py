@@ -58,6 +58,17 @@ _NO_BEND = Bug(
 )
 _FEED_FORWARD_BUGS = {
     "no_bend": _NO_BEND.by("f(x @ w_in + b_in)", "x @ w_in + b_in"),
+    "late_bend": Bug(
+        "f(x @ w_in + b_in)",
+        "x @ w_in + b_in",
+        "y = h @ w_out + b_out",
+        "y = f(h @ w_out + b_out)",
+        says="the nonlinearity after the second layer, not between the two",
+        why="Two linear layers in a row are one. The nonlinearity sits in the "
+        "middle.",
+        read="08_feedforward#ff-wrong",
+        at="bend",
+    ),
     "early_bend": Bug(
         "f(x @ w_in + b_in)",
         "f(x @ w_in) + b_in",
@@ -81,6 +92,7 @@ _FEED_FORWARD_BUGS = {
         why="The output is added to the stream and must be as free to lower "
         "a number as to raise it. One nonlinearity, in the middle.",
         read="further/08_feedforward#ff-wrong",
+        at="bend",
     ),
     "residual": Bug(
         "return y",

@@ -351,6 +351,17 @@ _GATED_BUGS = {
         says="no nonlinearity at all: a product of two linear maps",
         why="The gate passes through silu before it multiplies.",
         read="15_modern#mod-swiglu",
+        at="silu",
+    ),
+    "of_the_product": Bug(
+        "    gate = F.silu(gate)\n",
+        "",
+        "(gate * inner)",
+        "F.silu(gate * inner)",
+        says="silu on the product, not on the gate",
+        why="The gate passes through silu before it multiplies.",
+        read="15_modern#mod-swiglu",
+        at="silu",
     ),
     "added": Bug(
         "gate * inner",
@@ -366,6 +377,7 @@ _GATED_BUGS = {
         says="one more silu, after the product",
         why="The nonlinearity sits on the gate alone.",
         read="15_modern#mod-swiglu",
+        at="silu",
     ),
 }
 

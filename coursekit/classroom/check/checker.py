@@ -228,6 +228,9 @@ def judged(
 ) -> str | None:
     """None if a value is right, else what is wrong with it."""
     got = in_form_of(expected, got)
+    if exercise.words and isinstance(got, str) and got not in exercise.words:
+        known = ", ".join(map(repr, exercise.words))
+        return f"Expected one of {known}, written like this: got {got!r}."
     try:
         if exercise.judge is None:
             return difference(got, expected, exercise.rtol, exercise.atol)

@@ -199,6 +199,9 @@ class Exercise:
     that says what is wrong with it.
     """
 
+    words: Sequence[str] = ()
+    """The texts to choose from, if an answer is one of several."""
+
     bugs: Mapping[str, Bug] = field(default_factory=dict)
     """The classic mistakes, by name."""
 

@@ -189,8 +189,10 @@ def entry(name: str, thing: Any) -> Any:
     Raises:
         ValueError: if Python does not report its calls.
     """
-    made = isinstance(thing, type)
-    found = inspect.unwrap(getattr(thing, "__init__") if made else thing)  # noqa: B009 (mypy)
+    called = thing
+    if isinstance(thing, type):
+        called = thing.__init__  # type: ignore[misc]
+    found = inspect.unwrap(called)
     in_python = isinstance(found, FunctionType)
     in_c = isinstance(found, BuiltinFunctionType | MethodDescriptorType)
     if not in_python and (not in_c or name.endswith("__")):
