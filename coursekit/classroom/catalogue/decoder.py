@@ -383,7 +383,7 @@ _MENDED_BUGS = {
         "norm(part(x))",
         says="norms behind the parts, x + norm(part(x))",
         why="The norm stands in front of the part: x + part(norm(x)).",
-        read="07_norm#norm-where",
+        read="further/07_norm#norm-where",
         alone=True,
     ),
 }

@@ -548,7 +548,7 @@ _GAP_LOSS_BUGS = {
         says="a loss in which token 0 never counts",
         why="0 is a token like any other. What is not chosen is marked by a "
         "number that is no id, such as −100.",
-        read="13_encoder#enc-predict-all-loss",
+        read="further/13_encoder#enc-predict-all-loss",
         alone=True,
     ),
     "all_places": Bug(

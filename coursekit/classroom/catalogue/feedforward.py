@@ -66,7 +66,7 @@ _FEED_FORWARD_BUGS = {
         says="the nonlinearity after the second layer, not between the two",
         why="Two linear layers in a row are one. The nonlinearity sits in the "
         "middle.",
-        read="08_feedforward#ff-wrong",
+        read="further/08_feedforward#ff-wrong",
         at="bend",
     ),
     "early_bend": Bug(
