@@ -16,6 +16,8 @@ from coursekit.vocabulary import SpecialTokens, Tokenizer, special_of
 
 __all__ = ["BPETokenizer", "CharTokenizer"]
 
+SHOWN = 20  # characters that a message names
+
 
 def check_text(text: str) -> None:
     """Refuse a text with nothing to learn from."""
@@ -90,12 +92,13 @@ class CharTokenizer(Tokenizer):
             return [self._ids[char] for char in text]
         except KeyError as error:
             char = error.args[0]
+            some = "such as " * (len(self.chars) > SHOWN)
             raise ValueError(
                 "a character tokenizer knows only the characters it "
                 f"was trained on: got {char!r} (U+{ord(char):04X}) at "
-                f"index {text.index(char)}; it knows {len(self.chars)} "
-                "others. Train on a text that has it, or use "
-                "BPETokenizer, which falls back to bytes."
+                f"index {text.index(char)}; it knows {len(self.chars)}, "
+                f"{some}{self.chars[-SHOWN:]!r}. Use only these, or train on "
+                "a text that has the other; BPETokenizer takes every text."
             ) from None
 
 

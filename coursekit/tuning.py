@@ -91,8 +91,12 @@ def _packaged(name: str | Path, suffix: str) -> Path:
 def encode_pair(tokenizer: Tokenizer, prompt: str, answer: str) -> Pair:
     """A prompt and its answer as ids; a new line ends the answer.
 
+    Raises:
+        ValueError: if the new line is no token, or a character is unknown.
+
     Chapter: 20, fine-tuning.
     """
+    _end_id(tokenizer)
     return tokenizer.encode(prompt), tokenizer.encode(f" {answer}\n")
 
 
@@ -183,9 +187,21 @@ def replies(
     Chapter: 20, fine-tuning.
     """
     ids = [tokenizer.encode(prompt) for prompt in prompts]
-    [end_id] = tokenizer.encode("\n")
-    found = answers(model, ids, end_id, max_new_tokens)
+    found = answers(model, ids, _end_id(tokenizer), max_new_tokens)
     return [tokenizer.decode(answer).strip() for answer in found]
+
+
+def _end_id(tokenizer: Tokenizer) -> int:
+    """The id of the new line, which ends each answer."""
+    try:
+        [end_id] = tokenizer.encode("\n")
+    except ValueError as error:
+        raise ValueError(
+            "a new line ends each answer, so it must be a token: got a "
+            f"vocabulary of {tokenizer.vocab_size} tokens without it. Choose "
+            "a model that was trained on a text with lines."
+        ) from error
+    return end_id
 
 
 # -- low-rank updates --------------------------------------------------------

@@ -98,6 +98,14 @@ class Tokenizer(ABC):
     def encode(self, text: str) -> list[int]:
         """Turn text into ids."""
 
+    def can_encode(self, text: str) -> bool:
+        """Whether all of a text is in the vocabulary."""
+        try:
+            self.encode(text)
+        except ValueError:
+            return False
+        return True
+
     def encode_iterable(
         self, texts: Iterable[str], **options: Any
     ) -> Iterator[int]:

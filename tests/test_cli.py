@@ -480,6 +480,26 @@ def test_no_steps_leave_a_model_that_writes(call, text, tmp_path):
     assert (code, len(out)) == (0, len("the") + 7 + len("\n"))
 
 
+@pytest.mark.parametrize("what", ["ACGT", "猫と犬。", "Then\n"])
+def test_any_text_leaves_a_model_that_writes(call, tmp_path, what):
+    """Also one without a new line, or without T, h and e."""
+    (tmp_path / "text").write_text(what * 99, encoding="utf8")
+    folder = tmp_path / "a b"
+    words = [tmp_path / "text", "--out", folder, *SMALL, "--steps", "1"]
+    _, out, err = call("train", *words)
+    said = shlex.split(out.splitlines()[-1].removeprefix("next: coursekit "))
+    for words in (said, said[:2]):
+        code, out, err = call(*words, "--max-new-tokens", "5")
+        assert (code, err) == (0, "")
+        assert {*out} <= {*what, "\n"}
+    wrong = call("generate", folder, "--prompt", "x")
+    refused(wrong, "got 'x'", repr("".join(sorted(what))), "Use only these")
+    if "\n" not in what:
+        (tmp_path / "pairs").write_text("A\tC\nC\tA\n")
+        words = [folder, tmp_path / "pairs", "--out", tmp_path / "t"]
+        refused(call("finetune", *words), "a new line ends each answer")
+
+
 def test_a_folder_that_cannot_be_made_is_refused(call, text, tmp_path):
     folder = text / "r"  # below a file
     refused(

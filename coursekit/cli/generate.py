@@ -4,6 +4,7 @@ import argparse
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Annotated
 
 import torch
@@ -24,8 +25,9 @@ from coursekit.vocabulary import Tokenizer
 class Text:
     """Where a text begins, and where it ends."""
 
-    prompt: Annotated[str, "TEXT"] = "\n"
-    """what the text begins with [default: a new line]"""
+    prompt: Annotated[str | None, "TEXT"] = None
+    """what the text begins with [default: a new line, or the first token
+    that the model knows]"""
     max_new_tokens: int = 300
     """tokens to write"""
 
@@ -59,6 +61,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Write a text, and print it as it comes."""
     model, tokenizer = text_model(args)
+    if args.prompt is None:
+        args.prompt = usual_prompt(tokenizer)
     prompt = encode_prompt(args.prompt, tokenizer)
     stops = list(tokenizer.special_tokens.values())
     began = time.perf_counter()
@@ -78,12 +82,18 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def usual_prompt(tokenizer: Tokenizer) -> str:
+    """A new line, or the first token of a text that has none."""
+    tokens = (tokenizer.decode([i]) for i in tokenizer.ordinary_ids)
+    return next(filter(tokenizer.can_encode, chain("\n", tokens)))
+
+
 def encode_prompt(prompt: str, tokenizer: Tokenizer) -> list[int]:
     """The prompt's ids, of which a model needs one at least."""
     if not prompt:
         raise ValueError(
             "a prompt must have at least one character: got ''. Leave "
-            "--prompt out to begin on a new line."
+            "--prompt out for the usual one."
         )
     return tokenizer.encode(prompt)
 

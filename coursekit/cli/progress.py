@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 
 import torch
 
@@ -14,6 +15,7 @@ from coursekit.cli.output import discard_output, note
 from coursekit.cli.runs import Run
 from coursekit.progress import Bar
 from coursekit.training import Progress
+from coursekit.vocabulary import Tokenizer
 
 
 @contextmanager
@@ -89,7 +91,9 @@ class Reporter:
             f"{progress.tokens_per_second:,.0f} tokens/s"
         )
 
-    def end(self, folder: Path, step: int, best: float | None) -> None:
+    def end(
+        self, folder: Path, step: int, best: float | None, tokenizer: Tokenizer
+    ) -> None:
         """Say how it went, and what comes next."""
         if self.silent:
             return
@@ -99,4 +103,5 @@ class Reporter:
             return
         loss = "none yet" if best is None else f"{best:.4f} nats a token"
         self.write(f"{step} steps; lowest validation loss: {loss}")
-        self.write(f'next: coursekit generate {folder} --prompt "The "')
+        prompt = ' --prompt "The "' * tokenizer.can_encode("The ")
+        self.write(f"next: coursekit generate {quote(str(folder))}{prompt}")

@@ -127,7 +127,7 @@ def train_run(
         state, stopped = train_on(args, run, saver, reporter, group, device)
     elif not path.exists():  # --steps 0: a model that has learned nothing
         distributed.RankZeroSaver(saver, group).save()
-    reporter.end(folder, state.step, state.best)
+    reporter.end(folder, state.step, state.best, run.tokenizer)
     return 130 if stopped else reporter.exit_code
 
 
