@@ -250,9 +250,9 @@ def raw_branch(x, parts, norms, final_norm):
     return final_norm(x)
 
 
-def parts_scaled(x, parts, norms, final_norm):
+def parts_halved(x, parts, norms, final_norm):
     for part, norm in zip(parts, norms, strict=True):
-        x = x + part(norm(x)) / len(parts) ** 0.5
+        x = x + part(norm(x)) / 2
     return final_norm(x)
 
 
@@ -1089,7 +1089,7 @@ OUTSIDE = {
         two_norms_for_all,
         one_norm_for_all,
         raw_branch,
-        parts_scaled,
+        parts_halved,
         from_the_bottom,
     ],
     "build": [
