@@ -1581,8 +1581,30 @@ def tells(f):
         seen.append(y)
     return torch.allclose(y, seen[0])
 """
+HIDDEN = """
+import torch
+
+def tells(f):
+    q, k, v = (torch.randn(n, 4, dtype=torch.float64) for n in (3, 5, 5))
+    mask = torch.arange(5).expand(3, 5) < 4
+    other = v.clone()
+    other[4] += 3
+    return torch.allclose(f(q, k, v, mask), f(q, k, other, mask))
+"""
 GIVEN = RIGHT.replace('float("-inf")', "0.0").replace(
     "attend_yourself", "attend"
+)
+
+DIFFERS = (
+    GIVEN.replace("def attend(", "def given(")
+    + """
+import torch
+
+def tells(f):
+    q, k, v = (torch.randn(n, 4, dtype=torch.float64) for n in (3, 5, 5))
+    mask = torch.arange(5).expand(3, 5) < 4
+    return not torch.allclose(f(q, k, v, mask), given(q, k, v, mask))
+"""
 )
 
 
@@ -1631,6 +1653,8 @@ MENDED_PROGRAM = RIGHT.replace("attend_yourself", "attend")
             ("wrong", "0.00"),
         ),
         (MENDED_PROGRAM, COUNTS, ("ok", "6.00"), ("wrong", "0.00")),
+        (MENDED_PROGRAM, HIDDEN, ("ok", "6.00"), ("ok", "4.00")),
+        (MENDED_PROGRAM, DIFFERS, ("ok", "6.00"), ("wrong", "0.00")),
         (MENDED_PROGRAM, SEEN, ("ok", "6.00"), ("wrong", "0.00")),
         (
             MENDED_PROGRAM,

@@ -717,10 +717,11 @@ def debug_notebook(
         variants=sorted(program.variants),
     )
     to.text(
-        "## A test of your own\n\nWrite a test that tells a right function "
-        "from the program that you were given. It is called with a function "
+        "## A test of your own\n\nWrite a test that finds the mistakes of "
+        "the program that you were given. It is called with a function "
         f"`f`, which takes what `{function}` takes, and returns True if `f` "
-        "is right and False if it is the program above, as it was. "
+        "is right and False if it makes these mistakes: the program above, "
+        "or one that makes another mistake as well. "
         f"*({test['points']} points)*"
     )
     to.code(

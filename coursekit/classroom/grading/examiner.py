@@ -28,7 +28,7 @@ from coursekit.classroom.check.call import (
 )
 from coursekit.classroom.check.checker import examine, verdict
 from coursekit.classroom.check.core import NONE, Case, Exercise, Switches
-from coursekit.classroom.check.diagnose import References
+from coursekit.classroom.check.diagnose import References, go_together
 from coursekit.classroom.check.forbid import LESSON
 from coursekit.classroom.check.report import Report
 from coursekit.classroom.grading import frames, library, refusal, viva
@@ -63,9 +63,10 @@ PROBLEMS = {  # of an answer, as notebooks.py finds them
     "renamed": "The cell defines {f}, which is not the name it should have.",
     "syntax": "The cell is not valid Python.",
 }
-TELLS = [  # the two cases of a student's own test
+TELLS = [  # the cases of a student's own test
     "True for a right function",
     "False for the program that was given",
+    "False for programs with its mistakes and another",
 ]
 LOOK_AT = ("duplicate", "elsewhere")  # of these the instructor hears, too
 BLANK = "Nothing is written yet."
@@ -962,14 +963,13 @@ def reported(
 def examine_test(
     task: Task, answer: Answer, cells: tuple[str, ...], session: Session
 ) -> tuple[Result, Tried]:
-    """Give a test the right function and the mutant, in a drawn order.
+    """Give a test a right function and wrong ones, in a drawn order.
 
-    Both run here, on inputs of the student's; what they may use is limited.
+    All run here, on inputs of the student's; what they may use is limited.
     """
-    functions = [
-        switched(task.exercise, task.on | on) for on in (NONE, task.mutant)
-    ]
-    order = [0, 1] * TRIES
+    programs = [NONE, task.mutant, *worse(task)]
+    functions = [switched(task.exercise, task.on | on) for on in programs]
+    order = [0, 1] * TRIES + list(range(2, len(programs)))
     random.Random(derived(task.secret, "test")).shuffle(order)
     signature = inspect.signature(lambda f: f)
     calls = [signature.bind(functions[kind]) for kind in order]
@@ -979,14 +979,14 @@ def examine_test(
         return nothing(task, "error", tried.absent), tried
     if tried.bare and all(o.value is None for o in tried.outcomes):
         return nothing(task, "not attempted", BLANK), tried
-    said: list[list[Outcome]] = [[], []]
-    for kind, outcome in zip(order, tried.outcomes, strict=True):
-        said[kind].append(outcome)
+    said: list[list[Outcome]] = [[], [], []]
+    for number, outcome in zip(order, tried.outcomes, strict=True):
+        said[min(number, 2)].append(outcome)
     if all(right_on(said)):
         # A test that only compares with the first function it has met is
         # right if that was a right one: so it meets another one first.
         session.open()
-        first = 1 - order[0]
+        first = 0 if order[0] else 1
         again = call_all(
             cells,
             answer.function,
@@ -1005,7 +1005,11 @@ def examine_test(
         kind = right.index(False)
         odd = next(o for o in said[kind] if truth(o) is not (kind == 0))
         status = "error" if odd.error else "wrong"
-        what = ("a right function", "the program that you were given")[kind]
+        what = (
+            "a right function",
+            "the program that you were given",
+            "a program with the mistakes of yours and another",
+        )[kind]
         came = (
             f"raised {explain(odd.error)}"
             if odd.error
@@ -1017,11 +1021,39 @@ def examine_test(
         task.function,
         task.points,
         status,
-        right=2 * all(right),  # one of two can be had without looking
-        total=2,
+        right=3 * all(right),  # each can be had without looking
+        total=3,
         cases=[[t, ok] for t, ok in zip(TELLS, right, strict=True)],
         message=message,
     ), tried
+
+
+def worse(task: Task) -> list[Switches]:
+    """Programs with the mistakes of the given one and another, two at most.
+
+    A test that only compares with the given program takes them for right.
+    None of them raises on the hidden cases, and where the given one is wrong
+    they are wrong, too: the other mistake hides nothing.
+    """
+    found = []
+    cases, given = task.cases, right_given(task)
+    for name in sorted(set(task.exercise.bugs) - task.mutant):
+        on = task.mutant | {name}
+        if any(task.exercise.bugs[b].alone for b in on) or not go_together(
+            task.exercise, *sorted(on)
+        ):
+            continue
+        outcomes = [
+            core.expected(task.exercise, case, task.call_seed, task.on | on)
+            for case in cases
+        ]
+        if all(
+            outcome.error is None and (ok or problem(task, case, outcome))
+            for case, outcome, ok in zip(cases, outcomes, given, strict=True)
+        ):
+            found.append(on)
+    random.Random(derived(task.secret, "worse")).shuffle(found)
+    return found[:2]
 
 
 def right_on(said: Sequence[Sequence[Outcome]]) -> list[bool]:
