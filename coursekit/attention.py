@@ -89,7 +89,7 @@ def _weights(
     scores = q @ share_heads(k, q).mT / math.sqrt(q.size(-1))
     if bias is not None:
         check_bias(bias, q, k)
-        scores = scores + bias
+        scores = scores + bias.to(scores.dtype)
     if causal:
         earlier = causal_mask(q.size(-2), k.size(-2), q.device)
         mask = combine_masks(mask, earlier)
@@ -121,7 +121,7 @@ def attend(
         v: (..., S, Dv) values.
         mask: booleans that broadcast to (..., T, S), True = may attend.
         causal: query i sees key j only if j ≤ i + (S − T).
-        dropout_p: share of weights zeroed; pass 0 outside training.
+        dropout_p: share of weights zeroed, 0..1; pass 0 outside training.
         bias: numbers added to the scores, broadcast to (..., T, S).
 
     Returns:
@@ -138,7 +138,7 @@ def attend(
     Source: vaswani2017attention, equation 1 and Figure 2, left.
     Test: tests/test_attention.py::test_equal_to_torch
     """
-    check_attention(q, k, v, mask)
+    check_attention(q, k, v, mask, dropout_p)
     weights = _weights(q, k, mask, causal, bias)
     return F.dropout(weights, dropout_p) @ share_heads(v, q)
 
@@ -168,7 +168,7 @@ def fast_attend(
         ``scaled_dot_product_attention``.
     Test: tests/test_attention.py::test_nan_is_shown_by_the_readable_function
     """
-    check_attention(q, k, v, mask)
+    check_attention(q, k, v, mask, dropout_p)
     n_queries, n_keys = q.size(-2), k.size(-2)
     # `is_causal` aligns its mask top left: it is ours only for T = S. A
     # single query is the last position and sees every key.

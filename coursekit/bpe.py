@@ -57,15 +57,17 @@ def find_all(pattern: str, text: str) -> list[str]:
 
     compiled = regex.compile(pattern)
     if compiled.groups:  # findall would return what the groups hold
-        return [match.group() for match in compiled.finditer(text)]
-    return compiled.findall(text)
+        found = [match.group() for match in compiled.finditer(text)]
+    else:
+        found = compiled.findall(text)
+    return [*filter(None, found)]  # a pattern may find nothing at a place
 
 
 def check_split(pattern: Any) -> None:
     """Refuse a pattern of chunks that is none.
 
     Raises:
-        ValueError: it is no text, or no regular expression.
+        ValueError: it is no text, empty, or no regular expression.
     """
     if pattern in (SPLIT, DIGITS_APART):
         return
@@ -73,6 +75,8 @@ def check_split(pattern: Any) -> None:
 
     try:
         regex.compile(pattern)
+        if not pattern:
+            raise ValueError("empty")
     except (TypeError, ValueError, regex.error) as error:
         raise ValueError(
             "split must be a regular expression, as a text: got "

@@ -1,5 +1,6 @@
 """What the library refuses: each rule with its message, in one place."""
 
+import operator
 from collections.abc import Iterable
 from numbers import Integral, Real
 from pathlib import Path
@@ -14,7 +15,9 @@ __all__ = [
     "check_boolean",
     "check_causal",
     "check_choice",
+    "check_dropout",
     "check_heads",
+    "check_id_list",
     "check_ids",
     "check_integers",
     "check_length",
@@ -88,6 +91,26 @@ def is_packaged(
         f"Write ./{name} for the one here; rename it to use the package's.",
     )
     return True
+
+
+def check_id_list(ids: Iterable[Any]) -> list[int]:
+    """Return ids as a list of integers.
+
+    Raises:
+        ValueError: if one is none, as 1.0 or True.
+    """
+    if isinstance(ids, Tensor):
+        ids = ids.tolist()
+    try:
+        listed = [*ids]
+        if any(isinstance(i, bool) for i in listed):
+            raise TypeError
+        return [operator.index(i) for i in listed]
+    except TypeError:
+        raise ValueError(
+            f"token ids must be integers: got {str(ids)[:80]}. Encode a text "
+            "by the tokenizer of the model."
+        ) from None
 
 
 def check_integers(**sizes: Any) -> None:
@@ -276,7 +299,11 @@ def check_scores(model: nn.Module) -> None:
 
 
 def check_attention(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    dropout_p: float = 0.0,
 ) -> None:
     """Refuse shapes that don't fit, before broadcasting hides it.
 
@@ -285,6 +312,7 @@ def check_attention(
         k: (..., G, S, Dh) keys.
         v: (..., G, S, Dv) values.
         mask: booleans that broadcast to (..., H, T, S).
+        dropout_p: share of weights zeroed.
 
     Dtypes are left to PyTorch, which refuses different ones by a
     ``RuntimeError``: under autocast they may differ.
@@ -292,6 +320,8 @@ def check_attention(
     Raises:
         ValueError: with the rule, the shapes received and the remedy.
     """
+    if not 0 <= dropout_p <= 1:
+        check_dropout(dropout_p)
     kinds = [*map(type, (q, k, v))]
     if not all(map(issubclass, kinds, [Tensor] * 3)):
         names = ", ".join(kind.__name__ for kind in kinds)
@@ -320,6 +350,20 @@ def check_attention(
     raise ValueError(f"{rule}: got {shapes}. {remedy}")
 
 
+def check_dropout(p: float) -> None:
+    """Refuse what is no probability to be dropped.
+
+    Raises:
+        ValueError: if it does not lie in 0..1.
+    """
+    require(
+        is_number(p) and 0 <= p <= 1,
+        "dropout must be a probability, in 0..1",
+        repr(p),
+        "0 turns it off; 0.1 is usual.",
+    )
+
+
 def check_mask(mask: Tensor, shape: tuple[int, ...]) -> None:
     """Refuse a mask of numbers, or one of another shape.
 
@@ -336,7 +380,7 @@ def check_mask(mask: Tensor, shape: tuple[int, ...]) -> None:
 
 
 def check_bias(bias: Tensor, q: Tensor, k: Tensor) -> None:
-    """Refuse a bias of booleans, or one of another shape.
+    """Refuse a bias of what is no real number, or of another shape.
 
     Raises:
         ValueError: if it can't be added to the scores of ``q`` and ``k``.
@@ -345,8 +389,9 @@ def check_bias(bias: Tensor, q: Tensor, k: Tensor) -> None:
     kind = getattr(bias, "dtype", type(bias))
     fits = isinstance(bias, Tensor) and broadcasts(bias, shape)
     require(
-        fits and kind != torch.bool,
-        "a bias must be a tensor of numbers that broadcast to (..., T, S)",
+        fits and kind != torch.bool and not kind.is_complex,
+        "a bias must be a tensor of real numbers that broadcast to "
+        "(..., T, S)",
         f"{kind} {tuple(getattr(bias, 'shape', ()))} for {shape}",
         "They are added to the scores; booleans go into `mask`.",
     )

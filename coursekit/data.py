@@ -17,6 +17,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from coursekit.checks import (
+    check_id_list,
     check_integers,
     is_integer,
     is_number,
@@ -336,8 +337,9 @@ def sequential_windows(
 
 def pad(sequences: Sequence[Sequence[int]], value: int) -> Int[Tensor, "B S"]:
     """Stack id lists of unequal length; fill up on the right."""
-    longest = max(len(sequence) for sequence in sequences)
-    rows = [[*s, *[value] * (longest - len(s))] for s in sequences]
+    lists = [check_id_list(sequence) for sequence in sequences]
+    longest = max(map(len, lists))
+    rows = [[*ids, *[value] * (longest - len(ids))] for ids in lists]
     return torch.tensor(rows, dtype=torch.long).view(len(rows), longest)
 
 

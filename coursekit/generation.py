@@ -19,7 +19,14 @@ from coursekit.checks import is_integer, is_number, require
 from coursekit.sampling import Choose, greedy
 from coursekit.steppers import Prompts, Stepper, check_prompts
 
-__all__ = ["Hypothesis", "beam_search", "generate", "stream"]
+__all__ = [
+    "Hypothesis",
+    "beam_search",
+    "check_beams",
+    "check_stop_ids",
+    "generate",
+    "stream",
+]
 
 MOST_BEAMS = 10_000
 """More would not end: each is a row of every batch."""
@@ -57,7 +64,7 @@ def stream(
     """
     batch = check_prompts(prompts)
     _check_max_new_tokens(stepper, max_new_tokens)
-    _check_stop_ids(stop_ids)
+    check_stop_ids(stop_ids)
 
     def steps() -> Iterator[list[int | None]]:
         logits = stepper.prefill(batch)
@@ -241,8 +248,8 @@ def beam_search(
     """
     batch = check_prompts(prompts)
     _check_max_new_tokens(stepper, max_new_tokens, at_least=1)
-    _check_stop_ids(stop_ids)
-    _check_beams(n_beams, length_penalty)
+    check_stop_ids(stop_ids)
+    check_beams(n_beams, length_penalty)
     rules = (n_beams, max_new_tokens, stop_ids, length_penalty, exhaustive)
     searches = [_Search(*rules) for _ in batch]
     active, width, logits = searches, 1, stepper.prefill(batch)
@@ -339,21 +346,21 @@ def _check_max_new_tokens(
     )
 
 
-def _check_stop_ids(stop_ids: Collection[int]) -> None:
+def check_stop_ids(stop_ids: Collection[int]) -> None:
     """Refuse stop tokens that are no collection of ids.
 
     Raises:
         ValueError: if they are one id, a text, or hold what is no id.
     """
     ids = stop_ids if isinstance(stop_ids, Collection) else [None]
-    if not all(isinstance(i, int) for i in ids):
+    if not all(is_integer(i, 0) for i in ids):
         raise ValueError(
             f"stop_ids must be a collection of token ids: got {stop_ids!r}. "
             "Write [id] for one."
         )
 
 
-def _check_beams(n_beams: int, length_penalty: float) -> None:
+def check_beams(n_beams: int, length_penalty: float = 1.0) -> None:
     """Refuse a beam search that can't be done.
 
     Raises:

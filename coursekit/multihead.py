@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from coursekit.attention import Attend, fast_attend
-from coursekit.checks import check_heads, check_width
+from coursekit.checks import check_dropout, check_heads, check_width
 
 __all__ = [
     "KeyValueCache",
@@ -113,6 +113,7 @@ class MultiHeadAttention(nn.Module):
         self.n_heads = n_heads
         self.n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
         check_heads(d_model, n_heads, self.n_kv_heads, d_head)
+        check_dropout(dropout)
         d_head = d_head or d_model // n_heads
         d_value = d_head if d_value is None else d_value
         self.w_q = nn.Linear(d_model, n_heads * d_head, bias)

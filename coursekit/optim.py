@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from coursekit.checks import check_integers, is_number
+from coursekit.checks import check_integers, is_number, require
 
 __all__ = [
     "Muon",
@@ -76,12 +76,13 @@ def cosine_schedule(
         The learning rate.
 
     Raises:
-        ValueError: if step is below 1.
+        ValueError: if step is below 1, or a number is negative or not finite.
 
     Chapter: 11, training.
     Source: loshchilov2017sgdr, equation 5, without restarts.
     """
     _check_step(step)
+    _check_numbers(peak=peak, total=total, warmup=warmup, min_lr=min_lr)
     if step <= warmup:
         return peak * step / warmup
     way = min(1.0, (step - warmup) / max(1, total - warmup))
@@ -100,16 +101,27 @@ def constant_schedule(step: int, peak: float, warmup: int = 0) -> float:
         The learning rate.
 
     Raises:
-        ValueError: if step is below 1.
+        ValueError: if step is below 1, or a number is negative or not finite.
 
     Chapter: 11, training.
     """
     _check_step(step)
+    _check_numbers(peak=peak, warmup=warmup)
     return peak * min(1.0, step / max(1, warmup))
 
 
+def _check_numbers(**numbers: float) -> None:
+    for name, number in numbers.items():
+        require(
+            is_number(number) and 0 <= number < math.inf,
+            f"{name} must be a finite number of at least 0",
+            repr(number),
+            "A rate that is no number would spoil all weights.",
+        )
+
+
 def _check_step(step: int) -> None:
-    if not (is_number(step) and step >= 1):
+    if not (is_number(step) and 1 <= step < math.inf):
         raise ValueError(
             f"updates are counted from 1: got step={step}. A rate of 0 at "
             "the first update would waste it; add 1."

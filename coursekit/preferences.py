@@ -257,7 +257,8 @@ def dpo_loss(
         beta: β > 0.
 
     Returns:
-        Nats, a scalar; ln 2 at the start.
+        Nats, a scalar; ln 2 while the policy is the reference, both without
+        dropout.
 
     Chapter: 22, preferences.
     Source: rafailov2023direct, equation 7.

@@ -7,7 +7,7 @@ the draft's distribution q; only how many tokens a run brings depends on it.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -16,10 +16,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from coursekit.cache import make_cache
+from coursekit.checks import is_integer, require
 from coursekit.decoder import GPT
 from coursekit.devices import device_of
+from coursekit.generation import check_stop_ids
 from coursekit.sampling import apply_temperature, sampler
-from coursekit.steppers import evaluating
+from coursekit.steppers import check_prompts, evaluating
 
 __all__ = [
     "CachedReader",
@@ -145,7 +147,9 @@ class Speculation:
     Attributes:
         tokens: the new tokens.
         drafted: for each run of the target, how many tokens it verified.
-        kept: for each run, how many tokens it brought, 1 to drafted + 1.
+        kept: for each run, how many tokens it brought, 1 to drafted + 1; of
+            the last, a stop token and what came after it are not in
+            ``tokens``.
     """
 
     tokens: tuple[int, ...]
@@ -167,48 +171,64 @@ def speculate(
     max_new_tokens: int,
     n_draft: int,
     draw: Draw,
+    stop_ids: Collection[int] = (),
 ) -> Speculation:
     """Generate with a draft: its tokens, verified by the target.
 
     Args:
         target: whose distribution the text has.
         draft: proposes ``n_draft`` tokens at a time.
-        prompt: ids, at least one.
-        max_new_tokens: how many tokens to generate.
+        prompt: ids, at least one; a list or a (T,) tensor.
+        max_new_tokens: most tokens to generate.
         n_draft: γ ≥ 1; fewer are drafted when fewer are missing.
         draw: takes (V,) probabilities to a token; see :func:`draw_with`.
+        stop_ids: tokens that end the text; they are not returned.
 
     Returns:
         The tokens and what each run of the target brought.
 
     Raises:
-        ValueError: if the prompt is empty or γ is below 1.
+        ValueError: if the prompt is empty, a number is out of range, or
+            target and draft have other vocabularies.
 
     Chapter: 21, inference.
     Source: leviathan2023fast, algorithm 1.
     Test: tests/test_speculative.py::test_a_greedy_text_stays_the_same
     """
-    if not prompt or n_draft < 1:
-        raise ValueError(
-            "speculative decoding needs a prompt and n_draft of at least 1: "
-            f"got {len(prompt)} tokens and n_draft={n_draft}. Begin with a "
-            "newline; 3 to 7 drafted tokens are usual."
-        )
-    text, n_drafted, kept = [*prompt], [], []
-    while (missing := max_new_tokens - (len(text) - len(prompt))) > 0:
+    [text] = check_prompts([prompt])
+    check_stop_ids(stop_ids)
+    require(
+        is_integer(n_draft) and is_integer(max_new_tokens, 0),
+        "n_draft must be a whole number of at least 1, max_new_tokens of 0",
+        f"n_draft={n_draft}, max_new_tokens={max_new_tokens}",
+        "3 to 7 drafted tokens are usual.",
+    )
+    tokens: list[int] = []
+    n_drafted, kept = [], []
+    while (missing := max_new_tokens - len(tokens)) > 0:
         drafted: list[int] = []
         rows: list[Tensor] = []
         for _ in range(min(n_draft, missing - 1)):
-            rows.append(draft([*text, *drafted], 1)[0])
+            rows.append(draft([*text, *tokens, *drafted], 1)[0])
             drafted.append(draw(rows[-1]))
-        p = target([*text, *drafted], len(drafted) + 1)
+            if drafted[-1] in stop_ids:
+                break
+        p = target([*text, *tokens, *drafted], len(drafted) + 1)
         q = torch.stack(rows) if rows else p[:0]
+        require(
+            p.size(-1) == q.size(-1),
+            "target and draft must have the same tokens",
+            f"{p.size(-1)} of the target and {q.size(-1)} of the draft",
+            "Take a draft that was trained with the target's tokenizer.",
+        )
         new = verify(drafted, p, q, draw)
-        text += new
+        tokens += new
         n_drafted.append(len(drafted))
         kept.append(len(new))
-    tokens = tuple(text[len(prompt) :])
-    return Speculation(tokens, tuple(n_drafted), tuple(kept))
+        if stops := [i for i, token in enumerate(tokens) if token in stop_ids]:
+            tokens = tokens[: stops[0]]
+            break
+    return Speculation(tuple(tokens), tuple(n_drafted), tuple(kept))
 
 
 class CachedReader:

@@ -5,7 +5,6 @@ from the loops of :mod:`coursekit.generation`.  The two here read the whole
 text at each step; those in :mod:`coursekit.cache` give the same logits.
 """
 
-import operator
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from contextlib import contextmanager
 from typing import Protocol, runtime_checkable
@@ -14,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from coursekit.checks import check_scores, is_integer
+from coursekit.checks import check_id_list, check_scores, is_integer
 from coursekit.decoder import GPT
 from coursekit.multihead import KeyValueCache
 from coursekit.seq2seq import CrossCache, Transformer
@@ -359,13 +358,7 @@ def check_prompts(prompts: Prompts) -> list[list[int]]:
             f"{lengths.index(0)} of {len(prompts)}. Begin with a newline or "
             "an end-of-text token."
         )
-    try:
-        return [[operator.index(token) for token in row] for row in prompts]
-    except TypeError as error:
-        raise ValueError(
-            f"a prompt holds ids, whole numbers: got {prompts}. Encode texts "
-            "first, by the tokenizer of the model."
-        ) from error
+    return [check_id_list(row) for row in prompts]
 
 
 def check_rows(tokens: Int[Tensor, "B"], n_rows: int) -> None:

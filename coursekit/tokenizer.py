@@ -343,7 +343,12 @@ class BPETokenizer(Tokenizer):
 
     @cached_property
     def _fast(self) -> Any:
-        """Our ranks in tiktoken's core, or None without tiktoken."""
+        """Our ranks in tiktoken's core; None without it, or for other splits.
+
+        Its engine reads some patterns otherwise, and crashes at others.
+        """
+        if self.split not in (bpe.SPLIT, bpe.DIGITS_APART):
+            return None
         return bpe.tiktoken_encoding(self.split, self.ranks)
 
     @classmethod

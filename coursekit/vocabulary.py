@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-from coursekit.checks import require
+from coursekit.checks import check_id_list, require
 from coursekit.files import parse_json, utf8, write_atomically
 
 __all__ = [
@@ -162,9 +162,9 @@ class Tokenizer(ABC):
         """Return the bytes of the ids; a token may hold half a character.
 
         Raises:
-            ValueError: an id is not in 0 … vocab_size − 1.
+            ValueError: an id is no integer in 0 … vocab_size − 1.
         """
-        ids = [int(i) for i in ids]
+        ids = check_id_list(ids)
         if ids and (min(ids) < 0 or max(ids) >= self.vocab_size):
             bad = next(i for i in ids if not 0 <= i < self.vocab_size)
             raise ValueError(

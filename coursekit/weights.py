@@ -183,8 +183,28 @@ def _checksum(tensors: dict[str, Tensor], about: dict[str, Any]) -> str:
 # -- in a model --------------------------------------------------------------
 
 
+WRAPPERS = {
+    "OptimizedModule": "_orig_mod",
+    "DistributedDataParallel": "module",
+    "DataParallel": "module",
+}
+"""What PyTorch puts around a model, and where the model is in it."""
+
+
 def own_weights(model: nn.Module) -> dict[str, Tensor]:
-    """The model's tensors by name; a shared one under its first name."""
+    """The model's tensors by name; a shared one under its first name.
+
+    Raises:
+        ValueError: if something is around the model: all names would have a
+            prefix, and fit no model.
+    """
+    kind = type(model).__name__
+    if kind in WRAPPERS and type(model).__module__.startswith("torch."):
+        raise ValueError(
+            "weights are those of the model itself: got it compiled or "
+            f"wrapped, a {kind}. Give the model that was compiled or "
+            f"wrapped, as model.{WRAPPERS[kind]}."
+        )
     first: dict[int, tuple[str, Tensor]] = {}
     for name, tensor in model.state_dict(keep_vars=True).items():
         first.setdefault(id(tensor), (name, tensor))

@@ -230,12 +230,57 @@ def test_every_outcome_of_two_dice():
     assert len(found) == 11
 
 
-@pytest.mark.parametrize("n", [0, -1])
-def test_no_token_is_drawn_where_none_is_wanted(n):
-    assert speculate(TARGET, DRAFT, [1], n, 2, draw_with()).tokens == ()
+def test_no_token_is_drawn_where_none_is_wanted():
+    assert speculate(TARGET, DRAFT, [1], 0, 2, draw_with()).tokens == ()
 
 
-@pytest.mark.parametrize(("prompt", "n_draft"), [([], 2), ([1], 0)])
-def test_what_cannot_be_speculated_on_is_refused(prompt, n_draft):
-    with pytest.raises(ValueError, match="n_draft of at least 1: got"):
-        speculate(TARGET, DRAFT, prompt, 3, n_draft, draw_with())
+@pytest.mark.parametrize("n_draft", [1, 2, 4])
+def test_a_stop_token_ends_the_text(n_draft):
+    """Where it ends without a draft, also if the draft goes on behind it."""
+    target, draft = small(3, 2), small(4, 1)
+    ended = 0
+    for first in range(7):
+        for stop in range(7):
+            readers = CachedReader(target, 0.0), CachedReader(draft, 0.0)
+            prompt = torch.tensor([2, first])
+            found = speculate(
+                *readers, prompt, 9, n_draft, draw_with(), {stop}
+            )
+            plain = PlainStepper(target)
+            right = generate(plain, prompt[None], 9, stop_ids={stop})
+            assert [[*found.tokens]] == right
+            ended += len(found.tokens) < 9
+    assert 0 < ended < 49  # the control: some have no such token
+
+
+def wide(text, n):
+    return torch.full((n, 9), 1 / 9, dtype=float64)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"prompt": []}, "at least one token: got an empty prompt"),
+        ({"prompt": [1.5]}, "a prompt holds ids"),
+        ({"prompt": 1}, "prompts are a batch"),
+        ({"n_draft": 0}, "n_draft=0"),
+        ({"n_draft": 2.0}, "n_draft=2.0"),
+        ({"max_new_tokens": -1}, "max_new_tokens=-1"),
+        ({"max_new_tokens": True}, "max_new_tokens=True"),
+        ({"stop_ids": 3}, "a collection of token ids: got 3"),
+        ({"stop_ids": "3"}, "a collection of token ids: got '3'"),
+        ({"draft": wide}, r"got \d of the target and 9 of the draft"),
+    ],
+)
+def test_what_cannot_be_speculated_on_is_refused(change, message):
+    asked = {
+        "target": TARGET,
+        "draft": DRAFT,
+        "prompt": [1],
+        "max_new_tokens": 3,
+        "n_draft": 2,
+        "draw": draw_with(torch.Generator().manual_seed(0)),
+    }
+    speculate(**asked)  # the control
+    with pytest.raises(ValueError, match=message):
+        speculate(**asked | change)

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import torch
 
+from coursekit.checks import check_length
 from coursekit.cli.common import (
     Common,
     add_run,
@@ -17,7 +18,7 @@ from coursekit.cli.common import (
 )
 from coursekit.cli.options import add_fields
 from coursekit.cli.output import report
-from coursekit.data import Batch
+from coursekit.data import Batch, Pair
 from coursekit.models import save_model
 from coursekit.train_config import TrainConfig
 from coursekit.training import evaluate, train
@@ -28,6 +29,7 @@ from coursekit.tuning import (
     merge_lora,
     read_pairs,
 )
+from coursekit.vocabulary import Tokenizer
 
 HELD_OUT = 10  # every tenth pair is not trained on
 
@@ -71,10 +73,28 @@ def run(args: argparse.Namespace) -> int:
         return tune(args)
 
 
+def encoded(name: str, tokenizer: Tokenizer, max_len: int) -> list[Pair]:
+    """The pairs of a file as ids, or the line that can't be learned.
+
+    Raises:
+        ValueError: if a pair is too long for the model, or has a character
+            that it does not know.
+    """
+    pairs = []
+    for n, pair in enumerate(read_pairs(name), 1):
+        try:
+            prompt, answer = encode_pair(tokenizer, *pair)
+            check_length(len(prompt) + len(answer) - 1, max_len)
+        except ValueError as error:
+            raise ValueError(f"line {n} of {name}: {error}") from error
+        pairs.append((prompt, answer))
+    return pairs
+
+
 def tune(args: argparse.Namespace) -> int:
     """Tune a model, and write it to an empty folder."""
     model, tokenizer = text_model(args)
-    pairs = [encode_pair(tokenizer, *pair) for pair in read_pairs(args.pairs)]
+    pairs = encoded(args.pairs, tokenizer, model.config.max_len)
     held_out, learned = pairs[::HELD_OUT], pairs[:]
     del learned[::HELD_OUT]
     if not learned:

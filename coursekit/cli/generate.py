@@ -15,7 +15,7 @@ from coursekit.cli.options import add_fields
 from coursekit.cli.output import report
 from coursekit.decoder import GPT
 from coursekit.fast import for_generation as pack
-from coursekit.generation import beam_search, stream
+from coursekit.generation import beam_search, check_beams, stream
 from coursekit.sampling import sampler
 from coursekit.train_config import TrainConfig
 from coursekit.vocabulary import Tokenizer
@@ -122,6 +122,7 @@ def search(
                 f"top-k or top-p: got {name}={getattr(args, name)} with "
                 f"beam={args.beam}. Leave one of them out."
             )
+    check_beams(args.beam)
     stepper = CachedStepper(pack(model, args.beam))
     hypotheses = beam_search(
         stepper, [prompt], args.beam, args.max_new_tokens, stops

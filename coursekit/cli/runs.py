@@ -32,7 +32,11 @@ from coursekit.models import (
     shapes_only,
 )
 from coursekit.tokenizer import BPETokenizer, CharTokenizer
-from coursekit.train_config import TrainConfig, make_optimizer
+from coursekit.train_config import (
+    TrainConfig,
+    make_optimizer,
+    make_schedule,
+)
 from coursekit.training import ProcessGroup
 from coursekit.vocabulary import Tokenizer
 
@@ -81,14 +85,24 @@ def open_run(
             check_empty(args.out)
             run = make_run(args, device)
         group.sum(0)  # the others wait for this
-        return run
-    group.sum(0)
-    return read_run(Path(args.out), read_settings(Path(args.out)))
+    else:
+        group.sum(0)
+        run = read_run(Path(args.out), read_settings(Path(args.out)))
+    # What this machine can do may differ from where the run began.
+    compiles = getattr(args, "compile", run.config.compile)
+    config = dataclasses.replace(run.config, compile=compiles)
+    return run._replace(config=config)
 
 
 def make_run(args: argparse.Namespace, device: torch.device) -> Run:
     """Build the model and write what the folder needs to be resumed."""
     config = TrainConfig(**(TRAIN_DEFAULTS | given(args, TrainConfig)))
+    if config.steps < config.warmup_steps:
+        note(
+            f"the run of {config.steps} steps ends in its warm-up, at "
+            f"{make_schedule(config)(max(1, config.steps)):.2g} of a rate of "
+            f"{config.learning_rate:.2g}; lower --warmup-steps"
+        )
     precision = pick_precision(config.precision, device)
     config = dataclasses.replace(config, precision=precision)
     name = "shakespeare" if args.text is None else args.text
@@ -213,6 +227,7 @@ def refuse_changes(args: argparse.Namespace, fields: dict[str, Any]) -> None:
     have = {"tokenizer": "its own"}
     have |= TrainConfig.from_dict(fields["train"]).to_dict()
     have |= GPTConfig.from_dict(fields["config"]).to_dict()
+    asked.pop("compile", None)
     if asked.get("precision") == "auto":
         del asked["precision"]
     if args.text:

@@ -44,7 +44,8 @@ class RunOptions:
     out: Annotated[str, "RUN"]
     """folder for checkpoint, settings and weights"""
     resume: bool = False
-    """go on with the run in that folder, with its settings"""
+    """go on with the run in that folder, with its settings; --compile and
+    --no-compile may differ"""
     minutes: Annotated[float | None, "M"] = None
     """stop after that time, with an evaluation and a checkpoint"""
     parallel: Literal["ddp", "fsdp"] | None = None

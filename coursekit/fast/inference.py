@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from coursekit.attention import fast_attend
-from coursekit.checks import check_scores
+from coursekit.checks import check_integers, check_scores
 from coursekit.decoder import GPT
 from coursekit.fast.linear import packed_linear
 from coursekit.feedforward import FeedForward, SwiGLU
@@ -61,6 +61,7 @@ def for_generation(model: Model, n_rows: int = 1) -> Model:
             f"{type(model).__name__}. Give the model itself, not its packed "
             "or compiled form."
         )
+    check_integers(n_rows=n_rows)
     check_scores(model)
     packed = copy.copy(model)
     kind: Any = type(model)

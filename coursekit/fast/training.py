@@ -56,7 +56,7 @@ def for_training(model: nn.Module, compile: bool = False) -> nn.Module:
     if on_cpu and not any(map(shutil.which, (compiler, "clang++", "cl"))):
         raise ValueError(
             "compile needs a C++ compiler on the CPU: got none. Install "
-            "g++, or train without compile."
+            "g++, or train without compile (--no-compile, also to resume)."
         )
     compiled: Any = torch.compile(view)
     return compiled

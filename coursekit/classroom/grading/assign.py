@@ -259,12 +259,16 @@ class Terms:
         )
         for option, given in asked:
             refuse_unknown(option, given, ids)
-        if args.name is not None and (
-            len(pages) != 1 or safe_name(args.name) != args.name
-        ):
+        if args.name is not None and len(pages) != 1:
             raise ValueError(
-                "--name is for an assignment of one page, and a file can "
-                f"have it: got {args.name!r} for {len(pages)} pages."
+                "--name is for an assignment of one page: got "
+                f"{args.name!r} for {len(pages)} pages. Leave it out."
+            )
+        if args.name is not None and safe_name(args.name) != args.name:
+            raise ValueError(
+                "--name may have up to 100 letters, digits and -_.@+, and "
+                f"begins with a letter or digit: got {args.name!r}. Write "
+                f"{safe_name(args.name) or 'exam-1'!r}."
             )
         if not args.due and (args.late or args.late_days):
             raise ValueError(
