@@ -1191,15 +1191,15 @@ def test_start_replaces_no_file(tmp_path, capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("begun", "asked"),
     [
-        ("notebooks", "."),
-        ("notebooks", "notebooks/further"),
-        (".", "notebooks"),
+        ("my_notebooks", "."),
+        ("my_notebooks", "my_notebooks/further"),
+        (".", "my_notebooks"),
     ],
 )
 def test_there_is_one_file_from_wherever_it_is_asked(
     tmp_path, monkeypatch, capsys, begun, asked
 ):
-    (tmp_path / "notebooks/further").mkdir(parents=True)
+    (tmp_path / "my_notebooks/further").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / begun)
     coursekit.start(4)
     monkeypatch.chdir(tmp_path / asked)

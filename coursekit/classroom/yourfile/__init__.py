@@ -235,14 +235,16 @@ def located(file: str | Path | None, name: str = FILE) -> Path:
     Args:
         file: as it was given.
         name: of the file where none was given. It is looked for in the
-            current folder, in those above it, and in `notebooks`, where
+            current folder, in those above it, and in `my_notebooks`, where
             `make lab` works; new files go to the current folder.
     """
+    from coursekit.classroom.readers import FOLDER  # no child needs it
+
     if file is not None:
         return Path(file).absolute()
     here = Path.cwd()
     places = [folder / name for folder in (here, *here.parents)]
-    places.append(here / "notebooks" / name)
+    places.append(here / FOLDER / name)
     return next((path for path in places if path.exists()), places[0])
 
 
@@ -492,5 +494,5 @@ def add_file(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         metavar="FILE",
         help=f"your file [default: {FILE} in this folder, in one above it, "
-        "or in notebooks]",
+        "or in my_notebooks]",
     )
