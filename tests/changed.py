@@ -6,7 +6,8 @@ A chapter has changed if its page, its module or its exercises have:
 ``book/04_attention.md``, ``coursekit/attention.py``,
 ``classroom/catalogue/attention.py``. It is run twice, by the build and by
 nbval, which compares. The HTML is built too where the cache holds the rest of
-the book, as after `make book` as long as the package has not changed.
+the book, as after `make book` as long as the package has not changed. Where
+git cannot say what differs, all chapters count.
 """
 
 import subprocess
@@ -19,16 +20,34 @@ import notebooks  # noqa: E402
 
 
 def git(*command):
-    """The lines that git prints; none if it fails."""
+    """The lines that git prints.
+
+    Raises:
+        OSError: if there is no git.
+        subprocess.CalledProcessError: if it fails.
+    """
     done = subprocess.run(
-        ["git", *command], cwd=ROOT, capture_output=True, encoding="utf8"
+        ["git", *command],
+        cwd=ROOT,
+        capture_output=True,
+        encoding="utf8",
+        check=True,
     )
-    return done.stdout.splitlines() if done.returncode == 0 else []
+    return done.stdout.splitlines()
 
 
 def changed_files():
-    """Paths that differ from where this branch left main, new ones too."""
-    since = git("merge-base", "HEAD", "main") or ["HEAD"]
+    """Paths that differ from where this branch left main, new ones too.
+
+    Raises:
+        OSError, subprocess.CalledProcessError: if git cannot say it.
+    """
+    names = "refs/heads/main", "refs/remotes/origin/main"
+    [prefix] = git("rev-parse", "--show-prefix") or [""]
+    known = git("for-each-ref", "--format=%(refname)", *names)
+    if prefix or not known:
+        raise OSError("this is no clone that has the branch main")
+    since = git("merge-base", "HEAD", known[0])
     return {
         *git("diff", "--name-only", "--relative", since[0]),
         *git("ls-files", "--others", "--exclude-standard"),
@@ -56,10 +75,19 @@ def changed_pages(files, pages):
     ]
 
 
+def to_run(pages):
+    """Those of ``pages`` that have changed; all if git cannot say which."""
+    try:
+        return changed_pages(changed_files(), pages)
+    except (OSError, subprocess.CalledProcessError) as error:
+        said = getattr(error, "stderr", "") or error
+        print(f"git cannot say what has changed, so all has: {said}".strip())
+        return pages
+
+
 def main():
     """Run, export and compare; 1 if a chapter fails or differs."""
-    pages = [page for page, _ in notebooks.chapters(ROOT)]
-    only = changed_pages(changed_files(), pages)
+    only = to_run([page for page, _ in notebooks.chapters(ROOT)])
     if not only:
         print("no chapter has changed")
         return 0

@@ -1,6 +1,7 @@
 """Kernels are forks that have torch, in the folder that was asked for."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -42,6 +43,14 @@ def asked(folder):
     return "".join(c.get("text", "") for c in contents).split()
 
 
+def ended(*processes):
+    """Wait until processes have ended."""
+    end = time.monotonic() + 20
+    while any(process.exists() for process in processes):
+        assert time.monotonic() < end, "it goes on"
+        time.sleep(0.02)
+
+
 def test_a_figure_is_encoded_as_it_is_asked_for(monkeypatch):
     found = {}
     with kernels.ready():
@@ -73,6 +82,29 @@ def test_a_kernel_is_a_fork_with_its_own_folder(tmp_path, monkeypatch):
     assert asked(tmp_path)[0] == "False"  # the control: a usual kernel
 
 
+BUILD = """
+import kernels, time
+from jupyter_client.manager import start_new_kernel
+with kernels.ready():
+    manager, client = start_new_kernel(kernel_name="python3")
+    client.execute_interactive("import os; print(os.getpid(), flush=True)")
+    print(manager.provisioner.pid, flush=True)
+    time.sleep(100)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="forks are for Linux")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_no_kernel_outlives_what_started_it(number):
+    folder = Path(kernels.__file__).parent
+    with subprocess.Popen(
+        [sys.executable, "-c", BUILD], cwd=folder, stdout=subprocess.PIPE
+    ) as build:
+        lines = build.stdout.readline(), build.stdout.readline()
+        build.send_signal(number)
+    ended(*(Path("/proc", line.decode().strip()) for line in lines))
+
+
 # -- programs that tests start: forked.py ------------------------------------
 def test_a_fork_is_a_python_with_its_words_and_exit_code():
     code = "import sys, os; print(sys.argv, os.environ['IT']); sys.exit(7)"
@@ -96,4 +128,4 @@ def test_a_program_ends_with_its_client():
         program = Path("/proc", str(int(client.stdout.readline())))
         assert program.exists()
         client.kill()
-    assert comes(lambda: not program.exists()), "it goes on"
+    ended(program)
