@@ -45,10 +45,8 @@ def asked(folder):
 
 def ended(*processes):
     """Wait until processes have ended."""
-    end = time.monotonic() + 20
-    while any(process.exists() for process in processes):
-        assert time.monotonic() < end, "it goes on"
-        time.sleep(0.02)
+    gone = comes(lambda: not any(one.exists() for one in processes))
+    assert gone, "it goes on"
 
 
 def test_a_figure_is_encoded_as_it_is_asked_for(monkeypatch):

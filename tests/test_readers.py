@@ -1,6 +1,7 @@
 """Readers' notebooks: plain, nothing given away, and the reader's own."""
 
 import ast
+import builtins
 import json
 import re
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 from coursekit.classroom import readers
 from coursekit.classroom.grading import plain
 from coursekit.classroom.grading.cells import myst_cells
+from coursekit.classroom.grading.program import parse
 
 ROOT = Path(__file__).resolve().parent.parent
 # Pages that have code, found without a run.
@@ -77,6 +79,30 @@ def test_a_notebook_is_plain_and_gives_nothing_away(folder, page):
     assert faults(notebook, source) == []
     written = notebook.metadata["coursekit"]["written"]
     assert written == readers.digest(notebook.cells)
+
+
+def undefined(cells):
+    """The names that code reads and no cell before has defined."""
+    known, missing = set(dir(builtins)), set()
+    for cell in cells:
+        for part in parse(cell.source).statements:
+            missing |= part.now - known - part.sets
+            known |= part.sets
+    return missing - {"get_ipython"}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_no_cell_lacks_what_an_authors_cell_defined(folder, page):
+    notebook = nbformat.read(folder / f"{page}.ipynb", as_version=4)
+    assert undefined(readers.code_cells(notebook)) == set()
+
+
+def test_a_cell_that_lacks_a_name_is_found(folder):
+    notebook = nbformat.read(folder / "04_attention.ipynb", as_version=4)
+    cells = readers.code_cells(notebook)
+    [needed] = [c for c in cells if c.source.startswith("q, k, v = X")]
+    cells.remove(needed)
+    assert undefined(cells) == {"q", "k", "v"}
 
 
 def test_what_a_reader_should_not_see_is_found():
