@@ -14,7 +14,6 @@ import json
 import os
 import random
 import re
-import shutil
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -29,7 +28,6 @@ from patience import cpu_seconds
 from coursekit.classroom.check import core
 from coursekit.classroom.check.call import Outcome, Raised, call
 from coursekit.classroom.check.checker import check
-from coursekit.classroom.check.diagnose import same, trace
 from coursekit.classroom.grading import (
     examiner,
     feedback,
@@ -1355,14 +1353,13 @@ AS_EDITS = {
         'Bug("2 * x", "x + 2", says="x + 2", why="No.", read="a#b")'
     ),
 }
-FIRST = {"coursekit.classroom.check.core": "coursekit.exercises.core"}
 
 
-@pytest.mark.parametrize("form", [AS_EDITS, {}, FIRST])
+@pytest.mark.parametrize("form", [AS_EDITS, {}])
 def test_an_overlay_has_exercises_of_its_own(
     form, tmp_path, in_process, monkeypatch
 ):
-    """Also one with switches, and one that is as old as the first release."""
+    """Also one with switches."""
     written = OVERLAY
     for old, new in form.items():
         assert old in written
@@ -1389,72 +1386,6 @@ def test_an_overlay_has_exercises_of_its_own(
     assert check("secret/double", lambda x: x + x)
     report = check("secret/double", lambda x: x + 2)
     assert report.diagnosis == {"adds"}
-
-
-FROZEN = Path(__file__).parent / "frozen" / "key.json"
-HIDES = RIGHT.replace("(~mask,", "(mask,")  # the other convention
-
-
-def test_a_key_of_the_first_release_grades(tmp_path, in_process):
-    """With its conventions, its class, and everyone's own program.
-
-    `coursekit assign` wrote it before the classroom had its folder.
-    """
-    key = Key.load(FROZEN)
-    assert key.seed("attention/attend", "ada") == 3305312363122133575
-    tells_hides = TELLS.replace("f(q, k, v, mask)", "f(q, k, v, ~mask)")
-    points = {}
-    for assignment, answers in {
-        "04_attention": {"ada": [HIDES], "bob": [RIGHT]},
-        "debug": {"ada": [RIGHT, TELLS], "bob": [HIDES, tells_hides]},
-    }.items():
-        folder = tmp_path / assignment
-        for name, parts in answers.items():
-            ids = (ATTEND, f"{ATTEND}:test")
-            cells = [
-                corpus.code(*both) for both in zip(parts, ids, strict=False)
-            ]
-            files = {f"{name}.ipynb": corpus.notebook(*cells)}
-            one = corpus.Entry(name, "", files, corpus.OK, corpus.OK)
-            corpus.build(folder / "submissions", [one])
-        shutil.copy(FROZEN, folder / "key.txt")
-        found = command(folder, "--assignment", assignment)
-        assert grade.run(found) == 0
-        sheet = (folder / "out" / "grades.csv").read_text()
-        for row in csv.DictReader(io.StringIO(sheet)):
-            assert row["key_id"] == key.id
-            at = assignment, row["student"]
-            points[at] = points.get(at, 0) + float(row["points"])
-    assert points == {
-        ("04_attention", "ada"): 6.0,
-        ("04_attention", "bob"): 3.6,  # right, but for the convention
-        ("04_attention", "kim-2"): 0.0,
-        ("debug", "ada"): 10.0,
-        ("debug", "bob"): 10.0,
-        ("debug", "kim-2"): 0.0,
-    }
-    for fields in key.assignments["debug"]["students"].values():
-        debug, program = fields["debug"], roster.entered(fields)
-        exercise, space = core.find(program.id), {}
-        exec(debug["stub"], space)
-        asked, given = program.variants, space[debug["function"]]
-        cases = core.draw(exercise, 1)
-        theirs = [call(given, core.bind(exercise, c), 1) for c in cases]
-
-        def agree(on, exercise=exercise, cases=cases, theirs=theirs):
-            return all(
-                same(
-                    exercise,
-                    trace(exercise, case, got),
-                    trace(
-                        exercise, case, core.expected(exercise, case, 1, on)
-                    ),
-                )
-                for case, got in zip(cases, theirs, strict=True)
-            )
-
-        assert agree(asked | program.bugs)
-        assert not agree(asked)  # the control
 
 
 COUNTED = """
