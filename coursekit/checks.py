@@ -320,7 +320,7 @@ def check_attention(
     Raises:
         ValueError: with the rule, the shapes received and the remedy.
     """
-    if not 0 <= dropout_p <= 1:
+    if dropout_p != 0:
         check_dropout(dropout_p)
     kinds = [*map(type, (q, k, v))]
     if not all(map(issubclass, kinds, [Tensor] * 3)):

@@ -12,7 +12,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from coursekit.checks import check_integers, is_number, require
+from coursekit.checks import (
+    check_integers,
+    is_integer,
+    is_number,
+    require,
+)
 
 __all__ = [
     "Muon",
@@ -76,13 +81,14 @@ def cosine_schedule(
         The learning rate.
 
     Raises:
-        ValueError: if step is below 1, or a number is negative or not finite.
+        ValueError: if a number is out of range, or NaN.
 
     Chapter: 11, training.
     Source: loshchilov2017sgdr, equation 5, without restarts.
     """
     _check_step(step)
-    _check_numbers(peak=peak, total=total, warmup=warmup, min_lr=min_lr)
+    _check_rates(peak=peak, min_lr=min_lr)
+    _check_updates(total=total, warmup=warmup)
     if step <= warmup:
         return peak * step / warmup
     way = min(1.0, (step - warmup) / max(1, total - warmup))
@@ -101,22 +107,33 @@ def constant_schedule(step: int, peak: float, warmup: int = 0) -> float:
         The learning rate.
 
     Raises:
-        ValueError: if step is below 1, or a number is negative or not finite.
+        ValueError: if a number is out of range, or NaN.
 
     Chapter: 11, training.
     """
     _check_step(step)
-    _check_numbers(peak=peak, warmup=warmup)
+    _check_rates(peak=peak)
+    _check_updates(warmup=warmup)
     return peak * min(1.0, step / max(1, warmup))
 
 
-def _check_numbers(**numbers: float) -> None:
-    for name, number in numbers.items():
+def _check_rates(**rates: float) -> None:
+    for name, rate in rates.items():
         require(
-            is_number(number) and 0 <= number < math.inf,
+            is_number(rate) and 0 <= rate < math.inf,
             f"{name} must be a finite number of at least 0",
-            repr(number),
-            "A rate that is no number would spoil all weights.",
+            repr(rate),
+            "Any other would spoil the weights.",
+        )
+
+
+def _check_updates(**counts: int) -> None:
+    for name, count in counts.items():
+        require(
+            is_integer(count, 0),
+            f"{name} is a number of updates, an integer of at least 0",
+            repr(count),
+            "Give a whole number.",
         )
 
 

@@ -167,7 +167,7 @@ class Speculation:
 def speculate(
     target: Reader,
     draft: Reader,
-    prompt: Sequence[int],
+    prompt: Sequence[int] | Tensor,
     max_new_tokens: int,
     n_draft: int,
     draw: Draw,
@@ -195,6 +195,8 @@ def speculate(
     Source: leviathan2023fast, algorithm 1.
     Test: tests/test_speculative.py::test_a_greedy_text_stays_the_same
     """
+    if isinstance(prompt, Tensor):
+        prompt = prompt.tolist()
     [text] = check_prompts([prompt])
     check_stop_ids(stop_ids)
     require(

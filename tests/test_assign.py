@@ -470,7 +470,7 @@ def test_no_answer_is_given_out(tmp_path, typed, edition):
         ({"due": "2026-10-05", "late": 101.0}, "--late is .* got 101"),
         ({"due": "2026-10-05", "late_cap": -1.0}, "--late-cap is .* got -1"),
         ({"due": "2026-10-05", "late_days": -1}, "got -1"),
-        ({"name": "a/b"}, "got 'a/b'"),
+        ({"name": "a/b"}, r"letters, digits .* got 'a/b'\. Write 'a_b'"),
     ],
 )
 def test_a_choice_that_cannot_be_is_refused(tmp_path, options, said):

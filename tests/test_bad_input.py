@@ -21,6 +21,7 @@ from coursekit.cli import runs, translate
 from coursekit.config import EncoderConfig, GPTConfig, TransformerConfig
 from coursekit.data import (
     load_text,
+    pad,
     random_windows,
     sequential_windows,
     train_val_split,
@@ -35,13 +36,18 @@ from coursekit.loss import cross_entropy, fast_cross_entropy
 from coursekit.masks import causal_mask, combine_masks, window_mask
 from coursekit.models import read_config, shapes_only
 from coursekit.multihead import MultiHeadAttention, split_heads
-from coursekit.optim import constant_schedule, noam_schedule
+from coursekit.optim import (
+    constant_schedule,
+    cosine_schedule,
+    noam_schedule,
+)
 from coursekit.positions import frequencies, sinusoidal
 from coursekit.probe import causality, prefix_gap
 from coursekit.sampling import apply_temperature, sampler
 from coursekit.seq2seq import Transformer
+from coursekit.speculative import draw_with, speculate
 from coursekit.steppers import PlainStepper
-from coursekit.tokenizer import BPETokenizer
+from coursekit.tokenizer import BPETokenizer, CharTokenizer
 from coursekit.train_config import TrainConfig
 from coursekit.tuning import add_lora
 from coursekit.vision import patchify
@@ -80,6 +86,14 @@ def translator():
     return Transformer(
         TransformerConfig(vocab_size=V, d_model=D, n_heads=H, max_len=MAX)
     )
+
+
+Q = torch.zeros(B, H, T, DH)
+
+
+def uniform(text, n):
+    """A reader that knows nothing."""
+    return torch.full((n, V), 1 / V)
 
 
 def refused(call, *received):
@@ -309,10 +323,11 @@ def test_a_compiled_form_is_not_packed():
 @pytest.mark.parametrize(
     ("prompts", "message"),
     [
-        (["123"], "Encode texts"),
-        ("123", "Encode texts"),
-        ([[1.0, 2.0]], "whole numbers"),
-        (torch.ones(1, 2), "whole numbers"),
+        (["123"], "Encode a text"),
+        ("123", "Encode a text"),
+        ([[1.0, 2.0]], "must be integers"),
+        ([[True, 2]], "must be integers"),
+        (torch.ones(1, 2), "must be integers"),
         (torch.tensor([1, 2]), "a list of lists"),
         ([1, 2], "a list of lists"),
     ],
@@ -338,6 +353,32 @@ def test_ids_may_come_in_many_forms(batch):
     stepper = PlainStepper(gpt())
     expected = generate(stepper, [[1, 2]], 2)
     assert generate(stepper, batch, 2) == expected
+
+
+@pytest.mark.parametrize("wrong", [[0.7], [True], ["1"], "1", [None], 1])
+def test_only_integers_are_ids(wrong):
+    """They would be cut off, or read as 1."""
+    tokenizer = CharTokenizer("abc")
+    with pytest.raises(ValueError, match="must be integers: got"):
+        tokenizer.decode(wrong)
+    with pytest.raises(ValueError, match="must be integers: got"):
+        pad([[1, 2], wrong], 0)
+    stop = pytest.raises(ValueError, match="a collection of token ids: got")
+    with stop:
+        generate(PlainStepper(gpt()), [[1]], 2, stop_ids=wrong)
+    with stop:
+        speculate(uniform, uniform, [1], 2, 2, draw_with(), wrong)
+    right = np.array([0, 1])
+    assert tokenizer.decode(right) == tokenizer.decode(torch.tensor([0, 1]))
+
+
+@pytest.mark.parametrize(
+    ("prompt", "message"),
+    [([], "an empty prompt"), ([1.5], "integers"), (1, "are a batch")],
+)
+def test_what_cannot_be_speculated_on(prompt, message):
+    with pytest.raises(ValueError, match=message):
+        speculate(uniform, uniform, prompt, 2, 2, draw_with())
 
 
 def test_half_a_token_is_refused_before_the_draw():
@@ -392,6 +433,13 @@ def test_a_bias_is_added_to_the_scores(f):
     refused(
         lambda: attention_weights(q, k, bias=mask), "got torch.bool (5, 7)"
     )
+    wrong = torch.zeros(T, S, dtype=torch.complex64)
+    refused(lambda: f(q, k, v, bias=wrong), "got torch.complex64 (5, 7)")
+    for dtype in (torch.float64, torch.float16, torch.int64):
+        bias = torch.ones(T, S, dtype=dtype)
+        for kind in (torch.float32, torch.bfloat16):
+            inputs = (x.to(kind) for x in (q, k, v))
+            assert f(*inputs, bias=bias).dtype == kind
 
 
 def test_a_mask_of_the_keys_alone():
@@ -525,7 +573,7 @@ SETTINGS = [  # a function, a right call, which of its settings are numbers
     (
         MultiHeadAttention,
         {"d_model": D, "n_heads": H},
-        "d_model n_heads n_kv_heads d_head",
+        "d_model n_heads n_kv_heads d_head dropout",
     ),
     (FeedForward, {"d_model": D, "d_ff": 13}, "d_model d_ff"),
     (SwiGLU, {"d_model": D, "d_ff": 13}, "d_model d_ff"),
@@ -540,13 +588,37 @@ SETTINGS = [  # a function, a right call, which of its settings are numbers
         {"step": 1, "d_model": D, "warmup": 7},
         "step d_model warmup",
     ),
-    (constant_schedule, {"step": 1, "peak": 0.1}, "step"),
+    (constant_schedule, {"step": 1, "peak": 0.1}, "step peak warmup"),
+    (
+        cosine_schedule,
+        {"step": 1, "peak": 0.1, "total": 9},
+        "step peak total warmup min_lr",
+    ),
+    *(
+        (f, {"q": Q, "k": Q, "v": Q}, "dropout_p")
+        for f in (attend, fast_attend)
+    ),
+    (
+        speculate,
+        {
+            "target": uniform,
+            "draft": uniform,
+            "prompt": [1],
+            "max_new_tokens": 3,
+            "n_draft": 2,
+            "draw": draw_with(torch.Generator().manual_seed(0)),
+        },
+        "max_new_tokens n_draft",
+    ),
     (add_lora, {"model": None, "rank": 2}, "rank"),
     (patchify, {"images": torch.zeros(B, 1, 6, 6), "size": 3}, "size"),
     (BPETokenizer.train, {"text": "abab", "vocab_size": 257}, "vocab_size"),
 ]
 MAY_BE_NONE = ("window", "keep", "top_k", "top_p", "n_kv_heads", "d_head")
-MAY_BE_PARTS = ("length_penalty", "temperature", "label_smoothing", "step")
+MAY_BE_PARTS = (
+    *("length_penalty", "temperature", "label_smoothing", "step"),
+    *("peak", "min_lr"),
+)
 
 
 @pytest.mark.parametrize(

@@ -841,6 +841,20 @@ def test_a_folder_without_a_run_is_refused(tmp_path):
         load_model(tmp_path / "nowhere")
 
 
+def test_a_compiled_model_is_saved_by_the_model_itself(tmp_path):
+    """Or all names would have a prefix, and fit no model."""
+    model = torch.compile(tiny())
+    for save in (
+        lambda: save_model(tmp_path / "m", model),
+        lambda: save_weights(tmp_path / "w.safetensors", model),
+        lambda: save_checkpoint(tmp_path / "c", model, start(model, CONFIG)),
+    ):
+        with pytest.raises(ValueError, match=r"as model\._orig_mod"):
+            save()
+    assert not [*tmp_path.iterdir()]
+    save_model(tmp_path / "m", model._orig_mod)
+
+
 def test_only_known_models_are_saved(tmp_path):
     with pytest.raises(ValueError, match="got Linear"):
         save_model(tmp_path, torch.nn.Linear(2, 3))

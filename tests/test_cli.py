@@ -22,7 +22,7 @@ from compare import json_damages
 from patience import PATIENCE, comes
 
 import coursekit
-from coursekit import cli, models, tuning
+from coursekit import cli, fast, models, tuning
 from coursekit.cli import finetune, options, runs
 from coursekit.cli.evaluate import recorded_text
 from coursekit.cli.translate import LINES
@@ -387,6 +387,28 @@ def test_resume_keeps_the_runs_settings(call, run, words, part):
     refused(call("train", "--out", run, "--resume", *words), part)
 
 
+def test_resume_may_leave_out_the_compiler(call, text, tmp_path, monkeypatch):
+    """Which the next machine may lack; it changes no setting of the run."""
+    out = ["--out", tmp_path / "r"]
+    words = ["train", text, *out, *SMALL, "--compile", "--steps", "0"]
+    assert call(*words)[0] == 0
+    path = tmp_path / "r" / "config.json"
+    path.write_text(path.read_text().replace('"steps": 0', '"steps": 2'))
+    monkeypatch.setattr(fast.training.shutil, "which", lambda name: None)
+    resume = ["train", *out, "--resume", "--device", "cpu"]
+    refused(call(*resume, "--json"), "got none", "--no-compile")
+    assert call(*resume, "--no-compile")[0] == 0
+
+
+def test_a_run_that_ends_in_its_warm_up_says_so(call, text, tmp_path):
+    words = [*SMALL, "--steps", "3", "--learning-rate", "1e-3"]
+    for warmup, note in (("6", "at 0.0005 of a rate of 0.001"), ("2", "")):
+        out = ["--out", tmp_path / warmup, "--warmup-steps", warmup]
+        err = call("train", text, *words, *out)[2]
+        assert note in err
+        assert ("ends in its warm-up" in err) == bool(note)
+
+
 def test_resume_needs_the_same_text(call, text, tmp_path):
     folder = tmp_path / "r"
     words = ["train", text, "--out", folder, *SMALL, "--minutes", "1e-6"]
@@ -676,6 +698,7 @@ def test_prompts_that_cannot_be_read(call, run):
         (["--top-k", "0"], ["top_k", "got 0"]),
         (["--top-p", "1.5"], ["top_p", "1.5"]),
         (["--beam", "0"], ["n_beams", "0"]),
+        (["--beam", "9" * 20], ["n_beams", "9" * 20]),
         (["--beam", "2", "--top-k", "3"], ["top_k=3", "beam=2"]),
         (["--max-new-tokens", "-1"], ["max_new_tokens", "-1"]),
         (["--device", "quantum"], ["got 'quantum'"]),

@@ -495,9 +495,11 @@ def test_bad_arguments(small):
 
 
 def test_a_split_that_is_none_or_leaves_something_out():
-    for split in ("(", "[a-"):
+    for split in ("(", "[a-", ""):
         with pytest.raises(ValueError, match="split must be a regular"):
             BPETokenizer(BYTES, [], split=split)
+    also_nothing = BPETokenizer(BYTES, [], split=r"[a-z]*|.")
+    assert also_nothing.encode("a1c") == [97, 49, 99]
     letters = BPETokenizer(BYTES, [], split=r"[a-z]+")
     for fast in (True, False):
         assert letters.encode("abc", fast=fast) == [97, 98, 99]

@@ -350,6 +350,18 @@ def test_finetune_lowers_the_loss(tmp_path, capsys):
     assert cli.main([*words, *few]) == 2, "the folder exists"
 
 
+def test_a_pair_that_cannot_be_learned_is_named(tmp_path, capsys):
+    """Before anything is computed."""
+    path, out = tmp_path / "pairs.tsv", str(tmp_path / "tuned")
+    short = "Who?\tTom."
+    for wrong, part in (("Who?\t" + "Tom " * 99, "max_len=96"),):
+        path.write_text("\n".join([short, short, wrong]))
+        assert cli.main(["finetune", "stories", str(path), "--out", out]) == 2
+        said = capsys.readouterr().err
+        assert f"line 3 of {path}: " in said
+        assert part in said
+
+
 def test_the_shipped_adapter_answers():
     """As it was recorded; the model without it does not."""
     six = tuning.read_pairs("six-questions")
