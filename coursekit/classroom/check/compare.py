@@ -47,7 +47,8 @@ def difference(
         atol: how far any number may be off.
         what: the name of the part that is being compared.
         equal_nan: whether NaN is the same as NaN.
-        brief: whether it is enough to name the part where numbers differ.
+        brief: whether to name only the part that differs, unless its shape or
+            its kind does, and no value.
 
     Raises:
         TypeError: if ``expected`` is nothing that can be compared.
@@ -72,13 +73,14 @@ def difference(
             f"tuples, lists or dicts of these: got {type(expected)}"
         )
     if not fits:
-        return mismatch(what, describe(expected), describe(got))
+        text = mismatch(what, describe(expected), describe(got))
+        return what if brief else text
     for part in parts:
         inner = f"{what}[{part!r}]"
         found = difference(
             got[part], expected[part], rtol, atol, inner, equal_nan, brief
         )
-        if found and isinstance(expected[part], int):  # a list of ids
+        if found and isinstance(expected[part], int) and not brief:
             found += f" All of it: {describe(expected)} and {describe(got)}."
         if found:
             return found
