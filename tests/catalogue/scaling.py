@@ -210,6 +210,23 @@ def by_log_sums(q, k, v, mask, size):
     return out, so_far
 
 
+def by_online_softmax(q, k, v, mask, size):
+    # The usual one: a running maximum, a sum and a mixture that shrink.
+    top = torch.full((len(q), 1), -torch.inf, dtype=q.dtype)
+    total, mixed = torch.zeros_like(top), torch.zeros(len(q), v.size(1)).to(q)
+    start = 0
+    for keys, values in zip(k.split(size), v.split(size), strict=True):
+        seen = mask[:, start : start + len(keys)]
+        scores = (q @ keys.T / q.size(1) ** 0.5).where(seen, -torch.inf)
+        new = top.maximum(scores.amax(1, keepdim=True))
+        safe = new.masked_fill(new.isinf(), 0.0)
+        p, shrink = (scores - safe).exp(), (top - safe).exp()
+        total = total * shrink + p.sum(1, keepdim=True)
+        mixed, top = mixed * shrink + p @ values, new
+        start += len(keys)
+    return mixed / total.where(total > 0, 1.0), (top + total.log())[:, 0]
+
+
 # -- tiled: wrong ------------------------------------------------------------
 def walk(q, k, v, mask, size, start=-1e308, fill=-torch.inf, shrink=(1, 1)):
     """An online softmax one row at a time, with numbers that may be wrong."""
@@ -677,7 +694,7 @@ def top_forgotten(q, k, v, mask, size):
 RIGHT = {
     "parameters": [by_modules, by_the_course, by_shapes],
     "flops": [step_by_step, in_one_line, by_arrays],
-    "tiled": [row_by_row, by_log_sums],
+    "tiled": [row_by_row, by_log_sums, by_online_softmax],
     "recomputed": [by_autograd, whole, keys_first],
     "law": [with_numpy, with_torch, by_sorting],
 }

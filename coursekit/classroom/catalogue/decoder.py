@@ -381,8 +381,9 @@ _MENDED_BUGS = {
     "norm_behind": Bug(
         "part(norm(x))",
         "norm(part(x))",
-        says="norms behind the parts, x + norm(part(x))",
-        why="The norm stands in front of the part: x + part(norm(x)).",
+        says="a norm behind each part, norm(part(x)), not in front of it",
+        why="Pre-norm means that a part reads a norm of the stream, and that "
+        "nothing changes the size of what it adds.",
         read="further/07_norm#norm-where",
         alone=True,
     ),
