@@ -117,6 +117,7 @@ NO_TEST_FILE: dict[str, str] = {
     "classroom": "each of its modules has one",
     "grading": "each of its modules has one: test_frames, test_grade, ...",
     "stages": "test_lesson has the files that it is part of",
+    "neighbors": "test_yourfile and test_checkfile have it",
 }
 
 

@@ -29,6 +29,19 @@ from coursekit.classroom.grading.program import (
     statement,
 )
 
+__all__ = [
+    "FOLDER",
+    "add_options",
+    "code_cells",
+    "digest",
+    "for_reader",
+    "library",
+    "pages_of",
+    "run",
+    "without_authors",
+    "write_all",
+]
+
 FOLDER = "my_notebooks"
 # Cells whose code the page folds away or leaves out.
 FOLDED = {"hide-input", "hide-cell", "remove-input", "remove-cell"}
