@@ -141,7 +141,7 @@ def test_an_attack_on_the_grader_gets_nothing(attack, grader):
 READING = ["import_reference", "search_files", "key_file"]
 WAYS = {  # what they come to if nothing of the package is hidden
     "import_reference": {
-        *("imported a module", "imported an old name", "loaded a file"),
+        *("imported a module", "loaded a file"),
         *("read a file", "listed a folder"),
     },
     "search_files": {"classroom", "check", "catalogue", "grading"},
