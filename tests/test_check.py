@@ -3,7 +3,6 @@
 import contextlib
 import json
 import math
-import re
 import signal
 import subprocess
 import sys
@@ -494,7 +493,6 @@ def test_random_numbers_are_seeded_and_put_back():
 ALL = """
 import importlib
 import math
-import re
 import pkgutil
 import sys
 
@@ -693,15 +691,6 @@ def test_other(got, expected):
     assert compared(got, expected).startswith("Result")
     inner = compared({"k": got}, {"k": expected})
     assert inner.startswith("Result['k']")
-
-
-@pytest.mark.parametrize(("got", "expected"), OTHER)
-def test_a_right_value_is_told_only_where_it_may_be(got, expected):
-    brief = difference(got, expected, 1e-6, 1e-9, brief=True)
-    values = {str(n) for n in np.ravel(expected)} if brief else set()
-    named = brief.startswith("Result") and not brief.endswith(".")
-    assert named or re.search("shape|whole|decimals|true and false", brief)
-    assert not named or not any(v in brief for v in values - {"None", "1"})
 
 
 def test_only_values_can_be_compared():

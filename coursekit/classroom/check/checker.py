@@ -135,7 +135,6 @@ def examine(
     cases: Sequence[Case],
     outcomes: Sequence[Outcome],
     on: Switches = NONE,
-    told: bool = True,
 ) -> Report:
     """Report on what a function came to, wherever it ran.
 
@@ -145,11 +144,10 @@ def examine(
         cases: what the function was given.
         outcomes: one for each case.
         on: the variant that was asked for.
-        told: whether the report may hold what would have been right.
     """
     exercise, n = references.exercise, len(cases)
     problems = [
-        verdict(exercise, case, got, references.outcome(number, on), told)
+        verdict(exercise, case, got, references.outcome(number, on))
         for number, (case, got) in enumerate(zip(cases, outcomes, strict=True))
     ]
     if not any(problems):
@@ -206,19 +204,12 @@ def solved(
 
 
 def verdict(
-    exercise: Exercise,
-    case: Case,
-    got: Outcome,
-    expected: Outcome,
-    told: bool = True,
+    exercise: Exercise, case: Case, got: Outcome, expected: Outcome
 ) -> str | None:
-    """None if an outcome is right, else what is wrong with it.
-
-    Where the right value is not to be told, the part that is wrong is named.
-    """
+    """None if an outcome is right, else what is wrong with it."""
     if got.error is not None:
         return f"It raised {explain(got.error)}"
-    problem = judged(exercise, case, got.value, expected.value, told)
+    problem = judged(exercise, case, got.value, expected.value)
     if problem is None and exercise.manner is not None:
         problem = exercise.manner(got.used, case)
     if problem:
@@ -233,7 +224,7 @@ def verdict(
 
 
 def judged(
-    exercise: Exercise, case: Case, got: Any, expected: Any, told: bool
+    exercise: Exercise, case: Case, got: Any, expected: Any
 ) -> str | None:
     """None if a value is right, else what is wrong with it."""
     got = in_form_of(expected, got)
@@ -242,10 +233,7 @@ def judged(
         return f"Expected one of {known}, written like this: got {got!r}."
     try:
         if exercise.judge is None:
-            close = exercise.rtol, exercise.atol
-            found = difference(got, expected, *close, brief=not told)
-            named = found and not found.endswith(".")
-            return f"{found} is not what it should be." if named else found
+            return difference(got, expected, exercise.rtol, exercise.atol)
         with randomness(0):
             return exercise.judge(got, case)
     except Exception as error:  # not of a form that can be judged
@@ -254,10 +242,9 @@ def judged(
         if line := raised_in(error, exercise.reference):
             text = explain(error).splitlines()[0]
             return f"What it returned raised {text}\n{line}"
-        like = f"something like {describe(expected)}" if told else "another"
         return (
-            f"Expected {like}, got {describe(got)} "
-            f"({explain(error).splitlines()[0]})."
+            f"Expected something like {describe(expected)}, got "
+            f"{describe(got)} ({explain(error).splitlines()[0]})."
         )
 
 

@@ -47,8 +47,7 @@ def difference(
         atol: how far any number may be off.
         what: the name of the part that is being compared.
         equal_nan: whether NaN is the same as NaN.
-        brief: whether to name only the part that differs, unless its shape or
-            its kind does, and no value.
+        brief: whether it is enough to name the part where numbers differ.
 
     Raises:
         TypeError: if ``expected`` is nothing that can be compared.
@@ -73,14 +72,13 @@ def difference(
             f"tuples, lists or dicts of these: got {type(expected)}"
         )
     if not fits:
-        text = mismatch(what, describe(expected), describe(got))
-        return what if brief else text
+        return mismatch(what, describe(expected), describe(got))
     for part in parts:
         inner = f"{what}[{part!r}]"
         found = difference(
             got[part], expected[part], rtol, atol, inner, equal_nan, brief
         )
-        if found and isinstance(expected[part], int) and not brief:
+        if found and isinstance(expected[part], int):  # a list of ids
             found += f" All of it: {describe(expected)} and {describe(got)}."
         if found:
             return found

@@ -813,7 +813,7 @@ def assess(task: Task, cases: Sequence[Case], tried: Tried) -> Result:
         for case, got in zip(cases, outcomes, strict=True)
     ]
     references = References(exercise, cases, task.call_seed)
-    report = examine(task.id, references, cases, outcomes, task.on, told=False)
+    report = examine(task.id, references, cases, outcomes, task.on)
     found = reported(task, report, cases, right, tried)
     earning = right if report.right else [False] * len(right)
     return credited(task, found, earning)
