@@ -295,7 +295,7 @@ def test_a_model_that_does_not_fit_is_refused_before_it_is_built(
     call, tmp_path
 ):
     """It used to fill the memory until the machine stopped."""
-    words = ["train", "--out", tmp_path / "r", "--steps", 1]
+    words = ["train", "--out", tmp_path / "r", "--steps", 200]
     done = call(*words, "--d-model", 65536, "--n-layers", 9)
     refused(done, "billion weights", "GB", "Lower --d-model")
     assert not (tmp_path / "r").exists()

@@ -360,9 +360,10 @@ def test_the_wheel_holds_nothing_private(checkout, tmp_path):
     source = tmp_path / "checkout"
     source.mkdir()
     ignore = shutil.ignore_patterns("__pycache__")
-    for name in ("coursekit", "results"):
+    for name in ("book", "coursekit", "results"):
         shutil.copytree(ROOT / name, source / name, ignore=ignore)
-    for name in ("pyproject.toml", "README.md", "LICENSE", ".gitignore"):
+    files = ("pyproject.toml", "README.md", "LICENSE", ".gitignore")
+    for name in (*files, "_config.yml", "references.bib"):
         if (ROOT / name).exists():
             shutil.copy(ROOT / name, source)
     shutil.copytree(checkout / "private", source / "private")

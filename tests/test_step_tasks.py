@@ -79,6 +79,8 @@ def test_a_wrong_file_fails_where_it_is_wrong(
     tmp_path, session, stopped_by, name
 ):
     chapter, old, new, *_, sentence = WRONG[name]
+    if name == "no memory":  # the shell says the signature, too
+        sentence = "takes 3 positional arguments but 4 were given"
     source = yourfile.text(chapter, complete=True).replace(old, new)
     result = row(tmp_path, session, source, task(chapter, [stopped_by]))
     assert result.status == "wrong", result
@@ -103,7 +105,7 @@ def test_what_is_given_out_gets_no_points(tmp_path, session, chapter):
     ("source", "status", "says"),
     [
         ("x = 1 / 0\nparts = {'model': x}\n", "error", "ZeroDivisionError"),
-        ("parts = 7\n", "wrong", "Add 'attention'"),
+        ("parts = 7\n", "wrong", '"attention": attention,'),
         ("def f(:\n\nparts = {}\n", "error", "SyntaxError"),
         (
             "def f(*given):\n    while True: pass\nparts = {'attention': f}\n",
@@ -146,6 +148,7 @@ import sys
 from pathlib import Path
 from coursekit.classroom.yourfile import child
 path = Path(sys.argv[1])
+child.run_main = lambda *given: None  # the contracts alone
 for line in child.verify(path, child.load(path)):
     print(line)
 """

@@ -144,8 +144,8 @@ _INDUCTION_BUGS = {
         "range(t) if",
         "range(t - 1) if",
         says="a token left out that stands right before the query",
-        why="In A A, too, the second A has stood at an earlier place. What "
-        "comes after that place is the query itself.",
+        why="In A A, too, an A comes before the second A. What follows "
+        "that A is the query itself.",
         read="16_interpret#int-by-hand",
     ),
     "at_the_match": Bug(

@@ -83,7 +83,7 @@ def read_roster(path: Path | str) -> Roster:
     if system is None:
         raise ValueError(
             "a roster has the columns id and name, or is an export of Canvas "
-            f"or Moodle: got {', '.join(columns)} in {path.name}. Put "
+            f"or Moodle: got {', '.join(columns)!r} in {path.name}. Put "
             "`id,name` into its first line."
         )
     found = members(table, system, path.name)
