@@ -30,6 +30,7 @@ sys.path.insert(0, str(ROOT / "sphinx_ext"))
 import notebooks  # noqa: E402
 import page_head  # noqa: E402
 
+from coursekit.classroom import readers  # noqa: E402
 from coursekit.classroom.grading.install import (  # noqa: E402
     Published,
     install_cell,
@@ -679,7 +680,7 @@ def test_readers_get_what_is_folded_closed(tiny):
     ],
 )
 def test_a_value_is_hidden_without_a_semicolon(source, other):
-    assert notebooks.without_semicolon(source) == other
+    assert readers.without_semicolon(source) == other
 
 
 def test_plain_nbval_passes_a_readers_notebook(tiny, tmp_path):

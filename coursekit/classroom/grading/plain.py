@@ -240,9 +240,7 @@ def step_end(argument: str) -> str:
     chapter = int(argument.partition(" ")[0])
     if not chapter:  # `coursekit start` has written them
         return ""
-    return (
-        f"New at the end of the file:\n\n```python\n{last_lines(chapter)}\n```"
-    )
+    return f"At the file's end:\n\n```python\n{last_lines(chapter)}\n```"
 
 
 def chapter_of(page: str) -> int | None:
