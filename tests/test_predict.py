@@ -896,9 +896,8 @@ def told_pip(monkeypatch, present):
         return SimpleNamespace(returncode=0)
 
     monkeypatch.setattr(subprocess, "run", run)
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda n: n if n in present else None
-    )
+    specs = {name: SimpleNamespace(origin=f"{name}.py") for name in present}
+    monkeypatch.setattr(importlib.util, "find_spec", specs.get)
     text = install.install_cell("https://e/x")
     exec(compile(text, "install", "exec"), {"__name__": "__main__"})
     for call in calls:
@@ -947,7 +946,8 @@ def test_without_an_address_the_first_cell_says_what_to_do(monkeypatch):
     shown = said_instead(monkeypatch, "", None)
     assert "`pip install .`" in shown
     assert "subprocess" not in install.install_cell("")
-    monkeypatch.setattr(importlib.util, "find_spec", lambda n: n)
+    there = SimpleNamespace(origin="coursekit/__init__.py")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda n: there)
     exec(install.install_cell(""), {})  # with the package, it does nothing
 
 
