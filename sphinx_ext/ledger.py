@@ -143,9 +143,9 @@ class PaperLedger(SphinxDirective):
             if row.get("chapter"):
                 here.append(self.chapter(row["chapter"]) + ".")
             if row.get("test"):
-                file, _, name = row["test"].rstrip(".").partition("::")
-                label = (name or file).replace("_", " ")
-                here.append(f"Proof: {{repo}}`{label} <blob/main/{file}>`.")
+                file = row["test"].rstrip(".").partition("::")[0]
+                name = file.removeprefix("tests/")
+                here.append(f"Test: {{repo}}`{name} <blob/main/{file}>`.")
             lines += [
                 f"* - {row['place']}",
                 f"  - {' '.join(here)}",
