@@ -180,6 +180,24 @@ def offer_notebook(app, pagename, templatename, context, doctree):
         context["ipynb_source"] = f"{pagename}.ipynb"
 
 
+def withhold_sources(app, config):
+    """Where solutions are hidden, publish no sources that have them."""
+    if config.hide_solutions:
+        config.html_copy_source = False
+
+
+def drop_source_button(app, pagename, templatename, context, doctree):
+    """Offer no download of a source that is not published."""
+    if not app.config.html_copy_source:
+        for group in context.get("header_buttons", []):
+            if group["label"] == "download-buttons":
+                group["buttons"] = [
+                    button
+                    for button in group["buttons"]
+                    if button["label"] != "download-source-button"
+                ]
+
+
 def repair_launch_links(app, pagename, templatename, context, doctree):
     """Colab and Binder cannot open a ``.md``: link the exported notebook.
 
@@ -263,10 +281,12 @@ def setup(app):
     app.add_js_file(None, body=SEARCH_A_FILE, priority=900)
     app.add_role("repo", repository_role)
     app.connect("config-inited", take_addresses)
+    app.connect("config-inited", withhold_sources)
     app.connect("missing-reference", resolve)
     app.connect("html-page-context", repair_scripts, priority=900)
     app.connect("html-page-context", offer_notebook)
     app.connect("html-page-context", repair_launch_links, priority=900)
+    app.connect("html-page-context", drop_source_button, priority=900)
     app.connect("html-page-context", repair_roles)
     app.connect("html-page-context", name_toggles, priority=900)
     app.connect("build-finished", copy_downloads)

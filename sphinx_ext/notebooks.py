@@ -273,7 +273,8 @@ def export(root, only=None):
     kept = {page: numbers[page] for page in sorted(numbers) if numbers[page]}
     text = json.dumps(kept, indent=1, ensure_ascii=False, sort_keys=True)
     (build / "numbers.json").write_text(text + "\n", "utf8")
-    print(*drift(book.numbers, kept), sep="\n", end="")
+    if not book.hide_solutions:  # which quote numbers, too
+        print(*drift(book.numbers, kept), sep="\n", end="")
 
 
 def drift(recorded, found):

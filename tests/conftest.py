@@ -26,7 +26,7 @@ PARTS = {
     "course": [
         *("assign", "bad_input", "by_hand"),
         *("catalogue", "check", "checkfile", "protocol"),
-        *("cli", "coverage", "deadline", "doctor", "editions", "exercises"),
+        *("cli", "coverage", "deadline", "doctor", "exercises"),
         *("export_figures", "figures", "forbid", "frames", "fuzz"),
         *(
             "glue",
@@ -37,7 +37,7 @@ PARTS = {
             "key",
             "layout",
         ),
-        *("ledger", "lesson", "mutants", "walk", "publish"),
+        *("leaks", "ledger", "lesson", "mutants", "walk", "publish"),
         *("live", "notebooks", "readers", "results", "run_parts", "sandbox"),
         *("sheet", "shipped", "source", "speedrun", "text", "wild", "worker"),
         *("transcripts", "yourfile", "step_tasks", "capstone"),

@@ -27,7 +27,6 @@ from coursekit.classroom.check.checker import verdict
 from coursekit.classroom.check.core import NONE
 from coursekit.classroom.grading import (
     assign,
-    editions,
     exports,
     handout,
     isolation,
@@ -438,12 +437,10 @@ NEW_CELL = "```\n\n```{code-cell} ipython3\n"
     ],
     ids=["answer", "part", "comment", "helper", "import", "new cell", "none"],
 )
-@pytest.mark.parametrize("edition", [False, True])
-def test_no_answer_is_given_out(tmp_path, typed, edition):
+def test_no_answer_is_given_out(tmp_path, typed):
     """What somebody has typed into a page, in Jupyter, say."""
     text = CHAPTER.read_text("utf8")
-    page = tmp_path / "book" / CHAPTER.name
-    page.parent.mkdir()
+    page = tmp_path / CHAPTER.name
     for new in (BARE, typed):  # the control: the stub alone
         assert text.count(f"\n{BARE}\n") == 1
         page.write_text(text.replace(f"\n{BARE}\n", f"\n{new}\n"), "utf8")
@@ -452,10 +449,7 @@ def test_no_answer_is_given_out(tmp_path, typed, edition):
             if new is typed
             else nullcontext()
         ):
-            if edition:
-                editions.write_pages(tmp_path, "student", None)
-            else:
-                handout.read_handout(page)
+            handout.read_handout(page)
 
 
 @pytest.mark.parametrize(

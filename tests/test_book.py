@@ -235,6 +235,18 @@ No.
 :tags: [predict, hide-output]
 "the answer"
 ```
+
+```{{exercise}} Implement: the mean
+:label: tiny-mean
+```
+
+````{{solution}} tiny-mean
+:class: dropdown
+The quokka:
+```python
+quokka = sum
+```
+````
 """
 CHANGES = """# Changelog
 
@@ -446,6 +458,35 @@ def test_without_an_address_nothing_leads_to_one(tmp_path):
     assert page.select_one(".btn-download-notebook-button")
     first = notebooks.code_cells(book.notebook("readers"))[0].source
     assert first == install_cell("")
+
+
+def test_a_book_for_a_class_has_solutions_nowhere(tiny, tmp_path):
+    """Neither in pages and notebooks nor in sources and the search index."""
+
+    def files(book):
+        return {
+            path.relative_to(book.root / "_build").as_posix()
+            for folder in ("html", "readers")
+            for path in (book.root / "_build" / folder).rglob("*.*")
+            if b"quokka" in path.read_bytes()
+        }
+
+    assert files(tiny) == {
+        "html/book/tiny.html",
+        "html/searchindex.js",
+        "html/_sources/book/tiny.md",
+        "html/_sources/book/tiny.ipynb",
+        "readers/book/tiny.ipynb",
+    }
+    book = Book(tmp_path)
+    config = yaml.safe_load((tmp_path / "_config.yml").read_text("utf8"))
+    config["sphinx"]["config"]["hide_solutions"] = True
+    book.write("_config.yml", yaml.safe_dump(config))
+    assert files(book.build()) == set()
+    page = BeautifulSoup(book.page(), "html.parser")
+    assert "Implement: the mean" in page.article.get_text()
+    assert page.select_one(".btn-download-notebook-button")
+    assert not page.select_one(".btn-download-source-button")
 
 
 # -- the head of a page ------------------------------------------------------

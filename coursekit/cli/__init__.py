@@ -47,7 +47,6 @@ For the exercises of the book, and for those who teach with it:
   coursekit grade       a folder of submissions in, a grade sheet out
   coursekit sheet       the same grades as Canvas or Moodle imports them
   coursekit doctor      what can grading be trusted with on this machine?
-  coursekit book        build the book with solutions, or without
   coursekit kit         questions for an exam, slides, wrong answers
 
 Each explains itself: coursekit train --help
@@ -84,7 +83,6 @@ COMMANDS = {
     "grade": ("DIR --key FILE --out CSV [options]", f"{GRADING}.grade"),
     "sheet": ("CSV [--format F] [--roster CSV]", f"{GRADING}.sheet"),
     "doctor": ("[options]", f"{GRADING}.doctor"),
-    "book": ("--edition E [PAGE ...]", f"{GRADING}.editions"),
     "kit": ("PART [options]", "coursekit.classroom.kit.command"),
 }
 

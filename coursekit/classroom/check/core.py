@@ -16,7 +16,6 @@ the reference: ``reference(..., on={"no_scale"})`` (``source.py``).
 import importlib
 import importlib.util
 import inspect
-import os
 import pkgutil
 import sys
 import traceback
@@ -43,11 +42,7 @@ from coursekit.classroom.check.edits import (
 from coursekit.classroom.check.source import specialize
 
 CATALOGUE = "coursekit.classroom.catalogue"
-OVERLAYS = [
-    Path(folder)
-    for folder in os.environ.get("COURSEKIT_OVERLAY", "").split(os.pathsep)
-    if folder
-]
+OVERLAYS: list[Path] = []
 """Folders with modules of exercises that are not public."""
 
 Judge = Callable[[Any, "Case"], str | None]

@@ -383,6 +383,8 @@ class Pages:
     ) -> None:
         """``notebooks``: ``{page: notebook}`` for every page of the book."""
         self.root, self.config = Path(root), config
+        sphinx = config.get("sphinx", {}).get("config", {})
+        self.hide_solutions = sphinx.get("hide_solutions", False)
         address = published(root)
         self.base = address.site.rstrip("/")
         self.repository = address.repository
@@ -570,6 +572,8 @@ class Page:
         classes = str(options.get("class", "")).split()
         title = self.inline(argument)
         if name in DROPPED:
+            return ""
+        if name == "solution" and self.pages.hide_solutions:
             return ""
         if name in ("predict", "question"):
             return self.question(said)

@@ -1,34 +1,26 @@
-"""What an edition must not have is in none of its bytes.
+"""What is not for students is in no byte that they are given.
 
 Marks are planted in everything that is not for everybody; every byte that is
-released is searched for them, also inside zips and notebooks.
+given out is searched for them, also inside zips and notebooks.
 """
 
 import argparse
 import base64
 import io
 import json
-import os
-import re
 import shutil
 import subprocess
 import sys
 import zipfile
-from argparse import Namespace
 from pathlib import Path
 
-import forked
 import pytest
-import yaml
-from forked import kernels
 
 from coursekit.classroom.check import core
-from coursekit.classroom.grading import assign, editions
-from coursekit.classroom.grading.editions import edit, stage, without_answers
+from coursekit.classroom.grading import assign
 from coursekit.classroom.grading.sources import SourceError, for_students
 
 ROOT = Path(__file__).resolve().parent.parent
-pytestmark = pytest.mark.xdist_group("editions")
 
 FRONT = """---
 jupytext:
@@ -51,7 +43,6 @@ OVERLAY_SOLUTION = "MARK-overlay-solution"
 OVERLAY_RUBRIC = "MARK-overlay-rubric"
 HIDDEN_CASE = "MARK-hidden-case"
 REFERENCE = "MARK_reference"
-BUILD = "jupyter-book"
 SECRET = "c0ffee" * 10 + "abcd"
 
 PAGE = f"""{FRONT}(ch-tiny)=
@@ -221,26 +212,12 @@ def test_the_search_finds_what_is_planted(tmp_path):
     assert leaks(tmp_path / "b.json", [BLOCK])
 
 
-# -- a book of one page ------------------------------------------------------
+# -- what is given out -------------------------------------------------------
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory):
-    """A checkout with a small page; the overlay and the key lie in it."""
+    """A page, and an overlay and a key that lie next to it."""
     root = tmp_path_factory.mktemp("checkout")
-    for name in ("sphinx_ext", "book/_static", "coursekit", "vendor"):
-        (root / name).parent.mkdir(exist_ok=True)
-        (root / name).symlink_to(ROOT / name)
-    for name in ("references.bib", "_config.yml", "pyproject.toml"):
-        shutil.copy(ROOT / name, root)
-    for name in ("LICENSE", "README.md"):
-        shutil.copy(ROOT / name, root)
-    toc = {
-        "format": "jb-book",
-        "root": "book/index",
-        "chapters": [{"file": "book/tiny"}],
-    }
     files = {
-        "_toc.yml": yaml.safe_dump(toc),
-        "book/index.md": "# Front\n",
         "book/tiny.md": PAGE,
         "private/tiny.md": OVERLAY_PAGE,
         "private/secret.py": OVERLAY_MODULE,
@@ -252,73 +229,6 @@ def checkout(tmp_path_factory):
         (root / name).parent.mkdir(exist_ok=True)
         (root / name).write_text(text, "utf8")
     return root
-
-
-@pytest.fixture(scope="module")
-def built(checkout):
-    """``built(edition)``: the folder with html/ and notebooks/.
-
-    What a build starts is a fork of a process that has imported it.
-    """
-    made = {}
-
-    def start(command, cwd, env):
-        program, *words = command[1:]
-        if program == "-c":  # all of Jupyter Book
-            program, *words = Path(sys.executable).with_name(BUILD), *words[1:]
-        done = forked.run(cwd / program, *words, cwd=cwd, env=env)
-        assert done.returncode == 0, done.stdout
-        return done
-
-    def built(edition):
-        if edition not in made:
-            made[edition] = checkout / "out" / edition
-            options = {"edition": edition, "pages": [], "overlay": "private"}
-            with pytest.MonkeyPatch.context() as patch:
-                patch.chdir(checkout)
-                patch.setattr(editions, "subprocess", Namespace(run=start))
-                editions.run(Namespace(**options, out=str(made[edition])))
-        return made[edition]
-
-    with kernels.ready():  # for these tests alone
-        yield built
-
-
-def released(folder):
-    """What of a build is given away."""
-    assert (folder / "html" / "book" / "tiny.html").is_file()
-    assert (folder / "html" / "_sources" / "book" / "tiny.md").is_file()
-    assert (folder / "notebooks" / "book" / "tiny.ipynb").is_file()
-    return [folder / "html", folder / "notebooks"]
-
-
-def test_the_students_book_has_no_solution(built):
-    marks = [*FROM_OVERLAY, OVERLAY_TEXT, SOLUTION, HIDDEN_CELL]
-    for folder in released(built("student")):
-        assert leaks(folder, marks) == []
-        assert leaks(folder, ["Four lines."])  # the rest is there
-
-
-def test_the_public_book_has_nothing_private(built):
-    for folder in released(built("public")):
-        assert leaks(folder, [*FROM_OVERLAY, OVERLAY_TEXT]) == []
-    # Practice solutions are public; so are the page's hidden cells.
-    html = built("public") / "html"
-    assert {m for m, _ in leaks(html, [SOLUTION, HIDDEN_CELL])} == {
-        SOLUTION,
-        HIDDEN_CELL,
-    }
-
-
-def test_the_instructors_book_has_all_of_it(built):
-    """The negative control: the search would find a leak."""
-    html = built("instructor") / "html"
-    marks = [OVERLAY_TEXT, OVERLAY_SOLUTION, OVERLAY_RUBRIC, BLOCK, SOLUTION]
-    assert {mark for mark, _ in leaks(html, marks)} == set(marks)
-    assert leaks(html, [SECRET]) == []  # a key is no part of any book
-    page = (html / "book" / "tiny.html").read_text("utf8")
-    assert "secret/twice" in page  # its check ran, with the overlay
-    assert "not attempted" in page
 
 
 def test_what_students_are_given_holds_nothing(checkout, tmp_path):
@@ -387,132 +297,12 @@ def test_the_wheel_holds_nothing_private(checkout, tmp_path):
     assert leaks(source / "unpacked", marks) == []
 
 
-def test_a_copy_takes_no_key_and_no_overlay(checkout, tmp_path):
-    """Not even into the folder that is built from."""
-    for edition in ("public", "student"):
-        copy = stage(checkout, tmp_path / edition, edition)
-        assert leaks(copy / "book", FROM_OVERLAY) == []
-        assert not (copy / "key.txt").exists()
-        assert not (copy / "private").exists()
-
-
 # -- pages -------------------------------------------------------------------
 def test_public_pages_have_no_instructors_part():
     """What is private does not belong into a public repository."""
     for path in ROOT.glob("book/**/*.md"):
         text = path.read_text("utf8")
-        assert edit(text, "public", path.name) == text, path
-
-
-@pytest.mark.parametrize(
-    "page",
-    [
-        page
-        for page in sorted(ROOT.glob("book/**/[0-9][0-9]_*.md"))
-        if "{exercise}" in page.read_text("utf8")
-    ],
-    ids=lambda p: p.stem,
-)
-def test_students_get_every_chapter_without_solutions(page):
-    text = page.read_text("utf8")
-    theirs = edit(text, "student", page.name)
-    assert "{solution" not in theirs
-    # What is to be predicted has no solution.
-    predicted = len(re.findall(r"\{exercise\} ★+ Predict", text))
-    unsolved = text.count("{exercise}") - text.count("{solution}")
-    assert text.count("{solution}") > 0
-    assert unsolved <= predicted
-    count = theirs.count("{exercise}")
-    assert count == text.count("{exercise}")
-    lines = text.split("\n")
-    assert all(line in lines for line in theirs.split("\n"))
-
-
-NESTED = """\
-# A
-
-:::{admonition} Box
-```{solution} a
-SECRET
-```
-kept 1
-:::
-
-````{exercise} E
-kept 2
-```{solution} b
-SECRET
-```
-````
-
-```{solution-start} c
-```
-SECRET
-
-```{code-cell} python
-SECRET
-```
-
-```{solution-end}
-```
-
-````text
-```{solution} an example of how to write one, kept 3
-```
-````
-
-```{solution} never closed
-SECRET
-"""
-
-
-def test_solutions_at_any_depth():
-    text = without_answers(NESTED)
-    assert "SECRET" not in text
-    assert all(f"kept {n}" in text for n in (1, 2, 3))
-
-
-CELLS = """\
-```{code-cell} python
-:tags: [remove-cell]
-
-before = 1
-```
-
-```{exercise} E
-Quotes {glue:text}`n-7:.2f`.
-```
-
-```{code-cell} python
----
-tags: [remove-cell]
----
-glue(f"n-{x}", 1)
-```
-
-```{code-cell} python
-:tags: [hide-input]
-
-def helper(): return 1
-```
-
-```{code-cell} python
-helper()
-```
-
-```{code-cell} python
-:tags: [remove-cell]
-
-SECRET = glue("other", 1)
-```
-"""
-
-
-def test_hidden_cells_stay_only_where_they_are_needed():
-    text = without_answers(CELLS)
-    assert "SECRET" not in text
-    for kept in ("before", 'glue(f"n-{x}"', "def helper", "\nhelper()"):
-        assert kept in text
+        assert for_students(text, path.name) == text, path
 
 
 @pytest.mark.parametrize(
@@ -532,54 +322,3 @@ def test_a_block_that_is_not_closed_is_an_error(text, said):
     assert for_students("a\n % begin instructor\nb\n% end instructor\nc") == (
         "a\nc"
     )
-
-
-# -- the command -------------------------------------------------------------
-def run(**options):
-    known = {"edition": "public", "pages": [], "overlay": None, "out": None}
-    return editions.run(Namespace(**known | options))
-
-
-def test_errors_are_said(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(ValueError, match="which is in none"):
-        run()
-    monkeypatch.chdir(ROOT)
-    with pytest.raises(ValueError, match="got nothing"):
-        run(overlay="nothing")
-    with pytest.raises(ValueError, match="got book/99_no"):
-        run(pages=["book/99_no"], out=str(tmp_path))
-    (tmp_path / "source").mkdir()
-    (tmp_path / "source" / "mine.txt").write_text("mine")
-    with pytest.raises(ValueError, match="which has other files"):
-        run(out=str(tmp_path))
-    assert (tmp_path / "source" / "mine.txt").exists()
-    monkeypatch.setattr(editions.importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(ValueError, match=r"pip install .\.\[book\]"):
-        run()
-
-
-def test_pages_and_new_pages_in_the_contents(checkout, tmp_path):
-    private = tmp_path / "private"
-    private.mkdir()
-    (private / "exam.md").write_text("# Exam\n")
-    copy = stage(checkout, tmp_path / "a", "instructor", private)
-    contents = yaml.safe_load((copy / "_toc.yml").read_text())
-    assert contents["chapters"][-1] == {"file": "book/exam"}
-    copy = stage(checkout, tmp_path / "b", "public", private, ["book/tiny"])
-    contents = yaml.safe_load((copy / "_toc.yml").read_text())
-    assert contents["chapters"] == [{"file": "book/tiny"}]
-    assert not (copy / "book" / "exam.md").exists()
-
-
-def test_an_overlay_can_be_named_by_the_environment(checkout):
-    command = (
-        "from coursekit.classroom.check import core; core.find('secret/twice')"
-    )
-    for folder, code in ((str(checkout / "private"), 0), ("", 1)):
-        done = subprocess.run(
-            [*forked.python(), "-c", command],
-            env=os.environ | {"COURSEKIT_OVERLAY": folder},
-            capture_output=True,
-        )
-        assert done.returncode == code
