@@ -27,6 +27,7 @@ from coursekit.classroom.check.call import (
     unwritten,
 )
 from coursekit.classroom.check.checker import examine, verdict
+from coursekit.classroom.check.compare import describe
 from coursekit.classroom.check.core import NONE, Case, Exercise, Switches
 from coursekit.classroom.check.diagnose import References, go_together
 from coursekit.classroom.check.forbid import LESSON
@@ -505,7 +506,7 @@ class Examiner:
         answer = self.submission.answers[task.id]
         try:
             with guarded(TASK_S):
-                return ask(task, answer, tried, self.session)
+                return ask(task, answer, tried)
         except StartError:
             raise
         except Exception:  # questions about odd code cost nobody their row
@@ -1013,7 +1014,7 @@ def examine_test(
         came = (
             f"raised {explain(odd.error)}"
             if odd.error
-            else f"returned {viva.written(odd.value)}"
+            else f"returned {describe(odd.value)}"
         )
         message = f"Given {what}, {answer.function} {came}."
     return Result(
@@ -1084,16 +1085,13 @@ def truth(outcome: Outcome) -> bool | None:
 
 
 # -- questions ---------------------------------------------------------------
-def ask(
-    task: Task, answer: Answer, tried: Tried, session: Session
-) -> list[Question]:
+def ask(task: Task, answer: Answer, tried: Tried) -> list[Question]:
     """Questions about an answer, for the instructor."""
     if len(tried.outcomes) != len(task.cases):
         return []
     subject = viva.Subject(
         task.exercise,
         answer.source,
-        answer.function,
         task.cases,
         tried.outcomes,
         task.call_seed,
@@ -1101,25 +1099,8 @@ def ask(
         task.stub if task.mutant else "",
         task.mutant,
     )
-    worn_out = tried.broken is not None
-
-    def try_out(
-        source: str, name: str, calls: Sequence[inspect.BoundArguments]
-    ) -> list[Outcome] | None:
-        nonlocal worn_out
-        if worn_out:
-            return None
-        cells = (*answer.helpers, source)
-        try:
-            return [
-                session.call(cells, name, c, task.call_seed) for c in calls
-            ]
-        except SandboxError:
-            worn_out = True
-            return None
-
     with_seed = derived(task.secret, "questions") ^ hash_of(answer.source)
-    return viva.questions(subject, try_out, with_seed)
+    return viva.questions(subject, with_seed)
 
 
 def hash_of(text: str) -> int:
