@@ -697,23 +697,24 @@ def test_where_few_are_wrong_in_part_the_median_decides():
     assert {p.rejection_rate for p in roster.equally_hard(few)} == {1.0}
 
 
-def shifted(x, *, on=NONE):
-    y = x + 1 if "one_more" in on else x
-    return y.abs() if "unsigned" in on or "same" in on else y
+def unchanged(x):
+    y = x
+    return y
 
 
 def test_no_program_is_right(pool):
     """A mistake may be none under another convention; it is left out."""
     assert all(p.rejection_rate > 0 for p in pool)
+    absolute = "return y", "return y.abs()"
     bugs = {
-        name: core.Bug(name, name, "00_first_model#ch")
-        for name in ("one_more", "same")
+        "one_more": core.Bug("y = x", "y = x + 1", says="one more"),
+        "same": core.Bug(*absolute, says="same", otherwise=[()]),
     }
     exercise = core.Exercise(
-        shifted,
+        unchanged,
         lambda seed: [core.Case((torch.tensor([-3.0, 2.0]),))],
         bugs=bugs,
-        variants={"unsigned": "Without its sign."},
+        variants={"unsigned": core.Variant(*absolute, asks="No sign.")},
     )
     found = roster.rejected("a/b", exercise, 0)
     named = {("+".join(sorted(p.bugs)), *p.variants) for p in found}
@@ -790,7 +791,7 @@ def test_each_student_gets_a_notebook(debug):
         assert all(f"`{n}`" in text for n in core.find(first.id).forbid)
         for variant in one["variants"]:
             asked = core.find(one["exercise"]).variants[variant]
-            assert str(asked) in "".join(c.source for c in cells(path))
+            assert asked.asks in "".join(c.source for c in cells(path))
         got = read_submission(path, [first, second])
         assert {a.problem for a in got.answers.values()} == {""}
         space = {}

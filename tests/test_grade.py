@@ -1326,11 +1326,11 @@ OVERLAY = '''
 
 import torch
 
-from coursekit.classroom.check.core import NONE, Bug, Case, Exercise, generator
+from coursekit.classroom.check.core import Bug, Case, Exercise, generator
 
 
-def double(x, *, on=NONE):
-    return x + 2 if "adds" in on else 2 * x
+def double(x):
+    return 2 * x
 
 
 def cases(seed):
@@ -1339,33 +1339,17 @@ def cases(seed):
 
 EXERCISES = {
     "double": Exercise(
-        double, cases, bugs={"adds": Bug("x + 2", "Times, not plus.", "a#b")}
+        double, cases, bugs={"adds": Bug("2 * x", "x + 2", says="x + 2")}
     )
 }
 '''
 
 
-AS_EDITS = {
-    "NONE, Bug": "Bug",
-    "x, *, on=NONE": "x",
-    'x + 2 if "adds" in on else 2 * x': "2 * x",
-    'Bug("x + 2", "Times, not plus.", "a#b")': (
-        'Bug("2 * x", "x + 2", says="x + 2", why="No.", read="a#b")'
-    ),
-}
-
-
-@pytest.mark.parametrize("form", [AS_EDITS, {}])
 def test_an_overlay_has_exercises_of_its_own(
-    form, tmp_path, in_process, monkeypatch
+    tmp_path, in_process, monkeypatch
 ):
-    """Also one with switches."""
-    written = OVERLAY
-    for old, new in form.items():
-        assert old in written
-        written = written.replace(old, new)
     (tmp_path / "private").mkdir()
-    (tmp_path / "private" / "secret.py").write_text(written)
+    (tmp_path / "private" / "secret.py").write_text(OVERLAY)
     data = corpus.notebook(corpus.code("def double(x):\n    return x + 2"))
     corpus.build(
         tmp_path / "submissions",
@@ -1598,12 +1582,6 @@ MENDED_PROGRAM = RIGHT.replace("attend_yourself", "attend")
             "def tells(f):\n    assert f(1)",
             ("ok", "6.00"),
             ("error", "0.00"),
-        ),
-        (
-            MENDED_PROGRAM,
-            TELLS.replace("f(q, k, v, mask)", "f(q, k, v, mask, on=set())"),
-            ("ok", "6.00"),
-            ("ok", "4.00"),
         ),
     ],
 )

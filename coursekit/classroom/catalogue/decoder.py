@@ -166,15 +166,15 @@ def gpt(
 
 
 _DOUBLE_PATH = Bug(
-    "x = x + block(x), with blocks that add to the stream themselves",
-    "A block contains its residual paths. Added once more, the stream "
+    says="x = x + block(x), with blocks that add to the stream themselves",
+    why="A block contains its residual paths. Added once more, the stream "
     "doubles in every block.",
     read="further/09_decoder#dec-wrong",
     at="joint",
 )
 _NO_FINAL_NORM = Bug(
-    "a stack without its final norm",
-    "A pre-norm stream grows from block to block. One last norm brings it "
+    says="a stack without its final norm",
+    why="A pre-norm stream grows from block to block. One last norm brings it "
     "to the size that the head expects.",
     read="09_decoder#dec-formula",
     at="norm",
@@ -336,22 +336,22 @@ def mended(
 
 
 _NORMED_PATH = Bug(
-    "a path that goes on from the normed stream",
-    "The norm belongs on the branch, in front of the part. On the path it "
+    says="a path that goes on from the normed stream",
+    why="The norm belongs on the branch, in front of the part. On the path it "
     "cuts the stream back to size, and what was written fades.",
     read="further/09_decoder#dec-wrong",
     at="norm",
 )
 _POST_NORM = Bug(
-    "norms after the sum, norm(x + part(x)), as in the paper",
-    "That is post-norm. A pre-norm part reads a norm, and nothing stands on "
-    "the path: x + part(norm(x)).",
+    says="norms after the sum, norm(x + part(x)), as in the paper",
+    why="That is post-norm. A pre-norm part reads a norm, and nothing stands "
+    "on the path: x + part(norm(x)).",
     read="further/07_norm#norm-where",
     at="norm",
 )
 _NO_PATH = Bug(
-    "parts that replace the stream instead of adding to it",
-    "Without x + … a part has to say again all that is to be kept. Deep "
+    says="parts that replace the stream instead of adding to it",
+    why="Without x + … a part has to say again all that is to be kept. Deep "
     "down, the tokens become alike.",
     read="further/07_norm#norm-residuals",
     at="path",

@@ -32,9 +32,9 @@ def _draw(g: torch.Generator, *shape: int) -> Tensor:
 
 
 _GUESSED = Bug(
-    "a vocabulary that ends with the largest of these ids",
-    "one_hot(ids) without a size takes the largest id that it sees. A text "
-    "need not use the last tokens: say how many there are.",
+    says="a vocabulary that ends with the largest of these ids",
+    why="one_hot(ids) without a size takes the largest id that it sees. A "
+    "text need not use the last tokens: say how many there are.",
     read="02_embedding#emb-by-hand",
 )
 

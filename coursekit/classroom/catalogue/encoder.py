@@ -51,23 +51,23 @@ def encode(
 
 
 _CAUSAL = Bug(
-    "a causal mask in an encoder",
-    "The whole text is known, so every word may look behind itself as well. "
-    "The first vector has to move when the last token changes.",
+    says="a causal mask in an encoder",
+    why="The whole text is known, so every word may look behind itself as "
+    "well. The first vector has to move when the last token changes.",
     read="further/13_encoder#enc-wrong",
     at="causal",
 )
 _QUERY_AXIS = Bug(
-    "padding hidden as queries, not as keys",
-    "What must not be read are keys, the last axis of the scores. As it is, "
-    "real tokens read the padding.",
+    says="padding hidden as queries, not as keys",
+    why="What must not be read are keys, the last axis of the scores. As it "
+    "is, real tokens read the padding.",
     read="13_encoder#enc-padding",
     at="axis",
 )
 _NO_PADDING = Bug(
-    "padding that everybody reads",
-    "A sentence's vectors then depend on how long its neighbors in the batch "
-    "are. Hide the padding.",
+    says="padding that everybody reads",
+    why="A sentence's vectors then depend on how long its neighbors in the "
+    "batch are. Hide the padding.",
     read="13_encoder#enc-padding",
 )
 _ENCODE_BUGS = {

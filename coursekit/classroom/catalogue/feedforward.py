@@ -50,8 +50,8 @@ def feed_forward(
 
 
 _NO_BEND = Bug(
-    "two layers with no nonlinearity between them",
-    "Two matrices in a row are one matrix: without a nonlinearity "
+    says="two layers with no nonlinearity between them",
+    why="Two matrices in a row are one matrix: without a nonlinearity "
     "the width buys nothing. Apply it after the first layer.",
     read="further/08_feedforward#ff-predict-xor",
     at="bend",

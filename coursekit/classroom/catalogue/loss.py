@@ -47,9 +47,9 @@ def stable(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 _ALL_COUNTED = Bug(
-    "a mean over all targets, those of −100 included",
-    "Padding is left out of the sum and of the number divided by. Otherwise "
-    "long padding looks like skill.",
+    says="a mean over all targets, those of −100 included",
+    why="Padding is left out of the sum and of the number divided by. "
+    "Otherwise long padding looks like skill.",
     read="10_loss#loss-formula",
     at="mean",
 )

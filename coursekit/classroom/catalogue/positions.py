@@ -33,8 +33,8 @@ def interleaved(angles: Tensor) -> Tensor:
 
 
 _PAIR_TWICE = Bug(
-    "speeds 10000^(−4i/D): the exponent counts the pairs twice",
-    "The exponent is 2i/D, with i the number of the pair. In a loop over "
+    says="speeds 10000^(−4i/D): the exponent counts the pairs twice",
+    why="The exponent is 2i/D, with i the number of the pair. In a loop over "
     "coordinates, i steps by two and is 2i already.",
     read="further/03_positions#pos-dead",
     at="speed",

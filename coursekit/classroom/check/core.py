@@ -8,9 +8,6 @@ would have given the same (``diagnose.py``), and reports (``report.py``).
 
 A ``Bug`` is a mistake: edits of the reference's source, and what they mean.
 The edited source is a *mutant* (``edits.py``).
-
-In exercises of before, which overlays still hold, a mistake is a switch of
-the reference: ``reference(..., on={"no_scale"})`` (``source.py``).
 """
 
 import importlib
@@ -23,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any
@@ -39,7 +36,6 @@ from coursekit.classroom.check.edits import (
     edited,
     written,
 )
-from coursekit.classroom.check.source import specialize
 
 CATALOGUE = "coursekit.classroom.catalogue"
 OVERLAYS: list[Path] = []
@@ -66,8 +62,6 @@ class Bug:
     once in the source, and ``new`` in its place is the mistake.  Further edits
     follow: ``Bug(old, new, old, new, says=…)``.  Two mistakes whose edits do
     not fit together are never made together.
-
-    ``Bug(says, why, read)``, without edits, is a switch of the reference.
     """
 
     says: str
@@ -99,7 +93,7 @@ class Bug:
     def __init__(
         self,
         *texts: str,
-        says: str = "",
+        says: str,
         why: str = "",
         read: str = "",
         at: str = "",
@@ -107,11 +101,7 @@ class Bug:
         edits: Edits = (),
         otherwise: Sequence[Edits] = (),
     ) -> None:
-        if texts and says:
-            edits = texts
-        elif texts:  # a switch
-            says, why, read, at = (*texts, *(why, read, at)[len(texts) - 1 :])
-        given = says, why, read, at, alone, edits, otherwise
+        given = says, why, read, at, alone, texts or edits, otherwise
         for one, value in zip(fields(self), given, strict=True):
             object.__setattr__(self, one.name, value)
 
@@ -134,7 +124,7 @@ class Variant:
     asks: str
     edits: Edits
 
-    texts: Mapping[str, Mapping[str, str]] = field(hash=False)
+    texts: Mapping[str, Mapping[str, Any]] = field(hash=False)
     """What mistakes say here, by name, where the book's own words would
     contradict the variant: ``{"naive": {"says": …, "why": …}}``."""
 
@@ -142,23 +132,19 @@ class Variant:
         self,
         *edits: str,
         asks: str,
-        texts: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+        texts: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
     ) -> None:
         object.__setattr__(self, "asks", asks)
         object.__setattr__(self, "edits", edits)
         object.__setattr__(self, "texts", texts)
 
-    def __str__(self) -> str:
-        """What it asks for."""
-        return self.asks
-
 
 BOOK, IN_PLACE = "book", "in_place"
 EVERYWHERE = {
     IN_PLACE: Bug(
-        "a function that changes an argument of its caller's in place",
-        "After the call the caller still has that tensor, list or model, and "
-        "now it holds something else. Work on a copy: x = x.clone(), "
+        says="a function that changes an argument of its caller's in place",
+        why="After the call the caller still has that tensor, list or model, "
+        "and now it holds something else. Work on a copy: x = x.clone(), "
         "x = x + 1 instead of x += 1.",
         read="about/checks#checks-in-place",
     ),
@@ -207,8 +193,8 @@ class Exercise:
     alike: Sequence[Alike] = ()
     """Sets of bugs that nothing can tell apart, and the reason."""
 
-    variants: Mapping[str, Variant | str] = field(default_factory=dict)
-    """What else may be asked for; a text is a switch of the reference."""
+    variants: Mapping[str, Variant] = field(default_factory=dict)
+    """What else may be asked for, by name."""
 
     forbid: Sequence[str] = ()
     """What would do the learner's work, such as ``torch.nn.LayerNorm``."""
@@ -243,18 +229,13 @@ def mistakes(exercise: Exercise, on: Switches = NONE) -> dict[str, Bug]:
     asked = [v for name, v in exercise.variants.items() if name in on]
     if asked:
         known[BOOK] = Bug(
-            "the book's own solution",
-            f"This assignment differs. {' '.join(map(str, asked))}",
+            says="the book's own solution",
+            why="This assignment differs. "
+            + " ".join(variant.asks for variant in asked),
         )
     for variant in asked:
-        if isinstance(variant, Variant):
-            for name, texts in variant.texts.items():
-                bug = known[name]
-                known[name] = replace(
-                    bug,
-                    says=texts.get("says", bug.says),
-                    why=texts.get("why", bug.why),
-                )
+        for name, texts in variant.texts.items():
+            known[name] = replace(known[name], **texts)
     return known
 
 
@@ -395,11 +376,6 @@ def bind(exercise: Exercise, case: Case) -> inspect.BoundArguments:
     return signature(exercise.reference).bind(*case.args, **case.kwargs)
 
 
-def switched(exercise: Exercise) -> bool:
-    """Whether the reference has switches, as all had before."""
-    return "on" in signature(exercise.reference).parameters
-
-
 @cache
 def source_of(exercise: Exercise, on: Switches, name: str = "") -> str:
     """The source of a reference with mistakes or variants, as one writes it.
@@ -413,11 +389,8 @@ def source_of(exercise: Exercise, on: Switches, name: str = "") -> str:
         EditError: if two of them do not fit together.
     """
     reference = exercise.reference
-    if switched(exercise):
-        return specialize(reference, on, name)
-    asked = [x for n, x in exercise.variants.items() if n in on]
     changes = [
-        *((x.edits,) for x in asked if isinstance(x, Variant)),
+        *((x.edits,) for n, x in exercise.variants.items() if n in on),
         *(
             (bug.edits, *bug.otherwise)
             for n, bug in exercise.bugs.items()
@@ -434,8 +407,6 @@ def mutant(exercise: Exercise, on: Switches = NONE) -> Function:
     reference = exercise.reference
     if not on:
         return reference
-    if switched(exercise):
-        return partial(reference, on=on)
     title = f"{reference.__name__} with {', '.join(sorted(on))}"
     return compiled(source_of(exercise, on), reference, title)
 

@@ -29,7 +29,6 @@ from coursekit.classroom.check.core import (
     draw,
     expected,
     source_of,
-    switched,
 )
 from coursekit.classroom.check.edits import EditError
 
@@ -53,8 +52,6 @@ def go_together(exercise: Exercise, *names: str) -> bool:
     places = [exercise.bugs[name].at or name for name in names]
     if len(set(places)) < len(places):
         return False
-    if switched(exercise):
-        return True
     try:
         for size in range(len(exercise.variants) + 1):
             for asked in combinations(exercise.variants, size):

@@ -969,7 +969,9 @@ def examine_test(
     All run here, on inputs of the student's; what they may use is limited.
     """
     programs = [NONE, task.mutant, *worse(task)]
-    functions = [switched(task.exercise, task.on | on) for on in programs]
+    functions = [
+        open_ended(core.mutant(task.exercise, task.on | on)) for on in programs
+    ]
     order = [0, 1] * TRIES + list(range(2, len(programs)))
     random.Random(derived(task.secret, "test")).shuffle(order)
     signature = inspect.signature(lambda f: f)
@@ -1065,15 +1067,9 @@ def right_on(said: Sequence[Sequence[Outcome]]) -> list[bool]:
     ]
 
 
-def switched(exercise: Exercise, on: Switches) -> Callable[..., Any]:
-    """A reference with some mistakes, called as a student's function is."""
-    function = core.mutant(exercise, on)
-
-    def f(*args: Any, **kwargs: Any) -> Any:
-        kwargs.pop("on", None)  # the switches are not theirs to turn
-        return function(*args, **kwargs)
-
-    return f
+def open_ended(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that takes anything, and is not told apart by what."""
+    return lambda *args, **kwargs: function(*args, **kwargs)
 
 
 def truth(outcome: Outcome) -> bool | None:

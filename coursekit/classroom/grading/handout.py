@@ -508,8 +508,8 @@ def asked(item: Item) -> str:
 def amendments(exercise: Exercise, variants: Iterable[str]) -> list[str]:
     """What is different from the book's own text, in Markdown."""
     return [
-        f"**Different in this assignment**, whatever stands above: "
-        f"{exercise.variants[name]}"
+        "**Different in this assignment**, whatever stands above: "
+        + exercise.variants[name].asks
         for name in sorted(variants)
     ]
 
@@ -584,7 +584,7 @@ def instructor_notebook(handout: Handout, key_id: str) -> Any:
 
 
 def solution_of(item: Item) -> str:
-    """The reference as an answer: without switches, under the stub's name."""
+    """The reference as an answer, under the stub's name."""
     one = item.declared
     try:
         return str(standalone(item.exercise, item.variants, one.function))

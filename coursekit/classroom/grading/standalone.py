@@ -1,4 +1,4 @@
-"""A reference as a program of its own: without switches, for a notebook."""
+"""A reference as a program for a notebook, without its module."""
 
 import ast
 import builtins
@@ -17,7 +17,6 @@ from coursekit.classroom.check.core import (
     Switches,
     source_of,
 )
-from coursekit.classroom.check.source import specialize
 from coursekit.classroom.grading.program import parse
 
 CATALOGUE = (
@@ -100,10 +99,7 @@ def collect(
             seen.add(value)
             if value.__name__ != name:
                 raise NotStandaloneError(f"{name} has another name at home")
-            if "on" in signature_of(value):  # it is called without switches
-                inner = unannotated(specialize(value))
-            else:
-                inner = unannotated(textwrap.dedent(inspect.getsource(value)))
+            inner = unannotated(textwrap.dedent(inspect.getsource(value)))
             home = vars(sys.modules[value.__module__])
             imports += collect(inner, home, seen, rest)[0]
             rest.append(inner)
@@ -115,14 +111,6 @@ def collect(
             line = f"{name} = {literal(value, name)}"
             rest += [line] if line not in rest else []
     return imports, rest
-
-
-def signature_of(value: Any) -> list[str]:
-    """The names of what a function takes."""
-    try:
-        return list(inspect.signature(value).parameters)
-    except (TypeError, ValueError):
-        return []
 
 
 def import_of(module: str, name: str) -> str:
@@ -162,53 +150,9 @@ def literal(value: Any, name: str) -> str:
 
 
 def unannotated(source: str) -> str:
-    """A source without annotations, comments and docstring's blanks."""
-    tree = ast.parse(source)
-    Unannotate().visit(tree)
-    for node in ast.walk(tree):
-        for part in ("body", "orelse"):
-            if isinstance(lines := getattr(node, part, None), list):
-                setattr(node, part, without_idle(lines))
+    """A source without annotations and comments."""
+    tree = Unannotate().visit(ast.parse(source))
     return ast.unparse(ast.fix_missing_locations(tree))
-
-
-def without_idle(lines: list[ast.stmt]) -> list[ast.stmt]:
-    """Statements without ``x = a`` where ``x = b`` follows at once.
-
-    A switch leaves such pairs behind, and they would point at the mistake.
-    """
-    kept = list[ast.stmt]()
-    for line in lines:
-        if kept and assigned(line) and assigned(kept[-1]) == assigned(line):
-            assert isinstance(line, ast.Assign)
-            if assigned(line) not in names_of(line.value):
-                kept.pop()
-        kept.append(line)
-    return kept
-
-
-def assigned(line: ast.stmt) -> str:
-    """The one name that a statement gives a value, and does nothing else."""
-    if not isinstance(line, ast.Assign) or len(line.targets) != 1:
-        return ""
-    (target,) = line.targets
-    calls = any(isinstance(n, ast.Call) for n in ast.walk(line.value))
-    plain = isinstance(target, ast.Name) and (not calls or is_size(line.value))
-    return target.id if plain and isinstance(target, ast.Name) else ""
-
-
-def is_size(value: ast.expr) -> bool:
-    """Whether all that a value calls is ``x.size(…)``: it changes nothing."""
-    return all(
-        isinstance(node.func, ast.Attribute) and node.func.attr == "size"
-        for node in ast.walk(value)
-        if isinstance(node, ast.Call)
-    )
-
-
-def names_of(value: ast.expr) -> set[str]:
-    """The names that an expression reads."""
-    return {n.id for n in ast.walk(value) if isinstance(n, ast.Name)}
 
 
 class Unannotate(ast.NodeTransformer):
