@@ -43,7 +43,7 @@ def as_it_is(model: Any, n_rows: int = 1) -> Any:
 
 PRODUCTS: Off = {"coursekit.fast.training.is_quicker_in_products": never}
 DROPOUT: Off = {"coursekit.fast.training.fast_dropout": F.dropout}
-PACKED: Off = {"benchmarks.peers.ours.for_generation": as_it_is}
+PACKED: Off = {"benchmarks.peers.ours.pack": as_it_is}
 
 
 def under(off: Off, call: Callable[[], Any]) -> Any:

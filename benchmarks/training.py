@@ -22,7 +22,7 @@ from benchmarks.contest import (
 )
 from coursekit.data import Batch
 from coursekit.train_config import TrainConfig
-from coursekit.training import start, train
+from coursekit.training import new_state, train
 
 SHAPES = {
     "S": Shape(6, 384, 6, 256, 65, 8),
@@ -187,7 +187,7 @@ def defaults(settings: Settings) -> dict[str, Any]:
         if not is_ours:
             return Entry(trainee, check, note=model.note)
         config = TrainConfig(steps=0, warmup_steps=0, learning_rate=RATE)
-        state = start(model.module, config)
+        state = new_state(model.module, config)
         whole = Batch({"ids": batch[0]}, batch[1])
 
         def call() -> None:

@@ -33,7 +33,7 @@ from coursekit.decoder import GPT as GPT
 from coursekit.embedding import TokenEmbedding as TokenEmbedding
 from coursekit.encoder import Encoder as Encoder
 from coursekit.experts import Experts as Experts
-from coursekit.fast import pack as pack
+from coursekit.fast.inference import pack as pack
 from coursekit.fast.static import StaticStepper as StaticStepper
 from coursekit.feedforward import FeedForward as FeedForward, SwiGLU as SwiGLU
 from coursekit.generation import (

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from coursekit.attention import Attend, attention_weights, share_heads
-from coursekit.steppers import evaluating
+from coursekit.devices import evaluating
 
 __all__ = ["Activations", "Edit", "blocks_of", "intervene", "record", "watch"]
 

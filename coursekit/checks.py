@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 __all__ = [
+    "TrainingDiverged",
     "check_attention",
     "check_bias",
     "check_boolean",
@@ -31,6 +32,10 @@ __all__ = [
     "not_finite",
     "require",
 ]
+
+
+class TrainingDiverged(ValueError):  # noqa: N818 (an end, as StopIteration)
+    """A loss, gradient or weight is no longer a number."""
 
 
 def require(holds: bool, rule: str, received: str, remedy: str) -> None:

@@ -1,13 +1,16 @@
-"""The machine that a model runs on: device, number format, random numbers."""
+"""How a model runs: device, number format, mode, random numbers."""
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
+from torch import nn
 
 __all__ = [
     "autocast",
     "device_of",
+    "evaluating",
     "forked_rng",
     "pick_device",
     "pick_precision",
@@ -95,6 +98,26 @@ def autocast(
 def device_of(model: Any) -> torch.device:
     """Where the model's parameters are."""
     return next(model.parameters()).device
+
+
+@contextmanager
+def evaluating(modules: Iterable[nn.Module]) -> Iterator[None]:
+    """Switch dropout and gradients off, and back to what they were.
+
+    Args:
+        modules: usually ``model.modules()``.
+
+    Chapter: 12, generation.
+    """
+    training = [module for module in modules if module.training]
+    for module in training:
+        vars(module)["training"] = False  # nn.Module's own way is slow
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for module in training:
+            vars(module)["training"] = True
 
 
 def forked_rng(device: torch.device) -> AbstractContextManager[None]:

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from coursekit.checkpoint import Saver
 from coursekit.data import IGNORE, Batch
-from coursekit.fast import for_training
+from coursekit.fast.training import for_training
 from coursekit.train_config import TrainConfig, make_optimizer
 from coursekit.training import ProcessGroup, Progress, TrainState
 

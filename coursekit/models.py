@@ -34,7 +34,6 @@ from coursekit.config import (
     TransformerConfig,
     VisionConfig,
 )
-from coursekit.fast import Packed
 from coursekit.files import parse_json, write_atomically
 from coursekit.train_config import TrainConfig
 from coursekit.vocabulary import Tokenizer, load_tokenizer
@@ -146,11 +145,6 @@ class _NoDraws(TorchFunctionMode):
 def describe(model: Any) -> dict[str, Any]:
     """What ``config.json`` says of a model."""
     name = type(model).__name__
-    if isinstance(model, Packed):
-        raise ValueError(
-            f"a model is saved as it was built: got a {name}, which "
-            "lacks most weights. Save the model that was packed."
-        )
     if name not in MODELS:
         raise ValueError(
             f"only {', '.join(MODELS)} can be saved: got {name}. Save your "

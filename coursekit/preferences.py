@@ -18,11 +18,10 @@ from torch.nn import functional as F  # noqa: N812
 from coursekit.cache import CachedStepper
 from coursekit.data import IGNORE, Batch, Pair, pad
 from coursekit.decoder import GPT
-from coursekit.devices import device_of
+from coursekit.devices import device_of, evaluating
 from coursekit.generation import generate
 from coursekit.loss import Loss, cross_entropy
 from coursekit.sampling import sampler
-from coursekit.steppers import evaluating
 from coursekit.tuning import answer_batch
 
 __all__ = [

@@ -18,10 +18,10 @@ from torch import Tensor
 from coursekit.cache import make_cache
 from coursekit.checks import is_integer, require
 from coursekit.decoder import GPT
-from coursekit.devices import device_of
+from coursekit.devices import device_of, evaluating
 from coursekit.generation import check_stop_ids
 from coursekit.sampling import apply_temperature, sampler
-from coursekit.steppers import check_prompts, evaluating
+from coursekit.steppers import check_prompts
 
 __all__ = [
     "CachedReader",

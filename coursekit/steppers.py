@@ -5,16 +5,16 @@ from the loops of :mod:`coursekit.generation`.  The two here read the whole
 text at each step; those in :mod:`coursekit.cache` give the same logits.
 """
 
-from collections.abc import Iterable, Iterator, Sequence, Sized
-from contextlib import contextmanager
+from collections.abc import Sequence, Sized
 from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from coursekit.checks import check_id_list, check_scores, is_integer
 from coursekit.decoder import GPT
+from coursekit.devices import evaluating
 from coursekit.multihead import KeyValueCache
 from coursekit.seq2seq import CrossCache, Transformer
 
@@ -25,7 +25,6 @@ __all__ = [
     "Stepper",
     "check_prompts",
     "check_rows",
-    "evaluating",
     "pad_rows",
 ]
 
@@ -56,26 +55,6 @@ class Stepper(Protocol):
     def reorder(self, index: Tensor) -> None:
         """Let row i continue from what is now row index[i]; B may change."""
         ...
-
-
-@contextmanager
-def evaluating(modules: Iterable[nn.Module]) -> Iterator[None]:
-    """Switch dropout and gradients off, and back to what they were.
-
-    Args:
-        modules: usually ``model.modules()``.
-
-    Chapter: 12, generation.
-    """
-    training = [module for module in modules if module.training]
-    for module in training:
-        vars(module)["training"] = False  # nn.Module's own way is slow
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        for module in training:
-            vars(module)["training"] = True
 
 
 def pad_rows(

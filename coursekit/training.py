@@ -17,13 +17,18 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from coursekit import fast
-from coursekit.checks import not_finite, require
+from coursekit.checks import TrainingDiverged, not_finite, require
 from coursekit.data import Batch
-from coursekit.devices import autocast, device_of, forked_rng, pick_precision
+from coursekit.devices import (
+    autocast,
+    device_of,
+    evaluating,
+    forked_rng,
+    pick_precision,
+)
+from coursekit.fast.training import for_training
 from coursekit.loss import Loss, token_loss
 from coursekit.progress import Clock, ProgressBar
-from coursekit.steppers import evaluating
 from coursekit.train_config import TrainConfig, make_optimizer, make_schedule
 
 __all__ = [
@@ -31,17 +36,12 @@ __all__ = [
     "ProcessGroup",
     "Progress",
     "TrainState",
-    "TrainingDiverged",
     "add_gradients",
     "evaluate",
+    "new_state",
     "seed_step",
-    "start",
     "train",
 ]
-
-
-class TrainingDiverged(ValueError):  # noqa: N818 (an end, as StopIteration)
-    """A loss, gradient or weight is no longer a number."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class TrainState:
 Callback = Callable[[Progress], bool | None]
 
 
-def start(model: nn.Module, config: TrainConfig) -> TrainState:
+def new_state(model: nn.Module, config: TrainConfig) -> TrainState:
     """The state of a run that has not begun."""
     return TrainState(make_optimizer(model, config))
 
@@ -167,13 +167,13 @@ def train(
 
     Chapter: 11, training.
     """
-    state = start(model, config) if state is None else state
+    state = new_state(model, config) if state is None else state
     device = device_of(model)
     precision = pick_precision(config.precision, device)
     training_loss, eval_loss = _losses(config, loss, group)
     held_out = [batch.to(device) for batch in validation or ()]
     look = partial(evaluate, model, held_out, precision, group, eval_loss)
-    forward = fast.for_training(model, config.compile)
+    forward = for_training(model, config.compile)
     forward.train()
     model.train()
     clock = Clock(seconds)
@@ -242,8 +242,8 @@ def _update(
     if all(weight.grad is None for weight in weights):
         raise ValueError(
             "the state must be of this model: got an optimizer whose weights "
-            "the loss does not depend on. Use start(model, config), or the "
-            "state that trained it."
+            "the loss does not depend on. Use new_state(model, config), or "
+            "the state that trained it."
         )
     length = nn.utils.clip_grad_norm_(
         weights, config.max_grad_norm or math.inf

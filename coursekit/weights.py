@@ -23,9 +23,8 @@ from safetensors.torch import load as unpack
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from coursekit.checks import not_finite
+from coursekit.checks import TrainingDiverged, not_finite
 from coursekit.files import parse_json, write_atomically
-from coursekit.training import TrainingDiverged
 
 __all__ = [
     "SaveError",

@@ -17,7 +17,7 @@ from coursekit.models import create_run, read_config
 from coursekit.seq2seq import Transformer
 from coursekit.tokenizer import BPETokenizer
 from coursekit.train_config import TrainConfig
-from coursekit.training import Progress, start, train
+from coursekit.training import Progress, new_state, train
 from coursekit.translate import SPECIALS, Translator, special_ids
 from coursekit.vocabulary import Tokenizer
 from coursekit.weights import (
@@ -124,7 +124,7 @@ def learn(
     """
     begin(folder, model, tokenizer, data, budget)
     checkpoint, clock = folder / "checkpoint.safetensors", folder / "time.json"
-    state = start(model, budget)
+    state = new_state(model, budget)
     spent = {"cpu_seconds": 0.0, "wall_seconds": 0.0}
     if checkpoint.exists():
         load_checkpoint(checkpoint, model, state)

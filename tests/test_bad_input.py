@@ -29,7 +29,7 @@ from coursekit.data import (
 from coursekit.decoder import GPT
 from coursekit.embedding import TokenEmbedding
 from coursekit.encoder import Encoder
-from coursekit.fast import for_generation as pack
+from coursekit.fast.inference import pack
 from coursekit.feedforward import FeedForward, SwiGLU
 from coursekit.generation import beam_search, generate
 from coursekit.loss import cross_entropy, fast_cross_entropy

@@ -26,11 +26,12 @@ from coursekit import weights
 from coursekit.attention import attend
 from coursekit.cache import CachedStepper
 from coursekit.checkpoint import Saver, load_checkpoint, save_checkpoint
+from coursekit.checks import TrainingDiverged
 from coursekit.config import EncoderConfig, GPTConfig, TransformerConfig
 from coursekit.data import random_windows, sequential_windows
 from coursekit.decoder import GPT
 from coursekit.encoder import Encoder
-from coursekit.fast import for_generation
+from coursekit.fast.inference import pack
 from coursekit.generation import generate
 from coursekit.models import (
     create_run,
@@ -43,7 +44,7 @@ from coursekit.seq2seq import Transformer
 from coursekit.steppers import PlainStepper
 from coursekit.tokenizer import BPETokenizer, CharTokenizer
 from coursekit.train_config import TrainConfig
-from coursekit.training import TrainingDiverged, evaluate, start, train
+from coursekit.training import evaluate, new_state, train
 from coursekit.weights import (
     SaveError,
     average_weights,
@@ -75,7 +76,7 @@ def trained(steps=4, config=CONFIG, **changes):
     """A model and the state of a run that was stopped after some steps."""
     model = tiny(**changes)
     held_out = list(sequential_windows(IDS[:50], 3, 7))
-    state = start(model, config)
+    state = new_state(model, config)
     train(
         model,
         batches,
@@ -121,7 +122,7 @@ from coursekit.train_config import TrainConfig
 from coursekit.data import random_windows, sequential_windows
 from coursekit.decoder import GPT
 from coursekit.tokenizer import CharTokenizer
-from coursekit.training import start, train
+from coursekit.training import new_state, train
 
 CONFIG = TrainConfig(
     steps=37, warmup_steps=3, eval_every=3, checkpoint_every=2, seed=7
@@ -141,7 +142,7 @@ def live(folder):
     model = fresh()
     if not (folder / "config.json").exists():
         create_run(folder, model, TOKENIZER, CONFIG)
-    state = start(model, CONFIG)
+    state = new_state(model, CONFIG)
     path = folder / "checkpoint.safetensors"
     if path.exists():
         load_checkpoint(path, model, state)
@@ -249,7 +250,7 @@ def test_a_checkpoint_brings_everything_back(tmp_path):
     path = tmp_path / "checkpoint.safetensors"
     save_checkpoint(path, model, state)
     other = tiny(seed=4)
-    back = start(other, CONFIG)
+    back = new_state(other, CONFIG)
     assert not equal_weights(model, other)
     load_checkpoint(path, other, back)
     assert equal_weights(model, other)
@@ -272,12 +273,12 @@ def test_a_run_goes_on_with_its_own_optimizer(tmp_path):
     save_checkpoint(path, model, state)
     other = tiny(seed=4)
     before = copy.deepcopy(other)
-    muon = start(other, dataclasses.replace(CONFIG, optimizer="muon"))
+    muon = new_state(other, dataclasses.replace(CONFIG, optimizer="muon"))
     with pytest.raises(ValueError, match="a file of AdamW for"):
         load_checkpoint(path, other, muon)
     other.embedding.weight.requires_grad_(False)
     with pytest.raises(ValueError, match=r"not train: embedding\.weight"):
-        load_checkpoint(path, other, start(other, CONFIG))
+        load_checkpoint(path, other, new_state(other, CONFIG))
     assert equal_weights(other, before)
 
 
@@ -289,10 +290,10 @@ def test_resuming_needs_each_part_of_the_state(tmp_path, lost):
     path = tmp_path / "checkpoint.safetensors"
     save_checkpoint(path, model, state)
     other = tiny(seed=4)
-    back = start(other, CONFIG)
+    back = new_state(other, CONFIG)
     load_checkpoint(path, other, back)
     if lost == "optimizer":
-        back.optimizer = start(other, CONFIG).optimizer
+        back.optimizer = new_state(other, CONFIG).optimizer
     if lost == "step":
         back.step = 0
     train(other, batches, CONFIG, state=back)
@@ -374,7 +375,7 @@ def test_the_saver_keeps_the_best_weights(tmp_path):
     """model.safetensors is of the lowest validation loss, not the last."""
     model = tiny()
     config = TrainConfig(steps=6, eval_every=2, learning_rate=0.0)
-    state = start(model, config)
+    state = new_state(model, config)
     saver = Saver(tmp_path, model, state, every=4)
     (tmp_path / "checkpoint.safetensors.77.part").write_bytes(b"cut")
     saver = Saver(tmp_path, model, state, every=4)
@@ -411,7 +412,7 @@ def test_the_saver_keeps_the_best_weights(tmp_path):
 
 def test_without_validation_the_latest_weights_are_kept(tmp_path):
     model = tiny()
-    state = start(model, CONFIG)
+    state = new_state(model, CONFIG)
     train(
         model, batches, CONFIG, None, [Saver(tmp_path, model, state, 4)], state
     )
@@ -630,7 +631,7 @@ def saved(tmp_path):
     path = tmp_path / "checkpoint.safetensors"
     save_checkpoint(path, model, state)
     other = tiny(seed=4)
-    return path, other, start(other, CONFIG)
+    return path, other, new_state(other, CONFIG)
 
 
 @pytest.mark.parametrize("size", [0, 1, 7, 8, 100, 5000, -1])
@@ -749,7 +750,7 @@ def test_no_damage_is_taken_for_a_checkpoint(tmp_path, monkeypatch, optimizer):
         other = copy.deepcopy(before)
         write_tensors(path, tensors, about)
         with contextlib.suppress(ValueError):
-            load_checkpoint(path, other, start(other, config))
+            load_checkpoint(path, other, new_state(other, config))
             return False
         assert equal_weights(other, before)
         return True
@@ -765,15 +766,15 @@ def test_other_sizes_are_named(saved):
     path, _, _ = saved
     model = tiny(vocab_size=17)
     with pytest.raises(ValueError, match="weights must fit") as error:
-        load_checkpoint(path, model, start(model, CONFIG))
+        load_checkpoint(path, model, new_state(model, CONFIG))
     text = "embedding.weight has shape (13, 10), the model (17, 10)"
     assert text in str(error.value)
     model = tiny(n_layers=3, bias=False)
     with pytest.raises(ValueError, match=r"is missing.*more\) in") as error:
-        load_checkpoint(path, model, start(model, CONFIG))
+        load_checkpoint(path, model, new_state(model, CONFIG))
     model = tiny(n_layers=1)
     with pytest.raises(ValueError, match=r"blocks\.1\.\S+ is unknown"):
-        load_checkpoint(path, model, start(model, CONFIG))
+        load_checkpoint(path, model, new_state(model, CONFIG))
 
 
 def test_a_vocabulary_of_another_model_is_refused(tmp_path):
@@ -847,7 +848,9 @@ def test_a_compiled_model_is_saved_by_the_model_itself(tmp_path):
     for save in (
         lambda: save_model(tmp_path / "m", model),
         lambda: save_weights(tmp_path / "w.safetensors", model),
-        lambda: save_checkpoint(tmp_path / "c", model, start(model, CONFIG)),
+        lambda: save_checkpoint(
+            tmp_path / "c", model, new_state(model, CONFIG)
+        ),
     ):
         with pytest.raises(ValueError, match=r"as model\._orig_mod"):
             save()
@@ -944,7 +947,7 @@ def test_nan_that_attention_hides_is_told(part, kind):
         steppers = (
             lambda m=model: CachedStepper(m),
             lambda m=model: PlainStepper(m),
-            lambda m=model: CachedStepper(for_generation(m)),
+            lambda m=model: CachedStepper(pack(m)),
         )
         ways = [partial(write, make) for make in steppers] + [evaluation]
         for way in ways:

@@ -22,7 +22,7 @@ from compare import json_damages
 from patience import PATIENCE, comes
 
 import coursekit
-from coursekit import cli, fast, models, tuning
+from coursekit import cli, models, tuning
 from coursekit.cli import finetune, options, runs
 from coursekit.cli.evaluate import recorded_text
 from coursekit.cli.translate import LINES
@@ -394,7 +394,7 @@ def test_resume_may_leave_out_the_compiler(call, text, tmp_path, monkeypatch):
     assert call(*words)[0] == 0
     path = tmp_path / "r" / "config.json"
     path.write_text(path.read_text().replace('"steps": 0', '"steps": 2'))
-    monkeypatch.setattr(fast.training.shutil, "which", lambda name: None)
+    monkeypatch.setattr("shutil.which", lambda name: None)
     resume = ["train", *out, "--resume", "--device", "cpu"]
     refused(call(*resume, "--json"), "got none", "--no-compile")
     assert call(*resume, "--no-compile")[0] == 0

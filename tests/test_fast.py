@@ -7,18 +7,19 @@ import torch
 from compare import shake
 from torch import nn
 
-from coursekit import fast
+from coursekit import training
 from coursekit.attention import attend
 from coursekit.block import Block
 from coursekit.checkpoint import load_checkpoint, save_checkpoint
 from coursekit.config import GPTConfig, TransformerConfig
 from coursekit.data import Batch, random_windows
 from coursekit.decoder import GPT
-from coursekit.fast.training import training_attend
+from coursekit.fast import training as fast_training
+from coursekit.fast.training import for_training, training_attend
 from coursekit.loss import token_loss
 from coursekit.seq2seq import Transformer
 from coursekit.train_config import TrainConfig
-from coursekit.training import start, train
+from coursekit.training import new_state, train
 
 V = 13
 IDS = torch.randint(V, (499,), generator=torch.Generator().manual_seed(5))
@@ -47,7 +48,7 @@ def batches(step):
 @pytest.fixture
 def without(monkeypatch):
     """Training as it is without the view."""
-    monkeypatch.setattr(fast, "for_training", lambda model, compile: model)
+    monkeypatch.setattr(training, "for_training", lambda model, compile: model)
 
 
 # -- what a view is ----------------------------------------------------------
@@ -55,7 +56,7 @@ def without(monkeypatch):
 def test_a_view_has_the_models_parameters(make):
     model = make(dropout=0.3)
     keys = list(model.state_dict())
-    view = fast.for_training(model)
+    view = for_training(model)
     assert view is not model
     assert type(view) is type(model)
     assert list(view.state_dict()) == list(model.state_dict()) == keys
@@ -63,13 +64,13 @@ def test_a_view_has_the_models_parameters(make):
     for (ours, parameter), (name, own) in named:
         assert ours == name
         assert parameter is own
-    assert fast.for_training(view) is view
+    assert for_training(view) is view
 
 
 def test_the_model_is_left_as_it_is():
     model = tiny(dropout=0.3)
     before = [(id(m), type(m), dict(vars(m))) for m in model.modules()]
-    fast.for_training(model)
+    for_training(model)
     after = [(id(m), type(m), dict(vars(m))) for m in model.modules()]
     assert [x[:2] for x in before] == [x[:2] for x in after]
     assert all(
@@ -86,7 +87,7 @@ def test_the_same_loss_and_gradients(make, bits):
     if make is translator:
         inputs = {"src": ids[:, :7], "tgt": ids[:, 7:14]}
     losses, slopes = [], []
-    for one in (model, fast.for_training(model)):
+    for one in (model, for_training(model)):
         model.zero_grad()
         with torch.autocast("cpu", bits, enabled=bits == torch.bfloat16):
             loss = token_loss(one, inputs, ids[:, 8:15])
@@ -104,7 +105,7 @@ def test_the_same_loss_and_gradients(make, bits):
 def test_the_halves_are_there():
     """For a loss in chunks: `hidden` and `logits` run the view's blocks."""
     model = tiny()
-    view = fast.for_training(model)
+    view = for_training(model)
     ids = IDS[:14].view(2, 7)
     assert torch.equal(view.logits(view.hidden(ids)), view(ids))
     assert view.blocks[0] is not model.blocks[0]
@@ -113,7 +114,7 @@ def test_the_halves_are_there():
 def test_a_view_is_in_the_models_mode():
     """Attention and dropout ask the plain ones; and those follow the view."""
     model = tiny(dropout=0.5)
-    view, ids = fast.for_training(model), IDS[:14].view(2, 7)
+    view, ids = for_training(model), IDS[:14].view(2, 7)
     model.eval()
     assert torch.equal(view(ids), model(ids))
     view.train()
@@ -182,12 +183,12 @@ CHANGES = [
 def test_an_edit_acts(change, late):
     """Made before the view; a hook or another layer also after it."""
     model, ids = shake(tiny()), IDS[:14].view(2, 7)
-    before, view = model(ids), fast.for_training(model)
+    before, view = model(ids), for_training(model)
     if late and change in (edited, given_a_forward, another_attention):
         pytest.skip("a view is of the code that the model had")
     change(model)
     if not late:
-        view = fast.for_training(model)
+        view = for_training(model)
     after = model(ids)
     torch.testing.assert_close(view(ids), after)
     # The control: the edit makes a difference.
@@ -214,7 +215,7 @@ def test_the_same_training(without, monkeypatch):
 
 
 def checkpoint_of(path, stop=None, resume=None):
-    state = start(model := tiny(), CONFIG)
+    state = new_state(model := tiny(), CONFIG)
     if resume is not None:
         load_checkpoint(resume, model, state)
     callbacks = [lambda progress: progress.step == stop]
@@ -241,7 +242,7 @@ def test_a_checkpoint_fits_with_and_without(tmp_path, without, monkeypatch):
     )
     whole = checkpoint_of(tmp_path / "plain")
     checkpoint_of(tmp_path / "half", stop=2)
-    monkeypatch.setattr(fast, "for_training", fast.training.for_training)
+    monkeypatch.setattr(training, "for_training", for_training)
     rest = checkpoint_of(tmp_path / "rest", resume=tmp_path / "half")
     assert rest == whole
 
@@ -249,7 +250,7 @@ def test_a_checkpoint_fits_with_and_without(tmp_path, without, monkeypatch):
 def test_a_copy_of_a_view_is_whole():
     """FSDP takes a copy: what it changes there, the model never sees."""
     model = tiny()
-    other = fast.for_training(copy.deepcopy(model))
+    other = for_training(copy.deepcopy(model))
     with torch.no_grad():
         other.blocks[0].attention.w_q.weight.zero_()
     assert model.blocks[0].attention.w_q.weight.abs().sum() > 0
@@ -290,13 +291,13 @@ def test_products_equal_the_readable_function(causal, n_keys):
 def test_products_are_taken_where_they_are_quicker(monkeypatch):
     fused = []
     monkeypatch.setattr(
-        fast.training,
+        fast_training,
         "fast_attend",
         lambda *args, **options: fused.append(options) or args[0],
     )
     q = torch.randn(2, 3, 17, 5)
     half = q.bfloat16().requires_grad_()
-    long = torch.randn(1, 1, fast.training.LONGEST_PRODUCTS + 1, 5)
+    long = torch.randn(1, 1, fast_training.LONGEST_PRODUCTS + 1, 5)
     for case, expected in [
         ((q, {}), 0),
         ((q, {"dropout_p": 0.1}), 1),

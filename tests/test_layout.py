@@ -20,6 +20,7 @@ ORDER = [
     "minimal_seq2seq",
     "checks",
     "files",
+    "devices",
     "bpe",
     "vocabulary",
     "tokenizer",
@@ -42,13 +43,12 @@ ORDER = [
     "activations",
     "generation",
     "cache",
-    "fast",  # changes no number; the models know nothing of it
+    "fast",  # the models know nothing of it
     "loss",
     "datasets",
     "data",
     "optim",
     "train_config",
-    "devices",
     "progress",
     "training",
     "weights",
@@ -276,11 +276,8 @@ def test_matplotlib_is_imported_in_one_folder():
     assert users <= {"figures"}
 
 
-def loaded_by(line):
-    """The modules that a fresh process has after a line of Python."""
-    code = (
-        f"{line}\nimport sys\nprint(*{{n.split('.')[0] for n in sys.modules}})"
-    )
+def printed_by(code):
+    """The words that a fresh process prints."""
     out = subprocess.run(
         [sys.executable, "-c", code],
         cwd=ROOT,
@@ -291,15 +288,81 @@ def loaded_by(line):
     return set(out.stdout.split())
 
 
+def loaded_by(line):
+    """The modules that a fresh process has after a line of Python."""
+    return printed_by(f"{line}\nimport sys\nprint(*sys.modules)")
+
+
+def packages(modules):
+    """The packages that modules are in."""
+    return {name.partition(".")[0] for name in modules}
+
+
 def test_the_package_loads_without_what_few_need():
     """`import coursekit` is quick: what is heavy waits until it is used."""
     heavy = {"matplotlib", "regex", "tiktoken", "transformers"}
-    have = loaded_by("import coursekit")
+    have = packages(loaded_by("import coursekit"))
     assert have & {*heavy, "torch"} == set()
     assert "torch" in loaded_by("import coursekit; coursekit.GPT")
     # The negative control: a tokenizer with a pattern needs one of them.
     line = "import coursekit; coursekit.BPETokenizer.train('ab ab', 257)"
-    assert loaded_by(line) & heavy == {"regex"}
+    assert packages(loaded_by(line)) & heavy == {"regex"}
+
+
+@pytest.mark.parametrize(
+    ("line", "never", "use"),
+    [
+        (
+            "from coursekit.weights import read_weights",
+            {"training", "decoder"},
+            "from coursekit import GPT; from coursekit.training import train",
+        ),
+        (
+            "from coursekit.training import train",
+            {"seq2seq", "decoder", "fast.inference"},
+            "from coursekit import Transformer, pack",
+        ),
+        (
+            "from coursekit.models import load",
+            {"fast", "training", "decoder"},
+            "from coursekit.training import train; load('running')",
+        ),
+    ],
+)
+def test_a_module_loads_what_it_needs(line, never, use):
+    never = {f"coursekit.{name}" for name in never}
+    have = {n for n in loaded_by(line) if packages([n]) == {"coursekit"}}
+    assert have & never == set()
+    assert "weights" not in line or len(have) <= 8
+    assert loaded_by(f"{line}; {use}") >= never  # they are there when used
+
+
+STATE = """
+import decimal, locale, os, random, signal, sys, threading, warnings
+def state():
+    return [
+        *sys.meta_path, *sys.path_hooks, *sys.path, sys.excepthook,
+        sys.displayhook, sys.gettrace(), sys.getprofile(),
+        sys.getrecursionlimit(), sys.getswitchinterval(), os.getcwd(),
+        dict(os.environ), *warnings.filters, random.getstate(),
+        decimal.getcontext(), locale.setlocale(locale.LC_ALL),
+        signal.getsignal(signal.SIGINT), threading.active_count(),
+    ]
+before = state()
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "is_same"),
+    [
+        ("import coursekit", True),
+        ("import coursekit, sys; sys.meta_path.insert(0, coursekit)", False),
+        ("import coursekit, os; os.environ['COURSEKIT'] = '1'", False),
+    ],
+)
+def test_importing_the_package_changes_nothing_in_python(line, is_same):
+    code = f"{STATE}\n{line}\nprint(before == state())"
+    assert printed_by(code) == {str(is_same)}
 
 
 def test_annotations_are_not_deferred():

@@ -26,7 +26,7 @@ from coursekit.train_config import (
     make_optimizer,
     make_schedule,
 )
-from coursekit.training import start, train
+from coursekit.training import new_state, train
 
 
 def tiny(**changes):
@@ -366,12 +366,12 @@ def test_a_resumed_run_with_muon_is_the_same(tmp_path, precision):
         return save
 
     whole = tiny()
-    state = start(whole, config)
+    state = new_state(whole, config)
     train(whole, windows, config, None, [stop(whole)], state, progress=False)
     assert state.losses[-1] < state.losses[0]
     for lost, same in ((None, True), ("momentum", False)):
         model = tiny(n_layers=2)
-        again = start(model, config)
+        again = new_state(model, config)
         load_checkpoint(path, model, again)
         if lost:
             for p in again.optimizer.param_groups[0]["params"]:
@@ -383,7 +383,7 @@ def test_a_resumed_run_with_muon_is_the_same(tmp_path, precision):
 def test_muon_is_not_for_parts_of_matrices():
     model = tiny()
     with pytest.raises(ValueError, match="got optimizer='muon'"):
-        shard(model, start(model, MUON), MUON, torch.device("cpu"))
+        shard(model, new_state(model, MUON), MUON, torch.device("cpu"))
 
 
 def test_the_optimizer_is_adamw_unless_asked():

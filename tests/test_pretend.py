@@ -38,7 +38,7 @@ from coursekit.config import (
 from coursekit.data import Pairs, random_windows
 from coursekit.decoder import GPT
 from coursekit.encoder import Encoder
-from coursekit.fast import for_generation
+from coursekit.fast.inference import pack
 from coursekit.generation import beam_search, generate
 from coursekit.masks import causal_mask, combine_masks, padding_mask
 from coursekit.models import load
@@ -49,7 +49,7 @@ from coursekit.seq2seq import Transformer
 from coursekit.speculative import CachedReader, draw_with, speculate
 from coursekit.steppers import PlainStepper
 from coursekit.train_config import TrainConfig
-from coursekit.training import evaluate, start, train
+from coursekit.training import evaluate, new_state, train
 from coursekit.translate import Translator
 from coursekit.vision import ViT
 
@@ -179,7 +179,7 @@ def resumed_in(path, place):
     state = train(model, windows, config, progress=False)
     save_checkpoint(path, model, state)
     again = gpt(place)
-    state = start(again, TrainConfig(steps=4, warmup_steps=1))
+    state = new_state(again, TrainConfig(steps=4, warmup_steps=1))
     load_checkpoint(path, again, state)
     return train(
         again,
@@ -232,7 +232,7 @@ def greedy_and_sampled(place):
 
 @work
 def packed(place):
-    return generate(CachedStepper(for_generation(gpt(place), 2)), PROMPTS, 9)
+    return generate(CachedStepper(pack(gpt(place), 2)), PROMPTS, 9)
 
 
 @work

@@ -25,7 +25,7 @@ from test_cache import (
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from coursekit.fast import for_generation as pack
+from coursekit.fast.inference import pack
 from coursekit.fast.static import StaticStepper, cuda_graph, usual_record
 from coursekit.generation import beam_search, generate
 from coursekit.sampling import sampler

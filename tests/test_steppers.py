@@ -6,13 +6,13 @@ from test_generation import PROMPTS, make_gpt
 
 from coursekit.cache import CachedSeq2SeqStepper, CachedStepper
 from coursekit.config import TransformerConfig
+from coursekit.devices import evaluating
 from coursekit.generation import beam_search, generate, stream
 from coursekit.positions import SCHEMES
 from coursekit.seq2seq import Transformer
 from coursekit.steppers import (
     PlainSeq2SeqStepper,
     PlainStepper,
-    evaluating,
     pad_rows,
 )
 

@@ -9,8 +9,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812
 
-from coursekit import fast, training
 from coursekit import preferences as pf
+from coursekit import training
+from coursekit.checks import TrainingDiverged
 from coursekit.config import EncoderConfig, GPTConfig, TransformerConfig
 from coursekit.data import Batch, pad_pairs, random_windows, sequential_windows
 from coursekit.datasets import date_pairs
@@ -25,10 +26,9 @@ from coursekit.train_config import (
 )
 from coursekit.training import (
     ProcessGroup,
-    TrainingDiverged,
     add_gradients,
     evaluate,
-    start,
+    new_state,
     train,
 )
 from coursekit.tuning import answer_batch
@@ -442,7 +442,7 @@ def test_compile_is_an_option(monkeypatch):
 
 
 def test_compile_without_a_compiler_says_so(monkeypatch):
-    monkeypatch.setattr(fast.training.shutil, "which", lambda name: None)
+    monkeypatch.setattr("shutil.which", lambda name: None)
     with pytest.raises(ValueError, match=r"C\+\+ compiler.*: got none"):
         train(tiny(), batches, quick(compile=True))
 
@@ -719,7 +719,7 @@ def test_evaluation_of_spoiled_weights_is_refused():
 
 
 def test_start_has_seen_nothing():
-    state = start(tiny(), quick())
+    state = new_state(tiny(), quick())
     assert (state.step, state.tokens, state.losses) == (0, 0, [])
     assert state.best is None
 
@@ -727,7 +727,7 @@ def test_start_has_seen_nothing():
 def test_a_state_of_another_model_is_refused():
     """Else the copy's weights would stay, and the loss with them."""
     model = tiny()
-    state = start(model, quick())
+    state = new_state(model, quick())
     with pytest.raises(ValueError, match="must be of this model"):
         train(
             copy.deepcopy(model), batches, quick(), state=state, progress=False

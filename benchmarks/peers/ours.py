@@ -12,9 +12,10 @@ from benchmarks.contest import Model, Settings, Task
 from coursekit.cache import CachedSeq2SeqStepper, CachedStepper
 from coursekit.config import GPTConfig, TransformerConfig
 from coursekit.decoder import GPT
-from coursekit.fast import for_generation, for_training
+from coursekit.fast.inference import pack
 from coursekit.fast.linear import packed_linear
 from coursekit.fast.static import StaticStepper, Step, cuda_graph
+from coursekit.fast.training import for_training
 from coursekit.generation import beam_search, generate
 from coursekit.loss import fast_cross_entropy
 from coursekit.seq2seq import Transformer
@@ -72,7 +73,7 @@ def gpt(task: Task, settings: Settings) -> Model:
         )
     )
 
-    laid_out = cache(partial(for_generation, model))  # once, as one would
+    laid_out = cache(partial(pack, model))  # once, as one would
 
     recorded = cache(lambda: StaticStepper(laid_out(1), record=compiled))
 
@@ -110,7 +111,7 @@ def pairs(task: Task, settings: Settings) -> Model:
         )
     )
 
-    laid_out = cache(partial(for_generation, model))
+    laid_out = cache(partial(pack, model))
 
     def write(src: Tensor, n: int, n_beams: int = 1) -> Tensor:
         stepper = CachedSeq2SeqStepper(laid_out(src.size(0) * n_beams), [0])

@@ -196,8 +196,8 @@ def explain(error: Exception, args: argparse.Namespace) -> int:
     """
     import torch  # here, so that --help need not wait for it
 
+    from coursekit.checks import TrainingDiverged
     from coursekit.distributed import ProcessLost
-    from coursekit.training import TrainingDiverged
     from coursekit.weights import SaveError
 
     stopped = (TrainingDiverged, SaveError, ProcessLost)

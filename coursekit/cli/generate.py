@@ -14,7 +14,7 @@ from coursekit.cli.common import Common, add_run, text_model
 from coursekit.cli.options import add_fields
 from coursekit.cli.output import report
 from coursekit.decoder import GPT
-from coursekit.fast import for_generation as pack
+from coursekit.fast.inference import pack
 from coursekit.generation import beam_search, check_beams, stream
 from coursekit.sampling import sampler
 from coursekit.train_config import TrainConfig

@@ -32,7 +32,7 @@ from coursekit.training import (
     SINGLE_PROCESS,
     ProcessGroup,
     TrainState,
-    start,
+    new_state,
     train,
 )
 
@@ -115,7 +115,7 @@ def train_run(
     folder = Path(args.out)
     if args.parallel != "fsdp":  # which has a device for each part
         run.model.to(device)
-    state = start(run.model, run.config)
+    state = new_state(run.model, run.config)
     saver = Saver(folder, run.model, state, run.config.checkpoint_every)
     path = folder / "checkpoint.safetensors"
     if path.exists():

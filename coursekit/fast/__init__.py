@@ -1,12 +1,8 @@
-"""Transformations of a plain model that make it faster, and change no number.
+"""Faster forms of a plain model, which stays as it is.
 
-:func:`for_training` gives a view with the same parameters,
-:func:`for_generation` a copy of the weights.  The model stays as it is.
+:func:`coursekit.fast.training.for_training` gives a view with the same
+parameters, :func:`coursekit.fast.inference.pack` a copy of the weights.  Both
+round in other places than the plain model: in float32 packed logits differ
+by less than 1e-5 of the largest one.  With dropout the view draws other masks,
+with p rounded to a multiple of 1/65,536.
 """
-
-from coursekit.fast.inference import Packed, for_generation
-from coursekit.fast.training import for_training
-
-__all__ = ["Packed", "for_generation", "for_training", "pack"]
-
-pack = for_generation  # as `coursekit` offers it

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from coursekit.cache import CachedStepper, LayerCache, cache_dtype
 from coursekit.decoder import GPT
-from coursekit.steppers import evaluating
+from coursekit.devices import evaluating
 
 __all__ = ["StaticStepper", "WholeLayer", "cuda_graph"]
 

@@ -35,6 +35,9 @@ def for_training(model: nn.Module, compile: bool = False) -> nn.Module:
     ``forward`` of its own runs as it is, with all that is in it.  Put DDP or
     FSDP around the view, not under it: there nothing is replaced.
 
+    Loss and gradients are the model's up to rounding.  With dropout on a CPU
+    the masks are others than the model draws from the same seed.
+
     Args:
         model: on its device; left as it is.
         compile: compile the view, with ``torch.compile``.

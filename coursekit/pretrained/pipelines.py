@@ -15,12 +15,13 @@ from torch import Tensor
 
 from coursekit.cache import CachedSeq2SeqStepper, CachedStepper
 from coursekit.decoder import GPT
+from coursekit.devices import evaluating
 from coursekit.encoder import Encoder
 from coursekit.generation import generate
 from coursekit.pretrained.speech import HOP, log_mel
 from coursekit.pretrained.whisper import SpeechTransformer, cross_weights
 from coursekit.pretrained.wordpiece import WordPieceTokenizer
-from coursekit.steppers import check_prompts, evaluating, pad_rows
+from coursekit.steppers import check_prompts, pad_rows
 from coursekit.tokenizer import BPETokenizer
 
 __all__ = [

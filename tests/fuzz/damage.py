@@ -38,7 +38,7 @@ from coursekit.pretrained.gpt2 import load_gpt2
 from coursekit.pretrained.speech import read_wav
 from coursekit.tokenizer import BPETokenizer, CharTokenizer
 from coursekit.train_config import TrainConfig
-from coursekit.training import start
+from coursekit.training import new_state
 from coursekit.vocabulary import load_tokenizer
 from tests.fuzz import folder, target
 from tests.references import write_model_bin
@@ -150,7 +150,7 @@ def run_files() -> dict[str, bytes]:
     )
     with folder() as path:
         save_model(path, model, tokenizer)
-        state = start(model, TrainConfig(steps=3))
+        state = new_state(model, TrainConfig(steps=3))
         save_checkpoint(path / "checkpoint.safetensors", model, state)
         return {p.name: p.read_bytes() for p in path.iterdir()}
 
@@ -191,7 +191,7 @@ def checkpoint(rng):
         put(path, files)
         ours = load_model(path).model
         before = {k: v.clone() for k, v in ours.state_dict().items()}
-        state = start(ours, TrainConfig(steps=3))
+        state = new_state(ours, TrainConfig(steps=3))
         (path / "c.safetensors").write_bytes(data)
         refuses(lambda: load_checkpoint(path / "c.safetensors", ours, state))
     for k, v in ours.state_dict().items():

@@ -14,7 +14,8 @@ from coursekit.block import Block
 from coursekit.cache import CachedStepper
 from coursekit.config import GPTConfig, StackConfig, TransformerConfig
 from coursekit.decoder import GPT
-from coursekit.fast import for_training, pack
+from coursekit.fast.inference import pack
+from coursekit.fast.training import for_training
 from coursekit.generation import generate
 from coursekit.loss import (
     chunked_cross_entropy,
