@@ -172,6 +172,7 @@ NO_NBVAL = -p no:nbval
 lint: $(ENV)
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
+	.venv/bin/lint-imports --no-cache
 	.venv/bin/zizmor --offline --quiet .github
 
 types: $(ENV)

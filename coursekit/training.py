@@ -118,7 +118,7 @@ def new_state(model: nn.Module, config: TrainConfig) -> TrainState:
     return TrainState(make_optimizer(model, config))
 
 
-def train(
+def train(  # noqa: PLR0913 (a page shows each as an argument)
     model: nn.Module,
     batches: Callable[[int], Iterable[Batch]],
     config: TrainConfig,

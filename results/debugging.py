@@ -147,7 +147,7 @@ class NormOver(nn.Module):
         return (x - mean) / spread.sqrt() * self.norm.weight + self.norm.bias
 
 
-def spoil(model: GPT, bug: str) -> None:
+def spoil(model: GPT, bug: str) -> None:  # noqa: C901 (a table)
     """Plant a bug that sits in the model."""
     if bug == "norm_over_time":
         for block in model.blocks:

@@ -30,11 +30,11 @@ def run(
     depth: int,
     seed: int,
     steps: int,
-    learned: torch.Tensor,
-    held_out: torch.Tensor,
+    texts: tuple[torch.Tensor, torch.Tensor],
     vocab_size: int,
 ) -> tuple[list[float], float]:
     """Train once; the loss of each stretch of steps, and the last one."""
+    learned, held_out = texts
     torch.manual_seed(seed)
     model = GPT(
         GPTConfig(
@@ -114,8 +114,7 @@ def main() -> None:
                     depth,
                     seed,
                     args.steps,
-                    learned,
-                    held_out[:HELD_OUT],
+                    (learned, held_out[:HELD_OUT]),
                     tokenizer.vocab_size,
                 )
                 for seed in args.seeds

@@ -148,18 +148,18 @@ def mismatched(chapter, found, names):
         elif exercise.checks and not exercise.solution:
             wrong.append(f"{at}: its solution has no ```python block")
         seen += exercise.checks
-    for id in seen:
-        if id not in {f"{chapter}/{name}" for name in names}:
-            wrong.append(
-                f"the page checks {id!r}: no such entry in EXERCISES of "
-                f"coursekit/classroom/catalogue/{chapter}.py"
-            )
-    for name in names:
-        if f"{chapter}/{name}" not in seen:
-            wrong.append(
-                f"EXERCISES has {name!r}, but no cell between an exercise "
-                f'and its solution calls coursekit.check("{chapter}/{name}"'
-            )
+    wrong += [
+        f"the page checks {id!r}: no such entry in EXERCISES of "
+        f"coursekit/classroom/catalogue/{chapter}.py"
+        for id in seen
+        if id not in {f"{chapter}/{name}" for name in names}
+    ]
+    wrong += [
+        f"EXERCISES has {name!r}, but no cell between an exercise "
+        f'and its solution calls coursekit.check("{chapter}/{name}"'
+        for name in names
+        if f"{chapter}/{name}" not in seen
+    ]
     return wrong
 
 

@@ -1157,7 +1157,7 @@ _DIAGNOSE_BUGS = {
 }
 
 
-def _break(model: Suspect, name: str) -> Suspect:
+def _break(model: Suspect, name: str) -> Suspect:  # noqa: C901 (a table)
     """Put one fault into a model."""
     first, middle = model.blocks[0], model.blocks[1]
     config = model.config

@@ -24,7 +24,7 @@ __all__ = [
 ARROW = {"arrowstyle": "-|>", "color": COLORS["gray"], "linewidth": 1.6}
 
 
-def _box(
+def _box(  # noqa: PLR0913 (where it is, and how it looks)
     ax: Axes,
     x: Number,
     y: Number,

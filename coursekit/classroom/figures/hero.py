@@ -93,7 +93,7 @@ def write(
     return float(extent.width / ax.figure.dpi * 72 * PIXEL)
 
 
-def box(
+def box(  # noqa: PLR0913 (where it is, and how it looks)
     ax: Axes, x: Number, y: Number, width: Number, height: Number, edge: str,
     fill: str = "none", line: Number = 1.0, radius: Number = 5.0,
     zorder: Number = 1.0,

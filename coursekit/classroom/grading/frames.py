@@ -208,7 +208,7 @@ class Encoder:
         self.named = named
         self.buffers: list[bytes] = []
 
-    def encode(self, value: Any, depth: int) -> Any:
+    def encode(self, value: Any, depth: int) -> Any:  # noqa: C901 (a table)
         """A tree of JSON; whatever is not plain is a list with a tag."""
         if depth > DEPTH:
             raise FrameError(f"the value is nested more than {DEPTH} deep")

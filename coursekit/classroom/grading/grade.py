@@ -756,7 +756,7 @@ class Files:
 class Batch:
     """All students of an assignment."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (what the command line may say)
         self,
         key: Key,
         paths: Mapping[str, list[Path]],
@@ -1153,7 +1153,9 @@ def write(path: Path, text: str) -> None:
     os.replace(beside, path)
 
 
-def last_words(class_: Sequence[Graded], batch: Batch) -> Iterator[str]:
+def last_words(  # noqa: C901 (a list of notes, each with its condition)
+    class_: Sequence[Graded], batch: Batch
+) -> Iterator[str]:
     """What was done, for the terminal."""
     statuses = Counter(r.status for s in class_ for r in s.results)
     counted = ", ".join(f"{statuses[s]} {s}" for s in STATUSES if statuses[s])
