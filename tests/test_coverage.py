@@ -4,7 +4,6 @@
 show, ask or leave open) to a page and an anchor on it, or to a test.
 """
 
-import collections
 import re
 from pathlib import Path
 
@@ -15,10 +14,6 @@ ROOT = Path(__file__).resolve().parent.parent
 BOOK = ROOT / "book"
 # How many rows the checklist's tables have: Q the open questions, 1 to 7.
 TABLES = dict(zip("Q1234567", (20, 34, 51, 43, 27, 28, 12, 8), strict=True))
-
-
-# Chapters about what the sources do not come to.
-BEYOND = ("19_debugging", "20_tuning", "21_inference", "22_preferences")
 
 
 def rows():
@@ -68,33 +63,8 @@ def test_every_row_is_in_the_map():
     assert {entry["row"] for entry in rows()} == wanted
 
 
-def test_no_place_stands_twice():
-    places = collections.Counter(
-        (entry["row"], entry.get("page"), entry.get("anchor"))
-        for entry in rows()
-    )
-    assert [place for place, times in places.items() if times > 1] == []
-
-
 def test_every_row_has_its_place():
     assert list(filter(None, map(uncovered, rows()))) == []
-
-
-def without_rows(chapters, entries):
-    """Chapters that answer no row, on their main page or a further one."""
-    answering = {Path(entry.get("page", "")).name[:2] for entry in entries}
-    return [name for name in chapters if name[:2] not in answering]
-
-
-def test_every_chapter_answers_a_row_or_lies_beyond():
-    chapters = sorted(path.stem for path in BOOK.glob("[0-9][0-9]_*.md"))
-    assert without_rows(chapters, rows()) == list(BEYOND)
-
-
-def test_a_chapter_without_a_row_is_found():
-    entries = [{"page": "further/04_more"}, {"test": "tests/test_x.py::y"}]
-    chapters = ["04_attention", "05_masks"]
-    assert without_rows(chapters, entries) == ["05_masks"]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ the text stand only numbers that were worked by hand, or that a cited paper
 gives; both say so in a comment around them.
 """
 
-import ast
 import posixpath
 import re
 import sys
@@ -166,65 +165,7 @@ def test_a_spoiled_page_is_found():
     assert spoiled("# T\ncafé “\n```python\n# U\n```\n") == []
 
 
-# -- chapters ----------------------------------------------------------------
-CHAPTERS = [page for page in PAGES if re.match(r"book/\d\d_", page)]
-STEPS = range(13)  # the chapters that end with a step of the reader's file
-
-
-def missing(page, text):
-    """What a chapter lacks, in words."""
-    chapter = int(page.split("/")[-1][:2])
-    first = text.split("\n## ")[0]
-    has = {
-        "goals under its title": "\n:::{goals}" in first,
-        "the map under its title": "\n```{here}" in first,
-        "a prediction": "{predict}" in text,
-        "Takeaways": "\n## Takeaways\n" in text,
-        "questions from earlier chapters": (
-            chapter < 2 or "{still-there}" in text
-        ),
-        f"build step {chapter}": (
-            chapter not in STEPS or f"{{step}} {chapter} " in text
-        ),
-    }
-    return [what for what, there in has.items() if not there]
-
-
-@pytest.mark.parametrize("page", CHAPTERS)
-def test_chapter_has_its_parts(page):
-    assert missing(page, (ROOT / f"{page}.md").read_text("utf8")) == []
-
-
-def test_a_missing_part_is_found():
-    parts = [":::{goals}\nG\n:::", "```{here}\n```"]
-    parts += ["::::{predict} Q", "{still-there}"]
-    parts += ["## Takeaways", ":::{step} 4 Look back"]
-    for left_out in parts:
-        there = [part for part in parts if part != left_out]
-        text = "\n\n".join(["# T", *there]) + "\n"
-        assert len(missing("book/04_attention", text)) == 1
-    whole = "\n\n".join(["# T", *parts]) + "\n"
-    assert missing("book/04_attention", whole) == []
-    assert missing("book/05_masks", whole) == ["build step 5"]
-    early = whole.replace("{still-there}", "").replace("{step} 4", "{step} 1")
-    assert missing("book/01_tokenizer", early) == []
-
-
 # -- glossary ----------------------------------------------------------------
-# What the sources name and leave without a definition.
-NAMED = (
-    *("attention", "transformer", "embedding", "cross-attention"),
-    *("self-attention", "multi-head attention", "residual connection"),
-    *("layer norm", "logits", "greedy decoding", "beam search"),
-)
-
-
-def test_glossary_has_the_terms_of_the_sources():
-    text = (ROOT / "book/about/glossary.md").read_text("utf8").lower()
-    defined = re.findall(r"^(\S.*)\n  \S", text, re.M)
-    assert [term for term in NAMED if term not in defined] == []
-
-
 NAMES = re.compile(r"\{doc\}`[^`<]*<([^`>]+)>`")
 
 
@@ -266,124 +207,6 @@ def test_a_term_that_its_page_does_not_mark_is_found():
     assert not_marked(entry.format("a"), marks) == []
     assert not_marked(entry.format("b"), marks) == ["key: b"]
     assert not_marked("```{glossary}\nkey\n  A.\n```", marks) == ["key: "]
-
-
-# -- the field's words -------------------------------------------------------
-# Words that this book once had for itself, and what the field says.
-PRIVATE = {
-    "nonlinearity": r"\bben(?:d|ds|ding|t)\b",
-    "fix": r"\bmend(?:s|ed|ing)?\b",
-    "split, shuffle": r"\bdeal(?:s|ing)?\b|\bdealt\b",
-    "fraction, proportion": r"\bshares? of\b|\b(?:a|two|their) shares?\b",
-    "again": r"\banew\b",
-    "copy": r"\btwins?\b",
-    "sampling": r"\bdice\b|several tracks",
-    "from scratch": r"trained from nothing",
-    "at each depth": r"at (?:each|every|the same) height",
-    "trillion": r"million million",
-    "start token": r"\bstart sign\b",
-    "accuracy": r"\btold right\b",
-    "depends on": r"\bhangs? on\b",
-    "should": r"\bshall\b",
-    "position": r"(?:each|every|earlier|later|at (?:the|this)) places?\b",
-    "next to": r"\bbeside\b",
-    "probability": r"\bchances\b",
-    "ablate": r"\bsilenc(?:e[ds]?|ing)\b",
-    "saturated": r"\b(?:stuck|lively) rows?\b",
-    "generates": r"\b(?:model|transformer|decoder)s? (?:writes?|wrote)\b",
-    "per": r"\b(?:numbers?|vectors?|rows?|columns?) a (?:token|word|head)\b",
-    "maximum difference": r"farthest off",
-}
-# A sentence in which such a word is the right one.
-ALLOWED = {
-    "book/02_embedding": ['"shall" near "will"'],
-    "book/about/speedrun": ["A good deal"],
-}
-
-
-def private_words(page, text):
-    """Each private word of a page, with its neighbors."""
-    text = re.sub(r"^:\w+: .*|^`{3,}.*", " ", prose(text), flags=re.M)
-    for fragment in ALLOWED.get(page, ()):
-        assert fragment in text, f"no longer there, so not allowed: {fragment}"
-        text = text.replace(fragment, " ")
-    return private_in(text)
-
-
-def private_in(text):
-    """Each private word of a text, with its neighbors."""
-    found = []
-    for word, pattern in PRIVATE.items():
-        for hit in re.finditer(pattern, text, re.IGNORECASE):
-            near = text[max(0, hit.start() - 30) : hit.end() + 30]
-            found.append(f"{word}: … {' '.join(near.split())} …")
-    return found
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_a_page_uses_the_fields_words(page):
-    text = (ROOT / f"{page}.md").read_text("utf8")
-    assert private_words(page, text) == []
-
-
-def test_a_private_word_is_found():
-    text = "A bend.\n\n```{code-cell} ipython3\nmend = 1\n```\n`twin` shares a"
-    assert private_words("x", text) == ["nonlinearity: … A bend. shares a …"]
-
-
-# What readers are shown besides the pages: drawings, messages, feedback.
-SHOWN = sorted((ROOT / "coursekit").rglob("*.py"))
-LIVE = sorted((ROOT / "coursekit/classroom/live/figures").glob("*strings.js"))
-
-
-def shown(source):
-    """The strings of a program, its docstrings and single words left out."""
-    tree = ast.parse(source)
-    docstrings = {
-        id(node.body[0].value)
-        for node in ast.walk(tree)
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef))
-        and isinstance(node.body[0], ast.Expr)
-    }
-    attributes = {
-        id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)
-    }
-    return [
-        node.value
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Constant)
-        and isinstance(node.value, str)
-        and " " in node.value
-        and id(node) not in docstrings | attributes
-    ]
-
-
-def test_messages_figures_and_feedback_use_the_fields_words():
-    found = {}
-    for path in SHOWN:
-        texts = shown(path.read_text("utf8"))
-        words = [w for text in texts for w in private_in(text)]
-        if words:
-            found[path.relative_to(ROOT).as_posix()] = words
-    assert found == {}
-    assert LIVE
-    for path in LIVE:
-        said = re.findall(
-            r'^ +(?:".*": |\+ )"(.*)"', path.read_text("utf8"), re.M
-        )
-        assert len(said) > 20
-        assert private_in("\n".join(said)) == []
-
-
-def test_a_private_word_of_a_message_is_found():
-    source = """
-def f(x):
-    'A twin in a docstring.'
-    raise ValueError(f"x is a fraction: got {x}. Mend the value.")
-"""
-    (text,) = [t for t in shown(source) if "Mend" in t]
-    assert private_in(text) == ["fix: … . Mend the value. …"]
-    assert not any("twin" in t for t in shown(source))
 
 
 # -- what has been introduced ------------------------------------------------
