@@ -19,11 +19,8 @@ from pathlib import Path
 
 import yaml
 from docutils import nodes
-from pictures import inlined
 from sphinx.util.docutils import SphinxDirective
 
-from coursekit.classroom import figures
-from coursekit.classroom.figures.vector import encode
 from coursekit.classroom.grading.notebooks import declared
 
 EXERCISE = re.compile(
@@ -31,25 +28,12 @@ EXERCISE = re.compile(
     r"(?P<body>(?:.*\n)*?)(?P=fence)[ ]*$",
     re.MULTILINE,
 )
-ALT = (
-    "The chapters as boxes from top to bottom; an arrow leads from a chapter "
-    "to each that needs it. The table below says the same."
-)
 STARS = {1: "easy", 2: "medium", 3: "hard"}
 
 
 # -- prerequisites -----------------------------------------------------------
-def drawing(graph):
-    """The graph as a picture in the page's colors."""
-    titles = {page: short(page).replace(" ", "\n", 1) for page in graph}
-    axes = figures.prerequisites(graph, titles)
-    picture = encode(axes.figure)
-    figures.plt.close(axes.figure)
-    return inlined(picture, ALT, "needs")
-
-
 class Prerequisites(SphinxDirective):
-    """``{prerequisites}``: a drawing, and the same as a table."""
+    """``{prerequisites}``: the chapters with those that each needs."""
 
     def run(self):
         """Return raw HTML."""
@@ -68,7 +52,7 @@ class Prerequisites(SphinxDirective):
             "</tr></thead>"
             f"<tbody>{rows}</tbody></table>"
         )
-        return [nodes.raw("", drawing(graph) + table, format="html")]
+        return [nodes.raw("", table, format="html")]
 
 
 def short(name):

@@ -1862,23 +1862,6 @@ def test_vectors_read_fills_the_last_vector_alone():
 
 
 # -- the book itself ---------------------------------------------------------
-def test_a_chapter_stands_below_those_that_it_needs():
-    """``c`` needs ``a`` by a way past ``b``: it stands below both."""
-    needs = {"a": [], "b": ["a"], "d": ["a"], "c": ["b", "a"]}
-    ax = figures.prerequisites(needs, {page: f"{page}\nx" for page in needs})
-    height = {t.get_text()[0]: t.get_position()[1] for t in ax.texts}
-    assert height == {"a": 0, "b": 1, "d": 1, "c": 2}
-    # From the lower edge of one box to the upper edge of another.
-    lines = [p for p in ax.patches if type(p) is matplotlib.patches.PathPatch]
-    ends = [p.get_path().vertices[[0, -1], 1].tolist() for p in lines]
-    wanted = [(0, 1), (0, 1), (0, 2), (1, 2)]
-    assert np.allclose(sorted(ends), [(a + 0.31, b - 0.31) for a, b in wanted])
-    bottom, top = ax.get_ylim()
-    assert bottom > top
-    renderer = ax.figure.canvas.get_renderer()
-    assert overlaps(ax.texts, renderer) == []
-
-
 def test_a_peer_keeps_its_mark_and_lies_where_its_ratio_is():
     works = {
         "train": {"one": (2.0, 1.5, 2.25), "two": (0.5, 0.25, 0.75)},

@@ -31,9 +31,6 @@ from coursekit.classroom.figures.caches import (
     padded_prompts,
     times_less,
 )
-from coursekit.classroom.figures.chapters import (
-    prerequisites,
-)
 from coursekit.classroom.figures.charts import (
     bars,
     curves,
@@ -366,7 +363,6 @@ __all__ = [
     "position_rows",
     "preference_curve",
     "prefixes",
-    "prerequisites",
     "probe_questions",
     "projections",
     "rate_valleys",
