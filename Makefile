@@ -106,9 +106,6 @@ lock: $(ENV)  ## write the lock for pyproject.toml; ARGS=--upgrade: newer versio
 	grep -qF "$(cpu_torch) " requirements-cpu.txt || \
 	  echo "$(cpu_torch)" | $(uv_lock) --no-deps --default-index $(TORCH_INDEX) \
 	  -o requirements-cpu.txt -
-	@# What others grade with, in an environment of its own: see `make graders`.
-	printf 'nbgrader==0.9.6\notter-grader==7.0.0\n' | $(uv_lock) --no-config \
-	  -o requirements-graders.txt -
 
 # -- the environment ---------------------------------------------------------
 # A stamp named by the hash of the lock: reused as long as that is the same.
@@ -154,7 +151,7 @@ $(HAVE_MODELS): requirements-models.txt | $(ENV)
 graders: $(ENV)  ## let nbgrader and Otter themselves grade an assignment of ours
 	test -x .venv/graders/bin/python || .venv/bin/uv venv -q --python $(PY) .venv/graders
 	.venv/bin/uv pip install -q --python .venv/graders/bin/python $(uv_index) \
-	  --require-hashes -r requirements-graders.txt
+	  nbgrader==0.9.6 otter-grader==7.0.0
 	@# They run notebooks that import the package, and what it needs.
 	@$(PY) -c 'import sysconfig as s; print("$(CURDIR)", s.get_path("purelib"), sep="\n")' > \
 	  $$(.venv/graders/bin/python -c \

@@ -1,7 +1,7 @@
 """nbgrader and Otter themselves take an assignment, and give its points.
 
 They cost a minute of CPU time and 560 MB, so only ``make graders`` asks them,
-which installs them and says where (GRADERS); CI does so after ``make test``.
+which installs them and says where (GRADERS); CI does so once a week.
 """
 
 import json
