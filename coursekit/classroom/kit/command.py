@@ -43,48 +43,8 @@ def _chapters(words: str) -> list[int]:
         ) from None
 
 
-def _add_format(parser: argparse.ArgumentParser) -> None:
-    """How questions are written, and where."""
-    parser.add_argument(
-        "--format",
-        choices=export.FORMATS,
-        default=export.FORMATS[0],
-        help="how to write",
-    )
-    parser.add_argument(
-        "--key",
-        action="store_true",
-        help="the key instead of the questions (markdown and text)",
-    )
-    parser.add_argument(
-        "--out", type=Path, metavar="FILE", help="[default: print it]"
-    )
-
-
-def _write(args: argparse.Namespace, items: list[kit.Item]) -> int:
-    """Write or print the items."""
-    if args.format in ("moodle", "qti") and args.key:
-        raise ValueError(
-            f"a key is written as markdown or text: got {args.format}, where "
-            "it is part of the file. Leave --key out."
-        )
-    if args.format == "qti" and args.out is None:
-        raise ValueError(
-            "a zip is written to a file: got qti without --out. Add --out "
-            "quiz.zip."
-        )
-    made = export.made(args.format, items, args.key)
-    if args.out is None:
-        sys.stdout.write(made.decode())
-        return 0
-    args.out.write_bytes(made)
-    print(f"{args.out}: {len(items)} items, {args.format}")
-    return 0
-
-
 def exam_options(parser: argparse.ArgumentParser) -> None:
     """The exam bank, for Moodle, Canvas or paper."""
-    _add_format(parser)
     parser.add_argument(
         "--chapters",
         type=_chapters,
@@ -99,11 +59,42 @@ def exam_options(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="another order of the options [default: 0]",
     )
+    parser.add_argument(
+        "--format",
+        choices=export.FORMATS,
+        default=export.FORMATS[0],
+        help="how to write",
+    )
+    parser.add_argument(
+        "--key",
+        action="store_true",
+        help="the key instead of the questions (markdown)",
+    )
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", help="[default: print it]"
+    )
 
 
 def run_exam(args: argparse.Namespace) -> int:
-    """Write items of the exam bank."""
-    return _write(args, kit.exam(args.chapters, args.seed))
+    """Write or print items of the exam bank."""
+    if args.format != "markdown" and args.key:
+        raise ValueError(
+            f"a key is written as markdown: got {args.format}, where it is "
+            "part of the file. Leave --key out."
+        )
+    if args.format == "qti" and args.out is None:
+        raise ValueError(
+            "a zip is written to a file: got qti without --out. Add --out "
+            "quiz.zip."
+        )
+    items = kit.exam(args.chapters, args.seed)
+    made = export.made(args.format, items, args.key)
+    if args.out is None:
+        sys.stdout.write(made.decode())
+        return 0
+    args.out.write_bytes(made)
+    print(f"{args.out}: {len(items)} items, {args.format}")
+    return 0
 
 
 PARTS = {

@@ -1,4 +1,4 @@
-"""The items for Moodle, for Canvas (QTI 1.2), as Markdown and as plain text.
+"""The items for Moodle, for Canvas (QTI 1.2), and as Markdown.
 
 Moodle's format is that of https://docs.moodle.org/en/Moodle_XML_format; the
 QTI is what Canvas imports as "QTI .zip file": a manifest and an assessment.
@@ -14,14 +14,13 @@ from xml.etree import ElementTree as ET
 from coursekit.classroom.check.report import title
 from coursekit.classroom.kit import LETTERS, Item, Option
 
-__all__ = ["FORMATS", "made", "markdown", "moodle", "qti", "text"]
+__all__ = ["FORMATS", "made", "markdown", "moodle", "qti"]
 
 TITLE = "The Executable Transformer"
 QTI = "http://www.imsglobal.org/xsd/ims_qtiasiv1p2"
 PACKAGE = "http://www.imsglobal.org/xsd/imscp_v1p1"
 ASSESSMENT = "assessment.xml"
-FORMATS = ("markdown", "text", "moodle", "qti")
-WHEN = (2026, 1, 1, 0, 0, 0)  # in the zip, so that it is the same each time
+FORMATS = ("markdown", "moodle", "qti")
 
 
 def html(source: str) -> str:
@@ -33,11 +32,6 @@ def html(source: str) -> str:
         else:
             parts[at] = re.sub(r"\*([^*]+)\*", r"<em>\1</em>", part)
     return "".join(parts)
-
-
-def plain(source: str) -> str:
-    """A line without marks of code and emphasis."""
-    return re.sub(r"\*([^*]+)\*", r"\1", source).replace("`", "")
 
 
 def where_to_read(item: Item) -> str:
@@ -107,16 +101,6 @@ def _reason(item: Item, option: Option) -> str:
     return f"{name} {why}{option.says}"
 
 
-def text(items: Sequence[Item], key: bool = False) -> str:
-    """The same without any marks.
-
-    Args:
-        items: with their options in order.
-        key: the right answers instead.
-    """
-    return plain(markdown(items, key).replace("**", "").replace("# ", ""))
-
-
 # -- Moodle ------------------------------------------------------------------
 def moodle(items: Sequence[Item]) -> str:
     """A category of questions in Moodle's XML."""
@@ -177,7 +161,7 @@ def qti(items: Sequence[Item]) -> bytes:
             ("imsmanifest.xml", _manifest()),
             (ASSESSMENT, _assessment(items)),
         ):
-            folder.writestr(zipfile.ZipInfo(name, WHEN), content)
+            folder.writestr(zipfile.ZipInfo(name), content)
     return packed.getvalue()
 
 
@@ -296,4 +280,4 @@ def made(form: str, items: Sequence[Item], key: bool = False) -> bytes:
         return qti(items)
     if form == "moodle":
         return moodle(items).encode()
-    return (markdown if form == "markdown" else text)(items, key).encode()
+    return markdown(items, key).encode()

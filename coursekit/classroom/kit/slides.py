@@ -9,8 +9,8 @@ between them is in the notes, and what to say to each wrong choice.
 """
 
 import argparse
-import base64
 import re
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,9 +33,6 @@ PUZZLE = "The puzzle"
 # Directives that are for somebody who reads, and those after an answer.
 SKIPPED = {"dropdown", "here", "live", "question", "still-there"}
 FORMULAS = ("math_block", "math_block_label")
-ROOM = 14.2  # lines of text that a slide holds; `rows` counts them
-LINE, EDGE = 0.8, 2.3  # height of a line of code, and of the box around it
-WIDTH = 90  # characters of a line of text
 OUTPUT = (14, 96)  # lines and characters of what a slide shows of a cell
 STYLE = """\
 style: |
@@ -112,82 +109,10 @@ def deck(path: Path) -> Deck:
     if maker.exercises:
         tasks = "\n".join(f"- {title}" for title in maker.exercises)
         slides.append(Slide("Exercises", [tasks]))
-    slides = [part for slide in slides for part in split(slide)]
     return Deck(slides[0].title, maker.page.name, slides)
 
 
-# -- what fits ---------------------------------------------------------------
-def split(slide: Slide) -> list[Slide]:
-    """The slide, or several of its title if it has more than fits.
-
-    The notes stand on the first.
-    """
-    made: list[list[str]] = [[]]
-    room = ROOM
-    for text in slide.body:
-        for block in pieces(text):
-            needs = rows(block)
-            alone = made[-1] and not IMAGE.match(made[-1][-1])
-            if needs > room and alone:  # a figure keeps its caption
-                made.append([])
-                room = ROOM
-            made[-1].append(block)
-            room -= needs
-    first = Slide(slide.title, made[0], slide.notes)
-    more = [
-        Slide(f"{slide.title} ({number})", body)
-        for number, body in enumerate(made[1:], 2)
-    ]
-    return [first, *more]
-
-
-def rows(block: str) -> float:
-    """About how many lines of text a block is high."""
-    lines = block.split("\n")
-    if lines[0].startswith("```"):
-        return LINE * (len(lines) - 2) + EDGE
-    if IMAGE.match(block):
-        return 10.3
-    if lines[0].startswith("$$"):
-        return 1.5 * len(lines)
-    if lines[0].startswith("|"):
-        return 1.5 * len(lines)
-    return 0.6 + sum(max(1, -(-len(line) // WIDTH)) for line in lines)
-
-
-def pieces(text: str) -> Iterator[str]:
-    """The blocks of a slide's text, and the parts of one that is too long.
-
-    A list goes by its items, code by its blank lines, or else anywhere.
-    """
-    for token, block in blocks(text):
-        block = block.strip("\n")
-        if rows(block) <= ROOM:
-            yield block
-        elif token.type == "fence":
-            first, *code, last = block.split("\n")
-            most = int((ROOM - EDGE) / LINE)
-            while code:
-                parts = -(-len(code) // most)
-                n = -(-len(code) // parts)  # parts of one size, or nearly
-                least = max(1, len(code) - (parts - 1) * most)
-                blank = [
-                    i
-                    for i in range(least, min(most, len(code) - 1) + 1)
-                    if not code[i].strip()
-                ]
-                near = [(abs(i - n), i) for i in blank]
-                n = min(near)[1] if near else n
-                yield "\n".join([first, *code[:n], last])
-                code = code[n:]
-                while code and not code[0].strip():
-                    del code[0]
-        elif token.type.endswith("list_open"):
-            yield from re.split(r"\n+(?=[-*] |\d+\. )", block)
-        else:
-            yield block
-
-
+# -- reading -----------------------------------------------------------------
 def printed(root: Path, page: str) -> dict[str, str]:
     """What the code cells of a page printed when it was built, by source."""
     ran = root / "_build" / "notebooks" / f"{page}.ipynb"
@@ -336,7 +261,7 @@ class Maker:
         number = plain.number_of(self.page.name, self.page.pages.names)
         step = PLACES.get(int(number)) if number.isdecimal() else None
         name = f"walk-{step}"
-        if picture(self.root, self.page.name, name):
+        if picture(self.root, self.page.name, name).is_file():
             image = f"![The step as the walk shows it.](figures/{name}.svg)"
             title = f"Step {step} of the walk: {TITLES[str(step)]}"
             self.add(title, image)
@@ -377,26 +302,10 @@ def blocks(source: str) -> Iterator[tuple[Any, str]]:
 
 
 # -- writing -----------------------------------------------------------------
-def picture(root: Path, page: str, name: str) -> tuple[str, bytes] | None:
-    """A figure that was drawn before: how its name ends, and the file.
-
-    ``make figures`` writes it as SVG; the notebooks of ``make book`` have it
-    as PNG.  A step of the walk is drawn with that page.
-    """
-    build = root / "_build"
+def picture(root: Path, page: str, name: str) -> Path:
+    """Where ``make figures`` draws a figure; a step of the walk, there."""
     folder = "walk" if name.startswith("walk-") else Path(page).name
-    drawn = build / "figures" / folder / f"{name}.svg"
-    if drawn.is_file():
-        return "svg", drawn.read_bytes()
-    ran = build / "notebooks" / f"{page}.ipynb"
-    cells = library().read(ran, 4).cells if ran.is_file() else []
-    for cell in cells:
-        made = cell.metadata.get("mystnb", {}).get("figure", {})
-        for output in cell.get("outputs", []) if made else []:
-            png = output.get("data", {}).get("image/png")
-            if png and made.get("name") == name:
-                return "png", base64.b64decode(png)
-    return None
+    return root / "_build" / "figures" / folder / f"{name}.svg"
 
 
 def write(path: Path, out: Path) -> str:
@@ -410,20 +319,14 @@ def write(path: Path, out: Path) -> str:
         What was written, and what is still missing, in a line each.
     """
     made, root = deck(path), root_of(path)
-    text, missing = str(made), 0
+    drawn = [picture(root, made.page, name) for name in made.figures]
     (out / "figures").mkdir(parents=True, exist_ok=True)
-    for name in made.figures:
-        found = picture(root, made.page, name)
-        if found is None:
-            missing += 1
-            continue
-        suffix, data = found
-        (out / "figures" / f"{name}.{suffix}").write_bytes(data)
-        text = text.replace(
-            f"(figures/{name}.svg)", f"(figures/{name}.{suffix})"
-        )
+    for file in drawn:
+        if file.is_file():
+            shutil.copy(file, out / "figures")
+    missing = sum(not file.is_file() for file in drawn)
     file = out / path.name
-    file.write_text(text, "utf8")
+    file.write_text(str(made), "utf8")
     said = [f"{file}: {len(made.slides)} slides, {len(made.figures)} figures"]
     if missing:
         said.append(f"{missing} figures are not drawn yet: run make figures.")
