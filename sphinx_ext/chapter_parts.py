@@ -170,7 +170,8 @@ def fill_reading_time(app, pagename, templatename, context, doctree):
     """Count what there is to read, now that the page is HTML."""
     body = context.get("body") or ""
     if READING in body:
-        context["body"] = body.replace(READING, count(body).reading)
+        minutes = f"about {count(body).minutes:.0f} minutes"
+        context["body"] = body.replace(READING, minutes)
 
 
 def measured(env):

@@ -12,7 +12,6 @@ from bs4 import BeautifulSoup
 # Minutes: prose and code by words, the others each.
 PROSE, CODE = 1 / 170, 1 / 100
 FIGURE, FORMULA, PREDICTION = 0.5, 0.4, 1.3
-SPREAD = 0.25  # half of the range, as a part of the whole
 
 WORD = re.compile(r"[^\W_][\w'’.,-]*")
 # What a reader of the text does not read.
@@ -71,21 +70,6 @@ class Count:
             + self.formulas * FORMULA
             + self.predictions * PREDICTION
         )
-
-    @property
-    def range(self) -> tuple[int, int]:
-        """The same as a range, in whole minutes."""
-        low, high = 1 - SPREAD, 1 + SPREAD
-        return (
-            max(1, round(self.minutes * low)),
-            max(1, round(self.minutes * high)),
-        )
-
-    @property
-    def reading(self) -> str:
-        """The range in words."""
-        low, high = self.range
-        return f"{low}–{high} minutes" if low < high else "a minute"
 
 
 def words(element):

@@ -39,7 +39,7 @@ PARTS = {
         ),
         *("leaks", "ledger", "lesson", "mutants", "walk", "publish"),
         *("live", "notebooks", "readers", "results", "run_parts", "sandbox"),
-        *("sheet", "shipped", "source", "speedrun", "text", "wild", "worker"),
+        *("sheet", "shipped", "speedrun", "text", "wild", "worker"),
         *("transcripts", "yourfile", "step_tasks", "capstone"),
         *("kit", "kit_wrong", "kit_slides"),
     ],

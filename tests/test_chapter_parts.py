@@ -401,7 +401,7 @@ def test_goals_say_what_reading_and_running_take(book, page):
     assert lines[0] == "After this chapter you can"
     counted = page_count.count(book.page())
     assert lines[2] == (
-        f"Reading: {counted.reading}. "
+        f"Reading: about {counted.minutes:.0f} minutes. "
         "The code runs in 7 seconds on one core, in 0.7 GB."
     )
     assert "<!-- reading" not in book.page()
