@@ -12,7 +12,6 @@ import forked
 import numpy as np
 import pytest
 import torch
-from bs4 import BeautifulSoup
 from torch import nn
 
 import coursekit
@@ -24,7 +23,6 @@ from coursekit.classroom.check.compare import (
     in_form_of,
 )
 from coursekit.classroom.check.core import NONE, Bug, Case, Exercise, generator
-from coursekit.classroom.check.matrix import Matrix
 
 float64 = torch.float64
 
@@ -825,29 +823,3 @@ def test_exercises_load_when_they_are_asked_for():
         "assert 'coursekit.classroom.catalogue.attention' not in sys.modules\n"
     )
     subprocess.run([*forked.python(), "-c", code], check=True)
-
-
-def test_a_matrix_says_in_words_what_it_shows_in_color():
-    """Two mistakes, three inputs: one filled cell in each row but the last."""
-    table = Matrix(
-        "x/y",
-        ("a <b>", "c", "d"),
-        {"no scale": (True, False, False), "no mask": (False, True, True)},
-        n_pairs=0,
-        n_rejected=2,
-        n_apart=1,
-        n_alike=0,
-    )
-    page = BeautifulSoup(table._repr_html_(), "html.parser")
-    assert [li.get_text() for li in page.ol("li")] == ["a <b>", "c", "d"]
-    heads = [th.get_text() for th in page.thead("th")]
-    assert heads == ["mistake", "1", "2", "3"]
-    rows = [
-        (row.th.get_text(), *(td.get_text() for td in row("td")))
-        for row in page.tbody("tr")
-    ]
-    assert rows == [
-        ("no scale", "rejected", "passes", "passes"),
-        ("no mask", "passes", "rejected", "rejected"),
-    ]
-    assert all(td["class"] == [td.get_text()] for td in page("td"))

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from coursekit.classroom import kit
+from coursekit.classroom.grading.notebooks import declared
 from coursekit.classroom.kit import export, slides, wrong
 
 
@@ -97,8 +98,27 @@ def run_exam(args: argparse.Namespace) -> int:
     return 0
 
 
+def exercises_options(parser: argparse.ArgumentParser) -> None:
+    """The exercises of chapters that have a check, one per line."""
+    parser.add_argument(
+        "pages", type=Path, nargs="+", metavar="PAGE", help="a chapter's .md"
+    )
+
+
+def run_exercises(args: argparse.Namespace) -> int:
+    """Print them."""
+    for page in args.pages:
+        for one in declared(page):
+            print(
+                f"{one.id}: {one.title}, {one.minutes} minutes, "
+                f"{one.points} points. {one.objective}"
+            )
+    return 0
+
+
 PARTS = {
     "exam": (exam_options, run_exam),
+    "exercises": (exercises_options, run_exercises),
     "slides": (slides.add_options, slides.main),
     "wrong": (wrong.add_options, wrong.main),
 }
