@@ -8,8 +8,7 @@
 Chapter, source, test and difference from the paper stand in a docstring as
 lines of their own, ``Chapter: 4, attention.`` Here they become fields, a key
 of the bibliography a citation, and a chapter's number a link.  The index has
-a line for each module that one of the pages has as a heading; a name that once
-stood on the index itself leads on to its page.
+a line for each module that one of the pages has as a heading.
 """
 
 import importlib
@@ -25,16 +24,6 @@ FIELD = re.compile(rf"^({'|'.join(LABELS)}): *(.*)$")
 KEY = re.compile(r"\b([a-z]+(?:19|20)\d\d[a-z]+)\b")
 MODULE = re.compile(r"^## (coursekit\S*)$", re.MULTILINE)
 TITLE = re.compile(r"^# (.+)$", re.MULTILINE)
-# All stood on one page once: its anchors lead to where the names stand now.
-LEAD_ON = """<script>
-const name = decodeURIComponent(location.hash.slice(1));
-const dotted = name.replace(/^module-/, "");
-const found = [...document.querySelectorAll("a[data-module]")].filter(
-  ({ dataset: { module } }) => (dotted + ".").startsWith(module + ".")
-    || name === module.replace(/[._]/g, "-"),
-).sort((a, b) => b.dataset.module.length - a.dataset.module.length)[0];
-if (found) location.replace(found.href.split("#")[0] + "#" + name);
-</script>"""
 WORDS = {}  # of attributes, while napoleon has them
 
 
@@ -108,7 +97,7 @@ class ApiIndex(SphinxDirective):
         """Return raw HTML."""
         folder = Path(self.env.srcdir, "book", "about")
         parts = [self.page(folder, page) for page in self.content]
-        return [nodes.raw("", "".join(parts) + LEAD_ON, format="html")]
+        return [nodes.raw("", "".join(parts), format="html")]
 
     def page(self, folder, page):
         """One page: its title and a line for each module."""
@@ -116,9 +105,8 @@ class ApiIndex(SphinxDirective):
         self.env.note_dependency(str(file))
         text = file.read_text("utf8")
         lines = "".join(
-            f'<li id="{nodes.make_id(module)}">'
-            f'<a href="{page}.html#{nodes.make_id(module)}" '
-            f'data-module="{module}"><code>{module}</code></a>: '
+            f'<li><a href="{page}.html#{nodes.make_id(module)}">'
+            f"<code>{module}</code></a>: "
             f"{escape(first_sentence(module))}</li>"
             for module in MODULE.findall(text)
         )

@@ -84,12 +84,9 @@ def serve(address):
     """Fork a kernel for each request, until standard input ends."""
     os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"
     os.environ["PYDEVD_DISABLE_FILE_VALIDATION"] = "1"  # it would warn
-    import layouts  # and with it matplotlib, which kernel clients do without
-
     sys.path.remove(str(Path(__file__).resolve().parent))
     for name in IMPORTED:
         importlib.import_module(name)
-    layouts.remember()
 
     assert threading.active_count() == 1  # or a fork would lack the others
     connection = fork_for_requests(address)

@@ -46,7 +46,7 @@ PARTS = {
     # They need the built book.
     "book": [
         *("book", "pages", "predict", "live_figures", "weight", "corpus"),
-        *("chapter_parts", "budgets", "routes", "api", "cards", "pictures"),
+        *("chapter_parts", "budgets", "routes", "cards", "pictures"),
         "pdf",
     ],
     # They load what others made, models and libraries, which takes long: each

@@ -240,46 +240,6 @@ def test_png_is_small_and_keeps_the_colors():
     assert np.abs(before - after).mean() < 1
 
 
-LOOKS = [
-    *({"text": "other"}, {"ha": "right"}, {"va": "top"}, {"ha": "center"}),
-    {"text": "one\ntwo long", "ma": "right"},
-    {"text": "one\ntwo long", "ma": "left"},
-    {"text": "one\ntwo long", "ma": "left", "linespacing": 2},
-    {"rotation": 30, "rotation_mode": "anchor", "ha": "center"},
-    {"rotation": 30, "ha": "center"},
-    {"text": "$x^2$", "ha": "right"},
-    {"text": "$x^2$", "ha": "right", "parse_math": False},
-    {"size": 20},
-    {"text": "a long text " * 3, "wrap": True, "va": "center"},
-    {"text": "a long text " * 3, "wrap": True, "va": "center", "x": 0.1},
-]
-
-
-def test_texts_laid_out_once_give_the_same_picture(monkeypatch):
-    """The build's kernels remember layouts; matplotlib makes each anew."""
-    asked, lay_out = [], Text._get_layout
-    monkeypatch.setattr(
-        Text, "_get_layout", lambda *of: asked.append(of) or lay_out(*of)
-    )
-
-    def encoded():
-        """Texts that differ in one thing each, and how many layouts."""
-        asked.clear()
-        figure, (ax, other) = figures.new_figure(4.0, columns=2)
-        for i, look in enumerate(LOOKS):
-            ax.text(0.6, i, "text", clip_on=False).set(**look)
-        ax.set_ylim(0, len(LOOKS))
-        other.set(xlabel="text", ylabel="text", title="text")
-        return figures.png(figure), encode(figure), len(asked)
-
-    *usual, often = encoded()
-    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "sphinx_ext")
-    importlib.import_module("layouts").remember()
-    *ours, once = encoded()
-    assert ours == usual
-    assert once < often / 2
-
-
 def rungs(*losses):
     """Rungs a, b, … as results/ladder.json has them."""
     return [
