@@ -2,8 +2,8 @@
 
 A page is described by its goals or by its first paragraph. Where
 pyproject.toml has the address of the site, a page names its own address and
-a picture, the first that its code draws, and a sitemap and a feed of the
-releases are written. A page that is not found says so in the book's dress.
+a picture, the first that its code draws. A page that is not found says so in
+the book's dress.
 """
 
 import base64
@@ -16,50 +16,21 @@ import nbformat
 from chapter_parts import goals
 from docutils import nodes
 
-from coursekit.classroom.grading.install import published
-
 LENGTH = 200  # characters of a description, of which most previews show 150
 FORMULA = "\N{OBJECT REPLACEMENT CHARACTER}"
 SENTENCE = re.compile(r"(?<=[.!?])\s+")
-RELEASE = re.compile(r"^## (\S+) \((\d{4}-\d\d-\d\d)\)\n+(.*(?:\n.+)*)", re.M)
 # What is relative to a page, and what that is relative to in its scripts.
 RELATIVE = re.compile(r'\b(href|src|action|data-content_root)="(?![#/]|\w+:)')
 # What a page says of itself.
 HEAD = re.compile(
-    r'<meta (?:name|property)="(?:description|og:|twitter:)[^>]*>'
-    r'|<link rel="(?:canonical|alternate)"[^>]*>'
+    r'<meta (?:name|property)="(?:description|og:|twitter:card)[^>]*>'
+    r'|<link rel="canonical"[^>]*>'
 )
 NOT_FOUND = """\
 <h1>Page not found</h1>
 <p>There is no page at this address: it may have moved. Begin at
 <a href="{start}">the first page</a>, or <a href="search.html">search the
 book</a>.</p>"""
-SITEMAP = """\
-<?xml version="1.0" encoding="utf-8"?>
-<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">
-{urls}
-</urlset>
-"""
-FEED = """\
-<?xml version="1.0" encoding="utf-8"?>
-<feed xmlns="http://www.w3.org/2005/Atom">
-<title>{title}</title>
-<author><name>{author}</name></author>
-<id>{site}feed.xml</id>
-<link rel="self" href="{site}feed.xml"/>
-<link href="{site}"/>
-<updated>{updated}</updated>
-{entries}
-</feed>
-"""
-ENTRY = """\
-<entry>
-<title>{version}</title>
-<id>{link}</id>
-<link href="{link}"/>
-<updated>{updated}</updated>
-<summary>{summary}</summary>
-</entry>"""
 
 
 def text_of(node):
@@ -150,27 +121,13 @@ def add_head(app, pagename, templatename, context, doctree):
             "twitter:card",
             "summary_large_image" if drawn else "summary",
         ),
-        tag("name", "twitter:title", title),
-        tag("name", "twitter:description", about),
     ]
     if site:
         tags.append(tag("property", "og:url", context["pageurl"]))
-        if releases(app):
-            tags.append(
-                '<link rel="alternate" type="application/atom+xml" '
-                f'title="Releases" href="{site}feed.xml"/>'
-            )
     if drawn:
-        for prefix, key in (("property", "og"), ("name", "twitter")):
-            tags.append(tag(prefix, f"{key}:image", drawn[0]))
-            tags.append(tag(prefix, f"{key}:image:alt", drawn[1]))
+        tags.append(tag("property", "og:image", drawn[0]))
+        tags.append(tag("property", "og:image:alt", drawn[1]))
     context["metatags"] = "\n".join([context.get("metatags") or "", *tags])
-
-
-def releases(app):
-    """``(version, date, first paragraph)`` of each entry of CHANGELOG.md."""
-    file = Path(app.srcdir, "CHANGELOG.md")
-    return RELEASE.findall(file.read_text("utf8")) if file.is_file() else []
 
 
 def not_found(app):
@@ -180,49 +137,14 @@ def not_found(app):
     yield "404", {"title": "Page not found", "body": body}, "page.html"
 
 
-def write_feed(app, site):
-    """The releases as an Atom feed."""
-    found = releases(app)
-    if not found:
+def root_not_found(app, exception):
+    """A server shows the page that says "not found" at any address."""
+    site = app.config.html_baseurl
+    if exception or app.builder.format != "html" or not site:
         return
-    link = published(app.srcdir).repository + "/releases/tag/v"
-    entries = [
-        ENTRY.format(
-            version=escape(version),
-            link=f"{link}{version}",
-            updated=f"{date}T00:00:00Z",
-            summary=escape(" ".join(text.split())),
-        )
-        for version, date, text in found
-    ]
-    feed = FEED.format(
-        title=escape(app.config.html_title),
-        author=escape(app.config.author),
-        site=site,
-        updated=max(date for _, date, _ in found) + "T00:00:00Z",
-        entries="\n".join(entries),
-    )
-    Path(app.outdir, "feed.xml").write_text(feed, "utf8")
-
-
-def finish(app, exception):
-    """Write what stands next to the pages."""
-    if exception or app.builder.format != "html":
-        return
-    out, site = Path(app.outdir), app.config.html_baseurl
-    if not site:
-        return
-    # A server shows the page that says "not found" at any address.
-    file, path = out / "404.html", urlsplit(site).path
+    file, path = Path(app.outdir, "404.html"), urlsplit(site).path
     text = RELATIVE.sub(rf'\1="{path}', file.read_text("utf8"))
     file.write_text(text, "utf8")
-    pages = sorted(app.env.found_docs)
-    urls = (app.builder.get_target_uri(page) for page in pages)
-    listed = "\n".join(
-        f"<url><loc>{escape(site + url)}</loc></url>" for url in urls
-    )
-    (out / "sitemap.xml").write_text(SITEMAP.format(urls=listed), "utf8")
-    write_feed(app, site)
 
 
 def describe_redirect(app, exception):
@@ -240,6 +162,6 @@ def setup(app):
     """Register with Sphinx."""
     app.connect("html-page-context", add_head)
     app.connect("html-collect-pages", not_found)
-    app.connect("build-finished", finish)
+    app.connect("build-finished", root_not_found)
     app.connect("build-finished", describe_redirect, priority=950)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -13,7 +13,6 @@ import sys
 import tomllib
 from pathlib import Path
 from urllib.parse import urljoin, urlsplit
-from xml.etree import ElementTree
 
 import forked
 import nbformat
@@ -248,23 +247,6 @@ quokka = sum
 ```
 ````
 """
-CHANGES = """# Changelog
-
-## Unreleased
-
-Not yet.
-
-## 7.3 (2026-12-31)
-
-Tables & figures
-for all.
-
-More.
-
-## 7.2 (2025-01-02)
-
-The first.
-"""
 TOC = "format: jb-book\nroot: book/index\nchapters:\n  - file: book/tiny\n"
 
 
@@ -283,7 +265,6 @@ class Book:
             f'Repository = "{repository}"\nDocumentation = "{site}"\n',
         )
         self.write("_toc.yml", TOC)
-        self.write("CHANGELOG.md", CHANGES)
         self.write("book/index.md", "# Front\n\nWelcome to what a book is.\n")
         self.write("book/tiny.md", TINY)
         self.write("coursekit/n.txt", "3.14")
@@ -444,10 +425,9 @@ def test_without_an_address_nothing_leads_to_one(tmp_path):
     book = Book(tmp_path, "https://github.com/OWNER/x", "").build()
     said = head_of(book.page())
     assert said["description"] == said["og:description"] == ABOUT
-    for key in ("canonical", "alternate", "og:url", "og:image"):
+    for key in ("canonical", "og:url", "og:image"):
         assert key not in said
-    for name in ("sitemap.xml", "feed.xml", "_images/preview"):
-        assert not (tmp_path / "_build/html" / name).exists()
+    assert not (tmp_path / "_build/html/_images/preview").exists()
     outside = {urlsplit(link).netloc for link in links_of(book)}
     assert outside == {"docs.pytorch.org"}
     for page in (tmp_path / "_build/html").rglob("*.html"):
@@ -503,7 +483,7 @@ def head_of(html):
         tag.get("name") or tag.get("property"): tag["content"]
         for tag in page.find_all("meta", content=True)
     }
-    for link in page.find_all("link", rel=["canonical", "alternate"]):
+    for link in page.find_all("link", rel="canonical"):
         said[link["rel"][0]] = link["href"]
     return said
 
@@ -522,12 +502,7 @@ def test_a_page_describes_itself(tiny):
         "og:image": picture,
         "og:image:alt": 'Two bars & a "word".',
         "twitter:card": "summary_large_image",
-        "twitter:title": "Tiny",
-        "twitter:description": ABOUT,
-        "twitter:image": picture,
-        "twitter:image:alt": 'Two bars & a "word".',
         "canonical": f"{SITE}book/tiny.html",
-        "alternate": f"{SITE}feed.xml",
     }
     assert {key: said.get(key) for key in wanted} == wanted
     file = tiny.root / "_build/html" / picture.removeprefix(SITE)
@@ -543,27 +518,6 @@ def test_the_sites_own_address_describes_the_first_page(tiny):
     assert first["description"] == "Welcome to what a book is."
     assert first["canonical"] == f"{SITE}book/index.html"
     assert first["twitter:card"] == "summary"  # it draws nothing
-
-
-def test_the_sitemap_has_every_page(tiny):
-    root = ElementTree.parse(tiny.root / "_build/html/sitemap.xml").getroot()
-    found = [place.text for place in root.iter() if place.tag.endswith("loc")]
-    assert found == [f"{SITE}book/index.html", f"{SITE}book/tiny.html"]
-
-
-def test_the_feed_has_every_release(tiny):
-    """And not what is unreleased."""
-    space = "{http://www.w3.org/2005/Atom}"
-    root = ElementTree.parse(tiny.root / "_build/html/feed.xml").getroot()
-    assert root.findtext(f"{space}updated") == "2026-12-31T00:00:00Z"
-    found = [
-        [entry.findtext(f"{space}{part}") for part in ("id", "summary")]
-        for entry in root.iter(f"{space}entry")
-    ]
-    assert found == [
-        [f"{THEIRS}/releases/tag/v7.3", "Tables & figures for all."],
-        [f"{THEIRS}/releases/tag/v7.2", "The first."],
-    ]
 
 
 def astray(book, name):
