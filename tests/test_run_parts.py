@@ -13,8 +13,6 @@ good:
 	@echo "3 passed, 2 skipped in 0.10s"
 bad:
 	@echo broken; exit 1
-slow:
-	@sleep 1; echo late
 """
 
 
@@ -35,15 +33,6 @@ def test_every_part_runs_also_after_one_that_fails(tmp_path):
     assert "local: FAILED: bad, 2 skipped" in done.stdout
     assert "broken" in done.stdout
     assert run(tmp_path, "good").returncode == 0
-
-
-def test_parts_of_a_group_run_at_the_same_time(tmp_path):
-    done = run(tmp_path, "slow,slow,slow")
-    lines = [line.split() for line in done.stdout.splitlines()]
-    rows = {row[0]: row[1] for row in lines if len(row) > 1}
-    assert done.stdout.count("late") == 3
-    assert float(rows["total"]) < 2.9
-    assert float(rows["slow"]) >= 1
 
 
 def test_a_chapter_changes_with_its_page_its_module_and_its_exercises():
