@@ -765,13 +765,22 @@ def test_read_again_leads_to_the_readers_notebook(
 ):
     """From a notebook next to it, or below; an assignment has no section."""
     near = tmp_path / "04_attention.ipynb"
-    near.write_text(json.dumps({"source": [f"## {SECTION}\n"]}))
+
+    def write(heading):
+        cell = {"id": "cell-7", "source": ["Before.\n", f"## {heading}\n"]}
+        near.write_text(json.dumps({"cells": [{"source": "a"}, cell]}))
+
+    write(SECTION)
     (tmp_path / "further").mkdir()
     for folder, up in ((".", ""), ("further", "../")):
         monkeypatch.chdir(tmp_path / folder)
-        link = f'href="{up}04_attention.ipynb#Scores%2C-weights-and-a-'
+        link = f'href="{up}04_attention.ipynb#Scores,-weights-and-a-weighted-'
         assert link in wrong._repr_html_()
-    near.write_text(json.dumps({"source": ["## Something else"]}))
+    # Jupyter compares a heading with the encoded address.
+    write("Why √D")
+    there = report.in_notebook("04_attention#a", "Why √D")
+    assert there == "../04_attention.ipynb#cell-id=cell-7"
+    write("Something else")
     assert "href" not in wrong._repr_html_()
 
 

@@ -788,6 +788,7 @@ PLAIN = {
     ),
     "{cite:p}`nobody`": "(nobody, undated)",
     "{repo}`the file <blob/main/a.py>`": "[the file](https://e/blob/main/a.py)",
+    "{repo}`the repository <>`": "[the repository](https://e/)",
     "{py:func}`coursekit.attend`": "`coursekit.attend`",
     "{glue:text}`n:.2f` of `{glue:text}`": "3.14 of `{glue:text}`",
     "a {ref}`box <other-label>`": "a box",

@@ -2,6 +2,7 @@
 
 import ast
 import builtins
+import itertools
 import json
 import re
 import subprocess
@@ -14,6 +15,7 @@ from coursekit.classroom import readers
 from coursekit.classroom.grading import plain
 from coursekit.classroom.grading.cells import myst_cells
 from coursekit.classroom.grading.program import parse
+from coursekit.classroom.live import widget
 
 ROOT = Path(__file__).resolve().parent.parent
 # Pages that have code, found without a run.
@@ -100,7 +102,7 @@ def test_no_cell_lacks_what_an_authors_cell_defined(folder, page):
 def test_a_cell_that_lacks_a_name_is_found(folder):
     notebook = nbformat.read(folder / "04_attention.ipynb", as_version=4)
     cells = readers.code_cells(notebook)
-    [needed] = [c for c in cells if c.source.startswith("q, k, v = X")]
+    [needed] = [c for c in cells if "\nq, k, v = X" in c.source]
     cells.remove(needed)
     assert undefined(cells) == {"q", "k", "v"}
 
@@ -130,6 +132,47 @@ def test_a_closed_cell_begins_with_what_opens_it_on_the_page(folder):
     ]
     assert closed[1] == "# The set-up of this page"
     assert closed.count("# How this figure is drawn") > 3
+
+
+def test_every_closed_cell_says_what_it_holds(folder):
+    """Its first line is all that is seen of it."""
+    for path in folder.rglob("*.ipynb"):
+        for cell in readers.code_cells(nbformat.read(path, as_version=4)):
+            if "jupyter" in cell.metadata:
+                assert cell.source.startswith("# "), cell.source
+
+
+def test_links_between_pages_lead_from_notebook_to_notebook(folder):
+    found = []
+    for path in folder.rglob("*.ipynb"):
+        for cell in nbformat.read(path, as_version=4).cells:
+            if cell.cell_type == "markdown":
+                found += [
+                    (path, target)
+                    for target in re.findall(
+                        r"\[[^]]+\]\(([\w./-]{2,})\)", cell.source
+                    )
+                ]
+    lost = [(p, t) for p, t in found if not (p.parent / t).is_file()]
+    assert lost == []
+    assert (folder / "index.ipynb", "04_attention.ipynb") in found
+    assert (folder / "further/09_decoder.ipynb", "../09_decoder.ipynb") in found
+
+
+def test_a_live_figure_says_how_it_is_used_in_a_notebook(folder):
+    """Where its caption asks to type and to choose, there is a picture."""
+    shown = set()
+    for path in folder.rglob("*.ipynb"):
+        cells = nbformat.read(path, as_version=4).cells
+        for cell, after in itertools.pairwise(cells):
+            if f"{readers.STILL}(" not in cell.source:
+                continue
+            if code := re.search(r"`(live\.show\(.*\))`", after.source):
+                call = ast.parse(code[1], mode="eval").body
+                shown.add(ast.literal_eval(call.args[2]))
+            else:
+                assert readers.ON_PAGE in after.source
+    assert shown == set(widget.KINDS)
 
 
 def test_what_a_lesson_redefines_is_the_packages_own_again(folder):

@@ -49,6 +49,14 @@ HOW = """\
 *The figures appear as you run the cells: one after another with Shift+Enter. \
 To run all at once shows the results of the predictions, too.*"""
 AGAIN = "# From here on these are the package's own again."
+# What opens a closed cell that has no such words on the page.
+NEEDED = "What later cells need"
+DRAWN = "How this figure is drawn"
+SHOWN = "How this is shown"
+# What a notebook says below the picture of a live figure.
+ON_PAGE = "*Here this is a picture; on the book's page you can use it.*"
+STILL = "live.still"
+IN_CELL = "*Here this is a picture. To use it, run this in a new cell:*"
 AUTHORS = "remove-cell"  # the tag of cells that no page shows
 
 
@@ -178,10 +186,10 @@ def made(root: Path) -> Iterator[tuple[str, Any]]:
     notebooks = pages_of(root)
     config = yaml.safe_load(Path(root, "_config.yml").read_text("utf8"))
     book = plain.Pages(root, config, notebooks)
-    for name, notebook in notebooks.items():
-        if code_cells(notebook):
-            ran = built(root, name, notebook)
-            yield name, for_reader(ran, plain.Page(book, name, ran))
+    names = [name for name, page in notebooks.items() if code_cells(page)]
+    for name in names:
+        ran = built(root, name, notebooks[name])
+        yield name, for_reader(ran, plain.Page(book, name, ran, names))
 
 
 def built(root: Path, name: str, notebook: Any) -> Any:
@@ -215,16 +223,18 @@ def for_reader(notebook: Any, page: plain.Page) -> Any:
             continue
         cells.append(cell)
         shown = cell.metadata.get("mystnb", {})
+        figure = shown.get("figure", {})
         tags = set(cell.metadata.get("tags", []))
         cell.source = without_semicolon(cell.source)
         if tags & FOLDED:
-            fold(cell, shown.get("code_prompt_show", ""))
+            holds = DRAWN if figure else NEEDED if AUTHORS in tags else SHOWN
+            fold(cell, shown.get("code_prompt_show", holds))
         if "predict" in tags:
             cell.outputs, cell.execution_count = [], None
             cell.metadata["tags"] = [*sorted(tags), "nbval-ignore-output"]
-        figure = shown.get("figure", {})
         if "caption" in figure:
             caption = page.caption(figure["caption"], "predict" in tags)
+            caption = "\n\n".join([caption, *live_notes(cell.source)])
             cells.append(v4.new_markdown_cell(caption))
             cells[-1].id = f"{cell.id}-caption"
     address = published(page.pages.root)
@@ -249,6 +259,21 @@ def fold(cell: Any, title: str = "") -> None:
         cell.source = f"# {title}\n{cell.source}"
     cell.metadata["jupyter"] = {"source_hidden": True}
     cell.metadata["cellView"] = "form"
+
+
+def live_notes(source: str) -> Iterator[str]:
+    """How a reader uses each live figure of which a cell draws a picture."""
+    from coursekit.classroom.live.widget import KINDS  # loads torch
+
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == STILL:
+            kind = node.args.pop(0)
+            if ast.literal_eval(kind) in KINDS:
+                node.func = ast.parse("live.show", mode="eval").body
+                node.args.append(kind)
+                yield f"{IN_CELL} `{ast.unparse(node)}`"
+            else:
+                yield ON_PAGE
 
 
 def with_lessons(

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from coursekit.classroom.check.core import NONE, Bug, Switches
 from coursekit.classroom.grading.install import book_root, published
@@ -185,13 +184,20 @@ def read_again(place: str, heading: str) -> str:
 
 
 def in_notebook(place: str, heading: str) -> str:
-    """A link to the section in a reader's notebook near the one that runs."""
+    """A link to the section in a reader's notebook near the one that runs.
+
+    Jupyter finds a heading only if its browser leaves its letters as they
+    are in an address; other headings are found by the cell that has them.
+    """
     for folder in ("", "../"):
         near = f"{folder}{place.partition('#')[0]}.ipynb"
         if heading and Path(near).is_file():
-            line = json.dumps(f"# {heading}", ensure_ascii=False)[1:-1]
-            if line in Path(near).read_text("utf8"):
-                return f"{near}#{quote(heading.replace(' ', '-'))}"
+            for cell in json.loads(Path(near).read_text("utf8"))["cells"]:
+                if f"# {heading}\n" in f"{''.join(cell['source'])}\n":
+                    name = heading.replace(" ", "-")
+                    if not re.fullmatch(r"[\w,:;?!.'()-]+", name, re.ASCII):
+                        name = f"cell-id={cell['id']}"
+                    return f"{near}#{name}"
     return ""
 
 

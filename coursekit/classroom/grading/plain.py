@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 DIRECTIVE = re.compile(r"\{([\w:.-]+)\}\s*(.*)")
 OPTION = re.compile(r":([\w-]+):\s*(.*)")
-EXPLICIT = re.compile(r"^(.*?)\s*<([^<>]+)>$", re.DOTALL)
+EXPLICIT = re.compile(r"^(.*?)\s*<([^<>]*)>$", re.DOTALL)
 
 # What has no place in a notebook.
 KEY = re.compile(r"([a-z]+)(\d{4})\w*")  # of a source: vaswani2017attention
@@ -499,9 +499,19 @@ def price(costs: Mapping[str, Any], page: str, what: str) -> str | None:
 class Page:
     """One page, turned into plain Markdown cell by cell."""
 
-    def __init__(self, pages: Pages, name: str, ran: Any) -> None:
-        """``ran``: the page's notebook, with outputs if it was run."""
-        self.pages, self.name = pages, name
+    def __init__(
+        self, pages: Pages, name: str, ran: Any, near: Collection[str] = ()
+    ) -> None:
+        """Prepare a page.
+
+        Args:
+            pages: the book.
+            name: of the page.
+            ran: the page's notebook, with outputs if it was run.
+            near: pages whose notebooks are in the same folder as this one's,
+                so that a link leads to them.
+        """
+        self.pages, self.name, self.near = pages, name, near
         self.glued = glued_values(ran)
         self.quoted: dict[str, str] = {}
         """The numbers that the text has quoted so far, as it prints them."""
@@ -741,7 +751,7 @@ class Page:
         path = posixpath.join(posixpath.dirname(self.name), target)
         page = posixpath.normpath(path).lstrip("/")
         text = shown or self.pages.titles.get(page, target)
-        return self.pages.link(text, page)
+        return self.link(text, page)
 
     def ref(self, shown: str | None, target: str) -> str:
         """Another place of the book."""
@@ -749,7 +759,14 @@ class Page:
         text = shown or self.inline(title) or target
         if page is None:
             return text
-        return self.pages.link(text, page, f"#{anchor(target)}")
+        return self.link(text, page, f"#{anchor(target)}")
+
+    def link(self, text: str, page: str, anchor: str = "") -> str:
+        """A link to the notebook of a page, or to the page in the book."""
+        if page in self.near and page != self.name:
+            here = posixpath.dirname(self.name)
+            return f"[{text}]({posixpath.relpath(page, here)}.ipynb)"
+        return self.pages.link(text, page, anchor)
 
 
 def anchor(label: str) -> str:
