@@ -171,7 +171,9 @@ class SharedColumns:
     """
 
     def __init__(self, n_rows: int) -> None:
-        self.columns = [[0] * n_rows for _ in range(n_rows)]
+        self.columns = torch.zeros(
+            n_rows, n_rows, dtype=torch.long, device="cpu"
+        )
 
     def reorder(
         self, index: Int[Tensor, "N"], length: int
@@ -186,18 +188,18 @@ class SharedColumns:
             The rows that continue from another one, these other ones, and the
             first column that any of them lacks; None if B changes.
         """
-        all_parents, old = index.tolist(), self.columns
+        all_parents, old = index.cpu(), self.columns
         # Children of one row share all so far; others, what those rows did.
-        self.columns = [
-            [length if i == j else old[i][j] for j in all_parents]
-            for i in all_parents
-        ]
+        old.fill_diagonal_(length)
+        columns = old.index_select(0, all_parents)
+        self.columns = columns.index_select(1, all_parents)
         if len(all_parents) != len(old):
             return None
-        moves = [(i, j) for i, j in enumerate(all_parents) if i != j]
-        first = min([old[i][j] for i, j in moves], default=length)
-        rows, parents = index.new_tensor(moves).view(-1, 2).unbind(1)
-        return rows, parents, first
+        own = torch.arange(len(old), device="cpu")
+        rows = (all_parents != own).nonzero()[:, 0]
+        parents = all_parents[rows]
+        first = min(old[rows, parents].tolist(), default=length)
+        return rows.to(index.device), parents.to(index.device), first
 
 
 def make_cache(

@@ -411,11 +411,14 @@ class Pairs:
         self.ids = (pad_id, bos_id, eos_id)
         self.seed = seed
         sizes = [(len(src), len(tgt) + 1) for src, tgt in self.pairs]
-        check_sizes(sizes, max_tokens)
-        base = max(tgt for _, tgt in sizes) + 1
-        keys = [src * base + tgt for src, tgt in sizes]
-        self._keys = torch.tensor(keys, device="cpu")  # as the order is
-        self._bounds = cut_batches(sorted(sizes), max_tokens)
+        kind: dict[str, Any] = {"dtype": torch.long, "device": "cpu"}
+        table = torch.tensor(sizes, **kind).view(-1, 2)
+        check_sizes(table, max_tokens)
+        base = int(table[:, 1].max()) + 1
+        self._keys = table[:, 0] * base + table[:, 1]  # as the order is
+        longest = table.amax(dim=1)[self._keys.argsort()]
+        self._bounds = cut_batches(longest, max_tokens)
+        self._epoch: tuple[int, Tensor, Tensor] | None = None
 
     def __len__(self) -> int:
         """The number of batches in an epoch."""
@@ -428,42 +431,55 @@ class Pairs:
     def rows(self, step: int) -> list[int]:
         """Return which pairs the batch of this step holds."""
         epoch, index = divmod(step, len(self))
+        if self._epoch is None or self._epoch[0] != epoch:
+            self._epoch = epoch, *self._shuffle(epoch)
+        _, order, batches = self._epoch
+        start, end = self._bounds[int(batches[index])]
+        return order[start:end].tolist()
+
+    def _shuffle(self, epoch: int) -> tuple[Tensor, Tensor]:
+        """Return the order of the pairs and of the batches in an epoch."""
         generator = make_generator(self.seed, epoch)
         source: dict[str, Any] = {"generator": generator, "device": "cpu"}
         shuffled = torch.randperm(len(self.pairs), **source)
         order = shuffled[torch.argsort(self._keys[shuffled], stable=True)]
-        batch = torch.randperm(len(self), **source)[index]
-        start, end = self._bounds[int(batch)]
-        return order[start:end].tolist()
+        return order, torch.randperm(len(self), **source)
 
     def batch(self, step: int) -> Batch:
         """Return the batch of this step, see `pad_pairs`."""
         return pad_pairs([self.pairs[i] for i in self.rows(step)], *self.ids)
 
 
-def check_sizes(sizes: Sequence[tuple[int, int]], max_tokens: int) -> None:
+def check_sizes(sizes: Int[Tensor, "N 2"], max_tokens: int) -> None:
     """Refuse pairs of which no batch can be made."""
-    for i, (src, tgt) in enumerate(sizes):
-        if src == 0 or max(src, tgt) > max_tokens:
-            raise ValueError(
-                "a pair needs 1 to max_tokens tokens on each side (bos "
-                f"counts): got {src} and {tgt} in pair {i}, "
-                f"max_tokens={max_tokens}. Drop the pair or allow more."
-            )
-    if not sizes:
+    is_wrong = (sizes[:, 0] == 0) | (sizes > max_tokens).any(dim=1)
+    for i in is_wrong.nonzero()[:1, 0].tolist():
+        src, tgt = sizes[i].tolist()
+        raise ValueError(
+            "a pair needs 1 to max_tokens tokens on each side (bos "
+            f"counts): got {src} and {tgt} in pair {i}, "
+            f"max_tokens={max_tokens}. Drop the pair or allow more."
+        )
+    if not len(sizes):
         raise ValueError(
             "batches need at least one pair: got 0. Check the files."
         )
 
 
 def cut_batches(
-    sizes: Sequence[tuple[int, int]], max_tokens: int
+    longest: Int[Tensor, "N"], max_tokens: int
 ) -> list[tuple[int, int]]:
-    """Cut sorted (source, target) sizes into runs [start, end)."""
-    bounds, start, longest = [], 0, 0
-    for i, size in enumerate(sizes):
-        longest = max(longest, *size)
-        if (i + 1 - start) * longest > max_tokens:
-            bounds.append((start, i))
-            start, longest = i, max(size)
-    return [*bounds, (start, len(sizes))]
+    """Cut sorted pairs, of which the longer sides are given, into batches.
+
+    Returns:
+        For each batch its pairs [start, end).
+    """
+    bounds, start = [], 0
+    while start < len(longest):
+        most = max_tokens // int(longest[start])
+        width = longest[start : start + most].cummax(dim=0).values
+        rows = torch.arange(1, len(width) + 1, device="cpu")
+        end = start + int((rows * width <= max_tokens).sum())
+        bounds.append((start, end))
+        start = end
+    return bounds

@@ -336,13 +336,17 @@ def _check_max_new_tokens(
         ValueError: if it is no whole number, below ``at_least`` or above the
             limit.
     """
-    limit = math.inf if stepper.limit is None else stepper.limit
-    most = "∞" if limit == math.inf else limit
+    limit, fits = stepper.limit, is_integer(max_new_tokens, at_least)
+    numbers, remedy = f"of at least {at_least}", f"{at_least} or more"
+    if limit is not None:
+        fits = fits and max_new_tokens <= limit
+        numbers = f"in {at_least}..{limit}"
+        remedy += f", up to the {limit} that the model's max_len allows"
     require(
-        is_integer(max_new_tokens, at_least) and max_new_tokens <= limit,
-        f"max_new_tokens must be a whole number in {at_least}..{most}",
+        fits,
+        f"max_new_tokens must be a whole number {numbers}",
         repr(max_new_tokens),
-        f"Ask for {at_least} or more; the most is the model's max_len.",
+        f"Ask for {remedy}.",
     )
 
 

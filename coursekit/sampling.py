@@ -144,8 +144,9 @@ def sampler(
         temperature: τ ≥ 0; 0 is greedy.
         top_k: keep the k likeliest; None keeps all.
         top_p: keep the smallest set that reaches p; None keeps all.
-        generator: source of the random numbers, for repeatable text; the
-            same seed on the CPU gives the same draws whatever the device.
+        generator: source of the random numbers, for repeatable text: one
+            on the CPU gives the same draws whatever the device. By default
+            PyTorch's own, on the device of the logits.
 
     Returns:
         A function from (B, V) logits to (B,) token ids.
@@ -170,12 +171,14 @@ def sampler(
     def draw(logits: Tensor) -> Tensor:
         # Inverse-CDF sampling: one uniform number per row. It gives the same
         # tokens on every machine, which torch.multinomial does not promise.
-        device = "cpu" if generator is None else generator.device
+        device = logits.device if generator is None else generator.device
         probabilities = filtered(logits).softmax(dim=-1).to(device)
-        sums = probabilities.double().cumsum(dim=-1)
+        # Apple's GPUs have no float64.
+        precise = torch.float32 if device.type == "mps" else torch.float64
+        sums = probabilities.cumsum(dim=-1, dtype=precise)
         uniform = torch.rand_like(sums[:, :1], generator=generator)
-        drawn = (sums <= uniform * sums[:, -1:]).sum(dim=-1)
-        return drawn.to(logits.device)
+        drawn = torch.searchsorted(sums, uniform * sums[:, -1:], right=True)
+        return drawn[:, 0].to(logits.device)
 
     filtered(torch.zeros(1, 1))  # refuses bad values
     return greedy if is_greedy else draw

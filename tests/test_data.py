@@ -510,6 +510,33 @@ def test_batches_depend_on_seed_and_step_only(many):
     assert len({str(sorted(e)) for e in epochs}) == 3
 
 
+def test_an_epoch_is_shuffled_once(many, monkeypatch):
+    """Not at each step: sorting all pairs takes longer than a batch."""
+    made, make = [], module.make_generator
+    monkeypatch.setattr(
+        module, "make_generator", lambda *key: made.append(key) or make(*key)
+    )
+    pairs = Pairs(many, 53, PAD, BOS, EOS, seed=7)
+    for step in range(2 * len(pairs)):
+        pairs.rows(step)
+    assert made == [(7, 0), (7, 1)]
+
+
+@pytest.mark.parametrize("max_tokens", [14, 53, 997, 10**6])
+def test_batches_are_as_long_as_they_may_be(many, max_tokens):
+    """Against pair after pair, as one would cut by hand."""
+    sides = sorted((len(src), len(tgt) + 1) for src, tgt in many)
+    expected, start = [], 0
+    for i in range(len(sides)):
+        longest = max(max(side) for side in sides[start : i + 1])
+        if (i + 1 - start) * longest > max_tokens:
+            expected.append((start, i))
+            start = i
+    longest = torch.tensor([max(side) for side in sides])
+    found = module.cut_batches(longest, max_tokens)
+    assert found == [*expected, (start, len(sides))]
+
+
 def test_buckets_save_padding(many):
     """Control: the same batches without sorting hold far more padding."""
 

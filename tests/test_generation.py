@@ -86,6 +86,21 @@ def test_logits_that_are_no_numbers_are_refused(write, bad):
         write(stepper, [[0]], max_new_tokens=3)
 
 
+@pytest.mark.parametrize(
+    ("limit", "message"),
+    [
+        (None, r"of at least 0: got -1\. Ask for 0 or more\."),
+        (7, r"in 0\.\.7: got -1\. Ask .* up to the 7 that"),
+    ],
+)
+def test_too_few_new_tokens_name_the_range_that_there_is(limit, message):
+    """A stepper without a limit has no max_len that would set one."""
+    stepper = TreeStepper(lambda text: (0.5, 0.5))
+    stepper.limit = limit
+    with pytest.raises(ValueError, match=message):
+        generate(stepper, [[0]], max_new_tokens=-1)
+
+
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 @pytest.mark.parametrize("n_good", [1, 2])
 @pytest.mark.parametrize(
