@@ -110,9 +110,7 @@ def batch(tmp_path, entries, take=here, key=None, name="grades.csv"):
     folder = tmp_path / "submissions"
     if not folder.exists():
         corpus.build(folder, entries)
-    files = Files(
-        tmp_path / name, tmp_path / "timing.csv", tmp_path / "feedback"
-    )
+    files = Files(tmp_path / name, tmp_path / "feedback")
     args = argparse.Namespace(feedback=None)
     key = key or Key(KEY, {"attention": ASSIGNMENT})
     isolation = best() if take is None else Isolation.NONE
@@ -361,7 +359,7 @@ def test_whose_a_submission_is(tmp_path, names, path, student):
     pattern = grade.naming(names) if names else None
     nobody = argparse.Namespace(feedback=None)
     found = collect(tmp_path / "submissions", nobody, pattern)
-    files = Files(tmp_path / "grades.csv", tmp_path / "timing.csv", None)
+    files = Files(tmp_path / "grades.csv", None)
     made = Batch(key, found, files, take=here)
     assert [s for s, paths in made.students.items() if paths] == [student]
     strangers = [] if student in CLASS else [student]
@@ -493,7 +491,7 @@ def test_no_file_has_a_time_that_ends_the_batch(tmp_path, seconds):
     path.write_bytes(corpus.answered(RIGHT))
     os.utime(path, (0, 0))
     plan = {"a": ASSIGNMENT | {"deadline": LATE}}
-    files = Files(tmp_path / "g.csv", tmp_path / "t.csv", None)
+    files = Files(tmp_path / "g.csv", None)
     batch = Batch(Key("0" * 64, plan), {"ada": [path]}, files)
     assert batch.days_late(path) == 0
     with pytest.raises((ValueError, OverflowError)):  # the control
@@ -753,13 +751,6 @@ def test_any_name_of_a_file_has_a_row_and_a_page(tmp_path, in_process):
     assert len(text.splitlines()) == 1 + len(found)
 
 
-def test_one_of_two_does_not_set_the_points(tmp_path):
-    greedy = corpus.answered(RIGHT).replace(b'"points": 6', b'"points": 600')
-    eve = corpus.Entry("eve", "", {"eve.ipynb": greedy}, corpus.OK, corpus.OK)
-    with pytest.raises(ValueError, match="got 6, 600 for attention/attend"):
-        batch(tmp_path, [RIGHT_ONE, eve], key=Key(KEY))
-
-
 def test_any_spelling_of_the_ending_is_a_notebook(tmp_path):
     loud = entry("kim", RIGHT)
     loud = replace(loud, files={"kim.IPYNB": loud.files["kim.ipynb"]})
@@ -879,30 +870,12 @@ def test_where_nothing_can_be_written_nothing_is_graded(tmp_path, in_process):
             grade.run(command(tmp_path, "--out", out))
 
 
-def test_without_an_assignment_the_notebooks_declare(tmp_path):
-    greedy = corpus.answered(RIGHT).replace(b'"points": 6', b'"points": 600')
-    entries = [
-        RIGHT_ONE,
-        WRONG_ONE,
-        corpus.Entry("eve", "", {"eve.ipynb": greedy}, corpus.OK, corpus.OK),
-    ]
-    _, by = finished(tmp_path, entries, key=Key(KEY))
-    assert by["eve", ATTEND]["max_points"] == "6"
-    assert by["eve", ATTEND]["points"] == "6.00"
-    assert len(by) == 6
-
-
-def test_an_invented_exercise_of_one_student_counts_for_nobody(tmp_path):
-    more = corpus.notebook(
-        corpus.code(corpus.IMPORTS),
-        corpus.code(RIGHT, ATTEND),
-        corpus.code("def attend_in_blocks():\n    ...", "attention/blocks"),
-        corpus.code("def nothing():\n    ...", "attention/nothing"),
-    )
-    eve = corpus.Entry("eve", "", {"eve.ipynb": more}, corpus.OK, corpus.OK)
-    cy = entry("cy", RIGHT)
-    _, by = finished(tmp_path, [RIGHT_ONE, cy, eve], key=Key(KEY))
-    assert {exercise for _, exercise in by} == {ATTEND, MENDED}
+def test_a_key_without_an_assignment_grades_nothing(tmp_path):
+    with pytest.raises(ValueError, match="got one without any assignment"):
+        batch(tmp_path, [RIGHT_ONE], key=Key(KEY))
+    empty = Key(KEY, {"a": ASSIGNMENT | {"exercises": []}})
+    with pytest.raises(ValueError, match="an assignment has exercises"):
+        batch(tmp_path, [RIGHT_ONE], key=empty)
 
 
 def test_an_id_is_never_a_formula(tmp_path):
@@ -1316,9 +1289,6 @@ def test_what_cannot_be_graded_in_a_sandbox_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(core, "find", lambda id: local)
     with pytest.raises(ValueError, match="got attention/attend, which canno"):
         batch(tmp_path, [RIGHT_ONE])
-    key = Key(KEY)  # what no sandbox can run is no reason to grade nothing
-    with pytest.raises(ValueError, match="no notebook declares"):
-        batch(tmp_path, [RIGHT_ONE], key=key)
 
 
 OVERLAY = '''

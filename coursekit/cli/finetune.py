@@ -48,8 +48,6 @@ class Tuning:
     """pairs in a batch"""
     learning_rate: float = 5e-3
     """highest learning rate; with --rank 0 try a fifth"""
-    prompts_too: bool = False
-    """count the prompts' tokens as targets as well"""
     seed: int = 0
     """fixes batches and updates"""
 
@@ -106,7 +104,7 @@ def tune(args: argparse.Namespace) -> int:
     def batch(step: int) -> list[Batch]:
         chosen = random.Random(f"{args.seed} {step}")
         rows = chosen.choices(learned, k=args.batch_size)
-        return [answer_batch(rows, 0, args.prompts_too)]
+        return [answer_batch(rows, 0)]
 
     config = TrainConfig(
         steps=args.steps,

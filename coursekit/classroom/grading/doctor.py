@@ -468,9 +468,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="look at this one, not at the best that this machine has; "
         "none promises nothing, about scores least of all",
     )
-    parser.add_argument(
-        "--verbose", action="store_true", help="say how each attack ended"
-    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -488,7 +485,7 @@ def run(args: argparse.Namespace) -> int:
         found.append(one)
         if sys.stderr.isatty():
             print(f"\r{len(found)} attacks", end="\r", file=sys.stderr)
-    print(report(found, args.verbose, isolation))
+    print(report(found, isolation))
     print(NO_PROMISES if isolation is Isolation.NONE else KERNEL)
     return int(any(f.verdict == BROKEN for f in found))
 
@@ -505,7 +502,6 @@ def about(isolation: Isolation) -> list[str]:
 
 def report(
     found: Sequence[Finding],
-    verbose: bool = False,
     isolation: Isolation = Isolation.BUBBLEWRAP,
 ) -> str:
     """The findings by promise, in plain lines.
@@ -529,11 +525,10 @@ def report(
             verdict = UNPROMISED
         count = f"{len(tried)} of {len(mine)} attacks tried."
         lines.append(f"{verdict:>7}  {says} {count}")
-        shown = mine if verbose else broken
         lines += [
             f"         {f.verdict}: {f.attack.says} [{f.attack.name}] {f.note}"
-            for f in shown
+            for f in broken
         ]
-        if skipped and not verbose:
+        if skipped:
             lines.append(f"         not tried: {', '.join(skipped)}")
     return "\n".join(lines)

@@ -168,11 +168,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="folder with exercises that are not public",
     )
     parser.add_argument(
-        "--timing",
-        metavar="CSV",
-        help="seconds and memory [default: timing.csv next to grades.csv]",
-    )
-    parser.add_argument(
         "--book",
         default="",
         metavar="URL",
@@ -207,10 +202,11 @@ def run(args: argparse.Namespace) -> int:
             f"--cpu is a number of seconds above 0: got {args.cpu}."
         )
     with overlay(args.overlay):
-        files, key = Files.of(args), Key.load(args.key)
+        pages = Path(args.feedback) if args.feedback else None
+        files, key = Files(Path(args.out), pages), Key.load(args.key)
         name = args.assignment or handed_in_for(key, Path(args.submissions))
         plan = choose(key, name)
-        endings = FILES_OF_A_STEP if plan and "step" in plan else (NOTEBOOK,)
+        endings = FILES_OF_A_STEP if "step" in plan else (NOTEBOOK,)
         roster = class_of(plan, args.roster)
         batch = Batch(
             key,
@@ -261,14 +257,14 @@ def overlay(folder: str | None) -> Iterator[None]:
             core.OVERLAYS.remove(path)
 
 
-def class_of(plan: Fields | None, file: str | None) -> dict[str, Any]:
+def class_of(plan: Fields, file: str | None) -> dict[str, Any]:
     """Who is in the class: whom the key knows, and whom a file names.
 
     Args:
-        plan: the assignment, if the key holds one.
+        plan: the assignment.
         file: a roster; it knows the numbers of those whom the key knows.
     """
-    known = dict((plan or {}).get("students") or {})
+    known = dict(plan.get("students") or {})
     for one in read_roster(file).members if file else ():
         known[one.id] = known.get(one.id, {}) | one.entry()
     return known
@@ -454,13 +450,18 @@ def advice(path: Path, inside: bool) -> str:
 
 
 # -- what to examine ---------------------------------------------------------
-def choose(key: Key, name: str | None) -> Fields | None:
-    """The assignment to grade; None if the key holds none.
+def choose(key: Key, name: str | None) -> Fields:
+    """The assignment to grade.
 
     Raises:
-        ValueError: if it is not clear which.
+        ValueError: if there is none, or it is not clear which.
     """
     known = key.assignments
+    if not known:
+        raise ValueError(
+            "a key holds what is graded: got one without any assignment. "
+            "Make the notebooks with `coursekit assign --key`."
+        )
     if name is None and len(known) > 1:
         raise ValueError(
             f"the key holds {len(known)} assignments, and most notebooks are "
@@ -468,12 +469,10 @@ def choose(key: Key, name: str | None) -> Fields | None:
             f"{', '.join(known)}."
         )
     if name is not None and name not in known:
-        there = f"It has {', '.join(known)}." if known else "It has none."
         raise ValueError(
-            f"--assignment is one of the key's: got {name!r}. {there}"
+            f"--assignment is one of the key's: got {name!r}. It has "
+            f"{', '.join(known)}."
         )
-    if not known:
-        return None
     return known[name] if name is not None else next(iter(known.values()))
 
 
@@ -495,34 +494,6 @@ def handed_in_for(key: Key, folder: Path) -> str | None:
         return None
     mark, n = counted.most_common(1)[0]
     return names.get(mark) if 2 * n > counted.total() else None
-
-
-def from_notebooks(class_: Mapping[str, Sequence[Path]]) -> list[Fields]:
-    """The exercises that most of the students' notebooks declare alike.
-
-    A student can change what their own notebook says; nobody else's.
-
-    Raises:
-        ValueError: if no number of points, or no name, has a majority.
-    """
-    points: dict[str, Counter[float]] = {}
-    functions: dict[str, Counter[str]] = {}
-    declaring = 0
-    for paths in class_.values():
-        own = {d.id: d for _, d in declarations(paths)}
-        declaring += bool(own)
-        for d in own.values():
-            points.setdefault(d.id, Counter())[d.points] += 1
-            functions.setdefault(d.id, Counter())[d.function] += 1
-    return [
-        {
-            "id": id,
-            "points": majority(id, found),
-            "function": majority(id, functions[id]),
-        }
-        for id, found in points.items()
-        if 2 * found.total() > declaring and can_be_graded(id)
-    ]
 
 
 def declarations(
@@ -551,26 +522,6 @@ def declarations(
                 continue
             found += [(mark, d) for d in said]
     return found
-
-
-def can_be_graded(id: str) -> bool:
-    """Whether there is such an exercise, and a sandbox can run it."""
-    try:
-        return not core.find(id).local
-    except ValueError:
-        return False
-
-
-def majority(id: str, counted: Counter[Any]) -> Any:
-    """What more than half say."""
-    value, n = counted.most_common(1)[0]
-    if 2 * n > counted.total():
-        return value
-    raise ValueError(
-        "without an assignment in the key, the students' notebooks say what "
-        f"is graded: got {', '.join(map(str, counted))} for {id}, and no "
-        "majority. Make the notebooks with `coursekit assign --key`."
-    )
 
 
 def task_of(key: Key, fields: Fields) -> Task:
@@ -645,16 +596,12 @@ class Files:
     """Where results go."""
 
     sheet: Path
-    timing: Path
     feedback: Path | None
 
-    @classmethod
-    def of(cls, args: argparse.Namespace) -> "Files":
-        """What the command line names."""
-        sheet = Path(args.out)
-        timing = args.timing or beside(sheet, "timing.csv")
-        folder = Path(args.feedback) if args.feedback else None
-        return cls(sheet, Path(timing), folder)
+    @property
+    def timing(self) -> Path:
+        """Seconds and memory."""
+        return beside(self.sheet, "timing.csv")
 
     @property
     def overrides(self) -> Path:
@@ -709,7 +656,7 @@ class Files:
                 raise ValueError(
                     f"results must be written somewhere: got {path}, where "
                     f"nothing can be ({error.strerror}). Choose another "
-                    "place for --out and --timing."
+                    "place for --out."
                 ) from error
         self.refuse_edits()
 
@@ -790,7 +737,7 @@ class Batch:
         self.take, self.names, self.folder = take, names, folder
         self.plan = choose(key, assignment)
         self.roster = class_of(self.plan, None) if roster is None else roster
-        late = (self.plan or {}).get("deadline")
+        late = self.plan.get("deadline")
         self.deadline = Deadline.of(late) if late else None
         handed_in: dict[str, list[Path]] = {name: [] for name in self.roster}
         self.one_student = dict[str, set[str]]()
@@ -804,13 +751,11 @@ class Batch:
             name: notebooks.oldest_first(handed_in[name])
             for name in sorted(handed_in)
         }
-        fields = self.plan["exercises"] if self.plan else from_notebooks(paths)
-        self.common = [task_of(key, f) for f in fields]
-        setup = tuple((self.plan or {}).get("setup", ()))
-        if self.plan and "step" in self.plan:
+        self.common = [task_of(key, f) for f in self.plan["exercises"]]
+        setup = tuple(self.plan.get("setup", ()))
+        if "step" in self.plan:
             self.common.append(steps.task_of(key, self.plan["step"]))
-        name = assignment or next(iter(key.assignments), "")
-        self.mark = key.mark(name) if name else ""
+        self.mark = key.mark(assignment or next(iter(key.assignments)))
         self.tasks = {
             student: [
                 replace(task, mark=self.mark, setup=(*setup, *task.setup))
@@ -820,9 +765,8 @@ class Batch:
         }
         if not any(self.tasks.values()):
             raise ValueError(
-                "the key holds no assignment, and no notebook declares an "
-                "exercise that can be graded. Make the notebooks with "
-                "`coursekit assign --key`."
+                "an assignment has exercises: got one without any. Make the "
+                "notebooks with `coursekit assign --key`."
             )
         self.overrides = read_overrides(
             files.overrides,
@@ -862,7 +806,7 @@ class Batch:
                     for mark, d in said
                 }
             )
-            if self.mark and any(not mark for mark, _ in said):
+            if any(not mark for mark, _ in said):
                 self.unmarked.append(student)
             asked = {task.id for task in self.tasks[student]}
             if ids and asked and not asked & set(ids):
