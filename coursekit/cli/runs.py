@@ -203,8 +203,6 @@ def read_run(folder: Path, fields: dict[str, Any]) -> Run:
     """Build what a run's settings say, and read its text."""
     data = fields["data"]
     text = load_text(data["text"])
-    if hash_of("\ufeff" + text) == data["sha256"]:
-        text = "\ufeff" + text  # a run from when a BOM was read as text
     if hash_of(text) != data["sha256"]:
         raise ValueError(
             "a run goes on with the text it began with: got another in "

@@ -561,10 +561,7 @@ def to_fix(key: Key, student: str, debug: Fields) -> list[Task]:
         drawn.setdefault(abs(rejection_rate(task) - debug["share"]), task)
         if min(drawn) < NEAR:
             break
-    fix = drawn[min(drawn)]
-    test = debug.get("test")
-    if not test:
-        return [fix]
+    fix, test = drawn[min(drawn)], debug["test"]
     return [
         fix,
         replace(
@@ -572,7 +569,7 @@ def to_fix(key: Key, student: str, debug: Fields) -> list[Task]:
             id=test["id"],
             function=test["function"],
             points=float(test["points"]),
-            stub=test.get("stub", ""),
+            stub="",
             tells=True,
             questions=False,
         ),
@@ -587,7 +584,7 @@ def rejection_rate(task: Task) -> float:
 
 def debug_ids(debug: Fields) -> list[str]:
     """The ids of a program to fix and of its test."""
-    return [debug["exercise"], debug.get("test", {}).get("id", "")]
+    return [debug["exercise"], debug["test"]["id"]]
 
 
 # -- the batch ---------------------------------------------------------------
@@ -920,7 +917,7 @@ class Batch:
         found = grade_student(student, paths, tasks, examiner, kind, sha256)
         if self.stranger(student):
             points = max(
-                debug["points"] + debug.get("test", {}).get("points", 0)
+                debug["points"] + debug["test"]["points"]
                 for fields in self.roster.values()
                 if (debug := fields.get("debug"))
             )

@@ -29,7 +29,7 @@ PLAN = {
             "debug?": PROGRAM
             | {"exercise": str, "bugs": [str], "share": NUMBER}
             | {"variants": [str], "stub": str}
-            | {"test?": PROGRAM | {"id": str}},
+            | {"test": PROGRAM | {"id": str}},
         },
     },
     "step?": {
