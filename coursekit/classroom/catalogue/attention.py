@@ -12,6 +12,7 @@ from coursekit.classroom.check.core import (
     Exercise,
     Variant,
     generator,
+    randn,
 )
 from coursekit.classroom.check.forbid import ATTENTION, AUTOGRAD
 
@@ -20,10 +21,7 @@ Gradients = tuple[Tensor, Tensor, Tensor, Tensor]
 
 def draw(g: torch.Generator, *shapes: tuple[int, ...]) -> tuple[Tensor, ...]:
     """One random tensor a shape, in double precision."""
-    return tuple(
-        torch.randn(shape, generator=g, dtype=torch.float64)
-        for shape in shapes
-    )
+    return tuple(randn(g, *shape) for shape in shapes)
 
 
 # -- implement: attention ----------------------------------------------------

@@ -13,16 +13,12 @@ from coursekit.classroom.check.core import (
     Exercise,
     Variant,
     generator,
+    randn,
 )
 
 float64 = torch.float64
 Model = Callable[[Tensor], Tensor]
 Loss = Callable[[Tensor, Tensor], Tensor]
-
-
-def draw(g: torch.Generator, *shape: int) -> Tensor:
-    """A random tensor in double precision."""
-    return torch.randn(shape, generator=g, dtype=float64)
 
 
 # -- implement: who moves whom -----------------------------------------------
@@ -140,7 +136,7 @@ def _mixer(
     g: torch.Generator, mix: Tensor, noise: float = 0.0, sums: float = 1.0
 ) -> Model:
     """A model that mixes positions by a matrix, one for each row."""
-    table, head = draw(g, 23, 4), draw(g, 4, 23)
+    table, head = randn(g, 23, 4), randn(g, 4, 23)
     head = head - (1 - sums) * head.mean(-1, keepdim=True)
 
     def logits_of(ids: Tensor) -> Tensor:
@@ -374,8 +370,8 @@ _DIFFERENCE_BUGS = {
 
 def _difference_cases(seed: int) -> list[Case]:
     g = generator(seed)
-    luck = 2.4 + 0.1 * draw(g, 6)
-    bug = 0.05 + 0.02 * draw(g, 6)
+    luck = 2.4 + 0.1 * randn(g, 6)
+    bug = 0.05 + 0.02 * randn(g, 6)
     return [
         Case((luck.tolist(), (luck + bug).tolist(), 2.571), name="six seeds")
     ]
@@ -534,8 +530,8 @@ def _mended_cases(seed: int) -> list[Case]:
     ids = torch.randint(pad, (3, 7), generator=g)
     ids[0, 5:] = pad
     ids[2, 3:] = pad
-    table, places = draw(g, v, d), draw(g, 11, d)
-    w_q, w_k, w_v = (0.7 * draw(g, d, d) for _ in range(3))
+    table, places = randn(g, v, d), randn(g, 11, d)
+    w_q, w_k, w_v = (0.7 * randn(g, d, d) for _ in range(3))
     # One more term in each sum: all scores are lower by the same 12,000.
     flat, one = quarters(table[:, :4]), quarters(places[:, :4])
     flat[:, -1], one[:, -1] = 0.0, 1.0

@@ -23,6 +23,7 @@ from coursekit.classroom.check.core import (
     Exercise,
     Variant,
     generator,
+    randn,
 )
 from coursekit.config import GPTConfig
 from coursekit.decoder import GPT
@@ -289,7 +290,7 @@ _GPT_BUGS = {
 
 def _layer(g: torch.Generator, size: int) -> Part:
     """A function like a block or a part: it bends, and it is no identity."""
-    a, b = torch.randn(2, size, size, generator=g, dtype=float64)
+    a, b = randn(g, 2, size, size)
 
     def layer(x: Tensor) -> Tensor:
         return (x @ a).tanh() @ b + 0.5 * x
@@ -308,8 +309,8 @@ def _gpt_cases(seed: int) -> list[Case]:
         (1, 2, "two sentences, one block"),
         (3, 1, "one sentence, three blocks"),
     ):
-        table = torch.randn(13, 5, generator=g, dtype=float64)
-        places = torch.randn(17, 5, generator=g, dtype=float64)
+        table = randn(g, 13, 5)
+        places = randn(g, 17, 5)
         ids = torch.randint(13, (n_rows, 7), generator=g)
         blocks = [_layer(g, 5) for _ in range(n_blocks)]
         cases.append(Case((ids, table, places, blocks, _norm), name=name))
@@ -404,7 +405,7 @@ def _mended_cases(seed: int) -> list[Case]:
     g = generator(seed)
     cases = []
     for n_parts, name in ((2, "one block"), (6, "three blocks")):
-        x = 3 * torch.randn(2, 5, 7, generator=g, dtype=float64)
+        x = 3 * randn(g, 2, 5, 7)
         parts = [_layer(g, 7) for _ in range(n_parts)]
         *norms, last = (_affine_norm(g, 7) for _ in range(n_parts + 1))
         cases.append(Case((x, parts, norms, last), name=name))

@@ -19,16 +19,13 @@ from coursekit.classroom.check.core import (
     Variant,
     generator,
     mutant,
+    randn,
 )
 from coursekit.classroom.check.diagnose import mutants
 from coursekit.classroom.check.forbid import AUTOGRAD
 from coursekit.positions import sinusoidal
 
 Pairs = list[tuple[int, int]]
-
-
-def _draw(g: torch.Generator, *shape: int) -> Tensor:
-    return torch.randn(shape, generator=g, dtype=torch.float64)
 
 
 _GUESSED = Bug(
@@ -139,9 +136,9 @@ def _look_up_cases(seed: int) -> list[Case]:
     ids = torch.randint(13, (3, 5), generator=g)
     ids[1, 2] = 12  # only the last case leaves out the last row
     return [
-        Case((torch.tensor([4, 1, 2, 4, 0]), _draw(g, 5, 7)), name="a line"),
-        Case((ids, _draw(g, 13, 7)), name="a batch of three lines"),
-        Case((torch.tensor([3, 0]), _draw(g, 7, 2)), name="only low ids"),
+        Case((torch.tensor([4, 1, 2, 4, 0]), randn(g, 5, 7)), name="a line"),
+        Case((ids, randn(g, 13, 7)), name="a batch of three lines"),
+        Case((torch.tensor([3, 0]), randn(g, 7, 2)), name="only low ids"),
     ]
 
 
@@ -211,9 +208,9 @@ def _look_up_backward_cases(seed: int) -> list[Case]:
     thrice = torch.tensor([3, 0, 3, 3, 6])
     batch = torch.randint(7, (3, 5), generator=g)
     return [
-        Case((_draw(g, 5, 2), once, 11), name="no token twice"),
-        Case((_draw(g, 5, 2), thrice, 7), name="a token three times"),
-        Case((_draw(g, 3, 5, 2), batch, 13), name="a batch"),
+        Case((randn(g, 5, 2), once, 11), name="no token twice"),
+        Case((randn(g, 5, 2), thrice, 7), name="a token three times"),
+        Case((randn(g, 3, 5, 2), batch, 13), name="a batch"),
     ]
 
 
@@ -579,8 +576,8 @@ def _analogies(seed: int) -> Iterator[Case]:
     """Questions without end; rows and columns of different lengths."""
     g = generator(seed)
     for n in itertools.count():
-        table = _draw(g, 29, 5)
-        table *= (0.7 * _draw(g, 29, 1)).exp() * _draw(g, 5).exp()
+        table = randn(g, 29, 5)
+        table *= (0.7 * randn(g, 29, 1)).exp() * randn(g, 5).exp()
         a, b, c = torch.randperm(29, generator=g)[:3].tolist()
         if n % 3:  # a word between two others is near b − a + c, or a − b + c
             end, between = (b, a) if n % 3 == 1 else (a, b)

@@ -11,16 +11,12 @@ from coursekit.classroom.check.core import (
     Case,
     Exercise,
     generator,
+    randn,
 )
 from coursekit.classroom.check.forbid import ATTENTION
 
 float64 = torch.float64
 Part = Callable[[Tensor, Tensor], Tensor]
-
-
-def real_tokens(g: torch.Generator, lengths: list[int], size: int) -> Tensor:
-    """(B, S) booleans: True at the first tokens of each sentence."""
-    return torch.arange(size) < torch.tensor(lengths)[:, None]
 
 
 # -- implement: from ids to vectors ------------------------------------------
@@ -168,7 +164,7 @@ _ENCODE_BUGS = {
 }
 
 
-def mixing_block(weight: Tensor, masked_mean: bool = True) -> Part:
+def mixing_block(weight: Tensor) -> Part:
     """A block that can be told by its mask: it mixes what may be seen."""
 
     def block(x: Tensor, mask: Tensor) -> Tensor:
@@ -182,12 +178,9 @@ def mixing_block(weight: Tensor, masked_mean: bool = True) -> Part:
 
 def _encode_cases(seed: int) -> list[Case]:
     g = generator(seed)
-    table = torch.randn(19, 6, generator=g, dtype=float64)
-    places = torch.randn(11, 6, generator=g, dtype=float64)
-    blocks = [
-        mixing_block(torch.randn(6, 6, generator=g, dtype=float64))
-        for _ in range(2)
-    ]
+    table = randn(g, 19, 6)
+    places = randn(g, 11, 6)
+    blocks = [mixing_block(randn(g, 6, 6)) for _ in range(2)]
     ids = torch.randint(1, 17, (3, 7), generator=g)
     full = torch.arange(7) < torch.tensor([7, 4, 5])[:, None]
     other = ids.clone()
@@ -409,7 +402,7 @@ _POOLED_BUGS = {
 
 def _pooled_cases(seed: int) -> list[Case]:
     g = generator(seed)
-    x = torch.randn(3, 7, 5, generator=g, dtype=float64)
+    x = randn(g, 3, 7, 5)
     right = torch.arange(7) < torch.tensor([7, 3, 2])[:, None]
     holes = torch.rand(3, 7, generator=g) < 0.5
     holes[:, 2], holes[:, 4] = True, False
@@ -510,8 +503,8 @@ _MENDED_BUGS = {
 
 def _mended_cases(seed: int) -> list[Case]:
     g = generator(seed)
-    q, k = torch.randn(2, 3, 7, 5, generator=g, dtype=float64)
-    v = torch.randn(3, 7, 2, generator=g, dtype=float64)
+    q, k = randn(g, 2, 3, 7, 5)
+    v = randn(g, 3, 7, 2)
     right = torch.arange(7) < torch.tensor([7, 3, 5])[:, None]
     # One more term in each sum: all scores are lower by the same 12,000.
     low_q, low_k = quarters(q[..., :4]), quarters(k[..., :4])
@@ -604,7 +597,7 @@ _GAP_LOSS_BUGS = {
 
 def _gap_loss_cases(seed: int) -> list[Case]:
     g = generator(seed)
-    logits = 3 * torch.randn(3, 7, 11, generator=g, dtype=float64)
+    logits = 3 * randn(g, 3, 7, 11)
     ids = torch.randint(11, (3, 7), generator=g)
     ids[0, 2] = 0  # a token like any other
     chosen = torch.rand(3, 7, generator=g) < 0.2

@@ -11,6 +11,7 @@ from coursekit.classroom.check.core import (
     Exercise,
     Variant,
     generator,
+    randn,
 )
 from coursekit.classroom.check.forbid import AUTOGRAD
 
@@ -26,7 +27,7 @@ LEAKY = Variant(
 def draw_network(g: torch.Generator, d: int, d_ff: int) -> tuple[Tensor, ...]:
     """w_in, b_in, w_out, b_out: random, in double precision."""
     shapes: list[tuple[int, ...]] = [(d, d_ff), (d_ff,), (d_ff, d), (d,)]
-    return tuple(torch.randn(s, generator=g, dtype=float64) for s in shapes)
+    return tuple(randn(g, *s) for s in shapes)
 
 
 # -- implement: widen, bend, narrow ------------------------------------------
@@ -108,8 +109,8 @@ _FEED_FORWARD_BUGS = {
 def _feed_forward_cases(seed: int) -> list[Case]:
     g = generator(seed)
     wide, narrow = draw_network(g, 5, 17), draw_network(g, 7, 3)
-    one = torch.randn(5, generator=g, dtype=float64)
-    many = torch.randn(2, 3, 7, generator=g, dtype=float64)
+    one = randn(g, 5)
+    many = randn(g, 2, 3, 7)
     return [
         Case((one, *wide), name="one vector"),
         Case((many, *narrow), name="a batch of two, narrower inside"),
@@ -398,7 +399,7 @@ def _mended_cases(seed: int) -> list[Case]:
     g = generator(seed)
     w_in, b_in, w_out, b_out = draw_network(g, 5, 17)
     one = torch.rand(1, 5, generator=g, dtype=float64)
-    many = torch.randn(2, 7, 5, generator=g, dtype=float64)
+    many = randn(g, 2, 7, 5)
     positive = (w_in.abs(), b_in.abs(), w_out.abs(), b_out.abs())
     return [
         Case((one, *positive), name="one token, nothing below 0"),
@@ -507,8 +508,8 @@ _BACKWARD_BUGS = {
 
 def _backward_cases(seed: int) -> list[Case]:
     g = generator(seed)
-    dy, x = torch.randn(2, 3, 5, generator=g, dtype=float64)
-    one_dy, one_x = torch.randn(2, 1, 7, generator=g, dtype=float64)
+    dy, x = randn(g, 2, 3, 5)
+    one_dy, one_x = randn(g, 2, 1, 7)
     return [
         Case((one_dy, one_x, *draw_network(g, 7, 11)), name="one token"),
         Case((dy, x, *draw_network(g, 5, 13)), name="three tokens"),
@@ -606,7 +607,7 @@ _EDIT_BUGS = {
 
 def _edit_cases(seed: int) -> list[Case]:
     g = generator(seed)
-    x, right = torch.randn(2, 5, generator=g, dtype=float64)
+    x, right = randn(g, 2, 5)
     w_in, b_in, w_out, b_out = draw_network(g, 5, 11)
     awake = (w_in, b_in.abs() - x @ w_in, w_out, b_out)
     return [

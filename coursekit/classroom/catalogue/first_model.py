@@ -12,6 +12,7 @@ from coursekit.classroom.check.core import (
     Exercise,
     Variant,
     generator,
+    randn,
 )
 from coursekit.loss import cross_entropy
 
@@ -82,7 +83,7 @@ _SURPRISE_BUGS = {
 
 def _surprise_cases(seed: int) -> list[Case]:
     g = generator(seed)
-    logits = torch.randn(7, generator=g, dtype=torch.float64)
+    logits = randn(g, 7)
     best, worst = int(logits.argmax()), int(logits.argmin())
     exact = (64 * logits).round() / 64  # near 10,000 in float32, too
     return [
@@ -451,7 +452,7 @@ _EVALUATE_BUGS = {
 
 def _evaluate_cases(seed: int) -> list[Case]:
     g = generator(seed)
-    table = 3 * torch.randn(17, 17, generator=g, dtype=torch.float64)
+    table = 3 * randn(g, 17, 17)
     ids = torch.randint(17, (102,), generator=g)
 
     def model(ids: Tensor) -> Tensor:

@@ -20,6 +20,7 @@ from coursekit.classroom.check.core import (
     Variant,
     generator,
     mutant,
+    randn,
 )
 from coursekit.classroom.check.diagnose import mutants
 
@@ -28,11 +29,6 @@ Model = Callable[[Tensor], Tensor]
 PaddedModel = Callable[[Tensor, Tensor, Tensor], Tensor]
 Rotate = Callable[[Tensor, Tensor], Tensor]
 NextLogProbs = Callable[[list[int]], Tensor]
-
-
-def draw(g: torch.Generator, *shape: int) -> Tensor:
-    """A random tensor in double precision."""
-    return torch.randn(shape, generator=g, dtype=float64)
 
 
 # -- implement: temperature, top-k, top-p ------------------------------------
@@ -152,7 +148,7 @@ def _chances_cases(seed: int) -> list[Case]:
     g = generator(seed)
     order = [3, 2, *torch.randperm(2, generator=g).tolist()]
     four = torch.tensor([[0.5, 0.3, 0.15, 0.05]], dtype=float64)[:, order]
-    rows = draw(g, 7, 11)
+    rows = randn(g, 7, 11)
     low = rows.argsort(dim=-1) / 4.0 - 12_000  # no two are alike
     return [
         Case((rows[:3], 0.7, None, None), name="temperature alone"),
@@ -310,7 +306,7 @@ def _tree(
 
     Token 2 is the stop token; `stop` is added to its logits.
     """
-    table = spread * draw(g, length, n_tokens + 1, n_tokens)
+    table = spread * randn(g, length, n_tokens + 1, n_tokens)
     table[..., 2] += stop
     table = table.log_softmax(dim=-1)
     # Called often: a lambda is spared the type checks of the tests.
@@ -365,7 +361,7 @@ def _late_winner(g: torch.Generator) -> NextLogProbs:
     So it is lost if a finished text takes the place of an open one, or if
     sums are compared.
     """
-    table = 0.1 * draw(g, 6, 6, 5)
+    table = 0.1 * randn(g, 6, 6, 5)
     order = torch.tensor([0, 1, 3, 4])[torch.randperm(4, generator=g)]
     second, third, then, less = order.tolist()
     table[0, -1] = -9.0
@@ -495,8 +491,8 @@ _WRITE_BUGS = {
 
 def _reader(g: torch.Generator, n_tokens: int, max_len: int) -> Model:
     """A causal model: each row depends on all tokens up to it."""
-    table, places = draw(g, n_tokens, 7), draw(g, max_len, 7)
-    head = draw(g, 7, n_tokens)
+    table, places = randn(g, n_tokens, 7), randn(g, max_len, 7)
+    head = randn(g, 7, n_tokens)
 
     def logits_of(ids: Tensor) -> Tensor:
         if ids.size(1) > max_len:
@@ -643,8 +639,12 @@ _BATCHED_BUGS = {
 
 def _padded_model(g: torch.Generator, n_tokens: int) -> PaddedModel:
     """One head of attention with positions, a mask, and the causal mask."""
-    table, places, head = draw(g, n_tokens, 5), draw(g, 23, 5), draw(g, 5, 7)
-    maps = [0.4 * draw(g, 5, 5) for _ in range(3)]
+    table, places, head = (
+        randn(g, n_tokens, 5),
+        randn(g, 23, 5),
+        randn(g, 5, 7),
+    )
+    maps = [0.4 * randn(g, 5, 5) for _ in range(3)]
 
     def logits_of(ids: Tensor, positions: Tensor, mask: Tensor) -> Tensor:
         x = table[ids] + places[positions]
@@ -827,11 +827,11 @@ def _mended_cases(seed: int) -> list[Case]:
         ((5, 1, 1), "a prompt of five, then two single tokens"),
         ((3, 2, 1, 4), "pieces of 3, 2, 1 and 4"),
     ):
-        chunks = [draw(g, n, 7) for n in sizes]
-        maps = [draw(g, 7, n) for n in (4, 4, 3)]
+        chunks = [randn(g, n, 7) for n in sizes]
+        maps = [randn(g, 7, n) for n in (4, 4, 3)]
         cases.append(Case((chunks, *maps, _turner(4, 2)), name=name))
-    chunks = [draw(g, n, 7) for n in (4, 1)]
-    w_q, w_k, w_v = (draw(g, 7, n) for n in (4, 4, 3))
+    chunks = [randn(g, n, 7) for n in (4, 1)]
+    w_q, w_k, w_v = (randn(g, 7, n) for n in (4, 4, 3))
     # One more term in each sum: all scores are lower by the same 12,000.
     for x in chunks:
         x[:, -1] = 1.0

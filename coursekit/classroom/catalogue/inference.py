@@ -12,15 +12,11 @@ from coursekit.classroom.check.core import (
     Case,
     Exercise,
     generator,
+    randn,
 )
 
 float64 = torch.float64
 Model = Callable[[Tensor], Tensor]
-
-
-def draw(g: torch.Generator, *shape: int) -> Tensor:
-    """A random tensor in double precision."""
-    return torch.randn(shape, generator=g, dtype=float64)
 
 
 # -- implement: quantize in groups -------------------------------------------
@@ -144,7 +140,7 @@ def _rounded_cases(seed: int) -> list[Case]:
     row = torch.tensor([[-0.7, 0.33, -0.08, 0.21]], dtype=float64)
     return [
         Case((row, 4, 4), name="one group, its largest entry below 0"),
-        Case((draw(g, 3, 10), 5, 5), name="three rows of two groups"),
+        Case((randn(g, 3, 10), 5, 5), name="three rows of two groups"),
     ]
 
 
@@ -522,7 +518,7 @@ _GAIN_BUGS = {
 
 def _gain_cases(seed: int) -> list[Case]:
     g = generator(seed)
-    p, q = (draw(g, 5, 7).softmax(-1) for _ in range(2))
+    p, q = (randn(g, 5, 7).softmax(-1) for _ in range(2))
     exact = torch.tensor([[0.5, 0.25, 0.25]], dtype=float64)
     return [
         Case((p, q, 3, 0.2), name="three drafted tokens"),
@@ -671,8 +667,8 @@ def _machine(table: Tensor) -> Model:
 
 def _checked_cases(seed: int) -> list[Case]:
     g = generator(seed)
-    table = draw(g, 7, 7, 7)
-    noisy = table + 1.3 * draw(g, 7, 7, 7)
+    table = randn(g, 7, 7, 7)
+    noisy = table + 1.3 * randn(g, 7, 7, 7)
     ids = torch.randint(7, (3,), generator=g)
     agree = _machine(table), _machine(table)
     other = _machine(table), _machine(noisy)

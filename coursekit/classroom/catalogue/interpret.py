@@ -10,14 +10,11 @@ from coursekit.classroom.check.core import (
     Case,
     Exercise,
     generator,
+    randn,
 )
 
 float64 = torch.float64
 Step = Callable[[Tensor], Tensor]
-
-
-def _draw(g: torch.Generator, *shape: int) -> Tensor:
-    return torch.randn(shape, generator=g, dtype=float64)
 
 
 # -- implement: the logit lens -----------------------------------------------
@@ -113,8 +110,8 @@ _LENS_BUGS = {
 def _lens_cases(seed: int) -> list[Case]:
     g = generator(seed)
     grows = torch.tensor([0.5, 1.0, 2.0, 5.0], dtype=float64)[:, None, None]
-    streams = 0.3 + grows * _draw(g, 4, 3, 7)
-    rest = (1 + 0.5 * _draw(g, 7), _draw(g, 7), _draw(g, 11, 7), 0.3)
+    streams = 0.3 + grows * randn(g, 4, 3, 7)
+    rest = (1 + 0.5 * randn(g, 7), randn(g, 7), randn(g, 11, 7), 0.3)
     return [Case((streams, *rest), name="four heights, three places")]
 
 
@@ -207,7 +204,7 @@ def _induction_cases(seed: int) -> list[Case]:
     ids = torch.tensor([0, a, a, 0, b, a, c, 0])
     return [
         Case(
-            (_draw(g, 5, 8, 8).softmax(-1), ids),
+            (randn(g, 5, 8, 8).softmax(-1), ids),
             name="tokens that come three times, once twice in a row",
         )
     ]
@@ -281,8 +278,8 @@ _SILENCED_BUGS = {
 
 def _silenced_cases(seed: int) -> list[Case]:
     g = generator(seed)
-    heads = 1 + _draw(g, 2, 5, 7, 3)
-    reference = 1 + _draw(g, 11, 5, 13, 3)
+    heads = 1 + randn(g, 2, 5, 7, 3)
+    reference = 1 + randn(g, 11, 5, 13, 3)
     return [Case((heads, reference, 1), name="head 1 of five")]
 
 
@@ -354,7 +351,7 @@ _SHARPEST_BUGS = {
 
 def _sharpest_cases(seed: int) -> list[Case]:
     g = generator(seed)
-    scores = 2 * _draw(g, 3, 2, 5, 7, 7)
+    scores = 2 * randn(g, 3, 2, 5, 7, 7)
     return [Case((scores.softmax(-1),), name="three blocks of five heads")]
 
 
@@ -467,13 +464,13 @@ def causal_step(mix: Tensor, weight: Tensor) -> Step:
 def _traced_cases(seed: int) -> list[Case]:
     g = generator(seed)
     blocks = [
-        causal_step(_draw(g, 5, 5).tril(), 0.5 * _draw(g, 7, 7))
+        causal_step(randn(g, 5, 5).tril(), 0.5 * randn(g, 7, 7))
         for _ in range(4)
     ]
-    clean = _draw(g, 5, 7)
+    clean = randn(g, 5, 7)
     corrupt = clean.clone()
-    corrupt[1] = _draw(g, 7)
-    rest = (blocks, clean, corrupt, _draw(g, 7))
+    corrupt[1] = randn(g, 7)
+    rest = (blocks, clean, corrupt, randn(g, 7))
     return [
         Case((*rest, 2, 3), name="height 2, a place behind the change"),
         Case((*rest, 0, 1), name="height 0, the place of the change"),
@@ -557,8 +554,8 @@ _REMOVAL_BUGS = {
 
 def _removal_cases(seed: int) -> list[Case]:
     g = generator(seed)
-    weights = _draw(g, 3, 5, 7).softmax(-1)
-    return [Case((weights, _draw(g, 3, 7, 2)), name="three heads")]
+    weights = randn(g, 3, 5, 7).softmax(-1)
+    return [Case((weights, randn(g, 3, 7, 2)), name="three heads")]
 
 
 EXERCISES = {

@@ -13,6 +13,7 @@ from coursekit.classroom.check.core import (
     Exercise,
     Variant,
     generator,
+    randn,
 )
 from coursekit.classroom.check.forbid import AUTOGRAD
 
@@ -21,7 +22,7 @@ float64 = torch.float64
 
 def draw(g: torch.Generator, *shape: int) -> tuple[Tensor, Tensor]:
     """Logits of that shape, and a target for each row."""
-    logits = 3 * torch.randn(*shape, generator=g, dtype=float64)
+    logits = 3 * randn(g, *shape)
     return logits, torch.randint(shape[-1], shape[:-1], generator=g)
 
 

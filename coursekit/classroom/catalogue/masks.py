@@ -13,6 +13,7 @@ from coursekit.classroom.check.core import (
     Exercise,
     Variant,
     generator,
+    randn,
 )
 from coursekit.classroom.check.forbid import ATTENTION
 
@@ -29,11 +30,6 @@ MASK_FINITE = Bug(
     alone=True,
 )
 """Every exercise that hides keys knows it, by an edit of its own."""
-
-
-def draw(g: torch.Generator, *shape: int) -> Tensor:
-    """A random tensor in double precision."""
-    return torch.randn(shape, generator=g, dtype=torch.float64)
 
 
 def quarters(x: Tensor) -> Tensor:
@@ -156,8 +152,8 @@ _IS_CAUSAL_BUGS = {
 def _causal_model(seed: int, size: int) -> Model:
     """Random vectors, positions, and one head with a mask."""
     g = generator(seed)
-    table, *maps = (draw(g, n, 5) for n in (size, 5, 5, 5))
-    places = draw(g, 23, 5)
+    table, *maps = (randn(g, n, 5) for n in (size, 5, 5, 5))
+    places = randn(g, 23, 5)
 
     def logits_of(ids: Tensor) -> Tensor:
         x = table[ids] + places[: ids.size(1)]
@@ -356,7 +352,7 @@ def _columns_cases(seed: int) -> list[Case]:
 
     def qkv(*shape: int, t: int, s: int) -> tuple[Tensor, ...]:
         sizes = (t, 11), (s, 11), (s, 13)
-        return tuple(draw(g, *shape, *size) for size in sizes)
+        return tuple(randn(g, *shape, *size) for size in sizes)
 
     cases = [
         Case(qkv(t=5, s=5), name="as many keys as queries"),
@@ -364,9 +360,9 @@ def _columns_cases(seed: int) -> list[Case]:
         Case(qkv(2, 3, t=5, s=7), name="batch and heads"),
     ]
     q, k, v = (
-        quarters(draw(g, 5, 16)),
-        quarters(draw(g, 7, 16)),
-        draw(g, 7, 13),
+        quarters(randn(g, 5, 16)),
+        quarters(randn(g, 7, 16)),
+        randn(g, 7, 13),
     )
     # One more term in each sum: all scores are lower by the same 12,000.
     q[:, -1], k[:, -1] = -200.0, 240.0
@@ -625,7 +621,7 @@ _EMPTY_ROWS_BUGS = {
 
 def _empty_rows_cases(seed: int) -> list[Case]:
     g = generator(seed)
-    scores, pull = draw(g, 2, 2, 5, 7)
+    scores, pull = randn(g, 2, 2, 5, 7)
     mask = torch.rand(2, 5, 7, generator=g) > 0.4
     mask[..., 3], mask[..., 5] = True, False
     empty = mask.clone()
@@ -713,7 +709,7 @@ def _true_means_cases(seed: int) -> list[Case]:
         b: int, h: int, name: str, empty: bool = False, low: bool = False
     ) -> Case:
         size = 16 if low else 11
-        q, k, v = (draw(g, b, h, *x) for x in ((5, size), (7, size), (7, 13)))
+        q, k, v = (randn(g, b, h, *x) for x in ((5, size), (7, size), (7, 13)))
         hide = torch.rand(b, 5, 7, generator=g) > 0.6
         hide[..., 0] = False
         hide[..., 1] = True

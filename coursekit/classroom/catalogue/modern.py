@@ -14,16 +14,12 @@ from coursekit.classroom.check.core import (
     Exercise,
     Variant,
     generator,
+    randn,
 )
 
 float64 = torch.float64
 Rotate = Callable[[Tensor, Tensor], Tensor]
 Network = Callable[[Tensor], Tensor]
-
-
-def draw(g: torch.Generator, *shape: int) -> Tensor:
-    """A random tensor in double precision."""
-    return torch.randn(shape, generator=g, dtype=float64)
 
 
 # -- implement: rotary positions ---------------------------------------------
@@ -176,11 +172,11 @@ def _rope_cases(seed: int) -> list[Case]:
     places = torch.randperm(97, generator=g)[:6].view(2, 3)
     return [
         Case(
-            (draw(g, 2, 3, 5, 6), 3 + places.flatten()[:5], 100.0),
+            (randn(g, 2, 3, 5, 6), 3 + places.flatten()[:5], 100.0),
             name="a text whose positions are given",
         ),
         Case(
-            (draw(g, 2, 2, 3, 4), places, 10000.0),
+            (randn(g, 2, 2, 3, 4), places, 10000.0),
             name="two texts, each with positions of its own",
         ),
     ]
@@ -241,7 +237,7 @@ _CONVERTED_BUGS = {
 
 def _converted_cases(seed: int) -> list[Case]:
     g = generator(seed)
-    return [Case((draw(g, 18, 12), 3), name="three heads of six")]
+    return [Case((randn(g, 18, 12), 3), name="three heads of six")]
 
 
 # -- implement: a window -----------------------------------------------------
@@ -384,7 +380,7 @@ _GATED_BUGS = {
 
 def _gated_cases(seed: int) -> list[Case]:
     g = generator(seed)
-    arguments = draw(g, 3, 5), draw(g, 5, 7), draw(g, 5, 7), draw(g, 7, 5)
+    arguments = randn(g, 3, 5), randn(g, 5, 7), randn(g, 5, 7), randn(g, 7, 5)
     return [Case(arguments, name="three tokens")]
 
 
@@ -491,14 +487,14 @@ _MIXTURE_BUGS = {
 
 
 def _network(g: torch.Generator, size: int) -> Network:
-    a, b = draw(g, size, 7), draw(g, 7, size)
+    a, b = randn(g, size, 7), randn(g, 7, size)
     return lambda x: (x @ a).relu().square() @ b
 
 
 def _mixture_cases(seed: int) -> list[Case]:
     g = generator(seed)
     experts = [_network(g, 5) for _ in range(4)]
-    x, router = draw(g, 11, 5), draw(g, 5, 4)
+    x, router = randn(g, 11, 5), randn(g, 5, 4)
     return [
         Case((x, router, experts, 2), name="eleven tokens, two of four"),
         Case((x, router, experts, 3), name="three of four experts"),
@@ -651,7 +647,7 @@ def _turner(base: float, first: float = 1.0) -> Rotate:
 
 def _mended_cases(seed: int) -> list[Case]:
     g = generator(seed)
-    x, maps = draw(g, 5, 10), [draw(g, 10, n) for n in (24, 8, 8)]
+    x, maps = randn(g, 5, 10), [randn(g, 10, n) for n in (24, 8, 8)]
     low_x, low_q, low_k = map(quarters, (x, maps[0], maps[1]))
     # One more term in each sum: all scores are lower by the same 12,000.
     low_x[:, -1] = 1.0

@@ -17,6 +17,7 @@ from coursekit.classroom.check.core import (
     Exercise,
     Variant,
     generator,
+    randn,
 )
 from coursekit.classroom.check.forbid import ATTENTION
 from coursekit.config import GPTConfig
@@ -25,10 +26,6 @@ from coursekit.multihead import merge_heads, split_heads
 from coursekit.positions import frequencies, rotate_pairs, sinusoidal
 
 Layer = Callable[[Tensor], Tensor]
-
-
-def _draw(g: torch.Generator, *shape: int) -> Tensor:
-    return torch.randn(shape, generator=g, dtype=torch.float64)
 
 
 def multihead(
@@ -171,7 +168,7 @@ def _multihead_cases(seed: int) -> list[Case]:
         b: int, t: int, d: int, h: int, size: int, value: int, name: str
     ) -> Case:
         shapes = (b, t, d), (d, h * size), (d, h * size), (d, h * value)
-        parts = [_draw(g, *shape) for shape in (*shapes, (h * value, d))]
+        parts = [randn(g, *shape) for shape in (*shapes, (h * value, d))]
         return Case((*parts, h), name=name)
 
     return [
@@ -236,8 +233,8 @@ _CONTRIBUTIONS_BUGS = {
 def _contributions_cases(seed: int) -> list[Case]:
     g = generator(seed)
     return [
-        Case((_draw(g, 1, 2, 3, 5), _draw(g, 10, 7)), name="two heads"),
-        Case((_draw(g, 2, 3, 5, 4), _draw(g, 12, 13)), name="a batch of two"),
+        Case((randn(g, 1, 2, 3, 5), randn(g, 10, 7)), name="two heads"),
+        Case((randn(g, 2, 3, 5, 4), randn(g, 12, 13)), name="a batch of two"),
     ]
 
 
@@ -330,7 +327,7 @@ def _two_heads_cases(seed: int) -> list[Case]:
 def _tokens_and_codes(case: Case) -> tuple[Tensor, Tensor]:
     """Random tokens (3, 23, d_token), and with their codes beside them."""
     d_token, d_code = case.args
-    tokens = _draw(generator(7), 3, 23, d_token)
+    tokens = randn(generator(7), 3, 23, d_token)
     codes = sinusoidal(23, d_code).double().expand(3, -1, -1)
     return tokens, torch.cat((tokens, codes), dim=-1)
 
@@ -516,7 +513,7 @@ _ALIKE_ALIKE = [
 def _layer(seed: int, split: bool, merge: bool, d: int, h: int) -> Layer:
     """An attention layer; ``split`` and ``merge`` say which half is right."""
     g = generator(seed)
-    w_q, w_k, w_v, w_o = (_draw(g, d, d) / d**0.5 for _ in range(4))
+    w_q, w_k, w_v, w_o = (randn(g, d, d) / d**0.5 for _ in range(4))
 
     def layer(x: Tensor) -> Tensor:
         b, t, _ = x.shape
@@ -836,7 +833,7 @@ def _prune_cases(seed: int) -> list[Case]:
         torch.manual_seed(seed)
         model = GPT(config).double().eval()
     for p in model.parameters():
-        p.data += 0.3 * _draw(g, *p.shape)
+        p.data += 0.3 * randn(g, *p.shape)
     ids = torch.randint(11, (2, 6), generator=g)
     return [
         Case((model, ids, []), name="no head"),

@@ -14,6 +14,7 @@ from coursekit.classroom.check.core import (
     Exercise,
     Variant,
     generator,
+    randn,
 )
 from coursekit.classroom.check.forbid import AUTOGRAD
 from coursekit.config import GPTConfig
@@ -29,7 +30,7 @@ def _draw(seed: int) -> Callable[..., Tensor]:
     g = generator(seed)
 
     def draw(*shape: int) -> Tensor:
-        return torch.randn(shape, generator=g, dtype=torch.float64)
+        return randn(g, *shape)
 
     return draw
 

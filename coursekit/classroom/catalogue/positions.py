@@ -11,6 +11,7 @@ from coursekit.classroom.check.core import (
     Exercise,
     Variant,
     generator,
+    randn,
 )
 
 SINGLE = 1e-4
@@ -453,7 +454,7 @@ _PLACES_BUGS = {
 
 def _adders(g: torch.Generator) -> list[tuple[str, Add]]:
     """Ways to add positions to (B, T, D): two right, six wrong."""
-    learned = torch.randn(64, 8, generator=g, dtype=torch.float64)
+    learned = randn(g, 64, 8)
     sines = table(64, 8)
     fixed = table(64, 8)[:, None]  # (64, 1, D), for batches (T, B, D)
 

@@ -9,6 +9,7 @@ from coursekit.classroom.check.core import (
     Case,
     Exercise,
     generator,
+    randn,
 )
 
 float64 = torch.float64
@@ -20,11 +21,6 @@ OURS = [
     "coursekit.preferences.policy_gradient_loss",
     "coursekit.preferences.grpo_loss",
 ]
-
-
-def draw(g: torch.Generator, *shape: int) -> Tensor:
-    """A random tensor in double precision."""
-    return torch.randn(shape, generator=g, dtype=float64)
 
 
 # -- implement: the best policy ----------------------------------------------
@@ -100,8 +96,8 @@ _BEST_BUGS = {
 
 def _best_cases(seed: int) -> list[Case]:
     g = generator(seed)
-    reference = draw(g, 5).softmax(-1)
-    return [Case((reference, draw(g, 5), 0.4), name="five answers, β = 0.4")]
+    reference = randn(g, 5).softmax(-1)
+    return [Case((reference, randn(g, 5), 0.4), name="five answers, β = 0.4")]
 
 
 # -- implement: DPO ----------------------------------------------------------
@@ -231,7 +227,7 @@ _DPO_BUGS = {
 
 def _dpo_cases(seed: int) -> list[Case]:
     g = generator(seed)
-    own = [draw(g, 5) - 2 for _ in range(4)]
+    own = [randn(g, 5) - 2 for _ in range(4)]
     return [Case((*own, 0.3), name="five pairs, β = 0.3")]
 
 
@@ -350,7 +346,7 @@ _ADVANTAGES_BUGS = {
 
 def _advantages_cases(seed: int) -> list[Case]:
     g = generator(seed)
-    rewards = draw(g, 3, 4)
+    rewards = randn(g, 3, 4)
     rewards[1] = rewards[1, 0]
     return [Case((rewards,), name="three prompts, one with equal rewards")]
 
@@ -438,11 +434,11 @@ _LEARNED_BUGS = {
 
 def _learned_cases(seed: int) -> list[Case]:
     g = generator(seed)
-    log_probs = -draw(g, 4, 7).abs() / 3
+    log_probs = -randn(g, 4, 7).abs() / 3
     is_answer = torch.zeros(4, 7, dtype=torch.bool)
     for row, n in enumerate((3, 5, 2, 4)):
         is_answer[row, 2 : 2 + n] = True
-    rewards = draw(g, 4).abs()
+    rewards = randn(g, 4).abs()
     return [Case((log_probs, is_answer, rewards), name="four answers")]
 
 

@@ -16,6 +16,7 @@ from coursekit.classroom.check.core import (
     Exercise,
     Variant,
     generator,
+    randn,
 )
 
 float64 = torch.float64
@@ -32,11 +33,6 @@ COUNTS = [
     "coursekit.scaling.forward_flops",
     "torch.utils.flop_counter.FlopCounterMode",
 ]
-
-
-def draw(g: torch.Generator, *shape: int) -> Tensor:
-    """A random tensor in double precision."""
-    return torch.randn(shape, generator=g, dtype=float64)
 
 
 def pick(g: torch.Generator, *choices: int) -> int:
@@ -467,17 +463,17 @@ _TILED_BUGS = {
 
 def _tiled_cases(seed: int) -> list[Case]:
     g = generator(seed)
-    q, k, v = draw(g, 5, 11), draw(g, 7, 11), draw(g, 7, 3)
+    q, k, v = randn(g, 5, 11), randn(g, 7, 11), randn(g, 7, 3)
     mask = torch.rand(5, 7, generator=g) > 0.3
     mask[0] = True
     empty = mask.clone()
     empty[2] = False
     # One more term in each sum: all scores are lower by the same 12,000.
-    low_q, low_k = quarters(draw(g, 5, 16)), quarters(draw(g, 7, 16))
+    low_q, low_k = quarters(randn(g, 5, 16)), quarters(randn(g, 7, 16))
     low_q[:, -1], low_k[:, -1] = -200.0, 240.0
     high_q = low_q.clone()
     high_q[:, -1] = 200.0
-    long = draw(g, 60, 3), draw(g, 90, 3), draw(g, 90, 3)
+    long = randn(g, 60, 3), randn(g, 90, 3), randn(g, 90, 3)
     thirds = (torch.arange(60)[:, None] + torch.arange(90)) % 3 > 0
     return [
         Case((q, k, v, mask | True, 3), name="seven keys, three at a time"),
@@ -617,10 +613,10 @@ def _recomputed_cases(seed: int) -> list[Case]:
     g = generator(seed)
     cases = []
     for size, name in ((7, "one block"), (3, "blocks of three")):
-        q, k, v = draw(g, 5, 11), draw(g, 7, 11), draw(g, 7, 3)
+        q, k, v = randn(g, 5, 11), randn(g, 7, 11), randn(g, 7, 3)
         scores = q @ k.T / 11**0.5
         out, log_sum = scores.softmax(dim=1) @ v, scores.logsumexp(dim=1)
-        given = q, k, v, out, log_sum, draw(g, 5, 3), size
+        given = q, k, v, out, log_sum, randn(g, 5, 3), size
         cases.append(Case(given, name=name))
     return cases
 

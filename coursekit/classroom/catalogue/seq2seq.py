@@ -14,14 +14,11 @@ from coursekit.classroom.check.core import (
     Exercise,
     Variant,
     generator,
+    randn,
 )
 from coursekit.classroom.check.forbid import ATTENTION
 
 float64 = torch.float64
-
-
-def _draw(g: torch.Generator, *shape: int) -> Tensor:
-    return torch.randn(shape, generator=g, dtype=float64)
 
 
 # -- implement: cross-attention ----------------------------------------------
@@ -167,8 +164,8 @@ def _cross_cases(seed: int) -> list[Case]:
     g = generator(seed)
 
     def inputs(b: int, t: int, s: int, d: int, d_head: int) -> list[Tensor]:
-        w = [_draw(g, d, d_head) * 0.7 for _ in range(3)]
-        return [_draw(g, b, t, d), _draw(g, b, s, d), *w]
+        w = [randn(g, d, d_head) * 0.7 for _ in range(3)]
+        return [randn(g, b, t, d), randn(g, b, s, d), *w]
 
     y, memory, *w = inputs(3, 5, 11, 7, 2)
     lengths = torch.tensor([4, 10, 7])
@@ -309,10 +306,10 @@ def _mended_cases(seed: int) -> list[Case]:
     g = generator(seed)
 
     def case(b: int, t: int, s: int, d: int, name: str) -> Case:
-        x, memory = _draw(g, b, t, d), _draw(g, b, s, d)
+        x, memory = randn(g, b, t, d), randn(g, b, s, d)
         lengths = torch.tensor([s, *(s // 2 + i for i in range(1, b))])
         real = torch.arange(s) < lengths[:, None]
-        w = [[_draw(g, d, d) * 0.6 for _ in range(3)] for _ in range(2)]
+        w = [[randn(g, d, d) * 0.6 for _ in range(3)] for _ in range(2)]
         return Case((x, memory, real, *w), name=name)
 
     low = case(3, 3, 7, 4, "large negative scores")
@@ -439,8 +436,8 @@ def _whole_cases(seed: int) -> list[Case]:
 
     def case(b: int, t: int, s: int, n: int, name: str) -> Case:
         d, v = 7, 11
-        table = _draw(g, v, d)
-        codes = 0.5 * _draw(g, max(s, t), d)
+        table = randn(g, v, d)
+        codes = 0.5 * randn(g, max(s, t), d)
 
         def embed(ids: Tensor) -> Tensor:
             return table[ids] + codes[: ids.size(1)]
@@ -466,8 +463,8 @@ def _whole_cases(seed: int) -> list[Case]:
         tgt = torch.randint(v, (b, t), generator=g)
         lengths = torch.tensor([s, *(s // 2 + i for i in range(1, b))])
         real = torch.arange(s) < lengths[:, None]
-        encoder = [read(_draw(g, d, d)) for _ in range(n)]
-        decoder = [write(_draw(g, d, d)) for _ in range(n)]
+        encoder = [read(randn(g, d, d)) for _ in range(n)]
+        decoder = [write(randn(g, d, d)) for _ in range(n)]
 
         def unembed(x: Tensor) -> Tensor:
             return x @ table.T
@@ -984,7 +981,7 @@ def _alignment_cases(seed: int) -> list[Case]:
         links = torch.rand(t, s, generator=g) < 0.3
         links[0], links[1, :2] = False, True
         pull = torch.randint(1, 3, (h, 1, 1), generator=g)
-        weights = (2 * _draw(g, h, t, s) + pull * links).softmax(dim=-1)
+        weights = (2 * randn(g, h, t, s) + pull * links).softmax(dim=-1)
         return Case((weights, links), name=name)
 
     return [case(3, 7, 5, "three heads"), case(5, 5, 11, "five heads")]

@@ -13,6 +13,7 @@ from coursekit.classroom.check.core import (
     Exercise,
     Variant,
     generator,
+    randn,
 )
 
 float64 = torch.float64
@@ -254,7 +255,7 @@ def _update_cases(seed: int) -> list[Case]:
     g = generator(seed)
 
     def draw(scale: float) -> Tensor:
-        return scale * torch.randn(3, 5, generator=g, dtype=float64)
+        return scale * randn(g, 3, 5)
 
     w, gradient = draw(1.0), draw(1.0)
     for x in (w, gradient):
@@ -384,10 +385,10 @@ _ACCUMULATE_BUGS = {
 
 def _accumulate_cases(seed: int) -> list[Case]:
     g = generator(seed)
-    weights = torch.randn(3, 7, generator=g, dtype=float64)
+    weights = randn(g, 3, 7)
 
     def pair(n: int, padded: int) -> Pair:
-        x = torch.randn(n, 3, generator=g, dtype=float64)
+        x = randn(g, n, 3)
         y = torch.randint(7, (n,), generator=g)
         y[n - padded :] = -100
         return x, y
@@ -522,12 +523,12 @@ _LEARN_BUGS = {
 
 def _learn_cases(seed: int) -> list[Case]:
     g = generator(seed)
-    weights = torch.randn(3, 5, generator=g, dtype=float64)
+    weights = randn(g, 3, 5)
 
     def batches(scale: float) -> list[Pair]:
         return [
             (
-                scale * torch.randn(7, 3, generator=g, dtype=float64),
+                scale * randn(g, 7, 3),
                 torch.randint(5, (7,), generator=g),
             )
             for _ in range(4)

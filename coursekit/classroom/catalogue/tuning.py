@@ -11,6 +11,7 @@ from coursekit.classroom.check.core import (
     Case,
     Exercise,
     generator,
+    randn,
 )
 
 float64 = torch.float64
@@ -22,11 +23,6 @@ OURS = [
     "coursekit.tuning.answer_batch",
 ]
 Update = tuple[Tensor, Tensor, float]
-
-
-def draw(g: torch.Generator, *shape: int) -> Tensor:
-    """A random tensor in double precision."""
-    return torch.randn(shape, generator=g, dtype=float64)
 
 
 # -- implement: which tokens count -------------------------------------------
@@ -353,7 +349,7 @@ _ADAPTED_BUGS = {
 
 def _adapted_cases(seed: int) -> list[Case]:
     g = generator(seed)
-    numbers = (draw(g, 4, 7), draw(g, 5, 7), draw(g, 3, 7), draw(g, 5, 3))
+    numbers = (randn(g, 4, 7), randn(g, 5, 7), randn(g, 3, 7), randn(g, 5, 3))
     return [Case((*numbers, 11.0), name="rank 3, α = 11")]
 
 
@@ -433,9 +429,9 @@ _MERGED_BUGS = {
 
 def _merged_cases(seed: int) -> list[Case]:
     g = generator(seed)
-    weight = draw(g, 5, 7)
+    weight = randn(g, 5, 7)
     updates = [
-        (draw(g, r, 7), draw(g, 5, r), alpha)
+        (randn(g, r, 7), randn(g, 5, r), alpha)
         for r, alpha in ((4, 3.0), (3, 11.0))
     ]
     return [Case((weight, updates), name="two updates, of rank 4 and 3")]
@@ -657,7 +653,7 @@ def _mended_cases(seed: int) -> list[Case]:
     ids = torch.randint(13, (3, 11), generator=g)
     ids[0, 5] = 0  # a token like any other
     n_prompt, n_real = torch.tensor([3, 5, 2]), torch.tensor([7, 11, 5])
-    logits = 2 * draw(g, 3, 11, 13)
+    logits = 2 * randn(g, 3, 11, 13)
     return [Case((logits, ids, n_prompt, n_real), name="three rows")]
 
 

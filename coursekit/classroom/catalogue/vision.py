@@ -12,6 +12,7 @@ from coursekit.classroom.check.core import (
     Exercise,
     Variant,
     generator,
+    randn,
 )
 
 float64 = torch.float64
@@ -93,7 +94,7 @@ _PATCHES_BUGS = {
 
 def _patches_cases(seed: int) -> list[Case]:
     g = generator(seed)
-    images = torch.randn(2, 3, 4, 10, generator=g, dtype=float64)
+    images = randn(g, 2, 3, 4, 10)
     return [Case((images, 2), name="two color images, 4 high and 10 wide")]
 
 
@@ -207,11 +208,11 @@ def mixing(weight: Tensor) -> Part:
 
 def _classified_cases(seed: int) -> list[Case]:
     g = generator(seed)
-    patches = torch.randn(3, 5, 7, generator=g, dtype=float64)
-    token = torch.randn(7, generator=g, dtype=float64)
-    places = torch.randn(6, 7, generator=g, dtype=float64)
-    weight = torch.randn(7, 7, generator=g, dtype=float64)
-    head = torch.randn(11, 7, generator=g, dtype=float64)
+    patches = randn(g, 3, 5, 7)
+    token = randn(g, 7)
+    places = randn(g, 6, 7)
+    weight = randn(g, 7, 7)
+    head = randn(g, 11, 7)
     rest = (token, places, mixing(weight), head)
     return [Case((patches, *rest), name="three images of five patches")]
 
@@ -282,8 +283,8 @@ _GRID_BUGS = {
 
 def _grid_cases(seed: int) -> list[Case]:
     g = generator(seed)
-    down = torch.randn(3, 4, generator=g, dtype=float64)
-    across = torch.randn(5, 4, generator=g, dtype=float64)
+    down = randn(g, 3, 4)
+    across = randn(g, 5, 4)
     return [Case((down, across), name="three rows, five columns")]
 
 
@@ -386,7 +387,7 @@ _RESIZED_BUGS = {
 
 def _resized_cases(seed: int) -> list[Case]:
     g = generator(seed)
-    table = torch.randn(10, 7, generator=g, dtype=float64)
+    table = randn(g, 10, 7)
     return [Case((table, 3, 5), name="from 3 x 3 to 5 x 5 patches")]
 
 
@@ -536,8 +537,8 @@ def last_alone(x: Tensor) -> Tensor:
 def _set_cases(seed: int) -> list[Case]:
     g = generator(seed)
     n, width, classes = 7, 5, 3
-    patches = torch.randn(n, width, generator=g, dtype=float64)
-    head = torch.randn(width, classes, generator=g, dtype=float64)
+    patches = randn(g, n, width)
+    head = randn(g, width, classes)
     scale = torch.zeros(width, dtype=float64)
     while not rounds(summed(scale, head), patches):
         scale = torch.rand(width, generator=g, dtype=float64) + 0.5

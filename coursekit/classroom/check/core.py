@@ -105,13 +105,9 @@ class Bug:
         for one, value in zip(fields(self), given, strict=True):
             object.__setattr__(self, one.name, value)
 
-    def by(
-        self, *edits: str, at: str = "", otherwise: Sequence[Edits] = ()
-    ) -> "Bug":
+    def by(self, *edits: str, at: str = "") -> "Bug":
         """The same mistake, made by edits of another reference."""
-        return replace(
-            self, at=at or self.at, edits=edits, otherwise=otherwise
-        )
+        return replace(self, at=at or self.at, edits=edits)
 
 
 @dataclass(frozen=True, init=False)
@@ -242,6 +238,11 @@ def mistakes(exercise: Exercise, on: Switches = NONE) -> dict[str, Bug]:
 def generator(seed: int) -> torch.Generator:
     """A source of random numbers for drawing cases."""
     return torch.Generator().manual_seed(seed)
+
+
+def randn(g: torch.Generator, *shape: int) -> torch.Tensor:
+    """A tensor of normal random numbers in double precision, for cases."""
+    return torch.randn(shape, generator=g, dtype=torch.float64)
 
 
 def find(id: str) -> Exercise:

@@ -222,20 +222,16 @@ def sum_over_heads() -> Axes:
     return ax
 
 
-def remaining(
-    runs: Mapping[str, Tensor], ax: Axes | None = None, limit: Number = 0.6
-) -> Axes:
+def remaining(runs: Mapping[str, Tensor]) -> Axes:
     """Draw what is left of a variance, as a bar per name.
 
     Args:
         runs: for each name, one value per seed; the line spans the seeds.
-        ax: where to draw; a new figure by default.
-        limit: where the axis ends.
 
     Returns:
         The axes; the first name is on top.
     """
-    ax = ax or new_figure(0.36 * len(runs) + 0.8)[1][0]
+    ax = new_figure(0.36 * len(runs) + 0.8)[1][0]
     for i, values in enumerate(runs.values()):
         mean = float(values.mean())
         ends = [[mean - float(values.min())], [float(values.max()) - mean]]
@@ -256,7 +252,7 @@ def remaining(
             va="center",
         )
     ax.set_yticks(range(len(runs)), list(runs))
-    ax.set(xlim=(0, limit), ylim=(len(runs) - 0.5, -0.5))
+    ax.set(xlim=(0, 0.6), ylim=(len(runs) - 0.5, -0.5))
     ax.tick_params(axis="y", length=0)
     ax.set_xlabel("fraction of the variance left")
     return ax

@@ -28,7 +28,6 @@ def clocks(
     angles: Tensor | np.ndarray,
     rows: Sequence[str],
     columns: Sequence[str],
-    ax: Axes | None = None,
     gaps: Sequence[int] = (),
     labeled: tuple[int, int] | None = None,
 ) -> Axes:
@@ -41,7 +40,6 @@ def clocks(
         angles: (R, C) in radians: a row of dials a pair, a column a position.
         rows: R labels.
         columns: C labels, written below.
-        ax: where to draw; a new figure by default.
         gaps: columns after which positions are left out.
         labeled: the (r, c) of a dial whose pair is written above its column.
 
@@ -49,8 +47,7 @@ def clocks(
         The axes; the dial of (r, c) has its center at (c, -r).
     """
     grid = as_array(angles)
-    if ax is None:
-        ax = new_figure(height=0.62 * len(grid) + 0.5)[1][0]
+    ax = new_figure(height=0.62 * len(grid) + 0.5)[1][0]
     radius = 0.4
     for (r, c), angle in np.ndenumerate(grid):
         ring = Circle(

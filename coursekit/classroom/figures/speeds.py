@@ -17,9 +17,7 @@ FEW = (0.5, 0.75, 1, 1.25, 1.5, 2, 2.5, 3)
 MANY = (0.25, 1, 4, 16, 64, 256, 1024)
 
 
-def speed_ratios(
-    works: Mapping[str, Mapping[str, Ratio]], ours: str = "coursekit"
-) -> Axes:
+def speed_ratios(works: Mapping[str, Mapping[str, Ratio]]) -> Axes:
     """Draw our speed over each peer's, one row for each kind of work.
 
     A peer keeps its color and marker in all rows; both follow the order in
@@ -28,7 +26,6 @@ def speed_ratios(
     Args:
         works: for each kind of work, and in it for each peer, the ratio of
             speeds and the lower and upper quartile of the single rounds.
-        ours: who is faster to the right of 1.
 
     Returns:
         The axes; row i stands at height i, y runs downward, and x is
@@ -56,13 +53,11 @@ def speed_ratios(
             linestyle="",
             label=peer,
         )
-    _scale(ax, works, ours)
+    _scale(ax, works)
     return ax
 
 
-def _scale(
-    ax: Axes, works: Mapping[str, Mapping[str, Ratio]], ours: str
-) -> None:
+def _scale(ax: Axes, works: Mapping[str, Mapping[str, Ratio]]) -> None:
     """The axes of :func:`speed_ratios`, the names and the legend."""
     every = [
         x for row in works.values() for three in row.values() for x in three
@@ -74,6 +69,6 @@ def _scale(
     ax.minorticks_off()
     ax.set_yticks(range(len(works)), list(works), fontsize=11)
     ax.tick_params(axis="y", length=0)
-    label = f"ratio of speeds; right of 1, {ours} is faster"
+    label = "ratio of speeds; right of 1, coursekit is faster"
     ax.set_xlabel(label, loc="right")
     ax.figure.legend(loc="outside upper left", ncols=3, fontsize=11)

@@ -32,7 +32,6 @@ TARGET = COLORS[ROLES["loss"]]
 def token_rows(
     rows: Mapping[str, Sequence[str]],
     diagonals: bool = False,
-    ax: Axes | None = None,
     arrows: bool = True,
 ) -> Axes:
     """Draw sequences of tokens as rows of boxes, one above the other.
@@ -42,15 +41,13 @@ def token_rows(
             holds the targets and is filled, the others are outlined.
         diagonals: link each box to the one a row higher and a step to the
             right, to show that it is the same token.
-        ax: where to draw; a new figure by default.
         arrows: lead from each box to the one below it.
 
     Returns:
         The axes.
     """
     n = max(len(tokens) for tokens in rows.values())
-    if ax is None:
-        ax = new_figure(height=0.95 * len(rows) + 0.3)[1][0]
+    ax = new_figure(height=0.95 * len(rows) + 0.3)[1][0]
     for r, (label, tokens) in enumerate(rows.items()):
         y, last = -1.5 * r, r == len(rows) - 1
         ax.text(-0.7, y, label, ha="right", va="center")
@@ -220,55 +217,30 @@ def token_cuts(rows: Mapping[str, Sequence[str]], width: int = 32) -> Axes:
     return ax
 
 
-def pipeline(
-    stages: Mapping[str, str],
-    current: str | None = None,
-    loop: str = "",
-    ax: Axes | None = None,
-) -> Axes:
+def pipeline(stages: Mapping[str, str], loop: str = "") -> Axes:
     """Draw a model as a column of boxes, from text in to token out.
 
     Args:
         stages: name of each box and a note beside it, in order.
-        current: the stage to mark (filled and bold): "you are here".
         loop: says what the arrow from the last box to the first means; no
             arrow if empty.
-        ax: where to draw; a new figure by default.
 
     Returns:
         The axes.
-
-    Raises:
-        ValueError: if no stage is called ``current``.
     """
-    if current is not None and current not in stages:
-        raise ValueError(
-            f"current must be a stage: got {current!r}, and the stages are "
-            f"{', '.join(stages)}. Use one of these names."
-        )
-    if ax is None:
-        ax = new_figure(height=0.55 * len(stages) + 0.2)[1][0]
+    ax = new_figure(height=0.55 * len(stages) + 0.2)[1][0]
     for i, (name, note) in enumerate(stages.items()):
-        here = name == current
         ax.add_patch(
             Rectangle(
                 (0, i - 0.32),
                 2.5,
                 0.64,
-                facecolor=COLORS["blue"] if here else "white",
+                facecolor="white",
                 edgecolor=COLORS["blue"],
                 linewidth=1.5,
             )
         )
-        ax.text(
-            1.25,
-            i,
-            name,
-            ha="center",
-            va="center",
-            weight="bold" if here else "normal",
-            color="white" if here else COLORS["black"],
-        )
+        ax.text(1.25, i, name, ha="center", va="center")
         ax.text(2.75, i, note, va="center")
         if i:
             arrow(ax, (1.25, i - 0.72), (1.25, i - 0.28), "-")
