@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from coursekit.classroom.check import core
-from coursekit.classroom.check.checker import check
+from coursekit.classroom.check.checker import ELSE, check
 from coursekit.classroom.check.core import Bug, Case, Exercise, Variant
 from coursekit.classroom.check.diagnose import mutants
 from coursekit.classroom.check.edits import EditError, edited, written
@@ -141,7 +141,7 @@ def test_a_mistake_is_named_and_a_variant_said(monkeypatch):
         in (str(asked))
     )
     half = check("planted/it", lambda x: min(1 / x, 100) / 2)
-    assert HALF.asks in str(half)
+    assert f"{ELSE} {HALF.asks}\n" in str(half)
 
 
 def test_the_same_mistake_in_another_reference():

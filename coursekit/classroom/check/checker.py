@@ -165,10 +165,10 @@ def examine(
         found = replace(found, right=0, message=message)
     if named or exercise.judge:
         return found
-    for other in {frozenset((v,)) for v in exercise.variants} - {on}:
-        if solved(references, cases, outcomes, other):
-            asked = [str(exercise.variants[variant]) for variant in other]
-            hint = " ".join([ELSE, *asked])
+    for name, variant in exercise.variants.items():
+        other = frozenset((name,))
+        if other != on and solved(references, cases, outcomes, other):
+            hint = f"{ELSE} {variant.asks}"
             return replace(found, hint=hint, diagnosis=other)
     return found
 

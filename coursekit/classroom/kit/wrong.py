@@ -36,16 +36,16 @@ def wrong(chapter: str) -> str:
     lines = [f"# {chapter}: common wrong answers"]
     for name, exercise in core.exercises(chapter).items():
         lines += ["", f"## `{chapter}/{name}`"]
-        for switch, bug in exercise.bugs.items():
-            lines += ["", *said(exercise, switch, bug)]
+        for mistake, bug in exercise.bugs.items():
+            lines += ["", *said(exercise, mistake, bug)]
     return "\n".join(lines) + "\n"
 
 
-def said(exercise: Exercise, switch: str, bug: Bug) -> list[str]:
+def said(exercise: Exercise, mistake: str, bug: Bug) -> list[str]:
     """One mistake: its lines, what it does, why it is wrong."""
     right, other = (
         core.source_of(exercise, on).splitlines()
-        for on in (NONE, frozenset({switch}))
+        for on in (NONE, frozenset({mistake}))
     )
     changed = [
         line
