@@ -156,7 +156,8 @@ def test_links_between_pages_lead_from_notebook_to_notebook(folder):
     lost = [(p, t) for p, t in found if not (p.parent / t).is_file()]
     assert lost == []
     assert (folder / "index.ipynb", "04_attention.ipynb") in found
-    assert (folder / "further/09_decoder.ipynb", "../09_decoder.ipynb") in found
+    further = folder / "further/09_decoder.ipynb"
+    assert (further, "../09_decoder.ipynb") in found
 
 
 def test_a_live_figure_says_how_it_is_used_in_a_notebook(folder):
