@@ -139,7 +139,7 @@ const stepper = (path, start) => {
 globalThis.write = ([path, start, prompt, n, stopIds]) =>
   L.generate(stepper(path, start), prompt, n, L.greedy, stopIds);
 globalThis.search = ([path, start, prompt, rules]) =>
-  L.beamSearch(stepper(path, start), prompt, rules).map(
+  [...L.beamSteps(stepper(path, start), prompt, rules)].at(-1).finished.map(
     ({tokens, logProb, score, finished}) =>
       ({tokens, logProb, score, finished}));
 """

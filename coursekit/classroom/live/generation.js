@@ -154,13 +154,6 @@ export function* beamSteps(stepper, prompt, { nBeams, maxNewTokens,
   }
 }
 
-/** The best texts, best score first. */
-export function beamSearch(stepper, prompt, rules) {
-  let last;
-  for (last of beamSteps(stepper, prompt, rules));
-  return last.finished;
-}
-
 /** The best extensions of all beams, best first. */
 function rank(logits, search, nCandidates) {
   const all = logits.flatMap((row, beam) => {
