@@ -1,6 +1,7 @@
 """Exercises of chapter 7: residual and norm."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -27,12 +28,7 @@ FROM_ONE = (
 
 
 def _draw(seed: int) -> Callable[..., Tensor]:
-    g = generator(seed)
-
-    def draw(*shape: int) -> Tensor:
-        return randn(g, *shape)
-
-    return draw
+    return partial(randn, generator(seed))
 
 
 # -- implement: both norms ---------------------------------------------------
