@@ -1,6 +1,7 @@
 """The block: attention between positions, then a network at each of them."""
 
 from collections.abc import Callable
+from functools import partial
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -14,7 +15,6 @@ from coursekit.norm import NORMS
 
 __all__ = [
     "Block",
-    "Nothing",
     "initialize",
     "make_attention",
     "make_embedding",
@@ -47,7 +47,7 @@ class Block(nn.Module):
     ) -> None:
         super().__init__()
         self.norm_first = config.norm_first
-        self.skip = nn.Identity() if config.residual else Nothing()
+        self.residual = config.residual
         self.dropout = nn.Dropout(config.dropout)
         self.attention = make_attention(config, attend)
         self.attention_norm = make_norm(config)
@@ -76,26 +76,25 @@ class Block(nn.Module):
         Returns:
             (B, T, D).
         """
-        first = self.norm_first
-        y = self.attention_norm(x) if first else x
-        y = self.attention(
-            y, mask=mask, causal=causal, rotate=rotate, bias=bias, cache=cache
-        )
-        x = self.skip(x) + self.dropout(y)
-        x = x if first else self.attention_norm(x)
-        if self.feed_forward is None:
+        how = {"rotate": rotate, "bias": bias, "cache": cache}
+        attend = partial(self.attention, mask=mask, causal=causal, **how)
+        network = self.feed_forward
+        if self.norm_first:
+            y = attend(self.attention_norm(x))
+            x = self.skip(x) + self.dropout(y)
+            if network is not None:
+                y = network(self.feed_forward_norm(x))
+                x = self.skip(x) + self.dropout(y)
             return x
-        y = self.feed_forward_norm(x) if first else x
-        x = self.skip(x) + self.dropout(self.feed_forward(y))
-        return x if first else self.feed_forward_norm(x)
+        x = self.attention_norm(self.skip(x) + self.dropout(attend(x)))
+        if network is not None:
+            x = self.skip(x) + self.dropout(network(x))
+            x = self.feed_forward_norm(x)
+        return x
 
-
-class Nothing(nn.Module):
-    """In place of the residual path, where a model is to have none."""
-
-    def forward(self, x: Tensor) -> float:
-        """Zero."""
-        return 0.0
+    def skip(self, x: Tensor) -> Tensor | float:
+        """The residual path: ``x``, or 0 in a model that has none."""
+        return x if self.residual else 0.0
 
 
 # -- parts, as a configuration says ------------------------------------------

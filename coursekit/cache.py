@@ -6,18 +6,22 @@ old tokens never change.  Keep them, and a step costs one token, not all.
 
 from collections.abc import Sequence
 from itertools import groupby
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from coursekit.decoder import GPT
+from coursekit.devices import device_of
+from coursekit.multihead import KeysValues
 from coursekit.seq2seq import Transformer
 from coursekit.steppers import PlainSeq2SeqStepper, PlainStepper, check_rows
 
 __all__ = [
     "CachedSeq2SeqStepper",
     "CachedStepper",
+    "CrossLayerCache",
     "LayerCache",
     "SharedColumns",
     "cache_bytes",
@@ -47,8 +51,6 @@ class LayerCache:
 
     Attributes:
         length: positions filled so far.
-        memory: the cross-attention's keys and values, which depend on the
-            source alone: stored by the first call, read by all others.
 
     Chapter: 12, generation.
     Source: shazeer2019fast, section 2.4; pope2022efficiently, section 2.
@@ -70,7 +72,6 @@ class LayerCache:
             *shape, d_value or d_head, dtype=dtype, device=device
         )
         self.length = 0
-        self.memory: tuple[Tensor, Tensor] | None = None
 
     @property
     def max_len(self) -> int:
@@ -140,6 +141,21 @@ class LayerCache:
                 copies = lacking.index_select(0, parents)
                 lacking.index_copy_(0, rows, copies)
 
+
+class CrossLayerCache(LayerCache):
+    """A layer's cache that also keeps what the layer reads of a source.
+
+    Args: as :class:`LayerCache`.
+
+    Attributes:
+        memory: the cross-attention's keys and values, which depend on the
+            source alone: stored by the first call, read by all others.
+
+    Chapter: 14, encoder and decoder together.
+    """
+
+    memory: KeysValues | None = None
+
     def pick_sources(self, index: Int[Tensor, "M"]) -> None:
         """Let row i of the memory be what is now its row index[i]."""
         if self.memory is not None:
@@ -204,7 +220,7 @@ class SharedColumns:
 
 def make_cache(
     model: GPT | Transformer, batch_size: int, max_len: int | None = None
-) -> list[LayerCache]:
+) -> list[Any]:
     """Make an empty cache for each decoder layer of a model.
 
     Args:
@@ -213,16 +229,25 @@ def make_cache(
         max_len: positions, in tokens; default the model's own.
 
     Returns:
-        One :class:`LayerCache` per layer.
+        One :class:`LayerCache` per layer; of a Transformer,
+        :class:`CrossLayerCache`.
 
     Chapter: 12, generation.
     """
     config = model.config
-    max_len = config.max_len if max_len is None else max_len
-    sizes = config.kv_heads, max_len, config.head_size
-    device = next(model.parameters()).device
-    kind = config.d_value, cache_dtype(model), device
-    return [LayerCache(batch_size, *sizes, *kind) for _ in model.blocks]
+    kind = CrossLayerCache if isinstance(model, Transformer) else LayerCache
+    return [
+        kind(
+            batch_size,
+            n_kv_heads=config.kv_heads,
+            max_len=config.max_len if max_len is None else max_len,
+            d_head=config.head_size,
+            d_value=config.d_value,
+            dtype=cache_dtype(model),
+            device=device_of(model),
+        )
+        for _ in model.blocks
+    ]
 
 
 def cache_dtype(model: GPT | Transformer) -> torch.dtype:
@@ -346,7 +371,7 @@ class CachedSeq2SeqStepper(PlainSeq2SeqStepper):
     Chapter: 14, encoder and decoder together.
     """
 
-    cache: list[LayerCache]
+    cache: list[CrossLayerCache]
     shared: SharedColumns
     sources: Sequence[int] = ()  # of each target
     held: Sequence[int] = ()  # of each row of the memory

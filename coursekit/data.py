@@ -302,6 +302,8 @@ def sequential_windows(
 ) -> Iterator[Batch]:
     """Go through a whole split; every target is counted exactly once.
 
+    For models that see no later token: the last window is filled up.
+
     Args:
         ids: (N,) the split, N ≥ 2: the first token is no target.
         batch_size: windows in a batch; the last batch may have fewer.
@@ -323,7 +325,7 @@ def sequential_windows(
         )
     inputs, targets = ids[:-1].long(), ids[1:].long()
     lacking = -len(inputs) % context
-    # Any valid id will do: no counted position can see what follows it.
+    # Any valid id will do: a causal model's counted positions see none of it.
     inputs = torch.cat([inputs, inputs[:1].expand(lacking)])
     targets = torch.cat([targets, targets.new_full((lacking,), IGNORE)])
     batches = zip(

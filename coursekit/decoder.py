@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.nn import functional as F  # noqa: N812
 
 from coursekit.attention import Attend, fast_attend
 from coursekit.block import Block, initialize, make_embedding, make_norm
@@ -113,5 +112,5 @@ class GPT(nn.Module):
         """
         x = self.final_norm(x)
         if self.head is None:
-            return F.linear(x, self.embedding.weight)
+            return self.embedding.unembed(x)
         return self.head(x)

@@ -250,8 +250,16 @@ def beam_search(
     _check_max_new_tokens(stepper, max_new_tokens, at_least=1)
     check_stop_ids(stop_ids)
     check_beams(n_beams, length_penalty)
-    rules = (n_beams, max_new_tokens, stop_ids, length_penalty, exhaustive)
-    searches = [_Search(*rules) for _ in batch]
+    searches = [
+        _Search(
+            n_beams=n_beams,
+            max_new_tokens=max_new_tokens,
+            stop_ids=stop_ids,
+            length_penalty=length_penalty,
+            exhaustive=exhaustive,
+        )
+        for _ in batch
+    ]
     active, width, logits = searches, 1, stepper.prefill(batch)
     while True:
         _check_logits(logits, [True] * len(logits))

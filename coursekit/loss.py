@@ -178,7 +178,7 @@ class _Chunks(torch.autograd.Function):
     ) -> Tensor:
         exact = torch.promote_types(rows.dtype, torch.float32)
         total, d_rows = rows.new_zeros((), dtype=exact), torch.empty_like(rows)
-        slopes: list[Tensor | None] = [None] * len(parameters)
+        gradients: list[Tensor | None] = [None] * len(parameters)
         size = len(targets[0])
         cut = zip(rows.split(size), d_rows.split(size), targets, strict=True)
         for chunk, d_chunk, right in cut:
@@ -186,28 +186,28 @@ class _Chunks(torch.autograd.Function):
             with torch.enable_grad():
                 nats = nats_of(x, right)
             with torch.autocast(x.device.type, enabled=False):
-                gradients = torch.autograd.grad(
+                found = torch.autograd.grad(
                     nats, [x, *parameters], allow_unused=True
                 )
-            d_chunk.copy_(gradients[0])
-            for i, slope in enumerate(gradients[1:]):
-                if slope is not None:
-                    old = slopes[i]
-                    slopes[i] = (
-                        slope.clone() if old is None else old.add_(slope)
+            d_chunk.copy_(found[0])
+            for i, gradient in enumerate(found[1:]):
+                if gradient is not None:
+                    old = gradients[i]
+                    gradients[i] = (
+                        gradient.clone() if old is None else old.add_(gradient)
                     )
             total += nats.detach()
             # What is small and stays would lie between the large tensors
             # that come and go: the next chunk would not fit in their place.
-            del x, nats, gradients
-        ctx.slopes = [d_rows, None, None, *slopes]
+            del x, nats, found
+        ctx.gradients = [d_rows, None, None, *gradients]
         return total
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        slopes, ctx.slopes = ctx.slopes, None
-        return tuple(None if s is None else s.mul_(upstream) for s in slopes)
+        found, ctx.gradients = ctx.gradients, None
+        return tuple(None if g is None else g.mul_(upstream) for g in found)
 
 
 def token_loss(

@@ -91,8 +91,8 @@ def cosine_schedule(
     _check_updates(total=total, warmup=warmup)
     if step <= warmup:
         return peak * step / warmup
-    way = min(1.0, (step - warmup) / max(1, total - warmup))
-    return min_lr + (peak - min_lr) * (1 + math.cos(math.pi * way)) / 2
+    progress = min(1.0, (step - warmup) / max(1, total - warmup))
+    return min_lr + (peak - min_lr) * (1 + math.cos(math.pi * progress)) / 2
 
 
 def constant_schedule(step: int, peak: float, warmup: int = 0) -> float:

@@ -2,16 +2,15 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields
+from functools import partial
 from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.nn import functional as F  # noqa: N812
 
 from coursekit.attention import Attend, fast_attend
 from coursekit.block import (
-    Nothing,
     initialize,
     make_attention,
     make_network,
@@ -53,7 +52,7 @@ class CrossBlock(nn.Module):
     ) -> None:
         super().__init__()
         self.norm_first = config.norm_first
-        self.skip = nn.Identity() if config.residual else Nothing()
+        self.residual = config.residual
         self.dropout = nn.Dropout(config.dropout)
         self.attention = make_attention(config, attend)
         self.attention_norm = make_norm(config)
@@ -86,20 +85,27 @@ class CrossBlock(nn.Module):
         Returns:
             (B, T, D).
         """
-        first = self.norm_first
-        y = self.attention_norm(x) if first else x
-        y = self.attention(
-            y, mask=mask, causal=causal, rotate=rotate, bias=bias, cache=cache
+        how = {"rotate": rotate, "bias": bias, "cache": cache}
+        attend = partial(self.attention, mask=mask, causal=causal, **how)
+        look_back = partial(
+            self.cross_attend, memory=memory, mask=memory_mask, cache=cache
         )
-        x = self.skip(x) + self.dropout(y)
-        x = x if first else self.attention_norm(x)
-        y = self.cross_attention_norm(x) if first else x
-        y = self.cross_attend(y, memory, mask=memory_mask, cache=cache)
-        x = self.skip(x) + self.dropout(y)
-        x = x if first else self.cross_attention_norm(x)
-        y = self.feed_forward_norm(x) if first else x
-        x = self.skip(x) + self.dropout(self.feed_forward(y))
-        return x if first else self.feed_forward_norm(x)
+        if self.norm_first:
+            y = attend(self.attention_norm(x))
+            x = self.skip(x) + self.dropout(y)
+            y = look_back(self.cross_attention_norm(x))
+            x = self.skip(x) + self.dropout(y)
+            y = self.feed_forward(self.feed_forward_norm(x))
+            return self.skip(x) + self.dropout(y)
+        x = self.attention_norm(self.skip(x) + self.dropout(attend(x)))
+        x = self.skip(x) + self.dropout(look_back(x))
+        x = self.cross_attention_norm(x)
+        x = self.skip(x) + self.dropout(self.feed_forward(x))
+        return self.feed_forward_norm(x)
+
+    def skip(self, x: Tensor) -> Tensor | float:
+        """The residual path: ``x``, or 0 in a model that has none."""
+        return x if self.residual else 0.0
 
     def cross_attend(
         self,
@@ -124,12 +130,28 @@ class CrossBlock(nn.Module):
         """
         if cache is None:
             return self.cross_attention(y, memory, mask=mask)
-        if cache.memory is None:
-            cache.memory = self.cross_attention.keys_values(memory)
+        known = self.remembered(memory, cache)
         # Attention to a source has no order: the queries of all its targets
         # stand in one row.
-        rows = y.flatten(0, 1).unflatten(0, (len(cache.memory[0]), -1))
-        return self.cross_attention(rows, cache.memory, mask=mask).view_as(y)
+        rows = y.flatten(0, 1).unflatten(0, (len(known[0]), -1))
+        return self.cross_attention(rows, known, mask=mask).view_as(y)
+
+    def remembered(
+        self, memory: Float[Tensor, "M S D"], cache: CrossCache | None
+    ) -> KeysValues:
+        """Keys and values of the memory, projected once per cache.
+
+        Args:
+            memory, cache: as in :meth:`cross_attend`.
+
+        Returns:
+            (M, G, S, Dh) keys and (M, G, S, Dv) values.
+        """
+        if cache is None:
+            return self.cross_attention.keys_values(memory)
+        if cache.memory is None:
+            cache.memory = self.cross_attention.keys_values(memory)
+        return cache.memory
 
 
 class Transformer(nn.Module):
@@ -236,7 +258,7 @@ class Transformer(nn.Module):
             ValueError: as :meth:`forward`.
         """
         return self.logits(
-            self.hidden_states(
+            self.decode_hidden(
                 tgt, memory, src_mask, tgt_mask, positions, cache
             )
         )
@@ -256,9 +278,9 @@ class Transformer(nn.Module):
             (B, T, D); :meth:`logits` of it is what :meth:`forward` returns.
         """
         memory = self.encode(src, src_mask)
-        return self.hidden_states(tgt, memory, src_mask, tgt_mask)
+        return self.decode_hidden(tgt, memory, src_mask, tgt_mask)
 
-    def hidden_states(
+    def decode_hidden(
         self,
         tgt: Int[Tensor, "B T"],
         memory: Float[Tensor, "M S D"],
@@ -301,7 +323,7 @@ class Transformer(nn.Module):
         """
         x = self.final_norm(x)
         if self.head is None:
-            return F.linear(x, self.embedding.weight)
+            return self.embedding.unembed(x)
         return self.head(x)
 
 

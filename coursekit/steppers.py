@@ -305,7 +305,7 @@ class PlainSeq2SeqStepper:
     def run(self, tokens: Int[Tensor, "B T"]) -> Float[Tensor, "B V"]:
         """Run the decoder over some tokens; logits of the last position."""
         with evaluating(self.modules):
-            x = self.model.hidden_states(
+            x = self.model.decode_hidden(
                 tokens, self.memory, self.mask, cache=self.cache
             )
             return self.model.logits(x[:, -1])

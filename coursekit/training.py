@@ -142,7 +142,8 @@ def train(  # noqa: PLR0913 (a page shows each as an argument)
             pure function, so that a resumed run sees the same data.
         config: how to train.
         validation: batches that cover the validation split; looked at every
-            ``eval_every`` updates and after the last.
+            ``eval_every`` updates and after the last. All of them are moved
+            to the device at the beginning, and stay there.
         callbacks: called after each update; one that returns True ends
             the run.
         state: of a run to go on with; by default a new one.
@@ -248,7 +249,8 @@ def _update(
     length = nn.utils.clip_grad_norm_(
         weights, config.max_grad_norm or math.inf
     )
-    # The one place a step where the CPU waits for the device.
+    # Here the CPU waits for the device; also in add_gradients, which counts
+    # the targets, if the batches lie there.
     norm, nats = length.item(), group.sum(own.item())
     if not (math.isfinite(nats) and math.isfinite(norm)):
         raise TrainingDiverged(

@@ -359,7 +359,8 @@ def average_weights(
         versions: weights by name, as :func:`read_weights` gives them.
 
     Returns:
-        The means, by the same names.
+        The means, by the same names, in the dtype of the first state; they
+        are taken in float32 at least.
 
     Raises:
         ValueError: if there are no versions, or they do not have the same
@@ -377,10 +378,12 @@ def average_weights(
             f"{' of different names or shapes' if versions else ''}. Take "
             "checkpoints of one run."
         )
-    return {
-        name: torch.stack([v[name].float() for v in versions]).mean(0)
-        for name in versions[0]
-    }
+    means = {}
+    for name, first in versions[0].items():
+        exact = torch.promote_types(first.dtype, torch.float32)
+        states = torch.stack([v[name].to(exact) for v in versions])
+        means[name] = states.mean(0).to(first.dtype)
+    return means
 
 
 # -- int8 --------------------------------------------------------------------

@@ -1041,6 +1041,15 @@ def test_the_mean_of_states():
     assert not torch.equal(mean["a"], states[0]["a"])
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_a_mean_has_the_dtype_of_its_states(dtype):
+    """It is taken exactly: 1 + 2^-40 is 1 in float32."""
+    states = [{"a": torch.tensor([x], dtype=dtype)} for x in (1, 1 + 2**-39)]
+    mean = average_weights(states)["a"]
+    assert mean.dtype == dtype
+    assert mean.item() == (1 + 2**-40 if dtype == torch.float64 else 1)
+
+
 def test_states_of_two_models_have_no_mean():
     with pytest.raises(ValueError, match="different names or shapes"):
         average_weights([{"a": torch.ones(3)}, {"a": torch.ones(5)}])

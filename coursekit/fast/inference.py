@@ -203,7 +203,7 @@ def _block(n_rows: int, block: Any) -> Callable[..., Tensor]:
     attend = _attention(attention, n_rows)
     sublayers = [_residual(block, block.attention_norm, attend)]
     if isinstance(block, CrossBlock):
-        attend = _cross_attention(block.cross_attention, n_rows)
+        attend = _cross_attention(block, n_rows)
         norm = block.cross_attention_norm
         sublayers.append(_residual(block, norm, attend))
     feed_forward = _feed_forward(block, n_rows)
@@ -254,7 +254,7 @@ def _residual(
     block: Any, own: nn.Module, sublayer: Callable[..., Tensor]
 ) -> Callable[..., Tensor]:
     norm, norm_first = _norm(own), block.norm_first
-    residual = isinstance(block.skip, nn.Identity)
+    residual = block.residual
 
     def run(x: Tensor, *how: Any) -> Tensor:
         onto = x if residual else None
@@ -312,9 +312,8 @@ def _attend(attention: MultiHeadAttention) -> Callable[..., Tensor]:
     return partial(F.scaled_dot_product_attention, enable_gqa=True)
 
 
-def _cross_attention(
-    cross: MultiHeadAttention, n_rows: int
-) -> Callable[..., Tensor]:
+def _cross_attention(block: CrossBlock, n_rows: int) -> Callable[..., Tensor]:
+    cross = block.cross_attention
     project = packed_linear(n_rows, cross.w_q)
     mix = packed_linear(n_rows, cross.w_o)
     attend, n_heads = _attend(cross), cross.n_heads
@@ -322,13 +321,7 @@ def _cross_attention(
     flat = -1, cross.w_o.in_features
 
     def run(x: Tensor, onto: Tensor | None, how: dict[str, Any]) -> Tensor:
-        cache = how["cache"]
-        known = None if cache is None else cache.memory
-        if known is None:
-            known = cross.keys_values(how["memory"])
-        if cache is not None:
-            cache.memory = known
-        keys, values = known
+        keys, values = block.remembered(how["memory"], how["cache"])
         # No causal mask here: the queries of all beams stand in one row.
         q = project(x).view(len(keys), -1, n_heads, d_head).transpose(1, 2)
         found = attend(q, keys, values, how["memory_mask"]).transpose(1, 2)

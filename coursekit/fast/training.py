@@ -158,14 +158,14 @@ def training_attend(
         return fast_attend(
             q, k, v, mask, causal=causal, dropout_p=dropout_p, bias=bias
         )
-    hidden = q.new_zeros(q.size(-2), k.size(-2))
+    added = q.new_zeros(q.size(-2), k.size(-2))
     if causal:
         earlier = causal_mask(q.size(-2), k.size(-2), q.device)
-        hidden.masked_fill_(~earlier, -math.inf)
+        added.masked_fill_(~earlier, -math.inf)
     rows, scale = q.shape[:2], 1 / math.sqrt(q.size(-1))
     q, k, v = (x.flatten(0, 1) for x in (q, k, v))
     # Autocast would carry the scores to float32 and back.
     with torch.autocast(q.device.type, enabled=False):
-        scores = torch.baddbmm(hidden, q, k.mT, alpha=scale)
+        scores = torch.baddbmm(added, q, k.mT, alpha=scale)
         weights = fast_dropout(scores.softmax(dim=-1), dropout_p)
         return (weights @ v).unflatten(0, rows)
