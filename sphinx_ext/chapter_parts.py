@@ -2,7 +2,6 @@
 
 ```{here}
 ```
-It runs in {cost}`time`, in {cost}`memory` of memory.
 
 :::{goals}
 Compute attention by hand. Write it in six lines of PyTorch.
@@ -23,21 +22,18 @@ from pathlib import Path
 from docutils import nodes
 from docutils.statemachine import StringList
 from page_count import count
-from sphinx.util import logging
-from sphinx.util.docutils import SphinxDirective, SphinxRole
+from sphinx.util.docutils import SphinxDirective
 
 from coursekit.classroom.grading.plain import (
     CAN,
     COSTS,
-    RUNS,
-    price,
     read_json,
+    runs,
     step_end,
     step_title,
 )
 from coursekit.classroom.live.walk import PLACES
 
-LOGGER = logging.getLogger(__name__)
 READING = "<!-- reading time -->"
 
 CHAPTER = re.compile(r"book/(\d\d)_\w+")
@@ -181,31 +177,6 @@ def measured(env):
     return read_json(file)
 
 
-def runs(costs, page):
-    """The sentence on what the page's code takes, if it is known."""
-    time, memory = (price(costs, page, what) for what in ("time", "memory"))
-    return RUNS.format(time=time, memory=memory) if time else ""
-
-
-class Cost(SphinxRole):
-    """``{cost}`time` `` or ``{cost}`memory` ``, as measured for this page."""
-
-    def run(self):
-        """Return the number with its unit."""
-        text = price(measured(self.env), self.env.docname, self.text)
-        if text is None:
-            LOGGER.warning(
-                "{cost} takes `time` or `memory` and needs %s to have this "
-                "page: got %r on %s. Run `make results NAME=chapters`.",
-                COSTS,
-                self.text,
-                self.env.docname,
-                location=self.get_location(),
-            )
-            return [nodes.Text("?")], []
-        return [nodes.inline(text, text, classes=["cost"])], []
-
-
 def setup(app):
     """Register with Sphinx."""
     app.add_node(here)
@@ -214,7 +185,6 @@ def setup(app):
     app.add_directive("goals", Goals)
     # sphinx_design has one, too, and no page of ours uses it.
     app.add_directive("step", Step, override=True)
-    app.add_role("cost", Cost())
     app.connect("doctree-resolved", draw_maps)
     app.connect("html-page-context", fill_reading_time)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -793,7 +793,6 @@ PLAIN = {
     "{glue:text}`n:.2f` of `{glue:text}`": "3.14 of `{glue:text}`",
     "a {ref}`box <other-label>`": "a box",
     "see {ref}`other-label`": "see A section",
-    "in {cost}`time`": "in 12 seconds",
     "(x)=\n% no\n<!-- numbers: by hand -->\nText": "Text",
     "```{note}\nBe *warned*.\n```": "> **Note**\n>\n> Be *warned*.",
     ":::{dropdown} Why $a<b$ and `c`?\nSo.\n:::": (

@@ -486,14 +486,13 @@ def bibtex(title: str, author: str, year: str, url: str) -> str:
     return BIBTEX.format(title=title, author=author, year=year, url=url)
 
 
-def price(costs: Mapping[str, Any], page: str, what: str) -> str | None:
-    """``time`` or ``memory`` of a page in words; ``None`` if not known."""
+def runs(costs: Mapping[str, Any], page: str) -> str:
+    """What running a page's code takes, in a sentence; "" if not known."""
     cost = costs.get("metrics", {}).get("pages", {}).get(page)
-    if cost is None or what not in ("time", "memory"):
-        return None
-    if what == "time":
-        return f"{max(1, round(cost['seconds']))} seconds"
-    return f"{cost['megabytes'] / 1000:.1f} GB"
+    if cost is None:
+        return ""
+    time = f"{max(1, round(cost['seconds']))} seconds"
+    return RUNS.format(time=time, memory=f"{cost['megabytes'] / 1000:.1f} GB")
 
 
 class Page:
@@ -650,11 +649,8 @@ class Page:
 
     def goals(self, body: str) -> str:
         """What one can do after the chapter, and what running it takes."""
-        time, memory = map(self.cost, ("time", "memory"))
         text = f"**{CAN}**\n\n{self.convert(body)}"
-        if "?" in (time, memory):
-            return text
-        return f"{text}\n\n{RUNS.format(time=time, memory=memory)}"
+        return f"{text}\n\n{runs(self.pages.costs, self.name)}".strip()
 
     def figure(
         self, source: str, options: Mapping[str, Any], body: str
@@ -706,12 +702,10 @@ class Page:
             return self.doc(shown, target)
         if role == "eq":
             return f"({self.pages.equations.get(target, target)})"
-        if role in ("ref", "numref", "prf:ref"):
+        if role in ("ref", "numref"):
             return self.ref(shown, target)
         if role == "math":
             return f"${text}$"
-        if role == "cost":
-            return self.cost(text)
         if role == "repo":
             if not self.pages.repository:
                 return shown or target
@@ -719,10 +713,6 @@ class Page:
         if family == "py" or role in ("code", "file", "command"):
             return f"`{shown or target.lstrip('~')}`"
         return shown or target
-
-    def cost(self, what: str) -> str:
-        """What the page's code took when it was measured."""
-        return price(self.pages.costs, self.name, what) or "?"
 
     def glue(self, text: str) -> str:
         """A number that the code has computed, here or in the recorded run."""
