@@ -21,7 +21,7 @@ NEEDS = LEDGER["needs"]
 DOC = re.compile(r"\{doc\}`(?:[^`<]*<)?/book/(\w+)")
 ROUTES = [
     [
-        (DOC.findall(row), re.findall(r"\{ref\}`([\w-]+)`", row))
+        (DOC.findall(row), re.findall(r"\{ref\}`.+? <([\w-]+)>`", row))
         for row in section.splitlines()
         if row.startswith("| ") and "{doc}" in row
     ]
