@@ -15,13 +15,6 @@ from fontTools.ttLib import TTFont
 # Half of a page's weight: a script that draws icons, which the theme's own
 # style sheet draws as well, from a font.
 ICONS = re.compile(r"\s*<script[^>]*scripts/fontawesome\.js[^>]*></script>")
-# Thebe is off; so are its style and its settings.
-THEBE = re.compile(
-    r'\s*<script type="text/x-thebe-config">.*?</script>'
-    r"|\s*<script>kernelName = .*?</script>",
-    re.DOTALL,
-)
-
 # A megabyte that typesets formulas, where there are none.
 FORMULAS = re.compile(
     r"\s*<script>window\.MathJax = [^<]*</script>"
@@ -114,15 +107,6 @@ ICON_FONT = re.compile(
 )
 
 
-def drop_styles(app, pagename, templatename, context, doctree):
-    """Load no style sheet of Thebe's."""
-    context["css_files"] = [
-        style
-        for style in context.get("css_files", [])
-        if "thebe" not in str(getattr(style, "filename", style))
-    ]
-
-
 def lighten(app, exception):
     """Take the unused scripts out of the pages, and out of the folder."""
     if exception or app.builder.format != "html":
@@ -132,7 +116,7 @@ def lighten(app, exception):
     inline = f"<script>{options}</script>"
     for page in out.rglob("*.html"):
         text = page.read_text("utf8")
-        lighter = THEBE.sub("", ICONS.sub("", text))
+        lighter = ICONS.sub("", text)
         lighter = lighter.replace(UNKNOWN, SYSTEM)
         if 'class="math' not in text:
             lighter = FORMULAS.sub("", lighter)
@@ -198,7 +182,6 @@ def with_used_icons(path, style, out):
 
 def setup(app):
     """Register with Sphinx."""
-    app.connect("html-page-context", drop_styles, priority=900)
     # The theme writes the colors of code when a build has finished, too.
     app.connect("build-finished", lighten, priority=900)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
