@@ -181,9 +181,14 @@ def offer_notebook(app, pagename, templatename, context, doctree):
 
 
 def withhold_sources(app, config):
-    """Where solutions are hidden, publish no sources that have them."""
+    """Where solutions are hidden, publish no sources that have them.
+
+    Nor what an earlier build has left: sources, and words to search for.
+    """
     if config.hide_solutions:
         config.html_copy_source = False
+        shutil.rmtree(app.outdir)
+        app.outdir.mkdir()
 
 
 def drop_source_button(app, pagename, templatename, context, doctree):

@@ -459,6 +459,7 @@ def test_a_book_for_a_class_has_solutions_nowhere(tiny, tmp_path):
         "readers/book/tiny.ipynb",
     }
     book = Book(tmp_path)
+    shutil.copytree(tiny.root / "_build", tmp_path / "_build")  # built before
     config = yaml.safe_load((tmp_path / "_config.yml").read_text("utf8"))
     config["sphinx"]["config"]["hide_solutions"] = True
     book.write("_config.yml", yaml.safe_dump(config))
