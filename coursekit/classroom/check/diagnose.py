@@ -108,8 +108,8 @@ def explanations(
     references: References,
     cases: Sequence[Case],
     outcomes: Sequence[Outcome],
-    on: Switches = NONE,
-    order: Sequence[int] = (),
+    on: Switches,
+    order: Sequence[int],
 ) -> list[Switches]:
     """The sets of bugs that explain all outcomes, the smallest first.
 
@@ -129,13 +129,13 @@ def explanations(
         on: the variant that was asked for.
         order: of the cases; the first that differs rules a mutant out.
     """
-    exercise, numbers = references.exercise, order or range(len(cases))
+    exercise = references.exercise
     rights = [references.outcome(n, on) for n in range(len(cases))]
     outcomes = [
         replace(got, value=in_form_of(right.value, got.value))
         for got, right in zip(outcomes, rights, strict=True)
     ]
-    traces = [(n, trace(exercise, cases[n], outcomes[n])) for n in numbers]
+    traces = [(n, trace(exercise, cases[n], outcomes[n])) for n in order]
     known = mutants(exercise)
     if all(isinstance(r.value, (bool, int, *EXACT)) for r in rights):
         known = [mutant for mutant in known if len(mutant) == 1]

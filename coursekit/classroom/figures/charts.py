@@ -146,7 +146,6 @@ def ladder(
     current: str | None = None,
     reveal: bool = False,
     marks: Mapping[str, Number] | None = None,
-    ax: Axes | None = None,
 ) -> Axes:
     """Draw the ladder: one bar a model, shorter is better.
 
@@ -157,7 +156,6 @@ def ladder(
         reveal: draw the rungs above the current one too; else they are
             named, and their bars left open.
         marks: losses to compare with, drawn as labeled vertical lines.
-        ax: where to draw; a new figure by default.
 
     Returns:
         The axes.
@@ -172,8 +170,7 @@ def ladder(
             f"rungs are {', '.join(names)}. Use one of these names."
         )
     here = len(names) if current is None else names.index(current)
-    if ax is None:
-        ax = new_figure(height=0.42 * len(rungs) + 0.9)[1][0]
+    ax = new_figure(height=0.42 * len(rungs) + 0.9)[1][0]
     top = max(rung["loss"]["mean"] for rung in rungs)
     for i, rung in enumerate(rungs):
         if i > here and not reveal:
