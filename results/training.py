@@ -35,7 +35,7 @@ from coursekit.training import (
     Progress,
     TrainState,
     evaluate,
-    start,
+    new_state,
     train,
 )
 from results.record import record, summary
@@ -295,7 +295,7 @@ def accident(
     """Losses and gradient lengths of a run with one step gone wrong."""
     model = small.model(seed)
     config = small.budget(seed, 3e-3, max_grad_norm=clip, warmup_steps=0)
-    optimizer = start(model, config).optimizer
+    optimizer = new_state(model, config).optimizer
     batches, losses, norms = small.batches(seed), [], []
     for step in range(small.steps):
         (batch,) = batches(step)

@@ -39,8 +39,8 @@ from coursekit.training import (
     SINGLE_PROCESS,
     ProcessGroup,
     evaluate,
+    new_state,
     seed_step,
-    start,
     train,
 )
 from coursekit.weights import read_tensors
@@ -270,7 +270,7 @@ def alone():
 def together(tmp_path_factory):
     """What each of two processes noted, and the folder of checkpoints."""
     folder = tmp_path_factory.mktemp("together")
-    state = start(model := tiny(), CONFIG)
+    state = new_state(model := tiny(), CONFIG)
     train(model, batches, CONFIG, HELD_OUT, [stop_at(3)], state)
     save_checkpoint(folder / "alone.safetensors", model, state)
     ended = launch(__file__, "notes", folder)
@@ -282,7 +282,7 @@ def together(tmp_path_factory):
 def follow(model, batches, held_out, group, state=None, config=CONFIG):
     """Train, and note all numbers that should be the same."""
     records = []
-    state = state or start(model, config)
+    state = state or new_state(model, config)
     train(
         model,
         lambda step: [shard_batch(batch, group) for batch in batches(step)],
@@ -349,7 +349,7 @@ def test_a_run_may_change_its_processes(alone, together, engine):
         assert losses == pytest.approx(expected, rel=0, abs=1e-5)
     # From two to one.
     path = folder / f"{engine}.safetensors"
-    state = start(model := tiny(), CONFIG)
+    state = new_state(model := tiny(), CONFIG)
     load_checkpoint(path, model, state)
     assert state.step == 3
     resumed = follow(model, batches, HELD_OUT, SINGLE_PROCESS, state)
@@ -502,7 +502,7 @@ def wrap(engine, model, state):
 
 
 def run_gpt(engine, group, folder=None):
-    state = start(model := tiny(), CONFIG)
+    state = new_state(model := tiny(), CONFIG)
     if folder is not None:
         load_checkpoint(folder / "alone.safetensors", model, state)
     trained, state = wrap(engine, model, state)
@@ -515,7 +515,7 @@ def run_gpt(engine, group, folder=None):
 
 
 def run_pairs(engine, group):
-    state = start(model := translator(), CONFIG)
+    state = new_state(model := translator(), CONFIG)
     trained, state = wrap(engine, model, state)
     return follow(trained, pairs, pairs(90), group, state)
 
@@ -549,7 +549,7 @@ def note_checkpoints(group, folder):
     for engine in ENGINES:
         home = folder / f"{engine} {group.rank}"
         home.mkdir()
-        saver = Saver(home, model := tiny(), start(model, CONFIG), 3)
+        saver = Saver(home, model := tiny(), new_state(model, CONFIG), 3)
         trained, state = wrap(engine, model, saver.state)
         rank_zero = RankZeroSaver(saver, group)
         if engine == "fsdp":

@@ -157,7 +157,7 @@ def test_bad_settings_of_steppers_are_refused():
     assert translator.limit == 4
     with pytest.raises(ValueError, match=r"0\.\.4: got 5"):
         generate(translator, [[3]], 5)
-    with pytest.raises(ValueError, match=r"∞: got -1\. Ask for 0 or"):
+    with pytest.raises(ValueError, match=r"got -1\. Ask for 0 or"):
         stream(PlainStepper(gpt), [[3]], -1)
     with pytest.raises(ValueError, match="max_len=5 tokens: got 6"):
         translator.prefill([[3] * 6])
