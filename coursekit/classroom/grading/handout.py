@@ -300,7 +300,7 @@ def converter(path: Path, cells: Sequence[Cell]) -> plain.Page:
     settings = root / "_config.yml"
     config = {}
     if settings.is_file():
-        config = yaml.safe_load(settings.read_text("utf8"))
+        config = yaml.safe_load(settings.read_text("utf8")) or {}
     name = path.resolve().relative_to(root).with_suffix("").as_posix()
     notebooks = dict(pages_of(root))
     notebooks[name] = as_notebook(cells)

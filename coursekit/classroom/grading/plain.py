@@ -383,8 +383,8 @@ class Pages:
     ) -> None:
         """``notebooks``: ``{page: notebook}`` for every page of the book."""
         self.root, self.config = Path(root), config
-        sphinx = config.get("sphinx", {}).get("config", {})
-        self.hide_solutions = sphinx.get("hide_solutions", False)
+        settings = config.get("sphinx", {}).get("config", {})
+        self.hide_solutions = settings.get("hide_solutions", False)
         address = published(root)
         self.base = address.site.rstrip("/")
         self.repository = address.repository
