@@ -142,6 +142,11 @@ def test_a_stub_is_not_attempted(exercise, f):
     )
 
 
+def test_an_operation_that_pytorch_lacks_is_no_stub(exercise):
+    report = exercise()(lambda x: torch.zeros(1).long().log_softmax(-1))
+    assert "not implemented for 'Long'" in str(report)
+
+
 def test_a_forgotten_return_is_told(exercise):
     def forgets(x):
         y = 2 * x  # noqa: F841

@@ -295,6 +295,14 @@ WRONG = {  # name: chapter, old, new, contract, a part of the sentence
         *(0, "return self.table(ids)", "self.table(ids)"),
         *("logits", "is a `return` missing?"),
     ),
+    "logits and targets exchanged": (
+        *(
+            0,
+            "cross_entropy(logits, targets):",
+            "cross_entropy(targets, logits):",
+        ),
+        *("loss", "not implemented for"),  # a NotImplementedError of PyTorch
+    ),
     "sum of the losses": (
         *(0, "unsqueeze(-1)).mean()", "unsqueeze(-1)).sum()"),
         *("loss", "It is the sum"),
@@ -408,6 +416,14 @@ WRONG = {  # name: chapter, old, new, contract, a part of the sentence
             "self.words[word] = [ord(x) for x in word]",
         ),
         *("bpe", "Begin with the word's bytes"),
+    ),
+    "ids in a tensor": (
+        *(
+            1,
+            "        return ids\n\n    def decode",
+            "        return torch.tensor(ids)\n\n    def decode",
+        ),
+        *("bpe", "encode returns ids: got shape"),
     ),
     "half a character crashes": (
         *(1, 'data.decode(errors="replace")', "data.decode()"),
@@ -613,6 +629,10 @@ WRONG = {  # name: chapter, old, new, contract, a part of the sentence
     "the stream itself is normalized": (
         *(7, "y = self.norm_1(x)", "y = x = self.norm_1(x)"),
         *("normalized", "adds to x itself"),
+    ),
+    "the feed-forward network replaces x": (
+        *(8, "x = x + self.feed_forward(", "x = self.feed_forward("),
+        *("normalized", "but logits of the negative embeddings"),
     ),
     "attention replaces x": (
         *(7, "x = x + self.attend(y, y, mask)", "x = self.attend(y, y, mask)"),
@@ -974,6 +994,10 @@ def test_the_readme_shows_what_is_printed(tmp_path):
         ("parts = {}\nchapter = 0\n", "got none. Add, with your own names"),
         ("parts = {}\n", "`chapter` says how far"),
         ("parts = {}\nchapter = 13\n", "from 0 to 12: got 13"),
+        (
+            "raise NotImplementedError('no kernel')",
+            "got NotImplementedError: no kernel",
+        ),
         ("import sys\nsys.exit(0)\n", "SystemExit"),
         ("x = 1\ny = x / 0\n", "line 2: `y = x / 0`"),
         ("x = input()\n", "EOFError"),
@@ -1186,6 +1210,31 @@ def test_start_replaces_no_file(tmp_path, capsys, monkeypatch):
     with pytest.raises(ValueError, match="0 to 12: got 13"):
         coursekit.start(13, "other.py")
     assert not Path("other.py").exists()
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: coursekit.start("mine.py"), "12: got 'mine.py'.* file="),
+        (lambda: coursekit.start(2.5), "12: got 2.5"),
+        (lambda: coursekit.start(file=3), r"ends in \.py: got 3.* --at"),
+        (lambda: coursekit.start(14, "3"), r"ends in \.py: got 3"),
+        (lambda: coursekit.step(3), r"ends in \.py: got 3.* --at"),
+        (lambda: coursekit.step("text.txt"), r"ends in \.py: got text"),
+        (lambda: coursekit.step(FILE, at=99), "0 to 12: got 99"),
+        (lambda: coursekit.step(FILE, at="4"), "0 to 12: got '4'"),
+    ],
+)
+def test_a_chapter_is_no_file_and_a_file_no_chapter(
+    tmp_path, monkeypatch, call, sentence
+):
+    monkeypatch.chdir(tmp_path)
+    coursekit.start(0)  # the control: this works
+    Path("text.txt").touch()
+    there = sorted(tmp_path.iterdir())
+    with pytest.raises(ValueError, match=sentence):
+        call()
+    assert sorted(tmp_path.iterdir()) == there
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from coursekit.classroom import yourfile
-from coursekit.classroom.check.call import Raised
+from coursekit.classroom.check.call import Raised, marks_a_stub
 from coursekit.classroom.check.core import Exercise
 from coursekit.classroom.grading.examiner import (
     BLANK,
@@ -209,7 +209,7 @@ class Examined:
         except SandboxError:
             raise
         except Raised as error:
-            if error.kind == "NotImplementedError":
+            if marks_a_stub(error):
                 return UNWRITTEN
             return f"it runs without an error: got {error.kind}: {error.text}"
         except FrameError as error:

@@ -106,11 +106,7 @@ def text(at: int, complete: bool = False) -> str:
     Raises:
         ValueError: if there is no such chapter.
     """
-    if not 0 <= at <= lesson.LAST_CHAPTER:
-        raise ValueError(
-            f"a chapter is a number from 0 to {lesson.LAST_CHAPTER}: got "
-            f"{at}. Give the chapter that you are at."
-        )
+    check_chapter(at)
     source = lesson.text(at).replace(lesson.FILE, FILE)
     for name in () if complete else STEPS.get(at, ()):
         new = lesson.part(name, at)
@@ -122,6 +118,20 @@ def text(at: int, complete: bool = False) -> str:
         source = source.replace(new, begun)
     entries = [f'    "{part}": {name},' for name, part in book(at).items()]
     return source + LAST.format(at, "\n".join(entries))
+
+
+def check_chapter(at: object) -> None:
+    """Refuse what is no chapter with a step.
+
+    Raises:
+        ValueError: if it is none.
+    """
+    if at not in range(lesson.LAST_CHAPTER + 1):
+        raise ValueError(
+            f"a chapter is a number from 0 to {lesson.LAST_CHAPTER}: got "
+            f"{at!r}. Give the chapter that you are at with --at, in Python "
+            "at=, and the name of a file as file=."
+        )
 
 
 def book(at: int) -> dict[str, str]:
@@ -237,10 +247,18 @@ def located(file: str | Path | None, name: str = FILE) -> Path:
         name: of the file where none was given. It is looked for in the
             current folder, in those above it, and in `my_notebooks`, where
             `make lab` works; new files go to the current folder.
+
+    Raises:
+        ValueError: if what was given is not the name of a Python file.
     """
     from coursekit.classroom.readers import FOLDER  # no child needs it
 
     if file is not None:
+        if not str(file).endswith(".py"):  # a chapter, a text, a folder
+            raise ValueError(
+                f"your file has a name that ends in .py: got {file}. A "
+                "chapter is given with --at, in Python at=."
+            )
         return Path(file).absolute()
     here = Path.cwd()
     places = [folder / name for folder in (here, *here.parents)]
@@ -264,7 +282,7 @@ def start(
         force: whether a file that is there may be replaced.
 
     Raises:
-        ValueError: if there is no such chapter.
+        ValueError: if there is no such chapter, or as :func:`located`.
     """
     try:
         begin(at, file, force)
@@ -276,7 +294,7 @@ def begin(at: int, file: str | Path | None, force: bool) -> None:
     """Write the file of :func:`start`.
 
     Raises:
-        ValueError: if there is no such chapter.
+        ValueError: as :func:`start`.
         FileExistsError: if the file is there and must not be replaced.
     """
     if at == translator_file.CHAPTER:  # a file of its own
@@ -347,9 +365,12 @@ def step(
         What was printed while it went on, and whether all is as expected.
 
     Raises:
-        ValueError: as :func:`existing`, or if there is no time.
+        ValueError: as :func:`existing`, or if there is no such chapter, or
+            no time.
     """
     path = existing(file)
+    if at is not None:
+        check_chapter(at)
     if not 0 < seconds < math.inf:
         raise ValueError(
             f"a time to train is above 0 seconds: got {seconds}. The default "
@@ -365,7 +386,8 @@ def existing(file: str | Path | None) -> Path:
     """The path of a learner's file that is there and can be run.
 
     Raises:
-        ValueError: if there is none, or it imports one whose name is taken.
+        ValueError: if there is none, or it imports one whose name is taken,
+            or as :func:`located`.
     """
     path = located(file)
     if not path.is_file():

@@ -28,6 +28,7 @@ import torch
 from torch import nn
 
 from coursekit.classroom import lesson
+from coursekit.classroom.check.call import marks_a_stub
 from coursekit.classroom.yourfile import STEPS, book, calls, last_lines
 from coursekit.classroom.yourfile.bands import (
     LADDER_STEPS,
@@ -134,7 +135,7 @@ def guarded(
         if isinstance(error, SyntaxError):
             line = (error.text or "").strip()
             place = f"{path.name}, line {error.lineno}: `{line}`"
-        elif isinstance(error, NotImplementedError):
+        elif marks_a_stub(error):
             sentence = "its lines are still to be written."
         elif isinstance(error, ContractError):
             sentence, place = str(error), where(path, None, part)

@@ -171,15 +171,21 @@ def normalized(file: File) -> str | None:
             f"{size:.1f} to {large:,.1f}. Apply the last norm to x."
         )
     odd = (both - both[0]).abs().max()
-    if not (left < 0.1 * effect and odd < 0.1 * size):
-        raise ContractError(
-            "a layer reads a normalized x and adds to x itself: next to "
-            f"embeddings {LARGE:,.0f} times larger, what layers add should "
-            "count for nothing, but the first token changed later logits by "
-            f"{left:.2f}, and the other sign changed more than signs, by "
-            f"{odd:.2f}. Write x = x + layer(norm(x)), for each layer."
+    if not left < 0.1 * effect:
+        seen = f"the first token changed later logits by {left:.2f}"
+    elif not odd < 0.1 * size:
+        seen = (
+            "logits of the negative embeddings are not the negative logits: "
+            f"they differ by {odd:.2f}"
         )
-    return None
+    else:
+        return None
+    raise ContractError(
+        "a layer reads a normalized x and adds to x itself: next to "
+        f"embeddings {LARGE:,.0f} times larger, what layers add should count "
+        f"for nothing, but {seen}. Write x = x + layer(norm(x)), for each "
+        "layer."
+    )
 
 
 def overfits(file: File) -> str:

@@ -107,11 +107,22 @@ def bpe(file: File) -> str:
     for text in (WORDS, UNSEEN, ""):
         tokens = reduce(merged, merges, split(text))
         wanted = [ids[token] for token in tokens if token]
-        if (found := made.encode(text)) != wanted:
+        found = made.encode(text)
+        if not isinstance(found, list):
+            raise ContractError(
+                f"encode returns ids: got {kind(found)}. Return a list of "
+                "integers."
+            )
+        if found != wanted:
+            pairs = enumerate(zip(wanted, found, strict=False))
+            differ = (i for i, (ours, theirs) in pairs if ours != theirs)
+            same = next(differ, min(len(wanted), len(found)))
+            four = slice(same, same + 4)
             raise ContractError(
                 "encode repeats the merges in their order, in each word: "
-                f"{text[:12]!r} begins with the ids {wanted[:4]}, got "
-                f"{kind(found)}. Begin with the word's bytes."
+                f"in {text[:12]!r}… the ids from number {same} on are "
+                f"{wanted[four]}, got {found[four]}. Begin with the word's "
+                "bytes."
             )
         if (back := made.decode(found)) != text:
             raise ContractError(
