@@ -168,6 +168,17 @@ def test_the_loss_is_per_character(tmp_path):
     assert found == pytest.approx(loss * tokens / 76)
 
 
+@pytest.mark.parametrize(("seconds", "short"), [(0.3, True), (1e6, False)])
+def test_that_too_little_time_was_given_is_said(
+    tmp_path, capsys, seconds, short
+):
+    file = child.load(finished(tmp_path / "mine.py"), 12)
+    text = "to be or not to be " * 40
+    capstone_child.steps_for(file, text, seconds, is_books=False)
+    said = capsys.readouterr().out
+    assert bool(re.search(r"For 2,000 steps: --seconds \d+,", said)) == short
+
+
 # -- the prediction ----------------------------------------------------------
 def test_a_prediction_is_made_before_the_run(tmp_path, capsys):
     path = finished(tmp_path / "mine.py")

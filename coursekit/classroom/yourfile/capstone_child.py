@@ -24,6 +24,7 @@ from coursekit.classroom.yourfile.bands import (
     compare,
     more_time,
     references,
+    seconds_for,
     steps_in,
 )
 from coursekit.classroom.yourfile.child import (
@@ -155,6 +156,13 @@ def steps_for(
     print(f"Training for {steps:,} steps, three times.", flush=True)
     if is_books:
         print(more_time(steps, 3 * per_step, known), end="", flush=True)
+    elif steps < known[0].steps:
+        needed = seconds_for(known[0].steps, 3 * per_step)
+        print(
+            f"    No more fit into the time. For {known[0].steps:,} steps: "
+            f"--seconds {needed},\n    in Python seconds={needed}.",
+            flush=True,
+        )
     return steps, book
 
 
