@@ -21,7 +21,6 @@ if (
 import ast
 import importlib
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 HOMES = {  # name: its module, and behind a colon its name there
@@ -32,7 +31,8 @@ HOMES = {  # name: its module, and behind a colon its name there
 }
 _offered = {
     name.asname or name.name: f"{node.module}:{name.name}"
-    for node in ast.parse(Path(__file__).with_suffix(".pyi").read_text()).body
+    # A loader reads its own files, also in a zip.
+    for node in ast.parse(__loader__.get_data(f"{__file__}i")).body
     if isinstance(node, ast.ImportFrom) and node.module != "typing"
     for name in node.names
 }

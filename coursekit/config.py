@@ -5,8 +5,8 @@ help, here and on the command line.  A configuration that cannot work is
 refused when it is made, so no model has to check it again.
 """
 
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields
 from math import inf
 from typing import Any, TypeVar, get_args
 
@@ -16,7 +16,6 @@ from coursekit.norm import NORMS
 from coursekit.positions import LAYOUTS, SCHEMES
 
 __all__ = [
-    "CHOICES",
     "Config",
     "EncoderConfig",
     "GPTConfig",
@@ -25,51 +24,55 @@ __all__ = [
     "StackConfig",
     "TransformerConfig",
     "VisionConfig",
+    "setting",
 ]
 
 C = TypeVar("C", bound="Config")
 
-CHOICES = {
-    "positions": tuple(SCHEMES),
-    "position_layout": LAYOUTS,
-    "norm": tuple(NORMS),
-    "activation": tuple(NETWORKS),
-}
-
-# Whole numbers that may be 0 (others are at least 1), and numbers below 1.
-MAY_BE_0 = (
-    *("d_ff", "n_layers", "pad_id"),
-    *("steps", "warmup_steps", "seed", "loss_chunk_size"),
-)
-BELOW_1 = ("dropout", "beta1", "beta2", "label_smoothing")
+MOST_LAYERS = 10**4
+"""More would be built until no memory is left."""
 
 Rules = Iterator[tuple[bool, str, str, str]]
 """Whether it holds, the rule, what was received, what to do."""
 
 
-def check_field(name: str, kind: Any, value: Any) -> None:
-    """Refuse a value that a field of this name and type may not have.
+def setting(default: Any, **limits: Any) -> Any:
+    """A field of a configuration whose values have limits.
+
+    They hold in subclasses too, also where these have another default.
+
+    Args:
+        default: the field's default.
+        limits: ``choices``, the names that it may be; ``least`` and ``most``
+            of a whole number, which are 1 and 2³¹ otherwise; what a number
+            must be ``below``.
+    """
+    return field(default=default, metadata=limits)
+
+
+def check_field(
+    name: str, kind: Any, value: Any, limits: Mapping[str, Any]
+) -> None:
+    """Refuse a value that a field of this type and limits may not have.
 
     Raises:
         ValueError: with the rule for the field.
     """
-    if name in CHOICES:
-        return check_choice(name, value, CHOICES[name])
+    if "choices" in limits:
+        return check_choice(name, value, limits["choices"])
     remedy = "Give another value, or leave it out for the default."
     kinds, is_bool = {kind, *get_args(kind)}, isinstance(value, bool)
     if bool in kinds:
         rule, holds = "be True or False", is_bool
     elif int in kinds:
-        least = 0 if name in MAY_BE_0 else 1
-        # More would be built until no memory is left.
-        top = 10**4 if "layers" in name else 2**31
-        top = 2**63 - 1 if name == "seed" else top
-        rule = f"be a whole number of at most {top} and at least {least}"
-        holds = type(value) is int and least <= value <= top
+        least, most = limits.get("least", 1), limits.get("most", 2**31)
+        rule = f"be a whole number of at most {most} and at least {least}"
+        holds = type(value) is int and least <= value <= most
         remedy = "Give a whole number."
     elif float in kinds:
-        end = 1 if name in BELOW_1 else inf
-        rule = "lie in [0, 1)" if end == 1 else "be a number of at least 0"
+        end = limits.get("below", inf)
+        rule = "be a number of at least 0"
+        rule = rule if end == inf else f"lie in [0, {end})"
         is_number = isinstance(value, int | float) and not is_bool
         holds = is_number and 0 <= value < end
     else:
@@ -82,12 +85,22 @@ class Config:
     """What every configuration can do: become JSON, and come back."""
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if value is not None or field.default is not None:
-                check_field(field.name, field.type, value)
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if value is not None or one.default is not None:
+                limits = self.limits(one.name)
+                check_field(one.name, one.type, value, limits)
         for rule in self.rules():
             require(*rule)
+
+    @classmethod
+    def limits(cls, name: str) -> Mapping[str, Any]:
+        """The limits of a field, as :func:`setting` gave them."""
+        for base in cls.__mro__:
+            one = getattr(base, "__dataclass_fields__", {}).get(name)
+            if one is not None and one.metadata:
+                return one.metadata
+        return {}
 
     def rules(self) -> Rules:
         """What must hold between fields."""
@@ -137,11 +150,11 @@ class StackConfig(Config):
     """Size of a head's queries and keys, Dh. [default: D / H]"""
     d_value: int | None = None
     """Size of a head's values. [default: Dh]"""
-    d_ff: int | None = None
+    d_ff: int | None = setting(None, least=0)
     """Inner width of the feed-forward network; 0: none. [default: 4 D]"""
-    activation: str = "gelu"
+    activation: str = setting("gelu", choices=NETWORKS)
     """Nonlinearity: gelu, gelu_tanh, relu, silu, or swiglu (gated)."""
-    norm: str = "layernorm"
+    norm: str = setting("layernorm", choices=NORMS)
     """Normalization: layernorm, rmsnorm, or none."""
     norm_first: bool = True
     """Normalize before each sub-layer (pre-norm), not after it (post-norm)."""
@@ -155,11 +168,11 @@ class StackConfig(Config):
     """Give linear layers and layer norms a bias."""
     attention_bias: bool | None = None
     """Give the attention projections a bias. [default: as `bias`]"""
-    dropout: float = 0.0
+    dropout: float = setting(0.0, below=1)
     """Fraction of activations zeroed in training."""
-    positions: str = "learned"
+    positions: str = setting("learned", choices=SCHEMES)
     """How order enters: learned, sinusoidal, rope, alibi, or none."""
-    position_layout: str = "interleaved"
+    position_layout: str = setting("interleaved", choices=LAYOUTS)
     """How sine and cosine (or RoPE's pairs) lie: interleaved, or halves."""
     rope_base: float = 10000.0
     """Longest wavelength of RoPE and of the sinusoids, over 2π."""
@@ -168,7 +181,7 @@ class StackConfig(Config):
     tie_embeddings: bool = True
     """Use the embedding matrix as the output projection too."""
     init_std: float | None = None
-    """Standard deviation of initial weights. [default: 0.5 / √D]"""
+    """Deviation of initial weights; of positions 0.02. [default: 0.5 / √D]"""
 
     def rules(self) -> Rules:
         """What must hold between sizes, heads and positions."""
@@ -217,7 +230,7 @@ class StackConfig(Config):
 class GPTConfig(StackConfig):
     """A decoder-only model.  The defaults are GPT-2's choices, smaller."""
 
-    n_layers: int = 4
+    n_layers: int = setting(4, least=0, most=MOST_LAYERS)
     """Number of blocks, L."""
 
 
@@ -225,7 +238,7 @@ class GPTConfig(StackConfig):
 class EncoderConfig(StackConfig):
     """An encoder.  The defaults are BERT's choices, smaller."""
 
-    n_layers: int = 4
+    n_layers: int = setting(4, least=0, most=MOST_LAYERS)
     """Number of blocks, L."""
     norm_first: bool = False
     final_norm: bool = False
@@ -237,11 +250,11 @@ class EncoderConfig(StackConfig):
 class TransformerConfig(StackConfig):
     """The paper's encoder-decoder; the defaults are its choices, smaller."""
 
-    n_encoder_layers: int = 2
+    n_encoder_layers: int = setting(2, most=MOST_LAYERS)
     """Number of encoder blocks."""
-    n_decoder_layers: int = 2
+    n_decoder_layers: int = setting(2, most=MOST_LAYERS)
     """Number of decoder blocks."""
-    pad_id: int = 0
+    pad_id: int = setting(0, least=0)
     """Token that fills up short sequences; it is never attended to."""
     activation: str = "relu"
     norm_first: bool = False

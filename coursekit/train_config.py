@@ -4,7 +4,7 @@ Optimizers and schedules stand here once, by name: choices, help texts and
 errors follow from the two tables.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,8 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from coursekit.checks import check_choice
-from coursekit.config import Config, Rules
+from coursekit.config import Config, Rules, setting
 from coursekit.optim import (
     Muon,
     constant_schedule,
@@ -26,14 +25,20 @@ from coursekit.optim import (
 __all__ = [
     "OPTIMIZERS",
     "SCHEDULES",
-    "TRAIN_CHOICES",
     "TrainConfig",
     "make_optimizer",
     "make_schedule",
 ]
 
+OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {}
+"""What ``TrainConfig.optimizer`` may be, and what builds it; filled below."""
+SCHEDULES: dict[str, Callable[..., float]] = {}
+"""What ``TrainConfig.schedule`` may be: a rate, of a step and the settings."""
 FUSED = {"cpu", "cuda", "mps"}
 """Where PyTorch updates all weights in one kernel instead of one for each."""
+
+
+PRECISIONS = ("float32", "bfloat16", "auto")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +51,7 @@ class TrainConfig(Config):
     Chapter: 11, training.
     """
 
-    steps: int = 2000
+    steps: int = setting(2000, least=0)
     """Number of updates of the weights."""
     batch_size: int = 32
     """Sequences in a micro-batch."""
@@ -54,45 +59,43 @@ class TrainConfig(Config):
     """Micro-batches whose gradients are added up for one update."""
     context: int = 64
     """Tokens in a training window."""
-    optimizer: str = "adamw"
+    optimizer: str = setting("adamw", choices=OPTIMIZERS)
     """What applies the gradient."""
     learning_rate: float = 1e-3
     """Highest learning rate; the schedule rises to it, then falls."""
-    schedule: str = "cosine"
+    schedule: str = setting("cosine", choices=SCHEDULES)
     """Learning rate after the warm-up."""
-    warmup_steps: int = 100
+    warmup_steps: int = setting(100, least=0)
     """Updates over which the learning rate rises from 0 to its peak."""
     min_lr_ratio: float = 0.1
     """Where cosine ends, as a fraction of the peak."""
     weight_decay: float = 0.1
     """Fraction of a matrix that each update removes, times learning rate."""
-    beta1: float = 0.9
+    beta1: float = setting(0.9, below=1)
     """Memory of AdamW's mean gradient."""
-    beta2: float = 0.99
+    beta2: float = setting(0.99, below=1)
     """Memory of AdamW's mean square; small batches want a longer one."""
     eps: float = 1e-8
     """Added to the root of AdamW's mean square, to divide by no zero."""
     max_grad_norm: float = 1.0
     """Longest gradient, all weights together; 0 does not clip."""
-    label_smoothing: float = 0.0
+    label_smoothing: float = setting(0.0, below=1)
     """Fraction of the target's probability spread over all tokens."""
-    precision: str = "float32"
+    precision: str = setting("float32", choices=PRECISIONS)
     """Matrix products in float32, bfloat16, or auto (what is fast here)."""
     compile: bool = False
     """Compile the model first, with torch.compile."""
-    loss_chunk_size: int = 0
+    loss_chunk_size: int = setting(0, least=0)
     """Positions whose logits exist at a time, to save memory; 0: all."""
     eval_every: int = 250
     """Updates between two evaluations on the whole validation split."""
     checkpoint_every: int = 250
     """Updates between two checkpoints."""
-    seed: int = 0
+    seed: int = setting(0, least=0, most=2**63 - 1)
     """Fixes initial weights, batches and dropout."""
 
     def rules(self) -> Rules:
-        """What the tables offer, and what must hold between fields."""
-        for name, choices in TRAIN_CHOICES.items():
-            check_choice(name, getattr(self, name), choices)
+        """What must hold between fields."""
         yield (
             self.min_lr_ratio <= 1,
             "min_lr_ratio is at most the peak, 1",
@@ -193,13 +196,5 @@ def _options(
     }
 
 
-OPTIMIZERS = {"adamw": _adamw, "muon": _muon}
-"""What ``TrainConfig.optimizer`` may be, and what builds it."""
-SCHEDULES = {"cosine": _cosine, "noam": _noam, "constant": _constant}
-"""What ``TrainConfig.schedule`` may be: a rate, of a step and the settings."""
-TRAIN_CHOICES: dict[str, Collection[str]] = {
-    "optimizer": OPTIMIZERS.keys(),
-    "schedule": SCHEDULES.keys(),
-    "precision": ("float32", "bfloat16", "auto"),
-}
-"""What a field may be; what a table offers, as soon as it does."""
+OPTIMIZERS.update(adamw=_adamw, muon=_muon)
+SCHEDULES.update(cosine=_cosine, noam=_noam, constant=_constant)

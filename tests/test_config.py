@@ -8,13 +8,19 @@ import pytest
 
 from coursekit.cli.options import field_help
 from coursekit.config import (
-    CHOICES,
+    Config,
     EncoderConfig,
     GPTConfig,
     StackConfig,
     TransformerConfig,
+    setting,
 )
 
+CHOICES = {
+    f.name: StackConfig.limits(f.name)["choices"]
+    for f in dataclasses.fields(StackConfig)
+    if "choices" in StackConfig.limits(f.name)
+}
 KINDS = pytest.mark.parametrize(
     "kind", [StackConfig, GPTConfig, EncoderConfig, TransformerConfig]
 )
@@ -150,6 +156,29 @@ def test_paper_base():
     assert base.activation == "relu"
     big = TransformerConfig.paper_base(d_model=1024, n_heads=16)
     assert (big.d_model, big.head_size) == (1024, 64)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Game(Config):
+    n_players: int = 2
+    steps: int = 1
+    share: float = setting(0.5, below=1)
+    level: int = setting(0, least=0, most=7)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LongGame(Game):
+    level: int = 3
+
+
+@pytest.mark.parametrize("kind", [Game, LongGame])
+def test_a_fields_limits_are_what_its_definition_says(kind):
+    """Not what its name reminds of: n_players has no layers."""
+    assert kind(n_players=20_000).n_players == 20_000
+    for field, value in [("steps", 0), ("share", 1.0), ("level", 8)]:
+        with pytest.raises(ValueError, match=f"{field} must"):
+            kind(**{field: value})
+    assert kind(level=0).level == 0
 
 
 def choices_in(text, choices):

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,20 @@ def test_a_module_loads_what_it_needs(line, never, use):
     assert have & never == set()
     assert "weights" not in line or len(have) <= 8
     assert loaded_by(f"{line}; {use}") >= never  # they are there when used
+
+
+def test_the_package_loads_from_a_zip(tmp_path):
+    with zipfile.ZipFile(tmp_path / "all.zip", "w") as file:
+        for name in ("__init__.py", "__init__.pyi", "checks.py"):
+            path = ROOT / "coursekit" / name
+            file.write(path, f"coursekit/{name}")
+    code = f"""
+import sys
+sys.path.insert(0, {str(tmp_path / "all.zip")!r})
+import coursekit
+print("all.zip" in coursekit.checks.__file__, "GPT" in dir(coursekit))
+"""
+    assert printed_by(code) == {"True"}
 
 
 STATE = """

@@ -10,7 +10,7 @@ from jaxtyping import TypeCheckError
 from torch import nn
 from torch.nn import functional as F  # noqa: N812
 
-from coursekit.config import CHOICES
+from coursekit.config import StackConfig
 from coursekit.norm import NORMS, LayerNorm, RMSNorm, layer_norm, rms_norm
 
 B, T, D = 2, 5, 11
@@ -141,7 +141,7 @@ def test_norms():
     assert isinstance(made("none"), nn.Identity)
     assert made("layernorm", bias=False).bias is None
     assert made("rmsnorm", norm_eps=0.5).eps == 0.5
-    assert set(NORMS) == set(CHOICES["norm"])
+    assert set(NORMS) == set(StackConfig.limits("norm")["choices"])
 
 
 # -- shapes ------------------------------------------------------------------

@@ -10,7 +10,7 @@ from transformers.models.bloom.modeling_bloom import build_alibi_tensor
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
 from coursekit import positions
-from coursekit.config import CHOICES, GPTConfig
+from coursekit.config import GPTConfig
 from coursekit.positions import (
     SCHEMES,
     Alibi,
@@ -311,7 +311,7 @@ def test_schemes():
     assert type(make("none")) is Positions
     for kind in ("rope", "alibi", "none"):
         assert torch.equal(make(kind)(x, torch.arange(T)), x)
-    assert set(SCHEMES) == set(CHOICES["positions"])
+    assert set(SCHEMES) == set(GPTConfig.limits("positions")["choices"])
 
 
 def test_each_class_is_a_scheme_and_on_offer():

@@ -4,7 +4,6 @@ import pytest
 import torch
 from torch import nn
 
-from coursekit import train_config
 from coursekit.train_config import (
     OPTIMIZERS,
     SCHEDULES,
@@ -95,4 +94,4 @@ def test_another_optimizer_is_one_entry(monkeypatch):
     config = TrainConfig(optimizer="sgd")
     built = make_optimizer(nn.Linear(3, 2), config)
     assert type(built) is torch.optim.SGD
-    assert "sgd" in train_config.TRAIN_CHOICES["optimizer"]
+    assert "sgd" in TrainConfig.limits("optimizer")["choices"]

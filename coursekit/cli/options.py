@@ -11,11 +11,8 @@ from itertools import pairwise
 from types import MappingProxyType, NoneType
 from typing import Annotated, Any, get_args, get_origin
 
-from coursekit import config
 from coursekit.config import Config
-from coursekit.train_config import TRAIN_CHOICES
 
-CHOICES = config.CHOICES | TRAIN_CHOICES
 FLAG = {"action": "store_true"}
 
 
@@ -52,7 +49,8 @@ def add_fields(
         if field.name in skip:
             continue
         default = defaults.get(field.name, field.default)
-        options = taken_as(field.name, field.type, is_config)
+        limits = kind.limits(field.name) if issubclass(kind, Config) else {}
+        options = taken_as(field.type, is_config, limits.get("choices"))
         text = texts[field.name].replace("%", "%%")
         is_told = default in (None, MISSING) or "[default" in text
         if not is_told and options != FLAG:
@@ -63,7 +61,7 @@ def add_fields(
         parser.add_argument(flag, dest=field.name, **options)
 
 
-def taken_as(name: str, kind: Any, is_config: bool) -> dict[str, Any]:
+def taken_as(kind: Any, is_config: bool, choices: Any) -> dict[str, Any]:
     """How an option is parsed, by the type of its field.
 
     ``Annotated[float, "T"]`` is a number that the help calls T.
@@ -77,9 +75,8 @@ def taken_as(name: str, kind: Any, is_config: bool) -> dict[str, Any]:
         if not is_config:
             return dict(FLAG)
         return {"action": argparse.BooleanOptionalAction}
-    choices = CHOICES.get(name) or get_args(kind)
-    if choices:
-        return {"choices": choices}
+    if choices or get_args(kind):
+        return {"choices": tuple(choices or get_args(kind))}
     return {"type": kind, "metavar": metavar}
 
 
