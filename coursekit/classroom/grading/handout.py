@@ -298,7 +298,7 @@ def converter(path: Path, cells: Sequence[Cell]) -> plain.Page:
 
     root = root_of(path)
     settings = root / "_config.yml"
-    config = {}
+    config: dict[str, Any] = {}
     if settings.is_file():
         config = yaml.safe_load(settings.read_text("utf8")) or {}
     name = path.resolve().relative_to(root).with_suffix("").as_posix()
