@@ -17,7 +17,7 @@ from jaxtyping import config as jaxtyping_config
 
 from coursekit import cli
 from coursekit.attention import attend, attention_weights, fast_attend
-from coursekit.cli import runs, translate
+from coursekit.cli import translate
 from coursekit.config import EncoderConfig, GPTConfig, TransformerConfig
 from coursekit.data import (
     load_text,
@@ -712,7 +712,7 @@ def test_no_standard_input(monkeypatch):
     refused(lines, "got none")
 
 
-def test_a_bom_is_no_text(tmp_path, monkeypatch):
+def test_a_bom_is_no_text(tmp_path):
     path = tmp_path / "bom.txt"
     path.write_bytes(b"\xef\xbb\xbfab")
     assert load_text(path) == "ab"
@@ -720,14 +720,6 @@ def test_a_bom_is_no_text(tmp_path, monkeypatch):
     for number, expected in ((1, "ab"), (2, "\ufeffab")):
         line = translate.read_line(stub, number, path.read_bytes())
         assert line["source"] == expected
-    # A run that has learned it as a letter goes on with it.
-    monkeypatch.setattr(runs, "build_run", lambda *args: args[-1])
-    monkeypatch.setattr(runs, "read_tokenizer", lambda *args: None)
-    for text in ("ab", "\ufeffab"):
-        data = {"text": str(path), "sha256": runs.hash_of(text)}
-        config = GPTConfig(vocab_size=V).to_dict()
-        fields = {"data": data, "config": config, "train": {}}
-        assert runs.read_run(tmp_path, fields) == text
 
 
 def test_a_name_that_only_pickles_have(tmp_path):

@@ -31,7 +31,7 @@ FENCE = re.compile(r"^( *)(`{3,}|~{3,})(.*?)\n(.*?)^\1\2 *$", re.M | re.S)
 NO_PROSE = [
     r"\A---\n.*?\n---\n",  # front matter
     r"<!--.*?-->",
-    r"^%.*$",  # comments of MyST
+    r"^%[^\n]*$",  # comments of MyST
     r"\$\$.*?\$\$",
     r"\$[^$\n]+\$",
     r"\{[\w:.-]+\}`[^`]*`",  # roles
@@ -120,6 +120,7 @@ Section 3.2.1, equations 1.2 and 1.3; $0.5$; `0.7`; {glue:text}`a:.2f`; 3 heads
 ```python
 x = 0.25
 ```
+% a comment
 It falls to 1.31, by 12 %, in 4 seconds.
 ````{note}
 ```{code-cell} ipython3
