@@ -142,6 +142,17 @@ def test_every_closed_cell_says_what_it_holds(folder):
                 assert cell.source.startswith("# "), cell.source
 
 
+def test_what_a_file_does_when_it_is_run_is_shown_and_not_run(folder):
+    """In a notebook it would take Jupyter's arguments for its own."""
+    main, shown = 'if __name__ == "__main__":', set()
+    for path in folder.rglob("*.ipynb"):
+        for cell in nbformat.read(path, as_version=4).cells:
+            if main in cell.source:
+                assert cell.cell_type == "markdown", path
+                shown.add(path.stem)
+    assert "minimal" in shown
+
+
 def test_links_between_pages_lead_from_notebook_to_notebook(folder):
     found = []
     for path in folder.rglob("*.ipynb"):

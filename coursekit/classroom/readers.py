@@ -57,6 +57,7 @@ SHOWN = "How this is shown"
 ON_PAGE = "*Here this is a picture; on the book's page you can use it.*"
 STILL = "live.still"
 IN_CELL = "*Here this is a picture. To use it, run this in a new cell:*"
+MAIN = 'if __name__ == "__main__":'
 AUTHORS = "remove-cell"  # the tag of cells that no page shows
 
 
@@ -229,7 +230,7 @@ def for_reader(notebook: Any, page: plain.Page) -> Any:
         if tags & FOLDED:
             holds = DRAWN if figure else NEEDED if AUTHORS in tags else SHOWN
             fold(cell, shown.get("code_prompt_show", holds))
-        if "predict" in tags:
+        if tags & {"predict", AUTHORS}:  # of the latter a part is left
             cell.outputs, cell.execution_count = [], None
             cell.metadata["tags"] = [*sorted(tags), "nbval-ignore-output"]
         if "caption" in figure:
@@ -301,9 +302,13 @@ def with_lessons(
             cells[-1].id = f"{cell.id}-{number}" if number else cell.id
         if said:
             source = plain.lesson_cell(*page.lesson(said), known)
-            known |= defined(source)
-            shadowed |= defined(source) & imported.keys()
-            cells.append(v4.new_code_cell(source))
+            if MAIN in source:  # it would read the arguments of Jupyter
+                shown = v4.new_markdown_cell(f"```python\n{source}\n```")
+            else:
+                shown = v4.new_code_cell(source)
+                known |= defined(source)
+                shadowed |= defined(source) & imported.keys()
+            cells.append(shown)
             cells[-1].id = f"{cell.id}-{number}-lesson"
     if shadowed:
         lines = sorted({imported[name] for name in shadowed})
