@@ -76,8 +76,14 @@ class Block(nn.Module):
         Returns:
             (B, T, D).
         """
-        how = {"rotate": rotate, "bias": bias, "cache": cache}
-        attend = partial(self.attention, mask=mask, causal=causal, **how)
+        attend = partial(
+            self.attention,
+            mask=mask,
+            causal=causal,
+            rotate=rotate,
+            bias=bias,
+            cache=cache,
+        )
         network = self.feed_forward
         if self.norm_first:
             y = attend(self.attention_norm(x))

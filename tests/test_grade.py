@@ -872,7 +872,7 @@ def test_where_nothing_can_be_written_nothing_is_graded(tmp_path, in_process):
 
 
 def test_a_key_without_an_assignment_grades_nothing(tmp_path):
-    with pytest.raises(ValueError, match="got one without any assignment"):
+    with pytest.raises(ValueError, match="got a key without one"):
         batch(tmp_path, [RIGHT_ONE], key=Key(KEY))
     empty = Key(KEY, {"a": ASSIGNMENT | {"exercises": []}})
     with pytest.raises(ValueError, match="an assignment has exercises"):

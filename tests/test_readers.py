@@ -2,6 +2,7 @@
 
 import ast
 import builtins
+import copy
 import itertools
 import json
 import re
@@ -194,6 +195,19 @@ def test_what_a_lesson_redefines_is_the_packages_own_again(folder):
     at = next(n for n, s in enumerate(sources) if "class GPT(nn" in s)
     assert sources[at + 1].startswith(readers.AGAIN)
     assert "from coursekit import GPT" in sources[at + 1].split("\n")
+
+
+def test_what_is_left_of_an_authors_cell_has_no_outputs():
+    pages, name = readers.pages_of(ROOT), "book/09_decoder"
+    notebook = copy.deepcopy(pages[name])
+    for cell in readers.code_cells(notebook):
+        cell.outputs = [nbformat.v4.new_output("stream", text="printed")]
+    page = plain.Page(plain.Pages(ROOT, {}, pages), name, notebook)
+    cells = readers.code_cells(readers.for_reader(notebook, page))
+    left = [c for c in cells if c.source.startswith(f"# {readers.NEEDED}")]
+    assert left
+    assert not any(cell.outputs for cell in left)
+    assert any(cell.outputs for cell in cells)  # those of other cells stay
 
 
 def test_the_numbers_that_pages_quote_are_recorded():

@@ -260,7 +260,7 @@ def said(error: BaseException) -> str:
 
 
 def marks_a_stub(error: BaseException) -> bool:
-    """Whether an exception says that lines are still to be written.
+    """True if an exception says that lines are still to be written.
 
     PyTorch raises this class too, always with a message.
     """

@@ -1068,7 +1068,7 @@ def right_on(said: Sequence[Sequence[Outcome]]) -> list[bool]:
 
 
 def open_ended(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that takes anything, and is not told apart by what."""
+    """The same function with a signature that takes any arguments."""
     return lambda *args, **kwargs: function(*args, **kwargs)
 
 

@@ -459,7 +459,7 @@ def choose(key: Key, name: str | None) -> Fields:
     known = key.assignments
     if not known:
         raise ValueError(
-            "a key holds what is graded: got one without any assignment. "
+            "a key needs an assignment to grade: got a key without one. "
             "Make the notebooks with `coursekit assign --key`."
         )
     if name is None and len(known) > 1:

@@ -1,7 +1,7 @@
 """Three questions to a student about the code that they handed in.
 
 They are read off that code and off what it came to when it was graded.
-Whoever wrote the code, or understood it, answers in a minute.
+A student who wrote the code, or understood it, answers in a minute.
 """
 
 import ast
