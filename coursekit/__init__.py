@@ -24,10 +24,10 @@ from importlib.util import find_spec
 from typing import Any
 
 HOMES = {  # name: its module, and behind a colon its name there
-    "live": "coursekit.classroom.live",
-    "check": "coursekit.classroom.check:check",
-    "start": "coursekit.classroom.yourfile:start",
-    "step": "coursekit.classroom.yourfile:step",
+    "live": "coursekit_classroom.live",
+    "check": "coursekit_classroom.check:check",
+    "start": "coursekit_classroom.yourfile:start",
+    "step": "coursekit_classroom.yourfile:step",
 }
 _offered = {
     name.asname or name.name: f"{node.module}:{name.name}"

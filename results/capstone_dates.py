@@ -9,8 +9,8 @@ from types import ModuleType
 
 import torch
 
-from coursekit.classroom.yourfile import translator, translator_file
-from coursekit.classroom.yourfile.learner import File
+from coursekit_classroom.yourfile import translator, translator_file
+from coursekit_classroom.yourfile.learner import File
 from results.record import record, summary
 
 

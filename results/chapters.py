@@ -11,7 +11,7 @@ import sys
 import nbformat
 from jupyter_cache.executors.utils import single_nb_execution
 
-from coursekit.classroom.glue import result
+from coursekit_classroom.glue import result
 from results.record import ROOT, record
 
 sys.path.insert(0, str(ROOT / "sphinx_ext"))

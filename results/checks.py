@@ -11,10 +11,10 @@ from itertools import combinations
 
 import torch
 
-from coursekit.classroom.check import core
-from coursekit.classroom.check.checker import verdict
-from coursekit.classroom.check.diagnose import mutants, same, trace
-from coursekit.classroom.glue import result
+from coursekit_classroom.check import core
+from coursekit_classroom.check.checker import verdict
+from coursekit_classroom.check.diagnose import mutants, same, trace
+from coursekit_classroom.glue import result
 from results.record import record
 
 SEED = 0  # of the cases: what a reader gets who names no other

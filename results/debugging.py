@@ -22,7 +22,6 @@ from torch.nn import functional as F  # noqa: N812
 
 from coursekit.attention import fast_attend
 from coursekit.cache import make_cache
-from coursekit.classroom.check import core
 from coursekit.config import GPTConfig
 from coursekit.data import load_text, random_windows, train_val_split
 from coursekit.decoder import GPT
@@ -35,6 +34,7 @@ from coursekit.optim import (
 from coursekit.sampling import sampler
 from coursekit.steppers import PlainStepper
 from coursekit.tokenizer import CharTokenizer
+from coursekit_classroom.check import core
 from results.record import record, summary
 
 CONTEXT, BATCH, PADDING = 32, 12, 8

@@ -19,9 +19,9 @@ from typing import Any
 
 import nbformat
 
-from coursekit.classroom.check.core import find
-from coursekit.classroom.grading.key import Key
-from coursekit.classroom.grading.standalone import standalone
+from coursekit_classroom.check.core import find
+from coursekit_classroom.grading.key import Key
+from coursekit_classroom.grading.standalone import standalone
 from results.record import ROOT, record
 
 STUDENTS = {
@@ -69,7 +69,7 @@ OWN = '''
 
 import torch
 
-from coursekit.classroom.check.core import Bug, Case, Exercise, generator
+from coursekit_classroom.check.core import Bug, Case, Exercise, generator
 
 
 def center(x):
@@ -125,7 +125,7 @@ def center(x):
 TRY = """
 from pathlib import Path
 import coursekit
-from coursekit.classroom.check import core
+from coursekit_classroom.check import core
 
 core.OVERLAYS.append(Path("overlay"))
 print(coursekit.check("warmup/center", lambda x: x - x.mean(0)))

@@ -1,6 +1,6 @@
 """The ladder: what runs after each chapter, and how well it predicts.
 
-The book's file after chapters 0 to 9 (:mod:`coursekit.classroom.lesson`),
+The book's file after chapters 0 to 9 (:mod:`coursekit_classroom.lesson`),
 trained on Shakespeare's characters: one part more on each rung, and the same
 context, batch, steps and optimizer, over three seeds. The number is the loss
 on the whole held-out tenth, in nats per character."""
@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from coursekit.classroom import lesson
 from coursekit.data import load_text
+from coursekit_classroom import lesson
 from results.record import record, summary
 
 CONTEXT, WIDTH, HEADS, BLOCKS, BATCH = 64, 64, 4, 4, 32

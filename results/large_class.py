@@ -30,9 +30,9 @@ from typing import Any
 import nbformat
 import torch
 
-from coursekit.classroom.check.core import NONE, find
-from coursekit.classroom.check.diagnose import mutants
-from coursekit.classroom.grading.standalone import standalone
+from coursekit_classroom.check.core import NONE, find
+from coursekit_classroom.check.diagnose import mutants
+from coursekit_classroom.grading.standalone import standalone
 from results.grading import answer
 from results.record import ROOT, record
 

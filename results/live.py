@@ -28,8 +28,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import coursekit
-from coursekit.classroom import live
-from coursekit.classroom.live import train
+from coursekit_classroom import live
+from coursekit_classroom.live import train
 from results.record import record
 
 GOALS = {

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from coursekit.classroom.glue import summary as summary
+from coursekit_classroom.glue import summary as summary
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -32,7 +32,7 @@ def commit() -> str:
     try:
         head = subprocess.check_output([*git, "rev-parse", "HEAD"], text=True)
         # Models that runs have written are no code; they have their hashes.
-        code = ["coursekit/*.py", "results/*.py", "benchmarks/*.py"]
+        code = ["coursekit*/*.py", "results/*.py", "benchmarks/*.py"]
         dirty = subprocess.check_output(
             [*git, "status", "--porcelain", "--", *code], text=True
         )

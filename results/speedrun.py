@@ -26,7 +26,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from coursekit.classroom.glue import summary
 from coursekit.config import GPTConfig
 from coursekit.data import (
     Batch,
@@ -40,6 +39,7 @@ from coursekit.devices import pick_precision
 from coursekit.tokenizer import CharTokenizer
 from coursekit.train_config import TrainConfig
 from coursekit.training import evaluate, train
+from coursekit_classroom.glue import summary
 
 TEXT = "tinyshakespeare"
 STEPS, SHORT_STEPS = 2000, 320

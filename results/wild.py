@@ -19,7 +19,7 @@ from collections import Counter
 
 import torch
 
-from coursekit.classroom.check import check
+from coursekit_classroom.check import check
 from results.record import ROOT, record
 
 FOLDER = ROOT / "tests" / "wild"

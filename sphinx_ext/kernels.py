@@ -30,7 +30,7 @@ from pathlib import Path
 from unittest import mock
 
 IMPORTED = [
-    *("matplotlib.pyplot", "coursekit.classroom.figures"),
+    *("matplotlib.pyplot", "coursekit_classroom.figures"),
     "torch._dynamo",  # the first optimizer imports it
     # Most of what a kernel imports when it starts.
     *("ipykernel.kernelapp", "ipykernel.debugger", "IPython.core.oinspect"),

@@ -20,6 +20,7 @@ from docstrings import split_fields
 from sphinx.util.docutils import SphinxDirective
 
 import coursekit
+import coursekit_classroom
 
 PAPER = "vaswani2017attention"
 ROLE = re.compile(r":(\w+):`([^`]+)`")  # of reStructuredText
@@ -35,7 +36,11 @@ SECTION_OF = {
 
 def public_names():
     """``(dotted name, docstring)`` of all that the modules offer."""
-    for found in pkgutil.walk_packages(coursekit.__path__, "coursekit."):
+    walk = pkgutil.walk_packages
+    for found in (
+        *walk(coursekit.__path__, "coursekit."),
+        *walk(coursekit_classroom.__path__, "coursekit_classroom."),
+    ):
         if UNLISTED.search(found.name):
             continue
         module = importlib.import_module(found.name)

@@ -9,7 +9,7 @@ lines that are new since the chapter before it are marked by a bar and named
 in the head. Without ``:chapter:`` it is the chapter of the page; on a page
 whose name has no number, and from chapter 15 on, the finished file. With
 ``:edit: name`` it shows what this edit of the finished file
-(``coursekit/classroom/edits.py``) changes: new lines are marked, and those
+(``coursekit_classroom/edits.py``) changes: new lines are marked, and those
 that they replace are struck through. In readers' notebooks the lines are a
 cell that runs (``notebooks.for_reader``).
 """
@@ -21,7 +21,7 @@ from docutils.parsers.rst import directives
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
-from coursekit.classroom.grading.plain import (
+from coursekit_classroom.grading.plain import (
     FINISHED,
     chapter_of,
     lesson_text,
@@ -55,7 +55,7 @@ class Lesson(SphinxDirective):
 
     def run(self):
         """Return the lines; a name that does not exist is a warning."""
-        from coursekit.classroom import lesson
+        from coursekit_classroom import lesson
 
         names = names_in(self.arguments[0])
         own = chapter_of(self.env.docname)
@@ -90,7 +90,7 @@ class Lesson(SphinxDirective):
 
 def new_lines(names, chapter):
     """The numbers of the new lines, counted over all parts of a block."""
-    from coursekit.classroom import lesson
+    from coursekit_classroom import lesson
 
     new, above = set(), 0
     for name in names:
@@ -105,7 +105,7 @@ def changes(names, edit):
     Returns:
         The lines, old and new; the numbers of new ones, and of old ones.
     """
-    from coursekit.classroom import lesson
+    from coursekit_classroom import lesson
 
     lines = []
     for name in names:

@@ -8,7 +8,7 @@
 Behind it stands the code cell that draws the still figure. Its picture stays
 where there is no script, and until the model is there; its caption and its
 code stay always. The element, ``<live-attention>``, is one of those in
-``coursekit/classroom/live/figures``.
+``coursekit_classroom/live/figures``.
 """
 
 import json
@@ -24,8 +24,8 @@ from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
 import coursekit
-from coursekit.classroom import live
-from coursekit.classroom.live import probe, train
+from coursekit_classroom import live
+from coursekit_classroom.live import probe, train
 
 LOGGER = logging.getLogger(__name__)
 SCRIPT = "live.js"

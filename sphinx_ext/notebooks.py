@@ -11,7 +11,7 @@
    slowest cells. A chapter that fails does not hide the others.
 3. Every chapter is written, with its outputs, to ``_build/notebooks``
    (nbval runs these again and compares), and as a reader should get it
-   (:mod:`coursekit.classroom.readers`) to ``_build/readers``.
+   (:mod:`coursekit_classroom.readers`) to ``_build/readers``.
 4. The numbers that the pages quote are written to ``_build/numbers.json``. A
    test compares them with ``book/numbers.json``, which lets
    ``coursekit notebooks`` quote them without a run.
@@ -39,8 +39,8 @@ from myst_parser.config.main import MdParserConfig
 sys.path.insert(0, str(Path(__file__).parent))
 import kernels
 
-from coursekit.classroom.grading import plain
-from coursekit.classroom.readers import code_cells, for_reader
+from coursekit_classroom.grading import plain
+from coursekit_classroom.readers import code_cells, for_reader
 
 # Thousands of cells have options, which libyaml reads in a tenth of the time.
 yaml.SafeLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -48,7 +48,7 @@ yaml.SafeLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 WORKERS = 3  # on two cores: a kernel that starts or ends waits
 NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 SLOWEST = 10  # cells, of all chapters, that are listed with their time
-INPUTS = ("coursekit", "results", "requirements.txt")
+INPUTS = ("coursekit", "coursekit_classroom", "results", "requirements.txt")
 # Of these the pages quote nothing that a chapter computes.
 NO_INPUT = ("results/chapters.json", "results/chapters.py")
 

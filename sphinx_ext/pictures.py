@@ -1,6 +1,6 @@
 """Put the figures of notebooks into the page, in the page's colors.
 
-A figure comes from its cell as SVG (``coursekit.classroom.figures``). As an
+A figure comes from its cell as SVG (``coursekit_classroom.figures``). As an
 ``<img>`` it could not know whether the page is light or dark, so its elements
 are moved into the page, and each color of the palette becomes a custom
 property that ``course.css`` defines for both: ``#0072b2`` turns into
@@ -12,7 +12,7 @@ import os
 import re
 from pathlib import Path
 
-from coursekit.classroom.figures.style import COLORS
+from coursekit_classroom.figures.style import COLORS
 
 # MyST-NB names what a cell has shown by its hash; no file of ours is so named.
 IMAGE = re.compile(

@@ -66,7 +66,7 @@ def changed_pages(files, pages):
         path.stem
         for path in paths
         if path.parent.as_posix()
-        in ("coursekit", "coursekit/classroom/catalogue")
+        in ("coursekit", "coursekit_classroom/catalogue")
     }
     return [
         page

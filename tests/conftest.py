@@ -80,7 +80,7 @@ def shaped():
     root = Path(__file__).resolve().parent.parent
     return [
         ".".join(path.relative_to(root).with_suffix("").parts)
-        for path in sorted(root.glob("coursekit/**/*.py"))
+        for path in sorted(root.glob("coursekit*/**/*.py"))
         if "jaxtyping" in path.read_text("utf8")
     ]
 
@@ -187,7 +187,7 @@ def trapped(tmp_path):
 @pytest.fixture
 def forked_children(monkeypatch):
     """What runs a learner's file is a fork that has the package (Linux)."""
-    from coursekit.classroom import yourfile
+    from coursekit_classroom import yourfile
 
     started = SimpleNamespace(executable=forked.executable(*forked.COURSEKIT))
     monkeypatch.setattr(yourfile, "sys", started)

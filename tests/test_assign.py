@@ -22,10 +22,10 @@ import pytest
 import torch
 
 import coursekit
-from coursekit.classroom.check import core
-from coursekit.classroom.check.checker import verdict
-from coursekit.classroom.check.core import NONE
-from coursekit.classroom.grading import (
+from coursekit_classroom.check import core
+from coursekit_classroom.check.checker import verdict
+from coursekit_classroom.check.core import NONE
+from coursekit_classroom.grading import (
     assign,
     exports,
     handout,
@@ -33,16 +33,16 @@ from coursekit.classroom.grading import (
     plain,
     roster,
 )
-from coursekit.classroom.grading.checkfile import check_file
-from coursekit.classroom.grading.install import install_cell
-from coursekit.classroom.grading.key import Key
-from coursekit.classroom.grading.notebooks import declared, read_submission
-from coursekit.classroom.grading.program import parse
-from coursekit.classroom.grading.standalone import (
+from coursekit_classroom.grading.checkfile import check_file
+from coursekit_classroom.grading.install import install_cell
+from coursekit_classroom.grading.key import Key
+from coursekit_classroom.grading.notebooks import declared, read_submission
+from coursekit_classroom.grading.program import parse
+from coursekit_classroom.grading.standalone import (
     NotStandaloneError,
     standalone,
 )
-from coursekit.classroom.grading.students import read_roster, safe_name
+from coursekit_classroom.grading.students import read_roster, safe_name
 from tests.submissions.corpus import RIGHT, RIGHT_MENDED
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -511,7 +511,7 @@ def test_what_a_syllabus_assigns_is_graded():
 
 # -- an overlay --------------------------------------------------------------
 MODULE = """
-from coursekit.classroom.check.core import Case, Exercise
+from coursekit_classroom.check.core import Case, Exercise
 def twice(x):
     return 2 * x
 EXERCISES = {"twice": Exercise(twice, lambda seed: [Case((seed % 7,))])}
@@ -1067,7 +1067,7 @@ def test_gradescope_knows_when_it_was_handed_in(tmp_path):
     assert said["score"] == round(0.7 * most, 2)  # two days and an hour
     assert "3 days late" in said["tests"][-1]["output"]
     assert {t["visibility"] for t in said["tests"]} == {"visible"}
-    place = "source/package/coursekit/classroom/grading/isolation.py"
+    place = "source/package/coursekit_classroom/grading/isolation.py"
     with (tmp_path / place).open("a") as file:
         file.write("\n\ndef best():\n    return Isolation.NONE\n")
     said = results()
@@ -1083,7 +1083,7 @@ def watch(event, args):
         opened.add(os.path.realpath(args[0]))
 sys.addaudithook(watch)
 import coursekit
-from coursekit.classroom.check import core
+from coursekit_classroom.check import core
 for chapter in core.chapters():
     for name, exercise in core.exercises(chapter).items():
         if exercise.judge:
@@ -1096,7 +1096,7 @@ print(*(path for path in opened if "/assets/" in path), sep="\n")
 
 def test_gradescopes_zip_has_what_exercises_read():
     """And no more of what is trained, drawn or recorded."""
-    inside = {f"{isolation.PACKAGE}/{n}" for n, _ in exports.package_files()}
+    inside = {str(path) for _, path in exports.package_files()}
     done = subprocess.run(
         [*forked.python(), "-c", READS],
         capture_output=True,

@@ -37,7 +37,7 @@ from benchmarks.contest import (
     judge,
 )
 from benchmarks.peers import ours, vocabularies
-from coursekit.classroom.glue import result
+from coursekit_classroom.glue import result
 from results.record import ROOT
 
 # The width is even and divisible by the heads; all sizes differ.

@@ -29,8 +29,8 @@ sys.path.insert(0, str(ROOT / "sphinx_ext"))
 import notebooks  # noqa: E402
 import page_head  # noqa: E402
 
-from coursekit.classroom import readers  # noqa: E402
-from coursekit.classroom.grading.install import (  # noqa: E402
+from coursekit_classroom import readers  # noqa: E402
+from coursekit_classroom.grading.install import (  # noqa: E402
     Published,
     install_cell,
     published,
@@ -186,7 +186,7 @@ import os
 from pathlib import Path
 
 import torch
-from coursekit.classroom.glue import glue
+from coursekit_classroom.glue import glue
 
 torch.set_num_threads(1)
 print("read", Path(os.environ["TINY"], "coursekit/n.txt").read_text())
@@ -210,7 +210,7 @@ mystnb:
     name: fig-tiny
     caption: Bars.
 ---
-from coursekit.classroom import figures
+from coursekit_classroom import figures
 
 ax = figures.bars(torch.tensor([0.25, 0.75]), ["a", "b"])
 ```

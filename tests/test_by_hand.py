@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from coursekit.classroom import by_hand as h
-from coursekit.classroom.by_hand import W_K, W_Q, W_V, WORDS, X
 from coursekit.minimal import attention, causal_mask
+from coursekit_classroom import by_hand as h
+from coursekit_classroom.by_hand import W_K, W_Q, W_V, WORDS, X
 
 
 def test_queries_keys_and_values_are_small_integers():

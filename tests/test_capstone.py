@@ -10,9 +10,9 @@ import torch
 from patience import PATIENCE
 
 from coursekit import cli
-from coursekit.classroom import yourfile
-from coursekit.classroom.glue import result
-from coursekit.classroom.yourfile import (
+from coursekit_classroom import yourfile
+from coursekit_classroom.glue import result
+from coursekit_classroom.yourfile import (
     capstone,
     capstone_child,
     child,
@@ -129,7 +129,7 @@ def test_a_wrong_file_stops_at_its_stage(tmp_path, monkeypatch, name):
     [
         ("from coursekit import minimal", True),
         ("import coursekit.minimal as mine", True),
-        ("from coursekit.classroom import lesson", True),
+        ("from coursekit_classroom import lesson", True),
         ("from coursekit.data_loaders import x", True),
         ("import coursekit", True),
         ("from coursekit.data import load_text", False),

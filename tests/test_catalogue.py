@@ -1,7 +1,7 @@
 """What the checks can see: every classic mistake, and which one it is.
 
 A chapter's mistakes are edits of its references
-(``coursekit/classroom/catalogue/<chapter>.py``).  Each is written a second
+(``coursekit_classroom/catalogue/<chapter>.py``).  Each is written a second
 time in ``tests/catalogue/<chapter>.py``, as somebody would write it who does
 not know the reference: what these tests call ``WRONG``.  ``RIGHT`` are right
 answers in other words, ``OUTSIDE`` mistakes that the catalogue does not have.
@@ -18,17 +18,17 @@ from weakref import WeakKeyDictionary
 import pytest
 from test_exercises import PAGES, execute, exercises_of
 
-from coursekit.classroom.check import checker, core
-from coursekit.classroom.check.call import Outcome, call, randomness
-from coursekit.classroom.check.checker import check, verdict
-from coursekit.classroom.check.diagnose import (
+from coursekit_classroom.check import checker, core
+from coursekit_classroom.check.call import Outcome, call, randomness
+from coursekit_classroom.check.checker import check, verdict
+from coursekit_classroom.check.diagnose import (
     References,
     drawn,
     mutants,
     same,
     trace,
 )
-from coursekit.classroom.grading import examiner
+from coursekit_classroom.grading import examiner
 
 ROOT = Path(__file__).resolve().parent.parent
 

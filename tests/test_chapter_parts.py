@@ -15,9 +15,9 @@ from bs4 import BeautifulSoup
 from test_book import notebooks
 from test_pages import Visit, axe
 
-from coursekit.classroom.check import core
-from coursekit.classroom.check.report import Report
-from coursekit.classroom.grading.plain import number_of
+from coursekit_classroom.check import core
+from coursekit_classroom.check.report import Report
+from coursekit_classroom.grading.plain import number_of
 
 # Of the workers, one starts the two servers that small books are built with.
 pytestmark = pytest.mark.xdist_group("small books")
@@ -27,7 +27,7 @@ import course_pages  # noqa: E402
 import lessons  # noqa: E402  test_book has put sphinx_ext on the path
 import page_count  # noqa: E402
 
-# Stands for coursekit.classroom.lesson and coursekit.minimal in every process.
+# Stands for coursekit_classroom.lesson and coursekit.minimal in every process.
 FAKE = '''
 import sys, types
 
@@ -52,25 +52,27 @@ def part(name, chapter):
         raise ValueError(f"a part is scale or mix: got {name!r}")
     return PARTS[name, chapter]
 
-lesson = types.ModuleType("coursekit.classroom.lesson")
+lesson = types.ModuleType("coursekit_classroom.lesson")
 lesson.part = part
 lesson.new_lines = lambda name, chapter: NEW.get((name, chapter), set())
 lesson.file_of = lambda name, chapter: "minimal.py"
 lesson.LAST_CHAPTER = 4
+import coursekit
+lesson.PACKAGE = coursekit.__path__[0]
 lesson.parts = lambda chapter: [n for n, at in PARTS if at <= chapter]
 HEAD, OLD, NEWER = "def scale(x):", "    return x", "    return 2 * x"
 DIFF = {"doubled": [(" ", HEAD), ("-", OLD), ("+", NEWER)]}
 lesson.diff = lambda name, edit: DIFF[edit]
-sys.modules["coursekit.classroom.lesson"] = lesson
+sys.modules["coursekit_classroom.lesson"] = lesson
 
-yourfile = types.ModuleType("coursekit.classroom.yourfile")  # reads the lesson
+yourfile = types.ModuleType("coursekit_classroom.yourfile")  # reads the lesson
 yourfile.last_lines = lambda chapter: f"chapter = {chapter}"
-sys.modules["coursekit.classroom.yourfile"] = yourfile
+sys.modules["coursekit_classroom.yourfile"] = yourfile
 
-walk = types.ModuleType("coursekit.classroom.live.walk")
+walk = types.ModuleType("coursekit_classroom.live.walk")
 walk.LINES = {}  # it quotes the lesson, which has no such lines here
 walk.PLACES = walk.TITLES = {}  # there is no page of the walk
-sys.modules["coursekit.classroom.live.walk"] = walk
+sys.modules["coursekit_classroom.live.walk"] = walk
 
 minimal = types.ModuleType("coursekit.minimal")
 def attribute(name):

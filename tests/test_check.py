@@ -15,14 +15,14 @@ import torch
 from torch import nn
 
 import coursekit
-from coursekit.classroom.check import call, core, report
-from coursekit.classroom.check.compare import (
+from coursekit_classroom.check import call, core, report
+from coursekit_classroom.check.compare import (
     apart,
     describe,
     difference,
     in_form_of,
 )
-from coursekit.classroom.check.core import NONE, Bug, Case, Exercise, generator
+from coursekit_classroom.check.core import NONE, Bug, Case, Exercise, generator
 
 float64 = torch.float64
 
@@ -455,7 +455,7 @@ import random
 import numpy as np
 import torch
 import coursekit
-from coursekit.classroom.check import core
+from coursekit_classroom.check import core
 
 
 def noise():
@@ -495,16 +495,18 @@ import sys
 import torch
 
 import coursekit
-from coursekit.classroom.check import core
-from coursekit.classroom.check.diagnose import mutants
+import coursekit_classroom
+from coursekit_classroom.check import core
+from coursekit_classroom.check.diagnose import mutants
 
 torch.set_num_threads(1)
+ours = "torch", "coursekit", "coursekit_classroom"
 before = {
     (name, key): value
     for name, module in sys.modules.items()
     if module
     for key, value in vars(module).items()
-    if callable(value) and name.partition(".")[0] in ("torch", "coursekit")
+    if callable(value) and name.partition(".")[0] in ours
 }
 for chapter in core.chapters():
     for name, exercise in core.exercises(chapter).items():
@@ -517,14 +519,16 @@ for chapter in core.chapters():
         wrong = [core.mutant(exercise, on) for on in mutants(exercise)[:1]]
         for mutant in wrong or [lambda *args, **kwargs: None]:
             assert not coursekit.check(id, mutant, limit=math.inf)
-for found in pkgutil.walk_packages(coursekit.__path__, "coursekit."):
-    if not found.name.endswith("__main__"):
-        importlib.import_module(found.name)
+for package in coursekit, coursekit_classroom:
+    prefix = f"{package.__name__}."
+    for found in pkgutil.walk_packages(package.__path__, prefix):
+        if not found.name.endswith("__main__"):
+            importlib.import_module(found.name)
 for (name, key), value in before.items():
     assert vars(sys.modules[name])[key] is value, (name, key)
 
 from coursekit import minimal, minimal_seq2seq
-from coursekit.classroom import lesson
+from coursekit_classroom import lesson
 
 ids = torch.randint(7, (2, 5))
 for make in (minimal.GPT, lesson.load(12).GPT, lesson.load(9).GPT):
@@ -833,7 +837,7 @@ def test_exercises_load_when_they_are_asked_for():
         "import sys, coursekit\n"
         "assert not [m for m in sys.modules if 'classroom' in m]\n"
         "coursekit.check\n"
-        "assert 'coursekit.classroom.check.core' in sys.modules\n"
-        "assert 'coursekit.classroom.catalogue.attention' not in sys.modules\n"
+        "assert 'coursekit_classroom.check.core' in sys.modules\n"
+        "assert 'coursekit_classroom.catalogue.attention' not in sys.modules\n"
     )
     subprocess.run([*forked.python(), "-c", code], check=True)

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from coursekit.classroom.check.report import Report
-from coursekit.classroom.grading import checkfile
-from coursekit.classroom.grading.checkfile import check_file
-from coursekit.classroom.grading.notebooks import NotebookError, declared
+from coursekit_classroom.check.report import Report
+from coursekit_classroom.grading import checkfile
+from coursekit_classroom.grading.checkfile import check_file
+from coursekit_classroom.grading.notebooks import NotebookError, declared
 
 ROOT = Path(__file__).resolve().parent.parent
 CHAPTER = ROOT / "book" / "04_attention.md"

@@ -1141,7 +1141,7 @@ def test_importing_loads_no_tool():
         check=True,
     )
     modules, plots = done.stdout.splitlines()
-    assert "coursekit.classroom.figures" not in modules
+    assert "coursekit_classroom.figures" not in modules
     assert "coursekit.__main__" not in modules
     assert plots == "False"
 

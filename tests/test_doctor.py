@@ -18,20 +18,20 @@ import pytest
 import torch
 from patience import PATIENCE
 
-from coursekit.classroom.grading import (
+from coursekit_classroom.grading import (
     doctor,
     frames,
     isolation,
     processes,
     served,
 )
-from coursekit.classroom.grading.doctor import BROKEN, HELD, UNTRIED, Finding
-from coursekit.classroom.grading.examiner import Examiner, Session, Task
-from coursekit.classroom.grading.isolation import Isolation
-from coursekit.classroom.grading.key import derived
-from coursekit.classroom.grading.records import Graded, Result
-from coursekit.classroom.grading.sandbox import Pool, Sandbox
-from coursekit.classroom.grading.worker import Worker
+from coursekit_classroom.grading.doctor import BROKEN, HELD, UNTRIED, Finding
+from coursekit_classroom.grading.examiner import Examiner, Session, Task
+from coursekit_classroom.grading.isolation import Isolation
+from coursekit_classroom.grading.key import derived
+from coursekit_classroom.grading.records import Graded, Result
+from coursekit_classroom.grading.sandbox import Pool, Sandbox
+from coursekit_classroom.grading.worker import Worker
 
 ATTACKS = {a.name: a for a in doctor.read_attacks()}
 SHARING = [a for a in ATTACKS.values() if a.shares]
@@ -144,19 +144,22 @@ WAYS = {  # what they come to if nothing of the package is hidden
         *("imported a module", "loaded a file"),
         *("read a file", "listed a folder"),
     },
-    "search_files": {"classroom", "check", "catalogue", "grading"},
+    "search_files": {"coursekit_classroom", "check", "catalogue", "grading"},
 }
 READ = """
 import json, sys
-from coursekit.classroom.grading import doctor, isolation
-from coursekit.classroom.grading.sandbox import Sandbox
+from coursekit_classroom.grading import doctor, isolation
+from coursekit_classroom.grading.sandbox import Sandbox
 
 attacks = {a.name: a for a in doctor.read_attacks()}
 secret, found = isolation.SECRET, {"package": str(isolation.PACKAGE)}
+readable, course = isolation.readable_paths(), str(isolation.COURSE)
 cell = "import coursekit, os\\nfrom coursekit import GPT\\n"
 cell += "print(os.path.realpath(coursekit.__file__), flush=True)"
 with doctor.host() as bait:
     for name, isolation.SECRET in (("guarded", secret), ("open", ())):
+        if name == "open":
+            isolation.readable_paths = lambda: (*readable, course)
         limits = doctor.together(doctor.LIMITS)
         with Sandbox(isolation.Isolation(sys.argv[1]), limits) as box:
             failed = [str(f.error) for f in box.run(cell)]

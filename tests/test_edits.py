@@ -9,8 +9,8 @@ from compare import close, differ, shake
 from references import EAGER, numbers
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from coursekit.classroom import lesson
-from coursekit.classroom.edits import EDITS
+from coursekit_classroom import lesson
+from coursekit_classroom.edits import EDITS
 
 MODERN = ["rmsnorm", "swiglu", "rope", "grouped_heads"]
 V, D, HEADS, SHARED, BLOCKS, CONTEXT = 31, 54, 9, 3, 2, 17

@@ -1,7 +1,7 @@
 """Each exercise of the book, played as a learner would, and its cases.
 
 A page's exercises and the entries of
-``coursekit/classroom/catalogue/<chapter>.py`` belong together. What these
+``coursekit_classroom/catalogue/<chapter>.py`` belong together. What these
 tests say is written for a chapter's author.
 """
 
@@ -25,11 +25,11 @@ import yaml
 from torch.nn import functional as F  # noqa: N812
 
 import coursekit
-from coursekit.classroom import glue
-from coursekit.classroom.check import check, core
-from coursekit.classroom.check.call import Outcome, call
-from coursekit.classroom.check.checker import verdict
-from coursekit.classroom.check.compare import difference, is_value, stacked
+from coursekit_classroom import glue
+from coursekit_classroom.check import check, core
+from coursekit_classroom.check.call import Outcome, call
+from coursekit_classroom.check.checker import verdict
+from coursekit_classroom.check.compare import difference, is_value, stacked
 
 ROOT = Path(__file__).resolve().parent.parent
 yaml.SafeLoader = yaml.CSafeLoader  # jupytext reads a thousand cells' options
@@ -150,7 +150,7 @@ def mismatched(chapter, found, names):
         seen += exercise.checks
     wrong += [
         f"the page checks {id!r}: no such entry in EXERCISES of "
-        f"coursekit/classroom/catalogue/{chapter}.py"
+        f"coursekit_classroom/catalogue/{chapter}.py"
         for id in seen
         if id not in {f"{chapter}/{name}" for name in names}
     ]

@@ -26,7 +26,7 @@ mystnb:
     name: fig-line
     caption: A line.
 ---
-from coursekit.classroom import figures
+from coursekit_classroom import figures
 
 figure, (axis,) = figures.new_figure()
 axis.plot([1, 2])

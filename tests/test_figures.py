@@ -23,9 +23,9 @@ from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 from PIL import Image
 
-from coursekit.classroom import figures
-from coursekit.classroom.figures import style
-from coursekit.classroom.figures.vector import encode
+from coursekit_classroom import figures
+from coursekit_classroom.figures import style
+from coursekit_classroom.figures.vector import encode
 
 Q = torch.tensor([[2.0, 1, 0, 0], [1, 0, 2, 1]])
 K = torch.tensor([[1.0, 1, 2, 0], [0, 2, 1, 1]])

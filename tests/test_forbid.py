@@ -13,17 +13,17 @@ from torch.nn.functional import relu as imported
 
 import coursekit
 from coursekit import minimal as aliased
-from coursekit.classroom import lesson
-from coursekit.classroom.check import core
-from coursekit.classroom.check.checker import check
-from coursekit.classroom.check.core import Case, Exercise
-from coursekit.classroom.check.forbid import (
+from coursekit_classroom import lesson
+from coursekit_classroom.check import core
+from coursekit_classroom.check.checker import check
+from coursekit_classroom.check.core import Case, Exercise
+from coursekit_classroom.check.forbid import (
     LESSON,
     ForbiddenError,
     forbidden,
     locate,
 )
-from coursekit.classroom.grading import library
+from coursekit_classroom.grading import library
 
 
 def by_module(x):
@@ -150,10 +150,7 @@ def answered(q, k, v, mask=None):
 
 
 def test_the_lesson_has_the_parts_that_answer_exercises():
-    names = {
-        name.removeprefix("coursekit.").removeprefix("classroom.")
-        for name in PARTS
-    }
+    names = {name.partition(".")[2] for name in PARTS}
     assert {
         *("minimal.attention", "minimal.merge", "minimal.BPETokenizer"),
         *("minimal.generate", "minimal_seq2seq.Transformer", "lesson.load"),
@@ -175,18 +172,18 @@ def test_no_part_of_the_lesson_is_an_answer(name):
         (lambda *a: aliased.merge(a, 0, 0), "coursekit.minimal.merge"),
         (
             lambda *a: RENAMED(*a[:3], None),
-            "coursekit.classroom.lesson.chapter_12.attention",
+            "coursekit_classroom.lesson.chapter_12.attention",
         ),
         (
             lambda *a: LOADED.attention(*a[:3], None),
-            "coursekit.classroom.lesson.chapter_12.attention",
+            "coursekit_classroom.lesson.chapter_12.attention",
         ),
         (
             lambda *a: lesson.load(4).attention(*a),
-            "coursekit.classroom.lesson.load",
+            "coursekit_classroom.lesson.load",
         ),
-        (LOADED.attention, "coursekit.classroom.lesson.chapter_12.attention"),
-        (LOADED.GPT, "coursekit.classroom.lesson.chapter_12.GPT"),
+        (LOADED.attention, "coursekit_classroom.lesson.chapter_12.attention"),
+        (LOADED.GPT, "coursekit_classroom.lesson.chapter_12.GPT"),
     ],
 )
 def test_the_lesson_is_no_answer_by_any_name(cheat, named):
@@ -236,7 +233,7 @@ def test_the_lesson_is_no_answer_in_a_closure_or_a_partial(cheat):
     right = cheat(q, q, q, mask)
     report = check("attention/attend", cheat)
     assert report.status == "error", str(report)
-    assert "without coursekit." in str(report)
+    assert "without coursekit" in str(report)
     assert torch.equal(cheat(q, q, q, mask), right)  # all is as it was
     assert before == (aliased.attention, LOADED.attention)
 
@@ -280,7 +277,7 @@ def test_only_the_answer_itself_is_watched():
 
     report = check("attention/attend", answer)
     assert report.status == "passed", str(report)
-    assert "without coursekit." in str(check("attention/attend", cheat))
+    assert "without coursekit" in str(check("attention/attend", cheat))
 
 
 def test_every_exercise_forbids_the_lesson(monkeypatch):
@@ -290,7 +287,7 @@ def test_every_exercise_forbids_the_lesson(monkeypatch):
     def spy(names):
         raise SeenError(names)
 
-    monkeypatch.setattr("coursekit.classroom.check.checker.forbidden", spy)
+    monkeypatch.setattr("coursekit_classroom.check.checker.forbidden", spy)
     found = 0
     for chapter in core.chapters():
         for name in core.exercises(chapter):
@@ -319,7 +316,7 @@ def test_a_model_of_the_lesson_runs_where_an_exercise_hands_it_over():
         ("from coursekit.minimal import attention as a\nf = a", True),
         ("import coursekit.minimal as m\nf = lambda *x: m.merge(*x)", True),
         (
-            "from coursekit.classroom import lesson\nf = lesson.load(4).Head",
+            "from coursekit_classroom import lesson\nf = lesson.load(4).Head",
             True,
         ),
         ("from coursekit.minimal_seq2seq import *\nf = translate", True),

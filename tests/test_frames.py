@@ -14,8 +14,8 @@ import pytest
 import torch
 from patience import cpu_seconds
 
-from coursekit.classroom.grading import frames, served
-from coursekit.classroom.grading.frames import (
+from coursekit_classroom.grading import frames, served
+from coursekit_classroom.grading.frames import (
     HEAD,
     MAGIC,
     Frame,

@@ -134,15 +134,15 @@ PLANTED = {
     ),
     "published": ("tests.fuzz.damage.load_gpt2", None),
     "submission": (
-        "coursekit.classroom.grading.notebooks.read_cells",
+        "coursekit_classroom.grading.notebooks.read_cells",
         lambda path: read_json(path)["cells"],
     ),
     "wire": (
-        "coursekit.classroom.grading.frames.unpack",
+        "coursekit_classroom.grading.frames.unpack",
         lambda frame: json.loads(frame.header),
     ),
     "records": (
-        "coursekit.classroom.grading.shape.misfit",
+        "coursekit_classroom.grading.shape.misfit",
         lambda *parts: "",
     ),
     "roster": (

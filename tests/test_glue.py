@@ -7,7 +7,7 @@ import pytest
 
 from coursekit.attention import attend
 from coursekit.checks import check_attention
-from coursekit.classroom import glue
+from coursekit_classroom import glue
 
 
 @pytest.fixture

@@ -26,10 +26,10 @@ from types import SimpleNamespace
 import pytest
 from patience import cpu_seconds
 
-from coursekit.classroom.check import core
-from coursekit.classroom.check.call import Outcome, Raised, call
-from coursekit.classroom.check.checker import check
-from coursekit.classroom.grading import (
+from coursekit_classroom.check import core
+from coursekit_classroom.check.call import Outcome, Raised, call
+from coursekit_classroom.check.checker import check
+from coursekit_classroom.grading import (
     examiner,
     feedback,
     grade,
@@ -39,19 +39,19 @@ from coursekit.classroom.grading import (
     summary,
     viva,
 )
-from coursekit.classroom.grading.examiner import Task
-from coursekit.classroom.grading.grade import Batch, Files, collect
-from coursekit.classroom.grading.isolation import Isolation, Limits, best
-from coursekit.classroom.grading.key import Key, derived
-from coursekit.classroom.grading.program import LONGEST
-from coursekit.classroom.grading.records import (
+from coursekit_classroom.grading.examiner import Task
+from coursekit_classroom.grading.grade import Batch, Files, collect
+from coursekit_classroom.grading.isolation import Isolation, Limits, best
+from coursekit_classroom.grading.key import Key, derived
+from coursekit_classroom.grading.program import LONGEST
+from coursekit_classroom.grading.records import (
     STATUSES,
     Graded,
     Result,
     graded,
 )
-from coursekit.classroom.grading.sandbox import SandboxError
-from coursekit.classroom.grading.standalone import standalone
+from coursekit_classroom.grading.sandbox import SandboxError
+from coursekit_classroom.grading.standalone import standalone
 from tests.submissions import corpus
 from tests.submissions.corpus import ATTEND, MENDED, RIGHT, RIGHT_MENDED
 
@@ -916,7 +916,7 @@ def test_an_error_of_ours_costs_one_student_their_rows_alone(
             raise ZeroDivisionError
         return read(paths, wanted)
 
-    from coursekit.classroom.grading import examiner
+    from coursekit_classroom.grading import examiner
 
     read = examiner.read_submission
     monkeypatch.setattr(examiner, "read_submission", stumble)
@@ -1296,7 +1296,7 @@ OVERLAY = '''
 
 import torch
 
-from coursekit.classroom.check.core import Bug, Case, Exercise, generator
+from coursekit_classroom.check.core import Bug, Case, Exercise, generator
 
 
 def double(x):

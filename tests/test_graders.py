@@ -13,7 +13,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from coursekit.classroom.grading.key import Key
+from coursekit_classroom.grading.key import Key
 
 ROOT = Path(__file__).resolve().parent.parent
 NAME = "04_attention"

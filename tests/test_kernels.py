@@ -16,7 +16,7 @@ import kernels
 
 ASK = "import os, sys; print('torch' in sys.modules, os.getcwd(), os.getpid())"
 DRAW = """\
-from coursekit.classroom import figures
+from coursekit_classroom import figures
 figures.new_figure()[1][0].plot([1, 2]);
 """
 

@@ -13,8 +13,8 @@ import torch
 from lxml import etree
 
 from coursekit import cli
-from coursekit.classroom import kit
-from coursekit.classroom.kit import export
+from coursekit_classroom import kit
+from coursekit_classroom.kit import export
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAM = kit.exam()

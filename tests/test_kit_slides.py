@@ -9,7 +9,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from coursekit import cli
-from coursekit.classroom.kit import slides
+from coursekit_classroom.kit import slides
 
 ROOT = Path(__file__).resolve().parent.parent
 CHAPTERS = sorted(ROOT.glob("book/[0-9]*.md"))

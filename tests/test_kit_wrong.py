@@ -5,8 +5,8 @@ import re
 import pytest
 
 from coursekit import cli
-from coursekit.classroom.check import core
-from coursekit.classroom.kit import wrong
+from coursekit_classroom.check import core
+from coursekit_classroom.kit import wrong
 
 
 @pytest.mark.parametrize("chapter", ["attention", "loss"])

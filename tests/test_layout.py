@@ -76,6 +76,27 @@ def test_a_module_loads_what_it_needs(line, never, use):
     assert used >= never  # they are there when used
 
 
+ALONE = """
+import importlib, pkgutil, sys
+sys.modules["coursekit_classroom"] = None  # not installed
+import coursekit
+for found in pkgutil.walk_packages(coursekit.__path__, "coursekit."):
+    if not found.name.endswith("__main__"):
+        importlib.import_module(found.name)
+for name in coursekit.__all__:
+    getattr(coursekit, name)
+print("all")
+try:
+    coursekit.check
+except ModuleNotFoundError as error:
+    print(error.name)
+"""
+
+
+def test_the_transformer_works_without_the_course():
+    assert printed_by(ALONE) == {"all", "coursekit_classroom.check"}
+
+
 def test_the_package_loads_from_a_zip(tmp_path):
     with zipfile.ZipFile(tmp_path / "all.zip", "w") as file:
         for name in ("__init__.py", "__init__.pyi", "checks.py"):
@@ -138,7 +159,7 @@ def test_each_chapter_stands_in_the_contents():
 
 # -- the API -----------------------------------------------------------------
 # Pages tell of commands, of what the course is made of, and show the lesson.
-NO_API = ("cli", "classroom", "minimal", "minimal_seq2seq")
+NO_API = ("cli", "minimal", "minimal_seq2seq")
 
 
 def undescribed(names, pages):

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from coursekit.classroom.check import core
-from coursekit.classroom.grading import assign
-from coursekit.classroom.grading.sources import SourceError, for_students
+from coursekit_classroom.check import core
+from coursekit_classroom.grading import assign
+from coursekit_classroom.grading.sources import SourceError, for_students
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -52,7 +52,7 @@ PAGE = f"""{FRONT}(ch-tiny)=
 import torch
 
 import coursekit
-from coursekit.classroom.glue import glue
+from coursekit_classroom.glue import glue
 
 torch.set_num_threads(1)
 ```
@@ -141,7 +141,7 @@ coursekit.check("secret/twice", twice)
 """
 OVERLAY_MODULE = f"""
 import torch
-from coursekit.classroom.check.core import Case, Exercise, generator
+from coursekit_classroom.check.core import Case, Exercise, generator
 
 def twice(x):
     {REFERENCE} = 2 * x
@@ -270,7 +270,7 @@ def test_the_wheel_holds_nothing_private(checkout, tmp_path):
     source = tmp_path / "checkout"
     source.mkdir()
     ignore = shutil.ignore_patterns("__pycache__")
-    for name in ("book", "coursekit", "results"):
+    for name in ("book", "coursekit", "coursekit_classroom", "results"):
         shutil.copytree(ROOT / name, source / name, ignore=ignore)
     files = ("pyproject.toml", "README.md", "LICENSE", ".gitignore")
     for name in (*files, "_config.yml", "references.bib"):

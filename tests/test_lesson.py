@@ -14,9 +14,9 @@ import pytest
 import torch
 
 from coursekit import minimal
-from coursekit.classroom import lesson, stages
-from coursekit.classroom.edits import EDITS
-from coursekit.classroom.grading import plain
+from coursekit_classroom import lesson, stages
+from coursekit_classroom.edits import EDITS
+from coursekit_classroom.grading import plain
 from results.ladder import CONTROLS, RUNGS, build
 from results.take_away import MODELS
 
@@ -270,7 +270,7 @@ def test_an_edit_changes_one_module_alone():
     mask = torch.ones(1, 1, dtype=torch.bool)
     assert torch.equal(edited.attention(q, q, q, mask), q)
     assert plain.attention is not lesson.load(4).attention
-    assert edited.__name__ == "coursekit.classroom.lesson.chapter_4"
+    assert edited.__name__ == "coursekit_classroom.lesson.chapter_4"
     assert "sqrt" in lesson.text(4)
 
 

@@ -28,10 +28,6 @@ from coursekit.cache import (
     CachedStepper,
     make_cache,
 )
-from coursekit.classroom import live
-from coursekit.classroom.figures.hero import others_of, percent, tenths
-from coursekit.classroom.glue import result
-from coursekit.classroom.live import costs, depth, probe, stills, train
 from coursekit.config import GPTConfig, TransformerConfig
 from coursekit.decoder import GPT
 from coursekit.encoder import Encoder
@@ -43,6 +39,10 @@ from coursekit.seq2seq import Transformer, encoder_config
 from coursekit.tokenizer import BPETokenizer, CharTokenizer
 from coursekit.translate import SPECIALS, special_ids
 from coursekit.weights import round_weights
+from coursekit_classroom import live
+from coursekit_classroom.figures.hero import others_of, percent, tenths
+from coursekit_classroom.glue import result
+from coursekit_classroom.live import costs, depth, probe, stills, train
 from results import debugging
 from results.live import GOALS, measure
 

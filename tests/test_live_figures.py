@@ -19,12 +19,12 @@ from test_pages import Visit, axe
 
 import coursekit
 from coursekit.activations import watch
-from coursekit.classroom import lesson
-from coursekit.classroom.edits import EDITS
-from coursekit.classroom.figures.hero import others_of
-from coursekit.classroom.live import probe
 from coursekit.models import save_model
 from coursekit.probe import reach
+from coursekit_classroom import lesson
+from coursekit_classroom.edits import EDITS
+from coursekit_classroom.figures.hero import others_of
+from coursekit_classroom.live import probe
 
 pytestmark = pytest.mark.xdist_group("live figures")
 
@@ -100,7 +100,7 @@ PAGE = (
 
 ```{code-cell} ipython3
 import torch
-from coursekit.classroom import figures
+from coursekit_classroom import figures
 
 torch.set_num_threads(1)
 

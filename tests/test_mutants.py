@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from coursekit.classroom.check import core
-from coursekit.classroom.check.checker import ELSE, check
-from coursekit.classroom.check.core import Bug, Case, Exercise, Variant
-from coursekit.classroom.check.diagnose import mutants
-from coursekit.classroom.check.edits import EditError, edited, written
+from coursekit_classroom.check import core
+from coursekit_classroom.check.checker import ELSE, check
+from coursekit_classroom.check.core import Bug, Case, Exercise, Variant
+from coursekit_classroom.check.diagnose import mutants
+from coursekit_classroom.check.edits import EditError, edited, written
 
 
 def inverse(x: float, most: float = 100.0) -> float:

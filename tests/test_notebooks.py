@@ -11,14 +11,14 @@ from types import SimpleNamespace
 import pytest
 from patience import cpu_seconds
 
-from coursekit.classroom.grading import examiner
-from coursekit.classroom.grading.cells import (
+from coursekit_classroom.grading import examiner
+from coursekit_classroom.grading.cells import (
     CELLS,
     LARGEST,
     myst_cells,
     read_cells,
 )
-from coursekit.classroom.grading.notebooks import (
+from coursekit_classroom.grading.notebooks import (
     NotebookError,
     bare_names,
     declared,
@@ -26,7 +26,7 @@ from coursekit.classroom.grading.notebooks import (
     hash_of,
     read_submission,
 )
-from coursekit.classroom.grading.program import LONGEST, parse
+from coursekit_classroom.grading.program import LONGEST, parse
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted(ROOT.glob("book/**/[0-9][0-9]_*.md"))

@@ -22,8 +22,8 @@ import pytest
 from lxml import etree, html
 from patience import PATIENCE
 
-from coursekit.classroom.check import core
-from coursekit.classroom.grading.install import published
+from coursekit_classroom.check import core
+from coursekit_classroom.grading.install import published
 from results import live
 
 ROOT = Path(__file__).resolve().parent.parent

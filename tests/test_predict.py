@@ -20,7 +20,7 @@ from patience import comes
 from test_book import ROOT, notebooks
 from test_pages import Visit, axe
 
-from coursekit.classroom.grading import install
+from coursekit_classroom.grading import install
 
 # Of the workers, one starts the two servers that small books are built with.
 pytestmark = pytest.mark.xdist_group("small books")
@@ -38,7 +38,7 @@ Go to {ref}`the question <tiny-mean>`, {ref}`tiny-mean`,
 
 ```{code-cell} ipython3
 import torch
-from coursekit.classroom.glue import glue
+from coursekit_classroom.glue import glue
 
 torch.set_num_threads(1)
 x = torch.arange(7.0)

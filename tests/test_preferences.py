@@ -9,12 +9,12 @@ from torch.nn import functional as F  # noqa: N812
 
 from coursekit import preferences as pf
 from coursekit import tuning
-from coursekit.classroom.glue import result
 from coursekit.config import GPTConfig
 from coursekit.data import IGNORE
 from coursekit.decoder import GPT
 from coursekit.train_config import TrainConfig
 from coursekit.training import train
+from coursekit_classroom.glue import result
 
 V, T, D = 11, 13, 20
 END = 1

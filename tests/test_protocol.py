@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from patience import PATIENCE
 
-from coursekit.classroom.check import core
-from coursekit.classroom.check.call import Outcome, Raised
-from coursekit.classroom.check.checker import examine
-from coursekit.classroom.check.diagnose import drawn
-from coursekit.classroom.grading.isolation import Limits
-from coursekit.classroom.grading.sandbox import Sandbox
+from coursekit_classroom.check import core
+from coursekit_classroom.check.call import Outcome, Raised
+from coursekit_classroom.check.checker import examine
+from coursekit_classroom.check.diagnose import drawn
+from coursekit_classroom.grading.isolation import Limits
+from coursekit_classroom.grading.sandbox import Sandbox
 
 ROOT = Path(__file__).resolve().parent.parent
 SEED = 2  # test_catalogue.py asks the same here, with 0 and 1

@@ -404,7 +404,7 @@ def test_the_wheel_says_so_and_has_what_it_needs(built):
     for name in (
         "coursekit/py.typed",
         "coursekit/assets/models/running/model.safetensors",
-        "coursekit/results/running.json",
+        "coursekit_classroom/results/running.json",
     ):
         assert name in names
 

@@ -12,11 +12,11 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from coursekit.classroom import readers
-from coursekit.classroom.grading import plain
-from coursekit.classroom.grading.cells import myst_cells
-from coursekit.classroom.grading.program import parse
-from coursekit.classroom.live import widget
+from coursekit_classroom import readers
+from coursekit_classroom.grading import plain
+from coursekit_classroom.grading.cells import myst_cells
+from coursekit_classroom.grading.program import parse
+from coursekit_classroom.live import widget
 
 ROOT = Path(__file__).resolve().parent.parent
 # Pages that have code, found without a run.

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from coursekit.classroom.glue import result
+from coursekit_classroom.glue import result
 from results import ladder, lighthouse, replacing, take_away
 from results.record import ROOT, commit, record, sha256, summary
 from results.story_gates import MUST_HOLD

@@ -45,7 +45,7 @@ def test_a_chapter_changes_with_its_page_its_module_and_its_exercises():
         ("book/05_masks.md", ["book/05_masks"]),
         ("book/further/04_attention.md", both[1:]),
         ("coursekit/attention.py", both),
-        ("coursekit/classroom/catalogue/attention.py", both),
+        ("coursekit_classroom/catalogue/attention.py", both),
         ("tests/catalogue/attention.py", []),
         ("coursekit/fast/masks.py", []),
         ("README.md", []),

@@ -19,17 +19,17 @@ import pytest
 import torch
 from patience import PATIENCE, alive, comes
 
-from coursekit.classroom.check.call import Raised, call
-from coursekit.classroom.grading import (
+from coursekit_classroom.check.call import Raised, call
+from coursekit_classroom.grading import (
     confine,
     frames,
     isolation,
     processes,
 )
-from coursekit.classroom.grading.frames import FrameError, Opaque
-from coursekit.classroom.grading.isolation import Isolation, Limits
-from coursekit.classroom.grading.sandbox import Pool, Sandbox, SandboxError
-from coursekit.classroom.grading.served import SAID, Served, guarded
+from coursekit_classroom.grading.frames import FrameError, Opaque
+from coursekit_classroom.grading.isolation import Isolation, Limits
+from coursekit_classroom.grading.sandbox import Pool, Sandbox, SandboxError
+from coursekit_classroom.grading.served import SAID, Served, guarded
 
 NONCE = bytes(range(16))
 CELLS = [
@@ -296,11 +296,11 @@ def test_the_package_is_there_and_its_check_does_nothing(box):
 
 FIGURES = [
     "from coursekit import live\n"
-    "from coursekit.classroom import figures, glue\n"
+    "from coursekit_classroom import figures, glue\n"
     "figures.heatmap([[1]], title='one')\n"
     "glue.glue('n', 3)\n"
     "live.still('attention', 'captions', 'A dog.', layer=1);",
-    "from coursekit.classroom import figures, lesson, live\n"
+    "from coursekit_classroom import figures, lesson, live\n"
     "left, right = figures.new_figure(4.6, columns=2)[1]\n"
     "left.bar([1], [2], color=figures.COLORS['blue'])\n"
     "for ax, title in zip(figures.mosaic('ab', 3.0), 'ab'):\n"
@@ -308,10 +308,10 @@ FIGURES = [
     "with figures.plt.style.context('x'):\n"
     "    model = lesson.load(4)",
     "import torch\n"
-    "from coursekit.classroom.by_hand import W_Q, WORDS, X\n"
+    "from coursekit_classroom.by_hand import W_Q, WORDS, X\n"
     "q, y = X[1] @ W_Q + 1, torch.softmax(torch.ones(2, 4) @ W_Q / 2, -1)\n"
     "print(f'{q:.2f}', len(WORDS), y > 1)",
-    "from coursekit.classroom.check.core import Bug\nBug('a', 'b', read='c')",
+    "from coursekit_classroom.check.core import Bug\nBug('a', 'b', read='c')",
     "import coursekit\ncoursekit.start()\nassert not coursekit.step(at=2)",
 ]
 
@@ -328,7 +328,7 @@ def test_a_figure_beside_an_answer_costs_nothing(box):
 def test_no_stand_in_answers(box):
     """What it gives can't be graded."""
     source = (
-        "from coursekit.classroom.check import core\n"
+        "from coursekit_classroom.check import core\n"
         "def f(x): return core.find('attention/attend').reference(x, x, x)\n"
     )
     assert box.run(source) == []
@@ -377,7 +377,7 @@ def test_a_sandbox_from_its_beginning_to_its_end():
     ],
 )
 def test_magics_do_nothing_and_lines_keep_their_number(source, plain):
-    from coursekit.classroom.grading import child
+    from coursekit_classroom.grading import child
 
     assert child.plain_python(source).strip("\n") == plain.strip("\n")
 
@@ -520,7 +520,7 @@ def test_what_is_kept_for_gradients_adds_up(monkeypatch):
     a place that an earlier test left free, and nothing grows.
     """
     monkeypatch.setattr(
-        "coursekit.classroom.grading.served.ASK_MEMORY", 400 << 20
+        "coursekit_classroom.grading.served.ASK_MEMORY", 400 << 20
     )
 
     def long(x):
@@ -563,7 +563,7 @@ def test_nothing_is_kept_once_a_call_has_ended(monkeypatch):
             self.most = len(self.tickets)
             return data
 
-    monkeypatch.setattr("coursekit.classroom.grading.sandbox.Served", Kept)
+    monkeypatch.setattr("coursekit_classroom.grading.sandbox.Served", Kept)
     with Sandbox() as box:
         box.run(CELLS)
         box.run("def stuck(f, x):\n    f(x)\n    import os\n    os._exit(0)")
@@ -704,7 +704,7 @@ def test_answers_of_another_form_are_the_protocol_s_fault():
 
 
 def test_an_error_s_text_holds_nothing_that_a_terminal_obeys():
-    from coursekit.classroom.grading.sandbox import raised
+    from coursekit_classroom.grading.sandbox import raised
 
     error = raised("Bad\x1b[31m<b>", "a\x1b[2J\x07b\r\nin line 1: x\x00")
     assert error.kind == "Bad31mb"
@@ -835,8 +835,8 @@ def test_a_server_that_was_ended_is_replaced(edited):
 
 def test_a_server_ends_with_the_grader():
     code = (
-        "from coursekit.classroom.grading import processes\n"
-        "from coursekit.classroom.grading.sandbox import Sandbox\n"
+        "from coursekit_classroom.grading import processes\n"
+        "from coursekit_classroom.grading.sandbox import Sandbox\n"
         "import os\n"
         "with Sandbox() as box: box.run('x = 1')\n"
         "print(processes.server()._popen.pid, flush=True)\n"
@@ -877,8 +877,8 @@ def test_the_grader_imports_where_unix_modules_are_missing():
         "import sys\n"
         "for name in ('fcntl', 'resource', 'pwd', 'grp', 'termios'):\n"
         "    sys.modules[name] = None\n"
-        "from coursekit.classroom.grading import doctor, sandbox\n"
-        "from coursekit.classroom.grading import confine\n"
+        "from coursekit_classroom.grading import doctor, sandbox\n"
+        "from coursekit_classroom.grading import confine\n"
         "confine.limit(1, 1, 1)\n"
         "confine.limit_more(1, 1)\n"
     )
@@ -935,8 +935,10 @@ def test_another_copy_of_the_package_is_hidden_whole(tmp_path, monkeypatch):
     monkeypatch.setattr(isolation, "library_paths", lambda: known)
     hidden = isolation.hidden_paths()
     assert hidden == sorted(
-        [str(isolation.PACKAGE / "classroom"), str(old / "coursekit")]
-        + [str(p) for p in [isolation.PACKAGE / "results"] if p.exists()]
+        [
+            str(isolation.PACKAGE.parent / "coursekit_classroom"),
+            str(old / "coursekit"),
+        ]
     )
 
 

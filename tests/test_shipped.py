@@ -9,12 +9,12 @@ import pytest
 import torch
 
 import coursekit
-from coursekit.classroom.glue import result
 from coursekit.models import find_model, shipped
 from coursekit.multihead import MultiHeadAttention
 from coursekit.probe import causality
 from coursekit.translate import Translator
 from coursekit.weights import own_weights, read_tensors, round_weights
+from coursekit_classroom.glue import result
 from results.translating import bleu
 from results.translation import FEW, TEST
 

@@ -15,14 +15,14 @@ from patience import PATIENCE
 from test_yourfile import WRONG, found
 
 from coursekit import cli
-from coursekit.classroom import yourfile
-from coursekit.classroom.check.call import Outcome
-from coursekit.classroom.grading import doctor, steps
-from coursekit.classroom.grading.examiner import Session, read
-from coursekit.classroom.grading.isolation import Isolation, Limits
-from coursekit.classroom.grading.key import Key
-from coursekit.classroom.grading.sandbox import Sandbox
-from coursekit.classroom.yourfile import contracts
+from coursekit_classroom import yourfile
+from coursekit_classroom.check.call import Outcome
+from coursekit_classroom.grading import doctor, steps
+from coursekit_classroom.grading.examiner import Session, read
+from coursekit_classroom.grading.isolation import Isolation, Limits
+from coursekit_classroom.grading.key import Key
+from coursekit_classroom.grading.sandbox import Sandbox
+from coursekit_classroom.yourfile import contracts
 
 LIMITS = Limits(cpu_s=PATIENCE, wall_s=PATIENCE)
 LYING = {a.name: a for a in doctor.read_attacks()}["own_verdict"]
@@ -146,7 +146,7 @@ LIES = LYING.source.replace("        lie()\n", "").partition("\nparts =")[0]
 PROCESS = """
 import sys
 from pathlib import Path
-from coursekit.classroom.yourfile import child
+from coursekit_classroom.yourfile import child
 path = Path(sys.argv[1])
 child.run_main = lambda *given: None  # the contracts alone
 for line in child.verify(path, child.load(path)):

@@ -9,9 +9,9 @@ import torch
 import coursekit
 from coursekit import minimal
 from coursekit.activations import watch
-from coursekit.classroom import lesson
-from coursekit.classroom.glue import result
 from coursekit.weights import own_weights
+from coursekit_classroom import lesson
+from coursekit_classroom.glue import result
 from results import stories, story_gates, story_grammar
 from results.minimal import to_minimal
 

@@ -26,8 +26,6 @@ from coursekit.bpe import (
     fast_is_safe,
     learn_merges,
 )
-from coursekit.classroom.catalogue import tokenizer as exercises
-from coursekit.classroom.check import check
 from coursekit.data import load_text
 from coursekit.datasets import read_asset
 from coursekit.tokenizer import BPETokenizer, CharTokenizer
@@ -37,6 +35,8 @@ from coursekit.vocabulary import (
     load_tokenizer,
     tokenizer_from_dict,
 )
+from coursekit_classroom.catalogue import tokenizer as exercises
+from coursekit_classroom.check import check
 
 tiktoken = pytest.importorskip("tiktoken")
 

@@ -15,8 +15,8 @@ from patience import PATIENCE
 
 import coursekit
 from coursekit import minimal
-from coursekit.classroom import live
-from coursekit.classroom.live import train
+from coursekit_classroom import live
+from coursekit_classroom.live import train
 from results.minimal import library_name, to_library
 
 pytestmark = pytest.mark.xdist_group("live")

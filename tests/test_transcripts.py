@@ -8,8 +8,8 @@ from pathlib import Path
 import forked
 import pytest
 
-from coursekit.classroom.glue import result
-from coursekit.classroom.grading.isolation import Isolation, best
+from coursekit_classroom.glue import result
+from coursekit_classroom.grading.isolation import Isolation, best
 from results.grading import Desk, play
 
 MACHINE = {"doctor"}  # what a machine can be trusted with differs

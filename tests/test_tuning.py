@@ -12,7 +12,6 @@ from torch import nn
 
 import coursekit
 from coursekit import cli, tuning
-from coursekit.classroom.glue import result
 from coursekit.config import GPTConfig
 from coursekit.data import IGNORE
 from coursekit.decoder import GPT
@@ -21,6 +20,7 @@ from coursekit.models import save_model
 from coursekit.train_config import TrainConfig
 from coursekit.training import train
 from coursekit.weights import own_weights, read_tensors, write_tensors
+from coursekit_classroom.glue import result
 from results.story_grammar import NAMES, has_held_out
 from results.story_questions import questions
 

@@ -22,10 +22,10 @@ from test_pages import axe
 
 import coursekit
 from coursekit import minimal
-from coursekit.classroom import lesson, live
-from coursekit.classroom.live import strip, walk
 from coursekit.models import find_model
 from coursekit.tokenizer import BPETokenizer
+from coursekit_classroom import lesson, live
+from coursekit_classroom.live import strip, walk
 from results.minimal import to_library
 
 ROOT = Path(__file__).resolve().parent.parent

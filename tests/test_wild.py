@@ -4,8 +4,8 @@ The answers, and what their writers said of them before any check ran, are in
 ``tests/wild``; ``python -m results.wild --list`` shows what the checks say.
 """
 
-from coursekit.classroom.check import core
-from coursekit.classroom.glue import result
+from coursekit_classroom.check import core
+from coursekit_classroom.glue import result
 from results import wild
 from tests.wild import Answer
 

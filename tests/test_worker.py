@@ -16,9 +16,9 @@ import pytest
 import torch
 from patience import PATIENCE, alive, comes
 
-from coursekit.classroom.check import core
-from coursekit.classroom.grading import doctor, frames, processes, worker
-from coursekit.classroom.grading.examiner import (
+from coursekit_classroom.check import core
+from coursekit_classroom.grading import doctor, frames, processes, worker
+from coursekit_classroom.grading.examiner import (
     TOO_SLOW,
     Examiner,
     Lost,
@@ -26,11 +26,11 @@ from coursekit.classroom.grading.examiner import (
     Task,
     grade_student,
 )
-from coursekit.classroom.grading.isolation import Isolation, Limits, best
-from coursekit.classroom.grading.key import Key
-from coursekit.classroom.grading.records import Result
-from coursekit.classroom.grading.served import guarded
-from coursekit.classroom.grading.worker import Worker
+from coursekit_classroom.grading.isolation import Isolation, Limits, best
+from coursekit_classroom.grading.key import Key
+from coursekit_classroom.grading.records import Result
+from coursekit_classroom.grading.served import guarded
+from coursekit_classroom.grading.worker import Worker
 
 ROOT = Path(__file__).resolve().parent.parent
 ENDLESS = "torch.as_tensor(range(2**53))"  # in C++, for years
@@ -232,7 +232,7 @@ def test_without_a_worker_no_signal_ends_it():
     """The control: a guard by signals alone, and Ctrl-C, come too late."""
     code = (
         "import torch\n"
-        "from coursekit.classroom.grading.served import guarded\n"
+        "from coursekit_classroom.grading.served import guarded\n"
         "print('begins', flush=True)\n"
         f"with guarded(0.2): {ENDLESS}\n"
     )

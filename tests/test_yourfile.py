@@ -16,9 +16,9 @@ import torch
 
 import coursekit
 from coursekit import cli
-from coursekit.classroom import lesson, yourfile
-from coursekit.classroom.glue import result
-from coursekit.classroom.yourfile import (
+from coursekit_classroom import lesson, yourfile
+from coursekit_classroom.glue import result
+from coursekit_classroom.yourfile import (
     FILE,
     bands,
     child,
@@ -1317,7 +1317,7 @@ def test_a_loop_without_an_end_ends(tmp_path):
     endless = "while True:\n    pass\n"
     (tmp_path / "mine.py").write_text(endless)
     code = (
-        "import sys\nfrom coursekit.classroom.yourfile import child\n"
+        "import sys\nfrom coursekit_classroom.yourfile import child\n"
         "child.LIMIT = 1\nchild.main(sys.argv[1:])\n"
     )
     words = "mine.py", "", "1", "out"

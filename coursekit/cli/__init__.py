@@ -62,8 +62,8 @@ could not be translated, or the output could not be written; 2 wrong option or
 input, said in one line; 130 stopped by Ctrl-C, checkpoint kept
 """
 
-YOUR_FILE = "coursekit.classroom.yourfile"
-GRADING = "coursekit.classroom.grading"
+YOUR_FILE = "coursekit_classroom.yourfile"
+GRADING = "coursekit_classroom.grading"
 # Name: how it is called, and its module, in a newcomer's order.  Behind a
 # colon: which of the module's commands it is.
 COMMANDS = {
@@ -74,7 +74,7 @@ COMMANDS = {
     "info": ("[RUN] [--json]", "coursekit.cli.info"),
     "finetune": ("RUN PAIRS --out RUN [options]", "coursekit.cli.finetune"),
     "quantize": ("RUN [TEXT] [options]", "coursekit.cli.quantize"),
-    "notebooks": ("[FOLDER]", "coursekit.classroom.readers"),
+    "notebooks": ("[FOLDER]", "coursekit_classroom.readers"),
     "start": ("[FILE] [--at K] [--force]", f"{YOUR_FILE}:start"),
     "step": ("[FILE] [--at K] [--seconds S]", f"{YOUR_FILE}:step"),
     "capstone": ("[FILE] [TEXT] [options]", f"{YOUR_FILE}.capstone:capstone"),
@@ -83,7 +83,7 @@ COMMANDS = {
     "grade": ("DIR --key FILE --out CSV [options]", f"{GRADING}.grade"),
     "sheet": ("CSV [--format F] [--roster CSV]", f"{GRADING}.sheet"),
     "doctor": ("[options]", f"{GRADING}.doctor"),
-    "kit": ("PART [options]", "coursekit.classroom.kit.command"),
+    "kit": ("PART [options]", "coursekit_classroom.kit.command"),
 }
 
 

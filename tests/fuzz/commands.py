@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 
 from coursekit import cli
-from coursekit.classroom.kit import command as kit
+from coursekit_classroom.kit import command as kit
 from tests.fuzz import damage, folder, forked, target
 from tests.submissions import corpus
 

@@ -19,11 +19,6 @@ from safetensors.torch import save_file
 
 from coursekit.bpe import read_ranks
 from coursekit.checkpoint import load_checkpoint, save_checkpoint
-from coursekit.classroom.grading import frames
-from coursekit.classroom.grading.key import Key
-from coursekit.classroom.grading.notebooks import declared, read_submission
-from coursekit.classroom.grading.students import read_roster
-from coursekit.classroom.yourfile.capstone import predicted
 from coursekit.config import GPTConfig
 from coursekit.data import load_text
 from coursekit.decoder import GPT
@@ -40,6 +35,11 @@ from coursekit.tokenizer import BPETokenizer, CharTokenizer
 from coursekit.train_config import TrainConfig
 from coursekit.training import new_state
 from coursekit.vocabulary import load_tokenizer
+from coursekit_classroom.grading import frames
+from coursekit_classroom.grading.key import Key
+from coursekit_classroom.grading.notebooks import declared, read_submission
+from coursekit_classroom.grading.students import read_roster
+from coursekit_classroom.yourfile.capstone import predicted
 from tests.fuzz import folder, target
 from tests.references import write_model_bin
 from tests.submissions import corpus

@@ -472,15 +472,15 @@ BODIES = {
         return q
     """,
     "imports_the_reference": """
-        from coursekit.classroom.catalogue.attention import attend
+        from coursekit_classroom.catalogue.attention import attend
 
         return attend(q, k, v)
     """,
     "reads_the_reference": """
         from pathlib import Path
 
-        here = Path(coursekit.__file__).parent
-        exec((here / "classroom" / "catalogue" / "attention.py").read_text())
+        here = Path(coursekit.__file__).parents[1] / "coursekit_classroom"
+        exec((here / "catalogue" / "attention.py").read_text())
         return q
     """,
     "reads_the_host": """

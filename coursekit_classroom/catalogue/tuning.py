@@ -1,0 +1,702 @@
+"""Exercises of chapter 20: fine-tuning."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812
+
+from coursekit_classroom.check.core import (
+    Bug,
+    Case,
+    Exercise,
+    generator,
+    randn,
+)
+
+float64 = torch.float64
+OURS = [
+    "coursekit.tuning.lora",
+    "coursekit.tuning.LoRA",
+    "coursekit.tuning.add_lora",
+    "coursekit.tuning.merge_lora",
+    "coursekit.tuning.answer_batch",
+]
+Update = tuple[Tensor, Tensor, float]
+
+
+# -- implement: which tokens count -------------------------------------------
+def targets(
+    prompt: list[int], answer: list[int]
+) -> tuple[list[int], list[int]]:
+    """What a model reads of a prompt with its answer, and its targets.
+
+    `prompt` and `answer` are lists of ids, at least two each; the last of
+    `answer` is the token that ends it. The row is one after the other.
+    Returned are two lists of equal length: the inputs, all tokens but the
+    last, and for each of them the token that comes next. Where that token
+    belongs to the prompt, the target is −100 instead.
+    """
+    ids = [*prompt, *answer]
+    wanted = ids[1:]
+    ignored = -100
+    n = len(prompt) - 1
+    wanted = [ignored] * n + wanted[n:]
+    return ids[:-1], wanted
+
+
+_TARGETS_BUGS = {
+    "not_shifted": Bug(
+        "1:",
+        ":-1",
+        says="targets that are the tokens read, not the next ones",
+        why="The logits of a position are for the token after it: the "
+        "targets begin with the second token of the row.",
+        read="20_tuning#tun-mask",
+    ),
+    "zero": Bug(
+        "-100",
+        "0",
+        says="targets of 0 where none should count",
+        why="0 is a token like any other, and the model would learn to say "
+        "it. The loss leaves out −100.",
+        read="20_tuning#tun-mask",
+        at="mask",
+    ),
+    "all_counted": Bug(
+        "n = len(prompt) - 1",
+        "n = 0",
+        says="every token counted, those of the prompt too",
+        why="That is pretraining on prompts and answers. Here the tokens of "
+        "the prompt are no targets.",
+        read="20_tuning#tun-mask",
+        at="mask",
+    ),
+    "one_late": Bug(
+        "n = len(prompt) - 1",
+        "n = len(prompt)",
+        says="a first token of the answer that does not count",
+        why="It is the target of the last token of the prompt, so the first "
+        "len(prompt) − 1 targets are left out, not the first len(prompt).",
+        read="20_tuning#tun-mask",
+        at="mask",
+    ),
+    "one_early": Bug(
+        "- 1",
+        "- 2",
+        says="a last token of the prompt that counts",
+        why="The first len(prompt) − 1 targets belong to the prompt.",
+        read="20_tuning#tun-mask",
+        at="mask",
+    ),
+    "no_end": Bug(
+        "return ids[:-1], wanted",
+        "wanted = [*wanted[:-1], ignored]\n    return ids[:-1], wanted",
+        says="an end that is no target",
+        why="A model that is never asked for the end of an answer does not "
+        "learn to stop.",
+        read="20_tuning#tun-mask",
+    ),
+    "own": Bug(
+        "return ids[:-1], wanted",
+        "wanted = [ignored] * len(prompt) + ids[len(prompt) : -1]\n"
+        "    return ids[:-1], wanted",
+        says="targets that are the tokens of the answer as they are read",
+        why="The logits of a position are for the token after it. The first "
+        "target that counts stands at the last token of the prompt.",
+        read="20_tuning#tun-mask",
+        alone=True,
+    ),
+    "prompt_grows": Bug(
+        "ids = [*prompt, *answer]",
+        "ids = prompt\n    ids += answer",
+        "wanted[n:]",
+        "answer",
+        says="a row that is the list `prompt` itself: it grows, and with it "
+        "the number of targets that are left out",
+        why="`row += answer` makes the caller's list longer. `prompt + "
+        "answer` is a new one.",
+        read="20_tuning#tun-mask",
+        alone=True,
+    ),
+    "elsewhere": Bug(
+        "return ids[:-1], wanted",
+        "return ids, [ignored] * len(prompt) + answer",
+        says="inputs and labels as long as the row, neither of them moved",
+        why="Some libraries want this and move the labels themselves. Here "
+        "the last token is not read, and each target is the next token.",
+        read="20_tuning#tun-mask",
+        alone=True,
+    ),
+}
+
+
+def _targets_cases(seed: int) -> list[Case]:
+    g = generator(seed)
+    ids = (1 + torch.randperm(97, generator=g)[:8]).tolist()
+    prompt, answer = ids[:5], [ids[5], ids[1], ids[6]]
+    return [Case((prompt, answer), name="an answer with a prompt's token")]
+
+
+# -- implement: a chat template ----------------------------------------------
+def rendered(turns: list[tuple[str, str]]) -> str:
+    r"""A conversation as one text, as many chat models read it.
+
+    `turns` are pairs of a role ("system", "user" or "assistant") and what was
+    said. Each turn becomes `<|im_start|>`, the role, a new line, what was
+    said, `<|im_end|>` and a new line. If the last turn is the user's, the text
+    ends with `<|im_start|>assistant` and a new line, so that what the model
+    continues with is its answer.
+    """
+    text = ""
+    for role, said in turns:
+        text += f"<|im_start|>{role}\n{said}<|im_end|>\n"
+    if turns[-1][0] == "user":
+        text += "<|im_start|>assistant\n"
+    return text
+
+
+_RENDERED_BUGS = {
+    "no_end": Bug(
+        "{said}<|im_end|>\\",
+        "{said}\\",
+        says="turns that never end",
+        why="Without <|im_end|> the model can't tell where somebody stops, "
+        "and it does not stop either.",
+        read="20_tuning#tun-template",
+        at="turn",
+    ),
+    "one_line": Bug(
+        'text += f"<|im_start|>{role}\\n{said}<|im_end|>\\n"',
+        'text += f"<|im_start|>{role}\\n{said}<|im_end|>"',
+        says="turns with no new line behind them",
+        why="It is part of the template, and the model has always seen it.",
+        read="20_tuning#tun-template",
+        at="turn",
+    ),
+    "colon": Bug(
+        "{role}\\n",
+        "{role}: ",
+        says="a colon behind the role instead of a new line",
+        why="It reads as well to you, but the model was trained on other "
+        "tokens.",
+        read="20_tuning#tun-template",
+        at="turn",
+    ),
+    "no_prompt": Bug(
+        '    if turns[-1][0] == "user":\n'
+        '        text += "<|im_start|>assistant\\n"\n',
+        "",
+        says="no line that hands over to the assistant",
+        why="Then the model may go on with another turn of the user's. Open "
+        "the assistant's turn.",
+        read="20_tuning#tun-template",
+    ),
+    "always": Bug(
+        'if turns[-1][0] == "user":\n'
+        '        text += "<|im_start|>assistant\\n"',
+        'text += "<|im_start|>assistant\\n"',
+        says="a turn opened behind an answer that is there already",
+        why="Only if the user spoke last is it the assistant's turn.",
+        read="20_tuning#tun-template",
+        at="prompt",
+    ),
+    "closed": Bug(
+        'text += "<|im_start|>assistant\\n"',
+        'text += "<|im_start|>assistant\\n"\n        text += "<|im_end|>\\n"',
+        says="the assistant's turn opened and closed again",
+        why="The model is to fill it: it closes the turn itself.",
+        read="20_tuning#tun-template",
+        at="prompt",
+    ),
+    "each_user": Bug(
+        '    if turns[-1][0] == "user":\n        text +=',
+        '        if role == "user":\n            text +=',
+        says="the assistant's turn opened after each of the user's",
+        why="The answers are turns already. Only the last turn, if it is the "
+        "user's, lacks one.",
+        read="20_tuning#tun-template",
+        at="prompt",
+    ),
+    "same_line": Bug(
+        '"<|im_start|>assistant\\n"',
+        '"<|im_start|>assistant"',
+        says="no new line after the role of the assistant's open turn",
+        why="A role ends with a new line in every turn, in this one, too.",
+        read="20_tuning#tun-template",
+        at="prompt",
+    ),
+    "between": Bug(
+        "return text",
+        'return text if turns[-1][0] == "user" else text[:-1]',
+        says="a last turn with no new line after it",
+        why="The new line ends a turn; it does not only separate two.",
+        read="20_tuning#tun-template",
+        alone=True,
+    ),
+    "anybody_else": Bug(
+        '[0] == "user"',
+        '[0] != "assistant"',
+        says="a turn that is opened for the assistant although nobody asked",
+        why="If the system speaks last, the user comes next. Ask whether the "
+        "last turn is the user's.",
+        read="20_tuning#tun-template",
+        alone=True,
+    ),
+}
+
+
+def _rendered_cases(seed: int) -> list[Case]:
+    words = ["cat", "dog", "kite", "lake", "ball", "tea"]
+    order = torch.randperm(len(words), generator=generator(seed)).tolist()
+    a, b, c = (words[i] for i in order[:3])
+    asked = [("system", f"Be a {a}.\n"), ("user", f" Who has the {b}?")]
+    return [
+        Case((asked,), name="a question"),
+        Case(([*asked, ("assistant", f"A {c}.")],), name="an answered one"),
+        Case((asked[:1],), name="nobody has asked yet"),
+    ]
+
+
+# -- implement: a low-rank update --------------------------------------------
+def adapted(
+    x: Tensor, weight: Tensor, a: Tensor, b: Tensor, alpha: float
+) -> Tensor:
+    """The output of a linear layer with a low-rank update beside it.
+
+    `x` is `(T, I)`, `weight` `(O, I)`, as `nn.Linear` keeps it, `a` `(r, I)`
+    and `b` `(O, r)`. The result is `(T, O)`: what the layer gives, plus what
+    the update `B A` gives, times alpha / r.
+    """
+    rank = a.size(0)
+    scale = alpha / rank
+    inner = x @ a.T
+    update = scale * inner @ b.T
+    return x @ weight.T + update
+
+
+_ADAPTED_BUGS = {
+    "no_scale": Bug(
+        "alpha / rank",
+        "1.0",
+        says="an update that is not scaled",
+        why="It is multiplied by α / r, so that another rank does not ask "
+        "for another learning rate.",
+        read="20_tuning#tun-lora",
+    ),
+    "alpha_alone": Bug(
+        "alpha / rank",
+        "alpha",
+        says="an update times α, not divided by the rank",
+        why="The scale is α / r, and r is the number of rows of A.",
+        read="20_tuning#tun-lora",
+    ),
+    "by_width": Bug(
+        "alpha / rank",
+        "alpha / a.size(1)",
+        says="an update divided by the width instead of the rank",
+        why="r is the number of rows of A, not of its columns.",
+        read="20_tuning#tun-lora",
+    ),
+    "by_height": Bug(
+        "alpha / rank",
+        "alpha / b.size(0)",
+        says="an update divided by the number of outputs instead of the rank",
+        why="r is the number of rows of A, or of columns of B.",
+        read="20_tuning#tun-lora",
+    ),
+    "root": Bug(
+        "alpha / rank",
+        "alpha / rank**0.5",
+        says="an update divided by the root of the rank",
+        why="Some libraries offer that under another name. Here it is α / r.",
+        read="20_tuning#tun-lora",
+    ),
+    "bent": Bug(
+        "update = scale * inner @ b.T",
+        "inner = inner.relu()\n    update = scale * inner @ b.T",
+        says="an update with a ReLU between its matrices",
+        why="Adapter layers have one. Here the update must be linear, or it "
+        "can't be merged into W.",
+        read="20_tuning#tun-lora",
+    ),
+    "update_alone": Bug(
+        "x @ weight.T + update",
+        "update",
+        says="the update without the layer",
+        why="W stays, and its output is added.",
+        read="20_tuning#tun-lora",
+    ),
+    "all_scaled": Bug(
+        "x @ weight.T",
+        "scale * (x @ weight.T)",
+        says="the scale applied to the layer's output, too",
+        why="Then the model is another before it has learned anything. Only "
+        "the update is scaled.",
+        read="20_tuning#tun-lora",
+        alone=True,
+    ),
+    "not_transposed": Bug(
+        "weight.T",
+        "weight",
+        says="a weight that is not transposed",
+        why="`weight` is (O, I), as nn.Linear keeps it: x @ weight.T.",
+        read="20_tuning#tun-lora",
+        alone=True,
+    ),
+}
+
+
+def _adapted_cases(seed: int) -> list[Case]:
+    g = generator(seed)
+    numbers = (randn(g, 4, 7), randn(g, 5, 7), randn(g, 3, 7), randn(g, 5, 3))
+    return [Case((*numbers, 11.0), name="rank 3, α = 11")]
+
+
+# -- implement: merge --------------------------------------------------------
+def merged(weight: Tensor, updates: Sequence[Update]) -> Tensor:
+    """A matrix with several updates added to it.
+
+    `weight` is `(O, I)`. `updates` is a list of `(a, b, alpha)`, `a` `(r, I)`
+    and `b` `(O, r)`, each with a rank r of its own. Each adds alpha / r times
+    its `B A`. The result is `(O, I)`; `weight` itself stays as it is.
+    """
+    total = torch.zeros_like(weight)
+    for a, b, alpha in updates:
+        rank = len(a)
+        update = alpha / rank * b @ a
+        total = total + update
+    return weight + total
+
+
+_MERGED_BUGS = {
+    "first_rank": Bug(
+        "len(a)",
+        "len(updates[0][0])",
+        says="every update divided by the first one's rank",
+        why="Each has a rank of its own: the number of rows of its A.",
+        read="20_tuning#tun-merge",
+        at="scale",
+    ),
+    "no_scale": Bug(
+        "alpha / rank * b",
+        "b",
+        says="updates that are not scaled",
+        why="What the adapted layer adds is α / r times B A. The merged one "
+        "has to add the same.",
+        read="20_tuning#tun-merge",
+        at="scale",
+    ),
+    "last_only": Bug(
+        "total + update",
+        "update",
+        says="the last update alone",
+        why="All of them are added up.",
+        read="20_tuning#tun-merge",
+    ),
+    "mean": Bug(
+        "return weight + total",
+        "total = total / len(updates)\n    return weight + total",
+        says="the mean of the updates instead of their sum",
+        why="Side by side, their outputs are added. So are their matrices.",
+        read="20_tuning#tun-merge",
+    ),
+    "updates_alone": Bug(
+        "weight + total",
+        "total",
+        says="the updates without the matrix",
+        why="They are added to W.",
+        read="20_tuning#tun-merge",
+    ),
+    "minus": Bug(
+        "weight + total",
+        "weight - total",
+        says="updates that are subtracted",
+        why="That takes a merged update out again.",
+        read="20_tuning#tun-merge",
+    ),
+    "alpha_alone": Bug(
+        "alpha / rank * b",
+        "alpha * b",
+        says="updates multiplied by α, and not divided by the rank",
+        why="The scale is α / r, so that another rank needs no other "
+        "learning rate.",
+        read="20_tuning#tun-merge",
+        alone=True,
+    ),
+}
+
+
+def _merged_cases(seed: int) -> list[Case]:
+    g = generator(seed)
+    weight = randn(g, 5, 7)
+    updates = [
+        (randn(g, r, 7), randn(g, 5, r), alpha)
+        for r, alpha in ((4, 3.0), (3, 11.0))
+    ]
+    return [Case((weight, updates), name="two updates, of rank 4 and 3")]
+
+
+# -- implement: count --------------------------------------------------------
+def counted(
+    d_model: int, d_ff: int, n_layers: int, rank: int, layers: list[str]
+) -> int:
+    """How many numbers low-rank updates train.
+
+    A block has the matrices "w_q", "w_k", "w_v" and "w_o", from `d_model` to
+    `d_model`, "w_in" from `d_model` to `d_ff` and "w_out" back. In each of
+    `n_layers` blocks, those that `layers` names get an update of the given
+    rank; nothing else is trained.
+    """
+    total = 0
+    for name in layers:
+        n_in = d_ff if name == "w_out" else d_model
+        n_out = d_ff if name == "w_in" else d_model
+        total += rank * (n_in + n_out)
+    return n_layers * total
+
+
+_COUNTED_BUGS = {
+    "square": Bug(
+        "total += rank * (n_in + n_out)",
+        "n_in = n_out = d_model\n        total += rank * (n_in + n_out)",
+        says="matrices of the network that are as wide as those of attention",
+        why="w_in leads from d_model to d_ff, w_out back.",
+        read="20_tuning#tun-count",
+    ),
+    "product": Bug(
+        "(n_in + n_out)",
+        "n_in * n_out",
+        says="r numbers for each entry of the matrix",
+        why="That is more than the matrix has. A has r rows as long as the "
+        "input, B r columns as long as the output.",
+        read="20_tuning#tun-count",
+    ),
+    "a_alone": Bug(
+        "(n_in + n_out)",
+        "n_in",
+        says="A alone, without B",
+        why="B has r numbers for each output.",
+        read="20_tuning#tun-count",
+    ),
+    "rank_1": Bug(
+        "rank * (n_in + n_out)",
+        "n_in + n_out",
+        says="updates of rank 1, whatever the rank is",
+        why="A has r rows, and B has r columns.",
+        read="20_tuning#tun-count",
+    ),
+    "frozen": Bug(
+        "(n_in + n_out)",
+        "(n_in + n_out) + n_in * n_out",
+        says="the old matrices counted as well",
+        why="They are there, but they get no gradient.",
+        read="20_tuning#tun-count",
+        at="numbers",
+    ),
+    "biases": Bug(
+        "(n_in + n_out)",
+        "(n_in + n_out) + n_out",
+        says="updates with a bias",
+        why="An update is the product of two matrices, and nothing else.",
+        read="20_tuning#tun-count",
+        at="numbers",
+    ),
+    "full": Bug(
+        "rank * (n_in + n_out)",
+        "n_in * n_out",
+        says="the entries of the matrices themselves",
+        why="That is full fine-tuning. Only A and B are trained.",
+        read="20_tuning#tun-count",
+    ),
+    "out_square": Bug(
+        'd_ff if name == "w_out" else d_model',
+        "d_model",
+        says="a w_out that is as wide as the matrices of attention",
+        why="w_out leads from d_ff to d_model.",
+        read="20_tuning#tun-count",
+        alone=True,
+    ),
+    "all_wide": Bug(
+        "total += rank * (n_in + n_out)",
+        "n_in, n_out = d_model, d_ff\n        total += rank * (n_in + n_out)",
+        says="every matrix as wide as those of the network",
+        why="Those of attention lead from d_model to d_model. (In Python, "
+        "a condition `name == 'w_in' or 'w_out'` is always true.)",
+        read="20_tuning#tun-count",
+        alone=True,
+    ),
+    "one_block": Bug(
+        "n_layers * total",
+        "total",
+        says="the updates of a single block",
+        why="Every block has them.",
+        read="20_tuning#tun-count",
+    ),
+    "all_six": Bug(
+        "in layers:",
+        'in ("w_q", "w_k", "w_v", "w_o", "w_in", "w_out"):',
+        says="updates of all six matrices, whatever is listed",
+        why="Only the layers in the list get an update.",
+        read="20_tuning#tun-count",
+        alone=True,
+    ),
+}
+
+
+def _counted_cases(seed: int) -> list[Case]:
+    d_model, rank = ((20, 3), (44, 5), (52, 7))[seed % 3]
+    layers = ["w_q", "w_o", "w_in", "w_out"]
+    sizes = (d_model, 4 * d_model - 3, 11, rank)
+    return [Case((*sizes, layers), name="two of attention, two of the FFN")]
+
+
+# -- debug: a loss on answers ------------------------------------------------
+def mended(
+    logits: Tensor, ids: Tensor, n_prompt: Tensor, n_real: Tensor
+) -> Tensor:
+    """The mean nats that the tokens of all answers cost.
+
+    `ids` is `(B, T)`: in row i stand `n_prompt[i]` tokens of a prompt, then
+    the answer, up to `n_real[i]` tokens in all, then padding. `logits` is
+    `(B, T, V)`, those of position t for token t + 1. The result is the mean
+    over all tokens of all answers; prompts and padding do not count.
+    """
+    places = torch.arange(1, ids.size(1))
+    begun = places >= n_prompt[:, None]
+    going = places < n_real[:, None]
+    counts = (begun & going).double()
+    rows = logits[:, :-1]
+    nats = F.cross_entropy(rows.mT, ids[:, 1:], reduction="none") * counts
+    return nats.sum() / counts.sum()
+
+
+_MENDED_BUGS = {
+    "late": Bug(
+        "begun = places >= n_prompt[:, None]",
+        "begun = places > n_prompt[:, None]",
+        says="a first token of each answer that does not count",
+        why="Places are counted from 0, so the answer begins at place "
+        "n_prompt, and this token counts, too.",
+        read="20_tuning#tun-mask",
+    ),
+    "prompt_too": Bug(
+        "begun = places >= n_prompt[:, None]",
+        "begun = places > 0 * n_prompt[:, None]",
+        says="prompts that count",
+        why="Only places from n_prompt on belong to the answer.",
+        read="20_tuning#tun-mask",
+    ),
+    "padding_too": Bug(
+        "n_real[:, None]",
+        "ids.size(1) + 0 * n_real[:, None]",
+        says="padding that counts",
+        why="From place n_real on there is nothing to predict.",
+        read="20_tuning#tun-mask",
+        at="going",
+    ),
+    "end_left_out": Bug(
+        "n_real[:, None]",
+        "n_real[:, None] - 1",
+        says="a last token of each answer that does not count",
+        why="It ends the answer, and the model has to learn it: the last "
+        "place is n_real − 1.",
+        read="20_tuning#tun-mask",
+        at="going",
+    ),
+    "not_shifted": Bug(
+        ":, :-1",
+        ":, 1:",
+        says="logits compared with the token that they have read",
+        why="Those of position t are for token t + 1.",
+        read="20_tuning#tun-mask",
+    ),
+    "mean_of_means": Bug(
+        "return nats.sum() / counts.sum()",
+        "return (nats.sum(1) / counts.sum(1)).mean()",
+        says="the mean of each row's mean",
+        why="Then a token of a short answer weighs more than one of a long "
+        "answer. Divide once, by the number of all tokens that count.",
+        read="20_tuning#tun-mask",
+    ),
+    "all_positions": Bug(
+        "return nats.sum() / counts.sum()",
+        "return nats.mean()",
+        says="a sum that is divided by all positions",
+        why="Divide by the number of tokens that count. Else longer prompts "
+        "make the loss, and each step, smaller.",
+        read="20_tuning#tun-mask",
+    ),
+    "per_answer": Bug(
+        "return nats.sum() / counts.sum()",
+        "return nats.sum() / len(ids)",
+        says="a sum that is divided by the number of answers",
+        why="Then a long answer weighs more than a short one, and the loss "
+        "is not in nats per token. Divide by the number of tokens that "
+        "count.",
+        read="20_tuning#tun-mask",
+    ),
+    "from_zero": Bug(
+        "torch.arange(1, ids.size(1))",
+        "torch.arange(ids.size(1) - 1)",
+        says="places counted by the token that is read, not by the target",
+        why="The target of position t stands at place t + 1. Otherwise the "
+        "first token of each answer is lost, and one of the padding counts.",
+        read="20_tuning#tun-mask",
+        alone=True,
+    ),
+}
+
+
+def _mended_cases(seed: int) -> list[Case]:
+    g = generator(seed)
+    ids = torch.randint(13, (3, 11), generator=g)
+    ids[0, 5] = 0  # a token like any other
+    n_prompt, n_real = torch.tensor([3, 5, 2]), torch.tensor([7, 11, 5])
+    logits = 2 * randn(g, 3, 11, 13)
+    return [Case((logits, ids, n_prompt, n_real), name="three rows")]
+
+
+EXERCISES = {
+    "targets": Exercise(
+        targets,
+        _targets_cases,
+        bugs=_TARGETS_BUGS,
+        alike=[
+            (
+                frozenset({"own"}),
+                frozenset({"not_shifted", "one_late"}),
+                "the same lists: what is not shifted is masked one later",
+            )
+        ],
+        forbid=OURS,
+    ),
+    "rendered": Exercise(
+        rendered,
+        _rendered_cases,
+        bugs=_RENDERED_BUGS,
+    ),
+    "adapted": Exercise(
+        adapted,
+        _adapted_cases,
+        bugs=_ADAPTED_BUGS,
+        forbid=OURS,
+    ),
+    "merged": Exercise(
+        merged,
+        _merged_cases,
+        bugs=_MERGED_BUGS,
+        forbid=OURS,
+    ),
+    "counted": Exercise(
+        counted,
+        _counted_cases,
+        bugs=_COUNTED_BUGS,
+    ),
+    "mended": Exercise(
+        mended,
+        _mended_cases,
+        bugs=_MENDED_BUGS,
+        forbid=OURS,
+    ),
+}

@@ -1,0 +1,253 @@
+"""Which classic mistakes give just these answers?
+
+A reference with one mistake in it, or two, or those of a program that is
+handed out to be fixed, is a *mutant*.  If a learner's function agrees with a
+mutant on every case, in what it returns, what it raises and what it does to
+its arguments, then on these inputs it is that mutant.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, lru_cache
+from itertools import combinations
+from typing import Any
+
+from coursekit_classroom.check.call import SAID, Outcome, kind, said, state
+from coursekit_classroom.check.compare import (
+    EXACT,
+    difference,
+    different,
+    in_form_of,
+    is_value,
+)
+from coursekit_classroom.check.core import (
+    IN_PLACE,
+    NONE,
+    Case,
+    Exercise,
+    Switches,
+    draw,
+    expected,
+    source_of,
+)
+from coursekit_classroom.check.edits import EditError
+
+
+@cache
+def mutants(exercise: Exercise) -> Sequence[Switches]:
+    """Every bug alone, every two that go together, and what is planted."""
+    bugs = exercise.bugs
+    found = [frozenset((name,)) for name in bugs]
+    found += [
+        frozenset(both)
+        for both in combinations([n for n in bugs if not bugs[n].alone], 2)
+        if go_together(exercise, *both)
+    ]
+    planted = frozenset(exercise.planted)
+    return found + [planted] * (len(planted) > 2)
+
+
+def go_together(exercise: Exercise, *names: str) -> bool:
+    """Whether mistakes can be made in one program."""
+    places = [exercise.bugs[name].at or name for name in names]
+    if len(set(places)) < len(places):
+        return False
+    try:
+        for size in range(len(exercise.variants) + 1):
+            for asked in combinations(exercise.variants, size):
+                source_of(exercise, frozenset((*asked, *names)))
+    except EditError:
+        return False
+    return True
+
+
+class References:
+    """What a reference and its mutants come to on some cases, each once.
+
+    Args:
+        exercise: whose reference it is.
+        cases: on which inputs.
+        seed: of the random numbers that the reference is given.
+    """
+
+    def __init__(
+        self, exercise: Exercise, cases: Sequence[Case], seed: int
+    ) -> None:
+        self.exercise, self.cases, self.seed = exercise, cases, seed
+        self._outcomes: dict[tuple[int, Switches], Outcome] = {}
+        self._traces: dict[tuple[int, Switches], Trace] = {}
+
+    def outcome(self, number: int, on: Switches = NONE) -> Outcome:
+        """What the reference with these mistakes comes to on a case."""
+        key = number, on
+        if key not in self._outcomes:
+            case = self.cases[number]
+            self._outcomes[key] = expected(self.exercise, case, self.seed, on)
+        return self._outcomes[key]
+
+    def trace(self, number: int, on: Switches) -> "Trace":
+        """What can be compared of that."""
+        key = number, on
+        if key not in self._traces:
+            case, outcome = self.cases[number], self.outcome(number, on)
+            self._traces[key] = trace(self.exercise, case, outcome)
+        return self._traces[key]
+
+
+@lru_cache(maxsize=8)
+def drawn(exercise: Exercise, seed: int) -> References:
+    """An exercise's references on the cases of a seed.
+
+    A learner who tries again, and a class on the same page, waits for them
+    once. The cases are not those that the learner's function is given.
+    """
+    return References(exercise, draw(exercise, seed), seed)
+
+
+def explanations(
+    references: References,
+    cases: Sequence[Case],
+    outcomes: Sequence[Outcome],
+    on: Switches,
+    order: Sequence[int],
+) -> list[Switches]:
+    """The sets of bugs that explain all outcomes, the smallest first.
+
+    A pair that does what one of its two does alone explains nothing more,
+    and is left out.  So is any pair where every answer is a yes or no, a
+    whole number or a word: there are more pairs than such answers.
+
+    If nothing explains all of it, the way on which a function came to its
+    results does not count. If nothing explains these either, one that changes
+    an argument which has to stay as it was is compared in what it returns: it
+    may be right but for that, or make another mistake besides.
+
+    Args:
+        references: of the exercise, on the same cases.
+        cases: what the learner's function was given.
+        outcomes: what it came to, one for each case.
+        on: the variant that was asked for.
+        order: of the cases; the first that differs rules a mutant out.
+    """
+    exercise = references.exercise
+    rights = [references.outcome(n, on) for n in range(len(cases))]
+    outcomes = [
+        replace(got, value=in_form_of(right.value, got.value))
+        for got, right in zip(outcomes, rights, strict=True)
+    ]
+    traces = [(n, trace(exercise, cases[n], outcomes[n])) for n in order]
+    known = mutants(exercise)
+    if all(isinstance(r.value, (bool, int, *EXACT)) for r in rights):
+        known = [mutant for mutant in known if len(mutant) == 1]
+    found = explaining(references, traces, known, on)
+    if not found:  # another way, and a mistake on it
+        traces = [(n, replace(seen, other_way=False)) for n, seen in traces]
+        found = explaining(references, traces, known, on)
+    if found or not any(
+        different(got, right, exercise.keeps_models)
+        for got, right in zip(outcomes, rights, strict=True)
+    ):
+        return found
+    loose = [
+        (n, replace(seen, arguments={}))
+        for n, seen in traces
+        if not seen.raised
+    ]
+    if len(loose) < len(traces):
+        return []
+    if exercise.judge is None:  # it may be right but for that
+        known = [NONE, *known]
+    return [
+        mutant | {IN_PLACE}
+        for mutant in explaining(references, loose, known, on)
+    ]
+
+
+def explaining(
+    references: References,
+    traces: Sequence[tuple[int, "Trace"]],
+    known: Sequence[Switches],
+    on: Switches,
+) -> list[Switches]:
+    """Those of some mutants that leave these traces, the smallest first."""
+    found: list[Switches] = []
+    for mutant in known:
+        if any(one <= mutant for one in found):
+            continue
+        if all(
+            same(
+                references.exercise,
+                got,
+                references.trace(number, on | mutant),
+            )
+            for number, got in traces
+        ):
+            found.append(mutant)
+    return found
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What can be compared of an outcome."""
+
+    raised: str = ""
+    """The class of what was raised."""
+
+    said: str = ""
+    """The first line of its message."""
+
+    value: Any = None
+    """The exercise's view of what was returned."""
+
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    """The arguments after the call, by name."""
+
+    malformed: bool = False
+    """Whether the answer is not of a form that can be compared."""
+
+    other_way: bool = False
+    """Whether it was reached in a way that is not the one asked for."""
+
+
+def trace(exercise: Exercise, case: Case, outcome: Outcome) -> Trace:
+    """What can be compared of a case's outcome."""
+    if outcome.error:
+        return Trace(raised=kind(outcome.error), said=said(outcome.error))
+    value = outcome.value
+    if exercise.view is not None:
+        try:
+            value = exercise.view(value, case)
+        except Exception:
+            return Trace(malformed=True)
+    arguments = outcome.arguments
+    if exercise.keeps_models:
+        arguments = {name: state(x) for name, x in arguments.items()}
+    wrong_way = exercise.manner and exercise.manner(outcome.used, case)
+    return Trace(value=value, arguments=arguments, other_way=bool(wrong_way))
+
+
+def same(exercise: Exercise, a: Trace, b: Trace) -> bool:
+    """Whether two outcomes of one case cannot be told apart."""
+    if a.malformed or b.malformed or a.other_way != b.other_way:
+        return False
+    if a.raised or b.raised:
+        silent = any(x.said.startswith(SAID[:150]) for x in (a, b))
+        # The sizes that do not fit change places when the operands do.
+        alike_said = sorted(a.said.split()) == sorted(b.said.split())
+        return a.raised == b.raised and (silent or alike_said)
+    try:
+        if not alike(exercise, a.value, b.value):
+            return False
+    except Exception:  # an answer that is not of the right form
+        return False
+    return all(
+        alike(exercise, a.arguments[name], value)
+        for name, value in b.arguments.items()
+        if a.arguments and is_value(value)
+    )
+
+
+def alike(exercise: Exercise, a: Any, b: Any) -> bool:
+    """Whether two values are the same within the exercise's tolerance."""
+    rtol, atol = exercise.rtol, exercise.atol
+    return difference(a, b, rtol, atol, equal_nan=True, brief=True) is None

@@ -1,0 +1,46 @@
+"""A figure of lists of blocks: which object does each entry name?"""
+
+from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
+
+from coursekit_classroom.figures.shapes import arrow
+from coursekit_classroom.figures.style import COLORS, ROLES, new_figure
+
+__all__ = ["block_lists"]
+
+LISTS = {
+    "three blocks": ((0, 1, 2), True),
+    "the same block": ((1, 1, 1), True),
+    "a plain list": ((0, 1, 2), False),
+}
+
+
+def block_lists() -> list[Axes]:
+    """Draw a stack of three blocks, and two that only look like one.
+
+    Returns:
+        The three axes. Entry i of a list stands at height i, and an arrow
+        leads to its block; the frame of a block that PyTorch does not find
+        is dotted.
+    """
+    color = COLORS[ROLES["weight"]]
+    axes = new_figure(height=1.9, columns=len(LISTS))[1]
+    for ax, (title, (blocks, found)) in zip(axes, LISTS.items(), strict=True):
+        for entry, block in enumerate(blocks):
+            ax.text(0, entry, f"[{entry}]", ha="center", va="center")
+            arrow(ax, (0.35, entry), (1, block), "-")
+        for block in sorted(set(blocks)):
+            box = Rectangle(
+                (1.05, block - 0.36),
+                1.6,
+                0.72,
+                fill=False,
+                edgecolor=color,
+                linestyle="-" if found else ":",
+            )
+            ax.add_patch(box)
+            ax.text(1.85, block, "Block", ha="center", va="center")
+        ax.set(xlim=(-0.4, 2.8), ylim=(2.5, -0.5))
+        ax.set_title(title)
+        ax.axis("off")
+    return axes

@@ -1,0 +1,1104 @@
+"""One submission: what its functions come to in the sandbox, and the marks.
+
+The sandbox only ever sees cells and inputs.  What is right is computed here,
+and so is every comparison.
+"""
+
+import hashlib
+import inspect
+import math
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+
+from coursekit_classroom.check import core
+from coursekit_classroom.check.call import (
+    Outcome,
+    Raised,
+    call,
+    explain,
+    unwritten,
+)
+from coursekit_classroom.check.checker import examine, verdict
+from coursekit_classroom.check.compare import describe
+from coursekit_classroom.check.core import NONE, Case, Exercise, Switches
+from coursekit_classroom.check.diagnose import References, go_together
+from coursekit_classroom.check.forbid import LESSON
+from coursekit_classroom.check.report import Report
+from coursekit_classroom.grading import frames, library, refusal, viva
+from coursekit_classroom.grading.feedback import LONG
+from coursekit_classroom.grading.frames import FrameError
+from coursekit_classroom.grading.isolation import Limits
+from coursekit_classroom.grading.key import derived
+from coursekit_classroom.grading.notebooks import (
+    Answer,
+    NotebookError,
+    Submission,
+    read_submission,
+)
+from coursekit_classroom.grading.program import skeleton
+from coursekit_classroom.grading.records import Graded, Question, Result
+from coursekit_classroom.grading.sandbox import SandboxError
+from coursekit_classroom.grading.served import guarded
+
+GONE = "nothing was left of the time that a submission may take"
+BREAKDOWNS = 2  # sandboxes that one exercise may wear out
+SECONDS, MEMORY = 60.0, 4 << 30  # that comparing one answer may take
+READ_S, READ_MEMORY = 30.0, 1 << 30  # that reading a submission may take
+TASK_S = 300.0  # of our own that a task may take, comparing not counted
+LOOK_S = 5.0  # that looking for forbidden names in an answer may take
+STATUS = {"passed": "ok", "wrong": "wrong", "error": "error"}
+PROBLEMS = {  # of an answer, as notebooks.py finds them
+    "duplicate": "Several cells define {f}: cell {n} of {file} counts, the "
+    "last one in which something is written.",
+    "elsewhere": "The cell for {f} holds the stub alone, so what counts is "
+    "cell {n} of {file}, which defines it, too.",
+    "files": "Several files define {f}; {file} counts.",
+    "renamed": "The cell defines {f}, which is not the name it should have.",
+    "syntax": "The cell is not valid Python.",
+}
+TELLS = [  # the cases of a student's own test
+    "True for a right function",
+    "False for the program that was given",
+    "False for programs with its mistakes and another",
+]
+LOOK_AT = ("duplicate", "elsewhere")  # of these the instructor hears, too
+BLANK = "Nothing is written yet."
+TOO_MUCH = (
+    f"What was handed in cannot be read within {READ_S:g} s and "
+    f"{READ_MEMORY >> 30} GB. Hand in the cells that answer, without outputs."
+)
+UNSEEN = "Which forbidden functions it names was not found out in time."
+SAME = "The cell is as it was given out."
+STUMBLED = "What it returned made the grader stumble"
+TOO_SLOW = (
+    "Judging what it returned, or answering what it asked of the functions "
+    "that it was given, took too long."
+)
+TRIES = 4  # of each: whoever guesses is right once in 70 times
+BLIND: tuple[Callable[..., Any], ...] = (
+    lambda *_, **__: None,
+    lambda *_, **__: 0,
+    lambda *_, **__: 1,
+    lambda first, *_, **__: first,
+    lambda first, *_, **__: torch.zeros_like(first),
+)
+"""Answers that need no look at what is asked."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """One exercise, as one student is examined in it."""
+
+    id: str
+    """Of the row."""
+
+    function: str
+    points: float
+    exercise: Exercise
+    seed: int
+    """Draws the hidden cases; some of them hold it, as an argument."""
+
+    secret: int
+    """What students must not know follows from it, and it from nothing that
+    they get: the order of the cases, and that of a test's functions."""
+
+    on: Switches = NONE
+    """The variant that is asked for."""
+
+    stub: str = ""
+    """The cell as it was given out."""
+
+    mutant: Switches = NONE
+    """The mistakes that are in it, if it is a program to fix."""
+
+    tells: bool = False
+    """Whether a test is asked for that knows the mutant from the right."""
+
+    questions: bool = False
+    """Whether the instructor gets questions about the answer."""
+
+    mark: str = ""
+    """Of the assignment, in the notebooks that were given out for it."""
+
+    setup: tuple[str, ...] = ()
+    """Cells that were given out, for notebooks in which they are deleted."""
+
+    @property
+    def call_seed(self) -> int:
+        """Of the random numbers that functions get.
+
+        The sandbox knows it, so nothing else follows from it.
+        """
+        return derived(self.secret, "calls")
+
+    @property
+    def cases(self) -> Sequence[Case]:
+        """The hidden ones, in an order that only the key knows.
+
+        Where the answers are True and False, the order is all there is to
+        know.
+        """
+        cases = list(core.draw(self.exercise, self.seed))
+        random.Random(derived(self.secret, "cases")).shuffle(cases)
+        return cases
+
+    def examine(
+        self, answer: Answer, cells: tuple[str, ...], session: "Session"
+    ) -> tuple[Result, "Tried | None"]:
+        """The row of an answer, and what its function came to."""
+        method = examine_test if self.tells else examine_function
+        return method(self, answer, cells, session)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """As it travels to a worker: the exercise by its id."""
+        return {**self.__dict__, "exercise": core.id_of(self.exercise)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        exercise = core.find(state["exercise"])
+        self.__dict__.update(state, exercise=exercise)
+
+    def plain(self) -> dict[str, Any]:
+        """What decides about the marks, as JSON has it."""
+        return {
+            "id": self.id,
+            "function": self.function,
+            "points": self.points,
+            "seed": self.seed,
+            "secret": self.secret,
+            "on": sorted(self.on),
+            "stub": self.stub,
+            "mutant": sorted(self.mutant),
+            "tells": self.tells,
+            "questions": self.questions,
+            "mark": self.mark,
+            "setup": self.setup,
+        }
+
+
+def prove(task: Task) -> None:
+    """Try everything about a task that does not depend on a student.
+
+    Raises:
+        ValueError: if the exercise cannot be graded in a sandbox.
+    """
+    exercise, problem = task.exercise, task.exercise.local
+    for case in task.cases:
+        core.expected(exercise, case, task.call_seed, task.on)
+        bound = core.bind(exercise, case)
+        try:
+            frames.pack((bound.args, bound.kwargs), bytes(frames.NONCE), [])
+        except FrameError as error:
+            problem = problem or str(error)
+    if problem:
+        raise ValueError(
+            f"a graded exercise runs in a sandbox: got {task.id}, which "
+            f"cannot. {problem.rstrip('.')}. Take it out of the assignment."
+        )
+
+
+@runtime_checkable
+class Box(Protocol):
+    """What is used of a sandbox."""
+
+    limits: Limits
+
+    def allow(self, cpu_s: float, wall_s: float) -> None: ...
+    def run(self, cells: Sequence[str], fresh: bool = False) -> Any: ...
+    def call(
+        self,
+        function: str,
+        arguments: inspect.BoundArguments,
+        seed: int = 0,
+        watched: bool = False,
+    ) -> Outcome: ...
+    def look(self, function: str) -> tuple[bool, bool] | None: ...
+    def close(self) -> None: ...
+    @property
+    def usage(self) -> Any: ...
+
+
+class StartError(OSError):
+    """The sandbox does not start: this machine's fault, not a student's."""
+
+
+@dataclass
+class Session:
+    """The sandboxes of one student, one after another.
+
+    They share one budget, CPU time and time on the clock, of the size of one
+    sandbox's limits.  Half of it is kept, in equal parts, for the tasks to
+    come: a task that never ends takes no points of the others'.
+    """
+
+    take: Callable[[bool], Box]
+    """``take(alone)``: a fresh one; if alone, no other starts beside it."""
+
+    box: Box | None = None
+    cells: tuple[str, ...] | None = None
+    """What runs in the box."""
+
+    touched: bool = False
+    """Whether any cell has run in the box."""
+
+    failed: dict[int, Raised] = field(default_factory=dict)
+    """Those of the cells that raised."""
+
+    cpu: float = 0.0
+    wall: float = 0.0
+    memory: int = 0
+
+    limits: Limits | None = None
+    """Those of the first box: the budget."""
+
+    tasks: int = 1
+    to_come: int = 0
+    """How many tasks there are after the present one."""
+
+    retried: bool = False
+    """Whether something of the present task is tried for the second time."""
+
+    forfeited: float = 0.0
+    """The part of the budget that went with a worker that was killed."""
+
+    charged: tuple[float, float] = (0.0, 0.0)
+    """What the tasks before the present one took: seconds of CPU time, and
+    on the clock."""
+
+    before: tuple[float, float] = (0.0, 0.0)
+    """What all boxes had used when the present task began."""
+
+    def begin(self, number: int, tasks: int) -> None:
+        """Go on to a task; the one before is charged, at most its part."""
+        used = self.used()
+        if self.limits:
+            cpu, wall = (
+                now + min(u - b, part)
+                for now, u, b, part in zip(
+                    self.charged, used, self.before, self.part(), strict=True
+                )
+            )
+            self.charged = cpu, wall
+        self.before, self.retried = used, False
+        self.tasks, self.to_come = max(1, tasks), max(0, tasks - 1 - number)
+
+    def forfeit(self, number: int, tasks: int) -> None:
+        """Keep only what is kept for the tasks after one: it was lost."""
+        to_come = max(0, tasks - 1 - number)
+        self.forfeited = 1 - to_come / (2 * max(1, tasks))
+
+    def used(self) -> tuple[float, float]:
+        """Seconds of CPU time and on the clock, of all boxes."""
+        if self.box is None:
+            return self.cpu, self.wall
+        usage = self.box.usage
+        return self.cpu + usage.cpu_s, self.wall + usage.wall_s
+
+    def part(self) -> tuple[float, float]:
+        """What the present task may take of the budget."""
+        assert self.limits is not None
+        share = 1 - self.forfeited - self.to_come / (2 * self.tasks)
+        cpu, wall = self.charged
+        return (
+            max(0.0, self.limits.cpu_s * share - cpu),
+            max(0.0, self.limits.wall_s * share - wall),
+        )
+
+    def left(self) -> tuple[float, float]:
+        """What is left of it: on the clock half, until a second try."""
+        if self.limits is None:
+            return math.inf, math.inf
+        (cpu, wall), used = self.part(), self.used()
+        wall *= 1.0 if self.retried else 0.5
+        return cpu - used[0] + self.before[0], wall - used[1] + self.before[1]
+
+    def ready(self) -> Box:
+        """A box with what is left of the budget.
+
+        Raises:
+            SandboxError: if nothing is.
+        """
+        if self.box is None and min(self.left()) > 0:
+            self.open()
+        cpu, wall = self.left()
+        if self.box is None or min(cpu, wall) <= 0:
+            raise SandboxError("timeout", GONE)
+        if cpu < math.inf:
+            self.box.allow(cpu, wall)
+        return self.box
+
+    def open(self, alone: bool = False) -> None:
+        """Start again; a box that does not start is no student's fault."""
+        self.close()
+        for _ in range(2):
+            box = self.take(alone)
+            try:
+                box.run([])
+            except SandboxError as error:
+                box.close()
+                problem = error
+                continue
+            self.box, self.limits = box, self.limits or box.limits
+            return
+        raise StartError(f"the sandbox does not start: {problem.text}")
+
+    def renew(self) -> None:
+        """Have a box that no cell has touched."""
+        if self.touched:
+            self.open()
+
+    def load(self, cells: tuple[str, ...]) -> None:
+        """Run cells, unless they are what ran last."""
+        box = self.ready()
+        if self.cells != cells:
+            self.cells, self.touched = None, True
+            found = box.run(cells, fresh=True)
+            self.failed = {f.cell: f.error for f in found}
+            self.cells = cells
+
+    def call(
+        self,
+        cells: tuple[str, ...],
+        function: str,
+        bound: inspect.BoundArguments,
+        seed: int,
+        watched: bool = False,
+    ) -> Outcome:
+        """Call a function of some cells.
+
+        Raises:
+            SandboxError: if that wore the box out; the next has a new one.
+        """
+        try:
+            self.load(cells)
+            assert self.box is not None
+            return self.box.call(function, bound, seed, watched)
+        except SandboxError:
+            self.close()
+            raise
+
+    def look(
+        self, cells: tuple[str, ...], function: str
+    ) -> tuple[bool, bool] | None:
+        """As a box does."""
+        try:
+            self.load(cells)
+            assert self.box is not None
+            return self.box.look(function)
+        except SandboxError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Give the box up, and add up what it used."""
+        if self.box is not None:
+            self.box.close()
+            self.cpu, self.wall = self.used()
+            self.memory = max(self.memory, self.box.usage.memory)
+        self.box = self.cells = None
+        self.touched = False
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What a function came to on every case."""
+
+    outcomes: list[Outcome]
+    broken: SandboxError | None = None
+    """What happened to the first sandbox that was worn out."""
+
+    at: int = 0
+    """On which case."""
+
+    absent: str = ""
+    """Why there is nothing to call."""
+
+    bare: bool = False
+    """Whether the function's body is empty."""
+
+
+class Lost(Exception):  # noqa: N818
+    """The process that examined was killed, or it died."""
+
+    def __init__(self, status: str, text: str) -> None:
+        super().__init__(f"{status}: {text}")
+        self.status = status
+        """``timeout`` or ``protocol``."""
+        self.text = text
+        """Why, in a sentence."""
+
+
+@runtime_checkable
+class Examines(Protocol):
+    """Examines students: in this process, or in one that can be killed.
+
+    Each method may raise :class:`Lost`; the next call works again.
+    """
+
+    def read(
+        self, paths: Sequence[Path], tasks: Sequence[Task]
+    ) -> tuple[str, str] | None: ...
+    def examine(self, number: int) -> Result: ...
+    def questions(self, number: int) -> list[Question]: ...
+    def finish(self) -> tuple[float, int, float]: ...
+
+
+class Examiner:
+    """Examines one student after another, exercise by exercise.
+
+    It computes with what students have returned.  Only a process that can be
+    killed is safe from that (worker.py).
+
+    Args:
+        take: gives a sandbox, as in :class:`Session`.
+    """
+
+    def __init__(self, take: Callable[[bool], Box]) -> None:
+        self.take = take
+        self.session = Session(take)
+        self.tasks: Sequence[Task] = ()
+        self.submission: Submission | None = None
+        self.tried: dict[int, Tried] = {}
+
+    def read(
+        self, paths: Sequence[Path], tasks: Sequence[Task]
+    ) -> tuple[str, str] | None:
+        """Begin with a student; a status and the reason if nothing is there.
+
+        Args:
+            paths: their notebooks; there may be none.
+            tasks: what is asked.
+        """
+        self.finish()
+        self.tasks = tasks
+        self.submission, problem = read(paths, tasks)
+        return None if self.submission is not None else problem
+
+    def examine(self, number: int) -> Result:
+        """The row of a task.
+
+        Raises:
+            StartError: if no sandbox starts.
+        """
+        assert self.submission is not None
+        self.session.begin(number, len(self.tasks))
+        with guarded(TASK_S):
+            found, tried = result(
+                self.tasks[number], self.submission, self.session
+            )
+        if tried is not None:
+            self.tried[number] = tried
+        return found
+
+    def questions(self, number: int) -> list[Question]:
+        """Questions about the answer to a task that was examined."""
+        task, tried = self.tasks[number], self.tried.get(number)
+        if tried is None or not task.questions or task.tells:
+            return []
+        assert self.submission is not None
+        answer = self.submission.answers[task.id]
+        try:
+            with guarded(TASK_S):
+                return ask(task, answer, tried)
+        except StartError:
+            raise
+        except Exception:  # questions about odd code cost nobody their row
+            return []
+
+    def forfeit(self, number: int) -> None:
+        """Begin again after a task with which a worker was lost."""
+        self.session.forfeit(number, len(self.tasks))
+
+    def finish(self) -> tuple[float, int, float]:
+        """End with a student: CPU seconds, bytes, and seconds on the clock
+        that their code took."""
+        self.session.close()
+        found = self.session
+        used = found.cpu, found.memory, found.wall
+        self.session, self.submission = Session(self.take), None
+        self.tried = {}
+        return used
+
+
+def grade_student(
+    student: str,
+    paths: Sequence[Path],
+    tasks: Sequence[Task],
+    examiner: Examines,
+    isolation: str,
+    sha256: str,
+) -> Graded:
+    """Examine one student in every task; nothing they hand in raises.
+
+    Args:
+        student: their id.
+        paths: their notebooks; there may be none.
+        tasks: what is asked.
+        examiner: does it.
+        isolation: that of the sandboxes, for the rows.
+        sha256: of the notebooks.
+
+    Raises:
+        StartError: if no sandbox starts.
+    """
+    began = time.monotonic()
+    try:
+        problem = examiner.read(paths, tasks)
+    except Lost:
+        problem = "unreadable", TOO_MUCH
+    results: list[Result] = []
+    questions: dict[str, list[Question]] = {}
+    for number, task in enumerate(tasks):
+        if problem is not None:
+            results.append(nothing(task, *problem))
+            continue
+        try:
+            results.append(examiner.examine(number))
+            if asked := examiner.questions(number):
+                questions[task.id] = asked
+        except Lost as lost:
+            if len(results) == number:  # not only the questions are lost
+                results.append(nothing(task, lost.status, lost.text))
+    cpu, memory, waited = examiner.finish()
+    return Graded(
+        student,
+        sha256,
+        [replace(r, isolation=isolation) for r in results],
+        questions,
+        round(time.monotonic() - began, 2),
+        round(cpu, 2),
+        memory,
+        round(waited, 2),
+    )
+
+
+def read(
+    paths: Sequence[Path], tasks: Sequence[Task]
+) -> tuple[Submission | None, tuple[str, str]]:
+    """A submission, or a status and the reason why there is none."""
+    if not paths:
+        return None, ("not attempted", "No notebook was handed in.")
+    odd = [p.name for p in paths if p.is_symlink() or not p.is_file()]
+    if odd:
+        return None, ("unreadable", f"{odd[0]} is a link, not a file.")
+    try:
+        with guarded(READ_S, READ_MEMORY):
+            return read_submission(paths, tasks), ("", "")
+    except NotebookError as error:
+        return None, ("unreadable", str(error))
+    except (TimeoutError, MemoryError):
+        return None, ("unreadable", TOO_MUCH)
+    except Exception as error:  # whatever a file can make us stumble over
+        reason = f"The notebook cannot be read ({type(error).__name__})."
+        return None, ("unreadable", reason)
+
+
+def nothing(task: Task, status: str, text: str) -> Result:
+    """The row of an exercise in which nothing was run."""
+    return Result(task.id, task.function, task.points, status, message=text)
+
+
+def result(
+    task: Task, submission: Submission, session: Session
+) -> tuple[Result, Tried | None]:
+    """Examine one task: its row, and what the function came to."""
+    answer = submission.answers[task.id]
+    notes = [*submission.problems]
+    if answer.problem == "missing":
+        text = f"There is no cell that defines {task.function}."
+        found = nothing(task, "not attempted", text)
+        return replace(found, notes=notes), None
+    cells = (*answer.helpers, answer.source)
+    if "".join(answer.source.split()) == "".join(task.stub.split()) != "":
+        found = nothing(task, "not attempted", SAME if task.mutant else BLANK)
+        return replace(found, notes=notes, notebook=answer.file), None
+    # A test may well compare with the library.
+    forbid = () if task.tells else (*task.exercise.forbid, *LESSON)
+    named = names_in(cells, forbid)
+    tried: Tried | None = None
+    try:
+        after = [refusing(named)] if named else []
+        found, tried = task.examine(answer, (*cells, *after), session)
+        if found.status == "not attempted":
+            tried = None
+    except StartError:
+        raise
+    except TimeoutError:
+        found = nothing(task, "timeout", TOO_SLOW)
+    except Exception as error:  # an answer that no comparison is ready for
+        text = f"{STUMBLED}: {explain(error).splitlines()[0]}"
+        found = nothing(task, "protocol", text)
+    finally:
+        if named:
+            session.close()  # functions of its libraries were replaced
+    said = PROBLEMS.get(answer.problem, "").format(
+        f=answer.function, file=answer.file, n=answer.cell
+    )
+    if said:
+        notes.append(said)
+    if named is None:
+        notes.append(UNSEEN)
+    found = replace(
+        found,
+        notes=notes,
+        look_at=said if answer.problem in LOOK_AT else "",
+        code="" if task.mutant else fingerprint(cells),
+        used_library=named or [],
+        notebook=answer.file,
+        message=found.message[: LONG + 1],  # a page says where it cuts
+    )
+    return found, tried
+
+
+def refusing(names: Sequence[str]) -> str:
+    """A cell after which some functions raise."""
+    text = inspect.getsource(refusal)
+    return (
+        f"_own = {{}}\nexec(compile({text!r}, 'refusal', 'exec'), _own)\n"
+        f"_own['refuse']({[*names]}, globals())"
+    )
+
+
+def fingerprint(cells: Sequence[str]) -> str:
+    """A hash of an answer that other names, comments and layout don't change.
+
+    Empty if the answer is short, no Python, or resists a look.
+    """
+    try:
+        with guarded(LOOK_S, READ_MEMORY):
+            text = "\n".join(map(skeleton, cells))
+    except Exception:
+        return ""
+    short = text.count("\n") < 3
+    return "" if short else hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def names_in(cells: Sequence[str], forbid: Sequence[str]) -> list[str] | None:
+    """The forbidden names of an answer; None if it resists a look.
+
+    Nothing about a look may end the batch.
+    """
+    try:
+        with guarded(LOOK_S, READ_MEMORY):
+            return library.used(cells, forbid)
+    except Exception:
+        return None
+
+
+# -- a function, case by case ------------------------------------------------
+def examine_function(
+    task: Task, answer: Answer, cells: tuple[str, ...], session: Session
+) -> tuple[Result, Tried]:
+    """Call a function on the hidden cases, and compare."""
+    cases = task.cases
+    calls = [core.bind(task.exercise, case) for case in cases]
+    tried = call_all(
+        cells,
+        answer.function,
+        calls,
+        task.call_seed,
+        session,
+        task.exercise.manner is not None,
+    )
+    if tried.absent:
+        return nothing(task, "error", tried.absent), tried
+    with guarded(SECONDS, MEMORY):
+        return assess(task, cases, tried), tried
+
+
+def call_all(
+    cells: tuple[str, ...],
+    function: str,
+    calls: Sequence[inspect.BoundArguments],
+    seed: int,
+    session: Session,
+    watched: bool = False,
+) -> Tried:
+    """Call a function once for each case, in as few sandboxes as it takes.
+
+    The first time-out is tried again in a sandbox of its own, since the
+    machine may have been busy or an earlier exercise slow.
+    """
+    retry = Retry(session)
+    try:
+        there = retry(lambda: session.look(cells, function))
+    except SandboxError as error:  # the cells alone: no call can do better
+        return Tried([lost(error.text) for _ in calls], error)
+    if there is None or not there[0]:
+        last = list(session.failed.values())[-1:]
+        return Tried([], absent=absent(function, there, *last))
+    outcomes: list[Outcome] = []
+    first: SandboxError | None = None
+    at = broken = 0
+    for number, bound in enumerate(calls):
+        if broken == BREAKDOWNS:
+            outcomes.append(lost("it was no longer called"))
+            continue
+        try:
+            one = partial(session.call, cells, function, bound, seed, watched)
+            outcomes.append(retry(one))
+        except SandboxError as error:
+            if first is None:
+                first, at = error, number
+            broken += 1
+            outcomes.append(lost(error.text))
+    return Tried(outcomes, first, at, bare=there[1])
+
+
+class Retry:
+    """Does something again, once in its life, if it takes too long."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.used = False
+
+    def __call__(self, do: Callable[[], Any]) -> Any:
+        try:
+            return do()
+        except SandboxError as error:
+            if error.status != "timeout" or self.used:
+                raise
+            self.session.retried = True
+            if min(self.session.left()) <= 0:  # a second try changes nothing
+                raise
+        self.used = True
+        self.session.open(alone=True)
+        return do()
+
+
+def lost(text: str) -> Outcome:
+    """The outcome of a call that never came back."""
+    return Outcome(error=Raised("NoAnswer", text))
+
+
+def absent(
+    function: str,
+    there: tuple[bool, bool] | None,
+    raised: Raised | None = None,
+) -> str:
+    """Why there is nothing to call."""
+    if raised is not None:
+        return f"The cell raised {explain(raised)}"
+    if there is None:
+        return f"After the cell there is no {function}."
+    return f"{function} is no function."
+
+
+def promised(task: Task) -> bool:
+    """Whether the right function returns anything."""
+    return any(
+        core.expected(task.exercise, case, task.call_seed, task.on).value
+        is not None
+        for case in task.cases
+    )
+
+
+def assess(task: Task, cases: Sequence[Case], tried: Tried) -> Result:
+    """Marks and a diagnosis for what a function came to."""
+    exercise, outcomes = task.exercise, tried.outcomes
+    # The function itself is elsewhere: another one stands in for it.
+    stands = blank if tried.bare else assess
+    hints = {unwritten(stands, got) for got in outcomes}
+    if None not in hints and promised(task):
+        text = " ".join(sorted(h for h in hints if h))
+        return nothing(task, "not attempted", text)
+    right = [
+        problem(task, case, got) is None
+        for case, got in zip(cases, outcomes, strict=True)
+    ]
+    references = References(exercise, cases, task.call_seed)
+    report = examine(task.id, references, cases, outcomes, task.on)
+    found = reported(task, report, cases, right, tried)
+    earning = right if report.right else [False] * len(right)
+    return credited(task, found, earning)
+
+
+def credited(task: Task, found: Result, right: Sequence[bool]) -> Result:
+    """Points for what is right, and was not before, and is no guess."""
+    now, before, notes = share_of(task, right), Fraction(), []
+    if task.mutant:
+        given = right_given(task)
+        before = share_of(task, given)
+        notes.append(
+            f"The program that you were given is right on {sum(given)} of "
+            f"{len(given)} cases: the points are for the others."
+        )
+    if yes_or_no(task) and not all(right):
+        notes.append(
+            "The points are for telling the cases where True is right from "
+            "those where it is not: always the same answer gets none."
+        )
+    if 0 < now < 1 and is_blind(task, right):
+        now = Fraction()
+        notes.append(
+            "A function that always returns None, 0, 1, its first argument or "
+            "zeros is right on these cases, too, so they earn no points alone."
+        )
+    gained = max(Fraction(), now - before) / (1 - before)
+    return replace(
+        found,
+        right=gained.numerator,
+        total=gained.denominator,
+        cause=[*found.cause, *notes],
+    )
+
+
+def is_blind(task: Task, right: Sequence[bool]) -> bool:
+    """Whether an answer that needs no look is right wherever this one is."""
+    exercise, seed = task.exercise, task.call_seed
+    met = [
+        (case, core.expected(exercise, case, seed, task.on))
+        for case, ok in zip(task.cases, right, strict=True)
+        if ok
+    ]
+    return any(
+        all(
+            verdict(
+                exercise,
+                case,
+                call(answer, core.bind(exercise, case), seed),
+                wanted,
+            )
+            is None
+            for case, wanted in met
+        )
+        for answer in BLIND
+    )
+
+
+def share_of(task: Task, right: Sequence[bool]) -> Fraction:
+    """How much of an exercise is solved.
+
+    The fraction of the cases; of True and False the share of the ones and that
+    of the others, less 1 (Youden's J), so that no constant gets anything.
+    """
+    if not (wanted := yes_or_no(task)):
+        return Fraction(sum(right), len(right))
+    both = [
+        [ok for ok, value in zip(right, wanted, strict=True) if value is kind]
+        for kind in (True, False)
+    ]
+    ones, others = (Fraction(sum(oks), len(oks)) for oks in both)
+    return max(Fraction(), ones + others - 1)
+
+
+def yes_or_no(task: Task) -> list[bool]:
+    """The right answers, if they are True and False; else nothing."""
+    values = [
+        core.expected(task.exercise, case, task.call_seed, task.on).value
+        for case in task.cases
+    ]
+    plain = all(isinstance(value, bool) for value in values)
+    return values if plain and len(set(values)) == 2 else []
+
+
+def right_given(task: Task) -> list[bool]:
+    """Whether the given program is right, case by case."""
+    on = task.on | task.mutant
+    return [
+        problem(
+            task, case, core.expected(task.exercise, case, task.call_seed, on)
+        )
+        is None
+        for case in task.cases
+    ]
+
+
+def blank() -> None:
+    """Stands for a stub that nobody has filled."""
+
+
+def problem(task: Task, case: Case, got: Outcome) -> str | None:
+    """What is wrong with an outcome."""
+    right = core.expected(task.exercise, case, task.call_seed, task.on)
+    return verdict(task.exercise, case, got, right)
+
+
+def reported(
+    task: Task,
+    report: Report,
+    cases: Sequence[Case],
+    right: Sequence[bool],
+    tried: Tried,
+) -> Result:
+    """A report as plain data."""
+    status, message, n = STATUS[report.status], report.message, len(cases)
+    cause = report.cause()
+    if tried.broken is not None:
+        status, cause = tried.broken.status, []
+        name = cases[tried.at].name
+        message = (
+            f"Case {tried.at + 1} of {n}{': ' * bool(name)}{name}.\n"
+            f"No answer: {tried.broken.text}.\n"
+            f"Right on {sum(right)} of {n} cases."
+        )
+    return Result(
+        task.id,
+        task.function,
+        task.points,
+        status,
+        right=sum(right),
+        total=n,
+        cases=[
+            [case.name or f"case {number}", ok]
+            for number, (case, ok) in enumerate(
+                zip(cases, right, strict=True), 1
+            )
+        ],
+        diagnosis=sorted(report.diagnosis),
+        says=[bug.says for bug in (report.mistakes or [[]])[0]],
+        cause=cause,
+        message="" if report else message,
+        links=[list(link) for link in report.links()],
+    )
+
+
+# -- a student's own test ----------------------------------------------------
+def examine_test(
+    task: Task, answer: Answer, cells: tuple[str, ...], session: Session
+) -> tuple[Result, Tried]:
+    """Give a test a right function and wrong ones, in a drawn order.
+
+    All run here, on inputs of the student's; what they may use is limited.
+    """
+    programs = [NONE, task.mutant, *worse(task)]
+    functions = [
+        open_ended(core.mutant(task.exercise, task.on | on)) for on in programs
+    ]
+    order = [0, 1] * TRIES + list(range(2, len(programs)))
+    random.Random(derived(task.secret, "test")).shuffle(order)
+    signature = inspect.signature(lambda f: f)
+    calls = [signature.bind(functions[kind]) for kind in order]
+    session.renew()  # an earlier cell may have left something behind
+    tried = call_all(cells, answer.function, calls, task.call_seed, session)
+    if tried.absent:
+        return nothing(task, "error", tried.absent), tried
+    if tried.bare and all(o.value is None for o in tried.outcomes):
+        return nothing(task, "not attempted", BLANK), tried
+    said: list[list[Outcome]] = [[], [], []]
+    for number, outcome in zip(order, tried.outcomes, strict=True):
+        said[min(number, 2)].append(outcome)
+    if all(right_on(said)):
+        # A test that only compares with the first function it has met is
+        # right if that was a right one: so it meets another one first.
+        session.open()
+        first = 0 if order[0] else 1
+        again = call_all(
+            cells,
+            answer.function,
+            [signature.bind(functions[first])],
+            task.call_seed,
+            session,
+        )
+        said[first] += again.outcomes
+    right = right_on(said)
+    if all(right):
+        status, message = "ok", ""
+    elif tried.broken is not None:
+        status = tried.broken.status
+        message = f"No answer: {tried.broken.text}."
+    else:
+        kind = right.index(False)
+        odd = next(o for o in said[kind] if truth(o) is not (kind == 0))
+        status = "error" if odd.error else "wrong"
+        what = (
+            "a right function",
+            "the program that you were given",
+            "a program with the mistakes of yours and another",
+        )[kind]
+        came = (
+            f"raised {explain(odd.error)}"
+            if odd.error
+            else f"returned {describe(odd.value)}"
+        )
+        message = f"Given {what}, {answer.function} {came}."
+    return Result(
+        task.id,
+        task.function,
+        task.points,
+        status,
+        right=3 * all(right),  # each can be had without looking
+        total=3,
+        cases=[[t, ok] for t, ok in zip(TELLS, right, strict=True)],
+        message=message,
+    ), tried
+
+
+def worse(task: Task) -> list[Switches]:
+    """Programs with the mistakes of the given one and another, two at most.
+
+    A test that only compares with the given program takes them for right.
+    None of them raises on the hidden cases, and where the given one is wrong
+    they are wrong, too: the other mistake hides nothing.
+    """
+    found = []
+    cases, given = task.cases, right_given(task)
+    for name in sorted(set(task.exercise.bugs) - task.mutant):
+        on = task.mutant | {name}
+        if any(task.exercise.bugs[b].alone for b in on) or not go_together(
+            task.exercise, *sorted(on)
+        ):
+            continue
+        outcomes = [
+            core.expected(task.exercise, case, task.call_seed, task.on | on)
+            for case in cases
+        ]
+        if all(
+            outcome.error is None and (ok or problem(task, case, outcome))
+            for case, outcome, ok in zip(cases, outcomes, given, strict=True)
+        ):
+            found.append(on)
+    random.Random(derived(task.secret, "worse")).shuffle(found)
+    return found[:2]
+
+
+def right_on(said: Sequence[Sequence[Outcome]]) -> list[bool]:
+    """Whether a test was always right on a right function, and on a wrong."""
+    return [
+        all(truth(outcome) is (kind == 0) for outcome in outcomes)
+        for kind, outcomes in enumerate(said)
+    ]
+
+
+def open_ended(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same function with a signature that takes any arguments."""
+    return lambda *args, **kwargs: function(*args, **kwargs)
+
+
+def truth(outcome: Outcome) -> bool | None:
+    """True or False, if that is what was returned."""
+    value = outcome.value
+    if isinstance(value, torch.Tensor) and value.numel() == 1:
+        value = value.item()
+    return value if isinstance(value, bool) else None
+
+
+# -- questions ---------------------------------------------------------------
+def ask(task: Task, answer: Answer, tried: Tried) -> list[Question]:
+    """Questions about an answer, for the instructor."""
+    if len(tried.outcomes) != len(task.cases):
+        return []
+    subject = viva.Subject(
+        task.exercise,
+        answer.source,
+        task.cases,
+        tried.outcomes,
+        task.call_seed,
+        task.on,
+        task.stub if task.mutant else "",
+        task.mutant,
+    )
+    with_seed = derived(task.secret, "questions") ^ hash_of(answer.source)
+    return viva.questions(subject, with_seed)
+
+
+def hash_of(text: str) -> int:
+    """A number for a text, the same in every process."""
+    return int(hashlib.sha256(text.encode()).hexdigest()[:15], 16)

@@ -1,0 +1,250 @@
+"""A step of the learner's own file as an assignment.
+
+What counts are the contracts that the file does not hold as it was given
+out.  They run here, in the process that examines; the student's parts run in
+the sandbox and are called from here (``yourfile/outside.py``), so no verdict
+comes from a process in which the student's code has run.  The capstones have
+no such assignment.
+"""
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from coursekit_classroom import yourfile
+from coursekit_classroom.check.call import Raised, marks_a_stub
+from coursekit_classroom.check.core import Exercise
+from coursekit_classroom.grading.examiner import (
+    BLANK,
+    MEMORY,
+    SECONDS,
+    Retry,
+    Session,
+    Task,
+    Tried,
+    absent,
+    nothing,
+)
+from coursekit_classroom.grading.frames import FrameError
+from coursekit_classroom.grading.key import Key, derived
+from coursekit_classroom.grading.notebooks import Answer
+from coursekit_classroom.grading.program import needed, parse
+from coursekit_classroom.grading.records import Result
+from coursekit_classroom.grading.sandbox import SandboxError
+from coursekit_classroom.grading.served import guarded
+from coursekit_classroom.yourfile.contracts import CONTRACTS, Contract, due
+from coursekit_classroom.yourfile.learner import ContractError, File
+from coursekit_classroom.yourfile.models import logits
+from coursekit_classroom.yourfile.outside import CELL, MODULE, Link
+
+PARTS = "parts"  # what a file's last lines define
+POINTS = 10
+LOGITS = next(c for c in CONTRACTS if c.check is logits)
+UNWRITTEN = "Its lines are still to be written."
+
+
+def id_of(chapter: int) -> str:
+    """The id of a chapter's step: ``yourfile/step_04``."""
+    return f"yourfile/step_{chapter:02}"
+
+
+def title(contract: Contract) -> str:
+    """What a contract promises, as a learner reads it."""
+    return (inspect.getdoc(contract.check) or "").partition("\n")[0]
+
+
+def of_step(chapter: int) -> list[Contract]:
+    """The contracts that a chapter's file does not hold as it is given out.
+
+    Args:
+        chapter: one with a step, 0 to 12.
+
+    Raises:
+        ValueError: if the chapter has no step.
+    """
+    if chapter not in yourfile.STEPS:
+        raise ValueError(
+            f"a step belongs to a chapter from 0 to {max(yourfile.STEPS)}: "
+            f"got {chapter}. Choose one of these."
+        )
+    space: dict[str, Any] = {"__name__": "given_out"}
+    exec(yourfile.text(chapter), space)
+    file = File(chapter, space[PARTS])
+    parts = set(yourfile.book(chapter).values())
+    return [c for c in due(chapter, parts) if not _holds(c, file)]
+
+
+def _holds(contract: Contract, file: File) -> bool:
+    """Whether the file that is given out holds a contract."""
+    torch.manual_seed(0)
+    try:
+        contract.check(file)
+    except Exception:  # a stub raises; the old model takes other arguments
+        return False
+    return True
+
+
+def kept(source: str) -> str:
+    """What of a file its parts depend on: the script at its end is not."""
+    program = parse(source)
+    return program.keep(needed({0: program}, [PARTS], {}).get(0, []))
+
+
+def task_of(key: Key, step: dict[str, Any]) -> "StepTask":
+    """A step of an assignment, the same for all students."""
+    id = id_of(step["chapter"])
+    return StepTask(
+        id,
+        PARTS,
+        float(step["points"]),
+        NO_EXERCISE,
+        key.seed("grade", id),
+        key.seed("secret", id),
+        stub=step["stub"],
+        chapter=step["chapter"],
+        counted=tuple(step["counted"]),
+    )
+
+
+NO_EXERCISE = Exercise(of_step, lambda seed: [])
+
+
+@dataclass(frozen=True)
+class StepTask(Task):
+    """A step, as one student is examined in it."""
+
+    chapter: int = 0
+    counted: tuple[str, ...] = ()
+    """The names of the contracts that give points."""
+
+    @property
+    def contracts(self) -> list[Contract]:
+        """Those that give points, in their order."""
+        return [c for c in CONTRACTS if c.check.__name__ in self.counted]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """As it travels to a worker."""
+        return {**self.__dict__, "exercise": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, exercise=NO_EXERCISE)
+
+    def plain(self) -> dict[str, Any]:
+        """What decides about the marks, as JSON has it."""
+        more = {"chapter": self.chapter, "counted": self.counted}
+        return super().plain() | more
+
+    def examine(
+        self, answer: Answer, cells: tuple[str, ...], session: Session
+    ) -> tuple[Result, Tried | None]:
+        """Call the student's parts, contract by contract."""
+        if "".join(answer.source.split()) == "".join(kept(self.stub).split()):
+            return nothing(self, "not attempted", BLANK), None
+        examined = Examined(self, (*cells, CELL), session)
+        try:
+            with guarded(SECONDS, MEMORY):
+                return Retry(session)(examined.result), None
+        except SandboxError as error:
+            return examined.ended(error), None
+
+
+class Examined:
+    """One student's file, and what the contracts said so far."""
+
+    def __init__(
+        self, task: StepTask, cells: tuple[str, ...], session: Session
+    ) -> None:
+        """Nothing has run yet."""
+        self.task, self.cells, self.session = task, cells, session
+        self.said: list[tuple[str, str]] = []
+
+    def ask(
+        self, name: str, given: Sequence[Any]
+    ) -> tuple[Any, Sequence[Any]]:
+        """Call one of the functions that are next to the student's."""
+        bound = inspect.signature(lambda *given: None).bind(*given)
+        drawn = str(int(torch.randint(1 << 62, ())))
+        outcome = self.session.call(
+            self.cells,
+            f"{MODULE}.{name}",
+            bound,
+            derived(self.task.secret, f"call {drawn}"),
+        )
+        if outcome.error is not None:
+            raise outcome.error
+        return outcome.value, outcome.arguments.get("given", ())
+
+    def result(self) -> Result:
+        """The row.
+
+        Raises:
+            SandboxError: if the student's code never comes back.
+        """
+        self.said.clear()
+        self.session.load(self.cells)
+        if raised := self.session.failed.get(len(self.cells) - 2):
+            text = absent(PARTS, None, raised)
+            return nothing(self.task, "error", text)
+        file = Link(self.ask).file(self.task.chapter)
+        broken = ""  # why the model gives no logits: then nothing else counts
+        if any(c.part == LOGITS.part for c in self.task.contracts):
+            broken = self.judged(LOGITS, file)
+        for contract in self.task.contracts:
+            of_model = contract.part == LOGITS.part
+            said = (of_model and broken) or self.judged(contract, file)
+            self.said.append((title(contract), said))
+        return self.row()
+
+    def judged(self, contract: Contract, file: File) -> str:
+        """Why a contract does not hold; nothing if it does."""
+        name = contract.check.__name__
+        torch.manual_seed(derived(self.task.secret, f"contract {name}"))
+        try:
+            contract.check(file)
+        except ContractError as error:
+            return str(error)
+        except SandboxError:
+            raise
+        except Raised as error:
+            if marks_a_stub(error):
+                return UNWRITTEN
+            return f"it runs without an error: got {error.kind}: {error.text}"
+        except FrameError as error:
+            return f"what it is given and returns can be sent: {error}."
+        except Exception as error:  # what it returned is of no use
+            kind = type(error).__name__
+            return f"what it returned can be used: got {kind}: {error}"
+        return ""
+
+    def row(self) -> Result:
+        """Points for the contracts that hold, and why the first does not."""
+        wrong = [(title, said) for title, said in self.said if said]
+        if len(wrong) == len(self.said) and all(
+            said == UNWRITTEN for _, said in wrong
+        ):
+            return nothing(self.task, "not attempted", BLANK)
+        total = len(self.task.contracts)
+        held = len(self.said) - len(wrong)
+        message = ""
+        if wrong:
+            name, said = wrong[0]
+            message = f"{name}\n{said}\n{held} of {total} contracts hold."
+        return replace(
+            nothing(self.task, "wrong" if wrong else "ok", message),
+            right=held,
+            total=total,
+            cases=[[title, not said] for title, said in self.said],
+        )
+
+    def ended(self, error: SandboxError) -> Result:
+        """The row of a file with which a contract came to no end."""
+        return replace(
+            self.row(),
+            status=error.status,
+            message=f"No answer: {error.text}.",
+            right=sum(not said for _, said in self.said),
+            total=len(self.task.contracts),
+        )

@@ -1,0 +1,298 @@
+"""The capstones: what you have built, on a text or a task of your own.
+
+After chapter 12 the finished file trains on a text of its learner's, changes
+one thing whose effect was predicted, and says in a report what came of it.
+It is no option of ``coursekit step``, since it takes two calls: a prediction,
+whose hash can be shown to somebody before the run, and the run.
+After chapter 14 a file with an encoder and a decoder translates.  What each
+stage asks for stands in :mod:`.capstone_child` and :mod:`.translator`.
+"""
+
+import argparse
+import hashlib
+import json
+import math
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from coursekit.data import load_text
+from coursekit_classroom.glue import result
+from coursekit_classroom.grading.shape import NUMBER, read_shaped
+from coursekit_classroom.yourfile import (
+    add_file,
+    chapter_of,
+    existing,
+    run_child,
+    translator_file,
+)
+
+SECONDS = 180.0
+SHORTEST = 10_000  # characters of a text
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What a learner expects of one change, said before the run."""
+
+    old: str
+    """Lines of the file, which occur in it once."""
+    new: str
+    """What stands there instead."""
+    expected: float
+    """Held-out loss with the change minus without, in nats per character."""
+    file: str
+    """SHA-256 of the file as it was."""
+    made: str
+    """When, in UTC."""
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the prediction: who has it can tell later changes."""
+        text = json.dumps(vars(self), sort_keys=True, ensure_ascii=False)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def predicted(where: Path) -> Prediction:
+    """Read a prediction.
+
+    Raises:
+        ValueError: if the file is not as it was written.
+    """
+    shape = {"old": str, "new": str, "expected": NUMBER} | {
+        "file": str,
+        "made": str,
+    }
+    try:
+        fields = read_shaped(where.read_bytes(), shape, "prediction")
+    except ValueError as error:
+        raise ValueError(
+            f"a prediction stays as it was made: got {where}, with {error}. "
+            "Delete the file, and predict again."
+        ) from None
+    return Prediction(**{name: fields[name] for name in shape})
+
+
+def sibling(file: Path, kind: str) -> Path:
+    """Where a file's prediction or report stands."""
+    return file.with_name(f"{file.stem}.{kind}")
+
+
+def predict(
+    file: str | Path | None, old: str, new: str, expected: float
+) -> str:
+    """Say before the run what one change does to the held-out loss.
+
+    Args:
+        file: the learner's file.
+        old: part of it, which occurs exactly once.
+        new: what stands there instead.
+        expected: the loss with the change minus that without it, in nats
+            per character; negative if the change is for the better.
+
+    Returns:
+        The prediction's SHA-256, to be shown to somebody before the run.
+
+    Raises:
+        ValueError: if the file has been run already, or lacks the old part.
+    """
+    path = existing(file)
+    source = path.read_text("utf-8")
+    if (report := sibling(path, "report.md")).exists():
+        raise ValueError(
+            f"a prediction is made before the run: got {report}, which has "
+            "the result. Delete it to begin again."
+        )
+    if source.count(old) != 1 or old == new:
+        like = [
+            f"line {number}, `{line.strip()}`"
+            for number, line in enumerate(source.splitlines(), 1)
+            if old.lower() in line.lower()
+        ]
+        raise ValueError(
+            "one change replaces what the file holds exactly once by "
+            f"something else: got {old!r}, {source.count(old)} times, to "
+            f"become {new!r}. Copy OLD from one line of your file, as much "
+            f"as tells it from others: {'; '.join(like) or 'none has it'}."
+        )
+    if not math.isfinite(expected):
+        raise ValueError(
+            f"a prediction is a difference in nats: got {expected}. Give a "
+            "number, negative if the loss falls."
+        )
+    made = datetime.now(UTC).isoformat(timespec="seconds")
+    digest = hashlib.sha256(source.encode()).hexdigest()
+    prediction = Prediction(old, new, expected, digest, made)
+    where = sibling(path, "prediction.json")
+    where.write_text(json.dumps(vars(prediction), indent=1), "utf-8")
+    print(f"{where}: {expected:+.3f} nats per character\n{prediction.digest}")
+    if abs(expected) <= spread():
+        print(
+            "The book's file, trained with ten seeds, ends within "
+            f"{spread():.3f} nats: so small\na change cannot be told from "
+            "chance. A bolder one shows more."
+        )
+    return prediction.digest
+
+
+def spread() -> float:
+    """How far apart seeds alone bring the book's file."""
+    losses = result("capstone")["loss"]["values"]
+    return float(max(losses) - min(losses))
+
+
+def capstone(
+    file: str | Path | None = None,
+    text: str | Path | None = None,
+    seconds: float = SECONDS,
+) -> bool:
+    """Check the finished file on a text, and write the report.
+
+    Args:
+        file: the learner's, with every part of chapter 12 and with `run`;
+            or, with `chapter = 14`, a translator.
+        text: a file with a text of one's own; by default the book's.
+        seconds: how long it may train, in all.
+
+    Returns:
+        Whether every stage was passed.
+
+    Raises:
+        ValueError: if a file is missing or too short, or nothing has been
+            predicted.
+    """
+    path = existing(file)
+    where = sibling(path, "prediction.json")
+    words: list[object] = [path, text or "", seconds]
+    if chapter_of(path) == str(translator_file.CHAPTER):
+        return run_child("translator", words, 600 + 3 * seconds)[0] == 0
+    if not where.exists():
+        raise ValueError(
+            "one change is predicted before the run: got no "
+            f"{where}. Make one: coursekit capstone {path} --change OLD NEW "
+            "--predict NATS."
+        )
+    if text is not None and (length := len(load_text(text))) < SHORTEST:
+        raise ValueError(
+            f"a text has {SHORTEST:,} characters or more: got {length:,} in "
+            f"{text}. Put several texts into one file."
+        )
+    prediction = predicted(where)
+    code, _, found = run_child(
+        "capstone_child", [*words, where], 600 + 6 * seconds
+    )
+    if found is not None:
+        report = sibling(path, "report.md")
+        report.write_text(evidence(path, prediction, found), "utf-8")
+        print(f"evidence: {report}")
+    return code == 0
+
+
+def evidence(file: Path, prediction: Prediction, found: dict[str, Any]) -> str:
+    """The report of one page: numbers, samples, prediction and result."""
+    now = hashlib.sha256(file.read_bytes()).hexdigest()
+    same = "as it was then" if now == prediction.file else "changed since then"
+    difference = found["changed"] - found["loss"]
+    chance = found["reseeded"] - found["loss"]
+    verdict = "larger than that, and no chance alone"
+    if abs(difference) <= max(abs(chance), spread()):
+        verdict = "no larger, so it may be chance"
+    if not chance:
+        verdict = "not compared with chance, since `run` sets a seed itself"
+    error = abs(difference - prediction.expected)
+    samples = "\n\n".join(
+        f"{title}:\n\n```text\n{sample}\n```"
+        for title, sample in found["samples"].items()
+    )
+    change = "\n".join(
+        [f"-{line}" for line in prediction.old.splitlines()]
+        + [f"+{line}" for line in prediction.new.splitlines()]
+    )
+    return f"""# {file.name} on {found["text"]}
+
+{found["characters"]:,} characters, the last tenth held out;
+{found["parameters"]:,} parameters, {found["steps"]:,} steps.
+
+| stage | measured | to be compared with |
+|---|--:|---|
+| held-out loss, nats per character | {found["loss"]:.3f} | {found["bar"]} |
+| the same, bits per character | {found["loss"] / math.log(2):.3f} | |
+| cached = uncached | {found["tokens"]} tokens | each of them |
+| tokens per second | {found["fast"]:.0f} | without cache {found["slow"]:.0f} |
+
+## One change
+
+```diff
+{change}
+```
+
+| | nats per character |
+|---|--:|
+| held-out loss without it | {found["loss"]:.3f} |
+| held-out loss with it | {found["changed"]:.3f} |
+| difference | {difference:+.3f} |
+| **predicted** | **{prediction.expected:+.3f}** |
+| off by | {error:.3f} |
+
+Another seed alone: {chance:+.3f}; seeds of the book's file: {spread():.3f}.
+The difference is {verdict}.
+Predicted {prediction.made}, SHA-256 `{prediction.digest}`;
+the file is {same}.
+
+## Samples
+
+{samples}
+"""
+
+
+def capstone_options(parser: argparse.ArgumentParser) -> None:
+    """Options of ``coursekit capstone``."""
+    add_file(parser)
+    parser.add_argument(
+        "text",
+        nargs="?",
+        metavar="TEXT",
+        help="your text [default: the book's]",
+    )
+    parser.add_argument(
+        "--change",
+        nargs=2,
+        metavar=("OLD", "NEW"),
+        help="one change: what your file holds once, and what is put there",
+    )
+    parser.add_argument(
+        "--predict",
+        type=float,
+        metavar="NATS",
+        help="what the change adds to the held-out loss, in nats per "
+        "character: below 0 if it helps; written down before the run",
+    )
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=SECONDS,
+        metavar="S",
+        help=f"train for that long at most, in all [default: {SECONDS:.0f}]",
+    )
+
+
+def run_capstone(args: argparse.Namespace) -> int:
+    """Your finished transformer on your own text, with a prediction.
+
+    First predict what one change does, with --change and --predict; then run
+    without them: every contract, the held-out loss, samples, the cache, the
+    change. It writes FILE.report.md. A file of chapter 14 is a translator,
+    and needs no prediction.
+    Exit codes: 0 if every stage is passed, 1 if not, 2 for wrong input.
+    """
+    if (args.change is None) != (args.predict is None):
+        raise ValueError(
+            "a prediction is a change and a number: got one of --change and "
+            "--predict. Give both, or neither to run."
+        )
+    if args.change is not None:
+        old, new = args.change
+        predict(args.file, old, new, args.predict)
+        return 0
+    return 0 if capstone(args.file, args.text, args.seconds) else 1

@@ -1,0 +1,331 @@
+"""What ``coursekit capstone`` runs in a process of its own.
+
+    python -m coursekit_classroom.yourfile.capstone_child FILE TEXT SECONDS \
+PREDICTION OUTCOME
+
+checks a finished file stage by stage, and writes what the report needs.
+"""
+
+import ast
+import json
+import math
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from numbers import Real
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from coursekit.data import load_text
+from coursekit_classroom.yourfile.bands import (
+    compare,
+    more_time,
+    references,
+    seconds_for,
+    steps_in,
+)
+from coursekit_classroom.yourfile.child import (
+    LIMIT,
+    SIZES,
+    evaluate,
+    guarded,
+    load,
+    verify,
+)
+from coursekit_classroom.yourfile.learner import (
+    ContractError,
+    File,
+    kind,
+)
+
+OURS = "coursekit", "coursekit_classroom"
+ALLOWED = ("coursekit.data", "coursekit.check", "coursekit_classroom.check")
+GREEDY = 1e-6
+SAMPLE = 300  # characters of a sample in the report
+TRIAL = 60  # steps on a small text
+Run = tuple[nn.Module, Any, float]
+
+
+def imports(path: Path) -> None:
+    """File: is all your own, with no part of the book's package."""
+    tree = ast.parse(path.read_text("utf-8"))
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Import | ast.ImportFrom):
+            continue
+        home = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+        for name in (f"{home}{alias.name}" for alias in node.names):
+            inside = name.partition(".")[0] in OURS
+            if inside and not f"{name}.".startswith(
+                tuple(f"{allowed}." for allowed in ALLOWED)
+            ):
+                raise ContractError(
+                    "a finished file uses of the book's package only its "
+                    f"checks and data: got {name} in line {node.lineno}. "
+                    "Write it yourself."
+                )
+
+
+def run(file: File, text: str, steps: int, seed: int = 0) -> Run:
+    """What the learner's `run` returns, if it is what it should be."""
+    torch.manual_seed(seed)
+    found = file["run"](text, steps)
+    wanted, names = (nn.Module, object, Tensor | Real), kind(found)
+    if isinstance(found, tuple):
+        names = ", ".join(type(value).__name__ for value in found)
+        fits = len(found) == 3 and all(map(isinstance, found, wanted))
+        if fits and hasattr(found[1], "encode"):
+            model, tokenizer, loss = found
+            return model.eval(), tokenizer, float(loss)
+    raise ContractError(
+        "run(text, steps) returns the trained model, its tokenizer and the "
+        f"held-out loss, in this order: got {names}. Return the three."
+    )
+
+
+def per_token(
+    model: nn.Module, tokenizer: Any, text: str
+) -> tuple[float, int]:
+    """The mean loss of a text, in nats per token, and its tokens."""
+    ids = torch.tensor(tokenizer.encode(text))
+    context = min(getattr(model, "context", SIZES.context), len(ids) - 1)
+    return evaluate(model, ids, context), len(ids)
+
+
+def per_character(model: nn.Module, tokenizer: Any, text: str) -> float:
+    """The loss of a text's last tenth, in nats per character."""
+    tail = text[len(text) * 9 // 10 :]
+    loss, tokens = per_token(model, tokenizer, tail)
+    return loss * tokens / len(tail)
+
+
+def held_out(file: File) -> None:
+    """Held-out loss: of the last tenth, which the training has not seen."""
+    learned, unseen = "ab " * 900, "cd " * 100
+    model, tokenizer, loss = run(file, learned + unseen, TRIAL)
+    [old, _], [new, _] = (
+        per_token(model, tokenizer, text) for text in (learned, unseen)
+    )
+    if new - old < 1:
+        raise ContractError(
+            "the last tenth of the text is held out: where it alone says "
+            f"'cd cd', it has a loss of {new:.2f} after training, the rest "
+            f"{old:.2f}. Train on the first nine tenths only."
+        )
+    if loss < (old + new) / 2:
+        raise ContractError(
+            "the loss that counts is that of the held-out tenth, here "
+            f"{new:.2f}: got {loss:.2f}, and the training text has "
+            f"{old:.2f}. Evaluate on what was held out."
+        )
+
+
+def bigram(text: str) -> float:
+    """Nats per character of a table of pairs, counted on nine tenths."""
+    ids = {char: i for i, char in enumerate(sorted(set(text)))}
+    data = torch.tensor([ids[char] for char in text])
+    cut, n = len(data) * 9 // 10, len(ids)
+    pairs = data[:-1] * n + data[1:]
+    counts = torch.bincount(pairs[: cut - 1], minlength=n * n).double() + 0.1
+    counts = counts.view(n, n)
+    log_p = (counts / counts.sum(1, keepdim=True)).log().flatten()
+    return -log_p[pairs[cut - 1 :]].mean().item()
+
+
+def steps_for(
+    file: File, text: str, seconds: float, is_books: bool
+) -> tuple[int, Any]:
+    """How many steps fit in a third of the time; the book's run of as many.
+
+    The other thirds are for another seed and for the change.
+    """
+    began = time.perf_counter()
+    run(file, text, 1)
+    first = time.perf_counter()
+    run(file, text, 11)
+    fixed = first - began
+    per_step = max((time.perf_counter() - first - fixed) / 10, 1e-4)
+    fits = steps_in(seconds / 3 - fixed, per_step)
+    known = references(12)
+    book = next((run for run in known if run.steps <= fits), None)
+    steps = min(fits, known[0].steps)
+    if is_books and book:
+        steps = book.steps
+    print(f"Training for {steps:,} steps, three times.", flush=True)
+    if is_books:
+        print(more_time(steps, 3 * per_step, known), end="", flush=True)
+    elif steps < known[0].steps:
+        needed = seconds_for(known[0].steps, 3 * per_step)
+        print(
+            f"    No more fit into the time. For {known[0].steps:,} steps: "
+            f"--seconds {needed},\n    in Python seconds={needed}.",
+            flush=True,
+        )
+    return steps, book
+
+
+def learned(
+    model: nn.Module, tokenizer: Any, text: str, book: Any, is_books: bool
+) -> dict[str, Any]:
+    """The held-out loss, what it has to reach, and whether it does."""
+    loss = per_character(model, tokenizer, text)
+    if is_books:
+        passed, verdict = compare(loss, book)
+        bar = verdict.strip("✓✗ ").splitlines()[0]
+    else:
+        baseline = bigram(text)
+        passed = loss < baseline
+        bar = f"{baseline:.3f}, counted pairs of characters"
+        verdict = f"{'✓' if passed else '✗'} below {bar}"
+    print(f"held-out loss {loss:.3f} nats per character\n{verdict}")
+    return {"passed": passed, "loss": loss, "bar": bar}
+
+
+def drawn(
+    file: File, model: nn.Module, tokenizer: Any, text: str
+) -> dict[str, str]:
+    """Samples: a low temperature takes what the model finds probable."""
+    # Not with the spaces before a title, which may go on for ever.
+    opening = (text.lstrip() or text)[:20]
+    start = torch.tensor([tokenizer.encode(opening)])
+    found, surprise = {}, []
+    for temperature in (0.5, 1.5):
+        torch.manual_seed(0)
+        ids = file["generate"](model, start, SAMPLE, temperature, 1.0)
+        sample = tokenizer.decode(ids[0].tolist())
+        found[f"Temperature {temperature}"] = sample[: len(opening) + SAMPLE]
+        surprise.append(per_token(model, tokenizer, sample)[0])
+    if not surprise[0] < surprise[1]:
+        raise ContractError(
+            "at temperature 0.5 the model's own text is more probable to it "
+            f"than at 1.5: got {surprise[0]:.2f} and {surprise[1]:.2f} nats "
+            "per token. Divide the logits by the temperature."
+        )
+    return found
+
+
+@torch.no_grad()
+def cached(
+    file: File, model: nn.Module, tokenizer: Any, text: str
+) -> dict[str, Any]:
+    """Cache: on the trained model too, generation is as without it."""
+    context = getattr(model, "context", SIZES.context)
+    start = torch.tensor([tokenizer.encode(text[:20])])[:, : context // 2]
+    n_new = context - start.size(1)
+    began = time.perf_counter()
+    ids: Tensor = file["generate"](model, start, n_new, 1.0, GREEDY)
+    fast = time.perf_counter() - began
+    began = time.perf_counter()
+    for end in range(start.size(1), ids.size(1)):
+        logits = model(ids[:, :end])[0, -1]
+        best, token = logits.max().item(), ids[0, end]
+        if best - logits[token].item() > 1e-3:
+            raise ContractError(
+                "with the cache, the most probable token is the one without "
+                f"it: got {int(token)} at position {end}, and without the "
+                f"cache {int(logits.argmax())}. Compare the logits of both."
+            )
+    slow = time.perf_counter() - began
+    print(f"    {n_new} tokens: {n_new / fast:.0f} per second, ", end="")
+    print(f"without the cache {n_new / slow:.0f}")
+    return {"tokens": n_new, "fast": n_new / fast, "slow": n_new / slow}
+
+
+def changed(path: Path, prediction: dict[str, Any]) -> File:
+    """The file with the one change that was predicted."""
+    source = path.read_text("utf-8")
+    if source.count(prediction["old"]) != 1:
+        raise ContractError(
+            "the file still holds what is to be changed, once: got "
+            f"{source.count(prediction['old'])} times "
+            f"{prediction['old']!r}. Predict again, or put it back."
+        )
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder, f"changed_{path.name}")
+        source = source.replace(prediction["old"], prediction["new"])
+        copy.write_text(source, "utf-8")
+        return load(copy, 12)
+
+
+def stages(
+    path: Path,
+    text: str,
+    seconds: float,
+    prediction: dict[str, Any],
+    name: str,
+) -> dict[str, Any]:
+    """Go through all stages; what the report needs.
+
+    Raises:
+        ContractError: at the first that is not passed.
+    """
+    with guarded(path, title(imports), LIMIT):
+        imports(path)
+    file = load(path, 12)
+    for line in verify(path, file):
+        print(line, flush=True)
+    is_books = not name
+    with guarded(path, title(held_out), 4 * LIMIT, file.parts.get("run")):
+        held_out(file)
+    print(f"✓ {title(held_out)}", flush=True)
+    with guarded(path, "Your change: runs too", 4 * LIMIT):
+        other = changed(path, prediction)
+        run(other, text, 1)
+    with guarded(path, "Training: your text", 3 * seconds + LIMIT):
+        steps, book = steps_for(file, text, seconds, is_books)
+        model, tokenizer, _ = run(file, text, steps)
+        found = learned(model, tokenizer, text, book, is_books)
+    for check in (drawn, cached):
+        with guarded(path, title(check), LIMIT, file.parts.get("generate")):
+            extra = check(file, model, tokenizer, text)
+        found |= {"samples": extra} if check is drawn else extra
+        print(f"✓ {title(check)}", flush=True)
+    with guarded(path, "Your change: trains too", 3 * seconds + LIMIT):
+        model, tokenizer, _ = run(other, text, steps)
+        with_it = per_character(model, tokenizer, text)
+        model, tokenizer, _ = run(file, text, steps, seed=1)
+        reseeded = per_character(model, tokenizer, text)
+    print(
+        f"your change: {with_it - found['loss']:+.3f} nats per character, "
+        f"predicted {prediction['expected']:+.3f}\n"
+        f"another seed alone: {reseeded - found['loss']:+.3f}"
+    )
+    return found | {
+        "text": Path(name).name or "Shakespeare, the book's text",
+        "characters": len(text),
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "steps": steps,
+        "changed": with_it,
+        "reseeded": reseeded,
+    }
+
+
+def title(check: Callable[..., object]) -> str:
+    """What stands next to ✓ or ✗."""
+    return (check.__doc__ or "").splitlines()[0].rstrip(".")
+
+
+def main(argv: list[str]) -> int:
+    """Run the stages; 0 if all are passed, else 1."""
+    name, text_name, seconds, prediction, outcome = argv
+    torch.set_num_threads(1)
+    text = load_text(text_name or "shakespeare")
+    given = json.loads(Path(prediction).read_text("utf-8"))
+    try:
+        found = stages(
+            Path(name).absolute(), text, float(seconds), given, text_name
+        )
+    except ContractError as error:
+        print(error)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    Path(outcome).write_text(json.dumps(found), "utf-8")
+    return 0 if found["passed"] and math.isfinite(found["loss"]) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

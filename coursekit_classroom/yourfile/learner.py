@@ -1,0 +1,159 @@
+"""The learner's file as the contracts see it, and how they say no."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from coursekit_classroom.yourfile import book, entry, inside
+
+BATCH = 32
+BPE_VOCABULARY = 512
+B, T, V = 5, 7, 13
+
+
+class Sizes(NamedTuple):
+    """What a model is built with, after the size of its vocabulary."""
+
+    context: int
+    d_model: int
+    n_heads: int
+    n_blocks: int
+
+
+# Sizes differ from each other, so that swapped axes are seen.
+SMALL = Sizes(context=11, d_model=28, n_heads=7, n_blocks=2)
+
+
+class ContractError(Exception):
+    """A contract that does not hold, in a sentence."""
+
+
+@dataclass(frozen=True)
+class File:
+    """The learner's file: which of its names plays which part."""
+
+    chapter: int
+    parts: Mapping[str, Any]
+    inside: Any = inside
+    """What watches modules at work: in another process, a stand-in."""
+
+    def __getitem__(self, part: str) -> Any:
+        """The learner's class or function."""
+        if part not in self.parts:
+            self.require(part)
+        return self.parts[part]
+
+    def require(self, *more: str) -> None:
+        """Say which parts of the chapter are missing, all at once.
+
+        Args:
+            more: parts that are needed besides the chapter's.
+
+        Raises:
+            ContractError: with the lines to be written, if any is missing.
+        """
+        names = {part: name for name, part in book(self.chapter).items()}
+        lines = [
+            entry(name, part, self.chapter)
+            for part, name in names.items()
+            if part not in self.parts
+        ]
+        lines += [f'"{part}": {part},' for part in more if part not in names]
+        if lines:
+            raise ContractError(
+                f"`parts` names each part of chapter {self.chapter}: got "
+                f"{', '.join(self.parts) or 'none'}. Add, with your own "
+                "names after the colons:\n" + "\n".join(lines)
+            )
+
+    def model(self, vocab_size: int = V, sizes: Sizes = SMALL) -> nn.Module:
+        """A model; chapters 2 and 9 give it more sizes."""
+        given = 1 if self.chapter < 2 else 2 if self.chapter < 9 else 4
+        model = self["model"](vocab_size, *sizes[:given])
+        return check_module(model, "a model")
+
+    def rough_model(self, sizes: Sizes = SMALL) -> nn.Module:
+        """A model whose logits differ clearly, however it began."""
+        return rough(self.model(sizes=sizes), "a model")
+
+    def tokenizer(self, text: str) -> Any:
+        """The tokenizer of a training: chapter 1 shows what its own does."""
+        if self.chapter == 1:
+            return self["bpe"](text, BPE_VOCABULARY)
+        return self["tokenizer"](text)
+
+    def train(
+        self,
+        model: nn.Module,
+        ids: Tensor,
+        steps: int,
+        rate: float | None = None,
+    ) -> Any:
+        """Train as the book does; chapter 11 has its own learning rate."""
+        rates = [rate or default_rate(self.chapter)]
+        given = rates if self.chapter < 11 else []
+        return self["train"](model, ids, steps, *given, BATCH)
+
+
+def check_module(value: object, part: str) -> nn.Module:
+    """The value, if it is a module."""
+    if not isinstance(value, nn.Module):
+        raise ContractError(
+            f"{part} is an nn.Module: got {kind(value)}. Write `nn.Module` "
+            "in the parentheses after the class's name."
+        )
+    return value
+
+
+def rough(layer: object, part: str) -> nn.Module:
+    """A module with other weights, so that none of them is 0 or 1."""
+    module = check_module(layer, part).eval()
+    with torch.no_grad():
+        for weight in module.parameters():
+            weight.add_(torch.randn_like(weight), alpha=0.3)
+    return module
+
+
+def default_rate(chapter: int) -> float:
+    """The ladder's learning rate: a table of logits takes a higher one."""
+    return 0.03 if chapter < 2 else 1e-3
+
+
+def distance(drawn: Tensor, p: Tensor) -> float:
+    """Chi-square of drawn ids, with fewer than V degrees of freedom.
+
+    With V - 1 = 12 of them it is above 50 once in a million.
+    """
+    counts = torch.bincount(drawn, minlength=len(p))
+    there = p > 0
+    if counts[~there].any():
+        return float("inf")
+    expected = len(drawn) * p[there]
+    return ((counts[there] - expected).square() / expected).sum().item()
+
+
+def kind(value: object) -> str:
+    """A value as an error shows it."""
+    if isinstance(value, Tensor):
+        return f"shape {tuple(value.shape)}"
+    if value is None:
+        return "None (is a `return` missing?)"
+    return repr(value)[:60]
+
+
+def check_tensor(value: object, shape: tuple[int, ...], rule: str) -> Tensor:
+    """The value, if it is a tensor of that shape with finite entries."""
+    if not isinstance(value, Tensor) or value.shape != shape:
+        raise ContractError(
+            f"{rule} {shape}: got {kind(value)}. Compare the axes."
+        )
+    if not value.isfinite().all():
+        raise ContractError(
+            f"{rule} {shape}, all finite: got {value.flatten()[:3].tolist()}"
+            "…. NaN comes from a row without a key to attend to, or from "
+            "the logarithm of 0."
+        )
+    return value

@@ -1,0 +1,315 @@
+"""What ``coursekit capstone`` asks of a translator, in its own process.
+
+    python -m coursekit_classroom.yourfile.translator FILE TEXT SECONDS OUTCOME
+
+The parts are checked on small random pairs, then the model learns to write
+dates one way, and translates days that it has never seen.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from coursekit.datasets import date_pairs
+from coursekit_classroom.glue import result
+from coursekit_classroom.yourfile.bands import seconds_for, steps_in
+from coursekit_classroom.yourfile.capstone_child import imports, title
+from coursekit_classroom.yourfile.child import LIMIT, guarded, load
+from coursekit_classroom.yourfile.learner import (
+    SMALL,
+    B,
+    ContractError,
+    File,
+    Sizes,
+    V,
+    check_tensor,
+    kind,
+    rough,
+)
+
+PAD, BOS, EOS = 0, 1, 2
+S, T = 5, 7
+SIZES = Sizes(context=40, d_model=64, n_heads=4, n_blocks=2)
+STEPS, BATCH = 600, 32
+N_PAIRS, N_HELD_OUT = 20_000, 200
+TOLERANCE = 0.05
+Pairs = list[tuple[list[int], list[int]]]
+
+
+def made(file: File, vocab_size: int = V, sizes: Sizes = SMALL) -> nn.Module:
+    """A model with other weights, so that none of them is 0 or 1."""
+    return rough(file["translator"](vocab_size, *sizes), "a translator")
+
+
+def ids(rows: int, length: int) -> Tensor:
+    """Tokens other than padding, begin and end."""
+    return torch.randint(EOS + 1, V, (rows, length))
+
+
+@torch.no_grad()
+def effect(
+    model: nn.Module, source: Tensor, target: Tensor, *other: Tensor
+) -> Tensor:
+    """How much each target position changes with other inputs."""
+    change = model(source, target) - model(*other)
+    return change.abs().amax((0, 2))
+
+
+def pairs(file: File) -> None:
+    """Batches: the decoder reads the target shifted right, behind BOS."""
+    given: Pairs = [
+        ([5, 6, EOS], [7, EOS]),
+        ([8, 9, 10, EOS], [11, 12, 3, EOS]),
+        ([4, EOS], [6, 6, EOS]),
+    ]
+    found = file["pairs"](given, 16)
+    if not isinstance(found, tuple | list) or len(found) != 3:
+        raise ContractError(
+            "a batch is sources, decoder inputs and targets: got "
+            f"{kind(found)}. Return the three."
+        )
+    rows = [tensor.tolist() for tensor in found]
+    for source, read, target in zip(*rows, strict=True):
+        pair = [x for x in source if x != PAD], [x for x in target if x != PAD]
+        if pair not in given:
+            raise ContractError(
+                "a row has a source and its own target, filled up with "
+                f"padding: got {source} and {target}. Take both from the "
+                "same pair, and keep the end."
+            )
+        n = len(pair[1])
+        if read[:n] != [BOS, *pair[1]][:n]:
+            same = "They are the targets themselves. " * (read == target)
+            raise ContractError(
+                f"for the targets {target} the decoder reads {BOS} (BOS) and "
+                f"all but the last of them: got {read}. {same}It may read "
+                "no token that it has to predict."
+            )
+
+
+def reads(file: File) -> None:
+    """Cross-attention: every target position reads every source token."""
+    model, source, target = made(file), ids(1, S), ids(1, T)
+    rule = f"logits of 1 × {T} target tokens are"
+    check_tensor(model(source, target), (1, T, V), rule)
+    for at in range(S):
+        other = source.clone()
+        other[0, at] = 3 + (source[0, at] - 2) % (V - 3)
+        change = effect(model, source, target, other, target)
+        if change.min() < 1e-5:
+            raise ContractError(
+                "each target position reads each source token: with another "
+                f"token at source position {at}, the logits at target "
+                f"position {int(change.argmin())} stayed. Queries come from "
+                "the decoder, keys and values from the memory; add what is "
+                "found to x."
+            )
+    change = effect(model, source, target, source.flip(1), target)
+    if change.max() < 1e-5:
+        raise ContractError(
+            "the order of the source counts: got the same logits for the "
+            "source backward. Add positions in the encoder too."
+        )
+
+
+def padding(file: File) -> None:
+    """Padding: no token attends to it, so that more of it changes nothing."""
+    model, source, target = made(file), ids(B, S), ids(B, T)
+    more = torch.cat([source, torch.full((B, 3), PAD)], 1)
+    change = effect(model, source, target, more, target).max().item()
+    if change > 1e-4:
+        raise ContractError(
+            "padding behind a source changes no logits: got a change of "
+            f"{change:.2f}. Mask it in the encoder and in cross-attention: "
+            "True where the id is not PAD."
+        )
+
+
+def causal(file: File) -> None:
+    """Decoder: attends to earlier target tokens, and to no later one."""
+    model, source, target = made(file), ids(1, S), ids(1, T)
+    for at in range(T):
+        other = target.clone()
+        other[0, at] = 3 + (target[0, at] - 2) % (V - 3)
+        change = effect(model, source, target, source, other)
+        if at and change[:at].max() > 1e-4:
+            raise ContractError(
+                "logits depend on no later target token: with another token "
+                f"at position {at}, those at position "
+                f"{int((change > 1e-4).nonzero()[0])} changed. Give the "
+                "decoder's self-attention the causal mask."
+            )
+        if change[at:].min() < 1e-5:
+            raise ContractError(
+                "logits depend on the target tokens before them: with "
+                f"another token at position {at}, some later ones stayed. "
+                "Let the decoder attend to its own tokens."
+            )
+
+
+def loss(file: File) -> None:
+    """Loss: the mean over targets that are not padding."""
+    model, source, read, target = made(file), ids(B, S), ids(B, T), ids(B, T)
+    target[0, 2:] = target[1, 5:] = PAD
+    with torch.no_grad():
+        logits = model(source, read)
+        wanted = nn.functional.cross_entropy(
+            logits.flatten(0, 1), target.flatten(), ignore_index=PAD
+        ).item()
+        found = file["pair_loss"](model, source, read, target)
+    found = check_tensor(found, (), "the loss is one number, shape").item()
+    if abs(found - wanted) > 1e-4:
+        raise ContractError(
+            "the loss is the mean of −ln p(target) over the targets that are "
+            f"not padding, here {wanted:.4f}: got {found:.4f}. Leave out "
+            "positions whose target is PAD."
+        )
+
+
+def translate(file: File) -> None:
+    """Translation: takes the most probable token until the end."""
+    model = made(file)
+    sources = [[*ids(1, n)[0].tolist(), EOS] for n in (2, 4, 3, 1)]
+    found = file["translate"](model, sources)
+    if not isinstance(found, list) or len(found) != len(sources):
+        raise ContractError(
+            "for each source comes a list of ids, without BOS and EOS: got "
+            f"{kind(found)}. Return a list of lists."
+        )
+    for source, row in zip(sources, found, strict=True):
+        read = torch.tensor([[BOS, *row]])[:, : SMALL.context]
+        with torch.no_grad():
+            logits = model(torch.tensor([source]), read)[0]
+        # At the end of the context it may stop without EOS.
+        tokens = [*row, EOS][: read.size(1)]
+        best = logits.max(-1).values
+        lost = best - logits[range(len(tokens)), tokens]
+        if lost.max() > 1e-3:
+            at = int((lost > 1e-3).nonzero()[0])
+            raise ContractError(
+                "each token is the most probable one after those before it, "
+                f"and EOS ends: for the source {source} token {at} is "
+                f"{int(logits[at].argmax())}, got {tokens[at]} of {row}. "
+                "Begin with BOS, and let padding count for nothing."
+            )
+
+
+CONTRACTS: list[tuple[Callable[[File], None], str]] = [
+    (pairs, "pairs"),
+    (reads, "translator"),
+    (padding, "translator"),
+    (causal, "translator"),
+    (loss, "pair_loss"),
+    (translate, "translate"),
+]
+
+
+class Dates:
+    """Dates in words and digits; no held-out day is in a learned pair."""
+
+    def __init__(self) -> None:
+        """Number the characters, after PAD, BOS and EOS."""
+        learned = date_pairs(N_PAIRS, seed=0)
+        days = {day for _, day in learned}
+        others = date_pairs(5 * N_HELD_OUT, seed=1)
+        self.asked = [p for p in others if p[1] not in days][:N_HELD_OUT]
+        characters = sorted(set("".join(a + b for a, b in learned)))
+        self.id_of = {char: i for i, char in enumerate(characters, EOS + 1)}
+        self.characters = ["", "", "", *characters]
+        self.learned = [(self.encode(a), self.encode(b)) for a, b in learned]
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of a text, with its end."""
+        return [*(self.id_of[char] for char in text), EOS]
+
+    def decode(self, found: list[int]) -> str:
+        """The text of ids."""
+        return "".join(self.characters[i] for i in found)
+
+
+def accuracy(file: File, dates: Dates, seed: int, steps: int) -> float:
+    """Train with a seed; the fraction of held-out dates that are right."""
+    torch.manual_seed(seed)
+    model = file["translator"](len(dates.characters), *SIZES)
+    file["train"](model, dates.learned, steps, BATCH)
+    found = file["translate"](
+        model.eval(), [dates.encode(a) for a, _ in dates.asked]
+    )
+    right = 0
+    for (_, answer), row in zip(dates.asked, found, strict=True):
+        right += dates.decode(row) == answer
+    for (question, _), row in zip(dates.asked[:3], found[:3], strict=True):
+        print(f"    {question} → {dates.decode(row)}")
+    return right / len(dates.asked)
+
+
+def translated(file: File, seconds: float) -> tuple[bool, float]:
+    """Train on dates; whether as many as in the book's runs come out right."""
+    dates = Dates()
+    torch.manual_seed(0)
+    trial = file["translator"](len(dates.characters), *SIZES)
+    file["train"](trial, dates.learned, 3, BATCH)
+    began = time.perf_counter()
+    file["train"](trial, dates.learned, 10, BATCH)
+    per_step = (time.perf_counter() - began) / 10
+    steps = min(STEPS, steps_in(seconds, per_step))
+    print(f"Training for {steps} steps.", flush=True)
+    found = accuracy(file, dates, 0, steps)
+    print(f"{found:.1%} of {N_HELD_OUT} held-out dates are exactly right")
+    if steps < STEPS:
+        needed = seconds_for(STEPS, per_step)
+        print(
+            f"✗ not compared: the book's runs have {STEPS} steps. Give it "
+            f"--seconds {needed}, in Python seconds={needed}."
+        )
+        return False, found
+    values = result("capstone_dates")["accuracy"]["values"]
+    least = min(values) - TOLERANCE
+    passed = found >= least
+    print(
+        f"{'✓' if passed else '✗'} at least {least:.1%}; the book's file: "
+        f"{min(values):.1%} to {max(values):.1%}, {len(values)} seeds"
+    )
+    return passed, found
+
+
+def check(path: Path, seconds: float) -> tuple[bool, float]:
+    """Go through all contracts and the training.
+
+    Raises:
+        ContractError: at the first contract that does not hold.
+    """
+    with guarded(path, title(imports), LIMIT):
+        imports(path)
+    file = load(path, 12)
+    for contract, part in CONTRACTS:
+        torch.manual_seed(0)
+        with guarded(path, title(contract), LIMIT, file.parts.get(part)):
+            contract(file)
+        print(f"✓ {title(contract)}", flush=True)
+    with guarded(path, "Training: dates", 2 * seconds + LIMIT):
+        return translated(file, seconds)
+
+
+def main(argv: list[str]) -> int:
+    """Check, train, translate; 0 if all is as expected, else 1."""
+    name, _, seconds, outcome = argv
+    torch.set_num_threads(1)
+    try:
+        passed, found = check(Path(name).absolute(), float(seconds))
+    except ContractError as error:
+        print(error)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    Path(outcome).write_text(json.dumps(found), "utf-8")
+    return 0 if passed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
