@@ -39,7 +39,7 @@ ASKED       := $(if $(filter 1,$(MODELS)),$(HAVE_MODELS))
 
 .DEFAULT_GOAL := help
 .PHONY: help env models graders book test fuzz lab fresh results bench bench-live gpu \
-        figures pdf lock clean check lint types library published course changed chapters \
+        figures pdf lock clean check lint types library classroom changed chapters \
         html compare pages publish-check
 
 help:  ## list what can be made
@@ -55,7 +55,7 @@ check: $(ENV)  ## in 3 minutes: style, types, the library, changed chapters
 test: $(ENV) $(ASKED)  ## run every check
 	@rm -rf _build
 	@$(IN_PARTS) \
-	  lint,types,library published course chapters html,compare pages
+	  lint,types,library classroom chapters html,compare pages
 
 fuzz: $(ENV)  ## random cases: make fuzz SECONDS=600; a failure says its command
 	@$(PY) -m tests.fuzz $(if $(ONLY),--only $(ONLY)) $(if $(SEED),--seed $(SEED)) \
@@ -156,11 +156,9 @@ graders: $(ENV)  ## let nbgrader and Otter themselves grade an assignment of our
 	@$(PY) -c 'import sysconfig as s; print("$(CURDIR)", s.get_path("purelib"), sep="\n")' > \
 	  $$(.venv/graders/bin/python -c \
 	  'import sysconfig; print(sysconfig.get_path("purelib"))')/book.pth
-	GRADERS=.venv/graders $(PY) -m pytest tests/test_graders.py $(NO_NBVAL) -rs
+	GRADERS=.venv/graders $(PY) -m pytest tests/classroom/test_graders.py $(NO_NBVAL) -rs
 
 # -- the parts of `make check` and `make test` --------------------------------
-# Two workers; one that has nothing left takes tests of the other.
-TWO = -n 2 --dist worksteal
 # What several parts import is imported once, by two servers that they fork from.
 IN_PARTS = $(PY) tests/forked.py with $(PY) tests/run_parts.py
 # nbval, which only `compare` needs, would load Jupyter in every worker.
@@ -176,18 +174,13 @@ types: $(ENV)
 	.venv/bin/mypy
 
 library: $(ENV) $(ASKED)
-	@# tests/conftest.py says which files a part has.
-	$(PY) -m pytest tests --part library $(NO_NBVAL) $(TWO) -rs
+	@# A published model is loaded once: its tests go to one worker.
+	$(PY) -m pytest tests/library $(NO_NBVAL) -n 2 --dist loadgroup -rs
 
-course: $(ENV)
+classroom: $(ENV)
 	@# Four workers: many of these tests wait for a process or a limit.
-	$(PY) -m pytest tests --part course $(NO_NBVAL) \
+	$(PY) -m pytest tests/classroom tests/answers $(NO_NBVAL) \
 	  -n 4 --dist worksteal -rs
-
-published: $(ENV) $(ASKED)
-	@# Each model is loaded once: its tests go to one worker.
-	$(PY) -m pytest tests --part models $(NO_NBVAL) \
-	  -n 2 --dist loadgroup -rs
 
 chapters: $(ENV)
 	$(PY) sphinx_ext/notebooks.py
@@ -206,5 +199,5 @@ compare: $(ENV)
 
 pages: $(ENV)
 	@# Three workers: each waits for its browser now and then.
-	$(PY) -m pytest tests --part book $(NO_NBVAL) \
+	$(PY) -m pytest tests/book tests/web $(NO_NBVAL) \
 	  -n 3 --dist loadgroup -rs

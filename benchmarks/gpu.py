@@ -1,7 +1,7 @@
 """The same contests on a GPU, where there is one; elsewhere they say so.
 
 No machine that this was written on had one: what needs it is untried.  Its
-path through the harness is tried on the CPU (tests/test_gpu.py).
+path through the harness is tried on the CPU (tests/library/test_gpu.py).
 """
 
 from dataclasses import replace

@@ -69,7 +69,7 @@ def intervene(
             attention to the encoder's output.
 
     Chapter: 16, interpret.
-    Test: tests/test_activations.py::test_an_edit_replaces_the_stream
+    Test: test_activations.py::test_an_edit_replaces_the_stream
     """
     attentions = {
         "attention": (weights, heads),
@@ -108,7 +108,7 @@ def record(model: nn.Module, *names: str) -> Iterator[dict[str, list[Tensor]]]:
         For each name a list that grows by an activation per block.
 
     Chapter: 16, interpret.
-    Test: tests/test_activations.py::test_cross_attention_is_recorded
+    Test: test_activations.py::test_cross_attention_is_recorded
     """
     recorded: dict[str, list[Tensor]] = {name: [] for name in names}
 
@@ -131,7 +131,7 @@ def watch(model: nn.Module, *inputs: Tensor, **options: Any) -> Activations:
         The activations, from the first block to the last.
 
     Chapter: 16, interpret.
-    Test: tests/test_activations.py::test_the_parts_add_up
+    Test: test_activations.py::test_the_parts_add_up
     """
     names = Activations._fields[1:]
     with record(model, *names) as recorded:

@@ -73,7 +73,7 @@ def attention_weights(
 
     Chapter: 4, attention.
     Source: vaswani2017attention, equation 1.
-    Test: tests/test_attention.py::test_weights_are_shares
+    Test: test_attention.py::test_weights_are_shares
     """
     check_attention(q, k, k, mask)
     return _weights(q, k, mask, causal, bias)
@@ -136,7 +136,7 @@ def attend(
         query that may attend to nothing gets zeros.
     Chapter: 4, attention.
     Source: vaswani2017attention, equation 1 and Figure 2, left.
-    Test: tests/test_attention.py::test_equal_to_torch
+    Test: test_attention.py::test_equal_to_torch
     """
     check_attention(q, k, v, mask, dropout_p)
     weights = _weights(q, k, mask, causal, bias)
@@ -166,7 +166,7 @@ def fast_attend(
     Chapter: 4, attention.
     Source: dao2022flashattention, by PyTorch's
         ``scaled_dot_product_attention``.
-    Test: tests/test_attention.py::test_nan_is_shown_by_the_readable_function
+    Test: test_attention.py::test_nan_is_shown_by_the_readable_function
     """
     check_attention(q, k, v, mask, dropout_p)
     n_queries, n_keys = q.size(-2), k.size(-2)

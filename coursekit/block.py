@@ -39,7 +39,7 @@ class Block(nn.Module):
         learning rates at which one of post-norm gets stuck.
     Chapter: 9, the decoder.
     Source: vaswani2017attention, sections 3.1 and 5.4; xiong2020layer.
-    Test: tests/test_parity_torch.py::test_encoder_layer
+    Test: test_parity_torch.py::test_encoder_layer
     """
 
     def __init__(

@@ -221,7 +221,7 @@ def encode_chunk(chunk: bytes, ranks: Mapping[bytes, int]) -> list[int]:
 
     Chapter: 1, the tokenizer.
     Source: sennrich2016bpe, algorithm 1.
-    Test: tests/test_bpe.py::test_a_queue_merges_what_a_search_merges
+    Test: test_bpe.py::test_a_queue_merges_what_a_search_merges
     """
     n = len(chunk)
     # Index n, which is also index -1, is no piece: the end on both sides.
@@ -295,7 +295,7 @@ def encode_chunk_with_dropout(
 
     Chapter: 14, encoder and decoder together.
     Source: provilkov2020bpe, algorithm 1.
-    Test: tests/test_tokenizer.py::test_dropout_keeps_the_text
+    Test: test_tokenizer.py::test_dropout_keeps_the_text
     """
     tokens = [bytes([byte]) for byte in chunk]
     while True:

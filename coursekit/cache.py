@@ -183,7 +183,7 @@ class SharedColumns:
         n_rows: B; at first nothing is shared.
 
     Chapter: 12, generation.
-    Test: tests/test_cache.py::test_only_what_is_not_shared_is_copied
+    Test: test_cache.py::test_only_what_is_not_shared_is_copied
     """
 
     def __init__(self, n_rows: int) -> None:

@@ -294,7 +294,7 @@ class TransformerConfig(StackConfig):
             prints with a vocabulary that it does not state.
         Chapter: 14, encoder and decoder together.
         Source: vaswani2017attention, Table 3.
-        Test: tests/test_paper_table3.py::test_base_is_63_million
+        Test: test_paper_table3.py::test_base_is_63_million
         """
         base = {
             "vocab_size": vocab_size,

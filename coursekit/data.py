@@ -169,7 +169,7 @@ def load_pairs(
         OSError: a dataset cannot be fetched.
 
     Chapter: 14, encoder and decoder together.
-    Test: tests/test_data.py::test_one_line_too_many_is_refused
+    Test: test_data.py::test_one_line_too_many_is_refused
     """
     if isinstance(name, str):
         files = [f"{name}/{split}.{language}" for language in (source, target)]
@@ -397,7 +397,7 @@ class Pairs:
         25,000 target tokens in a batch.
     Chapter: 14, encoder and decoder together.
     Source: vaswani2017attention, section 5.1.
-    Test: tests/test_data.py::test_buckets_save_padding
+    Test: test_data.py::test_buckets_save_padding
     """
 
     def __init__(

@@ -26,7 +26,7 @@ class GPT(nn.Module):
     Differs from the paper: no encoder, and no attention to one.
     Chapter: 9, the decoder.
     Source: radford2019language; vaswani2017attention, section 3.1.
-    Test: tests/test_decoder.py::test_causal_by_perturbation
+    Test: test_decoder.py::test_causal_by_perturbation
     """
 
     def __init__(

@@ -87,7 +87,7 @@ def connect(
         ProcessLost: inside the context, when torchrun ends this process.
 
     Chapter: 18, scaling.
-    Test: tests/test_distributed.py::test_a_killed_worker_ends_the_run
+    Test: test_distributed.py::test_a_killed_worker_ends_the_run
     """
     check_launch(device)
     if device.type == "cuda":
@@ -195,7 +195,7 @@ def shard_batch(batch: Batch, group: ProcessGroup) -> Batch:
         ValueError: if an input has not a row for each row of targets.
 
     Chapter: 18, scaling.
-    Test: tests/test_distributed.py::test_each_row_has_one_process
+    Test: test_distributed.py::test_each_row_has_one_process
     """
     n = len(batch.targets)
     wrong = {k: len(x) for k, x in batch.inputs.items() if len(x) != n}
@@ -227,7 +227,7 @@ def replicate(model: nn.Module) -> nn.Module:
 
     Chapter: 18, scaling.
     Source: li2020ddp.
-    Test: tests/test_distributed.py::test_losses_are_those_of_one_process
+    Test: test_distributed.py::test_losses_are_those_of_one_process
     """
     return nn.parallel.DistributedDataParallel(for_training(model))
 
@@ -256,7 +256,7 @@ def shard(
 
     Chapter: 18, scaling.
     Source: zhao2023fsdp; rajbhandari2020zero, stage 3.
-    Test: tests/test_distributed.py::test_losses_are_those_of_one_process
+    Test: test_distributed.py::test_losses_are_those_of_one_process
     """
     if config.optimizer == "muon":
         raise ValueError(
@@ -297,7 +297,7 @@ def gather_state(state: TrainState, saver: Saver, group: ProcessGroup) -> None:
         group: each of its processes calls this.
 
     Chapter: 18, scaling.
-    Test: tests/test_distributed.py::test_a_run_may_change_its_processes
+    Test: test_distributed.py::test_a_run_may_change_its_processes
     """
     optimizer = saver.state.optimizer
     for whole, ours in pairs(optimizer, state.optimizer):

@@ -26,7 +26,7 @@ class TokenEmbedding(nn.Embedding):
 
     Chapter: 2, embedding.
     Source: vaswani2017attention, section 3.4; press2017using for the tying.
-    Test: tests/test_embedding.py::test_unembed_compares_with_every_row
+    Test: test_embedding.py::test_unembed_compares_with_every_row
     """
 
     def __init__(self, vocab_size: int, d_model: int) -> None:
@@ -59,7 +59,7 @@ class ScaledEmbedding(TokenEmbedding):
 
     Chapter: 2, embedding.
     Source: vaswani2017attention, section 3.4.
-    Test: tests/test_embedding.py::test_scale_is_the_root_of_d
+    Test: test_embedding.py::test_scale_is_the_root_of_d
     """
 
     def __init__(self, vocab_size: int, d_model: int) -> None:

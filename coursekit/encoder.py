@@ -22,7 +22,7 @@ class Encoder(nn.Module):
 
     Chapter: 13, the encoder.
     Source: vaswani2017attention, section 3.1; devlin2019bert.
-    Test: tests/test_parity_torch.py::test_whole_transformer_with_final_norm
+    Test: test_parity_torch.py::test_whole_transformer_with_final_norm
     """
 
     def __init__(

@@ -50,7 +50,7 @@ class Experts(nn.Module):
 
     Chapter: 15, modern.
     Source: shazeer2017outrageously, equation 1; jiang2024mixtral, section 2.
-    Test: tests/test_experts.py::test_experts_token_by_token
+    Test: test_experts.py::test_experts_token_by_token
     """
 
     def __init__(

@@ -50,7 +50,7 @@ class FeedForward(nn.Module):
     Differs from the paper: dropout inside too, as nn.Transformer has it.
     Chapter: 8, feed-forward.
     Source: vaswani2017attention, equation 2.
-    Test: tests/test_feedforward.py::test_equal_to_torch_layers
+    Test: test_feedforward.py::test_equal_to_torch_layers
     """
 
     def __init__(

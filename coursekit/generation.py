@@ -244,7 +244,7 @@ def beam_search(
     Differs from the paper: it divides by ``((5 + n) / 6)^0.6``.
     Chapter: 12, generation.
     Source: vaswani2017attention, section 6.1; wu2016google, section 7.
-    Test: tests/test_search.py::test_a_beam_wide_enough_equals_brute_force
+    Test: test_search.py::test_a_beam_wide_enough_equals_brute_force
     """
     batch = check_prompts(prompts)
     _check_max_new_tokens(stepper, max_new_tokens, at_least=1)

@@ -43,7 +43,7 @@ def logit_lens(
 
     Chapter: 16, interpret.
     Source: nostalgebraist2020logit.
-    Test: tests/test_interpret.py::test_the_lens_on_top_is_the_model
+    Test: test_interpret.py::test_the_lens_on_top_is_the_model
     """
     with torch.no_grad():
         return model.logits(watch(model, ids).stream)
@@ -66,7 +66,7 @@ def head_contributions(
 
     Chapter: 16, interpret.
     Source: elhage2021mathematical.
-    Test: tests/test_activations.py::test_the_parts_add_up
+    Test: test_activations.py::test_the_parts_add_up
     """
     blocks = blocks_of(model)
     name = "attention.w_o.weight"
@@ -194,7 +194,7 @@ def head_effects(
 
     Chapter: 16, interpret.
     Source: michel2019sixteen; voita2019analyzing.
-    Test: tests/test_interpret.py::test_the_head_that_matters_is_found
+    Test: test_interpret.py::test_the_head_that_matters_is_found
     """
     with intervene(model):  # without dropout, as all that follow
         before = measure()
@@ -238,7 +238,7 @@ def patch_effects(
 
     Chapter: 16, interpret.
     Source: vig2020investigating; meng2022locating.
-    Test: tests/test_interpret.py::test_a_patch_is_traced
+    Test: test_interpret.py::test_a_patch_is_traced
     """
     if clean.shape != corrupt.shape:
         raise ValueError(

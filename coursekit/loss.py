@@ -60,7 +60,7 @@ def cross_entropy(
 
     Chapter: 10, loss.
     Source: vaswani2017attention, section 5.4; szegedy2016rethinking.
-    Test: tests/test_loss.py::test_equal_to_torch
+    Test: test_loss.py::test_equal_to_torch
     """
     check_targets(logits, targets, ignore_index)
     check_choices(label_smoothing, reduction)
@@ -96,7 +96,7 @@ def fast_cross_entropy(
 
     Chapter: 10, loss.
     Source: vaswani2017attention, section 5.4; szegedy2016rethinking.
-    Test: tests/test_loss.py::test_fast_equals_readable
+    Test: test_loss.py::test_fast_equals_readable
     """
     check_targets(logits, targets, ignore_index)
     check_choices(label_smoothing, reduction)
@@ -148,7 +148,7 @@ def chunked_cross_entropy(
         ValueError: if shapes do not fit, or ``chunk_size`` is not at least 1.
 
     Chapter: 18, scaling.
-    Test: tests/test_loss.py::test_chunks_are_the_whole
+    Test: test_loss.py::test_chunks_are_the_whole
     """
     check_chunks(hidden, targets, chunk_size)
 

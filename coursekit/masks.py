@@ -32,7 +32,7 @@ def causal_mask(
 
     Chapter: 5, masks.
     Source: vaswani2017attention, section 3.2.3.
-    Test: tests/test_masks.py::test_causal_cell_by_cell
+    Test: test_masks.py::test_causal_cell_by_cell
     """
     if n_keys is None:
         n_keys = n_queries
@@ -65,7 +65,7 @@ def window_mask(
 
     Chapter: 15, modern.
     Source: beltagy2020longformer, section 3.1.
-    Test: tests/test_masks.py::test_window_cell_by_cell
+    Test: test_masks.py::test_window_cell_by_cell
     """
     require(
         is_integer(size),

@@ -229,7 +229,7 @@ def save_model(
             like a shipped model.
 
     Chapter: 14, encoder and decoder together.
-    Test: tests/test_checkpoint.py::test_a_rounded_model_is_what_is_loaded
+    Test: test_checkpoint.py::test_a_rounded_model_is_what_is_loaded
     """
     finite_weights(model)  # refuses before a file is written
     create_run(folder, model, tokenizer)

@@ -95,7 +95,7 @@ class MultiHeadAttention(nn.Module):
     Chapter: 6, multi-head attention.
     Source: vaswani2017attention, section 3.2.2 and Figure 2, right;
         ainslie2023gqa for G < H.
-    Test: tests/test_parity_torch.py::test_self_attention
+    Test: test_parity_torch.py::test_self_attention
     """
 
     def __init__(

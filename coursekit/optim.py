@@ -55,7 +55,7 @@ def noam_schedule(step: int, d_model: int, warmup: int) -> float:
 
     Chapter: 11, training.
     Source: vaswani2017attention, equation 3.
-    Test: tests/test_optim.py::test_noam_gives_the_papers_numbers
+    Test: test_optim.py::test_noam_gives_the_papers_numbers
     """
     _check_step(step)
     check_integers(d_model=d_model, warmup=warmup)
@@ -249,7 +249,7 @@ def orthogonalize(
 
     Chapter: 11, training.
     Source: jordan2024muon.
-    Test: tests/test_optim.py::test_orthogonalize_acts_on_singular_values
+    Test: test_optim.py::test_orthogonalize_acts_on_singular_values
     """
     a, b, c = NEWTON_SCHULZ
     is_tall = matrices.size(1) > matrices.size(2)
@@ -290,7 +290,7 @@ class Muon(torch.optim.AdamW):
 
     Chapter: 11, training.
     Source: jordan2024muon; liu2025muon, section 2.2 (the factor).
-    Test: tests/test_optim.py::test_muon_is_torchs
+    Test: test_optim.py::test_muon_is_torchs
     """
 
     def __init__(

@@ -51,7 +51,7 @@ def frequencies(size: int, base: float = 10000.0) -> Float[Tensor, "P"]:
 
     Chapter: 3, positions.
     Source: vaswani2017attention, section 3.5.
-    Test: tests/test_positions.py::test_frequencies_end_where_they_should
+    Test: test_positions.py::test_frequencies_end_where_they_should
     """
     require(
         is_integer(size) and size % 2 == 0,
@@ -89,7 +89,7 @@ def sinusoidal(
 
     Chapter: 3, positions.
     Source: vaswani2017attention, section 3.5.
-    Test: tests/test_positions.py::test_rows_by_the_papers_formula
+    Test: test_positions.py::test_rows_by_the_papers_formula
     """
     check_choice("layout", layout, LAYOUTS, LAYOUT_REMEDY)
     check_integers(n_positions=n_positions)
@@ -213,7 +213,7 @@ class SinusoidalPositions(Positions):
 
     Chapter: 3, positions.
     Source: vaswani2017attention, section 3.5.
-    Test: tests/test_positions.py::test_sums_are_formed
+    Test: test_positions.py::test_sums_are_formed
     """
 
     def __init__(
@@ -244,7 +244,7 @@ class LearnedPositions(Positions):
 
     Chapter: 3, positions.
     Source: vaswani2017attention, section 3.5 and Table 3 (E).
-    Test: tests/test_paper_table3.py::test_row_e_adds_two_tables
+    Test: test_paper_table3.py::test_row_e_adds_two_tables
     """
 
     def __init__(self, max_len: int, d_model: int) -> None:

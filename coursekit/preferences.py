@@ -121,7 +121,7 @@ def pairwise_loss(
 
     Chapter: 22, preferences.
     Source: bradley1952rank; ouyang2022training, equation 1.
-    Test: tests/test_preferences.py::test_equal_to_trl
+    Test: test_preferences.py::test_equal_to_trl
     """
     return -F.logsigmoid(better - worse).mean()
 
@@ -138,7 +138,7 @@ class RewardModel(nn.Module):
 
     Chapter: 22, preferences.
     Source: ouyang2022training, section 3.5.
-    Test: tests/test_preferences.py::test_a_reward_reads_the_last_token
+    Test: test_preferences.py::test_a_reward_reads_the_last_token
     """
 
     def __init__(self, gpt: GPT) -> None:
@@ -232,7 +232,7 @@ def best_policy(
 
     Chapter: 22, preferences.
     Source: rafailov2023direct, equation 4.
-    Test: tests/test_preferences.py::test_no_policy_is_better
+    Test: test_preferences.py::test_no_policy_is_better
     """
     return (reference + rewards / beta).log_softmax(dim=-1)
 
@@ -261,7 +261,7 @@ def dpo_loss(
 
     Chapter: 22, preferences.
     Source: rafailov2023direct, equation 7.
-    Test: tests/test_preferences.py::test_equal_to_trl
+    Test: test_preferences.py::test_equal_to_trl
     """
     return pairwise_loss(
         beta * (better - reference_better), beta * (worse - reference_worse)
@@ -337,7 +337,7 @@ def policy_gradient_loss(
 
     Chapter: 22, preferences.
     Source: williams1992simple.
-    Test: tests/test_preferences.py::test_the_estimator_is_right_on_average
+    Test: test_preferences.py::test_the_estimator_is_right_on_average
     """
     return -(advantages * log_probs).mean()
 
@@ -361,7 +361,7 @@ def group_advantages(
 
     Chapter: 22, preferences.
     Source: shao2024deepseekmath, section 4.1.2.
-    Test: tests/test_preferences.py::test_equal_to_trl
+    Test: test_preferences.py::test_equal_to_trl
     """
     if rewards.size(1) < 2:
         raise ValueError(
@@ -389,7 +389,7 @@ def kl_estimate(
 
     Chapter: 22, preferences.
     Source: shao2024deepseekmath, equation 4.
-    Test: tests/test_preferences.py::test_the_estimate_of_kl_is_right
+    Test: test_preferences.py::test_the_estimate_of_kl_is_right
     """
     difference = reference - log_probs
     return difference.exp() - difference - 1
@@ -426,7 +426,7 @@ def grpo_loss(
 
     Chapter: 22, preferences.
     Source: shao2024deepseekmath, equation 3; schulman2017proximal.
-    Test: tests/test_preferences.py::test_equal_to_trl
+    Test: test_preferences.py::test_equal_to_trl
     """
     ratio = (log_probs - old).exp()
     gain = advantages[:, None]

@@ -62,7 +62,7 @@ def quantize(
         ValueError: if ``bits`` or ``group_size`` is none of these.
 
     Chapter: 21, inference.
-    Test: tests/test_quantize.py::test_rounding_is_that_of_torch
+    Test: test_quantize.py::test_rounding_is_that_of_torch
     """
     n_rows, width = weights.shape
     size = _check_sizes(bits, group_size, width)
@@ -83,7 +83,7 @@ def dequantize(quantized: Quantized) -> Float[Tensor, "N K"]:
         quantized.
 
     Chapter: 21, inference.
-    Test: tests/test_quantize.py::test_half_a_step_at_most
+    Test: test_quantize.py::test_half_a_step_at_most
     """
     whole, steps = quantized
     groups = whole.view(*steps.shape, -1) * steps[..., None]
@@ -128,7 +128,7 @@ def quantized_copy(
         ValueError: as :func:`quantize`.
 
     Chapter: 21, inference.
-    Test: tests/test_quantize.py::test_eight_bits_per_row_are_those_of_a_file
+    Test: test_quantize.py::test_eight_bits_per_row_are_those_of_a_file
     """
     rounded = copy.deepcopy(model)
     with torch.no_grad():
@@ -207,7 +207,7 @@ def unpack(packed: UInt8[Tensor, "N M"]) -> Int8[Tensor, "N 2*M"]:
         (N, 2 M) whole numbers in −8..7.
 
     Chapter: 21, inference.
-    Test: tests/test_quantize.py::test_two_numbers_share_a_byte
+    Test: test_quantize.py::test_two_numbers_share_a_byte
     """
     both = torch.stack((packed % 16, packed // 16), dim=2)
     return both.flatten(1).to(torch.int8) - 8
@@ -224,7 +224,7 @@ class PackedLinear(nn.Module):
         ValueError: as :func:`quantize` and :func:`pack`.
 
     Chapter: 21, inference.
-    Test: tests/test_quantize.py::test_a_packed_model_computes_the_same
+    Test: test_quantize.py::test_a_packed_model_computes_the_same
     """
 
     packed: Tensor

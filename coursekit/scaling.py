@@ -85,7 +85,7 @@ def count_parameters(model: nn.Module) -> dict[str, int]:
         ValueError: if a parameter belongs to no part.
 
     Chapter: 18, scaling.
-    Test: tests/test_scaling.py::test_parameters_by_hand
+    Test: test_scaling.py::test_parameters_by_hand
     """
     counts = dict.fromkeys(PARTS, 0)
     for name, parameter in model.named_parameters():
@@ -123,7 +123,7 @@ def forward_flops(
 
     Chapter: 18, scaling.
     Source: kaplan2020scaling, Table 1, without its approximations.
-    Test: tests/test_scaling.py::test_flops_are_pytorchs
+    Test: test_scaling.py::test_flops_are_pytorchs
     """
     n_heads, d_head = config.n_heads, config.head_size
     d_value = config.d_value or d_head
@@ -155,7 +155,7 @@ class ByteCounter(TorchDispatchMode):
 
     Chapter: 18, scaling.
     Source: dao2022flashattention, section 2.1.
-    Test: tests/test_scaling.py::test_bytes_by_hand
+    Test: test_scaling.py::test_bytes_by_hand
     """
 
     def __init__(self) -> None:
@@ -205,7 +205,7 @@ def saved_bytes(compute: Callable[[], Tensor], model: nn.Module) -> int:
         Bytes of the activations; each storage counts once.
 
     Chapter: 18, scaling.
-    Test: tests/test_scaling.py::test_saved_bytes_by_hand
+    Test: test_scaling.py::test_saved_bytes_by_hand
     """
     own = {p.untyped_storage()._cdata for p in model.parameters()}
     kept: dict[int, int] = {}
@@ -260,7 +260,7 @@ def block_attend(
     Chapter: 18, scaling.
     Source: milakov2018online; dao2022flashattention, algorithm 1;
         dao2024flashattention2 for the order of the loops.
-    Test: tests/test_scaling.py::test_blocks_equal_attend
+    Test: test_scaling.py::test_blocks_equal_attend
     """
     check_attention(q, k, v, mask)
     if dropout_p or size < 1 or (bias is not None and bias.requires_grad):

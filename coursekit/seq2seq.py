@@ -44,7 +44,7 @@ class CrossBlock(nn.Module):
 
     Chapter: 14, encoder and decoder together.
     Source: vaswani2017attention, section 3.1 and Figure 1, right.
-    Test: tests/test_parity_torch.py::test_decoder_layer
+    Test: test_parity_torch.py::test_decoder_layer
     """
 
     def __init__(
@@ -168,7 +168,7 @@ class Transformer(nn.Module):
 
     Chapter: 14, encoder and decoder together.
     Source: vaswani2017attention, section 3 and Figure 1.
-    Test: tests/test_parity_torch.py::test_whole_transformer_with_final_norm
+    Test: test_parity_torch.py::test_whole_transformer_with_final_norm
     """
 
     def __init__(

@@ -111,7 +111,7 @@ def verify(
 
     Chapter: 21, inference.
     Source: leviathan2023fast, algorithm 1; chen2023accelerating, algorithm 2.
-    Test: tests/test_speculative.py::test_every_branch_adds_up_to_the_target
+    Test: test_speculative.py::test_every_branch_adds_up_to_the_target
     """
     for n, token in enumerate(drafted):
         accept = (p[n, token] / q[n, token]).clamp(max=1)
@@ -135,7 +135,7 @@ def expected_tokens(acceptance_rate: float, n_draft: int) -> float:
 
     Chapter: 21, inference.
     Source: leviathan2023fast, equation 1.
-    Test: tests/test_speculative.py::test_expected_tokens_by_counting_runs
+    Test: test_speculative.py::test_expected_tokens_by_counting_runs
     """
     return float(sum(acceptance_rate**n for n in range(n_draft + 1)))
 
@@ -193,7 +193,7 @@ def speculate(
 
     Chapter: 21, inference.
     Source: leviathan2023fast, algorithm 1.
-    Test: tests/test_speculative.py::test_a_greedy_text_stays_the_same
+    Test: test_speculative.py::test_a_greedy_text_stays_the_same
     """
     if isinstance(prompt, Tensor):
         prompt = prompt.tolist()
@@ -244,7 +244,7 @@ class CachedReader:
         temperature: of the distributions; 0 gives all to the likeliest.
 
     Chapter: 21, inference.
-    Test: tests/test_speculative.py::test_a_reader_takes_back_what_was_rejected
+    Test: test_speculative.py::test_a_reader_takes_back_what_was_rejected
     """
 
     def __init__(self, model: GPT, temperature: float = 1.0) -> None:
@@ -311,7 +311,7 @@ def every_outcome(run: Callable[[Draw], Result]) -> dict[Result, float]:
         The probability of each result, exactly, up to rounding.
 
     Chapter: 21, inference.
-    Test: tests/test_speculative.py::test_every_outcome_of_two_dice
+    Test: test_speculative.py::test_every_outcome_of_two_dice
     """
     found: dict[Result, float] = defaultdict(float)
     waiting: list[list[int]] = [[]]  # the first draws of branches to be run

@@ -125,7 +125,7 @@ class BPETokenizer(Tokenizer):
     Chapter: 1, the tokenizer.
     Source: radford2019language, section 2.2; vaswani2017attention,
         section 5.1; sennrich2016bpe.
-    Test: tests/test_tokenizer.py::test_training_by_hand
+    Test: test_tokenizer.py::test_training_by_hand
     """
 
     kind: ClassVar[str] = "byte-level BPE"

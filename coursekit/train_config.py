@@ -147,7 +147,7 @@ def make_optimizer(
     Chapter: 11, training.
     Source: vaswani2017attention, section 5.3; kingma2015adam;
         loshchilov2019decoupled, algorithm 2.
-    Test: tests/test_optim.py::test_adamw_by_hand
+    Test: test_optim.py::test_adamw_by_hand
     """
     return OPTIMIZERS[config.optimizer](model, config)
 

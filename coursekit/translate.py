@@ -65,7 +65,7 @@ class Translator:
 
     Chapter: 14, encoder and decoder together.
     Source: vaswani2017attention, sections 5.1 and 6.1.
-    Test: tests/test_translate.py::test_a_batch_equals_one_by_one
+    Test: test_translate.py::test_a_batch_equals_one_by_one
     """
 
     def __init__(self, model: nn.Module, tokenizer: Tokenizer | None) -> None:

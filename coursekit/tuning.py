@@ -122,7 +122,7 @@ def answer_batch(
         ValueError: if there are no pairs, or a prompt or an answer is empty.
 
     Chapter: 20, fine-tuning.
-    Test: tests/test_tuning.py::test_only_answers_are_targets
+    Test: test_tuning.py::test_only_answers_are_targets
     """
     _check_pairs(pairs)
     ids = [[*prompt, *answer] for prompt, answer in pairs]
@@ -231,7 +231,7 @@ def lora(
 
     Chapter: 20, fine-tuning.
     Source: hu2021lora, section 4.1.
-    Test: tests/test_tuning.py::test_equal_to_peft
+    Test: test_tuning.py::test_equal_to_peft
     """
     update = F.linear(F.linear(x, a), b)
     return F.linear(x, weight, bias) + scale * update
@@ -249,7 +249,7 @@ class LoRA(nn.Module):
 
     Chapter: 20, fine-tuning.
     Source: hu2021lora, section 4.1.
-    Test: tests/test_tuning.py::test_equal_to_peft
+    Test: test_tuning.py::test_equal_to_peft
     """
 
     def __init__(self, linear: nn.Linear, rank: int, alpha: float) -> None:
@@ -296,7 +296,7 @@ def add_lora(
         ValueError: if the model has no such layer, or the rank is below 1.
 
     Chapter: 20, fine-tuning.
-    Test: tests/test_tuning.py::test_only_the_adapter_gets_gradients
+    Test: test_tuning.py::test_only_the_adapter_gets_gradients
     """
     if not is_integer(rank):
         raise ValueError(
@@ -333,7 +333,7 @@ def merge_lora(model: nn.Module) -> nn.Module:
 
     Chapter: 20, fine-tuning.
     Source: hu2021lora, section 4.1.
-    Test: tests/test_tuning.py::test_merged_is_adapted
+    Test: test_tuning.py::test_merged_is_adapted
     """
     for parent in list(model.modules()):
         for name, child in list(parent.named_children()):
@@ -464,7 +464,7 @@ def load_tuned(path: str | Path) -> Loaded:
             for other weights.
 
     Chapter: 20, fine-tuning.
-    Test: tests/test_tuning.py::test_an_adapter_is_loaded_with_its_base
+    Test: test_tuning.py::test_an_adapter_is_loaded_with_its_base
     """
     path = _packaged(path, ".safetensors")
     tensors, about = read_tensors(path)

@@ -63,7 +63,7 @@ def patchify(
 
     Chapter: 17, vision.
     Source: dosovitskiy2021image, section 3.1.
-    Test: tests/test_vision.py::test_patches_are_those_of_a_convolution
+    Test: test_vision.py::test_patches_are_those_of_a_convolution
     """
     batch, channels, height, width = images.shape
     require(
@@ -95,7 +95,7 @@ def unpatchify(
         ValueError: if the patches do not fill such an image.
 
     Chapter: 17, vision.
-    Test: tests/test_vision.py::test_there_and_back
+    Test: test_vision.py::test_there_and_back
     """
     batch, n, numbers = patches.shape
     rows, columns = height // size, width // size
@@ -166,7 +166,7 @@ def sinusoidal_2d(
         ValueError: if D is no multiple of 4.
 
     Chapter: 17, vision.
-    Test: tests/test_vision.py::test_codes_of_a_grid
+    Test: test_vision.py::test_codes_of_a_grid
     """
     require(
         d_model % 4 == 0,
@@ -220,7 +220,7 @@ class ViT(Encoder):
     Differs from the paper: no decoder, and its tokens are patches.
     Chapter: 17, vision.
     Source: dosovitskiy2021image, equations 1 to 4.
-    Test: tests/test_vision.py::test_equal_to_another_library
+    Test: test_vision.py::test_equal_to_another_library
     """
 
     config: VisionConfig

@@ -127,7 +127,7 @@ class Tokenizer(ABC):
             ValueError: as `encode`, at the part that it concerns.
 
         Chapter: 1, the tokenizer.
-        Test: tests/test_tokenizer.py::test_parts_have_the_ids_of_the_whole
+        Test: test_tokenizer.py::test_parts_have_the_ids_of_the_whole
         """
         held, wanted = "", HELD
         for text in texts:

@@ -368,7 +368,7 @@ def average_weights(
 
     Chapter: 14, encoder and decoder together.
     Source: vaswani2017attention, section 6.1.
-    Test: tests/test_checkpoint.py::test_the_mean_of_states
+    Test: test_checkpoint.py::test_the_mean_of_states
     """
     shapes = [{n: tuple(t.shape) for n, t in v.items()} for v in versions]
     if not versions or any(each != shapes[0] for each in shapes):
@@ -406,7 +406,7 @@ def round_weights(model: nn.Module) -> None:
         TrainingDiverged: if a weight is not finite.
 
     Chapter: 14, encoder and decoder together.
-    Test: tests/test_checkpoint.py::test_the_error_is_half_a_step_at_most
+    Test: test_checkpoint.py::test_the_error_is_half_a_step_at_most
     """
     own = finite_weights(model, " before it was rounded")
     put_weights(model, from_int8(to_int8(own)), "the rounded model")
@@ -443,7 +443,7 @@ def row_steps(
     Returns:
         (N,) steps, above 0 also for a row of zeros.
 
-    Test: tests/test_checkpoint.py::test_a_127th_is_the_same_again
+    Test: test_checkpoint.py::test_a_127th_is_the_same_again
     """
     return rows.abs().amax(dim=1).clamp(min=2.0**-100) / levels
 

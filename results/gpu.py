@@ -49,7 +49,9 @@ def python(*words: str) -> tuple[int, str]:
 
 def tests(device: str) -> dict[str, Any]:
     """The tests that need the device."""
-    code, said = python("-m", "pytest", "tests/test_gpu.py", "-q", "-rs")
+    code, said = python(
+        "-m", "pytest", "tests/library/test_gpu.py", "-q", "-rs"
+    )
     return {"passed": code == 0, "said": said.strip().splitlines()[-1]}
 
 

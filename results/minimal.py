@@ -3,7 +3,7 @@
 ``GPT`` of `coursekit/minimal.py` and ``GPT`` of the library start from the
 same weights and are trained on the same batches, each by its own loop and
 with the sizes and steps of the file's own script, over three seeds.  In
-float64 the two agree to rounding (`tests/test_minimal.py`); here, in
+float64 the two agree to rounding (`tests/library/test_minimal.py`); here, in
 float32, rounding has 2,000 steps to grow.
 """
 

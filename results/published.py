@@ -84,7 +84,7 @@ def parity() -> dict[str, dict[str, float]]:
     """Largest differences from the reference, as the tests print them."""
     found = {}
     for test, names in PARITY.items():
-        where = f"tests/test_pipelines.py::{test}"
+        where = f"tests/library/test_pipelines.py::{test}"
         command = [sys.executable, "-m", "pytest", "-sq", where]
         told = subprocess.run(
             command, cwd=ROOT, capture_output=True, text=True, check=True

@@ -148,8 +148,8 @@ class PaperLedger(SphinxDirective):
             if row.get("chapter"):
                 here.append(self.chapter(row["chapter"]) + ".")
             if row.get("test"):
-                file = row["test"].rstrip(".").partition("::")[0]
-                name = file.removeprefix("tests/")
+                name = row["test"].rstrip(".").partition("::")[0]
+                file = f"tests/library/{name}"
                 here.append(f"Test: {{repo}}`{name} <blob/main/{file}>`.")
             lines += [
                 f"* - {row['place']}",

@@ -1,7 +1,7 @@
 """What there is to read on a built page, counted once for everybody.
 
 ``{goals}`` prints the reading time that follows from it, and
-``tests/test_budgets.py`` holds it against the budgets.
+``tests/book/test_budgets.py`` holds it against the budgets.
 """
 
 import re

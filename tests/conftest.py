@@ -1,4 +1,4 @@
-"""Shapes are enforced, one thread, which file belongs to which part.
+"""Shapes are enforced in the library's tests; all compute with one thread.
 
 And what to do where a piece is missing.
 """
@@ -15,48 +15,14 @@ from types import SimpleNamespace
 import forked
 import pytest
 
+HERE = Path(__file__).resolve().parent
 # Programs that tests start print as they do for most people: buffered.
 os.environ.pop("PYTHONUNBUFFERED", None)
 gc.disable()  # until the tests are collected: what is imported stays
 
-# The parts of the suite; every file that none of them names is of the part
-# `library`. The Makefile and the workflows name the parts alone.
-PARTS = {
-    # What is built around the library: commands, exercises, grading, figures.
-    "course": [
-        *("assign", "bad_input", "by_hand"),
-        *("catalogue", "check", "checkfile", "protocol"),
-        *("cli", "coverage", "deadline", "doctor", "exercises"),
-        *("export_figures", "figures", "forbid", "frames", "fuzz"),
-        *(
-            "glue",
-            "gpu",
-            "grade",
-            "graders",
-            "kernels",
-            "key",
-            "layout",
-        ),
-        *("leaks", "ledger", "lesson", "mutants", "walk", "publish"),
-        *("live", "notebooks", "readers", "results", "run_parts", "sandbox"),
-        *("sheet", "shipped", "speedrun", "text", "wild", "worker"),
-        *("transcripts", "yourfile", "step_tasks", "capstone"),
-        *("kit", "kit_wrong", "kit_slides"),
-    ],
-    # They need the built book.
-    "book": [
-        *("book", "pages", "predict", "live_figures", "weight", "corpus"),
-        *("chapter_parts", "budgets", "routes", "cards", "pictures"),
-        "pdf",
-    ],
-    # They load what others made, models and libraries, which takes long: each
-    # model once, since `--dist loadgroup` gives it to one worker.
-    "models": ["benchmarks", "edits", "pipelines"],
-}
-
-# They run as a reader has the package, without shape checks, so our own errors
-# must come up; the book's compute nothing.
-UNCHECKED = {"course", "book"}
+# Folders whose tests run as a reader has the package, without shape checks, so
+# our own errors must come up; those of the book compute nothing.
+UNCHECKED = {"classroom", "answers", "book", "web"}
 # Half a minute in one test, or tests that wait for a limit of time.
 LONGEST = (
     "test_transcripts.py",
@@ -66,18 +32,9 @@ LONGEST = (
 )
 
 
-def part_of(name):
-    """The part that a file belongs to; None if it has no tests."""
-    stem, dot, ending = name.partition(".")
-    if not stem.startswith("test_") or (dot, ending) != (".", "py"):
-        return None
-    own = stem.removeprefix("test_")
-    return next((p for p, files in PARTS.items() if own in files), "library")
-
-
 def shaped():
     """The modules of the package whose signatures have shapes."""
-    root = Path(__file__).resolve().parent.parent
+    root = HERE.parent
     return [
         ".".join(path.relative_to(root).with_suffix("").parts)
         for path in sorted(root.glob("coursekit*/**/*.py"))
@@ -85,20 +42,17 @@ def shaped():
     ]
 
 
-def pytest_addoption(parser):
-    """``--part``: the files of one part alone, or of several."""
-    parser.addoption("--part", choices=["library", *PARTS], action="append")
-
-
 def pytest_configure(config):
-    """Enforce shapes, unless only files of UNCHECKED are asked for.
+    """Enforce shapes, unless only tests in UNCHECKED are asked for.
 
     Before anything imports the package: each call of each function of a
     module with shapes has those that its signature says, or raises. The
     tokenizers have none, and take ten times as long with every call looked at.
     """
-    names = (Path(each.partition("::")[0]).name for each in config.args)
-    if set(config.getoption("part") or map(part_of, names)) <= UNCHECKED:
+    paths = (Path(each.partition("::")[0]).resolve() for each in config.args)
+    if all(
+        UNCHECKED & set(path.relative_to(HERE).parts[:1]) for path in paths
+    ):
         os.environ["JAXTYPING_DISABLE"] = "1"  # for child processes too
     if os.environ.get("JAXTYPING_DISABLE") != "1":
         from jaxtyping import install_import_hook
@@ -113,12 +67,6 @@ def pytest_xdist_setupnodes(specs):
         os.environ["FORKED"] = forked.server(*forked.LIBRARIES)
         for spec in specs:
             spec.python = shlex.join(forked.python())
-
-
-def pytest_ignore_collect(collection_path, config):
-    """Leave out files of other parts before they are imported."""
-    wanted, part = config.getoption("part"), part_of(collection_path.name)
-    return True if wanted and part and part not in wanted else None
 
 
 def pytest_collectstart():

@@ -34,7 +34,7 @@ def fast_dropout(
 
     Chapter: 11, training.
     Source: srivastava2014dropout; vaswani2017attention, section 5.4.
-    Test: tests/test_dropout.py::test_shares_and_scale
+    Test: test_dropout.py::test_shares_and_scale
     """
     if not training or p == 0:
         return x

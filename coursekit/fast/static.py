@@ -79,7 +79,7 @@ class StaticStepper(CachedStepper):
         ValueError: if ``window`` or ``keep`` is out of range.
 
     Chapter: 12, generation.
-    Test: tests/test_static.py::test_the_same_logits_at_every_step
+    Test: test_static.py::test_the_same_logits_at_every_step
     """
 
     # What a recorded step reads and writes; `settle` makes it.

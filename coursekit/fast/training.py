@@ -49,7 +49,7 @@ def for_training(model: nn.Module, compile: bool = False) -> nn.Module:
         ValueError: if a compiler is asked for and there is none.
 
     Chapter: 11, training.
-    Test: tests/test_fast.py::test_a_view_has_the_models_parameters
+    Test: test_fast.py::test_a_view_has_the_models_parameters
     """
     view = _view(model)
     if not compile:
@@ -151,7 +151,7 @@ def training_attend(
     Args, Returns, Raises: as :func:`coursekit.attention.attend`.
 
     Chapter: 11, training.
-    Test: tests/test_fast.py::test_products_equal_the_readable_function
+    Test: test_fast.py::test_products_equal_the_readable_function
     """
     is_plain = mask is None and bias is None
     if not (is_plain and is_quicker_in_products(q, k, dropout_p)):

@@ -57,7 +57,7 @@ def load_bert(folder: str | Path) -> Loaded:
 
     Chapter: 15, modern.
     Source: devlin2019bert.
-    Test: tests/test_pipelines.py::test_minilm_has_the_reference_vectors
+    Test: test_pipelines.py::test_minilm_has_the_reference_vectors
     """
     folder = Path(folder)
     fields = formats.read_json(folder / "config.json")

@@ -173,7 +173,7 @@ def read_ct2(path: str | Path) -> Tensors:
         ValueError: if the file is missing, cut short, or damaged.
 
     Chapter: 15, modern.
-    Test: tests/test_formats.py::test_a_model_bin_is_read_byte_by_byte
+    Test: test_formats.py::test_a_model_bin_is_read_byte_by_byte
     """
     tensors = {}
     with reading("published weights must be a whole CTranslate2 file", path):
@@ -337,7 +337,7 @@ def from_printable(token: str) -> bytes:
         ValueError: a letter stands for no byte.
 
     Chapter: 15, modern.
-    Test: tests/test_formats.py::test_printable_letters_are_bytes
+    Test: test_formats.py::test_printable_letters_are_bytes
     """
     letters = printable_letters()
     try:

@@ -68,7 +68,7 @@ def load_gpt2(folder: str | Path) -> Loaded:
 
     Chapter: 15, modern.
     Source: radford2019language.
-    Test: tests/test_gpt2.py::test_gpt2_from_a_folder
+    Test: test_gpt2.py::test_gpt2_from_a_folder
     """
     folder = Path(folder)
     fields = GPT2_DEFAULTS | formats.read_json(folder / "config.json")

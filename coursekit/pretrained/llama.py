@@ -77,7 +77,7 @@ def load_gguf(path: str | Path) -> Loaded:
 
     Chapter: 15, modern.
     Source: allal2025smollm2.
-    Test: tests/test_pipelines.py::test_smollm2_has_the_reference_logits
+    Test: test_pipelines.py::test_smollm2_has_the_reference_logits
     """
     path = Path(path)
     fields, theirs = formats.read_gguf(path)

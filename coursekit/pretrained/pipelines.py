@@ -110,7 +110,7 @@ def chat_ids(
         Ids.
 
     Chapter: 15, modern.
-    Test: tests/test_pipelines.py::test_smollm2_chats_by_its_template
+    Test: test_pipelines.py::test_smollm2_chats_by_its_template
     """
     begin = tokenizer.special_tokens["<|im_start|>"]
     end = tokenizer.special_tokens["<|im_end|>"]
@@ -319,7 +319,7 @@ def align(
         A row sums to less than 1: the rest went to the silence behind it.
 
     Chapter: 15, modern.
-    Test: tests/test_pipelines.py::test_whisper_follows_the_sound
+    Test: test_pipelines.py::test_whisper_follows_the_sound
     """
     start = start_ids(tokenizer)
     ids = tokenizer.encode(" " + text)

@@ -99,7 +99,7 @@ def mel_filters(n_mels: int = 80) -> Float[Tensor, "M P"]:
 
     Chapter: 15, modern.
     Source: radford2023robust, section 2.2.
-    Test: tests/test_speech.py::test_bands_are_those_of_another_library
+    Test: test_speech.py::test_bands_are_those_of_another_library
     """
     top = 15 + 27 * math.log(RATE / 2 / 1000) / math.log(6.4)
     mels = torch.linspace(0, top, n_mels + 2, dtype=torch.float64)
@@ -136,7 +136,7 @@ def log_mel(
 
     Chapter: 15, modern.
     Source: radford2023robust, section 2.2.
-    Test: tests/test_speech.py::test_columns_are_those_of_another_library
+    Test: test_speech.py::test_columns_are_those_of_another_library
     """
     if len(samples) == 0:
         raise ValueError(

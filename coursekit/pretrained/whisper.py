@@ -121,7 +121,7 @@ class SpeechTransformer(Transformer):
         encoder reads columns of sound.
     Chapter: 15, modern.
     Source: radford2023robust, section 2.2; vaswani2017attention, section 3.
-    Test: tests/test_pipelines.py::test_whisper_has_the_reference_logits
+    Test: test_pipelines.py::test_whisper_has_the_reference_logits
     """
 
     config: SpeechConfig
@@ -182,7 +182,7 @@ def cross_weights(
         (B, N, T, S) weights of the N heads; each row sums to 1.
 
     Chapter: 15, modern.
-    Test: tests/test_whisper.py::test_weights_are_those_that_were_used
+    Test: test_whisper.py::test_weights_are_those_that_were_used
     """
     with record(model, "cross_weights") as recorded:
         model.decode(tgt, memory)
@@ -238,7 +238,7 @@ def load_whisper(folder: str | Path) -> Loaded:
 
     Chapter: 15, modern.
     Source: radford2023robust.
-    Test: tests/test_pipelines.py::test_whisper_has_the_reference_logits
+    Test: test_pipelines.py::test_whisper_has_the_reference_logits
     """
     path = Path(folder) / "model.bin"
     theirs = read_weights(path)

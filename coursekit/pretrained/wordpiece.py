@@ -94,7 +94,7 @@ class WordPieceTokenizer(Tokenizer):
 
     Chapter: 15, modern.
     Source: devlin2019bert; wu2016google, section 4.1.
-    Test: tests/test_wordpiece.py::test_wordpiece_is_that_of_another_library
+    Test: test_wordpiece.py::test_wordpiece_is_that_of_another_library
     """
 
     kind: ClassVar[str] = "WordPiece"

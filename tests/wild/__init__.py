@@ -2,8 +2,8 @@
 
 Nobody who wrote one had seen a reference, a mistake of the catalogue or a
 check: each says before any check ran whether it is right, in what way it is
-wrong, and whether that is a classic mistake. ``tests/test_wild.py`` holds the
-checks to it. A file has the name of its chapter in the catalogue.
+wrong, and whether that is a classic mistake. ``tests/answers/test_wild.py``
+holds the checks to it. A file has the name of its chapter in the catalogue.
 """
 
 from collections.abc import Callable
