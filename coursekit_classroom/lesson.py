@@ -162,7 +162,7 @@ def part(name: str, chapter: int) -> str:
 
 
 def new_lines(name: str, chapter: int) -> set[int]:
-    """Which lines of a part are new or changed since the chapter before.
+    """Numbers of a part's lines that are new since the chapter before.
 
     Args:
         name, chapter: as in :func:`part`.

@@ -263,7 +263,7 @@ def fold(cell: Any, title: str = "") -> None:
 
 
 def live_notes(source: str) -> Iterator[str]:
-    """How a reader uses each live figure of which a cell draws a picture."""
+    """Notes on how to run each live figure that a cell draws."""
     from coursekit_classroom.live.widget import KINDS  # loads torch
 
     for node in ast.walk(ast.parse(source)):

@@ -1,4 +1,4 @@
-"""What `minimal.py` has before a later chapter replaces it.
+"""Parts of `minimal.py` as they are until a later chapter replaces them.
 
 The file of the book grows: a bigram table becomes a GPT, a plain training
 loop gets its schedule.  Here stand the earlier forms, each under the number
@@ -124,7 +124,7 @@ class Model6(nn.Module):  # chapter 6
 
 
 class Model7(nn.Module):  # chapter 7
-    """What a layer reads is normalized; the stream itself is not."""
+    """Model of chapter 7: layer inputs are normalized, the stream is not."""
 
     def __init__(self, vocab_size, context, d_model):
         super().__init__()
@@ -208,7 +208,7 @@ def generate0(model, ids, n_new):  # chapter 0
 
 @torch.no_grad()
 def changed_by5(model, ids, at):  # chapter 5
-    """How much each position's logits change if token `at` changes."""
+    """Change of each position's logits when token `at` changes."""
     logits = model(ids)
     other = ids.clone()
     other[:, at] = (ids[:, at] + 1) % logits.size(-1)  # another token

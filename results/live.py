@@ -1,4 +1,4 @@
-"""How fast the live figures are, in Chromium, on a page opened as a file.
+"""Speed of the live figures in Chromium, on a page opened as a file.
 
 Ready: from the page's first byte to the figure that has replaced its picture,
 with the writer of captions. Key: from a key pressed to the map drawn again, at

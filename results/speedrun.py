@@ -437,7 +437,7 @@ def settings_table() -> str:
 
 
 def figures(result: dict[str, Any]) -> dict[str, str]:
-    """What a text can quote of the whole result, by name.
+    """Numbers of the result that texts quote, by name.
 
     Args:
         result: what :func:`race` returned, with both :func:`trials` under

@@ -137,7 +137,7 @@ def merit(gates: dict[str, Any]) -> tuple[bool, float]:
 
 
 def examples(gates: dict[str, Any], tokenizer: Tokenizer) -> dict[str, Any]:
-    """What figures may show: see the folder's CARD.md."""
+    """Examples that figures show; see the folder's CARD.md."""
     chips = []
     for name, (prompt, words, right) in EXAMPLES.items():
         ids = tokenizer.encode(prompt)

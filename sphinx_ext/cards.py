@@ -1,4 +1,4 @@
-"""What a term means stands in its link, as what a citation names does.
+"""Hover texts: definitions in links to terms, titles in citations.
 
 So does the caption of a figure. ``cards.js`` shows the title of such a link
 next to it, or the figure if the page has it; without JavaScript the browser

@@ -1,4 +1,4 @@
-"""What every chapter carries: its place on the map, and what it costs.
+"""Parts of every chapter: its place on the map, goals and time.
 
 ```{here}
 ```
@@ -110,7 +110,7 @@ def draw_maps(app, doctree, docname):
 
 
 class goals(nodes.General, nodes.Element):  # noqa: N801  docutils' custom
-    """What one can do after the chapter, and the time that it takes."""
+    """Goals of the chapter, and the time it takes."""
 
 
 class Goals(SphinxDirective):
@@ -171,7 +171,7 @@ def fill_reading_time(app, pagename, templatename, context, doctree):
 
 
 def measured(env):
-    """What ``make results NAME=chapters`` has measured."""
+    """Measurements of ``make results NAME=chapters``."""
     file = Path(env.srcdir, COSTS)
     env.note_dependency(str(file))
     return read_json(file)

@@ -63,7 +63,7 @@ def repository_role(name, rawtext, text, lineno, inliner):
 
 
 def source_link(url, domain, info):
-    """Where the repository has the lines of what the API page describes."""
+    """Address of an API entry's source lines in the repository."""
     if not url:
         return None
     thing = importlib.import_module(info["module"])
@@ -112,7 +112,7 @@ def lookup(target):
 
 
 def find_on_api_page(env, target):
-    """Where the API page has the one name that ends like ``target``."""
+    """Anchor of the one API entry whose name ends with ``target``."""
     objects = env.get_domain("py").objects
     found = [name for name in objects if name.endswith(f".{target}")]
     return objects[found[0]] if len(found) == 1 else None
@@ -175,13 +175,13 @@ def repair_scripts(app, pagename, templatename, context, doctree):
 
 
 def offer_notebook(app, pagename, templatename, context, doctree):
-    """Let a notebook be downloaded, launch buttons or not."""
+    """Add the download of a notebook, also without launch buttons."""
     if "kernelspec" in app.env.metadata.get(pagename, {}):
         context["ipynb_source"] = f"{pagename}.ipynb"
 
 
 def withhold_sources(app, config):
-    """Where solutions are hidden, publish no sources that have them.
+    """Publish no sources with solutions where solutions are hidden.
 
     Nor what an earlier build has left: sources, and words to search for.
     """

@@ -1,4 +1,4 @@
-"""How the package's docstrings read on the API pages, and what lists these.
+"""Docstrings on the API pages, and the index of these pages.
 
     ```{api-index}
     api_model
@@ -83,7 +83,7 @@ def restore_attribute(app, what, name, obj, options, lines):
 
 
 def first_sentence(module):
-    """What a module says that it is."""
+    """First sentence of a module's docstring."""
     text = importlib.import_module(module).__doc__
     return " ".join(text.split("\n\n")[0].split())
 

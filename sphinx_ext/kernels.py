@@ -142,7 +142,7 @@ def take(connection):
 
 
 def become_kernel(connection):
-    """Be the kernel that the request asks for; does not return."""
+    """Run the kernel that the request asks for; does not return."""
     words = take(connection)
     os.setsid()  # an interrupt from the keyboard reaches who passes it on
     connection.sendall(str(os.getpid()).encode())

@@ -59,7 +59,7 @@ def public_names():
 
 
 def places(source):
-    """What a Source cites of the paper: ``equation 1 and Figure 2, left``."""
+    """Places in the paper that a Source cites: ``equation 1 and Figure 2``."""
     for part in source.split(";"):
         if PAPER in part:
             part = part.split(PAPER)[1].split(" for ")[0]

@@ -100,7 +100,7 @@ def new_lines(names, chapter):
 
 
 def changes(names, edit):
-    """What an edit makes of some parts.
+    """Parts of the lesson as an edit changes them.
 
     Returns:
         The lines, old and new; the numbers of new ones, and of old ones.

@@ -92,7 +92,7 @@ def complain(node, what):
 
 
 class Enclose(SphinxTransform):
-    """Put the cell that draws the still figure into its element."""
+    """Move the cell that draws the still figure into its element."""
 
     default_priority = 690  # before predictions are grouped
 
@@ -148,13 +148,13 @@ def find_models(app, doctree, docname):
 
 
 def examples_of(folder):
-    """What a model is good at: prompts, and words by their kinds."""
+    """Examples for a model: prompts, and words by kind."""
     path = folder / "examples.json"
     return json.loads(path.read_bytes()) if path.exists() else {}
 
 
 def prompts(examples):
-    """What a model's examples ask, for the hero: chips as JSON."""
+    """Prompts of a model's examples as JSON, for the hero's chips."""
     wanted = ("name", "prompt", "words", "head")
     chips = examples.get("chips", [])
     return json.dumps([{key: chip[key] for key in wanted} for chip in chips])

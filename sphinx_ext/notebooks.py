@@ -55,7 +55,7 @@ NO_INPUT = ("results/chapters.json", "results/chapters.py")
 
 @functools.cache
 def config(root):
-    """What _config.yml says, as a dictionary."""
+    """Contents of _config.yml."""
     return yaml.safe_load(Path(root, "_config.yml").read_text("utf8"))
 
 
@@ -156,7 +156,7 @@ def take_times(notebook):
 
 
 def recorded_seconds(root):
-    """What each page took when it was last measured; 0 where it was not."""
+    """Recorded seconds of each page; 0 if never measured."""
     path = Path(root, "results", "chapters.json")
     pages = {}
     if path.is_file():
@@ -175,7 +175,7 @@ def missing(root, only=None):
 
 
 def ask_for_svg():
-    """Let the chapters encode their figures as SVG too, for the book."""
+    """Make the chapters store their figures as SVG too, for the book."""
     os.environ["COURSEKIT_FIGURES"] = "svg"
 
 
@@ -301,7 +301,7 @@ def drift(recorded, found):
 
 
 def alike(one, other):
-    """Whether two texts differ at most by how a processor rounds."""
+    """True if two texts agree but for rounding in their numbers."""
     if one is None or other is None:
         return False
     if NUMBER.sub("#", one) != NUMBER.sub("#", other):

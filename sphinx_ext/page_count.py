@@ -1,4 +1,4 @@
-"""What there is to read on a built page, counted once for everybody.
+"""Counts of a built page: words, code, pictures.
 
 ``{goals}`` prints the reading time that follows from it, and
 ``tests/book/test_budgets.py`` holds it against the budgets.
@@ -32,7 +32,7 @@ TERM = re.compile(r"glossary\.html#(term-.+)$")
 
 @dataclass(frozen=True)
 class Count:
-    """What a page holds, its exercises left out."""
+    """Counts of a page without its exercises."""
 
     words: int
     """Prose, captions, choices, feedback, results, whatever is folded."""
@@ -73,12 +73,12 @@ class Count:
 
 
 def words(element):
-    """How many words a reader sees in an element."""
+    """Number of visible words in an element."""
     return len(WORD.findall(element.get_text(" ")))
 
 
 def is_exercises(section):
-    """Whether a section holds the exercises."""
+    """True if a section holds the exercises."""
     heading = section.find(["h2", "h3"], recursive=False)
     return bool(heading) and heading.get_text().strip().startswith("Exercises")
 

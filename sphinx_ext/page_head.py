@@ -1,4 +1,4 @@
-"""What search engines, and previews of links, are told of each page.
+"""Metadata of each page for search engines and link previews.
 
 A page is described by its goals or by its first paragraph. Where
 pyproject.toml has the address of the site, a page names its own address and
@@ -63,7 +63,7 @@ def shorten(text):
 
 
 def description(doctree):
-    """What a page is about: its goals, or its first paragraph with words."""
+    """Description of a page: its goals, or its first paragraph."""
     places = [*doctree.findall(goals), *doctree.findall(nodes.section)]
     for place in places:
         for child in place.children:

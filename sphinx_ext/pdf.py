@@ -257,7 +257,7 @@ def write(browser, source, out):
 
 
 def about(root):
-    """What the title page says, from ``CITATION.cff``."""
+    """Text of the title page, from ``CITATION.cff``."""
     cited = yaml.safe_load(Path(root, "CITATION.cff").read_text("utf8"))
     return {
         "title": cited["title"],

@@ -1,4 +1,4 @@
-"""Put the figures of notebooks into the page, in the page's colors.
+"""Figures of notebooks as SVG in the page, in the page's colors.
 
 A figure comes from its cell as SVG (``coursekit_classroom.figures``). As an
 ``<img>`` it could not know whether the page is light or dark, so its elements
@@ -35,7 +35,7 @@ def parts(color):
 
 
 def mixture(color, full):
-    """How much of ``full`` on white looks like ``color``, and how unlike."""
+    """Share of ``full`` on white closest to ``color``, and the error."""
     depth = [255 - part for part in full]
     wanted = [255 - part for part in color]
     share = sum(a * b for a, b in zip(depth, wanted, strict=True))
@@ -115,7 +115,7 @@ def put_into(body, read):
 
 
 def inline(app, pagename, templatename, context, doctree):
-    """Put its figures into a page that is about to be written."""
+    """Insert the figures into a page before it is written."""
     files = {name: source for source, name in app.builder.images.items()}
 
     def read(name):

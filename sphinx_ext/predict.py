@@ -186,14 +186,14 @@ class Answer(SphinxDirective):
 
 
 def is_cell(node, tagged=False):
-    """Is it a code cell (tagged ``predict``)?"""
+    """True for a code cell (tagged ``predict``)."""
     if getattr(node, "attributes", {}).get("nb_element") != "cell_code":
         return False
     return not tagged or "tag_predict" in node["classes"]
 
 
 class Group(SphinxTransform):
-    """Put a question and what it closes into one box; find what is amiss."""
+    """Group each question with the cells it closes, and report faults."""
 
     default_priority = 700
 

@@ -66,7 +66,7 @@ def names(selector):
 
 
 def kept(rule, words):
-    """What is left of a rule, as text."""
+    """Text of a rule without what no page uses."""
     if rule.type == "qualified-rule":
         selectors = [
             selector
@@ -112,7 +112,7 @@ def as_one(static, names):
 
 
 def join(out):
-    """Let each page ask for one style sheet; remove those that none needs."""
+    """Join each page's style sheets into one, and remove unused files."""
     static, made = out / "_static", {}
     earlier = {path.name for path in static.glob("one-*.css")}
     for page in out.rglob("*.html"):

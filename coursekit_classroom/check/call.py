@@ -41,7 +41,7 @@ NOTHING = {"RESUME", "NOP", "LOAD_CONST", "RETURN_CONST", "RETURN_VALUE"}
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one call came to."""
+    """Outcome of one call: its value, changed arguments, or exception."""
 
     value: Any = None
     """What the function returned; None if it raised."""
@@ -57,7 +57,7 @@ class Outcome:
 
 
 class Raised(Exception):  # noqa: N818
-    """What a function raised elsewhere, in another process."""
+    """An exception that was raised in another process."""
 
     def __init__(self, kind: str, text: str) -> None:
         super().__init__(text)
@@ -101,7 +101,7 @@ def call(
 
 
 def state(value: Any) -> Any:
-    """What of an argument is compared after a call: a model's numbers."""
+    """Part of an argument that is compared after a call: a model's numbers."""
     if not isinstance(value, torch.nn.Module):
         return value
     return {**dict(value.named_parameters()), **dict(value.named_buffers())}
@@ -143,7 +143,7 @@ def at_most(seconds: float) -> Iterator[None]:
 
 
 def plain(value: Any) -> bool:
-    """Whether a tensor is its numbers, in their order, and nothing else."""
+    """True for a contiguous leaf tensor without gradient or attributes."""
     return (
         type(value) is torch.Tensor
         and value.layout is torch.strided

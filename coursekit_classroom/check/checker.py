@@ -176,7 +176,7 @@ def examine(
 def as_in_the_book(
     references: References, problems: Sequence[str | None], on: Switches
 ) -> bool:
-    """Whether the book's own solution is right wherever an answer is."""
+    """True if the book's solution is right on every case an answer is."""
     return not any(
         problem is None
         and verdict(
@@ -195,7 +195,7 @@ def solved(
     outcomes: Sequence[Outcome],
     on: Switches,
 ) -> bool:
-    """Whether this variant was solved, whichever was asked for."""
+    """True if the answer solves this variant."""
     exercise = references.exercise
     return not any(
         verdict(exercise, case, got, references.outcome(number, on))

@@ -16,7 +16,7 @@ LONG = 60  # characters of a value that a message quotes
 
 
 def is_value(value: Any) -> bool:
-    """Whether :func:`difference` can compare it."""
+    """True if :func:`difference` can compare a value."""
     if isinstance(value, (list, tuple)):
         return all(is_value(v) for v in value)
     if isinstance(value, Mapping):
@@ -217,7 +217,7 @@ def as_tensor(x: Any) -> torch.Tensor:
 
 
 def pattern(a: torch.Tensor, b: torch.Tensor, wrong: torch.Tensor) -> str:
-    """How many of the numbers differ, and anything regular about it."""
+    """Describe how many numbers differ, and any pattern in it."""
     if a.isnan().any():
         return f"{int(a.isnan().sum())} of {a.numel()} numbers are NaN."
     text = f"{int(wrong.sum())} of {a.numel()} numbers differ"
@@ -278,7 +278,7 @@ def shape(x: torch.Tensor) -> str:
 
 
 def kind(x: torch.Tensor) -> str:
-    """What a tensor's numbers are, whatever their precision."""
+    """Kind of numbers in a tensor, regardless of precision."""
     if x.dtype == torch.bool:
         return "true and false"
     if x.is_complex():

@@ -1,4 +1,4 @@
-"""What an exercise is, and where it is found.
+"""Exercises: their definition, and where they are found.
 
 An exercise is a reference, which is right, and ``cases(seed)``, which draws
 the inputs.  ``checker.py`` calls the learner's function and the reference on
@@ -151,7 +151,7 @@ Alike = tuple[AbstractSet[str], AbstractSet[str], str]
 
 @dataclass(frozen=True, eq=False)  # one is found again by what it is
 class Exercise:
-    """What is right, on which inputs to look, and how people go wrong."""
+    """An exercise: its reference, its cases and its known mistakes."""
 
     reference: Function
     """Right, short, and called just as the learner's function is.
@@ -336,7 +336,7 @@ def load(path: Path) -> ModuleType:
 
 
 def raised(error: BaseException, file: str) -> str:
-    """What an error is, and where in a file it was raised."""
+    """Describe an error and the line of the file that raised it."""
     lines = [
         line
         for frame, line in traceback.walk_tb(error.__traceback__)
@@ -415,7 +415,7 @@ def mutant(exercise: Exercise, on: Switches = NONE) -> Function:
 def expected(
     exercise: Exercise, case: Case, seed: int, on: Switches = NONE
 ) -> Outcome:
-    """What the reference comes to on a case, with mistakes or variants."""
+    """Outcome of the reference on a case, with mistakes or variants."""
     right = call(
         mutant(exercise, frozenset(on)),
         bind(exercise, case),

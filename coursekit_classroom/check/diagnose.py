@@ -1,4 +1,4 @@
-"""Which classic mistakes give just these answers?
+"""Diagnosis: the known mistakes that give exactly these outcomes.
 
 A reference with one mistake in it, or two, or those of a program that is
 handed out to be fixed, is a *mutant*.  If a learner's function agrees with a
@@ -48,7 +48,7 @@ def mutants(exercise: Exercise) -> Sequence[Switches]:
 
 
 def go_together(exercise: Exercise, *names: str) -> bool:
-    """Whether mistakes can be made in one program."""
+    """True if mistakes can be made together in one program."""
     places = [exercise.bugs[name].at or name for name in names]
     if len(set(places)) < len(places):
         return False
@@ -62,7 +62,7 @@ def go_together(exercise: Exercise, *names: str) -> bool:
 
 
 class References:
-    """What a reference and its mutants come to on some cases, each once.
+    """Outcomes of a reference and its mutants on cases, each computed once.
 
     Args:
         exercise: whose reference it is.
@@ -78,7 +78,7 @@ class References:
         self._traces: dict[tuple[int, Switches], Trace] = {}
 
     def outcome(self, number: int, on: Switches = NONE) -> Outcome:
-        """What the reference with these mistakes comes to on a case."""
+        """Outcome of the reference with these mistakes on a case."""
         key = number, on
         if key not in self._outcomes:
             case = self.cases[number]
@@ -86,7 +86,7 @@ class References:
         return self._outcomes[key]
 
     def trace(self, number: int, on: Switches) -> "Trace":
-        """What can be compared of that."""
+        """The comparable parts of that outcome."""
         key = number, on
         if key not in self._traces:
             case, outcome = self.cases[number], self.outcome(number, on)
@@ -188,7 +188,7 @@ def explaining(
 
 @dataclass(frozen=True)
 class Trace:
-    """What can be compared of an outcome."""
+    """The comparable parts of an outcome."""
 
     raised: str = ""
     """The class of what was raised."""
@@ -210,7 +210,7 @@ class Trace:
 
 
 def trace(exercise: Exercise, case: Case, outcome: Outcome) -> Trace:
-    """What can be compared of a case's outcome."""
+    """Extract the comparable parts of a case's outcome."""
     if outcome.error:
         return Trace(raised=kind(outcome.error), said=said(outcome.error))
     value = outcome.value
@@ -227,7 +227,7 @@ def trace(exercise: Exercise, case: Case, outcome: Outcome) -> Trace:
 
 
 def same(exercise: Exercise, a: Trace, b: Trace) -> bool:
-    """Whether two outcomes of one case cannot be told apart."""
+    """True if two outcomes of one case cannot be told apart."""
     if a.malformed or b.malformed or a.other_way != b.other_way:
         return False
     if a.raised or b.raised:
@@ -248,6 +248,6 @@ def same(exercise: Exercise, a: Trace, b: Trace) -> bool:
 
 
 def alike(exercise: Exercise, a: Any, b: Any) -> bool:
-    """Whether two values are the same within the exercise's tolerance."""
+    """True if two values agree within the exercise's tolerance."""
     rtol, atol = exercise.rtol, exercise.atol
     return difference(a, b, rtol, atol, equal_nan=True, brief=True) is None

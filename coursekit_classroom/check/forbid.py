@@ -69,7 +69,7 @@ OURS = "coursekit", "coursekit_classroom"
 
 
 class ForbiddenError(RuntimeError):
-    """What is to be written was called instead."""
+    """An answer called the function that it should implement."""
 
 
 @contextmanager
@@ -150,7 +150,7 @@ class Watch:
         return None
 
     def has(self, place: str) -> bool:
-        """Whether a module is forbidden."""
+        """True if a module is forbidden."""
         return any(lies_in(place, module) for module in self.modules)
 
     def named_built_in(self, function: Any) -> str | None:
@@ -215,12 +215,12 @@ def callers(frame: FrameType) -> Iterator[FrameType]:
 
 
 def is_import(frame: FrameType) -> bool:
-    """Whether it imports a module: what that calls is no answer."""
+    """True if a frame imports a module, whose calls are no answer."""
     return frame.f_code.co_filename == "<frozen importlib._bootstrap>"
 
 
 def in_package(frame: FrameType) -> bool:
-    """Whether it was called by the package, as a model calls its parts."""
+    """True if the package made the call, as a model calls its parts."""
     for place in map(home, callers(frame)):
         if not lies_in(place, "torch"):
             return place.partition(".")[0] in OURS
@@ -233,7 +233,7 @@ def home(frame: FrameType) -> str:
 
 
 def lies_in(place: str, module: str) -> bool:
-    """Whether a module is another one, or within it."""
+    """True if a module is `module` or inside it."""
     return place == module or place.startswith(f"{module}.")
 
 

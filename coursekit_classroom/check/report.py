@@ -1,4 +1,4 @@
-"""What a check tells the learner: as text, and as a box in a notebook."""
+"""Reports of checks: as text, and as a box in a notebook."""
 
 import json
 import re
@@ -34,7 +34,7 @@ class Counterexample:
 
 @dataclass(frozen=True, repr=False)
 class Report:
-    """What a check found."""
+    """Result of a check."""
 
     id: str
     status: str
@@ -68,11 +68,11 @@ class Report:
     """What else explains the answer, if no mistake does."""
 
     def __bool__(self) -> bool:
-        """Whether the check passed."""
+        """True if the check passed."""
         return self.status == "passed"
 
     def cause(self) -> list[str]:
-        """What was done wrong, in sentences; empty if nothing was."""
+        """The mistakes in sentences; empty if there are none."""
         if self.hint:
             return [self.hint]
         if not self.mistakes:
@@ -85,7 +85,7 @@ class Report:
         return lines + [bug.why for bug in likely]
 
     def reads(self) -> list[str]:
-        """What to read again, as the mistakes name it."""
+        """Labels of the sections to read again, from the mistakes."""
         reads = [bug.read for bug in self.mistakes[0]] if self.mistakes else []
         return list(filter(None, dict.fromkeys(reads)))
 
@@ -143,7 +143,7 @@ def address(read: str) -> str:
 
 
 def located(read: str) -> tuple[str, str]:
-    """Where a label stands, and the heading of its section.
+    """Page and section heading of a label.
 
     A label may have moved to a further page of its chapter. Without the
     book's files it is where it is said to be, and the heading is empty.
@@ -172,7 +172,7 @@ def in_words(place: str, heading: str) -> str:
 
 
 def read_again(place: str, heading: str) -> str:
-    """What to read again, as HTML for a notebook.
+    """Links "Read again" as HTML for a notebook.
 
     The book's build finds the address on its pages in ``data-read``.
     """

@@ -1,4 +1,4 @@
-"""Which tokens of one text go with which tokens of another."""
+"""Alignment of the tokens of two texts."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -81,7 +81,7 @@ def _number(ax: Axes, weight: float, low: Number, high: Number) -> None:
 
 
 def _width(tokens: Sequence[str]) -> Number:
-    """Of a row of boxes, in characters."""
+    """Width of a row of boxes, in characters."""
     return sum(len(token) + 1.3 for token in tokens) - 0.3
 
 

@@ -49,7 +49,7 @@ class Drawn:
 
     @property
     def edge(self) -> float:
-        """Where its last sheet ends."""
+        """Right edge of the last sheet."""
         return self.right + (self.sheets - 1) * SHEET
 
     @property
@@ -61,7 +61,7 @@ class Drawn:
         return (self.left + self.right) / 2
 
     def middles(self, parts: int) -> list[float]:
-        """Of its parts; what is in one piece is cut in thought."""
+        """Centers of its parts, also where it is drawn in one piece."""
         if parts != self.parts:
             each = (self.right - self.left) / parts
             return [self.left + (i + 0.5) * each for i in range(parts)]
@@ -70,7 +70,7 @@ class Drawn:
 
     @property
     def inside(self) -> bool:
-        """Whether its name fits into it, or else stands at its right."""
+        """True if its name fits inside; otherwise it is drawn at the right."""
         fits = 0.1 * len(self.name) < self.part
         return fits and (self.parts == 1 or len(self.name) == 1)
 
@@ -177,7 +177,7 @@ def _tensor(
 
 
 def _adds(first: Sequence[Drawn], last: Sequence[Drawn]) -> bool:
-    """Whether a stream goes on, and something is added to it."""
+    """True if a stream continues and something is added to it."""
     return len(first) == 2 and first[0].role == last[0].role == "stream"
 
 
@@ -241,7 +241,7 @@ def _draw(ax: Axes, tensor: Drawn) -> None:
 
 
 def _side(ax: Axes, x: float, y: float, width: float, name: str) -> None:
-    """How wide something is: the size between two arrows, if they fit."""
+    """Label a side with its size, between two arrows if they fit."""
     ax.text(x, y, name, ha="center", va="center", size=11)
     inner, outer = 0.04 + 0.05 * len(name), width / 2 - 0.02
     for sign in (-1, 1) if outer - inner > 0.09 else ():

@@ -232,6 +232,6 @@ def tenths(share: Number) -> str:
 
 
 def others_of(shares: list[float]) -> str:
-    """What tenths leave of a whole, so that all that is shown makes 100%."""
+    """Remainder, so that the rounded percentages shown sum to 100."""
     rest = 1000 - sum(int(1000 * share + 0.5) for share in shares)
     return tenths(max(rest, 0.4) / 1000)

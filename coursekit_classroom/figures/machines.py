@@ -105,7 +105,7 @@ def pipeline_turns(n_machines: int, n_batches: int) -> Axes:
 def _area(
     ax: Axes, x: Number, y: Number, width: Number, height: Number, machine: int
 ) -> None:
-    """What one machine has."""
+    """Draw the area that belongs to a machine."""
     color, hatch = MACHINES[machine]
     box = Rectangle((x, y), width, height, facecolor=COLORS[color])
     box.set(alpha=0.5, hatch=hatch, edgecolor="white", linewidth=0)

@@ -31,7 +31,7 @@ RIGHT = 4.6  # where the parts stand; the stream is at 0
 
 
 class Part(NamedTuple):
-    """What reads the stream and adds to it."""
+    """A part of a block: reads the stream and adds to it."""
 
     name: str
     added: Tensor | None = None

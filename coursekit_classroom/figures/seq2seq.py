@@ -235,7 +235,7 @@ def attention_to_memory(
 
 
 def _names(ax: Axes, y: Number, *columns: tuple[Number, int, str]) -> None:
-    """What stands in a few columns, above them."""
+    """Write a name above each group of columns."""
     for x, size, name in columns:
         ax.text(x + size / 2, y, name, ha="center", va="bottom", weight="bold")
 

@@ -1,4 +1,4 @@
-"""What several figures are made of: rows of boxes, arrows, hatched cells."""
+"""Primitives of figures: rows of boxes, arrows, hatched cells."""
 
 from collections.abc import Sequence
 
@@ -50,7 +50,7 @@ def short(number: Number, digits: int = 1) -> str:
 
 
 def name_column(ax: Axes, name: str, x: Number, role: str) -> None:
-    """What a column of boxes is, above it."""
+    """Write a column's name above it, over a bar in its color."""
     ax.text(x, 0.6, name, ha="center", va="bottom", weight="bold")
     ax.plot(
         [x - 0.45, x + 0.45],

@@ -76,7 +76,7 @@ Point = tuple[Number, Number]
 
 @cache
 def know_face() -> None:
-    """Let matplotlib measure labels in the face in which a page sets them."""
+    """Register the page's typeface for measuring labels."""
     for file in sorted(FACE.glob("*.ttf")):
         fontManager.addfont(file)
 

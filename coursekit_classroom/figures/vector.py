@@ -171,7 +171,7 @@ def brief(key: str, value: str) -> str:
 
 
 def family(part: str) -> str:
-    """Which kind of font; the page and the reader's program know one."""
+    """CSS font property reduced to a generic family."""
     if not part.startswith("font"):
         return part
     before, _, fonts = part.partition("'")
@@ -184,7 +184,7 @@ def family(part: str) -> str:
 
 
 def is_unseen(element: Element) -> bool:
-    """Whether nothing is painted: the ground, now that there is none."""
+    """True if a path paints nothing."""
     return element.tag.endswith("path") and element.get("style") in (
         "fill:none",
         "fill:none;stroke:none",

@@ -66,7 +66,7 @@ class Item:
 
     @property
     def question(self) -> str:
-        """What is asked; for a number, also how exactly."""
+        """Text of a question; for a number, with its tolerance."""
         if self.number is None:
             return self.ask
         if self.number == WHOLE:

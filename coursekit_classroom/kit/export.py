@@ -35,7 +35,7 @@ def html(source: str) -> str:
 
 
 def where_to_read(item: Item) -> str:
-    """What somebody who has answered is shown: a page, and what it is on."""
+    """Feedback that names a page and its topic."""
     return f"Read on {html(item.about)}: {title(item.read)}."
 
 
@@ -94,7 +94,7 @@ def _key_line(number: int, item: Item) -> str:
 
 
 def _reason(item: Item, option: Option) -> str:
-    """What the key says of an option."""
+    """Explanation that the key gives for an option."""
     why = f"*{option.wrong}*: " if option.wrong else ""
     at = item.options.index(option)
     name = f"({LETTERS[at]})" if item.number is None else option.text
@@ -227,7 +227,7 @@ def _presentation(node: ET.Element, item: Item) -> None:
 
 
 def _processing(node: ET.Element, item: Item) -> None:
-    """Which answer gets feedback, and which one the points."""
+    """Response processing in QTI: feedback and points by answer."""
     process = add(node, "resprocessing")
     add(
         add(process, "outcomes"),
@@ -255,7 +255,7 @@ def _processing(node: ET.Element, item: Item) -> None:
 def _condition(
     parent: ET.Element, item: Item, option: Option, number: int
 ) -> None:
-    """Whether this option was chosen, or a number near it typed."""
+    """QTI condition: this option was chosen, or a number close to it."""
     where = {"respident": "response1"}
     if item.number is None:
         add(parent, "varequal", str(number), **where)

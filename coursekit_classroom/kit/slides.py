@@ -114,7 +114,7 @@ def deck(path: Path) -> Deck:
 
 # -- reading -----------------------------------------------------------------
 def printed(root: Path, page: str) -> dict[str, str]:
-    """What the code cells of a page printed when it was built, by source."""
+    """Outputs of a page's code cells in the build, by source."""
     ran = root / "_build" / "notebooks" / f"{page}.ipynb"
     cells = library().read(ran, 4).cells if ran.is_file() else []
     return {
@@ -213,7 +213,7 @@ class Maker:
         self.add(self.section, image, self.page.inline(caption))
 
     def output(self, cell: Cell) -> None:
-        """What a cell printed, below its lines if the page shows them.
+        """Output of a cell, below its lines if the page shows them.
 
         What the page folds is left out, unless it answers a prediction.
         """
@@ -303,7 +303,7 @@ def blocks(source: str) -> Iterator[tuple[Any, str]]:
 
 # -- writing -----------------------------------------------------------------
 def picture(root: Path, page: str, name: str) -> Path:
-    """Where ``make figures`` draws a figure; a step of the walk, there."""
+    """Path of a figure, or of a step of the walk, from ``make figures``."""
     folder = "walk" if name.startswith("walk-") else Path(page).name
     return root / "_build" / "figures" / folder / f"{name}.svg"
 

@@ -1,4 +1,4 @@
-"""What models of well-known sizes cost: the calculator's presets and still."""
+"""Costs of models of well-known sizes: the calculator's presets and still."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What becomes of the residual stream of an untrained, deep model.
+"""The residual stream of a deep, untrained model, measured.
 
 A live figure has no room for the weights of a model that nobody trained: it
 draws them, by the same generator as this file.

@@ -41,7 +41,7 @@ LINES = {
 
 
 def recorded() -> dict[str, Any]:
-    """What two results say of each program.
+    """Recorded numbers of two results for each program.
 
     Returns:
         ``lines`` of the checklist; for each of the ``programs`` the mean

@@ -191,7 +191,7 @@ def next_token(model: Any, tokenizer: Tokenizer, text: str, **_: int) -> Any:
 def beam(
     model: Any, tokenizer: Tokenizer, text: str, beams: int = 3, steps: int = 5
 ) -> Any:
-    """What beam search and greedy search come to."""
+    """Draw the results of beam search and greedy search."""
     ids, rows = tokenizer.encode(text), {}
     try:
         stops = tokenizer.encode("\n")[:1]
@@ -268,7 +268,7 @@ def temperature(
     model: Any, tokenizer: Tokenizer, text: str, temperature: float = 1.0,
     **_: int | str,
 ) -> Any:  # fmt: skip
-    """Who gets the probability at a temperature, and at each other one."""
+    """Draw the next token's probabilities at one temperature and others."""
     logits = model(torch.tensor([tokenizer.encode(text)]))[0, -1].double()
     best = logits.topk(min(5, len(logits) - 1)).indices
     heats = torch.logspace(-1, 1, 81, dtype=torch.float64)

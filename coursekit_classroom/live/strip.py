@@ -22,7 +22,7 @@ BEST = 6  # of the next token
 
 
 class States(NamedTuple):
-    """What passes through one block at the last token, and past its end."""
+    """Activations of one block, and after it, at the last token."""
 
     names: list[str]
     """T tokens, as they are shown."""
@@ -90,7 +90,7 @@ def states(model: Any, ids: list[int], names: list[str], block: int) -> States:
 def _hooks(
     model: Any, chosen: Any, kept: dict[str, Tensor], streams: list[Tensor]
 ) -> list[Any]:
-    """Let modules leave what they compute at the last token."""
+    """Hooks that store what modules compute at the last token."""
 
     def keep(name: str) -> Any:
         def hook(_: nn.Module, __: Any, output: Any) -> None:
@@ -365,7 +365,7 @@ def _mix(ax: Any, found: States, head: int) -> None:
 
 
 def _heads(ax: Any, found: States) -> None:
-    """Where each head looks: a row per head, a column per token."""
+    """Draw attention of the last token: a row per head, a column per token."""
     _cells(ax, found.weights, "weight")
     heads = range(len(found.weights))
     ax.set_yticks(heads, [f"head {h + 1}" for h in heads])

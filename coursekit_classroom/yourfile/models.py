@@ -53,7 +53,7 @@ def narrow(file: File) -> None:
 
 
 def changed_by(model: Callable[[Tensor], Tensor], at: int) -> Tensor:
-    """How much each position's logits change if token `at` changes."""
+    """Change of each position's logits when token `at` changes."""
     ids = torch.randint(V, (1, SMALL.context))
     other = ids.clone()
     other[0, at] = (ids[0, at] + 1) % V
