@@ -50,12 +50,11 @@ book: chapters html  ## build the whole book, every chapter executed
 	@echo "Open file://$(CURDIR)/_build/html/book/index.html"
 
 check: $(ENV)  ## in 3 minutes: style, types, the library, changed chapters
-	@$(IN_PARTS) lint,types library changed
+	@$(call in_order,lint+types library changed)
 
 test: $(ENV) $(ASKED)  ## run every check
 	@rm -rf _build
-	@$(IN_PARTS) \
-	  lint,types,library classroom chapters html,compare pages
+	@$(call in_order,lint+types+library classroom chapters html+compare pages)
 
 fuzz: $(ENV)  ## random cases: make fuzz SECONDS=600; a failure says its command
 	@$(PY) -m tests.fuzz $(if $(ONLY),--only $(ONLY)) $(if $(SEED),--seed $(SEED)) \
@@ -159,8 +158,11 @@ graders: $(ENV)  ## let nbgrader and Otter themselves grade an assignment of our
 	GRADERS=.venv/graders $(PY) -m pytest tests/classroom/test_graders.py $(NO_NBVAL) -rs
 
 # -- the parts of `make check` and `make test` --------------------------------
-# What several parts import is imported once, by two servers that they fork from.
-IN_PARTS = $(PY) tests/forked.py with $(PY) tests/run_parts.py
+# One after another, also after one that fails; with a plus, at the same time.
+in_order = failed=; for part in $(1); do echo; echo "== $$part"; \
+  $(MAKE) --no-print-directory -k -j3 $$(echo $$part | tr + ' ') || \
+  failed="$$failed $$part"; done; \
+  test -z "$$failed" || { echo "FAILED:$$failed"; exit 1; }; echo "all passed"
 # nbval, which only `compare` needs, would load Jupyter in every worker.
 NO_NBVAL = -p no:nbval
 

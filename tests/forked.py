@@ -7,10 +7,6 @@ streams, and ends as a new process does.  Server and requests are those of
 the kernels (``sphinx_ext/kernels.py``).  Whoever asks is a client: :func:`run`
 here, or a command line (:func:`client`), which passes its streams on and ends
 with the program's exit code.  If it is killed, so is the program.
-
-    python tests/forked.py with make library pages
-
-starts the servers once for all that a command starts.
 """
 
 import atexit
@@ -26,7 +22,6 @@ import subprocess
 import sys
 import tempfile
 import types
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 HERE = Path(__file__).resolve()
@@ -62,16 +57,6 @@ def with_kernels():
     stack = contextlib.ExitStack()
     stack.enter_context(kernels.ready())
     atexit.register(stack.close)
-
-
-def with_servers(words):
-    """Run a command; all that it starts forks from the same two servers."""
-    if sys.platform == "linux":
-        with ThreadPoolExecutor() as pool:
-            address = pool.submit(server, *LIBRARIES)
-            with_kernels()
-        os.environ["FORKED"] = address.result()
-    return subprocess.call(words)
 
 
 @functools.cache
@@ -258,8 +243,6 @@ if __name__ == "__main__":
         address, *words = words
         os.environ["CLOSED"] = " ".join(map(str, closed()))
         sys.exit(ask(address, words, [0, 1, 2]))
-    if address == "with":
-        sys.exit(with_servers(words))
     words = serve(address, words)
     if words:
         main(words)

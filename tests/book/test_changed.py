@@ -1,38 +1,12 @@
-"""What `make check` and `make test` run, and what they say of it."""
+"""The chapters that `make check` runs again."""
 
 import subprocess
-import sys
 from pathlib import Path
 
 import changed
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-MAKEFILE = """
-good:
-	@echo "3 passed, 2 skipped in 0.10s"
-bad:
-	@echo broken; exit 1
-"""
-
-
-def run(folder, *groups):
-    (folder / "Makefile").write_text(MAKEFILE)
-    return subprocess.run(
-        [sys.executable, ROOT / "tests" / "run_parts.py", *groups],
-        cwd=folder,
-        env={"PATH": "/usr/bin:/bin"},
-        capture_output=True,
-        encoding="utf8",
-    )
-
-
-def test_every_part_runs_also_after_one_that_fails(tmp_path):
-    done = run(tmp_path, "bad", "good")
-    assert done.returncode == 1
-    assert "local: FAILED: bad, 2 skipped" in done.stdout
-    assert "broken" in done.stdout
-    assert run(tmp_path, "good").returncode == 0
 
 
 def test_a_chapter_changes_with_its_page_its_module_and_its_exercises():
