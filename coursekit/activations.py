@@ -16,8 +16,6 @@ from torch import Tensor, nn
 from coursekit.attention import Attend, attention_weights, share_heads
 from coursekit.devices import evaluating
 
-__all__ = ["Activations", "Edit", "blocks_of", "intervene", "record", "watch"]
-
 Edit = Callable[[int, Tensor], Tensor | None]
 """Takes the number of a block and an activation; returns what replaces it,
 or None to leave it as it is."""

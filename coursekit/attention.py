@@ -16,14 +16,6 @@ from torch.nn import functional as F  # noqa: N812
 from coursekit.checks import check_attention, check_bias
 from coursekit.masks import causal_mask, combine_masks
 
-__all__ = [
-    "Attend",
-    "attend",
-    "attention_weights",
-    "fast_attend",
-    "share_heads",
-]
-
 
 @runtime_checkable
 class Attend(Protocol):

@@ -13,15 +13,6 @@ from coursekit.feedforward import NETWORKS
 from coursekit.multihead import KeyValueCache, MultiHeadAttention
 from coursekit.norm import NORMS
 
-__all__ = [
-    "Block",
-    "initialize",
-    "make_attention",
-    "make_embedding",
-    "make_network",
-    "make_norm",
-]
-
 
 class Block(nn.Module):
     """Attention between positions, then a network at each of them.

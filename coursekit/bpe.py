@@ -18,20 +18,6 @@ from typing import Any
 from coursekit.checks import check_choice
 from coursekit.files import read_bytes
 
-__all__ = [
-    "DIGITS_APART",
-    "SPLIT",
-    "encode_chunk",
-    "encode_chunk_with_dropout",
-    "encode_text",
-    "fast_is_safe",
-    "find_all",
-    "learn_merges",
-    "merge_in_place",
-    "read_ranks",
-    "tiktoken_encoding",
-]
-
 # GPT-2 never merges across these borders: contractions, words and
 # numbers with the space before them, other signs, the remaining space.
 SPLIT = (
@@ -142,7 +128,7 @@ def learn_merges(
     Chapter: 1, the tokenizer.
     Source: sennrich2016bpe, algorithm 1.
     """
-    rank = tie_rule(ties)
+    rank = _tie_rule(ties)
     words = [list(chunk) for chunk in chunks]
     weights = list(chunks.values())
     counts: dict[Pair, int] = defaultdict(int)
@@ -179,7 +165,7 @@ def learn_merges(
     return merges
 
 
-def tie_rule(ties: str) -> Callable[[Pair, Sequence[Pair]], Any]:
+def _tie_rule(ties: str) -> Callable[[Pair, Sequence[Pair]], Any]:
     """Return what orders equally frequent pairs: the smallest wins.
 
     Args:
@@ -355,7 +341,7 @@ def tiktoken_encoding(pattern: str, ranks: dict[bytes, int]) -> Any:
 
 
 @cache
-def class_probe(pattern: str) -> Any:
+def _class_probe(pattern: str) -> Any:
     """Return an encoding whose ids are the bytes that a pattern finds."""
     return tiktoken_encoding(pattern, {bytes([i]): i for i in range(256)})
 
@@ -375,7 +361,7 @@ def fast_is_safe(text: str) -> bool:
         return True
     chars = "".join({*text})
     return all(
-        bytes(class_probe(kind).encode_ordinary(chars))
+        bytes(_class_probe(kind).encode_ordinary(chars))
         == "".join(find_all(kind, chars)).encode()
         for kind in (r"\p{L}", r"\p{N}", r"\s")
     )

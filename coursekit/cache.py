@@ -18,17 +18,6 @@ from coursekit.multihead import KeysValues
 from coursekit.seq2seq import Transformer
 from coursekit.steppers import PlainSeq2SeqStepper, PlainStepper, check_rows
 
-__all__ = [
-    "CachedSeq2SeqStepper",
-    "CachedStepper",
-    "CrossLayerCache",
-    "LayerCache",
-    "SharedColumns",
-    "cache_bytes",
-    "cache_dtype",
-    "make_cache",
-]
-
 
 class LayerCache:
     """Keys and values of one layer, in a buffer made once.

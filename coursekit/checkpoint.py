@@ -29,8 +29,6 @@ from coursekit.weights import (
     write_tensors,
 )
 
-__all__ = ["Saver", "load_checkpoint", "save_checkpoint"]
-
 
 def save_checkpoint(
     path: str | Path, model: nn.Module, state: TrainState

@@ -9,30 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-__all__ = [
-    "TrainingDiverged",
-    "check_attention",
-    "check_bias",
-    "check_boolean",
-    "check_causal",
-    "check_choice",
-    "check_dropout",
-    "check_heads",
-    "check_id_list",
-    "check_ids",
-    "check_integers",
-    "check_length",
-    "check_mask",
-    "check_positions",
-    "check_scores",
-    "check_width",
-    "is_integer",
-    "is_number",
-    "is_packaged",
-    "not_finite",
-    "require",
-]
-
 
 class TrainingDiverged(ValueError):  # noqa: N818 (an end, as StopIteration)
     """A loss, gradient or weight is no longer a number."""
@@ -377,7 +353,7 @@ def check_mask(mask: Tensor, shape: tuple[int, ...]) -> None:
     """
     check_boolean(mask)
     require(
-        broadcasts(mask, shape),
+        _broadcasts(mask, shape),
         "a mask must broadcast to (..., T, S)",
         f"mask {tuple(mask.shape)} for {shape}",
         "Add axes of size 1, as mask[:, None, None, :] for padding.",
@@ -392,7 +368,7 @@ def check_bias(bias: Tensor, q: Tensor, k: Tensor) -> None:
     """
     shape = (*q.shape[:-1], k.size(-2))
     kind = getattr(bias, "dtype", type(bias))
-    fits = isinstance(bias, Tensor) and broadcasts(bias, shape)
+    fits = isinstance(bias, Tensor) and _broadcasts(bias, shape)
     require(
         fits and kind != torch.bool and not kind.is_complex,
         "a bias must be a tensor of real numbers that broadcast to "
@@ -402,7 +378,7 @@ def check_bias(bias: Tensor, q: Tensor, k: Tensor) -> None:
     )
 
 
-def broadcasts(x: Tensor, shape: tuple[int, ...]) -> bool:
+def _broadcasts(x: Tensor, shape: tuple[int, ...]) -> bool:
     """Tell whether a tensor has a shape, or broadcasts to it."""
     try:
         return torch.broadcast_shapes(x.shape, shape) == shape

@@ -15,18 +15,6 @@ from coursekit.feedforward import NETWORKS
 from coursekit.norm import NORMS
 from coursekit.positions import LAYOUTS, SCHEMES
 
-__all__ = [
-    "Config",
-    "EncoderConfig",
-    "GPTConfig",
-    "Rules",
-    "SpeechConfig",
-    "StackConfig",
-    "TransformerConfig",
-    "VisionConfig",
-    "setting",
-]
-
 C = TypeVar("C", bound="Config")
 
 MOST_LAYERS = 10**4
@@ -50,7 +38,7 @@ def setting(default: Any, **limits: Any) -> Any:
     return field(default=default, metadata=limits)
 
 
-def check_field(
+def _check_field(
     name: str, kind: Any, value: Any, limits: Mapping[str, Any]
 ) -> None:
     """Refuse a value that a field of this type and limits may not have.
@@ -89,7 +77,7 @@ class Config:
             value = getattr(self, one.name)
             if value is not None or one.default is not None:
                 limits = self.limits(one.name)
-                check_field(one.name, one.type, value, limits)
+                _check_field(one.name, one.type, value, limits)
         for rule in self.rules():
             require(*rule)
 

@@ -27,21 +27,6 @@ from coursekit.checks import (
 from coursekit.datasets import datasets, fetch, read_asset
 from coursekit.files import read_bytes
 
-__all__ = [
-    "IGNORE",
-    "Batch",
-    "Pair",
-    "Pairs",
-    "load_pairs",
-    "load_text",
-    "pad",
-    "pad_pairs",
-    "random_windows",
-    "read_lines",
-    "sequential_windows",
-    "train_val_split",
-]
-
 IGNORE = -100
 """The target of a position that is not counted."""
 
@@ -95,10 +80,10 @@ def load_text(name: str | Path = "shakespeare") -> str:
 
     Chapter: 0, the first model.
     """
-    return decode_text(find(name), str(name))
+    return _decode_text(_find(name), str(name))
 
 
-def find(name: str | Path) -> bytes:
+def _find(name: str | Path) -> bytes:
     """Return the bytes of a text by its name."""
     require(
         isinstance(name, str | Path),
@@ -121,7 +106,7 @@ def find(name: str | Path) -> bytes:
     )
 
 
-def decode_text(data: bytes, origin: str) -> str:
+def _decode_text(data: bytes, origin: str) -> str:
     """Decode UTF-8 and refuse what no model can learn from."""
     if not data:
         raise ValueError(
@@ -184,10 +169,10 @@ def load_pairs(
             "lacks, no pair would belong together."
         )
     pairs = list(zip(sources, targets, strict=True))
-    return leave_out_blank(pairs, files)
+    return _leave_out_blank(pairs, files)
 
 
-def leave_out_blank(
+def _leave_out_blank(
     pairs: Sequence[tuple[str, str]], files: Sequence[str]
 ) -> list[tuple[str, str]]:
     """Keep the pairs with text on both sides; warn about the others."""
@@ -415,7 +400,7 @@ class Pairs:
         sizes = [(len(src), len(tgt) + 1) for src, tgt in self.pairs]
         kind: dict[str, Any] = {"dtype": torch.long, "device": "cpu"}
         table = torch.tensor(sizes, **kind).view(-1, 2)
-        check_sizes(table, max_tokens)
+        _check_sizes(table, max_tokens)
         base = int(table[:, 1].max()) + 1
         self._keys = table[:, 0] * base + table[:, 1]  # as the order is
         longest = table.amax(dim=1)[self._keys.argsort()]
@@ -452,7 +437,7 @@ class Pairs:
         return pad_pairs([self.pairs[i] for i in self.rows(step)], *self.ids)
 
 
-def check_sizes(sizes: Int[Tensor, "N 2"], max_tokens: int) -> None:
+def _check_sizes(sizes: Int[Tensor, "N 2"], max_tokens: int) -> None:
     """Refuse pairs of which no batch can be made."""
     is_wrong = (sizes[:, 0] == 0) | (sizes > max_tokens).any(dim=1)
     for i in is_wrong.nonzero()[:1, 0].tolist():

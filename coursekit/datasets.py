@@ -13,15 +13,6 @@ from pathlib import Path
 
 from coursekit.files import read_bytes, write_atomically
 
-__all__ = [
-    "DATE_FORMATS",
-    "Dataset",
-    "datasets",
-    "date_pairs",
-    "fetch",
-    "read_asset",
-]
-
 
 @dataclass(frozen=True)
 class Dataset:
@@ -59,11 +50,11 @@ def fetch(dataset: Dataset) -> bytes:
     for folder in folders:
         for path in (folder / plain, folder / f"{plain}.gz"):
             if path.is_file():
-                return verify(read_bytes(path), dataset, str(path))
-    return download(dataset, folders[-1] / dataset.file)
+                return _verify(read_bytes(path), dataset, str(path))
+    return _download(dataset, folders[-1] / dataset.file)
 
 
-def download(dataset: Dataset, path: Path) -> bytes:
+def _download(dataset: Dataset, path: Path) -> bytes:
     """Return a dataset's bytes from its address, and keep them as a file."""
     try:
         with urllib.request.urlopen(dataset.url, timeout=30) as answer:
@@ -74,13 +65,13 @@ def download(dataset: Dataset, path: Path) -> bytes:
             f"{path}, or name its folder in COURSEKIT_DATA."
         ) from error
     text = gzip.decompress(data) if dataset.file.endswith(".gz") else data
-    verify(text, dataset, dataset.url)
+    _verify(text, dataset, dataset.url)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, data)
     return text
 
 
-def verify(data: bytes, dataset: Dataset, origin: str) -> bytes:
+def _verify(data: bytes, dataset: Dataset, origin: str) -> bytes:
     """Return the bytes if they have the dataset's hash."""
     found = hashlib.sha256(data).hexdigest()
     if found != dataset.sha256:
@@ -140,7 +131,7 @@ def date_pairs(n: int, seed: int) -> list[tuple[str, str]]:
             d=day.day,
             m=day.month,
             y=day.year,
-            th=ordinal_suffix(day.day),
+            th=_ordinal_suffix(day.day),
             month=MONTHS[day.month - 1],
             mon=MONTHS[day.month - 1][:3],
             weekday=DAYS[day.weekday()] + "day",
@@ -149,7 +140,7 @@ def date_pairs(n: int, seed: int) -> list[tuple[str, str]]:
     return pairs
 
 
-def ordinal_suffix(day: int) -> str:
+def _ordinal_suffix(day: int) -> str:
     """Return st, nd, rd or th: the 1st, the 11th, the 21st."""
     if day in (11, 12, 13):
         return "th"

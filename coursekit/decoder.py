@@ -13,8 +13,6 @@ from coursekit.config import GPTConfig
 from coursekit.multihead import KeyValueCache
 from coursekit.positions import SCHEMES
 
-__all__ = ["GPT"]
-
 
 class GPT(nn.Module):
     """A decoder-only transformer: ids in, logits of each next token out.

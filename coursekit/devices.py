@@ -7,15 +7,6 @@ from typing import Any
 import torch
 from torch import nn
 
-__all__ = [
-    "autocast",
-    "device_of",
-    "evaluating",
-    "forked_rng",
-    "pick_device",
-    "pick_precision",
-]
-
 
 def pick_device(name: str = "auto") -> torch.device:
     """The device of that name, or the fastest there is.

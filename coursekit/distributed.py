@@ -30,18 +30,6 @@ from coursekit.fast.training import for_training
 from coursekit.train_config import TrainConfig, make_optimizer
 from coursekit.training import ProcessGroup, Progress, TrainState
 
-__all__ = [
-    "ProcessLost",
-    "RankZeroSaver",
-    "check_same_step",
-    "connect",
-    "gather_state",
-    "is_launched",
-    "replicate",
-    "shard",
-    "shard_batch",
-]
-
 LAUNCHED = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 """What torchrun tells each process that it starts."""
 BACKENDS = {"cpu": "gloo", "cuda": "cpu:gloo,cuda:nccl"}
@@ -89,17 +77,17 @@ def connect(
     Chapter: 18, scaling.
     Test: test_distributed.py::test_a_killed_worker_ends_the_run
     """
-    check_launch(device)
+    _check_launch(device)
     if device.type == "cuda":
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
         torch.cuda.set_device(device)
     store, rank, size = next(dist.rendezvous("env://"))
     backend = BACKENDS[device.type]
     dist.init_process_group(backend, store=store, rank=rank, world_size=size)
-    before = signal.signal(signal.SIGTERM, stop)
+    before = signal.signal(signal.SIGTERM, _stop)
     try:
         try:
-            yield ProcessGroup(rank, size, sum_over_all), device
+            yield ProcessGroup(rank, size, _sum_over_all), device
         except RuntimeError:
             time.sleep(PATIENCE)  # if it comes of another's end, `stop` says
             raise
@@ -112,7 +100,7 @@ def connect(
     dist.destroy_process_group()
 
 
-def stop(*_: object) -> None:
+def _stop(*_: object) -> None:
     """Answer SIGTERM.
 
     Raises:
@@ -126,7 +114,7 @@ def stop(*_: object) -> None:
     )
 
 
-def check_launch(device: torch.device) -> None:
+def _check_launch(device: torch.device) -> None:
     """Refuse what cannot become several processes.
 
     Raises:
@@ -145,7 +133,7 @@ def check_launch(device: torch.device) -> None:
             f"{device.type}. Add --device cpu."
         )
     needed = {"cpu": ("gloo",), "cuda": ("gloo", "nccl")}[device.type]
-    lacking = [name for name in needed if not has_backend(name)]
+    lacking = [name for name in needed if not _has_backend(name)]
     if lacking:
         raise ValueError(
             f"processes on {device.type} need {' and '.join(needed)}: got a "
@@ -161,13 +149,13 @@ def check_launch(device: torch.device) -> None:
         )
 
 
-def has_backend(name: str) -> bool:
+def _has_backend(name: str) -> bool:
     """Whether this PyTorch can use gloo, or nccl."""
     there = dist.is_available() and getattr(dist, f"is_{name}_available")()
     return bool(there)
 
 
-def sum_over_all(number: float) -> float:
+def _sum_over_all(number: float) -> float:
     """Add a number up over all processes, in float64; a collective."""
     summed = torch.tensor(float(number), dtype=torch.float64)
     dist.all_reduce(summed)
@@ -282,7 +270,7 @@ def shard(
     for part in [block for stack in stacks for block in stack] + [sharded]:
         fully_shard(part, mesh=mesh)
     optimizer = make_optimizer(sharded, config)
-    for whole, ours in pairs(state.optimizer, optimizer):
+    for whole, ours in _pairs(state.optimizer, optimizer):
         kept = state.optimizer.state[whole]
         optimizer.state[ours] = {k: spread(v, ours) for k, v in kept.items()}
     return sharded, replace(state, optimizer=optimizer)
@@ -300,22 +288,22 @@ def gather_state(state: TrainState, saver: Saver, group: ProcessGroup) -> None:
     Test: test_distributed.py::test_a_run_may_change_its_processes
     """
     optimizer = saver.state.optimizer
-    for whole, ours in pairs(optimizer, state.optimizer):
-        weight, kept = full(ours.detach()), state.optimizer.state[ours]
+    for whole, ours in _pairs(optimizer, state.optimizer):
+        weight, kept = _full(ours.detach()), state.optimizer.state[ours]
         # In one order: what is loaded from a file comes in any.
-        kept = {k: full(kept[k]).to(whole.device) for k in sorted(kept)}
+        kept = {k: _full(kept[k]).to(whole.device) for k in sorted(kept)}
         if group.rank == 0:
             whole.data.copy_(weight)
             optimizer.state[whole] = kept
     saver.state = replace(state, optimizer=optimizer)
 
 
-def full(value: Any) -> Tensor:
+def _full(value: Any) -> Tensor:
     """A tensor from all its shards."""
     return value.full_tensor() if hasattr(value, "full_tensor") else value
 
 
-def pairs(
+def _pairs(
     one: torch.optim.Optimizer, other: torch.optim.Optimizer
 ) -> Iterator[tuple[Any, Any]]:
     """The same weight as two optimizers know it, weight by weight."""

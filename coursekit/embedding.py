@@ -8,8 +8,6 @@ from torch.nn import functional as F  # noqa: N812
 
 from coursekit.checks import check_integers
 
-__all__ = ["ScaledEmbedding", "TokenEmbedding"]
-
 
 class TokenEmbedding(nn.Embedding):
     """A matrix with one row per token, read forward and, if tied, backward.

@@ -10,8 +10,6 @@ from coursekit.checks import check_ids
 from coursekit.config import EncoderConfig
 from coursekit.positions import SCHEMES
 
-__all__ = ["Encoder"]
-
 
 class Encoder(nn.Module):
     """A stack of blocks that reads a whole sequence at once.

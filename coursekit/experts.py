@@ -7,8 +7,6 @@ from torch import Tensor, nn
 from coursekit.checks import require
 from coursekit.feedforward import SwiGLU
 
-__all__ = ["Experts", "route"]
-
 
 def route(
     logits: Float[Tensor, "N E"], n_active: int

@@ -9,14 +9,6 @@ from torch.nn import functional as F  # noqa: N812
 
 from coursekit.checks import check_choice, check_integers
 
-__all__ = [
-    "ACTIVATIONS",
-    "NETWORKS",
-    "FeedForward",
-    "SwiGLU",
-    "gelu_tanh",
-]
-
 
 def gelu_tanh(x: Tensor) -> Tensor:
     """GPT-2's approximation of GELU."""

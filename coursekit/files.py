@@ -9,8 +9,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-__all__ = ["locked", "parse_json", "read_bytes", "utf8", "write_atomically"]
-
 
 def read_bytes(path: str | Path) -> bytes:
     """Read a file; what ends in .xz or .gz is decompressed."""

@@ -19,15 +19,6 @@ from coursekit.checks import is_integer, is_number, require
 from coursekit.sampling import Choose, greedy
 from coursekit.steppers import Prompts, Stepper, check_prompts
 
-__all__ = [
-    "Hypothesis",
-    "beam_search",
-    "check_beams",
-    "check_stop_ids",
-    "generate",
-    "stream",
-]
-
 MOST_BEAMS = 10_000
 """More would not end: each is a row of every batch."""
 

@@ -15,17 +15,6 @@ from coursekit.activations import Edit, blocks_of, intervene, watch
 from coursekit.decoder import GPT
 from coursekit.devices import device_of
 
-__all__ = [
-    "ablate",
-    "head_contributions",
-    "head_effects",
-    "induction_keys",
-    "logit_lens",
-    "mean_heads",
-    "mean_weight_on",
-    "patch_effects",
-]
-
 
 def logit_lens(
     model: GPT, ids: Int[Tensor, "B T"]

@@ -11,15 +11,6 @@ from torch.nn import functional as F  # noqa: N812
 
 from coursekit.checks import check_choice, check_ids, is_integer, is_number
 
-__all__ = [
-    "Loss",
-    "chunked_cross_entropy",
-    "cross_entropy",
-    "fast_cross_entropy",
-    "perplexity",
-    "token_loss",
-]
-
 Loss = Callable[[Any, dict[str, Tensor], Tensor], Tensor]
 """From a model, its inputs and the targets to a sum over the targets.
 
@@ -62,8 +53,8 @@ def cross_entropy(
     Source: vaswani2017attention, section 5.4; szegedy2016rethinking.
     Test: test_loss.py::test_equal_to_torch
     """
-    check_targets(logits, targets, ignore_index)
-    check_choices(label_smoothing, reduction)
+    _check_targets(logits, targets, ignore_index)
+    _check_choices(label_smoothing, reduction)
     counts = targets != ignore_index
     right = targets.masked_fill(~counts, 0)[..., None]
     if logits.dtype in (torch.bfloat16, torch.float16):
@@ -98,8 +89,8 @@ def fast_cross_entropy(
     Source: vaswani2017attention, section 5.4; szegedy2016rethinking.
     Test: test_loss.py::test_fast_equals_readable
     """
-    check_targets(logits, targets, ignore_index)
-    check_choices(label_smoothing, reduction)
+    _check_targets(logits, targets, ignore_index)
+    _check_choices(label_smoothing, reduction)
     if logits.dtype in (torch.bfloat16, torch.float16):
         logits = logits.float()
     nats = F.cross_entropy(
@@ -268,7 +259,7 @@ def check_chunks(hidden: Tensor, targets: Tensor, chunk_size: int) -> None:
     Raises:
         ValueError: if shapes do not fit, or ``chunk_size`` is not at least 1.
     """
-    check_shapes("hidden states", hidden, targets)
+    _check_shapes("hidden states", hidden, targets)
     if not is_integer(chunk_size):
         raise ValueError(
             f"a chunk must have at least 1 position: got {chunk_size}. Some "
@@ -276,7 +267,7 @@ def check_chunks(hidden: Tensor, targets: Tensor, chunk_size: int) -> None:
         )
 
 
-def check_shapes(name: str, rows: Tensor, targets: Tensor) -> None:
+def _check_shapes(name: str, rows: Tensor, targets: Tensor) -> None:
     """Refuse rows, such as logits, that have not one target each.
 
     Raises:
@@ -290,13 +281,13 @@ def check_shapes(name: str, rows: Tensor, targets: Tensor) -> None:
         )
 
 
-def check_targets(logits: Tensor, targets: Tensor, ignore_index: int) -> None:
+def _check_targets(logits: Tensor, targets: Tensor, ignore_index: int) -> None:
     """Refuse targets that do not belong to the logits.
 
     Raises:
         ValueError: if shapes do not fit, or a target is no token.
     """
-    check_shapes("logits", logits, targets)
+    _check_shapes("logits", logits, targets)
     if targets.dtype not in (torch.int64, torch.int32):
         raise ValueError(
             "targets must be token ids, int64 or int32: got "
@@ -306,7 +297,7 @@ def check_targets(logits: Tensor, targets: Tensor, ignore_index: int) -> None:
     check_ids(counted, logits.size(-1))
 
 
-def check_choices(label_smoothing: float, reduction: str) -> None:
+def _check_choices(label_smoothing: float, reduction: str) -> None:
     """Refuse a loss that is not on offer.
 
     Raises:

@@ -6,8 +6,6 @@ from torch import Tensor
 
 from coursekit.checks import check_boolean, check_causal, is_integer, require
 
-__all__ = ["causal_mask", "combine_masks", "padding_mask", "window_mask"]
-
 
 def causal_mask(
     n_queries: int,

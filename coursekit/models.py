@@ -46,26 +46,6 @@ from coursekit.weights import (
     saving,
 )
 
-__all__ = [
-    "MODELS",
-    "Loaded",
-    "build_model",
-    "check_folder",
-    "check_vocabulary",
-    "create_run",
-    "filled",
-    "find_model",
-    "hash_of",
-    "is_zip",
-    "load",
-    "load_model",
-    "read_config",
-    "read_tokenizer",
-    "save_model",
-    "shapes_only",
-    "shipped",
-]
-
 MODELS: dict[str, tuple[str, type[Config]]] = {
     "GPT": ("coursekit.decoder", GPTConfig),
     "Encoder": ("coursekit.encoder", EncoderConfig),
@@ -142,7 +122,7 @@ class _NoDraws(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
-def describe(model: Any) -> dict[str, Any]:
+def _describe(model: Any) -> dict[str, Any]:
     """What ``config.json`` says of a model."""
     name = type(model).__name__
     if name not in MODELS:
@@ -177,7 +157,7 @@ def create_run(
             like a shipped model.
     """
     folder = check_folder(folder)
-    fields = describe(model)
+    fields = _describe(model)
     if tokenizer is not None:
         check_vocabulary(model, tokenizer, folder)
     if train is not None:
@@ -261,7 +241,7 @@ def load_model(
     if (folder / "tokenizer.json").exists():
         tokenizer = read_tokenizer(folder, fields)
         check_vocabulary(model, tokenizer, folder)
-    return Loaded(move(model, device).eval(), tokenizer)
+    return Loaded(_move(model, device).eval(), tokenizer)
 
 
 def filled(
@@ -313,7 +293,7 @@ def hash_of(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def move(model: nn.Module, device: str | torch.device) -> nn.Module:
+def _move(model: nn.Module, device: str | torch.device) -> nn.Module:
     """Move a model to a device.
 
     Raises:

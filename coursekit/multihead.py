@@ -9,15 +9,6 @@ from torch import Tensor, nn
 from coursekit.attention import Attend, fast_attend
 from coursekit.checks import check_dropout, check_heads, check_width
 
-__all__ = [
-    "KeyValueCache",
-    "KeysValues",
-    "MultiHeadAttention",
-    "merge_heads",
-    "split_heads",
-]
-
-
 KeysValues = tuple[Tensor, Tensor]
 """(B, G, S, Dh) keys and (B, G, S, Dv) values."""
 

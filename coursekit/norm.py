@@ -7,8 +7,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-__all__ = ["NORMS", "LayerNorm", "RMSNorm", "layer_norm", "rms_norm"]
-
 
 def layer_norm(
     x: Float[Tensor, "*B D"],

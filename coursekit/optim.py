@@ -19,16 +19,6 @@ from coursekit.checks import (
     require,
 )
 
-__all__ = [
-    "Muon",
-    "constant_schedule",
-    "cosine_schedule",
-    "muon_groups",
-    "noam_schedule",
-    "orthogonalize",
-    "parameter_groups",
-]
-
 NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
 """A polynomial x, x³, x⁵ that is steep at 0 and stays near 1 around it."""
 

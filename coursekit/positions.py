@@ -15,20 +15,6 @@ from torch import Tensor, nn
 
 from coursekit.checks import check_choice, check_integers, is_integer, require
 
-__all__ = [
-    "LAYOUTS",
-    "SCHEMES",
-    "Alibi",
-    "LearnedPositions",
-    "Positions",
-    "Rotary",
-    "SinusoidalPositions",
-    "alibi_slopes",
-    "frequencies",
-    "rotate_pairs",
-    "sinusoidal",
-]
-
 Rotation = Callable[[Tensor], Tensor]
 LAYOUTS = ("interleaved", "halves")
 LAYOUT_REMEDY = "The paper interleaves; most published weights have halves."

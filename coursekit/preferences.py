@@ -24,25 +24,6 @@ from coursekit.loss import Loss, cross_entropy
 from coursekit.sampling import sampler
 from coursekit.tuning import answer_batch
 
-__all__ = [
-    "RewardModel",
-    "answer_log_probs",
-    "best_policy",
-    "dpo_batch",
-    "dpo_loss",
-    "group_advantages",
-    "grpo_batches",
-    "grpo_loss",
-    "kl_estimate",
-    "make_dpo_loss",
-    "make_grpo_loss",
-    "pairwise_loss",
-    "policy_gradient_loss",
-    "reward_batch",
-    "reward_model_loss",
-    "sample_answers",
-]
-
 Comparison = tuple[Sequence[int], Sequence[int], Sequence[int]]
 """A prompt, the better answer and the worse one, as ids."""
 

@@ -6,8 +6,6 @@ from threading import RLock
 
 from tqdm import tqdm
 
-__all__ = ["Bar", "Clock", "ProgressBar"]
-
 
 class Bar(tqdm):
     """A bar that no other process writes to.

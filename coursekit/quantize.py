@@ -17,19 +17,6 @@ from torch.nn import functional as F  # noqa: N812
 
 from coursekit.weights import own_weights, row_steps
 
-__all__ = [
-    "PackedLinear",
-    "Quantized",
-    "dequantize",
-    "matrices",
-    "pack",
-    "pack_linear",
-    "quantize",
-    "quantized_bytes",
-    "quantized_copy",
-    "unpack",
-]
-
 
 class Quantized(NamedTuple):
     """A matrix of whole numbers, with the step of each group."""

@@ -11,15 +11,6 @@ from torch import Tensor
 
 from coursekit.checks import is_integer, is_number
 
-__all__ = [
-    "Choose",
-    "apply_temperature",
-    "greedy",
-    "keep_top_k",
-    "keep_top_p",
-    "sampler",
-]
-
 Choose = Callable[[Tensor], Tensor]
 """From (B, V) logits to (B,) token ids."""
 

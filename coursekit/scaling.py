@@ -20,15 +20,6 @@ from coursekit.config import EncoderConfig, GPTConfig, StackConfig
 from coursekit.masks import causal_mask
 from coursekit.models import MODELS, build_model, shapes_only
 
-__all__ = [
-    "ByteCounter",
-    "block_attend",
-    "count_parameters",
-    "forward_flops",
-    "meta_model",
-    "saved_bytes",
-]
-
 PARTS = {  # a parameter belongs to the first part whose word is in its name
     "norms": "norm",
     "attention": "attention",

@@ -23,8 +23,6 @@ from coursekit.encoder import Encoder
 from coursekit.multihead import KeysValues, KeyValueCache
 from coursekit.positions import SCHEMES
 
-__all__ = ["CrossBlock", "CrossCache", "Transformer", "encoder_config"]
-
 
 @runtime_checkable
 class CrossCache(KeyValueCache, Protocol):

@@ -23,20 +23,6 @@ from coursekit.generation import check_stop_ids
 from coursekit.sampling import apply_temperature, sampler
 from coursekit.steppers import check_prompts
 
-__all__ = [
-    "CachedReader",
-    "Draw",
-    "Reader",
-    "Speculation",
-    "acceptance",
-    "draw_with",
-    "every_outcome",
-    "expected_tokens",
-    "residual",
-    "speculate",
-    "verify",
-]
-
 Result = TypeVar("Result", bound=Hashable)
 Draw = Callable[[Tensor], int]
 """Called with (V,) probabilities, it gives a token; all that is random."""

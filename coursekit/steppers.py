@@ -18,16 +18,6 @@ from coursekit.devices import evaluating
 from coursekit.multihead import KeyValueCache
 from coursekit.seq2seq import CrossCache, Transformer
 
-__all__ = [
-    "PlainSeq2SeqStepper",
-    "PlainStepper",
-    "Prompts",
-    "Stepper",
-    "check_prompts",
-    "check_rows",
-    "pad_rows",
-]
-
 Prompts = Sequence[Sequence[int]] | Tensor
 """B lists of token ids, or a (B, T) tensor."""
 

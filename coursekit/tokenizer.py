@@ -14,12 +14,10 @@ from coursekit.checks import is_integer
 from coursekit.files import utf8
 from coursekit.vocabulary import SpecialTokens, Tokenizer, special_of
 
-__all__ = ["BPETokenizer", "CharTokenizer"]
-
 SHOWN = 20  # characters that a message names
 
 
-def check_text(text: str) -> None:
+def _check_text(text: str) -> None:
     """Refuse a text with nothing to learn from."""
     if not text:
         raise ValueError(
@@ -28,7 +26,7 @@ def check_text(text: str) -> None:
         )
 
 
-def cut_at(text: str, names: Sequence[str]) -> list[str]:
+def _cut_at(text: str, names: Sequence[str]) -> list[str]:
     """Cut a text where names stand: text, name, text, …, text."""
     if not names:
         return [text]
@@ -79,7 +77,7 @@ class CharTokenizer(Tokenizer):
         cls, text: str, special_tokens: SpecialTokens = ()
     ) -> "CharTokenizer":
         """Take every character that occurs in a text, which is not empty."""
-        check_text(text)
+        _check_text(text)
         return cls(text, special_tokens)
 
     def encode(self, text: str) -> list[int]:
@@ -199,9 +197,9 @@ class BPETokenizer(Tokenizer):
                 f"least 256: got vocab_size={vocab_size}. Add 256 to "
                 "the number of merges that you want."
             )
-        check_text(text)
+        _check_text(text)
         counted: Counter[str] = Counter()
-        for piece in cut_at(text, [*special_tokens])[::2]:
+        for piece in _cut_at(text, [*special_tokens])[::2]:
             counted.update(bpe.find_all(bpe.SPLIT, piece))
         chunks = {utf8(chunk): n for chunk, n in counted.items()}
         tokens = [bytes([i]) for i in range(256)]
@@ -339,7 +337,7 @@ class BPETokenizer(Tokenizer):
                 f"{unknown[0]!r}; there are {list(self.special_tokens)}. "
                 "Give special_tokens when the tokenizer is made."
             )
-        return cut_at(text, allowed)
+        return _cut_at(text, allowed)
 
     @cached_property
     def _fast(self) -> Any:

@@ -22,14 +22,6 @@ from coursekit.optim import (
     parameter_groups,
 )
 
-__all__ = [
-    "OPTIMIZERS",
-    "SCHEDULES",
-    "TrainConfig",
-    "make_optimizer",
-    "make_schedule",
-]
-
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {}
 """What ``TrainConfig.optimizer`` may be, and what builds it; filled below."""
 SCHEDULES: dict[str, Callable[..., float]] = {}

@@ -31,18 +31,6 @@ from coursekit.loss import Loss, token_loss
 from coursekit.progress import Clock, ProgressBar
 from coursekit.train_config import TrainConfig, make_optimizer, make_schedule
 
-__all__ = [
-    "SINGLE_PROCESS",
-    "ProcessGroup",
-    "Progress",
-    "TrainState",
-    "add_gradients",
-    "evaluate",
-    "new_state",
-    "seed_step",
-    "train",
-]
-
 
 @dataclass(frozen=True)
 class ProcessGroup:

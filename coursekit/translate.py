@@ -18,8 +18,6 @@ from coursekit.models import check_vocabulary, load
 from coursekit.seq2seq import Transformer
 from coursekit.vocabulary import Tokenizer
 
-__all__ = ["SPECIALS", "Translator", "special_ids"]
-
 SPECIALS = ("<pad>", "<bos>", "<eos>")
 """Names of a translator's special tokens, for its tokenizer's training."""
 BATCH = 64

@@ -26,24 +26,6 @@ from coursekit.models import Loaded, find_model, hash_of, load_model
 from coursekit.vocabulary import Tokenizer
 from coursekit.weights import check_finite, read_tensors, write_tensors
 
-__all__ = [
-    "ATTENTION",
-    "MATRICES",
-    "LoRA",
-    "add_lora",
-    "answer_batch",
-    "answers",
-    "encode_pair",
-    "load_tuned",
-    "lora",
-    "lora_weights",
-    "merge_lora",
-    "put_lora",
-    "read_pairs",
-    "replies",
-    "save_adapter",
-]
-
 ATTENTION = ("w_q", "w_k", "w_v", "w_o")
 """The matrices of attention, by the names that they have in a block."""
 MATRICES = (*ATTENTION, "w_in", "w_out")

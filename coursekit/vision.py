@@ -19,20 +19,6 @@ from coursekit.config import VisionConfig
 from coursekit.encoder import Encoder
 from coursekit.positions import Positions, sinusoidal
 
-__all__ = [
-    "CLOTHES",
-    "Fashion",
-    "GridPositions",
-    "ViT",
-    "convolution",
-    "load_fashion",
-    "mlp",
-    "patchify",
-    "shuffle_patches",
-    "sinusoidal_2d",
-    "unpatchify",
-]
-
 CLOTHES = (
     *("T-shirt", "trousers", "pullover", "dress", "coat"),
     *("sandal", "shirt", "sneaker", "bag", "boot"),

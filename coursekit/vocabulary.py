@@ -16,15 +16,6 @@ from typing import Any, ClassVar, TypeVar
 from coursekit.checks import check_id_list, require
 from coursekit.files import parse_json, utf8, write_atomically
 
-__all__ = [
-    "SpecialTokens",
-    "StreamDecoder",
-    "Tokenizer",
-    "load_tokenizer",
-    "special_of",
-    "tokenizer_from_dict",
-]
-
 TOKENIZERS = {
     "characters": "coursekit.tokenizer:CharTokenizer",
     "byte-level BPE": "coursekit.tokenizer:BPETokenizer",
@@ -80,7 +71,7 @@ class Tokenizer(ABC):
         size = len(tokens) + len(names)
         ids: Sequence[int] = range(len(tokens), size)
         if isinstance(special_tokens, Mapping):
-            ids = check_special_ids([*special_tokens.values()], size)
+            ids = _check_special_ids([*special_tokens.values()], size)
         self.special_tokens = dict(zip(names, ids, strict=True))
         special = {
             i: utf8(str(name)) for i, name in zip(ids, names, strict=True)
@@ -245,7 +236,7 @@ def special_of(fields: dict[str, Any]) -> SpecialTokens:
     return names if ids is None else dict(zip(names, ids, strict=True))
 
 
-def check_special_ids(ids: list[Any], size: int) -> list[int]:
+def _check_special_ids(ids: list[Any], size: int) -> list[int]:
     """Refuse ids of special tokens that are not among all ids, once each.
 
     Raises:

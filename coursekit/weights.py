@@ -26,23 +26,6 @@ from torch import Tensor, nn
 from coursekit.checks import TrainingDiverged, not_finite
 from coursekit.files import parse_json, write_atomically
 
-__all__ = [
-    "SaveError",
-    "average_weights",
-    "check_finite",
-    "check_weights",
-    "finite_weights",
-    "own_weights",
-    "put_weights",
-    "read_tensors",
-    "read_weights",
-    "round_weights",
-    "row_steps",
-    "save_weights",
-    "saving",
-    "write_tensors",
-]
-
 PICKLES = {".pt", ".pth", ".bin", ".pkl", ".pickle", ".ckpt"}
 
 

@@ -44,9 +44,9 @@ def public_names():
         if UNLISTED.search(found.name):
             continue
         module = importlib.import_module(found.name)
-        for name in getattr(module, "__all__", ()):
-            thing = getattr(module, name)
-            if getattr(thing, "__module__", None) != module.__name__:
+        for name, thing in vars(module).items():
+            own = getattr(thing, "__module__", None) == module.__name__
+            if name.startswith("_") or not own:
                 continue
             dotted = f"{module.__name__}.{name}"
             yield dotted, inspect.getdoc(thing) or ""

@@ -5,8 +5,6 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-__all__ = ["fast_dropout"]
-
 CHANCES = 2**16  # what two random bytes can tell apart
 
 

@@ -24,8 +24,6 @@ from coursekit.feedforward import FeedForward, SwiGLU
 from coursekit.multihead import MultiHeadAttention
 from coursekit.seq2seq import CrossBlock, Transformer
 
-__all__ = ["Packed", "pack"]
-
 Map = Callable[[Tensor], Tensor]
 Model = TypeVar("Model", GPT, Transformer)
 

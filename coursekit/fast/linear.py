@@ -7,8 +7,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-__all__ = ["packed_linear"]
-
 
 def packed_linear(n_rows: int, *layers: Any) -> Callable[..., Tensor]:
     """Linear layers that read the same vector, as one product.

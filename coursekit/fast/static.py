@@ -16,8 +16,6 @@ from coursekit.cache import CachedStepper, LayerCache, cache_dtype
 from coursekit.decoder import GPT
 from coursekit.devices import evaluating
 
-__all__ = ["StaticStepper", "WholeLayer", "cuda_graph"]
-
 Step = Callable[[], Tensor]
 """Reads and writes tensors that it knows; returns logits."""
 

@@ -21,8 +21,6 @@ from coursekit.fast.dropout import fast_dropout
 from coursekit.masks import causal_mask
 from coursekit.multihead import MultiHeadAttention
 
-__all__ = ["for_training", "training_attend"]
-
 LONGEST_PRODUCTS = 512  # positions
 
 

@@ -11,8 +11,6 @@ from coursekit.models import Loaded
 from coursekit.pretrained import formats
 from coursekit.pretrained.wordpiece import WordPieceTokenizer
 
-__all__ = ["load_bert"]
-
 BERT_RULES = {
     "model_type": "bert",
     "hidden_act": "gelu",

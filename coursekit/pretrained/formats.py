@@ -23,21 +23,6 @@ from torch import Tensor, nn
 from coursekit.files import parse_json
 from coursekit.models import Loaded, check_vocabulary, filled
 
-__all__ = [
-    "MissingModelError",
-    "Tensors",
-    "finish",
-    "from_printable",
-    "read_ct2",
-    "read_gguf",
-    "read_json",
-    "read_safetensors",
-    "reading",
-    "rename",
-    "require",
-    "settings",
-]
-
 Tensors = dict[str, Tensor]
 """Weights by name."""
 
@@ -120,7 +105,7 @@ def read_gguf(path: str | Path) -> tuple[dict[str, Any], Tensors]:
         ) from error
     tensors = {}
     with reading("published weights must be a whole GGUF file", path):
-        reader = bounded(gguf.GGUFReader)(path)
+        reader = _bounded(gguf.GGUFReader)(path)
         fields = {k: field.contents() for k, field in reader.fields.items()}
         for stored in reader.tensors:
             array = gguf.quants.dequantize(stored.data, stored.tensor_type)
@@ -128,7 +113,7 @@ def read_gguf(path: str | Path) -> tuple[dict[str, Any], Tensors]:
     return fields, tensors
 
 
-def bounded(reader: Any) -> Any:
+def _bounded(reader: Any) -> Any:
     """A reader of GGUF files that stops where the file does.
 
     Their own goes on: a damaged length of 2⁶⁰ is counted to the end.
@@ -178,23 +163,23 @@ def read_ct2(path: str | Path) -> Tensors:
     tensors = {}
     with reading("published weights must be a whole CTranslate2 file", path):
         file = io.BytesIO(Path(path).read_bytes())
-        if read_number(file, "I") != 6:
+        if _read_number(file, "I") != 6:
             raise ValueError("only version 6 of the format is known")
-        read_name(file), read_number(file, "I")
-        for _ in range(read_number(file, "I")):
-            name, n_axes = read_name(file), read_number(file, "B")
-            shape = [read_number(file, "I") for _ in range(n_axes)]
-            dtype = CT2_TYPES[read_number(file, "B")]
-            data = take(file, read_number(file, "I"))
+        _read_name(file), _read_number(file, "I")
+        for _ in range(_read_number(file, "I")):
+            name, n_axes = _read_name(file), _read_number(file, "B")
+            shape = [_read_number(file, "I") for _ in range(n_axes)]
+            dtype = CT2_TYPES[_read_number(file, "B")]
+            data = _take(file, _read_number(file, "I"))
             array = np.frombuffer(data, dtype).reshape(shape)
             tensors[name] = torch.tensor(array)
-        for _ in range(read_number(file, "I")):
-            second = read_name(file)
-            tensors[second] = tensors[read_name(file)]
+        for _ in range(_read_number(file, "I")):
+            second = _read_name(file)
+            tensors[second] = tensors[_read_name(file)]
     return tensors
 
 
-def take(file: io.BytesIO, n_bytes: int) -> bytes:
+def _take(file: io.BytesIO, n_bytes: int) -> bytes:
     """Read so many bytes, or refuse a file that is cut short."""
     data = file.read(n_bytes)
     if len(data) < n_bytes:
@@ -202,14 +187,16 @@ def take(file: io.BytesIO, n_bytes: int) -> bytes:
     return data
 
 
-def read_number(file: io.BytesIO, code: str) -> int:
+def _read_number(file: io.BytesIO, code: str) -> int:
     """Read a whole number, of the type that ``struct`` calls so."""
-    return int(struct.unpack("<" + code, take(file, struct.calcsize(code)))[0])
+    return int(
+        struct.unpack("<" + code, _take(file, struct.calcsize(code)))[0]
+    )
 
 
-def read_name(file: io.BytesIO) -> str:
+def _read_name(file: io.BytesIO) -> str:
     """Read a length, and as many letters."""
-    return take(file, read_number(file, "H")).rstrip(b"\0").decode()
+    return _take(file, _read_number(file, "H")).rstrip(b"\0").decode()
 
 
 # -- names -------------------------------------------------------------------
@@ -232,7 +219,7 @@ def rename(
         ValueError: if a weight is missing.
     """
     renamed = {}
-    for ours, theirs in name_pairs(names, n_blocks):
+    for ours, theirs in _name_pairs(names, n_blocks):
         if f"{theirs}.weight" not in tensors:
             raise ValueError(
                 "a published model must have all weights of its kind: got "
@@ -241,10 +228,10 @@ def rename(
         for ending in (".weight", ".bias"):
             if theirs + ending in tensors:
                 renamed[ours + ending] = tensors[theirs + ending]
-    return unfused(renamed)
+    return _unfused(renamed)
 
 
-def name_pairs(names: str, n_blocks: int = 0) -> Iterator[list[str]]:
+def _name_pairs(names: str, n_blocks: int = 0) -> Iterator[list[str]]:
     """Each line's two names; those of a block, for each of n blocks."""
     for line in names.strip().splitlines():
         for i in range(n_blocks if "{}" in line else 1):
@@ -266,7 +253,7 @@ def settings(
     """
     rule = "a published configuration must have all sizes of its model"
     with reading(rule, path, "Is it of another kind?"):
-        return {ours: fields[theirs] for ours, theirs in name_pairs(names)}
+        return {ours: fields[theirs] for ours, theirs in _name_pairs(names)}
 
 
 def require(
@@ -305,7 +292,7 @@ def finish(
     return Loaded(model.eval(), tokenizer)
 
 
-def unfused(tensors: Tensors) -> Tensors:
+def _unfused(tensors: Tensors) -> Tensors:
     """Cut matrices that make several projections at once.
 
     ``w_qkv`` becomes ``w_q``, ``w_k`` and ``w_v``: as many rows each.
@@ -339,7 +326,7 @@ def from_printable(token: str) -> bytes:
     Chapter: 15, modern.
     Test: test_formats.py::test_printable_letters_are_bytes
     """
-    letters = printable_letters()
+    letters = _printable_letters()
     try:
         return bytes([letters[letter] for letter in token])
     except KeyError as error:
@@ -350,7 +337,7 @@ def from_printable(token: str) -> bytes:
 
 
 @cache
-def printable_letters() -> dict[str, int]:
+def _printable_letters() -> dict[str, int]:
     """Return the byte that each letter stands for."""
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [byte for byte in range(256) if byte not in printable]

@@ -10,8 +10,6 @@ from coursekit.models import Loaded
 from coursekit.pretrained import formats
 from coursekit.tokenizer import BPETokenizer
 
-__all__ = ["load_gpt2"]
-
 GPT2_RULES = {
     "model_type": "gpt2",
     "scale_attn_weights": True,
@@ -79,7 +77,7 @@ def load_gpt2(folder: str | Path) -> Loaded:
     check_choice("the activation", activation, GPT2_ACTIVATIONS, remedy)
     settings["activation"] = GPT2_ACTIVATIONS[activation]
     path = folder / "model.safetensors"
-    theirs = read_weights(path)
+    theirs = _read_weights(path)
     tied = "lm_head.weight" not in theirs
     config = GPTConfig(**settings, tie_embeddings=tied)
     names = GPT2_WEIGHTS if tied else GPT2_WEIGHTS + GPT2_HEAD
@@ -88,7 +86,7 @@ def load_gpt2(folder: str | Path) -> Loaded:
     return formats.finish(GPT, config, ours, tokenizer, path)
 
 
-def read_weights(path: Path) -> formats.Tensors:
+def _read_weights(path: Path) -> formats.Tensors:
     """The weights by their short names; matrices are (out, in), as ours."""
     weights = {}
     for name, tensor in formats.read_safetensors(path).items():

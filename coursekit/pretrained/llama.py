@@ -15,8 +15,6 @@ from coursekit.models import Loaded
 from coursekit.pretrained import formats
 from coursekit.tokenizer import BPETokenizer
 
-__all__ = ["load_gguf"]
-
 GGUF_RULES = {
     "general.architecture": "llama",
     "tokenizer.ggml.model": "gpt2",
@@ -86,7 +84,7 @@ def load_gguf(path: str | Path) -> Loaded:
     formats.require(
         fields, GGUF_RULES | {"llama.rope.dimension_count": d_head}, path
     )
-    tokenizer, order = gguf_tokenizer(fields, path)
+    tokenizer, order = _gguf_tokenizer(fields, path)
     tied = "output.weight" not in theirs
     config = GPTConfig(
         vocab_size=tokenizer.vocab_size, tie_embeddings=tied, **sizes, **LLAMA
@@ -98,7 +96,7 @@ def load_gguf(path: str | Path) -> Loaded:
     return formats.finish(GPT, config, ours, tokenizer, path)
 
 
-def gguf_tokenizer(
+def _gguf_tokenizer(
     fields: Mapping[str, Any], path: Path
 ) -> tuple[BPETokenizer, list[int]]:
     """The tokenizer of a GGUF file, and the file's id for each of our ids.

@@ -24,19 +24,6 @@ from coursekit.pretrained.wordpiece import WordPieceTokenizer
 from coursekit.steppers import check_prompts, pad_rows
 from coursekit.tokenizer import BPETokenizer
 
-__all__ = [
-    "ALIGNMENT_HEADS",
-    "SYSTEM",
-    "Aligned",
-    "SpeechStepper",
-    "align",
-    "chat",
-    "chat_ids",
-    "complete",
-    "sentence_vectors",
-    "transcribe",
-]
-
 ALIGNMENT_HEADS = (
     *((1, 0), (2, 0), (2, 5)),
     *((3, 0), (3, 1), (3, 2), (3, 3), (3, 4)),

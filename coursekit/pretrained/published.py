@@ -24,8 +24,6 @@ import torch
 from coursekit.models import Loaded
 from coursekit.pretrained.formats import MissingModelError
 
-__all__ = ["PUBLISHED", "Published", "find_published", "load_published"]
-
 
 @dataclass(frozen=True)
 class Published:

@@ -15,16 +15,6 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-__all__ = [
-    "HOP",
-    "RATE",
-    "WINDOW",
-    "load_speech",
-    "log_mel",
-    "mel_filters",
-    "read_wav",
-]
-
 RATE = 16_000
 """Samples a second."""
 WINDOW = 400

@@ -27,14 +27,6 @@ from coursekit.pretrained import formats
 from coursekit.seq2seq import Transformer, encoder_config
 from coursekit.tokenizer import BPETokenizer
 
-__all__ = [
-    "ConvStem",
-    "SpeechEncoder",
-    "SpeechTransformer",
-    "cross_weights",
-    "load_whisper",
-]
-
 # -- the model ---------------------------------------------------------------
 
 
@@ -241,9 +233,9 @@ def load_whisper(folder: str | Path) -> Loaded:
     Test: test_pipelines.py::test_whisper_has_the_reference_logits
     """
     path = Path(folder) / "model.bin"
-    theirs = read_weights(path)
-    n_encoder = n_layers(theirs, "encoder/layer_{}/ffn/linear_0.weight")
-    n_decoder = n_layers(theirs, "decoder/layer_{}/ffn/linear_0.weight")
+    theirs = _read_weights(path)
+    n_encoder = _n_layers(theirs, "encoder/layer_{}/ffn/linear_0.weight")
+    n_decoder = _n_layers(theirs, "decoder/layer_{}/ffn/linear_0.weight")
     ours = formats.rename(theirs, WHISPER_ENCODER, path, n_encoder)
     ours |= formats.rename(theirs, WHISPER_DECODER, path, n_decoder)
     if any(not tensor.is_floating_point() for tensor in ours.values()):
@@ -255,13 +247,13 @@ def load_whisper(folder: str | Path) -> Loaded:
         n_heads=int(theirs["decoder.num_heads"]),
         n_encoder_layers=n_encoder,
         n_decoder_layers=n_decoder,
-        **speech_sizes(ours),
+        **_speech_sizes(ours),
     )
-    tokenizer = whisper_tokenizer(Path(folder) / "vocabulary.txt")
+    tokenizer = _whisper_tokenizer(Path(folder) / "vocabulary.txt")
     return formats.finish(SpeechTransformer, config, ours, tokenizer, path)
 
 
-def read_weights(path: Path) -> formats.Tensors:
+def _read_weights(path: Path) -> formats.Tensors:
     """The weights; ``a/gamma`` is called ``a.weight``."""
     weights = {}
     for name, tensor in formats.read_ct2(path).items():
@@ -270,12 +262,12 @@ def read_weights(path: Path) -> formats.Tensors:
     return weights
 
 
-def n_layers(tensors: formats.Tensors, name: str) -> int:
+def _n_layers(tensors: formats.Tensors, name: str) -> int:
     """Count the layers by the name of a weight that each has."""
     return next(n for n in count() if name.format(n) not in tensors)
 
 
-def speech_sizes(weights: formats.Tensors) -> dict[str, Any]:
+def _speech_sizes(weights: formats.Tensors) -> dict[str, Any]:
     """The sizes of a configuration, by the shapes of its weights."""
     max_len, d_model = weights["positions.weight"].shape
     return {
@@ -288,7 +280,7 @@ def speech_sizes(weights: formats.Tensors) -> dict[str, Any]:
     }
 
 
-def whisper_tokenizer(path: Path) -> BPETokenizer:
+def _whisper_tokenizer(path: Path) -> BPETokenizer:
     """Read ``vocabulary.txt``: BPE tokens, then control tokens, one a line.
 
     Raises:

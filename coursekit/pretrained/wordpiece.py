@@ -10,8 +10,6 @@ from coursekit.bpe import find_all
 from coursekit.files import read_bytes, utf8
 from coursekit.vocabulary import Tokenizer
 
-__all__ = ["WordPieceTokenizer", "encode_word", "split_words"]
-
 # The Chinese characters, as BERT counts them: each is a word.
 CHINESE = (
     r"\u4e00-\u9fff\u3400-\u4dbf\U00020000-\U0002a6df"
