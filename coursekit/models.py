@@ -35,8 +35,8 @@ from coursekit.config import (
     VisionConfig,
 )
 from coursekit.files import parse_json, write_atomically
+from coursekit.tokenizer import Tokenizer, load_tokenizer
 from coursekit.train_config import TrainConfig
-from coursekit.vocabulary import Tokenizer, load_tokenizer
 from coursekit.weights import (
     check_weights,
     finite_weights,

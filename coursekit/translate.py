@@ -16,7 +16,7 @@ from coursekit.cache import CachedSeq2SeqStepper
 from coursekit.generation import beam_search, generate
 from coursekit.models import check_vocabulary, load
 from coursekit.seq2seq import Transformer
-from coursekit.vocabulary import Tokenizer
+from coursekit.tokenizer import Tokenizer
 
 SPECIALS = ("<pad>", "<bos>", "<eos>")
 """Names of a translator's special tokens, for its tokenizer's training."""

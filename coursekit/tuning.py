@@ -23,7 +23,7 @@ from coursekit.checks import is_integer, is_packaged, require
 from coursekit.data import IGNORE, Batch, Pair, pad, read_lines
 from coursekit.generation import generate
 from coursekit.models import Loaded, find_model, hash_of, load_model
-from coursekit.vocabulary import Tokenizer
+from coursekit.tokenizer import Tokenizer
 from coursekit.weights import check_finite, read_tensors, write_tensors
 
 ATTENTION = ("w_q", "w_k", "w_v", "w_o")

@@ -18,9 +18,9 @@ from coursekit.data import Batch
 from coursekit.decoder import GPT
 from coursekit.loss import Loss, token_loss
 from coursekit.models import load, save_model
+from coursekit.tokenizer import Tokenizer
 from coursekit.train_config import TrainConfig
 from coursekit.training import evaluate, train
-from coursekit.vocabulary import Tokenizer
 from coursekit.weights import round_weights
 from results import story_grammar as grammar
 from results.minimal import CHOICES

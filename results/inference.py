@@ -39,8 +39,8 @@ from coursekit.speculative import (
     expected_tokens,
     speculate,
 )
+from coursekit.tokenizer import Tokenizer
 from coursekit.training import evaluate
-from coursekit.vocabulary import Tokenizer
 from coursekit.weights import own_weights
 from results.distill import gates, held_out
 from results.record import record, sha256

@@ -17,10 +17,9 @@ from coursekit.config import GPTConfig
 from coursekit.data import Batch
 from coursekit.decoder import GPT
 from coursekit.models import save_model
-from coursekit.tokenizer import BPETokenizer
+from coursekit.tokenizer import BPETokenizer, Tokenizer
 from coursekit.train_config import TrainConfig
 from coursekit.training import Progress, train
-from coursekit.vocabulary import Tokenizer
 from coursekit.weights import round_weights
 from results import story_grammar as grammar
 from results.minimal import CHOICES

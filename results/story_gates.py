@@ -17,7 +17,7 @@ from torch import Tensor
 from coursekit.activations import intervene, watch
 from coursekit.decoder import GPT
 from coursekit.interpret import ablate
-from coursekit.vocabulary import Tokenizer
+from coursekit.tokenizer import Tokenizer
 from results import story_grammar as grammar
 
 PAIRS, RANDOM_SETS, MOST_HEADS = 200, 10, 3

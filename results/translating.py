@@ -15,11 +15,10 @@ from coursekit.config import TransformerConfig
 from coursekit.data import Batch, Pairs, load_pairs
 from coursekit.models import create_run, read_config
 from coursekit.seq2seq import Transformer
-from coursekit.tokenizer import BPETokenizer
+from coursekit.tokenizer import BPETokenizer, Tokenizer
 from coursekit.train_config import TrainConfig
 from coursekit.training import Progress, new_state, train
 from coursekit.translate import SPECIALS, Translator, special_ids
-from coursekit.vocabulary import Tokenizer
 from coursekit.weights import (
     average_weights,
     own_weights,

@@ -20,6 +20,7 @@ from coursekit.cli.options import add_fields
 from coursekit.cli.output import report
 from coursekit.data import Batch, Pair
 from coursekit.models import save_model
+from coursekit.tokenizer import Tokenizer
 from coursekit.train_config import TrainConfig
 from coursekit.training import evaluate, train
 from coursekit.tuning import (
@@ -29,7 +30,6 @@ from coursekit.tuning import (
     merge_lora,
     read_pairs,
 )
-from coursekit.vocabulary import Tokenizer
 
 HELD_OUT = 10  # every tenth pair is not trained on
 

@@ -17,8 +17,8 @@ from coursekit.decoder import GPT
 from coursekit.fast.inference import pack
 from coursekit.generation import beam_search, check_beams, stream
 from coursekit.sampling import sampler
+from coursekit.tokenizer import Tokenizer
 from coursekit.train_config import TrainConfig
-from coursekit.vocabulary import Tokenizer
 
 
 @dataclass

@@ -19,7 +19,7 @@ from coursekit.models import (
     shapes_only,
     shipped,
 )
-from coursekit.vocabulary import load_tokenizer
+from coursekit.tokenizer import load_tokenizer
 from coursekit.weights import read_tensors
 
 

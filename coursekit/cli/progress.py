@@ -14,8 +14,8 @@ import torch
 from coursekit.cli.output import discard_output, note
 from coursekit.cli.runs import Run
 from coursekit.progress import Bar
+from coursekit.tokenizer import Tokenizer
 from coursekit.training import Progress
-from coursekit.vocabulary import Tokenizer
 
 
 @contextmanager

@@ -31,14 +31,13 @@ from coursekit.models import (
     read_tokenizer,
     shapes_only,
 )
-from coursekit.tokenizer import BPETokenizer, CharTokenizer
+from coursekit.tokenizer import BPETokenizer, CharTokenizer, Tokenizer
 from coursekit.train_config import (
     TrainConfig,
     make_optimizer,
     make_schedule,
 )
 from coursekit.training import ProcessGroup
-from coursekit.vocabulary import Tokenizer
 
 # What the command trains unless it is told otherwise: two minutes on two
 # cores, on the packaged text, character by character.

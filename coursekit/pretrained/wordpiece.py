@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from coursekit.bpe import find_all
 from coursekit.files import read_bytes, utf8
-from coursekit.vocabulary import Tokenizer
+from coursekit.tokenizer import Tokenizer
 
 # The Chinese characters, as BERT counts them: each is a word.
 CHINESE = (

@@ -16,7 +16,7 @@ from matplotlib.path import Path
 from torch import Tensor
 
 from coursekit.activations import watch
-from coursekit.vocabulary import Tokenizer
+from coursekit.tokenizer import Tokenizer
 from coursekit_classroom.figures.style import COLORS, ROLES, Number
 
 BARS = 5

@@ -25,7 +25,7 @@ from torch import nn
 from coursekit.files import write_atomically
 from coursekit.models import load_model, save_model
 from coursekit.seq2seq import Transformer
-from coursekit.vocabulary import Tokenizer
+from coursekit.tokenizer import Tokenizer
 from coursekit.weights import SaveError
 from coursekit_classroom.glue import show_code
 from coursekit_classroom.live import costs, walk

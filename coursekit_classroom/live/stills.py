@@ -19,9 +19,8 @@ from coursekit.cache import CachedStepper
 from coursekit.generation import beam_search
 from coursekit.models import load
 from coursekit.positions import frequencies
-from coursekit.tokenizer import BPETokenizer
+from coursekit.tokenizer import BPETokenizer, Tokenizer
 from coursekit.translate import Translator
-from coursekit.vocabulary import Tokenizer
 from coursekit_classroom import figures
 from coursekit_classroom.figures.hero import hero, tint
 from coursekit_classroom.figures.style import COLORS, ROLES

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from coursekit.activations import watch
 from coursekit.attention import attend, attention_weights
-from coursekit.vocabulary import Tokenizer
+from coursekit.tokenizer import Tokenizer
 from coursekit_classroom import figures
 from coursekit_classroom.figures import COLORS, ROLES, Rectangle
 from coursekit_classroom.figures.hero import percent

@@ -10,7 +10,7 @@ import traitlets
 from torch import nn
 
 from coursekit.models import load
-from coursekit.vocabulary import Tokenizer
+from coursekit.tokenizer import Tokenizer
 from coursekit_classroom.live import bundle, export
 
 KINDS = (

@@ -31,10 +31,9 @@ from coursekit.pretrained.formats import (
 )
 from coursekit.pretrained.gpt2 import load_gpt2
 from coursekit.pretrained.speech import read_wav
-from coursekit.tokenizer import BPETokenizer, CharTokenizer
+from coursekit.tokenizer import BPETokenizer, CharTokenizer, load_tokenizer
 from coursekit.train_config import TrainConfig
 from coursekit.training import new_state
-from coursekit.vocabulary import load_tokenizer
 from coursekit_classroom.grading import frames
 from coursekit_classroom.grading.key import Key
 from coursekit_classroom.grading.notebooks import declared, read_submission

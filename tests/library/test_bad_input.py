@@ -47,11 +47,14 @@ from coursekit.sampling import apply_temperature, sampler
 from coursekit.seq2seq import Transformer
 from coursekit.speculative import draw_with, speculate
 from coursekit.steppers import PlainStepper
-from coursekit.tokenizer import BPETokenizer, CharTokenizer
+from coursekit.tokenizer import (
+    BPETokenizer,
+    CharTokenizer,
+    tokenizer_from_dict,
+)
 from coursekit.train_config import TrainConfig
 from coursekit.tuning import add_lora
 from coursekit.vision import patchify
-from coursekit.vocabulary import tokenizer_from_dict
 from coursekit.weights import read_tensors, write_tensors
 
 pytestmark = pytest.mark.skipif(

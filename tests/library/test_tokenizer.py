@@ -18,7 +18,8 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from test_bpe import chunks_of, recount
 
-from coursekit import bpe, vocabulary
+from coursekit import bpe
+from coursekit import tokenizer as module
 from coursekit.bpe import (
     SPLIT,
     encode_chunk,
@@ -28,9 +29,10 @@ from coursekit.bpe import (
 )
 from coursekit.data import load_text
 from coursekit.datasets import read_asset
-from coursekit.tokenizer import BPETokenizer, CharTokenizer
-from coursekit.vocabulary import (
+from coursekit.tokenizer import (
     TOKENIZERS,
+    BPETokenizer,
+    CharTokenizer,
     Tokenizer,
     load_tokenizer,
     tokenizer_from_dict,
@@ -540,7 +542,7 @@ def test_parts_have_the_ids_of_the_whole(text, rng):
     parts = [text[a:b] for a, b in pairwise([0, *cuts, len(text)])]
     tokenizer = BPETokenizer.train("it's real  1é ab\n\n" * 3, 280, ["<e>"])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(vocabulary, "HELD", 8)
+        patch.setattr(module, "HELD", 8)
         for allowed in ([], ["<e>"]):
             whole = tokenizer.encode(text, allowed)
             assert [

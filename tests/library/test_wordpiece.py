@@ -16,11 +16,10 @@ from tokenizers.pre_tokenizers import (
     Sequence,
 )
 
-from coursekit import vocabulary
+from coursekit import tokenizer
 from coursekit.bpe import DIGITS_APART, SPLIT
 from coursekit.pretrained.wordpiece import WordPieceTokenizer
-from coursekit.tokenizer import BPETokenizer
-from coursekit.vocabulary import load_tokenizer
+from coursekit.tokenizer import BPETokenizer, load_tokenizer
 
 
 # -- published vocabularies -------------------------------------------------
@@ -179,7 +178,7 @@ def test_wordpiece_in_parts_is_that_of_another_library(
     parts = [text[a:b] for a, b in pairwise([0, *cuts, len(text)])]
     right = bert_tokenizer.encode(text, add_special_tokens=False).ids
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(vocabulary, "HELD", 4)
+        patch.setattr(tokenizer, "HELD", 4)
         assert [*wordpiece.encode_iterable(parts)] == right
         # Cut in the middle of a word, it would be another text.
         patch.setattr(WordPieceTokenizer, "_safe_cut", lambda self, text: 4)
