@@ -149,7 +149,7 @@ def run(args: argparse.Namespace, metrics: dict[str, Any]) -> None:
 
 
 def lay_out(metrics: dict[str, Any]) -> None:
-    """Put the table into the metrics, and the short one into the README."""
+    """Write the table into the metrics, and the short one into the README."""
     metrics["table"] = table.markdown(metrics)
     metrics["ratios"] = table.everybody(metrics)
     readme = HERE.parent / "README.md"
@@ -158,7 +158,7 @@ def lay_out(metrics: dict[str, Any]) -> None:
 
 
 def revise(rows: dict[str, Any], peaks: dict[str, Any]) -> None:
-    """Put rows into the last result, and lay its tables out again.
+    """Replace rows of the last result, and write its tables again.
 
     Each keeps what it was held against: the peaks of its own run.  Rows of
     workloads that are no more are dropped.

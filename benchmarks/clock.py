@@ -21,7 +21,7 @@ PRECISIONS = ("fp32", "fp32 oneDNN", "bf16")
 
 @dataclass
 class Timing:
-    """What the clock saw of one contestant, in seconds for one call."""
+    """Timings of one contestant, in seconds per call."""
 
     wall: list[float] = field(default_factory=list)
     """Of each round, by the clock on the wall."""
@@ -37,7 +37,7 @@ class Timing:
 
 
 def turns(names: Sequence[str], rounds: int) -> list[list[str]]:
-    """Who runs when: forward, backward, forward, …"""
+    """Order of the contestants: forward, backward, forward, …"""
     return [list(names)[:: -1 if r % 2 else 1] for r in range(rounds)]
 
 
@@ -99,7 +99,7 @@ def _note(timing: Timing, seconds: tuple[float, float]) -> None:
 
 
 def compare(ours: Timing, other: Timing) -> dict[str, Any]:
-    """How many times as fast we are.
+    """Ratio of another's time to ours, with its interval.
 
     Returns:
         ``ratio`` and ``cpu_ratio`` of the medians, above 1 if we are faster;

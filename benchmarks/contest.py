@@ -1,4 +1,4 @@
-"""Who takes part in what, and whether all do the same work."""
+"""Contests: their tasks and contestants, and checks of equal work."""
 
 import importlib
 import importlib.util
@@ -45,7 +45,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Task:
-    """What a contestant is asked to take part in."""
+    """A task of a contest, with its settings."""
 
     kind: str
     """gpt, pairs, learn or encode."""
@@ -88,7 +88,7 @@ class Model:
 
 @dataclass
 class Settings:
-    """What the command line asks for."""
+    """Settings from the command line."""
 
     quick: bool = False
     rounds: int = 6
@@ -104,7 +104,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Target:
-    """What is wanted of a workload."""
+    """Target ratio of a workload."""
 
     at_least: float = 0.0
     """A ratio of speeds, ours over theirs."""
@@ -255,7 +255,7 @@ def compete(
     apart: bool = False,
     slow: float = float("inf"),
 ) -> dict[str, Any]:
-    """Let all contestants do a task, in turn, and compare.
+    """Run all contestants on a task in turn, and compare their times.
 
     Args:
         task: for each of them.

@@ -27,7 +27,7 @@ PROMPT, SOURCE = 16, 32  # tokens
 def check_greedy(
     model: Model, ids: Tensor, new: Tensor, n: int, is_pairs: bool = False
 ) -> list[str]:
-    """How what was written is not the likeliest continuation.
+    """Faults in what was written, if it is not the greedy continuation.
 
     Args:
         model: with ``logits``, which must not use the cache.

@@ -1,4 +1,4 @@
-"""What each of our own speed-ups is worth: with it, and without.
+"""Worth of each of our speed-ups: the time with it and without.
 
 Every one is a function or a method with a name, and a readable form beside
 it.  Here the name is bound to the readable form, for one contestant of two.

@@ -43,7 +43,7 @@ def short(metrics: dict[str, Any]) -> str:
 
 
 def everybody(metrics: dict[str, Any]) -> str:
-    """What stands behind a row: the ratio to each peer."""
+    """Ratios to each peer that a row summarizes."""
     lines = ["| work | ratio to each |", "|---|---|"]
     for name, work in metrics["workloads"].items():
         if found := rivals(work):
@@ -148,7 +148,7 @@ def curve(
 def reasons(
     works: dict[str, Any], peaks: dict[str, dict[str, float]]
 ) -> Iterator[str]:
-    """What bounds the rows that fall short, as far as this run shows it."""
+    """Reasons why rows miss their targets, as far as this run shows them."""
     shares, reading = [], []
     rounds = peaks["fp32 oneDNN"]["error"] > 4 * peaks["fp32"]["error"]
     for name, work in works.items():
@@ -181,7 +181,7 @@ def reasons(
 
 
 def remarks(works: dict[str, Any]) -> Iterator[str]:
-    """Who was left out, and why; who differs by design."""
+    """Notes on peers that were left out or differ by design."""
     found: dict[str, list[str]] = {}
     for name, work in works.items():
         if "failed" in work:

@@ -93,7 +93,7 @@ class Trainee:
         self.optimizer.zero_grad()
 
     def check(self, n_ours: int, vocab_size: int) -> list[str]:
-        """How this is less than a training step on the whole batch."""
+        """Faults, if less than a training step on the whole batch was done."""
         wrong = []
         first, last = self.losses[0].item(), self.losses[-1].item()
         # Logits of variance 1, as a tied table gives them, cost half a nat.
@@ -118,7 +118,7 @@ class Trainee:
         return still
 
     def _overlooked(self) -> bool:
-        """Whether a wrong target, first or last, goes unnoticed."""
+        """True if a wrong first or last target goes unnoticed."""
         self.model.module.eval()
         *inputs, targets = self.batch
         losses = []
@@ -138,7 +138,7 @@ def count(module: nn.Module) -> int:
 
 
 def flops_per_token(n_parameters: int, shape: Shape) -> int:
-    """Of a training step: ``6 N + 12 L D T``, attention not halved."""
+    """FLOPs of a training step per token: ``6 N + 12 L D T``."""
     attention = 12 * shape.n_layers * shape.d_model * shape.context
     return 6 * n_parameters + attention
 

@@ -1,4 +1,4 @@
-"""What a cache saves: texts of growing length, written with and without one.
+"""Time that a cache saves: texts of growing length with and without it.
 
 The same model, the same tokens, one text at a time; counted in tokens and
 FLOPs, measured in seconds of the processor.  The weights are random: neither

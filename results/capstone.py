@@ -1,4 +1,4 @@
-"""What the book's finished file reaches in a short training.
+"""Loss of the book's finished file after a short training.
 
 The band of `coursekit step` from chapter 11 on, where the file trains with a
 schedule of its own, and of `coursekit capstone`.  The 2,000 steps of the

@@ -1,4 +1,4 @@
-"""How many held-out dates the book's translator gets exactly right.
+"""Held-out dates that the book's translator gets exactly right.
 
 The band of the second capstone: the file that `coursekit start --at 14`
 begins, complete, trained as `coursekit capstone` trains a learner's.

@@ -1,4 +1,4 @@
-"""What each page costs to run: its kernel's processor time and memory.
+"""Processor time and memory of each page's kernel.
 
 The pages show both in the box "This chapter"; they are no cell outputs,
 because those are compared on every machine.

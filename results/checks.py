@@ -1,4 +1,4 @@
-"""What the cases of each exercise can see: every mistake against every case.
+"""Every mistake of each exercise against every case.
 
     python -m results.checks            # writes results/checks.json
     python -m results.checks --list     # shows it: x where a case rejects

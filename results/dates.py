@@ -100,7 +100,7 @@ class Dates:
 
 
 def budget(seed: int, steps: int) -> TrainConfig:
-    """How it is trained."""
+    """Settings of the training."""
     return TrainConfig(
         steps=steps,
         learning_rate=3e-3,
@@ -117,7 +117,7 @@ def share(right: Tensor) -> float:
 
 # -- what the heads look at --------------------------------------------------
 def parts(human: str) -> dict[str, slice]:
-    """Where year, month and day stand in a date."""
+    """Positions of year, month and day in a date."""
     (year,) = re.finditer(r"\d{4}", human)
     month = re.search(
         r"(?!(?:Mon|Sun)day)[A-Z][a-z]{2}(?![a-z]*day)\w*", human
@@ -142,7 +142,7 @@ def maps(model: Transformer, batch: Batch) -> Tensor:
 
 
 def aligned(model: Transformer, dates: Dates) -> list[list[float]]:
-    """Of each block's heads: the weight on the part that is being written."""
+    """Weight of each head on the part of the date being written."""
     found = []
     for weights in maps(model, dates.questions):
         total = torch.zeros(weights.size(1))
@@ -154,7 +154,7 @@ def aligned(model: Transformer, dates: Dates) -> list[list[float]]:
 
 
 def shown(model: Transformer, dates: Dates) -> list[list[float]]:
-    """What is looked at while one date is written: the mean of all heads."""
+    """Cross-attention while one date is written, the mean of all heads."""
     batch = pad_pairs([dates.encode(SHOWN)], *dates.ids)
     mean = maps(model, batch).mean(dim=(0, 1, 2))
     return [[round(x, 3) for x in row] for row in mean.tolist()]

@@ -216,7 +216,7 @@ class Small:
         return model
 
     def asked(self, bug: str, window: Tensor) -> tuple[Tensor, Tensor]:
-        """What a program reads of windows, and what it is asked."""
+        """Inputs and targets that a program makes of windows."""
         inputs, targets = window[:, :-1], window[:, 1:]
         if bug == "not_shifted":
             targets = inputs
@@ -325,7 +325,7 @@ class Small:
         return cross_entropy(logits, targets).item()
 
     def text(self, model: GPT) -> str:
-        """What a model writes."""
+        """Text that a model generates."""
         generator = torch.Generator().manual_seed(0)
         prompt = self.tokenizer.encode("\n")
         (written,) = generate(
@@ -374,7 +374,7 @@ CHAPTERS = (
 
 
 def form(value: Any) -> Any:
-    """What of a value a glance would notice: type, shape, NaN."""
+    """Type, shape and NaN of a value: what a glance would notice."""
     if isinstance(value, Tensor):
         real = value.dtype.is_floating_point
         return (

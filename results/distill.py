@@ -99,7 +99,7 @@ def learn(
 
 
 def gates(model: GPT, tokenizer: Tokenizer) -> dict[str, float]:
-    """What the writer of stories is asked, answered by a model."""
+    """Answers of a model to the gates of the story writer."""
     return {
         name: score(model, exam(questions(name), tokenizer), GATES[name].first)
         for name in MUST_HOLD

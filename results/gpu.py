@@ -1,4 +1,4 @@
-"""What needs a GPU, run on one: ``make gpu``.
+"""Everything that needs a GPU, run on one: ``make gpu``.
 
 The tests that are skipped elsewhere; ``minimal.py``, which finds the GPU by
 itself; chapters 9, 11 and 12 with every tensor on it, where their bounds must
@@ -71,7 +71,7 @@ def minimal(device: str) -> dict[str, Any]:
 
 
 def pages(device: str) -> dict[str, Any]:
-    """Whether the pages run, their bounds included."""
+    """Run the pages with their assertions."""
     found = {}
     first = f"import torch\ntorch.set_default_device({device!r})"
     for page, notebook in chapters(ROOT):

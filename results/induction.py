@@ -63,7 +63,7 @@ def share_right(model: GPT, ids: Tensor) -> float:
 
 @torch.no_grad()
 def looks(model: GPT, ids: Tensor) -> tuple[float, float]:
-    """Where the second block looks from a question.
+    """Attention of the second block from a question.
 
     Returns:
         Its weight on the token's first appearance, and on the place after.

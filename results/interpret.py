@@ -283,7 +283,7 @@ def hide(place: int, where: tuple[int, int | None] | None = None) -> Edit:
 
 
 def sinks(loaded: Loaded) -> dict:
-    """Where heads look when there is nothing to see."""
+    """Attention sinks: where heads attend when nothing is relevant."""
     model = loaded.model
     plain = rows(loaded, TEXTS[:4], 13)
     out: dict = {"share": {}}
@@ -320,7 +320,7 @@ def sinks(loaded: Loaded) -> dict:
 
 
 def rank(logits: Tensor, which: Tensor) -> list[list[int]]:
-    """How many tokens stand above one of them: (L, B, V), (B,) to (B, L)."""
+    """Rank of one token among the logits: (L, B, V), (B,) to (B, L)."""
     at = which.expand(len(logits), -1)[..., None]
     return (logits > logits.gather(-1, at)).sum(-1).T.tolist()
 

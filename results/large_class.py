@@ -128,7 +128,7 @@ def head(name: str, parameters: str, body: str) -> str:
 
 
 def kinds(n: int, g: random.Random) -> list[str]:
-    """What sort of answer each student gives: 2 of 500 never end."""
+    """Kind of answer each student gives: 2 of 500 never end."""
     parts = {"right": 0.45, "crash": 0.08, "blank": 0.02, "hang": 0.004}
     found = [
         kind for kind, part in parts.items() for _ in range(int(n * part))

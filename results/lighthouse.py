@@ -1,4 +1,4 @@
-"""What Lighthouse says of the built book: a page of each kind, on a phone.
+"""Lighthouse scores of the built book: a page of each kind, on a phone.
 
 The pages are served gzipped by HTTP from this machine. Lighthouse's settings
 are its own, a phone with a slow processor and network, simulated. Scores fall
@@ -120,7 +120,7 @@ def lighthouse() -> str:
 
 
 def audit(tool: str, address: str) -> dict[str, Any]:
-    """What Lighthouse says of a page, in one run."""
+    """Lighthouse's scores of a page in one run."""
     command = [tool, address, "--quiet", "--output=json"]
     command += ["--chrome-flags=--headless --no-sandbox --disable-gpu"]
     command += [f"--only-categories={','.join(GOALS)}"]

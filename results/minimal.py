@@ -52,7 +52,7 @@ CHOICES: dict[str, Any] = {
 
 
 def library_name(name: str) -> str:
-    """What the library calls a parameter of the file."""
+    """Library name of a parameter of the file."""
     for ours, theirs in NAMES.items():
         name = name.replace(ours, theirs)
     return name

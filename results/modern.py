@@ -118,7 +118,7 @@ def learn(
 
 
 def shares(model: GPT, ids: torch.Tensor) -> list[list[float]]:
-    """How much of the validation split's work each expert of a block does."""
+    """Share of the validation tokens that each expert of a block gets."""
     counts = torch.zeros(len(model.blocks), N_EXPERTS)
     hooks = []
     for row, block in zip(counts, model.blocks, strict=True):
@@ -174,7 +174,7 @@ def one_expert_less(model: GPT, ids: torch.Tensor) -> list[float]:
 
 
 def parameters(model: torch.nn.Module) -> int:
-    """How many numbers a model has learned."""
+    """Number of parameters of a model."""
     return sum(p.numel() for p in model.parameters())
 
 

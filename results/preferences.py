@@ -323,7 +323,7 @@ REWARDS: dict[str, tuple[Checker, bool]] = {
 
 
 def before(first: GPT, tokenizer: Any) -> dict[str, Any]:
-    """What the model answers before all of this, also when it is drawn."""
+    """Answers of the model before training, greedy and sampled."""
     held_out = [*about_gifts(2 * N_HELD_OUT, 0, held_out=True)]
     gave = held_out[0::2]
     drawn = pf.sample_answers(

@@ -34,7 +34,7 @@ def draw(*shape: int) -> Tensor:
 
 
 def trainer(**settings: Any) -> Any:
-    """What the methods read of a trainer: its settings, one process."""
+    """Stand-in for a trainer: its settings, one process."""
     made = MagicMock(**settings, aux_loss_enabled=False)
     made._metrics = defaultdict(lambda: defaultdict(list))
     made._total_train_tokens = 0

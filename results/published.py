@@ -1,4 +1,4 @@
-"""What three published models say in this package's own modules.
+"""Outputs of three published models in this package's modules.
 
 The models are no part of the package; `make models` fetches them.  The page
 shows these numbers and texts, so it is the same with and without them.  How
@@ -75,7 +75,7 @@ def token_losses(loaded: Loaded, text: str) -> list[float]:
 
 
 def shared_words(a: str, b: str) -> float:
-    """What part of the words of two sentences stands in both."""
+    """Share of the words of two sentences that are in both."""
     one, other = (set(re.findall(r"[a-z]+", s.lower())) for s in (a, b))
     return round(len(one & other) / len(one | other), 2)
 
@@ -97,7 +97,7 @@ def parity() -> dict[str, dict[str, float]]:
 
 
 def count(loaded: Loaded) -> int:
-    """How many numbers a model has learned."""
+    """Number of parameters of a model."""
     return sum(p.numel() for p in loaded.model.parameters())
 
 

@@ -1,4 +1,4 @@
-"""What every result says about itself, and how it is written."""
+"""Records of results: command, commit, seeds, machine, hashes."""
 
 import hashlib
 import json

@@ -177,7 +177,7 @@ class Corpus:
 
 @dataclass(frozen=True)
 class Run:
-    """What a training took and gave."""
+    """Cost and result of a training."""
 
     steps: int
     """Updates."""
@@ -307,7 +307,7 @@ def trials(
     steps: int,
     say: Say = print,
 ) -> dict[str, Any]:
-    """What each change gives, alone and over the same amount of text.
+    """Gain of each change alone, over the same amount of text.
 
     Args:
         start: the control.
@@ -461,7 +461,7 @@ def figures(result: dict[str, Any]) -> dict[str, str]:
 
 
 def verdict(result: dict[str, Any]) -> str:
-    """Whether the goal was reached, and when.
+    """Sentence on whether the goal was reached, and when.
 
     Args:
         result: what :func:`race` returned.

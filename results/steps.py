@@ -1,4 +1,4 @@
-"""What the book's file reaches in a short training: the band of `step`.
+"""Loss of the book's file after a short training: the range for `step`.
 
 `coursekit step` trains a learner's model for a minute at most.  Where the
 ladder's 2,000 steps take longer, it compares with these 300, at a higher

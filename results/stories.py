@@ -130,7 +130,7 @@ def learn(
 
 # -- what is shipped ---------------------------------------------------------
 def merit(gates: dict[str, Any]) -> tuple[bool, float]:
-    """Whether each gate holds; how clearly a head tells the cause."""
+    """Whether all gates hold, and how clearly a head shows the cause."""
     right, wrong = gates["cause"]["pointing"]["right and wrong"]
     return all(needed(gates[name]) for name in MUST_HOLD), right - wrong
 

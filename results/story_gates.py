@@ -37,7 +37,7 @@ class Question(NamedTuple):
 
 @dataclass(frozen=True)
 class Gate:
-    """What the model should do, asked about pairs of words."""
+    """A gate: a behavior of the model, tested with pairs of words."""
 
     pairs: Callable[[], Iterator[tuple[str, str]]]
     ask: Callable[[str, str, random.Random], list[Question]]

@@ -427,13 +427,13 @@ def spell(text: str) -> str:
 
 
 def held_out(first: str, second: str) -> bool:
-    """Whether no story has this pair; about a fifth of all pairs."""
+    """True for held-out pairs, about a fifth of all: no story has them."""
     pair = "|".join([SALT, *sorted((first, second))])
     return zlib.crc32(pair.encode()) % 5 == 0
 
 
 def has_held_out(text: str) -> bool:
-    """Whether two animals, two first names, or a full name are held out."""
+    """True if two animals, two first names, or a full name are held out."""
     words = re.findall(r"\w+", text)
     pairs = [p for p in pairwise(words) if p[0] in NAMES and p[1] in SURNAMES]
     for group in (ANIMALS, NAMES):

@@ -38,7 +38,7 @@ class Asked(NamedTuple):
     answer: str
 
     def prompt(self, template: str = TEMPLATE) -> str:
-        """What the model is given."""
+        """Prompt that the model is given."""
         return template.format(self.story, self.question)
 
 

@@ -68,7 +68,7 @@ class Small:
         return GPT(GPTConfig(vocab_size=size, **SHAPE), *attend)
 
     def budget(self, seed: int, rate: float, **changes: Any) -> TrainConfig:
-        """How it is trained, if nothing is changed."""
+        """Default settings of the training."""
         return TrainConfig(
             **{"steps": self.steps, "warmup_steps": WARMUP}
             | {"learning_rate": rate, "seed": seed, "eval_every": 40}
@@ -311,7 +311,7 @@ def accident(
 
 
 def clipping(small: Small, seeds: Sequence[int]) -> list[dict[str, Any]]:
-    """What one step of a hundredfold gradient costs, and for how long."""
+    """Cost of one step with a hundredfold gradient, over time."""
     found = []
     for clip, happens in itertools.product((0.0, 1.0), (False, True)):
         runs = [accident(small, seed, clip, happens) for seed in seeds]

@@ -1,4 +1,4 @@
-"""What the translators' results share: pairs, training, BLEU."""
+"""Pairs, training and BLEU that the translators' results share."""
 
 import json
 import random

@@ -92,7 +92,7 @@ def end_of(tokenizer: Any) -> int:
 
 # -- measures ----------------------------------------------------------------
 def say(model: nn.Module, tokenizer: Any, prompts: Sequence[str]) -> list[str]:
-    """What the model answers to each prompt."""
+    """Answers of the model to each prompt."""
     return tuning.replies(model.eval(), tokenizer, prompts, LONGEST)
 
 
@@ -111,7 +111,7 @@ def accuracy(
 
 
 def settings(tokenizer: Any) -> dict[str, Any]:
-    """What the ways have in common."""
+    """Settings that all methods share."""
     pairs = [encode(asked, tokenizer) for asked in questions(600, 0)]
     n_prompt = sum(len(prompt) - 1 for prompt, _ in pairs)
     n_answer = sum(len(answer) for _, answer in pairs)
@@ -129,7 +129,7 @@ def settings(tokenizer: Any) -> dict[str, Any]:
 
 
 def measure(model: nn.Module, tokenizer: Any) -> dict[str, Any]:
-    """What it answers, and what stories it has not seen cost it."""
+    """Answers of a model, and its loss on unseen stories."""
     stories = encode_stories(STORIES, 1, tokenizer)
     old = [tuning.answer_batch(stories, end_of(tokenizer))]
     return {

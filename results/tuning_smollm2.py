@@ -50,7 +50,7 @@ WAYS = {"LoRA": Way(3e-4, rank=8), "full": Way(1e-4)}
 def chat_answers(
     model: nn.Module, tokenizer: Any, prompts: Sequence[str]
 ) -> list[str]:
-    """What it answers in its own chat format."""
+    """Answers in the model's own chat format."""
     ids = [chat_ids(tokenizer, [("user", prompt)]) for prompt in prompts]
     end = tokenizer.special_tokens["<|im_end|>"]
     said = tuning.answers(model.eval(), ids, end, 2 * small.LONGEST)
@@ -74,7 +74,7 @@ def old_text(tokenizer: Any) -> list[Batch]:
 
 
 def measure(model: nn.Module, tokenizer: Any) -> dict[str, Any]:
-    """What it answers, old and new, and what old text costs it."""
+    """Answers to old and new prompts, and the loss on old text."""
     return {
         "accuracy": small.accuracy(model, tokenizer),
         "as a chat": chat_accuracy(model, tokenizer),
@@ -129,7 +129,7 @@ def run(way: Way, seed: int, steps: int, threads: int) -> dict[str, Any]:
 
 
 def untuned(threads: int) -> dict[str, Any]:
-    """What the model answers before; in a process of its own."""
+    """Answers of the model before tuning, in a separate process."""
     torch.set_num_threads(threads)
     return measure(*load_published("smollm2"))
 

@@ -113,7 +113,7 @@ class Clothes:
         return model.eval()
 
     def right(self, model: nn.Module, order: Tensor | None = None) -> Tensor:
-        """Which test pictures are classified correctly, patches shuffled."""
+        """Mask of correctly classified test pictures, patches shuffled."""
         images = self.test_images
         if order is not None:
             images = shuffle_patches(images, PATCH, order)
@@ -145,7 +145,7 @@ def percent(right: Tensor) -> float:
 
 
 def paired(a: list[Tensor], b: list[Tensor]) -> dict[str, float]:
-    """How many percent of the test pictures one model is ahead.
+    """Lead of one model on the test pictures, in percentage points.
 
     The interval is that of drawing other test pictures, which are the same
     for both models; the runs are these.

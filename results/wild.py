@@ -36,7 +36,7 @@ def parser():
 
 
 def judged():
-    """What a judge said: ``fits`` and ``disputed``, by the answer's name."""
+    """Judgments by answer: ``fits`` and ``disputed``."""
     return tomllib.loads((FOLDER / "judged.toml").read_text("utf8"))
 
 
@@ -51,7 +51,7 @@ def answers():
 
 
 def half(answer):
-    """Which group an answer is in; nobody looks at the last while fixing.
+    """Group of an answer; nobody looks at the last group while fixing.
 
     The first answers are divided in halves by a hash of their names. Those of
     ``fresh.py`` came when both of these had been looked at.
@@ -85,7 +85,7 @@ def outcome(answer, fits):
 
 
 def measure():
-    """How many answers of each half and kind came to what."""
+    """Counts of answers by half, kind and outcome."""
     fits, counts = judged()["fits"], {name: Counter() for name in HALVES}
     for answer in answers():
         word, _ = outcome(answer, fits)

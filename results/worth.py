@@ -1,4 +1,4 @@
-"""What each choice of a translator is worth, in BLEU.
+"""Worth of each choice of a translator, in BLEU.
 
 The translator of half an hour with fewer steps, over three seeds: one choice
 is changed at a time, and scored on the validation part beside the same seed's

@@ -1,4 +1,4 @@
-"""What the shipped writers share: two small GPTs, of captions and of plays.
+"""Training of the shipped writers: two small GPTs, of captions and plays.
 
 They are for the live figures and for looking inside.  Texts are cut into
 byte-pair tokens and learned with dropout in random windows; the mean of the
@@ -36,7 +36,7 @@ KEPT, OF = 8, 50  # states that are averaged, of 50 along the run
 
 @dataclass(frozen=True)
 class Recipe:
-    """What one writer learns, and how."""
+    """Data and settings of one writer."""
 
     texts: Callable[[], tuple[str, str]]
     vocabulary: int

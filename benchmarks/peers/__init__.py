@@ -1,4 +1,4 @@
-"""How each contestant is built: adapters to public interfaces only.
+"""Contestants: adapters to the public interfaces of each library.
 
 An adapter takes a :class:`~benchmarks.contest.Task` and the settings, and
 returns a :class:`~benchmarks.contest.Model` (kinds gpt and pairs) or a

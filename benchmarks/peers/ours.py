@@ -131,7 +131,7 @@ def learn(task: Task, settings: Settings) -> Callable[[], BPETokenizer]:
 
 
 def encode(task: Task, settings: Settings) -> Callable[[], list[int]]:
-    """As by default: through tiktoken's core, where it is installed."""
+    """Encode as by default, with tiktoken's core if it is installed."""
     tokenizer = BPETokenizer(task.tokens)
     return lambda: tokenizer.encode(task.text)
 
