@@ -1,6 +1,7 @@
-"""GPT: a stack of blocks that predicts the next token."""
+"""The decoder: a stack of blocks that predicts the next token."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -9,12 +10,93 @@ from torch import Tensor, nn
 from coursekit.attention import Attend, fast_attend
 from coursekit.block import Block, initialize, make_embedding, make_norm
 from coursekit.checks import check_ids
-from coursekit.config import GPTConfig
+from coursekit.config import GPTConfig, StackConfig
+from coursekit.embedding import TokenEmbedding
 from coursekit.multihead import KeyValueCache
 from coursekit.positions import SCHEMES
 
 
-class GPT(nn.Module):
+class DecoderStack(nn.Module):
+    """From token ids under a causal mask to logits: GPT's, and the paper's.
+
+    A subclass makes ``embedding``, then calls :meth:`add_blocks`.
+
+    Args:
+        config: every choice.
+
+    Chapter: 9, the decoder.
+    """
+
+    embedding: TokenEmbedding
+
+    def __init__(self, config: StackConfig) -> None:
+        super().__init__()
+        self.config = config
+
+    def add_blocks(self, blocks: Iterable[nn.Module]) -> None:
+        """Make all that lies behind the embedding.
+
+        Args:
+            blocks: from the first to the last.
+        """
+        config = self.config
+        self.positions = SCHEMES[config.positions](config)
+        self.dropout = nn.Dropout(config.dropout)
+        self.blocks = nn.ModuleList(blocks)
+        self.final_norm = make_norm(config, config.final_norm)
+        self.head: nn.Linear | None = None
+        if not config.tie_embeddings:
+            d_model, vocab_size = config.d_model, config.vocab_size
+            self.head = nn.Linear(d_model, vocab_size, bias=False)
+
+    def stream(
+        self,
+        ids: Int[Tensor, "B T"],
+        positions: Int[Tensor, "..."] | None = None,
+        cache: Sequence[KeyValueCache] | None = None,
+        **how: Any,
+    ) -> Float[Tensor, "B T D"]:
+        """The residual stream after the last block, before the final norm.
+
+        Args:
+            ids, positions, cache: as in :meth:`GPT.forward`.
+            how: what else each block takes.
+
+        Returns:
+            (B, T, D).
+
+        Raises:
+            ValueError: as :meth:`GPT.forward`.
+        """
+        n_old = cache[0].length if cache else 0
+        config = self.config
+        check_ids(ids, config.vocab_size, config.max_len, n_old, positions)
+        n_all = n_old + ids.size(1)
+        if positions is None:
+            positions = torch.arange(n_old, n_all, device=ids.device)
+        x = self.dropout(self.positions(self.embedding(ids), positions))
+        rotate, bias = self.positions.in_attention(positions, n_all)
+        how |= {"causal": True, "rotate": rotate, "bias": bias}
+        for i, block in enumerate(self.blocks):
+            x = block(x, **how, cache=cache[i] if cache else None)
+        return x
+
+    def logits(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B V"]:
+        """Read the next token's logits off the residual stream.
+
+        Args:
+            x: (..., D) as ``hidden`` returns it.
+
+        Returns:
+            (..., V).
+        """
+        x = self.final_norm(x)
+        if self.head is None:
+            return self.embedding.unembed(x)
+        return self.head(x)
+
+
+class GPT(DecoderStack):
     """A decoder-only transformer: ids in, logits of each next token out.
 
     Args:
@@ -30,19 +112,9 @@ class GPT(nn.Module):
     def __init__(
         self, config: GPTConfig, attend: Attend = fast_attend
     ) -> None:
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         self.embedding = make_embedding(config)
-        self.positions = SCHEMES[config.positions](config)
-        self.dropout = nn.Dropout(config.dropout)
-        self.blocks = nn.ModuleList(
-            Block(config, attend) for _ in range(config.n_layers)
-        )
-        self.final_norm = make_norm(config, config.final_norm)
-        self.head: nn.Linear | None = None
-        if not config.tie_embeddings:
-            d_model, vocab_size = config.d_model, config.vocab_size
-            self.head = nn.Linear(d_model, vocab_size, bias=False)
+        self.add_blocks(Block(config, attend) for _ in range(config.n_layers))
         initialize(self, config, n_residual=2 * config.n_layers)
 
     def forward(
@@ -86,29 +158,4 @@ class GPT(nn.Module):
         Returns:
             (B, T, D).
         """
-        n_old = cache[0].length if cache else 0
-        config = self.config
-        check_ids(ids, config.vocab_size, config.max_len, n_old, positions)
-        n_all = n_old + ids.size(1)
-        if positions is None:
-            positions = torch.arange(n_old, n_all, device=ids.device)
-        x = self.dropout(self.positions(self.embedding(ids), positions))
-        rotate, bias = self.positions.in_attention(positions, n_all)
-        how = {"mask": mask, "causal": True, "rotate": rotate, "bias": bias}
-        for i, block in enumerate(self.blocks):
-            x = block(x, **how, cache=cache[i] if cache else None)
-        return x
-
-    def logits(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B V"]:
-        """Read the next token's logits off the residual stream.
-
-        Args:
-            x: (..., D) as :meth:`hidden` returns it.
-
-        Returns:
-            (..., V).
-        """
-        x = self.final_norm(x)
-        if self.head is None:
-            return self.embedding.unembed(x)
-        return self.head(x)
+        return self.stream(ids, positions, cache, mask=mask)

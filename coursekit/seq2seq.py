@@ -5,7 +5,6 @@ from dataclasses import fields
 from functools import partial
 from typing import Protocol, runtime_checkable
 
-import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -16,12 +15,11 @@ from coursekit.block import (
     make_network,
     make_norm,
 )
-from coursekit.checks import check_ids
 from coursekit.config import EncoderConfig, TransformerConfig
+from coursekit.decoder import DecoderStack
 from coursekit.embedding import TokenEmbedding
 from coursekit.encoder import Encoder
 from coursekit.multihead import KeysValues, KeyValueCache
-from coursekit.positions import SCHEMES
 
 
 @runtime_checkable
@@ -152,7 +150,7 @@ class CrossBlock(nn.Module):
         return cache.memory
 
 
-class Transformer(nn.Module):
+class Transformer(DecoderStack):
     """Encoder and decoder, with one table of tokens for both and the head.
 
     As in the paper the vocabulary is joint; ``tie_embeddings=False`` gives
@@ -169,33 +167,25 @@ class Transformer(nn.Module):
     Test: test_parity_torch.py::test_whole_transformer_with_final_norm
     """
 
+    config: TransformerConfig
+
     def __init__(
         self,
         config: TransformerConfig,
         attend: Attend = fast_attend,
         encoder: Encoder | None = None,
     ) -> None:
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         self.encoder = encoder or Encoder(encoder_config(config), attend)
-        self.positions = SCHEMES[config.positions](config)
-        self.dropout = nn.Dropout(config.dropout)
         n_layers = config.n_decoder_layers
-        self.blocks = nn.ModuleList(
-            CrossBlock(config, attend) for _ in range(n_layers)
-        )
-        self.final_norm = make_norm(config, config.final_norm)
-        self.head: nn.Linear | None = None
-        if not config.tie_embeddings:
-            d_model, vocab_size = config.d_model, config.vocab_size
-            self.head = nn.Linear(d_model, vocab_size, bias=False)
+        self.add_blocks(CrossBlock(config, attend) for _ in range(n_layers))
         # The encoder has drawn its own weights.
         for part in (self.blocks, self.head):
             if part is not None:
                 initialize(part, config, n_residual=3 * n_layers)
 
     @property
-    def embedding(self) -> TokenEmbedding:
+    def embedding(self) -> TokenEmbedding:  # type: ignore[override]
         """The one table of tokens; the encoder holds it."""
         return self.encoder.embedding
 
@@ -294,35 +284,8 @@ class Transformer(nn.Module):
         Returns:
             (B, T, D).
         """
-        n_old = cache[0].length if cache else 0
-        config = self.config
-        check_ids(tgt, config.vocab_size, config.max_len, n_old, positions)
-        n_all = n_old + tgt.size(1)
-        if positions is None:
-            positions = torch.arange(n_old, n_all, device=tgt.device)
-        x = self.dropout(self.positions(self.embedding(tgt), positions))
-        rotate, bias = self.positions.in_attention(positions, n_all)
-        how = {"mask": tgt_mask, "rotate": rotate, "bias": bias}
-        for i, block in enumerate(self.blocks):
-            kept = cache[i] if cache else None
-            x = block(
-                x, memory=memory, memory_mask=src_mask, **how, cache=kept
-            )
-        return x
-
-    def logits(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B V"]:
-        """Read the next token's logits off the residual stream.
-
-        Args:
-            x: (..., D) as :meth:`hidden` returns it.
-
-        Returns:
-            (..., V).
-        """
-        x = self.final_norm(x)
-        if self.head is None:
-            return self.embedding.unembed(x)
-        return self.head(x)
+        how = {"memory": memory, "memory_mask": src_mask, "mask": tgt_mask}
+        return self.stream(tgt, positions, cache, **how)
 
 
 def encoder_config(config: TransformerConfig) -> EncoderConfig:
