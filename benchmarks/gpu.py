@@ -21,10 +21,9 @@ from benchmarks.contest import (
     duel,
 )
 from benchmarks.peers import ours
-from coursekit.cache import CachedStepper
 from coursekit.decoder import GPT
-from coursekit.fast.static import StaticStepper
 from coursekit.generation import generate
+from coursekit.steppers import CachedStepper, StaticStepper
 
 DEVICE = "cuda"
 

@@ -9,10 +9,11 @@ from coursekit.attention import (
     fast_attend as fast_attend,
 )
 from coursekit.block import Block as Block
-from coursekit.cache import (
+from coursekit.cache import LayerCache as LayerCache
+from coursekit.steppers import (
     CachedSeq2SeqStepper as CachedSeq2SeqStepper,
     CachedStepper as CachedStepper,
-    LayerCache as LayerCache,
+    StaticStepper as StaticStepper,
 )
 from coursekit.config import (
     EncoderConfig as EncoderConfig,
@@ -34,7 +35,6 @@ from coursekit.embedding import TokenEmbedding as TokenEmbedding
 from coursekit.encoder import Encoder as Encoder
 from coursekit.experts import Experts as Experts
 from coursekit.fast.inference import pack as pack
-from coursekit.fast.static import StaticStepper as StaticStepper
 from coursekit.feedforward import FeedForward as FeedForward, SwiGLU as SwiGLU
 from coursekit.generation import (
     beam_search as beam_search,

@@ -4,19 +4,16 @@ Under a causal mask no old token sees a new one, so the keys and values of
 old tokens never change.  Keep them, and a step costs one token, not all.
 """
 
-from collections.abc import Sequence
-from itertools import groupby
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from coursekit.decoder import GPT
 from coursekit.devices import device_of
 from coursekit.multihead import KeysValues
 from coursekit.seq2seq import Transformer
-from coursekit.steppers import PlainSeq2SeqStepper, PlainStepper, check_rows
 
 
 class LayerCache:
@@ -129,6 +126,43 @@ class LayerCache:
                 lacking = buffer.narrow(2, first, self.length - first)
                 copies = lacking.index_select(0, parents)
                 lacking.index_copy_(0, rows, copies)
+
+
+class WholeLayer:
+    """A layer's cache as a step of fixed shape sees it: always whole.
+
+    ``update`` writes one column, which a tensor names, and returns all of
+    the buffer.  So a mask must hide the columns that are not filled.
+
+    Args:
+        layer: whose buffers it writes and returns.
+        column: (1,) where the next key goes; read again at each step.
+
+    Attributes:
+        length: as if all columns but one were filled.
+
+    Chapter: 12, generation.
+    """
+
+    def __init__(self, layer: LayerCache, column: Int[Tensor, "1"]) -> None:
+        self.k, self.v, self.column = layer.k, layer.v, column
+        self.length = layer.max_len - 1
+
+    def update(
+        self, k: Float[Tensor, "B G 1 Dh"], v: Float[Tensor, "B G 1 Dv"]
+    ) -> tuple[Float[Tensor, "B G M Dh"], Float[Tensor, "B G M Dv"]]:
+        """Write one key and value; return all of the buffers.
+
+        Args:
+            k: (B, G, 1, Dh) the new key.
+            v: (B, G, 1, Dv) the new value.
+
+        Returns:
+            (B, G, M, Dh) and (B, G, M, Dv), M = the window.
+        """
+        self.k.index_copy_(2, self.column, k)
+        self.v.index_copy_(2, self.column, v)
+        return self.k, self.v
 
 
 class CrossLayerCache(LayerCache):
@@ -284,127 +318,3 @@ def cache_bytes(
     """
     numbers = 2 * n_layers * n_kv_heads * length * d_head * batch_size
     return numbers * bytes_per_number
-
-
-class CachedStepper(PlainStepper):
-    """Steps a GPT with a cache: the logits of :class:`PlainStepper`, fast.
-
-    Only when the cache is full does it read all of it again, by the same rule.
-
-    Args, Raises: as :class:`PlainStepper`.
-
-    Chapter: 12, generation.
-    """
-
-    cache: list[LayerCache]
-    shared: SharedColumns
-    padding: Sequence[int] = ()  # columns before each row's first token
-
-    @property
-    def filled(self) -> int:
-        """Columns filled; a model without layers always reads all of it."""
-        return self.cache[0].length if self.cache else self.window
-
-    def step(self, tokens: Int[Tensor, "B"]) -> Float[Tensor, "B V"]:
-        """Append a token to each row; compute that token alone.
-
-        Args:
-            tokens: (B,) token ids.
-
-        Returns:
-            (B, V) logits of the next token.
-        """
-        self.append(tokens)
-        if self.filled == self.window:
-            return self.read()
-        return self.advance(tokens)
-
-    def advance(self, tokens: Int[Tensor, "B"]) -> Float[Tensor, "B V"]:
-        """Run the model over one new token of each row."""
-        if not any(self.padding):
-            return self.run(tokens[:, None], None, None)
-        filled = self.filled
-        n_padding = torch.tensor(self.padding, device=tokens.device)[:, None]
-        columns = torch.arange(filled + 1, device=tokens.device)
-        mask = (columns >= n_padding)[:, None, None]
-        return self.run(tokens[:, None], filled - n_padding, mask)
-
-    def reorder(self, index: Int[Tensor, "N"]) -> None:
-        """Let row i continue from what is now row index[i], and its cache."""
-        super().reorder(index)
-        self.padding = [self.padding[i] for i in index.tolist()]
-        missing = self.shared.reorder(index, self.filled)
-        for layer in self.cache:
-            layer.reorder(index, missing)
-
-    def read(self) -> Float[Tensor, "B V"]:
-        """Fill a fresh cache with all rows."""
-        self.cache = self.empty_cache()
-        self.shared = SharedColumns(len(self.rows))
-        lengths = [len(row) for row in self.rows]
-        self.padding = [max(lengths) - length for length in lengths]
-        return super().read()
-
-    def empty_cache(self) -> list[LayerCache]:
-        """A cache that holds a window of each row."""
-        return make_cache(self.model, len(self.rows), self.window)
-
-
-class CachedSeq2SeqStepper(PlainSeq2SeqStepper):
-    """Steps a Transformer with a cache, cross-attention included.
-
-    Beams of one source read the same keys and values of it.
-
-    Args, Raises: as :class:`PlainSeq2SeqStepper`.
-
-    Chapter: 14, encoder and decoder together.
-    """
-
-    cache: list[CrossLayerCache]
-    shared: SharedColumns
-    sources: Sequence[int] = ()  # of each target
-    held: Sequence[int] = ()  # of each row of the memory
-
-    def begin(
-        self,
-        memory: Float[Tensor, "B S D"],
-        mask: Bool[Tensor, "B 1 1 S"] | None = None,
-    ) -> Float[Tensor, "B V"]:
-        """Start from the encoder's output, with a fresh cache."""
-        self.cache = make_cache(self.model, memory.size(0))
-        self.shared = SharedColumns(memory.size(0))
-        self.sources = self.held = list(range(memory.size(0)))
-        return super().begin(memory, mask)
-
-    def step(self, tokens: Int[Tensor, "B"]) -> Float[Tensor, "B V"]:
-        """Append a token to each target; compute that token alone.
-
-        Raises:
-            ValueError: if there is not one token for each target.
-        """
-        check_rows(tokens, len(self.sources))
-        return self.run(tokens[:, None])
-
-    def reorder(self, index: Int[Tensor, "N"]) -> None:
-        """Let row i continue from what is now row index[i], and its cache."""
-        missing = self.shared.reorder(index, self.cache[0].length)
-        for layer in self.cache:
-            layer.reorder(index, missing)
-        self.sources = [self.sources[i] for i in index.tolist()]
-        needed = _distinct(self.sources)
-        if needed == self.held:
-            return
-        rows = index.new_tensor([self.held.index(i) for i in needed])
-        for layer in self.cache:
-            layer.pick_sources(rows)
-        self.held, self.memory = needed, self.memory[rows]
-        if self.mask is not None:
-            self.mask = self.mask[rows]
-
-
-def _distinct(sources: list[int]) -> list[int]:
-    """Each source once, if all have as many targets, next to each other."""
-    once = [source for source, _ in groupby(sources)]
-    each = len(sources) // len(once)
-    grouped = [source for source in once for _ in range(each)]
-    return once if grouped == sources else sources

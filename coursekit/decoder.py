@@ -109,6 +109,8 @@ class GPT(DecoderStack):
     Test: test_decoder.py::test_causal_by_perturbation
     """
 
+    config: GPTConfig
+
     def __init__(
         self, config: GPTConfig, attend: Attend = fast_attend
     ) -> None:

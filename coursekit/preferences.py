@@ -15,13 +15,13 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from coursekit.cache import CachedStepper
 from coursekit.data import IGNORE, Batch, Pair, pad
 from coursekit.decoder import GPT
 from coursekit.devices import device_of, evaluating
 from coursekit.generation import generate
 from coursekit.loss import Loss, cross_entropy
 from coursekit.sampling import sampler
+from coursekit.steppers import CachedStepper
 from coursekit.tuning import answer_batch
 
 Comparison = tuple[Sequence[int], Sequence[int], Sequence[int]]

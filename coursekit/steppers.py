@@ -1,22 +1,37 @@
 """Steppers: where the logits of each next token come from.
 
 A :class:`Stepper` hides the model, its positions, its padding and its cache
-from the loops of :mod:`coursekit.generation`.  The two here read the whole
-text at each step; those in :mod:`coursekit.cache` give the same logits.
+from the loops of :mod:`coursekit.generation`.  The plain ones read the whole
+text at each step and are the reference; those with a cache give the same
+logits.  :class:`StaticStepper` does the same work at each step, whatever is
+in the cache, so that a step can be recorded once and replayed.
 """
 
-from collections.abc import Sequence, Sized
+from collections.abc import Callable, Sequence, Sized
+from itertools import groupby
 from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from coursekit.cache import (
+    CrossLayerCache,
+    LayerCache,
+    SharedColumns,
+    WholeLayer,
+    cache_dtype,
+    make_cache,
+)
 from coursekit.checks import check_id_list, check_scores, is_integer
 from coursekit.decoder import GPT
 from coursekit.devices import evaluating
 from coursekit.multihead import KeyValueCache
 from coursekit.seq2seq import CrossCache, Transformer
+
+Step = Callable[[], Tensor]
+"""Reads and writes tensors that it knows; returns logits."""
+
 
 Prompts = Sequence[Sequence[int]] | Tensor
 """B lists of token ids, or a (B, T) tensor."""
@@ -196,6 +211,223 @@ class PlainStepper:
             return self.model.logits(x[:, -1])
 
 
+class CachedStepper(PlainStepper):
+    """Steps a GPT with a cache: the logits of :class:`PlainStepper`, fast.
+
+    Only when the cache is full does it read all of it again, by the same rule.
+
+    Args, Raises: as :class:`PlainStepper`.
+
+    Chapter: 12, generation.
+    """
+
+    cache: list[LayerCache]
+    shared: SharedColumns
+    padding: Sequence[int] = ()  # columns before each row's first token
+
+    @property
+    def filled(self) -> int:
+        """Columns filled; a model without layers always reads all of it."""
+        return self.cache[0].length if self.cache else self.window
+
+    def step(self, tokens: Int[Tensor, "B"]) -> Float[Tensor, "B V"]:
+        """Append a token to each row; compute that token alone.
+
+        Args:
+            tokens: (B,) token ids.
+
+        Returns:
+            (B, V) logits of the next token.
+        """
+        self.append(tokens)
+        if self.filled == self.window:
+            return self.read()
+        return self.advance(tokens)
+
+    def advance(self, tokens: Int[Tensor, "B"]) -> Float[Tensor, "B V"]:
+        """Run the model over one new token of each row."""
+        if not any(self.padding):
+            return self.run(tokens[:, None], None, None)
+        filled = self.filled
+        n_padding = torch.tensor(self.padding, device=tokens.device)[:, None]
+        columns = torch.arange(filled + 1, device=tokens.device)
+        mask = (columns >= n_padding)[:, None, None]
+        return self.run(tokens[:, None], filled - n_padding, mask)
+
+    def reorder(self, index: Int[Tensor, "N"]) -> None:
+        """Let row i continue from what is now row index[i], and its cache."""
+        super().reorder(index)
+        self.padding = [self.padding[i] for i in index.tolist()]
+        missing = self.shared.reorder(index, self.filled)
+        for layer in self.cache:
+            layer.reorder(index, missing)
+
+    def read(self) -> Float[Tensor, "B V"]:
+        """Fill a fresh cache with all rows."""
+        self.cache = self.empty_cache()
+        self.shared = SharedColumns(len(self.rows))
+        lengths = [len(row) for row in self.rows]
+        self.padding = [max(lengths) - length for length in lengths]
+        return super().read()
+
+    def empty_cache(self) -> list[LayerCache]:
+        """A cache that holds a window of each row."""
+        return make_cache(self.model, len(self.rows), self.window)
+
+
+class StaticStepper(CachedStepper):
+    """Steps a GPT by one recorded step: the logits of :class:`PlainStepper`.
+
+    The prompt is read as :class:`CachedStepper` reads it.  Each later step
+    attends to all ``window`` columns, so it pays where starting the work
+    costs more than doing it: for small steps on a GPU.
+
+    Args:
+        model: as in :class:`PlainStepper`; its weights may change in place,
+            but not move.
+        window, keep: as in :class:`PlainStepper`.
+        record: takes the step, a function without arguments, and returns
+            what does the same sooner: :func:`cuda_graph`, or
+            ``torch.compile``.  Default: :func:`cuda_graph` on a GPU;
+            elsewhere the step runs as it is.
+
+    Raises:
+        ValueError: if ``window`` or ``keep`` is out of range.
+
+    Chapter: 12, generation.
+    Test: test_static.py::test_the_same_logits_at_every_step
+    """
+
+    # What a recorded step reads and writes; `settle` makes it.
+    tokens: Int[Tensor, "B 1"]
+    column: Int[Tensor, "1"]
+    columns: Int[Tensor, "M"]
+    first: Int[Tensor, "B 1"]
+    whole: Sequence[WholeLayer] = ()
+    replay: Step | None = None
+
+    def __init__(
+        self,
+        model: GPT,
+        window: int | None = None,
+        keep: int | None = None,
+        record: Callable[[Step], Step] | None = None,
+    ) -> None:
+        super().__init__(model, window, keep)
+        self.record = record
+
+    def advance(self, tokens: Int[Tensor, "B"]) -> Float[Tensor, "B V"]:
+        """Run the recorded step over one new token of each row."""
+        filled = self.filled
+        for layer in self.cache:
+            layer.length = filled + 1
+        self.tokens.copy_(tokens[:, None])
+        self.column.fill_(filled)
+        with evaluating(self.modules):
+            if self.replay is None:
+                record = self.record or usual_record(self.column.device)
+                self.replay = record(self.fixed_step)
+            return self.replay()
+
+    def fixed_step(self) -> Float[Tensor, "B V"]:
+        """One step of one shape: all that changes stands in tensors."""
+        seen = (self.first <= self.columns) & (self.columns <= self.column)
+        positions = self.column - self.first
+        x = self.model.hidden(
+            self.tokens, positions, seen[:, None, None], self.whole
+        )
+        return self.model.logits(x[:, -1])
+
+    def reorder(self, index: Int[Tensor, "N"]) -> None:
+        """Let row i go on from what is now row index[i], cache included."""
+        super().reorder(index)
+        self.settle()
+
+    def read(self) -> Float[Tensor, "B V"]:
+        """Fill the cache with all rows."""
+        logits = super().read()
+        self.settle()
+        return logits
+
+    def settle(self) -> None:
+        """Put what a step reads where it reads it.
+
+        New buffers (another number of rows, say) need a new record.
+        """
+        if not self.cache:
+            return
+        held = self.cache[0].k
+        first = torch.tensor(self.padding, device=held.device)[:, None]
+        if not self.whole or self.whole[0].k is not held:
+            rows = held.size(0)
+            self.tokens = first.new_zeros(rows, 1)
+            self.first = first.new_zeros(rows, 1)
+            self.column = first.new_zeros(1)
+            self.columns = torch.arange(self.window, device=held.device)
+            self.whole = [WholeLayer(c, self.column) for c in self.cache]
+            for layer in self.cache:  # hidden, but 0 times NaN is NaN
+                layer.k[:, :, layer.length :] = 0
+                layer.v[:, :, layer.length :] = 0
+            self.replay = None
+        self.first.copy_(first)
+
+    def empty_cache(self) -> list[LayerCache]:
+        """The same buffers again, if they fit."""
+        model = self.model
+        device = next(model.parameters()).device
+        place = len(self.rows), cache_dtype(model), device
+        held = self.whole[0].k if self.whole else None
+        if held is None or place != (held.size(0), held.dtype, held.device):
+            return super().empty_cache()
+        for layer in self.cache:
+            layer.length = 0
+        return self.cache
+
+
+def usual_record(device: torch.device) -> Callable[[Step], Step]:
+    """A CUDA graph on a GPU; elsewhere nothing."""
+    return cuda_graph if device.type == "cuda" else lambda step: step
+
+
+def cuda_graph(step: Step) -> Step:
+    """Record what a step launches on a GPU; replay it by one launch.
+
+    Args:
+        step: of fixed shapes, on fixed memory, without a look at a value.
+
+    Returns:
+        What does the same on the same memory.  Its result is a copy.
+
+    Raises:
+        ValueError: under autocast, unless its cache is off: a graph would
+            go on reading rounded weights that are freed.
+
+    Chapter: 12, generation.
+    """
+    if torch.is_autocast_enabled("cuda") and torch.is_autocast_cache_enabled():
+        raise ValueError(
+            "a CUDA graph can't keep the weights that autocast rounds: got "
+            "autocast with cache_enabled=True. Use model.to(torch.bfloat16), "
+            "or autocast with cache_enabled=False."
+        )
+    # Libraries set themselves up in their first calls, beside the record.
+    beside = torch.cuda.Stream()
+    beside.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(beside):
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(beside)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = step()
+
+    def replay() -> Tensor:
+        graph.replay()
+        return result.clone()
+
+    return replay
+
+
 class PlainSeq2SeqStepper:
     """Steps a Transformer and reads the whole target at each step.
 
@@ -299,6 +531,66 @@ class PlainSeq2SeqStepper:
                 tokens, self.memory, self.mask, cache=self.cache
             )
             return self.model.logits(x[:, -1])
+
+
+class CachedSeq2SeqStepper(PlainSeq2SeqStepper):
+    """Steps a Transformer with a cache, cross-attention included.
+
+    Beams of one source read the same keys and values of it.
+
+    Args, Raises: as :class:`PlainSeq2SeqStepper`.
+
+    Chapter: 14, encoder and decoder together.
+    """
+
+    cache: list[CrossLayerCache]
+    shared: SharedColumns
+    sources: Sequence[int] = ()  # of each target
+    held: Sequence[int] = ()  # of each row of the memory
+
+    def begin(
+        self,
+        memory: Float[Tensor, "B S D"],
+        mask: Bool[Tensor, "B 1 1 S"] | None = None,
+    ) -> Float[Tensor, "B V"]:
+        """Start from the encoder's output, with a fresh cache."""
+        self.cache = make_cache(self.model, memory.size(0))
+        self.shared = SharedColumns(memory.size(0))
+        self.sources = self.held = list(range(memory.size(0)))
+        return super().begin(memory, mask)
+
+    def step(self, tokens: Int[Tensor, "B"]) -> Float[Tensor, "B V"]:
+        """Append a token to each target; compute that token alone.
+
+        Raises:
+            ValueError: if there is not one token for each target.
+        """
+        check_rows(tokens, len(self.sources))
+        return self.run(tokens[:, None])
+
+    def reorder(self, index: Int[Tensor, "N"]) -> None:
+        """Let row i continue from what is now row index[i], and its cache."""
+        missing = self.shared.reorder(index, self.cache[0].length)
+        for layer in self.cache:
+            layer.reorder(index, missing)
+        self.sources = [self.sources[i] for i in index.tolist()]
+        needed = _distinct(self.sources)
+        if needed == self.held:
+            return
+        rows = index.new_tensor([self.held.index(i) for i in needed])
+        for layer in self.cache:
+            layer.pick_sources(rows)
+        self.held, self.memory = needed, self.memory[rows]
+        if self.mask is not None:
+            self.mask = self.mask[rows]
+
+
+def _distinct(sources: list[int]) -> list[int]:
+    """Each source once, if all have as many targets, next to each other."""
+    once = [source for source, _ in groupby(sources)]
+    each = len(sources) // len(once)
+    grouped = [source for source in once for _ in range(each)]
+    return once if grouped == sources else sources
 
 
 def check_prompts(prompts: Prompts) -> list[list[int]]:

@@ -12,10 +12,10 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from coursekit.cache import CachedSeq2SeqStepper
 from coursekit.generation import beam_search, generate
 from coursekit.models import check_vocabulary, load
 from coursekit.seq2seq import Transformer
+from coursekit.steppers import CachedSeq2SeqStepper
 from coursekit.tokenizer import Tokenizer
 
 SPECIALS = ("<pad>", "<bos>", "<eos>")

@@ -18,11 +18,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from coursekit import models
-from coursekit.cache import CachedStepper
 from coursekit.checks import is_integer, is_packaged, require
 from coursekit.data import IGNORE, Batch, Pair, pad, read_lines
 from coursekit.generation import generate
 from coursekit.models import Loaded, find_model, hash_of, load_model
+from coursekit.steppers import CachedStepper
 from coursekit.tokenizer import Tokenizer
 from coursekit.weights import check_finite, read_tensors, write_tensors
 

@@ -14,11 +14,11 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from coursekit.attention import Attend, attend
-from coursekit.cache import CachedStepper, cache_bytes
+from coursekit.cache import cache_bytes
 from coursekit.config import GPTConfig
 from coursekit.decoder import GPT
 from coursekit.generation import generate
-from coursekit.steppers import PlainStepper
+from coursekit.steppers import CachedStepper, PlainStepper
 from results.record import record
 
 KINDS = {"without": PlainStepper, "with": CachedStepper}

@@ -11,9 +11,8 @@ import torch
 from torch import Tensor
 
 from coursekit import probe
-from coursekit.cache import CachedStepper
 from coursekit.decoder import GPT
-from coursekit.steppers import PlainStepper
+from coursekit.steppers import CachedStepper, PlainStepper
 from results.debugging import BUGS, Small
 from results.record import record
 

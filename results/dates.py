@@ -17,12 +17,12 @@ import torch
 from torch import Tensor, nn
 
 from coursekit.activations import watch
-from coursekit.cache import CachedSeq2SeqStepper
 from coursekit.config import TransformerConfig
 from coursekit.data import Batch, Pairs, pad_pairs
 from coursekit.datasets import date_pairs
 from coursekit.generation import generate
 from coursekit.seq2seq import Transformer
+from coursekit.steppers import CachedSeq2SeqStepper
 from coursekit.tokenizer import CharTokenizer
 from coursekit.train_config import TrainConfig
 from coursekit.training import Progress, train

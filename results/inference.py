@@ -19,7 +19,6 @@ import torch
 from torch import Tensor
 
 from coursekit import speculative
-from coursekit.cache import CachedStepper
 from coursekit.decoder import GPT
 from coursekit.generation import generate
 from coursekit.loss import token_loss
@@ -39,6 +38,7 @@ from coursekit.speculative import (
     expected_tokens,
     speculate,
 )
+from coursekit.steppers import CachedStepper
 from coursekit.tokenizer import Tokenizer
 from coursekit.training import evaluate
 from coursekit.weights import own_weights

@@ -9,16 +9,21 @@ from torch import Tensor, nn
 
 from benchmarks.clock import Call
 from benchmarks.contest import Model, Settings, Task
-from coursekit.cache import CachedSeq2SeqStepper, CachedStepper
 from coursekit.config import GPTConfig, TransformerConfig
 from coursekit.decoder import GPT
 from coursekit.fast.inference import pack
 from coursekit.fast.linear import packed_linear
-from coursekit.fast.static import StaticStepper, Step, cuda_graph
 from coursekit.fast.training import for_training
 from coursekit.generation import beam_search, generate
 from coursekit.loss import fast_cross_entropy
 from coursekit.seq2seq import Transformer
+from coursekit.steppers import (
+    CachedSeq2SeqStepper,
+    CachedStepper,
+    StaticStepper,
+    Step,
+    cuda_graph,
+)
 from coursekit.tokenizer import BPETokenizer
 
 

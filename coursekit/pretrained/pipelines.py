@@ -13,7 +13,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from coursekit.cache import CachedSeq2SeqStepper, CachedStepper
 from coursekit.decoder import GPT
 from coursekit.devices import evaluating
 from coursekit.encoder import Encoder
@@ -21,7 +20,12 @@ from coursekit.generation import generate
 from coursekit.pretrained.speech import HOP, log_mel
 from coursekit.pretrained.whisper import SpeechTransformer, cross_weights
 from coursekit.pretrained.wordpiece import WordPieceTokenizer
-from coursekit.steppers import check_prompts, pad_rows
+from coursekit.steppers import (
+    CachedSeq2SeqStepper,
+    CachedStepper,
+    check_prompts,
+    pad_rows,
+)
 from coursekit.tokenizer import BPETokenizer
 
 ALIGNMENT_HEADS = (

@@ -968,9 +968,9 @@ def _words(text: str) -> list[str]:
 
 def _tasted(value: Any, case: Case) -> str | None:
     """None if the texts are neither nonsense nor repetition."""
-    from coursekit.cache import CachedStepper
     from coursekit.generation import generate
     from coursekit.sampling import sampler
+    from coursekit.steppers import CachedStepper
 
     wanted = {"temperature", "top_k", "top_p"}
     if not isinstance(value, dict) or not set(value) <= wanted:

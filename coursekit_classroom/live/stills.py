@@ -15,10 +15,10 @@ from torch import nn
 
 from coursekit.activations import watch
 from coursekit.attention import attend
-from coursekit.cache import CachedStepper
 from coursekit.generation import beam_search
 from coursekit.models import load
 from coursekit.positions import frequencies
+from coursekit.steppers import CachedStepper
 from coursekit.tokenizer import BPETokenizer, Tokenizer
 from coursekit.translate import Translator
 from coursekit_classroom import figures

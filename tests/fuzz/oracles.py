@@ -11,7 +11,6 @@ from transformers.utils.logging import disable_progress_bar
 from coursekit import bpe, sampling
 from coursekit.attention import attend, fast_attend
 from coursekit.block import Block
-from coursekit.cache import CachedStepper
 from coursekit.config import GPTConfig, StackConfig, TransformerConfig
 from coursekit.decoder import GPT
 from coursekit.fast.inference import pack
@@ -26,7 +25,7 @@ from coursekit.norm import layer_norm, rms_norm
 from coursekit.pretrained.bert import load_bert
 from coursekit.pretrained.gpt2 import load_gpt2
 from coursekit.seq2seq import CrossBlock
-from coursekit.steppers import PlainStepper
+from coursekit.steppers import CachedStepper, PlainStepper
 from coursekit.tokenizer import BPETokenizer
 from coursekit.train_config import TrainConfig, make_optimizer
 from tests.compare import Links, close, link_block, shake

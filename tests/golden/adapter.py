@@ -11,7 +11,6 @@ from pathlib import Path
 import torch
 from torch.nn import functional as F  # noqa: N812
 
-from coursekit.cache import CachedSeq2SeqStepper, CachedStepper
 from coursekit.config import (
     EncoderConfig,
     GPTConfig,
@@ -28,6 +27,7 @@ from coursekit.models import load
 from coursekit.preferences import dpo_batch, make_dpo_loss
 from coursekit.pretrained.whisper import SpeechTransformer
 from coursekit.seq2seq import Transformer
+from coursekit.steppers import CachedSeq2SeqStepper, CachedStepper
 from coursekit.train_config import TrainConfig
 from coursekit.training import add_gradients, train
 from coursekit.translate import Translator

@@ -5,20 +5,18 @@ import copy
 import pytest
 import torch
 
-from coursekit.cache import (
-    CachedSeq2SeqStepper,
-    CachedStepper,
-    LayerCache,
-    SharedColumns,
-    cache_bytes,
-    make_cache,
-)
+from coursekit.cache import LayerCache, SharedColumns, cache_bytes, make_cache
 from coursekit.config import GPTConfig, TransformerConfig
 from coursekit.decoder import GPT
-from coursekit.fast.static import StaticStepper
 from coursekit.positions import SCHEMES
 from coursekit.seq2seq import Transformer
-from coursekit.steppers import PlainSeq2SeqStepper, PlainStepper
+from coursekit.steppers import (
+    CachedSeq2SeqStepper,
+    CachedStepper,
+    PlainSeq2SeqStepper,
+    PlainStepper,
+    StaticStepper,
+)
 
 V, MAX_LEN = 19, 23
 PROMPTS = [[3, 1, 4, 1, 5], [9, 2], [6, 5, 3, 5, 8, 9, 7]]  # 5, 2, 7

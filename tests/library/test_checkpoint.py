@@ -24,7 +24,6 @@ from safetensors.torch import load_file, save_file
 
 from coursekit import weights
 from coursekit.attention import attend
-from coursekit.cache import CachedStepper
 from coursekit.checkpoint import Saver, load_checkpoint, save_checkpoint
 from coursekit.checks import TrainingDiverged
 from coursekit.config import EncoderConfig, GPTConfig, TransformerConfig
@@ -41,7 +40,7 @@ from coursekit.models import (
     save_model,
 )
 from coursekit.seq2seq import Transformer
-from coursekit.steppers import PlainStepper
+from coursekit.steppers import CachedStepper, PlainStepper
 from coursekit.tokenizer import BPETokenizer, CharTokenizer
 from coursekit.train_config import TrainConfig
 from coursekit.training import evaluate, new_state, train

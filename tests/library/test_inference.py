@@ -7,10 +7,6 @@ import torch
 from compare import shake
 
 from coursekit.attention import attend
-from coursekit.cache import (
-    CachedSeq2SeqStepper,
-    CachedStepper,
-)
 from coursekit.config import GPTConfig, TransformerConfig
 from coursekit.decoder import GPT
 from coursekit.fast.inference import _gelu_network, _network, pack
@@ -18,7 +14,12 @@ from coursekit.feedforward import FeedForward
 from coursekit.generation import beam_search, generate
 from coursekit.models import save_model
 from coursekit.seq2seq import Transformer
-from coursekit.steppers import PlainSeq2SeqStepper, PlainStepper
+from coursekit.steppers import (
+    CachedSeq2SeqStepper,
+    CachedStepper,
+    PlainSeq2SeqStepper,
+    PlainStepper,
+)
 from coursekit.train_config import TrainConfig
 from coursekit.training import train
 

@@ -25,7 +25,6 @@ from transformers import (
     WhisperForConditionalGeneration,
 )
 
-from coursekit.cache import CachedStepper
 from coursekit.config import EncoderConfig, SpeechConfig
 from coursekit.decoder import GPT
 from coursekit.encoder import Encoder
@@ -47,7 +46,7 @@ from coursekit.pretrained.published import find_published
 from coursekit.pretrained.speech import load_speech
 from coursekit.pretrained.whisper import SpeechTransformer
 from coursekit.pretrained.wordpiece import WordPieceTokenizer
-from coursekit.steppers import PlainStepper
+from coursekit.steppers import CachedStepper, PlainStepper
 from coursekit.tokenizer import BPETokenizer
 
 ROOT = Path(__file__).resolve().parents[2]

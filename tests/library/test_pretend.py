@@ -26,7 +26,6 @@ from coursekit import (
     tuning,
     vision,
 )
-from coursekit.cache import CachedSeq2SeqStepper, CachedStepper
 from coursekit.checkpoint import load_checkpoint, save_checkpoint
 from coursekit.config import (
     EncoderConfig,
@@ -47,7 +46,11 @@ from coursekit.probe import causality, prefix_gap, same_in_use
 from coursekit.sampling import sampler
 from coursekit.seq2seq import Transformer
 from coursekit.speculative import CachedReader, draw_with, speculate
-from coursekit.steppers import PlainStepper
+from coursekit.steppers import (
+    CachedSeq2SeqStepper,
+    CachedStepper,
+    PlainStepper,
+)
 from coursekit.train_config import TrainConfig
 from coursekit.training import evaluate, new_state, train
 from coursekit.translate import Translator

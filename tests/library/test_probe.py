@@ -10,7 +10,6 @@ from torch.nn import functional as F  # noqa: N812
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from coursekit.attention import attend, fast_attend
-from coursekit.cache import CachedStepper
 from coursekit.config import GPTConfig
 from coursekit.decoder import GPT
 from coursekit.loss import cross_entropy
@@ -25,7 +24,7 @@ from coursekit.probe import (
     trains_everything,
     uses_context,
 )
-from coursekit.steppers import PlainStepper
+from coursekit.steppers import CachedStepper, PlainStepper
 
 V, T = 13, 7
 

@@ -15,9 +15,8 @@ from test_generation import (
     their_texts,
 )
 
-from coursekit.cache import CachedStepper
 from coursekit.generation import _assign_rows, beam_search, generate
-from coursekit.steppers import PlainStepper
+from coursekit.steppers import CachedStepper, PlainStepper
 
 
 def brute_force(probabilities, vocab_size, length, eos, penalty):

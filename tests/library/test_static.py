@@ -26,10 +26,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from coursekit.fast.inference import pack
-from coursekit.fast.static import StaticStepper, cuda_graph, usual_record
 from coursekit.generation import beam_search, generate
 from coursekit.sampling import sampler
-from coursekit.steppers import PlainStepper
+from coursekit.steppers import (
+    PlainStepper,
+    StaticStepper,
+    cuda_graph,
+    usual_record,
+)
 
 
 class Tape(TorchDispatchMode):
@@ -191,8 +195,8 @@ def test_training_mode_is_left_and_restored():
 COMPILED = """
 import torch
 from test_cache import PlainStepper, largest_gap, make_gpt
-from coursekit.cache import CachedStepper
-from coursekit.fast.static import StaticStepper
+from coursekit.steppers import CachedStepper
+from coursekit.steppers import StaticStepper
 
 seen = []
 

@@ -4,13 +4,14 @@ import pytest
 import torch
 from test_generation import PROMPTS, make_gpt
 
-from coursekit.cache import CachedSeq2SeqStepper, CachedStepper
 from coursekit.config import TransformerConfig
 from coursekit.devices import evaluating
 from coursekit.generation import beam_search, generate, stream
 from coursekit.positions import SCHEMES
 from coursekit.seq2seq import Transformer
 from coursekit.steppers import (
+    CachedSeq2SeqStepper,
+    CachedStepper,
     PlainSeq2SeqStepper,
     PlainStepper,
     pad_rows,

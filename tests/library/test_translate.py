@@ -7,14 +7,13 @@ import pytest
 import torch
 
 from coursekit import translate as module
-from coursekit.cache import CachedSeq2SeqStepper
 from coursekit.config import GPTConfig, TransformerConfig
 from coursekit.data import Pairs
 from coursekit.decoder import GPT
 from coursekit.generation import beam_search
 from coursekit.models import save_model
 from coursekit.seq2seq import Transformer
-from coursekit.steppers import PlainSeq2SeqStepper
+from coursekit.steppers import CachedSeq2SeqStepper, PlainSeq2SeqStepper
 from coursekit.tokenizer import BPETokenizer, CharTokenizer
 from coursekit.train_config import TrainConfig
 from coursekit.training import train

@@ -23,11 +23,7 @@ import coursekit
 from coursekit.activations import watch
 from coursekit.attention import attend, attention_weights
 from coursekit.bpe import DIGITS_APART
-from coursekit.cache import (
-    CachedSeq2SeqStepper,
-    CachedStepper,
-    make_cache,
-)
+from coursekit.cache import make_cache
 from coursekit.config import GPTConfig, TransformerConfig
 from coursekit.decoder import GPT
 from coursekit.encoder import Encoder
@@ -36,6 +32,7 @@ from coursekit.models import build_model, find_model, save_model, shipped
 from coursekit.sampling import keep_top_p, sampler
 from coursekit.scaling import count_parameters, forward_flops
 from coursekit.seq2seq import Transformer, encoder_config
+from coursekit.steppers import CachedSeq2SeqStepper, CachedStepper
 from coursekit.tokenizer import BPETokenizer, CharTokenizer
 from coursekit.translate import SPECIALS, special_ids
 from coursekit.weights import round_weights
