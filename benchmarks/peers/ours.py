@@ -11,8 +11,7 @@ from benchmarks.clock import Call
 from benchmarks.contest import Model, Settings, Task
 from coursekit.config import GPTConfig, TransformerConfig
 from coursekit.decoder import GPT
-from coursekit.fast.inference import pack
-from coursekit.fast.linear import packed_linear
+from coursekit.fast.inference import pack, packed_linear
 from coursekit.fast.training import for_training
 from coursekit.generation import beam_search, generate
 from coursekit.loss import fast_cross_entropy

@@ -7,8 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812
 
-from coursekit.fast.dropout import fast_dropout
-from coursekit.fast.training import for_training
+from coursekit.fast.training import fast_dropout, for_training
 
 N = 100_003  # a prime: the last random number decides for three places
 
