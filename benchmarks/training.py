@@ -20,8 +20,8 @@ from benchmarks.contest import (
     Workload,
     compete,
 )
+from coursekit.config import TrainConfig
 from coursekit.data import Batch
-from coursekit.train_config import TrainConfig
 from coursekit.training import new_state, train
 
 SHAPES = {

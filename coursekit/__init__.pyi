@@ -19,6 +19,7 @@ from coursekit.config import (
     EncoderConfig as EncoderConfig,
     GPTConfig as GPTConfig,
     SpeechConfig as SpeechConfig,
+    TrainConfig as TrainConfig,
     TransformerConfig as TransformerConfig,
     VisionConfig as VisionConfig,
 )
@@ -66,6 +67,7 @@ from coursekit.multihead import (
 from coursekit.norm import LayerNorm as LayerNorm, RMSNorm as RMSNorm
 from coursekit.optim import (
     cosine_schedule as cosine_schedule,
+    make_optimizer as make_optimizer,
     noam_schedule as noam_schedule,
     parameter_groups as parameter_groups,
 )
@@ -102,10 +104,6 @@ from coursekit.speculative import (
 from coursekit.tokenizer import (
     BPETokenizer as BPETokenizer,
     CharTokenizer as CharTokenizer,
-)
-from coursekit.train_config import (
-    TrainConfig as TrainConfig,
-    make_optimizer as make_optimizer,
 )
 from coursekit.training import evaluate as evaluate, train as train
 from coursekit.translate import Translator as Translator

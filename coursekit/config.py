@@ -13,10 +13,12 @@ from typing import Any, TypeVar, get_args
 from coursekit.checks import check_choice, check_heads, require
 from coursekit.feedforward import NETWORKS
 from coursekit.norm import NORMS
+from coursekit.optim import OPTIMIZERS, SCHEDULES
 from coursekit.positions import LAYOUTS, SCHEMES
 
 C = TypeVar("C", bound="Config")
 
+PRECISIONS = ("float32", "bfloat16", "auto")
 MOST_LAYERS = 10**4
 """More would be built until no memory is left."""
 
@@ -370,3 +372,72 @@ class VisionConfig(EncoderConfig):
     def grid(self) -> int:
         """Patches in a row, and rows of patches."""
         return self.image_size // self.patch_size
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig(Config):
+    """How a model is trained; the same loop serves all models.
+
+    Raises:
+        ValueError: if a value makes no sense.
+
+    Chapter: 11, training.
+    """
+
+    steps: int = setting(2000, least=0)
+    """Number of updates of the weights."""
+    batch_size: int = 32
+    """Sequences in a micro-batch."""
+    gradient_accumulation_steps: int = 1
+    """Micro-batches whose gradients are added up for one update."""
+    context: int = 64
+    """Tokens in a training window."""
+    optimizer: str = setting("adamw", choices=OPTIMIZERS)
+    """What applies the gradient."""
+    learning_rate: float = 1e-3
+    """Highest learning rate; the schedule rises to it, then falls."""
+    schedule: str = setting("cosine", choices=SCHEDULES)
+    """Learning rate after the warm-up."""
+    warmup_steps: int = setting(100, least=0)
+    """Updates over which the learning rate rises from 0 to its peak."""
+    min_lr_ratio: float = 0.1
+    """Where cosine ends, as a fraction of the peak."""
+    weight_decay: float = 0.1
+    """Fraction of a matrix that each update removes, times learning rate."""
+    beta1: float = setting(0.9, below=1)
+    """Memory of AdamW's mean gradient."""
+    beta2: float = setting(0.99, below=1)
+    """Memory of AdamW's mean square; small batches want a longer one."""
+    eps: float = 1e-8
+    """Added to the root of AdamW's mean square, to divide by no zero."""
+    max_grad_norm: float = 1.0
+    """Longest gradient, all weights together; 0 does not clip."""
+    label_smoothing: float = setting(0.0, below=1)
+    """Fraction of the target's probability spread over all tokens."""
+    precision: str = setting("float32", choices=PRECISIONS)
+    """Matrix products in float32, bfloat16, or auto (what is fast here)."""
+    compile: bool = False
+    """Compile the model first, with torch.compile."""
+    loss_chunk_size: int = setting(0, least=0)
+    """Positions whose logits exist at a time, to save memory; 0: all."""
+    eval_every: int = 250
+    """Updates between two evaluations on the whole validation split."""
+    checkpoint_every: int = 250
+    """Updates between two checkpoints."""
+    seed: int = setting(0, least=0, most=2**63 - 1)
+    """Fixes initial weights, batches and dropout."""
+
+    def rules(self) -> Rules:
+        """What must hold between fields."""
+        yield (
+            self.min_lr_ratio <= 1,
+            "min_lr_ratio is at most the peak, 1",
+            str(self.min_lr_ratio),
+            "Try 0.1.",
+        )
+        yield (
+            not (self.compile and self.loss_chunk_size),
+            "a compiled model has all its logits at once",
+            f"compile=True, loss_chunk_size={self.loss_chunk_size}",
+            "Leave one of the two out.",
+        )

@@ -25,9 +25,10 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from coursekit.checkpoint import Saver
+from coursekit.config import TrainConfig
 from coursekit.data import IGNORE, Batch
 from coursekit.fast.training import for_training
-from coursekit.train_config import TrainConfig, make_optimizer
+from coursekit.optim import make_optimizer
 from coursekit.training import ProcessGroup, Progress, TrainState
 
 LAUNCHED = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")

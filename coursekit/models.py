@@ -31,12 +31,12 @@ from coursekit.config import (
     EncoderConfig,
     GPTConfig,
     SpeechConfig,
+    TrainConfig,
     TransformerConfig,
     VisionConfig,
 )
 from coursekit.files import parse_json, write_atomically
 from coursekit.tokenizer import Tokenizer, load_tokenizer
-from coursekit.train_config import TrainConfig
 from coursekit.weights import (
     check_weights,
     finite_weights,

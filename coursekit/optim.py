@@ -5,7 +5,8 @@ Learning rates are pure functions of the number of the update, counted from
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import torch
@@ -21,6 +22,10 @@ from coursekit.checks import (
 
 NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
 """A polynomial x, x³, x⁵ that is steep at 0 and stays near 1 around it."""
+
+
+FUSED = {"cpu", "cuda", "mps"}
+"""Where PyTorch updates all weights in one kernel instead of one for each."""
 
 
 # -- learning rates ----------------------------------------------------------
@@ -357,3 +362,101 @@ def _by_shape(weights: Iterable[Tensor]) -> Iterable[list[Tensor]]:
         if p.grad is not None:
             shapes.setdefault(p.shape, []).append(p)
     return shapes.values()
+
+
+# -- as a configuration says --------------------------------------------------
+
+
+def make_schedule(config: Any) -> Callable[[int], float]:
+    """The learning rate of each update, as the configuration says.
+
+    Args:
+        config: ``schedule`` and its numbers.
+
+    Returns:
+        A function from the number of the update (from 1) to its rate.
+
+    Chapter: 11, training.
+    """
+    return partial(SCHEDULES[config.schedule], config=config)
+
+
+def make_optimizer(model: nn.Module, config: Any) -> torch.optim.Optimizer:
+    """AdamW over :func:`parameter_groups`, or :class:`Muon`.
+
+    Fused where the device can.  Muon's own products are in bfloat16 if the
+    model's are.
+
+    Args:
+        model: on the device on which it will be trained.
+        config: ``optimizer``, ``weight_decay``, ``beta1``, ``beta2``,
+            ``eps``, ``precision``.
+
+    Returns:
+        The optimizer; :func:`coursekit.training.train` sets its rate.
+
+    Raises:
+        ValueError: if there is nothing to train, or for Muon no matrix.
+
+    Differs from the paper: Adam, β₂ = 0.98, ε = 1e-9, without decay.
+    Chapter: 11, training.
+    Source: vaswani2017attention, section 5.3; kingma2015adam;
+        loshchilov2019decoupled, algorithm 2.
+    Test: test_optim.py::test_adamw_by_hand
+    """
+    return OPTIMIZERS[config.optimizer](model, config)
+
+
+def _noam(step: int, config: Any) -> float:
+    """Scaled so that its peak is ``config.learning_rate``."""
+    warmup = max(1, config.warmup_steps)
+    # The formula's d_model is 1; this takes its place.
+    scale = config.learning_rate * warmup**0.5
+    return scale * noam_schedule(step, 1, warmup)
+
+
+def _cosine(step: int, config: Any) -> float:
+    peak = config.learning_rate
+    warmup, min_lr = config.warmup_steps, config.min_lr_ratio * peak
+    return cosine_schedule(step, peak, config.steps, warmup, min_lr)
+
+
+def _constant(step: int, config: Any) -> float:
+    return constant_schedule(step, config.learning_rate, config.warmup_steps)
+
+
+def _adamw(model: nn.Module, config: Any) -> torch.optim.Optimizer:
+    groups = parameter_groups(model, config.weight_decay)
+    return torch.optim.AdamW(**_options(groups, config))
+
+
+def _muon(model: nn.Module, config: Any) -> torch.optim.Optimizer:
+    groups = muon_groups(model, config.weight_decay)
+    dtype = torch.bfloat16 if config.precision == "bfloat16" else None
+    return Muon(**_options(groups, config), dtype=dtype)
+
+
+def _options(groups: list[dict[str, Any]], config: Any) -> dict[str, Any]:
+    """What AdamW and Muon are both given."""
+    groups = [group for group in groups if group["params"]]
+    devices = {p.device.type for group in groups for p in group["params"]}
+    return {
+        "params": groups,
+        "lr": config.learning_rate,
+        "betas": (config.beta1, config.beta2),
+        "eps": config.eps,
+        "fused": devices <= FUSED,
+    }
+
+
+OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
+    "adamw": _adamw,
+    "muon": _muon,
+}
+"""What ``TrainConfig.optimizer`` may be, and what builds it."""
+SCHEDULES: dict[str, Callable[..., float]] = {
+    "cosine": _cosine,
+    "noam": _noam,
+    "constant": _constant,
+}
+"""What ``TrainConfig.schedule`` may be: a rate, of a step and the settings."""

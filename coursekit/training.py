@@ -18,6 +18,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from coursekit.checks import TrainingDiverged, not_finite, require
+from coursekit.config import TrainConfig
 from coursekit.data import Batch
 from coursekit.devices import (
     autocast,
@@ -28,8 +29,8 @@ from coursekit.devices import (
 )
 from coursekit.fast.training import for_training
 from coursekit.loss import Loss, token_loss
+from coursekit.optim import make_optimizer, make_schedule
 from coursekit.progress import Clock, ProgressBar
-from coursekit.train_config import TrainConfig, make_optimizer, make_schedule
 
 
 @dataclass(frozen=True)

@@ -17,14 +17,13 @@ import torch
 from torch import Tensor, nn
 
 from coursekit.activations import watch
-from coursekit.config import TransformerConfig
+from coursekit.config import TrainConfig, TransformerConfig
 from coursekit.data import Batch, Pairs, pad_pairs
 from coursekit.datasets import date_pairs
 from coursekit.generation import generate
 from coursekit.seq2seq import Transformer
 from coursekit.steppers import CachedSeq2SeqStepper
 from coursekit.tokenizer import CharTokenizer
-from coursekit.train_config import TrainConfig
 from coursekit.training import Progress, train
 from coursekit.translate import SPECIALS, Translator, special_ids
 from results.record import record, summary

@@ -13,13 +13,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-from coursekit.config import GPTConfig
+from coursekit.config import GPTConfig, TrainConfig
 from coursekit.data import Batch
 from coursekit.decoder import GPT
 from coursekit.loss import Loss, token_loss
 from coursekit.models import load, save_model
 from coursekit.tokenizer import Tokenizer
-from coursekit.train_config import TrainConfig
 from coursekit.training import evaluate, train
 from coursekit.weights import round_weights
 from results import story_grammar as grammar

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from coursekit.train_config import TrainConfig
+from coursekit.config import TrainConfig
 from coursekit.translate import Translator
 from results.record import record
 from results.translating import (

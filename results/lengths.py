@@ -10,11 +10,10 @@ import argparse
 
 import torch
 
-from coursekit.config import GPTConfig
+from coursekit.config import GPTConfig, TrainConfig
 from coursekit.data import random_windows, sequential_windows, train_val_split
 from coursekit.decoder import GPT
 from coursekit.loss import cross_entropy
-from coursekit.train_config import TrainConfig
 from coursekit.training import train
 from results.record import record, summary
 from results.replacing import corpus

@@ -16,11 +16,10 @@ import torch
 from torch import nn
 
 from coursekit import minimal, training
-from coursekit.config import GPTConfig, TransformerConfig
+from coursekit.config import GPTConfig, TrainConfig, TransformerConfig
 from coursekit.data import Batch, load_text
 from coursekit.decoder import GPT
 from coursekit.seq2seq import Transformer
-from coursekit.train_config import TrainConfig
 from results.record import record, summary
 
 CONTEXT, WIDTH, HEADS, BLOCKS, BATCH = 64, 64, 4, 4, 32

@@ -14,7 +14,7 @@ import torch
 
 from coursekit.block import initialize
 from coursekit.cache import cache_bytes
-from coursekit.config import GPTConfig
+from coursekit.config import GPTConfig, TrainConfig
 from coursekit.data import (
     Batch,
     random_windows,
@@ -25,7 +25,6 @@ from coursekit.decoder import GPT
 from coursekit.experts import Experts, route
 from coursekit.feedforward import SwiGLU
 from coursekit.masks import window_mask
-from coursekit.train_config import TrainConfig
 from coursekit.training import evaluate, train
 from results.record import record, summary
 from results.replacing import corpus

@@ -24,8 +24,8 @@ import torch
 
 import coursekit
 from coursekit import preferences as pf
+from coursekit.config import TrainConfig
 from coursekit.decoder import GPT
-from coursekit.train_config import TrainConfig
 from coursekit.training import train
 from results import story_grammar as grammar
 from results.record import ROOT, record

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import torch
 
-from coursekit.config import GPTConfig
+from coursekit.config import GPTConfig, TrainConfig
 from coursekit.data import (
     load_text,
     random_windows,
@@ -23,7 +23,6 @@ from coursekit.generation import generate
 from coursekit.sampling import sampler
 from coursekit.steppers import PlainStepper
 from coursekit.tokenizer import CharTokenizer
-from coursekit.train_config import TrainConfig
 from coursekit.training import evaluate, train
 from results.record import record, summary
 

@@ -8,7 +8,7 @@ import argparse
 
 import torch
 
-from coursekit.config import GPTConfig
+from coursekit.config import GPTConfig, TrainConfig
 from coursekit.data import (
     load_text,
     random_windows,
@@ -18,7 +18,6 @@ from coursekit.data import (
 from coursekit.decoder import GPT
 from coursekit.models import save_model
 from coursekit.tokenizer import BPETokenizer
-from coursekit.train_config import TrainConfig
 from coursekit.training import evaluate, train
 from results.record import ROOT, record
 

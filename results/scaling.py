@@ -14,10 +14,9 @@ from typing import Any
 
 import torch
 
-from coursekit.config import GPTConfig
+from coursekit.config import GPTConfig, TrainConfig
 from coursekit.data import random_windows, sequential_windows, train_val_split
 from coursekit.decoder import GPT
-from coursekit.train_config import TrainConfig
 from coursekit.training import evaluate, train
 from results.record import record, summary
 from results.replacing import corpus

@@ -26,7 +26,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from coursekit.config import GPTConfig
+from coursekit.config import GPTConfig, TrainConfig
 from coursekit.data import (
     Batch,
     load_text,
@@ -37,7 +37,6 @@ from coursekit.data import (
 from coursekit.decoder import GPT
 from coursekit.devices import pick_precision
 from coursekit.tokenizer import CharTokenizer
-from coursekit.train_config import TrainConfig
 from coursekit.training import evaluate, train
 from coursekit_classroom.glue import summary
 
@@ -83,7 +82,7 @@ class Entry:
     model: dict[str, Any] = field(default_factory=dict)
     """Fields of :class:`~coursekit.config.GPTConfig`."""
     training: dict[str, Any] = field(default_factory=dict)
-    """Fields of :class:`~coursekit.train_config.TrainConfig`."""
+    """Fields of :class:`~coursekit.config.TrainConfig`."""
 
     def with_(
         self,

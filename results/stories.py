@@ -13,12 +13,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from coursekit.config import GPTConfig
+from coursekit.config import GPTConfig, TrainConfig
 from coursekit.data import Batch
 from coursekit.decoder import GPT
 from coursekit.models import save_model
 from coursekit.tokenizer import BPETokenizer, Tokenizer
-from coursekit.train_config import TrainConfig
 from coursekit.training import Progress, train
 from coursekit.weights import round_weights
 from results import story_grammar as grammar

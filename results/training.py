@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from coursekit.attention import fast_attend
 from coursekit.cli.runs import TRAIN_DEFAULTS
-from coursekit.config import GPTConfig
+from coursekit.config import GPTConfig, TrainConfig
 from coursekit.data import (
     Batch,
     load_text,
@@ -30,7 +30,6 @@ from coursekit.data import (
 from coursekit.decoder import GPT
 from coursekit.loss import cross_entropy
 from coursekit.tokenizer import BPETokenizer, CharTokenizer
-from coursekit.train_config import TrainConfig
 from coursekit.training import (
     Progress,
     TrainState,

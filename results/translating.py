@@ -11,12 +11,11 @@ from typing import Any
 import torch
 
 from coursekit.checkpoint import load_checkpoint, save_checkpoint
-from coursekit.config import TransformerConfig
+from coursekit.config import TrainConfig, TransformerConfig
 from coursekit.data import Batch, Pairs, load_pairs
 from coursekit.models import create_run, read_config
 from coursekit.seq2seq import Transformer
 from coursekit.tokenizer import BPETokenizer, Tokenizer
-from coursekit.train_config import TrainConfig
 from coursekit.training import Progress, new_state, train
 from coursekit.translate import SPECIALS, Translator, special_ids
 from coursekit.weights import (

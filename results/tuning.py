@@ -16,8 +16,8 @@ from torch import nn
 
 import coursekit
 from coursekit import tuning
+from coursekit.config import TrainConfig
 from coursekit.data import Batch
-from coursekit.train_config import TrainConfig
 from coursekit.training import evaluate, train
 from results import stories as pretraining
 from results import story_grammar as grammar

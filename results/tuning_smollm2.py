@@ -21,10 +21,10 @@ from torch import nn
 
 import coursekit
 from coursekit import tuning
+from coursekit.config import TrainConfig
 from coursekit.data import Batch
 from coursekit.pretrained.pipelines import chat, chat_ids
 from coursekit.pretrained.published import PUBLISHED, load_published
-from coursekit.train_config import TrainConfig
 from coursekit.training import evaluate, train
 from results import tuning as small
 from results.published import QUESTION

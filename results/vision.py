@@ -27,9 +27,8 @@ from coursekit.attention import (
     attend,
     fast_attend,
 )
-from coursekit.config import VisionConfig
+from coursekit.config import TrainConfig, VisionConfig
 from coursekit.data import Batch
-from coursekit.train_config import TrainConfig
 from coursekit.training import train
 from coursekit.vision import (
     ViT,

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from coursekit.config import GPTConfig
+from coursekit.config import GPTConfig, TrainConfig
 from coursekit.data import (
     random_windows,
     sequential_windows,
@@ -20,7 +20,6 @@ from coursekit.data import (
 from coursekit.decoder import GPT
 from coursekit.models import save_model
 from coursekit.tokenizer import BPETokenizer
-from coursekit.train_config import TrainConfig
 from coursekit.training import Progress, evaluate, train
 from coursekit.weights import (
     average_weights,

@@ -12,13 +12,13 @@ import torch
 from coursekit.cli.common import Common, add_run, text_model
 from coursekit.cli.options import add_fields
 from coursekit.cli.output import report
+from coursekit.config import TrainConfig
 from coursekit.decoder import GPT
 from coursekit.fast.inference import pack
 from coursekit.generation import beam_search, check_beams, stream
 from coursekit.sampling import sampler
 from coursekit.steppers import CachedStepper
 from coursekit.tokenizer import Tokenizer
-from coursekit.train_config import TrainConfig
 
 
 @dataclass

@@ -14,7 +14,7 @@ import torch
 from coursekit.cli.common import check_empty
 from coursekit.cli.options import given
 from coursekit.cli.output import note
-from coursekit.config import Config, GPTConfig
+from coursekit.config import Config, GPTConfig, TrainConfig
 from coursekit.data import (
     Batch,
     load_text,
@@ -31,12 +31,8 @@ from coursekit.models import (
     read_tokenizer,
     shapes_only,
 )
+from coursekit.optim import make_optimizer, make_schedule
 from coursekit.tokenizer import BPETokenizer, CharTokenizer, Tokenizer
-from coursekit.train_config import (
-    TrainConfig,
-    make_optimizer,
-    make_schedule,
-)
 from coursekit.training import ProcessGroup
 
 # What the command trains unless it is told otherwise: two minutes on two

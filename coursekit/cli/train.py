@@ -24,10 +24,9 @@ from coursekit.cli.runs import (
     open_run,
     windows_of,
 )
-from coursekit.config import GPTConfig
+from coursekit.config import GPTConfig, TrainConfig
 from coursekit.devices import pick_device
 from coursekit.models import read_config
-from coursekit.train_config import TrainConfig
 from coursekit.training import (
     SINGLE_PROCESS,
     ProcessGroup,

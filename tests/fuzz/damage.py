@@ -19,7 +19,7 @@ from safetensors.torch import save_file
 
 from coursekit.bpe import read_ranks
 from coursekit.checkpoint import load_checkpoint, save_checkpoint
-from coursekit.config import GPTConfig
+from coursekit.config import GPTConfig, TrainConfig
 from coursekit.data import load_text
 from coursekit.decoder import GPT
 from coursekit.models import load_model, save_model
@@ -32,7 +32,6 @@ from coursekit.pretrained.formats import (
 from coursekit.pretrained.gpt2 import load_gpt2
 from coursekit.pretrained.speech import read_wav
 from coursekit.tokenizer import BPETokenizer, CharTokenizer, load_tokenizer
-from coursekit.train_config import TrainConfig
 from coursekit.training import new_state
 from coursekit_classroom.grading import frames
 from coursekit_classroom.grading.key import Key

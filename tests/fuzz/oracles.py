@@ -11,7 +11,12 @@ from transformers.utils.logging import disable_progress_bar
 from coursekit import bpe, sampling
 from coursekit.attention import attend, fast_attend
 from coursekit.block import Block
-from coursekit.config import GPTConfig, StackConfig, TransformerConfig
+from coursekit.config import (
+    GPTConfig,
+    StackConfig,
+    TrainConfig,
+    TransformerConfig,
+)
 from coursekit.decoder import GPT
 from coursekit.fast.inference import pack
 from coursekit.fast.training import for_training
@@ -22,12 +27,12 @@ from coursekit.loss import (
     fast_cross_entropy,
 )
 from coursekit.norm import layer_norm, rms_norm
+from coursekit.optim import make_optimizer
 from coursekit.pretrained.bert import load_bert
 from coursekit.pretrained.gpt2 import load_gpt2
 from coursekit.seq2seq import CrossBlock
 from coursekit.steppers import CachedStepper, PlainStepper
 from coursekit.tokenizer import BPETokenizer
-from coursekit.train_config import TrainConfig, make_optimizer
 from tests.compare import Links, close, link_block, shake
 from tests.fuzz import folder, target
 

@@ -15,6 +15,7 @@ from coursekit.config import (
     EncoderConfig,
     GPTConfig,
     SpeechConfig,
+    TrainConfig,
     TransformerConfig,
     VisionConfig,
 )
@@ -28,7 +29,6 @@ from coursekit.preferences import dpo_batch, make_dpo_loss
 from coursekit.pretrained.whisper import SpeechTransformer
 from coursekit.seq2seq import Transformer
 from coursekit.steppers import CachedSeq2SeqStepper, CachedStepper
-from coursekit.train_config import TrainConfig
 from coursekit.training import add_gradients, train
 from coursekit.translate import Translator
 from coursekit.vision import ViT

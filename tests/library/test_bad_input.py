@@ -18,7 +18,12 @@ from jaxtyping import config as jaxtyping_config
 from coursekit import cli
 from coursekit.attention import attend, attention_weights, fast_attend
 from coursekit.cli import translate
-from coursekit.config import EncoderConfig, GPTConfig, TransformerConfig
+from coursekit.config import (
+    EncoderConfig,
+    GPTConfig,
+    TrainConfig,
+    TransformerConfig,
+)
 from coursekit.data import (
     load_text,
     pad,
@@ -52,7 +57,6 @@ from coursekit.tokenizer import (
     CharTokenizer,
     tokenizer_from_dict,
 )
-from coursekit.train_config import TrainConfig
 from coursekit.tuning import add_lora
 from coursekit.vision import patchify
 from coursekit.weights import read_tensors, write_tensors

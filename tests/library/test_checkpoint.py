@@ -26,7 +26,12 @@ from coursekit import weights
 from coursekit.attention import attend
 from coursekit.checkpoint import Saver, load_checkpoint, save_checkpoint
 from coursekit.checks import TrainingDiverged
-from coursekit.config import EncoderConfig, GPTConfig, TransformerConfig
+from coursekit.config import (
+    EncoderConfig,
+    GPTConfig,
+    TrainConfig,
+    TransformerConfig,
+)
 from coursekit.data import random_windows, sequential_windows
 from coursekit.decoder import GPT
 from coursekit.encoder import Encoder
@@ -42,7 +47,6 @@ from coursekit.models import (
 from coursekit.seq2seq import Transformer
 from coursekit.steppers import CachedStepper, PlainStepper
 from coursekit.tokenizer import BPETokenizer, CharTokenizer
-from coursekit.train_config import TrainConfig
 from coursekit.training import evaluate, new_state, train
 from coursekit.weights import (
     SaveError,
@@ -112,12 +116,12 @@ from coursekit.checkpoint import Saver, load_checkpoint
 from coursekit.models import build_model, create_run, read_config
 from coursekit.weights import read_tensors
 from coursekit.config import GPTConfig
-from coursekit.train_config import TrainConfig
+from coursekit.config import TrainConfig
 from coursekit.checkpoint import Saver, load_checkpoint
 from coursekit.models import build_model, create_run, read_config
 from coursekit.weights import read_tensors
 from coursekit.config import GPTConfig
-from coursekit.train_config import TrainConfig
+from coursekit.config import TrainConfig
 from coursekit.data import random_windows, sequential_windows
 from coursekit.decoder import GPT
 from coursekit.tokenizer import CharTokenizer

@@ -26,13 +26,12 @@ from coursekit import cli, models, tuning
 from coursekit.cli import finetune, options, runs
 from coursekit.cli.evaluate import recorded_text
 from coursekit.cli.translate import LINES
-from coursekit.config import GPTConfig, TransformerConfig
+from coursekit.config import GPTConfig, TrainConfig, TransformerConfig
 from coursekit.data import load_text
 from coursekit.files import locked
 from coursekit.models import load_model, read_config, save_model
 from coursekit.seq2seq import Transformer
 from coursekit.tokenizer import CharTokenizer
-from coursekit.train_config import TrainConfig
 from coursekit.training import evaluate
 from coursekit.translate import SPECIALS, Translator
 from coursekit.weights import read_tensors

@@ -21,7 +21,7 @@ from patience import PATIENCE
 from coursekit import cli, distributed
 from coursekit.checkpoint import Saver, load_checkpoint, save_checkpoint
 from coursekit.cli.progress import Reporter
-from coursekit.config import GPTConfig, TransformerConfig
+from coursekit.config import GPTConfig, TrainConfig, TransformerConfig
 from coursekit.data import Batch, pad_pairs, random_windows
 from coursekit.decoder import GPT
 from coursekit.distributed import (
@@ -34,7 +34,6 @@ from coursekit.distributed import (
     shard_batch,
 )
 from coursekit.seq2seq import Transformer
-from coursekit.train_config import TrainConfig
 from coursekit.training import (
     SINGLE_PROCESS,
     ProcessGroup,

@@ -11,14 +11,13 @@ from coursekit import training
 from coursekit.attention import attend
 from coursekit.block import Block
 from coursekit.checkpoint import load_checkpoint, save_checkpoint
-from coursekit.config import GPTConfig, TransformerConfig
+from coursekit.config import GPTConfig, TrainConfig, TransformerConfig
 from coursekit.data import Batch, random_windows
 from coursekit.decoder import GPT
 from coursekit.fast import training as fast_training
 from coursekit.fast.training import for_training, training_attend
 from coursekit.loss import token_loss
 from coursekit.seq2seq import Transformer
-from coursekit.train_config import TrainConfig
 from coursekit.training import new_state, train
 
 V = 13

@@ -14,7 +14,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from benchmarks import __main__, clock, contest, gpu, table, training
 from benchmarks.contest import OURS, Missing, Settings, Shape
 from coursekit.attention import attend, fast_attend
-from coursekit.config import GPTConfig
+from coursekit.config import GPTConfig, TrainConfig
 from coursekit.data import random_windows
 from coursekit.decoder import GPT
 from coursekit.generation import beam_search, generate
@@ -22,7 +22,6 @@ from coursekit.masks import combine_masks
 from coursekit.preferences import dpo_batch
 from coursekit.speculative import CachedReader
 from coursekit.steppers import CachedStepper, PlainStepper, StaticStepper
-from coursekit.train_config import TrainConfig
 from coursekit.training import train
 
 WHY = "no GPU here (torch.cuda.is_available() is False)"

@@ -7,7 +7,7 @@ import torch
 from compare import shake
 
 from coursekit.attention import attend
-from coursekit.config import GPTConfig, TransformerConfig
+from coursekit.config import GPTConfig, TrainConfig, TransformerConfig
 from coursekit.decoder import GPT
 from coursekit.fast.inference import _gelu_network, _network, pack
 from coursekit.feedforward import FeedForward
@@ -20,7 +20,6 @@ from coursekit.steppers import (
     PlainSeq2SeqStepper,
     PlainStepper,
 )
-from coursekit.train_config import TrainConfig
 from coursekit.training import train
 
 V = 53

@@ -18,8 +18,8 @@ from coursekit.data import Batch, pad_pairs
 from coursekit.datasets import date_pairs
 from coursekit.generation import generate as library_generate
 from coursekit.loss import cross_entropy
+from coursekit.optim import make_schedule
 from coursekit.steppers import PlainSeq2SeqStepper, PlainStepper
-from coursekit.train_config import make_schedule
 from coursekit_classroom import lesson
 from results.minimal import library_name, settings, to_library
 

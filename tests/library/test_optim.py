@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from coursekit.checkpoint import load_checkpoint, save_checkpoint
-from coursekit.config import GPTConfig
+from coursekit.config import GPTConfig, TrainConfig
 from coursekit.data import random_windows
 from coursekit.decoder import GPT
 from coursekit.distributed import shard
@@ -16,15 +16,12 @@ from coursekit.optim import (
     Muon,
     constant_schedule,
     cosine_schedule,
+    make_optimizer,
+    make_schedule,
     muon_groups,
     noam_schedule,
     orthogonalize,
     parameter_groups,
-)
-from coursekit.train_config import (
-    TrainConfig,
-    make_optimizer,
-    make_schedule,
 )
 from coursekit.training import new_state, train
 

@@ -9,10 +9,9 @@ from torch.nn import functional as F  # noqa: N812
 
 from coursekit import preferences as pf
 from coursekit import tuning
-from coursekit.config import GPTConfig
+from coursekit.config import GPTConfig, TrainConfig
 from coursekit.data import IGNORE
 from coursekit.decoder import GPT
-from coursekit.train_config import TrainConfig
 from coursekit.training import train
 from coursekit_classroom.glue import result
 

@@ -31,6 +31,7 @@ from coursekit.config import (
     EncoderConfig,
     GPTConfig,
     SpeechConfig,
+    TrainConfig,
     TransformerConfig,
     VisionConfig,
 )
@@ -51,7 +52,6 @@ from coursekit.steppers import (
     CachedStepper,
     PlainStepper,
 )
-from coursekit.train_config import TrainConfig
 from coursekit.training import evaluate, new_state, train
 from coursekit.translate import Translator
 from coursekit.vision import ViT

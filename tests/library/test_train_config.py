@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import nn
 
-from coursekit.train_config import (
+from coursekit.config import TrainConfig
+from coursekit.optim import (
     OPTIMIZERS,
     SCHEDULES,
-    TrainConfig,
     make_optimizer,
     make_schedule,
 )

@@ -12,18 +12,20 @@ from torch.nn import functional as F  # noqa: N812
 from coursekit import preferences as pf
 from coursekit import training
 from coursekit.checks import TrainingDiverged
-from coursekit.config import EncoderConfig, GPTConfig, TransformerConfig
+from coursekit.config import (
+    EncoderConfig,
+    GPTConfig,
+    TrainConfig,
+    TransformerConfig,
+)
 from coursekit.data import Batch, pad_pairs, random_windows, sequential_windows
 from coursekit.datasets import date_pairs
 from coursekit.decoder import GPT
 from coursekit.encoder import Encoder
 from coursekit.loss import cross_entropy, token_loss
+from coursekit.optim import make_schedule
 from coursekit.seq2seq import Transformer
 from coursekit.tokenizer import CharTokenizer
-from coursekit.train_config import (
-    TrainConfig,
-    make_schedule,
-)
 from coursekit.training import (
     ProcessGroup,
     add_gradients,

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from coursekit import translate as module
-from coursekit.config import GPTConfig, TransformerConfig
+from coursekit.config import GPTConfig, TrainConfig, TransformerConfig
 from coursekit.data import Pairs
 from coursekit.decoder import GPT
 from coursekit.generation import beam_search
@@ -15,7 +15,6 @@ from coursekit.models import save_model
 from coursekit.seq2seq import Transformer
 from coursekit.steppers import CachedSeq2SeqStepper, PlainSeq2SeqStepper
 from coursekit.tokenizer import BPETokenizer, CharTokenizer
-from coursekit.train_config import TrainConfig
 from coursekit.training import train
 from coursekit.translate import SPECIALS, Translator, special_ids
 from coursekit.weights import round_weights

@@ -12,12 +12,11 @@ from torch import nn
 
 import coursekit
 from coursekit import cli, tuning
-from coursekit.config import GPTConfig
+from coursekit.config import GPTConfig, TrainConfig
 from coursekit.data import IGNORE
 from coursekit.decoder import GPT
 from coursekit.loss import cross_entropy
 from coursekit.models import save_model
-from coursekit.train_config import TrainConfig
 from coursekit.training import train
 from coursekit.weights import own_weights, read_tensors, write_tensors
 from coursekit_classroom.glue import result

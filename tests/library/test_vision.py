@@ -8,12 +8,11 @@ from torch.nn import functional as F  # noqa: N812
 from transformers import ViTConfig, ViTForImageClassification
 
 from coursekit.attention import attend, fast_attend
-from coursekit.config import VisionConfig
+from coursekit.config import TrainConfig, VisionConfig
 from coursekit.data import Batch
 from coursekit.masks import causal_mask
 from coursekit.models import load_model, save_model
 from coursekit.positions import sinusoidal
-from coursekit.train_config import TrainConfig
 from coursekit.training import train
 from coursekit.vision import (
     CLOTHES,
