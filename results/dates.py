@@ -16,11 +16,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from coursekit.activations import watch
 from coursekit.config import TrainConfig, TransformerConfig
 from coursekit.data import Batch, Pairs, pad_pairs
 from coursekit.datasets import date_pairs
 from coursekit.generation import generate
+from coursekit.interpret import watch
 from coursekit.seq2seq import Transformer
 from coursekit.steppers import CachedSeq2SeqStepper
 from coursekit.tokenizer import CharTokenizer

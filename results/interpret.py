@@ -15,16 +15,18 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-from coursekit.activations import Edit, intervene, watch
 from coursekit.config import GPTConfig
 from coursekit.decoder import GPT
 from coursekit.interpret import (
+    Edit,
     ablate,
     head_effects,
     induction_keys,
+    intervene,
     mean_heads,
     mean_weight_on,
     patch_effects,
+    watch,
 )
 from coursekit.models import Loaded
 from coursekit.pretrained.published import load_published

@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from coursekit.activations import intervene, watch
 from coursekit.decoder import GPT
-from coursekit.interpret import ablate
+from coursekit.interpret import ablate, intervene, watch
 from coursekit.tokenizer import Tokenizer
 from results import story_grammar as grammar
 

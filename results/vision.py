@@ -21,7 +21,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 from torch.utils.flop_counter import FlopCounterMode
 
-from coursekit.activations import watch
 from coursekit.attention import (
     Attend,
     attend,
@@ -29,6 +28,7 @@ from coursekit.attention import (
 )
 from coursekit.config import TrainConfig, VisionConfig
 from coursekit.data import Batch
+from coursekit.interpret import watch
 from coursekit.training import train
 from coursekit.vision import (
     ViT,

@@ -17,11 +17,11 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from coursekit.activations import record
 from coursekit.attention import Attend, fast_attend
 from coursekit.checks import check_length
 from coursekit.config import SpeechConfig
 from coursekit.encoder import Encoder
+from coursekit.interpret import record
 from coursekit.models import Loaded
 from coursekit.pretrained import formats
 from coursekit.seq2seq import Transformer, encoder_config

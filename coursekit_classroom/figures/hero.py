@@ -15,7 +15,7 @@ from matplotlib.patches import FancyBboxPatch, PathPatch, Rectangle
 from matplotlib.path import Path
 from torch import Tensor
 
-from coursekit.activations import watch
+from coursekit.interpret import watch
 from coursekit.tokenizer import Tokenizer
 from coursekit_classroom.figures.style import COLORS, ROLES, Number
 

@@ -1,4 +1,4 @@
-// What passes through a GPT, to be seen or changed: coursekit/activations.py.
+// What passes through a GPT, to be seen or changed: coursekit/interpret.py.
 //
 // It is the forward pass of a pre-norm GPT as coursekit/minimal.py writes it,
 // with a name for every state on the way.

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from coursekit.activations import watch
 from coursekit.attention import attend
 from coursekit.generation import beam_search
+from coursekit.interpret import watch
 from coursekit.models import load
 from coursekit.positions import frequencies
 from coursekit.steppers import CachedStepper

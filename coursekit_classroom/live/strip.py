@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from coursekit.activations import watch
 from coursekit.attention import attend, attention_weights
+from coursekit.interpret import watch
 from coursekit.tokenizer import Tokenizer
 from coursekit_classroom import figures
 from coursekit_classroom.figures import COLORS, ROLES, Rectangle

@@ -5,12 +5,17 @@ import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812
 
-from coursekit.activations import Activations, intervene, record, watch
 from coursekit.attention import attend, fast_attend
 from coursekit.config import EncoderConfig, GPTConfig, TransformerConfig
 from coursekit.decoder import GPT
 from coursekit.encoder import Encoder
-from coursekit.interpret import head_contributions
+from coursekit.interpret import (
+    Activations,
+    head_contributions,
+    intervene,
+    record,
+    watch,
+)
 from coursekit.seq2seq import Transformer
 
 L, B, H, T, D, DH, V = 3, 2, 6, 7, 10, 5, 11

@@ -4,7 +4,6 @@ import pytest
 import torch
 from test_activations import DH, B, H, L, T, V, build, close
 
-from coursekit.activations import watch
 from coursekit.interpret import (
     ablate,
     head_effects,
@@ -13,6 +12,7 @@ from coursekit.interpret import (
     mean_heads,
     mean_weight_on,
     patch_effects,
+    watch,
 )
 
 

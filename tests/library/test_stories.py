@@ -8,7 +8,7 @@ import torch
 
 import coursekit
 from coursekit import minimal
-from coursekit.activations import watch
+from coursekit.interpret import watch
 from coursekit.weights import own_weights
 from coursekit_classroom import lesson
 from coursekit_classroom.glue import result

@@ -20,7 +20,6 @@ import test_pages
 import torch
 
 import coursekit
-from coursekit.activations import watch
 from coursekit.attention import attend, attention_weights
 from coursekit.bpe import DIGITS_APART
 from coursekit.cache import make_cache
@@ -28,6 +27,7 @@ from coursekit.config import GPTConfig, TransformerConfig
 from coursekit.decoder import GPT
 from coursekit.encoder import Encoder
 from coursekit.generation import beam_search, generate
+from coursekit.interpret import watch
 from coursekit.models import build_model, find_model, save_model, shipped
 from coursekit.sampling import keep_top_p, sampler
 from coursekit.scaling import count_parameters, forward_flops

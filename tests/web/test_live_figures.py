@@ -18,7 +18,7 @@ from patience import comes
 from test_pages import Visit, axe
 
 import coursekit
-from coursekit.activations import watch
+from coursekit.interpret import watch
 from coursekit.models import save_model
 from coursekit.probe import reach
 from coursekit_classroom import lesson
