@@ -51,7 +51,7 @@ from coursekit.masks import (
     padding_mask as padding_mask,
     window_mask as window_mask,
 )
-from coursekit.models import (
+from coursekit.saved_models import (
     Loaded as Loaded,
     find_model as find_model,
     load as load,

@@ -18,7 +18,7 @@ from coursekit.attention import share_heads
 from coursekit.checks import check_attention
 from coursekit.config import EncoderConfig, GPTConfig, StackConfig
 from coursekit.masks import causal_mask
-from coursekit.models import MODELS, build_model, shapes_only
+from coursekit.saved_models import MODELS, build_model, shapes_only
 
 PARTS = {  # a parameter belongs to the first part whose word is in its name
     "norms": "norm",
@@ -40,7 +40,7 @@ def meta_model(config: StackConfig) -> nn.Module:
     numbers: it can be counted, and run on ids that lie there too.
 
     Args:
-        config: of a model that :data:`coursekit.models.MODELS` names.
+        config: of a model that :data:`coursekit.saved_models.MODELS` names.
 
     Returns:
         The model.

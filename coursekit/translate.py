@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from coursekit.generation import beam_search, generate
-from coursekit.models import check_vocabulary, load
+from coursekit.saved_models import check_vocabulary, load
 from coursekit.seq2seq import Transformer
 from coursekit.steppers import CachedSeq2SeqStepper
 from coursekit.tokenizer import Tokenizer

@@ -17,11 +17,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from coursekit import models
+from coursekit import saved_models
 from coursekit.checks import is_integer, is_packaged, require
 from coursekit.data import IGNORE, Batch, Pair, pad, read_lines
 from coursekit.generation import generate
-from coursekit.models import Loaded, find_model, hash_of, load_model
+from coursekit.saved_models import Loaded, find_model, hash_of, load_model
 from coursekit.steppers import CachedStepper
 from coursekit.tokenizer import Tokenizer
 from coursekit.weights import check_finite, read_tensors, write_tensors
@@ -393,7 +393,7 @@ def save_adapter(
     )
     [(rank, scale)] = kinds
     folder = find_model(base)
-    if folder.parent == models.SHIPPED:
+    if folder.parent == saved_models.SHIPPED:
         base = folder.name
     else:  # with a dot in front: the name of no shipped model
         near = os.path.relpath(folder.absolute(), Path(path).absolute().parent)
@@ -451,8 +451,10 @@ def load_tuned(path: str | Path) -> Loaded:
     path = _packaged(path, ".safetensors")
     tensors, about = read_tensors(path)
     _check_adapter(tensors, about, path)
-    is_shipped = about["base"] in models.shipped()
-    base = (models.SHIPPED if is_shipped else path.parent) / about["base"]
+    is_shipped = about["base"] in saved_models.shipped()
+    base = (saved_models.SHIPPED if is_shipped else path.parent) / about[
+        "base"
+    ]
     weights = base / "model.safetensors"
     require(
         weights.is_file(),

@@ -17,7 +17,7 @@ from coursekit.config import GPTConfig, TrainConfig
 from coursekit.data import Batch
 from coursekit.decoder import GPT
 from coursekit.loss import Loss, token_loss
-from coursekit.models import load, save_model
+from coursekit.saved_models import load, save_model
 from coursekit.tokenizer import Tokenizer
 from coursekit.training import evaluate, train
 from coursekit.weights import round_weights

@@ -22,7 +22,6 @@ from coursekit import speculative
 from coursekit.decoder import GPT
 from coursekit.generation import generate
 from coursekit.loss import token_loss
-from coursekit.models import load
 from coursekit.pretrained.formats import read_gguf
 from coursekit.quantize import (
     matrices,
@@ -31,6 +30,7 @@ from coursekit.quantize import (
     quantized_copy,
 )
 from coursekit.sampling import sampler
+from coursekit.saved_models import load
 from coursekit.speculative import (
     CachedReader,
     acceptance,

@@ -28,8 +28,8 @@ from coursekit.interpret import (
     patch_effects,
     watch,
 )
-from coursekit.models import Loaded
 from coursekit.pretrained.published import load_published
+from coursekit.saved_models import Loaded
 from results.record import record
 
 LETTERS, LENGTH, BATCH, EVERY = 32, 48, 32, 20

@@ -15,7 +15,6 @@ import torch
 from torch.nn import functional as F  # noqa: N812
 
 from coursekit.decoder import GPT
-from coursekit.models import Loaded
 from coursekit.positions import SCHEMES
 from coursekit.pretrained.pipelines import (
     align,
@@ -26,6 +25,7 @@ from coursekit.pretrained.pipelines import (
 )
 from coursekit.pretrained.published import load_published
 from coursekit.pretrained.speech import load_speech
+from coursekit.saved_models import Loaded
 from results.record import ROOT, record
 
 SENTENCES = [

@@ -16,7 +16,7 @@ from coursekit.data import (
     train_val_split,
 )
 from coursekit.decoder import GPT
-from coursekit.models import save_model
+from coursekit.saved_models import save_model
 from coursekit.tokenizer import BPETokenizer
 from coursekit.training import evaluate, train
 from results.record import ROOT, record

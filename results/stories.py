@@ -16,7 +16,7 @@ from torch import Tensor
 from coursekit.config import GPTConfig, TrainConfig
 from coursekit.data import Batch
 from coursekit.decoder import GPT
-from coursekit.models import save_model
+from coursekit.saved_models import save_model
 from coursekit.tokenizer import BPETokenizer, Tokenizer
 from coursekit.training import Progress, train
 from coursekit.weights import round_weights

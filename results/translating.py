@@ -13,7 +13,7 @@ import torch
 from coursekit.checkpoint import load_checkpoint, save_checkpoint
 from coursekit.config import TrainConfig, TransformerConfig
 from coursekit.data import Batch, Pairs, load_pairs
-from coursekit.models import create_run, read_config
+from coursekit.saved_models import create_run, read_config
 from coursekit.seq2seq import Transformer
 from coursekit.tokenizer import BPETokenizer, Tokenizer
 from coursekit.training import Progress, new_state, train

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from coursekit.models import find_model
+from coursekit.saved_models import find_model
 from coursekit.translate import Translator
 from results.record import record
 from results.translating import TEST, bleu, count

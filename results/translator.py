@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from coursekit.config import TrainConfig
-from coursekit.models import save_model
+from coursekit.saved_models import save_model
 from coursekit.translate import Translator
 from coursekit.weights import put_weights, round_weights
 from results.record import ROOT, record

@@ -18,7 +18,7 @@ from coursekit.data import (
     sequential_windows,
 )
 from coursekit.decoder import GPT
-from coursekit.models import save_model
+from coursekit.saved_models import save_model
 from coursekit.tokenizer import BPETokenizer
 from coursekit.training import Progress, evaluate, train
 from coursekit.weights import (

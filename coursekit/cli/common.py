@@ -11,7 +11,7 @@ from coursekit.cli.output import FULL
 from coursekit.decoder import GPT
 from coursekit.devices import pick_device
 from coursekit.files import locked
-from coursekit.models import Loaded, check_folder, load
+from coursekit.saved_models import Loaded, check_folder, load
 from coursekit.weights import SaveError, saving
 
 

@@ -13,7 +13,7 @@ from coursekit.cli.output import report
 from coursekit.cli.runs import windows_of
 from coursekit.data import load_text, train_val_split
 from coursekit.loss import perplexity
-from coursekit.models import find_model, is_zip, read_config
+from coursekit.saved_models import find_model, is_zip, read_config
 from coursekit.tokenizer import Tokenizer
 from coursekit.training import evaluate
 

@@ -20,7 +20,7 @@ from coursekit.cli.options import add_fields
 from coursekit.cli.output import report
 from coursekit.config import TrainConfig
 from coursekit.data import Batch, Pair
-from coursekit.models import save_model
+from coursekit.saved_models import save_model
 from coursekit.tokenizer import Tokenizer
 from coursekit.training import evaluate, train
 from coursekit.tuning import (

@@ -11,7 +11,7 @@ from torch import nn
 from coursekit.cli import version
 from coursekit.cli.output import report
 from coursekit.devices import pick_device, pick_precision
-from coursekit.models import (
+from coursekit.saved_models import (
     build_model,
     find_model,
     hash_of,

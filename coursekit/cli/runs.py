@@ -24,14 +24,14 @@ from coursekit.data import (
 )
 from coursekit.decoder import GPT
 from coursekit.devices import pick_device, pick_precision
-from coursekit.models import (
+from coursekit.optim import make_optimizer, make_schedule
+from coursekit.saved_models import (
     check_vocabulary,
     create_run,
     read_config,
     read_tokenizer,
     shapes_only,
 )
-from coursekit.optim import make_optimizer, make_schedule
 from coursekit.tokenizer import BPETokenizer, CharTokenizer, Tokenizer
 from coursekit.training import ProcessGroup
 

@@ -26,7 +26,7 @@ from coursekit.cli.runs import (
 )
 from coursekit.config import GPTConfig, TrainConfig
 from coursekit.devices import pick_device
-from coursekit.models import read_config
+from coursekit.saved_models import read_config
 from coursekit.training import (
     SINGLE_PROCESS,
     ProcessGroup,

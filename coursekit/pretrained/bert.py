@@ -7,9 +7,9 @@ from pathlib import Path
 
 from coursekit.config import EncoderConfig
 from coursekit.encoder import Encoder
-from coursekit.models import Loaded
 from coursekit.pretrained import formats
 from coursekit.pretrained.wordpiece import WordPieceTokenizer
+from coursekit.saved_models import Loaded
 
 BERT_RULES = {
     "model_type": "bert",

@@ -21,7 +21,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from coursekit.files import parse_json
-from coursekit.models import Loaded, check_vocabulary, filled
+from coursekit.saved_models import Loaded, check_vocabulary, filled
 
 Tensors = dict[str, Tensor]
 """Weights by name."""

@@ -6,8 +6,8 @@ from pathlib import Path
 from coursekit.checks import check_choice
 from coursekit.config import GPTConfig
 from coursekit.decoder import GPT
-from coursekit.models import Loaded
 from coursekit.pretrained import formats
+from coursekit.saved_models import Loaded
 from coursekit.tokenizer import BPETokenizer
 
 GPT2_RULES = {

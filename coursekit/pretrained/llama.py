@@ -11,8 +11,8 @@ from typing import Any
 from coursekit.bpe import DIGITS_APART
 from coursekit.config import GPTConfig
 from coursekit.decoder import GPT
-from coursekit.models import Loaded
 from coursekit.pretrained import formats
+from coursekit.saved_models import Loaded
 from coursekit.tokenizer import BPETokenizer
 
 GGUF_RULES = {

@@ -21,8 +21,8 @@ from pathlib import Path
 
 import torch
 
-from coursekit.models import Loaded
 from coursekit.pretrained.formats import MissingModelError
+from coursekit.saved_models import Loaded
 
 
 @dataclass(frozen=True)

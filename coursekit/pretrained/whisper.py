@@ -22,8 +22,8 @@ from coursekit.checks import check_length
 from coursekit.config import SpeechConfig
 from coursekit.encoder import Encoder
 from coursekit.interpret import record
-from coursekit.models import Loaded
 from coursekit.pretrained import formats
+from coursekit.saved_models import Loaded
 from coursekit.seq2seq import Transformer, encoder_config
 from coursekit.tokenizer import BPETokenizer
 

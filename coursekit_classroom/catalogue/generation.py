@@ -955,7 +955,7 @@ def taste() -> dict[str, float | int | None]:
 def _material() -> tuple[Any, Any, frozenset[str]]:
     from coursekit.data import load_text
     from coursekit.data import train_val_split as split
-    from coursekit.models import load
+    from coursekit.saved_models import load
 
     model, tokenizer = load("running")
     learned, _ = split(load_text("shakespeare"), 0.1)

@@ -23,7 +23,7 @@ import torch
 from torch import nn
 
 from coursekit.files import write_atomically
-from coursekit.models import load_model, save_model
+from coursekit.saved_models import load_model, save_model
 from coursekit.seq2seq import Transformer
 from coursekit.tokenizer import Tokenizer
 from coursekit.weights import SaveError

@@ -16,8 +16,8 @@ from torch import nn
 from coursekit.attention import attend
 from coursekit.generation import beam_search
 from coursekit.interpret import watch
-from coursekit.models import load
 from coursekit.positions import frequencies
+from coursekit.saved_models import load
 from coursekit.steppers import CachedStepper
 from coursekit.tokenizer import BPETokenizer, Tokenizer
 from coursekit.translate import Translator

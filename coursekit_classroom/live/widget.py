@@ -9,7 +9,7 @@ import anywidget
 import traitlets
 from torch import nn
 
-from coursekit.models import load
+from coursekit.saved_models import load
 from coursekit.tokenizer import Tokenizer
 from coursekit_classroom.live import bundle, export
 

@@ -22,7 +22,7 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
-from coursekit.models import SHIPPED
+from coursekit.saved_models import SHIPPED
 
 ROOT = Path(__file__).resolve().parents[2]
 

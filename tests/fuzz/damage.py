@@ -22,7 +22,6 @@ from coursekit.checkpoint import load_checkpoint, save_checkpoint
 from coursekit.config import GPTConfig, TrainConfig
 from coursekit.data import load_text
 from coursekit.decoder import GPT
-from coursekit.models import load_model, save_model
 from coursekit.pretrained.formats import (
     MissingModelError,
     read_ct2,
@@ -31,6 +30,7 @@ from coursekit.pretrained.formats import (
 )
 from coursekit.pretrained.gpt2 import load_gpt2
 from coursekit.pretrained.speech import read_wav
+from coursekit.saved_models import load_model, save_model
 from coursekit.tokenizer import BPETokenizer, CharTokenizer, load_tokenizer
 from coursekit.training import new_state
 from coursekit_classroom.grading import frames

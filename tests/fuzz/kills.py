@@ -12,7 +12,7 @@ import time
 from functools import cache
 from pathlib import Path
 
-from coursekit.models import build_model, read_config
+from coursekit.saved_models import build_model, read_config
 from coursekit.weights import read_tensors
 from tests.fuzz import commands, folder, target
 from tests.submissions import corpus

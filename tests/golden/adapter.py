@@ -24,9 +24,9 @@ from coursekit.decoder import GPT
 from coursekit.encoder import Encoder
 from coursekit.generation import beam_search, generate
 from coursekit.loss import token_loss
-from coursekit.models import load
 from coursekit.preferences import dpo_batch, make_dpo_loss
 from coursekit.pretrained.whisper import SpeechTransformer
+from coursekit.saved_models import load
 from coursekit.seq2seq import Transformer
 from coursekit.steppers import CachedSeq2SeqStepper, CachedStepper
 from coursekit.training import add_gradients, train

@@ -39,7 +39,6 @@ from coursekit.feedforward import FeedForward, SwiGLU
 from coursekit.generation import beam_search, generate
 from coursekit.loss import cross_entropy, fast_cross_entropy
 from coursekit.masks import causal_mask, combine_masks, window_mask
-from coursekit.models import read_config, shapes_only
 from coursekit.multihead import MultiHeadAttention, split_heads
 from coursekit.optim import (
     constant_schedule,
@@ -49,6 +48,7 @@ from coursekit.optim import (
 from coursekit.positions import frequencies, sinusoidal
 from coursekit.probe import causality, prefix_gap
 from coursekit.sampling import apply_temperature, sampler
+from coursekit.saved_models import read_config, shapes_only
 from coursekit.seq2seq import Transformer
 from coursekit.speculative import draw_with, speculate
 from coursekit.steppers import PlainStepper

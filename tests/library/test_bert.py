@@ -8,8 +8,8 @@ from compare import close, shake
 from references import edit_config, numbers
 from transformers import BertConfig, BertModel
 
-from coursekit.models import load_model, save_model
 from coursekit.pretrained.bert import load_bert
+from coursekit.saved_models import load_model, save_model
 
 D, HEADS, V, MAX, DFF = 42, 3, 31, 17, 29
 

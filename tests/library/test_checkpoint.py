@@ -37,7 +37,7 @@ from coursekit.decoder import GPT
 from coursekit.encoder import Encoder
 from coursekit.fast.inference import pack
 from coursekit.generation import generate
-from coursekit.models import (
+from coursekit.saved_models import (
     create_run,
     load,
     load_model,
@@ -113,12 +113,12 @@ import torch
 torch.set_num_threads(1)
 from coursekit import checkpoint
 from coursekit.checkpoint import Saver, load_checkpoint
-from coursekit.models import build_model, create_run, read_config
+from coursekit.saved_models import build_model, create_run, read_config
 from coursekit.weights import read_tensors
 from coursekit.config import GPTConfig
 from coursekit.config import TrainConfig
 from coursekit.checkpoint import Saver, load_checkpoint
-from coursekit.models import build_model, create_run, read_config
+from coursekit.saved_models import build_model, create_run, read_config
 from coursekit.weights import read_tensors
 from coursekit.config import GPTConfig
 from coursekit.config import TrainConfig

@@ -22,14 +22,14 @@ from compare import json_damages
 from patience import PATIENCE, comes
 
 import coursekit
-from coursekit import cli, models, tuning
+from coursekit import cli, saved_models, tuning
 from coursekit.cli import finetune, options, runs
 from coursekit.cli.evaluate import recorded_text
 from coursekit.cli.translate import LINES
 from coursekit.config import GPTConfig, TrainConfig, TransformerConfig
 from coursekit.data import load_text
 from coursekit.files import locked
-from coursekit.models import load_model, read_config, save_model
+from coursekit.saved_models import load_model, read_config, save_model
 from coursekit.seq2seq import Transformer
 from coursekit.tokenizer import CharTokenizer
 from coursekit.training import evaluate
@@ -1067,7 +1067,7 @@ def test_shipped_models_load_by_name(tmp_path, run, monkeypatch):
     (tmp_path / "first").mkdir()
     for name in ("config.json", "model.safetensors", "tokenizer.json"):
         (tmp_path / "first" / name).write_bytes((run / name).read_bytes())
-    monkeypatch.setattr(models, "SHIPPED", tmp_path)
+    monkeypatch.setattr(saved_models, "SHIPPED", tmp_path)
     assert coursekit.shipped() == ["first"]
     model, tokenizer = coursekit.load("first")
     assert model.config.vocab_size == tokenizer.vocab_size

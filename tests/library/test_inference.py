@@ -12,7 +12,7 @@ from coursekit.decoder import GPT
 from coursekit.fast.inference import _gelu_network, _network, pack
 from coursekit.feedforward import FeedForward
 from coursekit.generation import beam_search, generate
-from coursekit.models import save_model
+from coursekit.saved_models import save_model
 from coursekit.seq2seq import Transformer
 from coursekit.steppers import (
     CachedSeq2SeqStepper,

@@ -60,7 +60,7 @@ def test_the_package_loads_without_what_few_need():
             "from coursekit import Transformer, pack",
         ),
         (
-            "from coursekit.models import load",
+            "from coursekit.saved_models import load",
             {"fast", "training", "decoder"},
             "from coursekit.training import train; load('running')",
         ),

@@ -41,10 +41,10 @@ from coursekit.encoder import Encoder
 from coursekit.fast.inference import pack
 from coursekit.generation import beam_search, generate
 from coursekit.masks import causal_mask, combine_masks, padding_mask
-from coursekit.models import load
 from coursekit.pretrained.whisper import SpeechTransformer
 from coursekit.probe import causality, prefix_gap, same_in_use
 from coursekit.sampling import sampler
+from coursekit.saved_models import load
 from coursekit.seq2seq import Transformer
 from coursekit.speculative import CachedReader, draw_with, speculate
 from coursekit.steppers import (

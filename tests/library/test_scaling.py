@@ -15,8 +15,8 @@ from coursekit.config import (
 )
 from coursekit.decoder import GPT
 from coursekit.encoder import Encoder
-from coursekit.models import shapes_only
 from coursekit.positions import alibi_slopes
+from coursekit.saved_models import shapes_only
 from coursekit.scaling import (
     ByteCounter,
     block_attend,

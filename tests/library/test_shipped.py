@@ -9,9 +9,9 @@ import pytest
 import torch
 
 import coursekit
-from coursekit.models import find_model, shipped
 from coursekit.multihead import MultiHeadAttention
 from coursekit.probe import causality
+from coursekit.saved_models import find_model, shipped
 from coursekit.translate import Translator
 from coursekit.weights import own_weights, read_tensors, round_weights
 from coursekit_classroom.glue import result

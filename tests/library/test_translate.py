@@ -11,7 +11,7 @@ from coursekit.config import GPTConfig, TrainConfig, TransformerConfig
 from coursekit.data import Pairs
 from coursekit.decoder import GPT
 from coursekit.generation import beam_search
-from coursekit.models import save_model
+from coursekit.saved_models import save_model
 from coursekit.seq2seq import Transformer
 from coursekit.steppers import CachedSeq2SeqStepper, PlainSeq2SeqStepper
 from coursekit.tokenizer import BPETokenizer, CharTokenizer

@@ -16,7 +16,7 @@ from coursekit.config import GPTConfig, TrainConfig
 from coursekit.data import IGNORE
 from coursekit.decoder import GPT
 from coursekit.loss import cross_entropy
-from coursekit.models import save_model
+from coursekit.saved_models import save_model
 from coursekit.training import train
 from coursekit.weights import own_weights, read_tensors, write_tensors
 from coursekit_classroom.glue import result

@@ -11,8 +11,8 @@ from coursekit.attention import attend, fast_attend
 from coursekit.config import TrainConfig, VisionConfig
 from coursekit.data import Batch
 from coursekit.masks import causal_mask
-from coursekit.models import load_model, save_model
 from coursekit.positions import sinusoidal
+from coursekit.saved_models import load_model, save_model
 from coursekit.training import train
 from coursekit.vision import (
     CLOTHES,

@@ -13,7 +13,6 @@ from transformers import (
 
 from coursekit.attention import attention_weights
 from coursekit.config import SpeechConfig
-from coursekit.models import load_model, save_model
 from coursekit.multihead import split_heads
 from coursekit.pretrained.whisper import (
     ConvStem,
@@ -21,6 +20,7 @@ from coursekit.pretrained.whisper import (
     cross_weights,
     load_whisper,
 )
+from coursekit.saved_models import load_model, save_model
 
 B, T, V, M, C, D, HEADS, DFF = 2, 5, 31, 11, 26, 42, 3, 29
 

@@ -28,8 +28,8 @@ from coursekit.decoder import GPT
 from coursekit.encoder import Encoder
 from coursekit.generation import beam_search, generate
 from coursekit.interpret import watch
-from coursekit.models import build_model, find_model, save_model, shipped
 from coursekit.sampling import keep_top_p, sampler
+from coursekit.saved_models import build_model, find_model, save_model, shipped
 from coursekit.scaling import count_parameters, forward_flops
 from coursekit.seq2seq import Transformer, encoder_config
 from coursekit.steppers import CachedSeq2SeqStepper, CachedStepper

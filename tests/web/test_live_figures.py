@@ -19,8 +19,8 @@ from test_pages import Visit, axe
 
 import coursekit
 from coursekit.interpret import watch
-from coursekit.models import save_model
 from coursekit.probe import reach
+from coursekit.saved_models import save_model
 from coursekit_classroom import lesson
 from coursekit_classroom.edits import EDITS
 from coursekit_classroom.figures.hero import others_of

@@ -22,7 +22,7 @@ from test_pages import axe
 
 import coursekit
 from coursekit import minimal
-from coursekit.models import find_model
+from coursekit.saved_models import find_model
 from coursekit.tokenizer import BPETokenizer
 from coursekit_classroom import lesson, live
 from coursekit_classroom.live import strip, walk

@@ -1,5 +1,5 @@
 // A trained model as one file that coursekit.load reads: what
-// coursekit/models.py writes to a folder, in a zip that is not compressed.
+// coursekit/saved_models.py writes to a folder, in a zip that is not compressed.
 
 /** The bytes of a safetensors file of {name: {shape, data}}, all float32, with
  *  the checksum of coursekit/weights.py. */
