@@ -106,20 +106,6 @@ def check_integers(**sizes: Any) -> None:
         require(is_integer(size), rule, received, "Give a positive integer.")
 
 
-def check_width(width: int, n_heads: int) -> None:
-    """Refuse a width that can't be cut into heads of equal size.
-
-    Raises:
-        ValueError: if it is not a multiple of H.
-    """
-    require(
-        is_integer(n_heads) and width % n_heads == 0,
-        "the width must be divisible by the heads",
-        f"{width} columns for {n_heads} heads",
-        "Choose a multiple.",
-    )
-
-
 def check_heads(
     d_model: int, n_heads: int, n_kv_heads: int, d_head: int | None = None
 ) -> None:
@@ -186,8 +172,7 @@ def check_ids(
                 "token ids must be (B, T) with at least 1 token: got "
                 f"{tuple(ids.shape)}. For one sequence write ids[None]."
             )
-        if n_old + ids.size(1) > max_len:
-            check_length(n_old + ids.size(1), max_len)
+        check_length(n_old + ids.size(1), max_len)
         if positions is not None:
             check_positions(positions, ids)
             ranges.append(("positions", positions, max_len, WRONG_POSITION))
@@ -215,12 +200,12 @@ def check_length(length: int, max_len: int) -> None:
     Raises:
         ValueError: if ``length`` exceeds ``max_len``.
     """
-    require(
-        length <= max_len,
-        f"a sequence may have at most max_len={max_len} tokens",
-        str(length),
-        f"Keep the last {max_len}, or build the model with a larger max_len.",
-    )
+    if length > max_len:
+        raise ValueError(
+            f"a sequence may have at most max_len={max_len} tokens: got "
+            f"{length}. Keep the last {max_len}, or build the model with a "
+            "larger max_len."
+        )
 
 
 def check_positions(positions: Tensor, ids: Tensor) -> None:

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from coursekit.attention import Attend, fast_attend
-from coursekit.checks import check_dropout, check_heads, check_width
+from coursekit.checks import check_dropout, check_heads
 
 KeysValues = tuple[Tensor, Tensor]
 """(B, G, S, Dh) keys and (B, G, S, Dv) values."""
@@ -45,7 +45,10 @@ def split_heads(
     Chapter: 6, multi-head attention.
     """
     if n_heads < 1 or x.size(-1) % n_heads:
-        check_width(x.size(-1), n_heads)
+        raise ValueError(
+            "the width must be divisible by the heads: got "
+            f"{x.size(-1)} columns for {n_heads} heads. Choose a multiple."
+        )
     return x.unflatten(-1, (n_heads, -1)).transpose(-3, -2)
 
 
@@ -117,8 +120,9 @@ class MultiHeadAttention(nn.Module):
     def forward(
         self,
         x: Float[Tensor, "B T D"],
-        memory: Float[Tensor, "B S D"] | KeysValues | None = None,
+        memory: Float[Tensor, "B S D"] | None = None,
         *,
+        known: KeysValues | None = None,
         mask: Tensor | None = None,
         causal: bool = False,
         rotate: Callable[[Tensor], Tensor] | None = None,
@@ -129,8 +133,8 @@ class MultiHeadAttention(nn.Module):
 
         Args:
             x: (B, T, D) where the queries come from.
-            memory: (B, S, D) where keys and values come from, or what
-                :meth:`keys_values` made of it; ``x`` if None.
+            memory: (B, S, D) where keys and values come from; ``x`` if None.
+            known: in place of ``memory``, what :meth:`keys_values` made of it.
             mask: booleans, broadcast to (B, H, T, S), True = may attend.
             causal: query i sees key j only if j ≤ i + (S − T).
             rotate: turns queries and keys by their positions (RoPE).
@@ -144,10 +148,9 @@ class MultiHeadAttention(nn.Module):
             ValueError: if shapes do not fit.
         """
         q = split_heads(self.w_q(x), self.n_heads)
-        if isinstance(memory, tuple):
-            k, v = memory
-        else:
-            k, v = self.keys_values(x if memory is None else memory)
+        if known is None:
+            known = self.keys_values(x if memory is None else memory)
+        k, v = known
         if rotate is not None:
             q, k = rotate(q), rotate(k)
         if cache is not None:

@@ -158,7 +158,7 @@ def quantized_bytes(
 
 
 # -- stored in four bits -----------------------------------------------------
-def pack(whole: Int8[Tensor, "N K"]) -> UInt8[Tensor, "N K/2"]:
+def to_int4(whole: Int8[Tensor, "N K"]) -> UInt8[Tensor, "N K/2"]:
     """Put two whole numbers of four bits into each byte.
 
     ``(n₀ + 8) + 16 (n₁ + 8)`` for neighbors n₀ and n₁ in −8..7.
@@ -184,8 +184,8 @@ def pack(whole: Int8[Tensor, "N K"]) -> UInt8[Tensor, "N K/2"]:
     return low + 16 * high
 
 
-def unpack(packed: UInt8[Tensor, "N M"]) -> Int8[Tensor, "N 2*M"]:
-    """Undo :func:`pack`.
+def from_int4(packed: UInt8[Tensor, "N M"]) -> Int8[Tensor, "N 2*M"]:
+    """Undo :func:`to_int4`.
 
     Args:
         packed: (N, M) bytes.
@@ -200,7 +200,7 @@ def unpack(packed: UInt8[Tensor, "N M"]) -> Int8[Tensor, "N 2*M"]:
     return both.flatten(1).to(torch.int8) - 8
 
 
-class PackedLinear(nn.Module):
+class Int4Linear(nn.Module):
     """A linear layer stored in four bits, and multiplied out at each call.
 
     Args:
@@ -208,19 +208,19 @@ class PackedLinear(nn.Module):
         group_size: as in :func:`quantize`.
 
     Raises:
-        ValueError: as :func:`quantize` and :func:`pack`.
+        ValueError: as :func:`quantize` and :func:`to_int4`.
 
     Chapter: 21, inference.
-    Test: test_quantize.py::test_a_packed_model_computes_the_same
+    Test: test_quantize.py::test_a_model_in_four_bits_computes_the_same
     """
 
-    packed: Tensor
+    numbers: Tensor
     steps: Tensor
 
     def __init__(self, linear: nn.Linear, group_size: int | None) -> None:
         super().__init__()
         whole, steps = quantize(linear.weight, 4, group_size)
-        self.register_buffer("packed", pack(whole))
+        self.register_buffer("numbers", to_int4(whole))
         self.register_buffer("steps", steps)
         self.bias = linear.bias
 
@@ -233,11 +233,11 @@ class PackedLinear(nn.Module):
         Returns:
             (..., N).
         """
-        weight = dequantize(Quantized(unpack(self.packed), self.steps))
+        weight = dequantize(Quantized(from_int4(self.numbers), self.steps))
         return F.linear(x, weight, self.bias)
 
 
-def pack_linear(model: nn.Module, group_size: int | None = None) -> nn.Module:
+def int4_copy(model: nn.Module, group_size: int | None = None) -> nn.Module:
     """Copy a model whose linear layers are stored in four bits.
 
     Args:
@@ -245,19 +245,19 @@ def pack_linear(model: nn.Module, group_size: int | None = None) -> nn.Module:
         group_size: as in :func:`quantize`.
 
     Returns:
-        The copy, for inference only; its embeddings are not packed.
+        The copy, for inference only; its embeddings stay as they are.
 
     Raises:
-        ValueError: as :class:`PackedLinear`.
+        ValueError: as :class:`Int4Linear`.
 
     Chapter: 21, inference.
     """
-    packed = copy.deepcopy(model)
-    for module in list(packed.modules()):
+    copied = copy.deepcopy(model)
+    for module in list(copied.modules()):
         for name, child in list(module.named_children()):
             if type(child) is nn.Linear:
-                setattr(module, name, PackedLinear(child, group_size))
-    return packed
+                setattr(module, name, Int4Linear(child, group_size))
+    return copied
 
 
 def _check_sizes(bits: int, group_size: int | None, width: int) -> int:

@@ -15,9 +15,8 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from coursekit.attention import share_heads
-from coursekit.checks import check_attention
+from coursekit.checks import check_attention, check_causal
 from coursekit.config import EncoderConfig, GPTConfig, StackConfig
-from coursekit.masks import causal_mask
 from coursekit.saved_models import MODELS, build_model, shapes_only
 
 PARTS = {  # a parameter belongs to the first part whose word is in its name
@@ -261,8 +260,8 @@ def block_attend(
             f"size={size}. Use attend or fast_attend for these."
         )
     n_queries, n_keys = q.size(-2), k.size(-2)
-    if causal and n_queries > n_keys:
-        causal_mask(n_queries, n_keys)  # says what is wrong
+    if causal:
+        check_causal(n_queries, n_keys)
     scores_of = _scores_of(q, n_keys, mask, causal, bias)
     tiles = list(_tiles(n_queries, n_keys, causal, size))
     wide = torch.promote_types(q.dtype, torch.float32)

@@ -130,7 +130,7 @@ class CrossBlock(nn.Module):
         # Attention to a source has no order: the queries of all its targets
         # stand in one row.
         rows = y.flatten(0, 1).unflatten(0, (len(known[0]), -1))
-        return self.cross_attention(rows, known, mask=mask).view_as(y)
+        return self.cross_attention(rows, known=known, mask=mask).view_as(y)
 
     def remembered(
         self, memory: Float[Tensor, "M S D"], cache: CrossCache | None

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from safetensors import SafetensorError
-from safetensors.torch import load as unpack
+from safetensors.torch import load as load_tensors
 from safetensors.torch import save
 from torch import Tensor, nn
 
@@ -96,7 +96,7 @@ def read_tensors(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """
     data = _read_file(Path(path))
     try:
-        tensors = unpack(data)
+        tensors = load_tensors(data)
         checksum, about = _head(data)
     except (SafetensorError, ValueError) as error:
         raise ValueError(
@@ -397,17 +397,17 @@ def round_weights(model: nn.Module) -> None:
 
 def to_int8(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """Each matrix as int8 with its steps; all else, finite, as it is."""
-    packed = {}
+    stored = {}
     for name, tensor in tensors.items():
         if tensor.dim() < 2 or not tensor.is_floating_point():
-            packed[name] = tensor
+            stored[name] = tensor
             continue
         rows = tensor.detach().float().flatten(1)
         steps = row_steps(rows)
         whole = (rows / steps[:, None]).round().to(torch.int8)
-        packed[name] = whole.view(tensor.shape)
-        packed[name + SCALE] = steps
-    return packed
+        stored[name] = whole.view(tensor.shape)
+        stored[name + SCALE] = steps
+    return stored
 
 
 def row_steps(

@@ -696,7 +696,7 @@ EXERCISES = {
         _restored_cases,
         bugs=_RESTORED_BUGS,
         forbid=(
-            "coursekit.quantize.unpack",
+            "coursekit.quantize.from_int4",
             "coursekit.quantize.dequantize",
         ),
     ),

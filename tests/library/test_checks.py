@@ -16,9 +16,9 @@ from coursekit.checks import (
     check_length,
     check_mask,
     check_positions,
-    check_width,
     require,
 )
+from coursekit.multihead import split_heads
 
 B, T, S, V, MAX = 2, 5, 7, 13, 11
 
@@ -85,7 +85,7 @@ Q, K = torch.zeros(B, 3, T, 4), torch.zeros(B, 3, S, 4)
         (check_choice, ("norm", "batch", ("layer", "rms")), "'batch'"),
         (check_heads, (13, 3, 3), "d_model=13, n_heads=3"),
         (check_heads, (12, 4, 3), "n_heads=4, n_kv_heads=3"),
-        (check_width, (13, 3), "13 columns for 3 heads"),
+        (split_heads, (torch.ones(1, 13), 3), "13 columns for 3 heads"),
         (check_length, (MAX + 1, MAX), "12"),
         (check_ids, (ids(), V, MAX, MAX - T + 1), "12"),
         (check_ids, (ids().float(), V, MAX), "torch.float32"),
@@ -114,7 +114,7 @@ def test_what_is_refused(check, arguments, received):
         (check_choice, ("norm", "rms", ("layer", "rms"))),
         (check_heads, (12, 3, 1)),
         (check_heads, (13, 3, 3, 5)),
-        (check_width, (12, 3)),
+        (split_heads, (torch.ones(1, 12), 3)),
         (check_length, (MAX, MAX)),
         (check_attention, (Q, K, K, None)),
         (check_attention, (Q, K[:, :1], K[:, :1], torch.ones(T, S) > 0)),

@@ -314,7 +314,7 @@ def quantized(place):
     return [
         quantize.quantized_copy(model, bits, group_size=4)(ids)
         for bits in (8, 4)
-    ] + [quantize.pack_linear(gpt(place), 4)(ids)]
+    ] + [quantize.int4_copy(gpt(place), 4)(ids)]
 
 
 @work

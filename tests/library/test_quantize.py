@@ -7,16 +7,16 @@ from torch import nn
 from coursekit.config import GPTConfig
 from coursekit.decoder import GPT
 from coursekit.quantize import (
-    PackedLinear,
+    Int4Linear,
     Quantized,
     dequantize,
+    from_int4,
+    int4_copy,
     matrices,
-    pack,
-    pack_linear,
     quantize,
     quantized_bytes,
     quantized_copy,
-    unpack,
+    to_int4,
 )
 from coursekit.weights import round_weights
 
@@ -120,11 +120,11 @@ def test_fewer_bits_and_larger_groups_err_more(weights):
 
 
 def test_bytes_are_those_of_what_is_stored(model):
-    packed = pack_linear(model, group_size=4)
+    packed = int4_copy(model, group_size=4)
     stored = sum(
-        m.packed.nbytes + m.steps.nbytes
+        m.numbers.nbytes + m.steps.nbytes
         for m in packed.modules()
-        if isinstance(m, PackedLinear)
+        if isinstance(m, Int4Linear)
     )
     linear = [m for m in model.modules() if type(m) is nn.Linear]
     n_linear = sum(m.weight.numel() for m in linear)
@@ -143,18 +143,18 @@ def test_bytes_are_those_of_what_is_stored(model):
 
 def test_two_numbers_share_a_byte():
     whole = torch.arange(-8, 8).view(2, 8).to(torch.int8)
-    packed = pack(whole)
+    packed = to_int4(whole)
     assert packed[0].tolist() == [0 + 16 * 1, 2 + 16 * 3, 4 + 80, 6 + 112]
-    assert torch.equal(unpack(packed), whole)
+    assert torch.equal(from_int4(packed), whole)
 
 
-def test_a_packed_model_computes_the_same(model):
+def test_a_model_in_four_bits_computes_the_same(model):
     """As a copy with the same rounding, its embeddings left as they are."""
     ids = torch.arange(10).view(2, 5)
     rounded = quantized_copy(model, 4, 4)
     rounded.embedding.load_state_dict(model.embedding.state_dict())
     rounded.positions.load_state_dict(model.positions.state_dict())
-    torch.testing.assert_close(pack_linear(model, 4)(ids), rounded(ids))
+    torch.testing.assert_close(int4_copy(model, 4)(ids), rounded(ids))
     assert not torch.allclose(rounded(ids), model(ids), atol=1e-3)
 
 
@@ -177,4 +177,4 @@ def test_sizes_that_do_not_fit_are_refused(weights, bits, group_size):
 def test_what_does_not_fit_into_four_bits_is_refused(shape):
     whole = torch.full(shape, 8, dtype=torch.int8)
     with pytest.raises(ValueError, match=r"entries in −8\.\.7: got"):
-        pack(whole)
+        to_int4(whole)
