@@ -275,7 +275,7 @@ def test_a_memory_of_another_source_is_seen(monkeypatch):
     def by_number(sources):
         return sorted(set(sources))
 
-    monkeypatch.setattr("coursekit.cache._distinct", by_number)
+    monkeypatch.setattr("coursekit.steppers._distinct", by_number)
     with pytest.raises(AssertionError):
         test_beams_of_a_source_share_its_memory()
 

@@ -15,7 +15,6 @@ from compare import close
 from golden import adapter
 
 from coursekit import (
-    activations,
     interpret,
     loss,
     minimal,
@@ -265,7 +264,7 @@ def shipped(place):
 @work
 def looking_inside(place):
     model, ids = gpt(place), adapter.tokens(B, T).to(place)
-    seen = activations.watch(model, ids)
+    seen = interpret.watch(model, ids)
 
     def measure():
         return float(loss.cross_entropy(model(ids), ids))
