@@ -166,6 +166,13 @@ def train(  # noqa: PLR0913 (a page shows each as an argument)
     forward = for_training(model, config.compile)
     forward.train()
     model.train()
+    gradients = partial(
+        add_gradients,
+        forward,
+        loss=training_loss,
+        precision=precision,
+        group=group,
+    )
     clock = Clock(seconds)
     with (
         forked_rng(device),
@@ -176,7 +183,7 @@ def train(  # noqa: PLR0913 (a page shows each as an argument)
             seed_step(config.seed, state.step, group.rank)
             seen = state.tokens
             report = _update(
-                forward, batches, config, state, training_loss, group
+                gradients, list(batches(state.step)), config, state, group
             )
             speed = clock.stop(state.tokens - seen)
             is_late = group.sum(clock.is_over()) > 0
@@ -214,21 +221,17 @@ def _losses(
 
 
 def _update(
-    forward: nn.Module,
-    batches: Callable[[int], Iterable[Batch]],
+    gradients: Callable[[Sequence[Batch]], tuple[Tensor, int]],
+    micro_batches: Sequence[Batch],
     config: TrainConfig,
     state: TrainState,
-    loss: Loss,
     group: ProcessGroup,
 ) -> Progress:
     """One update of the weights, noted in the state."""
     optimizer = state.optimizer
     weights = [p for g in optimizer.param_groups for p in g["params"]]
-    precision = pick_precision(config.precision, device_of(forward))
     optimizer.zero_grad(set_to_none=True)
-    own, n_targets = add_gradients(
-        forward, list(batches(state.step)), loss, precision, group
-    )
+    own, n_targets = gradients(micro_batches)
     if all(weight.grad is None for weight in weights):
         raise ValueError(
             "the state must be of this model: got an optimizer whose weights "
