@@ -69,14 +69,6 @@ _ATTEND_BUGS = {
         "D_h, all weights start nearly equal.",
         read="04_attention#att-predict-scale",
     ),
-    "times_scale": Bug(
-        "/ q.size(-1) ** 0.5",
-        "* q.size(-1) ** 0.5",
-        says="the scores multiplied by √D_h",
-        why="You scaled the wrong way round: divide, to keep the scores "
-        "small.",
-        read="04_attention#att-predict-scale",
-    ),
     "over_queries": Bug(
         "scores.softmax(dim=-1)",
         "scores.softmax(dim=-2)",
@@ -92,14 +84,6 @@ _ATTEND_BUGS = {
         why="With a batch and heads, axis 1 is the heads: they would compete "
         "with one another. The keys are the last axis, dim=-1.",
         read="04_attention#att-code",
-    ),
-    "sigmoid": Bug(
-        "scores.softmax(dim=-1)",
-        "scores.sigmoid()",
-        says="a sigmoid of each score instead of a softmax over the keys",
-        why="Weights must sum to 1 for each query; otherwise the output "
-        "grows with the number of keys.",
-        read="04_attention#att-by-hand",
     ),
     "naive": _NAIVE.by(
         "scores.softmax(dim=-1)",
@@ -143,14 +127,6 @@ _ATTEND_BUGS = {
         "no longer sum to 1. Mask before the softmax.",
         read="05_masks#ch-masks",
     ),
-    "by_length": Bug(
-        "/ q.size(-1) ** 0.5",
-        "/ q.size(-2) ** 0.5",
-        says="the scores divided by the root of the number of queries",
-        why="A score is a sum over the D_h numbers of a query: that is the "
-        "last axis, q.size(-1).",
-        read="04_attention#att-predict-scale",
-    ),
     "front_axes": Bug(
         "k.mT",
         "k.transpose(0, 1)",
@@ -161,22 +137,6 @@ _ATTEND_BUGS = {
         alone=True,
     ),
     "mask_finite": MASK_FINITE.by('float("-inf")', "-1e4"),
-    "hidden_maximum": Bug(
-        "    if mask is not None:\n"
-        '        scores = scores.masked_fill(~mask, float("-inf"))\n'
-        "    return scores.softmax(dim=-1) @ v",
-        "    top = scores.amax(dim=-1, keepdim=True)\n"
-        "    weights = (scores - top).exp()\n"
-        "    if mask is not None:\n"
-        "        weights = weights * mask\n"
-        "    return weights / weights.sum(dim=-1, keepdim=True) @ v",
-        says="a maximum that is taken over hidden keys too",
-        why="If a hidden score is far above the others, every exp that "
-        "counts underflows, and 0/0 is NaN. Fill hidden scores with −∞ "
-        "before you take the maximum.",
-        read="05_masks#ch-masks",
-        alone=True,
-    ),
     "by_keys": Bug(
         "/ q.size(-1) ** 0.5",
         "/ k.size(-2) ** 0.5",
@@ -322,14 +282,6 @@ _TEMPERATURE_BUGS = {
         why="The score is τ · q · k: by q it changes with τ · k.",
         read="further/04_attention#att-temperature",
     ),
-    "dv_from_dz": Bug(
-        "a.mT @ dy",
-        "dz.mT @ dy",
-        says="dV made from dZ instead of the weights",
-        why="y is the weights times v; so dV is the weights, transposed, "
-        "times dY, and dZ has nothing to do with it.",
-        read="further/04_attention#att-backward",
-    ),
     "tau_twice": Bug(
         "(dz * fit).sum()",
         "tau * (dz * fit).sum()",
@@ -392,15 +344,6 @@ _STUCK_BUGS = {
         says="the largest entry of the derivative as its size",
         why="The length of a matrix is the root of the sum of its squares: "
         "all entries count.",
-        read="04_attention#att-measure",
-        alone=True,
-    ),
-    "spectral": Bug(
-        "jacobian.flatten(1).norm(dim=1)",
-        "torch.linalg.matrix_norm(jacobian, 2)",
-        says="the spectral norm of the derivative as its size",
-        why="matrix_norm(…, 2) is the largest singular value. Asked for is "
-        "the root of the sum of all squares: flatten, or take 'fro'.",
         read="04_attention#att-measure",
         alone=True,
     ),
@@ -526,15 +469,6 @@ _BLOCKS_BUGS = {
         read="04_attention#att-blocks",
         alone=True,
     ),
-    "mixed_only": Bug(
-        "total * shrink",
-        "total",
-        says="a mixture that is scaled down, and a sum that is not",
-        why="Numerator and denominator are measured against the same "
-        "maximum: scale both.",
-        read="04_attention#att-blocks",
-        alone=True,
-    ),
     "total_only": Bug(
         "mixed * shrink",
         "mixed",
@@ -620,11 +554,6 @@ EXERCISES = {
         _attend_cases,
         bugs=_ATTEND_BUGS,
         alike=[
-            (
-                {"sigmoid"},
-                {"sigmoid", "mask_after"},
-                "a sigmoid of −∞ is 0, so the order does not matter",
-            ),
             (
                 {"axis_1"},
                 {"axis_1", "mask_inverted"},

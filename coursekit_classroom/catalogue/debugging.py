@@ -54,22 +54,6 @@ _MOVES_BUGS = {
         "a fresh copy each time.",
         read="19_debugging#dbg-by-hand",
     ),
-    "argmax": Bug(
-        "moved = (after - before).abs().amax(-1) > 1e-6",
-        "moved = after.argmax(-1) != before.argmax(-1)",
-        says="a look at the likeliest token only",
-        why="A leak need not change the winner to be one. Compare all logits.",
-        read="19_debugging#dbg-reach",
-    ),
-    "signed": Bug(
-        "(after - before).abs().amax(-1)",
-        "(after - before).sum(-1).abs()",
-        says="changes that are added up with their signs",
-        why="Up and down cancel. Take absolute values before anything is "
-        "summed, or the largest.",
-        read="19_debugging#dbg-reach",
-        at="moved",
-    ),
     "exact": Bug(
         "moved = (after - before).abs().amax(-1) > 1e-6",
         "moved = (after != before).any(-1)",
@@ -77,15 +61,6 @@ _MOVES_BUGS = {
         why="Sums taken in another order differ in the last digits: allow "
         "for rounding, or every model leaks.",
         read="19_debugging#dbg-reach",
-    ),
-    "loose": Bug(
-        "1e-6",
-        "0.1",
-        says="a tolerance so large that a weak leak passes",
-        why="An untrained model moves little. Rounding is 10⁻⁶ of a logit, "
-        "not a tenth.",
-        read="19_debugging#dbg-reach",
-        at="moved",
     ),
     "row_0": Bug(
         "moved.any(0)",
@@ -235,15 +210,6 @@ _ASKED_BUGS = {
         "1].",
         read="19_debugging#dbg-oracle",
         at="oracle",
-    ),
-    "next_only": Bug(
-        "best = min(found, key=found.__getitem__)",
-        "found = {1: found[1]}\n    best = min(found, key=found.__getitem__)",
-        says="a look at the next token alone",
-        why="That says that something is wrong, not what: ask the other "
-        "oracles, too.",
-        read="19_debugging#dbg-oracle",
-        at="verdict",
     ),
     "lowest": Bug(
         'return best if found[best] < 1 else "none"',
@@ -423,21 +389,6 @@ _MENDED_BUGS = {
         "that is depends on the row.",
         read="further/19_debugging#dbg-second",
     ),
-    "no_places": Bug(
-        "x = table[ids] + places[: ids.size(1)]",
-        "x = table[ids]",
-        says="no positions at all",
-        why="The vector of its place is added to each token's.",
-        read="09_decoder#dec-formula",
-    ),
-    "values_are_keys": Bug(
-        "x @ w_v",
-        "k",
-        says="values that are the keys",
-        why="Then w_v gets no gradient: the probe of everything that trains "
-        "says so.",
-        read="19_debugging#dbg-probes",
-    ),
     "no_scale": Bug(
         "    scores = scores / q.size(-1) ** 0.5\n",
         "",
@@ -566,11 +517,6 @@ EXERCISES = {
                 {"lowest"},
                 {"lowest", "timid"},
                 "the right oracle stays the lowest, however timid",
-            ),
-            (
-                {"timid"},
-                {"timid", "next_only"},
-                "if no oracle is sure, it does not matter which are asked",
             ),
         ],
         forbid=("coursekit.probe.asks_for",),

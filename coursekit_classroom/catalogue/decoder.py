@@ -81,35 +81,12 @@ _COUNT_BUGS = {
         "counted once.",
         read="further/09_decoder#dec-predict-count",
     ),
-    "head_never": Bug(
-        "1 if tied else 2",
-        "1",
-        says="no head, even where it is not tied",
-        why="Untied, the head is a second table: V · D more.",
-        read="further/09_decoder#dec-predict-count",
-    ),
-    "no_w_o": Bug(
-        "12 *",
-        "11 *",
-        says="11 D² a block: one matrix of attention left out",
-        why="Attention has four matrices: queries, keys, values, and W_O, "
-        "which mixes the heads. With the network's 8 D² that makes 12 D².",
-        read="09_decoder#dec-count",
-    ),
     "no_biases": Bug(
         "13 *",
         "4 *",
         says="the norms counted, but none of the biases",
         why="Attention has 4 D biases, the network 5 D: with the norms' 4 D "
         "these are 13 D a block.",
-        read="09_decoder#dec-count",
-    ),
-    "one_norm": Bug(
-        "13 *",
-        "11 *",
-        says="one norm a block instead of two",
-        why="Each of the two parts has a norm of its own, with a scale and "
-        "a shift: 4 D a block.",
         read="09_decoder#dec-count",
     ),
     "no_final_norm": Bug(
@@ -206,17 +183,6 @@ _GPT_BUGS = {
         read="03_positions#pos-token-ids",
         at="positions",
     ),
-    "same_input": Bug(
-        "for block in blocks",
-        "first = x\n    for block in blocks",
-        "block(x)",
-        "block(first)",
-        says="blocks that all read the same input, so that only the last "
-        "counts",
-        why="Each block goes on with what the one below it left: x = "
-        "block(x).",
-        read="09_decoder#dec-formula",
-    ),
     "double_path": _DOUBLE_PATH.by("block(x)", "x + block(x)"),
     "no_final_norm": _NO_FINAL_NORM.by("    x = final_norm(x)\n", ""),
     "softmax": Bug(
@@ -226,46 +192,6 @@ _GPT_BUGS = {
         why="The loss and the sampler take logits and do the softmax "
         "themselves.",
         read="further/10_loss#loss-wrong",
-    ),
-    "positions_times": Bug(
-        "x + places",
-        "x * places",
-        says="positions that are multiplied, not added",
-        why="The vector of its place is added to a token's: x + places[:T].",
-        read="09_decoder#dec-formula",
-        at="positions",
-    ),
-    "one_position": Bug(
-        "[: ids.size(1)]",
-        "[ids.size(1) - 1]",
-        says="one row of the table of positions for all places",
-        why="Place t has row t: add places[:T], (T, D), and not a single row.",
-        read="09_decoder#dec-formula",
-        at="positions",
-    ),
-    "first_position": Bug(
-        "[: ids.size(1)]",
-        "[0]",
-        says="the first row of the table of positions for all places",
-        why="Place t has row t: add places[:T], (T, D), and not a single row.",
-        read="09_decoder#dec-formula",
-        at="positions",
-    ),
-    "numbers": Bug(
-        "places[: ids.size(1)]",
-        "torch.arange(ids.size(1))[:, None]",
-        says="the number of the place added, not its row of the table",
-        why="A place has a vector of D numbers, as a token has: places[t].",
-        read="09_decoder#dec-formula",
-        at="positions",
-    ),
-    "from_one": Bug(
-        "[: ids.size(1)]",
-        "[1 : ids.size(1) + 1]",
-        says="positions counted from 1",
-        why="The first token stands in place 0, and has row 0.",
-        read="09_decoder#dec-formula",
-        at="positions",
     ),
     "norm_each": Bug(
         "x = block(x)\n    x = final_norm(x)",
@@ -379,15 +305,6 @@ _MENDED_BUGS = {
     ),
     "no_path": _NO_PATH.by("x + y", "y", at="path"),
     "no_final_norm": _NO_FINAL_NORM.by("final_norm(x)", "x", at="end"),
-    "norm_behind": Bug(
-        "part(norm(x))",
-        "norm(part(x))",
-        says="a norm behind each part, norm(part(x)), not in front of it",
-        why="Pre-norm means that a part reads a norm of the stream, and that "
-        "nothing changes the size of what it adds.",
-        read="further/07_norm#norm-where",
-        alone=True,
-    ),
 }
 
 
@@ -512,27 +429,8 @@ _BUILD_BUGS = {
         "added to the tokens' vectors.",
         read="09_decoder#dec-formula",
     ),
-    "normed_path": _NORMED_PATH.by(
-        "x = x + part(norm(x))",
-        "x = norm(x)\n                x = x + part(x)",
-        at="stream",
-    ),
     "post_norm": _POST_NORM.by(
         "x = x + part(norm(x))", "x = norm(x + part(x))", at="stream"
-    ),
-    "no_path": _NO_PATH.by(
-        "x = x + part(norm(x))", "x = part(norm(x))", at="stream"
-    ),
-    "double_path": _DOUBLE_PATH.by("block(x)", "x + block(x)", at="stream"),
-    "detached": Bug(
-        "block(x)",
-        "block(x.detach())",
-        says="a stream that is cut between the blocks (detach, .data, "
-        "no_grad)",
-        why="No gradient comes down through the cut: what lies below it is "
-        "never trained.",
-        read="further/09_decoder#dec-wrong",
-        at="stream",
     ),
     "no_final_norm": _NO_FINAL_NORM.by(
         "            self.norm = LayerNorm(d_model)\n",
@@ -1002,8 +900,6 @@ class _Look:
     report: probe.TrainsEverything
     equal: bool
     """Whether two matrices hold equal numbers."""
-    shared: bool
-    """Whether two matrices are the same object."""
 
 
 class Suspect(GPT):
@@ -1057,7 +953,6 @@ def _look_at(model: nn.Module, vocab_size: int) -> _Look:
         moved=[x.abs().amax(dim=-1) > 1e-5 for x in moved],
         report=probe.trains_everything(model, vocab_size),
         equal=any(torch.equal(a, b) for a, b in combinations(matrices, 2)),
-        shared=any(a is b for a, b in combinations(matrices, 2)),
     )
 
 
@@ -1070,16 +965,6 @@ def _run(model: nn.Module, ids: Tensor) -> Tensor:
 
 
 _DIAGNOSE_BUGS = {
-    "no_count": Bug(
-        "    if missing:\n        return names[missing]\n",
-        "",
-        says="a diagnosis without counting",
-        why="Shared blocks, blocks in a list, a second head and a missing "
-        "norm run and learn like the right model. Only their size gives them "
-        "away: count first.",
-        read="09_decoder#dec-predict-order",
-        at="count",
-    ),
     "shared_twice": Bug(
         "seen.size",
         "seen.size_by_name",
@@ -1097,22 +982,6 @@ _DIAGNOSE_BUGS = {
         "model.eval() first: what is still random then is a fault.",
         read="09_decoder#dec-exercise-diagnose",
     ),
-    "runs_once": Bug(
-        '    if not seen.repeats:\n        return "dropout never off"\n',
-        "",
-        says="a model that is never asked the same thing twice",
-        why="Dropout that is always on shows only where two runs of one "
-        "input should agree. The probes draw the same dropout each time.",
-        read="09_decoder#dec-exercise-diagnose",
-    ),
-    "first_only": Bug(
-        "last[0, :2].any() or middle[0, 0]",
-        "last[0, 0]",
-        says="a look at the first position alone when the last token changes",
-        why="A mask that is off by one shows each position just the next "
-        "token. Change every token, and look at all positions before it.",
-        read="05_masks#mask-too-good",
-    ),
     "row_0": Bug(
         "other[0].any() or first[1].any()",
         "other[0].any()",
@@ -1128,32 +997,6 @@ _DIAGNOSE_BUGS = {
         why="The last token reaches the last logits by the residual path, "
         "with no attention at all. Change the earlier ones.",
         read="further/09_decoder#dec-predict-last",
-    ),
-    "gradients_first": Bug(
-        '"mixes the sentences"',
-        '"mixes the sentences"\n'
-        "    if not seen.report.ok:\n"
-        '        return "stream detached"',
-        says="gradients looked at before context and start",
-        why="A missing gradient is where several faults end: attention that "
-        "is never used gets none. Go from the special to the general.",
-        read="09_decoder#dec-exercise-diagnose",
-    ),
-    "strict_start": Bug(
-        "uniform + 5",
-        "uniform + 0.5",
-        says="a first loss that must be within half a nat of ln V",
-        why="How near depends on the recipe: tokens times √D, the paper's "
-        "own way, start one to two nats above. Five above are a fault.",
-        read="further/02_embedding#emb-predict-start",
-    ),
-    "by_identity": Bug(
-        "seen.equal",
-        "seen.shared",
-        says="blocks that count as equal only if they are the same object",
-        why="Copies are objects of their own that hold equal numbers: "
-        "compare with torch.equal.",
-        read="further/09_decoder#dec-wrong",
     ),
 }
 
@@ -1276,9 +1119,9 @@ def _judge_shrunk(model: Any, case: Case) -> str | None:
 
 
 _RESTLESS = [
-    {"forgets_eval", other}
-    for other in _DIAGNOSE_BUGS
-    if other not in ("no_count", "shared_twice", "runs_once")
+    {"forgets_eval"},
+    {"forgets_eval", "row_0"},
+    {"forgets_eval", "last_token"},
 ]
 _GPT = ("coursekit.GPT", "coursekit.decoder.GPT")
 
@@ -1369,20 +1212,8 @@ EXERCISES = {
         words=SUSPECTS,
         bugs=_DIAGNOSE_BUGS,
         alike=[
-            *(
-                (a, b, "every model of the right size is named before that")
-                for a, b in combinations(_RESTLESS, 2)
-            ),
-            (
-                {"strict_start"},
-                {"strict_start", "by_identity"},
-                "the start names the model before its blocks are compared",
-            ),
-            (
-                {"gradients_first"},
-                {"gradients_first", "last_token"},
-                "the gradients name the model before its context is asked",
-            ),
+            (a, b, "every model of the right size is named before that")
+            for a, b in combinations(_RESTLESS, 2)
         ],
         local="its arguments are models, which cannot enter a sandbox",
     ),

@@ -63,33 +63,6 @@ _LOOK_UP_BUGS = {
         read="02_embedding#emb-formula",
         alone=True,
     ),
-    "flat": Bug(
-        "one_hot @",
-        "one_hot.flatten(0, -2) @",
-        says="all lines of the batch in one long row",
-        why="The vectors have the shape of the ids and one axis more: (B, "
-        "T) becomes (B, T, D), not (B · T, D).",
-        read="02_embedding#emb-formula",
-        at="shape",
-    ),
-    "bag": Bug(
-        "one_hot @",
-        "one_hot.sum(dim=-2) @",
-        says="one vector for the whole line, the sum of its tokens' vectors",
-        why="Several 1s in one row count the words and forget their order. "
-        "Each token has a one-hot vector of its own.",
-        read="02_embedding#emb-by-hand",
-        at="shape",
-    ),
-    "columns": Bug(
-        "return x",
-        "return x.mT",
-        says="a column for each token, (D, T), instead of a row, (T, D)",
-        why="In some films and papers a word is a column. Here it is a row, "
-        "and the one-hot vectors stand on the left: O E.",
-        read="02_embedding#emb-convention",
-        at="shape",
-    ),
     "root": Bug(
         "@ table",
         "@ table * table.size(-1) ** 0.5",
@@ -177,15 +150,6 @@ _BACKWARD_BUGS = {
         why="Two uses, two gradients, added up: that is why frequent tokens "
         "move far. Do not divide by the number of uses.",
         read="further/02_embedding#emb-predict-rows",
-        at="add",
-    ),
-    "by_line": Bug(
-        "gradient = gradient.index_add(0, rows, pulls)",
-        "gradient = F.one_hot(ids, len(gradient)).to(dx.dtype).mT @ dx",
-        says="a gradient for each line of the batch, not added up",
-        why="All lines share one table, so their gradients go to the same "
-        "rows: flatten the batch, or add over it.",
-        read="further/02_embedding#emb-gradient",
         at="add",
     ),
     "columns": Bug(
@@ -424,26 +388,6 @@ _TIED_BUGS = {
         "they are one tensor: `is`, not `==` or torch.equal.",
         read="further/02_embedding#emb-wrong",
     ),
-    "one_row": Bug(
-        "table is matrix",
-        "torch.equal(table[0], matrix[0])",
-        says="a test whether the first numbers are equal",
-        why="Other rows may differ, and equal numbers are not shared numbers.",
-        read="further/02_embedding#emb-wrong",
-    ),
-    "both_learn": Bug(
-        "return table is matrix",
-        "before = matrix.detach().clone()\n"
-        "    step = torch.optim.SGD(model.parameters(), lr=0.1)\n"
-        "    model.head(model.embedding(torch.tensor([0, "
-        "1]))).sum().backward()\n"
-        "    step.step()\n"
-        "    return not torch.equal(before, matrix)",
-        says="a test whether a step of training moves both",
-        why="If the loss goes through both, two separate tables move as "
-        "well; and where a gradient is 0, not even tied ones do.",
-        read="02_embedding#emb-unembed",
-    ),
 }
 
 
@@ -495,24 +439,6 @@ _ANALOGY_BUGS = {
         says="dot products of the rows as they are, not cosines",
         why="In a dot product long rows win, whatever their direction. "
         "Bring all rows to length 1 first.",
-        read="02_embedding#emb-by-hand",
-        at="length",
-    ),
-    "long_query": Bug(
-        "(rows[b] - rows[a] + rows[c])",
-        "(table[b] - table[a] + table[c])",
-        says="b − a + c made from the rows as they are, not of length 1",
-        why="The longest of the three words then has the most to say. Bring "
-        "the rows to length 1 before you add them.",
-        read="further/02_embedding#emb-directions",
-        at="length",
-    ),
-    "long_rows": Bug(
-        "rows @",
-        "table @",
-        says="a query of rows of length 1, compared with rows as they are",
-        why="A dot product is a cosine only if the rows that are compared "
-        "have length 1 as well; otherwise long rows win.",
         read="02_embedding#emb-by-hand",
         at="length",
     ),

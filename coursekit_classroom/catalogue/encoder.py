@@ -111,38 +111,6 @@ _ENCODE_BUGS = {
         "Each block needs the mask.",
         read="13_encoder#enc-padding",
     ),
-    "positions_times": Bug(
-        "+ places",
-        "* places",
-        says="positions that are multiplied, not added",
-        why="A token's vector plus the vector of its place: x + places[:S].",
-        read="09_decoder#dec-formula",
-        alone=True,
-    ),
-    "one_position": Bug(
-        "[: ids.size(1)]",
-        "[ids.size(1) - 1]",
-        says="one row of the table of positions for all places",
-        why="Place s has row s: add places[:S], (S, D), and not a single row.",
-        read="09_decoder#dec-formula",
-        alone=True,
-    ),
-    "first_position": Bug(
-        "[: ids.size(1)]",
-        "[0]",
-        says="the first row of the table of positions for all places",
-        why="Place s has row s: add places[:S], (S, D), and not a single row.",
-        read="09_decoder#dec-formula",
-        alone=True,
-    ),
-    "numbers": Bug(
-        "places[: ids.size(1)]",
-        "torch.arange(ids.size(1))[:, None]",
-        says="the number of the place added, not its row of the table",
-        why="A place has a vector of D numbers, as a token has: places[s].",
-        read="09_decoder#dec-formula",
-        alone=True,
-    ),
     "same_input": Bug(
         "x = block(x, mask)\n    return x",
         "last = block(x, mask)\n    return last",
@@ -239,15 +207,6 @@ _CORRUPT_BUGS = {
         says="[MASK] for every chosen token",
         why="Then only [MASK] is ever asked about, and that token never "
         "occurs in use. A fifth of the chosen gets something else.",
-        read="further/13_encoder#enc-bert",
-        at="input",
-    ),
-    "half_random": Bug(
-        "(second >= 0.8) & (second < 0.9)",
-        "~to_mask",
-        says="a random token for all that do not become [MASK]",
-        why="Of the chosen, 10 % get a random token and 10 % stay as they "
-        "are.",
         read="further/13_encoder#enc-bert",
         at="input",
     ),
@@ -359,15 +318,6 @@ _POOLED_BUGS = {
         "positions",
         why="Then a short sentence has a short vector, and the shorter the "
         "longer its neighbor is.",
-        read="further/13_encoder#enc-pool",
-        at="mean",
-    ),
-    "divided_by_batch": Bug(
-        "real.sum(dim=1, keepdim=True)",
-        "(real.sum().double() / len(x))",
-        says="every sentence divided by the batch's mean length",
-        why="Each sentence has a number of its own: sum over the positions, "
-        "not over the batch.",
         read="further/13_encoder#enc-pool",
         at="mean",
     ),

@@ -95,14 +95,6 @@ _FEED_FORWARD_BUGS = {
         read="further/08_feedforward#ff-wrong",
         at="bend",
     ),
-    "residual": Bug(
-        "return y",
-        "return x + y",
-        says="the input added to the output",
-        why="The residual belongs to the block, which adds it around every "
-        "part. Added here too, the stream doubles in each layer.",
-        read="07_norm#norm-formula",
-    ),
 }
 
 
@@ -148,43 +140,12 @@ _COUNT_BUGS = {
         "them.",
         read="08_feedforward#ff-formula",
     ),
-    "d_model_twice": Bug(
-        "d_ff + d_ff",
-        "d_ff + d_model",
-        says="d_model biases in the first layer, where there are d_ff",
-        why="A bias for each number that comes out: the first layer has "
-        "d_ff of them, the last d_model.",
-        read="08_feedforward#ff-formula",
-    ),
-    "three_projections": Bug(
-        "4 *",
-        "3 *",
-        says="three projections in attention instead of four",
-        why="Queries, keys and values; and W_O, which mixes the heads.",
-        read="08_feedforward#ff-predict-share",
-    ),
-    "one_layer": Bug(
-        "into + back",
-        "into",
-        says="a network that ends at the wide layer",
-        why="It has to come back to d_model numbers, or nothing could be "
-        "added to the stream: count the layer that narrows.",
-        read="08_feedforward#ff-formula",
-    ),
     "four_d": Bug(
         "into = ",
         "d_ff = 4 * d_model\n    into = ",
         says="4 · d_model inner units, whatever d_ff is",
         why="Four times as wide is a habit. The width is an argument here.",
         read="08_feedforward#ff-formula",
-    ),
-    "norms_counted": Bug(
-        "return attention, network",
-        "return attention + 2 * d_model, network + 2 * d_model",
-        says="the norms counted as well",
-        why="Two norms with weight and bias have 4 · d_model numbers. They "
-        "were to be left out.",
-        read="08_feedforward#ff-share",
     ),
     "wide_biases": Bug(
         "d_ff * d_model + d_model",
@@ -230,7 +191,6 @@ def is_affine(function: Callable[[Tensor], Tensor], size: int) -> bool:
     return True
 
 
-_ONLY_ROUNDING = "without a tolerance rounding decides, and no map passes"
 _IS_AFFINE_BUGS = {
     "no_offset": Bug(
         " + at_zero",
@@ -241,33 +201,6 @@ _IS_AFFINE_BUGS = {
         read="further/08_feedforward#ff-wrong",
         at="identity",
     ),
-    "multiples": Bug(
-        "function(a + b) + at_zero, function(a) + function(b)",
-        "function(3 * a), 3 * function(a)",
-        says="a test of multiples alone, such as g(2a) = 2 g(a)",
-        why="Any bias breaks it, and a network with ReLU and no biases "
-        "keeps it: that is straight along every ray from 0. Test sums.",
-        read="further/08_feedforward#ff-wrong",
-        at="identity",
-    ),
-    "rays": Bug(
-        "function(a + b) + at_zero, function(a) + function(b)",
-        "function(3 * a) + 2 * at_zero, 3 * function(a)",
-        says="a test along rays from 0: whether g(2a) − g(0) = 2 (g(a) − "
-        "g(0))",
-        why="A network with ReLU and no biases is straight along every ray "
-        "from 0, and not between the rays. Test sums of two vectors.",
-        read="further/08_feedforward#ff-wrong",
-        at="identity",
-    ),
-    "near_zero": Bug(
-        "(0.1, 1.0, 10.0, 100.0)",
-        "(1.0,)",
-        says="a test with vectors of one size, near 0",
-        why="A unit whose bias is large has its corner far out: near 0 it "
-        "is straight. Try large vectors too.",
-        read="08_feedforward#ff-is-affine",
-    ),
     "exact": Bug(
         "1e-9 * (1 + whole.abs().max())",
         "0",
@@ -276,14 +209,6 @@ _IS_AFFINE_BUGS = {
         "would fail. Allow for rounding.",
         read="08_feedforward#ff-is-affine",
         at="identity",
-    ),
-    "absolute": Bug(
-        "1e-9 * (1 + whole.abs().max())",
-        "1e-9",
-        says="a tolerance that does not grow with the numbers",
-        why="Rounding is a fraction of the number: near 10⁸ it is 10⁻⁸ "
-        "already. Compare the gap with the size of the outputs.",
-        read="08_feedforward#ff-is-affine",
     ),
 }
 
@@ -343,15 +268,6 @@ def mended(
 
 
 _MENDED_BUGS = {
-    "over_positions": Bug(
-        "h = f(z)",
-        "z = z / z.abs().amax(dim=-2, keepdim=True)\n    h = f(z)",
-        says="inner units divided by the largest of all positions (dim=-2)",
-        why="Each token then depends on every other, later ones included. "
-        "The network works on one token at a time.",
-        read="further/08_feedforward#ff-predict-alone",
-        at="scaling",
-    ),
     "over_units": Bug(
         "h = f(z)",
         "z = z / z.abs().amax(dim=-1, keepdim=True)\n    h = f(z)",
@@ -370,15 +286,6 @@ _MENDED_BUGS = {
         why="At the end it keeps the network from lowering numbers; and "
         "without one in the middle the two matrices are one.",
         read="further/08_feedforward#ff-wrong",
-    ),
-    "end_bend": Bug(
-        "y = h @ w_out + b_out",
-        "y = f(h @ w_out + b_out)",
-        says="a nonlinearity at the end, besides the one in the middle",
-        why="The output is added to the stream and must be as free to lower "
-        "a number as to raise it.",
-        read="further/08_feedforward#ff-wrong",
-        at="bend",
     ),
     "no_bend": _NO_BEND.by("f(z)", "z", at="bend"),
     "after_bend": Bug(
@@ -448,16 +355,6 @@ _BACKWARD_BUGS = {
         at="slope",
         otherwise=[("torch.where(z > 0, dh, dh / 10)", "dh")],
     ),
-    "dh_bent": Bug(
-        "dh * (z > 0)",
-        "f(dh)",
-        says="the nonlinearity applied to the gradient: f(dh), not f′(z) · dh",
-        why="What counts is where the unit stood, not the sign of the "
-        "gradient: multiply dh by f′(z).",
-        read="further/08_feedforward#ff-backward-pass",
-        at="slope",
-        otherwise=[("torch.where(z > 0, dh, dh / 10)", "f(dh)")],
-    ),
     "dw_out_from_z": Bug(
         "h.T @ dy",
         "z.T @ dy",
@@ -483,15 +380,6 @@ _BACKWARD_BUGS = {
         why="A bias is added to every row, so its gradient is the sum over "
         "the rows, and has the shape of the bias.",
         read="further/08_feedforward#ff-backward-pass",
-    ),
-    "dx_from_dh": Bug(
-        "dz @ w_in.T",
-        "dh @ w_in.T",
-        says="dx made from dh, without the nonlinearity's slope",
-        why="On its way down to x the gradient passes the nonlinearity as "
-        "well: dx comes from dz, as dW_in does.",
-        read="further/08_feedforward#ff-backward-pass",
-        at="slope",
     ),
     "times_h": Bug(
         "dh * (z > 0)",
@@ -543,14 +431,6 @@ def edit(
 
 
 _EDIT_BUGS = {
-    "unbent": Bug(
-        "f(x @ w_in + b_in)",
-        "x @ w_in + b_in",
-        says="hidden units before the nonlinearity",
-        why="W_out is multiplied by h = f(z): the change goes along h, and "
-        "not along z.",
-        read="further/08_feedforward#ff-memory",
-    ),
     "length": Bug(
         "(h @ h)",
         "h.norm()",
@@ -567,29 +447,11 @@ _EDIT_BUGS = {
         "you divide.",
         read="further/08_feedforward#ff-edit",
     ),
-    "right_added": Bug(
-        "right - wrong",
-        "right",
-        says="the right answer added instead of right − wrong",
-        why="The old answer is still there, and the new one comes on top of "
-        "it. Write the difference.",
-        read="further/08_feedforward#ff-edit",
-        at="change",
-    ),
     "reversed": Bug(
         "right - wrong",
         "wrong - right",
         says="a change with the sign reversed: wrong − right",
         why="It moves the answer away from where it should be.",
-        read="further/08_feedforward#ff-edit",
-        at="change",
-    ),
-    "old_lost": Bug(
-        "w_out + torch.outer(h, right - wrong)",
-        "torch.outer(h, right - b_out)",
-        says="a new matrix that does not start from the old one",
-        why="It answers right to x and has forgotten everything else. Add a "
-        "change to w_out.",
         read="further/08_feedforward#ff-edit",
         at="change",
     ),
@@ -643,13 +505,6 @@ EXERCISES = {
                 "two from d_model to d_ff numbers, and one back. All "
                 "have biases.",
                 texts={
-                    "d_model_twice": {
-                        "says": "d_model biases in the layers that widen, "
-                        "where there are d_ff",
-                        "why": "A bias for each number that comes out: the "
-                        "layers that widen have d_ff of them, the last "
-                        "d_model.",
-                    },
                     "wide_biases": {
                         "says": "d_ff biases in the last layer, where there "
                         "are d_model",
@@ -664,9 +519,6 @@ EXERCISES = {
         is_affine,
         _is_affine_cases,
         bugs=_IS_AFFINE_BUGS,
-        alike=[
-            ({"exact"}, {"exact", "near_zero"}, _ONLY_ROUNDING),
-        ],
         forbid=("inspect.getsource",),
     ),
     "mended": Exercise(

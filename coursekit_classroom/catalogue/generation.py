@@ -71,23 +71,6 @@ _CHANCES_BUGS = {
         "wild; toward 0 it becomes greedy.",
         read="12_generation#gen-by-hand",
     ),
-    "no_effect": Bug(
-        "logits / temperature",
-        "(logits.softmax(dim=-1) / temperature).log()",
-        says="a temperature without effect, as if it had divided "
-        "probabilities that are then brought back to sum 1",
-        why="A factor common to all probabilities cancels. Divide the "
-        "logits, before the softmax: that takes powers of probabilities.",
-        read="12_generation#gen-formula",
-    ),
-    "zero_logit": Bug(
-        "-torch.inf",
-        "0.0",
-        says="logits of dropped tokens set to 0",
-        why="A logit of 0 is no probability of 0: its token still weighs e⁰ "
-        "= 1. Fill with −∞.",
-        read="12_generation#gen-by-hand",
-    ),
     "mask_finite": Bug(
         "-torch.inf",
         "-1e4",
@@ -235,28 +218,6 @@ _BEAM_BUGS = {
         "all texts tie. Add logarithms.",
         read="further/12_generation#gen-wrong",
     ),
-    "each_its_own": Bug(
-        "ranked += found",
-        "ranked += [max(found, key=lambda c: c[0])] if n > 1 else found",
-        says="open texts that each go on with their own best token",
-        why="That is greedy search from k beginnings. All k · V candidates "
-        "compete for the k places.",
-        read="further/12_beam#gen-beam-code",
-        at="race",
-    ),
-    "shrinks": Bug(
-        "open_texts = []",
-        "open_texts, before = [], len(finished)",
-        "[*tokens, token]))",
-        "[*tokens, token]))\n"
-        "        n_beams -= len(finished) - before\n"
-        "        open_texts = open_texts[:n_beams]",
-        says="a search with one open text fewer for each finished one",
-        why="A finished text leaves the race, and the next best candidate "
-        "takes its place.",
-        read="further/12_beam#gen-beam-code",
-        at="race",
-    ),
     "first_stop": Bug(
         "[*tokens, token]))",
         "[*tokens, token]))\n        if finished:\n            break",
@@ -266,16 +227,6 @@ _BEAM_BUGS = {
         why="The first to end is seldom the best. Keep it apart, and go on: "
         "an open text may still win.",
         read="further/12_beam#gen-length",
-    ),
-    "forgets": Bug(
-        "for total, tokens in open_texts:\n        finished",
-        "finished = []\n"
-        "    for total, tokens in open_texts:\n"
-        "        finished",
-        says="finished texts that are dropped instead of kept apart",
-        why="A text that ends early may have the best score of all. Keep a "
-        "list of finished ones, and choose from it at the end.",
-        read="further/12_beam#gen-beam-code",
     ),
     "takes_slot": Bug(
         "len(open_texts) < n_beams",
@@ -416,14 +367,6 @@ _WRITE_BUGS = {
         "-max_len:].",
         read="12_generation#gen-window",
     ),
-    "last_alone": Bug(
-        "ids[:, -max_len:]",
-        "ids[:, -1:]",
-        says="a model that is given the last token alone",
-        why="Without a cache the model remembers nothing: it needs the "
-        "whole text again, as much of it as it takes.",
-        read="12_generation#gen-cache",
-    ),
     "one_less": Bug(
         "ids[:, -max_len:]",
         "ids[:, -max_len + 1 :]",
@@ -438,22 +381,6 @@ _WRITE_BUGS = {
         why="The model has no positions beyond max_len. Give it the last "
         "max_len tokens.",
         read="12_generation#gen-window",
-    ),
-    "first_row": Bug(
-        ")[:, -1]",
-        ")[:, 0]",
-        says="the logits of the first position instead of the last",
-        why="Row t is about token t + 1, so the next token is the business "
-        "of the last row.",
-        read="12_generation#gen-loop",
-    ),
-    "one_for_all": Bug(
-        "row.argmax(dim=-1)",
-        "row[:1].argmax(dim=-1).expand(len(row))",
-        says="the first text's token given to every text",
-        why="Each row has logits of its own: argmax along the last axis, "
-        "for every row.",
-        read="12_generation#gen-loop",
     ),
     "cut_for_good": Bug(
         "row = model(ids[:, -max_len:])",
@@ -554,14 +481,6 @@ _BATCHED_BUGS = {
         "running sum of the mask, minus 1.",
         read="further/12_generation#gen-batch",
     ),
-    "from_one": Bug(
-        "(mask.cumsum(dim=1) - 1).clamp(min=0)",
-        "mask.cumsum(dim=1).clamp(max=longest - 1)",
-        says="positions that start at 1, as far as there is room",
-        why="The running sum of the mask is 1 at the first real token: "
-        "subtract 1.",
-        read="further/12_generation#gen-batch",
-    ),
     "no_mask": Bug(
         "positions, mask",
         "positions, torch.ones_like(mask)",
@@ -593,13 +512,6 @@ _BATCHED_BUGS = {
         why="On the right, a short row's last column is padding. A "
         "decoder's rows have to *end* together: pad on the left.",
         read="further/12_generation#gen-batch",
-    ),
-    "first_column": Bug(
-        "[:, -1]",
-        "[:, 0]",
-        says="the logits of the first column instead of the last",
-        why="The next token is the business of the last real position.",
-        read="12_generation#gen-loop",
     ),
     "right_columns": Bug(
         "[pad_id] * gap + list(prompt)",
@@ -734,16 +646,6 @@ _MENDED_BUGS = {
         "length of the cache.",
         read="further/12_generation#gen-wrong",
     ),
-    "prompt_added": Bug(
-        "for x in chunks",
-        "for step, x in enumerate(chunks)",
-        "n_old + torch",
-        "step * len(chunks[0]) + torch",
-        says="positions that grow by the prompt's length at each step",
-        why="Only the first step adds the whole prompt. Count the tokens "
-        "that there are: the length of the cache.",
-        read="further/12_generation#gen-wrong",
-    ),
     "turned_again": Bug(
         "k, v = torch.cat",
         "old_k = rotate(old_k, torch.arange(len(old_k)))\n"
@@ -752,13 +654,6 @@ _MENDED_BUGS = {
         why="A key is turned once, by its own position, before it enters "
         "the cache.",
         read="further/12_generation#gen-wrong",
-    ),
-    "last_chunk": Bug(
-        "old_k, old_v = k, v",
-        "old_k, old_v = k[-len(x) :], v[-len(x) :]",
-        says="a cache that keeps the last piece alone",
-        why="Append: the cache holds the keys and values of all positions.",
-        read="12_generation#gen-cache",
     ),
     "piece_number": Bug(
         "for x in chunks",
@@ -769,28 +664,6 @@ _MENDED_BUGS = {
         why="A piece may hold several vectors. Count the vectors before it: "
         "the length of the cache.",
         read="further/12_generation#gen-wrong",
-    ),
-    "grows": Bug(
-        "for x in chunks",
-        "for step, x in enumerate(chunks)",
-        "positions = n_old",
-        "sizes = [len(y) for y in chunks[:step]]\n"
-        "        start = sum(n * (step - i) for i, n in enumerate(sizes))\n"
-        "        positions = start",
-        says="positions to which the cache's length is added again at each "
-        "step",
-        why="Begin each piece at the number of vectors before it; do not "
-        "add that number to where the last piece began.",
-        read="further/12_generation#gen-wrong",
-    ),
-    "keys_not_turned": Bug(
-        "v = x @ w_v",
-        "k, v = x @ w_k, x @ w_v",
-        says="queries that are turned, and keys that are not",
-        why="A score must depend on the distance: turn both, each by its "
-        "own position.",
-        read="further/12_generation#gen-wrong",
-        alone=True,
     ),
     "mask_finite": MASK_FINITE.by(
         "outputs.append(\n"
@@ -890,13 +763,6 @@ _COST_BUGS = {
         "the shared ones are stored: n_kv_heads.",
         read="further/12_generation#gen-cost",
     ),
-    "one_layer": Bug(
-        "n_layers * ",
-        "",
-        says="the cache of a single block",
-        why="Every block has keys and values of its own.",
-        read="further/12_generation#gen-cost",
-    ),
     "last_read": Bug(
         "n_new - 1",
         "n_new",
@@ -911,21 +777,6 @@ _COST_BUGS = {
         says="multiplications counted instead of FLOPs",
         why="A multiplication and an addition are two.",
         read="further/12_generation#gen-cost",
-    ),
-    "prompt_free": Bug(
-        "each * n_read",
-        "each * (n_read - n_prompt)",
-        says="a prompt that costs nothing with a cache",
-        why="It has to be read once, to fill the cache.",
-        read="12_generation#gen-cache",
-    ),
-    "square": Bug(
-        "sum(range(n_prompt, n_read + 1))",
-        "n_read * n_new",
-        says="the whole final text read before every token",
-        why="It grows: p tokens before the first new one, p + 1 before the "
-        "second. The sum is about half of that for a short prompt.",
-        read="12_generation#gen-speed",
     ),
     "each_block": Bug(
         "each = 2 * n_weights",
@@ -1061,42 +912,18 @@ EXERCISES = {
                 },
             ),
         },
-        alike=[
-            (
-                {"first_stop"},
-                {"first_stop", "shrinks"},
-                "a search that ends at the first stop has nothing to shrink",
-            ),
-            (
-                {"forgets"},
-                {"forgets", "stop_not_counted"},
-                "of a text that is dropped no length matters",
-            ),
-        ],
         forbid=("coursekit.beam_search", "coursekit.generation.beam_search"),
     ),
     "write": Exercise(
         write,
         _write_cases,
         bugs=_WRITE_BUGS,
-        alike=[
-            (
-                {"last_alone"},
-                {"last_alone", "first_row"},
-                "of a single token, the first row is the last",
-            )
-        ],
     ),
     "batched": Exercise(
         batched,
         _batched_cases,
         bugs=_BATCHED_BUGS,
         alike=[
-            (
-                {"first_column"},
-                {"first_column", "columns"},
-                "the first column has place 0 by either way of counting",
-            ),
             (
                 {"right_columns"},
                 {"right", "columns"},

@@ -107,14 +107,6 @@ _ROUNDED_BUGS = {
         "the nearest, which moves it by half a step at most.",
         read="21_inference#inf-by-hand",
     ),
-    "floor": Bug(
-        "whole.round()",
-        "whole.floor()",
-        says="numbers rounded down instead of to the nearest",
-        why="That makes all weights smaller, by half a step on average. "
-        "Round to the nearest.",
-        read="21_inference#inf-by-hand",
-    ),
     "keeps_axis": Bug(
         "steps.squeeze(-1)",
         "steps",
@@ -221,13 +213,6 @@ _RESTORED_BUGS = {
         why="A group is a run of neighbors: repeat_interleave, not repeat.",
         read="21_inference#inf-groups",
     ),
-    "divided": Bug(
-        "whole * each",
-        "whole / each",
-        says="numbers divided by their steps",
-        why="Quantizing divides by the step, so the way back multiplies.",
-        read="21_inference#inf-by-hand",
-    ),
     "true_division": Bug(
         "packed // 16",
         "packed / 16",
@@ -301,18 +286,6 @@ _VERIFIED_BUGS = {
         read="21_inference#inf-rule",
         at="accept",
     ),
-    "accept_always": Bug(
-        "if accepted:\n"
-        "            kept += 1\n"
-        "            continue\n"
-        "        left = (p[n] - q[n]).clamp(min=0)\n"
-        "        return kept, left / left.sum()",
-        "kept += 1\n        continue",
-        says="every drafted token accepted",
-        why="Then the text is the draft's, not the target's.",
-        read="21_inference#inf-exact",
-        alone=True,
-    ),
     "from_p": Bug(
         "left = (p[n] - q[n]).clamp(min=0)\n"
         "        return kept, left / left.sum()",
@@ -337,16 +310,6 @@ _VERIFIED_BUGS = {
         why="It sums to the probability of a rejection, not to 1.",
         read="21_inference#inf-rule",
         at="left",
-    ),
-    "goes_on": Bug(
-        "left = (p[n] - q[n]).clamp(min=0)\n"
-        "        return kept, left / left.sum()",
-        "continue",
-        says="tokens that are kept after a rejected one",
-        why="They were drafted after a token that is no longer there, so "
-        "their p and q are those of another text.",
-        read="21_inference#inf-rule",
-        alone=True,
     ),
     "counts_rejected": Bug(
         "kept, left",
@@ -496,14 +459,6 @@ _GAIN_BUGS = {
         read="21_inference#inf-speed",
         at="time",
     ),
-    "one_too_many": Bug(
-        "time = n_draft",
-        "time = (n_draft + 1)",
-        says="γ + 1 runs of the draft",
-        why="The last token of a run is the target's own: it needs no draft.",
-        read="21_inference#inf-speed",
-        at="time",
-    ),
     "over_all": Bug(
         "torch.minimum(p, q).sum(-1).mean()",
         "torch.minimum(p, q).mean()",
@@ -588,17 +543,6 @@ _CHECKED_BUGS = {
         says="the rejected token kept, in place of the target's",
         why="The target's own token stands in the same row, and replaces it.",
         read="21_inference#inf-rule",
-        at="own",
-    ),
-    "nothing_added": Bug(
-        "text = torch.cat([text, drafted[:kept], own])",
-        "if kept > 0:\n"
-        "            own = own[:0]\n"
-        "        text = torch.cat([text, drafted[:kept], own])",
-        says="no token of the target's own where some drafted ones were kept",
-        why="The run has computed it already. Without it the text stays "
-        "right, but needs more runs.",
-        read="21_inference#inf-how-many",
         at="own",
     ),
     "no_extra": Bug(

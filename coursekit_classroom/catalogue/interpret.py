@@ -49,15 +49,6 @@ _LENS_BUGS = {
         read="further/16_interpret#int-lens",
         at="norm",
     ),
-    "bare_norm": Bug(
-        "    x = x * scale + shift\n",
-        "",
-        says="the last norm without its scale and shift",
-        why="They belong to the model's last step as the table does: the "
-        "norm has learned which directions to stretch.",
-        read="further/16_interpret#int-lens",
-        at="norm",
-    ),
     "over_places": Bug(
         "streams.mean(-1",
         "streams.mean(-2",
@@ -75,16 +66,6 @@ _LENS_BUGS = {
         why="The norm divides by D; torch's `var` by D − 1, unless "
         "`correction=0` is given.",
         read="07_norm#ch-norm",
-        at="norm",
-    ),
-    "statistics_of_the_top": Bug(
-        "x = (streams - mean) / (variance + eps).sqrt()",
-        "mean, variance = mean[-1:], variance[-1:]\n"
-        "    x = (streams - mean) / (variance + eps).sqrt()",
-        says="the mean and variance of the top, used at every depth",
-        why="The stream grows on its way up. Each vector is normalized by "
-        "its own numbers.",
-        read="further/16_interpret#int-lens",
         at="norm",
     ),
     "chances": Bug(
@@ -137,14 +118,6 @@ def induction(weights: Tensor, ids: Tensor) -> Tensor:
 
 
 _INDUCTION_BUGS = {
-    "doubled": Bug(
-        "range(t) if",
-        "range(t - 1) if",
-        says="a token left out that stands right before the query",
-        why="In A A, too, an A comes before the second A. What follows "
-        "that A is the query itself.",
-        read="16_interpret#int-by-hand",
-    ),
     "at_the_match": Bug(
         "s + 1",
         "s",
@@ -159,14 +132,6 @@ _INDUCTION_BUGS = {
         says="the first appearance, where the last was asked for",
         why="If a token has come three times, its followers may differ; "
         "here the last one counts.",
-        read="16_interpret#int-by-hand",
-    ),
-    "all_times": Bug(
-        "        earlier = earlier[-1:]\n",
-        "",
-        says="the weights behind all earlier appearances, added up",
-        why="That is a fair question, too, but another one: here only the "
-        "last appearance counts.",
         read="16_interpret#int-by-hand",
     ),
     "all_queries": Bug(
@@ -250,21 +215,6 @@ _SILENCED_BUGS = {
         why="The mean is a vector: only texts and places are averaged.",
         read="16_interpret#int-ablation",
     ),
-    "a_place": Bug(
-        "new[:, head]",
-        "new[:, :, head]",
-        says="a place replaced in all heads",
-        why="The axes are (B, H, T, Dv): the head is the second, not the "
-        "third.",
-        read="06_multihead#ch-multihead",
-    ),
-    "all_heads": Bug(
-        "new[:, head]",
-        "new[:]",
-        says="every head replaced",
-        why="Then nobody can say which of them it was.",
-        read="16_interpret#int-ablation",
-    ),
     "a_text": Bug(
         "new[:, head] = reference[:, head]",
         "new[head] = reference[head]",
@@ -312,21 +262,6 @@ _SHARPEST_BUGS = {
         why="`diagonal(1)` has column = row + 1. The key before is "
         "`diagonal(-1)`. In a causal model the other one is empty.",
         read="05_masks#ch-masks",
-    ),
-    "itself": Bug(
-        "diagonal(-1,",
-        "diagonal(0,",
-        says="the middle diagonal: the query's own place",
-        why="Column = row is the token itself. One back is `diagonal(-1)`.",
-        read="05_masks#ch-masks",
-    ),
-    "peak": Bug(
-        "before.mean((1, 3))",
-        "before.amax(-1).mean(1)",
-        says="the largest weight of a text in place of its mean",
-        why="Some query looks one back in any head. A head that does so by "
-        "trade does it at every position.",
-        read="16_interpret#int-wrong",
     ),
     "best_by_text": Bug(
         "before.mean((1, 3)).amax(-1)",
@@ -401,15 +336,6 @@ _TRACED_BUGS = {
         says="all places of that height taken from the clean run",
         why="Then everything comes back, whatever is asked about. One place "
         "at a time shows where it is.",
-        read="16_interpret#int-patch",
-        at="what",
-    ),
-    "from_the_bottom": Bug(
-        "streams[i][place]",
-        "clean[place]",
-        says="a vector from below the first block, put in higher up",
-        why="What is put in has to come from the same height; down there "
-        "the vector has not read anything yet.",
         read="16_interpret#int-patch",
         at="what",
     ),
@@ -519,14 +445,6 @@ _REMOVAL_BUGS = {
         says="the length of the change, not divided by the output's",
         why="A change of 1 is a lot for an output of length 1, and little "
         "for one of 100.",
-        read="16_interpret#int-weight",
-        at="share",
-    ),
-    "by_the_values": Bug(
-        "out.norm(dim=-1, keepdim=True)",
-        "values.norm(dim=-1)[:, None]",
-        says="a change divided by the length of the key's value",
-        why="The question is what the *output* loses: divide by its length.",
         read="16_interpret#int-weight",
         at="share",
     ),

@@ -84,14 +84,6 @@ _STABLE_BUGS = {
         "axis.",
         read="10_loss#loss-formula",
     ),
-    "no_minus": Bug(
-        "-log_p",
-        "log_p",
-        says="the logarithm without its minus",
-        why="A logarithm of a probability is negative. Surprise is minus "
-        "that, and a loss that is pushed down must be the surprise.",
-        read="10_loss#loss-by-hand",
-    ),
     "no_ignore": Bug(
         "keep = targets != -100\n    z, y = logits[keep], targets[keep]",
         "z, y = logits, targets",
@@ -128,15 +120,6 @@ _STABLE_BUGS = {
         why="In a row far below it every exp underflows to 0, and the "
         "logarithm is −∞. Each row needs its own maximum: dim=-1, "
         "keepdim=True.",
-        read="10_loss#loss-code",
-        at="softmax",
-    ),
-    "mean_off": Bug(
-        "z.amax(dim=-1, keepdim=True)",
-        "z.mean(dim=-1, keepdim=True)",
-        says="a row's mean subtracted instead of its maximum",
-        why="A logit far above the mean still overflows. Subtract the "
-        "largest: then no exp exceeds 1.",
         read="10_loss#loss-code",
         at="softmax",
     ),
@@ -201,24 +184,6 @@ _GRADIENT_BUGS = {
         "so the right token's must be negative.",
         read="10_loss#loss-by-hand",
     ),
-    "right_only": Bug(
-        "p - y",
-        "(p - y) * y",
-        says="a slope for the right token's logit alone",
-        why="The other logits stand in the softmax's sum: raising one "
-        "lowers the right one's probability. Each row sums to 0.",
-        read="10_loss#loss-formula",
-        at="slope",
-    ),
-    "by_probability": Bug(
-        "p - y",
-        "-y / p",
-        says="the slope by the probabilities, −1/p at the right token",
-        why="Asked is the slope by the logits. Go on through the softmax: "
-        "what comes out is p − y.",
-        read="10_loss#loss-formula",
-        at="slope",
-    ),
     "by_sum": Bug(
         " / keep.sum().clamp(min=1)",
         "",
@@ -234,14 +199,6 @@ _GRADIENT_BUGS = {
         says="−100 taken for a token, counted from the end",
         why="Python's index −100 is the hundredth from the end, so with 100 "
         "tokens or more nothing complains. Such a row has slope 0.",
-        read="10_loss#loss-formula",
-        at="padding",
-    ),
-    "pads_kept": Bug(
-        "    slope[~keep] = 0\n",
-        "",
-        says="rows of padding that keep a slope, as if token 0 were right",
-        why="A target of −100 does not count: its row's slope is 0.",
         read="10_loss#loss-formula",
         at="padding",
     ),
@@ -399,15 +356,6 @@ _SMOOTH_BUGS = {
         read="further/10_loss#loss-smoothing",
         at="spread",
     ),
-    "nothing_spread": Bug(
-        " + epsilon / n_tokens",
-        "",
-        says="1 − ε of the usual loss, and nothing for the other tokens",
-        why="That is the plain loss with a smaller learning rate. The ε has "
-        "to go somewhere: to all tokens alike.",
-        read="further/10_loss#loss-smoothing",
-        at="spread",
-    ),
     "smooths_p": Bug(
         "target = (1 - epsilon) * y",
         "p = (1 - epsilon) * logits.softmax(dim=-1)",
@@ -418,14 +366,6 @@ _SMOOTH_BUGS = {
         "smoothing leaves p alone and asks for another target.",
         read="further/10_loss#loss-smoothing",
         at="spread",
-    ),
-    "right_whole": Bug(
-        "(1 - epsilon) * ",
-        "",
-        says="a right token that keeps its whole 1",
-        why="What is spread has to be taken from somewhere: the right token "
-        "gives up ε, so that the target still sums to 1.",
-        read="further/10_loss#loss-smoothing",
     ),
 }
 
@@ -489,14 +429,6 @@ _PERPLEXITY_BUGS = {
         "2",
         says="2 to the power of nats",
         why="Nats are measured with e: e^nats = 2^bits. 2^nats is too low.",
-        read="10_loss#loss-units",
-    ),
-    "no_power": Bug(
-        "math.e**mean",
-        "mean",
-        says="the mean loss itself",
-        why="That is in nats. The perplexity is e to the power of it: among "
-        "how many equally likely tokens the model hesitates.",
         read="10_loss#loss-units",
     ),
     "others_mean": Bug(
@@ -567,22 +499,6 @@ _PER_BYTE_BUGS = {
         "multiply by ln 2.",
         read="10_loss#loss-units",
     ),
-    "mean_only": Bug(
-        " * tokens",
-        "",
-        says="the loss of one token divided by the bytes of the whole text",
-        why="The mean times the number of tokens is the surprise of the "
-        "text: that is what its bytes share.",
-        read="10_loss#loss-running",
-    ),
-    "per_token_byte": Bug(
-        "* tokens",
-        "/ tokens",
-        says="a mean that is divided by the number of tokens once more",
-        why="It is per token already. Multiply by the tokens, to have the "
-        "surprise of the whole text, then divide by its bytes.",
-        read="10_loss#loss-running",
-    ),
 }
 
 
@@ -644,14 +560,6 @@ EXERCISES = {
                 {"no_ignore", "empty_nan"},
                 "who ignores no target counts them all, and has some",
             ),
-        ]
-        + [
-            (
-                {one},
-                {one, "pads_pushed"},
-                "a slope at the right token alone is 0 where there is none",
-            )
-            for one in ("right_only", "by_probability")
         ],
         forbid=AUTOGRAD,
     ),

@@ -1,7 +1,6 @@
 """Exercises of chapter 5: masks."""
 
 from collections.abc import Callable
-from itertools import combinations
 
 import torch
 from torch import Tensor
@@ -76,57 +75,11 @@ _IS_CAUSAL_BUGS = {
         "nothing else. Change every token in turn.",
         read="05_masks#mask-diagnosis",
     ),
-    "last_pair": Bug(
-        "range(1, length)",
-        "range(length - 1, length)",
-        "slice(0, t)",
-        "slice(t - 1, t)",
-        says="a probe that looks at one pair: the last token, and the "
-        "position before it",
-        why="A leak may sit anywhere: position 0 may see token 1, or the "
-        "last. Change every token in turn, and look at all positions before "
-        "it.",
-        read="05_masks#mask-diagnosis",
-    ),
-    "spared_last": Bug(
-        "range(1, length)",
-        "range(1, length - 1)",
-        says="a probe that never changes the last token",
-        why="range(1, length - 1) ends one too early. The last token may be "
-        "just the one that leaks.",
-        read="05_masks#mask-diagnosis",
-    ),
-    "one_change": Bug(
-        "ids.repeat(vocab_size, 1)",
-        "ids.clone()",
-        "torch.arange(vocab_size)\n",
-        "(ids[:, t] + 1) % vocab_size\n",
-        says="a probe that changes each token once, to one other token",
-        why="A model may react to one token and to no other. Try them all, "
-        "or many if there are many.",
-        read="05_masks#mask-diagnosis",
-    ),
-    "neighbor": Bug(
-        "slice(0, t)",
-        "slice(t - 1, t)",
-        says="a probe that looks only at the position just before the change",
-        why="A leak may reach further back. Compare all positions before "
-        "the changed one.",
-        read="05_masks#mask-diagnosis",
-        otherwise=[("range(length - 1, length)", "range(length - 1, length)")],
-    ),
     "own_row": Bug(
         ", t)",
         ", t + 1)",
         says="a probe that counts the changed position itself as the past",
         why="A position may see its own token. Compare [:, :t], without t.",
-        read="05_masks#mask-diagnosis",
-    ),
-    "argmax": Bug(
-        "torch.allclose(kept, after)",
-        "torch.equal(kept.argmax(-1), after.argmax(-1))",
-        says="a probe that compares the most likely tokens, not the logits",
-        why="A leak can move every logit and leave the largest where it is.",
         read="05_masks#mask-diagnosis",
     ),
     "exact": Bug(
@@ -135,15 +88,6 @@ _IS_CAUSAL_BUGS = {
         says="a probe that wants the logits equal to the last bit",
         why="Sums taken in another order differ in the last digits, and "
         "that is no leak. Compare with torch.allclose.",
-        read="05_masks#mask-diagnosis",
-    ),
-    "loose": Bug(
-        "torch.allclose(kept, after)",
-        "torch.allclose(kept, after, atol=0.05)",
-        says="a probe that lets changes of a few hundredths pass",
-        why="A right model moves by rounding only, about 1e-15 of a logit "
-        "in double precision. A leak may be small before training makes it "
-        "large.",
         read="05_masks#mask-diagnosis",
     ),
 }
@@ -285,14 +229,6 @@ _COLUMNS_BUGS = {
         "diagonal down by S − T.",
         read="05_masks#mask-formula",
     ),
-    "wrong_shift": Bug(
-        "ones.tril(-1 - (k.size(-2) - q.size(-2)))",
-        "ones.tril(k.size(-2) - q.size(-2) - 1)",
-        says="the diagonal moved by S − T the wrong way",
-        why="With S − T earlier keys a query sees more, so less is hidden: "
-        "tril(-1 - (S - T)).",
-        read="05_masks#mask-formula",
-    ),
     "over_queries": Bug(
         "dim=-2",
         "dim=-1",
@@ -332,14 +268,6 @@ _COLUMNS_BUGS = {
         "-2 -",
         says="a diagonal that is off by one: each query sees one key too many",
         why="j ≤ i + (S − T), and no further: the next position is hidden.",
-        read="further/05_masks#mask-conventions",
-        alone=True,
-    ),
-    "no_mask": Bug(
-        '.masked_fill(hide, float("-inf"))',
-        "",
-        says="no mask at all",
-        why="A query may not see the keys behind its own position.",
         read="further/05_masks#mask-conventions",
         alone=True,
     ),
@@ -470,18 +398,6 @@ _VISIBLE_BUGS = {
         read="05_masks#mask-padding",
         alone=True,
     ),
-    "padding_alone": Bug(
-        " & earlier",
-        "",
-        "return see",
-        "return see",
-        says="the padding's half of the mask alone",
-        why="What lies ahead is hidden as well: only real keys with j ≤ i "
-        "are seen.",
-        read="05_masks#mask-padding",
-        alone=True,
-        otherwise=[(" & earlier", "", "return ~see", "return see")],
-    ),
     "triangle_alone": Bug(
         "real[:,",
         "torch.ones_like(real)[:,",
@@ -580,15 +496,6 @@ _EMPTY_ROWS_BUGS = {
         read="further/05_masks#mask-wrong",
         at="fill",
     ),
-    "zero": Bug(
-        "low = torch.finfo(scores.dtype).min",
-        "low = 0.0",
-        says="hidden scores set to 0",
-        why="A score of 0 is a score like any other, e⁰ = 1: the sum under "
-        "the softmax counts it.",
-        read="further/05_masks#mask-wrong",
-        at="fill",
-    ),
     "uniform": Bug(
         "    weights = weights.masked_fill(hide, 0.0)\n",
         "",
@@ -669,14 +576,6 @@ _TRUE_MEANS_BUGS = {
         "mask for each head if B = H. Insert the axis: mask[:, None].",
         read="05_masks#mask-padding",
     ),
-    "first_sentence": Bug(
-        "hide[:, None]",
-        "hide[0]",
-        says="the first sentence's mask used for all",
-        why="The shapes fit, but each sentence has a mask of its own: "
-        "mask[:, None], not mask[0].",
-        read="05_masks#mask-padding",
-    ),
     "tiled": Bug(
         "hide[:, None]",
         "hide.repeat(q.size(1), 1, 1).unflatten(0, q.shape[:2])",
@@ -740,17 +639,6 @@ EXERCISES = {
         is_causal,
         _is_causal_cases,
         bugs=_IS_CAUSAL_BUGS,
-        alike=[
-            (a, b, "these are one pair of positions, put in three ways")
-            for a, b in combinations(
-                (
-                    {"last_pair"},
-                    {"last_pair", "neighbor"},
-                    {"last_token", "neighbor"},
-                ),
-                2,
-            )
-        ],
         forbid=("coursekit.probe.causality", "coursekit.probe.prefix_gap"),
     ),
     "columns": Exercise(
@@ -758,14 +646,10 @@ EXERCISES = {
         _columns_cases,
         bugs=_COLUMNS_BUGS,
         alike=[
-            (a, b, "weights @ v raises unless T = S; there diagonals agree")
-            for a, b in combinations(
-                (
-                    {"no_transpose"},
-                    {"no_transpose", "main_diagonal"},
-                    {"no_transpose", "wrong_shift"},
-                ),
-                2,
+            (
+                {"no_transpose"},
+                {"no_transpose", "main_diagonal"},
+                "weights @ v raises unless T = S; there diagonals agree",
             )
         ],
         forbid=(*ATTENTION, *_MASKS),

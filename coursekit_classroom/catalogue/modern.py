@@ -45,25 +45,6 @@ def rope(x: Tensor, positions: Tensor, base: float) -> Tensor:
 
 
 _ROPE_BUGS = {
-    "from_one": Bug(
-        "-torch.arange(0, size, 2, dtype=x.dtype)",
-        "(2 - torch.arange(0, size, 2, dtype=x.dtype))",
-        says="an exponent of −2 (i − 1) / Dh with pairs that are counted "
-        "from 0",
-        why="The first pair turns by exactly 1 radian a position. Papers "
-        "count pairs from 1, code from 0.",
-        read="15_modern#mod-formula",
-        at="speeds",
-    ),
-    "doubled": Bug(
-        "/ size",
-        "/ size * 2",
-        says="an exponent twice as large, with coordinates 0, 2, 4, … as i",
-        why="2i already is the coordinate. arange(0, Dh, 2) / Dh is the "
-        "whole exponent.",
-        read="15_modern#mod-formula",
-        at="speeds",
-    ),
     "ignored": Bug(
         "positions[..., None]",
         "torch.arange(x.size(-2))[:, None]",
@@ -225,13 +206,6 @@ _CONVERTED_BUGS = {
         read="15_modern#mod-pairs",
         at="axes",
     ),
-    "reversed": Bug(
-        "apart.transpose",
-        "apart.flip(1).transpose",
-        says="pairs with their two numbers exchanged",
-        why="(b, a) turns the other way round than (a, b).",
-        read="15_modern#mod-pairs",
-    ),
 }
 
 
@@ -341,14 +315,6 @@ _GATED_BUGS = {
         "exchanged. With loaded weights it is another one.",
         read="15_modern#mod-swiglu",
     ),
-    "straight": Bug(
-        "    gate = F.silu(gate)\n",
-        "",
-        says="no nonlinearity at all: a product of two linear maps",
-        why="The gate passes through silu before it multiplies.",
-        read="15_modern#mod-swiglu",
-        at="silu",
-    ),
     "of_the_product": Bug(
         "    gate = F.silu(gate)\n",
         "",
@@ -366,14 +332,6 @@ _GATED_BUGS = {
         why="A gate multiplies: near 0 it shuts the unit, whatever the unit "
         "says.",
         read="15_modern#mod-swiglu",
-    ),
-    "after": Bug(
-        "(gate * inner)",
-        "F.silu(gate * inner)",
-        says="one more silu, after the product",
-        why="The nonlinearity sits on the gate alone.",
-        read="15_modern#mod-swiglu",
-        at="silu",
     ),
 }
 
@@ -410,14 +368,6 @@ def mixture(
 
 
 _MIXTURE_BUGS = {
-    "one_choice": Bug(
-        "logits.topk(n_active, dim=-1).indices",
-        "logits.mean(dim=0).topk(n_active).indices.expand(len(x), -1)",
-        says="one choice of experts for all tokens together",
-        why="Each token is routed by its own logits: top-k along the last "
-        "axis, row by row.",
-        read="further/15_modern#mod-experts",
-    ),
     "of_all": Bug(
         "scores.softmax(dim=-1)",
         "logits.softmax(dim=-1).gather(-1, chosen)",
@@ -432,21 +382,6 @@ _MIXTURE_BUGS = {
         says="chosen experts that all count the same",
         why="Then the router gets no gradient, and never learns: its logits "
         "only decide who is asked.",
-        read="further/15_modern#mod-experts",
-    ),
-    "raw": Bug(
-        "scores.softmax(dim=-1)",
-        "scores",
-        says="logits as weights, without a softmax",
-        why="Logits can be negative and of any size. Softmax over the "
-        "chosen ones.",
-        read="further/15_modern#mod-experts",
-    ),
-    "weighs_input": Bug(
-        "weights[row, place, None] * expert(x[row])",
-        "expert(weights[row, place, None] * x[row])",
-        says="weights multiplied to what goes in, not to what comes out",
-        why="An expert is nonlinear: half the input is not half the answer.",
         read="further/15_modern#mod-experts",
     ),
     "first_weight": Bug(
@@ -554,36 +489,6 @@ _MENDED_BUGS = {
         "scratch both work; loaded weights fit only one.",
         read="15_modern#mod-groups",
     ),
-    "embeddings": Bug(
-        "x @ w_q, x @ w_k",
-        "rotate(x, places) @ w_q, rotate(x, places) @ w_k",
-        "    q, k = rotate(q, places), rotate(k, places)\n",
-        "",
-        says="embeddings turned, not queries and keys",
-        why="A matrix comes after it and mixes the pairs: scores depend on "
-        "both positions, not on their distance.",
-        read="15_modern#mod-rope",
-    ),
-    "before_split": Bug(
-        "    q, k = rotate(q, places), rotate(k, places)\n",
-        "",
-        "q = q.unflatten",
-        "q, k = rotate(q, places), rotate(k, places)\n    q = q.unflatten",
-        says="a rotation before the heads are split",
-        why="Then head 0 has all the fast pairs, and the last one only slow "
-        "ones. Angles are made from Dh, head by head.",
-        read="15_modern#mod-rope",
-        at="turn",
-    ),
-    "opposite": Bug(
-        "rotate(k, places)",
-        "rotate(k, -places)",
-        says="keys that are turned against the queries",
-        why="Then scores depend on the sum of the positions. Both turn the "
-        "same way, so that the difference is left.",
-        read="15_modern#mod-rope",
-        at="turn",
-    ),
     "queries_alone": Bug(
         "q, k = rotate(q, places), rotate(k, places)",
         "q = rotate(q, places)",
@@ -597,15 +502,6 @@ _MENDED_BUGS = {
         "v = v.repeat_interleave(shared, dim=0)",
         "v = v.repeat(shared, 1, 1)",
         says="keys distributed in runs, and values in turns",
-        why="A head's keys and values belong together: repeat_interleave "
-        "for both.",
-        read="15_modern#mod-rope",
-        alone=True,
-    ),
-    "keys_tiled": Bug(
-        "k = k.repeat_interleave(shared, dim=0)",
-        "k = k.repeat(shared, 1, 1)",
-        says="values distributed in runs, and keys in turns",
         why="A head's keys and values belong together: repeat_interleave "
         "for both.",
         read="15_modern#mod-rope",

@@ -130,24 +130,6 @@ _NORMS_BUGS = {
         at="rms",
         otherwise=[("x / square", "x / variance")],
     ),
-    "rms_length": Bug(
-        "square().mean(",
-        "square().sum(",
-        says="an RMSNorm that divides by the length, the root of the sum of "
-        "x²",
-        why="The M is for mean: divide the sum of the squares by D, so that "
-        "a number comes out near 1 whatever D is.",
-        read="07_norm#norm-by-hand",
-        at="rms",
-    ),
-    "no_affine": Bug(
-        "layer * weight + bias, rms * weight",
-        "layer, rms",
-        says="norms without weight and bias",
-        why="Without γ and β every part gets its input at one fixed size "
-        "and cannot ask for another.",
-        read="07_norm#norm-formula",
-    ),
     "rms_bias": Bug(
         "rms * weight",
         "rms * weight + bias",
@@ -252,13 +234,6 @@ _BACKWARD_BUGS = {
         "gradient is dy times that.",
         read="07_norm#norm-formula",
     ),
-    "dweight_weighted": Bug(
-        "(dy * y)",
-        "(dy * weight * y)",
-        says="the weight's gradient with a factor γ too many",
-        why="The output is y · γ + β: by γ its derivative is y.",
-        read="07_norm#norm-formula",
-    ),
     "averaged": Bug(
         ".sum(tokens), dy.sum(tokens)",
         ".mean(tokens), dy.mean(tokens)",
@@ -275,21 +250,6 @@ _BACKWARD_BUGS = {
         "all but the last.",
         read="further/07_norm#norm-backward",
     ),
-    "unbiased": Bug(
-        "c.square().mean(-1, keepdim=True)",
-        "x.var(-1, keepdim=True)",
-        says="a size s computed with D − 1 instead of D",
-        why="x.std() divides by D − 1; the norm does not: correction=0.",
-        read="further/07_norm#norm-details",
-    ),
-    "no_eps": Bug(
-        " + eps",
-        "",
-        says="a size s without ε under the root",
-        why="The backward pass divides by the same s as the forward pass, "
-        "and that has ε in it.",
-        read="further/07_norm#norm-jacobian",
-    ),
     "not_divided": Bug(
         " / s\n",
         "\n",
@@ -299,29 +259,18 @@ _BACKWARD_BUGS = {
         read="further/07_norm#norm-jacobian",
         at="dx",
     ),
-    "by_variance": Bug(
-        " / s\n",
-        " / s**2\n",
-        says="a dx divided by s² instead of s",
-        why="The forward pass divides by s once, and so does the backward "
-        "pass.",
-        read="further/07_norm#norm-jacobian",
-        at="dx",
-    ),
 }
 
 
 def _backward_cases(seed: int) -> list[Case]:
     draw = _draw(seed)
     weight = draw(11)
-    flat = torch.full((3, 11), 2.5, dtype=torch.float64)
     return [
         Case((draw(5, 11), draw(5, 11), weight, 1e-5), name="five tokens"),
         Case(
             (draw(2, 3, 11), 3 * draw(2, 3, 11) + 2, weight, 0.2),
             name="a batch, a large eps",
         ),
-        Case((draw(3, 11), flat, weight, 1e-5), name="constant rows"),
     ]
 
 
@@ -348,14 +297,6 @@ _PLACES_BUGS = {
         "and keep the name x for the stream.",
         read="07_norm#norm-formula",
     ),
-    "pre_norm_late": Bug(
-        "return x + part(norm(x))",
-        "return x + norm(part(x))",
-        says="pre-norm with the norm behind the part: x + norm(part(x))",
-        why="Pre-norm means that the part reads normalized input: the norm "
-        "comes before it.",
-        read="07_norm#norm-formula",
-    ),
     "pre_no_residual": Bug(
         "return x + part(norm(x))",
         "return part(norm(x))",
@@ -370,14 +311,6 @@ _PLACES_BUGS = {
         says="post-norm that normalizes the part alone: x + norm(part(x))",
         why="The stream then grows as in pre-norm. Post-norm normalizes the "
         "sum.",
-        read="07_norm#norm-formula",
-    ),
-    "post_twice": Bug(
-        "return norm(x + part(x))",
-        "return x + norm(x + part(x))",
-        says="post-norm to which x is added once more: x + norm(x + part(x))",
-        why="The sum in the norm holds x already; added again, it grows in "
-        "every layer.",
         read="07_norm#norm-formula",
     ),
     "post_no_residual": Bug(
@@ -454,26 +387,6 @@ _PROBE_BUGS = {
         read="07_norm#norm-probe",
         at="tokens",
     ),
-    "half": Bug(
-        "range(1, 5)",
-        "range(2, 3)",
-        "other[0, t] = torch.randn(7, dtype=torch.float64)",
-        "other[0, t:] = torch.randn(3, 7, dtype=torch.float64)",
-        says="a test that changes the second half and looks at the first",
-        why="It finds only what crosses the middle. Each token needs its "
-        "turn to be changed, with all before it watched.",
-        read="07_norm#norm-probe",
-        at="tokens",
-    ),
-    "first_only": Bug(
-        "gap[0, :t]",
-        "gap[0, 0]",
-        says="a test that watches only the first token",
-        why="The first may be honest while another peeks. Watch all tokens "
-        "before the one that you change.",
-        read="07_norm#norm-probe",
-        at="tokens",
-    ),
     "later_too": Bug(
         "if gap[0, :t]",
         "gap[0, t] = 0\n        if gap[0]",
@@ -481,15 +394,6 @@ _PROBE_BUGS = {
         why="They may know: it is their past. Watch only what stands before "
         "the change.",
         read="05_masks#ch-masks",
-        at="tokens",
-    ),
-    "others": Bug(
-        "if gap[0, :t]",
-        "gap[0, t] = 0\n        if gap",
-        says="a test that allows no other token to move, in any sentence",
-        why="Later tokens may see earlier ones, and other sentences do not "
-        "count here. Watch the earlier tokens of the same sentence.",
-        read="further/07_norm#norm-predict-future",
         at="tokens",
     ),
     "itself": Bug(
@@ -500,20 +404,6 @@ _PROBE_BUGS = {
         "which ends before token t.",
         read="05_masks#ch-masks",
         at="tokens",
-    ),
-    "shift": Bug(
-        "other[0, t] = torch.randn(7, dtype=torch.float64)",
-        "other[0, t] += 1",
-        says="a test that changes a token by adding the same to each feature",
-        why="A shift is just what layer norm does not see, and a leak "
-        "through it stays hidden. Put another random vector there.",
-        read="07_norm#norm-by-hand",
-        otherwise=[
-            (
-                "other[0, t:] = torch.randn(3, 7, dtype=torch.float64)",
-                "other[0, t:] += 1",
-            )
-        ],
     ),
 }
 
@@ -560,7 +450,7 @@ def _peeks(who: slice, seen: Callable[[Tensor], Tensor]) -> Norm:
 
 
 def _probe_cases(seed: int) -> list[Case]:
-    first, last, each = slice(0, 1), slice(-1, None), slice(None)
+    first, last = slice(0, 1), slice(-1, None)
     norms = {
         "layer norm": _layer,
         "a norm over time": _over(1),
@@ -570,16 +460,9 @@ def _probe_cases(seed: int) -> list[Case]:
         "the first token peeks at the spread of the second": _peeks(
             first, _spread
         ),
-        "the first token peeks at the mean of the second": _peeks(
-            first, _mean
-        ),
         "the last token but one peeks at the spread of the last": _peeks(
             last, _spread
         ),
-        "the last token but one peeks at the mean of the last": _peeks(
-            last, _mean
-        ),
-        "each token peeks at the spread of the next": _peeks(each, _spread),
     }
     return [Case((norm,), name=name) for name, norm in norms.items()]
 
@@ -645,13 +528,6 @@ _FOLD_BUGS = {
         says="a bias without β",
         why="β is added to every token before W: it adds the same β W to "
         "every output, which belongs to the bias.",
-        read="07_norm#norm-formula",
-    ),
-    "beta_added": Bug(
-        "beta @ w",
-        "beta",
-        says="β added to the bias as it is",
-        why="β passes through W like everything else: b′ = b + β W.",
         read="07_norm#norm-formula",
     ),
     "beta_folded": Bug(

@@ -68,13 +68,6 @@ _CODE_BUGS = {
         "positions themselves: a text may be continued in the middle.",
         read="03_positions#pos-formula",
     ),
-    "counts_on": Bug(
-        "positions[:, None]",
-        "(positions[0] + torch.arange(len(positions)))[:, None]",
-        says="positions counted on from the first that is given",
-        why="The positions need not follow one another: take each as it is.",
-        read="03_positions#pos-formula",
-    ),
     "pair_twice": _PAIR_TWICE.by("-2 * pair", "-4 * pair", at="speed"),
     "whole": Bug(
         "(-2 * pair / d_model)",
@@ -163,24 +156,6 @@ _TABLE_BUGS = {
         read="03_positions#pos-by-hand",
     ),
     "pair_twice": _PAIR_TWICE.by("-i /", "-2 * i /"),
-    "by_hundred": Bug(
-        "10000 ** (-i / d_model)",
-        "100 ** (-i / 2)",
-        says="each hand a hundred times slower than the one before",
-        why="That is so for D = 4. The speed of pair i is 10000^(−2i/D): "
-        "the more pairs there are, the closer are their speeds.",
-        read="03_positions#pos-formula",
-    ),
-    "overlap": Bug(
-        "code[:, i]",
-        "code[:, i // 2]",
-        "code[:, i + 1]",
-        "code[:, i // 2 + 1]",
-        says="pair i written to coordinates i and i + 1",
-        why="The next pair then overwrites its cosine, and the right half "
-        "stays 0. Pair i fills coordinates 2i and 2i + 1.",
-        read="03_positions#pos-formula",
-    ),
     "own_speed": Bug(
         "(position * speed).cos()",
         "(position * 10000 ** (-(i + 1) / d_model)).cos()",
@@ -328,16 +303,6 @@ _SHIFT_BUGS = {
         at="sign",
     ),
     "pair_twice": _PAIR_TWICE.by("-2 * pair", "-4 * pair"),
-    "elementwise": Bug(
-        "k * 10000",
-        "10000",
-        "return turn",
-        "return turn**k",
-        says="each entry of the one-step matrix raised to the power k",
-        why="R ** k works entry by entry. k steps are the matrix product of "
-        "k factors, or simply k times the angle.",
-        read="further/03_positions#pos-distance",
-    ),
     "forward_only": Bug(
         "k * 10000",
         "max(k, 0) * 10000",
@@ -420,23 +385,6 @@ _PLACES_BUGS = {
         says="a test whether sentences agree, and not whether places differ",
         why="All agree where nothing is added, too. The places of a "
         "sentence must differ from one another.",
-        read="03_positions#pos-wrong",
-        at="places",
-    ),
-    "anything": Bug(
-        "bool((gaps > 1e-6).all())",
-        "not torch.allclose(one, torch.zeros_like(one))",
-        says="a test whether anything is added, not whether places differ",
-        why="One vector for all places is something, and says nothing about "
-        "places. (Without a tolerance, rounding alone makes them differ.)",
-        read="03_positions#pos-wrong",
-        at="places",
-    ),
-    "axes": Bug(
-        "add(x) - x",
-        "(add(x) - x).transpose(0, 1)",
-        says="a test for batches (T, B, D), with the places along axis 0",
-        why="x is (B, T, D): axis 0 counts sentences, axis 1 places.",
         read="03_positions#pos-wrong",
         at="places",
     ),

@@ -129,14 +129,6 @@ _DPO_BUGS = {
         "is than under the reference.",
         read="22_preferences#pref-dpo",
     ),
-    "probabilities": Bug(
-        "gain_better, gain_worse = better - ref_better, worse - ref_worse",
-        "gain_better = better.exp() - ref_better.exp()\n"
-        "    gain_worse = worse.exp() - ref_worse.exp()",
-        says="differences of probabilities",
-        why="The reward is β ln(π / π_ref): a difference of logarithms.",
-        read="22_preferences#pref-dpo",
-    ),
     "quotients": Bug(
         "better - ref_better, worse - ref_worse",
         "better / ref_better, worse / ref_worse",
@@ -165,13 +157,6 @@ _DPO_BUGS = {
         says="the reward of the better answer alone",
         why="A comparison is about a difference: subtract the other's "
         "reward. Without it, ln Z does not cancel.",
-        read="22_preferences#pref-dpo",
-    ),
-    "divided": Bug(
-        "beta * margin",
-        "margin / beta",
-        says="rewards divided by β",
-        why="r = β ln(π / π_ref): multiply.",
         read="22_preferences#pref-dpo",
     ),
     "no_beta": Bug(
@@ -306,14 +291,6 @@ _ADVANTAGES_BUGS = {
         "a hard prompt is bad. Use the mean of the row.",
         read="22_preferences#pref-group",
     ),
-    "best_of_row": Bug(
-        "rewards.mean",
-        "rewards.amax",
-        says="the best answer of a row as its baseline",
-        why="Then no answer has an advantage above 0. Subtract the mean.",
-        read="22_preferences#pref-group",
-        at="base",
-    ),
     "no_baseline": Bug(
         "(rewards - mean)",
         "rewards",
@@ -397,13 +374,6 @@ _LEARNED_BUGS = {
         says="rewards from which the mean is not subtracted",
         why="The gradient is right on average without it, and varies more. "
         "Here the mean is asked for.",
-        read="22_preferences#pref-gradient",
-    ),
-    "sum_as_baseline": Bug(
-        "rewards.mean()",
-        "rewards.sum()",
-        says="rewards less the sum of all, not the mean",
-        why="Then the baseline grows with the number of answers.",
         read="22_preferences#pref-gradient",
     ),
     "divided": Bug(

@@ -82,27 +82,11 @@ _PARAMETERS_BUGS = {
         "so that all of them together are one d_model by d_model matrix.",
         read="further/06_multihead#mha-counts",
     ),
-    "four_wide": Bug(
-        "norm = d_model",
-        "d_ff = 4 * d_model\n    norm = d_model",
-        says="a network that is four times as wide as the model, whatever "
-        "d_ff is",
-        why="12 D² a block is a rule of thumb for d_ff = 4 D. Count with "
-        "d_ff.",
-        read="18_scaling#scale-weights",
-    ),
     "no_biases": Bug(
         " + biases",
         "",
         says="matrices without their biases",
         why="Each matrix of a block has one, as long as its output is wide.",
-        read="09_decoder#dec-count",
-    ),
-    "one_norm": Bug(
-        "2 * norm",
-        "norm",
-        says="one LayerNorm in a block instead of two",
-        why="One stands before attention, one before the network.",
         read="09_decoder#dec-count",
     ),
     "no_final_norm": Bug(
@@ -118,14 +102,6 @@ _PARAMETERS_BUGS = {
         says="no table of positions",
         why="Learned positions are max_len vectors of d_model numbers.",
         read="09_decoder#dec-count",
-    ),
-    "always_tied": Bug(
-        "0 if tied else vocab_size * d_model",
-        "0",
-        says="a head that is never counted",
-        why="Only a tied head is the token table itself. Else it is a "
-        "matrix of its own.",
-        read="18_scaling#scale-weights",
     ),
     "never_tied": Bug(
         "0 if tied else vocab_size",
@@ -151,15 +127,6 @@ _PARAMETERS_BUGS = {
         why="With bias, a LayerNorm has a scale and a bias: 2 · d_model "
         "numbers.",
         read="09_decoder#dec-count",
-        alone=True,
-    ),
-    "head_bias": Bug(
-        "else vocab_size * d_model",
-        "else vocab_size * (d_model + bias)",
-        says="a head that has a bias",
-        why="With bias, the blocks and their norms have biases. The head is "
-        "a matrix alone.",
-        read="18_scaling#scale-weights",
         alone=True,
     ),
 }
@@ -230,27 +197,12 @@ _FLOPS_BUGS = {
         "multiplied by the values. It is computed in full, and then masked.",
         read="18_scaling#scale-flops",
     ),
-    "one_row": Bug(
-        "2 * length * length",
-        "2 * length",
-        says="scores of a single query",
-        why="Every position has a query, so there are T · T of them.",
-        read="18_scaling#scale-flops",
-    ),
     "wide_heads": Bug(
         "2 * length * length",
         "2 * n_heads * length * length",
         says="scores over the whole width in each head",
         why="A head compares d_model / n_heads numbers. All heads together "
         "compare d_model.",
-        read="18_scaling#scale-flops",
-    ),
-    "no_head": Bug(
-        "length * d_model * vocab_size",
-        "0",
-        says="no head",
-        why="The last matrix is as wide as the vocabulary, and applied at "
-        "every position.",
         read="18_scaling#scale-flops",
     ),
     "look_up": Bug(
@@ -338,29 +290,6 @@ _TILED_BUGS = {
         read="18_scaling#scale-online",
         at="maximum",
     ),
-    "own_maximum": Bug(
-        "torch.maximum(top, scores.amax(dim=1, keepdim=True))",
-        "scores.amax(dim=1, keepdim=True)\n"
-        "        new = new.clamp(min=torch.finfo(q.dtype).min)",
-        "total * shrink",
-        "total",
-        "mixed * shrink",
-        "mixed",
-        says="each block measured against its own maximum, and simply added",
-        why="Numbers with different yardsticks cannot be added. Bring the "
-        "old ones to the new maximum first.",
-        read="18_scaling#scale-online",
-        at="maximum",
-    ),
-    "sum_not_shrunk": Bug(
-        "total * shrink",
-        "total",
-        says="a sum that is not scaled down when a larger score turns up",
-        why="Sum and mixture are measured against the same maximum: both "
-        "get the factor exp(old − new).",
-        read="18_scaling#scale-online",
-        at="maximum",
-    ),
     "mixture_not_shrunk": Bug(
         "mixed * shrink",
         "mixed",
@@ -370,23 +299,6 @@ _TILED_BUGS = {
         read="18_scaling#scale-online",
         at="maximum",
     ),
-    "first_columns": Bug(
-        "mask[:, part]",
-        "mask[:, : len(k[part])]",
-        says="the first columns of the mask used for every block",
-        why="Block by block, the mask's columns go along with the keys: "
-        "mask[:, start : start + size].",
-        read="18_scaling#scale-code",
-    ),
-    "finite": Bug(
-        'float("-inf")',
-        "-1e9",
-        says="hidden scores of −10⁹ instead of −∞",
-        why="A query that may see nothing then sees all keys alike. And "
-        "against real scores that are lower still, the hidden ones win.",
-        read="further/05_masks#mask-wrong",
-        at="hidden",
-    ),
     "nan_rows": Bug(
         "total.where(total > 0, 1.0)",
         "total",
@@ -394,14 +306,6 @@ _TILED_BUGS = {
         why="Its sum is 0, and so is its mixture. Divide by 1 instead.",
         read="18_scaling#scale-code",
         at="hidden",
-    ),
-    "maximum_only": Bug(
-        "top + total.log()",
-        "top",
-        says="the largest score returned as the logarithm of the sum",
-        why="The sum was measured against it: its logarithm is the maximum "
-        "plus the logarithm of the sum so far.",
-        read="18_scaling#scale-online",
     ),
     "never_shrunk": Bug(
         "(top - new).exp()",
@@ -523,23 +427,6 @@ def recomputed(
 
 
 _RECOMPUTED_BUGS = {
-    "softmax_of_block": Bug(
-        "weights = (scores - log_sum[rows, None]).exp()",
-        "weights = scores.softmax(dim=1)",
-        says="a softmax over the keys of a block alone",
-        why="The weights of a row sum to 1 over all keys. Take the sum that "
-        "the forward pass kept: exp(scores − log_sum).",
-        read="further/18_scaling#scale-backward",
-    ),
-    "not_normalized": Bug(
-        "weights = (scores - log_sum[rows, None]).exp()",
-        "top = scores.amax(dim=1, keepdim=True)\n"
-        "            weights = (scores - top).exp()",
-        says="exponentials that are not divided by the sum of their row",
-        why="exp(scores − log_sum) does both at once: it subtracts the "
-        "maximum and divides by the sum.",
-        read="further/18_scaling#scale-backward",
-    ),
     "not_coupled": Bug(
         "(d_weights - in_all[rows])",
         "(d_weights)",
@@ -574,13 +461,6 @@ _RECOMPUTED_BUGS = {
         why="Every query that sees a key adds to its gradient: += and not =.",
         read="further/18_scaling#scale-backward",
     ),
-    "last_keys": Bug(
-        "dq[rows] +=",
-        "dq[rows] =",
-        says="gradients of queries that the next block of keys overwrites",
-        why="A query's gradient is a sum over all keys: += and not =.",
-        read="further/18_scaling#scale-backward",
-    ),
     "mean_coupled": Bug(
         "keepdim=True)",
         "keepdim=True) / out.size(1)",
@@ -595,14 +475,6 @@ _RECOMPUTED_BUGS = {
         "dv[cols] =",
         says="values' gradients that each block of queries overwrites",
         why="Every query that sees a value pulls at it: add, dv[cols] += …",
-        read="further/18_scaling#scale-backward",
-        alone=True,
-    ),
-    "keys_overwritten": Bug(
-        "dk[cols] +=",
-        "dk[cols] =",
-        says="keys' gradients that each block of queries overwrites",
-        why="Every query that sees a key pulls at it: add, dk[cols] += …",
         read="further/18_scaling#scale-backward",
         alone=True,
     ),
@@ -743,10 +615,6 @@ EXERCISES = {
                 asks="The network is gated: it has a second matrix from "
                 "d_model to d_ff, with a bias if the others have one.",
                 texts={
-                    "four_wide": {
-                        "why": "d_ff = 4 D is a rule of thumb. Count with "
-                        "d_ff.",
-                    },
                     "short_bias": {
                         "says": "a network all of whose biases are as long "
                         "as the width",
@@ -782,13 +650,6 @@ EXERCISES = {
         tiled,
         _tiled_cases,
         bugs=_TILED_BUGS,
-        alike=[
-            (
-                {"from_zero"},
-                {"from_zero", "finite"},
-                "against a maximum of at least 0, e to the −10⁹ is 0 too",
-            )
-        ],
         manner=weights_are_stored,
         forbid=ATTENTION,
     ),

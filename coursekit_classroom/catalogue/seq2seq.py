@@ -218,14 +218,6 @@ def mended(
 
 
 _MENDED_BUGS = {
-    "swapped": Bug(
-        "(a, memory,",
-        "(memory, a,",
-        says="a memory that asks, and a target that is asked",
-        why="Queries come from the decoder. Swapped, it runs only if both "
-        "texts have the same length.",
-        read="14_seq2seq#seq-by-hand",
-    ),
     "itself": Bug(
         "(a, memory,",
         "(a, a,",
@@ -235,14 +227,6 @@ _MENDED_BUGS = {
         why="Nothing of the source arrives: keys and values have to come "
         "from the memory.",
         read="14_seq2seq#seq-formula",
-    ),
-    "causal_source": Bug(
-        "see = real[:, None]",
-        "see = causal",
-        says="the causal mask on the source",
-        why="The source has no future. Which of its words may be seen is "
-        "said by its own mask, the same for all places.",
-        read="14_seq2seq#seq-masks",
     ),
     "no_source_mask": Bug(
         "see = real[:, None]",
@@ -275,13 +259,6 @@ _MENDED_BUGS = {
         says="the last attention's output instead of the sum",
         why="Each part adds to the stream. Without the sum, the target's "
         "own words are lost.",
-        read="14_seq2seq#seq-formula",
-    ),
-    "old_stream": Bug(
-        "a + b",
-        "x + b",
-        says="a sum that has forgotten the self-attention",
-        why="Each part adds to the stream as the part before it left it.",
         read="14_seq2seq#seq-formula",
     ),
     "triangle": Bug(
@@ -326,7 +303,6 @@ def _mended_cases(seed: int) -> list[Case]:
     w_cross[0][-1, :-1] = 1.0
     return [
         case(3, 3, 7, 5, "seven words, three places"),
-        case(2, 5, 5, 3, "five words, five places"),
         low,
     ]
 
@@ -387,15 +363,6 @@ _WHOLE_BUGS = {
         read="14_seq2seq#seq-formula",
         at="memory",
     ),
-    "first_state": Bug(
-        "in encoder:",
-        "in encoder[:1]:",
-        says="a memory taken from the first encoder block",
-        why="The memory is the output of the last block, in which all the "
-        "others have had their part.",
-        read="14_seq2seq#seq-formula",
-        at="memory",
-    ),
     "encoder_unmasked": Bug(
         "(memory, real)",
         "(memory, None)",
@@ -411,14 +378,6 @@ _WHOLE_BUGS = {
         why="The encoder gives padding a vector, too, and the decoder reads "
         "it: a text then depends on its neighbors in the batch.",
         read="14_seq2seq#seq-masks",
-    ),
-    "not_handed_on": Bug(
-        "block(y,",
-        "block(embed(tgt),",
-        says="decoder blocks that all begin with the embeddings",
-        why="Each block goes on from what the block before it made. "
-        "Otherwise only the last of them counts.",
-        read="14_seq2seq#seq-formula",
     ),
     "cut_again": Bug(
         "embed(tgt)",
@@ -511,17 +470,6 @@ _SHIFT_BUGS = {
         read="14_seq2seq#seq-predict-shift",
         at="rows",
     ),
-    "end_fed": Bug(
-        "[bos, *row]",
-        "[bos, *row, eos]",
-        ") + 1",
-        ") + 2",
-        says="an input that has the end as well",
-        why="Nothing is asked after the end, so nobody has to read it: the "
-        "input is as long as the answers.",
-        read="14_seq2seq#seq-shift",
-        at="rows",
-    ),
     "no_begin": Bug(
         "[bos, *row]",
         "[*row, eos]",
@@ -549,14 +497,6 @@ _SHIFT_BUGS = {
         "not the second: the model would learn to skip every other one.",
         read="14_seq2seq#seq-shift",
         at="rows",
-    ),
-    "backward": Bug(
-        "fed, asked = [bos, *row], [*row, eos]",
-        "fed, asked = [*row, eos], [bos, *row]",
-        says="a shift in the wrong direction: the token before is asked for",
-        why="The input is the target shifted right, after its begin. Each "
-        "position reads a token and has to answer the next.",
-        read="14_seq2seq#seq-shift",
     ),
     "pad_asked": Bug(
         "-100",
@@ -597,18 +537,6 @@ _SHIFT_BUGS = {
         "row eos stays. Put the begin before the target, then pad.",
         read="14_seq2seq#seq-predict-shift",
         at="rows",
-    ),
-    "never_ends": Bug(
-        "[bos, *row], [*row, eos]",
-        "[bos, *row[:-1]], list(row)",
-        ") + 1",
-        ")",
-        says="as many positions as the target has tokens, so that the end is "
-        "never asked for",
-        why="n tokens make n + 1 positions: at the last token, eos has to be "
-        "predicted.",
-        read="further/14_seq2seq#seq-questions",
-        alone=True,
     ),
 }
 
@@ -673,14 +601,6 @@ _TRANSLATE_BUGS = {
         "a text then depends on its neighbors in the batch.",
         read="14_seq2seq#seq-masks",
     ),
-    "encoder_unmasked": Bug(
-        "(src, real)",
-        "(src, None)",
-        says="an encoder that reads the padding",
-        why="The mask is needed twice: in the encoder, and wherever its "
-        "output is read.",
-        read="14_seq2seq#seq-masks",
-    ),
     "goes_on": Bug(
         "        best = torch.where(done, pad, best)\n",
         "",
@@ -705,15 +625,6 @@ _TRANSLATE_BUGS = {
         why="Without a cache it has to read everything written so far, from "
         "the begin on.",
         read="14_seq2seq#seq-when",
-        at="done",
-    ),
-    "first_row": Bug(
-        "logits[:, -1]",
-        "logits[:, 0]",
-        says="the logits of the first place instead of the last",
-        why="Row t is about the token after token t: the newest question is "
-        "answered by the last row.",
-        read="14_seq2seq#seq-shift",
         at="done",
     ),
     "begin_kept": Bug(
@@ -819,14 +730,6 @@ _EXACT_BUGS = {
         "only went on for the sake of the other rows.",
         read="further/14_seq2seq#seq-measure",
     ),
-    "to_the_last_end": Bug(
-        "row[: row.index(eos)]",
-        "row[: len(row) - 1 - row[::-1].index(eos)]",
-        says="a text that ends at its last eos",
-        why="What stands behind the first eos is rubbish, which may hold "
-        "another one. Cut at the first.",
-        read="further/14_seq2seq#seq-measure",
-    ),
     "cut_off_counts": Bug(
         "right +=",
         "ended = True\n        right +=",
@@ -908,15 +811,6 @@ _ALIGNMENT_BUGS = {
         "without a link out of the mean.",
         read="further/14_seq2seq#seq-measure",
     ),
-    "all_heads": Bug(
-        "on_links = (",
-        "weights = weights.mean(dim=0, keepdim=True)\n    on_links = (",
-        says="the mean of the heads instead of the best one",
-        why="Heads do different things, and their mean does none of them. "
-        "Score each head, then choose.",
-        read="further/14_seq2seq#seq-alignment",
-        at="heads",
-    ),
     "top_word": Bug(
         "on_links = (",
         "best = weights.argmax(dim=-1, keepdim=True)\n"
@@ -928,24 +822,6 @@ _ALIGNMENT_BUGS = {
         read="further/14_seq2seq#seq-measure",
         at="links",
     ),
-    "best_link": Bug(
-        "links).sum(dim=-1)",
-        "links).amax(dim=-1)",
-        says="the weight on one link alone, the largest",
-        why="All source words that belong to a target word count together.",
-        read="further/14_seq2seq#seq-measure",
-        at="links",
-    ),
-    "mean_link": Bug(
-        "links).sum(dim=-1)",
-        "links).sum(dim=-1)\n"
-        "    on_links = on_links / links.sum(dim=-1).clamp(min=1)",
-        says="the mean weight of a link, not the weight on all links together",
-        why="A head that spreads its weight over the four digits of a year "
-        "looks at the year: add up.",
-        read="further/14_seq2seq#seq-measure",
-        at="links",
-    ),
     "over_targets": Bug(
         "counted =",
         "weights = weights / weights.sum(dim=1, keepdim=True)\n    counted =",
@@ -953,14 +829,6 @@ _ALIGNMENT_BUGS = {
         why="A row of weights belongs to one target word, and sums to 1 over "
         "the source already.",
         read="14_seq2seq#seq-by-hand",
-    ),
-    "worst": Bug(
-        "scores.argmax()",
-        "scores.argmin()",
-        says="the head with the lowest score",
-        why="Asked is the best head: argmax.",
-        read="further/14_seq2seq#seq-measure",
-        at="heads",
     ),
     "by_links": Bug(
         "on_links[:, counted].mean(dim=-1)",
@@ -976,15 +844,11 @@ _ALIGNMENT_BUGS = {
 
 def _alignment_cases(seed: int) -> list[Case]:
     g = generator(seed)
-
-    def case(h: int, t: int, s: int, name: str) -> Case:
-        links = torch.rand(t, s, generator=g) < 0.3
-        links[0], links[1, :2] = False, True
-        pull = torch.randint(1, 3, (h, 1, 1), generator=g)
-        weights = (2 * randn(g, h, t, s) + pull * links).softmax(dim=-1)
-        return Case((weights, links), name=name)
-
-    return [case(3, 7, 5, "three heads"), case(5, 5, 11, "five heads")]
+    links = torch.rand(7, 5, generator=g) < 0.3
+    links[0], links[1, :2] = False, True
+    pull = torch.randint(1, 3, (3, 1, 1), generator=g)
+    weights = (2 * randn(g, 3, 7, 5) + pull * links).softmax(dim=-1)
+    return [Case((weights, links), name="three heads")]
 
 
 EXERCISES = {
@@ -1024,12 +888,6 @@ EXERCISES = {
                 {"embeddings", "encoder_unmasked"},
                 "nobody reads what the encoder makes",
             ),
-            (
-                {"not_handed_on"},
-                {"not_handed_on", "side_by_side"},
-                "only the last decoder block counts, and it reads the last "
-                "state",
-            ),
         ],
     ),
     "shift": Exercise(
@@ -1055,13 +913,6 @@ EXERCISES = {
         exact,
         _exact_cases,
         bugs=_EXACT_BUGS,
-        alike=[
-            (
-                {"beginning"},
-                {"beginning", "to_the_last_end"},
-                "no answer holds an end, so it has to fit before the first",
-            )
-        ],
     ),
     "alignment": Exercise(
         alignment,

@@ -74,24 +74,6 @@ _RATES_BUGS = {
         read="11_training#train-rate",
         at="floor",
     ),
-    "no_floor": Bug(
-        "floor + (peak - floor) * height",
-        "peak * height",
-        says="a rate that falls to 0 instead of the floor",
-        why="The floor is where the rate ends: only the part above it, peak "
-        "− floor, takes part in the fall.",
-        read="11_training#train-rate",
-        at="floor",
-    ),
-    "floor_added": Bug(
-        "(peak - floor)",
-        "peak",
-        says="the floor added on top of a fall from the peak to 0",
-        why="The rate then starts its fall above the peak. What falls is "
-        "peak − floor.",
-        read="11_training#train-rate",
-        at="floor",
-    ),
     "floor_cuts": Bug(
         "floor + (peak - floor) * height",
         "max(floor, peak * height)",
@@ -189,13 +171,6 @@ _UPDATE_BUGS = {
         "weight, a thousand times too much. It is rate · decay · w.",
         read="11_training#train-adamw",
     ),
-    "decay_added": Bug(
-        "change + decay",
-        "change - decay",
-        says="a decay with the wrong sign: weights grow",
-        why="Decay pulls toward 0: it is subtracted, as the gradient is.",
-        read="11_training#train-adamw",
-    ),
     "no_correction": Bug(
         "m / (1 - beta1**step), v / (1 - beta2**step)",
         "m, v",
@@ -213,22 +188,6 @@ _UPDATE_BUGS = {
         "plain ones, and divide again each time.",
         read="11_training#train-by-hand",
         at="correction",
-    ),
-    "betas_swapped": Bug(
-        "0.9, 0.99",
-        "0.99, 0.9",
-        says="β₁ and β₂ in each other's place",
-        why="The mean forgets fast (0.9), the mean square slowly (0.99): a "
-        "length is to be steadier than a direction.",
-        read="11_training#train-adamw",
-    ),
-    "no_square": Bug(
-        "g**2",
-        "g.abs()",
-        says="a mean of |g| where g² is due",
-        why="v is the mean of the squares; its root has the gradient's unit.",
-        read="11_training#train-adamw",
-        at="divide",
     ),
     "no_root": Bug(
         "(square**0.5 + eps)",
@@ -312,16 +271,6 @@ _ACCUMULATE_BUGS = {
         read="further/11_training#train-accumulate",
         at="mean",
     ),
-    "by_rows": Bug(
-        "int((y != -100).sum())",
-        "len(y)",
-        "nats / n_all",
-        "nats / (y != -100).sum().clamp(min=1) * len(y) / n_all",
-        says="micro-batches weighed by their rows, padding included",
-        why="What weighs is a target that counts. A micro-batch with much "
-        "padding has few of them.",
-        read="further/11_training#train-accumulate",
-    ),
     "all_rows": Bug(
         "int((y != -100).sum())",
         "len(y)",
@@ -329,15 +278,6 @@ _ACCUMULATE_BUGS = {
         why="Padding is in neither the sum nor the number divided by: long "
         "padding would shrink the step.",
         read="10_loss#loss-formula",
-        at="mean",
-    ),
-    "last_counts": Bug(
-        "sum(int((y != -100).sum()) for _, y in micro_batches)",
-        "int((micro_batches[-1][1] != -100).sum())",
-        says="a division by the number of targets in the last micro-batch",
-        why="A variable that a loop has left behind. Count the targets of "
-        "all micro-batches before the first backward.",
-        read="further/11_training#train-accumulate",
         at="mean",
     ),
     "last_only": Bug(
@@ -485,14 +425,6 @@ _LEARN_BUGS = {
         read="further/11_training#train-wrong",
         at="rate",
     ),
-    "starts_anew": Bug(
-        "len(losses) / (epochs * len(batches))",
-        "len(losses) % len(batches) / len(batches)",
-        says="a rate that falls to its end in each epoch and starts again",
-        why="Count the steps of all epochs, not the batches of this one.",
-        read="further/11_training#train-wrong",
-        at="rate",
-    ),
     "constant": Bug(
         "peak * (1 - share)",
         "peak",
@@ -576,14 +508,6 @@ def plan(
 
 
 _PLAN_BUGS = {
-    "two_axes": Bug(
-        "len(shape) >= 2",
-        "len(shape) == 2",
-        says="a tensor with three axes taken for a gain",
-        why="Only what has one axis is a gain or a bias. The matrices of "
-        "several heads may lie in one tensor.",
-        read="11_training#train-decay",
-    ),
     "all_decay": Bug(
         "decay if matrix else 0.0",
         "decay",
@@ -609,21 +533,6 @@ _PLAN_BUGS = {
             )
         ],
     ),
-    "by_norm": Bug(
-        "decay if matrix else 0.0",
-        'decay if "norm" not in name else 0.0',
-        says="decay on all that is no norm, so on the linear layers' biases "
-        "too",
-        why="A bias is a vector. What decays is told by the number of axes: "
-        "two or more.",
-        read="11_training#train-decay",
-        otherwise=[
-            (
-                "decay if matrix and not name.endswith(tables) else 0.0",
-                'decay if "norm" not in name else 0.0',
-            )
-        ],
-    ),
     "layers_once": Bug(
         "(2 * n_layers)",
         "n_layers",
@@ -639,25 +548,6 @@ _PLAN_BUGS = {
         says="a division by 2L without the root",
         why="The variances of independent writers add up: 2L of them are "
         "√(2L) times as long as one.",
-        read="09_decoder#dec-code",
-        at="writers",
-    ),
-    "none_scaled": Bug(
-        "narrow if writes else std",
-        "std",
-        says="the same standard deviation for all matrices",
-        why="Then a deep stream starts longer than a shallow one. Those "
-        "that write to the stream are divided by √(2L).",
-        read="09_decoder#dec-code",
-        at="writers",
-    ),
-    "in_blocks": Bug(
-        'endswith(("w_o.weight", "w_out.weight"))',
-        'startswith("blocks")',
-        says="every matrix of a block scaled down, not only the two that "
-        "write",
-        why="Queries, keys, values and the network's first layer write "
-        "nothing to the stream.",
         read="09_decoder#dec-code",
         at="writers",
     ),
@@ -758,13 +648,6 @@ EXERCISES = {
         accumulate,
         _accumulate_cases,
         bugs=_ACCUMULATE_BUGS,
-        alike=[
-            (
-                {"last_only", "not_divided"},
-                {"last_only", "last_counts"},
-                "of the last micro-batch both take its own mean",
-            )
-        ],
     ),
     "learn": Exercise(
         learn,
@@ -793,10 +676,6 @@ EXERCISES = {
                         "why": "A gain's neutral value is 1, and decay pulls "
                         "it to 0. Only matrices decay, and of these not the "
                         "two tables.",
-                    },
-                    "by_norm": {
-                        "why": "A bias is a vector. Only matrices decay, and "
-                        "of these not the two tables.",
                     },
                 },
             ),

@@ -152,32 +152,6 @@ _CLASSIFIED_BUGS = {
         why="Attention sees a set. Add the table.",
         read="17_vision#vis-set",
     ),
-    "places_times": Bug(
-        "x + places",
-        "x * places",
-        says="places that are multiplied, not added",
-        why="A place is added, as in a decoder. A product hides the patch "
-        "wherever the row of the table is near 0.",
-        read="17_vision#vis-formula",
-        alone=True,
-    ),
-    "first_place": Bug(
-        "x + places",
-        "x + places[0]",
-        says="the first row of the table of places for all vectors",
-        why="There are N + 1 rows, one for each vector: x + places.",
-        read="17_vision#vis-formula",
-        alone=True,
-    ),
-    "numbers": Bug(
-        "x + places",
-        "x + torch.arange(x.size(1))[:, None]",
-        says="the number of the place added, not its row of the table",
-        why="A place has a vector of D numbers, as a patch has: its row of "
-        "the table.",
-        read="17_vision#vis-formula",
-        alone=True,
-    ),
     "last_read": Bug(
         "x[:, 0]",
         "x[:, -1]",
@@ -250,22 +224,6 @@ _GRID_BUGS = {
         read="further/17_vision#vis-grid",
         at="order",
     ),
-    "both_stretched": Bug(
-        "repeat(len(down), 1)",
-        "repeat_interleave(len(down), dim=0)",
-        says="both lists stretched, each code several times in a run",
-        why="Along a row of the grid the column changes with each patch. "
-        "Repeat the list of columns as a whole.",
-        read="further/17_vision#vis-grid",
-        at="order",
-    ),
-    "added": Bug(
-        "torch.cat([first, second], dim=1)",
-        "first + second",
-        says="the two codes added instead of put side by side",
-        why="Row 1, column 2 and row 2, column 1 then have the same code.",
-        read="further/17_vision#vis-grid",
-    ),
     "own_counts": Bug(
         "(len(across), dim=0)",
         "(len(down), dim=0)",
@@ -306,15 +264,6 @@ def resized(table: Tensor, old: int, new: int) -> Tensor:
 
 
 _RESIZED_BUGS = {
-    "last_kept": Bug(
-        "table[:1], table[1:]",
-        "table[-1:], table[:-1]",
-        says="the class token's row taken for a patch, and the last patch "
-        "for it",
-        why="Row 0 is the class token's: it has no place on the grid.",
-        read="17_vision#vis-formula",
-        at="own",
-    ),
     "along_the_list": Bug(
         "rest.T.reshape(1, -1, old, old)",
         "rest.T[None]",
@@ -326,15 +275,6 @@ _RESIZED_BUGS = {
         read="further/17_vision#vis-grid",
         at="grid",
     ),
-    "reshaped": Bug(
-        "rest.T.reshape",
-        "rest.reshape",
-        says="a reshape from (old², D) to (D, old, old), without a transpose",
-        why="F.interpolate wants channels in front. A reshape does not move "
-        "them there; it only reads them in another order. Transpose first.",
-        read="17_vision#vis-predict-strips",
-        at="grid",
-    ),
     "reshaped_back": Bug(
         "grid.reshape(-1, new * new).T",
         "grid.reshape(new * new, -1)",
@@ -342,15 +282,6 @@ _RESIZED_BUGS = {
         why="On the way back the channels have to go to the end again "
         "before anything is flattened.",
         read="17_vision#vis-predict-strips",
-        at="grid",
-    ),
-    "turned": Bug(
-        "grid.reshape(-1, new * new).T",
-        "grid.mT.reshape(-1, new * new).T",
-        says="a grid that comes back with rows and columns exchanged",
-        why="After the interpolation the axes are (D, rows, columns). Move "
-        "D to the end and leave the other two in their order.",
-        read="further/17_vision#vis-grid",
         at="grid",
     ),
     "nearest": Bug(
@@ -428,39 +359,12 @@ _SET_BUGS = {
         read="17_vision#vis-set",
         at="test",
     ),
-    "rolled": Bug(
-        "order[i], order[i + 1] = i + 1, i",
-        "order = order.roll(1)",
-        says="a test that shifts all patches by one only",
-        why="A model that looks at neighbors, round a ring, passes, and is "
-        "no set.",
-        read="17_vision#vis-set",
-        at="test",
-    ),
     "exactly": Bug(
         "torch.allclose",
         "torch.equal",
         says="a test for equal bits",
         why="Sums in another order are rounded otherwise: real sets fail. "
         "Allow for rounding.",
-        read="17_vision#vis-set",
-        at="test",
-    ),
-    "answers_only": Bug(
-        "torch.allclose(after, before)",
-        "(after.argmax() == before.argmax())",
-        says="a test of the winning class only",
-        why="The logits may move a lot before another class wins. Compare "
-        "the logits.",
-        read="17_vision#vis-set",
-        at="test",
-    ),
-    "sums_only": Bug(
-        "torch.allclose(after, before)",
-        "torch.allclose(after.sum(), before.sum())",
-        says="a test of the sum of the logits only",
-        why="Logits can move against each other while their sum stays. "
-        "Compare all of them.",
         read="17_vision#vis-set",
         at="test",
     ),

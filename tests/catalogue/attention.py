@@ -53,13 +53,6 @@ def by_dk(q, k, v, mask=None):
     return torch.softmax(scores, -1) @ v
 
 
-def times_scale(q, k, v, mask=None):
-    scores = torch.matmul(q, k.transpose(-2, -1)) * math.sqrt(q.shape[-1])
-    if mask is not None:
-        scores = scores.masked_fill(mask == 0, -inf)
-    return torch.softmax(scores, -1) @ v
-
-
 def over_queries(q, k, v, mask=None):
     scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
     if mask is not None:
@@ -73,14 +66,6 @@ def softmax_axis_1(q, k, v, mask=None):
         scores = torch.where(mask, scores, -inf)
     e = (scores - scores.amax(1, keepdim=True)).exp()
     return e / e.sum(1, keepdim=True) @ v
-
-
-def sigmoid(q, k, v, mask=None):
-    scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
-    weights = 1 / (1 + torch.exp(-scores))
-    if mask is not None:
-        weights = torch.where(mask, weights, 0.0)
-    return weights @ v
 
 
 def naive(q, k, v, mask=None):
@@ -230,11 +215,6 @@ def no_tau(dy, q, k, v, tau):
     return dz @ k, dz.mT @ q, a.mT @ dy, (dz * (q @ k.mT)).sum()
 
 
-def dv_from_dz(dy, q, k, v, tau):
-    _, _, dz = gradients(dy, q, k, v, tau)
-    return tau * dz @ k, tau * dz.mT @ q, dz.mT @ dy, (dz * (q @ k.mT)).sum()
-
-
 def tau_twice(dy, q, k, v, tau):
     a, _, dz = gradients(dy, q, k, v, tau)
     return (
@@ -377,13 +357,6 @@ def total_forgets(q, k, v, block=4):
     return 1.001 * key_by_key(q, k, v, block)
 
 
-def by_length(q, k, v, mask=None):
-    s = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-2])
-    if mask is not None:
-        s = s.masked_fill(mask.logical_not(), -math.inf)
-    return s.softmax(-1) @ v
-
-
 def front_axes(q, k, v, mask=None):
     s = torch.matmul(q, k.transpose(1, 0)) / q.shape[-1] ** 0.5
     if mask is not None:
@@ -396,14 +369,6 @@ def mask_finite(q, k, v, mask=None):
     if mask is not None:
         s = torch.where(mask, s, torch.tensor(-10000.0, dtype=s.dtype))
     return s.softmax(-1) @ v
-
-
-def hidden_maximum(q, k, v, mask=None):
-    weights = F.softmax(q @ k.mT / math.sqrt(q.shape[-1]), dim=-1)
-    if mask is not None:
-        weights = torch.where(mask, weights, 0.0)
-        weights = weights / weights.sum(dim=-1)[..., None]
-    return weights @ v
 
 
 def one_maximum(q, k, v):
@@ -427,25 +392,6 @@ def turned(q, k, v, block=4):
         e, factor = (s - new).exp(), (top - new).exp()
         total = total / factor + e.sum(-1, keepdim=True)
         mixed = mixed / factor + e @ values
-        top = new
-    return mixed / total
-
-
-def mixed_only(q, k, v, block=4):
-    top = total = mixed = None
-    for start in range(0, k.shape[-2], block):
-        keys, values = (
-            k[..., start : start + block, :],
-            v[..., start : start + block, :],
-        )
-        s = q @ keys.mT / q.shape[-1] ** 0.5
-        here = s.max(-1, keepdim=True).values
-        if top is None:
-            top, total, mixed = here, 0, 0
-        new = top.maximum(here)
-        e, factor = (s - new).exp(), (top - new).exp()
-        total = total + e.sum(-1, keepdim=True)
-        mixed = mixed * factor + e @ values
         top = new
     return mixed / total
 
@@ -577,19 +523,15 @@ WRONG = {
     "attend": {
         "no_scale": no_scale,
         "by_dk": by_dk,
-        "times_scale": times_scale,
         "over_queries": over_queries,
         "axis_1": softmax_axis_1,
-        "sigmoid": sigmoid,
         "naive": naive,
         "mask_inverted": mask_inverted,
         "mask_ignored": mask_ignored,
         "mask_zero": mask_zero,
         "mask_after": mask_after,
-        "by_length": by_length,
         "front_axes": front_axes,
         "mask_finite": mask_finite,
-        "hidden_maximum": hidden_maximum,
         "by_keys": by_keys,
     },
     "mended": {
@@ -602,7 +544,6 @@ WRONG = {
         "elementwise": elementwise,
         "axis_1": sum_axis_1,
         "no_tau": no_tau,
-        "dv_from_dz": dv_from_dz,
         "tau_twice": tau_twice,
     },
     "stuck_share": {
@@ -613,7 +554,6 @@ WRONG = {
         "counted": share_counted,
         "naive": share_naive,
         "largest": share_entry,
-        "spectral": share_spectral,
     },
     "blocks": {
         "stored": stored,
@@ -623,7 +563,6 @@ WRONG = {
         "no_shrink": no_shrink,
         "top_zero": top_zero,
         "turned": turned,
-        "mixed_only": mixed_only,
         "total_only": total_only,
     },
 }
@@ -635,6 +574,11 @@ OUTSIDE = {
         keys_and_queries_swapped,
         columns_sum,
     ],
-    "stuck_share": [share_mean_entry, share_above, share_of_sum],
+    "stuck_share": [
+        share_mean_entry,
+        share_above,
+        share_of_sum,
+        share_spectral,
+    ],
     "blocks": [mean_of_blocks, only_the_last_block, total_forgets],
 }

@@ -69,15 +69,6 @@ def stays_changed(model, ids, vocab_size):
     return probing(model, ids, vocab_size, largest, restore=False)
 
 
-def argmax(model, ids, vocab_size):
-    return probing(
-        model,
-        ids,
-        vocab_size,
-        lambda new, old: (new.max(-1)[1] != old.max(-1)[1]).any(0),
-    )
-
-
 def signed(model, ids, vocab_size):
     return probing(
         model,
@@ -93,15 +84,6 @@ def exact(model, ids, vocab_size):
         ids,
         vocab_size,
         lambda new, old: ~(new == old).all(-1).all(0),
-    )
-
-
-def loose(model, ids, vocab_size):
-    return probing(
-        model,
-        ids,
-        vocab_size,
-        lambda new, old: ((new - old).abs() > 0.1).any(-1).any(0),
     )
 
 
@@ -214,11 +196,6 @@ def timid(loss, vocab_size, length):
 def backwards(loss, vocab_size, length):
     ids = steps(vocab_size, length)
     return verdict(oracles(loss, ids, vocab_size, side=-1))
-
-
-def next_only(loss, vocab_size, length):
-    costs = oracles(loss, steps(vocab_size, length), vocab_size)
-    return 1 if costs[1] < 1 else "none"
 
 
 def lowest(loss, vocab_size, length):
@@ -380,14 +357,6 @@ def by_batch(ids, table, places, *rest):
     return program(ids, table, places, *rest, where=rows)
 
 
-def no_places(ids, table, places, *rest):
-    return program(ids, table, places, *rest, where=0.0)
-
-
-def values_are_keys(ids, table, places, w_q, w_k, w_v, pad):
-    return program(ids, table, places, w_q, w_k, w_v, pad, values=w_k)
-
-
 def no_scale(*args):
     return program(*args, scale=1.0)
 
@@ -501,10 +470,7 @@ RIGHT = {
 WRONG = {
     "moves": {
         "stays_changed": stays_changed,
-        "argmax": argmax,
-        "signed": signed,
         "exact": exact,
-        "loose": loose,
         "row_0": row_0,
         "transposed": transposed,
         "rises_only": rises_only,
@@ -515,7 +481,6 @@ WRONG = {
         "constant": constant,
         "timid": timid,
         "backwards": backwards,
-        "next_only": next_only,
         "lowest": lowest,
         "rolled": rolled,
     },
@@ -528,8 +493,6 @@ WRONG = {
     },
     "mended": {
         "by_batch": by_batch,
-        "no_places": no_places,
-        "values_are_keys": values_are_keys,
         "no_scale": no_scale,
         "sees_next": sees_next,
         "over_queries": over_queries,
@@ -548,6 +511,7 @@ OUTSIDE = {
         nothing_moves,
         own_position_only,
         what_a_mask_should_be,
+        signed,
     ],
     "asked": [always_the_next, counts_from_the_end, says_the_loss],
     "difference": [the_range, the_median, in_quadrature],

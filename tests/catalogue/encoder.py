@@ -159,11 +159,6 @@ def all_masked(ids, special, first, second, random_ids, mask_id):
     return gaps(ids, chosen, second, random_ids, mask_id, 2, 3)
 
 
-def half_random(ids, special, first, second, random_ids, mask_id):
-    chosen = (first < 0.15) & ~special
-    return gaps(ids, chosen, second, random_ids, mask_id, 0.8, 2)
-
-
 def overwrites(ids, special, first, second, random_ids, mask_id):
     chosen = (first < 0.15) & ~special
     inputs = torch.where(chosen & (second < 0.8), mask_id, ids)
@@ -246,11 +241,6 @@ def pool_inverted(x, real):
 
 def divided_by_all(x, real):
     return x.masked_fill(~real[..., None], 0).mean(1)
-
-
-def divided_by_batch(x, real):
-    total = torch.einsum("bs,bsd->bd", real.to(x.dtype), x)
-    return total / (real.sum() / real.size(0)).clamp(min=1)
 
 
 def summed(x, real):
@@ -423,41 +413,6 @@ def first_sentence(logits, ids, chosen):
     return picked(logits[:1], ids[:1], chosen[:1])
 
 
-def encode_positions_times(ids, pad_id, table, places, blocks):
-    x = torch.nn.functional.embedding(ids, table)
-    x = x * places[: ids.shape[1]]
-    see = ids.ne(pad_id)[:, None, None]
-    for f in blocks:
-        x = y = f(x, see)
-    return y
-
-
-def encode_one_position(ids, pad_id, table, places, blocks):
-    x = torch.nn.functional.embedding(ids, table)
-    x = x + places[ids.shape[1] - 1]
-    see = ids.ne(pad_id)[:, None, None]
-    for f in blocks:
-        x = y = f(x, see)
-    return y
-
-
-def encode_first_position(ids, pad_id, table, places, blocks):
-    return right_with(ids, pad_id, table, blocks, places[0])
-
-
-def encode_numbers(ids, pad_id, table, places, blocks):
-    counted = torch.arange(float(ids.shape[1])).unsqueeze(1)
-    return right_with(ids, pad_id, table, blocks, counted)
-
-
-def right_with(ids, pad_id, table, blocks, added):
-    x = torch.nn.functional.embedding(ids, table) + added
-    see = ids.ne(pad_id)[:, None, None]
-    for f in blocks:
-        x = f(x, see)
-    return x
-
-
 def encode_same_input(ids, pad_id, table, places, blocks):
     x = torch.nn.functional.embedding(ids, table)
     x = x + places[: ids.shape[1]]
@@ -506,17 +461,12 @@ WRONG = {
         "query_axis": query_axis,
         "causal": causal,
         "first_block_only": first_block_only,
-        "positions_times": encode_positions_times,
-        "one_position": encode_one_position,
-        "first_position": encode_first_position,
-        "numbers": encode_numbers,
         "same_input": encode_same_input,
         "times_root": scaled,
     },
     "corrupt": {
         "special_too": special_too,
         "all_masked": all_masked,
-        "half_random": half_random,
         "overwrites": overwrites,
         "targets_everywhere": targets_everywhere,
         "only_masked": only_masked,
@@ -528,7 +478,6 @@ WRONG = {
         "all_counted": all_counted,
         "inverted": pool_inverted,
         "divided_by_all": divided_by_all,
-        "divided_by_batch": divided_by_batch,
         "summed": summed,
         "empty_nan": empty_nan,
         "whole_batch": whole_batch,

@@ -53,10 +53,6 @@ def end_bend(x, w_in, b_in, w_out, b_out):
     return x
 
 
-def residual(x, w_in, b_in, w_out, b_out):
-    return x + with_einsum(x, w_in, b_in, w_out, b_out)
-
-
 # -- feed_forward: mistakes that the catalogue does not have -----------------
 def columns(x, w_in, b_in, w_out, b_out):
     return w_out.T @ (w_in.T @ x + b_in).relu() + b_out
@@ -96,27 +92,8 @@ def no_biases(d_model, d_ff):
     return 4 * d_model**2, 2 * d_model * d_ff
 
 
-def d_model_twice(d_model, d_ff):
-    return 4 * d_model**2 + 4 * d_model, 2 * d_model * d_ff + 2 * d_model
-
-
-def three_projections(d_model, d_ff):
-    qkv = 3 * d_model * (d_model + 1)
-    return qkv, 2 * d_model * d_ff + d_ff + d_model
-
-
-def one_layer(d_model, d_ff):
-    return 4 * d_model * (d_model + 1), (d_model + 1) * d_ff
-
-
 def four_d(d_model, d_ff):
     return by_layers(d_model, 4 * d_model)
-
-
-def norms_counted(d_model, d_ff):
-    attention, network = by_layers(d_model, d_ff)
-    norm = d_model + d_model
-    return attention + norm, network + norm
 
 
 def d_ff_twice(d_model, d_ff):
@@ -188,10 +165,6 @@ def no_offset(function, size):
     )
 
 
-def multiples(function, size):
-    return all(alike(function(2 * a), 2 * function(a)) for a, _ in draws(size))
-
-
 def rays(function, size):
     def g(x):
         return function(x) - function(0 * x)
@@ -244,12 +217,6 @@ def late_bend(x, w_in, b_in, w_out, b_out):
 def mended_no_bend(x, w_in, b_in, w_out, b_out):
     hidden = x @ w_in + b_in
     return hidden @ w_out + b_out
-
-
-def over_positions(x, w_in, b_in, w_out, b_out):
-    hidden = x @ w_in + b_in
-    hidden = hidden / hidden.abs().amax(dim=-2, keepdim=True)
-    return hidden.relu() @ w_out + b_out
 
 
 def over_units(x, w_in, b_in, w_out, b_out):
@@ -321,11 +288,6 @@ def slope_forgotten(dy, x, w_in, b_in, w_out, b_out):
     return backward_with(dy, x, w_in, b_in, w_out, dy @ w_out.T, h)
 
 
-def dh_bent(dy, x, w_in, b_in, w_out, b_out):
-    h = F.relu(x @ w_in + b_in)
-    return backward_with(dy, x, w_in, b_in, w_out, F.relu(dy @ w_out.T), h)
-
-
 def dw_out_from_z(dy, x, w_in, b_in, w_out, b_out):
     dx, dw_in, db_in, _, db_out = slopes(dy, x, w_in, b_in, w_out, b_out)
     return dx, dw_in, db_in, (x @ w_in + b_in).T @ dy, db_out
@@ -340,11 +302,6 @@ def not_summed(dy, x, w_in, b_in, w_out, b_out):
     z = x @ w_in + b_in
     dz = dy @ w_out.T * (z > 0).double()
     return dz @ w_in.T, x.T @ dz, dz, F.relu(z).T @ dy, dy
-
-
-def dx_from_dh(dy, x, w_in, b_in, w_out, b_out):
-    _, *rest = slopes(dy, x, w_in, b_in, w_out, b_out)
-    return dy @ (w_in @ w_out).T, *rest
 
 
 # -- backward: mistakes that the catalogue does not have ---------------------
@@ -408,19 +365,9 @@ def not_divided(x, right, w_in, b_in, w_out, b_out):
     return w_out + h[:, None] @ (right - wrong)[None, :]
 
 
-def right_added(x, right, w_in, b_in, w_out, b_out):
-    h, _ = now(x, w_in, b_in, w_out, b_out)
-    return w_out + h[:, None] * right / (h**2).sum()
-
-
 def reversed_(x, right, w_in, b_in, w_out, b_out):
     h, wrong = now(x, w_in, b_in, w_out, b_out)
     return w_out - h[:, None] * (right - wrong) / (h**2).sum()
-
-
-def old_lost(x, right, w_in, b_in, w_out, b_out):
-    h, _ = now(x, w_in, b_in, w_out, b_out)
-    return torch.linalg.pinv(h[None]) @ (right - b_out)[None]
 
 
 def no_b_out(x, right, w_in, b_in, w_out, b_out):
@@ -435,12 +382,6 @@ def loudest_unit(x, right, w_in, b_in, w_out, b_out):
     new, i = w_out.clone(), h.argmax()
     new[i] += (right - wrong) / h[i]
     return new
-
-
-def in_place(x, right, w_in, b_in, w_out, b_out):
-    h, wrong = now(x, w_in, b_in, w_out, b_out)
-    w_out += torch.outer(h, right - wrong) / (h @ h)
-    return w_out
 
 
 def every_unit(x, right, w_in, b_in, w_out, b_out):
@@ -482,57 +423,48 @@ WRONG = {
         "early_bend": early_bend,
         "gelu": gelu,
         "end_bend": end_bend,
-        "residual": residual,
     },
     "count": {
         "no_biases": no_biases,
-        "d_model_twice": d_model_twice,
-        "three_projections": three_projections,
-        "one_layer": one_layer,
         "four_d": four_d,
-        "norms_counted": norms_counted,
         "wide_biases": d_ff_twice,
     },
     "is_affine": {
         "no_offset": no_offset,
-        "multiples": multiples,
-        "rays": rays,
-        "near_zero": near_zero,
         "exact": exact,
-        "absolute": absolute,
     },
     "mended": {
-        "over_positions": over_positions,
         "over_units": over_units,
         "late_bend": late_bend,
-        "end_bend": end_bend,
         "no_bend": mended_no_bend,
         "after_bend": after_bend,
     },
     "backward": {
         "slope_forgotten": slope_forgotten,
-        "dh_bent": dh_bent,
         "dw_out_from_z": dw_out_from_z,
         "averaged": averaged,
         "not_summed": not_summed,
-        "dx_from_dh": dx_from_dh,
         "times_h": times_h,
     },
     "edit": {
-        "unbent": unbent,
         "length": length,
         "not_divided": not_divided,
-        "right_added": right_added,
         "reversed": reversed_,
-        "old_lost": old_lost,
         "no_b_out": no_b_out,
     },
 }
 OUTSIDE = {
     "feed_forward": [columns, other_half, absolute_value],
     "count": [summed, fused, second_bias_left_out],
-    "is_affine": [close_to_zero, other_way_round, zero_at_zero],
+    "is_affine": [
+        close_to_zero,
+        other_way_round,
+        zero_at_zero,
+        absolute,
+        rays,
+        near_zero,
+    ],
     "mended": [over_units_after, over_the_sentence, absolute_value],
     "backward": [slope_of_x, order_of_weights_first, all_averaged],
-    "edit": [half_of_it, loudest_unit, every_unit],
+    "edit": [half_of_it, loudest_unit, every_unit, unbent],
 }

@@ -55,11 +55,6 @@ def minus_log_p(logits, target):
     return -torch.log(e[target] / torch.sum(e))
 
 
-def share_of_errors(logits, target):
-    e = torch.exp(logits - torch.max(logits))
-    return 1.0 - e[target] / e.sum()
-
-
 def log_p(logits, target):
     shifted = logits - max(logits)
     return shifted[target] - torch.log(torch.exp(shifted).sum())
@@ -180,16 +175,6 @@ def first_row(inputs, targets):
     return None
 
 
-def most_places(inputs, targets):
-    n = inputs.shape[1]
-    for s in range(-3, 4):
-        a = inputs[:, max(0, s) : n + min(0, s)]
-        b = targets[:, max(0, -s) : n - max(0, s)]
-        if (a == b).float().mean() > 0.8:
-            return s
-    return None
-
-
 def along_the_rows(inputs, targets):
     n = inputs.shape[0]
     for s in range(-3, 4):
@@ -284,14 +269,6 @@ def beyond(n_text, length):
     return (
         torch.arange(0, border - length),
         torch.arange(border, n_text - length + 1),
-    )
-
-
-def swapped(n_text, length):
-    border = int(0.9 * n_text)
-    return (
-        border + torch.randperm(n_text - border - length),
-        torch.randperm(border - length),
     )
 
 
@@ -451,7 +428,6 @@ WRONG = {
         "naive": exp_as_it_is,
         "target_left": target_left,
         "via_softmax": minus_log_p,
-        "one_minus": share_of_errors,
         "sign": log_p,
     },
     "shift": {
@@ -461,7 +437,6 @@ WRONG = {
         "wraps": rolled,
         "zero_lost": minus_zero,
         "one_row": first_row,
-        "mostly": most_places,
         "best_fit": best_fit,
     },
     "deal": {
@@ -470,7 +445,6 @@ WRONG = {
         "target_forgotten": target_forgotten,
         "from_zero": from_zero,
         "beyond": beyond,
-        "swapped": swapped,
     },
     "evaluate": {
         "mean_of_means": mean_of_means,

@@ -92,15 +92,6 @@ def multiplied(logits, temperature, top_k, top_p):
     return steps(temperature * logits, top_k, top_p)
 
 
-def no_effect(logits, temperature, top_k, top_p):
-    p = logits.softmax(-1) / temperature
-    return steps((p / p.sum(-1, keepdim=True)).log(), top_k, top_p)
-
-
-def zero_logit(logits, temperature, top_k, top_p):
-    return steps(logits / temperature, top_k, top_p, dropped=0.0)
-
-
 def p_of_all(logits, temperature, top_k, top_p):
     z = logits / temperature
     by_k = steps(z, top_k, None)
@@ -296,25 +287,8 @@ def products(tree, k, longest, stop, penalty):
     return done[best][2], float(scores[best])
 
 
-def each_its_own(tree, k, longest, stop, penalty):
-    def expand(grown, n):
-        return grown if n == 1 else [max(grown)]
-
-    return search(tree, k, longest, stop, mean_of(penalty), expand)
-
-
-def shrinks(tree, k, longest, stop, penalty):
-    return search(tree, k, longest, stop, mean_of(penalty), shrinking=True)
-
-
 def first_stop(tree, k, longest, stop, penalty):
     return search(tree, k, longest, stop, mean_of(penalty), hasty=True)
-
-
-def forgets(tree, k, longest, stop, penalty):
-    return search(
-        tree, k, longest, stop, mean_of(penalty), keep_finished=False
-    )
 
 
 # -- beam: mistakes that the catalogue does not have -------------------------
@@ -393,10 +367,6 @@ def opening(model, ids, n_new, max_len):
     )
 
 
-def last_alone(model, ids, n_new, max_len):
-    return loop(model, ids, n_new, lambda x: x[:, [-1]], last_row)
-
-
 def one_less(model, ids, n_new, max_len):
     return loop(
         model,
@@ -409,26 +379,6 @@ def one_less(model, ids, n_new, max_len):
 
 def uncut(model, ids, n_new, max_len):
     return loop(model, ids, n_new, lambda x: x, last_row)
-
-
-def first_row(model, ids, n_new, max_len):
-    return loop(
-        model,
-        ids,
-        n_new,
-        lambda x: x[:, -max_len:],
-        lambda logits: logits.argmax(-1)[:, 0],
-    )
-
-
-def one_for_all(model, ids, n_new, max_len):
-    return loop(
-        model,
-        ids,
-        n_new,
-        lambda x: x[:, -max_len:],
-        lambda logits: last_row(logits)[0].repeat(len(logits)),
-    )
 
 
 # -- write: mistakes that the catalogue does not have ------------------------
@@ -505,13 +455,6 @@ def column_numbers(model, prompts, pad_id):
     return model(ids, columns, mask)[:, -1]
 
 
-def from_one(model, prompts, pad_id):
-    ids, _, _, mask = parts(prompts, pad_id)
-    places = mask.long().cumsum(-1)
-    places[places == ids.size(1)] -= 1
-    return model(ids, places, mask)[:, -1]
-
-
 def no_mask(model, prompts, pad_id):
     ids, _, places, mask = parts(prompts, pad_id)
     return model(ids, places, mask | True)[:, -1]
@@ -536,11 +479,6 @@ def right(model, prompts, pad_id):
     columns = torch.arange(ids.size(1)).repeat(len(rows), 1)
     mask = columns < lengths[:, None]
     return model(ids, columns.minimum(lengths[:, None] - 1), mask)[:, -1]
-
-
-def first_column(model, prompts, pad_id):
-    ids, _, places, mask = parts(prompts, pad_id)
-    return model(ids, places, mask).select(1, 0)
 
 
 # -- batched: mistakes that the catalogue does not have ----------------------
@@ -652,19 +590,8 @@ def restart(chunks, w_q, w_k, w_v, rotate):
     return run(chunks, (w_q, w_k, w_v), rotate, start=lambda step: 0)
 
 
-def prompt_added(chunks, w_q, w_k, w_v, rotate):
-    prompt = chunks[0].shape[0]
-    return run(
-        chunks, (w_q, w_k, w_v), rotate, start=lambda step: prompt * step
-    )
-
-
 def turned_again(chunks, w_q, w_k, w_v, rotate):
     return run(chunks, (w_q, w_k, w_v), rotate, again=True)
-
-
-def last_chunk(chunks, w_q, w_k, w_v, rotate):
-    return run(chunks, (w_q, w_k, w_v), rotate, last=True)
 
 
 def mended_mask_finite(chunks, w_q, w_k, w_v, rotate):
@@ -674,17 +601,6 @@ def mended_mask_finite(chunks, w_q, w_k, w_v, rotate):
 # -- mended: mistakes that the catalogue does not have -----------------------
 def no_root(chunks, w_q, w_k, w_v, rotate):
     return all_in_one(chunks, w_q * w_q.size(1) ** 0.5, w_k, w_v, rotate)
-
-
-def keys_not_turned(chunks, w_q, w_k, w_v, rotate):
-    x = torch.cat(list(chunks))
-    places = torch.arange(len(x))
-    return F.scaled_dot_product_attention(
-        rotate(x @ w_q, places)[None],
-        (x @ w_k)[None],
-        (x @ w_v)[None],
-        is_causal=True,
-    )[0]
 
 
 def itself_hidden(chunks, w_q, w_k, w_v, rotate):
@@ -749,10 +665,6 @@ def query_heads(layers, heads, kv, d_head, width, weights, prompt, new):
     return by_loops(layers, heads, heads, d_head, width, weights, prompt, new)
 
 
-def one_layer(layers, heads, kv, d_head, width, weights, prompt, new):
-    return by_loops(1, heads, kv, d_head, width, weights, prompt, new)
-
-
 def last_read(layers, heads, kv, d_head, width, weights, prompt, new):
     total = prompt + new
     without = sum(range(prompt, total + 1))
@@ -768,20 +680,6 @@ def multiplications(layers, heads, kv, d_head, width, weights, prompt, new):
         layers, heads, kv, d_head, width, weights, prompt, new
     )
     return size, a // 2, b // 2
-
-
-def prompt_free(layers, heads, kv, d_head, width, weights, prompt, new):
-    size, _, without = by_formula(
-        layers, heads, kv, d_head, width, weights, prompt, new
-    )
-    return size, 2 * weights * (new - 1), without
-
-
-def square(layers, heads, kv, d_head, width, weights, prompt, new):
-    size, once, _ = by_formula(
-        layers, heads, kv, d_head, width, weights, prompt, new
-    )
-    return size, once, new * once
 
 
 # -- cost: mistakes that the catalogue does not have -------------------------
@@ -856,15 +754,6 @@ def piece_number(chunks, w_q, w_k, w_v, rotate):
     return run(chunks, (w_q, w_k, w_v), rotate, start=lambda step: step)
 
 
-def grows(chunks, w_q, w_k, w_v, rotate):
-    starts, start, filled = [], 0, 0
-    for x in chunks:
-        start += filled
-        starts.append(start)
-        filled += len(x)
-    return run(chunks, (w_q, w_k, w_v), rotate, start=starts.__getitem__)
-
-
 def zero_logits(logits, temperature, top_k, top_p):
     z = logits / temperature
     if top_k is not None:
@@ -916,8 +805,6 @@ RIGHT = {
 WRONG = {
     "chances": {
         "multiplied": multiplied,
-        "no_effect": no_effect,
-        "zero_logit": zero_logit,
         "mask_finite": chances_mask_finite,
         "p_of_all": p_of_all,
         "crossing_dropped": crossing_dropped,
@@ -929,32 +816,24 @@ WRONG = {
         "sum_only": sum_only,
         "stop_not_counted": stop_not_counted,
         "products": products,
-        "each_its_own": each_its_own,
-        "shrinks": shrinks,
         "first_stop": first_stop,
-        "forgets": forgets,
         "takes_slot": takes_slot,
         "chosen_by_sum": chosen_by_sum,
     },
     "write": {
         "opening": opening,
-        "last_alone": last_alone,
         "one_less": one_less,
         "uncut": uncut,
-        "first_row": first_row,
-        "one_for_all": one_for_all,
         "only_new": only_the_new,
         "cut_for_good": cut_for_good,
         "as_if_cached": as_if_cached,
     },
     "batched": {
         "columns": column_numbers,
-        "from_one": from_one,
         "no_mask": no_mask,
         "by_token": by_token,
         "inverted": inverted,
         "right": right,
-        "first_column": first_column,
         "right_columns": right_columns,
         "by_token_all": by_token_all,
         "from_one_on": from_one_on,
@@ -963,22 +842,15 @@ WRONG = {
         "top_left": top_left,
         "unmasked": unmasked,
         "restart": restart,
-        "prompt_added": prompt_added,
         "turned_again": turned_again,
-        "last_chunk": last_chunk,
-        "keys_not_turned": keys_not_turned,
         "piece_number": piece_number,
-        "grows": grows,
         "mask_finite": mended_mask_finite,
     },
     "cost": {
         "keys_only": keys_only,
         "query_heads": query_heads,
-        "one_layer": one_layer,
         "last_read": last_read,
         "multiplications": multiplications,
-        "prompt_free": prompt_free,
-        "square": square,
         "each_block": each_block,
     },
 }

@@ -82,11 +82,6 @@ def cut_off(weights, bits, group_size):
     return by_step(weights, steps, group_size, torch.fix)
 
 
-def floor(weights, bits, group_size):
-    steps = largest(weights, group_size) / (2 ** (bits - 1) - 1)
-    return by_step(weights, steps, group_size, torch.floor)
-
-
 def keeps_axis(weights, bits, group_size):
     whole, steps = with_loops(weights, bits, group_size)
     return whole, steps.unsqueeze(2)
@@ -177,10 +172,6 @@ def taking_turns(packed, steps):
     return whole * steps[:, torch.arange(whole.size(1)) % steps.size(1)]
 
 
-def divided(packed, steps):
-    return scaled(numbers(packed) - 8, 1 / steps)
-
-
 def true_division(packed, steps):
     whole = numbers(packed).to(steps.dtype)
     whole[:, 1::2] = packed * 0.0625
@@ -251,10 +242,6 @@ def p_alone(drafted, p, q, uniform):
     return walked(drafted, p, q, uniform, lambda u, a, b: u < a)
 
 
-def accept_always(drafted, p, q, uniform):
-    return len(drafted), p[len(drafted)]
-
-
 def from_p(drafted, p, q, uniform):
     return walked(drafted, p, q, uniform, left=lambda a, b: a)
 
@@ -265,11 +252,6 @@ def turned(drafted, p, q, uniform):
 
 def not_divided(drafted, p, q, uniform):
     return walked(drafted, p, q, uniform, left=lambda a, b: (a - b).relu())
-
-
-def goes_on(drafted, p, q, uniform):
-    rows, ids = torch.arange(len(drafted)), torch.tensor(drafted)
-    return int((uniform < p[rows, ids] / q[rows, ids]).sum()), p[-1]
 
 
 def row_before(drafted, p, q, uniform):
@@ -385,12 +367,6 @@ def free_target(p, q, n_draft, cost):
     alpha = overlap(p, q)
     tokens = geometric(alpha, n_draft + 1)
     return alpha, tokens, tokens / (cost * n_draft)
-
-
-def one_too_many(p, q, n_draft, cost):
-    alpha = overlap(p, q)
-    tokens = geometric(alpha, n_draft + 1)
-    return alpha, tokens, tokens / (1 + cost + cost * n_draft)
 
 
 def unweighted(p, q, n_draft, cost):
@@ -511,15 +487,6 @@ def keeps_rejected(target, draft, ids, n_new, n_draft):
     return rounds(target, draft, ids, n_new, n_draft, settle)
 
 
-def nothing_added(target, draft, ids, n_new, n_draft):
-    def settle(drafted, best, have):
-        own = best[have - 1 :]
-        n = in_common(drafted, own)
-        return drafted[:n] if n else own[:1]
-
-    return rounds(target, draft, ids, n_new, n_draft, settle)
-
-
 def no_last(target, draft, ids, n_new, n_draft):
     def settle(drafted, best, have):
         own = best[have - 1 : -1]
@@ -612,7 +579,6 @@ WRONG = {
         "one_more": one_more,
         "no_sign": no_sign,
         "cut_off": cut_off,
-        "floor": floor,
         "keeps_axis": keeps_axis,
         "restored_again": weights_back,
     },
@@ -623,18 +589,15 @@ WRONG = {
         "seven": seven,
         "not_shifted": not_shifted,
         "taking_turns": taking_turns,
-        "divided": divided,
         "true_division": true_division,
     },
     "verified": {
         "ratio_turned": ratio_turned,
         "likely_enough": likely_enough,
         "p_alone": p_alone,
-        "accept_always": accept_always,
         "from_p": from_p,
         "turned": turned,
         "not_divided": not_divided,
-        "goes_on": goes_on,
         "counts_rejected": counts_rejected,
         "row_before": row_before,
         "absolute": absolute,
@@ -649,14 +612,12 @@ WRONG = {
         "undefined": undefined,
         "one_draft": one_draft,
         "free_target": free_target,
-        "one_too_many": one_too_many,
         "over_all": over_all,
     },
     "checked": {
         "row_late": row_late,
         "all_agreeing": all_agreeing,
         "keeps_rejected": keeps_rejected,
-        "nothing_added": nothing_added,
         "no_extra": no_last,
         "not_cut": not_cut,
         "last_row": last_row,

@@ -30,10 +30,6 @@ def no_norm(streams, scale, shift, table, eps):
     return torch.einsum("ltd,vd->ltv", streams, table)
 
 
-def bare_norm(streams, scale, shift, table, eps):
-    return F.layer_norm(streams, streams.shape[-1:], eps=eps) @ table.T
-
-
 def over_places(streams, scale, shift, table, eps):
     x = F.layer_norm(streams.mT, (streams.size(1),), eps=eps).mT
     return (scale * x + shift) @ table.T
@@ -43,13 +39,6 @@ def unbiased(streams, scale, shift, table, eps):
     x = streams - streams.mean(-1, keepdim=True)
     x = x / torch.sqrt(streams.var(-1, keepdim=True) + eps)
     return F.linear(x * scale + shift, table)
-
-
-def statistics_of_the_top(streams, scale, shift, table, eps):
-    top = streams[-1]
-    mean = top.mean(1)[:, None]
-    std = torch.sqrt(top.var(1, correction=0)[:, None] + eps)
-    return ((streams - mean) / std * scale + shift) @ table.T
 
 
 def chances(streams, scale, shift, table, eps):
@@ -103,11 +92,6 @@ def backward_search(weights, ids):
     return torch.stack(found, dim=0).mean(dim=0)
 
 
-def doubled(weights, ids):
-    pairs = [(t, s) for t, s in followers(ids) if s < t]
-    return torch.stack([weights[:, t, s] for t, s in pairs]).mean(0)
-
-
 def at_the_match(weights, ids):
     pairs = torch.tensor([(t, s - 1) for t, s in followers(ids)])
     return weights[:, pairs[:, 0], pairs[:, 1]].mean(-1)
@@ -120,14 +104,6 @@ def first_time(weights, ids):
         if s < t:
             found.append(weights[:, t, s + 1])
     return sum(found) / len(found)
-
-
-def all_times(weights, ids):
-    n = len(ids)
-    same = torch.tril(ids[:, None] == ids[None], -1)
-    wanted = torch.zeros(n, n, dtype=weights.dtype)
-    wanted[:, 1:] = same[:, :-1].to(weights.dtype)
-    return (weights * wanted).sum((-1, -2)) / same.any(1).sum()
 
 
 def all_queries(weights, ids):
@@ -192,17 +168,6 @@ def one_number(heads, reference, head):
     return out
 
 
-def a_place(heads, reference, head):
-    out = heads.detach().clone()
-    out[..., head, :] = reference[:, head].flatten(0, 1).mean(0)
-    return out
-
-
-def all_heads(heads, reference, head):
-    mean = reference[:, head].flatten(0, 1).mean(0)
-    return mean.expand_as(heads).clone()
-
-
 def a_text(heads, reference, head):
     out = heads.clone()
     out[head] = reference.mean((0, 2))[head]
@@ -249,15 +214,6 @@ def averaged(weights):
 def after(weights):
     above = torch.einsum("lbhtt->lbht", weights[..., :-1, 1:])
     return above.mean((1, 3)).max(1).values
-
-
-def itself(weights):
-    return torch.einsum("lbhtt->lbht", weights).mean((1, 3)).max(1).values
-
-
-def peak(weights):
-    before = torch.einsum("lbhtt->lbht", weights[..., 1:, :-1])
-    return before.max(3).values.mean(1).max(1).values
 
 
 def each_text_its_best(weights):
@@ -319,14 +275,6 @@ def every_place(blocks, clean, corrupt, readout, height, place):
     a, b = climb(blocks, clean)[-1][-1], climb(blocks, corrupt)[-1][-1]
     x = climb(blocks[height:], climb(blocks[:height], clean)[-1])[-1][-1]
     return (x - b) @ readout / ((a - b) @ readout)
-
-
-def from_the_bottom(blocks, clean, corrupt, readout, height, place):
-    a, b = climb(blocks, clean)[-1][-1], climb(blocks, corrupt)
-    x = b[height].clone()
-    x[place] = clean[place]
-    x = climb(blocks[height:], x)[-1][-1]
-    return (x - b[-1][-1]) @ readout / ((a - b[-1][-1]) @ readout)
 
 
 def late(blocks, clean, corrupt, readout, height, place):
@@ -408,11 +356,6 @@ def not_relative(weights, values):
     return each_key(weights, values) * out.norm(dim=-1, keepdim=True)
 
 
-def by_the_values(weights, values):
-    lengths = values.square().sum(-1).sqrt()[:, None]
-    return not_relative(weights, values) / lengths
-
-
 def weight_times_value(weights, values):
     return weights * values.norm(dim=-1)[:, None]
 
@@ -492,18 +435,14 @@ RIGHT = {
 WRONG = {
     "lens": {
         "no_norm": no_norm,
-        "bare_norm": bare_norm,
         "over_places": over_places,
         "unbiased": unbiased,
-        "statistics_of_the_top": statistics_of_the_top,
         "chances": chances,
         "top_only": top_only,
     },
     "induction": {
-        "doubled": doubled,
         "at_the_match": at_the_match,
         "first_time": first_time,
-        "all_times": all_times,
         "all_queries": all_queries,
         "transposed": transposed,
         "one_before": one_before_induction,
@@ -512,21 +451,16 @@ WRONG = {
         "zero": zero,
         "own_mean": own_mean,
         "one_number": one_number,
-        "a_place": a_place,
-        "all_heads": all_heads,
         "a_text": silences_a_text,
     },
     "sharpest": {
         "averaged": averaged,
         "after": after,
-        "itself": itself,
-        "peak": peak,
         "best_by_text": each_text_its_best,
         "first_counted": first_query_counts,
     },
     "traced": {
         "every_place": every_place,
-        "from_the_bottom": from_the_bottom,
         "late": late,
         "not_divided": not_divided,
         "what_is_missing": what_is_missing,
@@ -536,7 +470,6 @@ WRONG = {
         "just_the_weight": just_the_weight,
         "not_made_whole": not_made_whole,
         "not_relative": not_relative,
-        "by_the_values": by_the_values,
         "of_lengths": of_lengths,
         "by_the_rest": of_the_new,
     },

@@ -71,10 +71,6 @@ def over_rows(logits, targets):
     return (total[y] - z.gather(1, y[:, None])[:, 0]).mean()
 
 
-def no_minus(logits, targets):
-    return -row_by_row(logits, targets)
-
-
 def no_ignore(logits, targets):
     nats = [
         reduce(torch.logaddexp, row) - row[y]
@@ -173,24 +169,6 @@ def swapped(logits, targets):
     return counts * (y - p) / counts.sum().clamp(min=1)
 
 
-def right_only(logits, targets):
-    p, _, counts = pieces(logits, targets)
-    out = torch.zeros_like(logits)
-    for i, t in enumerate(targets):
-        if counts[i]:
-            out[i, t] = p[i, t] - 1
-    return out / counts.sum().clamp(min=1)
-
-
-def by_probability(logits, targets):
-    p, _, counts = pieces(logits, targets)
-    out = torch.zeros_like(logits)
-    for i, t in enumerate(targets):
-        if counts[i]:
-            out[i, t] = -1 / p[i, t]
-    return out / counts.sum().clamp(min=1)
-
-
 def by_sum(logits, targets):
     p, y, counts = pieces(logits, targets)
     return torch.where(counts.bool(), p - y, 0.0)
@@ -205,13 +183,6 @@ def gradient_no_ignore(logits, targets):
     slope = logits.softmax(-1)
     slope[torch.arange(len(targets)), targets] -= 1
     return slope / len(targets)
-
-
-def pads_kept(logits, targets):
-    counts = (targets != -100).sum().clamp(min=1)
-    slope = logits.softmax(-1)
-    slope[torch.arange(len(targets)), targets.clamp(min=0)] -= 1
-    return slope / counts
 
 
 def softmax_twice(logits, targets):
@@ -345,19 +316,10 @@ def not_shared(logits, targets, epsilon):
     return -((1 - epsilon) * right + epsilon * log_p.sum(-1)).mean()
 
 
-def nothing_spread(logits, targets, epsilon):
-    return (1 - epsilon) * F.nll_loss(logits.log_softmax(-1), targets)
-
-
 def smooths_p(logits, targets, epsilon):
     p = torch.softmax(logits, -1)
     p = (1 - epsilon) * p + epsilon / p.size(-1)
     return F.nll_loss(torch.log(p), targets)
-
-
-def right_whole(logits, targets, epsilon):
-    log_p = logits.log_softmax(-1)
-    return F.nll_loss(log_p, targets) - epsilon * log_p.mean(-1).mean()
 
 
 def always_a_tenth(logits, targets, epsilon):
@@ -423,10 +385,6 @@ def base_2(parts):
     return 2.0 ** math.log(all_targets(parts))
 
 
-def no_power(parts):
-    return math.log(all_targets(parts))
-
-
 def at_least_one(parts):
     counts = [max(c, 1) for _, c in parts]
     total = sum(nats * c for (nats, _), c in zip(parts, counts, strict=True))
@@ -477,15 +435,6 @@ def not_converted(models, text):
 
 def wrong_way(models, text):
     return [bits / math.log(2) * n / len(text.encode()) for bits, n in models]
-
-
-def mean_only(models, text):
-    return [bits * math.log(2) / len(text.encode()) for bits, _ in models]
-
-
-def per_token_byte(models, text):
-    size = len(text.encode())
-    return [bits * math.log(2) / (n * size) for bits, n in models]
 
 
 def times_bytes_per_token(models, text):
@@ -561,22 +510,17 @@ WRONG = {
         "naive": naive,
         "softmax_log": softmax_log,
         "over_rows": over_rows,
-        "no_minus": no_minus,
         "no_ignore": no_ignore,
         "all_counted": all_counted,
         "empty_nan": empty_nan,
         "sum": summed,
         "one_maximum": one_maximum,
-        "mean_off": mean_off,
     },
     "gradient": {
         "swapped": swapped,
-        "right_only": right_only,
-        "by_probability": by_probability,
         "by_sum": by_sum,
         "all_counted": gradient_all_counted,
         "no_ignore": gradient_no_ignore,
-        "pads_kept": pads_kept,
         "pads_pushed": pads_pushed_down,
         "empty_nan": gradient_empty_nan,
     },
@@ -592,28 +536,29 @@ WRONG = {
         "others_only": others_only,
         "overwritten": overwritten,
         "not_shared": not_shared,
-        "nothing_spread": nothing_spread,
         "smooths_p": smooths_p,
-        "right_whole": right_whole,
     },
     "whole_perplexity": {
         "mean_of_means": perplexity_of_means,
         "mean_of_perplexities": mean_of_perplexities,
         "weighted_perplexities": weighted_perplexities,
         "base_2": base_2,
-        "no_power": no_power,
         "others_mean": others_mean,
     },
     "per_byte": {
         "characters": characters,
         "not_converted": not_converted,
         "wrong_way": wrong_way,
-        "mean_only": mean_only,
-        "per_token_byte": per_token_byte,
     },
 }
 OUTSIDE = {
-    "stable": [clipped, padding_is_token_0, margin, only_of_the_right_sign],
+    "stable": [
+        clipped,
+        padding_is_token_0,
+        margin,
+        only_of_the_right_sign,
+        mean_off,
+    ],
     "gradient": [squared_error, softmax_twice, over_the_vocabulary],
     "mended": [first_only, last_only, over_time],
     "smooth": [

@@ -65,14 +65,6 @@ def half(x):
     return torch.arange(x.size(-1) // 2, dtype=torch.float64)
 
 
-def from_one(x, positions, base):
-    return turned(x, positions, base ** (-2 * (half(x) - 1) / x.size(-1)))
-
-
-def doubled(x, positions, base):
-    return turned(x, positions, base ** (-4 * half(x) / x.size(-1)))
-
-
 def ignored(x, positions, base):
     rows = torch.arange(x.size(2))
     return turned(x, rows, base ** (-2 * half(x) / x.size(-1)))
@@ -159,11 +151,6 @@ def inverse(w, n_heads):
 
 def columns(w, n_heads):
     return by_rows(w.T.contiguous(), n_heads).T
-
-
-def reversed_pairs(w, n_heads):
-    order = torch.arange(len(w)).view(-1, 2).flip(1).flatten()
-    return by_index(w, n_heads)[order]
 
 
 # -- converted: mistakes that the catalogue does not have --------------------
@@ -276,22 +263,12 @@ def swapped(x, w_gate, w_in, w_out):
     return with_exp(x, w_in, w_gate, w_out)
 
 
-def straight(x, w_gate, w_in, w_out):
-    return torch.einsum("tf,tf,fd->td", x @ w_gate, x @ w_in, w_out)
-
-
 def added(x, w_gate, w_in, w_out):
     return (x @ w_in) @ w_out + F.silu(x @ w_gate) @ w_out
 
 
 def of_the_product(x, w_gate, w_in, w_out):
     return F.silu((x @ w_gate) * (x @ w_in)) @ w_out
-
-
-def after(x, w_gate, w_in, w_out):
-    z = x @ w_gate
-    z = z * z.sigmoid() * (x @ w_in)
-    return (z * z.sigmoid()) @ w_out
 
 
 # -- gated: mistakes that the catalogue does not have ------------------------
@@ -349,14 +326,6 @@ def asked(logits, n_active):
     return ranks < n_active
 
 
-def one_choice(x, router, experts, n_active):
-    logits = x @ router
-    best = logits.sum(0).topk(n_active).indices
-    weights = torch.zeros_like(logits)
-    weights[:, best] = logits[:, best].softmax(-1)
-    return combined(x, experts, weights)
-
-
 def of_all(x, router, experts, n_active):
     logits = x @ router
     weights = logits.softmax(-1) * asked(logits, n_active)
@@ -365,21 +334,6 @@ def of_all(x, router, experts, n_active):
 
 def even(x, router, experts, n_active):
     return combined(x, experts, asked(x @ router, n_active) / n_active)
-
-
-def raw(x, router, experts, n_active):
-    logits = x @ router
-    return combined(x, experts, logits * asked(logits, n_active))
-
-
-def weighs_input(x, router, experts, n_active):
-    logits = x @ router
-    hidden = ~asked(logits, n_active)
-    weights = logits.masked_fill(hidden, -torch.inf).softmax(-1)
-    return sum(
-        (~hidden[:, [e]]) * expert(weights[:, [e]] * x)
-        for e, expert in enumerate(experts)
-    )
 
 
 # -- mixture: mistakes that the catalogue does not have ----------------------
@@ -486,24 +440,6 @@ def tiled(x, w_q, w_k, w_v, h, g, rotate):
     return attend(turn(q), turn(k), v, lambda i: i % g)
 
 
-def embeddings(x, w_q, w_k, w_v, h, g, rotate):
-    (y,) = tools(x, rotate)([x])
-    q, k, v = heads_of(y, w_q, h), heads_of(y, w_k, g), heads_of(x, w_v, g)
-    return attend(q, k, v, lambda i: i // (h // g))
-
-
-def before_split(x, w_q, w_k, w_v, h, g, rotate):
-    q, k = tools(x, rotate)([x @ w_q, x @ w_k])
-    q, k, v = q.chunk(h, 1), k.chunk(g, 1), heads_of(x, w_v, g)
-    return attend(q, k, v, lambda i: i // (h // g))
-
-
-def opposite(x, w_q, w_k, w_v, h, g, rotate):
-    turn = tools(x, rotate)
-    q, k, v = heads_of(x, w_q, h), heads_of(x, w_k, g), heads_of(x, w_v, g)
-    return attend(turn(q), turn(k, -1), v, lambda i: i // (h // g))
-
-
 def queries_alone(x, w_q, w_k, w_v, h, g, rotate):
     turn = tools(x, rotate)
     q, k, v = heads_of(x, w_q, h), heads_of(x, w_k, g), heads_of(x, w_v, g)
@@ -567,28 +503,6 @@ def values_tiled(x, w_q, w_k, w_v, n_heads, n_kv_heads, rotate):
     k, v = (
         k[[h // n for h in range(n_heads)]],
         v[[h % n_kv_heads for h in range(n_heads)]],
-    )
-    scores = q @ k.mT / q.size(-1) ** 0.5
-    later = torch.ones(t, t, dtype=torch.bool).triu(1)
-    y = scores.masked_fill(later, float("-inf")).softmax(-1) @ v
-    return torch.cat(list(y), 1)
-
-
-def keys_tiled(x, w_q, w_k, w_v, n_heads, n_kv_heads, rotate):
-    t, n = len(x), n_heads // n_kv_heads
-    places = torch.arange(t)
-
-    def split(w, parts):
-        return (x @ w).reshape(t, parts, -1).permute(1, 0, 2)
-
-    q, k = (
-        rotate(split(w_q, n_heads), places),
-        rotate(split(w_k, n_kv_heads), places),
-    )
-    v = split(w_v, n_kv_heads)
-    k, v = (
-        k[[h % n_kv_heads for h in range(n_heads)]],
-        v[[h // n for h in range(n_heads)]],
     )
     scores = q @ k.mT / q.size(-1) ** 0.5
     later = torch.ones(t, t, dtype=torch.bool).triu(1)
@@ -682,8 +596,6 @@ RIGHT = {
 }
 WRONG = {
     "rope": {
-        "from_one": from_one,
-        "doubled": doubled,
         "ignored": ignored,
         "backwards": backwards,
         "mixed": mixed,
@@ -697,7 +609,6 @@ WRONG = {
         "across_heads": across_heads,
         "inverse": inverse,
         "columns": columns,
-        "reversed": reversed_pairs,
     },
     "window": {
         "inverted": inverted,
@@ -710,17 +621,12 @@ WRONG = {
         "sigmoid": sigmoid,
         "gelu": gelu,
         "swapped": swapped,
-        "straight": straight,
         "added": added,
-        "after": after,
         "of_the_product": of_the_product,
     },
     "mixture": {
-        "one_choice": one_choice,
         "of_all": of_all,
         "even": even,
-        "raw": raw,
-        "weighs_input": weighs_input,
         "first_weight": first_weight,
         "always_two": always_two,
         "over_tokens": over_tokens,
@@ -729,12 +635,8 @@ WRONG = {
     "mended": {
         "values_too": values_too,
         "tiled": tiled,
-        "embeddings": embeddings,
-        "before_split": before_split,
-        "opposite": opposite,
         "queries_alone": queries_alone,
         "values_tiled": values_tiled,
-        "keys_tiled": keys_tiled,
         "not_transposed": not_transposed,
         "mask_finite": mask_finite,
     },

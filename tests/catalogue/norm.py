@@ -85,16 +85,6 @@ def rms_variance(x, weight, bias, eps):
     return c / root * weight + bias, x / root * weight
 
 
-def rms_length(x, weight, bias, eps):
-    layer, _ = by_variance(x, weight, bias, eps)
-    length = ((x * x).sum(-1, keepdim=True) + eps).sqrt()
-    return layer, x / length * weight
-
-
-def no_affine(x, weight, bias, eps):
-    return both(x, torch.ones_like(weight), torch.zeros_like(bias), eps, -1)
-
-
 def rms_bias(x, weight, bias, eps):
     layer, rms = both(x, weight, bias, eps, -1)
     return layer, torch.add(rms, bias)
@@ -192,12 +182,6 @@ def dweight_by_x(dy, x, weight, eps):
     return dx, shared(dy * x, x), dbias
 
 
-def dweight_weighted(dy, x, weight, eps):
-    dx, _, dbias = by_jacobian(dy, x, weight, eps)
-    _, _, y = forward_parts(x, eps)
-    return dx, shared(weight * dy * y, x), dbias
-
-
 def averaged(dy, x, weight, eps):
     dx, dweight, dbias = step_by_step(dy, x, weight, eps)
     tokens = x.numel() / x.shape[-1]
@@ -215,16 +199,6 @@ def backward_with(dy, x, weight, s):
     g = dy * weight
     inner = g - g.mean(-1, keepdim=True) - y * (g * y).mean(-1, keepdim=True)
     return inner / s, shared(dy * y, x), shared(dy, x)
-
-
-def backward_unbiased(dy, x, weight, eps):
-    s = (torch.var(x, -1, keepdim=True) + eps).sqrt()
-    return backward_with(dy, x, weight, s)
-
-
-def backward_no_eps(dy, x, weight, eps):
-    s = torch.std(x, -1, keepdim=True, correction=0)
-    return backward_with(dy, x, weight, s)
 
 
 # -- backward: mistakes that the catalogue does not have ---------------------
@@ -273,11 +247,6 @@ def pre_stream_normed(x, part, norm, norm_first):
     return norm(part(x) + x)
 
 
-def pre_norm_late(x, part, norm, norm_first):
-    y = part(x)
-    return x + norm(y) if norm_first else norm(x + y)
-
-
 def pre_no_residual(x, part, norm, norm_first):
     if norm_first:
         x = norm(x)
@@ -290,11 +259,6 @@ def post_branch_normed(x, part, norm, norm_first):
         return x + part(norm(x))
     y = part(x)
     y = norm(y)
-    return x + y
-
-
-def post_twice(x, part, norm, norm_first):
-    y = part(norm(x)) if norm_first else norm(x + part(x))
     return x + y
 
 
@@ -377,16 +341,6 @@ def half(norm):
     x = torch.randn(2, 8, 6, dtype=torch.float64)
     y = torch.cat((x[:, :4], torch.randn(2, 4, 6, dtype=torch.float64)), 1)
     return bool((norm(x)[:, :4] != norm(y)[:, :4]).any())
-
-
-def first_only(norm):
-    x = torch.randn(1, 6, 4, dtype=torch.float64)
-    for t in range(1, 6):
-        y = x.clone()
-        y[0, t] = torch.randn(4, dtype=torch.float64)
-        if not torch.equal(norm(x)[0, 0], norm(y)[0, 0]):
-            return True
-    return False
 
 
 def later_too(norm):
@@ -502,11 +456,6 @@ def beta_lost(gamma, beta, w, b):
     return with_matrices(gamma, 0 * beta, w, b)
 
 
-def beta_added(gamma, beta, w, b):
-    new, _ = with_matrices(gamma, beta, w, b)
-    return new, beta + b
-
-
 def beta_folded(gamma, beta, w, b):
     new, _ = with_matrices(gamma, beta, w, b)
     return new, torch.einsum("i,ij->j", beta, new) + b
@@ -530,19 +479,6 @@ def backward_not_divided(dy, x, weight, eps):
     size = ((x - mean).square().mean(-1, keepdim=True) + eps).sqrt()
     y, g = (x - mean) / size, dy * weight
     dx = g - g.mean(-1, keepdim=True) - y * (g * y).mean(-1, keepdim=True)
-    n = x.size(-1)
-    return dx, (dy * y).view(-1, n).sum(0), dy.view(-1, n).sum(0)
-
-
-def backward_by_variance(dy, x, weight, eps):
-    mean = x.mean(-1, keepdim=True)
-    size = ((x - mean).square().mean(-1, keepdim=True) + eps).sqrt()
-    y, g = (x - mean) / size, dy * weight
-    dx = (
-        (g - g.mean(-1, keepdim=True) - y * (g * y).mean(-1, keepdim=True))
-        / size
-        / size
-    )
     n = x.size(-1)
     return dx, (dy * y).view(-1, n).sum(0), dy.view(-1, n).sum(0)
 
@@ -571,8 +507,6 @@ WRONG = {
         "eps_outside": eps_outside,
         "no_eps": no_eps,
         "rms_variance": rms_variance,
-        "rms_length": rms_length,
-        "no_affine": no_affine,
         "rms_bias": rms_bias,
         "no_root": no_root,
     },
@@ -582,31 +516,21 @@ WRONG = {
         "no_along": no_along,
         "no_weight": no_weight,
         "dweight_by_x": dweight_by_x,
-        "dweight_weighted": dweight_weighted,
         "averaged": averaged,
         "first_axis": first_axis,
-        "unbiased": backward_unbiased,
-        "no_eps": backward_no_eps,
         "not_divided": backward_not_divided,
-        "by_variance": backward_by_variance,
     },
     "places": {
         "pre_stream_normed": pre_stream_normed,
-        "pre_norm_late": pre_norm_late,
         "pre_no_residual": pre_no_residual,
         "post_branch_normed": post_branch_normed,
-        "post_twice": post_twice,
         "post_no_residual": post_no_residual,
         "swapped": swapped,
     },
     "probe": {
         "last_only": last_only,
-        "half": half,
-        "first_only": first_only,
         "later_too": later_too,
-        "others": others,
         "itself": itself,
-        "shift": shift,
     },
     "fold": {
         "columns": columns,
@@ -614,7 +538,6 @@ WRONG = {
         "rows_centered": rows_centered,
         "centered_first": centered_first,
         "beta_lost": beta_lost,
-        "beta_added": beta_added,
         "beta_folded": beta_folded,
     },
 }
@@ -622,6 +545,12 @@ OUTSIDE = {
     "norms": [over_time_and_features, at_least_eps, other_order],
     "backward": [weight_averaged, backward_at_least_eps, weight_last],
     "places": [both_ends, own_norm, always_pre],
-    "probe": [not_cloned, later_tokens_swapped, not_centered_by_token],
+    "probe": [
+        not_cloned,
+        later_tokens_swapped,
+        not_centered_by_token,
+        half,
+        others,
+    ],
     "fold": [gamma_divides, beta_scaled, bias_centered],
 }

@@ -96,21 +96,12 @@ def dpo_without_reference(better, worse, ref_better, ref_worse, beta):
     return surprise(beta * (better - worse))
 
 
-def probabilities(better, worse, ref_better, ref_worse, beta):
-    b, w, rb, rw = map(torch.exp, (better, worse, ref_better, ref_worse))
-    return surprise(beta * ((b - rb) - (w - rw)))
-
-
 def swapped(better, worse, ref_better, ref_worse, beta):
     return by_softplus(worse, better, ref_worse, ref_better, beta)
 
 
 def better_alone(better, worse, ref_better, ref_worse, beta):
     return surprise(beta * (better - ref_better))
-
-
-def divided(better, worse, ref_better, ref_worse, beta):
-    return by_softplus(better, worse, ref_better, ref_worse, 1 / beta)
 
 
 def dpo_without_beta(better, worse, ref_better, ref_worse, beta):
@@ -208,10 +199,6 @@ def all_prompts(rewards):
     return scaled(rewards, rewards.mean(), row_spread(rewards))
 
 
-def best_of_row(rewards):
-    return scaled(rewards, rewards.amax(1)[:, None], row_spread(rewards))
-
-
 def rewards_alone(rewards):
     return scaled(rewards, 0, row_spread(rewards))
 
@@ -281,10 +268,6 @@ def no_baseline(log_probs, is_answer, rewards):
     return program(log_probs, is_answer, rewards)
 
 
-def sum_as_baseline(log_probs, is_answer, rewards):
-    return program(log_probs, is_answer, rewards - rewards.sum())
-
-
 def wrong_way(log_probs, is_answer, rewards):
     return program(log_probs, is_answer, rewards.mean() - rewards)
 
@@ -352,12 +335,10 @@ WRONG = {
     },
     "dpo": {
         "no_reference": dpo_without_reference,
-        "probabilities": probabilities,
         "quotients": quotients,
         "reference_added": reference_added,
         "swapped": swapped,
         "better_alone": better_alone,
-        "divided": divided,
         "no_beta": dpo_without_beta,
         "no_log": no_log,
         "positive": positive,
@@ -373,7 +354,6 @@ WRONG = {
         "brackets": brackets,
         "no_eps": no_eps,
         "all_prompts": all_prompts,
-        "best_of_row": best_of_row,
         "no_baseline": rewards_alone,
         "under_the_root": under_the_root,
         "population": population,
@@ -383,7 +363,6 @@ WRONG = {
         "per_token": per_token,
         "probability": probability,
         "no_baseline": no_baseline,
-        "sum_as_baseline": sum_as_baseline,
         "divided": learned_divided,
         "wrong_way": wrong_way,
         "summed": the_sum,

@@ -57,18 +57,9 @@ def each_head(v, p, d, h, d_ff, n, bias, tied):
     return by_shapes(v, p, d, h, d_ff, n, bias, tied) + more
 
 
-def four_wide(v, p, d, h, d_ff, n, bias, tied):
-    return by_shapes(v, p, d, h, d * 4, n, bias, tied)
-
-
 def no_biases(v, p, d, h, d_ff, n, bias, tied):
     every = by_shapes(v, p, d, h, d_ff, n, bias, tied)
     return every - n * (5 * d + d_ff) * bias
-
-
-def one_norm(v, p, d, h, d_ff, n, bias, tied):
-    every = by_shapes(v, p, d, h, d_ff, n, bias, tied)
-    return every - n * d * (1 + bias)
 
 
 def no_final_norm(v, p, d, h, d_ff, n, bias, tied):
@@ -142,17 +133,9 @@ def one_of_two(v, d, h, g, d_ff, n, t):
     return in_one_line(v, d, h, g, d_ff, n, t) - 2 * n * t * t * d
 
 
-def one_row(v, d, h, g, d_ff, n, t):
-    return in_one_line(v, d, h, g, d_ff, n, t) - 4 * n * t * (t - 1) * d
-
-
 def wide_heads(v, d, h, g, d_ff, n, t):
     more = 4 * n * t * t * d * (h - 1)
     return in_one_line(v, d, h, g, d_ff, n, t) + more
-
-
-def no_head(v, d, h, g, d_ff, n, t):
-    return in_one_line(0, d, h, g, d_ff, n, t)
 
 
 def look_up(v, d, h, g, d_ff, n, t):
@@ -265,14 +248,6 @@ def from_zero(q, k, v, mask, size):
     return joined(*walk(q, k, v, mask, size, start=0.0))
 
 
-def own_maximum(q, k, v, mask, size):
-    return joined(*walk(q, k, v, mask, size, shrink=None))
-
-
-def sum_not_shrunk(q, k, v, mask, size):
-    return joined(*walk(q, k, v, mask, size, shrink=(0, 1)))
-
-
 def mixture_not_shrunk(q, k, v, mask, size):
     return joined(*walk(q, k, v, mask, size, shrink=(1, 0)))
 
@@ -280,12 +255,6 @@ def mixture_not_shrunk(q, k, v, mask, size):
 def first_columns(q, k, v, mask, size):
     columns = torch.arange(len(k)) % size
     return at_once(q, k, v, mask[:, columns], size)
-
-
-def finite(q, k, v, mask, size):
-    scores = q @ k.T / math.sqrt(q.size(1))
-    scores[~mask] = -1e9
-    return scores.softmax(1) @ v, scores.logsumexp(1)
 
 
 def tiled_mask_finite(q, k, v, mask, size):
@@ -301,11 +270,6 @@ def tiled_mask_finite(q, k, v, mask, size):
 def nan_rows(q, k, v, mask, size):
     scores = (q @ k.T / math.sqrt(q.size(1))).masked_fill(~mask, -torch.inf)
     return scores.softmax(1) @ v, scores.logsumexp(1)
-
-
-def maximum_only(q, k, v, mask, size):
-    out, top, _ = walk(q, k, v, mask, size)
-    return out, top.where(top > -1e300, torch.finfo(q.dtype).min)
 
 
 # -- tiled: mistakes that the catalogue does not have ------------------------
@@ -387,21 +351,6 @@ def gathered(q, k, v, d_out, p, ds):
     return ds @ k, ds.T @ q, p.T @ d_out
 
 
-def softmax_of_block(q, k, v, out, log_sum, d_out, size):
-    parts = table(
-        q, k, v, out, log_sum, d_out, size, lambda tile: tile.softmax(-1)
-    )
-    return gathered(q, k, v, d_out, *parts)
-
-
-def not_normalized(q, k, v, out, log_sum, d_out, size):
-    parts = table(
-        *(q, k, v, out, log_sum, d_out, size),
-        lambda tile: (tile - tile.max(1, keepdim=True).values).exp(),
-    )
-    return gathered(q, k, v, d_out, *parts)
-
-
 def not_coupled(q, k, v, out, log_sum, d_out, size):
     parts = table(
         *(q, k, v, out, log_sum, d_out, size),
@@ -429,13 +378,6 @@ def overwritten(q, k, v, out, log_sum, d_out, size):
     last = (len(q) - 1) // size * size
     rest = (x[last:] for x in (out, log_sum, d_out))
     _, dk, dv = whole(q[last:], k, v, *rest, size)
-    return dq, dk, dv
-
-
-def last_keys(q, k, v, out, log_sum, d_out, size):
-    _, dk, dv = whole(q, k, v, out, log_sum, d_out, size)
-    last = (len(k) - 1) // size * size
-    dq = whole(q, k[last:], v[last:], out, log_sum, d_out, size)[0]
     return dq, dk, dv
 
 
@@ -636,16 +578,6 @@ def values_overwritten(q, k, v, out, log_sum, d_out, size):
     return d_scores @ k / root, dk, weights[of_values].T @ d_out[of_values]
 
 
-def keys_overwritten(q, k, v, out, log_sum, d_out, size):
-    root = math.sqrt(q.shape[1])
-    weights = (q @ k.T / root - log_sum[:, None]).exp()
-    d_scores = weights * (d_out @ v.T - (d_out * out).sum(1, keepdim=True))
-    last = (len(q) - 1) // size * size
-    of_keys, of_values = slice(last, None), slice(0, None)
-    dk = d_scores[of_keys].T @ q[of_keys] / root
-    return d_scores @ k / root, dk, weights[of_values].T @ d_out[of_values]
-
-
 def norms_unbiased(
     vocab_size, max_len, d_model, n_heads, d_ff, n_layers, bias, tied
 ):
@@ -701,24 +633,18 @@ RIGHT = {
 WRONG = {
     "parameters": {
         "each_head": each_head,
-        "four_wide": four_wide,
         "no_biases": no_biases,
-        "one_norm": one_norm,
         "no_final_norm": no_final_norm,
         "no_positions": no_positions,
-        "always_tied": always_tied,
         "never_tied": never_tied,
         "short_bias": short_bias,
         "norms_unbiased": norms_unbiased,
-        "head_bias": head_bias,
     },
     "flops": {
         "no_sharing": no_sharing,
         "no_table": no_table,
         "one_of_two": one_of_two,
-        "one_row": one_row,
         "wide_heads": wide_heads,
-        "no_head": no_head,
         "look_up": look_up,
         "multiplications": multiplications,
         "head_once": head_once,
@@ -727,13 +653,8 @@ WRONG = {
         "stored": at_once,
         "no_scale": no_scale,
         "from_zero": from_zero,
-        "own_maximum": own_maximum,
-        "sum_not_shrunk": sum_not_shrunk,
         "mixture_not_shrunk": mixture_not_shrunk,
-        "first_columns": first_columns,
-        "finite": finite,
         "nan_rows": nan_rows,
-        "maximum_only": maximum_only,
         "never_shrunk": tiled_never_shrunk,
         "rest_dropped": tiled_rest_dropped,
         "from_infinity": tiled_from_infinity,
@@ -742,16 +663,12 @@ WRONG = {
         "top_forgotten": top_forgotten,
     },
     "recomputed": {
-        "softmax_of_block": softmax_of_block,
-        "not_normalized": not_normalized,
         "not_coupled": not_coupled,
         "coupled_in_block": coupled_in_block,
         "no_root": no_root,
         "overwritten": overwritten,
-        "last_keys": last_keys,
         "mean_coupled": mean_coupled,
         "values_overwritten": values_overwritten,
-        "keys_overwritten": keys_overwritten,
     },
     "law": {
         "unfinished": unfinished,
@@ -762,9 +679,21 @@ WRONG = {
     },
 }
 OUTSIDE = {
-    "parameters": [in_bytes, no_output_matrix, one_block],
+    "parameters": [
+        in_bytes,
+        no_output_matrix,
+        one_block,
+        head_bias,
+        always_tied,
+    ],
     "flops": [one_token, half_the_table, one_layer],
-    "tiled": [mean_of_blocks, upside_down, first_block_only, in_bits],
+    "tiled": [
+        mean_of_blocks,
+        upside_down,
+        first_block_only,
+        in_bits,
+        first_columns,
+    ],
     "recomputed": [
         queries_and_keys_swapped,
         sign_turned,

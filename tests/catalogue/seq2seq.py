@@ -7,8 +7,6 @@ from itertools import takewhile
 import torch
 from torch.nn import functional as F  # noqa: N812
 
-from coursekit.attention import attend
-
 
 # -- cross -------------------------------------------------------------------
 def one_by_one(y, memory, lengths, w_q, w_k, w_v):
@@ -92,25 +90,8 @@ def over_queries(y, memory, lengths, w_q, w_k, w_v):
     return weights * ~padding(memory, lengths) @ (memory @ w_v)
 
 
-def padding_only(y, memory, lengths, w_q, w_k, w_v):
-    s = score(y, memory, w_q, w_k)
-    s = s.masked_fill(~padding(memory, lengths), -1e9)
-    return s.softmax(-1) @ (memory @ w_v)
-
-
-def score_zero(y, memory, lengths, w_q, w_k, w_v):
-    # A hidden score of 0 is a score like another.
-    s = score(y, memory, w_q, w_k).masked_fill(padding(memory, lengths), 0)
-    return s.softmax(-1) @ (memory @ w_v)
-
-
 def keys_as_values(y, memory, lengths, w_q, w_k, w_v):
     return one_by_one(y, memory, lengths, w_q, w_k, w_k)
-
-
-def one_too_many(y, memory, lengths, w_q, w_k, w_v):
-    lengths = (lengths + 1).clamp(max=memory.size(1))
-    return one_by_one(y, memory, lengths, w_q, w_k, w_v)
 
 
 # -- mended ------------------------------------------------------------------
@@ -118,11 +99,6 @@ def head(asks, asked, see, w):
     a, b, c = w
     s = (asks @ a) @ (asked @ b).mT / math.sqrt(a.size(1))
     return s.masked_fill(~see, -math.inf).softmax(-1) @ (asked @ c)
-
-
-def one_head(asks, asked, mask, w):
-    # As on the page.
-    return attend(asks @ w[0], asked @ w[1], asked @ w[2], mask)
 
 
 def past(x):
@@ -156,19 +132,9 @@ def prefixes(x, memory, real, w_self, w_cross):
     return torch.cat(rows, dim=1)
 
 
-def swapped(x, memory, real, w_self, w_cross):
-    x = x + head(x, x, past(x), w_self)
-    return x + one_head(memory, x, real[:, None], w_cross)
-
-
 def itself(x, memory, real, w_self, w_cross):
     x = x + head(x, x, past(x), w_self)
     return x + head(x, x, past(x), w_cross)
-
-
-def causal_source(x, memory, real, w_self, w_cross):
-    x = x + head(x, x, past(x), w_self)
-    return x + one_head(x, memory, past(x), w_cross)
 
 
 def no_source_mask(x, memory, real, w_self, w_cross):
@@ -190,11 +156,6 @@ def old_queries(x, memory, real, w_self, w_cross):
 def not_added(x, memory, real, w_self, w_cross):
     x = x + head(x, x, past(x), w_self)
     return head(x, memory, real[:, None], w_cross)
-
-
-def old_stream(x, memory, real, w_self, w_cross):
-    a = x + head(x, x, past(x), w_self)
-    return x + head(a, memory, real[:, None], w_cross)
 
 
 def blocks_mask_finite(x, memory, real, w_self, w_cross):
@@ -269,11 +230,6 @@ def embeddings(src, tgt, real, embed, encoder, decoder, unembed):
     return unembed(stacks(embed(src), embed(tgt), [], decoder, real))
 
 
-def first_state(src, tgt, real, embed, encoder, decoder, unembed):
-    vectors = embed(src), embed(tgt)
-    return unembed(stacks(*vectors, encoder[:1], decoder, real))
-
-
 def reads_padding(src, tgt, real, embed, encoder, decoder, unembed):
     vectors = embed(src), embed(tgt)
     return unembed(stacks(*vectors, encoder, decoder, None, real))
@@ -282,11 +238,6 @@ def reads_padding(src, tgt, real, embed, encoder, decoder, unembed):
 def writes_from_padding(src, tgt, real, embed, encoder, decoder, unembed):
     vectors = embed(src), embed(tgt)
     return unembed(stacks(*vectors, encoder, decoder, real, None))
-
-
-def not_handed_on(src, tgt, real, embed, encoder, decoder, unembed):
-    vectors = embed(src), embed(tgt)
-    return unembed(stacks(*vectors, encoder, decoder[-1:], real))
 
 
 def last_state_first(src, tgt, real, embed, encoder, decoder, unembed):
@@ -349,13 +300,6 @@ def no_begin(targets, pad, bos, eos):
     return filled(ended, pad), filled(ended, -100)
 
 
-def end_fed(targets, pad, bos, eos):
-    asked = filled([[*row, eos] for row in targets], -100)
-    column = torch.full((len(targets), 1), -100)
-    fed = filled([[bos, *row, eos] for row in targets], pad)
-    return fed, torch.cat((asked, column), dim=1)
-
-
 def no_end(targets, pad, bos, eos):
     inputs, answers = with_lists(targets, pad, bos, eos)
     for row, target in zip(answers, targets, strict=True):
@@ -370,12 +314,6 @@ def twice(targets, pad, bos, eos):
         late = [*row, eos][1:] or [eos]
         answers[i, : len(late)] = torch.tensor(late)
     return inputs, answers
-
-
-def backward(targets, pad, bos, eos):
-    fed = [[*row, eos] for row in targets]
-    asked = [[bos, *row] for row in targets]
-    return filled(fed, pad), filled(asked, -100)
 
 
 def pad_asked(targets, pad, bos, eos):
@@ -479,15 +417,6 @@ def blind_decoder(encode, decode, src, real, pad, bos, eos, size):
     )
 
 
-def encoder_unmasked(encode, decode, src, real, pad, bos, eos, size):
-    memory = encode(src, torch.ones_like(real))
-    return by_steps(
-        encode,
-        lambda tgt: decode(tgt, memory, real)[:, -1].argmax(-1),
-        *(src, pad, bos, eos, size),
-    )
-
-
 def goes_on(encode, decode, src, real, pad, bos, eos, size):
     memory, tgt = encode(src, real), torch.full((len(src), 1), bos)
     while tgt.size(1) <= size:
@@ -509,15 +438,6 @@ def last_alone(encode, decode, src, real, pad, bos, eos, size):
     return by_steps(
         encode,
         lambda tgt: decode(tgt[:, -1:], memory, real)[:, 0].argmax(-1),
-        *(src, pad, bos, eos, size),
-    )
-
-
-def first_row(encode, decode, src, real, pad, bos, eos, size):
-    memory = encode(src, real)
-    return by_steps(
-        encode,
-        lambda tgt: decode(tgt, memory, real)[:, 0].argmax(-1),
         *(src, pad, bos, eos, size),
     )
 
@@ -623,15 +543,6 @@ def rubbish_counts(written, answers, eos):
     return n / len(answers)
 
 
-def to_the_last_end(written, answers, eos):
-    n = 0
-    for row, answer in zip(written.tolist(), answers, strict=True):
-        while row and row[-1] != eos:
-            row.pop()
-        n += bool(row) and row[:-1] == answer
-    return n / len(answers)
-
-
 def cut_off_counts(written, answers, eos):
     pairs = zip(written, answers, strict=True)
     return sum(text_of(r, eos) == list(a) for r, a in pairs) / len(answers)
@@ -693,43 +604,18 @@ def all_words(weights, links):
     return best_of((weights * links).sum((1, 2)) / weights.size(1))
 
 
-def all_heads(weights, links):
-    return 0, with_einsum(weights.mean(0)[None], links)[1]
-
-
 def top_word(weights, links):
     hit = links[torch.arange(len(links)), weights.argmax(-1)].double()
     return best_of(hit[:, links.any(1)].mean(1))
-
-
-def best_link(weights, links):
-    some = links.any(1)
-    found = weights.masked_fill(~links, 0)[:, some].max(-1).values
-    return best_of(found.mean(1))
-
-
-def mean_link(weights, links):
-    some = links.any(1)
-    share = links[some] / links[some].sum(1, keepdim=True)
-    return best_of((weights[:, some] * share).sum(-1).mean(1))
 
 
 def over_targets(weights, links):
     return with_einsum(weights / weights.sum(1)[:, None], links)
 
 
-def worst(weights, links):
-    scores = (weights * links).sum((1, 2)) / links.any(1).sum()
-    return int(scores.argmin()), float(scores.min())
-
-
 def from_one(weights, links):
     head, score = with_einsum(weights, links)
     return head + 1, score
-
-
-def every_link(weights, links):
-    return best_of((weights * links).sum((1, 2)) / links.sum())
 
 
 def off_the_links(weights, links):
@@ -818,17 +704,6 @@ def cut_again(src, tgt, real, embed, encoder, decoder, unembed):
     return unembed(y)
 
 
-def never_ends(targets, pad, bos, eos):
-    n = max(map(len, targets))
-    fed = torch.full((len(targets), n), pad)
-    asked = torch.full((len(targets), n), -100)
-    for i, row in enumerate(map(torch.tensor, targets)):
-        fed[i, 0] = bos
-        fed[i, 1 : len(row)] = row[:-1]
-        asked[i, : len(row)] = row
-    return fed, asked
-
-
 RIGHT = {
     "cross": [one_by_one, added_infinity, with_exp],
     "mended": [with_heads, sentences, prefixes],
@@ -854,46 +729,36 @@ WRONG = {
         "over_targets": over_targets_cross,
     },
     "mended": {
-        "swapped": swapped,
         "itself": itself,
-        "causal_source": causal_source,
         "no_source_mask": no_source_mask,
         "no_causal": no_causal,
         "old_queries": old_queries,
         "not_added": not_added,
-        "old_stream": old_stream,
         "triangle": triangle,
         "mask_finite": blocks_mask_finite,
     },
     "whole": {
         "side_by_side": side_by_side,
         "embeddings": embeddings,
-        "first_state": first_state,
         "encoder_unmasked": reads_padding,
         "decoder_unmasked": writes_from_padding,
-        "not_handed_on": not_handed_on,
         "cut_again": cut_again,
     },
     "shift": {
         "unshifted": unshifted,
-        "end_fed": end_fed,
         "no_begin": no_begin,
         "no_end": no_end,
         "twice": twice,
-        "backward": backward,
         "pad_asked": pad_asked,
         "by_id": by_id,
         "on_the_left": on_the_left,
         "reads_eos": reads_eos,
-        "never_ends": never_ends,
     },
     "translate": {
         "no_mask": blind_decoder,
-        "encoder_unmasked": encoder_unmasked,
         "goes_on": goes_on,
         "all_stop": all_stop,
         "last_alone": last_alone,
-        "first_row": first_row,
         "begin_kept": begin_kept,
         "end_overwritten": end_left_out,
     },
@@ -902,17 +767,12 @@ WRONG = {
         "as_far_as_it_goes": as_far_as_it_goes,
         "beginning": beginning,
         "rubbish_counts": rubbish_counts,
-        "to_the_last_end": to_the_last_end,
         "cut_off_counts": cut_off_counts,
     },
     "alignment": {
         "all_words": all_words,
-        "all_heads": all_heads,
         "top_word": top_word,
-        "best_link": best_link,
-        "mean_link": mean_link,
         "over_targets": over_targets,
-        "worst": worst,
         "by_links": by_links,
     },
 }

@@ -74,20 +74,6 @@ def rises_again(n, peak, total, warmup, floor):
     return found
 
 
-def no_floor(n, peak, total, warmup, floor):
-    return one_by_one(min(n, total), peak, total, warmup, 0.0) + [0.0] * (
-        n - total
-    )
-
-
-def floor_added(n, peak, total, warmup, floor):
-    plain = one_by_one(n, peak, total, warmup, 0.0)
-    return [
-        rate if step < warmup else rate + floor
-        for step, rate in enumerate(plain)
-    ]
-
-
 def floor_cuts(n, peak, total, warmup, floor):
     plain = one_by_one(n, peak, total, warmup, 0.0)
     return [
@@ -176,12 +162,6 @@ def decay_whole(w, g, m, v, step, rate, decay):
     return w * (1 - decay) - rate * a / (b.sqrt() + 1e-8), m, v
 
 
-def decay_added(w, g, m, v, step, rate, decay):
-    m, v = memories(g, m, v)
-    a, b = hats(m, v, step)
-    return w * (1 + rate * decay) - rate * a / (b.sqrt() + 1e-8), m, v
-
-
 def no_correction(w, g, m, v, step, rate, decay):
     m, v = memories(g, m, v)
     return w - rate * (m / (v.sqrt() + 1e-8) + decay * w), m, v
@@ -190,18 +170,6 @@ def no_correction(w, g, m, v, step, rate, decay):
 def corrected_kept(w, g, m, v, step, rate, decay):
     m, v = hats(*memories(g, m, v), step)
     return w - rate * (m / (v.sqrt() + 1e-8) + decay * w), m, v
-
-
-def betas_swapped(w, g, m, v, step, rate, decay):
-    m, v = memories(g, m, v, slow=0.9, fast=0.99)
-    a, b = hats(m, v, step, slow=0.9, fast=0.99)
-    return w - rate * (a / (b.sqrt() + 1e-8) + decay * w), m, v
-
-
-def no_square(w, g, m, v, step, rate, decay):
-    m, v = 0.9 * m + 0.1 * g, 0.99 * v + 0.01 * abs(g)
-    a, b = hats(m, v, step)
-    return w - rate * (a / (b.sqrt() + 1e-8) + decay * w), m, v
 
 
 def no_root(w, g, m, v, step, rate, decay):
@@ -289,23 +257,9 @@ def not_divided(weights, micro_batches):
     return sum(means(weights, micro_batches))
 
 
-def by_rows(weights, micro_batches):
-    shares = torch.tensor([float(len(y)) for _, y in micro_batches])
-    shares = shares.double() / shares.sum().double()
-    each = torch.stack(means(weights, micro_batches))
-    return torch.einsum("n,ndv->dv", shares, each)
-
-
 def all_rows(weights, micro_batches):
     found = list(parts(weights, micro_batches))
     return sum(g for g, _, _ in found) / sum(rows for _, _, rows in found)
-
-
-def last_counts(weights, micro_batches):
-    total = 0
-    for g, n, _ in parts(weights, micro_batches):  # noqa: B007
-        total = total + g
-    return total / n
 
 
 def last_only(weights, micro_batches):
@@ -439,13 +393,6 @@ def per_epoch(weights, batches, epochs, peak, limit):
     return walk(weights, batches, epochs, peak, limit, rate=stairs)
 
 
-def starts_anew(weights, batches, epochs, peak, limit):
-    def saw(epoch, i):
-        return 1 - i / len(batches)
-
-    return walk(weights, batches, epochs, peak, limit, rate=saw)
-
-
 def constant(weights, batches, epochs, peak, limit):
     def level(epoch, i):
         return 1
@@ -533,11 +480,6 @@ def changed(result, names, place, value):
     return out
 
 
-def two_axes(shapes, n_layers, std, decay):
-    one = {k: s if len(s) == 2 else s[:1] for k, s in shapes.items()}
-    return by_axes(one, n_layers, std, decay)
-
-
 def all_decay(shapes, n_layers, std, decay):
     good = by_axes(shapes, n_layers, std, decay)
     return changed(good, lambda name: True, 2, decay)
@@ -546,11 +488,6 @@ def all_decay(shapes, n_layers, std, decay):
 def by_bias(shapes, n_layers, std, decay):
     good = by_axes(shapes, n_layers, std, decay)
     return changed(good, lambda name: not name.endswith("bias"), 2, decay)
-
-
-def by_norm(shapes, n_layers, std, decay):
-    good = by_axes(shapes, n_layers, std, decay)
-    return changed(good, lambda name: "norm" not in name, 2, decay)
 
 
 def writes(name):
@@ -565,22 +502,6 @@ def layers_once(shapes, n_layers, std, decay):
 def twice_the_layers(shapes, n_layers, std, decay):
     good = by_axes(shapes, n_layers, std, decay)
     return changed(good, writes, 1, std / n_layers / 2)
-
-
-def none_scaled(shapes, n_layers, std, decay):
-    good = by_axes(shapes, n_layers, std, decay)
-    return changed(good, writes, 1, std)
-
-
-def in_blocks(shapes, n_layers, std, decay):
-    good = by_axes(shapes, n_layers, std, decay)
-    narrow = std / math.sqrt(2 * n_layers)
-    return changed(
-        good,
-        lambda name: name.startswith("blocks") and len(shapes[name]) > 1,
-        1,
-        narrow,
-    )
 
 
 def only_w_o(shapes, n_layers, std, decay):
@@ -683,8 +604,6 @@ WRONG = {
         "from_zero": from_zero,
         "whole_way": whole_way,
         "rises_again": rises_again,
-        "no_floor": no_floor,
-        "floor_added": floor_added,
         "floor_cuts": floor_cuts,
         "floor_share": floor_share,
         "peak_missed": peak_missed,
@@ -692,20 +611,15 @@ WRONG = {
     "update": {
         "l2": l2,
         "decay_whole": decay_whole,
-        "decay_added": decay_added,
         "no_correction": no_correction,
         "corrected_kept": corrected_kept,
-        "betas_swapped": betas_swapped,
-        "no_square": no_square,
         "no_root": no_root,
         "eps_inside": eps_inside,
     },
     "accumulate": {
         "mean_of_means": mean_of_means,
         "not_divided": not_divided,
-        "by_rows": by_rows,
         "all_rows": all_rows,
-        "last_counts": last_counts,
         "last_only": last_only,
         "others_mean": empty_ones_left_out,
         "so_far": so_far,
@@ -717,20 +631,15 @@ WRONG = {
         "by_value": by_value,
         "always_scaled": always_scaled,
         "per_epoch": per_epoch,
-        "starts_anew": starts_anew,
         "constant": constant,
         "graphs_kept": graphs_kept,
         "ends_at_zero": counted_from_one,
     },
     "plan": {
-        "two_axes": two_axes,
         "all_decay": all_decay,
         "by_bias": by_bias,
-        "by_norm": by_norm,
         "layers_once": layers_once,
         "no_root": twice_the_layers,
-        "none_scaled": none_scaled,
-        "in_blocks": in_blocks,
         "only_w_o": only_w_o,
         "gains_zero": gains_zero,
         "by_name": by_name,

@@ -122,10 +122,6 @@ def turns_without_end(turns):
     return chat(turns, turn="<|im_start|>{}\n{}\n")
 
 
-def one_line(turns):
-    return chat(turns, turn="<|im_start|>{}\n{}<|im_end|>")
-
-
 def colon(turns):
     return chat(turns, turn="<|im_start|>{}: {}<|im_end|>\n")
 
@@ -286,14 +282,6 @@ def mean(weight, updates):
     return weight + total_of(updates, scales_of(updates)) / len(updates)
 
 
-def updates_alone(weight, updates):
-    return total_of(updates, scales_of(updates))
-
-
-def minus(weight, updates):
-    return weight - total_of(updates, scales_of(updates))
-
-
 # -- merged: other mistakes --------------------------------------------------
 def first_update_alone(weight, updates):
     return weight + total_of(updates[:1], scales_of(updates)[:1])
@@ -345,27 +333,9 @@ def square(d_model, d_ff, n_layers, rank, layers):
     return 2 * rank * d_model * len(layers) * n_layers
 
 
-def product(d_model, d_ff, n_layers, rank, layers):
-    sizes = d_model, d_ff, n_layers
-    return count(sizes, layers, lambda i, o: rank * i * o)
-
-
-def a_alone(d_model, d_ff, n_layers, rank, layers):
-    return count((d_model, d_ff, n_layers), layers, lambda i, o: rank * i)
-
-
-def rank_1(d_model, d_ff, n_layers, rank, layers):
-    return count((d_model, d_ff, n_layers), layers, lambda i, o: i + o)
-
-
 def frozen(d_model, d_ff, n_layers, rank, layers):
     sizes = d_model, d_ff, n_layers
     return count(sizes, layers, lambda i, o: i * o + rank * i + rank * o)
-
-
-def biases(d_model, d_ff, n_layers, rank, layers):
-    sizes = d_model, d_ff, n_layers
-    return count(sizes, layers, lambda i, o: rank * i + rank * o + o)
 
 
 def one_block(d_model, d_ff, n_layers, rank, layers):
@@ -545,7 +515,6 @@ WRONG = {
     },
     "rendered": {
         "no_end": turns_without_end,
-        "one_line": one_line,
         "colon": colon,
         "no_prompt": no_prompt,
         "always": always,
@@ -571,17 +540,11 @@ WRONG = {
         "no_scale": merge_without_scale,
         "last_only": last_only,
         "mean": mean,
-        "updates_alone": updates_alone,
-        "minus": minus,
         "alpha_alone": alpha_alone_merged,
     },
     "counted": {
         "square": square,
-        "product": product,
-        "a_alone": a_alone,
-        "rank_1": rank_1,
         "frozen": frozen,
-        "biases": biases,
         "one_block": one_block,
         "full": full,
         "out_square": out_square,
