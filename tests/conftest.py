@@ -104,11 +104,17 @@ def pytest_collection_finish():
 
 
 @pytest.fixture(autouse=True)
-def usual_dtype():
-    """A page's code may compute in float64; the test after it does not."""
+def as_before():
+    """Restore the default dtype and the module path after each test.
+
+    A page's code may compute in float64, and a learner's file that is loaded
+    here brings its folder along.
+    """
     import torch
 
+    path = sys.path[:]
     yield
+    sys.path[:] = path
     torch.set_default_dtype(torch.float32)
 
 
