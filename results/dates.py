@@ -18,7 +18,6 @@ from torch import Tensor, nn
 
 from coursekit.config import TrainConfig, TransformerConfig
 from coursekit.data import Batch, Pairs, pad_pairs
-from coursekit.datasets import date_pairs
 from coursekit.generation import generate
 from coursekit.interpret import watch
 from coursekit.seq2seq import Transformer
@@ -26,6 +25,7 @@ from coursekit.steppers import CachedSeq2SeqStepper
 from coursekit.tokenizer import CharTokenizer
 from coursekit.training import Progress, train
 from coursekit.translate import SPECIALS, Translator, special_ids
+from coursekit_classroom.dates import date_pairs
 from results.record import record, summary
 
 N_PAIRS, N_HELD_OUT, MAX_TOKENS = 20_000, 500, 800

@@ -32,13 +32,12 @@ from coursekit.interpret import watch
 from coursekit.training import train
 from coursekit.vision import (
     ViT,
-    convolution,
     load_fashion,
-    mlp,
     patchify,
     shuffle_patches,
     unpatchify,
 )
+from coursekit_classroom.baselines import convolution, mlp
 from results.record import record
 
 PATCH, BATCH = 7, 64

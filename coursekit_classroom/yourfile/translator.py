@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from coursekit.datasets import date_pairs
+from coursekit_classroom.dates import date_pairs
 from coursekit_classroom.glue import result
 from coursekit_classroom.yourfile.bands import seconds_for, steps_in
 from coursekit_classroom.yourfile.capstone_child import imports, title

@@ -15,12 +15,12 @@ import torch
 from coursekit import minimal, minimal_seq2seq, training
 from coursekit.bpe import encode_chunk, learn_merges
 from coursekit.data import Batch, pad_pairs
-from coursekit.datasets import date_pairs
 from coursekit.generation import generate as library_generate
 from coursekit.loss import cross_entropy
 from coursekit.optim import make_schedule
 from coursekit.steppers import PlainSeq2SeqStepper, PlainStepper
 from coursekit_classroom import lesson
+from coursekit_classroom.dates import date_pairs
 from results.minimal import library_name, settings, to_library
 
 ROOT = Path(__file__).resolve().parents[2]

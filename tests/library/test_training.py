@@ -19,7 +19,6 @@ from coursekit.config import (
     TransformerConfig,
 )
 from coursekit.data import Batch, pad_pairs, random_windows, sequential_windows
-from coursekit.datasets import date_pairs
 from coursekit.decoder import GPT
 from coursekit.encoder import Encoder
 from coursekit.loss import cross_entropy, token_loss
@@ -34,6 +33,7 @@ from coursekit.training import (
     train,
 )
 from coursekit.tuning import answer_batch
+from coursekit_classroom.dates import date_pairs
 
 V = 13
 IDS = torch.randint(V, (499,), generator=torch.Generator().manual_seed(5))

@@ -18,14 +18,13 @@ from coursekit.vision import (
     CLOTHES,
     GridPositions,
     ViT,
-    convolution,
     load_fashion,
-    mlp,
     patchify,
     shuffle_patches,
     sinusoidal_2d,
     unpatchify,
 )
+from coursekit_classroom.baselines import convolution, mlp
 
 B, C, P, D, HEADS, LAYERS, DFF, KINDS = 5, 3, 7, 44, 11, 2, 29, 13
 SIDE = 3 * P  # nine patches
