@@ -226,13 +226,14 @@ def test_a_compiled_step_is_compiled_once():
 
     In a process of its own, where shapes are not checked, as for a user.
     """
-    here = Path(__file__).parents[1]
+    library, tests, root = [*map(str, Path(__file__).parents)][:3]
+    path = os.pathsep.join((root, tests, library))
     run = subprocess.run(
         [*forked.python(), "-c", COMPILED],
         capture_output=True,
         text=True,
-        cwd=here.parent,
-        env=os.environ | {"PYTHONPATH": f"{here.parent}:{here}"},
+        cwd=root,
+        env=os.environ | {"PYTHONPATH": path},
     )
     assert run.returncode == 0, run.stderr[-2000:]
     static, growing = map(int, run.stdout.split())
