@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from coursekit_classroom.catalogue.masks import MASK_FINITE, quarters
+from coursekit_classroom.catalogue.masks import quarters
 from coursekit_classroom.check.core import (
     Bug,
     Case,
@@ -13,6 +13,17 @@ from coursekit_classroom.check.core import (
     Variant,
     generator,
     randn,
+)
+from coursekit_classroom.check.families import (
+    MASK_AFTER,
+    MASK_FINITE,
+    MASK_ZERO,
+    NAIVE,
+    NO_SCALE,
+    ONE_MAXIMUM,
+    OVER_QUERIES,
+    REST_DROPPED,
+    WEIGHTS_STORED,
 )
 from coursekit_classroom.check.forbid import ATTENTION, AUTOGRAD
 
@@ -45,22 +56,8 @@ def attend(
     return scores.softmax(dim=-1) @ v
 
 
-_NO_SCALE = Bug(
-    " / q.size(-1) ** 0.5",
-    "",
-    says="the scores without 1/√D_h",
-    why="Scores grow like √D_h. Without the division the softmax is nearly "
-    "one-hot from the start, and little gradient comes through.",
-    read="04_attention#att-predict-scale",
-)
-_NAIVE = Bug(
-    says="a softmax that takes exp of the scores as they are",
-    why="exp(1000) is infinite, and infinity over infinity is NaN. Subtract "
-    "the row's maximum first: no weight changes.",
-    read="04_attention#att-formula",
-)
 _ATTEND_BUGS = {
-    "no_scale": _NO_SCALE,
+    "no_scale": NO_SCALE.by(" / q.size(-1) ** 0.5", ""),
     "by_dk": Bug(
         "/ q.size(-1) ** 0.5",
         "/ q.size(-1)",
@@ -69,13 +66,9 @@ _ATTEND_BUGS = {
         "D_h, all weights start nearly equal.",
         read="04_attention#att-predict-scale",
     ),
-    "over_queries": Bug(
+    "over_queries": OVER_QUERIES.by(
         "scores.softmax(dim=-1)",
         "scores.softmax(dim=-2)",
-        says="softmax over the queries (dim=-2) instead of the keys",
-        why="Each query divides its attention among the keys: normalize "
-        "along the last axis, so that rows sum to 1.",
-        read="04_attention#att-by-hand",
     ),
     "axis_1": Bug(
         "scores.softmax(dim=-1)",
@@ -85,7 +78,7 @@ _ATTEND_BUGS = {
         "with one another. The keys are the last axis, dim=-1.",
         read="04_attention#att-code",
     ),
-    "naive": _NAIVE.by(
+    "naive": NAIVE.by(
         "scores.softmax(dim=-1)",
         "(scores.exp() / scores.exp().sum(dim=-1, keepdim=True))",
     ),
@@ -105,15 +98,11 @@ _ATTEND_BUGS = {
         why="Where the mask is False, the weight must be 0.",
         read="05_masks#ch-masks",
     ),
-    "mask_zero": Bug(
+    "mask_zero": MASK_ZERO.by(
         'scores.masked_fill(~mask, float("-inf"))',
         "scores * mask",
-        says="hidden scores set to 0 instead of −∞",
-        why="A score of 0 is a score like any other: e⁰ = 1. Only −∞ becomes "
-        "the weight 0.",
-        read="05_masks#ch-masks",
     ),
-    "mask_after": Bug(
+    "mask_after": MASK_AFTER.by(
         "    if mask is not None:\n"
         '        scores = scores.masked_fill(~mask, float("-inf"))\n',
         "",
@@ -122,10 +111,6 @@ _ATTEND_BUGS = {
         " @ v",
         "\n    if mask is not None:\n        weights = weights * mask\n"
         "    return weights @ v",
-        says="the mask applied after the softmax, without dividing again",
-        why="The sum in the softmax has seen the hidden keys, and the rows "
-        "no longer sum to 1. Mask before the softmax.",
-        read="05_masks#ch-masks",
     ),
     "front_axes": Bug(
         "k.mT",
@@ -209,18 +194,13 @@ _MENDED_BUGS = {
         "the sums where they belong.",
         read="04_attention#att-code",
     ),
-    "naive": _NAIVE.by(
+    "naive": NAIVE.by(
         "    scores = scores - scores.max(dim=-1, keepdim=True).values\n",
         "",
     ),
-    "one_maximum": Bug(
+    "one_maximum": ONE_MAXIMUM.by(
         "max(dim=-1, keepdim=True).values",
         "max()",
-        says="the largest score of all subtracted, not the largest of each "
-        "row",
-        why="In a row far below it every exp underflows, and 0/0 is NaN. "
-        "Each query needs its own maximum: dim=-1, keepdim=True.",
-        read="04_attention#att-formula",
         alone=True,
     ),
 }
@@ -362,7 +342,7 @@ _STUCK_BUGS = {
         why="Divide by the number of rows: take the mean.",
         read="04_attention#att-measure",
     ),
-    "naive": _NAIVE.by(
+    "naive": NAIVE.by(
         "scores.softmax(-1)",
         "scores.exp() / scores.exp().sum(dim=-1, keepdim=True)",
     ),
@@ -411,27 +391,14 @@ def attend_in_blocks(
     return mixed / total
 
 
-WEIGHTS_STORED = Bug(
-    says="attention with all of its weights stored at once",
-    why="Its memory grows with the product of the two lengths. Go through "
-    "the keys block by block.",
-    read="04_attention#att-blocks",
-    alone=True,
-)
-"""Every exercise that forbids it knows it, by an edit of its own."""
-
 _BLOCKS_BUGS = {
     "stored": WEIGHTS_STORED.by(
         "    for start in", "    block = k.size(-2)\n    for start in"
     ),
-    "no_scale": _NO_SCALE,
-    "rest_dropped": Bug(
+    "no_scale": NO_SCALE.by(" / q.size(-1) ** 0.5", ""),
+    "rest_dropped": REST_DROPPED.by(
         "k.size(-2), block",
         "k.size(-2) // block * block, block",
-        says="a last block that is not full, and is dropped",
-        why="Seven keys in blocks of four make two blocks: four keys and "
-        "three.",
-        read="04_attention#att-blocks",
     ),
     "naive": Bug(
         "(top - new).exp(), (scores - new).exp()",

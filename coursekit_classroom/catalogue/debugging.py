@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-from coursekit_classroom.catalogue.masks import MASK_FINITE, quarters
+from coursekit_classroom.catalogue.masks import quarters
 from coursekit_classroom.check.core import (
     Bug,
     Case,
@@ -14,6 +14,13 @@ from coursekit_classroom.check.core import (
     Variant,
     generator,
     randn,
+)
+from coursekit_classroom.check.families import (
+    EXACT,
+    MASK_FINITE,
+    MEAN_OF_MEANS,
+    POPULATION,
+    SEES_NEXT,
 )
 
 float64 = torch.float64
@@ -54,12 +61,9 @@ _MOVES_BUGS = {
         "a fresh copy each time.",
         read="19_debugging#dbg-by-hand",
     ),
-    "exact": Bug(
+    "exact": EXACT.by(
         "moved = (after - before).abs().amax(-1) > 1e-6",
         "moved = (after != before).any(-1)",
-        says="a comparison to the last bit",
-        why="Sums taken in another order differ in the last digits: allow "
-        "for rounding, or every model leaks.",
         read="19_debugging#dbg-reach",
     ),
     "row_0": Bug(
@@ -300,12 +304,10 @@ _DIFFERENCE_BUGS = {
         "difference. Take the differences first, then their spread.",
         read="further/19_debugging#dbg-pairs",
     ),
-    "population": Bug(
+    "population": POPULATION.by(
         "gaps.std()",
         "gaps.std(correction=0)",
         says="a standard deviation with n in the denominator",
-        why="A few values lie closer to their own mean than to the true "
-        "one: divide by n − 1.",
         read="further/19_debugging#dbg-pairs",
     ),
     "no_root": Bug(
@@ -397,11 +399,9 @@ _MENDED_BUGS = {
         "Compare values with a reference.",
         read="further/19_debugging#dbg-bisect",
     ),
-    "sees_next": Bug(
+    "sees_next": SEES_NEXT.by(
         "hide = torch.ones_like(scores).triu(1).bool()",
         "hide = torch.ones_like(scores).triu(2).bool()",
-        says="a mask that is off by one: each position sees the next token",
-        why="Hide what lies above the diagonal, triu(1).",
         read="further/19_debugging#dbg-first",
     ),
     "over_queries": Bug(
@@ -435,13 +435,11 @@ _MENDED_BUGS = {
         "targets only.",
         read="further/19_debugging#dbg-table",
     ),
-    "mean_of_means": Bug(
+    "mean_of_means": MEAN_OF_MEANS.by(
         "return logits, nats[real].mean()",
         "by_row = (nats * real).sum(1) / real.sum(1)\n"
         "    return logits, by_row.mean()",
         says="the mean of the rows' means",
-        why="A short row's tokens weigh more then. One sum, divided by one "
-        "count.",
         read="further/10_loss#loss-wrong",
     ),
     "no_mask": Bug(

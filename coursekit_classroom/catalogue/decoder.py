@@ -20,7 +20,6 @@ from coursekit.decoder import GPT
 from coursekit.feedforward import FeedForward
 from coursekit.multihead import MultiHeadAttention
 from coursekit.norm import LayerNorm
-from coursekit_classroom.catalogue.masks import MASK_FINITE
 from coursekit_classroom.check.call import explain, raised_in
 from coursekit_classroom.check.core import (
     Bug,
@@ -29,6 +28,11 @@ from coursekit_classroom.check.core import (
     Variant,
     generator,
     randn,
+)
+from coursekit_classroom.check.families import (
+    MASK_FINITE,
+    NO_SCALE,
+    SCALE_OF_MODEL,
 )
 
 float64 = torch.float64
@@ -465,20 +469,14 @@ _BUILD_BUGS = {
         "return self.attention(x, causal=True)",
         _BY_HAND.format(scale="q.size(-1) ** 0.5", lowest="-100.0"),
     ),
-    "no_scale": Bug(
+    "no_scale": NO_SCALE.by(
         "return self.attention(x, causal=True)",
         _BY_HAND.format(scale="1.0", lowest="-torch.inf"),
-        says="the scores without 1/√D_h",
-        why="Divide them by the root of the size of a head.",
-        read="04_attention#att-predict-scale",
         alone=True,
     ),
-    "by_model": Bug(
+    "by_model": SCALE_OF_MODEL.by(
         "return self.attention(x, causal=True)",
         _BY_HAND.format(scale="d_model**0.5", lowest="-torch.inf"),
-        says="the scores divided by √D, not by √D_h",
-        why="A score is a sum over the numbers of one head: D_h = D / H.",
-        read="04_attention#att-predict-scale",
         alone=True,
     ),
 }

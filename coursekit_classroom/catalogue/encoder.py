@@ -5,13 +5,26 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from coursekit_classroom.catalogue.masks import MASK_FINITE, quarters
+from coursekit_classroom.catalogue.masks import quarters
 from coursekit_classroom.check.core import (
     Bug,
     Case,
     Exercise,
     generator,
     randn,
+)
+from coursekit_classroom.check.families import (
+    EMPTY_NAN,
+    INVERTED,
+    MASK_AFTER,
+    MASK_FINITE,
+    MASK_ZERO,
+    MEAN_OF_MEANS,
+    NO_SCALE,
+    OVER_QUERIES,
+    PADDING_READ,
+    SOFTMAX_FIRST,
+    ZERO_IS_PADDING,
 )
 from coursekit_classroom.check.forbid import ATTENTION
 
@@ -60,12 +73,6 @@ _QUERY_AXIS = Bug(
     read="13_encoder#enc-padding",
     at="axis",
 )
-_NO_PADDING = Bug(
-    says="padding that everybody reads",
-    why="A sentence's vectors then depend on how long its neighbors in the "
-    "batch are. Hide the padding.",
-    read="13_encoder#enc-padding",
-)
 _ENCODE_BUGS = {
     "no_positions": Bug(
         " + places[: ids.size(1)]",
@@ -75,22 +82,20 @@ _ENCODE_BUGS = {
         "add the rows of `places`.",
         read="further/13_encoder#enc-formula",
     ),
-    "no_padding": _NO_PADDING.by(
-        "(ids != pad_id)", "torch.ones_like(ids, dtype=torch.bool)"
-    ),
-    "zero_is_padding": Bug(
+    "no_padding": PADDING_READ.by(
         "(ids != pad_id)",
-        "(ids != 0)",
-        says="token 0 taken for the padding, whatever pad_id is",
-        why="Compare with pad_id: elsewhere 0 is a token like any other.",
+        "torch.ones_like(ids, dtype=torch.bool)",
         read="13_encoder#enc-padding",
     ),
-    "inverted": Bug(
+    "zero_is_padding": ZERO_IS_PADDING.by(
+        "(ids != pad_id)",
+        "(ids != 0)",
+        read="13_encoder#enc-padding",
+    ),
+    "inverted": INVERTED.by(
         "(ids != pad_id)",
         "(ids == pad_id)",
         says="True at the padding and False at the words",
-        why="Here True means may be seen. Some libraries mean the opposite; "
-        "turn the mask round with ~.",
         read="further/13_encoder#enc-formula",
     ),
     "query_axis": _QUERY_AXIS.by("None, None, :", "None, :, None"),
@@ -329,12 +334,10 @@ _POOLED_BUGS = {
         read="further/13_encoder#enc-pool",
         at="mean",
     ),
-    "empty_nan": Bug(
+    "empty_nan": EMPTY_NAN.by(
         ".clamp(min=1)",
         "",
         says="0 / 0 for a sentence without tokens",
-        why="One such sentence turns the batch's loss into NaN. Divide by "
-        "at least 1.",
         read="further/13_encoder#enc-pool",
         at="mean",
     ),
@@ -390,32 +393,25 @@ _MENDED_BUGS = {
         "    lowest = torch.finfo(scores.dtype).min",
     ),
     "query_axis": _QUERY_AXIS.by(":, None, :", ":, :, None", at="axis"),
-    "no_padding": _NO_PADDING.by(
+    "no_padding": PADDING_READ.by(
         "real[:, None, :].expand(scores.shape)",
         "torch.ones_like(scores, dtype=torch.bool)",
+        read="13_encoder#enc-padding",
         at="axis",
     ),
-    "no_scale": Bug(
+    "no_scale": NO_SCALE.by(
         "    scores = scores / q.size(-1) ** 0.5\n",
         "",
-        says="scores that are not divided by √Dh",
-        why="Without it the softmax is the sharper the wider a head is.",
-        read="04_attention#att-predict-scale",
     ),
-    "zero_fill": Bug(
+    "zero_fill": MASK_ZERO.by(
         "scores = scores.masked_fill(~mask, lowest)",
         "scores = scores.masked_fill(~mask, 0.0)",
-        says="hidden scores set to 0",
-        why="A score of 0 still gets weight: e⁰ = 1. Hidden ones need the "
-        "smallest number there is, or −∞.",
         read="further/05_masks#mask-wrong",
         at="axis",
     ),
-    "over_queries": Bug(
+    "over_queries": OVER_QUERIES.by(
         "dim=2",
         "dim=1",
-        says="weights that sum to 1 over the queries, not over the keys",
-        why="Each query spreads its own weight: softmax along the last axis.",
         read="04_attention#att-formula",
         at="axis",
     ),
@@ -437,14 +433,12 @@ _MENDED_BUGS = {
         alone=True,
     ),
     "mask_finite": MASK_FINITE.by("torch.finfo(scores.dtype).min", "-100.0"),
-    "hidden_after": Bug(
+    "hidden_after": MASK_AFTER.by(
         "scores = scores.masked_fill(~mask, lowest)\n"
         "    weights = scores.softmax(dim=2)",
         "weights = scores.softmax(dim=2) * mask",
         says="weights of the padding set to 0 after the softmax, so that a "
         "row no longer sums to 1",
-        why="The softmax has already given padding its part. Hide the scores "
-        "before it.",
         read="further/05_masks#mask-wrong",
         alone=True,
     ),
@@ -520,26 +514,18 @@ _GAP_LOSS_BUGS = {
         "padding. Divide by the number of gaps.",
         read="further/13_encoder#enc-bert",
     ),
-    "mean_of_means": Bug(
+    "mean_of_means": MEAN_OF_MEANS.by(
         "total.sum() / chosen.sum().clamp(min=1)",
         "(total / chosen.sum(dim=1).clamp(min=1)).mean()",
         says="the mean of each sentence's mean",
-        why="A sentence with one gap then weighs as much as one with five.",
-        read="00_first_model#first-loss",
     ),
-    "empty_nan": Bug(
+    "empty_nan": EMPTY_NAN.by(
         "chosen.sum().clamp(min=1)",
         "chosen.sum()",
-        says="a mean over nothing, which is NaN",
-        why="By chance a small batch may have no gap at all. Divide by at "
-        "least 1.",
-        read="10_loss#loss-code",
     ),
-    "softmax_first": Bug(
+    "softmax_first": SOFTMAX_FIRST.by(
         "logits.log_softmax",
         "logits.softmax(dim=-1).log_softmax",
-        says="a softmax before a loss that wants logits",
-        why="log_softmax does the softmax itself. Twice is too often.",
         read="further/10_loss#loss-wrong",
     ),
 }

@@ -13,6 +13,7 @@ from coursekit_classroom.check.core import (
     generator,
     randn,
 )
+from coursekit_classroom.check.families import EXACT
 from coursekit_classroom.check.forbid import AUTOGRAD
 
 float64 = torch.float64
@@ -201,12 +202,10 @@ _IS_AFFINE_BUGS = {
         read="further/08_feedforward#ff-wrong",
         at="identity",
     ),
-    "exact": Bug(
+    "exact": EXACT.by(
         "1e-9 * (1 + whole.abs().max())",
         "0",
         says="a test for exact equality",
-        why="Sums in another order differ in the last digits, so every map "
-        "would fail. Allow for rounding.",
         read="08_feedforward#ff-is-affine",
         at="identity",
     ),

@@ -15,6 +15,7 @@ from coursekit_classroom.check.core import (
     generator,
     randn,
 )
+from coursekit_classroom.check.families import MEAN_OF_MEANS, REST_DROPPED
 
 
 # -- implement: surprise by hand ---------------------------------------------
@@ -361,13 +362,10 @@ def evaluate(
 
 
 _EVALUATE_BUGS = {
-    "mean_of_means": Bug(
+    "mean_of_means": MEAN_OF_MEANS.by(
         "return sum(nats) / sum(answers)",
         "means = [x / n for x, n in zip(nats, answers, strict=True)]\n"
         "    return sum(means) / len(means)",
-        says="the mean of the batches' means",
-        why="In it a last batch of one character weighs as much as a full "
-        "one. Add up the losses, count the answers, and divide once.",
         read="00_first_model#first-model-mean",
     ),
     "all_full": Bug(
@@ -387,11 +385,10 @@ _EVALUATE_BUGS = {
         "1 answers.",
         read="00_first_model#first-loss",
     ),
-    "rest_dropped": Bug(
+    "rest_dropped": REST_DROPPED.by(
         "range(0, len(ids) - 1",
         "range(0, len(ids) - batch",
         says="a last batch that is left out unless it is full",
-        why="Every answer counts once, those in the last batch too.",
         read="00_first_model#first-model-mean",
         at="batch",
     ),

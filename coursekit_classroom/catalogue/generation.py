@@ -10,7 +10,6 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 from coursekit.attention import attention_weights
-from coursekit_classroom.catalogue.masks import MASK_FINITE
 from coursekit_classroom.check.core import (
     NONE,
     Bug,
@@ -23,6 +22,7 @@ from coursekit_classroom.check.core import (
     randn,
 )
 from coursekit_classroom.check.diagnose import mutants
+from coursekit_classroom.check.families import INVERTED, MASK_FINITE
 
 float64 = torch.float64
 Model = Callable[[Tensor], Tensor]
@@ -496,12 +496,10 @@ _BATCHED_BUGS = {
         "padding and end of text share one. Mask by length.",
         read="further/12_generation#gen-batch",
     ),
-    "inverted": Bug(
+    "inverted": INVERTED.by(
         "positions, ",
         "positions, ~",
         says="a mask that is upside down",
-        why="Here True means: a real token, which may be seen.",
-        read="05_masks#mask-padding",
     ),
     "right": Bug(
         "[pad_id] * gap + list(prompt)",

@@ -15,6 +15,13 @@ from coursekit_classroom.check.core import (
     generator,
     randn,
 )
+from coursekit_classroom.check.families import (
+    EMPTY_NAN,
+    MEAN_OF_MEANS,
+    ONE_MAXIMUM,
+    PADDING_COUNTED,
+    SOFTMAX_FIRST,
+)
 from coursekit_classroom.check.forbid import AUTOGRAD
 
 float64 = torch.float64
@@ -47,13 +54,6 @@ def stable(logits: Tensor, targets: Tensor) -> Tensor:
     return nats.mean()
 
 
-_ALL_COUNTED = Bug(
-    says="a mean over all targets, those of −100 included",
-    why="Padding is left out of the sum and of the number divided by. "
-    "Otherwise long padding looks like skill.",
-    read="10_loss#loss-formula",
-    at="mean",
-)
 _STABLE_BUGS = {
     "naive": Bug(
         "    z = z - z.amax(dim=-1, keepdim=True)\n",
@@ -93,16 +93,12 @@ _STABLE_BUGS = {
         read="10_loss#loss-formula",
         at="mean",
     ),
-    "all_counted": _ALL_COUNTED.by(
+    "all_counted": PADDING_COUNTED.by(
         "nats.mean()", "nats.sum() / len(targets)", at="mean"
     ),
-    "empty_nan": Bug(
+    "empty_nan": EMPTY_NAN.by(
         "    if len(y) == 0:\n        return logits.new_zeros(())\n",
         "",
-        says="a mean over nothing, which is NaN",
-        why="If no target counts, there are 0 of them to divide by. One "
-        "such batch turns every weight into NaN.",
-        read="10_loss#loss-code",
         at="mean",
     ),
     "sum": Bug(
@@ -113,13 +109,10 @@ _STABLE_BUGS = {
         read="10_loss#loss-formula",
         at="mean",
     ),
-    "one_maximum": Bug(
+    "one_maximum": ONE_MAXIMUM.by(
         "z.amax(dim=-1, keepdim=True)",
         "z.amax()",
         says="the largest logit of the whole batch subtracted from every row",
-        why="In a row far below it every exp underflows to 0, and the "
-        "logarithm is −∞. Each row needs its own maximum: dim=-1, "
-        "keepdim=True.",
         read="10_loss#loss-code",
         at="softmax",
     ),
@@ -192,7 +185,9 @@ _GRADIENT_BUGS = {
         "of targets that count.",
         read="10_loss#loss-formula",
     ),
-    "all_counted": _ALL_COUNTED.by("keep.sum().clamp(min=1)", "len(targets)"),
+    "all_counted": PADDING_COUNTED.by(
+        "keep.sum().clamp(min=1)", "len(targets)", at="mean"
+    ),
     "no_ignore": Bug(
         "targets != -100",
         "torch.ones_like(targets, dtype=torch.bool)",
@@ -213,13 +208,10 @@ _GRADIENT_BUGS = {
         read="10_loss#loss-formula",
         at="padding",
     ),
-    "empty_nan": Bug(
+    "empty_nan": EMPTY_NAN.by(
         ".clamp(min=1)",
         "",
         says="0 divided by 0 where no target counts",
-        why="If none counts, all slopes are 0. One NaN in a gradient turns "
-        "every weight into NaN.",
-        read="10_loss#loss-code",
     ),
 }
 
@@ -256,12 +248,10 @@ def mended(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 _MENDED_BUGS = {
-    "softmax_first": Bug(
+    "softmax_first": SOFTMAX_FIRST.by(
         "logits.transpose",
         "logits.softmax(dim=-1).transpose",
         says="probabilities fed to a loss that wants logits",
-        why="cross_entropy does the softmax itself. Twice is too often: "
-        "even a perfect prediction costs ln(e + V − 1) − 1 nats then.",
         read="further/10_loss#loss-wrong",
     ),
     "nll": Bug(
@@ -280,14 +270,13 @@ _MENDED_BUGS = {
         "transpose(1, 2), or flatten batch and time.",
         read="further/10_loss#loss-wrong",
     ),
-    "all_counted": _ALL_COUNTED.by("keep.sum()", "targets.numel()"),
-    "mean_of_means": Bug(
+    "all_counted": PADDING_COUNTED.by(
+        "keep.sum()", "targets.numel()", at="mean"
+    ),
+    "mean_of_means": MEAN_OF_MEANS.by(
         "nats.sum() / keep.sum()",
         "(nats.sum(dim=1) / keep.sum(dim=1)).mean()",
         says="the mean of each sentence's mean",
-        why="A short sentence then weighs as much as a long one. Average "
-        "over all tokens at once.",
-        read="00_first_model#first-loss",
     ),
     "shifted_again": Bug(
         "z = logits",
@@ -396,14 +385,10 @@ def whole_perplexity(parts: Sequence[tuple[float, int]]) -> float:
 
 
 _PERPLEXITY_BUGS = {
-    "mean_of_means": Bug(
+    "mean_of_means": MEAN_OF_MEANS.by(
         "n = sum(count for _, count in parts)\n"
         "    mean = sum(nats * count for nats, count in parts) / n",
         "mean = sum(nats for nats, _ in parts) / len(parts)",
-        says="the mean of the batches' means",
-        why="A short last batch then counts as much as a full one. Multiply "
-        "each mean by its count, add up, divide by all.",
-        read="00_first_model#first-loss",
     ),
     "mean_of_perplexities": Bug(
         "n = sum(count for _, count in parts)\n"

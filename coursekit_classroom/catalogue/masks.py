@@ -14,21 +14,16 @@ from coursekit_classroom.check.core import (
     generator,
     randn,
 )
+from coursekit_classroom.check.families import (
+    EXACT,
+    MASK_FINITE,
+    ZERO_IS_PADDING,
+)
 from coursekit_classroom.check.forbid import ATTENTION
 
 Model = Callable[[Tensor], Tensor]
 
 INF = float("inf")
-
-MASK_FINITE = Bug(
-    says="hidden scores filled with a finite number, and real scores may be "
-    "lower",
-    why="Scores may be far below 0, and then a hidden key gets all the "
-    "weight. Fill with −∞.",
-    read="05_masks#ch-masks",
-    alone=True,
-)
-"""Every exercise that hides keys knows it, by an edit of its own."""
 
 
 def quarters(x: Tensor) -> Tensor:
@@ -82,12 +77,10 @@ _IS_CAUSAL_BUGS = {
         why="A position may see its own token. Compare [:, :t], without t.",
         read="05_masks#mask-diagnosis",
     ),
-    "exact": Bug(
+    "exact": EXACT.by(
         "torch.allclose(kept, after)",
         "torch.equal(kept, after)",
         says="a probe that wants the logits equal to the last bit",
-        why="Sums taken in another order differ in the last digits, and "
-        "that is no leak. Compare with torch.allclose.",
         read="05_masks#mask-diagnosis",
     ),
 }
@@ -317,12 +310,9 @@ def visible(ids: Tensor, pad_id: int) -> Tensor:
 
 
 _VISIBLE_BUGS = {
-    "zero_is_padding": Bug(
+    "zero_is_padding": ZERO_IS_PADDING.by(
         "ids != pad_id",
         "ids != 0",
-        says="token 0 taken for the padding, whatever pad_id is",
-        why="Compare with pad_id: elsewhere 0 is a token like any other.",
-        read="05_masks#mask-padding",
     ),
     "on_the_right": Bug(
         "real = ids != pad_id",

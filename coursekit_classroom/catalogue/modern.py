@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-from coursekit_classroom.catalogue.masks import MASK_FINITE, quarters
+from coursekit_classroom.catalogue.masks import quarters
 from coursekit_classroom.check.core import (
     Bug,
     Case,
@@ -16,6 +16,7 @@ from coursekit_classroom.check.core import (
     generator,
     randn,
 )
+from coursekit_classroom.check.families import INVERTED, MASK_FINITE
 
 float64 = torch.float64
 Rotate = Callable[[Tensor, Tensor], Tensor]
@@ -229,12 +230,10 @@ def window(size: int, n_queries: int, n_keys: int) -> Tensor:
 
 
 _WINDOW_BUGS = {
-    "inverted": Bug(
+    "inverted": INVERTED.by(
         "return near",
         "return ~near",
         says="a mask with the opposite meaning",
-        why="True and False exchanged: who may look is hidden, and who may "
-        "not is seen.",
         read="further/05_masks#mask-wrong",
         otherwise=[("return ~near", "return near")],
     ),

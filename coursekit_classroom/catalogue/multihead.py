@@ -21,6 +21,13 @@ from coursekit_classroom.check.core import (
     generator,
     randn,
 )
+from coursekit_classroom.check.families import (
+    EXACT,
+    NO_SCALE,
+    NOT_SHIFTED,
+    OVER_QUERIES,
+    SCALE_OF_MODEL,
+)
 from coursekit_classroom.check.forbid import ATTENTION
 
 Layer = Callable[[Tensor], Tensor]
@@ -103,13 +110,9 @@ _MULTIHEAD_BUGS = {
         "2) first.",
         read="further/06_multihead#mha-wrong",
     ),
-    "over_queries": Bug(
+    "over_queries": OVER_QUERIES.by(
         "softmax(-1)",
         "softmax(-2)",
-        says="softmax over the queries (dim=-2) instead of the keys",
-        why="In every head each query divides its attention among the keys: "
-        "the last axis.",
-        read="04_attention#att-by-hand",
     ),
     "no_output": Bug(
         "y @ w_o",
@@ -364,12 +367,10 @@ _ALIKE_BUGS = {
         read="further/06_multihead#mha-wrong",
         at="compare",
     ),
-    "exact": Bug(
+    "exact": EXACT.by(
         "torch.allclose",
         "torch.equal",
         says="a test that wants the outputs equal to the last bit",
-        why="Sums over shuffled keys are taken in another order and differ "
-        "in the last digits. Compare with torch.allclose.",
         read="further/06_multihead#mha-wrong",
         at="compare",
     ),
@@ -524,20 +525,14 @@ _REGISTERED_BUGS = {
         read="further/06_multihead#mha-wrong",
         otherwise=[("size, bias=False", "size, bias=True")],
     ),
-    "no_scale": Bug(
+    "no_scale": NO_SCALE.by(
         " / size**0.5",
         "",
-        says="the scores without 1/√D_h",
-        why="Divide them by the root of the size of a head.",
-        read="04_attention#att-predict-scale",
         alone=True,
     ),
-    "by_model": Bug(
+    "by_model": SCALE_OF_MODEL.by(
         "size**0.5",
         "d_model**0.5",
-        says="the scores divided by √D, not by √D_h",
-        why="A score is a sum over the numbers of one head: D_h = D / H.",
-        read="04_attention#att-predict-scale",
         alone=True,
     ),
 }
@@ -660,12 +655,10 @@ def prune(
 
 
 _PRUNE_BUGS = {
-    "not_shifted": Bug(
+    "not_shifted": NOT_SHIFTED.by(
         "ids[:, 1:]",
         "ids[:, :-1]",
         says="a loss on the tokens that the model reads, not on the next ones",
-        why="The first T tokens are read, the last T are predicted: ids[:, "
-        ":-1] and ids[:, 1:].",
         read="further/06_multihead#mha-prune",
     ),
     "rows": Bug(

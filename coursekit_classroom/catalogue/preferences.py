@@ -11,6 +11,7 @@ from coursekit_classroom.check.core import (
     generator,
     randn,
 )
+from coursekit_classroom.check.families import POPULATION
 
 float64 = torch.float64
 OURS = [
@@ -309,12 +310,9 @@ _ADVANTAGES_BUGS = {
         read="22_preferences#pref-group",
         alone=True,
     ),
-    "population": Bug(
+    "population": POPULATION.by(
         "rewards.std(dim=1, keepdim=True)",
         "rewards.std(dim=1, keepdim=True, correction=0)",
-        says="a standard deviation with n in the denominator, not n − 1",
-        why="The answers are a sample: their spread is estimated with n − 1, "
-        "as PyTorch does if it isn't told otherwise.",
         read="22_preferences#pref-group",
         alone=True,
     ),

@@ -6,10 +6,9 @@ import torch
 from torch import Tensor
 
 from coursekit_classroom.catalogue.attention import (
-    WEIGHTS_STORED,
     weights_are_stored,
 )
-from coursekit_classroom.catalogue.masks import MASK_FINITE, quarters
+from coursekit_classroom.catalogue.masks import quarters
 from coursekit_classroom.check.core import (
     Bug,
     Case,
@@ -17,6 +16,13 @@ from coursekit_classroom.check.core import (
     Variant,
     generator,
     randn,
+)
+from coursekit_classroom.check.families import (
+    MASK_FINITE,
+    NAIVE,
+    NO_SCALE,
+    REST_DROPPED,
+    WEIGHTS_STORED,
 )
 
 float64 = torch.float64
@@ -274,12 +280,9 @@ _TILED_BUGS = {
     "stored": WEIGHTS_STORED.by(
         "    for start in", "    size = len(k)\n    for start in"
     ),
-    "no_scale": Bug(
+    "no_scale": NO_SCALE.by(
         "q.size(-1) ** 0.5",
         "1.0",
-        says="scores without the division by √Dh",
-        why="Divide by the root of the size of a query.",
-        read="04_attention#att-predict-scale",
     ),
     "from_zero": Bug(
         "torch.finfo(q.dtype).min",
@@ -317,12 +320,10 @@ _TILED_BUGS = {
         read="04_attention#att-predict-scale",
         alone=True,
     ),
-    "rest_dropped": Bug(
+    "rest_dropped": REST_DROPPED.by(
         "range(0, len(k), size)",
         "range(0, max(len(k) // size * size, size), size)",
         says="a last block that is left out if it is not full",
-        why="There may be fewer keys in the last block, and they count like "
-        "all others.",
         read="04_attention#att-predict-scale",
         alone=True,
     ),
@@ -344,12 +345,10 @@ _TILED_BUGS = {
         "    out = (mixed / total).masked_fill(empty[:, None], 0.0)\n"
         '    return out, log_sum[:, 0].masked_fill(empty, -float("inf"))',
     ),
-    "naive": Bug(
+    "naive": NAIVE.by(
         "torch.maximum(top, scores.amax(dim=1, keepdim=True))",
         "torch.zeros_like(top)",
         says="exponentials of the scores as they are",
-        why="e to a score of many thousands is infinite, and e to the "
-        "opposite is 0. Subtract the largest score first.",
         read="18_scaling#scale-online",
         alone=True,
     ),

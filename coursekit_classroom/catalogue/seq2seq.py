@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from coursekit.attention import attend
-from coursekit_classroom.catalogue.masks import MASK_FINITE, quarters
+from coursekit_classroom.catalogue.masks import quarters
 from coursekit_classroom.check.core import (
     Bug,
     Case,
@@ -15,6 +15,15 @@ from coursekit_classroom.check.core import (
     Variant,
     generator,
     randn,
+)
+from coursekit_classroom.check.families import (
+    INVERTED,
+    MASK_AFTER,
+    MASK_FINITE,
+    MASK_ZERO,
+    NO_END,
+    NO_SCALE,
+    PADDING_READ,
 )
 from coursekit_classroom.check.forbid import ATTENTION
 
@@ -72,14 +81,10 @@ _CROSS_BUGS = {
         read="14_seq2seq#seq-formula",
         at="source",
     ),
-    "no_mask": Bug(
+    "no_mask": PADDING_READ.by(
         "see = real[:, None]",
         "see = torch.ones_like(scores, dtype=torch.bool)",
         says="the padding of the memory read as if it were words",
-        why="The encoder gives padding a vector, too. Hide it, or a "
-        "sentence's output depends on how long its neighbors in the batch "
-        "are.",
-        read="14_seq2seq#seq-masks",
         at="source",
     ),
     "causal": Bug(
@@ -91,12 +96,9 @@ _CROSS_BUGS = {
         "every position may look at every real word of it.",
         read="14_seq2seq#seq-masks",
     ),
-    "no_scale": Bug(
+    "no_scale": NO_SCALE.by(
         " / math.sqrt(q.size(-1))",
         "",
-        says="the scores without 1/√Dh",
-        why="Dot products grow like the root of the head's size. Divide by "
-        "it, as in every attention.",
         read="14_seq2seq#seq-formula",
     ),
     "scale_model": Bug(
@@ -107,13 +109,11 @@ _CROSS_BUGS = {
         "root of that.",
         read="14_seq2seq#seq-formula",
     ),
-    "hidden_after": Bug(
+    "hidden_after": MASK_AFTER.by(
         "scores = scores.masked_fill(~see, -1e30)\n"
         "    weights = scores.softmax(dim=-1)",
         "weights = scores.softmax(dim=-1).masked_fill(~see, 0.0)",
         says="padding set to 0 after the softmax",
-        why="The weights then sum to less than 1. Hide scores before the "
-        "softmax, with minus infinity.",
         read="05_masks#mask-formula",
         at="source",
     ),
@@ -127,23 +127,18 @@ _CROSS_BUGS = {
         alone=True,
         otherwise=[(">= memory", ">= -1 + memory")],
     ),
-    "inverted": Bug(
+    "inverted": INVERTED.by(
         "see = real",
         "see = ~real",
         says="a mask upside down: the padding is seen, and the real vectors "
         "are not",
-        why="True in a mask means: may look. Hide where the mask is *not* "
-        "true.",
-        read="05_masks#mask-padding",
         alone=True,
     ),
-    "set_to_zero": Bug(
+    "set_to_zero": MASK_ZERO.by(
         "scores = scores.masked_fill(~see, -1e30)\n"
         "    weights = scores.softmax(dim=-1)",
         "weights = scores.masked_fill(~see, 0.0).softmax(dim=-1)",
         says="scores of the padding set to 0",
-        why="A score of 0 is an ordinary score, and gets e⁰ in the softmax. "
-        "Fill with −∞.",
         read="05_masks#mask-padding",
         alone=True,
     ),
@@ -480,12 +475,10 @@ _SHIFT_BUGS = {
         read="14_seq2seq#seq-predict-shift",
         at="rows",
     ),
-    "no_end": Bug(
+    "no_end": NO_END.by(
         "[*row, eos]",
         "list(row)",
         says="answers without the end",
-        why="A model that is never asked for the end never stops. The last "
-        "token of a target has an answer, too.",
         read="further/14_seq2seq#seq-questions",
         at="rows",
     ),
@@ -593,13 +586,10 @@ def translate(
 
 
 _TRANSLATE_BUGS = {
-    "no_mask": Bug(
+    "no_mask": PADDING_READ.by(
         "memory, real)",
         "memory, None)",
         says="a decoder that is not told which of the memory is padding",
-        why="The encoder gives padding a vector, and the decoder reads it: "
-        "a text then depends on its neighbors in the batch.",
-        read="14_seq2seq#seq-masks",
     ),
     "goes_on": Bug(
         "        best = torch.where(done, pad, best)\n",

@@ -15,6 +15,7 @@ from coursekit_classroom.check.core import (
     generator,
     randn,
 )
+from coursekit_classroom.check.families import MEAN_OF_MEANS
 
 float64 = torch.float64
 Pair = tuple[Tensor, Tensor]
@@ -253,12 +254,10 @@ def accumulate(weights: Tensor, micro_batches: Sequence[Pair]) -> Tensor:
 
 
 _ACCUMULATE_BUGS = {
-    "mean_of_means": Bug(
+    "mean_of_means": MEAN_OF_MEANS.by(
         "nats / n_all",
         "nats / (y != -100).sum().clamp(min=1) / len(micro_batches)",
         says="the mean of the micro-batches' means",
-        why="A target in a micro-batch with few of them then weighs more "
-        "than one in company. Divide sums by the number of all targets.",
         read="further/11_training#train-accumulate",
         at="mean",
     ),

@@ -13,6 +13,11 @@ from coursekit_classroom.check.core import (
     generator,
     randn,
 )
+from coursekit_classroom.check.families import (
+    MEAN_OF_MEANS,
+    NO_END,
+    NOT_SHIFTED,
+)
 
 float64 = torch.float64
 OURS = [
@@ -46,13 +51,9 @@ def targets(
 
 
 _TARGETS_BUGS = {
-    "not_shifted": Bug(
+    "not_shifted": NOT_SHIFTED.by(
         "1:",
         ":-1",
-        says="targets that are the tokens read, not the next ones",
-        why="The logits of a position are for the token after it: the "
-        "targets begin with the second token of the row.",
-        read="20_tuning#tun-mask",
     ),
     "zero": Bug(
         "-100",
@@ -89,13 +90,9 @@ _TARGETS_BUGS = {
         read="20_tuning#tun-mask",
         at="mask",
     ),
-    "no_end": Bug(
+    "no_end": NO_END.by(
         "return ids[:-1], wanted",
         "wanted = [*wanted[:-1], ignored]\n    return ids[:-1], wanted",
-        says="an end that is no target",
-        why="A model that is never asked for the end of an answer does not "
-        "learn to stop.",
-        read="20_tuning#tun-mask",
     ),
     "own": Bug(
         "return ids[:-1], wanted",
@@ -552,19 +549,15 @@ _MENDED_BUGS = {
         read="20_tuning#tun-mask",
         at="going",
     ),
-    "not_shifted": Bug(
+    "not_shifted": NOT_SHIFTED.by(
         ":, :-1",
         ":, 1:",
         says="logits compared with the token that they have read",
-        why="Those of position t are for token t + 1.",
-        read="20_tuning#tun-mask",
     ),
-    "mean_of_means": Bug(
+    "mean_of_means": MEAN_OF_MEANS.by(
         "return nats.sum() / counts.sum()",
         "return (nats.sum(1) / counts.sum(1)).mean()",
         says="the mean of each row's mean",
-        why="Then a token of a short answer weighs more than one of a long "
-        "answer. Divide once, by the number of all tokens that count.",
         read="20_tuning#tun-mask",
     ),
     "all_positions": Bug(

@@ -14,6 +14,7 @@ from coursekit_classroom.check.core import (
     generator,
     randn,
 )
+from coursekit_classroom.check.families import EXACT
 
 float64 = torch.float64
 Part = Callable[[Tensor], Tensor]
@@ -359,12 +360,10 @@ _SET_BUGS = {
         read="17_vision#vis-set",
         at="test",
     ),
-    "exactly": Bug(
+    "exactly": EXACT.by(
         "torch.allclose",
         "torch.equal",
         says="a test for equal bits",
-        why="Sums in another order are rounded otherwise: real sets fail. "
-        "Allow for rounding.",
         read="17_vision#vis-set",
         at="test",
     ),

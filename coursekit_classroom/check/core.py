@@ -105,9 +105,12 @@ class Bug:
         for one, value in zip(fields(self), given, strict=True):
             object.__setattr__(self, one.name, value)
 
-    def by(self, *edits: str, at: str = "") -> "Bug":
-        """The same mistake, made by edits of another reference."""
-        return replace(self, at=at or self.at, edits=edits)
+    def by(self, *edits: str, **particulars: Any) -> "Bug":
+        """The same mistake, made by edits of another reference.
+
+        What is particular to it there, such as ``says``, is said instead.
+        """
+        return replace(self, edits=edits, **particulars)
 
 
 @dataclass(frozen=True, init=False)
