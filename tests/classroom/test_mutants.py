@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from coursekit_classroom.check import core
+from coursekit_classroom.check import core, families
 from coursekit_classroom.check.checker import ELSE, check
 from coursekit_classroom.check.core import Bug, Case, Exercise, Variant
 from coursekit_classroom.check.diagnose import mutants
@@ -154,7 +154,8 @@ def test_the_recipe_for_an_exercise_runs(tmp_path):
     names = "Bug, Case, Exercise, generator"
     overlay = tmp_path / "recipe.py"
     overlay.write_text(
-        f"import torch\nfrom {core.__name__} import {names}\n\n\n"
+        f"import torch\nfrom {core.__name__} import {names}\n"
+        f"from {families.__name__} import NO_SCALE\n\n\n"
         + re.search(r"```python\n(.*?)```", text, re.DOTALL)[1],
         "utf8",
     )
