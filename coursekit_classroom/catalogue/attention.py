@@ -122,6 +122,22 @@ _ATTEND_BUGS = {
         alone=True,
     ),
     "mask_finite": MASK_FINITE.by('float("-inf")', "-1e4"),
+    "hidden_maximum": Bug(
+        "    if mask is not None:\n"
+        '        scores = scores.masked_fill(~mask, float("-inf"))\n'
+        "    return scores.softmax(dim=-1) @ v",
+        "    top = scores.amax(dim=-1, keepdim=True)\n"
+        "    weights = (scores - top).exp()\n"
+        "    if mask is not None:\n"
+        "        weights = weights * mask\n"
+        "    return weights / weights.sum(dim=-1, keepdim=True) @ v",
+        says="a maximum that is taken over hidden keys too",
+        why="If a hidden score is far above the others, every exp that "
+        "counts underflows, and 0/0 is NaN. Fill hidden scores with −∞ "
+        "before you take the maximum.",
+        read="05_masks#ch-masks",
+        alone=True,
+    ),
     "by_keys": Bug(
         "/ q.size(-1) ** 0.5",
         "/ k.size(-2) ** 0.5",

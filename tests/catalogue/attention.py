@@ -371,6 +371,14 @@ def mask_finite(q, k, v, mask=None):
     return s.softmax(-1) @ v
 
 
+def hidden_maximum(q, k, v, mask=None):
+    weights = F.softmax(q @ k.mT / math.sqrt(q.shape[-1]), dim=-1)
+    if mask is not None:
+        weights = torch.where(mask, weights, 0.0)
+        weights = weights / weights.sum(dim=-1)[..., None]
+    return weights @ v
+
+
 def one_maximum(q, k, v):
     scores = torch.einsum("...td,...sd->...ts", q, k) / math.sqrt(q.shape[-1])
     e = torch.exp(scores - torch.max(scores))
@@ -532,6 +540,7 @@ WRONG = {
         "mask_after": mask_after,
         "front_axes": front_axes,
         "mask_finite": mask_finite,
+        "hidden_maximum": hidden_maximum,
         "by_keys": by_keys,
     },
     "mended": {
