@@ -1,18 +1,21 @@
 """A step of the learner's own file as an assignment.
 
 What counts are the contracts that the file does not hold as it was given
-out.  They run here, in the process that examines; the student's parts run in
-the sandbox and are called from here (``yourfile/outside.py``), so no verdict
-comes from a process in which the student's code has run.  The capstones have
-no such assignment.
+out.  They run here, in the process that examines.  The student's parts run in
+the sandbox and are called from here, through ``yourfile/observe.py``: a part,
+or an object that it makes, stays there and is a :class:`Remote` here, while
+tensors and plain values travel.  So no verdict comes from a process in which
+the student's code has run.  The capstones have no such assignment.
 """
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
+from torch import nn
 
 from coursekit_classroom import yourfile
 from coursekit_classroom.check.call import Raised, marks_a_stub
@@ -35,14 +38,24 @@ from coursekit_classroom.grading.program import needed, parse
 from coursekit_classroom.grading.records import Result
 from coursekit_classroom.grading.sandbox import SandboxError
 from coursekit_classroom.grading.served import guarded
+from coursekit_classroom.yourfile import observe
 from coursekit_classroom.yourfile.contracts import CONTRACTS, Contract, due
 from coursekit_classroom.yourfile.learner import ContractError, File
 from coursekit_classroom.yourfile.models import logits
-from coursekit_classroom.yourfile.outside import CELL, MODULE, Link
 
 PARTS = "parts"  # what a file's last lines define
 POINTS = 10
 LOGITS = next(c for c in CONTRACTS if c.check is logits)
+MODULE = "coursekit_observe"
+CELL = f"""\
+import types as _types
+{MODULE} = _types.ModuleType("{MODULE}")
+exec(
+    compile({inspect.getsource(observe)!r}, "<{MODULE}>", "exec"),
+    {MODULE}.__dict__,
+)
+"""
+"""Runs after the student's cells, in their namespace."""
 UNWRITTEN = "Its lines are still to be written."
 
 
@@ -151,6 +164,49 @@ class StepTask(Task):
             return examined.ended(error), None
 
 
+class Remote:
+    """A part or an object that stays in the student's process.
+
+    Args:
+        call: calls a function of :mod:`.observe` there.
+        key: how it is named there.
+        text: its repr.
+    """
+
+    def __init__(
+        self, call: Callable[..., Any], key: dict[str, Any], text: str
+    ) -> None:
+        self.call, self.key, self.text = call, key, text
+
+    def __call__(self, *given: Any) -> Any:
+        """What it returns, or what stands for it."""
+        return self.call("run", self, *given)
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        """A method, which runs there."""
+        return partial(self.call, "method", self, name)
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def argument(value: Any) -> Any:
+    """An argument as it travels; a model of ours is called back."""
+    if isinstance(value, nn.Module):
+        return lambda ids: value(ids)
+    return value.key if isinstance(value, Remote) else value
+
+
+class Observer:
+    """The functions of :mod:`.observe`, called in the student's process."""
+
+    def __init__(self, call: Callable[..., Any]) -> None:
+        self.call = call
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        return partial(self.call, name)
+
+
 class Examined:
     """One student's file, and what the contracts said so far."""
 
@@ -161,21 +217,41 @@ class Examined:
         self.task, self.cells, self.session = task, cells, session
         self.said: list[tuple[str, str]] = []
 
-    def ask(
-        self, name: str, given: Sequence[Any]
-    ) -> tuple[Any, Sequence[Any]]:
-        """Call one of the functions that are next to the student's."""
-        bound = inspect.signature(lambda *given: None).bind(*given)
+    def call(self, name: str, *given: Any) -> Any:
+        """Call a function of :mod:`.observe` in the student's process.
+
+        Raises:
+            ContractError: if something else has answered.
+        """
+        arguments = list(map(argument, given))
+        bound = inspect.signature(observe.serve).bind(name, arguments)
         drawn = str(int(torch.randint(1 << 62, ())))
         outcome = self.session.call(
             self.cells,
-            f"{MODULE}.{name}",
+            f"{MODULE}.serve",
             bound,
             derived(self.task.secret, f"call {drawn}"),
         )
         if outcome.error is not None:
             raise outcome.error
-        return outcome.value, outcome.arguments.get("given", ())
+        match outcome.value:
+            case ("value", value):
+                return value
+            case ("object", int(number), str(text)):
+                return Remote(self.call, {"object": number}, text)
+        raise ContractError(
+            "parts are called one by one, and what they return is read: got "
+            "an answer of another form. Leave names that begin with "
+            "`coursekit` alone."
+        )
+
+    def file(self) -> File:
+        """The student's file, as contracts take it."""
+        names = self.call("names")
+        parts = {
+            name: Remote(self.call, {"part": name}, name) for name in names
+        }
+        return File(self.task.chapter, parts, Observer(self.call))
 
     def result(self) -> Result:
         """The row.
@@ -188,22 +264,21 @@ class Examined:
         if raised := self.session.failed.get(len(self.cells) - 2):
             text = absent(PARTS, None, raised)
             return nothing(self.task, "error", text)
-        file = Link(self.ask).file(self.task.chapter)
         broken = ""  # why the model gives no logits: then nothing else counts
         if any(c.part == LOGITS.part for c in self.task.contracts):
-            broken = self.judged(LOGITS, file)
+            broken = self.judged(LOGITS)
         for contract in self.task.contracts:
             of_model = contract.part == LOGITS.part
-            said = (of_model and broken) or self.judged(contract, file)
+            said = (of_model and broken) or self.judged(contract)
             self.said.append((title(contract), said))
         return self.row()
 
-    def judged(self, contract: Contract, file: File) -> str:
+    def judged(self, contract: Contract) -> str:
         """Why a contract does not hold; nothing if it does."""
         name = contract.check.__name__
         torch.manual_seed(derived(self.task.secret, f"contract {name}"))
         try:
-            contract.check(file)
+            contract.check(self.file())
         except ContractError as error:
             return str(error)
         except SandboxError:

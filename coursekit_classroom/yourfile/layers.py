@@ -10,10 +10,8 @@ from coursekit_classroom.yourfile.learner import (
     File,
     T,
     V,
-    check_module,
     check_tensor,
     kind,
-    rough,
 )
 
 MISTAKES = [
@@ -140,8 +138,7 @@ def causality_check(file: File) -> None:
         for at, token in ((0, 0), (4, V - 1), (4, 5), (T - 1, 0)):
             ids = torch.randint(V, (1, T))
             ids[0, at] = token
-            given = ids.clone()
-            found = file["probe"](model, given, at)
+            found, given = file.observe.probe(file["probe"], model, ids, at)
             if not given.equal(ids):
                 raise ContractError(
                     "the ids that it is given stay as they are: got "
@@ -165,19 +162,21 @@ def causality_check(file: File) -> None:
 def norm(file: File) -> None:
     """Norm: each position has mean 0 and variance 1, then its gains."""
     d = SMALL.d_model
-    layer = check_module(file["norm"](d), "a norm")
-    gains = [w for w in layer.parameters() if w.eq(1).all()]
-    if [tuple(w.shape) for w in gains] != [(d,)]:
+    layer = file.check_module(file["norm"](d), "a norm")
+    weights = file.observe.weights(layer)
+    gains = [name for name, w in weights.items() if w.eq(1).all()]
+    if [tuple(weights[name].shape) for name in gains] != [(d,)]:
         raise ContractError(
             f"a norm has {d} gains that begin as ones: got parameters of the "
-            f"shapes {[tuple(w.shape) for w in layer.parameters()]}. Make an "
+            f"shapes {[tuple(w.shape) for w in weights.values()]}. Make an "
             "nn.Parameter of ones."
         )
-    gain = nn.init.normal_(gains[0]).detach().double()
+    gain = torch.randn(d)
+    file.observe.load(layer, {gains[0]: gain})
     x = 3 * torch.randn(B, T, d) + 5 * torch.randn(B, T, 1)
     found = layer(x.clone())  # theirs to change, ours to compare with
     found = check_tensor(found, (B, T, d), "a norm keeps the shape")
-    x = x.double()
+    x, gain = x.double(), gain.double()
     centered = x - x.mean(-1, keepdim=True)
     variance = centered.square().mean(-1, keepdim=True)
     wanted = gain * centered / variance.sqrt()
@@ -200,9 +199,8 @@ def norm(file: File) -> None:
             f"difference of {error:.3f}. {hint}Take mean and variance over "
             "the last axis alone."
         )
-    alike = torch.full((1, 2, d), 2.0, requires_grad=True)
-    layer(alike).sum().backward()
-    if alike.grad is None or not alike.grad.isfinite().all():
+    _, slope = file.observe.gradient(layer, torch.full((1, 2, d), 2.0))
+    if slope is None or not slope.isfinite().all():
         raise ContractError(
             f"a vector of {d} equal numbers has a finite result and a "
             "finite gradient: got NaN. Add a small number, 1e-5, to the "
@@ -213,7 +211,8 @@ def norm(file: File) -> None:
 def feed_forward(file: File) -> str:
     """Feed-forward: 4 D numbers and a nonlinearity, each position alone."""
     d = 6
-    layer = rough(file["feed_forward"](d), "a feed-forward network").double()
+    layer = file.rough(file["feed_forward"](d), "a feed-forward network")
+    layer = layer.double()
     x = torch.randn(B, T, d, dtype=torch.double)
     whole = check_tensor(layer(x.clone()), (B, T, d), "it keeps the shape")
     each = x.clone().split(1, dim=1)
@@ -224,13 +223,9 @@ def feed_forward(file: File) -> str:
             f"maximum difference of {error:.3f}. Let all act on the last "
             "axis."
         )
-    # Each hidden number adds one direction to the slopes at many points. The
-    # points are positions: none acts on another, so the gradients of the sum
-    # over all of them are the slopes at each.
+    # Each hidden number adds one direction to the slopes at many points.
     points = torch.randn(1, 20 * d, d, dtype=torch.double)
-    slopes = torch.autograd.functional.jacobian(
-        lambda x: layer(x).sum((0, 1)), points
-    )  # (D, 1, 20 D, D)
+    slopes = file.observe.slopes(layer, points)  # (D, 1, 20 D, D)
     slopes = slopes.movedim(2, 0).flatten(1)
     width = int(torch.linalg.matrix_rank(slopes, rtol=1e-8))
     if width == 1:

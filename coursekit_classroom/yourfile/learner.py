@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from coursekit_classroom.yourfile import book, entry, inside
+from coursekit_classroom.yourfile import book, entry, observe
 
 BATCH = 32
 BPE_VOCABULARY = 512
@@ -37,8 +37,8 @@ class File:
 
     chapter: int
     parts: Mapping[str, Any]
-    inside: Any = inside
-    """What watches modules at work: in another process, a stand-in."""
+    observe: Any = observe
+    """:mod:`.observe`, or what calls it in another process."""
 
     def __getitem__(self, part: str) -> Any:
         """The learner's class or function."""
@@ -73,11 +73,32 @@ class File:
         """A model; chapters 2 and 9 give it more sizes."""
         given = 1 if self.chapter < 2 else 2 if self.chapter < 9 else 4
         model = self["model"](vocab_size, *sizes[:given])
-        return check_module(model, "a model")
+        return self.check_module(model, "a model")
 
     def rough_model(self, sizes: Sizes = SMALL) -> nn.Module:
         """A model whose logits differ clearly, however it began."""
-        return rough(self.model(sizes=sizes), "a model")
+        return self.rough(self.model(sizes=sizes), "a model")
+
+    def check_module(self, value: Any, part: str) -> nn.Module:
+        """The value, if it is a module."""
+        if not self.observe.is_module(value):
+            raise ContractError(
+                f"{part} is an nn.Module: got {kind(value)}. Write "
+                "`nn.Module` in the parentheses after the class's name."
+            )
+        module: nn.Module = value
+        return module
+
+    def rough(self, layer: object, part: str) -> nn.Module:
+        """A module with other weights, so that none of them is 0 or 1."""
+        module = self.check_module(layer, part)
+        self.observe.roughen(module)
+        return module
+
+    def n_parameters(self, module: nn.Module) -> int:
+        """How many parameters a module has."""
+        found = self.observe.weights(module).values()
+        return sum(weight.numel() for weight in found)
 
     def tokenizer(self, text: str) -> Any:
         """The tokenizer of a training: chapter 1 shows what its own does."""
@@ -96,25 +117,6 @@ class File:
         rates = [rate or default_rate(self.chapter)]
         given = rates if self.chapter < 11 else []
         return self["train"](model, ids, steps, *given, BATCH)
-
-
-def check_module(value: object, part: str) -> nn.Module:
-    """The value, if it is a module."""
-    if not isinstance(value, nn.Module):
-        raise ContractError(
-            f"{part} is an nn.Module: got {kind(value)}. Write `nn.Module` "
-            "in the parentheses after the class's name."
-        )
-    return value
-
-
-def rough(layer: object, part: str) -> nn.Module:
-    """A module with other weights, so that none of them is 0 or 1."""
-    module = check_module(layer, part).eval()
-    with torch.no_grad():
-        for weight in module.parameters():
-            weight.add_(torch.randn_like(weight), alpha=0.3)
-    return module
 
 
 def default_rate(chapter: int) -> float:

@@ -16,6 +16,7 @@ from coursekit_classroom.yourfile.learner import (
     V,
     check_tensor,
 )
+from coursekit_classroom.yourfile.observe import FIT_STEPS
 
 LARGE = 1e6  # times larger embeddings
 
@@ -103,7 +104,7 @@ def stacks(file: File) -> str:
     counts = []
     for n_blocks in (1, 2, 3):
         model = file.model(sizes=SMALL._replace(n_blocks=n_blocks))
-        counts.append(sum(p.numel() for p in model.parameters()))
+        counts.append(file.n_parameters(model))
     first, second = counts[1] - counts[0], counts[2] - counts[1]
     if first != second or first <= 0:
         raise ContractError(
@@ -119,7 +120,7 @@ def layered(file: File) -> None:
     """Model: has the parameters of attention and a feed-forward network."""
     model, n_blocks = file.model(), SMALL.n_blocks if file.chapter > 8 else 1
     least = n_blocks * 12 * SMALL.d_model**2
-    there = sum(p.numel() for p in model.parameters())
+    there = file.n_parameters(model)
     if there < least:
         raise ContractError(
             "a block has 12 D² parameters, 4 D² for attention and 8 D² for "
@@ -133,13 +134,8 @@ def layered(file: File) -> None:
 def used(file: File) -> None:
     """Model: all its parameters take part in the logits."""
     model = file.rough_model()
-    model(torch.randint(V, (B, SMALL.context))).square().sum().backward()
-    idle = [
-        name
-        for name, p in model.named_parameters()
-        if p.grad is None or not p.grad.any()
-    ]
-    if idle:
+    ids = torch.randint(V, (B, SMALL.context))
+    if idle := file.observe.unused(model, ids):
         raise ContractError(
             "each parameter takes part in the logits: got no gradient for "
             f"{', '.join(idle[:3])}. Call each part in `forward`, and use "
@@ -150,12 +146,12 @@ def used(file: File) -> None:
 def normalized(file: File) -> str | None:
     """Model: each layer reads a normalized x and adds to it."""
     model = file.rough_model()
-    if not file.inside.tables(model):
+    if not file.observe.tables(model):
         return "not checked without an nn.Embedding"
     ids = torch.randint(V, (1, SMALL.context))
 
     def scaled(factor: float) -> Callable[[Tensor], Tensor]:
-        return partial(file.inside.read_scaled, model, factor)
+        return partial(file.observe.read_scaled, model, factor)
 
     with torch.no_grad():
         size = scaled(1.0)(ids)[0].abs().max()
@@ -203,21 +199,15 @@ def overfits(file: File) -> str:
         bound += entropy.item()
     model = file.model().eval()
     rate = 0.3 if file.chapter < 2 else 0.01
-    optimizer = torch.optim.Adam(model.parameters(), rate)
-    for n_steps in range(1, 201):
-        scores = model(inputs.clone())
-        value = file["loss"](scores, targets.clone())
-        with torch.no_grad():  # a loss of theirs may fall without the model
-            true = nn.functional.cross_entropy(
-                scores.flatten(0, 1), targets.flatten()
-            )
-        if max(value.item(), true.item()) < bound:
-            return f"below {bound:.2f} nats after {n_steps} steps"
-        optimizer.zero_grad()
-        value.backward()
-        optimizer.step()
+    n_steps, value, scores = file.observe.fit(
+        model, file["loss"], inputs, targets, rate, bound
+    )
+    # A loss of theirs may fall without the model.
+    true = nn.functional.cross_entropy(scores.flatten(0, 1), targets.flatten())
+    if value < bound and true < bound:
+        return f"below {bound:.2f} nats after {n_steps} steps"
     raise ContractError(
-        f"in 200 steps on one batch, the loss falls below {bound:.2f}: got "
-        f"{value.item():.3f}. Follow one token through `forward`: is each "
-        "result used?"
+        f"in {FIT_STEPS} steps on one batch, the loss falls below "
+        f"{bound:.2f}: got {value:.3f}. Follow one token through `forward`: "
+        "is each result used?"
     )

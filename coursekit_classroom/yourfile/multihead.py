@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from itertools import permutations, product
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from coursekit_classroom.yourfile.layers import attended, random_mask
 from coursekit_classroom.yourfile.learner import (
@@ -13,22 +13,23 @@ from coursekit_classroom.yourfile.learner import (
     File,
     T,
     check_tensor,
-    rough,
 )
 
 
-def matrices(layer: nn.Module, d: int, n_heads: int) -> Iterator[list[Tensor]]:
-    """Four matrices (D, D) of a layer, in each order that they may have.
+def matrices(
+    weights: list[Tensor], d: int, n_heads: int
+) -> Iterator[list[Tensor]]:
+    """Four matrices (D, D) among weights, in each order that they may have.
 
     One may hold several, or one head's part, or be meant for x W instead of
-    x Wᵀ.  The biases are set to 0.
+    x Wᵀ.  Biases are left out.
     """
     whole: list[Tensor] = []
     slabs: list[Tensor] = []
-    for weight in layer.parameters():
+    for weight in weights:
         if weight.dim() == 1:
-            nn.init.zeros_(weight)
-        elif weight.size(-1) == d and weight.size(0) % d == 0:
+            continue
+        if weight.size(-1) == d and weight.size(0) % d == 0:
             whole += weight.split(d)
         elif weight.size(0) == d and weight.size(-1) % d == 0:
             whole += weight.T.split(d)
@@ -44,7 +45,7 @@ def matrices(layer: nn.Module, d: int, n_heads: int) -> Iterator[list[Tensor]]:
         grouped = [by_head + whole, by_role + whole]
     for four in grouped:
         if len(four) != 4 or any(w.shape != (d, d) for w in four):
-            shapes = [tuple(w.shape) for w in layer.parameters()]
+            shapes = [tuple(w.shape) for w in weights]
             raise ContractError(
                 "its weights are four matrices D × D, for queries, keys, "
                 f"values and output, here with D = {d}: got the shapes "
@@ -96,8 +97,11 @@ def check_alone(
 def heads(file: File) -> None:
     """Heads: each attends with its part of D, a matrix combines them."""
     d, h = 12, 3
-    layer = rough(file["heads"](d, h), "multi-head attention")
-    orders = list(matrices(layer, d, h))
+    layer = file.rough(file["heads"](d, h), "multi-head attention")
+    weights = file.observe.weights(layer)
+    biases = {name: 0 * w for name, w in weights.items() if w.dim() == 1}
+    file.observe.load(layer, biases)
+    orders = list(matrices(list(weights.values()), d, h))
     x, memory = torch.randn(2, T, d), torch.randn(2, B, d)
     mask = random_mask()
 

@@ -74,30 +74,29 @@ def close(found: list[float], wanted: list[float]) -> bool:
 def optimizer(file: File) -> None:
     """Optimizer: AdamW, with weight decay for matrices and no vector."""
     model = file.rough_model()
-    named = dict(model.named_parameters())
-    may_stay = file.inside.tables(model)
-    before = {name: p.detach().clone() for name, p in named.items()}
-    zeros = [torch.zeros_like(p) for p in named.values()]
-    odd, held = file.inside.updated(file["optimizer"], model, RATE, zeros)
+    may_stay = file.observe.tables(model)
+    before = file.observe.weights(model)
+    zeros = {name: torch.zeros_like(w) for name, w in before.items()}
+    odd, held = file.observe.update(file["optimizer"], model, RATE, zeros)
     if odd:
         raise ContractError(
             f"an optimizer is one of torch.optim: got {odd}. Return "
             "torch.optim.AdamW of your groups."
         )
-    if left := [name for name in named if name not in held]:
+    if left := [name for name in before if name not in held]:
         raise ContractError(
             "each parameter is in a group: got none for "
             f"{', '.join(left[:3])}. What is no matrix goes into a group of "
             "its own, without weight decay."
         )
-    for name, p in named.items():
-        check_decay(name, (p / before[name]).detach(), name in may_stay)
-    before = {name: p.detach().clone() for name, p in named.items()}
-    steep = [100 * torch.randn_like(p) for p in named.values()]
-    file.inside.updated(file["optimizer"], model, RATE, steep)
-    for name, p in named.items():
-        length = (p - before[name]).abs().mean().item()
-        if p.dim() < 2 and not math.isclose(length, RATE, rel_tol=1e-3):
+    decayed = file.observe.weights(model)
+    for name, w in decayed.items():
+        check_decay(name, w / before[name], name in may_stay)
+    steep = {name: 100 * torch.randn_like(w) for name, w in before.items()}
+    file.observe.update(file["optimizer"], model, RATE, steep)
+    for name, w in file.observe.weights(model).items():
+        length = (w - decayed[name]).abs().mean().item()
+        if w.dim() < 2 and not math.isclose(length, RATE, rel_tol=1e-3):
             raise ContractError(
                 "Adam's first step moves each number by the learning rate, "
                 f"here {RATE}, however large its gradient is: got "
@@ -131,7 +130,7 @@ def check_decay(name: str, factor: Tensor, may_stay: bool) -> None:
 def follows(file: File) -> None:
     """Training: each step follows its own batch's gradient, clipped to 1."""
     steps, model = 4, file.model()
-    losses, seen = file.inside.watched(
+    losses, seen = file.observe.watch_training(
         file["train"],
         model,
         LOUDER,
@@ -139,7 +138,7 @@ def follows(file: File) -> None:
         steps,
         BATCH,
     )
-    batches = [check_step(model, step) for step in seen]
+    batches = [check_step(file, model, step) for step in seen]
     wanted = [float(file["schedule"](i, steps)) for i in range(steps)]
     found = [rate for rate, *_ in (step["rates"] for step in seen)]
     alike = all(len(set(step["rates"])) == 1 for step in seen)
@@ -166,7 +165,7 @@ def close_enough(found: list[Any], wanted: list[float]) -> bool:
     return all(math.isclose(*pair, rel_tol=1e-3) for pair in pairs)
 
 
-def check_step(model: nn.Module, step: dict[str, Any]) -> float:
+def check_step(file: File, model: nn.Module, step: dict[str, Any]) -> float:
     """Compare what is there before a step with its batch's gradient.
 
     Returns:
@@ -177,11 +176,9 @@ def check_step(model: nn.Module, step: dict[str, Any]) -> float:
             "each step follows a loss of the model's logits: got a step "
             "before the model was called. Compute the loss first."
         )
-    with torch.no_grad():
-        for p, weight in zip(model.parameters(), step["weights"], strict=True):
-            p.copy_(weight)
-    found = torch.cat([gradient.flatten() for gradient in step["gradients"]])
-    loss, slope = gradients(model, step["ids"], shift=1)
+    file.observe.load(model, step["weights"])
+    found = step["gradient"]
+    loss, slope = gradient(file, model, step["ids"], shift=1)
     if agree(found, clipped(slope)):
         return loss
     hint = "Per step: zero_grad, backward, clip_grad_norm_, step."
@@ -189,7 +186,7 @@ def check_step(model: nn.Module, step: dict[str, Any]) -> float:
         hint = "It is 0. Set gradients to zero before `backward`."
     elif agree(found, slope):
         hint = "It is not clipped yet. Clip after backward, before step."
-    elif agree(found, clipped(gradients(model, step["ids"], shift=0)[1])):
+    elif agree(found, clipped(gradient(file, model, step["ids"], shift=0)[1])):
         hint = "The targets are the inputs. Move them by one."
     raise ContractError(
         "before each step the gradient is the batch's own, with a norm "
@@ -198,15 +195,14 @@ def check_step(model: nn.Module, step: dict[str, Any]) -> float:
     )
 
 
-def gradients(
-    model: nn.Module, ids: Tensor, shift: int
+def gradient(
+    file: File, model: nn.Module, ids: Tensor, shift: int
 ) -> tuple[float, Tensor]:
     """Loss of a batch, and its gradient with respect to all weights."""
     targets = (ids + 5 * shift) % V
-    logits = LOUDER * model(ids).flatten(0, 1)
-    loss = nn.functional.cross_entropy(logits, targets.flatten())
-    slopes = torch.autograd.grad(loss, list(model.parameters()))
-    return loss.item(), torch.cat([slope.flatten() for slope in slopes])
+    logits, slope = file.observe.batch_gradient(model, ids, targets, LOUDER)
+    loss = nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+    return loss.item(), slope
 
 
 def clipped(slope: Tensor) -> Tensor:
@@ -229,7 +225,7 @@ def evaluation(file: File) -> None:
             model(windows[:, :-1].clone()).flatten(0, 1),
             windows[:, 1:].flatten(),
         ).item()
-    before = [p.detach().clone() for p in model.parameters()]
+    before = file.observe.weights(model)
     value = file["evaluation"](model, ids.clone())
     if not isinstance(value, float | Tensor):
         raise ContractError(
@@ -242,8 +238,8 @@ def evaluation(file: File) -> None:
             f"{wanted:.4f}: got {float(value):.4f}. Weight each batch by its "
             "windows: the last one may be smaller."
         )
-    same = zip(before, model.parameters(), strict=True)
-    if not all(old.equal(new) for old, new in same) or (
+    after = file.observe.weights(model)
+    if not all(before[name].equal(w) for name, w in after.items()) or (
         isinstance(value, Tensor) and value.requires_grad
     ):
         raise ContractError(

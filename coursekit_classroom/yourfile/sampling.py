@@ -78,8 +78,7 @@ def continued(file: File) -> None:
     ids = torch.randint(V, (2, SMALL.context))
     with torch.no_grad():
         whole = model(ids.clone())
-        past: dict[object, object] = {}
-        parts = [model(x, past) for x in ids.split([4, 1, 2, 1, 3], dim=1)]
+    parts = file.observe.read_on(model, ids.split([4, 1, 2, 1, 3], dim=1))
     rule = "logits of the tokens read are"
     found = check_tensor(torch.cat(parts, 1), tuple(whole.shape), rule)
     errors = (found - whole).abs().amax((0, 2))
@@ -105,7 +104,7 @@ def cached(file: File) -> str | None:
         for _ in range(n_new):
             new = model(wanted.clone())[:, -1].argmax(-1, keepdim=True)
             wanted = torch.cat([wanted, new], 1)
-    found, read = file.inside.counted(
+    found, read = file.observe.count_reads(
         file["generate"], model, prompt.clone(), n_new, 1.0, GREEDY
     )
     rule = f"{n_new} new tokens make the shape"

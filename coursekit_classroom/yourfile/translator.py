@@ -29,7 +29,6 @@ from coursekit_classroom.yourfile.learner import (
     V,
     check_tensor,
     kind,
-    rough,
 )
 
 PAD, BOS, EOS = 0, 1, 2
@@ -43,7 +42,7 @@ Pairs = list[tuple[list[int], list[int]]]
 
 def made(file: File, vocab_size: int = V, sizes: Sizes = SMALL) -> nn.Module:
     """A model with other weights, so that none of them is 0 or 1."""
-    return rough(file["translator"](vocab_size, *sizes), "a translator")
+    return file.rough(file["translator"](vocab_size, *sizes), "a translator")
 
 
 def ids(rows: int, length: int) -> Tensor:
