@@ -9,8 +9,8 @@ from types import ModuleType
 
 import torch
 
-from coursekit_classroom.yourfile import translator, translator_file
-from coursekit_classroom.yourfile.learner import File
+from coursekit_classroom.yourfile import check_translator, translator_file
+from coursekit_classroom.yourfile.contracts.base import File
 from results.record import record, summary
 
 
@@ -18,7 +18,7 @@ def parser() -> argparse.ArgumentParser:
     """The options of the command that a result names."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--seeds", type=int, nargs="+", default=[*range(10)])
-    options.add_argument("--steps", type=int, default=translator.STEPS)
+    options.add_argument("--steps", type=int, default=check_translator.STEPS)
     return options
 
 
@@ -30,12 +30,12 @@ def main() -> None:
     exec(translator_file.text(), module.__dict__)
     file = File(translator_file.CHAPTER, module.__dict__["parts"])
     with record("capstone_dates", args.seeds) as metrics:
-        dates = translator.Dates()
+        dates = check_translator.Dates()
         metrics["held_out"] = len(dates.asked)
         metrics["steps"] = args.steps
         metrics["accuracy"] = summary(
             [
-                translator.accuracy(file, dates, seed, args.steps)
+                check_translator.accuracy(file, dates, seed, args.steps)
                 for seed in args.seeds
             ]
         )

@@ -1200,7 +1200,10 @@ def code_hash() -> str:
     """Of all that decides about marks: exercises, grading, overlays."""
     digest = hashlib.sha256()
     folders = [*core.OVERLAYS]
-    for name in ("check", "catalogue", "grading", "yourfile"):
+    for name in (
+        *("check", "catalogue", "grading"),
+        *("yourfile", "yourfile.contracts"),
+    ):
         module = importlib.import_module(f"coursekit_classroom.{name}")
         folders += map(Path, module.__path__)
     for folder in folders:

@@ -40,8 +40,8 @@ from coursekit_classroom.grading.sandbox import SandboxError
 from coursekit_classroom.grading.served import guarded
 from coursekit_classroom.yourfile import observe
 from coursekit_classroom.yourfile.contracts import CONTRACTS, Contract, due
-from coursekit_classroom.yourfile.learner import ContractError, File
-from coursekit_classroom.yourfile.models import logits
+from coursekit_classroom.yourfile.contracts.base import ContractError, File
+from coursekit_classroom.yourfile.contracts.model import logits
 
 PARTS = "parts"  # what a file's last lines define
 POINTS = 10

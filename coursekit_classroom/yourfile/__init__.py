@@ -5,7 +5,8 @@ Each chapter from 0 to 12 ends with a step: a few parts to be written into
 earlier chapters filled in, :func:`step` checks what it holds so far, trains
 it and generates from it.  What a part has to do stands in
 :mod:`coursekit_classroom.yourfile.contracts`; the learner's names are the
-learner's.
+learner's.  The file runs, and is checked, in a process of its own: see
+:mod:`coursekit_classroom.yourfile.child`.
 """
 
 import argparse
@@ -18,7 +19,6 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Timer
@@ -377,7 +377,9 @@ def step(
             f"is {SECONDS:.0f}."
         )
     code, printed, loss = run_child(
-        "child", [path, "" if at is None else at, seconds], 600 + 3 * seconds
+        "step",
+        {"file": str(path), "at": at, "seconds": seconds},
+        600 + 3 * seconds,
     )
     return Report(code == 0, printed, loss)
 
@@ -400,25 +402,27 @@ def existing(file: str | Path | None) -> Path:
 
 
 def run_child(
-    module: str, words: Sequence[object], seconds: float
+    name: str, options: dict[str, Any], seconds: float
 ) -> tuple[int, str, Any]:
-    """Run a module of this package in a process of its own.
+    """Run ``main`` of a module ``check_NAME`` in a process of its own.
 
     Args:
-        module: its name, without the package's.
-        words: its arguments; the file for its outcome is added.
+        name: the module's, without ``check_``.
+        options: its arguments.
         seconds: after which it is killed; it watches its own time, this is
             for one that cannot.
 
     Returns:
-        Its exit code, what it printed, and the outcome that it wrote.
+        Its exit code, what it printed, and the numbers that it found.
     """
     printed = []
     with tempfile.TemporaryDirectory() as folder:
         outcome = Path(folder, "outcome.json")
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", f"{__name__}.{module}"]
-            + [str(word) for word in (*words, outcome)],
+            [
+                *(sys.executable, "-P", "-m", f"{__name__}.child"),
+                *(name, json.dumps(options), str(outcome)),
+            ],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -5,7 +5,7 @@ one thing whose effect was predicted, and says in a report what came of it.
 It is no option of ``coursekit step``, since it takes two calls: a prediction,
 whose hash can be shown to somebody before the run, and the run.
 After chapter 14 a file with an encoder and a decoder translates.  What each
-stage asks for stands in :mod:`.capstone_child` and :mod:`.translator`.
+stage asks for stands in :mod:`.check_capstone` and :mod:`.check_translator`.
 """
 
 import argparse
@@ -164,9 +164,9 @@ def capstone(
     """
     path = existing(file)
     where = sibling(path, "prediction.json")
-    words: list[object] = [path, text or "", seconds]
+    options = {"file": str(path), "seconds": seconds}
     if chapter_of(path) == str(translator_file.CHAPTER):
-        return run_child("translator", words, 600 + 3 * seconds)[0] == 0
+        return run_child("translator", options, 600 + 3 * seconds)[0] == 0
     if not where.exists():
         raise ValueError(
             "one change is predicted before the run: got no "
@@ -179,9 +179,8 @@ def capstone(
             f"{text}. Put several texts into one file."
         )
     prediction = predicted(where)
-    code, _, found = run_child(
-        "capstone_child", [*words, where], 600 + 6 * seconds
-    )
+    options |= {"text": str(text or ""), "prediction": vars(prediction)}
+    code, _, found = run_child("capstone", options, 600 + 6 * seconds)
     if found is not None:
         report = sibling(path, "report.md")
         report.write_text(evidence(path, prediction, found), "utf-8")

@@ -314,7 +314,7 @@ def resolve(value: Any) -> Any:
     """The object that an argument stands for."""
     match value:
         case {"part": str(name)}:
-            return sys.modules["__main__"].parts[name]  # type: ignore
+            return sys.modules["__main__"].parts[name]
         case {"object": int(number)}:
             return OBJECTS[number]
     return Given(value) if callable(value) else value

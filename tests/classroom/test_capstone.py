@@ -14,12 +14,13 @@ from coursekit_classroom import yourfile
 from coursekit_classroom.glue import result
 from coursekit_classroom.yourfile import (
     capstone,
-    capstone_child,
-    child,
-    learner,
-    translator,
+    check_capstone,
+    check_translator,
+    loading,
     translator_file,
 )
+from coursekit_classroom.yourfile.contracts import translation
+from coursekit_classroom.yourfile.contracts.base import ContractError
 
 RUN = '''
 
@@ -51,8 +52,8 @@ def finished(path, edits=()):
 
 def said(path):
     """What stops a file; the stages after the last one are not reached."""
-    with pytest.raises(learner.ContractError) as error:
-        capstone_child.stages(path, "", 1.0, {}, "mine.txt")
+    with pytest.raises(ContractError) as error:
+        check_capstone.stages(path, "", 1.0, {}, "mine.txt")
     return " ".join(str(error.value).split())
 
 
@@ -118,7 +119,7 @@ WRONG = {  # name: old, new, the stage, a part of the sentence
 def test_a_wrong_file_stops_at_its_stage(tmp_path, monkeypatch, name):
     old, new, stage, sentence = WRONG[name]
     if "Held-out" in stage:  # parts alone cannot tell: the contracts hold
-        monkeypatch.setattr(capstone_child, "verify", lambda *_: [])
+        monkeypatch.setattr(check_capstone, "verify", lambda *_: [])
     lines = said(finished(tmp_path / "wrong.py", {old: new}))
     assert lines.startswith(stage), lines
     assert sentence in lines
@@ -142,9 +143,9 @@ def test_of_the_package_only_checks_and_data_are_used(tmp_path, line, stopped):
     path = tmp_path / "mine.py"
     path.write_text(f"x = 1\n{line}\n")
     if not stopped:
-        return capstone_child.imports(path)
-    with pytest.raises(learner.ContractError, match="line 2"):
-        capstone_child.imports(path)
+        return check_capstone.imports(path)
+    with pytest.raises(ContractError, match="line 2"):
+        check_capstone.imports(path)
     return None
 
 
@@ -153,18 +154,18 @@ def test_the_baseline_by_hand():
     # Learned: "abababab" + "a"; held out: "b" after "a", 4 times out of 4.
     text = "ababababab"
     p = (4 + 0.1) / (4 + 0.2)
-    assert capstone_child.bigram(text) == pytest.approx(-math.log(p))
+    assert check_capstone.bigram(text) == pytest.approx(-math.log(p))
 
 
 def test_the_loss_is_per_character(tmp_path):
-    file = child.load(finished(tmp_path / "mine.py"), 12)
+    file = loading.load(finished(tmp_path / "mine.py"), 12)
     text = "to be or not to be " * 40
     torch.manual_seed(0)
     bpe = file["bpe"](text, 266)
     model = file["model"](266, 32, 32, 2, 1)
-    loss, tokens = capstone_child.per_token(model, bpe, text[684:])
+    loss, tokens = check_capstone.per_token(model, bpe, text[684:])
     assert tokens < 76 == len(text[684:])
-    found = capstone_child.per_character(model, bpe, text)
+    found = check_capstone.per_character(model, bpe, text)
     assert found == pytest.approx(loss * tokens / 76)
 
 
@@ -172,9 +173,9 @@ def test_the_loss_is_per_character(tmp_path):
 def test_that_too_little_time_was_given_is_said(
     tmp_path, capsys, seconds, short
 ):
-    file = child.load(finished(tmp_path / "mine.py"), 12)
+    file = loading.load(finished(tmp_path / "mine.py"), 12)
     text = "to be or not to be " * 40
-    capstone_child.steps_for(file, text, seconds, is_books=False)
+    check_capstone.steps_for(file, text, seconds, is_books=False)
     said = capsys.readouterr().out
     assert bool(re.search(r"For 2,000 steps: --seconds \d+,", said)) == short
 
@@ -286,11 +287,11 @@ def test_a_change_that_does_not_run_stops_before_the_training(
     tmp_path, monkeypatch
 ):
     path = finished(tmp_path / "mine.py")
-    monkeypatch.setattr(capstone_child, "verify", lambda *_: [])
-    monkeypatch.setattr(capstone_child, "held_out", capstone_child.title)
+    monkeypatch.setattr(check_capstone, "verify", lambda *_: [])
+    monkeypatch.setattr(check_capstone, "held_out", check_capstone.title)
     given = {"old": GELU, "new": "nn.relu"}
-    with pytest.raises(learner.ContractError, match="✗ Your change: runs"):
-        capstone_child.stages(path, "ab " * 999, 1.0, given, "mine.txt")
+    with pytest.raises(ContractError, match="✗ Your change: runs"):
+        check_capstone.stages(path, "ab " * 999, 1.0, given, "mine.txt")
 
 
 def test_a_change_must_still_be_possible(tmp_path):
@@ -298,8 +299,8 @@ def test_a_change_must_still_be_possible(tmp_path):
     capstone.predict(path, GELU, RELU, 0.0)
     given = json.loads((tmp_path / "mine.prediction.json").read_text())
     finished(path, {GELU: RELU})
-    with pytest.raises(learner.ContractError, match="got 0 times"):
-        capstone_child.changed(path, given)
+    with pytest.raises(ContractError, match="got 0 times"):
+        check_capstone.changed(path, given)
 
 
 # -- the translator ----------------------------------------------------------
@@ -308,63 +309,67 @@ MISTAKES = {  # name: old, new, the contract, a part of the sentence
     "cross-attention reads the target": (
         *("self.cross_attention(y, memory, memory_mask, {})",),
         *("self.cross_attention(y, y, mask, {})",),
-        *(translator.reads, "keys and values from the memory"),
+        *(translation.reads, "keys and values from the memory"),
     ),
     "cross-attention found nothing": (
         *("x = x + self.cross_attention(", "self.cross_attention("),
-        *(translator.reads, "add what is found to x"),
+        *(translation.reads, "add what is found to x"),
     ),
     "no positions in the source": (
         *("self.embedding(ids) + self.positions(torch.arange(ids.size(1)))",),
-        *("self.embedding(ids)", translator.reads, "positions in the encoder"),
+        *(
+            "self.embedding(ids)",
+            translation.reads,
+            "positions in the encoder",
+        ),
     ),
     "the mask of padding inverted": (
-        *("(ids != PAD)", "(ids == PAD)", translator.reads, "all finite"),
+        *("(ids != PAD)", "(ids == PAD)", translation.reads, "all finite"),
     ),
     "the encoder attends to padding": (
         *("block(x, padding_mask(ids), {})",),
         *("block(x, padding_mask(ids) | True, {})",),
-        *(translator.padding, "Mask it in the encoder"),
+        *(translation.padding, "Mask it in the encoder"),
     ),
     "cross-attention to padding": (
         *(SEES, SEES.replace("(sources)", "(sources) | True")),
-        *(translator.padding, "and in cross-attention"),
+        *(translation.padding, "and in cross-attention"),
     ),
     "targets not shifted": (
         *("sources, targets[:, :-1], targets[:, 1:]",),
         *("sources, targets[:, 1:], targets[:, 1:]",),
-        *(translator.pairs, "They are the targets themselves"),
+        *(translation.pairs, "They are the targets themselves"),
     ),
     "no begin": (
         *("[BOS, *pairs[i][1]]", "[EOS, *pairs[i][1]]"),
-        *(translator.pairs, "reads 1 (BOS)"),
+        *(translation.pairs, "reads 1 (BOS)"),
     ),
     "sources of other pairs": (
         *("pad([pairs[i][0] for i in rows])",),
         *("pad([pairs[i - 1][0] for i in rows])",),
-        *(translator.pairs, "from the same pair"),
+        *(translation.pairs, "from the same pair"),
     ),
     "the decoder looks ahead": (
         *("mask = causal_mask(ids.size(1), end)",),
         *("mask = torch.ones(ids.size(1), end) > 0",),
-        *(translator.causal, "no later target token"),
+        *(translation.causal, "no later target token"),
     ),
     "the loss counts padding": (
         *("logits[is_token], targets[is_token]", "logits, targets"),
-        *(translator.loss, "Leave out positions whose target is PAD"),
+        *(translation.loss, "Leave out positions whose target is PAD"),
     ),
     "the begin is translated": (
         *("row[1 : row.index(EOS)]", "row[: row.index(EOS)]"),
-        *(translator.translate, "most probable one"),
+        *(translation.translate, "most probable one"),
     ),
     "it begins with padding": (
         *("torch.full((len(sources), 1), BOS)",),
         *("torch.full((len(sources), 1), PAD)",),
-        *(translator.translate, "Begin with BOS"),
+        *(translation.translate, "Begin with BOS"),
     ),
     "the least probable token": (
         *("logits.argmax(-1)", "logits.argmin(-1)"),
-        *(translator.translate, "most probable one"),
+        *(translation.translate, "most probable one"),
     ),
 }
 
@@ -376,16 +381,16 @@ def translating(path, edits=()):
         assert source.count(old) == 1, old
         source = source.replace(old, new)
     path.write_text(source, "utf-8")
-    return child.load(path, 12)
+    return loading.load(path, 12)
 
 
 def test_the_books_translator_holds_every_contract(tmp_path, capsys):
     file = translating(tmp_path / "mine.py")
-    for check, part in translator.CONTRACTS:
+    for check, part in translation.CONTRACTS:
         assert part in file.parts
         check(file)
     # Without the time for all steps it trains, translates, and does not pass.
-    passed, fraction = translator.translated(file, seconds=0.1)
+    passed, fraction = check_translator.translated(file, seconds=0.1)
     assert (passed, fraction) == (False, 0.0)
     assert re.search(r"Give it --seconds \d+, in", capsys.readouterr().out)
 
@@ -394,10 +399,10 @@ def test_the_books_translator_holds_every_contract(tmp_path, capsys):
 def test_a_wrong_translator_is_stopped(tmp_path, name):
     old, new, stopped_by, sentence = MISTAKES[name]
     file = translating(tmp_path / "wrong.py", {old: new})
-    for check, _ in translator.CONTRACTS:
+    for check, _ in translation.CONTRACTS:
         torch.manual_seed(0)
         if check is stopped_by:
-            with pytest.raises(learner.ContractError) as error:
+            with pytest.raises(ContractError) as error:
                 check(file)
             assert sentence in str(error.value)
             return
@@ -421,6 +426,6 @@ def test_a_translator_is_begun_and_checked(tmp_path, monkeypatch, capsys):
 
 def test_the_translator_is_in_its_own_band():
     found = result("capstone_dates")
-    assert found["steps"] == translator.STEPS
-    assert found["held_out"] == translator.N_HELD_OUT
+    assert found["steps"] == check_translator.STEPS
+    assert found["held_out"] == check_translator.N_HELD_OUT
     assert min(found["accuracy"]["values"]) > 0.5

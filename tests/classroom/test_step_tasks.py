@@ -22,8 +22,8 @@ from coursekit_classroom.grading.examiner import Session, read
 from coursekit_classroom.grading.isolation import Isolation, Limits
 from coursekit_classroom.grading.key import Key
 from coursekit_classroom.grading.sandbox import Sandbox
-from coursekit_classroom.yourfile import child, contracts
-from coursekit_classroom.yourfile.learner import ContractError
+from coursekit_classroom.yourfile import contracts, loading
+from coursekit_classroom.yourfile.contracts.base import ContractError
 
 LIMITS = Limits(cpu_s=PATIENCE, wall_s=PATIENCE)
 LYING = {a.name: a for a in doctor.read_attacks()}["own_verdict"]
@@ -114,7 +114,7 @@ def test_what_is_given_out_gets_no_points(tmp_path, session, chapter):
             "CPU time",
         ),
         (
-            "import types\ntypes.ModuleType = None\nparts = {}\n",
+            "import types\nparts = {0: setattr(types, 'ModuleType', 1)}\n",
             "wrong",
             "NameError",
         ),
@@ -152,10 +152,10 @@ LIES = LYING.source.replace("        lie()\n", "").partition("\nparts =")[0]
 PROCESS = """
 import sys
 from pathlib import Path
-from coursekit_classroom.yourfile import child
+from coursekit_classroom.yourfile import check_step
 path = Path(sys.argv[1])
-child.run_main = lambda *given: None  # the contracts alone
-for line in child.verify(path, child.load(path)):
+check_step.run_main = lambda *given: None  # the contracts alone
+for line in check_step.verify(path, check_step.load(path)):
     print(line)
 """
 
@@ -280,7 +280,7 @@ def test_at_home_it_would_fit_if_inputs_were_no_copies(
 ):
     path = tmp_path / "fitted.py"
     path.write_text(fitted(name), "utf-8")
-    file = child.load(path)
+    file = loading.load(path)
     [check] = [
         c.check
         for c in contracts.CONTRACTS

@@ -1,6 +1,7 @@
 """The learner's file: right ones pass under any names, wrong ones stop."""
 
 import difflib
+import json
 import math
 import os
 import re
@@ -20,13 +21,12 @@ from coursekit_classroom import lesson, yourfile
 from coursekit_classroom.glue import result
 from coursekit_classroom.yourfile import (
     FILE,
-    bands,
-    child,
+    check_step,
     contracts,
-    layers,
-    learner,
-    models,
+    expected_loss,
+    loading,
 )
+from coursekit_classroom.yourfile.contracts import base, layers, model
 from results import ladder, steps
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,9 +36,9 @@ def found(path, source, at=None):
     """All lines that the contracts print, or the failure's."""
     path.write_text(source, "utf-8")
     try:
-        file = child.load(path, at)
-        return "\n".join(child.verify(path, file))
-    except learner.ContractError as error:
+        file = loading.load(path, at)
+        return "\n".join(check_step.verify(path, file))
+    except base.ContractError as error:
         return str(error)
 
 
@@ -213,7 +213,7 @@ def test_another_way_to_write_it_is_as_right(name, part):
     for since, check, at_fault in contracts.CONTRACTS:
         if at_fault == name:
             torch.manual_seed(0)
-            check(learner.File(max(since, 6), {name: part}))
+            check(base.File(max(since, 6), {name: part}))
 
 
 # -- files that are wrong ----------------------------------------------------
@@ -1100,7 +1100,7 @@ def test_attention_agrees_with_pytorch():
 
 def test_parameters_by_hand():
     # V D + T D + 3 (12 D² + 2 D) + D + D V with V = 5, T = 7, D = 2.
-    assert models.parameters(learner.Sizes(7, 2, 1, 3), 5) == (
+    assert model.parameters(base.Sizes(7, 2, 1, 3), 5) == (
         10 + 14 + 3 * (48 + 4) + 2 + 10
     )
 
@@ -1108,29 +1108,32 @@ def test_parameters_by_hand():
 # -- the loss band -----------------------------------------------------------
 def test_training_is_the_ladders():
     sizes = ladder.CONTEXT, ladder.WIDTH, ladder.HEADS, ladder.BLOCKS
-    assert sizes == child.SIZES
-    assert learner.BATCH == ladder.BATCH
-    assert learner.default_rate(0) == ladder.TABLE_RATE
-    assert child.PROMPT == ladder.PROMPT
+    assert sizes == check_step.SIZES
+    assert base.BATCH == ladder.BATCH
+    assert base.default_rate(0) == ladder.TABLE_RATE
+    assert check_step.PROMPT == ladder.PROMPT
     defaults = ladder.parser().parse_args([])
-    assert defaults.steps == bands.LADDER_STEPS
+    assert defaults.steps == expected_loss.LADDER_STEPS
 
 
 @pytest.mark.parametrize("chapter", range(lesson.LAST_CHAPTER + 1))
 def test_the_book_is_in_its_own_band(chapter):
-    runs = bands.references(chapter)
-    assert [run.steps for run in runs] == [bands.LADDER_STEPS, steps.STEPS]
+    runs = expected_loss.references(chapter)
+    assert [run.steps for run in runs] == [
+        expected_loss.LADDER_STEPS,
+        steps.STEPS,
+    ]
     for run in runs:
         for loss in run.losses:
-            assert bands.compare(loss, run)[0]
-        worse = max(run.losses) + bands.TOLERANCE + 0.001
-        passed, said = bands.compare(worse, run)
+            assert expected_loss.compare(loss, run)[0]
+        worse = max(run.losses) + expected_loss.TOLERANCE + 0.001
+        passed, said = expected_loss.compare(worse, run)
         assert not passed
         most = float(re.match(r"✗ at most (\d\.\d{3}); ", said)[1])
         assert round(worse, 3) > most  # the mark is that of the words
-        assert bands.compare(most, run)[1][0] == "✓"
-        assert not bands.compare(math.nan, run)[0]
-        assert run.before.startswith(child.PROMPT)
+        assert expected_loss.compare(most, run)[1][0] == "✓"
+        assert not expected_loss.compare(math.nan, run)[0]
+        assert run.before.startswith(check_step.PROMPT)
 
 
 def test_the_sample_beside_is_the_chapter_befores():
@@ -1144,21 +1147,23 @@ def test_the_sample_beside_is_the_chapter_befores():
         9: 8,
         10: 9,
     }.items():
-        before = bands.references(chapter)[0].before
+        before = expected_loss.references(chapter)[0].before
         assert before == rungs[earlier]["sample"]
     baselines = result("ladder")["baselines"]
-    assert bands.references(0)[0].before == baselines["uniform"]["sample"]
+    assert (
+        expected_loss.references(0)[0].before == baselines["uniform"]["sample"]
+    )
 
 
 def test_chapter_1_trains_on_its_own_tokens():
-    assert learner.BPE_VOCABULARY == ladder.BPE_VOCABULARY
+    assert base.BPE_VOCABULARY == ladder.BPE_VOCABULARY
     tokens = [result(name)["tokens"]["loss"] for name in ("ladder", "steps")]
-    for run, loss in zip(bands.references(1), tokens, strict=True):
+    for run, loss in zip(expected_loss.references(1), tokens, strict=True):
         assert run.losses == loss["values"]
         assert run.rate == ladder.TABLE_RATE
     parts = {"bpe": lambda *given: given, "tokenizer": lambda *given: given}
-    assert learner.File(1, parts).tokenizer("a") == ("a", 512)
-    assert learner.File(2, parts).tokenizer("a") == ("a",)
+    assert base.File(1, parts).tokenizer("a") == ("a", 512)
+    assert base.File(2, parts).tokenizer("a") == ("a",)
 
 
 def test_a_replaced_stream_holds_the_contracts_and_not_the_band(tmp_path):
@@ -1166,14 +1171,14 @@ def test_a_replaced_stream_holds_the_contracts_and_not_the_band(tmp_path):
     source = source.replace(LOOK, "x = self.attend(x, mask)")
     assert "✗" not in found(tmp_path / "replaced.py", source)
     measured = result("ladder")["controls"]["attention replaces x"]["loss"]
-    [run, _] = bands.references(4)
-    passed, sentence = bands.compare(min(measured["values"]), run)
+    [run, _] = expected_loss.references(4)
+    passed, sentence = expected_loss.compare(min(measured["values"]), run)
     assert not passed
     assert "added to x?" in sentence
 
 
 def test_no_run_to_compare_with_is_said():
-    passed, said = bands.compare(1.9, None)
+    passed, said = expected_loss.compare(1.9, None)
     assert passed
     assert said.startswith("  Not compared: ")
 
@@ -1182,13 +1187,15 @@ def test_no_run_to_compare_with_is_said():
     ("had", "longer"), [(40, "300"), (300, "2,000"), (2000, "")]
 )
 def test_how_much_time_the_books_steps_need_is_said(had, longer):
-    known = bands.references(9)
-    said = bands.more_time(had, 0.1, known)
+    known = expected_loss.references(9)
+    said = expected_loss.more_time(had, 0.1, known)
     assert bool(said) == bool(longer)
     if longer:
         assert f"For {longer} steps," in said
         seconds = int(re.search(r"--seconds (\d+)", said)[1])
-        assert bands.steps_in(seconds, 0.1) > int(longer.replace(",", ""))
+        assert expected_loss.steps_in(seconds, 0.1) > int(
+            longer.replace(",", "")
+        )
 
 
 # -- start and step ----------------------------------------------------------
@@ -1317,10 +1324,12 @@ def test_a_loop_without_an_end_ends(tmp_path):
     endless = "while True:\n    pass\n"
     (tmp_path / "mine.py").write_text(endless)
     code = (
-        "import sys\nfrom coursekit_classroom.yourfile import child\n"
-        "child.LIMIT = 1\nchild.main(sys.argv[1:])\n"
+        "import sys\n"
+        "from coursekit_classroom.yourfile import child, loading\n"
+        "loading.LIMIT = 1\nsys.exit(child.main(sys.argv[1:]))\n"
     )
-    words = "mine.py", "", "1", "out"
+    options = {"file": "mine.py", "at": None, "seconds": 1}
+    words = "step", json.dumps(options), "out"
     process = shell(tmp_path, *words, program=("-c", code))
     out, err = process.communicate()
     assert (process.returncode, err) == (1, "")

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from coursekit_classroom.yourfile.learner import (
+from coursekit_classroom.yourfile.contracts.base import (
     BATCH,
     SMALL,
     ContractError,

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from coursekit_classroom.yourfile.learner import (
+from coursekit_classroom.yourfile.contracts.base import (
     SMALL,
     ContractError,
     File,

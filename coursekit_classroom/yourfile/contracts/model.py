@@ -6,7 +6,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from coursekit_classroom.yourfile.learner import (
+from coursekit_classroom.yourfile.contracts.base import (
     SMALL,
     B,
     ContractError,

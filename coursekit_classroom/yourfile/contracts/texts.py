@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import torch
 
-from coursekit_classroom.yourfile.learner import (
+from coursekit_classroom.yourfile.contracts.base import (
     B,
     ContractError,
     File,

@@ -14,7 +14,7 @@ from itertools import zip_longest
 from typing import NamedTuple
 
 from coursekit_classroom.glue import result
-from coursekit_classroom.yourfile.learner import default_rate
+from coursekit_classroom.yourfile.contracts.base import default_rate
 
 LADDER_STEPS = 2000
 # Another initialization than the book's, or another order of the draws, may

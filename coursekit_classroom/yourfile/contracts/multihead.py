@@ -6,14 +6,14 @@ from itertools import permutations, product
 import torch
 from torch import Tensor
 
-from coursekit_classroom.yourfile.layers import attended, random_mask
-from coursekit_classroom.yourfile.learner import (
+from coursekit_classroom.yourfile.contracts.base import (
     B,
     ContractError,
     File,
     T,
     check_tensor,
 )
+from coursekit_classroom.yourfile.contracts.layers import attended, random_mask
 
 
 def matrices(

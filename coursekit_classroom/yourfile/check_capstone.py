@@ -1,15 +1,10 @@
 """What ``coursekit capstone`` runs in a process of its own.
 
-    python -m coursekit_classroom.yourfile.capstone_child FILE TEXT SECONDS \
-PREDICTION OUTCOME
-
-checks a finished file stage by stage, and writes what the report needs.
+A finished file is checked stage by stage, and the report gets its numbers.
 """
 
 import ast
-import json
 import math
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -21,26 +16,20 @@ import torch
 from torch import Tensor, nn
 
 from coursekit.data import load_text
-from coursekit_classroom.yourfile.bands import (
+from coursekit_classroom.yourfile.check_step import SIZES, evaluate, verify
+from coursekit_classroom.yourfile.contracts.base import (
+    ContractError,
+    File,
+    kind,
+)
+from coursekit_classroom.yourfile.expected_loss import (
     compare,
     more_time,
     references,
     seconds_for,
     steps_in,
 )
-from coursekit_classroom.yourfile.child import (
-    LIMIT,
-    SIZES,
-    evaluate,
-    guarded,
-    load,
-    verify,
-)
-from coursekit_classroom.yourfile.learner import (
-    ContractError,
-    File,
-    kind,
-)
+from coursekit_classroom.yourfile.loading import LIMIT, guarded, load
 
 OURS = "coursekit", "coursekit_classroom"
 ALLOWED = ("coursekit.data", "coursekit.check", "coursekit_classroom.check")
@@ -308,24 +297,15 @@ def title(check: Callable[..., object]) -> str:
     return (check.__doc__ or "").splitlines()[0].rstrip(".")
 
 
-def main(argv: list[str]) -> int:
-    """Run the stages; 0 if all are passed, else 1."""
-    name, text_name, seconds, prediction, outcome = argv
-    torch.set_num_threads(1)
-    text = load_text(text_name or "shakespeare")
-    given = json.loads(Path(prediction).read_text("utf-8"))
-    try:
-        found = stages(
-            Path(name).absolute(), text, float(seconds), given, text_name
-        )
-    except ContractError as error:
-        print(error)
-        return 1
-    except KeyboardInterrupt:
-        return 130
-    Path(outcome).write_text(json.dumps(found), "utf-8")
-    return 0 if found["passed"] and math.isfinite(found["loss"]) else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+def main(
+    file: str, text: str, seconds: float, prediction: dict[str, Any]
+) -> tuple[bool, dict[str, Any]]:
+    """Run the stages; whether all are passed, and what the report needs."""
+    found = stages(
+        Path(file).absolute(),
+        load_text(text or "shakespeare"),
+        seconds,
+        prediction,
+        text,
+    )
+    return found["passed"] and math.isfinite(found["loss"]), found

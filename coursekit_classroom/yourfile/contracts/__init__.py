@@ -11,15 +11,15 @@ times.
 from collections.abc import Callable
 from typing import NamedTuple
 
-from coursekit_classroom.yourfile.layers import (
+from coursekit_classroom.yourfile.contracts.base import File
+from coursekit_classroom.yourfile.contracts.layers import (
     attention,
     causality_check,
     feed_forward,
     mask,
     norm,
 )
-from coursekit_classroom.yourfile.learner import File
-from coursekit_classroom.yourfile.models import (
+from coursekit_classroom.yourfile.contracts.model import (
     causal,
     layered,
     logits,
@@ -30,21 +30,25 @@ from coursekit_classroom.yourfile.models import (
     stacks,
     used,
 )
-from coursekit_classroom.yourfile.multihead import heads
-from coursekit_classroom.yourfile.optimization import (
+from coursekit_classroom.yourfile.contracts.multihead import heads
+from coursekit_classroom.yourfile.contracts.optimization import (
     evaluation,
     follows,
     optimizer,
     schedule,
 )
-from coursekit_classroom.yourfile.sampling import cached, continued, sample
-from coursekit_classroom.yourfile.texts import (
+from coursekit_classroom.yourfile.contracts.sampling import (
+    cached,
+    continued,
+    sample,
+)
+from coursekit_classroom.yourfile.contracts.texts import (
     bpe,
     get_batch,
     merge,
     tokenizer,
 )
-from coursekit_classroom.yourfile.training import (
+from coursekit_classroom.yourfile.contracts.training import (
     generate,
     learns,
     loss,
