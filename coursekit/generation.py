@@ -20,7 +20,7 @@ from coursekit.sampling import Choose, greedy
 from coursekit.steppers import Prompts, Stepper, check_prompts
 
 MOST_BEAMS = 10_000
-"""More would not end: each is a row of every batch."""
+"""Each beam is a row of every batch, so that more would not end."""
 
 
 def stream(

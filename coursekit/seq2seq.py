@@ -263,7 +263,7 @@ class Transformer(DecoderStack):
         Args, Raises: as :meth:`forward`.
 
         Returns:
-            (B, T, D); :meth:`logits` of it is what :meth:`forward` returns.
+            (B, T, D); ``logits`` of it is what :meth:`forward` returns.
         """
         memory = self.encode(src, src_mask)
         return self.decode_hidden(tgt, memory, src_mask, tgt_mask)

@@ -26,7 +26,7 @@ TOKENIZERS = {
     "byte-level BPE": "coursekit.tokenizer:BPETokenizer",
     "WordPiece": "coursekit.pretrained.wordpiece:WordPieceTokenizer",
 }
-"""The type that a file names: its class, imported when one is loaded."""
+"""The class of each type that a file names, imported when one is loaded."""
 K = TypeVar("K", bound="Tokenizer")
 SpecialTokens = Sequence[str] | Mapping[str, int]
 """Names of control tokens, or their ids by name."""
