@@ -39,7 +39,12 @@ from coursekit_classroom.grading.records import Result
 from coursekit_classroom.grading.sandbox import SandboxError
 from coursekit_classroom.grading.served import guarded
 from coursekit_classroom.yourfile import observe
-from coursekit_classroom.yourfile.contracts import CONTRACTS, Contract, due
+from coursekit_classroom.yourfile.contracts import (
+    CONTRACTS,
+    Contract,
+    base,
+    due,
+)
 from coursekit_classroom.yourfile.contracts.base import ContractError, File
 from coursekit_classroom.yourfile.contracts.model import logits
 
@@ -65,8 +70,8 @@ def id_of(chapter: int) -> str:
 
 
 def title(contract: Contract) -> str:
-    """What a contract promises, as a learner reads it."""
-    return (inspect.getdoc(contract.check) or "").partition("\n")[0]
+    """The promise of a contract, as a learner reads it."""
+    return f"{base.title(contract.check)}."
 
 
 def of_step(chapter: int) -> list[Contract]:
@@ -91,7 +96,7 @@ def of_step(chapter: int) -> list[Contract]:
 
 
 def _holds(contract: Contract, file: File) -> bool:
-    """Whether the file that is given out holds a contract."""
+    """Tell whether the file that is given out holds a contract."""
     torch.manual_seed(0)
     try:
         contract.check(file)
@@ -101,7 +106,7 @@ def _holds(contract: Contract, file: File) -> bool:
 
 
 def kept(source: str) -> str:
-    """What of a file its parts depend on: the script at its end is not."""
+    """The code on which the parts depend, without the script at the end."""
     program = parse(source)
     return program.keep(needed({0: program}, [PARTS], {}).get(0, []))
 
@@ -146,7 +151,7 @@ class StepTask(Task):
         self.__dict__.update(state, exercise=NO_EXERCISE)
 
     def plain(self) -> dict[str, Any]:
-        """What decides about the marks, as JSON has it."""
+        """All settings that decide about the marks, for JSON."""
         more = {"chapter": self.chapter, "counted": self.counted}
         return super().plain() | more
 
@@ -179,7 +184,7 @@ class Remote:
         self.call, self.key, self.text = call, key, text
 
     def __call__(self, *given: Any) -> Any:
-        """What it returns, or what stands for it."""
+        """Call it there; its value, or a :class:`Remote` for it."""
         return self.call("run", self, *given)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:

@@ -3,9 +3,9 @@
 Each chapter from 0 to 12 ends with a step: a few parts to be written into
 ``my_transformer.py``.  :func:`start` writes the file with the parts of
 earlier chapters filled in, :func:`step` checks what it holds so far, trains
-it and generates from it.  What a part has to do stands in
+it and generates from it.  What a part has to do is defined in
 :mod:`coursekit_classroom.yourfile.contracts`; the learner's names are the
-learner's.  The file runs, and is checked, in a process of its own: see
+learner's.  The file runs, and is checked, in a child process: see
 :mod:`coursekit_classroom.yourfile.child`.
 """
 
@@ -148,7 +148,7 @@ def book(at: int) -> dict[str, str]:
 
 
 def calls(name: str, at: int) -> list[str]:
-    """How the checks call a part of the book: ``Model(…)``, ``.forward(…)``.
+    """The calls that checks make of a part: ``Model(…)``, ``.forward(…)``.
 
     Args:
         name: the book's name for it.
@@ -186,7 +186,7 @@ def entry(name: str, part: str, at: int) -> str:
 
 
 def last_lines(at: int) -> str:
-    """What a chapter's step changes in the last lines of a file.
+    """The changes that a chapter's step makes to the last lines of a file.
 
     Args:
         at: the chapter, 1 to 12; for chapter 0, :func:`start` writes them.
@@ -229,7 +229,7 @@ def stub(source: str) -> str:
 
 
 def _is_given(part: ast.stmt) -> bool:
-    """Whether a line of a part is none that its learner writes."""
+    """Tell whether a line of a part is given, not the learner's to write."""
     is_docstring = isinstance(part, ast.Expr) and isinstance(
         part.value, ast.Constant
     )
@@ -329,7 +329,7 @@ def chapter_of(path: Path) -> str:
 
 @dataclass(frozen=True, repr=False)
 class Report:
-    """How a step went: all of what was printed, and its outcome."""
+    """The outcome of a step, and all that was printed."""
 
     passed: bool
     """Whether every contract holds and the loss is as expected."""
@@ -353,7 +353,7 @@ def step(
 ) -> Report:
     """Check your file so far, train its model, generate from it.
 
-    The file runs in a process of its own, so that a loop without an end or
+    The file runs in a child process, so that a loop without an end or
     a crash becomes a sentence.
 
     Args:
@@ -404,7 +404,7 @@ def existing(file: str | Path | None) -> Path:
 def run_child(
     name: str, options: dict[str, Any], seconds: float
 ) -> tuple[int, str, Any]:
-    """Run ``main`` of a module ``check_NAME`` in a process of its own.
+    """Run ``main`` of a module ``check_NAME`` in a child process.
 
     Args:
         name: the module's, without ``check_``.

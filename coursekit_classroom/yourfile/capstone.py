@@ -34,12 +34,12 @@ SHORTEST = 10_000  # characters of a text
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a learner expects of one change, said before the run."""
+    """The expected effect of one change, recorded before the run."""
 
     old: str
     """Lines of the file, which occur in it once."""
     new: str
-    """What stands there instead."""
+    """Their replacement."""
     expected: float
     """Held-out loss with the change minus without, in nats per character."""
     file: str
@@ -75,7 +75,7 @@ def predicted(where: Path) -> Prediction:
 
 
 def sibling(file: Path, kind: str) -> Path:
-    """Where a file's prediction or report stands."""
+    """The path of a file's prediction or report."""
     return file.with_name(f"{file.stem}.{kind}")
 
 
@@ -87,7 +87,7 @@ def predict(
     Args:
         file: the learner's file.
         old: part of it, which occurs exactly once.
-        new: what stands there instead.
+        new: its replacement.
         expected: the loss with the change minus that without it, in nats
             per character; negative if the change is for the better.
 
@@ -137,7 +137,7 @@ def predict(
 
 
 def spread() -> float:
-    """How far apart seeds alone bring the book's file."""
+    """The range of losses of the book's file over seeds."""
     losses = result("capstone")["loss"]["values"]
     return float(max(losses) - min(losses))
 
@@ -152,7 +152,7 @@ def capstone(
     Args:
         file: the learner's, with every part of chapter 12 and with `run`;
             or, with `chapter = 14`, a translator.
-        text: a file with a text of one's own; by default the book's.
+        text: a file with the learner's own text; by default the book's.
         seconds: how long it may train, in all.
 
     Returns:

@@ -1,4 +1,4 @@
-"""What ``coursekit capstone`` runs in a process of its own.
+"""``coursekit capstone``, in the process of the learner's file.
 
 A finished file is checked stage by stage, and the report gets its numbers.
 """
@@ -7,7 +7,6 @@ import ast
 import math
 import tempfile
 import time
-from collections.abc import Callable
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from coursekit_classroom.yourfile.contracts.base import (
     ContractError,
     File,
     kind,
+    title,
 )
 from coursekit_classroom.yourfile.expected_loss import (
     compare,
@@ -59,7 +59,7 @@ def imports(path: Path) -> None:
 
 
 def run(file: File, text: str, steps: int, seed: int = 0) -> Run:
-    """What the learner's `run` returns, if it is what it should be."""
+    """Call the learner's `run`, and check what it returns."""
     torch.manual_seed(seed)
     found = file["run"](text, steps)
     wanted, names = (nn.Module, object, Tensor | Real), kind(found)
@@ -127,7 +127,7 @@ def bigram(text: str) -> float:
 def steps_for(
     file: File, text: str, seconds: float, is_books: bool
 ) -> tuple[int, Any]:
-    """How many steps fit in a third of the time; the book's run of as many.
+    """Count the steps that fit in a third of the time; find the book's run.
 
     The other thirds are for another seed and for the change.
     """
@@ -290,11 +290,6 @@ def stages(
         "changed": with_it,
         "reseeded": reseeded,
     }
-
-
-def title(check: Callable[..., object]) -> str:
-    """What stands next to ✓ or ✗."""
-    return (check.__doc__ or "").splitlines()[0].rstrip(".")
 
 
 def main(

@@ -1,4 +1,4 @@
-"""What ``coursekit step`` runs in a process of its own.
+"""``coursekit step``, in the process of the learner's file.
 
 The contracts up to the file's chapter, its last lines, a training, a sample.
 """
@@ -41,6 +41,7 @@ from coursekit_classroom.yourfile.expected_loss import (
 from coursekit_classroom.yourfile.loading import (
     LIMIT,
     guarded,
+    hold,
     load,
     module_name,
 )
@@ -60,13 +61,8 @@ def verify(path: Path, file: File) -> Iterator[str]:
         file.require()
     names = {part: name for name, part in book(file.chapter).items()}
     for _, check, part in due(file.chapter, set(names)):
-        title = (inspect.getdoc(check) or "").rstrip(".")
         called = ", then ".join(calls(names[part], file.chapter))
-        torch.manual_seed(0)
-        hint = f"The call is {called}."
-        with guarded(path, title, LIMIT, file.parts[part], hint):
-            note = check(file)
-        yield f"✓ {title}" + (f"\n    {note}" if note else "")
+        yield hold(path, file, check, part, f"The call is {called}.")
     if main := main_of(path):
         title = f"Last lines: `python {path.name} text.txt` runs"
         script = lesson.part("script", file.chapter).splitlines()
@@ -205,7 +201,7 @@ def train(path: Path, file: File, seconds: float) -> tuple[bool, float]:
 def samples(
     file: File, model: nn.Module, tokenizer: Any, book: Reference
 ) -> dict[str, str]:
-    """What the model generates, and what to compare it with."""
+    """Generate from the model, with a text to compare it with."""
 
     def drawn(*how: float) -> str:
         prompt = torch.tensor([tokenizer.encode(PROMPT)])

@@ -1,4 +1,4 @@
-"""What ``coursekit capstone`` runs for a translator, in its own process.
+"""``coursekit capstone`` for a translator, in the process of its file.
 
 The contracts, then the model learns to write dates one way, and translates
 days that it has never seen.
@@ -11,11 +11,11 @@ import torch
 
 from coursekit_classroom.dates import date_pairs
 from coursekit_classroom.glue import result
-from coursekit_classroom.yourfile.check_capstone import imports, title
-from coursekit_classroom.yourfile.contracts.base import File, Sizes
+from coursekit_classroom.yourfile.check_capstone import imports
+from coursekit_classroom.yourfile.contracts.base import File, Sizes, title
 from coursekit_classroom.yourfile.contracts.translation import CONTRACTS, EOS
 from coursekit_classroom.yourfile.expected_loss import seconds_for, steps_in
-from coursekit_classroom.yourfile.loading import LIMIT, guarded, load
+from coursekit_classroom.yourfile.loading import LIMIT, guarded, hold, load
 
 SIZES = Sizes(context=40, d_model=64, n_heads=4, n_blocks=2)
 STEPS, BATCH = 600, 32
@@ -103,9 +103,6 @@ def main(file: str, seconds: float) -> tuple[bool, float]:
         imports(path)
     loaded = load(path, 12)
     for contract, part in CONTRACTS:
-        torch.manual_seed(0)
-        with guarded(path, title(contract), LIMIT, loaded.parts.get(part)):
-            contract(loaded)
-        print(f"✓ {title(contract)}", flush=True)
+        print(hold(path, loaded, contract, part), flush=True)
     with guarded(path, "Training: dates", 2 * seconds + LIMIT):
         return translated(loaded, seconds)

@@ -1,4 +1,4 @@
-"""What the book's own file reaches, beside which a learner's is shown.
+"""The losses of the book's file, with which a learner's is compared.
 
 What no contract sees, such as a weight that begins too large, shows in the
 loss.  A learner's model trains for the ladder's steps if they fit into the
@@ -24,7 +24,7 @@ WIDTH = 37  # of a column of two
 
 
 class Reference(NamedTuple):
-    """What the book's own file reached in as many steps."""
+    """A run of the book's file."""
 
     steps: int
     rate: float | None
@@ -68,7 +68,7 @@ def references(chapter: int) -> list[Reference]:
 
 
 def compare(loss: float, reference: Reference | None) -> tuple[bool, str]:
-    """Whether a loss is as expected, and what to say about it.
+    """Compare a loss with the expected one; the verdict, and its text.
 
     It passes up to TOLERANCE above the highest of the book's seeds.
     """
@@ -90,7 +90,7 @@ def compare(loss: float, reference: Reference | None) -> tuple[bool, str]:
 
 
 def more_time(steps: int, per_step: float, known: list[Reference]) -> str:
-    """What to do for the book's next longer run, in a line; or nothing.
+    """A line that says how to get the book's next longer run; or nothing.
 
     Args:
         steps: how many there were.
@@ -109,7 +109,7 @@ def more_time(steps: int, per_step: float, known: list[Reference]) -> str:
 
 
 def steps_in(seconds: float, per_step: float) -> int:
-    """How many steps are begun with a limit, so that it is kept."""
+    """Count the steps that keep within a time limit."""
     return max(1, int(0.8 * seconds / per_step))
 
 

@@ -7,16 +7,19 @@ import sys
 import textwrap
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread, main_thread
+
+import torch
 
 from coursekit_classroom import lesson
 from coursekit_classroom.check.call import marks_a_stub
 from coursekit_classroom.yourfile.contracts.base import (
     ContractError,
     File,
+    title,
 )
 
 LIMIT = 30.0  # seconds of work for one contract
@@ -40,7 +43,7 @@ def where(
 
 
 def failure(title: str, sentence: str, place: str) -> str:
-    """What is printed where a contract does not hold."""
+    """Format a contract that does not hold, for printing."""
     indent = " " * 4
     lines = [
         textwrap.fill(
@@ -114,7 +117,7 @@ def guarded(
 
 
 def module_name(path: Path) -> str:
-    """What a file is called as a module: math.py is not the module math."""
+    """Name a file as a module: math.py is not the module math."""
     return f"learner_{path.stem}"
 
 
@@ -148,3 +151,28 @@ def load(path: Path, at: int | None = None) -> File:
                 f"{last}: got {chapter!r}. Set it, or give --at."
             )
     return File(chapter, parts)
+
+
+def hold(
+    path: Path,
+    file: File,
+    contract: Callable[[File], str | None],
+    part: str,
+    hint: str = "",
+) -> str:
+    """Check a contract; the line to print if it holds.
+
+    Args:
+        path: of the learner's file.
+        file: what it holds.
+        contract: the check.
+        part: which part is at fault if it doesn't hold.
+        hint: as in :func:`guarded`.
+
+    Raises:
+        ContractError: if it doesn't hold.
+    """
+    torch.manual_seed(0)
+    with guarded(path, title(contract), LIMIT, file.parts.get(part), hint):
+        note = contract(file)
+    return f"✓ {title(contract)}" + (f"\n    {note}" if note else "")

@@ -1,4 +1,4 @@
-"""What only the process that holds the learner's modules can observe.
+"""Observe a learner's modules, in the process that holds them.
 
 Contracts call these functions through ``File.observe``: they need weights,
 gradients, hooks or an optimizer, and return numbers and tensors.  Nothing
@@ -206,7 +206,7 @@ def tables(model: nn.Module) -> list[str]:
 
 
 def read_scaled(model: nn.Module, factor: float, ids: Tensor) -> Any:
-    """What a model returns if its embeddings are so many times larger."""
+    """Call a model with its embeddings scaled by a factor."""
 
     def scaled(module: nn.Module, given: Any, found: Tensor) -> Tensor:
         return factor * found
@@ -253,7 +253,7 @@ def read_on(model: nn.Module, pieces: Sequence[Tensor]) -> list[Any]:
 def probe(
     function: Callable[..., Any], model: nn.Module, ids: Tensor, at: int
 ) -> tuple[Any, Tensor]:
-    """What a function says of a model, and the ids as it leaves them."""
+    """Call a function on a model; its value, and the ids afterwards."""
     ids = ids.clone()
     return function(model, ids, at), ids
 
@@ -271,7 +271,7 @@ class Given(nn.Module):
         self.function = function
 
     def forward(self, *given: Any) -> Any:
-        """What it returns over there."""
+        """Call it in the other process."""
         return self.function(*given)
 
 

@@ -1,7 +1,7 @@
-"""What each part of the learner's file has to do, whatever it is called.
+"""What each part of the learner's file has to do, whatever its name.
 
 A contract calls a part with inputs of its own.  It raises ContractError with
-a sentence, or returns what is worth knowing beside its check mark.  Where it
+a sentence, or returns what is worth knowing next to its check mark.  Where it
 needs weights, it finds them by what they do, not by name: heads must agree
 with a computation of ours for some order of their matrices, hidden units are
 counted from slopes, and pre-norm is seen when the embeddings grow a million
@@ -57,13 +57,13 @@ from coursekit_classroom.yourfile.contracts.training import (
 
 
 class Contract(NamedTuple):
-    """What a part promises, in the first line of the check's docstring."""
+    """A promise of a part; the first line of the docstring says which."""
 
     since: int
     """The chapter from which on it holds, where the file has the part."""
     check: Callable[[File], str | None]
     part: str
-    """Which part is at fault."""
+    """The part that is at fault."""
 
 
 # In the order in which a file is checked: a part before those that use it.

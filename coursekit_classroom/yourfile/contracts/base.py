@@ -1,6 +1,6 @@
 """The learner's file as the contracts see it, and how they say no."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ B, T, V = 5, 7, 13
 
 
 class Sizes(NamedTuple):
-    """What a model is built with, after the size of its vocabulary."""
+    """Arguments of a model, after the size of its vocabulary."""
 
     context: int
     d_model: int
@@ -29,6 +29,11 @@ SMALL = Sizes(context=11, d_model=28, n_heads=7, n_blocks=2)
 
 class ContractError(Exception):
     """A contract that does not hold, in a sentence."""
+
+
+def title(check: Callable[..., object]) -> str:
+    """The first line of a check's docstring, which follows ✓ or ✗."""
+    return (check.__doc__ or "").splitlines()[0].rstrip(".")
 
 
 @dataclass(frozen=True)
@@ -96,7 +101,7 @@ class File:
         return module
 
     def n_parameters(self, module: nn.Module) -> int:
-        """How many parameters a module has."""
+        """Count the parameters of a module."""
         found = self.observe.weights(module).values()
         return sum(weight.numel() for weight in found)
 

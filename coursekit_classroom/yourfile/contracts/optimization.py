@@ -66,7 +66,7 @@ def schedule(file: File) -> None:
 
 
 def close(found: list[float], wanted: list[float]) -> bool:
-    """Whether two lists of rates agree."""
+    """Tell whether two lists of rates agree."""
     pairs = zip(found, wanted, strict=True)
     return all(math.isclose(*pair, rel_tol=1e-6) for pair in pairs)
 
@@ -105,7 +105,7 @@ def optimizer(file: File) -> None:
 
 
 def check_decay(name: str, factor: Tensor, may_stay: bool) -> None:
-    """What one parameter is multiplied by where its gradient is 0."""
+    """Check the factor of a parameter whose gradient is 0."""
     low, high = factor.min().item(), factor.max().item()
     if factor.dim() < 2:
         if low != 1 or high != 1:
@@ -158,7 +158,7 @@ def follows(file: File) -> None:
 
 
 def close_enough(found: list[Any], wanted: list[float]) -> bool:
-    """Whether losses are those of the batches, up to rounding."""
+    """Tell whether losses are those of the batches, up to rounding."""
     if len(found) != len(wanted):
         return False
     pairs = zip(map(float, found), wanted, strict=True)
@@ -211,7 +211,7 @@ def clipped(slope: Tensor) -> Tensor:
 
 
 def agree(found: Tensor, wanted: Tensor) -> bool:
-    """Whether two gradients are the same up to rounding."""
+    """Tell whether two gradients agree up to rounding."""
     return bool((found - wanted).norm() < 1e-3 * wanted.norm())
 
 

@@ -35,7 +35,7 @@ def ids(rows: int, length: int) -> Tensor:
 def effect(
     model: nn.Module, source: Tensor, target: Tensor, *other: Tensor
 ) -> Tensor:
-    """How much each target position changes with other inputs."""
+    """The largest change at each target position with other inputs."""
     change = model(source, target) - model(*other)
     return change.abs().amax((0, 2))
 
