@@ -626,6 +626,10 @@ WRONG = {  # name: chapter, old, new, contract, a part of the sentence
         ),
         *("normalized", "x = x + layer(norm(x))"),
     ),
+    "the gains are drawn": (
+        *(7, "if weight.dim() == 2:", "if True:"),
+        *("normalized", "gains begin at 1 in a model too"),
+    ),
     "the stream itself is normalized": (
         *(7, "y = self.norm_1(x)", "y = x = self.norm_1(x)"),
         *("normalized", "adds to x itself"),

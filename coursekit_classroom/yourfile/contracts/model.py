@@ -145,6 +145,16 @@ def used(file: File) -> None:
 
 def normalized(file: File) -> str | None:
     """Model: each layer reads a normalized x and adds to it."""
+    norm = file.observe.weights(file["norm"](SMALL.d_model))
+    gains = {name for name, weight in norm.items() if weight.eq(1).all()}
+    for name, weight in file.observe.weights(file.model()).items():
+        is_gain = weight.dim() == 1 and name.rpartition(".")[2] in gains
+        if is_gain and not weight.eq(1).all():
+            raise ContractError(
+                "a norm's gains begin at 1 in a model too: got "
+                f"{weight[0]:.3f} in {name}. Draw the matrices alone, "
+                "`if weight.dim() == 2`."
+            )
     model = file.rough_model()
     if not file.observe.tables(model):
         return "not checked without an nn.Embedding"
