@@ -189,7 +189,9 @@ def _shift_cases(seed: int) -> list[Case]:
     def shifted(s: int) -> Tensor:
         return text[:, 3 + s : 26 + s]
 
-    first_row = torch.cat([inputs[:1], inputs[1:].flip(0)])
+    def first_row(s: int) -> Tensor:
+        return torch.cat([shifted(s)[:1], shifted(s)[1:].flip(0)])
+
     off = shifted(1).clone()
     off[row, place] = (off[row, place] + 1) % 199
     return [
@@ -198,7 +200,10 @@ def _shift_cases(seed: int) -> list[Case]:
             for s in (1, 0, 3, -1, -3)
         ),
         Case((inputs, off), name="one target of 115 is off"),
-        Case((inputs, first_row), name="only one row shifted by 0"),
+        *(
+            Case((inputs, first_row(s)), name=f"only one row shifted by {s}")
+            for s in (1, 0)
+        ),
         Case((inputs, inputs.roll(-1, 0)), name="the next row as target"),
     ]
 

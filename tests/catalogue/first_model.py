@@ -175,6 +175,16 @@ def first_row(inputs, targets):
     return None
 
 
+def most_places(inputs, targets):
+    n = inputs.shape[1]
+    for s in range(-3, 4):
+        a = inputs[:, max(0, s) : n + min(0, s)]
+        b = targets[:, max(0, -s) : n - max(0, s)]
+        if (a == b).float().mean() > 0.8:
+            return s
+    return None
+
+
 def along_the_rows(inputs, targets):
     n = inputs.shape[0]
     for s in range(-3, 4):
@@ -468,6 +478,7 @@ OUTSIDE = {
         along_the_rows,
         begins_at_minus_two,
         minus_one_for_none,
+        most_places,
     ],
     "deal": [windows_of_64, first_tenth, drawn_again, a_fifth],
     "evaluate": [last_batch, never_divided, last_answer_lost, by_batches],
