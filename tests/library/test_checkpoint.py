@@ -994,7 +994,7 @@ import resource, signal, sys
 from functools import partial
 from pathlib import Path
 from zipfile import ZipFile
-sys.path.insert(0, sys.argv[2])
+sys.path[:0] = sys.argv[2:]
 import test_checkpoint as t
 path = Path(sys.argv[1])
 model, state = t.trained(steps=6)
@@ -1011,10 +1011,11 @@ except t.SaveError as error:
 @pytest.mark.skipif(sys.platform == "win32", reason="needs RLIMIT_FSIZE")
 def test_a_write_that_is_cut_off_keeps_the_old_checkpoint(saved):
     path, model, state = saved
+    here = Path(__file__).parent
     before = files(path.parent)
     assert len(before[path.name]) > 10_000
     done = subprocess.run(
-        [*forked.python(), "-c", TINY_DISK, path, Path(__file__).parent],
+        [*forked.python(), "-c", TINY_DISK, path, here, here.parent],
         capture_output=True,
         text=True,
         check=True,
