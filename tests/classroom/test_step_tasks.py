@@ -12,7 +12,7 @@ import forked
 import pytest
 import torch
 from patience import PATIENCE
-from test_yourfile import WRONG, found
+from test_yourfile import WRONG, contract, found
 
 from coursekit import cli
 from coursekit_classroom import yourfile
@@ -281,11 +281,7 @@ def test_at_home_it_would_fit_if_inputs_were_no_copies(
     path = tmp_path / "fitted.py"
     path.write_text(fitted(name), "utf-8")
     file = loading.load(path)
-    [check] = [
-        c.check
-        for c in contracts.CONTRACTS
-        if c.check.__name__ == FITTED[name][0]
-    ]
+    check = contract(FITTED[name][0]).check
     with pytest.raises(ContractError):
         check(file)
     monkeypatch.setattr(torch.Tensor, "clone", lambda x, **_: x)
