@@ -3,7 +3,7 @@
     python -m results.checks            # writes results/checks.json
     python -m results.checks --list     # shows it: x where a case rejects
 
-``tests/answers/test_catalogue.py`` plays the mistakes again and compares.
+``tests/answers/test_answers.py`` plays the mistakes again and compares.
 """
 
 import argparse

@@ -26,7 +26,6 @@ UNCHECKED = {"classroom", "answers", "book", "web"}
 # Half a minute in one test, or tests that wait for a limit of time.
 LONGEST = (
     "test_transcripts.py",
-    "test_wild.py",
     "test_doctor.py",
     "test_worker.py",
 )

@@ -20,7 +20,7 @@ def test_a_chapter_changes_with_its_page_its_module_and_its_exercises():
         ("book/further/04_attention.md", both[1:]),
         ("coursekit/attention.py", both),
         ("coursekit_classroom/catalogue/attention.py", both),
-        ("tests/catalogue/attention.py", []),
+        ("tests/answers/attention.py", []),
         ("coursekit/fast/masks.py", []),
         ("README.md", []),
     ]:

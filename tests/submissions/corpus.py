@@ -10,10 +10,11 @@ import json
 import os
 import re
 import textwrap
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.catalogue import attention as catalogue
+from tests.answers import answers, attention
 
 ATTEND, MENDED = "attention/attend", "attention/mended"
 WRITTEN = 1_700_000_000  # when, by the files: of several the newest counts
@@ -145,10 +146,15 @@ def add(kind: str, name: str, data: bytes, attend: Row, **more) -> None:
     )
 
 
-def source_of(function, name: str) -> str:
-    """A function of the catalogue under another name."""
+def given(id: str, mistake: str) -> Callable:
+    """The first answer in ``tests/answers`` that makes this mistake."""
+    return next(a.function for a in answers(id) if a.mistakes == {mistake})
+
+
+def source_of(function: Callable, name: str) -> str:
+    """An answer under another name, without its marks."""
     text = inspect.getsource(function)
-    return re.sub(rf"^def {function.__name__}\(", f"def {name}(", text)
+    return re.sub(r"\A(@.*\n)+def \w+", f"def {name}", text)
 
 
 # -- right, in other words ---------------------------------------------------
@@ -156,8 +162,8 @@ add(
     "right",
     "right-renormalized",
     answered(
-        source_of(catalogue.renormalized, "attend_yourself"),
-        source_of(catalogue.query_by_query, "mended"),
+        source_of(attention.renormalized, "attend_yourself"),
+        source_of(attention.query_by_query, "mended"),
     ),
     OK,
 )
@@ -267,8 +273,8 @@ WRONG_PAIRS = {  # bug of attend: of 6 points; bug of mended: its row
 for _bug, (_points, _other, _row) in WRONG_PAIRS.items():
     _second = RIGHT_MENDED
     if _other:
-        _second = source_of(catalogue.WRONG["mended"][_other], "mended")
-    _first = source_of(catalogue.WRONG["attend"][_bug], "attend_yourself")
+        _second = source_of(given(MENDED, _other), "mended")
+    _first = source_of(given(ATTEND, _bug), "attend_yourself")
     add(
         "wrong",
         f"wrong-{_bug}",
@@ -285,7 +291,7 @@ add(
 add(
     "wrong",
     "wrong-otherwise",
-    answered(source_of(catalogue.OUTSIDE["attend"][0], "attend_yourself")),
+    answered(source_of(attention.keys_as_values, "attend_yourself")),
     WRONG,
 )
 add(
