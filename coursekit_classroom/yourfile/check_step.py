@@ -59,10 +59,12 @@ def verify(path: Path, file: File) -> Iterator[str]:
     """
     with guarded(path, "File: names its parts", LIMIT):
         file.require()
+    yield from borrowed(path)
     names = {part: name for name, part in book(file.chapter).items()}
     for _, check, part in due(file.chapter, set(names)):
         called = ", then ".join(calls(names[part], file.chapter))
-        yield hold(path, file, check, part, f"The call is {called}.")
+        hint = f"In chapter {file.chapter} the call is {called}."
+        yield hold(path, file, check, part, hint)
     if main := main_of(path):
         title = f"Last lines: `python {path.name} text.txt` runs"
         script = lesson.part("script", file.chapter).splitlines()
@@ -71,6 +73,19 @@ def verify(path: Path, file: File) -> Iterator[str]:
         with guarded(path, title, LIMIT, hint=hint):
             run_main(path, main, file, hint)
         yield f"✓ {title}"
+
+
+def borrowed(path: Path) -> Iterator[str]:
+    """A note for each name that a file imports from the book's own file."""
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith(
+            "coursekit.minimal"
+        ):
+            names = ", ".join(alias.name for alias in node.names)
+            yield (
+                f"note: line {node.lineno} imports the book's {names}. "
+                "Without that line, your own is used."
+            )
 
 
 def main_of(path: Path) -> ast.Module | None:

@@ -63,6 +63,15 @@ def test_the_books_file_holds_every_contract(tmp_path, chapter):
     due = contracts.due(chapter, set(yourfile.book(chapter).values()))
     assert lines.count("✓") == len(due) + 1, lines  # and the last lines
     assert "✗" not in lines
+    assert "note:" not in lines
+
+
+def test_a_part_that_is_the_books_is_noted(tmp_path):
+    source = yourfile.text(7, complete=True).replace(
+        "chapter = 7", "from coursekit.minimal import LayerNorm\nchapter = 7"
+    )
+    lines = found(tmp_path / "mine.py", source)
+    assert "imports the book's LayerNorm. Without that line, your" in lines
 
 
 @pytest.mark.parametrize("chapter", range(lesson.LAST_CHAPTER + 1))
@@ -963,7 +972,7 @@ WRONG = {  # name: chapter, old, new, contract, a part of the sentence
         *(9, "n_heads, n_blocks):", "n_heads):"),
         *(
             "logits",
-            "The call is GPT(vocab_size, context, d_model, n_heads, n",
+            "In chapter 9 the call is GPT(vocab_size, context, d_model,",
         ),
     ),
 }
