@@ -819,6 +819,7 @@ _ALIGNMENT_BUGS = {
         why="A row of weights belongs to one target word, and sums to 1 over "
         "the source already.",
         read="14_seq2seq#seq-by-hand",
+        at="links",
     ),
     "by_links": Bug(
         "on_links[:, counted].mean(dim=-1)",
@@ -834,11 +835,11 @@ _ALIGNMENT_BUGS = {
 
 def _alignment_cases(seed: int) -> list[Case]:
     g = generator(seed)
-    links = torch.rand(7, 5, generator=g) < 0.3
+    links = torch.rand(7, 11, generator=g) < 0.3
     links[0], links[1, :2] = False, True
-    pull = torch.randint(1, 3, (3, 1, 1), generator=g)
-    weights = (2 * randn(g, 3, 7, 5) + pull * links).softmax(dim=-1)
-    return [Case((weights, links), name="three heads")]
+    pull = torch.randint(1, 3, (5, 1, 1), generator=g)
+    weights = (2 * randn(g, 5, 7, 11) + pull * links).softmax(dim=-1)
+    return [Case((weights, links), name="five heads")]
 
 
 EXERCISES = {
