@@ -267,6 +267,15 @@ def mended(
 
 
 _MENDED_BUGS = {
+    "over_positions": Bug(
+        "h = f(z)",
+        "z = z / z.abs().amax(dim=-2, keepdim=True)\n    h = f(z)",
+        says="inner units divided by the largest of all positions (dim=-2)",
+        why="Each token then depends on every other, later ones included. "
+        "The network works on one token at a time.",
+        read="further/08_feedforward#ff-predict-alone",
+        at="scaling",
+    ),
     "over_units": Bug(
         "h = f(z)",
         "z = z / z.abs().amax(dim=-1, keepdim=True)\n    h = f(z)",

@@ -353,6 +353,13 @@ def mended_relu_at_the_end(x, w_in, b_in, w_out, b_out):
     return (hidden @ w_out + b_out).relu()
 
 
+@wrong("feedforward/mended", "over_positions")
+def over_positions(x, w_in, b_in, w_out, b_out):
+    hidden = x @ w_in + b_in
+    hidden = hidden / hidden.abs().amax(dim=-2, keepdim=True)
+    return hidden.relu() @ w_out + b_out
+
+
 @wrong("feedforward/mended", "over_units")
 def over_units(x, w_in, b_in, w_out, b_out):
     hidden = x @ w_in + b_in
