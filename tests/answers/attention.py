@@ -105,11 +105,11 @@ def attend_scale_of_keys(q, k, v, mask=None):
 
 
 @wrong("attention/attend", "over_queries")
-def attend_over_queries(q, k, v, mask=None):
-    scores = q @ k.mT / math.sqrt(q.size(-1))
+def over_queries(q, k, v, mask=None):
+    scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
     if mask is not None:
-        scores = scores.masked_fill(~mask, -1e30)
-    return scores.softmax(-2) @ v
+        scores = scores.masked_fill(mask.logical_not(), -inf)
+    return F.softmax(scores, dim=scores.dim() - 2) @ v
 
 
 @wrong("attention/attend", "mask_inverted")

@@ -291,7 +291,7 @@ add(
 add(
     "wrong",
     "wrong-otherwise",
-    answered(source_of(attention.keys_as_values, "attend_yourself")),
+    answered(RIGHT.replace(" @ v", " @ (v - v.mean(-2, keepdim=True))")),
     WRONG,
 )
 add(
