@@ -346,11 +346,12 @@ def test_a_range_that_comes_in_would_never_end():
     With the one alone it ends as well: test_worker.py.
     """
     attack = "from test_doctor import endless; endless()"
-    here = Path(__file__).resolve().parents[1]
+    here = Path(__file__).resolve().parent
+    paths = here.parents[1], here.parent, here
     with subprocess.Popen(
         [sys.executable, "-c", attack],
         stdout=subprocess.PIPE,
-        env=os.environ | {"PYTHONPATH": f"{here.parent}:{here}"},
+        env=os.environ | {"PYTHONPATH": ":".join(map(str, paths))},
     ) as process:
         assert process.stdout.readline() == b"called\n"
         for wait in (4, 1):

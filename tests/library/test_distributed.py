@@ -241,7 +241,7 @@ def launch(*words, worker=None):
     command = [*forked.python(), "-m", "torch.distributed.run"]
     command += ["--standalone", "--nproc-per-node", "2", *map(str, words)]
     variables = {
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}",
         "OMP_NUM_THREADS": "1",
         # What torchrun starts: forks as well, which have loaded torch.
         "PYTHON_EXEC": worker or forked.executable(*forked.LIBRARIES),

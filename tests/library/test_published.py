@@ -59,7 +59,7 @@ def test_versions_are_those_of_the_lock():
 
 def test_each_model_is_named_where_models_are():
     """In the lists that readers see; and its own tests load it."""
-    tests = (ROOT / "tests" / "test_pipelines.py").read_text("utf8")
+    tests = (ROOT / "tests/library/test_pipelines.py").read_text("utf8")
     for name in PUBLISHED:
         assert f"({name})" in published.__doc__
         assert f'``"{name}"``' in load_published.__doc__
