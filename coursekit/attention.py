@@ -43,7 +43,7 @@ def attention_weights(
     causal: bool = False,
     bias: Float[Tensor, "..."] | None = None,
 ) -> Float[Tensor, "... T S"]:
-    """How much each query takes from each key.
+    """Softmax of the scaled scores: the share each query takes of each key.
 
     ``softmax(q kᵀ / √Dh)``, over the keys.
 

@@ -347,7 +347,7 @@ def _class_probe(pattern: str) -> Any:
 
 
 def fast_is_safe(text: str) -> bool:
-    """Tell whether tiktoken's regex engine will split as `regex` does.
+    """True if tiktoken's regex engine splits the pattern as `regex` does.
 
     It overflows its stack on a run of several 100,000 spaces. And the
     two know different versions of Unicode: a letter that is new to one

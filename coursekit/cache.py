@@ -110,7 +110,7 @@ class LayerCache:
         index: Int[Tensor, "N"],
         missing: tuple[Int[Tensor, "R"], Int[Tensor, "R"], int] | None = None,
     ) -> None:
-        """Let row i hold what is now in row index[i]; B may change.
+        """Reorder: row i becomes the present row index[i]; B may change.
 
         Args:
             index: (N,) rows.
@@ -180,7 +180,7 @@ class CrossLayerCache(LayerCache):
     memory: KeysValues | None = None
 
     def pick_sources(self, index: Int[Tensor, "M"]) -> None:
-        """Let row i of the memory be what is now its row index[i]."""
+        """Reorder the memory: row i becomes the present row index[i]."""
         if self.memory is not None:
             k, v = self.memory
             self.memory = k[index], v[index]
@@ -196,7 +196,7 @@ def _pick_rows(
 
 
 class SharedColumns:
-    """How many columns, from the first on, two rows of a cache share.
+    """Number of leading columns that two rows of a cache share.
 
     Beams of one text begin alike.  So a row that continues from another one
     needs only the columns that the two do not share: mostly the last few,
@@ -299,7 +299,7 @@ def cache_bytes(
     bytes_per_number: int = 2,
     batch_size: int = 1,
 ) -> int:
-    """How much memory the keys and values take.
+    """Bytes that the cached keys and values take.
 
     ``2 · L · G · T · Dh · bytes · B``; 2 for keys and values.
 

@@ -68,7 +68,7 @@ def save_checkpoint(
 def load_checkpoint(
     path: str | Path, model: nn.Module, state: TrainState
 ) -> None:
-    """Put a run back to where :func:`save_checkpoint` saw it.
+    """Restore a run as :func:`save_checkpoint` saved it.
 
     Args:
         path: the file.
@@ -243,7 +243,7 @@ class Saver:
             left_over.unlink(missing_ok=True)  # of a run that was killed
 
     def is_due(self, progress: Progress) -> bool:
-        """Whether it is time for a checkpoint."""
+        """True if a checkpoint is due."""
         return progress.is_last or progress.step % self.every == 0
 
     def __call__(self, progress: Progress) -> None:

@@ -1,4 +1,4 @@
-"""What the library refuses: each rule with its message, in one place."""
+"""Checks of input: each rule with its error message, in one place."""
 
 import operator
 from collections.abc import Iterable
@@ -41,19 +41,19 @@ def check_choice(
 
 
 def is_number(value: Any) -> bool:
-    """Tell whether a setting is a number, which True is for Python alone."""
+    """True for a real number, but not for a bool."""
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def is_integer(n: Any, least: int = 1) -> bool:
-    """Tell whether a setting is an integer that is large enough."""
+    """True for an integer, not a bool, of at least `least`."""
     return isinstance(n, Integral) and is_number(n) and int(n) >= least
 
 
 def is_packaged(
     name: str | Path, packaged: Iterable[str], is_here: bool
 ) -> bool:
-    """Tell whether a name is one of the package's; a Path never is.
+    """True if a name is that of a packaged model; False for any Path.
 
     Args:
         name: as the user gave it.
@@ -364,7 +364,7 @@ def check_bias(bias: Tensor, q: Tensor, k: Tensor) -> None:
 
 
 def _broadcasts(x: Tensor, shape: tuple[int, ...]) -> bool:
-    """Tell whether a tensor has a shape, or broadcasts to it."""
+    """True if a tensor has a shape or broadcasts to it."""
     try:
         return torch.broadcast_shapes(x.shape, shape) == shape
     except RuntimeError:

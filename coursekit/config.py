@@ -72,7 +72,7 @@ def _check_field(
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """What every configuration can do: become JSON, and come back."""
+    """Base of all configurations: checked fields, to JSON and back."""
 
     def __post_init__(self) -> None:
         for one in fields(self):
@@ -93,7 +93,7 @@ class Config:
         return {}
 
     def rules(self) -> Rules:
-        """What must hold between fields."""
+        """Rules between fields: pairs of a condition and its message."""
         yield from ()
 
     def to_dict(self) -> dict[str, Any]:
@@ -118,7 +118,7 @@ class Config:
 
 @dataclass(frozen=True, kw_only=True)
 class StackConfig(Config):
-    """What all stacks of blocks share: GPT, encoder, encoder-decoder.
+    """Fields that GPT, encoder and encoder-decoder share.
 
     Raises:
         ValueError: if the values do not fit together.
@@ -174,7 +174,7 @@ class StackConfig(Config):
     """Deviation of initial weights; of positions 0.02. [default: 0.5 / √D]"""
 
     def rules(self) -> Rules:
-        """What must hold between sizes, heads and positions."""
+        """Rules between sizes, heads and positions."""
         check_heads(self.d_model, self.n_heads, self.kv_heads, self.d_head)
         for scheme, name, size in (
             ("rope", "d_head", self.head_size),
@@ -254,7 +254,7 @@ class TransformerConfig(StackConfig):
     dropout: float = 0.1
 
     def rules(self) -> Rules:
-        """What must hold for an encoder-decoder too."""
+        """Further rules of an encoder-decoder."""
         yield from super().rules()
         yield (
             self.ff_size > 0,
@@ -351,7 +351,7 @@ class VisionConfig(EncoderConfig):
     """How places enter: learned, sinusoidal (in two dimensions), or none."""
 
     def rules(self) -> Rules:
-        """What must hold for images too."""
+        """Further rules of a model of images."""
         yield from super().rules()
         yield (
             self.image_size % self.patch_size == 0,
@@ -376,7 +376,7 @@ class VisionConfig(EncoderConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig(Config):
-    """How a model is trained; the same loop serves all models.
+    """Settings of training, the same for all models.
 
     Raises:
         ValueError: if a value makes no sense.
@@ -428,7 +428,7 @@ class TrainConfig(Config):
     """Fixes initial weights, batches and dropout."""
 
     def rules(self) -> Rules:
-        """What must hold between fields."""
+        """Rules between fields: pairs of a condition and its message."""
         yield (
             self.min_lr_ratio <= 1,
             "min_lr_ratio is at most the peak, 1",

@@ -37,7 +37,7 @@ Data = TypeVar("Data", str, Tensor)
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """What a model takes and what it should answer.
+    """Inputs of a model with the targets for each position.
 
     ``logits = model(**batch.inputs)``; the loss compares them to targets.
     A loss of another kind may take other inputs, see

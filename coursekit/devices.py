@@ -1,4 +1,4 @@
-"""How a model runs: device, number format, mode, random numbers."""
+"""Device, number format, mode and random numbers of a model."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -87,7 +87,7 @@ def autocast(
 
 
 def device_of(model: Any) -> torch.device:
-    """Where the model's parameters are."""
+    """Device of a model's parameters."""
     return next(model.parameters()).device
 
 

@@ -43,7 +43,7 @@ PATIENCE = 10.0
 
 
 def is_launched() -> bool:
-    """Whether torchrun started this process, with others or alone.
+    """True if torchrun started this process.
 
     Chapter: 18, scaling.
     """
@@ -58,7 +58,7 @@ class ProcessLost(ValueError):  # noqa: N818 (an end, as StopIteration)
 def connect(
     device: torch.device,
 ) -> Iterator[tuple[ProcessGroup, torch.device]]:
-    """Meet the other processes, and leave them in an orderly way.
+    """Initialize the process group, and destroy it at the end.
 
     When one of them dies, a sum over all fails, and torchrun sends SIGTERM
     to those that are left; its report says which one it was.
@@ -151,7 +151,7 @@ def _check_launch(device: torch.device) -> None:
 
 
 def _has_backend(name: str) -> bool:
-    """Whether this PyTorch can use gloo, or nccl."""
+    """True if this PyTorch has the backend: gloo or nccl."""
     there = dist.is_available() and getattr(dist, f"is_{name}_available")()
     return bool(there)
 
@@ -278,7 +278,7 @@ def shard(
 
 
 def gather_state(state: TrainState, saver: Saver, group: ProcessGroup) -> None:
-    """Put what is sharded together where the first process can save it.
+    """Gather sharded weights and optimizer state in the first process.
 
     Args:
         state: of the sharded model.

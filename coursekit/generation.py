@@ -161,7 +161,7 @@ class _Search:
         self.parents = [parents[i] for i in order]
 
     def is_over(self) -> bool:
-        """Whether no open beam can still get among the k best.
+        """True if no open beam can still be among the k best.
 
         A text's log-probability only falls as it grows, and is at most 0,
         so its score can't exceed the present sum over the greatest length's

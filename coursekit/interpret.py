@@ -24,7 +24,7 @@ or None to leave it as it is."""
 
 
 class Activations(NamedTuple):
-    """What :func:`watch` records; L blocks.  What a model lacks is empty."""
+    """Recorded activations of a model with L blocks; empty where absent."""
 
     output: Tensor
     """(B, T, V) logits; of an encoder (B, T, D) vectors."""
@@ -217,7 +217,7 @@ def logit_lens(
 def head_contributions(
     model: nn.Module, heads: Float[Tensor, "L B H T Dv"]
 ) -> Float[Tensor, "L B H T D"]:
-    """What each head adds to the stream.
+    """Contribution of each head to the residual stream.
 
     Its columns of the outputs, times its rows of W_O.
 
@@ -347,7 +347,7 @@ def head_effects(
     measure: Callable[[], float],
     means: Float[Tensor, "L H Dv"] | None = None,
 ) -> Float[Tensor, "L H"]:
-    """How much a measurement rises when one head after the other is ablated.
+    """Change of a measurement when each head is ablated in turn.
 
     Args:
         model: with L blocks.
@@ -382,7 +382,7 @@ def patch_effects(
     depths: Sequence[int] | None = None,
     positions: Sequence[int] | None = None,
 ) -> Float[Tensor, "N B P"]:
-    """Put one vector of a clean run into a corrupt one, each in its turn.
+    """Patch each vector of a clean run into a corrupt one, in turn.
 
     ``(patched − corrupt) / (clean − corrupt)``: 0 where the vector changes
     nothing, 1 where it brings everything back.

@@ -1,4 +1,4 @@
-"""How surprised the model is by what comes next."""
+"""Losses: cross-entropy of the next token, and its perplexity."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -314,7 +314,7 @@ def _check_choices(label_smoothing: float, reduction: str) -> None:
 
 
 def perplexity(nats: float | Tensor) -> float:
-    """Among how many equally likely tokens the model hesitates: e^nats.
+    """Perplexity, e^nats: the effective number of equally likely tokens.
 
     Args:
         nats: mean cross-entropy, in nats a token.

@@ -1,4 +1,4 @@
-"""Who may look at whom: boolean masks, True where a query may attend."""
+"""Boolean attention masks, True where a query may attend to a key."""
 
 import torch
 from jaxtyping import Bool, Int
@@ -12,7 +12,7 @@ def causal_mask(
     n_keys: int | None = None,
     device: torch.device | str | None = None,
 ) -> Bool[Tensor, "T S"]:
-    """Let each position see itself and what lies before it.
+    """Causal mask: each position attends to itself and earlier ones.
 
     Query i may see key j if and only if j ≤ i + (S − T): the queries are the
     *last* T of S positions, as when new tokens meet a cache of old keys.
@@ -46,7 +46,7 @@ def window_mask(
     n_keys: int | None = None,
     device: torch.device | str | None = None,
 ) -> Bool[Tensor, "T S"]:
-    """Let each position see itself and the few before it.
+    """Window mask: each position attends to itself and a few earlier ones.
 
     Query i may see key j if and only if i + (S − T) − size < j ≤ i + (S − T).
 
@@ -78,7 +78,7 @@ def window_mask(
 def padding_mask(
     ids: Int[Tensor, "B S"], pad_id: int
 ) -> Bool[Tensor, "B 1 1 S"]:
-    """Let nobody see the padding.
+    """Padding mask: no query attends to padding.
 
     Args:
         ids: (B, S) token ids.

@@ -15,7 +15,7 @@ KeysValues = tuple[Tensor, Tensor]
 
 @runtime_checkable
 class KeyValueCache(Protocol):
-    """What a block asks of a cache: keep new keys, give back all."""
+    """Protocol of a cache: append new keys and values, return all of them."""
 
     @property
     def length(self) -> int:
@@ -53,7 +53,7 @@ def split_heads(
 
 
 def merge_heads(x: Float[Tensor, "B H T Dh"]) -> Float[Tensor, "B T HDh"]:
-    """Put the heads' pieces side by side again.
+    """Concatenate the heads: the inverse of :func:`split_heads`.
 
     The transpose comes first: a bare ``view`` would mix positions.
 

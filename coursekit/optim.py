@@ -1,4 +1,4 @@
-"""Which weights decay, how fast they learn, and what applies the gradient.
+"""Optimizers, learning-rate schedules, and parameter groups for decay.
 
 Learning rates are pure functions of the number of the update, counted from
 1: nothing has to be saved for them, and nothing can be called too seldom.
@@ -437,7 +437,7 @@ def _muon(model: nn.Module, config: Any) -> torch.optim.Optimizer:
 
 
 def _options(groups: list[dict[str, Any]], config: Any) -> dict[str, Any]:
-    """What AdamW and Muon are both given."""
+    """Options that AdamW and Muon share."""
     groups = [group for group in groups if group["params"]]
     devices = {p.device.type for group in groups for p in group["params"]}
     return {

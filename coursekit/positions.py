@@ -1,4 +1,4 @@
-"""How order enters a model that would otherwise see a set of tokens.
+"""Position schemes: sinusoidal, learned, rotary and ALiBi.
 
 Positions act at one of three places: they are added to the embeddings
 (sinusoidal, learned), they rotate queries and keys (RoPE), or they lower the
@@ -126,7 +126,7 @@ def rotate_pairs(
 
 
 def alibi_slopes(n_heads: int) -> Float[Tensor, "H"]:
-    """How fast each head loses interest with distance.
+    """ALiBi's slope of each head: the penalty per position of distance.
 
     ``m_h = 2^(−8 (h + 1) / H)`` if H is a power of 2; otherwise the slopes of
     the next lower power, then every other one of the next higher.
@@ -170,7 +170,7 @@ class Positions(nn.Module):
     def in_attention(
         self, positions: Int[Tensor, "..."], n_keys: int
     ) -> tuple[Rotation | None, Float[Tensor, "H T S"] | None]:
-        """How to rotate queries and keys, and what to add to the scores.
+        """Rotation of queries and keys, and bias of the scores, in a scheme.
 
         A :class:`StaticStepper` reads keys that are not written yet, and
         hides them: its query is not the last of them.  ALiBi allows that,

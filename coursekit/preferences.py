@@ -88,7 +88,7 @@ def sample_answers(
 def pairwise_loss(
     better: Float[Tensor, "*B"], worse: Float[Tensor, "*B"]
 ) -> Float[Tensor, ""]:
-    """How surprised a model of rewards is by comparisons.
+    """Bradley-Terry loss of a reward model: the mean −ln σ(chosen − rejected).
 
     ``mean(−ln σ(r₊ − r₋))``: in the model of Bradley and Terry, the first
     answer is preferred with probability ``σ(r₊ − r₋)``.
@@ -326,7 +326,7 @@ def policy_gradient_loss(
 def group_advantages(
     rewards: Float[Tensor, "P G"], eps: float = 1e-4
 ) -> Float[Tensor, "P G"]:
-    """How much better each answer is than others to the same prompt.
+    """Advantage of each answer over others to the same prompt.
 
     ``(r − mean) / (std + ε)`` within the group; 0 if all are equal.
 
@@ -356,7 +356,7 @@ def group_advantages(
 def kl_estimate(
     log_probs: Float[Tensor, "*B"], reference: Float[Tensor, "*B"]
 ) -> Float[Tensor, "*B"]:
-    """What each drawn token adds to an estimate of KL(π ‖ π_ref).
+    """Contribution of each drawn token to an estimate of KL(π ‖ π_ref).
 
     ``ρ − ln ρ − 1`` with ``ρ = π_ref / π``: never negative, and on average
     over tokens drawn from π it is the divergence.

@@ -32,7 +32,7 @@ TOLERANCE = 1e-5
 
 @dataclass(frozen=True)
 class Report:
-    """What a probe saw; as a string, one sentence."""
+    """Base of the probes' reports; as a string, one sentence."""
 
     ok: bool
 
@@ -70,7 +70,7 @@ def _modes(model: Model) -> tuple[bool, ...]:
 
 @contextmanager
 def _undisturbed(model: Model, training: bool, seed: int) -> Iterator[None]:
-    """Put everything back: modes, buffers, the random numbers' state."""
+    """Restore modes, buffers and the state of random numbers afterward."""
     module = _as_module(model)
     was_training = {m: m.training for m in module.modules()}
     buffers = {b: b.clone() for b in module.buffers()}
@@ -127,7 +127,7 @@ def _join(numbers: Iterable[int]) -> str:
 
 @dataclass(frozen=True)
 class Causality(Report):
-    """What :func:`causality` saw."""
+    """Report of :func:`causality`."""
 
     leak: float
     """Largest change of a logit when a later token changed."""
@@ -149,7 +149,7 @@ class Causality(Report):
 
 @dataclass(frozen=True)
 class BatchIndependence(Report):
-    """What :func:`batch_independence` saw."""
+    """Report of :func:`batch_independence`."""
 
     leak: float
     """Largest change of a logit when another row changed, or was gone."""
@@ -177,7 +177,7 @@ class BatchIndependence(Report):
 
 @dataclass(frozen=True)
 class UsesContext(Report):
-    """What :func:`uses_context` saw."""
+    """Report of :func:`uses_context`."""
 
     effects: tuple[float, ...]
     """Change of the last logits when token t changed, for each earlier t."""
@@ -200,7 +200,7 @@ class UsesContext(Report):
 
 @dataclass(frozen=True)
 class Repeats(Report):
-    """What :func:`repeats` saw."""
+    """Report of :func:`repeats`."""
 
     change: float
     """Largest difference between two runs of the same ids."""
@@ -343,7 +343,7 @@ def _token_effects(
     vocab_size: int,
     steps: Iterable[int] = (1,),
 ) -> tuple[Float[Tensor, "T B T"], float]:
-    """How far the logits move when one token after the other changes.
+    """Change of the logits when each token in turn is replaced.
 
     Args:
         run: gives the logits of ids.
@@ -418,7 +418,7 @@ def uses_context(
 
 @dataclass(frozen=True)
 class PrefixGap(Report):
-    """What :func:`prefix_gap` saw."""
+    """Report of :func:`prefix_gap`."""
 
     gaps: tuple[float, ...]
     """Loss with the whole text minus loss with the prefix, by position."""
@@ -439,7 +439,7 @@ class PrefixGap(Report):
 
 @dataclass(frozen=True)
 class SameInUse(Report):
-    """What :func:`same_in_use` saw."""
+    """Report of :func:`same_in_use`."""
 
     gaps: tuple[float, ...]
     """Largest difference of a logit: the prompt's, then of each new token."""
@@ -500,7 +500,7 @@ def prefix_gap(
 def same_in_use(
     stepper: Stepper, plain: Stepper, ids: Sequence[int], n_prompt: int = 4
 ) -> SameInUse:
-    """Let two loops read the same text: their logits must agree at each step.
+    """Compare the logits of two generation loops at each step of a text.
 
     Args:
         stepper: the fast loop, usually a :class:`CachedStepper`.
@@ -540,7 +540,7 @@ Loss = Callable[[Model, Tensor], Tensor]
 
 @dataclass(frozen=True)
 class TrainsEverything(Report):
-    """What :func:`trains_everything` saw."""
+    """Report of :func:`trains_everything`."""
 
     loss: float
     """Loss on random tokens, in nats."""
@@ -564,7 +564,7 @@ class TrainsEverything(Report):
 
 @dataclass(frozen=True)
 class AsksFor(Report):
-    """What :func:`asks_for` saw."""
+    """Report of :func:`asks_for`."""
 
     offset: int | None
     """How far on the token stands that is asked for; None: no such token."""
@@ -635,7 +635,7 @@ def trains_everything(
 
 
 def _without_gradient(model: nn.Module, loss: Tensor) -> list[str]:
-    """What is wrong with the parameters' gradients, one sentence each."""
+    """Faults of the parameters' gradients, one sentence each."""
     named = dict(model.named_parameters())
     trained = {n: p for n, p in named.items() if p.requires_grad}
     problems = [f"{n} is frozen" for n in named.keys() - trained.keys()]
@@ -653,7 +653,7 @@ def _without_gradient(model: nn.Module, loss: Tensor) -> list[str]:
 
 
 def _not_held(model: nn.Module, optimizer: torch.optim.Optimizer) -> list[str]:
-    """Which parameters an optimizer lacks, one sentence each."""
+    """Parameters that an optimizer lacks, one sentence each."""
     held = {id(p) for g in optimizer.param_groups for p in g["params"]}
     return [
         f"the optimizer does not hold {name}"

@@ -1,4 +1,4 @@
-"""How far a training is, and how fast."""
+"""Progress bar of training."""
 
 import math
 import time
@@ -41,7 +41,7 @@ class Clock:
         return self.tokens / max(self.spent, 1e-9)
 
     def is_over(self) -> bool:
-        """Whether the time is up."""
+        """True if the time limit is reached."""
         return time.perf_counter() >= self.end
 
 

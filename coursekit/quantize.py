@@ -159,7 +159,7 @@ def quantized_bytes(
 
 # -- stored in four bits -----------------------------------------------------
 def to_int4(whole: Int8[Tensor, "N K"]) -> UInt8[Tensor, "N K/2"]:
-    """Put two whole numbers of four bits into each byte.
+    """Pack two integers of four bits into each byte.
 
     ``(n₀ + 8) + 16 (n₁ + 8)`` for neighbors n₀ and n₁ in −8..7.
 

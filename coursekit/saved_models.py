@@ -123,7 +123,7 @@ class _NoDraws(TorchFunctionMode):
 
 
 def _describe(model: Any) -> dict[str, Any]:
-    """What ``config.json`` says of a model."""
+    """Contents of ``config.json`` for a model."""
     name = type(model).__name__
     if name not in MODELS:
         raise ValueError(
@@ -395,7 +395,7 @@ def load(name: str | Path, device: str | torch.device = "cpu") -> Loaded:
 
 
 def is_zip(path: str | Path) -> bool:
-    """Whether a model's files lie in a zip."""
+    """True if a model's files are in a zip."""
     return Path(path).suffix == ".zip" and Path(path).is_file()
 
 

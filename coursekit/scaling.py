@@ -1,4 +1,4 @@
-"""What a model costs: parameters, FLOPs, bytes; counted, not quoted.
+"""Costs of a model: parameters, FLOPs and bytes, counted from its modules.
 
 And attention in blocks, whose table of weights never exists: less memory for
 the same numbers, as :func:`coursekit.loss.chunked_cross_entropy` needs.

@@ -277,7 +277,7 @@ class Transformer(DecoderStack):
         positions: Int[Tensor, "..."] | None = None,
         cache: Sequence[CrossCache] | None = None,
     ) -> Float[Tensor, "B T D"]:
-        """What :meth:`decode` has before it reads the logits off.
+        """Hidden states of the decoder, before the logits.
 
         Args, Raises: as :meth:`decode`.
 

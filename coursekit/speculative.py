@@ -53,7 +53,7 @@ def acceptance(
 def residual(
     p: Float[Tensor, "*B V"], q: Float[Tensor, "*B V"]
 ) -> Float[Tensor, "*B V"]:
-    """What the target still owes after a token of the draft was rejected.
+    """Distribution to draw from after a rejected draft: max(0, p − q), scaled.
 
     ``max(0, p − q)``, divided by its sum; p itself where p = q, when
     nothing is ever rejected.
@@ -107,7 +107,7 @@ def verify(
 
 
 def expected_tokens(acceptance_rate: float, n_draft: int) -> float:
-    """How many tokens a run of the target brings.
+    """Expected number of tokens per run of the target model.
 
     ``(1 − α^(γ+1)) / (1 − α)``, if each of γ drafted tokens is accepted
     with probability α, independently of the others.
@@ -128,7 +128,7 @@ def expected_tokens(acceptance_rate: float, n_draft: int) -> float:
 
 @dataclass(frozen=True)
 class Speculation:
-    """What :func:`speculate` generated, and how.
+    """Result of :func:`speculate`: tokens and statistics.
 
     Attributes:
         tokens: the new tokens.
@@ -240,7 +240,7 @@ class CachedReader:
         self.text: list[int] = []
 
     def __call__(self, text: Sequence[int], n_last: int) -> Tensor:
-        """What comes after each of the last tokens of a text.
+        """Logits after each of the last tokens of a text.
 
         Args:
             text: ids, at most ``max_len``.

@@ -58,7 +58,7 @@ class Stepper(Protocol):
         ...
 
     def reorder(self, index: Tensor) -> None:
-        """Let row i continue from what is now row index[i]; B may change."""
+        """Reorder: row i becomes the present row index[i]; B may change."""
         ...
 
 
@@ -68,7 +68,7 @@ def pad_rows(
     pad_id: int = 0,
     device: torch.device | str | None = None,
 ) -> tuple[Int[Tensor, "B T"], Bool[Tensor, "B T"]]:
-    """Put rows of unequal length into one tensor.
+    """Pad rows of unequal length into one tensor.
 
     Args:
         rows: B lists of token ids.
@@ -171,7 +171,7 @@ class PlainStepper:
         return self.read()
 
     def reorder(self, index: Int[Tensor, "N"]) -> None:
-        """Let row i continue from what is now row index[i].
+        """Reorder: row i becomes the present row index[i].
 
         Args:
             index: (N,) rows; one may come twice, or not at all.
@@ -255,7 +255,7 @@ class CachedStepper(PlainStepper):
         return self.run(tokens[:, None], filled - n_padding, mask)
 
     def reorder(self, index: Int[Tensor, "N"]) -> None:
-        """Let row i continue from what is now row index[i], and its cache."""
+        """Reorder rows and cache: row i becomes the present row index[i]."""
         super().reorder(index)
         self.padding = [self.padding[i] for i in index.tolist()]
         missing = self.shared.reorder(index, self.filled)
@@ -339,7 +339,7 @@ class StaticStepper(CachedStepper):
         return self.model.logits(x[:, -1])
 
     def reorder(self, index: Int[Tensor, "N"]) -> None:
-        """Let row i go on from what is now row index[i], cache included."""
+        """Reorder rows and cache: row i becomes the present row index[i]."""
         super().reorder(index)
         self.settle()
 
@@ -350,7 +350,7 @@ class StaticStepper(CachedStepper):
         return logits
 
     def settle(self) -> None:
-        """Put what a step reads where it reads it.
+        """Copy a step's inputs into its static buffers.
 
         New buffers (another number of rows, say) need a new record.
         """
@@ -518,7 +518,7 @@ class PlainSeq2SeqStepper:
         return self.run(self.targets)
 
     def reorder(self, index: Int[Tensor, "N"]) -> None:
-        """Let row i continue from what is now row index[i]."""
+        """Reorder: row i becomes the present row index[i]."""
         self.targets = self.targets[index]
         self.memory = self.memory[index]
         if self.mask is not None:
@@ -569,7 +569,7 @@ class CachedSeq2SeqStepper(PlainSeq2SeqStepper):
         return self.run(tokens[:, None])
 
     def reorder(self, index: Int[Tensor, "N"]) -> None:
-        """Let row i continue from what is now row index[i], and its cache."""
+        """Reorder rows and cache: row i becomes the present row index[i]."""
         missing = self.shared.reorder(index, self.cache[0].length)
         for layer in self.cache:
             layer.reorder(index, missing)

@@ -35,7 +35,7 @@ HELD = 16_384
 
 
 class Tokenizer(ABC):
-    """What all tokenizers share: decoding, streaming and the file.
+    """Base of all tokenizers: decoding, streaming and files.
 
     Args:
         tokens: the byte string of each ordinary id, in the order of ids.
@@ -95,7 +95,7 @@ class Tokenizer(ABC):
         """Turn text into ids."""
 
     def can_encode(self, text: str) -> bool:
-        """Whether all of a text is in the vocabulary."""
+        """True if the vocabulary covers all of a text."""
         try:
             self.encode(text)
         except ValueError:

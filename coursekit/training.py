@@ -57,7 +57,7 @@ SINGLE_PROCESS = ProcessGroup()
 
 @dataclass(frozen=True)
 class Progress:
-    """What the loop tells its callbacks after each update."""
+    """State of training that callbacks receive after each update."""
 
     step: int
     """Updates done so far."""
@@ -83,7 +83,7 @@ class Progress:
 
 @dataclass
 class TrainState:
-    """What a run needs, besides its weights, to go on."""
+    """State of a run besides its weights: optimizer, step, best loss."""
 
     optimizer: torch.optim.Optimizer
     """With the means that it keeps of each weight's gradient."""

@@ -67,7 +67,7 @@ def patchify(
 def unpatchify(
     patches: Float[Tensor, "B N P"], size: int, height: int, width: int
 ) -> Float[Tensor, "B C Y X"]:
-    """Put patches together again: the inverse of :func:`patchify`.
+    """Assemble images from patches: the inverse of :func:`patchify`.
 
     Args:
         patches: (B, N, P).
@@ -104,7 +104,7 @@ def shuffle_patches(
     order: Int[Tensor, "..."],
     inside: Int[Tensor, "P"] | None = None,
 ) -> Float[Tensor, "B C Y X"]:
-    """Put the patches of images into another order.
+    """Permute the patches of images.
 
     Args:
         images: (B, C, Y, X).

@@ -142,7 +142,7 @@ def _head(data: bytes) -> tuple[str | None, dict[str, Any]]:
 
 
 def _is_pickle(data: bytes) -> bool:
-    """Whether it begins as a zip archive of pickles, or as a bare one.
+    """True if a file begins like a pickle, bare or in a zip archive.
 
     A safetensors file begins with the length of its JSON, which may be the
     same bytes; but then comes the JSON.

@@ -216,7 +216,7 @@ def explain(error: Exception, args: argparse.Namespace) -> int:
 
 
 def what_is_kept(args: argparse.Namespace) -> str:
-    """What is left of a run that stopped."""
+    """Say what a stopped run has left: its last checkpoint, or nothing."""
     if args.command != "train":
         return ""
     if Path(args.out, "checkpoint.safetensors").exists():

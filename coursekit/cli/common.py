@@ -1,4 +1,4 @@
-"""What several commands share: options, and a model by its name."""
+"""Options and loading of models that several commands share."""
 
 import argparse
 from collections.abc import Iterator

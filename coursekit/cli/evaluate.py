@@ -20,7 +20,7 @@ from coursekit.training import evaluate
 
 @dataclass
 class Split:
-    """Which part of the text is measured."""
+    """Options that choose the part of the text to measure."""
 
     split: Literal["validation", "training", "all"] = "validation"
     """the last tenth, the rest, or all of the text"""
@@ -34,7 +34,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_text(parser: argparse.ArgumentParser) -> None:
-    """What is measured: a text, and which part of it."""
+    """Add the options for the text to measure and the part of it."""
     parser.add_argument(
         "text",
         nargs="?",

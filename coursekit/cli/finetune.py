@@ -36,7 +36,7 @@ HELD_OUT = 10  # every tenth pair is not trained on
 
 @dataclass
 class Tuning:
-    """How a model is tuned."""
+    """Options of fine-tuning."""
 
     out: Annotated[str, "RUN"]
     """folder for the tuned model"""

@@ -23,7 +23,7 @@ from coursekit.tokenizer import Tokenizer
 
 @dataclass
 class Text:
-    """Where a text begins, and where it ends."""
+    """Options for the prompt and the length of the text."""
 
     prompt: Annotated[str | None, "TEXT"] = None
     """what the text begins with [default: a new line, or the first token
@@ -34,7 +34,7 @@ class Text:
 
 @dataclass
 class Choice:
-    """How each token is chosen."""
+    """Options of sampling."""
 
     temperature: Annotated[float | None, "T"] = None
     """below 1 bolder in what is likely, above 1 wilder; 0 always takes the
@@ -131,7 +131,7 @@ def search(
 
 
 def decoded(tokens: Iterable[int], tokenizer: Tokenizer) -> Iterator[str]:
-    """What each token makes readable, and at the end what is left."""
+    """Yield the text that each token completes, and the rest at the end."""
     decoder = tokenizer.stream()
     yield from map(decoder.push, tokens)
     yield decoder.finish()

@@ -90,7 +90,7 @@ def about_run(name: str) -> dict[str, Any]:
 
 
 def size(module: nn.Module) -> int:
-    """How many parameters it has."""
+    """Number of parameters of a model."""
     return sum(p.numel() for p in module.parameters())
 
 

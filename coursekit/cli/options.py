@@ -62,7 +62,7 @@ def add_fields(
 
 
 def taken_as(kind: Any, is_config: bool, choices: Any) -> dict[str, Any]:
-    """How an option is parsed, by the type of its field.
+    """argparse's settings for an option, by the type of its field.
 
     ``Annotated[float, "T"]`` is a number that the help calls T.
     """

@@ -1,4 +1,4 @@
-"""What the commands print, and what they say when something is wrong."""
+"""Output of the commands: results, notes and errors."""
 
 import errno
 import json
@@ -46,7 +46,7 @@ def discard_output(stream: TextIO | None = None) -> None:
 
 
 def keep_streams() -> None:
-    """Put something in the place of standard streams that are closed.
+    """Open the null device in place of each closed standard stream.
 
     A file of ours would be opened in their place, ``2>&-``, and get what
     others write there.
@@ -59,7 +59,7 @@ def keep_streams() -> None:
 
 
 def note(text: str) -> None:
-    """What a user should know, on stderr."""
+    """Print a note to stderr."""
     print(f"coursekit: note: {text}", file=sys.stderr)
 
 

@@ -1,4 +1,4 @@
-"""What is printed while a model trains, and Ctrl-C."""
+"""Progress lines while a model trains, and the handling of Ctrl-C."""
 
 import dataclasses
 import json
@@ -20,7 +20,7 @@ from coursekit.training import Progress
 
 @contextmanager
 def until_interrupted() -> Iterator[Callable[[], bool]]:
-    """Let Ctrl-C end the step that is under way, not tear it apart.
+    """On Ctrl-C, finish the current step before training stops.
 
     A second Ctrl-C stops at once.
     """

@@ -17,7 +17,7 @@ from coursekit.weights import own_weights
 
 @dataclass
 class Rounding:
-    """How the weights are rounded."""
+    """Options of rounding the weights."""
 
     bits: int = 4
     """of each weight, 2 to 8"""

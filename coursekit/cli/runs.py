@@ -50,7 +50,7 @@ EVAL_TOKENS = 8192  # in a batch of an evaluation
 
 
 class Run(NamedTuple):
-    """What is trained, and on what."""
+    """A model, its training state and its data."""
 
     model: GPT
     tokenizer: Tokenizer
@@ -149,7 +149,7 @@ def build_run(
 
 
 def name_of(text: str) -> str:
-    """How a run remembers its text, wherever it is resumed from."""
+    """Name under which a run records its text, the same from any folder."""
     path = Path(text)
     return str(path.absolute()) if path.is_file() else text
 

@@ -38,7 +38,7 @@ from coursekit.training import (
 
 @dataclass
 class RunOptions:
-    """How a run begins, works and ends."""
+    """Options of a training run."""
 
     out: Annotated[str, "RUN"]
     """folder for checkpoint, settings and weights"""
@@ -96,7 +96,7 @@ def run(args: argparse.Namespace) -> int:
 def train_in_process(
     args: argparse.Namespace, group: ProcessGroup, device: torch.device
 ) -> int:
-    """What one process of a training does: mostly, all of it."""
+    """Train in one process: the only one, or one of several."""
     if args.resume and not Path(args.out).is_dir():
         read_config(args.out)  # says what is missing, before it is made
     with run_folder(args.out) if group.rank == 0 else nullcontext():
@@ -170,7 +170,7 @@ def distribute(
     group: ProcessGroup,
     device: torch.device,
 ) -> tuple[nn.Module, TrainState, distributed.RankZeroSaver]:
-    """What --parallel makes of a model, its state, and how they are saved."""
+    """Wrap a model and its state for --parallel, with the way to save them."""
     model, state = saver.model, saver.state
     if args.parallel == "ddp":
         model = distributed.replicate(model)

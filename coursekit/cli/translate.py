@@ -23,7 +23,7 @@ LINES = 256  # that are read before they are translated
 
 @dataclass
 class Search:
-    """How a translation is searched."""
+    """Options of the search for a translation."""
 
     beams: int = 4
     """search the likeliest text, N at a time; 1 takes the likeliest token

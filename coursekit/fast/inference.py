@@ -291,7 +291,7 @@ def _as_it_is(block: nn.Module) -> Callable[..., Tensor]:
 
 
 def _does_more(model: nn.Module) -> bool:
-    """Whether there is more than matrices: a hook, or a layer around one."""
+    """True if a module has a hook or wraps another layer."""
     parts = list(model.named_modules())
     hooks = [
         part._forward_hooks or part._forward_pre_hooks for _, part in parts

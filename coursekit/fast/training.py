@@ -133,13 +133,13 @@ def _has_hooks(module: nn.Module) -> bool:
 
 
 class _Leaf(nn.Module):
-    """What stands in for a plain module, always in that one's mode."""
+    """Stand-in for a module, which follows the module's mode."""
 
     plain: nn.Module
 
     @property
     def training(self) -> bool:
-        """Whether both are in training mode."""
+        """True if both modules are in training mode."""
         return self.plain.training and vars(self)["training"]
 
     @training.setter
@@ -163,7 +163,7 @@ LEAVES = {MultiHeadAttention: _Attention, nn.Dropout: _Dropout}
 
 
 def is_quicker_in_products(q: Tensor, k: Tensor, dropout_p: float) -> bool:
-    """Whether two products beat PyTorch's fused call: measured, not known."""
+    """True if two matrix products beat PyTorch's fused call, as measured."""
     is_slow = q.dtype == torch.bfloat16 and q.requires_grad
     return (
         (is_slow or dropout_p > 0)

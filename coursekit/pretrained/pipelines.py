@@ -1,4 +1,4 @@
-"""What the published models are for: compare, complete, chat, listen.
+"""Pipelines of published models: compare, complete, chat, transcribe.
 
 Each function takes a model and its tokenizer, as
 :func:`coursekit.pretrained.published.load_published` gives them, and joins
@@ -223,7 +223,7 @@ class SpeechStepper(CachedSeq2SeqStepper):
 
 
 def start_ids(tokenizer: BPETokenizer) -> list[int]:
-    """What a transcript of an English-only Whisper begins with."""
+    """Token ids that begin a transcript of an English-only Whisper."""
     names = "<|startoftranscript|>", "<|notimestamps|>"
     return [tokenizer.special_tokens[name] for name in names]
 

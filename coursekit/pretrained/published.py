@@ -27,7 +27,7 @@ from coursekit.saved_models import Loaded
 
 @dataclass(frozen=True)
 class Published:
-    """Where a model lies, and how it is read.
+    """A published model: its package, its files and its loader.
 
     Attributes:
         requirement: the package on PyPI, with its version.

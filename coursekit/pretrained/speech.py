@@ -107,7 +107,7 @@ def mel_filters(n_mels: int = 80) -> Float[Tensor, "M P"]:
 def log_mel(
     samples: Float[Tensor, "N"], seconds: float = 30.0, n_mels: int = 80
 ) -> Float[Tensor, "M C"]:
-    """How strong each band of pitch is, every 10 ms, as a logarithm.
+    """Log-mel spectrogram: the energy of each band every 10 ms.
 
     ``log₁₀`` of the energy, cut off at 8 below the largest (80 decibels),
     then ``(x + 4) / 4``: numbers about as large as 1.

@@ -161,7 +161,7 @@ def cross_weights(
     tgt: Int[Tensor, "B T"],
     heads: Sequence[tuple[int, int]] | None = None,
 ) -> Float[Tensor, "B N T S"]:
-    """Where in the source each token of the target looks.
+    """Cross-attention weights of each target token over the source.
 
     Args:
         model: an encoder-decoder.

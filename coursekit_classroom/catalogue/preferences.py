@@ -219,7 +219,7 @@ def _dpo_cases(seed: int) -> list[Case]:
 
 # -- implement: advantages ---------------------------------------------------
 def advantages(rewards: Tensor) -> Tensor:
-    """How much better each answer is than others to the same prompt.
+    """Advantage of each answer over others to the same prompt.
 
     `rewards` is `(P, G)`, a row for each prompt. From each reward its row's
     mean is subtracted, and the rest divided by the row's standard deviation

@@ -375,6 +375,30 @@ def test_a_loop_that_never_ends_is_stopped(exercise, function):
     assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
 
 
+SLOW = """
+import signal
+while signal.getitimer(signal.ITIMER_REAL)[0] <= 0.5:  # until it has rung
+    pass
+whole = True
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers")
+def test_an_import_is_not_cut_short(exercise, tmp_path, monkeypatch):
+    (tmp_path / "imported_slowly.py").write_text(SLOW, "utf8")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def answer(x):
+        import imported_slowly  # noqa: F401
+
+        endless(x)
+
+    exercise()
+    report = coursekit.check("planted/it", answer, limit=0.5)
+    assert "It was stopped after 0.5 s." in str(report)
+    assert sys.modules.pop("imported_slowly").whole
+
+
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers")
 def test_another_timer_goes_on():
     signal.setitimer(signal.ITIMER_REAL, 100_000, 7)

@@ -1,4 +1,4 @@
-"""How far a training is, and how fast."""
+"""Progress bar of training."""
 
 import subprocess
 import sys
