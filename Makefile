@@ -181,7 +181,7 @@ library: $(ENV) $(ASKED)
 
 classroom: $(ENV)
 	@# Four workers: many of these tests wait for a process or a limit.
-	$(PY) -m pytest tests/classroom tests/answers $(NO_NBVAL) \
+	$(PY) -m pytest tests/classroom tests/answers tests/input $(NO_NBVAL) \
 	  -n 4 --dist worksteal -rs
 
 chapters: $(ENV)

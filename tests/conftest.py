@@ -22,7 +22,7 @@ gc.disable()  # until the tests are collected: what is imported stays
 
 # Folders whose tests run as a reader has the package, without shape checks, so
 # our own errors must come up; those of the book compute nothing.
-UNCHECKED = {"classroom", "answers", "book", "web"}
+UNCHECKED = {"classroom", "answers", "input", "book", "web"}
 # Half a minute in one test, or tests that wait for a limit of time.
 LONGEST = (
     "test_transcripts.py",
