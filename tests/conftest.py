@@ -13,6 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import forked
+import jaxtyping
 import pytest
 
 HERE = Path(__file__).resolve().parent
@@ -52,11 +53,10 @@ def pytest_configure(config):
     if all(
         UNCHECKED & set(path.relative_to(HERE).parts[:1]) for path in paths
     ):
-        os.environ["JAXTYPING_DISABLE"] = "1"  # for child processes too
+        os.environ["JAXTYPING_DISABLE"] = "1"  # for child processes
+        jaxtyping.config.update("jaxtyping_disable", True)
     if os.environ.get("JAXTYPING_DISABLE") != "1":
-        from jaxtyping import install_import_hook
-
-        install_import_hook(shaped(), "beartype.beartype")
+        jaxtyping.install_import_hook(shaped(), "beartype.beartype")
 
 
 @pytest.hookimpl(optionalhook=True)
