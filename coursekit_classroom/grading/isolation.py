@@ -242,7 +242,10 @@ def bubblewrap(limits: Limits, disable_userns: bool) -> list[str]:
     for folder in sorted(within):
         options += ["--remount-ro", str(folder)]
     for path in hidden_paths():
-        options += ["--size", "4096", "--tmpfs", path, "--remount-ro", path]
+        # Where nothing around it is shown, there is nothing to cover.
+        if any(Path(path).is_relative_to(shown) for shown in readable):
+            options += ["--size", "4096", "--tmpfs", path]
+            options += ["--remount-ro", path]
     for name in FILES:
         options += ["--ro-bind", str(HERE / name), f"{INSIDE}/{name}"]
     options += ["--proc", "/proc", "--dev", "/dev", "--remount-ro", "/dev"]

@@ -438,7 +438,7 @@ def test_the_command_writes_each_format(tmp_path, capsys):
 
 
 def test_the_exercises_of_a_page_are_printed(capsys):
-    page = kit.HERE.parents[2] / "book" / "04_attention.md"
+    page = kit.HERE.parents[1] / "book" / "04_attention.md"
     assert cli.main(["kit", "exercises", str(page)]) == 0
     first, *others = capsys.readouterr().out.splitlines()
     assert first.startswith("attention/attend: ★ Implement: attention, 20 min")
