@@ -14,6 +14,7 @@ from pathlib import Path
 from weakref import WeakKeyDictionary
 
 import pytest
+from patience import PATIENCE
 from test_exercises import PAGES, execute, exercises_of
 
 from coursekit_classroom.check import checker, core
@@ -310,7 +311,7 @@ def test_every_mistake_fits_every_variant(chapter, name):
 def misjudged(answer):
     """What the check says where it isn't what the mark says; else None."""
     exercise = core.find(answer.id)
-    report = check(answer.id, answer.function)
+    report = check(answer.id, answer.function, limit=PATIENCE)
     marked = [answer.mistakes]
     marked += [frozenset(b) for a, b, _ in exercise.alike if a == marked[0]]
     named = report.diagnosis in marked and all(
@@ -371,7 +372,7 @@ def test_a_program_that_nobody_mended_is_recognized(chapter, program):
     execute(exercise.first, space, "the page's first cell")
     for source in exercise.cells:
         execute(source, space, f"a cell of {exercise.label}")
-    report = check(f"{chapter}/mended", space[program])
+    report = check(f"{chapter}/mended", space[program], limit=PATIENCE)
     assert len(report.diagnosis) >= 2, report
 
 
