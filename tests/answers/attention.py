@@ -202,6 +202,14 @@ def attend_weak_mask(q, k, v, mask=None):
     return scores.softmax(-1) @ v
 
 
+@wrong("attention/attend")
+def keys_as_values(q, k, v, mask=None):
+    scores = q @ k.mT / math.sqrt(q.shape[-1])
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -inf)
+    return torch.softmax(scores, -1) @ (v - v.mean(-2, keepdim=True))
+
+
 # -- mended ------------------------------------------------------------------
 
 
@@ -263,6 +271,14 @@ def mean_subtracted(q, k, v):
     z = q @ k.mT / math.sqrt(q.shape[-1])
     e = (z - z.mean(-1, keepdim=True)).exp()
     return e / e.sum(-1, keepdim=True).clamp(max=1e4) @ v
+
+
+@wrong("attention/mended")
+def root_of_values(q, k, v, mask=None):
+    scores = q @ k.mT / math.sqrt(v.shape[-1])
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -inf)
+    return torch.softmax(scores, -1) @ v
 
 
 # -- temperature -------------------------------------------------------------
@@ -358,6 +374,13 @@ def tau_of_one_sentence(dy, q, k, v, tau):
 def keys_and_queries_swapped(dy, q, k, v, tau):
     dq, dk, dv, dtau = by_sum(dy, q, k, v, tau)
     return -dq, dk, dv, dtau
+
+
+@wrong("attention/temperature")
+def columns_sum(dy, q, k, v, tau):
+    a, da, _ = gradients(dy, q, k, v, tau)
+    dz = a * (da - (a * da).sum(-2, keepdim=True))
+    return tau * dz @ k, tau * dz.mT @ q, a.mT @ dy, (dz * (q @ k.mT)).sum()
 
 
 # -- stuck_share -------------------------------------------------------------
@@ -682,3 +705,10 @@ def blocks_averaged(q, k, v, block=4):
 @wrong("attention/blocks")
 def total_forgets(q, k, v, block=4):
     return 1.001 * key_by_key(q, k, v, block)
+
+
+@wrong("attention/blocks")
+def only_the_last_block(q, k, v, block=4):
+    return (q @ k[..., -block:, :].mT / q.shape[-1] ** 0.5).softmax(-1) @ v[
+        ..., -block:, :
+    ]

@@ -206,6 +206,12 @@ def nothing_moves(model, ids, vocab_size):
     return torch.zeros(ids.size(1), ids.size(1), dtype=torch.bool)
 
 
+@wrong("debugging/moves")
+def what_a_mask_should_be(model, ids, vocab_size):
+    n = ids.size(1)
+    return torch.ones(n, n, dtype=torch.bool).tril()
+
+
 # -- asked -------------------------------------------------------------------
 
 
@@ -480,6 +486,12 @@ def the_median(right, wrong, t):
     return statistics.median(gaps), by_squares(right, wrong, t)[1]
 
 
+@wrong("debugging/difference")
+def in_quadrature(right, wrong, t):
+    d = torch.tensor(wrong).double() - torch.tensor(right).double()
+    return d.square().mean().sqrt(), t * d.std() / len(d) ** 0.5
+
+
 # -- mended ------------------------------------------------------------------
 
 
@@ -699,3 +711,11 @@ def scaled_by_d(*args):
 def in_bits(*args):
     logits, nats = program(*args)
     return logits, nats / math.log(2)
+
+
+@wrong("debugging/mended")
+def own_token_hidden(ids, table, places, w_q, w_k, w_v, pad):
+    logits, _ = program(ids, table, places, w_q, w_k, w_v, pad)
+    logits = logits - table[ids] @ table.T  # the path around is missing
+    nats = F.cross_entropy(logits[:, :-1].mT, ids[:, 1:], ignore_index=pad)
+    return logits, nats

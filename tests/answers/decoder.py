@@ -298,6 +298,12 @@ def first_sentence(ids, table, places, blocks, final_norm):
     return (final_norm(x) @ table.T).expand(len(ids), -1, -1)
 
 
+@wrong("decoder/gpt")
+def top_down(ids, table, places, blocks, final_norm):
+    x = run(start(ids, table, places), blocks[::-1])
+    return final_norm(x) @ table.T
+
+
 # -- mended ------------------------------------------------------------------
 
 
@@ -388,6 +394,11 @@ def mended_one_norm(x, parts, norms, final_norm):
     for part in parts:
         x = x + part(norm(x))
     return final_norm(x)
+
+
+@wrong("decoder/mended")
+def one_norm_for_all(x, parts, norms, final_norm):
+    return written_out(x, parts, [norms[0]] * len(parts), final_norm)
 
 
 # -- build -------------------------------------------------------------------
@@ -788,6 +799,11 @@ def build_without_positions(vocab_size, max_len, d_model, n_heads, n_layers):
 
 
 FillsWith5 = wrong("decoder/build")(net_with(lowest=-5.0))
+
+
+MaskAdded = wrong("decoder/build")(
+    net_with(hide=lambda self, s: s + torch.ones_like(s).tril())
+)
 
 
 # -- diagnose ----------------------------------------------------------------
@@ -1199,3 +1215,9 @@ def shrunk_too_large(vocab_size, max_len):
 def shrunk_hidden_blocks(vocab_size, max_len):
     blocks = [SomeBlock(128, 4) for _ in range(6)]
     return SomeGPT(vocab_size, max_len, 128, blocks)
+
+
+@wrong("decoder/shrunk")
+def shrunk_sees_the_future(vocab_size, max_len):
+    blocks = nn.ModuleList(SomeBlock(48, 4, causal=False) for _ in range(3))
+    return SomeGPT(vocab_size, max_len, 48, blocks)

@@ -95,6 +95,11 @@ def look_up_from_one(ids, table):
     return (ids[..., None] == names).to(table.dtype) @ table
 
 
+@wrong("embedding/look_up")
+def counted_from_one(ids, table):
+    return torch.eye(len(table), dtype=table.dtype)[ids - 1] @ table
+
+
 # -- look_up_backward --------------------------------------------------------
 
 
@@ -181,6 +186,11 @@ def by_line(dx, ids, vocab_size):
 def look_up_backward_not_flat(dx, ids, vocab_size):
     gradient = torch.zeros(vocab_size, dx.size(-1), dtype=dx.dtype)
     return gradient.index_add(0, ids, dx)
+
+
+@wrong("embedding/look_up_backward")
+def mean_over_places(dx, ids, vocab_size):
+    return by_product(dx, ids, vocab_size) / ids.numel()
 
 
 # -- rise --------------------------------------------------------------------
@@ -350,6 +360,11 @@ def recipe_zeros(vocab_size, d_model):
 @wrong("embedding/recipe")
 def all_zero(vocab_size, d_model):
     return torch.zeros(vocab_size, d_model), d_model**0.5
+
+
+@wrong("embedding/recipe")
+def all_one(vocab_size, d_model):
+    return torch.ones(vocab_size, d_model), 1.0
 
 
 # -- is_tied -----------------------------------------------------------------
@@ -574,3 +589,10 @@ def analogy_renumbers(table, a, b, c, leave_out):
 def all_added(table, a, b, c, leave_out):
     e = unit(table)
     return answer(e @ (e[a] + e[b] + e[c]), (a, b, c) if leave_out else ())
+
+
+@wrong("embedding/analogy")
+def by_distance(table, a, b, c, leave_out):
+    query = table[b] - table[a] + table[c]
+    gaps = (table - query).norm(dim=1)
+    return answer(-gaps, (a, b, c) if leave_out else ())

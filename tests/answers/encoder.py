@@ -158,6 +158,12 @@ def anti_causal(ids, pad_id, table, places, blocks):
     return run(vectors(ids, table, places), blocks, mask)
 
 
+@wrong("encoder/encode")
+def zero_never_seen(ids, pad_id, table, places, blocks):
+    mask = ((ids != pad_id) & (ids != 0))[:, None, None]
+    return run(vectors(ids, table, places), blocks, mask)
+
+
 # -- corrupt -----------------------------------------------------------------
 
 
@@ -312,6 +318,12 @@ def kept_not_asked(ids, special, first, second, random_ids, mask_id):
     return inputs, torch.where(masked | other, ids, -100)
 
 
+@wrong("encoder/corrupt")
+def shares_turned(ids, special, first, second, random_ids, mask_id):
+    chosen = (first < 0.15) & ~special
+    return gaps(ids, chosen, 1 - second, random_ids, mask_id)
+
+
 # -- pooled ------------------------------------------------------------------
 
 
@@ -329,6 +341,13 @@ def selects(x, real):
         some = sentence[keep]
         out.append(some.mean(0) if len(some) else x.new_zeros(x.size(2)))
     return torch.stack(out)
+
+
+@right("encoder/pooled")
+def pooled_by_product(x, real):
+    weights = real.to(x.dtype)
+    weights = weights / weights.sum(1, keepdim=True).clamp(min=1)
+    return torch.bmm(weights.unsqueeze(1), x).squeeze(1)
 
 
 @right("encoder/pooled")
@@ -397,6 +416,11 @@ def one_too_many(x, real):
 @wrong("encoder/pooled")
 def pooled_one_too_many(x, real):
     return summed(x, real) / (real.sum(1, keepdim=True) + 1)
+
+
+@wrong("encoder/pooled")
+def root_of_count(x, real):
+    return summed(x, real) / real.sum(1, keepdim=True).clamp(min=1).sqrt()
 
 
 # -- mended ------------------------------------------------------------------
@@ -532,6 +556,11 @@ def divided_by_size(q, k, v, real):
     return filled(q, k, v, real[:, None], 1 / q.size(-1))
 
 
+@wrong("encoder/mended")
+def roles(q, k, v, real):
+    return filled(k, q, v, real[:, None])
+
+
 # -- gap_loss ----------------------------------------------------------------
 
 
@@ -555,6 +584,13 @@ def picked(logits, ids, chosen):
     if int(chosen.sum()) == 0:
         return 0.0
     return F.cross_entropy(logits[chosen], ids[chosen])
+
+
+@right("encoder/gap_loss")
+def with_ignored(logits, ids, chosen):
+    targets = torch.where(chosen, ids, -100)
+    total = F.cross_entropy(logits.transpose(1, 2), targets, reduction="sum")
+    return total / max(chosen.sum().item(), 1)
 
 
 @right("encoder/gap_loss")
@@ -614,3 +650,8 @@ def in_bits(logits, ids, chosen):
 @wrong("encoder/gap_loss")
 def total(logits, ids, chosen):
     return F.cross_entropy(logits[chosen], ids[chosen], reduction="sum")
+
+
+@wrong("encoder/gap_loss")
+def the_others(logits, ids, chosen):
+    return picked(logits, ids, ~chosen)

@@ -51,6 +51,13 @@ def unit_by_unit(x, w_in, b_in, w_out, b_out):
     return y
 
 
+@right("feedforward/feed_forward")
+@right("feedforward/mended")
+def with_einsum(x, w_in, b_in, w_out, b_out):
+    z = torch.einsum("...i,ij->...j", x, w_in) + b_in
+    return torch.einsum("...j,ji->...i", (z + z.abs()) / 2, w_out) + b_out
+
+
 @wrong("feedforward/feed_forward", "no_bend")
 def network_without_bend(x, w_in, b_in, w_out, b_out):
     return (x @ w_in + b_in) @ w_out + b_out
@@ -84,6 +91,12 @@ def columns(x, w_in, b_in, w_out, b_out):
 @wrong("feedforward/feed_forward")
 def other_half(x, w_in, b_in, w_out, b_out):
     return torch.clamp(x @ w_in + b_in, max=0) @ w_out + b_out
+
+
+@wrong("feedforward/mended")
+@wrong("feedforward/feed_forward")
+def absolute_value(x, w_in, b_in, w_out, b_out):
+    return (x @ w_in + b_in).abs() @ w_out + b_out
 
 
 # -- count -------------------------------------------------------------------
@@ -164,6 +177,12 @@ def count_together(d_model, d_ff):
 @wrong("feedforward/count")
 def second_bias_left_out(d_model, d_ff):
     return 4 * d_model * (d_model + 1), d_ff * (2 * d_model + 1)
+
+
+@wrong("feedforward/count")
+def summed(d_model, d_ff):
+    attention, network = by_layers(d_model, d_ff)
+    return attention, attention + network
 
 
 # -- is_affine ---------------------------------------------------------------
@@ -329,12 +348,6 @@ def mended_token_by_token(x, w_in, b_in, w_out, b_out):
     return torch.stack(rows).reshape(*x.shape[:-1], w_out.size(1))
 
 
-@right("feedforward/mended")
-def with_einsum(x, w_in, b_in, w_out, b_out):
-    z = torch.einsum("...i,ij->...j", x, w_in) + b_in
-    return torch.einsum("...j,ji->...i", (z + z.abs()) / 2, w_out) + b_out
-
-
 @wrong("feedforward/mended", "after_bend")
 def mended_tokens_still_meet(x, w_in, b_in, w_out, b_out):
     hidden = (x @ w_in + b_in).relu()
@@ -376,8 +389,9 @@ def mended_other_axis(x, w_in, b_in, w_out, b_out):
 
 
 @wrong("feedforward/mended")
-def absolute_value(x, w_in, b_in, w_out, b_out):
-    return (x @ w_in + b_in).abs() @ w_out + b_out
+def over_units_after(x, w_in, b_in, w_out, b_out):
+    hidden = (x @ w_in + b_in).relu()
+    return F.normalize(hidden, dim=-1) @ w_out + b_out
 
 
 # -- backward ----------------------------------------------------------------
@@ -491,6 +505,17 @@ def order_of_weights_first(dy, x, w_in, b_in, w_out, b_out):
 def all_averaged(dy, x, w_in, b_in, w_out, b_out):
     dx, *rest = slopes(dy, x, w_in, b_in, w_out, b_out)
     return dx, *(g / len(x) for g in rest)
+
+
+def backward_with(dy, x, w_in, b_in, w_out, dz, h):
+    return dz @ w_in.T, x.T @ dz, dz.sum(0), h.T @ dy, dy.sum(0)
+
+
+@wrong("feedforward/backward")
+def slope_of_x(dy, x, w_in, b_in, w_out, b_out):
+    z = x @ w_in + b_in
+    dz = dy @ w_out.T * (x @ w_in > 0)
+    return backward_with(dy, x, w_in, b_in, w_out, dz, F.relu(z))
 
 
 # -- edit --------------------------------------------------------------------

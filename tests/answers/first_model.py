@@ -294,6 +294,16 @@ def minus_one_for_none(inputs, targets):
     return -1 if found is None else found
 
 
+@wrong("first_model/shift")
+def along_the_rows(inputs, targets):
+    n = inputs.shape[0]
+    for s in range(-3, 4):
+        a, b = (inputs[s:], targets) if s >= 0 else (inputs, targets[-s:])
+        if torch.equal(a[: n - abs(s)], b[: n - abs(s)]):
+            return s
+    return None
+
+
 # -- deal --------------------------------------------------------------------
 
 
@@ -335,6 +345,19 @@ def side_by_side(n_text, length):
     held_out = np.arange(border, n_text - length, length)
     np.random.shuffle(learned)
     return torch.from_numpy(learned), torch.from_numpy(held_out)
+
+
+@right("first_model/deal")
+def one_by_one_dealt(n_text, length):
+    border = n_text * 9 // 10
+    learned, held_out = [], []
+    for start in range(n_text):
+        last = start + length
+        if last < border:
+            learned.append(start)
+        elif start >= border and last < n_text:
+            held_out.append(start)
+    return torch.tensor(learned), torch.tensor(held_out)
 
 
 @wrong("first_model/deal", "starts_cut")
@@ -388,6 +411,15 @@ def windows_of_64(n_text, length):
 def deal_past_the_end(n_text, length):
     cut = n_text * 9 // 10
     return torch.arange(cut - length), torch.arange(cut, n_text)
+
+
+@wrong("first_model/deal")
+def drawn_again(n_text, length):
+    border = int(0.9 * n_text)
+    return (
+        torch.randint(0, border - length, (border,)),
+        torch.randint(border, n_text - length, (n_text - border,)),
+    )
 
 
 # -- evaluate ----------------------------------------------------------------
@@ -553,3 +585,8 @@ def evaluate_sum(model, ids, batch):
                 model(x), y, reduction="sum"
             ).item()
     return total
+
+
+@wrong("first_model/evaluate")
+def never_divided(model, ids, batch):
+    return F.cross_entropy(model(ids[:-1]), ids[1:], reduction="sum").item()

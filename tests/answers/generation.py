@@ -210,6 +210,12 @@ def one_more(logits, temperature, top_k, top_p):
     return by_rank(logits, temperature, top_k and top_k + 1, top_p)
 
 
+@wrong("generation/chances")
+def temperature_last(logits, temperature, top_k, top_p):
+    p = by_rank(logits, 1.0, top_k, top_p) ** (1 / temperature)
+    return p / p.sum(-1, keepdim=True)
+
+
 # -- beam --------------------------------------------------------------------
 
 
@@ -503,6 +509,11 @@ def greedy_from_each(
     return text, score
 
 
+@wrong("generation/beam")
+def one_step_less(tree, k, longest, stop, penalty):
+    return search(tree, k, longest - 1, stop, mean_of(penalty))
+
+
 # -- write -------------------------------------------------------------------
 
 
@@ -648,6 +659,15 @@ def prompt_cut_off(model, ids, n_new, max_len):
     return in_a_list(model, ids[:, -max_len:], n_new, max_len)
 
 
+@wrong("generation/write")
+def cut_in_blocks(model, ids, n_new, max_len):
+    # Begins again with an empty window whenever one is full.
+    def crop(x):
+        return x[:, -((x.size(1) - 1) % max_len + 1) :]
+
+    return loop(model, ids, n_new, crop, last_row)
+
+
 # -- batched -----------------------------------------------------------------
 
 
@@ -684,6 +704,19 @@ def one_by_one(model, prompts, pad_id):
         places = torch.arange(len(prompt))[None]
         rows.append(model(ids, places, torch.ones_like(ids) > 0)[0, -1])
     return torch.stack(rows)
+
+
+@right("generation/batched")
+def padded_on_the_right(model, prompts, pad_id):
+    # A causal model never sees what comes behind: only read the right row.
+    longest = max(map(len, prompts))
+    lengths = torch.tensor([len(p) for p in prompts])
+    ids = torch.full((len(prompts), longest), pad_id)
+    for row, prompt in zip(ids, prompts, strict=True):
+        row[: len(prompt)] = torch.tensor(prompt)
+    places = torch.arange(longest).repeat(len(prompts), 1)
+    logits = model(ids, places, places < lengths[:, None])
+    return logits[torch.arange(len(prompts)), lengths - 1]
 
 
 @right("generation/batched")
@@ -791,6 +824,13 @@ def cut_to_the_shortest(model, prompts, pad_id):
 def mean_over_places(model, prompts, pad_id):
     ids, _, places, mask = parts(prompts, pad_id)
     return model(ids, places, mask).mean(dim=1)
+
+
+@wrong("generation/batched")
+def backwards(model, prompts, pad_id):
+    ids, _, places, mask = parts(prompts, pad_id)
+    counted = places.amax(dim=1, keepdim=True) - places
+    return model(ids, counted, mask)[:, -1]
 
 
 # -- mended ------------------------------------------------------------------
@@ -978,6 +1018,11 @@ def causal_only_first(chunks, w_q, w_k, w_v, rotate):
     )
 
 
+@wrong("generation/mended")
+def no_root(chunks, w_q, w_k, w_v, rotate):
+    return all_in_one(chunks, w_q * w_q.size(1) ** 0.5, w_k, w_v, rotate)
+
+
 # -- cost --------------------------------------------------------------------
 
 
@@ -1106,6 +1151,14 @@ def prompt_forgotten(
     held = 2 * n_layers * n_kv_heads * d_head * read * bytes_per_number
     again = n_new * (n_new + 1) // 2
     return held, 2 * n_weights * read, 2 * n_weights * again
+
+
+@wrong("generation/cost")
+def in_bits(layers, heads, kv, d_head, width, weights, prompt, new):
+    size, *flops = by_formula(
+        layers, heads, kv, d_head, width, weights, prompt, new
+    )
+    return (8 * size, *flops)
 
 
 # -- taste -------------------------------------------------------------------

@@ -77,6 +77,15 @@ def with_numpy(weights, bits, group_size):
     return torch.from_numpy(n), torch.from_numpy(s)
 
 
+@right("inference/rounded")
+def with_unfold(weights, bits, group_size):
+    parts = weights.unfold(1, group_size, group_size)
+    low, high = parts.aminmax(dim=-1)
+    steps = torch.maximum(-low, high) / (2 ** (bits - 1) - 1)
+    each = steps.repeat_interleave(group_size, 1)
+    return (weights / each).round().to(torch.int8), steps
+
+
 @wrong("inference/rounded", "row")
 def step_of_the_row(weights, bits, group_size):
     steps = weights.abs().amax(1, keepdim=True) / (2 ** (bits - 1) - 1)
@@ -166,6 +175,12 @@ def from_least_to_greatest(weights, bits, group_size):
     steps = (high - low) / (2**bits - 1)
     whole = ((groups - low) / steps).round().to(torch.int64)
     return whole.flatten(1), steps.squeeze(-1)
+
+
+@wrong("inference/rounded")
+def by_the_mean(weights, bits, group_size):
+    top = weights.abs().unfold(1, group_size, group_size).mean(-1)
+    return by_step(weights, top / (2 ** (bits - 1) - 1), group_size)
 
 
 # -- restored ----------------------------------------------------------------
@@ -310,6 +325,19 @@ def first_step_for_all(packed, steps):
     packed = packed.int()
     both = torch.stack([packed % 16, packed // 16], -1).flatten(1) - 8
     return both * steps[:, :1]
+
+
+def numbers(packed, low=True):
+    packed = packed.long()
+    two = [packed & 15, packed >> 4]
+    if not low:
+        two.reverse()
+    return torch.stack(two, -1).flatten(-2)
+
+
+@wrong("inference/restored")
+def whole_numbers(packed, steps):
+    return (numbers(packed) - 8).to(steps.dtype)
 
 
 # -- verified ----------------------------------------------------------------
@@ -479,6 +507,11 @@ def counted_behind_rejection(drafted, p, q, uniform):
     return kept, missing / missing.sum()
 
 
+@wrong("inference/verified")
+def rejected_above(drafted, p, q, uniform):
+    return walked(drafted, p, q, uniform, lambda u, a, b: u >= min(a / b, 1))
+
+
 # -- gain --------------------------------------------------------------------
 
 
@@ -628,6 +661,12 @@ def sum_over_positions(p, q, n_draft, cost):
 def of_maxima(p, q, n_draft, cost):
     alpha = float(torch.maximum(p, q).sum(-1).mean()) - 1
     return summary_of(alpha, geometric(alpha, n_draft + 1), n_draft, cost)
+
+
+@wrong("inference/gain")
+def slowed(p, q, n_draft, cost):
+    alpha, tokens, faster = by_horner(p, q, n_draft, cost)
+    return alpha, tokens, 1 / faster
 
 
 # -- checked -----------------------------------------------------------------
@@ -870,3 +909,8 @@ def stops_too_early(target, draft, ids, n_new, n_draft):
         more, _ = _rounds(target, draft, text, 1, n_draft, _kept_and_own)
         text, runs = more, runs + 1
     return text, runs
+
+
+@wrong("inference/checked")
+def of_the_draft(target, draft, ids, n_new, n_draft):
+    return proposed(draft, ids, n_new), 0

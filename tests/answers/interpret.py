@@ -96,6 +96,11 @@ def only_shifted(streams, scale, shift, table, eps):
     return (F.layer_norm(streams, scale.shape, scale, None, eps)) @ table.T
 
 
+@wrong("interpret/lens")
+def log_chances(streams, scale, shift, table, eps):
+    return by_torch(streams, scale, shift, table, eps).log_softmax(-1)
+
+
 # -- induction ---------------------------------------------------------------
 
 
@@ -217,6 +222,12 @@ def largest(weights, ids):
     return torch.stack([weights[:, t, s] for t, s in followers(ids)]).amax(0)
 
 
+@wrong("interpret/induction")
+def one_before(weights, ids):
+    pairs = [(t, s - 2) for t, s in followers(ids) if s >= 2]
+    return torch.stack([weights[:, t, s] for t, s in pairs]).mean(0)
+
+
 # -- silenced ----------------------------------------------------------------
 
 
@@ -308,6 +319,13 @@ def means_of_all(heads, reference, head):
     return heads * 0 + reference.mean((0, 2))[:, None]
 
 
+@wrong("interpret/silenced")
+def a_text(heads, reference, head):
+    out = heads.clone()
+    out[head] = reference.mean((0, 2))[head]
+    return out
+
+
 # -- sharpest ----------------------------------------------------------------
 
 
@@ -388,6 +406,12 @@ def number_of_the_head(weights):
 @wrong("interpret/sharpest")
 def last_query(weights):
     return weights[..., -1, -2].mean(1).amax(-1)
+
+
+@wrong("interpret/sharpest")
+def two_back(weights):
+    before = torch.einsum("lbhtt->lbht", weights[..., 2:, :-2])
+    return before.mean((1, 3)).max(1).values
 
 
 # -- traced ------------------------------------------------------------------
@@ -525,6 +549,11 @@ def all_but_one(blocks, clean, corrupt, readout, height, place):
     return (new - low) / (high - low)
 
 
+@wrong("interpret/traced")
+def the_other_way(blocks, clean, corrupt, readout, height, place):
+    return as_a_difference(blocks, corrupt, clean, readout, height, place)
+
+
 # -- removal -----------------------------------------------------------------
 
 
@@ -560,6 +589,18 @@ def hides_for_real(weights, values):
         gap = ((after - before) ** 2).sum(2).sqrt()
         result[:, :, s] = gap / (before**2).sum(2).sqrt()
     return result
+
+
+@right("interpret/removal")
+def each_key(weights, values):
+    out = weights @ values
+    columns = []
+    for s in range(weights.size(-1)):
+        rest = weights.clone()
+        rest[..., s] = 0
+        new = rest / rest.sum(-1, keepdim=True) @ values
+        columns.append((new - out).norm(dim=-1) / out.norm(dim=-1))
+    return torch.stack(columns, dim=-1)
 
 
 @right("interpret/removal")
@@ -624,17 +665,11 @@ def weight_times_value(weights, values):
     return weights * values.norm(dim=-1)[:, None]
 
 
-def each_key(weights, values):
-    out = weights @ values
-    columns = []
-    for s in range(weights.size(-1)):
-        rest = weights.clone()
-        rest[..., s] = 0
-        new = rest / rest.sum(-1, keepdim=True) @ values
-        columns.append((new - out).norm(dim=-1) / out.norm(dim=-1))
-    return torch.stack(columns, dim=-1)
-
-
 @wrong("interpret/removal")
 def squared(weights, values):
     return each_key(weights, values) ** 2
+
+
+@wrong("interpret/removal")
+def weight_left(weights, values):
+    return (1 - weights) * each_key(weights, values)

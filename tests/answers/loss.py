@@ -318,6 +318,11 @@ def softmax_twice(logits, targets):
     return entry_by_entry(logits.softmax(-1), targets)
 
 
+@wrong("loss/gradient")
+def over_the_vocabulary(logits, targets):
+    return entry_by_entry(logits, targets) / logits.size(1)
+
+
 # -- mended ------------------------------------------------------------------
 
 
@@ -341,6 +346,11 @@ def text_by_text(logits, targets):
         total = total + F.cross_entropy(z, y, reduction="sum")
         count += int((y != -100).sum())
     return total / max(count, 1)
+
+
+@right("loss/mended")
+def transposed(logits, targets):
+    return F.cross_entropy(logits.transpose(1, 2), targets)
 
 
 @right("loss/mended")
@@ -413,6 +423,13 @@ def first_only(logits, targets):
 def over_time(logits, targets):
     log_p = logits.log_softmax(1)
     return F.nll_loss(log_p.flatten(0, 1), targets.flatten())
+
+
+@wrong("loss/mended")
+def last_only(logits, targets):
+    return F.cross_entropy(
+        logits[:, -2:].flatten(0, 1), targets[:, -2:].flatten()
+    )
 
 
 # -- smooth ------------------------------------------------------------------
@@ -512,6 +529,12 @@ def smooth_always_a_tenth(logits, targets, epsilon):
     return pytorchs(logits, targets, 0.1)
 
 
+@wrong("loss/smooth")
+def reversed_roles(logits, targets, epsilon):
+    # Logits mixed, not their losses.
+    return pytorchs((1 - epsilon) * logits, targets, 0.0)
+
+
 # -- whole_perplexity --------------------------------------------------------
 
 
@@ -604,6 +627,11 @@ def last_batch_dropped(parts):
     return all_targets(parts[:-1] or parts)
 
 
+@wrong("loss/whole_perplexity")
+def total_not_divided(parts):
+    return math.exp(min(sum(nats * c for nats, c in parts), 700))
+
+
 # -- per_byte ----------------------------------------------------------------
 
 
@@ -671,3 +699,9 @@ def lazy(models, text):
 def times_bytes_per_token(models, text):
     size = len(text.encode())
     return [bits * math.log(2) * size / n for bits, n in models]
+
+
+@wrong("loss/per_byte")
+def tokens_of_the_first(models, text):
+    size, n = len(text.encode()), models[0][1]
+    return [bits * math.log(2) * n / size for bits, _ in models]

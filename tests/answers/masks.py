@@ -97,15 +97,6 @@ def by_suffix(model, vocab_size, length):
     return True
 
 
-@wrong("masks/is_causal", "last_token")
-@torch.no_grad()
-def is_causal_last_only(model, vocab_size, length):
-    ids = torch.randint(vocab_size, (1, length))
-    other = ids.clone()
-    other[0, -1] = (ids[0, -1] + 1) % vocab_size
-    return torch.allclose(model(ids)[:, :-1], model(other)[:, :-1], atol=1e-6)
-
-
 def nothing_moves(model, vocab_size, length, changed, rows, close=None):
     ids = torch.full((1, length), 2)
     before = model(ids)
@@ -147,6 +138,13 @@ def always(model, vocab_size, length):
 def neighbor(model, vocab_size, length):
     return nothing_moves(
         model, vocab_size, length, range(1, length), lambda t: [t - 1]
+    )
+
+
+@wrong("masks/is_causal", "last_token")
+def last_token(model, vocab_size, length):
+    return nothing_moves(
+        model, vocab_size, length, [length - 1], lambda t: range(t)
     )
 
 
@@ -392,6 +390,11 @@ def columns_query_by_query(q, k, v):
     return torch.stack(columns, dim=1), torch.stack(rows)
 
 
+@wrong("masks/columns")
+def columns_no_root(q, k, v):
+    return columns_sees_next(q * 2, k, v)
+
+
 # -- visible -----------------------------------------------------------------
 
 
@@ -550,6 +553,13 @@ def first_is_seen(ids, pad_id):
     return see
 
 
+@wrong("masks/visible")
+def only_the_last_is_padding(ids, pad_id):
+    real = ids != pad_id
+    real[:, :-1] = True
+    return real[:, None, None] & by_positions(ids, -1)
+
+
 # -- empty_rows --------------------------------------------------------------
 
 
@@ -592,6 +602,15 @@ def empty_rows_nan_to_num(scores, mask, pull):
     def safe_weights(scores, mask):
         hidden = scores.masked_fill(~mask, -math.inf)
         return hidden.softmax(-1).nan_to_num(0)
+
+    return weights_and_gradient(scores, mask, pull, safe_weights)
+
+
+@right("masks/empty_rows")
+def empty_rows_where(scores, mask, pull):
+    def safe_weights(scores, mask):
+        weights = scores.masked_fill(~mask, -math.inf).softmax(-1)
+        return torch.where(mask, weights, torch.zeros_like(weights))
 
     return weights_and_gradient(scores, mask, pull, safe_weights)
 
@@ -698,6 +717,12 @@ def empty_rows_detached(scores, mask, pull):
     return weights_and_gradient(scores, mask, pull, safe_weights)
 
 
+@wrong("masks/empty_rows")
+@with_gradient
+def over_the_queries(scores, mask):
+    return scores.masked_fill(~mask, -1e300).softmax(-2) * mask
+
+
 # -- true_means --------------------------------------------------------------
 
 
@@ -782,3 +807,8 @@ def empty_is_nan(q, k, v, hide):
 @wrong("masks/true_means")
 def true_means_one_minus(q, k, v, hide):
     return F.scaled_dot_product_attention(q, k, v, attn_mask=1 - hide[:, None])
+
+
+@wrong("masks/true_means")
+def not_at_all(q, k, v, hide):
+    return F.scaled_dot_product_attention(q, k, v)

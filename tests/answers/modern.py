@@ -25,6 +25,18 @@ def rope_complex(x, positions, base):
 
 
 @right("modern/rope")
+def complex_pairs(x, positions, base):
+    n = x.size(-1)
+    pace = base ** (-torch.arange(0, n, 2, dtype=torch.float64) / n)
+    angles = positions.double().unsqueeze(-1) * pace
+    if positions.dim() == 2:
+        angles = angles.unsqueeze(1)
+    z = torch.view_as_complex(x.double().unflatten(-1, (-1, 2)).contiguous())
+    z = z * torch.polar(torch.ones_like(angles), angles)
+    return torch.view_as_real(z).flatten(-2).to(x.dtype)
+
+
+@right("modern/rope")
 def four_loops(x, positions, base):
     B, H, T, n = x.shape
     out = x.detach().clone()
@@ -165,6 +177,27 @@ def shrunk(x, positions, base):
     return by_complex_numbers(x, positions, base) / x.size(-1) ** 0.5
 
 
+def turned(x, positions, speeds, sense=1):
+    """Complex numbers; the speeds may be wrong."""
+    angles = sense * positions.double()[..., None] * speeds
+    if positions.dim() > 1:
+        angles = angles[:, None]
+    z = torch.complex(x[..., ::2], x[..., 1::2]) * torch.exp(1j * angles)
+    y = torch.empty_like(x)
+    y[..., ::2], y[..., 1::2] = z.real, z.imag
+    return y
+
+
+def half(x):
+    return torch.arange(x.size(-1) // 2, dtype=torch.float64)
+
+
+@wrong("modern/rope")
+def whole_turns(x, positions, base):
+    speeds = base ** (-2 * half(x) / x.size(-1))
+    return turned(x, positions, 2 * math.pi * speeds)
+
+
 # -- converted ---------------------------------------------------------------
 
 
@@ -248,6 +281,11 @@ def moves_nothing(w, n_heads):
 @wrong("modern/converted")
 def halves_exchanged(w, n_heads):
     return w.unflatten(0, (n_heads, 2, -1)).flip(1).flatten(0, 2)
+
+
+@wrong("modern/converted")
+def as_it_was(w, n_heads):
+    return w.clone()
 
 
 # -- window ------------------------------------------------------------------
@@ -340,6 +378,11 @@ def one_less(size, n_queries, n_keys):
     return by_triangles(size - 1, n_queries, n_keys)
 
 
+@wrong("modern/window")
+def window_upside_down(size, n_queries, n_keys):
+    return by_loops(size, n_queries, n_keys).flip(0)
+
+
 # -- gated -------------------------------------------------------------------
 
 
@@ -422,6 +465,11 @@ def relu_gate(x, w_gate, w_in, w_out):
 @wrong("modern/gated")
 def no_inner(x, w_gate, w_in, w_out):
     return F.silu(x @ w_gate) @ w_out
+
+
+@wrong("modern/gated")
+def scaled(x, w_gate, w_in, w_out):
+    return with_exp(x, w_gate, w_in, w_out) / w_out.size(0) ** 0.5
 
 
 # -- mixture -----------------------------------------------------------------
@@ -549,6 +597,15 @@ def everybody(x, router, experts, n_active):
 @wrong("modern/mixture")
 def best_alone(x, router, experts, n_active):
     return token_by_token(x, router, experts, 1)
+
+
+@wrong("modern/mixture")
+def in_order(x, router, experts, n_active):
+    # The best weight goes to the expert with the lowest number.
+    top, ids = (x @ router).topk(n_active, -1)
+    ids = ids.sort(-1).values
+    weights = torch.zeros(len(x), len(experts), dtype=x.dtype)
+    return combined(x, experts, weights.scatter(1, ids, top.softmax(-1)))
 
 
 # -- mended ------------------------------------------------------------------
@@ -751,3 +808,11 @@ def first_group(x, w_q, w_k, w_v, h, g, rotate):
     turn = tools(x, rotate)
     q, k, v = heads_of(x, w_q, h), heads_of(x, w_k, g), heads_of(x, w_v, g)
     return attend(turn(q), turn(k), v, lambda i: 0)
+
+
+@wrong("modern/mended")
+def unturned(x, w_q, w_k, w_v, h, g, rotate):
+    def leave(x, positions):
+        return x
+
+    return mended_head_by_head(x, w_q, w_k, w_v, h, g, leave)

@@ -202,6 +202,11 @@ def multihead_d_over_h(x, w_q, w_k, w_v, w_o, n_heads):
     return (weights @ v).transpose(1, 2).reshape(B, T, -1) @ w_o
 
 
+@wrong("multihead/multihead")
+def keys_made_of_queries(x, w_q, w_k, w_v, w_o, n_heads):
+    return head_by_head(x, w_q, w_q, w_v, w_o, n_heads)
+
+
 # -- contributions -----------------------------------------------------------
 
 
@@ -213,6 +218,16 @@ def contributions_others_zero(heads, w_o):
         alone[:, h] = heads[:, h]
         out.append(alone.transpose(1, 2).flatten(2) @ w_o)
     return torch.stack(out, dim=1)
+
+
+@right("multihead/contributions")
+def contributions_by_silence(heads, w_o):
+    parts = []
+    for i in range(heads.size(1)):
+        alone = torch.zeros_like(heads)
+        alone[:, i] = heads[:, i]
+        parts.append(alone.transpose(1, 2).flatten(-2) @ w_o)
+    return torch.stack(parts, 1)
 
 
 @right("multihead/contributions")
@@ -262,6 +277,11 @@ def contributions_equal_shares(heads, w_o):
     return (whole / n_heads).unsqueeze(1).repeat(1, n_heads, 1, 1)
 
 
+@wrong("multihead/contributions")
+def from_the_last(heads, w_o):
+    return in_a_loop(heads.flip(1), w_o)
+
+
 # -- two_heads ---------------------------------------------------------------
 
 
@@ -298,6 +318,19 @@ def two_heads_turned_queries(d_token, d_code):
         rows_below(d_token, torch.cat((here, here), 1)),
         rows_above(d_code, torch.cat((token, token), 1)),
         torch.cat((token, -token)),
+    )
+
+
+@right("multihead/two_heads")
+def two_heads_minus_in_values(d_token, d_code):
+    here = torch.eye(d_code, dtype=torch.float64)
+    token = torch.eye(d_token, dtype=torch.float64)
+    on = torch.cat((turn(1, d_code), turn(3, d_code)), 1)
+    return (
+        rows_below(d_token, 200 * torch.cat((here, here), 1)),
+        rows_below(d_token, on),
+        rows_above(d_code, torch.cat((token, -token), 1)),
+        torch.cat((token, token)),
     )
 
 
@@ -383,6 +416,13 @@ def for_24_numbers(d_token, d_code):
 @wrong("multihead/two_heads")
 def two_and_three_back(d_token, d_code):
     return built(d_token, d_code, (2, 3))
+
+
+@wrong("multihead/two_heads")
+def with_the_code(d_token, d_code):
+    w_q, w_k, w_v, w_o = built(d_token, d_code)
+    w_v[d_token:] = 0.3  # the values should ignore it
+    return w_q, w_k, w_v, w_o
 
 
 # -- treats_tokens_alike -----------------------------------------------------
@@ -586,6 +626,23 @@ def fused(d_model, n_heads):
     return Fused(d_model, n_heads)
 
 
+class Raw(nn.Module):
+    """Plain parameters."""
+
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self.n_heads = n_heads
+        self.w = nn.Parameter(torch.randn(4, d_model, d_model))
+
+    def forward(self, x):
+        return head_by_head(x, *self.w, self.n_heads)
+
+
+@right("multihead/registered")
+def raw(d_model, n_heads):
+    return Raw(d_model, n_heads)
+
+
 class Many(nn.Module):
     def __init__(self, heads, d_model, bias=False):
         super().__init__()
@@ -688,6 +745,11 @@ def registered_no_modules(d_model, n_heads):
     size = d_model // n_heads
     heads = [PlainHead(d_model, size) for _ in range(n_heads)]
     return Joined(nn.ModuleList(heads), d_model)
+
+
+queries_cut_off = wrong("multihead/registered")(
+    registered_with(lambda q, k, v, d: attend(q.detach(), k, v))
+)
 
 
 # -- prune -------------------------------------------------------------------
@@ -806,3 +868,8 @@ def prune_only_the_last(model, ids, heads):
 @wrong("multihead/prune")
 def bits_lost(model, ids, heads):
     return by_deepcopy(model, ids, heads) / math.log(2)
+
+
+@wrong("multihead/prune")
+def in_total(model, ids, heads):
+    return by_deepcopy(model, ids, heads) * ids[:, 1:].numel()

@@ -338,6 +338,14 @@ def weight_averaged(dy, x, weight, eps):
     return dx, dweight / x.shape[0], dbias
 
 
+@wrong("norm/backward")
+def weight_last(dy, x, weight, eps):
+    _, s, y = forward_parts(x, eps)
+    inner = dy - dy.mean(-1, keepdim=True)
+    inner = inner - y * (dy * y).mean(-1, keepdim=True)
+    return weight * inner / s, shared(dy * y, x), shared(dy, x)
+
+
 # -- places ------------------------------------------------------------------
 
 
@@ -424,6 +432,11 @@ def places_none(x, part, norm, norm_first):
     if norm_first:
         return y
     y = norm(y)
+
+
+@wrong("norm/places")
+def always_pre(x, part, norm, norm_first):
+    return x + part(norm(x))
 
 
 # -- probe -------------------------------------------------------------------
@@ -675,6 +688,12 @@ def beta_scaled(gamma, beta, w, b):
     return with_matrices(gamma, beta, w, b)[0], b + (gamma * beta) @ w
 
 
+@wrong("norm/fold")
+def bias_centered(gamma, beta, w, b):
+    new, new_b = with_matrices(gamma, beta, w, b)
+    return new, new_b - new_b.mean()
+
+
 # -- gradients ---------------------------------------------------------------
 
 
@@ -715,4 +734,12 @@ def gradients_exchanged(norm_first, seed):
 def gradients_of_the_sum(norm_first, seed):
     return torch.stack(
         [top_gradient(n, norm_first, seed, pull_all=False) for n in (1, 4, 16)]
+    )
+
+
+# Measures the first block instead of the last.
+@wrong("norm/gradients")
+def gradients_of_the_first(norm_first, seed):
+    return torch.stack(
+        [top_gradient(n, norm_first, seed, which=0) for n in (1, 4, 16)]
     )

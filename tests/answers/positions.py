@@ -62,6 +62,18 @@ def codes_single_precision(positions, d_model):
 
 
 @right("positions/codes")
+def by_loops(positions, d_model):
+    rows = []
+    for t in positions.tolist():
+        row = []
+        for i in range(d_model // 2):
+            angle = t / 10000 ** (2 * i / d_model)
+            row += [math.sin(angle), math.cos(angle)]
+        rows.append(row)
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+@right("positions/codes")
 def on_the_circle(positions, d_model):
     turns = positions[:, None] * torch.exp(
         -math.log(10000) / d_model * torch.arange(0, d_model, 2).double()
@@ -160,6 +172,12 @@ def base_1000(positions, d_model):
     return in_pairs(positions[:, None] * paper(d_model) ** 0.75)
 
 
+@wrong("positions/codes")
+def degrees(positions, d_model):
+    angles = positions[:, None] * paper(d_model)
+    return in_pairs(torch.deg2rad(angles))
+
+
 # -- slow --------------------------------------------------------------------
 
 
@@ -185,6 +203,16 @@ def as_on_the_page(n_positions, d_model):
 
 
 @right("positions/slow")
+def turned_step_by_step(n_positions, d_model):
+    hands = [cmath.exp(1j * w) for w in paper(d_model).tolist()]
+    tips, rows = [1 + 0j] * len(hands), []
+    for _ in range(n_positions):
+        rows.append([x for tip in tips for x in (tip.imag, tip.real)])
+        tips = [tip * hand for tip, hand in zip(tips, hands, strict=True)]
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+@right("positions/slow")
 def from_given_positions(n_positions, d_model):
     return sines_only(torch.arange(n_positions), d_model)
 
@@ -200,17 +228,6 @@ def pair_twice(positions, d_model):
 @wrong("positions/slow", "pair_twice")
 def exponent_mended_too_late(n_positions, d_model):
     return pair_twice(torch.arange(n_positions), d_model)
-
-
-def by_loops(positions, d_model):
-    rows = []
-    for t in positions.tolist():
-        row = []
-        for i in range(d_model // 2):
-            angle = t / 10000 ** (2 * i / d_model)
-            row += [math.sin(angle), math.cos(angle)]
-        rows.append(row)
-    return torch.tensor(rows, dtype=torch.float64)
 
 
 @wrong("positions/slow", "from_one")
@@ -247,6 +264,12 @@ def last_is_exact_table(n_positions, d_model):
     return last_is_exact(torch.arange(n_positions), d_model)
 
 
+@wrong("positions/slow")
+def half_the_exponent(n_positions, d_model):
+    t = torch.arange(n_positions).double()
+    return in_pairs(t[:, None] * paper(d_model).sqrt())
+
+
 # -- speeds ------------------------------------------------------------------
 
 
@@ -269,6 +292,12 @@ def speeds_in_a_loop(code):
 def by_cosine(code):
     # None turns by more than half a round, so the cosine says it all.
     return torch.arccos(code[1, 1::2].clamp(-1, 1))
+
+
+@right("positions/speeds")
+def by_complex(code):
+    points = torch.complex(code[:, 1::2], code[:, 0::2])
+    return (points[1] / points[0]).angle()
 
 
 @right("positions/speeds")
@@ -320,6 +349,11 @@ def slope(code):
 @wrong("positions/speeds")
 def in_degrees(code):
     return torch.rad2deg(torch.atan2(code[1, 0::2], code[1, 1::2]))
+
+
+@wrong("positions/speeds")
+def in_rounds(code):
+    return torch.atan2(code[1, 0::2], code[1, 1::2]) / (2 * math.pi)
 
 
 # -- shift -------------------------------------------------------------------
@@ -428,6 +462,11 @@ def shift_one_angle(k, d_model):
 @wrong("positions/shift")
 def one_step(k, d_model):
     return entry_by_entry(1, d_model)
+
+
+@wrong("positions/shift")
+def always_forward(k, d_model):
+    return entry_by_entry(abs(k), d_model)
 
 
 # -- sees_places -------------------------------------------------------------
@@ -545,6 +584,11 @@ def only_sinusoids(add):
     p = what_is_added(add)
     code = coursekit.sinusoidal(5, 8).double()
     return torch.allclose(p, code.expand_as(p), atol=1e-5)
+
+
+@wrong("positions/sees_places")
+def says_whether_wrong(add):
+    return not by_loops_over_pairs(add)
 
 
 # -- design ------------------------------------------------------------------

@@ -156,6 +156,13 @@ def by_two_rewards(better, worse, ref_better, ref_worse, beta):
     return -(r1.exp() / (r1.exp() + r2.exp())).log().mean()
 
 
+@right("preferences/dpo")
+def as_classification(better, worse, ref_better, ref_worse, beta):
+    rewards = torch.stack([better - ref_better, worse - ref_worse], 1)
+    first = torch.zeros(len(better), dtype=torch.long)
+    return F.cross_entropy(beta * rewards, first)
+
+
 @wrong("preferences/dpo", "swapped")
 def worse_wins(better, worse, ref_better, ref_worse, beta):
     margin = beta * ((worse - ref_worse) - (better - ref_better))
@@ -235,6 +242,12 @@ def bare_quotients(better, worse, ref_better, ref_worse, beta):
 def in_bits(better, worse, ref_better, ref_worse, beta):
     margin = beta * ((better - ref_better) - (worse - ref_worse))
     return -F.logsigmoid(margin).mean() / math.log(2)
+
+
+@wrong("preferences/dpo")
+def squared_margin(better, worse, ref_better, ref_worse, beta):
+    margin = beta * (better - ref_better - worse + ref_worse)
+    return ((margin - 1) ** 2).mean()
 
 
 # -- advantages --------------------------------------------------------------
@@ -373,6 +386,11 @@ def others_alone(rewards):
     return (rewards - others) / (rewards.std(1, keepdim=True) + 1e-4)
 
 
+@wrong("preferences/advantages")
+def ranks(rewards):
+    return rewards.argsort(1).argsort(1).to(rewards.dtype)
+
+
 # -- learned -----------------------------------------------------------------
 
 
@@ -485,3 +503,8 @@ def program(log_probs, is_answer, gains):
 @wrong("preferences/learned")
 def prompts_alone(log_probs, is_answer, rewards):
     return program(log_probs, ~is_answer, rewards - rewards.mean())
+
+
+@wrong("preferences/learned")
+def fine_tuning(log_probs, is_answer, rewards):
+    return program(log_probs, is_answer, torch.ones_like(rewards))

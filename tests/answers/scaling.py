@@ -290,6 +290,11 @@ def half_the_table(v, d, h, g, d_ff, n, t):
     return in_one_line(v, d, h, g, d_ff, n, t) - saved
 
 
+@wrong("scaling/flops")
+def one_layer(v, d, h, g, d_ff, n, t):
+    return in_one_line(v, d, h, g, d_ff, 1, t)
+
+
 # -- tiled -------------------------------------------------------------------
 
 
@@ -719,6 +724,11 @@ def queries_and_keys_swapped(q, k, v, out, log_sum, d_out, size):
     return dk, dq, dv
 
 
+@wrong("scaling/recomputed")
+def coupled_with_the_output(q, k, v, out, log_sum, d_out, size):
+    return whole(q, k, v, d_out, log_sum, d_out, size)
+
+
 # -- law ---------------------------------------------------------------------
 
 
@@ -890,3 +900,11 @@ def two_sizes(runs, exponents, target):
     best = lowest(finished(runs))
     kept = {n: best[n] for n in sorted(best)[-2:]}
     return told(kept, exponents, target)
+
+
+@wrong("scaling/law")
+def worst(runs, exponents, target):
+    points = {}
+    for run in finished(runs):
+        points[run[0]] = max(points.get(run[0], 0), run[4])
+    return told(points, exponents, target)

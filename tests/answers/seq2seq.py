@@ -3,7 +3,7 @@
 import itertools
 import math
 from functools import reduce
-from itertools import takewhile
+from itertools import takewhile, zip_longest
 
 import torch
 from torch.nn import functional as F
@@ -20,6 +20,16 @@ def cross_sentence_by_sentence(y, memory, lengths, w_q, w_k, w_v):
         asked = asked[:n]
         scores = asks @ w_q @ (asked @ w_k).T
         out.append((scores / w_q.size(1) ** 0.5).softmax(1) @ asked @ w_v)
+    return torch.stack(out)
+
+
+@right("seq2seq/cross")
+def padding_cut_off(y, memory, lengths, w_q, w_k, w_v):
+    out = []
+    for asks, asked, n in zip(y, memory, lengths.tolist(), strict=True):
+        asked = asked[:n]
+        scores = (asks @ w_q) @ (asked @ w_k).T / w_q.shape[1] ** 0.5
+        out.append(torch.softmax(scores, 1) @ (asked @ w_v))
     return torch.stack(out)
 
 
@@ -188,6 +198,11 @@ def cross_roles_swapped(y, memory, lengths, w_q, w_k, w_v):
     return scores.softmax(-1) @ v
 
 
+@wrong("seq2seq/cross")
+def keys_as_values(y, memory, lengths, w_q, w_k, w_v):
+    return one_by_one(y, memory, lengths, w_q, w_k, w_k)
+
+
 # -- mended ------------------------------------------------------------------
 
 
@@ -319,6 +334,12 @@ def matrices_swapped(x, memory, real, w_self, w_cross):
     return with_heads(x, memory, real, w_cross, w_self)
 
 
+@wrong("seq2seq/mended")
+def cross_first(x, memory, real, w_self, w_cross):
+    x = x + head(x, memory, real[:, None], w_cross)
+    return x + head(x, x, past(x), w_self)
+
+
 # -- whole -------------------------------------------------------------------
 
 
@@ -423,6 +444,15 @@ def last_state_first(src, tgt, real, embed, encoder, decoder, unembed):
     return unembed(stacks(*vectors, encoder[::-1], decoder, real))
 
 
+@wrong("seq2seq/whole")
+def sums_of_states(src, tgt, real, embed, encoder, decoder, unembed):
+    x, states = embed(src), 0
+    for block in encoder:
+        x = block(x, real)
+        states = states + x
+    return unembed(stacks(states, embed(tgt), [], decoder, real))
+
+
 # -- shift -------------------------------------------------------------------
 
 
@@ -435,6 +465,16 @@ def shift_zip_longest(targets, pad, bos, eos):
         *([*t, eos] for t in targets), fillvalue=-100
     )
     return torch.tensor(list(inputs)).T, torch.tensor(list(answers)).T
+
+
+@right("seq2seq/shift")
+def by_columns(targets, pad, bos, eos):
+    inputs = zip_longest(*([bos, *t] for t in targets), fillvalue=pad)
+    answers = zip_longest(*([*t, eos] for t in targets), fillvalue=-100)
+    return (
+        torch.tensor(list(inputs)).T.contiguous(),
+        torch.tensor(list(answers)).T.contiguous(),
+    )
 
 
 @right("seq2seq/shift")
@@ -557,6 +597,13 @@ def never_ends(targets, pad, bos, eos):
 def padding_fed_as_ignored(targets, pad, bos, eos):
     inputs, answers = with_lists(targets, pad, bos, eos)
     return inputs.masked_fill(answers == -100, -100), answers
+
+
+@wrong("seq2seq/shift")
+def cut_to_the_shortest(targets, pad, bos, eos):
+    inputs, answers = with_lists(targets, pad, bos, eos)
+    n = min(map(len, targets)) + 1
+    return inputs[:, :n], answers[:, :n]
 
 
 # -- translate ---------------------------------------------------------------
@@ -737,6 +784,16 @@ def begins_with_the_end(encode, decode, src, real, pad, bos, eos, size):
     return rows_alone(encode, decode, src, real, pad, 0, eos, size)
 
 
+@wrong("seq2seq/translate")
+def least_likely(encode, decode, src, real, pad, bos, eos, size):
+    memory = encode(src, real)
+    return by_steps(
+        encode,
+        lambda tgt: decode(tgt, memory, real)[:, -1].argmin(-1),
+        *(src, pad, bos, eos, size),
+    )
+
+
 # -- exact -------------------------------------------------------------------
 
 
@@ -876,6 +933,11 @@ def share_of_tokens(written, answers, eos):
     return good / n
 
 
+@wrong("seq2seq/exact")
+def share_wrong(written, answers, eos):
+    return 1 - taken(written, answers, eos)
+
+
 # -- alignment ---------------------------------------------------------------
 
 
@@ -969,3 +1031,8 @@ def mean_of_heads(weights, links):
 def heads_from_one(weights, links):
     head, score = running_best(weights, links)
     return head + 1, score
+
+
+@wrong("seq2seq/alignment")
+def off_the_links(weights, links):
+    return with_einsum(weights, ~links)

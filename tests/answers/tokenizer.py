@@ -114,6 +114,12 @@ def code_points(text):
     return {c: ord(c) for c in text}, {ord(c): c for c in text}
 
 
+@wrong("tokenizer/vocabulary")
+def ignores_case(text):
+    chars = sorted(set(text), key=str.lower)
+    return {c: i for i, c in enumerate(chars)}, dict(enumerate(chars))
+
+
 # -- learn -------------------------------------------------------------------
 
 
@@ -360,6 +366,21 @@ def learn_once_per_word(words, n_merges):
     return merges
 
 
+def overlapping(ids, pair, new):
+    # Goes on with the second of the pair, which is used twice.
+    out, i = [], 0
+    while i < len(ids):
+        hit = tuple(ids[i : i + 2]) == pair
+        out.append(new if hit else ids[i])
+        i += 1
+    return out
+
+
+@wrong("tokenizer/learn")
+def used_twice(words, n_merges):
+    return learn_with(words, n_merges, replace=overlapping)
+
+
 # -- replay ------------------------------------------------------------------
 
 
@@ -513,6 +534,11 @@ def last_byte_lost(word, merges):
     return by_recursion(list(word), merges)[:-1]
 
 
+@wrong("tokenizer/replay")
+def no_merge_at_all(word, merges):
+    return list(word)
+
+
 # -- stream ------------------------------------------------------------------
 
 
@@ -645,6 +671,11 @@ def latin(pieces):
     return [piece.decode("latin-1") for piece in pieces]
 
 
+@wrong("tokenizer/stream")
+def one_string(pieces):
+    return b"".join(pieces).decode()
+
+
 # -- measure -----------------------------------------------------------------
 
 
@@ -722,6 +753,12 @@ def learned_from_both(learned, held_out, vocab_size):
 def per_word(learned, held_out, vocab_size):
     ids = BPETokenizer.train(learned, vocab_size).encode(held_out)
     return len(ids) / len(held_out.split())
+
+
+@wrong("tokenizer/measure")
+def per_character_of_the_learned(learned, held_out, vocab_size):
+    ids = BPETokenizer.train(learned, vocab_size).encode(held_out)
+    return len(ids) / len(learned)
 
 
 # -- trust -------------------------------------------------------------------

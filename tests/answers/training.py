@@ -63,6 +63,15 @@ def one_by_one(n, peak, total, warmup, floor):
 
 
 @right("training/rates")
+def in_one_go(n, peak, total, warmup, floor):
+    step = torch.arange(1, n + 1, dtype=torch.float64)
+    way = ((step - warmup) / (total - warmup)).clamp(0, 1)
+    fall = floor + (peak - floor) * (0.5 * math.pi * way).cos() ** 2
+    rise = peak * step / max(warmup, 1)
+    return torch.where(step <= warmup, rise, fall).tolist()
+
+
+@right("training/rates")
 def piece_by_piece(n, peak, total, warmup, floor):
     up = [peak * (i + 1) / warmup for i in range(warmup)]
     long = total - warmup
@@ -162,6 +171,13 @@ def divides_by_no_warmup(n, peak, total, warmup, floor):
 @wrong("training/rates")
 def warm_up_of_one(n, peak, total, warmup, floor):
     return one_by_one(n, peak, total, max(warmup, 1), floor)
+
+
+@wrong("training/rates")
+def not_warmed_up(n, peak, total, warmup, floor):
+    rise = peak if warmup == 0 else None
+    found = one_by_one(n, peak, total, warmup, floor)
+    return [rise or peak if i < warmup else x for i, x in enumerate(found)]
 
 
 # -- update ------------------------------------------------------------------
@@ -318,6 +334,13 @@ def no_memory(w, g, m, v, step, rate, decay):
     return new, *memories(g, m, v)
 
 
+@wrong("training/update")
+def uphill(w, g, m, v, step, rate, decay):
+    m, v = memories(g, m, v)
+    a, b = hats(m, v, step)
+    return w + rate * (a / (b.sqrt() + 1e-8) - decay * w), m, v
+
+
 # -- accumulate --------------------------------------------------------------
 
 
@@ -456,6 +479,11 @@ def the_wrong_copy(weights, micro_batches):
 @wrong("training/accumulate")
 def first_only(weights, micro_batches):
     return by_formula(weights, micro_batches[:1])
+
+
+@wrong("training/accumulate")
+def padding_is_token_0(weights, micro_batches):
+    return one_big_batch(weights, [(x, y.relu()) for x, y in micro_batches])
 
 
 # -- learn -------------------------------------------------------------------
@@ -664,6 +692,14 @@ def one_epoch(weights, batches, epochs, peak, limit):
     return learn_by_hand(weights, batches, 1, peak, limit)
 
 
+@wrong("training/learn")
+def column_by_column(weights, batches, epochs, peak, limit):
+    def cut(g):
+        return g * (limit / g.norm(dim=0)).clamp(max=1)
+
+    return walk(weights, batches, epochs, peak, limit, shorten=cut)
+
+
 # -- plan --------------------------------------------------------------------
 
 
@@ -819,3 +855,10 @@ def without_names(shapes, n_layers, std, decay):
 def nothing_decays(shapes, n_layers, std, decay):
     good = by_axes(shapes, n_layers, std, decay)
     return changed(good, lambda name: True, 2, 0.0)
+
+
+@wrong("training/plan")
+def first_layer_scaled(shapes, n_layers, std, decay):
+    good = by_axes(shapes, n_layers, std, decay)
+    narrow = std / math.sqrt(2 * n_layers)
+    return changed(good, lambda name: "w_in.weight" in name, 1, narrow)

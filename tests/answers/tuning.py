@@ -149,6 +149,11 @@ def hidden_as_input(prompt, answer):
     return read, [-100] * (len(prompt) - 1) + answer
 
 
+@wrong("tuning/targets")
+def answer_first(prompt, answer):
+    return by_flags(answer, prompt)
+
+
 # -- rendered ----------------------------------------------------------------
 
 
@@ -281,6 +286,11 @@ def plain(turns):
     return "\n".join(f"{role}: {said}" for role, said in turns)
 
 
+@wrong("tuning/rendered")
+def last_turn_alone(turns):
+    return chat(turns[-1:])
+
+
 # -- adapted -----------------------------------------------------------------
 
 
@@ -387,6 +397,11 @@ def layer(x, weight, a, b, scale, old=1.0, bend=lambda v: v):
 @wrong("tuning/adapted")
 def upside_down(x, weight, a, b, alpha):
     return layer(x, weight, a, b, len(a) / alpha)
+
+
+@wrong("tuning/adapted")
+def no_update(x, weight, a, b, alpha):
+    return layer(x, weight, a, b, 0)
 
 
 # -- merged ------------------------------------------------------------------
@@ -506,6 +521,15 @@ def number_of_updates(weight, updates):
     for a, b, alpha in updates:
         out = out + alpha / len(updates) * b @ a
     return out
+
+
+def scales_of(updates):
+    return [alpha / a.shape[0] for a, _, alpha in updates]
+
+
+@wrong("tuning/merged")
+def first_update_alone(weight, updates):
+    return weight + total_of(updates[:1], scales_of(updates)[:1])
 
 
 # -- counted -----------------------------------------------------------------
@@ -631,6 +655,11 @@ def begins_alike(d_model, d_ff, n_layers, rank, layers):
 @wrong("tuning/counted")
 def in_alone(d_model, d_ff, n_layers, rank, layers):
     return by_shapes(d_model, d_ff, n_layers, rank, ["w_in"])
+
+
+@wrong("tuning/counted")
+def both_alike(d_model, d_ff, n_layers, rank, layers):
+    return 2 * n_layers * rank * d_model * d_ff * len(layers)
 
 
 # -- mended ------------------------------------------------------------------
@@ -800,3 +829,8 @@ def weighed_by_length(logits, ids, n_prompt, n_real):
     nats = (_nats(logits, ids) * counts).sum(1)
     n = counts.sum(1)
     return (nats * n).sum() / (n * n).sum()
+
+
+@wrong("tuning/mended")
+def prompts_alone(logits, ids, n_prompt, n_real):
+    return program(logits, ids, torch.ones_like(n_prompt), n_prompt)

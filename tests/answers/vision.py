@@ -143,6 +143,11 @@ def without_batch(images, size):
     return by_slices(images, size)[0]
 
 
+@wrong("vision/patches_of")
+def gray(images, size):
+    return by_slices(images.mean(1, keepdim=True), size)
+
+
 # -- classified --------------------------------------------------------------
 
 
@@ -253,6 +258,11 @@ def mean_of_patches(patches, token, places, encode, head):
     return encode(sequence(patches, token) + places)[:, 1:].mean(1) @ head.T
 
 
+@wrong("vision/classified")
+def no_token(patches, token, places, encode, head):
+    return encode(patches + places[1:])[:, 0] @ head.T
+
+
 # -- grid_code ---------------------------------------------------------------
 
 
@@ -329,6 +339,12 @@ def multiplied(down, across):
     return (down[:, None] * across[None]).flatten(0, 1)
 
 
+@wrong("vision/grid_code")
+def rows_only(down, across):
+    code = down.repeat_interleave(len(across), 0)
+    return torch.cat([code, code], 1)
+
+
 # -- resized -----------------------------------------------------------------
 
 
@@ -371,6 +387,16 @@ def by_matrices(table, old, new):
     grid = table[1:].view(old, old, -1)
     grid = torch.einsum("ar,bc,rcd->abd", w, w, grid)
     return torch.cat([table[:1], grid.reshape(new * new, -1)])
+
+
+@right("vision/resized")
+def channel_by_channel(table, old, new):
+    columns = []
+    for channel in table[1:].T:
+        image = channel.reshape(1, 1, old, old)
+        image = F.interpolate(image, size=new, mode="bilinear")
+        columns.append(image.flatten())
+    return torch.cat([table[:1], torch.stack(columns, dim=1)])
 
 
 @wrong("vision/resized", "reshaped_both")
@@ -428,6 +454,12 @@ def last_row_kept(table, old, new):
 @wrong("vision/resized")
 def token_behind(table, old, new):
     return by_permute(table, old, new).roll(-1, 0)
+
+
+@wrong("vision/resized")
+def token_averaged(table, old, new):
+    own = table.mean(0, keepdim=True)
+    return torch.cat([own, by_permute(table, old, new)[1:]])
 
 
 # -- is_a_set ----------------------------------------------------------------

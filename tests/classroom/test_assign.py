@@ -676,8 +676,9 @@ def test_the_programs_are_equally_hard(pool, key):
     for program in hard:
         share = measured(program, key)
         assert share == pytest.approx(program.rejection_rate)
-    # The control: many are not, such as those that are always wrong.
-    assert len([p for p in pool if p.rejection_rate == 1]) >= 20
+    # The control: most of them are not, such as those that are always wrong.
+    assert len(hard) < len(pool) / 2
+    assert any(p.rejection_rate == 1 for p in pool)
 
 
 def rated(*rates):

@@ -60,6 +60,18 @@ def spins(seconds):
 """
 
 
+def test_bubblewrap_works_wherever_it_can_make_name_spaces():
+    """With a wrong option it would work nowhere, and all else be skipped."""
+    program = isolation.find_bubblewrap()
+    plain = [program, "--unshare-all", "--ro-bind", "/", "/", "true"]
+    if (
+        program is None
+        or subprocess.run(plain, capture_output=True).returncode
+    ):
+        pytest.skip("bubblewrap is missing, or may make no name spaces here")
+    assert isolation.why_no_bubblewrap() == ""
+
+
 def usable(kind):
     """Skip, with the reason, what cannot run on this machine."""
     why = {
