@@ -456,7 +456,7 @@ BODIES = {
                 file.write(bytes(1 << 20))
         return q
     """,
-    "huge_answer": "return torch.zeros(20_000_000, dtype=torch.float64)",
+    "huge_answer": "return torch.empty(20_000_000, dtype=torch.float64)",
     "endless_list": """
         inner = []
         for _ in range(5000):
