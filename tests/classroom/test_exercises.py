@@ -396,7 +396,7 @@ def wrong_functions(exercise, seed=0):
 @pytest.mark.parametrize(("chapter", "name"), ALL)
 def test_reference_passes_and_wrong_answers_do_not(chapter, name):
     id, exercise = f"{chapter}/{name}", core.exercises(chapter)[name]
-    for seed in SEEDS:
+    for seed in SEEDS[2:]:  # test_answers.py has others' answers for 0 and 1
         report = check(id, exercise.reference, seed)
         assert report.status == "passed", f"the reference fails:\n{report}"
     cases = core.draw(exercise, 0)

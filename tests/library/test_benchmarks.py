@@ -9,6 +9,7 @@ import types
 from dataclasses import replace
 from functools import partial
 
+import forked
 import pytest
 import torch
 from torch import nn
@@ -716,7 +717,7 @@ def test_memory_is_measured():
     added = []
     for size in (1, 10**7):
         out = subprocess.run(
-            [sys.executable, "-c", code.format(size=size)],
+            [*forked.python(), "-c", code.format(size=size)],
             cwd=ROOT,
             capture_output=True,
             text=True,

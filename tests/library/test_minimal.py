@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 from types import ModuleType
 
+import forked
 import pytest
 import torch
 
@@ -463,7 +464,7 @@ def test_a_whole_text_is_evaluated():
 def run_alone(folder, name, *words):
     """Run a copied file as a reader would, without the package."""
     return subprocess.run(
-        [sys.executable, name, *words],
+        [*forked.python(), name, *words],
         cwd=folder,
         capture_output=True,
         text=True,
