@@ -24,11 +24,11 @@ gc.disable()  # until the tests are collected: what is imported stays
 # Folders whose tests run as a reader has the package, without shape checks, so
 # our own errors must come up; those of the book compute nothing.
 UNCHECKED = {"classroom", "answers", "input", "book", "web"}
-# Half a minute in one test, or tests that wait for a limit of time.
+# Half a minute in one test, tests that wait for a limit of time, or a minute
+# and more that one worker has to itself.
 LONGEST = (
-    "test_transcripts.py",
-    "test_doctor.py",
-    "test_worker.py",
+    *("test_transcripts.py", "test_doctor.py", "test_worker.py"),
+    *("test_live_figures.py", "test_live.py", "test_walk.py"),
 )
 
 

@@ -14,15 +14,24 @@ REFERENCE = "article p a.internal[href"
 CITED = 'article p a[href*="bibliography.html#"]'
 
 
-@pytest.fixture
-def page(browser):
-    """The page on attention, in a window that shows the term."""
+@pytest.fixture(scope="module")
+def attention(browser):
+    """The page on attention, which tests that leave no trace may share."""
     folder = HTML.as_uri() + "/"
     visit = Visit(browser, folder, 1280, "light").open(folder + PAGE)
-    visit.page.locator(TERM).first.scroll_into_view_if_needed()
     yield visit
-    assert visit.wrong == []
     visit.close()
+
+
+@pytest.fixture
+def page(attention):
+    """That page without a card, in a window that shows the term."""
+    attention.page.mouse.move(5, 5)
+    attention.page.evaluate("() => document.activeElement.blur()")
+    attention.page.locator("#link-card").wait_for(state="hidden")
+    attention.page.locator(TERM).first.scroll_into_view_if_needed()
+    yield attention
+    assert attention.wrong == []
 
 
 def point_at(visit, link):
@@ -52,7 +61,7 @@ def test_the_title_is_the_definition():
 
 def test_the_pointer_opens_a_card_and_may_rest_on_it(page):
     link, card = page.page.locator(TERM).first, page.page.locator("#link-card")
-    assert card.count() == 0
+    assert card.is_hidden()
     point_at(page, link)
     card.wait_for()
     assert card.inner_text().startswith(meaning("query"))
@@ -155,8 +164,8 @@ def test_a_link_to_a_figure_shows_it_small(opened):
     assert card.locator("svg").count() == 0
 
 
-@pytest.mark.parametrize("width", [1280, 360])
-def test_a_still_is_enlarged(opened, width):
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (360, "dark")])
+def test_a_still_is_enlarged(opened, width, scheme):
     visit = opened("04_attention", width)
     figure = visit.page.locator("#fig-att-qkv")
     small, dialog = figure.locator("svg").first, visit.page.locator(".zoom")
@@ -170,9 +179,8 @@ def test_a_still_is_enlarged(opened, width):
     assert dialog.get_attribute("aria-label").startswith("Fig. 4.")
     assert repeated(visit) == before
     assert visit.look() == []
-    for scheme in ("light", "dark"):
-        visit.theme(scheme)
-        assert axe(visit) == []
+    visit.theme(scheme)
+    assert axe(visit) == []
     visit.page.keyboard.press("Escape")
     dialog.wait_for(state="hidden")
     focused = "document.activeElement.className"
@@ -192,4 +200,4 @@ def test_other_links_have_none(page):
     other = page.page.locator('article p a[href^="further/"]:visible').first
     point_at(page, other)
     page.pass_time(500)
-    assert page.page.locator("#link-card").count() == 0
+    assert page.page.locator("#link-card").is_hidden()

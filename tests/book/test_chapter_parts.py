@@ -433,20 +433,13 @@ def test_plain_markdown_for_readers(book):
 def visit(browser, book):
     """The page, as somebody sees it."""
     folder = (book.root / "_build/html").as_uri() + "/"
-    visits = []
-
-    def open_page(width=1280, scheme="light"):
-        visits.append(Visit(browser, folder, width, scheme))
-        visits[-1].open(f"{folder}book/04_tiny.html").theme(scheme)
-        return visits[-1]
-
-    yield open_page
-    for each in visits:
-        each.close()
+    visit = Visit(browser, folder, 1280, "light")
+    yield visit.open(f"{folder}book/04_tiny.html")
+    visit.close()
 
 
 def test_recall_is_one_line_that_opens_by_key(visit):
-    page = visit().page
+    page = visit.page
     box = page.locator(".still-there")
     assert box.bounding_box()["height"] < 60
     assert not page.get_by_text("What is a row?").is_visible()
@@ -473,20 +466,15 @@ def test_recall_works_without_a_script(browser, book):
     context.close()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 360])
-def test_the_parts_are_for_everybody(visit, scheme, width):
-    opened = visit(width, scheme)
-    opened.page.locator(".still-there > summary").click()
-    assert opened.look() == []
-    assert axe(opened) == []
-
-
-def test_the_bar_is_seen_in_both_themes(visit):
-    """At least 3:1 against the ground, as a mark that is no text needs."""
-    for scheme in ("light", "dark"):
-        page = visit(scheme=scheme).page
-        bar, ground = page.evaluate(
+def test_the_parts_are_for_everybody(visit):
+    """The bar is seen, too: 3:1 is what a mark that is no text needs."""
+    visit.page.locator(".still-there > summary").click()
+    for width, scheme in ((1280, "light"), (360, "dark")):
+        visit.resize(width)
+        visit.theme(scheme)
+        assert visit.look() == []
+        assert axe(visit) == []
+        bar, ground = visit.page.evaluate(
             """() => {
               const mark = document.querySelector(".lesson ins");
               const pre = getComputedStyle(mark.closest(".highlight"));

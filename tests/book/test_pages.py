@@ -123,11 +123,6 @@ def broken_links(page):
     return broken
 
 
-@EACH_PAGE
-def test_internal_links_lead_somewhere(page):
-    assert broken_links(page) == []
-
-
 def images_without_text(page):
     """Images with no alt text (``alt=""`` says: decoration).
 
@@ -153,22 +148,6 @@ def repeated_ids(page):
     return sorted(one for one, times in ids.items() if times > 1)
 
 
-@EACH_PAGE
-def test_what_figures_refer_to_is_there_once(page):
-    drawn = tree(page).xpath(f"//*[{of_class('picture')}]")
-    own = {name for figure in drawn for name in figure.xpath(".//*/@id")}
-    assert not own & set(repeated_ids(page))
-    text = "".join(map(source, drawn))
-    assert set(re.findall(r"(?:url\(|href=\")#([\w-]+)", text)) <= own
-
-
-@EACH_PAGE
-def test_figures_of_cells_are_in_the_page(page):
-    """As an image, a figure would not know of the page's colors."""
-    images = [tag.get("src", "") for tag in tree(page).iter("img")]
-    assert [i for i in images if re.search(r"_images/\w{64}\.", i)] == []
-
-
 def lost(places):
     """Of ``04_attention#att-scale`` and the like, those that lead nowhere."""
     found = []
@@ -192,11 +171,6 @@ def test_what_a_report_tells_to_read_is_there():
     assert lost(sorted(places)) == []
 
 
-@EACH_PAGE
-def test_images_have_alternative_text(page):
-    assert images_without_text(page) == []
-
-
 def launched(page):
     """The notebooks that a page's launch buttons open."""
     found = []
@@ -207,18 +181,6 @@ def launched(page):
         elif "mybinder.org" in url:
             found.append(url.split("/notebooks?urlpath=lab/tree/")[-1])
     return found
-
-
-@EACH_PAGE
-def test_launch_buttons_open_what_is_exported(page):
-    """The deployment copies _build/readers to the branch ``notebooks``.
-
-    Without an address there is no such branch, and no button.
-    """
-    notebook = page.removesuffix(".html") + ".ipynb"
-    exported = (ROOT / "_build" / "readers" / notebook).is_file()
-    opens = exported and bool(published(ROOT).repository)
-    assert launched(page) == [notebook] * 2 * opens
 
 
 def described(page):
@@ -261,13 +223,27 @@ def stray_dollars(page):
 
 
 @EACH_PAGE
-def test_no_table_is_left_as_text(page):
-    """Output in Markdown is rendered without tables, unless it is asked."""
+def test_the_markup_of_a_page(page):
+    """Its links and images, its figures, and what is left unrendered."""
+    assert broken_links(page) == []
+    assert images_without_text(page) == []
+    # What figures refer to is there, once.
+    drawn = tree(page).xpath(f"//*[{of_class('picture')}]")
+    own = {name for figure in drawn for name in figure.xpath(".//*/@id")}
+    assert not own & set(repeated_ids(page))
+    text = "".join(map(source, drawn))
+    assert set(re.findall(r"(?:url\(|href=\")#([\w-]+)", text)) <= own
+    # As an image, a figure of a cell would not know of the page's colors.
+    images = [tag.get("src", "") for tag in tree(page).iter("img")]
+    assert [i for i in images if re.search(r"_images/\w{64}\.", i)] == []
+    # The deployment copies _build/readers to the branch ``notebooks``;
+    # without an address there is no such branch, and no button.
+    notebook = page.removesuffix(".html") + ".ipynb"
+    exported = (ROOT / "_build" / "readers" / notebook).is_file()
+    opens = exported and bool(published(ROOT).repository)
+    assert launched(page) == [notebook] * 2 * opens
+    # Output in Markdown is rendered without tables, unless it is asked.
     assert re.findall("<p>\\|[^<]{20}", (HTML / page).read_text("utf8")) == []
-
-
-@EACH_PAGE
-def test_no_dollar_is_left_of_a_formula(page):
     if page not in MADE_BY_SPHINX:
         assert stray_dollars(page) == []
 
