@@ -119,10 +119,7 @@ def test_the_check_reads_this_projects_files(tmp_path):
 
 # -- the workflows -----------------------------------------------------------
 GITHUB = ROOT / ".github"
-TESTS, RELEASE = (
-    yaml.safe_load((GITHUB / "workflows" / name).read_text("utf8"))
-    for name in ("test.yml", "release.yml")
-)
+RELEASE = yaml.safe_load((GITHUB / "workflows/release.yml").read_text("utf8"))
 
 
 def needs_of(jobs, name):
@@ -159,37 +156,6 @@ def test_a_release_is_a_tag_that_the_check_lets_through():
     assert steps.index("make publish-check") < steps.index("make book")
 
 
-def test_the_tests_run_weekly_and_on_each_version_of_python():
-    on = TESTS[True]
-    assert {"push", "pull_request", "schedule", "workflow_call"} == set(on)
-    jobs = TESTS["jobs"]
-    versions = {
-        step["with"]["python-version"]
-        for step in jobs["everything"]["steps"]
-        if "python-version" in step.get("with", {})
-    }
-    versions.update(jobs["package"]["strategy"]["matrix"]["python"])
-    assert versions == {"3.11", "3.12", "3.13", "3.14"}
-
-
-def test_readers_notebooks_are_run_weekly():
-    """Those that are made from this commit's pages."""
-    job = TESTS["jobs"]["readers"]
-    assert job["if"] == "github.event_name == 'schedule'"
-    *_, build, compare = [step.get("run") for step in job["steps"]]
-    assert build.split()[-1] == "book"
-    assert compare == "make compare IN=_build/readers"
-    assert "$(or $(IN),_build/notebooks)" in (ROOT / "Makefile").read_text()
-
-
-def test_the_sandbox_may_run_before_its_tests_do():
-    """Ubuntu 24.04 would not let bubblewrap make a name space."""
-    runs = [s.get("run", "") for s in TESTS["jobs"]["everything"]["steps"]]
-    [at] = [n for n, run in enumerate(runs) if "apparmor" in run]
-    assert "kernel.apparmor_restrict_unprivileged_userns=0" in runs[at]
-    assert at < runs.index(".ci/run")
-
-
 def zizmor(folder, missing):
     """What is found unsafe in workflows: the names of the audits."""
     program = Path(sys.executable).parent / "zizmor"
@@ -217,34 +183,6 @@ def test_the_workflows_are_safe(tmp_path, missing):
         text.replace("@3d3c42e5aac5ba805825da76410c181273ba90b1", "@v7")
     )
     assert zizmor(tmp_path, missing) == {"unpinned-uses"}
-
-
-def test_issue_forms_have_what_github_asks_for():
-    forms = [
-        form
-        for form in (GITHUB / "ISSUE_TEMPLATE").glob("*.yml")
-        if form.name != "config.yml"
-    ]
-    assert len(forms) == 3
-    for form in forms:
-        said = yaml.safe_load(form.read_text("utf8"))
-        assert {"name", "description", "body"} == set(said)
-        ids = [field["id"] for field in said["body"]]
-        assert len(ids) == len(set(ids))
-        for field in said["body"]:
-            assert field["type"] in ("input", "textarea")
-            assert field["attributes"]["label"]
-            assert field["id"]
-
-
-def test_the_container_makes_the_environment_of_the_makefile():
-    said = json.loads((ROOT / ".devcontainer/devcontainer.json").read_text())
-    command, target = said["postCreateCommand"].split()
-    assert command == "make"
-    assert f"\n{target}: " in (ROOT / "Makefile").read_text("utf8")
-    for program in ("chromium", "bubblewrap"):  # as .ci/run installs them
-        assert program in said["onCreateCommand"]
-        assert f"get {program}\n" in (ROOT / ".ci/run").read_text()
 
 
 # -- the lock ----------------------------------------------------------------
