@@ -8,7 +8,7 @@
 Behind it stands the code cell that draws the still figure. Its picture stays
 where there is no script, and until the model is there; its caption and its
 code stay always. The element, ``<live-attention>``, is one of those in
-``coursekit_classroom/live/figures``.
+``coursekit_classroom/live/js/figures``.
 """
 
 import json

@@ -1,8 +1,9 @@
 """The same transformer a second time, in JavaScript, for figures in the page.
 
-The engine is written to be read beside the package: ``attention.js`` has the
-``attend`` of ``attention.py``, and so on, without a batch and without a
-framework.  The figures in ``figures/`` are custom elements that run it.
+The engine in ``js/`` is written to be read next to the package:
+``attention.js`` has the ``attend`` of ``attention.py``, and so on, without a
+batch and without a framework.  The figures in ``js/figures/`` are custom
+elements that run it.
 
 A page opened as a file may load neither modules nor data.  So :func:`bundle`
 puts all into one classic script, and :func:`export` writes a model as one:
@@ -43,7 +44,7 @@ __all__ = [
     "still",
 ]
 
-HERE = Path(__file__).parent
+JS = Path(__file__).parent / "js"
 ENGINE = (
     "tensor",
     "tokenizer",
@@ -124,7 +125,7 @@ def sources() -> dict[str, str]:
     """The text of each JavaScript file, by its path, in order."""
     paths = [f"{name}.js" for name in ENGINE]
     paths += [f"figures/{name}.js" for name in FIGURES]
-    style = (HERE / "figures/live.css").read_text("utf8")
+    style = (JS / "figures/live.css").read_text("utf8")
     code = {step: walk.code(step) for step in walk.LINES}
     sizes = {name: size.to_dict() for name, size in costs.PRESETS.items()}
     made = {
@@ -133,8 +134,7 @@ def sources() -> dict[str, str]:
         "figures/walk_code.js": f"export const CODE = {json.dumps(code)};\n",
     }
     return {
-        path: made.get(path) or (HERE / path).read_text("utf8")
-        for path in paths
+        path: made.get(path) or (JS / path).read_text("utf8") for path in paths
     }
 
 
@@ -299,7 +299,7 @@ def source_of(name: str) -> str:
             return re.sub(r"^ *(?:/\*\*.*?\*/)\n", "", found[1], flags=re.M)
     raise ValueError(
         "a name must be one that the engine exports, as a function or class: "
-        f"got {name!r}. Look into coursekit_classroom/live."
+        f"got {name!r}. Look into coursekit_classroom/live/js."
     )
 
 

@@ -27,7 +27,7 @@ SIZES: dict[str, Any] = {
     "heads": 4,
     "blocks": 12,
 }
-"""Of the model that the figure shows, as in figures/depth.js."""
+"""Of the model that the figure shows, as in js/figures/depth.js."""
 MAP = 1.8  # the side of a map of cosines, in blocks
 STEP = 0x6D2B79F5  # from one state of the generator to the next
 
@@ -36,7 +36,7 @@ def untrained(
     vocab: int, length: int, width: int, heads: int, blocks: int,
     seed: int = 0, times: float = 1.0, **choices: bool | str,
 ) -> GPT:  # fmt: skip
-    """Build the model of ``Untrained`` in figures/untrained.js.
+    """Build the model of ``Untrained`` in js/figures/untrained.js.
 
     Its matrices are those of minimal.py before training: normal with a
     standard deviation of ``0.5 / √D``, those that write to the residual

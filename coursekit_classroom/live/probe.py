@@ -15,7 +15,7 @@ __all__ = ["PROGRAMS", "SIZES", "probe", "recorded"]
 SIZES: dict[str, Any] = {
     "vocab": 26, "length": 8, "width": 32, "heads": 2, "blocks": 2,
 }  # fmt: skip
-"""Of the untrained models that are probed, as in figures/probe.js."""
+"""Of the untrained models that are probed, as in js/figures/probe.js."""
 PROGRAMS = {
     "right": "correct program",
     "no_mask": "no mask",

@@ -12,7 +12,7 @@ import coursekit
 from coursekit.data import load_text
 from coursekit.datasets import read_asset
 from coursekit.files import write_atomically
-from coursekit_classroom.live import ENGINE, HERE, bundle
+from coursekit_classroom.live import ENGINE, JS, bundle
 
 __all__ = ["TRAINING", "export", "sources", "texts"]
 
@@ -26,7 +26,7 @@ def sources() -> dict[str, str]:
     """The text of each file of the worker, by its path, in order."""
     paths = [f"{name}.js" for name in ENGINE if name not in LEFT_OUT]
     paths += [f"training/{name}.js" for name in TRAINING]
-    return {path: (HERE / path).read_text("utf8") for path in paths}
+    return {path: (JS / path).read_text("utf8") for path in paths}
 
 
 def texts() -> dict[str, str]:

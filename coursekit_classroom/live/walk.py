@@ -8,11 +8,9 @@ from coursekit_classroom import lesson
 __all__ = ["LINES", "PLACES", "TITLES", "code"]
 
 # What each step is called: its words stand once, in those of the live figure.
+STRINGS = Path(__file__).parent / "js/figures/walk_strings.js"
 TITLES = dict(
-    re.findall(
-        r'"walk\.(\w+)\.title": "(.+?)"',
-        (Path(__file__).parent / "figures/walk_strings.js").read_text("utf8"),
-    )
+    re.findall(r'"walk\.(\w+)\.title": "(.+?)"', STRINGS.read_text("utf8"))
 )
 # For each chapter, the step of the walk that shows what it is about.
 PLACES: dict[int, int | str] = {

@@ -922,7 +922,7 @@ def test_a_role_has_one_color_in_still_and_in_live_figures():
     colors = {r: ink.get(c, c) for r, c in figures.ROLES.items()}
     assert roles == {r: f"var(--fig-{c})" for r, c in colors.items()}
     assert len(set(colors.values())) == len(colors) == 9
-    live = Path(figures.__file__).parents[1] / "live/figures/live.css"
+    live = Path(figures.__file__).parents[1] / "live/js/figures/live.css"
     asked = re.findall(
         r"var\(--(role|fig)-(\w+), (#\w+)\)", live.read_text("utf8")
     )

@@ -679,8 +679,7 @@ def test_an_import_of_what_is_not_there_is_found(line):
 
 def test_the_bundle_has_every_file():
     there = {
-        path.relative_to(live.HERE).as_posix()
-        for path in live.HERE.rglob("*.js")
+        path.relative_to(live.JS).as_posix() for path in live.JS.rglob("*.js")
     }
     made = {"figures/style.js", "figures/walk_code.js", "figures/presets.js"}
     assert there | made == {*live.sources(), *train.sources()}
@@ -967,7 +966,7 @@ def test_shares_that_are_added_up_make_a_whole(page):
 
 
 def test_special_names_are_those_of_the_package():
-    text = (live.HERE / "translate.js").read_text("utf8")
+    text = (live.JS / "translate.js").read_text("utf8")
     assert all(f'"{name}"' in text for name in SPECIALS[1:])
 
 

@@ -1,5 +1,5 @@
 // An untrained GPT whose weights everybody draws alike; in Python it is
-// coursekit_classroom/live/untrained.py.
+// coursekit_classroom/live/depth.py.
 import { GPT } from "../decoder.js";
 import { seeded } from "./parts.js";
 
