@@ -8,12 +8,13 @@ the field.
 
 import argparse
 import importlib
+import inspect
 import io
 import sys
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from coursekit.cli.output import FULL, complain, discard_output, keep_streams
 
@@ -96,32 +97,8 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"coursekit: error: {message} {hint}\n")
 
 
-class Command(Parser):
-    """The parser of one command, which learns its options when it is used."""
-
-    module = ""
-
-    def parse_known_args(
-        self, args: Any = None, namespace: Any = None
-    ) -> tuple[Any, list[str]]:
-        """Import the command, add its options, and parse."""
-        if self.module:
-            home, _, name = self.module.partition(":")
-            self.module = ""
-            module = importlib.import_module(home)
-            if name:
-                add_options = getattr(module, f"{name}_options")
-                run = getattr(module, f"run_{name}")
-            else:
-                add_options, run = module.add_options, module.run
-            self.description = (run.__doc__ or "").strip()
-            add_options(self)
-            self.set_defaults(function=run)
-        return super().parse_known_args(args, namespace)
-
-
-def make_parser() -> argparse.ArgumentParser:
-    """The parser of all commands."""
+def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    """Parse a command line; the module of its command is imported for it."""
     parser = Parser(
         prog="coursekit",
         usage="coursekit COMMAND [options]",
@@ -132,23 +109,24 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--version", action="version", version=f"coursekit {version()}"
     )
-    add_commands(parser)
-    return parser
-
-
-def add_commands(parser: argparse.ArgumentParser) -> None:
-    """A parser for each command, which is empty until it is used."""
-    commands = parser.add_subparsers(
-        dest="command",
-        required=True,
-        metavar="COMMAND",
-        help=argparse.SUPPRESS,
-        parser_class=Command,
+    hidden = argparse.SUPPRESS
+    parser.add_argument(
+        "command", choices=COMMANDS, metavar="COMMAND", help=hidden
     )
-    for name, (usage, module) in COMMANDS.items():
-        prog = f"coursekit {name}"
-        command = commands.add_parser(name, prog=prog, usage=f"{prog} {usage}")
-        command.module = module
+    rest = parser.add_argument("words", nargs=argparse.REMAINDER, help=hidden)
+    rest.required = False  # not to be named if the command is missing
+    args = parser.parse_args(argv)
+    usage, path = COMMANDS[args.command]
+    path, _, name = path.partition(":")
+    module = importlib.import_module(path)
+    run = getattr(module, f"run_{name}" if name else "run")
+    prog = f"coursekit {args.command}"
+    command = Parser(
+        prog=prog, usage=f"{prog} {usage}", description=inspect.getdoc(run)
+    )
+    command.set_defaults(command=args.command, function=run)
+    getattr(module, f"{name}_options" if name else "add_options")(command)
+    return command.parse_args(args.words)
 
 
 def version() -> str:
@@ -174,7 +152,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")
     args = argparse.Namespace()
     try:
-        args = make_parser().parse_args(argv)  # imports the command
+        args = parse(argv)
         code = int(args.function(args))
         if sys.stdout is not None:
             sys.stdout.flush()  # here, where a failure is caught

@@ -62,14 +62,21 @@ def run(args: argparse.Namespace) -> int:
     """Write a text, and print it as it comes."""
     model, tokenizer = text_model(args)
     if args.prompt is None:
-        args.prompt = usual_prompt(tokenizer)
-    prompt = encode_prompt(args.prompt, tokenizer)
+        tokens = (tokenizer.decode([i]) for i in tokenizer.ordinary_ids)
+        usual = filter(tokenizer.can_encode, chain("\n", tokens))
+        args.prompt = next(usual)
+    if not args.prompt:
+        raise ValueError(
+            "a prompt must have at least one character: got ''. Leave "
+            "--prompt out for the usual one."
+        )
+    prompt = tokenizer.encode(args.prompt)
     stops = list(tokenizer.special_tokens.values())
     began = time.perf_counter()
     choose = sample if args.beam is None else search
-    tokens = choose(args, model, prompt, stops)
+    chosen = choose(args, model, prompt, stops)
     show([args.prompt], args)
-    pieces = show(decoded(tokens, tokenizer), args)
+    pieces = show(decoded(chosen, tokenizer), args)
     show(["\n"], args)
     if args.json:
         fields = {
@@ -80,22 +87,6 @@ def run(args: argparse.Namespace) -> int:
         }
         report(fields, as_json=True)
     return 0
-
-
-def usual_prompt(tokenizer: Tokenizer) -> str:
-    """A new line, or the first token of a text that has none."""
-    tokens = (tokenizer.decode([i]) for i in tokenizer.ordinary_ids)
-    return next(filter(tokenizer.can_encode, chain("\n", tokens)))
-
-
-def encode_prompt(prompt: str, tokenizer: Tokenizer) -> list[int]:
-    """The prompt's ids, of which a model needs one at least."""
-    if not prompt:
-        raise ValueError(
-            "a prompt must have at least one character: got ''. Leave "
-            "--prompt out for the usual one."
-        )
-    return tokenizer.encode(prompt)
 
 
 def sample(

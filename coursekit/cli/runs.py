@@ -103,7 +103,15 @@ def make_run(args: argparse.Namespace, device: torch.device) -> Run:
     name = "shakespeare" if args.text is None else args.text
     text = load_text(name)
     tokenizer = make_tokenizer(Vocabulary(**given(args, Vocabulary)), text)
-    model_config = make_config(args, config.context, tokenizer.vocab_size)
+    fields = {"max_len": config.context} | given(args, GPTConfig)
+    fields["vocab_size"] = tokenizer.vocab_size
+    model_config = GPTConfig(**fields)
+    if config.context > model_config.max_len:
+        raise ValueError(
+            "the context must fit the model: got "
+            f"context={config.context}, max_len={model_config.max_len}. "
+            "Raise --max-len or lower --context."
+        )
     must_fit(model_config, device)
     run = build_run(args.out, model_config, config, tokenizer, text)
     batches_of(run.learned, config)(0)  # a text too short is refused here
@@ -118,21 +126,6 @@ def make_run(args: argparse.Namespace, device: torch.device) -> Run:
     return run
 
 
-def make_config(
-    args: argparse.Namespace, context: int, vocab_size: int
-) -> GPTConfig:
-    """The model that the options ask for."""
-    fields = {"max_len": context} | given(args, GPTConfig)
-    config = GPTConfig(**(fields | {"vocab_size": vocab_size}))
-    if context > config.max_len:
-        raise ValueError(
-            "the context must fit the model: got "
-            f"context={context}, max_len={config.max_len}. "
-            "Raise --max-len or lower --context."
-        )
-    return config
-
-
 def build_run(
     folder: str | Path,
     model_config: GPTConfig,
@@ -141,7 +134,9 @@ def build_run(
     text: str,
 ) -> Run:
     """A model with fresh weights, and the two splits of its text."""
-    model = fresh_model(model_config, config.seed)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.seed)
+        model = GPT(model_config)
     check_vocabulary(model, tokenizer, folder)
     splits = train_val_split(text)
     ids = [torch.tensor(tokenizer.encode(split)) for split in splits]
@@ -277,27 +272,15 @@ def must_fit(config: GPTConfig, device: torch.device) -> None:
         )
 
 
-def fresh_model(config: GPTConfig, seed: int) -> GPT:
-    """A model whose initial weights depend on the seed alone."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return GPT(config)
-
-
 def batches_of(
     ids: torch.Tensor, config: TrainConfig
 ) -> Callable[[int], list[Batch]]:
     """The micro-batches of each step."""
     n = config.gradient_accumulation_steps
-
-    def batches(step: int) -> list[Batch]:
-        size, context, seed = config.batch_size, config.context, config.seed
-        return [
-            random_windows(ids, size, context, seed, n * step + i)
-            for i in range(n)
-        ]
-
-    return batches
+    sizes = config.batch_size, config.context, config.seed
+    return lambda step: [
+        random_windows(ids, *sizes, n * step + i) for i in range(n)
+    ]
 
 
 def windows_of(ids: torch.Tensor, context: int) -> list[Batch]:

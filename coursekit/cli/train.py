@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import torch
-from torch import nn
 
 from coursekit import distributed
 from coursekit.checkpoint import Saver, load_checkpoint
 from coursekit.cli.common import Common, run_folder
 from coursekit.cli.options import add_fields
-from coursekit.cli.progress import Reporter, until_interrupted
+from coursekit.cli.reporter import Reporter, until_interrupted
 from coursekit.cli.runs import (
     TRAIN_DEFAULTS,
     Run,
@@ -97,38 +96,30 @@ def train_in_process(
     args: argparse.Namespace, group: ProcessGroup, device: torch.device
 ) -> int:
     """Train in one process: the only one, or one of several."""
-    if args.resume and not Path(args.out).is_dir():
-        read_config(args.out)  # says what is missing, before it is made
+    folder = Path(args.out)
+    if args.resume and not folder.is_dir():
+        read_config(folder)  # says what is missing, before it is made
     with run_folder(args.out) if group.rank == 0 else nullcontext():
         run = open_run(args, group, device)
-        return train_run(args, run, group, device)
-
-
-def train_run(
-    args: argparse.Namespace,
-    run: Run,
-    group: ProcessGroup,
-    device: torch.device,
-) -> int:
-    """Train what was opened, from its last checkpoint."""
-    folder = Path(args.out)
-    if args.parallel != "fsdp":  # which has a device for each part
-        run.model.to(device)
-    state = new_state(run.model, run.config)
-    saver = Saver(folder, run.model, state, run.config.checkpoint_every)
-    path = folder / "checkpoint.safetensors"
-    if path.exists():
-        load_checkpoint(path, run.model, state)
-    distributed.check_same_step(state.step, group)
-    reporter = Reporter(args.json, group.rank > 0)
-    stopped = False
-    if state.step < run.config.steps:
-        reporter.begin(run, device, state.step)
-        state, stopped = train_on(args, run, saver, reporter, group, device)
-    elif not path.exists():  # --steps 0: a model that has learned nothing
-        distributed.RankZeroSaver(saver, group).save()
-    reporter.end(folder, state.step, state.best, run.tokenizer)
-    return 130 if stopped else reporter.exit_code
+        if args.parallel != "fsdp":  # which has a device for each part
+            run.model.to(device)
+        state = new_state(run.model, run.config)
+        saver = Saver(folder, run.model, state, run.config.checkpoint_every)
+        path = folder / "checkpoint.safetensors"
+        if path.exists():
+            load_checkpoint(path, run.model, state)
+        distributed.check_same_step(state.step, group)
+        reporter = Reporter(args.json, group.rank > 0)
+        is_stopped = False
+        if state.step < run.config.steps:
+            reporter.begin(run, device, state.step)
+            state, is_stopped = train_on(
+                args, run, saver, reporter, group, device
+            )
+        elif not path.exists():  # --steps 0: a model that has learned nothing
+            distributed.RankZeroSaver(saver, group).save()
+        reporter.end(folder, state.step, state.best, run.tokenizer)
+        return 130 if is_stopped else reporter.exit_code
 
 
 def train_on(
@@ -141,7 +132,13 @@ def train_on(
 ) -> tuple[TrainState, bool]:
     """Train to the end, or until Ctrl-C: the state, and whether it came."""
     config = run.config
-    model, state, saves = distribute(args, saver, config, group, device)
+    model, state = saver.model, saver.state
+    saves = distributed.RankZeroSaver(saver, group)
+    if args.parallel == "ddp":
+        model = distributed.replicate(model)
+    elif args.parallel == "fsdp":
+        model, state = distributed.shard(model, state, config, device)
+        saves.collect = partial(distributed.gather_state, state, saver, group)
     batches = batches_of(run.learned, config)
     windows = windows_of(run.held_out, config.context)
     shard = partial(distributed.shard_batch, group=group)
@@ -161,22 +158,3 @@ def train_on(
     if stopped:
         saves.save()
     return state, stopped
-
-
-def distribute(
-    args: argparse.Namespace,
-    saver: Saver,
-    config: TrainConfig,
-    group: ProcessGroup,
-    device: torch.device,
-) -> tuple[nn.Module, TrainState, distributed.RankZeroSaver]:
-    """Wrap a model and its state for --parallel, with the way to save them."""
-    model, state = saver.model, saver.state
-    if args.parallel == "ddp":
-        model = distributed.replicate(model)
-    rank_zero = partial(distributed.RankZeroSaver, saver, group)
-    if args.parallel != "fsdp":
-        return model, state, rank_zero()
-    model, state = distributed.shard(model, state, config, device)
-    gather = partial(distributed.gather_state, state, saver, group)
-    return model, state, rank_zero(gather)

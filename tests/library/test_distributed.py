@@ -20,7 +20,7 @@ from patience import PATIENCE
 
 from coursekit import cli, distributed
 from coursekit.checkpoint import Saver, load_checkpoint, save_checkpoint
-from coursekit.cli.progress import Reporter
+from coursekit.cli.reporter import Reporter
 from coursekit.config import GPTConfig, TrainConfig, TransformerConfig
 from coursekit.data import Batch, pad_pairs, random_windows
 from coursekit.decoder import GPT
