@@ -236,28 +236,6 @@ def encode_chunk(chunk: bytes, ranks: Mapping[bytes, int]) -> list[int]:
     return [ranks[piece] for piece in pieces if piece]
 
 
-def encode_text(
-    text: str, pattern: str, ranks: Mapping[bytes, int]
-) -> list[int]:
-    """Split a text into chunks and turn each into ids.
-
-    Args:
-        text: without special tokens.
-        pattern: of the chunks, such as ``SPLIT``.
-        ranks: as :func:`encode_chunk` takes them.
-
-    Returns:
-        The ids of all chunks.
-    """
-    encoded: dict[str, list[int]] = {}  # most words come again
-    ids: list[int] = []
-    for chunk in find_all(pattern, text):
-        if chunk not in encoded:
-            encoded[chunk] = encode_chunk(chunk.encode(), ranks)
-        ids += encoded[chunk]
-    return ids
-
-
 def encode_chunk_with_dropout(
     chunk: bytes,
     ranks: Mapping[bytes, int],

@@ -11,7 +11,7 @@ import random
 import re
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from importlib import resources
 from pathlib import Path
@@ -30,8 +30,6 @@ TOKENIZERS = {
 K = TypeVar("K", bound="Tokenizer")
 SpecialTokens = Sequence[str] | Mapping[str, int]
 """Names of control tokens, or their ids by name."""
-HELD = 16_384
-"""Characters that are read before the first are encoded."""
 
 
 class Tokenizer(ABC):
@@ -101,43 +99,6 @@ class Tokenizer(ABC):
         except ValueError:
             return False
         return True
-
-    def encode_iterable(
-        self, texts: Iterable[str], **options: Any
-    ) -> Iterator[int]:
-        """Yield the ids of a text that comes in parts, such as an open file.
-
-        The ids are those of all parts joined, though at most some ten
-        thousand characters are held, or the longest part: a cut is made
-        where a token ends whatever comes next. Only a word (a chunk, for
-        BPE) that is longer is held whole.
-
-        Args:
-            texts: the parts, in order.
-            options: as `encode` takes them, such as ``allowed_special``.
-
-        Yields:
-            One id after the other.
-
-        Raises:
-            ValueError: as `encode`, at the part that it concerns.
-
-        Chapter: 1, the tokenizer.
-        Test: test_tokenizer.py::test_parts_have_the_ids_of_the_whole
-        """
-        held, wanted = "", HELD
-        for text in texts:
-            held += text
-            if len(held) >= wanted:
-                cut = self._safe_cut(held, **options)
-                yield from self.encode(held[:cut], **options)
-                held = held[cut:]
-                wanted = max(HELD, 2 * len(held))  # so that time is linear
-        yield from self.encode(held, **options)
-
-    def _safe_cut(self, text: str, **options: Any) -> int:
-        """Up to where a text's ids don't depend on what comes next."""
-        return len(text)
 
     def decode(self, ids: Iterable[int]) -> str:
         """Turn ids into text: join the bytes first, then decode once.
@@ -522,14 +483,26 @@ class BPETokenizer(Tokenizer):
         """
         self._check(text)
         ids: list[int] = []
+        encoded: dict[str, list[int]] = {}  # most words come again
         allowed = [*allowed_special]
-        for piece in self._split_at_special(text, allowed):
+        unknown = [n for n in allowed if n not in self.special_tokens]
+        if unknown:
+            raise ValueError(
+                "allowed_special must name special tokens: got "
+                f"{unknown[0]!r}; there are {list(self.special_tokens)}. "
+                "Give special_tokens when the tokenizer is made."
+            )
+        for piece in _cut_at(text, allowed):
             if piece in allowed:
                 ids.append(self.special_tokens[piece])
             elif fast and self._fast and bpe.fast_is_safe(piece):
                 ids += self._fast.encode_ordinary(piece)
             else:
-                ids += bpe.encode_text(piece, self.split, self.ranks)
+                for chunk in bpe.find_all(self.split, piece):
+                    if chunk not in encoded:
+                        data = chunk.encode()
+                        encoded[chunk] = bpe.encode_chunk(data, self.ranks)
+                    ids += encoded[chunk]
         self._check_covered(text, ids)
         return ids
 
@@ -590,47 +563,6 @@ class BPETokenizer(Tokenizer):
                 f"{n_kept} bytes of {n} by {self.split!r}. Add |\\s+|. to it, "
                 "as the last choices."
             )
-
-    def _safe_cut(
-        self, text: str, allowed_special: Iterable[str] = (), **options: Any
-    ) -> int:
-        """Before the last chunks, and a name that may not be whole yet.
-
-        What comes next can change the last two chunks, as GPT-2's pattern
-        looks one character ahead; twice as many are kept. What is cut off
-        must have the same chunks alone: two new lines before a word are two
-        chunks, and one at the end of a text.
-        """
-        allowed, end = [*allowed_special], len(text)
-        units = self._units(text, allowed)
-        kept = max(map(len, allowed), default=0)
-        while units and len(text) - end < kept:
-            end -= len(units.pop())
-        for n in range(len(units) - 4, 0, -1):
-            cut = sum(map(len, units[:n]))
-            if self._units(text[:cut], allowed) == units[:n]:
-                return cut
-        return 0
-
-    def _units(self, text: str, allowed: Sequence[str]) -> list[str]:
-        """The chunks of a text, and the special tokens between them."""
-        units: list[str] = []
-        for i, piece in enumerate(self._split_at_special(text, allowed)):
-            units += [piece] if i % 2 else bpe.find_all(self.split, piece)
-        return units
-
-    def _split_at_special(
-        self, text: str, allowed: Sequence[str]
-    ) -> list[str]:
-        """The allowed special tokens, and the texts between them."""
-        unknown = [n for n in allowed if n not in self.special_tokens]
-        if unknown:
-            raise ValueError(
-                "allowed_special must name special tokens: got "
-                f"{unknown[0]!r}; there are {list(self.special_tokens)}. "
-                "Give special_tokens when the tokenizer is made."
-            )
-        return _cut_at(text, allowed)
 
     @cached_property
     def _fast(self) -> Any:

@@ -4,7 +4,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from coursekit.bpe import find_all
 from coursekit.files import read_bytes, utf8
@@ -127,20 +127,10 @@ class WordPieceTokenizer(Tokenizer):
             ValueError: lone surrogates.
         """
         utf8(text)
-        words = split_words(text)
-        return [
-            i
-            for word in words
-            for i in encode_word(word, self.ids, self._unknown)
-        ]
-
-    def _safe_cut(self, text: str, **options: Any) -> int:
-        """Before the last word, which may go on.
-
-        Other characters that Python calls spaces, such as U+001C, are dropped
-        and separate nothing.
-        """
-        return max(0, *map(text.rfind, " \t\n\r"))
+        ids: list[int] = []
+        for word in split_words(text):
+            ids += encode_word(word, self.ids, self._unknown)
+        return ids
 
     def decode(self, ids: Iterable[int]) -> str:
         """Turn ids into text, with a space between words and signs."""

@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 from test_bpe import chunks_of, recount
 
 from coursekit import bpe
-from coursekit import tokenizer as module
 from coursekit.bpe import (
     SPLIT,
     encode_chunk,
@@ -530,42 +529,7 @@ def test_json_too_deep_for_python(tmp_path):
         load_tokenizer(path)
 
 
-# --- parts, special tokens anywhere, ties -----------------------------------
-
-
-@settings(max_examples=50)
-@given(st.text("ab'rel 1\n<e>é", max_size=120), st.randoms())
-def test_parts_have_the_ids_of_the_whole(text, rng):
-    """Cut anywhere, with little held, so that each cut is asked for."""
-    text = f"{text}<e>it's  {text}\n\n\n x<e>{text}"
-    cuts = sorted(rng.randrange(len(text) + 1) for _ in range(9))
-    parts = [text[a:b] for a, b in pairwise([0, *cuts, len(text)])]
-    tokenizer = BPETokenizer.train("it's real  1é ab\n\n" * 3, 280, ["<e>"])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "HELD", 8)
-        for allowed in ([], ["<e>"]):
-            whole = tokenizer.encode(text, allowed)
-            assert [
-                *tokenizer.encode_iterable(parts, allowed_special=allowed)
-            ] == whole
-        chars = CharTokenizer(text)
-        assert [*chars.encode_iterable(parts)] == chars.encode(text)
-
-
-def test_parts_are_not_held(small, shakespeare):
-    """The first id comes long before the last part is read."""
-    read = 0
-
-    def lines():
-        nonlocal read
-        for line in shakespeare.splitlines(keepends=True):
-            read += len(line)
-            yield line
-
-    ids = small.encode_iterable(lines())
-    next(ids)
-    assert read < 20_000
-    assert len([*ids]) + 1 == len(small.encode(shakespeare))
+# --- special tokens anywhere, ties -----------------------------------
 
 
 def test_special_tokens_anywhere(tmp_path, small):

@@ -1,7 +1,5 @@
 """What published vocabularies need, against the `tokenizers` library."""
 
-from itertools import pairwise
-
 import pytest
 import regex
 from hypothesis import given, settings
@@ -16,7 +14,6 @@ from tokenizers.pre_tokenizers import (
     Sequence,
 )
 
-from coursekit import tokenizer
 from coursekit.bpe import DIGITS_APART, SPLIT
 from coursekit.pretrained.wordpiece import WordPieceTokenizer
 from coursekit.tokenizer import BPETokenizer, load_tokenizer
@@ -165,23 +162,3 @@ def test_wordpiece_needs_its_special_tokens():
         WordPieceTokenizer([b"a"], ["[UNK]"])
     with pytest.raises(ValueError, match=r"got \[\], of which \[\]"):
         WordPieceTokenizer([b"a"], [])
-
-
-@given(st.text(LETTERS), st.randoms())
-@settings(max_examples=200, deadline=None)
-def test_wordpiece_in_parts_is_that_of_another_library(
-    wordpiece, bert_tokenizer, text, rng
-):
-    """Cut anywhere, with little held, so that each cut is asked for."""
-    text = f"{text}The animal\x1cdidn't\x85cross\u00a0{text}embed\u2028dings a"
-    cuts = sorted(rng.randrange(len(text) + 1) for _ in range(9))
-    parts = [text[a:b] for a, b in pairwise([0, *cuts, len(text)])]
-    right = bert_tokenizer.encode(text, add_special_tokens=False).ids
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tokenizer, "HELD", 4)
-        assert [*wordpiece.encode_iterable(parts)] == right
-        # Cut in the middle of a word, it would be another text.
-        patch.setattr(WordPieceTokenizer, "_safe_cut", lambda self, text: 4)
-        assert [*wordpiece.encode_iterable(["embeddings"])] != [
-            *wordpiece.encode("embeddings")
-        ]
