@@ -43,10 +43,10 @@ def find_all(pattern: str, text: str) -> list[str]:
 
     compiled = regex.compile(pattern)
     if compiled.groups:  # findall would return what the groups hold
-        found = [match.group() for match in compiled.finditer(text)]
+        chunks = [match.group() for match in compiled.finditer(text)]
     else:
-        found = compiled.findall(text)
-    return [*filter(None, found)]  # a pattern may find nothing at a place
+        chunks = compiled.findall(text)
+    return [*filter(None, chunks)]  # a pattern may find nothing at a place
 
 
 def check_split(pattern: Any) -> None:

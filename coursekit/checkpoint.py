@@ -96,9 +96,9 @@ def load_checkpoint(
     index = {name: i for i, name in enumerate(_names(model, optimizer))}
     saved: dict[int, dict[str, Tensor]] = {}
     for key, tensor in _below("optimizer/", tensors).items():
-        what, name = key.split("/", 1)
+        moment, name = key.split("/", 1)
         # A copy of its own, aligned as torch likes it.
-        saved.setdefault(index[name], {})[what] = tensor.clone()
+        saved.setdefault(index[name], {})[moment] = tensor.clone()
     put_weights(model, weights, path)
     optimizer.load_state_dict(optimizer.state_dict() | {"state": saved})
     state.losses = tensors["losses"].tolist()
@@ -194,10 +194,10 @@ def _wrong_tensors(
             moments = MUON if group.get("muon") else ADAMW
             expected |= {f"optimizer/{m}/{name}": kind for m in moments}
             expected[f"optimizer/step/{name}"] = ((), torch.float32)
-    found = {name: (tuple(x.shape), x.dtype) for name, x in tensors.items()}
-    for name in sorted(expected.keys() | found):
-        if found.get(name) != expected.get(name):
-            received = found.get(name, "nothing")
+    present = {name: (tuple(x.shape), x.dtype) for name, x in tensors.items()}
+    for name in sorted(expected.keys() | present):
+        if present.get(name) != expected.get(name):
+            received = present.get(name, "nothing")
             return f"{received} as {name}, not {expected.get(name, 'nothing')}"
     bad = not_finite(tensors)
     return f"NaN or infinity in {bad}" if bad else ""
@@ -205,7 +205,7 @@ def _wrong_tensors(
 
 ADAMW = ("exp_avg", "exp_avg_sq")
 MUON = ("momentum",)
-"""What the two keep of each weight, as large as the weight."""
+"""State tensors of the two optimizers, each as large as its weight."""
 
 
 def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

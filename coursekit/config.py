@@ -23,7 +23,7 @@ MOST_LAYERS = 10**4
 """More would be built until no memory is left."""
 
 Rules = Iterator[tuple[bool, str, str, str]]
-"""Whether it holds, the rule, what was received, what to do."""
+"""Truth of a rule, its text, what was received, and the remedy."""
 
 
 def setting(default: Any, **limits: Any) -> Any:
@@ -393,7 +393,7 @@ class TrainConfig(Config):
     context: int = 64
     """Tokens in a training window."""
     optimizer: str = setting("adamw", choices=OPTIMIZERS)
-    """What applies the gradient."""
+    """Optimizer that applies the gradient."""
     learning_rate: float = 1e-3
     """Highest learning rate; the schedule rises to it, then falls."""
     schedule: str = setting("cosine", choices=SCHEDULES)
@@ -401,7 +401,7 @@ class TrainConfig(Config):
     warmup_steps: int = setting(100, least=0)
     """Updates over which the learning rate rises from 0 to its peak."""
     min_lr_ratio: float = 0.1
-    """Where cosine ends, as a fraction of the peak."""
+    """Final rate of cosine, as a fraction of the peak."""
     weight_decay: float = 0.1
     """Fraction of a matrix that each update removes, times learning rate."""
     beta1: float = setting(0.9, below=1)

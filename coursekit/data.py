@@ -47,7 +47,7 @@ class Batch:
     inputs: dict[str, Tensor]
     """The model's arguments by name, such as ``ids`` (B, T)."""
     targets: Int[Tensor, "B ..."]
-    """What the loss is a mean over; −100 is not counted."""
+    """Targets that the loss is a mean over; −100 is not counted."""
 
     def to(self, device: str | torch.device) -> "Batch":
         """Return the same batch on another device."""
@@ -182,7 +182,7 @@ def _leave_out_blank(
             "a translation needs lines with text on both sides: got none in "
             f"the {len(pairs)} of {files[0]} and {files[1]}. Check the files."
         )
-    blank = [n for n, kept in enumerate(has_text, 1) if not kept]
+    blank = [n for n, is_whole in enumerate(has_text, 1) if not is_whole]
     if blank:
         more = f" and {len(blank) - 20} more" if len(blank) > 20 else ""
         warnings.warn(

@@ -23,7 +23,7 @@ class Dataset:
     sha256: str
     """The hash of the text, not of the compressed file."""
     terms: str
-    """What it may be used for."""
+    """Terms of use."""
 
 
 def datasets() -> dict[str, Dataset]:
@@ -71,10 +71,10 @@ def _download(dataset: Dataset, path: Path) -> bytes:
 
 def _verify(data: bytes, dataset: Dataset, origin: str) -> bytes:
     """Return the bytes if they have the dataset's hash."""
-    found = hashlib.sha256(data).hexdigest()
-    if found != dataset.sha256:
+    digest = hashlib.sha256(data).hexdigest()
+    if digest != dataset.sha256:
         raise ValueError(
             f"the text must have the SHA-256 {dataset.sha256}: got "
-            f"{found} from {origin}. Remove the file and fetch it again."
+            f"{digest} from {origin}. Remove the file and fetch it again."
         )
     return data

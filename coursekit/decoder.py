@@ -54,7 +54,7 @@ class DecoderStack(nn.Module):
         ids: Int[Tensor, "B T"],
         positions: Int[Tensor, "..."] | None = None,
         cache: Sequence[KeyValueCache] | None = None,
-        **how: Any,
+        **options: Any,
     ) -> Float[Tensor, "B T D"]:
         """The residual stream after the last block, before the final norm.
 
@@ -76,9 +76,9 @@ class DecoderStack(nn.Module):
             positions = torch.arange(n_old, n_all, device=ids.device)
         x = self.dropout(self.positions(self.embedding(ids), positions))
         rotate, bias = self.positions.in_attention(positions, n_all)
-        how |= {"causal": True, "rotate": rotate, "bias": bias}
+        options |= {"causal": True, "rotate": rotate, "bias": bias}
         for i, block in enumerate(self.blocks):
-            x = block(x, **how, cache=cache[i] if cache else None)
+            x = block(x, **options, cache=cache[i] if cache else None)
         return x
 
     def logits(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B V"]:

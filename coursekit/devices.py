@@ -27,7 +27,7 @@ def pick_device(name: str = "auto") -> torch.device:
         "mps": torch.backends.mps.is_available(),
         "cpu": True,
     }
-    here = [device for device, found in there.items() if found]
+    here = [device for device, is_available in there.items() if is_available]
     if name == "auto":
         return torch.device(here[0])
     if name not in here:

@@ -32,9 +32,9 @@ from coursekit.optim import make_optimizer
 from coursekit.training import ProcessGroup, Progress, TrainState
 
 LAUNCHED = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-"""What torchrun tells each process that it starts."""
+"""Environment variables that torchrun sets in each process."""
 BACKENDS = {"cpu": "gloo", "cuda": "cpu:gloo,cuda:nccl"}
-"""What carries numbers between processes, by the model's device."""
+"""Communication backends, by the model's device."""
 PATIENCE = 10.0
 """Seconds that torchrun has to end a process that has lost another."""
 
@@ -272,8 +272,10 @@ def shard(
         fully_shard(part, mesh=mesh)
     optimizer = make_optimizer(sharded, config)
     for whole, ours in _pairs(state.optimizer, optimizer):
-        kept = state.optimizer.state[whole]
-        optimizer.state[ours] = {k: spread(v, ours) for k, v in kept.items()}
+        moments = state.optimizer.state[whole]
+        optimizer.state[ours] = {
+            k: spread(v, ours) for k, v in moments.items()
+        }
     return sharded, replace(state, optimizer=optimizer)
 
 
@@ -290,12 +292,14 @@ def gather_state(state: TrainState, saver: Saver, group: ProcessGroup) -> None:
     """
     optimizer = saver.state.optimizer
     for whole, ours in _pairs(optimizer, state.optimizer):
-        weight, kept = _full(ours.detach()), state.optimizer.state[ours]
+        weight, moments = _full(ours.detach()), state.optimizer.state[ours]
         # In one order: what is loaded from a file comes in any.
-        kept = {k: _full(kept[k]).to(whole.device) for k in sorted(kept)}
+        moments = {
+            k: _full(moments[k]).to(whole.device) for k in sorted(moments)
+        }
         if group.rank == 0:
             whole.data.copy_(weight)
-            optimizer.state[whole] = kept
+            optimizer.state[whole] = moments
     saver.state = replace(state, optimizer=optimizer)
 
 

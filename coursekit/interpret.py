@@ -178,14 +178,14 @@ def _attend(
     v: Tensor,
     *,
     dropout_p: float = 0.0,
-    **how: Any,
+    **options: Any,
 ) -> Tensor:
     """Attend, and let edits see and replace the weights and the outputs."""
     weights = None
     if edit_weights is not None:
-        weights = edit_weights(i, attention_weights(q, k, **how))
+        weights = edit_weights(i, attention_weights(q, k, **options))
     if weights is None:
-        heads = attend(q, k, v, dropout_p=dropout_p, **how)
+        heads = attend(q, k, v, dropout_p=dropout_p, **options)
     else:
         heads = weights @ share_heads(v, q)
     new = None if edit_heads is None else edit_heads(i, heads)

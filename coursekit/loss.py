@@ -197,8 +197,10 @@ class _Chunks(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        found, ctx.gradients = ctx.gradients, None
-        return tuple(None if g is None else g.mul_(upstream) for g in found)
+        gradients, ctx.gradients = ctx.gradients, None
+        return tuple(
+            None if g is None else g.mul_(upstream) for g in gradients
+        )
 
 
 def token_loss(

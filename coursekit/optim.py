@@ -25,7 +25,7 @@ NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
 
 
 FUSED = {"cpu", "cuda", "mps"}
-"""Where PyTorch updates all weights in one kernel instead of one for each."""
+"""Devices on which PyTorch updates all weights in one kernel."""
 
 
 # -- learning rates ----------------------------------------------------------
@@ -453,10 +453,10 @@ OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "adamw": _adamw,
     "muon": _muon,
 }
-"""What ``TrainConfig.optimizer`` may be, and what builds it."""
+"""Builders of the optimizers that ``TrainConfig.optimizer`` names."""
 SCHEDULES: dict[str, Callable[..., float]] = {
     "cosine": _cosine,
     "noam": _noam,
     "constant": _constant,
 }
-"""What ``TrainConfig.schedule`` may be: a rate, of a step and the settings."""
+"""Learning rates of a step and the settings, by ``TrainConfig.schedule``."""

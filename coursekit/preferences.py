@@ -269,8 +269,8 @@ def dpo_batch(
     rows = answer_batch(_both(comparisons), pad_id).to(device_of(reference))
     ids, answers = rows.inputs["ids"], rows.targets
     with evaluating(reference.modules()):
-        found = answer_log_probs(reference, ids, answers).sum(1)
-    inputs = {"ids": ids, "answers": answers, "reference": found}
+        log_probs = answer_log_probs(reference, ids, answers).sum(1)
+    inputs = {"ids": ids, "answers": answers, "reference": log_probs}
     return Batch(
         {name: _in_twos(x) for name, x in inputs.items()},
         ids.new_zeros(len(comparisons)),
@@ -411,8 +411,10 @@ def grpo_loss(
     """
     ratio = (log_probs - old).exp()
     gain = advantages[:, None]
-    kept = torch.minimum(ratio * gain, ratio.clamp(1 - clip, 1 + clip) * gain)
-    loss = -kept
+    surrogate = torch.minimum(
+        ratio * gain, ratio.clamp(1 - clip, 1 + clip) * gain
+    )
+    loss = -surrogate
     if reference is not None:
         loss = loss + beta * kl_estimate(log_probs, reference)
     return ((loss * counts).sum(1) / counts.sum(1)).mean()
@@ -486,9 +488,9 @@ def make_grpo_loss(reference: GPT | None = None, beta: float = 0.0) -> Loss:
             with evaluating(reference.modules()):
                 theirs = answer_log_probs(reference, ids, answers)
         gains = inputs["advantages"]
-        found = grpo_loss(
+        value = grpo_loss(
             own, own.detach(), gains, counts, reference=theirs, beta=beta
         )
-        return found * (targets != IGNORE).sum()
+        return value * (targets != IGNORE).sum()
 
     return loss

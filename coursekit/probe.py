@@ -416,7 +416,7 @@ class SameInUse(Report):
     gaps: tuple[float, ...]
     """Largest difference of a logit: the prompt's, then of each new token."""
     first: int | None
-    """Where the two part: 0 at the prompt, n at new token n."""
+    """First difference: 0 at the prompt, n at new token n."""
 
     def __str__(self) -> str:
         """One sentence."""
@@ -521,7 +521,7 @@ class TrainsEverything(Report):
     n_parameters: int
     """Number of parameters; shared ones count once."""
     problems: tuple[str, ...]
-    """What is wrong, one sentence each."""
+    """Faults, one sentence each."""
 
     def __str__(self) -> str:
         """One sentence."""
@@ -624,11 +624,11 @@ def _without_gradient(model: nn.Module, loss: Tensor) -> list[str]:
 
 def _not_held(model: nn.Module, optimizer: torch.optim.Optimizer) -> list[str]:
     """Parameters that an optimizer lacks, one sentence each."""
-    held = {id(p) for g in optimizer.param_groups for p in g["params"]}
+    optimized = {id(p) for g in optimizer.param_groups for p in g["params"]}
     return [
         f"the optimizer does not hold {name}"
         for name, p in model.named_parameters()
-        if id(p) not in held
+        if id(p) not in optimized
     ]
 
 

@@ -160,9 +160,9 @@ class ByteCounter(TorchDispatchMode):
         aliases = [r.alias_info for r in func._schema.returns]
         if any(a is not None and not a.is_write for a in aliases):
             return out  # a view
-        given = _tensors([args, kwargs or {}])
+        inputs = _tensors([args, kwargs or {}])
         made = _tensors(out)
-        self.moved += sum(map(_held, {id(x): x for x in given}.values()))
+        self.moved += sum(map(_held, {id(x): x for x in inputs}.values()))
         self.moved += sum(map(_held, made))
         self.largest = max([self.largest, *map(_held, made)])
         return out
@@ -198,18 +198,18 @@ def saved_bytes(compute: Callable[[], Tensor], model: nn.Module) -> int:
     Test: test_scaling.py::test_saved_bytes_by_hand
     """
     own = {p.untyped_storage()._cdata for p in model.parameters()}
-    kept: dict[int, int] = {}
+    saved: dict[int, int] = {}
 
     def keep(x: Tensor) -> Tensor:
         storage = x.untyped_storage()
         if storage._cdata not in own:
-            kept[storage._cdata] = storage.nbytes()
+            saved[storage._cdata] = storage.nbytes()
         return x
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda x: x):
         loss = compute()
     del loss  # until here it kept all of them alive, each in its place
-    return sum(kept.values())
+    return sum(saved.values())
 
 
 # -- attention in blocks -----------------------------------------------------

@@ -81,8 +81,8 @@ class CrossBlock(nn.Module):
         Returns:
             (B, T, D).
         """
-        how = {"rotate": rotate, "bias": bias, "cache": cache}
-        attend = partial(self.attention, mask=mask, causal=causal, **how)
+        options = {"rotate": rotate, "bias": bias, "cache": cache}
+        attend = partial(self.attention, mask=mask, causal=causal, **options)
         look_back = partial(
             self.cross_attend, memory=memory, mask=memory_mask, cache=cache
         )
@@ -284,8 +284,8 @@ class Transformer(DecoderStack):
         Returns:
             (B, T, D).
         """
-        how = {"memory": memory, "memory_mask": src_mask, "mask": tgt_mask}
-        return self.stream(tgt, positions, cache, **how)
+        options = {"memory": memory, "memory_mask": src_mask, "mask": tgt_mask}
+        return self.stream(tgt, positions, cache, **options)
 
 
 def encoder_config(config: TransformerConfig) -> EncoderConfig:

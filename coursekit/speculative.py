@@ -299,13 +299,13 @@ def every_outcome(run: Callable[[Draw], Result]) -> dict[Result, float]:
     Chapter: 21, inference.
     Test: test_speculative.py::test_every_outcome_of_two_dice
     """
-    found: dict[Result, float] = defaultdict(float)
+    totals: dict[Result, float] = defaultdict(float)
     waiting: list[list[int]] = [[]]  # the first draws of branches to be run
     while waiting:
         branch = _Branch(waiting.pop(), waiting)
         result = run(branch.draw)
-        found[result] += branch.probability
-    return dict(found)
+        totals[result] += branch.probability
+    return dict(totals)
 
 
 class _Branch:

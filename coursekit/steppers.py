@@ -356,14 +356,14 @@ class StaticStepper(CachedStepper):
         """
         if not self.cache:
             return
-        held = self.cache[0].k
-        first = torch.tensor(self.padding, device=held.device)[:, None]
-        if not self.whole or self.whole[0].k is not held:
-            rows = held.size(0)
+        keys = self.cache[0].k
+        first = torch.tensor(self.padding, device=keys.device)[:, None]
+        if not self.whole or self.whole[0].k is not keys:
+            rows = keys.size(0)
             self.tokens = first.new_zeros(rows, 1)
             self.first = first.new_zeros(rows, 1)
             self.column = first.new_zeros(1)
-            self.columns = torch.arange(self.window, device=held.device)
+            self.columns = torch.arange(self.window, device=keys.device)
             self.whole = [WholeLayer(c, self.column) for c in self.cache]
             for layer in self.cache:  # hidden, but 0 times NaN is NaN
                 layer.k[:, :, layer.length :] = 0
@@ -376,8 +376,8 @@ class StaticStepper(CachedStepper):
         model = self.model
         device = next(model.parameters()).device
         place = len(self.rows), cache_dtype(model), device
-        held = self.whole[0].k if self.whole else None
-        if held is None or place != (held.size(0), held.dtype, held.device):
+        keys = self.whole[0].k if self.whole else None
+        if keys is None or place != (keys.size(0), keys.dtype, keys.device):
             return super().empty_cache()
         for layer in self.cache:
             layer.length = 0

@@ -76,9 +76,9 @@ class Progress:
     validation_loss: float | None = None
     """Mean nats a token of the whole validation split, if it is due."""
     is_best: bool = False
-    """Whether that is the lowest so far."""
+    """True if that is the lowest so far."""
     is_last: bool = False
-    """Whether the loop ends here, all steps done or time up."""
+    """True if the loop ends here, all steps done or time up."""
 
 
 @dataclass

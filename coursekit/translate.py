@@ -164,13 +164,13 @@ class Translator:
             )
         sources = [self.encode(text) for text in texts]
         order = sorted(range(len(texts)), key=lambda i: len(sources[i]))
-        found: dict[int, Sequence[int]] = {}
+        by_row: dict[int, Sequence[int]] = {}
         for start in range(0, len(order), BATCH):
             rows = order[start : start + BATCH]
             batch = [sources[i] for i in rows]
             targets = self.search(batch, n_beams, length_penalty)
-            found |= dict(zip(rows, targets, strict=True))
-        return [self.decode(found[i]) for i in range(len(texts))]
+            by_row |= dict(zip(rows, targets, strict=True))
+        return [self.decode(by_row[i]) for i in range(len(texts))]
 
     def search(
         self,

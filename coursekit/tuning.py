@@ -31,7 +31,7 @@ ATTENTION = ("w_q", "w_k", "w_v", "w_o")
 MATRICES = (*ATTENTION, "w_in", "w_out")
 """All matrices of a block."""
 SHIPPED = Path(__file__).parent / "assets" / "tuning"
-"""Where the package's adapters and pairs are."""
+"""Folder of the package's adapters and pairs."""
 
 
 # -- prompts with answers ----------------------------------------------------

@@ -170,7 +170,7 @@ WRAPPERS = {
     "DistributedDataParallel": "module",
     "DataParallel": "module",
 }
-"""What PyTorch puts around a model, and where the model is in it."""
+"""PyTorch's wrappers, each with its attribute that holds the model."""
 
 
 def own_weights(model: nn.Module) -> dict[str, Tensor]:

@@ -181,13 +181,13 @@ def new_lines(name: str, chapter: int) -> set[int]:
         with contextlib.suppress(ValueError):
             before = part(name, chapter - 1).splitlines()
     same = difflib.SequenceMatcher(None, before, now, autojunk=False)
-    kept = {
+    lines_kept = {
         line + 1
         for block in same.get_matching_blocks()
         for line in range(block.b, block.b + block.size)
     }
     filled = {i for i, line in enumerate(now, 1) if line.strip()}
-    return filled - kept
+    return filled - lines_kept
 
 
 def file_of(name: str, chapter: int) -> str:
@@ -308,8 +308,8 @@ def _edited(chapter: int, edits: Sequence[tuple[str, str]]) -> str:
 def _found(name: str, source: str) -> str:
     """A function, class or method of a source; empty if it isn't there."""
     owner, _, method = name.partition(".")
-    found = _cut(source).get(owner, "")
-    return _cut(found).get(method, "") if found and method else found
+    body = _cut(source).get(owner, "")
+    return _cut(body).get(method, "") if body and method else body
 
 
 def _form(name: str, chapter: int) -> Form:

@@ -85,10 +85,10 @@ def run(args: argparse.Namespace) -> int:
             "the chapters come with the package: got an installation without "
             "them. Install the package again, or use a checkout."
         )
-    kept, again = write_all(root, folder)
+    unchanged, again = write_all(root, folder)
     print(f"The chapters are notebooks in {folder.resolve()}.")
-    if kept:
-        print(f"Kept as you left them: {', '.join(kept)}.")
+    if unchanged:
+        print(f"Kept as you left them: {', '.join(unchanged)}.")
     if again:
         print(f"Changed since you wrote in them: now {', '.join(again)}.")
     print(f"To open them: jupyter lab {folder}")
@@ -106,7 +106,7 @@ def write_all(root: Path, folder: Path) -> tuple[list[str], list[str]]:
         the names of the files that are kept, since the reader wrote in
         them, and of those that are written next to one.
     """
-    kept, again = list[str](), list[str]()
+    unchanged, again = list[str](), list[str]()
     for page, notebook in made(root):
         target = folder / f"{page.removeprefix('book/')}.ipynb"
         versions = [target, *numbered(target)]
@@ -114,7 +114,7 @@ def write_all(root: Path, folder: Path) -> tuple[list[str], list[str]]:
         if newest.is_file():
             there, written = look_at(newest)
             if written != there:
-                kept.append(newest.relative_to(folder).as_posix())
+                unchanged.append(newest.relative_to(folder).as_posix())
             if written == notebook.metadata["coursekit"]["written"]:
                 continue
             if written != there:
@@ -122,7 +122,7 @@ def write_all(root: Path, folder: Path) -> tuple[list[str], list[str]]:
                 again.append(newest.relative_to(folder).as_posix())
         newest.parent.mkdir(parents=True, exist_ok=True)
         library().write(notebook, newest)
-    return kept, again
+    return unchanged, again
 
 
 def numbered(target: Path) -> Iterator[Path]:
@@ -144,12 +144,12 @@ def look_at(path: Path) -> tuple[str, str]:
 
 def digest(cells: Iterable[Mapping[str, Any]]) -> str:
     """A hash of what the cells say; running them does not change it."""
-    said = [
+    messages = [
         (cell["cell_type"], source)
         for cell in cells
         if (source := "".join(cell["source"]).strip())
     ]
-    return hashlib.sha256(json.dumps(said).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(messages).encode()).hexdigest()
 
 
 # -- the chapters ------------------------------------------------------------
@@ -241,10 +241,10 @@ def for_reader(notebook: Any, page: plain.Page) -> Any:
     address = published(page.pages.root)
     first = v4.new_code_cell(install_cell(address.repository, address.tag))
     fold(first)
-    how = v4.new_markdown_cell(HOW)
-    how.id, first.id = "how", "install"
+    instructions = v4.new_markdown_cell(HOW)
+    instructions.id, first.id = "how", "install"
     at = next(i for i, c in enumerate(cells) if c.cell_type == "code")
-    cells[at:at] = [how, first]
+    cells[at:at] = [instructions, first]
     notebook.cells = cells
     notebook.metadata = {
         "kernelspec": notebook.metadata["kernelspec"],

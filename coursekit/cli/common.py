@@ -41,10 +41,10 @@ def run_folder(out: str) -> Iterator[None]:
         SaveError: there is no room.
     """
     folder = check_folder(out)
-    with ExitStack() as held:
+    with ExitStack() as stack:
         try:
             with saving(folder):
-                held.enter_context(locked(folder))
+                stack.enter_context(locked(folder))
         except SaveError as error:
             reason = error.__cause__
             if isinstance(reason, OSError) and reason.errno not in FULL:

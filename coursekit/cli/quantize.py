@@ -36,8 +36,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Round a model's weights, and measure its loss before and after."""
     model, tokenizer = text_model(args)
-    how = args.bits, args.group_size
-    rounded = quantized_copy(model, *how)
+    rounding = args.bits, args.group_size
+    rounded = quantized_copy(model, *rounding)
     name, text = read_split(args)
     windows = windows_of(
         torch.tensor(tokenizer.encode(text)), model.config.max_len
@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
         "bits": args.bits,
         "group_size": args.group_size,
         "bytes_before": sum(w.nbytes for w in own_weights(model).values()),
-        "bytes": quantized_bytes(model, *how),
+        "bytes": quantized_bytes(model, *rounding),
         "loss_before": before,
         "loss": after,
         "added": after - before,

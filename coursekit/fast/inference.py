@@ -258,12 +258,12 @@ def _block(n_rows: int, block: Any) -> Callable[..., Tensor]:
         sublayers.append(_residual(block, norm, attend))
     feed_forward = _feed_forward(block, n_rows)
 
-    def run(x: Tensor, **how: Any) -> Tensor:
+    def run(x: Tensor, **options: Any) -> Tensor:
         if x.dim() == 3 and x.size(1) > 1:
-            return whole(x, **how)
+            return whole(x, **options)
         x = x.flatten(0, -2)
         for sublayer in sublayers:
-            x = sublayer(x, how)
+            x = sublayer(x, options)
         return feed_forward(x)
 
     return run
@@ -306,9 +306,9 @@ def _residual(
     norm, norm_first = _norm(own), block.norm_first
     residual = block.residual
 
-    def run(x: Tensor, *how: Any) -> Tensor:
+    def run(x: Tensor, *options: Any) -> Tensor:
         onto = x if residual else None
-        y = sublayer(norm(x) if norm_first else x, onto, *how)
+        y = sublayer(norm(x) if norm_first else x, onto, *options)
         return y if norm_first else norm(y)
 
     return run
@@ -317,8 +317,8 @@ def _residual(
 def _norm(norm: Any) -> Map:
     if type(norm) is not nn.LayerNorm:
         return norm.forward
-    how = norm.weight.shape, norm.weight.detach(), norm.bias, norm.eps
-    return lambda x: torch.layer_norm(x, *how)
+    arguments = norm.weight.shape, norm.weight.detach(), norm.bias, norm.eps
+    return lambda x: torch.layer_norm(x, *arguments)
 
 
 def _attention(
@@ -333,18 +333,19 @@ def _attention(
     shape = -1, sum(parts), 1, attention.w_k.out_features // parts[1]
     flat = -1, attention.w_o.in_features
 
-    def run(x: Tensor, onto: Tensor | None, how: dict[str, Any]) -> Tensor:
+    def run(x: Tensor, onto: Tensor | None, options: dict[str, Any]) -> Tensor:
         q, k, v = project(x).view(shape).split_with_sizes(parts, 1)
-        rotate, bias, cache = how["rotate"], how["bias"], how["cache"]
+        rotate, bias = options["rotate"], options["bias"]
+        cache = options["cache"]
         if rotate is not None:
             q, k = rotate(q), rotate(k)
         if cache is not None:
             k, v = cache.update(k, v)
         if bias is None:
-            found = attend(q, k, v, how["mask"])
+            heads = attend(q, k, v, options["mask"])
         else:
-            found = attention.attend(q, k, v, mask=how["mask"], bias=bias)
-        return mix(found.reshape(flat), onto)
+            heads = attention.attend(q, k, v, mask=options["mask"], bias=bias)
+        return mix(heads.reshape(flat), onto)
 
     return run
 
@@ -370,12 +371,12 @@ def _cross_attention(block: CrossBlock, n_rows: int) -> Callable[..., Tensor]:
     d_head = cross.w_q.out_features // n_heads
     flat = -1, cross.w_o.in_features
 
-    def run(x: Tensor, onto: Tensor | None, how: dict[str, Any]) -> Tensor:
-        keys, values = block.remembered(how["memory"], how["cache"])
+    def run(x: Tensor, onto: Tensor | None, options: dict[str, Any]) -> Tensor:
+        keys, values = block.remembered(options["memory"], options["cache"])
         # No causal mask here: the queries of all beams stand in one row.
         q = project(x).view(len(keys), -1, n_heads, d_head).transpose(1, 2)
-        found = attend(q, keys, values, how["memory_mask"]).transpose(1, 2)
-        return mix(found.reshape(flat), onto)
+        heads = attend(q, keys, values, options["memory_mask"]).transpose(1, 2)
+        return mix(heads.reshape(flat), onto)
 
     return run
 

@@ -128,10 +128,10 @@ def _bounded(reader: Any) -> Any:
             *rest: Any,
             **by: Any,
         ) -> Any:
-            found = super()._get(offset, dtype, count, *rest, **by)
-            if len(found) < count:
+            value = super()._get(offset, dtype, count, *rest, **by)
+            if len(value) < count:
                 raise ValueError(f"it ends at byte {len(self.data)}")
-            return found
+            return value
 
     return Bounded
 

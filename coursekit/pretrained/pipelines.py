@@ -81,7 +81,7 @@ def sentence_vectors(
 # -- text --------------------------------------------------------------------
 
 SYSTEM = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
-"""What SmolLM2 was told in training, where nothing else was said."""
+"""Default system message of SmolLM2's training."""
 
 
 def chat_ids(

@@ -36,7 +36,7 @@ SAID = (
 LOCK = threading.RLock()
 """Random numbers belong to the process, so one thread checks at a time."""
 within = False
-"""Whether a :func:`randomness` is running, which will put all back."""
+"""True while a :func:`randomness` is active, which restores everything."""
 NOTHING = {"RESUME", "NOP", "LOAD_CONST", "RETURN_CONST", "RETURN_VALUE"}
 
 
@@ -45,13 +45,13 @@ class Outcome:
     """Outcome of one call: its value, changed arguments, or exception."""
 
     value: Any = None
-    """What the function returned; None if it raised."""
+    """Return value of the function; None if it raised."""
 
     arguments: Mapping[str, Any] = field(default_factory=dict)
     """Its arguments after the call, by name."""
 
     error: BaseException | None = None
-    """What it raised."""
+    """Exception that it raised."""
 
     used: Mapping[str, int] = field(default_factory=dict)
     """If it was watched: the size of each operation's largest result."""

@@ -159,18 +159,18 @@ def examine(
         # What is wrong rules most mistakes out at once.
         telling = sorted(range(n), key=lambda i: problems[i] is None)
         named = explanations(references, cases, outcomes, on, telling)
-    found = failure(id, exercise, cases, outcomes, problems, named, on)
-    if found.right and on and as_in_the_book(references, problems, on):
-        message = f"{found.message} {AS_IN_THE_BOOK}"
-        found = replace(found, right=0, message=message)
+    result = failure(id, exercise, cases, outcomes, problems, named, on)
+    if result.right and on and as_in_the_book(references, problems, on):
+        message = f"{result.message} {AS_IN_THE_BOOK}"
+        result = replace(result, right=0, message=message)
     if named or exercise.judge:
-        return found
+        return result
     for name, variant in exercise.variants.items():
         other = frozenset((name,))
         if other != on and solved(references, cases, outcomes, other):
             hint = f"{ELSE} {variant.asks}"
-            return replace(found, hint=hint, diagnosis=other)
-    return found
+            return replace(result, hint=hint, diagnosis=other)
+    return result
 
 
 def as_in_the_book(

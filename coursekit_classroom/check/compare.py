@@ -75,13 +75,13 @@ def difference(
         return mismatch(what, describe(expected), describe(got))
     for part in parts:
         inner = f"{what}[{part!r}]"
-        found = difference(
+        message = difference(
             got[part], expected[part], rtol, atol, inner, equal_nan, brief
         )
-        if found and isinstance(expected[part], int):  # a list of ids
-            found += f" All of it: {describe(expected)} and {describe(got)}."
-        if found:
-            return found
+        if message and isinstance(expected[part], int):  # a list of ids
+            message += f" All of it: {describe(expected)} and {describe(got)}."
+        if message:
+            return message
     return None
 
 

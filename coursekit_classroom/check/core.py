@@ -70,17 +70,17 @@ class Bug:
     part of a value alone."""
 
     why: str
-    """What a tutor would say to it, in a sentence or two."""
+    """Explanation as a tutor would give it, in a sentence or two."""
 
     read: str
-    """Where the book explains it: ``"04_attention#att-scale"``."""
+    """Section of the book that explains it: ``"04_attention#att-scale"``."""
 
     at: str
     """Two mistakes with the same ``at`` exclude one another, even if their
     edits fit together."""
 
     alone: bool = field(repr=False)
-    """Whether it is never made together with another: it crashes, or turns
+    """True if it is never made together with another: it crashes, or turns
     the result into something in which no other mistake can be seen."""
 
     edits: Edits = field(repr=False)
@@ -101,8 +101,8 @@ class Bug:
         edits: Edits = (),
         otherwise: Sequence[Edits] = (),
     ) -> None:
-        given = says, why, read, at, alone, texts or edits, otherwise
-        for one, value in zip(fields(self), given, strict=True):
+        options = says, why, read, at, alone, texts or edits, otherwise
+        for one, value in zip(fields(self), options, strict=True):
             object.__setattr__(self, one.name, value)
 
     def by(self, *edits: str, **particulars: Any) -> "Bug":
@@ -124,7 +124,7 @@ class Variant:
     edits: Edits
 
     texts: Mapping[str, Mapping[str, Any]] = field(hash=False)
-    """What mistakes say here, by name, where the book's own words would
+    """Messages of mistakes here, by name, where the book's own words would
     contradict the variant: ``{"naive": {"says": …, "why": …}}``."""
 
     def __init__(
@@ -193,10 +193,10 @@ class Exercise:
     """Sets of bugs that nothing can tell apart, and the reason."""
 
     variants: Mapping[str, Variant] = field(default_factory=dict)
-    """What else may be asked for, by name."""
+    """Variants that may be asked for, by name."""
 
     forbid: Sequence[str] = ()
-    """What would do the learner's work, such as ``torch.nn.LayerNorm``."""
+    """Functions that would do the learner's work: ``torch.nn.LayerNorm``."""
 
     view: Callable[[Any, Case], Any] | None = None
     """With a judge: what of a value is compared with the mistakes' values.
@@ -205,7 +205,7 @@ class Exercise:
     """
 
     manner: Callable[[Mapping[str, int], Case], str | None] | None = None
-    """Whether the way to the result is the one that is asked for.
+    """Checks that the result was computed in the way that is asked for.
 
     ``manner(used, case)`` is None if it is, else one sentence that says what
     is wrong with it; ``used`` has the size of the largest result of each
@@ -213,7 +213,7 @@ class Exercise:
     """
 
     keeps_models: bool = False
-    """Whether a model that is an argument has to stay as it was, too."""
+    """True if a model that is an argument must also stay as it was."""
 
     local: str = ""
     """Why it is checked on the page alone, and not in a sandbox."""
@@ -297,17 +297,17 @@ def public() -> frozenset[str]:
 
 def exercises(chapter: str) -> Mapping[str, Exercise]:
     """A chapter's exercises by name, those of overlays included."""
-    found: dict[str, Exercise] = {}
+    exercises: dict[str, Exercise] = {}
     try:
         module = importlib.import_module(f"{CATALOGUE}.{chapter}")
-        found |= module.EXERCISES
+        exercises |= module.EXERCISES
     except ModuleNotFoundError as error:
         if error.name != f"{CATALOGUE}.{chapter}":
             raise
     for folder in OVERLAYS:
         if (path := folder / f"{chapter}.py").exists():
-            found |= load(path).EXERCISES
-    return found
+            exercises |= load(path).EXERCISES
+    return exercises
 
 
 @cache

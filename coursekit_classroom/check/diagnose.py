@@ -37,14 +37,14 @@ from coursekit_classroom.check.edits import EditError
 def mutants(exercise: Exercise) -> Sequence[Switches]:
     """Every bug alone, every two that go together, and what is planted."""
     bugs = exercise.bugs
-    found = [frozenset((name,)) for name in bugs]
-    found += [
+    switches = [frozenset((name,)) for name in bugs]
+    switches += [
         frozenset(both)
         for both in combinations([n for n in bugs if not bugs[n].alone], 2)
         if go_together(exercise, *both)
     ]
     planted = frozenset(exercise.planted)
-    return found + [planted] * (len(planted) > 2)
+    return switches + [planted] * (len(planted) > 2)
 
 
 def go_together(exercise: Exercise, *names: str) -> bool:
@@ -139,15 +139,15 @@ def explanations(
     known = mutants(exercise)
     if all(isinstance(r.value, (bool, int, *EXACT)) for r in rights):
         known = [mutant for mutant in known if len(mutant) == 1]
-    found = explaining(references, traces, known, on)
-    if not found:  # another way, and a mistake on it
+    causes = explaining(references, traces, known, on)
+    if not causes:  # another way, and a mistake on it
         traces = [(n, replace(seen, other_way=False)) for n, seen in traces]
-        found = explaining(references, traces, known, on)
-    if found or not any(
+        causes = explaining(references, traces, known, on)
+    if causes or not any(
         different(got, right, exercise.keeps_models)
         for got, right in zip(outcomes, rights, strict=True)
     ):
-        return found
+        return causes
     loose = [
         (n, replace(seen, arguments={}))
         for n, seen in traces
@@ -170,9 +170,9 @@ def explaining(
     on: Switches,
 ) -> list[Switches]:
     """Those of some mutants that leave these traces, the smallest first."""
-    found: list[Switches] = []
+    explanations: list[Switches] = []
     for mutant in known:
-        if any(one <= mutant for one in found):
+        if any(one <= mutant for one in explanations):
             continue
         if all(
             same(
@@ -182,8 +182,8 @@ def explaining(
             )
             for number, got in traces
         ):
-            found.append(mutant)
-    return found
+            explanations.append(mutant)
+    return explanations
 
 
 @dataclass(frozen=True)
@@ -203,10 +203,10 @@ class Trace:
     """The arguments after the call, by name."""
 
     malformed: bool = False
-    """Whether the answer is not of a form that can be compared."""
+    """True if the answer has no form that can be compared."""
 
     other_way: bool = False
-    """Whether it was reached in a way that is not the one asked for."""
+    """True if it was not computed in the way that is asked for."""
 
 
 def trace(exercise: Exercise, case: Case, outcome: Outcome) -> Trace:

@@ -49,8 +49,8 @@ def edited(source: str, *changes: Sequence[Edits]) -> str:
         EditError: if none fits.
     """
     for lists in changes:
-        found = (replaced(source, edits) for edits in lists)
-        after = next((text for text in found if text is not None), None)
+        variants = (replaced(source, edits) for edits in lists)
+        after = next((text for text in variants if text is not None), None)
         if after is None:
             raise EditError(
                 "an edit replaces text that occurs exactly once: got "

@@ -36,7 +36,7 @@ AUTOGRAD = (
     "torch.func.jacrev",
     "torch.func.vjp",
 )
-"""Where a gradient is to be worked out by hand."""
+"""For exercises in which a gradient is derived by hand."""
 
 ATTENTION = (
     "torch.nn.functional.scaled_dot_product_attention",
@@ -46,7 +46,7 @@ ATTENTION = (
     "coursekit.fast_attend",
     "coursekit.attention.attention_weights",
 )
-"""Where attention is to be written."""
+"""For exercises in which attention is written."""
 
 
 LESSON = (
@@ -194,16 +194,16 @@ def entry(name: str, thing: Any) -> Any:
     called = thing
     if isinstance(thing, type):
         called = thing.__init__  # type: ignore[misc]
-    found = inspect.unwrap(called)
-    in_python = isinstance(found, FunctionType)
-    in_c = isinstance(found, BuiltinFunctionType | MethodDescriptorType)
+    function = inspect.unwrap(called)
+    in_python = isinstance(function, FunctionType)
+    in_c = isinstance(function, BuiltinFunctionType | MethodDescriptorType)
     if not in_python and (not in_c or name.endswith("__")):
         raise ValueError(
             "a forbidden function or class is one whose calls Python "
             f"reports, which an operator's are not: got {name}. Forbid "
             "something else."
         )
-    return found
+    return function
 
 
 def callers(frame: FrameType) -> Iterator[FrameType]:

@@ -58,14 +58,14 @@ class Report:
     """The sets of mistakes that explain every answer, the smallest first."""
 
     sought: bool = False
-    """Whether classic mistakes of this exercise are known at all."""
+    """True if classic mistakes of this exercise are known."""
 
     partly_seen: bool = False
-    """Whether little is compared with the mistakes: a part of each value, or
+    """True if little is compared with the mistakes: a part of each value, or
     a yes or no."""
 
     hint: str = ""
-    """What else explains the answer, if no mistake does."""
+    """Another explanation of the answer, if no mistake explains it."""
 
     def __bool__(self) -> bool:
         """True if the check passed."""
@@ -157,9 +157,9 @@ def located(read: str) -> tuple[str, str]:
     for file in filter(Path.is_file, [book / f"{page}.md", *further]):
         text = CODE.sub("", file.read_text("utf8"))
         target = rf"^(\({label}\)=|:(label|name): {label})$"
-        if found := re.search(target, text, re.M):
-            labeled = LABELED.match(text, found.start())
-            above = HEADING.findall(text[: found.start()])
+        if match := re.search(target, text, re.M):
+            labeled = LABELED.match(text, match.start())
+            above = HEADING.findall(text[: match.start()])
             heading = labeled[1] if labeled else above[-1]
             name = file.relative_to(book).with_suffix("").as_posix()
             return f"{name}#{label}", heading

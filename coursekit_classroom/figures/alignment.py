@@ -140,10 +140,10 @@ def ngram_hits(text: Sequence[str], reference: Sequence[str]) -> Axes:
         ax.text(i, 0, word, ha="center", va="center")
     y = -0.75
     for n, name in enumerate(("words", "pairs", "triples", "quadruples"), 1):
-        found = _runs(reference, n)
+        runs = _runs(reference, n)
         own = _runs(text, n)
         lines = min(n, len(own))
-        hits = [run in found for run in own]
+        hits = [run in runs for run in own]
         for i, hit in enumerate(hits):
             bar = Rectangle((i - 0.43, y - 0.4 * (i % n) - 0.14), n - 0.14,
                             0.28)  # fmt: skip

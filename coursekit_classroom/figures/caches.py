@@ -76,11 +76,13 @@ def cache_steps(lengths: Sequence[int]) -> list[Axes]:
         ]
         top = n - 1 if cached else 0  # the only row of weights
         for j, y, role in cells:
-            kept = cached and (y < n - 1 if role == "weight" else j < n - 1)
+            is_cached = cached and (
+                y < n - 1 if role == "weight" else j < n - 1
+            )
             color = COLORS[ROLES[role]]
             box = Rectangle((j, y - top), 0.86, 0.86, edgecolor=color)
-            box.set(facecolor="none" if kept else color, alpha=0.75)
-            if not (kept and role == "weight"):
+            box.set(facecolor="none" if is_cached else color, alpha=0.75)
+            if not (is_cached and role == "weight"):
                 ax.add_patch(box)
         ax.set(xlim=(-0.2, longest + 0.1), ylim=(ratios[cached] - 0.2, -0.2))
         ax.set(aspect="equal")

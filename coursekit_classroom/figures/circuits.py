@@ -51,27 +51,27 @@ def induction_path(tokens: Sequence[str], before: bool = True) -> Axes:
     """
     end = len(tokens) - 1
     last = max(t for t in range(end) if tokens[t] == tokens[end])
-    found = last + 1
+    match = last + 1
     ax = new_figure(2.9 if before else 1.9)[1][0]
     low = -3.1 if before else -1.2
     ax.set(xlim=(-2.4, end + 1.5), ylim=(low, 2.1))
     ax.axis("off")
     for t, token in enumerate(tokens):
         _box(ax, t, 0, ROLES["token"], token, 0.6)
-        bold = "bold" if t in (found, end) else "normal"
+        bold = "bold" if t in (match, end) else "normal"
         ax.text(t, -0.75, str(t), ha="center", va="center", weight=bold)
     ax.text(-0.7, -0.75, "position", ha="right", va="center", size=11)
-    _look(ax, 0.45, end, found, ROLES["weight"], 0.35)
-    middle = (end + found) / 2
+    _look(ax, 0.45, end, match, ROLES["weight"], 0.35)
+    middle = (end + match) / 2
     ax.text(
         middle, 1.6, "block 2 looks there and copies", ha="center", size=11
     )
-    ax.text(end + 0.6, 0, f"→ {tokens[found]}", va="center", weight="bold")
+    ax.text(end + 0.6, 0, f"→ {tokens[match]}", va="center", weight="bold")
     if not before:
         return ax
     for t in range(1, end + 1):
         _look(ax, -1.1, t, t - 1, ROLES["key"], -0.9)
-        strength = 1.0 if t == found else 0.4
+        strength = 1.0 if t == match else 0.4
         _box(ax, t, -2.1, ROLES["stream"], tokens[t - 1], strength)
     for y, text in ((-1.4, "block 1 notes"), (-2.1, "“after …”")):
         ax.text(-0.7, y, text, ha="right", va="center", size=11)

@@ -110,11 +110,11 @@ def hidden_units(
         _say(ax, 55.3, -i, text, "center", size=11)
         strength = 0.1 + 0.9 * value / max(hidden.max().item(), 1e-9)
         _cells(ax, w_2[i], right, -i, FFN, strength)
-    found, color = hidden @ w_2, ROLES["stream"]
-    sums = [("sum of what the units add", found, FFN)]
+    output, color = hidden @ w_2, ROLES["stream"]
+    sums = [("sum of what the units add", output, FFN)]
     if stream is not None:
         sums.append((f"+  stream of {token}", stream, color))
-        sums.append((f"=  new stream of {token}", stream + found, color))
+        sums.append((f"=  new stream of {token}", stream + output, color))
     for down, (text, row, color) in enumerate(sums):
         y = -rows - 0.3 - 1.05 * down
         _cells(ax, row, right, y, color)

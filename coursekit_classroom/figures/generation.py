@@ -164,11 +164,11 @@ def kept_mass(words: Sequence[str], p: Tensor, top_p: Number) -> Axes:
     ax = new_figure(2.5)[1][0]
     ax.set(xlim=(-0.02, 1.02), ylim=(-2.75, 1.25))
     ax.axis("off")
-    kept = p * (p.cumsum(0) - p < top_p)
-    for y, masses in ((0, p), (-2, kept / kept.sum())):
+    nucleus = p * (p.cumsum(0) - p < top_p)
+    for y, masses in ((0, p), (-2, nucleus / nucleus.sum())):
         left = 0.0
         for word, mass, stays in zip(
-            words, masses.tolist(), kept.tolist(), strict=True
+            words, masses.tolist(), nucleus.tolist(), strict=True
         ):
             box = Rectangle((left, y - 0.4), mass, 0.8, linewidth=1)
             box.set(
@@ -183,7 +183,7 @@ def kept_mass(words: Sequence[str], p: Tensor, top_p: Number) -> Axes:
                 text = f"{word}  {mass:.3f}"
                 ax.text(left + mass / 2, y, text, ha="center", va="center")
             left += mass
-    dropped = ", ".join(words[int((kept > 0).sum()) :])
+    dropped = ", ".join(words[int((nucleus > 0).sum()) :])
     ax.text(1, -0.5, dropped, ha="right", va="top")
     ax.plot([top_p] * 2, [-0.45, 0.6], color=COLORS["black"], linestyle="--")
     ax.text(top_p, 0.65, f"top-p {top_p:g}", ha="center", va="bottom")

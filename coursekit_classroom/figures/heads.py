@@ -124,14 +124,14 @@ def heads_added(
     cell, bottom = 1.6, -len(heads) - 2
     ax.set(xlim=(-4.9, len(x) * cell + 4.2), ylim=(bottom - 0.6, 0.6))
     ax.axis("off")
-    found, start, lines = [], 0, []
+    weights, start, lines = [], 0, []
     for name, head in zip(names, heads, strict=True):
         lines.append((name, start, head, "value"))
         start += len(head)
-        found += head.tolist()
-    total = x + x.new_tensor(found)
+        weights += head.tolist()
+    total = x + x.new_tensor(weights)
     lines += [
-        ("side by side", 0, x.new_tensor(found), "value"),
+        ("side by side", 0, x.new_tensor(weights), "value"),
         ("$x$ of sat", 0, x, "stream"),
         ("their sum", 0, total, "stream"),
     ]

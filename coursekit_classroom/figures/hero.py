@@ -53,8 +53,8 @@ def hero(
     names = [word(tokenizer, i) for i in ids[0].tolist()]
     ax = page()
     for (line, size, weight), y in zip(LEAD, (49, 77), strict=True):
-        said = line.format(n=len(model.blocks))
-        write(ax, LEFT, y, said, size=size, weight=weight)
+        label = line.format(n=len(model.blocks))
+        write(ax, LEFT, y, label, size=size, weight=weight)
     places = tokens(ax, names)
     stack(ax, len(model.blocks), layer, head, names[int(weights.argmax())])
     arcs(ax, places, weights.tolist(), STACK + layer * SLAB + 13)
@@ -81,10 +81,17 @@ def word(tokenizer: Tokenizer, i: int) -> str:
 
 
 def write(
-    ax: Axes, x: Number, y: Number, text: str, size: Number = 15.2, **how: Any
+    ax: Axes,
+    x: Number,
+    y: Number,
+    text: str,
+    size: Number = 15.2,
+    **style: Any,
 ) -> float:
     """Write at a pixel, in a size of pixels; return the text's width."""
-    label = ax.text(x, y, text, size=size / PIXEL, va="center_baseline", **how)
+    label = ax.text(
+        x, y, text, size=size / PIXEL, va="center_baseline", **style
+    )
     with (
         warnings.catch_warnings()
     ):  # as figures.vector.encode: a sign may lack
@@ -166,9 +173,11 @@ def stack(ax: Axes, n_blocks: int, layer: int, head: int, token: str) -> None:
         write(ax, LEFT + 10, y + 13, label, 12.5)
 
 
-def curve(ax: Axes, points: list[Place], codes: list[Any], **how: Any) -> None:
+def curve(
+    ax: Axes, points: list[Place], codes: list[Any], **style: Any
+) -> None:
     """A line through points, or bent by them."""
-    ax.add_patch(PathPatch(Path(points, codes), facecolor="none", **how))
+    ax.add_patch(PathPatch(Path(points, codes), facecolor="none", **style))
 
 
 def arcs(

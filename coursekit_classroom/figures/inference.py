@@ -48,8 +48,8 @@ def rounding(rows: Sequence[Rounding], limit: Number) -> list[Axes]:
     """
     axes = new_figure(2.3 * len(rows), 1, len(rows))[1]
     for ax, row in zip(axes, rows, strict=True):
-        found = zip(row.weights, row.rounded, row.steps, strict=True)
-        for j, (weight, nearest, step) in enumerate(found):
+        entries = zip(row.weights, row.rounded, row.steps, strict=True)
+        for j, (weight, nearest, step) in enumerate(entries):
             if abs(weight) > limit:
                 ax.text(j, limit * 0.8, f"{weight:g} ↑", ha="center")
                 continue

@@ -25,7 +25,9 @@ def block_lists() -> list[Axes]:
     """
     color = COLORS[ROLES["weight"]]
     axes = new_figure(height=1.9, columns=len(LISTS))[1]
-    for ax, (title, (blocks, found)) in zip(axes, LISTS.items(), strict=True):
+    for ax, (title, (blocks, entries)) in zip(
+        axes, LISTS.items(), strict=True
+    ):
         for entry, block in enumerate(blocks):
             ax.text(0, entry, f"[{entry}]", ha="center", va="center")
             arrow(ax, (0.35, entry), (1, block), "-")
@@ -36,7 +38,7 @@ def block_lists() -> list[Axes]:
                 0.72,
                 fill=False,
                 edgecolor=color,
-                linestyle="-" if found else ":",
+                linestyle="-" if entries else ":",
             )
             ax.add_patch(box)
             ax.text(1.85, block, "Block", ha="center", va="center")

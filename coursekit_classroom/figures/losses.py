@@ -72,8 +72,8 @@ def logit_pushes(words: Sequence[str], logits: Tensor, target: int) -> Axes:
     _numbers(ax, COLUMNS[1], powers, 3)
     _numbers(ax, P - 5.5, p, 3)
     _numbers(ax, PUSH - 16.5, push, 3, "+")
-    given = f"−ln {p[target]:.3g} = {-p[target].log():.2f}"
-    loss = f"cross-entropy loss = −ln p({words[target]}) = {given}"
+    formula = f"−ln {p[target]:.3g} = {-p[target].log():.2f}"
+    loss = f"cross-entropy loss = −ln p({words[target]}) = {formula}"
     write(50, -n - 1.05, loss, weight="bold", color=COLORS[LOSS])
     return ax
 

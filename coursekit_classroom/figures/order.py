@@ -148,14 +148,14 @@ def turned_back(position: int, n_positions: int) -> Axes:
     ax.text(-0.75, -0.98, "product", ha="right", va="center")
     ax.text(-0.75, -0.62, "position", ha="right", va="center")
     for t in range(n_positions):
-        found = t == position - 1
+        matches = t == position - 1
         _dial(ax, t, 0.0, t, key)
         product = np.cos(position - 1 - t)
         text = f"{product:.2f}".replace("-", "−")
-        weight = "bold" if found else "normal"
+        weight = "bold" if matches else "normal"
         ax.text(t, -0.62, str(t), ha="center", va="center", weight=weight)
         ax.text(t, -0.98, text, ha="center", va="center", weight=weight)
-        if found:
+        if matches:
             arrow(ax, (middle + 1.1, 1.3), (t, 0.45), "-")
             best = Circle(
                 (t, 0), 0.46, fill=False, edgecolor=COLORS[query], linewidth=2

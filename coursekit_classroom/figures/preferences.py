@@ -38,9 +38,9 @@ def drawn_answers(
             box.set(facecolor=color, alpha=0.5 if reward else 0.2)
             ax.add_patch(box)
             is_long = len(answer) > longest
-            said = answer[: longest - 1] + "…" if is_long else answer
+            label = answer[: longest - 1] + "…" if is_long else answer
             weight = "bold" if reward else "normal"
-            ax.text(x + 0.05, -i, said, va="center", size=11, weight=weight)
+            ax.text(x + 0.05, -i, label, va="center", size=11, weight=weight)
             ax.text(x + 0.81, -i, f"{reward:g}", ha="right", va="center",
                     size=11, weight=weight)  # fmt: skip
         mean = sum(reward for _, reward in drawn) / len(drawn)

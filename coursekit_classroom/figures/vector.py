@@ -193,14 +193,14 @@ def is_unseen(element: Element) -> bool:
 
 def thin(parent: Element) -> None:
     """Take out what paints nothing, and groups that say nothing."""
-    kept: list[Element] = []
+    elements: list[Element] = []
     for child in parent:
         thin(child)
         group = child.tag.endswith("}g")
         if is_unseen(child) or (group and not len(child)):
             continue
         if group and not child.attrib:
-            kept += list(child)
+            elements += list(child)
         else:
-            kept.append(child)
-    parent[:] = kept
+            elements.append(child)
+    parent[:] = elements

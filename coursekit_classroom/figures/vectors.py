@@ -135,12 +135,12 @@ def distances(
         The axes; line i stands at height −i, a row at its distance.
     """
     ax = new_figure(0.72 * len(tables) + 0.75)[1][0]
-    found = [
+    points = [
         (table - table[words.index(named[0])]).norm(dim=-1)
         for table in tables.values()
     ]
-    reach = max(float(far.max()) for far in found)
-    for y, far in enumerate(found):
+    reach = max(float(far.max()) for far in points)
+    for y, far in enumerate(points):
         at = dict(zip(words, far.tolist(), strict=True))
         others = [at[word] for word in words if word not in named]
         ax.axhline(-y, color=COLORS["gray"], linewidth=0.6, zorder=0)
@@ -153,8 +153,8 @@ def distances(
             ax.plot([x, place], [0.12 - y, 0.32 - y], "-", color=ink, lw=1)
             ax.text(place, 0.36 - y, word, ha="center", size=11)
             free = place + 0.12 * reach
-    ax.set_yticks([-y for y in range(len(found))], list(tables))
-    ax.set(xlim=(-0.06 * reach, 1.04 * reach), ylim=(0.6 - len(found), 0.75))
+    ax.set_yticks([-y for y in range(len(points))], list(tables))
+    ax.set(xlim=(-0.06 * reach, 1.04 * reach), ylim=(0.6 - len(points), 0.75))
     ax.set_xlabel(f"distance from {named[0]}")
     ax.tick_params(axis="y", length=0)
     ax.spines["left"].set_visible(False)

@@ -295,8 +295,8 @@ def source_of(name: str) -> str:
     """
     pattern = rf"^export ((?:function\*?|class) {name}\b.*?^}}\n)"
     for text in sources().values():
-        if found := re.search(pattern, text, re.MULTILINE | re.DOTALL):
-            return re.sub(r"^ *(?:/\*\*.*?\*/)\n", "", found[1], flags=re.M)
+        if match := re.search(pattern, text, re.MULTILINE | re.DOTALL):
+            return re.sub(r"^ *(?:/\*\*.*?\*/)\n", "", match[1], flags=re.M)
     raise ValueError(
         "a name must be one that the engine exports, as a function or class: "
         f"got {name!r}. Look into coursekit_classroom/live/js."

@@ -84,12 +84,12 @@ def calculator(
 ) -> Any:
     """A bar for each cost, cut into its parts."""
     config = PRESETS[preset]
-    found = costs(config)
-    n = sum(found["parameters"].values())
+    cost = costs(config)
+    n = sum(cost["parameters"].values())
     heads = {
         "parameters": f"{amount(n)} parameters",
-        "flops": f"{amount(sum(found['flops'].values()))} FLOPs per token",
-        "memory": f"{amount(sum(found['memory'].values()), 'B')} to generate "
+        "flops": f"{amount(sum(cost['flops'].values()))} FLOPs per token",
+        "memory": f"{amount(sum(cost['memory'].values()), 'B')} to generate "
         f"{config.max_len:,} tokens in 16-bit numbers",
     }
     ax = figures.new_figure(height=3.7)[1][0]
@@ -97,7 +97,7 @@ def calculator(
     ax.axis("off")
     ax.set_title(preset, weight="bold")
     for row, (name, head) in enumerate(heads.items()):
-        parts = {p: found[name][p] for p in PARTS if found[name].get(p)}
+        parts = {p: cost[name][p] for p in PARTS if cost[name].get(p)}
         total: Number = sum(parts.values())
         left: Number = 0
         ax.text(0, row + 0.1, head, va="center")
@@ -110,12 +110,12 @@ def calculator(
             ax.add_patch(box)
             left += share
         shares = {part: n / total for part, n in parts.items()}
-        said = [
+        lines = [
             f"{NAMES.get(part, part)} {percent(share)}"
             for part, share in shares.items()
             if share > 0.0005
         ]
-        ax.text(0, row + 0.68, " · ".join(said), va="center", size=10)
+        ax.text(0, row + 0.68, " · ".join(lines), va="center", size=10)
     return ax
 
 

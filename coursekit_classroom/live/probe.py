@@ -49,13 +49,13 @@ def recorded() -> dict[str, Any]:
         ``fails``.
     """
     zoo, caught = result("debugging")["zoo"], result("caught")["bugs"]
-    found = {"right": zoo["right"], **{b["name"]: b for b in zoo["bugs"]}}
+    programs = {"right": zoo["right"], **{b["name"]: b for b in zoo["bugs"]}}
     return {
         "lines": list(LINES),
         "programs": {
             name: {
-                "reported": found[name]["reported"]["mean"],
-                "in_use": found[name]["in_use"]["mean"],
+                "reported": programs[name]["reported"]["mean"],
+                "in_use": programs[name]["in_use"]["mean"],
                 # Behind a colon stands the error that it raised.
                 "fails": [x.split(":")[0] for x in caught.get(name, ())],
             }
@@ -73,7 +73,7 @@ def probe(
     torch.manual_seed(0)
     vocab, length, width, *rest = SIZES.values()
     model = changed.GPT(vocab, length, width, *rest)
-    said = recorded()["programs"][program]
+    caption = recorded()["programs"][program]
     axes = figures.new_figure(3.0, columns=2, width_ratios=(5, 6))[1]
     figures.who_sees_whom(
         reach(model, vocab, length), title=PROGRAMS[program], ax=axes[0]
@@ -82,10 +82,10 @@ def probe(
     axes[0].set_aspect("equal")
     axes[1].axis("off")
     axes[1].set(xlim=(0, 1), ylim=(len(LINES) + 0.5, -1.5))
-    loss = f"It reports a loss of {said['reported']:.2f}."
+    loss = f"It reports a loss of {caption['reported']:.2f}."
     axes[1].text(0, -1, loss, va="center", size=11)
     for row, (line, words) in enumerate(LINES.items()):
-        fails = line in said["fails"]
+        fails = line in caption["fails"]
         color = COLORS[ROLES["loss"]] if fails else COLORS["black"]
         weight = "bold" if fails else "normal"
         mark = "×" if fails else "✓"

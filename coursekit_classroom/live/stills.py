@@ -69,9 +69,9 @@ def still(
         model = apart(model)
     elif model is not None:
         model, tokenizer = load(model)
-    given = {"model": model, "tokenizer": tokenizer, "text": text or None}
-    needs = NEEDS.get(figure, tuple(given))
-    if missing := [need for need in needs if given[need] is None]:
+    inputs = {"model": model, "tokenizer": tokenizer, "text": text or None}
+    needs = NEEDS.get(figure, tuple(inputs))
+    if missing := [need for need in needs if inputs[need] is None]:
         raise ValueError(
             f"the figure {figure} is drawn of {', '.join(needs)}: got no "
             f"{', no '.join(missing)}. Pass what is missing."
@@ -103,11 +103,11 @@ def picture(
     """
     ax = still(figure, model, text, tokenizer, **options)
     about = ax.get_title("left")
-    said = SHOWN[figure]
+    caption = SHOWN[figure]
     if "text" in NEEDS.get(figure, ("text",)):
-        said += f" The text: “{text}”."
+        caption += f" The text: “{text}”."
     title = f"{figure}: {about}" if about else figure
-    drawn = figures.svg(ax.figure, f"live-{figure}", title, said)
+    drawn = figures.svg(ax.figure, f"live-{figure}", title, caption)
     figures.plt.close(ax.figure)  # else a notebook shows it, too
     return drawn
 
@@ -196,11 +196,11 @@ def beam(
         stops = tokenizer.encode("\n")[:1]
     except ValueError:  # of characters, and no text had lines
         stops = []
-    for n, what in ((beams, f"{beams} beams"), (1, "greedy")):
+    for n, label in ((beams, f"{beams} beams"), (1, "greedy")):
         stepper = CachedStepper(model)
         best = beam_search(stepper, [ids], n, steps, stops)[0][0]
         mean = f"{best.score:.2f}".replace("-", "−")
-        heading = f"{what}, a mean of {mean} nats a token"
+        heading = f"{label}, a mean of {mean} nats a token"
         rows[heading] = pieces(tokenizer, [*ids, *best.tokens])
     return figures.token_cuts(rows, width=40)
 
@@ -209,11 +209,11 @@ def translator(model: Any, tokenizer: Tokenizer, text: str, **_: int) -> Any:
     """Cross-attention while a sentence is translated: the last block's."""
     translate = Translator(model, tokenizer)
     ids = translate.encode(text)
-    (found,) = translate.search([ids], 4, 1.0)
-    target = [translate.bos_id, *found]
+    (hypothesis,) = translate.search([ids], 4, 1.0)
+    target = [translate.bos_id, *hypothesis]
     seen = watch(model, torch.tensor([ids]), torch.tensor([target]))
     weights = seen.cross_weights[-1, 0].mean(0)
-    rows = [*pieces(tokenizer, list(found)), "(end)"]
+    rows = [*pieces(tokenizer, list(hypothesis)), "(end)"]
     columns = [*pieces(tokenizer, ids[:-1]), "(end)"]
     ax = figures.new_figure(height=0.34 * len(rows) + 1.4)[1][0]
     figures.heatmap(weights, rows, columns, "", ax, numbers=False)
@@ -427,4 +427,4 @@ SHOWN = {
         "and three samples: before training, after some seconds, and later."
     ),
 }
-"""What is to be seen, in words."""
+"""Descriptions of the pictures, for their alt texts."""

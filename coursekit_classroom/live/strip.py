@@ -98,11 +98,11 @@ def _hooks(
 
         return hook
 
-    def enters(_: nn.Module, given: Any) -> None:
-        streams.append(given[0][0, -1])
+    def enters(_: nn.Module, args: Any) -> None:
+        streams.append(args[0][0, -1])
 
-    def closes(_: nn.Module, given: Any) -> None:
-        kept["hidden"] = given[0][0, -1]
+    def closes(_: nn.Module, args: Any) -> None:
+        kept["hidden"] = args[0][0, -1]
 
     parts = {
         "embedded": model.embedding,
@@ -157,26 +157,30 @@ def strip(
     Returns:
         The first picture's axes.
     """
-    found = states(model, ids, names, block)
+    recorded = states(model, ids, names, block)
     figure, axes = figures.new_figure(height=12.6, columns=2, rows=6)
     figure.set_layout_engine("constrained", hspace=0.06, wspace=0.06)
     for step, ax in enumerate(axes, 1):
         _head(ax, f"{step}. {TITLES[f'{step}']}")
-    _tokens(axes[0], found)
-    _rows(axes[1], _table(model, found))
-    place = found.x - found.embedded
-    _rows(axes[2], {"E": found.embedded, "+ P": place, "= x": found.x})
-    _projections(axes[3], found, head)
-    _scores(axes[4], found, head)
-    _bars(axes[5], found.names, found.weights[head])
-    _mix(axes[6], found, head)
-    _heads(axes[7], found)
-    middle = found.entered + found.attended
-    rows = {"x": found.entered, "+": found.attended, "=": middle}
+    _tokens(axes[0], recorded)
+    _rows(axes[1], _table(model, recorded))
+    place = recorded.x - recorded.embedded
+    _rows(axes[2], {"E": recorded.embedded, "+ P": place, "= x": recorded.x})
+    _projections(axes[3], recorded, head)
+    _scores(axes[4], recorded, head)
+    _bars(axes[5], recorded.names, recorded.weights[head])
+    _mix(axes[6], recorded, head)
+    _heads(axes[7], recorded)
+    middle = recorded.entered + recorded.attended
+    rows = {"x": recorded.entered, "+": recorded.attended, "=": middle}
     _rows(axes[8], rows)
-    _hidden(axes[9], found.hidden)
-    _depth(axes[10], tokenizer, found)
-    best = found.logits[-1].softmax(-1).topk(min(BEST, found.logits.size(-1)))
+    _hidden(axes[9], recorded.hidden)
+    _depth(axes[10], tokenizer, recorded)
+    best = (
+        recorded.logits[-1]
+        .softmax(-1)
+        .topk(min(BEST, recorded.logits.size(-1)))
+    )
     names = [_shown(tokenizer, i) for i in best.indices.tolist()]
     _bars(axes[11], names, best.values)
     return axes[0]
@@ -200,10 +204,10 @@ def levels(model: Any, tokenizer: Tokenizer, text: str) -> Any:
     names = [_shown(tokenizer, i) for i in ids]
     with torch.no_grad():
         block, head = pointing(model, ids)
-        found = states(model, ids, names, block)
+        recorded = states(model, ids, names, block)
         maps = watch(model, torch.tensor([ids])).weights[:, 0]
-    key = int(found.weights[head].argmax())
-    said = {
+    key = int(recorded.weights[head].argmax())
+    captions = {
         "n": len(maps), "h": maps.size(1), "b": block + 1,
         "token": names[-1], "key": names[key],
     }  # fmt: skip
@@ -211,8 +215,8 @@ def levels(model: Any, tokenizer: Tokenizer, text: str) -> Any:
     figure.set_layout_engine("constrained", hspace=0.08, wspace=0.06)
     for ax, level in zip(axes, ("model", "block", "head", "dot"), strict=True):
         if level == "head":
-            said["h"] = head + 1
-        _head(ax, TITLES[level].format(**said))
+            captions["h"] = head + 1
+        _head(ax, TITLES[level].format(**captions))
     heads = maps[:, :, -1].flatten(0, 1)
     _cells(axes[0], heads, "weight")
     axes[0].set_yticks(
@@ -221,17 +225,17 @@ def levels(model: Any, tokenizer: Tokenizer, text: str) -> Any:
     )
     _named(axes[0], names)
     rows = {
-        "x": found.entered,
-        "attention": found.attended,
-        "network": found.written,
-        "new x": found.entered + found.attended + found.written,
+        "x": recorded.entered,
+        "attention": recorded.attended,
+        "network": recorded.written,
+        "new x": recorded.entered + recorded.attended + recorded.written,
     }
     _rows(axes[1], rows)
     _cells(axes[2], maps[block, head], "weight")
     axes[2].set_yticks(range(len(names)), names, size=9)
     _named(axes[2], names)
-    products = found.q[head] * found.k[head, key]
-    _products(axes[3], products, found.weights[head, key].item())
+    products = recorded.q[head] * recorded.k[head, key]
+    _products(axes[3], products, recorded.weights[head, key].item())
     return axes[0]
 
 
@@ -254,8 +258,8 @@ def _products(ax: Any, products: Tensor, share: float) -> None:
     ax.bar(range(len(values)), values, color=[COLORS[kind] for kind in kinds])
     total = products.sum().item()
     score = total / len(values) ** 0.5
-    said = f"sum {total:.2f}, score {score:.2f}\nweight {percent(share)}"
-    ax.text(0, max(values), said.replace("-", "−"), va="top", size=10)
+    label = f"sum {total:.2f}, score {score:.2f}\nweight {percent(share)}"
+    ax.text(0, max(values), label.replace("-", "−"), va="top", size=10)
     ax.set_xticks([])
 
 
@@ -283,21 +287,23 @@ def _rows(ax: Any, rows: dict[str, Tensor]) -> None:
     ax.set_yticks(range(len(rows)), rows)
 
 
-def _table(model: Any, found: States) -> dict[str, Tensor]:
+def _table(model: Any, recorded: States) -> dict[str, Tensor]:
     """The rows of E around that of the last token."""
     table = model.embedding.weight
-    first = max(0, min(len(table) - 5, found.ids[-1] - 2))
+    first = max(0, min(len(table) - 5, recorded.ids[-1] - 2))
     shown = range(first, min(len(table), first + 5))
     return {
-        f"→ {i}" if i == found.ids[-1] else f"{i}": table[i] for i in shown
+        f"→ {i}" if i == recorded.ids[-1] else f"{i}": table[i] for i in shown
     }
 
 
-def _tokens(ax: Any, found: States) -> None:
+def _tokens(ax: Any, recorded: States) -> None:
     """Boxes with the tokens and, below them, their ids."""
     x, y = 0.0, 0.0
-    last = len(found.ids) - 1
-    for t, (name, i) in enumerate(zip(found.names, found.ids, strict=True)):
+    last = len(recorded.ids) - 1
+    for t, (name, i) in enumerate(
+        zip(recorded.names, recorded.ids, strict=True)
+    ):
         width = max(len(name), len(str(i))) + 1.0
         if x + width > 28:
             x, y = 0.0, y + 2.6
@@ -312,14 +318,14 @@ def _tokens(ax: Any, found: States) -> None:
     ax.set(xlim=(0, 28), ylim=(max(y + 2.4, 8), -0.2), xticks=[], yticks=[])
 
 
-def _projections(ax: Any, found: States, head: int) -> None:
+def _projections(ax: Any, recorded: States, head: int) -> None:
     """The normed x, and its query, key and value."""
-    n = min(CELLS, found.q.size(-1))
+    n = min(CELLS, recorded.q.size(-1))
     rows = {
-        "norm(x)": (found.normed, "stream"),
-        "q": (found.q[head], "query"),
-        "k": (found.k[head, -1], "key"),
-        "v": (found.v[head, -1], "value"),
+        "norm(x)": (recorded.normed, "stream"),
+        "q": (recorded.q[head], "query"),
+        "k": (recorded.k[head, -1], "key"),
+        "v": (recorded.v[head, -1], "value"),
     }
     for y, (row, role) in enumerate(rows.values()):
         limit = float(row[:n].abs().max()) or 1.0
@@ -334,11 +340,11 @@ def _projections(ax: Any, found: States, head: int) -> None:
     ax.set_yticks([y + 0.35 for y in range(len(rows))], rows)
 
 
-def _scores(ax: Any, found: States, head: int) -> None:
+def _scores(ax: Any, recorded: States, head: int) -> None:
     """Each key in its cells; beside it, its score."""
-    keys, query = found.k[head], found.q[head]
+    keys, query = recorded.k[head], recorded.q[head]
     _cells(ax, keys[:, :CELLS], "key")
-    ax.set_yticks(range(len(keys)), found.names, size=9)
+    ax.set_yticks(range(len(keys)), recorded.names, size=9)
     right = min(CELLS, keys.size(1))
     for s, score in enumerate((keys @ query / query.numel() ** 0.5).tolist()):
         number = f"{score:.1f}".replace("-", "−")
@@ -356,20 +362,20 @@ def _bars(ax: Any, names: list[str], shares: Tensor) -> None:
     ax.invert_yaxis()
 
 
-def _mix(ax: Any, found: States, head: int) -> None:
+def _mix(ax: Any, recorded: States, head: int) -> None:
     """Each value times its weight, and below them their sum."""
-    parts = found.weights[head][:, None] * found.v[head]
+    parts = recorded.weights[head][:, None] * recorded.v[head]
     grid = torch.cat([parts, parts.sum(0, keepdim=True)])[:, :CELLS]
     _cells(ax, grid, "value")
-    ax.set_yticks(range(len(grid)), [*found.names, "Σ"], size=9)
+    ax.set_yticks(range(len(grid)), [*recorded.names, "Σ"], size=9)
 
 
-def _heads(ax: Any, found: States) -> None:
+def _heads(ax: Any, recorded: States) -> None:
     """Draw attention of the last token: a row per head, a column per token."""
-    _cells(ax, found.weights, "weight")
-    heads = range(len(found.weights))
+    _cells(ax, recorded.weights, "weight")
+    heads = range(len(recorded.weights))
     ax.set_yticks(heads, [f"head {h + 1}" for h in heads])
-    _named(ax, found.names)
+    _named(ax, recorded.names)
 
 
 def _hidden(ax: Any, units: Tensor) -> None:
@@ -381,9 +387,9 @@ def _hidden(ax: Any, units: Tensor) -> None:
     ax.set_yticks([])
 
 
-def _depth(ax: Any, tokenizer: Tokenizer, found: States) -> None:
+def _depth(ax: Any, tokenizer: Tokenizer, recorded: States) -> None:
     """The likeliest next token, read off after each block."""
-    best = found.logits.softmax(-1).max(-1)
+    best = recorded.logits.softmax(-1).max(-1)
     names = [
         f"{d if d else 'E'}: {_shown(tokenizer, i)}"
         for d, i in enumerate(best.indices.tolist())

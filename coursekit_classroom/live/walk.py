@@ -78,23 +78,23 @@ def code(step: int | str) -> str:
     Raises:
         ValueError: if a part has no such line, or more than one.
     """
-    found = []
+    excerpt = []
     for name, wanted in LINES[step]:
         body = lesson.part(name, lesson.LAST_CHAPTER).splitlines()
         # The lines of a docstring are no code.
         lines = [line for line in body[1:] if '"""' not in line]
         chosen = [_line(lines, text, name) for text in wanted]
         least = min(len(line) - len(line.lstrip()) for line in chosen)
-        found += [line[least:].split("  #")[0] for line in chosen]
-    return "\n".join(found)
+        excerpt += [line[least:].split("  #")[0] for line in chosen]
+    return "\n".join(excerpt)
 
 
 def _line(lines: list[str], text: str, name: str) -> str:
     """The one line that holds a text."""
-    held = [line for line in lines if text in line]
-    if len(held) != 1:
+    matches = [line for line in lines if text in line]
+    if len(matches) != 1:
         raise ValueError(
             "a line is named by text that stands in it alone: got "
-            f"{len(held)} lines with {text!r} in {name}. Change LINES."
+            f"{len(matches)} lines with {text!r} in {name}. Change LINES."
         )
-    return held[0]
+    return matches[0]

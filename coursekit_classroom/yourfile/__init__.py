@@ -323,8 +323,8 @@ def begin(at: int, file: str | Path | None, force: bool) -> None:
 def chapter_of(path: Path) -> str:
     """The chapter that a file says it has come to; empty if it doesn't."""
     source = path.read_text("utf-8", errors="replace")
-    said = re.search(r"^chapter *= *(\d+)", source, re.MULTILINE)
-    return said[1] if said else ""
+    match = re.search(r"^chapter *= *(\d+)", source, re.MULTILINE)
+    return match[1] if match else ""
 
 
 @dataclass(frozen=True, repr=False)
@@ -332,13 +332,13 @@ class Report:
     """The outcome of a step, and all that was printed."""
 
     passed: bool
-    """Whether every contract holds and the loss is as expected."""
+    """True if every contract holds and the loss is as expected."""
     text: str
     loss: float | None = None
     """On the held-out tenth, in nats per character."""
 
     def __bool__(self) -> bool:
-        """Whether the step passed."""
+        """True if the step passed."""
         return self.passed
 
     def __repr__(self) -> str:
@@ -445,14 +445,14 @@ def run_child(
             timer.cancel()
             process.kill()
             process.wait()
-        found = json.loads(outcome.read_text()) if outcome.exists() else None
+        result = json.loads(outcome.read_text()) if outcome.exists() else None
     if process.returncode not in (0, 1):
         printed.append(
             "✗ your file must leave its process running: got exit code "
             f"{process.returncode}. Look for a call that ends it.\n"
         )
         print(printed[-1], end="")
-    return process.returncode, "".join(printed), found
+    return process.returncode, "".join(printed), result
 
 
 def start_options(parser: argparse.ArgumentParser) -> None:

@@ -266,11 +266,11 @@ def stages(
     with guarded(path, "Training: your text", 3 * seconds + LIMIT):
         steps, book = steps_for(file, text, seconds, is_books)
         model, tokenizer, _ = run(file, text, steps)
-        found = learned(model, tokenizer, text, book, is_books)
+        measured = learned(model, tokenizer, text, book, is_books)
     for check in (drawn, cached):
         with guarded(path, title(check), LIMIT, file.parts.get("generate")):
             extra = check(file, model, tokenizer, text)
-        found |= {"samples": extra} if check is drawn else extra
+        measured |= {"samples": extra} if check is drawn else extra
         print(f"✓ {title(check)}", flush=True)
     with guarded(path, "Your change: trains too", 3 * seconds + LIMIT):
         model, tokenizer, _ = run(other, text, steps)
@@ -278,11 +278,11 @@ def stages(
         model, tokenizer, _ = run(file, text, steps, seed=1)
         reseeded = per_character(model, tokenizer, text)
     print(
-        f"your change: {with_it - found['loss']:+.3f} nats per character, "
+        f"your change: {with_it - measured['loss']:+.3f} nats per character, "
         f"predicted {prediction['expected']:+.3f}\n"
-        f"another seed alone: {reseeded - found['loss']:+.3f}"
+        f"another seed alone: {reseeded - measured['loss']:+.3f}"
     )
-    return found | {
+    return measured | {
         "text": Path(name).name or "Shakespeare, the book's text",
         "characters": len(text),
         "parameters": sum(p.numel() for p in model.parameters()),

@@ -117,8 +117,8 @@ def run_main(path: Path, main: ast.Module, file: File, hint: str) -> None:
         signature = inspect.signature(function)
         model, _, count = list(signature.parameters)[:3]
 
-        def called(*given: Any, **named: Any) -> Any:
-            bound = signature.bind(*given, **named)
+        def called(*args: Any, **named: Any) -> Any:
+            bound = signature.bind(*args, **named)
             bound.arguments[count] = n
             wanted, got = file["model"], type(bound.arguments[model])
             if inspect.isclass(wanted) and got is not wanted:

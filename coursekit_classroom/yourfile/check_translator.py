@@ -41,9 +41,9 @@ class Dates:
         """Ids of a text, with its end."""
         return [*(self.id_of[char] for char in text), EOS]
 
-    def decode(self, found: list[int]) -> str:
+    def decode(self, ids: list[int]) -> str:
         """The text of ids."""
-        return "".join(self.characters[i] for i in found)
+        return "".join(self.characters[i] for i in ids)
 
 
 def accuracy(file: File, dates: Dates, seed: int, steps: int) -> float:
@@ -51,13 +51,15 @@ def accuracy(file: File, dates: Dates, seed: int, steps: int) -> float:
     torch.manual_seed(seed)
     model = file["translator"](len(dates.characters), *SIZES)
     file["train"](model, dates.learned, steps, BATCH)
-    found = file["translate"](
+    translations = file["translate"](
         model.eval(), [dates.encode(a) for a, _ in dates.asked]
     )
     right = 0
-    for (_, answer), row in zip(dates.asked, found, strict=True):
+    for (_, answer), row in zip(dates.asked, translations, strict=True):
         right += dates.decode(row) == answer
-    for (question, _), row in zip(dates.asked[:3], found[:3], strict=True):
+    for (question, _), row in zip(
+        dates.asked[:3], translations[:3], strict=True
+    ):
         print(f"    {question} → {dates.decode(row)}")
     return right / len(dates.asked)
 
@@ -73,23 +75,23 @@ def translated(file: File, seconds: float) -> tuple[bool, float]:
     per_step = (time.perf_counter() - began) / 10
     steps = min(STEPS, steps_in(seconds, per_step))
     print(f"Training for {steps} steps.", flush=True)
-    found = accuracy(file, dates, 0, steps)
-    print(f"{found:.1%} of {N_HELD_OUT} held-out dates are exactly right")
+    measured = accuracy(file, dates, 0, steps)
+    print(f"{measured:.1%} of {N_HELD_OUT} held-out dates are exactly right")
     if steps < STEPS:
         needed = seconds_for(STEPS, per_step)
         print(
             f"✗ not compared: the book's runs have {STEPS} steps. Give it "
             f"--seconds {needed}, in Python seconds={needed}."
         )
-        return False, found
+        return False, measured
     values = result("capstone_dates")["accuracy"]["values"]
     least = min(values) - TOLERANCE
-    passed = found >= least
+    passed = measured >= least
     print(
         f"{'✓' if passed else '✗'} at least {least:.1%}; the book's file: "
         f"{min(values):.1%} to {max(values):.1%}, {len(values)} seeds"
     )
-    return passed, found
+    return passed, measured
 
 
 def main(file: str, seconds: float) -> tuple[bool, float]:

@@ -22,13 +22,13 @@ def main(argv: list[str]) -> int:
     torch.set_num_threads(1)
     program = importlib.import_module(f"{__package__}.check_{name}")
     try:
-        passed, found = program.main(**json.loads(options))
+        passed, result = program.main(**json.loads(options))
     except ContractError as error:
         print(error)
         return 1
     except KeyboardInterrupt:
         return 130
-    Path(outcome).write_text(json.dumps(found), "utf-8")
+    Path(outcome).write_text(json.dumps(result), "utf-8")
     return 0 if passed else 1
 
 

@@ -92,8 +92,8 @@ def batch_gradient(
     """The logits of a batch, scaled, and the gradient of their loss."""
     logits = factor * model(ids)
     loss = nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
-    found = torch.autograd.grad(loss, list(model.parameters()))
-    return logits.detach(), torch.cat([slope.flatten() for slope in found])
+    gradients = torch.autograd.grad(loss, list(model.parameters()))
+    return logits.detach(), torch.cat([slope.flatten() for slope in gradients])
 
 
 # -- training ----------------------------------------------------------------
@@ -143,13 +143,15 @@ def update(
     made = make(model)
     if not isinstance(made, torch.optim.Optimizer):
         return repr(made)[:60], []
-    held = {id(p) for group in made.param_groups for p in group["params"]}
+    optimized = {id(p) for group in made.param_groups for p in group["params"]}
     for group in made.param_groups:
         group["lr"] = rate
     for name, p in model.named_parameters():
         p.grad = gradients[name].clone()
     made.step()
-    return "", [name for name, p in model.named_parameters() if id(p) in held]
+    return "", [
+        name for name, p in model.named_parameters() if id(p) in optimized
+    ]
 
 
 def watch_training(
@@ -164,9 +166,9 @@ def watch_training(
     read: list[Tensor] = []
     steps: list[dict[str, Any]] = []
 
-    def scale(_: nn.Module, args: Any, given: Any, logits: Tensor) -> Tensor:
+    def scale(_: nn.Module, args: Any, inputs: Any, logits: Tensor) -> Tensor:
         if torch.is_grad_enabled():
-            read[:] = [*args, *given.values()][:1]
+            read[:] = [*args, *inputs.values()][:1]
         return factor * logits
 
     def note(optimizer: torch.optim.Optimizer, *_: Any) -> None:
@@ -208,8 +210,8 @@ def tables(model: nn.Module) -> list[str]:
 def read_scaled(model: nn.Module, factor: float, ids: Tensor) -> Any:
     """Call a model with its embeddings scaled by a factor."""
 
-    def scaled(module: nn.Module, given: Any, found: Tensor) -> Tensor:
-        return factor * found
+    def scaled(module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
+        return factor * output
 
     with hooked(model, scaled):
         return model(ids)
@@ -221,8 +223,8 @@ def count_reads(
     """Call a function; how many ids each embedding of a model has read."""
     read: dict[nn.Module, int] = {}
 
-    def count(module: nn.Module, given: Any, found: Tensor) -> None:
-        read[module] = read.get(module, 0) + given[0].size(-1)
+    def count(module: nn.Module, inputs: Any, output: Tensor) -> None:
+        read[module] = read.get(module, 0) + inputs[0].size(-1)
 
     with hooked(model, count):
         return function(model, *given), list(read.values())
@@ -270,9 +272,9 @@ class Given(nn.Module):
         super().__init__()
         self.function = function
 
-    def forward(self, *given: Any) -> Any:
+    def forward(self, *args: Any) -> Any:
         """Call it in the other process."""
-        return self.function(*given)
+        return self.function(*args)
 
 
 def names() -> list[str]:
@@ -281,14 +283,14 @@ def names() -> list[str]:
     return [str(name) for name in parts] if isinstance(parts, dict) else []
 
 
-def run(function: Callable[..., Any], *given: Any) -> Any:
+def run(function: Callable[..., Any], *args: Any) -> Any:
     """Call a part, or an object that a part has made."""
-    return function(*given)
+    return function(*args)
 
 
-def method(target: Any, name: str, *given: Any) -> Any:
+def method(target: Any, name: str, *args: Any) -> Any:
     """Call a method of an object."""
-    return getattr(target, name)(*given)
+    return getattr(target, name)(*args)
 
 
 def serve(name: str, given: Sequence[Any]) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""What each part of the learner's file has to do, whatever its name.
+"""Contracts of the parts of the learner's file, whatever their names.
 
 A contract calls a part with inputs of its own.  It raises ContractError with
 a sentence, or returns what is worth knowing next to its check mark.  Where it

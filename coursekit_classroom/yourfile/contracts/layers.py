@@ -1,4 +1,4 @@
-"""What each layer has to do on its own."""
+"""Contracts of single layers."""
 
 import torch
 from torch import Tensor, nn
@@ -52,18 +52,18 @@ def attention(file: File) -> None:
     q, k, v = torch.randn(2, T, 3), torch.randn(2, B, 3), torch.randn(2, B, 17)
     mask = random_mask()
     wanted = attended(q, k, v, mask)
-    found = check_tensor(
+    actual = check_tensor(
         file["attention"](*(x.clone() for x in (q, k, v, mask))),
         (2, T, 17),
         "attention has for each query the mean of values, in all",
     )
-    error = (found - wanted).abs().max().item()
+    error = (actual - wanted).abs().max().item()
     if error > 1e-5:
         same = [
             name
             for name in MISTAKES
             if torch.allclose(
-                found.double(),
+                actual.double(),
                 attended(q, k, v, mask, name),
                 atol=1e-5,
                 equal_nan=True,
@@ -78,7 +78,7 @@ def attention(file: File) -> None:
     if file.chapter >= 6:
         heads = file["attention"](*(x[:, None] for x in (q, k, v)), mask)
         rule = "with an axis of heads before the tokens' it is in all"
-        if (check_tensor(heads, (2, 1, T, 17), rule)[:, 0] != found).any():
+        if (check_tensor(heads, (2, 1, T, 17), rule)[:, 0] != actual).any():
             raise ContractError(
                 "with an axis of heads, each head is as it would be alone: "
                 "got something else for one head. Count axes from the end: "
@@ -89,25 +89,27 @@ def attention(file: File) -> None:
 def mask(file: File) -> None:
     """Mask: the last query sees every key, the one before it one less."""
     for n_queries, n_keys in ((B, B), (3, T), (1, 4)):
-        found = file["mask"](n_queries, n_keys)
+        actual = file["mask"](n_queries, n_keys)
         rows, keys = range(n_queries), range(n_keys)
         late = n_keys - n_queries
         wanted = torch.tensor([[j <= i + late for j in keys] for i in rows])
-        if not isinstance(found, Tensor) or found.dtype != torch.bool:
+        if not isinstance(actual, Tensor) or actual.dtype != torch.bool:
             raise ContractError(
                 "a mask is a boolean tensor, True where a query may look: "
-                f"got {getattr(found, 'dtype', kind(found))}. Give "
+                f"got {getattr(actual, 'dtype', kind(actual))}. Give "
                 "dtype=torch.bool."
             )
-        found = check_tensor(found, (n_queries, n_keys), "a mask has a shape")
-        if not found.equal(wanted):
-            hint = "Move the diagonal. " if found.equal(wanted.tril()) else ""
-            if found.equal(~wanted):
+        actual = check_tensor(
+            actual, (n_queries, n_keys), "a mask has a shape"
+        )
+        if not actual.equal(wanted):
+            hint = "Move the diagonal. " if actual.equal(wanted.tril()) else ""
+            if actual.equal(~wanted):
                 hint = "It is inverted. "
             raise ContractError(
                 f"{n_queries} queries are the last of {n_keys} tokens, and "
                 f"see {wanted.sum(1).tolist()} keys, one query after the "
-                f"other: got {found.sum(1).tolist()}. {hint}The last query "
+                f"other: got {actual.sum(1).tolist()}. {hint}The last query "
                 "sees every key."
             )
 
@@ -138,17 +140,19 @@ def causality_check(file: File) -> None:
         for at, token in ((0, 0), (4, V - 1), (4, 5), (T - 1, 0)):
             ids = torch.randint(V, (1, T))
             ids[0, at] = token
-            found, given = file.observe.probe(file["probe"], model, ids, at)
-            if not given.equal(ids):
+            actual, expected = file.observe.probe(
+                file["probe"], model, ids, at
+            )
+            if not expected.equal(ids):
                 raise ContractError(
                     "the ids that it is given stay as they are: got "
-                    f"{given[0].tolist()} in the place of "
+                    f"{expected[0].tolist()} in the place of "
                     f"{ids[0].tolist()}. Change a clone."
                 )
-            found = check_tensor(
-                torch.as_tensor(found), (T,), "a number per position, shape"
+            actual = check_tensor(
+                torch.as_tensor(actual), (T,), "a number per position, shape"
             )
-            reached, wanted = found > 1e-6, looks[:, at]
+            reached, wanted = actual > 1e-6, looks[:, at]
             if not reached.equal(wanted):
                 raise ContractError(
                     "above 0 is every position whose logits change with the "
@@ -174,13 +178,13 @@ def norm(file: File) -> None:
     gain = torch.randn(d)
     file.observe.load(layer, {gains[0]: gain})
     x = 3 * torch.randn(B, T, d) + 5 * torch.randn(B, T, 1)
-    found = layer(x.clone())  # theirs to change, ours to compare with
-    found = check_tensor(found, (B, T, d), "a norm keeps the shape")
+    actual = layer(x.clone())  # theirs to change, ours to compare with
+    actual = check_tensor(actual, (B, T, d), "a norm keeps the shape")
     x, gain = x.double(), gain.double()
     centered = x - x.mean(-1, keepdim=True)
     variance = centered.square().mean(-1, keepdim=True)
     wanted = gain * centered / variance.sqrt()
-    if (error := (found - wanted).abs().max().item()) > 1e-3:
+    if (error := (actual - wanted).abs().max().item()) > 1e-3:
         size = x.square().mean(-1, keepdim=True).sqrt()
         over_all = (x - x.mean()) / x.std(correction=0)
         wrong = {
@@ -191,7 +195,7 @@ def norm(file: File) -> None:
             "the variance with D − 1": wanted * ((d - 1) / d) ** 0.5,
             "one mean and variance for all positions": gain * over_all,
         }
-        same = [n for n, y in wrong.items() if (found - y).abs().max() < 1e-3]
+        same = [n for n, y in wrong.items() if (actual - y).abs().max() < 1e-3]
         hint = f"It is exactly: {same[0]}. " if same else ""
         raise ContractError(
             "a position's D numbers, before the gains, have mean 0 and "

@@ -1,4 +1,4 @@
-"""What the whole model has to do, whatever it is made of."""
+"""Contracts of the whole model, whatever it is made of."""
 
 from collections.abc import Callable
 from functools import partial
@@ -27,9 +27,9 @@ def logits(file: File) -> None:
     for length in (T, 1, SMALL.context):
         ids = torch.randint(V, (B, length))
         rule = f"logits of {B} × {length} ids are"
-        found = check_tensor(model(ids), (B, length, V), rule)
+        actual = check_tensor(model(ids), (B, length, V), rule)
         one = torch.ones(B, length)
-        if any(torch.allclose(p.sum(-1), one) for p in (found, found.exp())):
+        if any(torch.allclose(p.sum(-1), one) for p in (actual, actual.exp())):
             raise ContractError(
                 "logits are no probabilities, nor their logarithms: got "
                 "rows that add up to 1. Leave the softmax to the loss."
@@ -42,9 +42,9 @@ def narrow(file: File) -> None:
     sizes = SMALL._replace(d_model=d, n_heads=2)
     ids = torch.arange(V)[:, None]
     with torch.no_grad():
-        found = file.rough_model(sizes)(ids)[:, 0].double()
+        actual = file.rough_model(sizes)(ids)[:, 0].double()
     # Biases move all rows alike.
-    rank = int(torch.linalg.matrix_rank(found - found.mean(0), rtol=1e-5))
+    rank = int(torch.linalg.matrix_rank(actual - actual.mean(0), rtol=1e-5))
     if rank > d:
         raise ContractError(
             f"with D = {d}, the logits of {V} tokens differ in at most {d} "
@@ -84,8 +84,8 @@ def causal(file: File) -> None:
 def positions(file: File) -> None:
     """Model: tells positions apart."""
     same = torch.full((1, SMALL.context), 3)
-    found = file.rough_model()(same)[0]
-    if not (found - found[0]).abs().max() >= 1e-4:
+    actual = file.rough_model()(same)[0]
+    if not (actual - actual[0]).abs().max() >= 1e-4:
         raise ContractError(
             "the same token at two positions has two logits: got the same "
             f"at all {SMALL.context}. Add the positional embedding to x."

@@ -1,4 +1,4 @@
-"""What several heads have to do, whatever their matrices are called."""
+"""Contracts of several heads, whatever their matrices are called."""
 
 from collections.abc import Callable, Iterator
 from itertools import permutations, product
@@ -68,30 +68,32 @@ def many_heads(
     """Each head on its features, one after the other, then the output."""
     w_q, w_k, w_v, w_out = (weight.double() for weight in weights)
     q, k, v = x @ w_q.T, memory @ w_k.T, memory @ w_v.T
-    found = torch.zeros_like(q)
+    actual = torch.zeros_like(q)
     for i in heads:
-        found[..., i] = attended(q[..., i], k[..., i], v[..., i], mask, *wrong)
-    return found if "no output matrix" in wrong else found @ w_out.T
+        actual[..., i] = attended(
+            q[..., i], k[..., i], v[..., i], mask, *wrong
+        )
+    return actual if "no output matrix" in wrong else actual @ w_out.T
 
 
 def check_alone(
     look: Callable[..., Tensor], x: Tensor, memory: Tensor, mask: Tensor
 ) -> Tensor:
     """The whole result, if sequences and queries do not touch each other."""
-    found = look(x, memory, mask)
+    actual = look(x, memory, mask)
     pairs = zip(x.split(1), memory.split(1), strict=True)
     alone = [look(*pair, mask) for pair in pairs]
     queries = [look(x[:, i : i + 1], memory, mask[[i]]) for i in range(T)]
     apart = {"sequence": torch.cat(alone), "query": torch.cat(queries, 1)}
     for name, wanted in apart.items():
-        if (error := (found - wanted).abs().max().item()) > 1e-4:
+        if (error := (actual - wanted).abs().max().item()) > 1e-4:
             raise ContractError(
                 f"each {name} gets by itself what it gets among others: got "
                 f"a maximum difference of {error:.3f}. Split the last axis, "
                 "D, into heads, and exchange the axes of heads and tokens, "
                 "before attention and back after it."
             )
-    return found
+    return actual
 
 
 def heads(file: File) -> None:
@@ -109,15 +111,15 @@ def heads(file: File) -> None:
         past: list[dict[object, object]] = [{}] * (file.chapter >= 12)
         rule = "heads give each query a vector, in all"
         with torch.no_grad():
-            found = layer(x.clone(), memory.clone(), mask.clone(), *past)
-        return check_tensor(found, (*x.shape[:2], d), rule).double()
+            actual = layer(x.clone(), memory.clone(), mask.clone(), *past)
+        return check_tensor(actual, (*x.shape[:2], d), rule).double()
 
-    found = check_alone(look, x, memory, mask)
+    actual = check_alone(look, x, memory, mask)
 
     def agrees(heads: Tensor, *wrong: str) -> bool:
         inputs = x.double(), memory.double(), mask
         each = (many_heads(*inputs, w, list(heads), *wrong) for w in orders)
-        return any(torch.allclose(found, y, atol=1e-4) for y in each)
+        return any(torch.allclose(actual, y, atol=1e-4) for y in each)
 
     parts = torch.arange(d).view(h, -1)  # or every h-th number
     if agrees(parts) or agrees(torch.arange(d).view(-1, h).T):

@@ -1,4 +1,4 @@
-"""What the schedule, the optimizer and the training loop have to do."""
+"""Contracts of the schedule, the optimizer and the training loop."""
 
 import math
 from typing import Any
@@ -28,11 +28,11 @@ def cosine(peak: float, progress: float, lowest: float = 0.1) -> float:
 def schedule(file: File) -> None:
     """Schedule: rises in equal steps, falls to a tenth along a cosine."""
     for steps, peak, warmup in ((50, 0.7, 10), (31, 2e-3, 7)):
-        found = [
+        actual = [
             float(file["schedule"](i, steps, peak, warmup))
             for i in range(steps)
         ]
-        rise, fall, n = found[:warmup], found[warmup:], steps - warmup
+        rise, fall, n = actual[:warmup], actual[warmup:], steps - warmup
         lines = [
             [peak * (i + 1) / width for i in range(warmup)]
             for width in (warmup, warmup + 1)
@@ -65,9 +65,9 @@ def schedule(file: File) -> None:
         )
 
 
-def close(found: list[float], wanted: list[float]) -> bool:
+def close(actual: list[float], wanted: list[float]) -> bool:
     """Tell whether two lists of rates agree."""
-    pairs = zip(found, wanted, strict=True)
+    pairs = zip(actual, wanted, strict=True)
     return all(math.isclose(*pair, rel_tol=1e-6) for pair in pairs)
 
 
@@ -140,13 +140,13 @@ def follows(file: File) -> None:
     )
     batches = [check_step(file, model, step) for step in seen]
     wanted = [float(file["schedule"](i, steps)) for i in range(steps)]
-    found = [rate for rate, *_ in (step["rates"] for step in seen)]
+    actual = [rate for rate, *_ in (step["rates"] for step in seen)]
     alike = all(len(set(step["rates"])) == 1 for step in seen)
-    if len(found) != steps or not alike or not close(found, wanted):
+    if len(actual) != steps or not alike or not close(actual, wanted):
         raise ContractError(
             f"in {steps} steps the rates of all groups are your schedule's, "
             f"{', '.join(f'{x:.1e}' for x in wanted)}: got "
-            f"{', '.join(f'{x:.1e}' for x in found)}. Set lr of each group "
+            f"{', '.join(f'{x:.1e}' for x in actual)}. Set lr of each group "
             "before each step."
         )
     if not isinstance(losses, list) or not close_enough(losses, batches):
@@ -157,11 +157,11 @@ def follows(file: File) -> None:
         )
 
 
-def close_enough(found: list[Any], wanted: list[float]) -> bool:
+def close_enough(actual: list[Any], wanted: list[float]) -> bool:
     """Tell whether losses are those of the batches, up to rounding."""
-    if len(found) != len(wanted):
+    if len(actual) != len(wanted):
         return False
-    pairs = zip(map(float, found), wanted, strict=True)
+    pairs = zip(map(float, actual), wanted, strict=True)
     return all(math.isclose(*pair, rel_tol=1e-3) for pair in pairs)
 
 
@@ -177,21 +177,23 @@ def check_step(file: File, model: nn.Module, step: dict[str, Any]) -> float:
             "before the model was called. Compute the loss first."
         )
     file.observe.load(model, step["weights"])
-    found = step["gradient"]
+    actual = step["gradient"]
     loss, slope = gradient(file, model, step["ids"], shift=1)
-    if agree(found, clipped(slope)):
+    if agree(actual, clipped(slope)):
         return loss
     hint = "Per step: zero_grad, backward, clip_grad_norm_, step."
-    if not found.any():
+    if not actual.any():
         hint = "It is 0. Set gradients to zero before `backward`."
-    elif agree(found, slope):
+    elif agree(actual, slope):
         hint = "It is not clipped yet. Clip after backward, before step."
-    elif agree(found, clipped(gradient(file, model, step["ids"], shift=0)[1])):
+    elif agree(
+        actual, clipped(gradient(file, model, step["ids"], shift=0)[1])
+    ):
         hint = "The targets are the inputs. Move them by one."
     raise ContractError(
         "before each step the gradient is the batch's own, with a norm "
         f"of at most 1, here {slope.norm():.1f} before clipping: got a "
-        f"norm of {found.norm():.1f}. {hint}"
+        f"norm of {actual.norm():.1f}. {hint}"
     )
 
 
@@ -210,9 +212,9 @@ def clipped(slope: Tensor) -> Tensor:
     return slope / slope.norm().clamp(min=1)
 
 
-def agree(found: Tensor, wanted: Tensor) -> bool:
+def agree(actual: Tensor, wanted: Tensor) -> bool:
     """Tell whether two gradients agree up to rounding."""
-    return bool((found - wanted).norm() < 1e-3 * wanted.norm())
+    return bool((actual - wanted).norm() < 1e-3 * wanted.norm())
 
 
 def evaluation(file: File) -> None:

@@ -1,4 +1,4 @@
-"""What sampling and the cache have to do."""
+"""Contracts of sampling and the cache."""
 
 import torch
 from torch import Tensor
@@ -80,8 +80,8 @@ def continued(file: File) -> None:
         whole = model(ids.clone())
     parts = file.observe.read_on(model, ids.split([4, 1, 2, 1, 3], dim=1))
     rule = "logits of the tokens read are"
-    found = check_tensor(torch.cat(parts, 1), tuple(whole.shape), rule)
-    errors = (found - whole).abs().amax((0, 2))
+    actual = check_tensor(torch.cat(parts, 1), tuple(whole.shape), rule)
+    errors = (actual - whole).abs().amax((0, 2))
     if errors.max() < 1e-3:
         return
     at = int((errors > 1e-3).nonzero()[0])
@@ -104,26 +104,26 @@ def cached(file: File) -> str | None:
         for _ in range(n_new):
             new = model(wanted.clone())[:, -1].argmax(-1, keepdim=True)
             wanted = torch.cat([wanted, new], 1)
-    found, read = file.observe.count_reads(
+    actual, read = file.observe.count_reads(
         file["generate"], model, prompt.clone(), n_new, 1.0, GREEDY
     )
     rule = f"{n_new} new tokens make the shape"
-    if not check_tensor(found, tuple(wanted.shape), rule).equal(wanted):
-        at = int((found != wanted).any(0).nonzero()[0])
+    if not check_tensor(actual, tuple(wanted.shape), rule).equal(wanted):
+        at = int((actual != wanted).any(0).nonzero()[0])
         raise ContractError(
             "with top_p near 0 each token is the most probable one after "
             "all before it: got another one from position "
-            f"{at} on, {found[0, at]} instead of {wanted[0, at]}. First the "
+            f"{at} on, {actual[0, at]} instead of {wanted[0, at]}. First the "
             "whole prompt is read, then each new token alone, with the same "
             "dictionary, and the last position's logits count."
         )
     if not read:
         return "how often tokens are read is not seen without nn.Embedding"
     most = max(read)
-    if most > found.size(1):
+    if most > actual.size(1):
         raise ContractError(
             f"generating {n_new} tokens from 3 reads each token once, "
-            f"{found.size(1)} at most: got {most} readings. Give the model "
+            f"{actual.size(1)} at most: got {most} readings. Give the model "
             "the new token alone, and the dictionary of those before."
         )
     return f"{most} tokens read; without the cache {sum(range(3, 3 + n_new))}"

@@ -1,4 +1,4 @@
-"""What tokenizers and batches have to do."""
+"""Contracts of tokenizers and batches."""
 
 import re
 from collections import Counter
@@ -47,33 +47,33 @@ def merge(file: File) -> None:
             text = "".join("abc"[i] for i in ids)
             old = "abc"[pair[0]] + "abc"[pair[1]]
             wanted = ["abcd".index(x) for x in text.replace(old, "d")]
-            found = file["merge"](list(ids), pair, 3)
-            if found != wanted:
+            actual = file["merge"](list(ids), pair, 3)
+            if actual != wanted:
                 raise ContractError(
                     f"the pair {pair} in {ids} becomes 3: wanted {wanted}, "
-                    f"got {found}. Look at pairs that overlap, and at the "
+                    f"got {actual}. Look at pairs that overlap, and at the "
                     "two ends."
                 )
 
 
 def split(text: str) -> list[bytes]:
     """The bytes of a text; an empty one ends each word."""
-    found = []
+    actual = []
     for word in re.findall(r" ?\w+| ?[^\w\s]+|\s", text):
-        found += [bytes([byte]) for byte in word.encode()]
-        found.append(b"")  # no pair crosses this
-    return found
+        actual += [bytes([byte]) for byte in word.encode()]
+        actual.append(b"")  # no pair crosses this
+    return actual
 
 
 def merged(tokens: list[bytes], pair: tuple[bytes, bytes]) -> list[bytes]:
     """The tokens after a merge, from the left."""
-    found: list[bytes] = []
+    actual: list[bytes] = []
     for token in tokens:
-        if found and (found[-1], token) == pair:
-            found[-1] += token
+        if actual and (actual[-1], token) == pair:
+            actual[-1] += token
         else:
-            found.append(token)
-    return found
+            actual.append(token)
+    return actual
 
 
 def bpe(file: File) -> str:
@@ -107,24 +107,24 @@ def bpe(file: File) -> str:
     for text in (WORDS, UNSEEN, ""):
         tokens = reduce(merged, merges, split(text))
         wanted = [ids[token] for token in tokens if token]
-        found = made.encode(text)
-        if not isinstance(found, list):
+        actual = made.encode(text)
+        if not isinstance(actual, list):
             raise ContractError(
-                f"encode returns ids: got {kind(found)}. Return a list of "
+                f"encode returns ids: got {kind(actual)}. Return a list of "
                 "integers."
             )
-        if found != wanted:
-            pairs = enumerate(zip(wanted, found, strict=False))
+        if actual != wanted:
+            pairs = enumerate(zip(wanted, actual, strict=False))
             differ = (i for i, (ours, theirs) in pairs if ours != theirs)
-            same = next(differ, min(len(wanted), len(found)))
+            same = next(differ, min(len(wanted), len(actual)))
             four = slice(same, same + 4)
             raise ContractError(
                 "encode repeats the merges in their order, in each word: "
                 f"in {text[:12]!r}… the ids from number {same} on are "
-                f"{wanted[four]}, got {found[four]}. Begin with the word's "
+                f"{wanted[four]}, got {actual[four]}. Begin with the word's "
                 "bytes."
             )
-        if (back := made.decode(found)) != text:
+        if (back := made.decode(actual)) != text:
             raise ContractError(
                 f"decode turns ids back into their text, {text[:12]!r}…: "
                 f"got {kind(back)}. Join the bytes, then decode them."

@@ -1,4 +1,4 @@
-"""What loss, training and generation have to do."""
+"""Contracts of loss, training and generation."""
 
 import math
 
@@ -31,17 +31,17 @@ def loss(file: File) -> None:
             )
         ]
         wanted = sum(each) / len(each)
-        found = check_tensor(
+        actual = check_tensor(
             file["loss"](scores, targets.clone()),
             (),
             "the loss is one number, shape",
         ).item()
-        if abs(found - wanted) > 1e-4:
-            n = found / wanted
+        if abs(actual - wanted) > 1e-4:
+            n = actual / wanted
             hint = "It is the sum. " if abs(n - len(each)) < 0.01 else ""
             raise ContractError(
                 f"the loss is the mean of −ln p(target), here {wanted:.4f}: "
-                f"got {found:.4f}. {hint}Take log-softmax over the "
+                f"got {actual:.4f}. {hint}Take log-softmax over the "
                 "vocabulary, the targets' entries, minus their mean."
             )
 
@@ -111,20 +111,22 @@ def generate(file: File) -> None:
     def draw(ids: Tensor, n_new: int) -> Tensor:
         torch.manual_seed(1)
         shape = (len(ids), ids.size(1) + n_new)
-        found = file["generate"](model, ids, n_new, *heat)
-        return check_tensor(found, shape, f"{n_new} new tokens make the shape")
+        actual = file["generate"](model, ids, n_new, *heat)
+        return check_tensor(
+            actual, shape, f"{n_new} new tokens make the shape"
+        )
 
     draw(prompt.clone(), n - 3)
     try:
         long = draw(prompt.clone(), n)  # more than the context holds
     except (AssertionError, IndexError, RuntimeError, ValueError) as error:
-        how = "its last ids, `ids[:, -model.context :]`"
+        remedy = "its last ids, `ids[:, -model.context :]`"
         if file.chapter >= 12:
-            how = "the last half again, with a new dictionary"
+            remedy = "the last half again, with a new dictionary"
         raise ContractError(
             "with more tokens than the context holds, generation gives the "
             f"model no more than the context, here {SMALL.context}: got "
-            f"{type(error).__name__}: {error}. Give it {how}."
+            f"{type(error).__name__}: {error}. Give it {remedy}."
         ) from error
     if not long[:, :3].equal(prompt):
         raise ContractError(

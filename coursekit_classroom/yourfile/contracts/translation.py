@@ -1,4 +1,4 @@
-"""What a translator has to do, on small random pairs."""
+"""Contracts of a translator, on small random pairs."""
 
 from collections.abc import Callable
 
@@ -42,21 +42,21 @@ def effect(
 
 def pairs(file: File) -> None:
     """Batches: the decoder reads the target shifted right, behind BOS."""
-    given: Pairs = [
+    pairs: Pairs = [
         ([5, 6, EOS], [7, EOS]),
         ([8, 9, 10, EOS], [11, 12, 3, EOS]),
         ([4, EOS], [6, 6, EOS]),
     ]
-    found = file["pairs"](given, 16)
-    if not isinstance(found, tuple | list) or len(found) != 3:
+    actual = file["pairs"](pairs, 16)
+    if not isinstance(actual, tuple | list) or len(actual) != 3:
         raise ContractError(
             "a batch is sources, decoder inputs and targets: got "
-            f"{kind(found)}. Return the three."
+            f"{kind(actual)}. Return the three."
         )
-    rows = [tensor.tolist() for tensor in found]
+    rows = [tensor.tolist() for tensor in actual]
     for source, read, target in zip(*rows, strict=True):
         pair = [x for x in source if x != PAD], [x for x in target if x != PAD]
-        if pair not in given:
+        if pair not in pairs:
             raise ContractError(
                 "a row has a source and its own target, filled up with "
                 f"padding: got {source} and {target}. Take both from the "
@@ -141,12 +141,12 @@ def loss(file: File) -> None:
         wanted = nn.functional.cross_entropy(
             logits.flatten(0, 1), target.flatten(), ignore_index=PAD
         ).item()
-        found = file["pair_loss"](model, source, read, target)
-    found = check_tensor(found, (), "the loss is one number, shape").item()
-    if abs(found - wanted) > 1e-4:
+        actual = file["pair_loss"](model, source, read, target)
+    actual = check_tensor(actual, (), "the loss is one number, shape").item()
+    if abs(actual - wanted) > 1e-4:
         raise ContractError(
             "the loss is the mean of −ln p(target) over the targets that are "
-            f"not padding, here {wanted:.4f}: got {found:.4f}. Leave out "
+            f"not padding, here {wanted:.4f}: got {actual:.4f}. Leave out "
             "positions whose target is PAD."
         )
 
@@ -155,13 +155,13 @@ def translate(file: File) -> None:
     """Translation: takes the most probable token until the end."""
     model = made(file)
     sources = [[*ids(1, n)[0].tolist(), EOS] for n in (2, 4, 3, 1)]
-    found = file["translate"](model, sources)
-    if not isinstance(found, list) or len(found) != len(sources):
+    actual = file["translate"](model, sources)
+    if not isinstance(actual, list) or len(actual) != len(sources):
         raise ContractError(
             "for each source comes a list of ids, without BOS and EOS: got "
-            f"{kind(found)}. Return a list of lists."
+            f"{kind(actual)}. Return a list of lists."
         )
-    for source, row in zip(sources, found, strict=True):
+    for source, row in zip(sources, actual, strict=True):
         read = torch.tensor([[BOS, *row]])[:, : SMALL.context]
         with torch.no_grad():
             logits = model(torch.tensor([source]), read)[0]
