@@ -143,9 +143,9 @@ class StackConfig(Config):
     d_ff: int | None = setting(None, least=0)
     """Inner width of the feed-forward network; 0: none. [default: 4 D]"""
     activation: str = setting("gelu", choices=NETWORKS)
-    """Nonlinearity: gelu, gelu_tanh, relu, silu, or swiglu (gated)."""
+    """Nonlinearity of the feed-forward network; swiglu is gated."""
     norm: str = setting("layernorm", choices=NORMS)
-    """Normalization: layernorm, rmsnorm, or none."""
+    """Normalization of each sub-layer."""
     norm_first: bool = True
     """Normalize before each sub-layer (pre-norm), not after it (post-norm)."""
     final_norm: bool = True
@@ -161,9 +161,9 @@ class StackConfig(Config):
     dropout: float = setting(0.0, below=1)
     """Fraction of activations zeroed in training."""
     positions: str = setting("learned", choices=SCHEMES)
-    """How order enters: learned, sinusoidal, rope, alibi, or none."""
+    """How order enters."""
     position_layout: str = setting("interleaved", choices=LAYOUTS)
-    """How sine and cosine (or RoPE's pairs) lie: interleaved, or halves."""
+    """How sine and cosine (or RoPE's pairs) lie."""
     rope_base: float = 10000.0
     """Longest wavelength of RoPE and of the sinusoids, over 2π."""
     scale_embedding: bool = False

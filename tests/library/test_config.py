@@ -6,7 +6,6 @@ import re
 
 import pytest
 
-from coursekit.cli.options import field_help
 from coursekit.config import (
     Config,
     EncoderConfig,
@@ -179,17 +178,3 @@ def test_a_fields_limits_are_what_its_definition_says(kind):
         with pytest.raises(ValueError, match=f"{field} must"):
             kind(**{field: value})
     assert kind(level=0).level == 0
-
-
-def choices_in(text, choices):
-    """Which of the choices a help text names."""
-    words = re.findall(r"\w+", text.split(":")[-1])
-    return {word for word in words if word in choices}
-
-
-@pytest.mark.parametrize("name", CHOICES)
-def test_help_names_every_choice(name):
-    """A new scheme, norm or activation changes its help text too."""
-    choices, text = CHOICES[name], field_help(StackConfig)[name]
-    assert choices_in(text, choices) == set(choices)
-    assert choices_in(text, [*choices, "relative"]) != {*choices, "relative"}
