@@ -80,7 +80,21 @@ def load_text(name: str | Path = "shakespeare") -> str:
 
     Chapter: 0, the first model.
     """
-    return _decode_text(_find(name), str(name))
+    data = _find(name)
+    if not data:
+        raise ValueError(
+            f"a text must not be empty: got 0 bytes in {name}. "
+            "Choose a file with text in it."
+        )
+    try:
+        return data.decode("utf-8-sig")  # a BOM is no part of the text
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ValueError(
+            "a text must be UTF-8: got the byte "
+            f"0x{data[error.start]:02x} at offset {error.start} of "
+            f"{name}, in line {line}. Convert the file to UTF-8."
+        ) from None
 
 
 def _find(name: str | Path) -> bytes:
@@ -104,24 +118,6 @@ def _find(name: str | Path) -> bytes:
         f"got {str(name)!r}. Check the path, or the dataset's languages "
         "and split."
     )
-
-
-def _decode_text(data: bytes, origin: str) -> str:
-    """Decode UTF-8 and refuse what no model can learn from."""
-    if not data:
-        raise ValueError(
-            f"a text must not be empty: got 0 bytes in {origin}. "
-            "Choose a file with text in it."
-        )
-    try:
-        return data.decode("utf-8-sig")  # a BOM is no part of the text
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise ValueError(
-            "a text must be UTF-8: got the byte "
-            f"0x{data[error.start]:02x} at offset {error.start} of "
-            f"{origin}, in line {line}. Convert the file to UTF-8."
-        ) from None
 
 
 def load_pairs(
@@ -169,13 +165,6 @@ def load_pairs(
             "lacks, no pair would belong together."
         )
     pairs = list(zip(sources, targets, strict=True))
-    return _leave_out_blank(pairs, files)
-
-
-def _leave_out_blank(
-    pairs: Sequence[tuple[str, str]], files: Sequence[str]
-) -> list[tuple[str, str]]:
-    """Keep the pairs with text on both sides; warn about the others."""
     has_text = [all(line.strip() for line in pair) for pair in pairs]
     if not any(has_text):
         raise ValueError(
@@ -188,7 +177,7 @@ def _leave_out_blank(
         warnings.warn(
             f"{len(blank)} of {len(pairs)} pairs are left out because their "
             f"source or target is blank: line {str(blank[:20])[1:-1]}{more}.",
-            stacklevel=3,
+            stacklevel=2,
         )
     return list(compress(pairs, has_text))
 

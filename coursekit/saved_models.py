@@ -122,17 +122,6 @@ class _NoDraws(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
-def _describe(model: Any) -> dict[str, Any]:
-    """Contents of ``config.json`` for a model."""
-    name = type(model).__name__
-    if name not in MODELS:
-        raise ValueError(
-            f"only {', '.join(MODELS)} can be saved: got {name}. Save your "
-            "own model's state_dict with safetensors."
-        )
-    return {"format": FORMAT, "model": name, "config": model.config.to_dict()}
-
-
 def create_run(
     folder: str | Path,
     model: nn.Module,
@@ -157,7 +146,14 @@ def create_run(
             like a shipped model.
     """
     folder = check_folder(folder)
-    fields = _describe(model)
+    name, settings = type(model).__name__, getattr(model, "config", None)
+    if name not in MODELS or not isinstance(settings, Config):
+        raise ValueError(
+            f"only {', '.join(MODELS)} can be saved: got {name}. Save your "
+            "own model's state_dict with safetensors."
+        )
+    fields: dict[str, Any] = {"format": FORMAT, "model": name}
+    fields["config"] = settings.to_dict()
     if tokenizer is not None:
         check_vocabulary(model, tokenizer, folder)
     if train is not None:

@@ -74,7 +74,15 @@ class Tokenizer(ABC):
         size = len(tokens) + len(names)
         ids: Sequence[int] = range(len(tokens), size)
         if isinstance(special_tokens, Mapping):
-            ids = _check_special_ids([*special_tokens.values()], size)
+            ids = [*special_tokens.values()]
+            valid = {i for i in ids if type(i) is int and 0 <= i < size}
+            require(
+                len(valid) == len(ids),
+                f"special tokens must have different ids in 0 … {size - 1}",
+                f"{ids}",
+                "All ids must be in use, so the highest is one less than the "
+                "number of tokens.",
+            )
         self.special_tokens = dict(zip(names, ids, strict=True))
         special = {
             i: utf8(str(name)) for i, name in zip(ids, names, strict=True)
@@ -200,22 +208,6 @@ def special_of(fields: dict[str, Any]) -> SpecialTokens:
     names: list[str] = fields["special_tokens"]
     ids = fields.get("special_ids")
     return names if ids is None else dict(zip(names, ids, strict=True))
-
-
-def _check_special_ids(ids: list[Any], size: int) -> list[int]:
-    """Refuse ids of special tokens that are not among all ids, once each.
-
-    Raises:
-        ValueError: one is not in 0 … size − 1, or comes twice.
-    """
-    whole = [i for i in ids if type(i) is int and 0 <= i < size]
-    if len({*whole}) < len(ids):
-        raise ValueError(
-            f"special tokens must have different ids in 0 … {size - 1}: got "
-            f"{ids}. All ids must be in use, so the highest is one less than "
-            "the number of tokens."
-        )
-    return whole
 
 
 def tokenizer_from_dict(fields: Any) -> Tokenizer:

@@ -37,9 +37,26 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Say what a model is made of, or what this machine can do."""
     if args.run is None:
-        report(about_machine(), args.json)
+        device = pick_device()
+        machine = {
+            "version": version(),
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "device": str(device),
+            "precision": pick_precision("auto", device),
+            "threads": torch.get_num_threads(),
+            "models": shipped(),
+        }
+        report(machine, args.json)
         return 0
-    fields, texts = about_run(args.run), texts_of(args.run)
+    folder = find_model(args.run)
+    fields = about_run(folder)
+    files = {"card": folder / "CARD.md", "license": folder / "LICENSE"}
+    texts = {
+        kind: path.read_text(encoding="utf-8", errors="replace")
+        for kind, path in files.items()
+        if path.is_file()
+    }
     report(fields | texts if args.json else fields, args.json)
     if not args.json:
         for text in texts.values():
@@ -47,34 +64,8 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def texts_of(name: str) -> dict[str, str]:
-    """A model's card and license, where its folder has them."""
-    folder = find_model(name)
-    files = {"card": folder / "CARD.md", "license": folder / "LICENSE"}
-    return {
-        kind: path.read_text(encoding="utf-8", errors="replace")
-        for kind, path in files.items()
-        if path.is_file()
-    }
-
-
-def about_machine() -> dict[str, Any]:
-    """Versions, device, shipped models."""
-    device = pick_device()
-    return {
-        "version": version(),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "device": str(device),
-        "precision": pick_precision("auto", device),
-        "threads": torch.get_num_threads(),
-        "models": shipped(),
-    }
-
-
-def about_run(name: str) -> dict[str, Any]:
+def about_run(folder: Path) -> dict[str, Any]:
     """Settings, parts and state of a run."""
-    folder = find_model(name)
     fields = read_config(folder)
     with shapes_only():
         model = build_model(fields, folder)
