@@ -1,8 +1,8 @@
 """Side by side with peers: `make bench` runs it, benchmarks/ has it."""
 
-from benchmarks.__main__ import main, parser
+from benchmarks import __main__ as benchmark
 
-__all__ = ["main", "parser"]
+parser, main = benchmark.parser(), benchmark.main
 
 if __name__ == "__main__":
     main()

@@ -5,7 +5,6 @@ FLOPs, measured in seconds of the processor.  The weights are random: neither
 count nor time depends on them.
 """
 
-import argparse
 import statistics
 import time
 from typing import Any
@@ -19,7 +18,7 @@ from coursekit.config import GPTConfig
 from coursekit.decoder import GPT
 from coursekit.generation import generate
 from coursekit.steppers import CachedStepper, PlainStepper
-from results.record import record
+from results.record import options, record
 
 KINDS = {"without": PlainStepper, "with": CachedStepper}
 PROMPT = [[0]]
@@ -65,12 +64,7 @@ def seconds(kind: str, model: GPT, length: int, rows: int = 1) -> float:
     return time.process_time() - begin
 
 
-def parser() -> argparse.ArgumentParser:
-    """The options of the command that a result names."""
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--longest", type=int, default=1024)
-    options.add_argument("--repeats", type=int, default=5)
-    return options
+parser = options(__doc__, longest=1024, repeats=5)
 
 
 def compare(length: int, repeats: int, models: tuple[GPT, GPT]) -> Run:
@@ -121,7 +115,7 @@ def side_by_side(repeats: int, model: GPT, length: int = 128) -> list[Run]:
 
 def main() -> None:
     """Double the length until the longest."""
-    args = parser().parse_args()
+    args = parser.parse_args()
     torch.set_num_threads(1)
     # The counter sees every product of `attend`; `fast_attend` has the speed.
     models = make(args.longest, attend=attend), make(args.longest)

@@ -5,26 +5,18 @@ schedule of its own, and of `coursekit capstone`.  The 2,000 steps of the
 file's own script are in `results/minimal.json`.
 """
 
-import argparse
-
 import torch
 
 from results import ladder
-from results.record import record
+from results.record import options, record
 from results.steps import STEPS
 
-
-def parser() -> argparse.ArgumentParser:
-    """The options of the command that a result names."""
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--seeds", type=int, nargs="+", default=[*range(10)])
-    options.add_argument("--steps", type=int, default=STEPS)
-    return options
+parser = options(__doc__, seeds=[*range(10)], steps=STEPS)
 
 
 def main() -> None:
     """Train the file with every seed."""
-    args = parser().parse_args()
+    args = parser.parse_args()
     torch.set_num_threads(1)
     with record("capstone", args.seeds) as metrics:
         text = ladder.characters()

@@ -4,27 +4,20 @@ The band of the second capstone: the file that `coursekit start --at 14`
 begins, complete, trained as `coursekit capstone` trains a learner's.
 """
 
-import argparse
 from types import ModuleType
 
 import torch
 
 from coursekit_classroom.yourfile import check_translator, translator_file
 from coursekit_classroom.yourfile.contracts.base import File
-from results.record import record, summary
+from results.record import options, record, summary
 
-
-def parser() -> argparse.ArgumentParser:
-    """The options of the command that a result names."""
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--seeds", type=int, nargs="+", default=[*range(10)])
-    options.add_argument("--steps", type=int, default=check_translator.STEPS)
-    return options
+parser = options(__doc__, seeds=[*range(10)], steps=check_translator.STEPS)
 
 
 def main() -> None:
     """Train the file with every seed."""
-    args = parser().parse_args()
+    args = parser.parse_args()
     torch.set_num_threads(1)
     module = ModuleType("translator_of_the_book")
     exec(translator_file.text(), module.__dict__)

@@ -1,9 +1,8 @@
 """The shipped writer of captions: learned from Multi30k's English sides."""
 
-import argparse
-
 from coursekit.data import load_pairs
 from results import writing
+from results.record import options
 
 
 def texts() -> tuple[str, str]:
@@ -27,14 +26,12 @@ RECIPE = writing.Recipe(
 )
 
 
-def parser() -> argparse.ArgumentParser:
-    """The options of the command that a result names."""
-    return writing.parser(__doc__)
+parser = options(__doc__, seed=0, threads=1)
 
 
 def main() -> None:
     """Train it and write it where ``coursekit.load`` looks."""
-    writing.ship("captions", RECIPE, parser().parse_args())
+    writing.ship("captions", RECIPE, parser.parse_args())
 
 
 if __name__ == "__main__":

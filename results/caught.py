@@ -3,7 +3,6 @@
 The programs of ``results.debugging``, untrained, and the right one.
 """
 
-import argparse
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,7 +13,7 @@ from coursekit import probe
 from coursekit.decoder import GPT
 from coursekit.steppers import CachedStepper, PlainStepper
 from results.debugging import BUGS, Small
-from results.record import record
+from results.record import options, record
 
 
 class OneTooFar(CachedStepper):
@@ -105,14 +104,12 @@ def failing(small: Small, bug: str) -> Sequence[str]:
     return found
 
 
-def parser() -> argparse.ArgumentParser:
-    """The options of the command that a result names."""
-    return argparse.ArgumentParser(description=__doc__)
+parser = options(__doc__)
 
 
 def main() -> None:
     """All of it."""
-    parser().parse_args()
+    parser.parse_args()
     torch.set_num_threads(1)
     with record("caught", [0]) as metrics:
         small = Small(0)

@@ -4,7 +4,6 @@ The pages show both in the box "This chapter"; they are no cell outputs,
 because those are compared on every machine.
 """
 
-import argparse
 import ast
 import sys
 
@@ -12,7 +11,7 @@ import nbformat
 from jupyter_cache.executors.utils import single_nb_execution
 
 from coursekit_classroom.glue import result
-from results.record import ROOT, record
+from results.record import ROOT, options, record
 
 sys.path.insert(0, str(ROOT / "sphinx_ext"))
 
@@ -28,14 +27,10 @@ print((round(time.process_time(), 1), round(peak)))
 """
 
 
-def parser() -> argparse.ArgumentParser:
-    """The options of the command that a result names."""
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--seed", type=int, default=0, help="for the record")
-    options.add_argument(
-        "--pages", nargs="+", help="measure only these, keep the others"
-    )
-    return options
+parser = options(__doc__, seed=0)
+parser.add_argument(
+    "--pages", nargs="+", help="measure only these, keep the others"
+)
 
 
 def measure(page: str, notebook: nbformat.NotebookNode) -> dict[str, float]:
@@ -58,7 +53,7 @@ def measure(page: str, notebook: nbformat.NotebookNode) -> dict[str, float]:
 
 def main() -> None:
     """Measure every page that has code, one after the other."""
-    args = parser().parse_args()
+    args = parser.parse_args()
     with record("chapters", [args.seed]) as metrics:
         metrics["unit"] = "processor seconds on one thread; peak MB"
         kept = result("chapters")["pages"] if args.pages else {}

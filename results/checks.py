@@ -6,7 +6,6 @@
 ``tests/answers/test_answers.py`` plays the mistakes again and compares.
 """
 
-import argparse
 from itertools import combinations
 
 import torch
@@ -15,16 +14,13 @@ from coursekit_classroom.check import core
 from coursekit_classroom.check.checker import verdict
 from coursekit_classroom.check.diagnose import mutants, same, trace
 from coursekit_classroom.glue import result
-from results.record import record
+from results.record import options, record
 
 SEED = 0  # of the cases: what a reader gets who names no other
 
 
-def parser():
-    """The command's options."""
-    options = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    options.add_argument("--list", action="store_true")
-    return options
+parser = options(__doc__)
+parser.add_argument("--list", action="store_true")
 
 
 def matrix(exercise):
@@ -67,7 +63,7 @@ def matrix(exercise):
 
 def main():
     """Play the mistakes of every exercise that has some."""
-    if parser().parse_args().list:
+    if parser.parse_args().list:
         for id, found in result("checks").items():
             print(id)
             for number, case in enumerate(found["cases"], 1):

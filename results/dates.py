@@ -7,7 +7,6 @@ what each head of the attention to the source looks at; and the same model
 with its target not shifted.
 """
 
-import argparse
 import re
 import time
 from collections.abc import Callable
@@ -26,7 +25,7 @@ from coursekit.tokenizer import CharTokenizer
 from coursekit.training import Progress, train
 from coursekit.translate import SPECIALS, Translator, special_ids
 from coursekit_classroom.dates import date_pairs
-from results.record import record, summary
+from results.record import options, record, summary
 
 N_PAIRS, N_HELD_OUT, MAX_TOKENS = 20_000, 500, 800
 LENGTH = 11  # target tokens of a date, the end included
@@ -322,19 +321,14 @@ def unshifted(dates: Dates, seed: int, steps: int) -> dict[str, Any]:
     }
 
 
-def parser() -> argparse.ArgumentParser:
-    """The options of the command that a result names."""
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    options.add_argument("--steps", type=int, default=2500)
-    options.add_argument("--page", type=int, default=600)
-    options.add_argument("--copy-steps", type=int, default=200)
-    return options
+parser = options(
+    __doc__, seeds=[0, 1, 2], steps=2500, page=600, copy_steps=200
+)
 
 
 def main() -> None:
     """All of it."""
-    args = parser().parse_args()
+    args = parser.parse_args()
     torch.set_num_threads(1)
     with record("dates", args.seeds) as metrics:
         dates = Dates()

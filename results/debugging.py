@@ -10,7 +10,6 @@ And the mistakes that the exercises of the first fifteen chapters know: how
 many of them raise an error, or return something of another shape?
 """
 
-import argparse
 import math
 import statistics
 from collections.abc import Callable, Sequence
@@ -35,7 +34,7 @@ from coursekit.sampling import sampler
 from coursekit.steppers import PlainStepper
 from coursekit.tokenizer import CharTokenizer
 from coursekit_classroom.check import core
-from results.record import record, summary
+from results.record import options, record, summary
 
 CONTEXT, BATCH, PADDING = 32, 12, 8
 PEAK, WARMUP, CLIP = 1e-2, 40, 1.0
@@ -412,19 +411,12 @@ def catalogue() -> dict[str, Any]:
     return {"chapters": len(CHAPTERS), **counts}
 
 
-def parser() -> argparse.ArgumentParser:
-    """The options of the command that a result names."""
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument(
-        "--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4]
-    )
-    options.add_argument("--steps", type=int, default=200)
-    return options
+parser = options(__doc__, seeds=[0, 1, 2, 3, 4], steps=200)
 
 
 def main() -> None:
     """All of it."""
-    args = parser().parse_args()
+    args = parser.parse_args()
     torch.set_num_threads(1)
     with record("debugging", args.seeds) as metrics:
         metrics["unit"] = "nats per character"

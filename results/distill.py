@@ -6,7 +6,6 @@ the teacher gives for it.  The first taught student is shipped: it drafts for
 its teacher in speculative decoding.
 """
 
-import argparse
 from typing import Any
 
 import torch
@@ -23,7 +22,7 @@ from coursekit.training import evaluate, train
 from coursekit.weights import round_weights
 from results import story_grammar as grammar
 from results.minimal import CHOICES
-from results.record import ROOT, record
+from results.record import ROOT, options, record
 from results.story_gates import GATES, MUST_HOLD, exam, questions, score
 
 FOLDER = ROOT / "coursekit" / "assets" / "models" / "stories-student"
@@ -105,18 +104,12 @@ def gates(model: GPT, tokenizer: Tokenizer) -> dict[str, float]:
     }
 
 
-def parser() -> argparse.ArgumentParser:
-    """The options of the command that a result names."""
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--teacher", default="stories")
-    options.add_argument("--steps", type=int, default=300)
-    options.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    return options
+parser = options(__doc__, teacher="stories", steps=300, seeds=[0, 1, 2])
 
 
 def main() -> None:
     """Train two students for each seed; ship the first that was taught."""
-    args = parser().parse_args()
+    args = parser.parse_args()
     torch.set_num_threads(1)
     names = ("config.json", "model.safetensors", "tokenizer.json")
     with record("distill", args.seeds, [FOLDER / n for n in names]) as metrics:

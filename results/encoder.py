@@ -8,7 +8,6 @@ mask; their loss at each place is measured on all 128 sentences, over three
 seeds.
 """
 
-import argparse
 import itertools
 import math
 
@@ -19,7 +18,7 @@ from torch.nn import functional as F  # noqa: N812
 from coursekit.config import EncoderConfig
 from coursekit.encoder import Encoder
 from coursekit.masks import causal_mask
-from results.record import record, summary
+from results.record import options, record, summary
 
 MASK = "[MASK]"
 ANIMALS = ("animal", "dog", "cat", "goat")
@@ -105,17 +104,12 @@ def by_place(model: Encoder, mask: Tensor | None) -> list[float]:
     return losses
 
 
-def parser() -> argparse.ArgumentParser:
-    """The options of the command that a result names."""
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    options.add_argument("--steps", type=int, default=500)
-    return options
+parser = options(__doc__, seeds=[0, 1, 2], steps=500)
 
 
 def main() -> None:
     """Train both encoders with every seed."""
-    args = parser().parse_args()
+    args = parser.parse_args()
     torch.set_num_threads(1)
     with record("encoder", args.seeds) as metrics:
         metrics["unit"] = "nats at a gap, all 128 sentences"

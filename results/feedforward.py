@@ -4,14 +4,13 @@ The rung of :mod:`results.replacing`, where residual and norm are there
 already.  Text, budget and seeds are the ladder's; only the network differs.
 """
 
-import argparse
 from dataclasses import replace
 
 import torch
 from torch import nn
 
 from coursekit.decoder import GPT
-from results.record import record, summary
+from results.record import options, record, summary
 from results.replacing import climb, corpus, rungs
 
 
@@ -27,17 +26,12 @@ VARIANTS = {  # d_ff, and what changes before training
 }
 
 
-def parser() -> argparse.ArgumentParser:
-    """The options of the command that a result names."""
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    options.add_argument("--steps", type=int, default=2000)
-    return options
+parser = options(__doc__, seeds=[0, 1, 2], steps=2000)
 
 
 def main() -> None:
     """Train both controls with every seed."""
-    args = parser().parse_args()
+    args = parser.parse_args()
     torch.set_num_threads(1)
     tokenizer, ids = corpus()
     made = {name: config for name, _, config in rungs(tokenizer.vocab_size)}

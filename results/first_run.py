@@ -4,7 +4,6 @@ Unlike all other results it uses every core, since it answers what a newcomer
 asks: how far do I get in two minutes?  The answer depends on the machine.
 """
 
-import argparse
 import contextlib
 import io
 import json
@@ -15,14 +14,9 @@ from pathlib import Path
 import torch
 
 from coursekit.__main__ import main as coursekit
-from results.record import record
+from results.record import options, record
 
-
-def parser() -> argparse.ArgumentParser:
-    """The options of the command that a result names."""
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--minutes", type=float, default=2.0)
-    return options
+parser = options(__doc__, minutes=2.0)
 
 
 def run(*arguments: str) -> str:
@@ -37,7 +31,7 @@ def run(*arguments: str) -> str:
 
 def main() -> None:
     """Train, evaluate, write a sample."""
-    args = parser().parse_args()
+    args = parser.parse_args()
     torch.set_num_threads(os.cpu_count() or 1)
     with (
         tempfile.TemporaryDirectory() as folder,

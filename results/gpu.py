@@ -6,7 +6,6 @@ hold although their outputs differ; and the rows of the benchmark, with the
 MFU of GPT-2 small.  Until it has been run, the book claims no GPU's speed.
 """
 
-import argparse
 import re
 import subprocess
 import sys
@@ -20,23 +19,13 @@ import torch
 from jupyter_cache.executors.utils import single_nb_execution
 
 from coursekit.data import load_text
-from results.record import ROOT, record
+from results.record import ROOT, options, record
 
 sys.path.insert(0, str(ROOT / "sphinx_ext"))
 
 from notebooks import chapters, config
 
 PAGES = ("book/09_decoder", "book/11_training", "book/12_generation")
-
-
-def parser() -> argparse.ArgumentParser:
-    """The options of the command that a result names."""
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--device", default="cuda")
-    options.add_argument(
-        "--only", choices=[*RUNS], help="one of them; nothing is written"
-    )
-    return options
 
 
 def python(*words: str) -> tuple[int, str]:
@@ -103,9 +92,15 @@ def bench(device: str) -> dict[str, Any]:
 RUNS = {"tests": tests, "minimal": minimal, "pages": pages, "bench": bench}
 
 
+parser = options(__doc__, device="cuda")
+parser.add_argument(
+    "--only", choices=[*RUNS], help="one of them; nothing is written"
+)
+
+
 def main() -> None:
     """Run all of it, or one part."""
-    args = parser().parse_args()
+    args = parser.parse_args()
     if args.device == "cuda" and not torch.cuda.is_available():
         raise SystemExit(
             "a GPU is needed: torch.cuda.is_available() is False. "

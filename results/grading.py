@@ -4,7 +4,6 @@ What each prints is kept, and shown on the page.  The class is made up: its
 students answer in ways that are known, right, wrong and hostile.
 """
 
-import argparse
 import json
 import os
 import resource
@@ -22,7 +21,7 @@ import nbformat
 from coursekit_classroom.check.core import find
 from coursekit_classroom.grading.key import Key
 from coursekit_classroom.grading.standalone import standalone
-from results.record import ROOT, record
+from results.record import ROOT, options, record
 
 STUDENTS = {
     "ada": "Ada Okafor",
@@ -132,11 +131,7 @@ print(coursekit.check("warmup/center", lambda x: x - x.mean(0)))
 """
 
 
-def parser() -> argparse.ArgumentParser:
-    """The options of the command that a result names."""
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--seed", type=int, default=0, help="of the class")
-    return options
+parser = options(__doc__, seed=0)
 
 
 class Desk:
@@ -300,7 +295,7 @@ def debug(desk: Desk) -> None:
 
 def main() -> None:
     """Run every command of the page."""
-    args = parser().parse_args()
+    args = parser.parse_args()
     with (
         record("grading", [args.seed]) as metrics,
         tempfile.TemporaryDirectory() as folder,

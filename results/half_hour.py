@@ -5,7 +5,6 @@ The recipe is a small sister of the shipped one, for one direction and without
 BPE-dropout, which does not pay in so short a time (see results/worth.py).
 """
 
-import argparse
 import tempfile
 import time
 from pathlib import Path
@@ -15,7 +14,7 @@ import torch
 
 from coursekit.config import TrainConfig
 from coursekit.translate import Translator
-from results.record import record
+from results.record import options, record
 from results.translating import (
     TEST,
     bleu,
@@ -60,18 +59,12 @@ def train_one(
     return Translator(model, tokenizer), spent | {"parameters": count(model)}
 
 
-def parser() -> argparse.ArgumentParser:
-    """The options of the command that a result names."""
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--seed", type=int, default=0)
-    options.add_argument("--steps", type=int, default=4500)
-    options.add_argument("--threads", type=int, default=2)
-    return options
+parser = options(__doc__, seed=0, steps=4500, threads=2)
 
 
 def main() -> None:
     """Train, stop the watch, and count BLEU on validation and test."""
-    args = parser().parse_args()
+    args = parser.parse_args()
     torch.set_num_threads(args.threads)
     began = time.perf_counter()
     with (

@@ -5,8 +5,6 @@ the model has to answer with the one that came next.  Two blocks of attention
 alone, one wider block of attention alone, and one block with a network.
 """
 
-import argparse
-
 import torch
 from torch import Tensor
 
@@ -14,7 +12,7 @@ from coursekit.attention import attention_weights
 from coursekit.config import GPTConfig
 from coursekit.decoder import GPT
 from coursekit.loss import cross_entropy
-from results.record import record, summary
+from results.record import options, record, summary
 
 TOKENS, QUESTIONS, BATCH, EVERY = 8, 8, 32, 100
 
@@ -104,20 +102,12 @@ def learn(model: GPT, seed: int, steps: int, rate: float) -> list[float]:
     return curve
 
 
-def parser() -> argparse.ArgumentParser:
-    """The options of the command that a result names."""
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument(
-        "--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4]
-    )
-    options.add_argument("--steps", type=int, default=1500)
-    options.add_argument("--rate", type=float, default=5e-3)
-    return options
+parser = options(__doc__, seeds=[0, 1, 2, 3, 4], steps=1500, rate=5e-3)
 
 
 def main() -> None:
     """Every variant with every seed."""
-    args = parser().parse_args()
+    args = parser.parse_args()
     torch.set_num_threads(1)
     exam = draw(500, torch.Generator().manual_seed(10_000))
     with record("induction", args.seeds) as metrics:

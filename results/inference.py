@@ -7,7 +7,6 @@ rule and under two wrong ones; processor time.  Batches: the time of a step,
 from which a simulation predicts throughput.
 """
 
-import argparse
 import statistics
 import tempfile
 import time
@@ -43,7 +42,7 @@ from coursekit.tokenizer import Tokenizer
 from coursekit.training import evaluate
 from coursekit.weights import own_weights
 from results.distill import gates, held_out
-from results.record import record, sha256
+from results.record import options, record, sha256
 
 PROMPTS = (
     "The dog chased the cat because it was hungry. So the",
@@ -273,13 +272,7 @@ def as_gguf(model: GPT, folder: Path) -> list[dict[str, Any]]:
     return found
 
 
-def parser() -> argparse.ArgumentParser:
-    """The options of the command that a result names."""
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--model", default="stories")
-    options.add_argument("--draft", default="stories-student")
-    options.add_argument("--repeats", type=int, default=3)
-    return options
+parser = options(__doc__, model="stories", draft="stories-student", repeats=3)
 
 
 def speeds(
@@ -298,7 +291,7 @@ def speeds(
 
 def main() -> None:
     """Measure all of it, one thread."""
-    args = parser().parse_args()
+    args = parser.parse_args()
     torch.set_num_threads(1)
     model, tokenizer = load(args.model)
     student, _ = load(args.draft)

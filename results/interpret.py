@@ -7,7 +7,6 @@ heads, sinks, the lens, patching, pronouns, analogies.  It needs `make
 models`; the page shows what is stored.
 """
 
-import argparse
 import re
 from collections.abc import Sequence
 
@@ -30,7 +29,7 @@ from coursekit.interpret import (
 )
 from coursekit.pretrained.published import load_published
 from coursekit.saved_models import Loaded
-from results.record import record
+from results.record import options, record
 
 LETTERS, LENGTH, BATCH, EVERY = 32, 48, 32, 20
 START = LETTERS  # the token that every text begins with
@@ -445,17 +444,12 @@ def analogies(loaded: Loaded) -> dict:
 
 
 # -- the command -------------------------------------------------------------
-def parser() -> argparse.ArgumentParser:
-    """The options of the command that a result names."""
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    options.add_argument("--steps", type=int, default=240)
-    return options
+parser = options(__doc__, seeds=[0, 1, 2], steps=240)
 
 
 def main() -> None:
     """Both parts."""
-    args = parser().parse_args()
+    args = parser.parse_args()
     torch.set_num_threads(1)
     with record("interpret", args.seeds) as metrics:
         loaded = load_published("smollm2")

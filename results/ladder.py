@@ -5,7 +5,6 @@ trained on Shakespeare's characters: one part more on each rung, and the same
 context, batch, steps and optimizer, over three seeds. The number is the loss
 on the whole held-out tenth, in nats per character."""
 
-import argparse
 from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
@@ -14,7 +13,7 @@ import torch
 
 from coursekit.data import load_text
 from coursekit_classroom import lesson
-from results.record import record, summary
+from results.record import options, record, summary
 
 CONTEXT, WIDTH, HEADS, BLOCKS, BATCH = 64, 64, 4, 4, 32
 TABLE_RATE = 0.03  # of chapter 0's table, which 1e-3 leaves half trained
@@ -162,17 +161,12 @@ def tokens() -> Corpus:
     return Corpus(tokenizer, text)
 
 
-def parser() -> argparse.ArgumentParser:
-    """The options of the command that a result names."""
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    options.add_argument("--steps", type=int, default=2000)
-    return options
+parser = options(__doc__, seeds=[0, 1, 2], steps=2000)
 
 
 def main() -> None:
     """Climb every rung with every seed."""
-    args = parser().parse_args()
+    args = parser.parse_args()
     torch.set_num_threads(1)
     text = characters()
     with record("ladder", args.seeds) as metrics:

@@ -6,8 +6,6 @@ happens where no training position was.  The control has the sinusoidal codes
 too, but learned in windows of 256, as many characters a step.
 """
 
-import argparse
-
 import torch
 
 from coursekit.config import GPTConfig, TrainConfig
@@ -15,7 +13,7 @@ from coursekit.data import random_windows, sequential_windows, train_val_split
 from coursekit.decoder import GPT
 from coursekit.loss import cross_entropy
 from coursekit.training import train
-from results.record import record, summary
+from results.record import options, record, summary
 from results.replacing import corpus
 
 SHORT, LONG, TOKENS = 32, 256, 1024  # TOKENS a step
@@ -76,17 +74,12 @@ def by_position(
     return torch.cat(nats).double().mean(0)
 
 
-def parser() -> argparse.ArgumentParser:
-    """The options of the command that a result names."""
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    options.add_argument("--steps", type=int, default=500)
-    return options
+parser = options(__doc__, seeds=[0, 1, 2], steps=500)
 
 
 def main() -> None:
     """Train every scheme with every seed, and read the loss by position."""
-    args = parser().parse_args()
+    args = parser.parse_args()
     torch.set_num_threads(1)
     learned, held_out = train_val_split(corpus()[1], 0.1)
     with record("lengths", args.seeds) as metrics:

@@ -9,7 +9,6 @@ in milliseconds. Lighthouse needs Node, and is no dependency of the book:
     npm install --prefix .venv/lighthouse lighthouse@12.8.2
 """
 
-import argparse
 import functools
 import gzip
 import http.server
@@ -24,7 +23,7 @@ from statistics import median
 from typing import Any
 
 from results.live import program
-from results.record import ROOT, record
+from results.record import ROOT, options, record
 
 VERSION = "12.8.2"  # the last that runs on Node 18; 13 wants 22.19
 INSTALL = f"npm install --prefix .venv/lighthouse lighthouse@{VERSION}"
@@ -51,11 +50,7 @@ AUDITS = [  # of which the first score is made
 ]
 
 
-def parser() -> argparse.ArgumentParser:
-    """The options of the command that a result names."""
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--times", type=int, default=3)
-    return options
+parser = options(__doc__, times=3)
 
 
 @functools.cache
@@ -148,7 +143,7 @@ def summary(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def main() -> None:
     """Measure and write down."""
-    args = parser().parse_args()
+    args = parser.parse_args()
     tool = lighthouse()
     if not (HTML / "book/index.html").exists():
         raise SystemExit(

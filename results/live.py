@@ -14,7 +14,6 @@ it, without pauses, is written down too: its curve, what it generates after 0,
 10 and 60 seconds of training, and how many of those words the text has, too.
 """
 
-import argparse
 import json
 import os
 import re
@@ -30,7 +29,7 @@ from typing import Any
 import coursekit
 from coursekit_classroom import live
 from coursekit_classroom.live import train
-from results.record import record
+from results.record import options, record
 
 GOALS = {
     "ready": 1000.0,
@@ -174,11 +173,7 @@ RUN = """([text, when, characters]) => {
 WHEN, LENGTH, BIN = (0, 10, 60), 4000, 20
 
 
-def parser() -> argparse.ArgumentParser:
-    """The options of the command that a result names."""
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--times", type=int, default=20)
-    return options
+parser = options(__doc__, times=20)
 
 
 def program() -> str | None:
@@ -327,7 +322,7 @@ def record_run(browser: Any) -> dict[str, Any]:
 
 def main() -> None:
     """Measure and write down."""
-    args = parser().parse_args()
+    args = parser.parse_args()
     with record("live", [0]) as metrics, chromium() as browser:
         found = measure(browser, args.times)
         metrics["unit"] = "milliseconds"

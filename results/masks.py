@@ -5,7 +5,6 @@ measured twice on the same held-out places: with the whole window in front of
 it, as in training, and with the prefix alone, as in use.
 """
 
-import argparse
 import math
 from collections.abc import Sequence
 from functools import partial
@@ -18,7 +17,7 @@ from coursekit.data import random_windows, sequential_windows, train_val_split
 from coursekit.decoder import GPT
 from coursekit.loss import cross_entropy
 from coursekit.training import evaluate, train
-from results.record import record, summary
+from results.record import options, record, summary
 from results.replacing import corpus, rungs
 
 CONTEXT = 32
@@ -102,18 +101,12 @@ def learn(
     return model
 
 
-def parser() -> argparse.ArgumentParser:
-    """The options of the command that a result names."""
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    options.add_argument("--steps", type=int, default=400)
-    options.add_argument("--ladder-steps", type=int, default=2000)
-    return options
+parser = options(__doc__, seeds=[0, 1, 2], steps=400, ladder_steps=2000)
 
 
 def main() -> None:
     """Every mask with every seed, then two rungs of ``replacing``."""
-    args = parser().parse_args()
+    args = parser.parse_args()
     torch.set_num_threads(1)
     tokenizer, ids = corpus()
     learned, held_out = train_val_split(ids, 0.1)

@@ -7,7 +7,6 @@ float64 the two agree to rounding (`tests/library/test_minimal.py`); here, in
 float32, rounding has 2,000 steps to grow.
 """
 
-import argparse
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -20,7 +19,7 @@ from coursekit.config import GPTConfig, TrainConfig, TransformerConfig
 from coursekit.data import Batch, load_text
 from coursekit.decoder import GPT
 from coursekit.seq2seq import Transformer
-from results.record import record, summary
+from results.record import options, record, summary
 
 CONTEXT, WIDTH, HEADS, BLOCKS, BATCH = 64, 64, 4, 4, 32
 # Names in the file, and what the library calls the same.
@@ -153,12 +152,7 @@ def compare(
     return found
 
 
-def parser() -> argparse.ArgumentParser:
-    """The options of the command that a result names."""
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    options.add_argument("--steps", type=int, default=2000)
-    return options
+parser = options(__doc__, seeds=[0, 1, 2], steps=2000)
 
 
 def measure(seeds: Sequence[int], steps: int) -> dict[str, Any]:
@@ -191,7 +185,7 @@ def measure(seeds: Sequence[int], steps: int) -> dict[str, Any]:
 
 def main() -> None:
     """Train both with every seed."""
-    args = parser().parse_args()
+    args = parser.parse_args()
     torch.set_num_threads(1)
     with record("minimal", args.seeds) as metrics:
         metrics |= measure(args.seeds, args.steps)

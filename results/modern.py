@@ -5,7 +5,6 @@ the one before it.  Then two parts that many newer models have: a window that
 slides over the text, and four experts in place of one network.
 """
 
-import argparse
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -26,7 +25,7 @@ from coursekit.experts import Experts, route
 from coursekit.feedforward import SwiGLU
 from coursekit.masks import window_mask
 from coursekit.training import evaluate, train
-from results.record import record, summary
+from results.record import options, record, summary
 from results.replacing import corpus
 
 CONTEXT, BATCH = 64, 16
@@ -183,17 +182,12 @@ def against(ours: list[float], theirs: list[float]) -> dict[str, Any]:
     return summary([round(a - b, 4) for a, b in pairs])
 
 
-def parser() -> argparse.ArgumentParser:
-    """The options of the command that a result names."""
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    options.add_argument("--steps", type=int, default=200)
-    return options
+parser = options(__doc__, seeds=[0, 1, 2], steps=200)
 
 
 def main() -> None:
     """Train everything with every seed."""
-    args = parser().parse_args()
+    args = parser.parse_args()
     torch.set_num_threads(1)
     tokenizer, ids = corpus()
     made = models(tokenizer.vocab_size)

@@ -5,7 +5,6 @@ that is usual for their size and at one that is high.  Post-norm is the
 paper's: no norm after the stack.  All else is equal.
 """
 
-import argparse
 import itertools
 import statistics
 
@@ -15,7 +14,7 @@ from coursekit.config import GPTConfig, TrainConfig
 from coursekit.data import random_windows, sequential_windows, train_val_split
 from coursekit.decoder import GPT
 from coursekit.training import evaluate, train
-from results.record import record, summary
+from results.record import options, record, summary
 from results.replacing import corpus
 
 CONTEXT, BATCH, EVERY = 32, 8, 10
@@ -75,22 +74,19 @@ def letter_frequencies(ids: torch.Tensor) -> float:
     return -(share * share.log()).sum().item()
 
 
-def parser() -> argparse.ArgumentParser:
-    """The options of the command that a result names."""
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    options.add_argument("--steps", type=int, default=240)
-    options.add_argument("--warmup", type=int, default=80)
-    options.add_argument("--depths", type=int, nargs="+", default=[2, 6, 12])
-    options.add_argument(
-        "--rates", type=float, nargs="+", default=[3e-3, 1e-2]
-    )
-    return options
+parser = options(
+    __doc__,
+    seeds=[0, 1, 2],
+    steps=240,
+    warmup=80,
+    depths=[2, 6, 12],
+    rates=[3e-3, 1e-2],
+)
 
 
 def main() -> None:
     """Every combination with every seed."""
-    args = parser().parse_args()
+    args = parser.parse_args()
     torch.set_num_threads(1)
     tokenizer, ids = corpus()
     learned, held_out = train_val_split(ids, 0.1)

@@ -10,7 +10,6 @@ asks for exactly the right answer, one shuffles these rewards among the
 answers to a prompt, and one is content if the right name occurs somewhere.
 """
 
-import argparse
 import copy
 import math
 import random
@@ -28,7 +27,7 @@ from coursekit.config import TrainConfig
 from coursekit.decoder import GPT
 from coursekit.training import train
 from results import story_grammar as grammar
-from results.record import ROOT, record
+from results.record import ROOT, options, record
 from results.story_questions import SIX, Asked, ask_owner, questions, spell
 from results.tuning import accuracy, encode, end_of, say
 
@@ -346,17 +345,12 @@ def before(first: GPT, tokenizer: Any) -> dict[str, Any]:
     }
 
 
-def parser() -> argparse.ArgumentParser:
-    """The options of the command that a result names."""
-    options = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    options.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    options.add_argument("--threads", type=int, default=1)
-    return options
+parser = options(__doc__, seeds=[0, 1, 2], threads=1)
 
 
 def main() -> None:
     """Learn from comparisons and from rewards, with every seed."""
-    args = parser().parse_args()
+    args = parser.parse_args()
     torch.set_num_threads(args.threads)
     write_pairs()
     with record("preferences", args.seeds, [SHIPPED]) as metrics:

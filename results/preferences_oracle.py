@@ -7,7 +7,6 @@ with this package's torch, is enough.  The methods of its trainers that
 compute a loss are called, with given log-probabilities in place of a model.
 """
 
-import argparse
 import importlib
 from collections import defaultdict
 from types import SimpleNamespace
@@ -17,15 +16,13 @@ from unittest.mock import MagicMock
 import torch
 from torch import Tensor
 
-from results.record import record
+from results.record import options, record
 
 PAIRS, ROWS, GROUP, TOKENS = 5, 6, 3, 7
 BETA, CLIP = 0.3, 0.2
 
 
-def parser() -> argparse.ArgumentParser:
-    """The command has no options."""
-    return argparse.ArgumentParser(description=__doc__.split("\n")[0])
+parser = options(__doc__)
 
 
 def draw(*shape: int) -> Tensor:
@@ -152,7 +149,7 @@ def grpo() -> dict[str, Any]:
 
 def main() -> None:
     """Compute all of it once."""
-    parser().parse_args()
+    parser.parse_args()
     torch.set_num_threads(1)
     with record("preferences_oracle", [22]) as metrics:
         trl = importlib.import_module("trl")

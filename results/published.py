@@ -5,7 +5,6 @@ shows these numbers and texts, so it is the same with and without them.  How
 near they are to an independent implementation is what the tests measure.
 """
 
-import argparse
 import re
 import subprocess
 import sys
@@ -26,7 +25,7 @@ from coursekit.pretrained.pipelines import (
 from coursekit.pretrained.published import load_published
 from coursekit.pretrained.speech import load_speech
 from coursekit.saved_models import Loaded
-from results.record import ROOT, record
+from results.record import ROOT, options, record
 
 SENTENCES = [
     "The animal was too tired to cross the street.",
@@ -101,14 +100,12 @@ def count(loaded: Loaded) -> int:
     return sum(p.numel() for p in loaded.model.parameters())
 
 
-def parser() -> argparse.ArgumentParser:
-    """The options of the command that a result names."""
-    return argparse.ArgumentParser(description=__doc__)
+parser = options(__doc__)
 
 
 def main() -> None:
     """Ask all three."""
-    parser().parse_args()
+    parser.parse_args()
     torch.set_num_threads(1)
     with record("published", [0]) as metrics:
         metrics["seed"] = "nothing here is drawn at random"

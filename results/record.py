@@ -1,5 +1,6 @@
 """Records of results: command, commit, seeds, machine, hashes."""
 
+import argparse
 import hashlib
 import json
 import os
@@ -52,6 +53,26 @@ def machine() -> dict[str, Any]:
         "python": platform.python_version(),
         "torch": torch.__version__,
     }
+
+
+def options(about: str | None, **defaults: Any) -> argparse.ArgumentParser:
+    """The options of a command in this folder, each with its default.
+
+    Args:
+        about: the module's docstring, for ``--help``.
+        defaults: by name; an option whose default is a list takes several
+            values, each of the type of the first.
+    """
+    parser = argparse.ArgumentParser(description=about)
+    for name, default in defaults.items():
+        several = isinstance(default, list)
+        parser.add_argument(
+            f"--{name.replace('_', '-')}",
+            type=type(default[0] if several else default),
+            nargs="+" if several else None,
+            default=default,
+        )
+    return parser
 
 
 @contextmanager

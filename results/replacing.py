@@ -5,7 +5,6 @@ and without the residual path until the norm comes: text, context, batch,
 steps and optimizer are the same on every rung, over three seeds.
 """
 
-import argparse
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -24,7 +23,7 @@ from coursekit.sampling import sampler
 from coursekit.steppers import PlainStepper
 from coursekit.tokenizer import CharTokenizer
 from coursekit.training import evaluate, train
-from results.record import record, summary
+from results.record import options, record, summary
 
 CONTEXT, BATCH = 64, 32
 
@@ -116,17 +115,12 @@ def sample(model: GPT, tokenizer: CharTokenizer) -> str:
     return tokenizer.decode(rows[0])
 
 
-def parser() -> argparse.ArgumentParser:
-    """The options of the command that a result names."""
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    options.add_argument("--steps", type=int, default=2000)
-    return options
+parser = options(__doc__, seeds=[0, 1, 2], steps=2000)
 
 
 def main() -> None:
     """Climb every rung with every seed."""
-    args = parser().parse_args()
+    args = parser.parse_args()
     torch.set_num_threads(1)
     tokenizer, ids = corpus()
     with record("replacing", args.seeds) as metrics:

@@ -6,12 +6,11 @@ one layer, four heads, no feed-forward network.  A third case leaves the last
 norm out, so that the norm stands in front of attention and nowhere else.
 """
 
-import argparse
 from dataclasses import replace
 
 import torch
 
-from results.record import record, summary
+from results.record import options, record, summary
 from results.replacing import climb, corpus, rungs
 
 NORM = {"norm": "layernorm", "final_norm": True}
@@ -22,17 +21,12 @@ CASES = [
 ]
 
 
-def parser() -> argparse.ArgumentParser:
-    """The options of the command that a result names."""
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    options.add_argument("--steps", type=int, default=2000)
-    return options
+parser = options(__doc__, seeds=[0, 1, 2], steps=2000)
 
 
 def main() -> None:
     """Train each case with each seed."""
-    args = parser().parse_args()
+    args = parser.parse_args()
     torch.set_num_threads(1)
     tokenizer, ids = corpus()
     heads = {name: c for name, _, c in rungs(tokenizer.vocab_size)}["heads"]

@@ -4,8 +4,6 @@ Two blocks of four heads on the Shakespeare text, in a thousand byte-pair
 tokens.  The index and the chapters quote its numbers, so it is frozen.
 """
 
-import argparse
-
 import torch
 
 from coursekit.config import GPTConfig, TrainConfig
@@ -19,23 +17,18 @@ from coursekit.decoder import GPT
 from coursekit.saved_models import save_model
 from coursekit.tokenizer import BPETokenizer
 from coursekit.training import evaluate, train
-from results.record import ROOT, record
+from results.record import ROOT, options, record
 
 FOLDER = ROOT / "coursekit" / "assets" / "models" / "running"
 CONTEXT, BATCH = 64, 32
 
 
-def parser() -> argparse.ArgumentParser:
-    """The options of the command that a result names."""
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--seed", type=int, default=0)
-    options.add_argument("--steps", type=int, default=5000)
-    return options
+parser = options(__doc__, seed=0, steps=5000)
 
 
 def main() -> None:
     """Train it and write it where ``coursekit.load`` looks."""
-    args = parser().parse_args()
+    args = parser.parse_args()
     torch.set_num_threads(1)
     learned, held_out = train_val_split(load_text("shakespeare"), 0.1)
     # The tokenizer learns from the training part alone, as the model does.

@@ -9,7 +9,6 @@ A look at the middle of a schedule shows what a run that has not finished is
 worth: less than a finished one of half the length.
 """
 
-import argparse
 from typing import Any
 
 import torch
@@ -18,7 +17,7 @@ from coursekit.config import GPTConfig, TrainConfig
 from coursekit.data import random_windows, sequential_windows, train_val_split
 from coursekit.decoder import GPT
 from coursekit.training import evaluate, train
-from results.record import record, summary
+from results.record import options, record, summary
 from results.replacing import corpus
 
 CONTEXT, BATCH, WARMUP = 32, 32, 50
@@ -82,17 +81,12 @@ def size(model: GPT) -> dict[str, int]:
     }
 
 
-def parser() -> argparse.ArgumentParser:
-    """The options of the command that a result names."""
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    options.add_argument("--steps", type=int, default=800)
-    return options
+parser = options(__doc__, seeds=[0, 1, 2], steps=800)
 
 
 def main() -> None:
     """Train every size with every seed, and the held-back one last."""
-    args = parser().parse_args()
+    args = parser.parse_args()
     torch.set_num_threads(1)
     text = Text()
     with record("scaling", args.seeds) as metrics:

@@ -1,9 +1,8 @@
 """The shipped writer of plays: learned from the packaged Shakespeare."""
 
-import argparse
-
 from coursekit.data import load_text, train_val_split
 from results import writing
+from results.record import options
 
 
 def texts() -> tuple[str, str]:
@@ -19,14 +18,12 @@ RECIPE = writing.Recipe(
 )
 
 
-def parser() -> argparse.ArgumentParser:
-    """The options of the command that a result names."""
-    return writing.parser(__doc__)
+parser = options(__doc__, seed=0, threads=1)
 
 
 def main() -> None:
     """Train it and write it where ``coursekit.load`` looks."""
-    writing.ship("shakespeare", RECIPE, parser().parse_args())
+    writing.ship("shakespeare", RECIPE, parser.parse_args())
 
 
 if __name__ == "__main__":

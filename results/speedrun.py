@@ -509,18 +509,15 @@ def for_the_page(found: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def parser() -> argparse.ArgumentParser:
-    """The options."""
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--text", help="race on this UTF-8 file, unrecorded")
-    return options
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("--text", help="race on this UTF-8 file, unrecorded")
 
 
 def main() -> None:
     """Run it, with two threads: that is what the recipe's time is of."""
     from results.record import record
 
-    text = parser().parse_args().text
+    text = parser.parse_args().text
     torch.set_num_threads(2)
     say = partial(print, flush=True)
     if text is not None:

@@ -5,28 +5,22 @@ ladder's 2,000 steps take longer, it compares with these 300, at a higher
 learning rate, at which each new part already makes a difference.
 """
 
-import argparse
-
 import torch
 
 from results import ladder
-from results.record import record
+from results.record import options, record
 
 STEPS = 300
 RATES = {"bigram": ladder.TABLE_RATE, "depth": 5e-3}
 RATE = 1e-2  # of all other rungs
 
 
-def parser() -> argparse.ArgumentParser:
-    """The options of the command that a result names."""
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--seeds", type=int, nargs="+", default=[*range(5)])
-    return options
+parser = options(__doc__, seeds=[*range(5)])
 
 
 def main() -> None:
     """Train every rung with every seed."""
-    args = parser().parse_args()
+    args = parser.parse_args()
     torch.set_num_threads(1)
     text = ladder.characters()
     with record("steps", args.seeds) as metrics:

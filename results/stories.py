@@ -6,7 +6,6 @@ them, with one seed or more.  Three gates say whether it does what the figures
 show, on pairs that no story had; the seed is kept whose head points most.
 """
 
-import argparse
 import json
 from typing import Any, NamedTuple
 
@@ -22,7 +21,7 @@ from coursekit.training import Progress, train
 from coursekit.weights import round_weights
 from results import story_grammar as grammar
 from results.minimal import CHOICES
-from results.record import ROOT, record
+from results.record import ROOT, options, record
 from results.story_gates import (
     GATES,
     MUST_HOLD,
@@ -169,20 +168,14 @@ def ship(model: GPT, tokenizer: Tokenizer, gates: dict[str, Any]) -> None:
     (FOLDER / "examples.json").write_text(text, "utf8")
 
 
-def parser() -> argparse.ArgumentParser:
-    """The options of the command that a result names."""
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--seeds", type=int, nargs="+", default=[0])
-    options.add_argument("--steps", type=int, default=1300)
-    options.add_argument("--stories", type=int, default=STORIES)
-    options.add_argument("--rate", type=float, default=5e-3)
-    options.add_argument("--threads", type=int, default=2)
-    return options
+parser = options(
+    __doc__, seeds=[0], steps=1300, stories=STORIES, rate=5e-3, threads=2
+)
 
 
 def main() -> None:
     """Train with every seed; ship the one whose head points most."""
-    args = parser().parse_args()
+    args = parser.parse_args()
     torch.set_num_threads(args.threads)
     names = ("model.safetensors", "tokenizer.json", "examples.json")
     with record("stories", args.seeds, [FOLDER / n for n in names]) as metrics:

@@ -4,8 +4,6 @@ The models of :mod:`results.lengths` that have RoPE: trained in windows of 32
 characters, then read windows of 256 in different ways.
 """
 
-import argparse
-
 import torch
 
 from coursekit.data import train_val_split
@@ -13,7 +11,7 @@ from coursekit.decoder import GPT
 from coursekit.masks import window_mask
 from coursekit.positions import Rotary
 from results.lengths import BIN, LONG, RANGES, SHORT, by_position, learn
-from results.record import record, summary
+from results.record import options, record, summary
 from results.replacing import corpus
 
 FACTOR = LONG // SHORT
@@ -54,17 +52,12 @@ def read(model: GPT, ids: torch.Tensor, way: str) -> torch.Tensor:
     return nats
 
 
-def parser() -> argparse.ArgumentParser:
-    """The options of the command that a result names."""
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    options.add_argument("--steps", type=int, default=500)
-    return options
+parser = options(__doc__, seeds=[0, 1, 2], steps=500)
 
 
 def main() -> None:
     """Train with every seed, and read in every way."""
-    args = parser().parse_args()
+    args = parser.parse_args()
     torch.set_num_threads(1)
     learned, held_out = train_val_split(corpus()[1], 0.1)
     with record("stretch", args.seeds) as metrics:

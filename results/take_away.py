@@ -8,7 +8,6 @@ Without the mask a model can read its own answers, so that one is measured a
 second time where no answer can be read: on the last token of each window.
 """
 
-import argparse
 from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
@@ -16,7 +15,7 @@ from typing import Any
 import torch
 
 from results.ladder import CONTEXT, Corpus, Edits, characters, climb, sample
-from results.record import record, summary
+from results.record import options, record, summary
 
 FINISHED = 9  # the chapter of the finished model
 RESIDUAL = [
@@ -86,17 +85,12 @@ def measure(
     }
 
 
-def parser() -> argparse.ArgumentParser:
-    """The options of the command that a result names."""
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    options.add_argument("--steps", type=int, default=1000)
-    return options
+parser = options(__doc__, seeds=[0, 1, 2], steps=1000)
 
 
 def main() -> None:
     """Train every model with every seed."""
-    args = parser().parse_args()
+    args = parser.parse_args()
     torch.set_num_threads(1)
     corpus = characters()
     with record("take_away", args.seeds) as metrics:

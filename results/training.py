@@ -7,7 +7,6 @@ number formats, one accident with and without clipping, and characters against
 byte pairs.
 """
 
-import argparse
 import itertools
 import math
 import statistics
@@ -37,7 +36,7 @@ from coursekit.training import (
     new_state,
     train,
 )
-from results.record import record, summary
+from results.record import options, record, summary
 
 HELD_OUT = 16_000  # characters of the validation split, for the small model
 EVERY = 10  # steps in a point of a curve
@@ -402,18 +401,12 @@ def vocabularies(
     return found
 
 
-def parser() -> argparse.ArgumentParser:
-    """The options of the command that a result names."""
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    options.add_argument("--steps", type=int, default=500)
-    options.add_argument("--small-steps", type=int, default=200)
-    return options
+parser = options(__doc__, seeds=[0, 1, 2], steps=500, small_steps=200)
 
 
 def main() -> None:
     """All of it."""
-    args = parser().parse_args()
+    args = parser.parse_args()
     torch.set_num_threads(1)
     with record("training", args.seeds) as metrics:
         metrics["unit"] = "nats per character"

@@ -4,7 +4,6 @@ Needs only the models, which the package has, and the test set: a few minutes
 for anyone who wants to see the numbers again.
 """
 
-import argparse
 import time
 from typing import Any
 
@@ -12,7 +11,7 @@ import torch
 
 from coursekit.saved_models import find_model
 from coursekit.translate import Translator
-from results.record import record
+from results.record import options, record
 from results.translating import TEST, bleu, count
 from results.translator import PAIRS
 
@@ -20,16 +19,12 @@ FEW = 100  # pairs that the tests translate again
 SEARCH: dict[str, Any] = {"n_beams": 4, "length_penalty": 1.0}
 
 
-def parser() -> argparse.ArgumentParser:
-    """The options of the command that a result names."""
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--threads", type=int, default=1)
-    return options
+parser = options(__doc__, threads=1)
 
 
 def main() -> None:
     """Translate the test set both ways, greedily and with a beam."""
-    args = parser().parse_args()
+    args = parser.parse_args()
     torch.set_num_threads(args.threads)
     names = ["-".join(pair) for pair in PAIRS]
     files = [

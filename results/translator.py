@@ -7,9 +7,7 @@ states is rounded to int8 and shipped.  Stop it at any time: the same command
 goes on.
 """
 
-import argparse
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,7 +16,7 @@ from coursekit.config import TrainConfig
 from coursekit.saved_models import save_model
 from coursekit.translate import Translator
 from coursekit.weights import put_weights, round_weights
-from results.record import ROOT, record
+from results.record import ROOT, options, record
 from results.translating import (
     Direction,
     average_states,
@@ -34,28 +32,20 @@ MODELS = ROOT / "coursekit" / "assets" / "models"
 VOCABULARY, MAX_TOKENS, BPE_DROPOUT = 4000, 2500, 0.1
 
 
-def parser() -> argparse.ArgumentParser:
-    """The options of the command that a result names."""
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--seed", type=int, default=0)
-    options.add_argument("--steps", type=int, default=16200, help="of both")
-    options.add_argument(
-        "--alone", type=int, default=3000, help="of each alone"
-    )
-    options.add_argument("--threads", type=int, default=1)
-    options.add_argument("--runs", type=Path, default=ROOT / "runs")
-    options.add_argument(
-        "--only",
-        metavar="de-en",
-        help="train this direction and write nothing: two such commands may "
-        "run side by side, once both are learned together",
-    )
-    return options
+parser = options(
+    __doc__, seed=0, steps=16200, alone=3000, threads=1, runs=ROOT / "runs"
+)
+parser.add_argument(
+    "--only",
+    metavar="de-en",
+    help="train this direction and write nothing: two such commands may "
+    "run side by side, once both are learned together",
+)
 
 
 def main() -> None:
     """Train them and write them where ``coursekit.load`` looks."""
-    args = parser().parse_args()
+    args = parser.parse_args()
     torch.set_num_threads(args.threads)
     tokenizer = learn_vocabulary(VOCABULARY)
     together = TrainConfig(

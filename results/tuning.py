@@ -5,7 +5,6 @@ and is asked 180 others, about pairs that neither a story nor a question had.
 The loss on stories that no model has seen says what each way has forgotten.
 """
 
-import argparse
 import random
 import time
 from collections.abc import Sequence
@@ -21,7 +20,7 @@ from coursekit.data import Batch
 from coursekit.training import evaluate, train
 from results import stories as pretraining
 from results import story_grammar as grammar
-from results.record import ROOT, record
+from results.record import ROOT, options, record
 from results.story_questions import KINDS, SIX, TEMPLATE, Asked, questions
 
 FOLDER = ROOT / "coursekit/assets/tuning"
@@ -123,7 +122,7 @@ def settings(tokenizer: Any) -> dict[str, Any]:
         "stories in a batch": MIXED,
         "rate": RATE,
         "LoRA rate": LORA_RATE,
-        "pretraining rate": pretraining.parser().parse_args([]).rate,
+        "pretraining rate": pretraining.parser.parse_args([]).rate,
         "answers' share": round(n_answer / (n_prompt + n_answer), 4),
     }
 
@@ -184,18 +183,12 @@ def run(way: Way, seed: int, steps: int) -> tuple[nn.Module, dict[str, Any]]:
     return model, found
 
 
-def parser() -> argparse.ArgumentParser:
-    """The options of the command that a result names."""
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    options.add_argument("--steps", type=int, default=STEPS)
-    options.add_argument("--threads", type=int, default=1)
-    return options
+parser = options(__doc__, seeds=[0, 1, 2], steps=STEPS, threads=1)
 
 
 def main() -> None:
     """Tune in every way with every seed; ship the first seed's adapter."""
-    args = parser().parse_args()
+    args = parser.parse_args()
     torch.set_num_threads(args.threads)
     write_pairs()
     with record("tuning", args.seeds, [ADAPTER, *PAIRS]) as metrics:

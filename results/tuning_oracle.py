@@ -6,21 +6,18 @@ It needs `peft`, which the book does not: a virtual environment of its own,
 with this package's torch, is enough.
 """
 
-import argparse
 import importlib
 from typing import Any
 
 import torch
 from torch import nn
 
-from results.record import record
+from results.record import options, record
 
 D_IN, D_OUT, RANK, ALPHA = 7, 5, 3, 11
 
 
-def parser() -> argparse.ArgumentParser:
-    """The command has no options."""
-    return argparse.ArgumentParser(description=__doc__.split("\n")[0])
+parser = options(__doc__)
 
 
 def draw(*shape: int) -> torch.Tensor:
@@ -70,7 +67,7 @@ def adapted() -> dict[str, Any]:
 
 def main() -> None:
     """Compute it once."""
-    parser().parse_args()
+    parser.parse_args()
     torch.set_num_threads(1)
     with record("tuning_oracle", [20]) as metrics:
         peft = importlib.import_module("peft")

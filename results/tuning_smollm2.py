@@ -8,7 +8,6 @@ what it has forgotten; time and memory of a step, what the low rank saves.
     make models && python -m results.tuning_smollm2
 """
 
-import argparse
 import multiprocessing
 import random
 import resource
@@ -28,7 +27,7 @@ from coursekit.pretrained.published import PUBLISHED, load_published
 from coursekit.training import evaluate, train
 from results import tuning as small
 from results.published import QUESTION
-from results.record import record
+from results.record import options, record
 from results.story_questions import SIX, questions
 
 LAYERS = (*tuning.MATRICES, "w_gate")
@@ -134,18 +133,12 @@ def untuned(threads: int) -> dict[str, Any]:
     return measure(*load_published("smollm2"))
 
 
-def parser() -> argparse.ArgumentParser:
-    """The options of the command that a result names."""
-    options = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    options.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    options.add_argument("--steps", type=int, default=STEPS)
-    options.add_argument("--threads", type=int, default=1)
-    return options
+parser = options(__doc__, seeds=[0, 1, 2], steps=STEPS, threads=1)
 
 
 def main() -> None:
     """Tune in both ways with every seed."""
-    args = parser().parse_args()
+    args = parser.parse_args()
     torch.set_num_threads(args.threads)
     # A process's peak of memory is its own.
     alone = multiprocessing.get_context("spawn")

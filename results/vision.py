@@ -12,7 +12,6 @@ each patch, are put into one order: for the other two that would be the
 same run with other names.
 """
 
-import argparse
 from collections.abc import Callable
 from typing import Any
 
@@ -38,7 +37,7 @@ from coursekit.vision import (
     unpatchify,
 )
 from coursekit_classroom.baselines import convolution, mlp
-from results.record import record
+from results.record import options, record
 
 PATCH, BATCH = 7, 64
 RATES = [3e-3, 1e-2, 3e-2]
@@ -252,17 +251,12 @@ def erased(
     return found
 
 
-def parser() -> argparse.ArgumentParser:
-    """The options of the command that a result names."""
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    options.add_argument("--steps", type=int, default=600)
-    return options
+parser = options(__doc__, seeds=[0, 1, 2], steps=600)
 
 
 def main() -> None:
     """Pick rates, train all models with all seeds, shuffle, and compare."""
-    args = parser().parse_args()
+    args = parser.parse_args()
     torch.set_num_threads(1)
     clothes = Clothes()
     with record("vision", args.seeds) as metrics:

@@ -5,15 +5,13 @@ is changed at a time, and scored on the validation part beside the same seed's
 recipe as it is.  The test part is not looked at.
 """
 
-import argparse
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from coursekit.weights import put_weights, read_weights
 from results.half_hour import PAIR, train_one
-from results.record import ROOT, record, summary
+from results.record import ROOT, options, record, summary
 from results.translating import bleu, states
 
 RETRAINED: dict[str, dict[str, Any]] = {
@@ -22,19 +20,12 @@ RETRAINED: dict[str, dict[str, Any]] = {
 }
 
 
-def parser() -> argparse.ArgumentParser:
-    """The options of the command that a result names."""
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--seeds", type=int, default=3)
-    options.add_argument("--steps", type=int, default=1500)
-    options.add_argument("--threads", type=int, default=1)
-    options.add_argument("--runs", type=Path, default=ROOT / "runs")
-    return options
+parser = options(__doc__, seeds=3, steps=1500, threads=1, runs=ROOT / "runs")
 
 
 def main() -> None:
     """Train three times as many models as there are seeds, and compare."""
-    args = parser().parse_args()
+    args = parser.parse_args()
     torch.set_num_threads(args.threads)
     seeds = range(args.seeds)
     scores: dict[str, list[float]] = {}

@@ -112,14 +112,6 @@ def make_writer(
     )
 
 
-def parser(about: str | None) -> argparse.ArgumentParser:
-    """The options of the command that a result names."""
-    options = argparse.ArgumentParser(description=about)
-    options.add_argument("--seed", type=int, default=0)
-    options.add_argument("--threads", type=int, default=1)
-    return options
-
-
 def ship(name: str, recipe: Recipe, args: argparse.Namespace) -> None:
     """Train one and write it where ``coursekit.load`` looks."""
     torch.set_num_threads(args.threads)

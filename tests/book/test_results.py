@@ -27,7 +27,7 @@ def check(path):
     found = json.loads(path.read_text("utf8"))
     python, option, module, *arguments = shlex.split(found["command"])
     assert [python, option, module] == ["python", "-m", f"results.{path.stem}"]
-    importlib.import_module(module).parser().parse_args(arguments)
+    importlib.import_module(module).parser.parse_args(arguments)
     for name, digest in found["artifacts"].items():
         assert sha256(ROOT / name) == digest, name
     assert found["seeds"]

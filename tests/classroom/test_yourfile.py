@@ -1109,7 +1109,7 @@ def test_training_is_the_ladders():
     assert base.BATCH == ladder.BATCH
     assert base.default_rate(0) == ladder.TABLE_RATE
     assert check_step.PROMPT == ladder.PROMPT
-    defaults = ladder.parser().parse_args([])
+    defaults = ladder.parser.parse_args([])
     assert defaults.steps == expected_loss.LADDER_STEPS
 
 
