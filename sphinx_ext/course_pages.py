@@ -1,6 +1,5 @@
 """Repairs to the built pages, and links that derive from the repository."""
 
-import functools
 import gc
 import importlib
 import inspect
@@ -45,9 +44,11 @@ def take_addresses(app, config):
         options[f"use_{button}_button"] = bool(address.repository)
     if not address.repository:
         options["launch_buttons"] = {}
-    config.linkcode_resolve = functools.partial(
-        source_link, address.repository
-    )
+
+    def linkcode_resolve(domain, info):
+        return source_link(address.repository, info)
+
+    config.linkcode_resolve = linkcode_resolve
 
 
 def repository_role(name, rawtext, text, lineno, inliner):
@@ -62,7 +63,7 @@ def repository_role(name, rawtext, text, lineno, inliner):
     return [nodes.reference(rawtext, title, refuri=f"{url}/{target}")], []
 
 
-def source_link(url, domain, info):
+def source_link(url, info):
     """Address of an API entry's source lines in the repository."""
     if not url:
         return None

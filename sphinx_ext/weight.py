@@ -107,6 +107,13 @@ ICON_FONT = re.compile(
 )
 
 
+def restart(app):
+    """Let each style sheet be copied again, whole: Sphinx overwrites none."""
+    for pattern in WHOLE:
+        for style in Path(app.outdir, "_static").glob(pattern):
+            style.unlink()
+
+
 def lighten(app, exception):
     """Take the unused scripts out of the pages, and out of the folder."""
     if exception or app.builder.format != "html":
@@ -182,6 +189,7 @@ def with_used_icons(path, style, out):
 
 def setup(app):
     """Register with Sphinx."""
+    app.connect("builder-inited", restart, priority=100)
     # The theme writes the colors of code when a build has finished, too.
     app.connect("build-finished", lighten, priority=900)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -10,6 +10,7 @@ import random
 import re
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.parse import urlsplit
 
 import pytest
@@ -21,6 +22,7 @@ from test_pages import HTML, Visit
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "sphinx_ext"))
 import styles
+from weight import restart
 
 base = test_pages.base
 xdist_group = pytest.mark.xdist_group
@@ -220,6 +222,16 @@ def test_of_a_style_sheet_there_is_what_the_book_needs(tmp_path):
     assert styles.needed(found, words) == found
     theme = HTML / "_static/styles/pydata-sphinx-theme.css"
     assert 10_000 < weight_of(theme) < 21_000  # all of it: 65,000
+
+
+def test_a_second_build_begins_with_whole_style_sheets(tmp_path):
+    """Sphinx 9 overwrites no file that differs, and warns."""
+    names = {"sphinx-design.min.css", "course.css"}
+    (tmp_path / "_static").mkdir()
+    for name in names:
+        (tmp_path / "_static" / name).touch()
+    restart(SimpleNamespace(outdir=tmp_path))
+    assert {file.name for file in tmp_path.rglob("*.css")} == {"course.css"}
 
 
 def planted_styles(folder):
