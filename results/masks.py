@@ -12,13 +12,13 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from coursekit.config import GPTConfig, TrainConfig
+from coursekit.config import GPTConfig
 from coursekit.data import random_windows, sequential_windows, train_val_split
 from coursekit.decoder import GPT
 from coursekit.loss import cross_entropy
 from coursekit.training import evaluate, train
 from results.record import options, record, summary
-from results.replacing import corpus, rungs
+from results.replacing import corpus, plain_adamw, rungs
 
 CONTEXT = 32
 
@@ -83,20 +83,10 @@ def learn(
     """Train one model under one mask, with the ladder's optimizer."""
     torch.manual_seed(seed)
     model = GPT(config, partial(masked, kind))
-    budget = TrainConfig(
-        steps=steps,
-        learning_rate=rate,
-        schedule="constant",
-        warmup_steps=0,
-        weight_decay=0.01,
-        beta2=0.999,
-        max_grad_norm=0.0,
-        seed=seed,
-    )
     train(
         model,
         lambda step: [random_windows(ids, batch, config.max_len, seed, step)],
-        budget,
+        plain_adamw(steps, rate, seed),
     )
     return model
 

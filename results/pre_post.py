@@ -10,12 +10,12 @@ import statistics
 
 import torch
 
-from coursekit.config import GPTConfig, TrainConfig
+from coursekit.config import GPTConfig
 from coursekit.data import random_windows, sequential_windows, train_val_split
 from coursekit.decoder import GPT
 from coursekit.training import evaluate, train
 from results.record import options, record, summary
-from results.replacing import corpus
+from results.replacing import corpus, plain_adamw
 
 CONTEXT, BATCH, EVERY = 32, 8, 10
 HELD_OUT = 20_000
@@ -44,20 +44,10 @@ def run(
             final_norm=norm_first,
         )
     )
-    budget = TrainConfig(  # PyTorch's AdamW as it comes, and nothing else
-        steps=steps,
-        learning_rate=rate,
-        schedule="constant",
-        warmup_steps=warmup,
-        weight_decay=0.01,
-        beta2=0.999,
-        max_grad_norm=0.0,
-        seed=seed,
-    )
     state = train(
         model,
         lambda step: [random_windows(learned, BATCH, CONTEXT, seed, step)],
-        budget,
+        plain_adamw(steps, rate, seed, warmup),
     )
     curve = [
         statistics.fmean(state.losses[i : i + EVERY])

@@ -72,6 +72,22 @@ def corpus() -> tuple[CharTokenizer, torch.Tensor]:
     return tokenizer, torch.tensor(tokenizer.encode(text))
 
 
+def plain_adamw(
+    steps: int, rate: float, seed: int, warmup: int = 0
+) -> TrainConfig:
+    """PyTorch's AdamW with its defaults, at a constant learning rate."""
+    return TrainConfig(
+        steps=steps,
+        learning_rate=rate,
+        schedule="constant",
+        warmup_steps=warmup,
+        weight_decay=0.01,
+        beta2=0.999,
+        max_grad_norm=0.0,
+        seed=seed,
+    )
+
+
 def climb(
     config: GPTConfig,
     ids: torch.Tensor,
@@ -87,20 +103,10 @@ def climb(
     torch.manual_seed(seed)
     model = GPT(config)
     change(model)
-    budget = TrainConfig(  # PyTorch's AdamW as it comes, and nothing else
-        steps=steps,
-        learning_rate=1e-3,
-        schedule="constant",
-        warmup_steps=0,
-        weight_decay=0.01,
-        beta2=0.999,
-        max_grad_norm=0.0,
-        seed=seed,
-    )
     train(
         model,
         lambda step: [random_windows(learned, BATCH, CONTEXT, seed, step)],
-        budget,
+        plain_adamw(steps, 1e-3, seed),
     )
     return model, evaluate(model, sequential_windows(held_out, 256, CONTEXT))
 

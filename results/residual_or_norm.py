@@ -34,10 +34,10 @@ def main() -> None:
         metrics["unit"] = "nats per character, whole validation split"
         for name, label, changes in CASES:
             config = replace(heads, **changes)
-            losses = []
-            for seed in args.seeds:
-                _, nats = climb(config, ids, seed, args.steps)
-                losses.append(round(nats, 4))
+            losses = [
+                round(climb(config, ids, seed, args.steps)[1], 4)
+                for seed in args.seeds
+            ]
             metrics[name] = {"label": label, "loss": summary(losses)}
             print(f"{name:10} {losses}", flush=True)
 
