@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
+from coursekit_classroom.figures.shapes import sheet, write
 from coursekit_classroom.figures.style import COLORS, ROLES, Number, new_figure
 
 __all__ = [
@@ -23,8 +24,7 @@ def class_token_path(answer: str) -> Axes:
         The axes; the token at position 0 stands at (0, 0).
     """
     ax = new_figure(3.9)[1][0]
-    ax.set(xlim=(-2.1, 6.4), ylim=(-0.6, 5.6))
-    ax.axis("off")
+    sheet(ax, (-2.1, 6.4), (-0.6, 5.6))
     arrows = {"arrowstyle": "->", "color": COLORS["gray"]}
     for column, (token, row) in enumerate(
         (
@@ -46,20 +46,13 @@ def class_token_path(answer: str) -> Axes:
             color = ROLES["query"] if first else ROLES[role]
             box.set(facecolor=COLORS[color], alpha=0.5)
             ax.add_patch(box)
-            ax.text(x, y, text, ha="center", va="center", size=11)
+            write(ax, x, y, text, size=11)
         for low, high in ((1.2, 1.6), (3.2, 3.65)):
             ax.annotate("", (x, high), (x, low), arrowprops=arrows)
     box = Rectangle((-0.6, 1.65), 6.8, 1.5, fill=False, linewidth=1.5)
     box.set_edgecolor(COLORS["black"])
     ax.add_patch(box)
-    ax.text(
-        2.8,
-        2.4,
-        "blocks: every token attends to all 17",
-        ha="center",
-        va="center",
-        size=12,
-    )
+    write(ax, 2.8, 2.4, "blocks: every token attends to all 17", size=12)
     for y, text in (
         (0, "$c$, $p W + b$"),
         (0.85, "+ row of $P$"),

@@ -7,13 +7,8 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from coursekit_classroom.figures.shapes import box
-from coursekit_classroom.figures.style import (
-    COLORS,
-    ROLES,
-    Number,
-    new_figure,
-)
+from coursekit_classroom.figures.shapes import box, sheet, write
+from coursekit_classroom.figures.style import COLORS, ROLES, Number, new_figure
 
 __all__ = [
     "alignment",
@@ -45,7 +40,7 @@ def alignment(
             size = len(token) + 1
             middles.append(x + size / 2)
             box(ax, x + 0.1, y - 0.14, size - 0.2, 0.28, role)
-            ax.text(middles[-1], y, token, ha="center", va="center")
+            write(ax, middles[-1], y, token)
             x += size + 0.3
         places.append(middles)
     say = partial(ax.text, va="center", color=COLORS["gray"], size=11)
@@ -67,8 +62,7 @@ def alignment(
                 )
         if (most := max(row)) >= 0.5:
             _number(ax, most, places[1][i], places[0][row.index(most)])
-    ax.set(xlim=(-0.2, width + 0.2), ylim=(-0.42, 1.42))
-    ax.axis("off")
+    sheet(ax, (-0.2, width + 0.2), (-0.42, 1.42))
     return ax
 
 
@@ -77,7 +71,7 @@ def _number(ax: Axes, weight: float, low: Number, high: Number) -> None:
     x = low + 0.16 * (high - low)
     ground = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}
     text = f"{weight:.2f}"
-    ax.text(x, 0.262, text, ha="center", va="center", size=10, bbox=ground)
+    write(ax, x, 0.262, text, size=10, bbox=ground)
 
 
 def _width(tokens: Sequence[str]) -> Number:
@@ -137,7 +131,7 @@ def ngram_hits(text: Sequence[str], reference: Sequence[str]) -> Axes:
     ax = new_figure(2.7)[1][0]
     for i, word in enumerate(text):
         box(ax, i - 0.46, -0.32, 0.92, 0.64, "token")
-        ax.text(i, 0, word, ha="center", va="center")
+        write(ax, i, 0, word)
     y = -0.75
     for n, name in enumerate(("words", "pairs", "triples", "quadruples"), 1):
         runs = _runs(reference, n)
@@ -156,8 +150,7 @@ def ngram_hits(text: Sequence[str], reference: Sequence[str]) -> Axes:
         score = f"{sum(hits)} of {len(hits)}"
         ax.text(len(text) - 0.3, middle, score, va="center")
         y -= 0.4 * lines + 0.25
-    ax.set(xlim=(-1.9, len(text) + 0.6), ylim=(y, 0.4))
-    ax.axis("off")
+    sheet(ax, (-1.9, len(text) + 0.6), (y, 0.4))
     return ax
 
 

@@ -10,14 +10,12 @@ from coursekit_classroom.figures.maps import heatmap
 from coursekit_classroom.figures.shapes import (
     hide_cells,
     name_column,
+    sheet,
     short,
     strip,
+    write,
 )
-from coursekit_classroom.figures.style import (
-    COLORS,
-    ROLES,
-    new_figure,
-)
+from coursekit_classroom.figures.style import COLORS, ROLES, new_figure
 
 __all__ = [
     "attention_flow",
@@ -46,8 +44,7 @@ def projections(
     ax = new_figure(0.42 * size + 1.9)[1][0]
     cell, gap = 1.0, 0.75
     width = 1 + sum(columns) + (gap + 0.35) * len(columns)
-    ax.set(xlim=(-0.6, width + 0.1), ylim=(-size - 2.3, 1.35))
-    ax.axis("off")
+    sheet(ax, (-0.6, width + 0.1), (-size - 2.3, 1.35))
     gray = COLORS["gray"]
     name_column(ax, names[0], 0.5, "stream")
     for i, number in enumerate(x):
@@ -96,8 +93,7 @@ def attention_flow(
     scores = products / q.size(-1) ** 0.5
     rows = len(tokens)
     ax = new_figure(0.42 * rows + 2.1)[1][0]
-    ax.set(xlim=(0, 100), ylim=(-rows - 1.3, 2.6))
-    ax.axis("off")
+    sheet(ax, (0, 100), (-rows - 1.3, 2.6))
     cell = min(6.6, 19 / max(q.size(-1), v.size(-1)))
     key, value, bar, longest = 13.0, 99.0 - v.size(-1) * cell, 54.0, 17.0
     score, digits = 46.0, 2 if v.size(-1) == 2 else 1
@@ -119,16 +115,8 @@ def attention_flow(
     for j, token in enumerate(tokens):
         ax.text(key - 1.5, -j, token, ha="right", va="center")
         strip(ax, k[j], key, -float(j), cell, ROLES["key"])
-        ax.text(
-            product, -j, short(products[j].item()), ha="center", va="center"
-        )
-        ax.text(
-            score,
-            -j,
-            f"{scores[j]:.2f}".replace("-", "−"),
-            ha="center",
-            va="center",
-        )
+        write(ax, product, -j, short(products[j].item()))
+        write(ax, score, -j, f"{scores[j]:.2f}".replace("-", "−"))
         share = float(weights[j])
         ax.barh(
             -j,
@@ -138,7 +126,7 @@ def attention_flow(
             color=COLORS[ROLES["weight"]],
         )
         ax.text(bar + longest * share + 1, -j, f"{share:.3f}", va="center")
-        ax.text(value - 2.5, -j, "×", ha="center", va="center")
+        write(ax, value - 2.5, -j, "×")
         strength = 0.25 + 0.75 * share
         strip(ax, v[j], value, -float(j), cell, ROLES["value"], strength)
     mixed, role = weights @ v, ROLES["value"]

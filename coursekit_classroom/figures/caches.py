@@ -5,12 +5,8 @@ from collections.abc import Mapping, Sequence
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch, Rectangle
 
-from coursekit_classroom.figures.style import (
-    COLORS,
-    ROLES,
-    Number,
-    new_figure,
-)
+from coursekit_classroom.figures.shapes import sheet, write
+from coursekit_classroom.figures.style import COLORS, ROLES, Number, new_figure
 
 __all__ = [
     "beam_tree",
@@ -35,10 +31,9 @@ def key_changes(
         The axes; row i stands at height −i, token j at x = j.
     """
     ax = new_figure(0.5 * len(rows) + 0.75)[1][0]
-    ax.set(xlim=(-2.3, len(tokens) - 0.4), ylim=(0.4 - len(rows), 1.2))
-    ax.axis("off")
+    sheet(ax, (-2.3, len(tokens) - 0.4), (0.4 - len(rows), 1.2))
     for j, token in enumerate(tokens):
-        ax.text(j, 0.65, token, ha="center", va="center", size=11)
+        write(ax, j, 0.65, token, size=11)
     for i, (label, changes) in enumerate(rows.items()):
         ax.text(-0.65, -i, label, ha="right", va="center")
         for j, change in enumerate(changes):
@@ -48,7 +43,7 @@ def key_changes(
             ax.add_patch(box)
             text = "new" if change is None else f"{change:.2f}"
             text = "0" if change is not None and change < 1e-9 else text
-            ax.text(j, -i, text, ha="center", va="center", size=11)
+            write(ax, j, -i, text, size=11)
     return ax
 
 
@@ -173,8 +168,7 @@ def beam_tree(tree: Mapping[str, Mapping[str, Number]], root: str) -> Axes:
         places[one,] = (3, sum(heights) / len(heights))
     places[()] = (0, sum(places[one,][1] for one in tree[""]) / len(tree[""]))
     ax = new_figure(0.55 * len(leaves) + 0.3)[1][0]
-    ax.set(xlim=(-0.7, 6.9), ylim=(0.5 - len(leaves), 0.5))
-    ax.axis("off")
+    sheet(ax, (-0.7, 6.9), (0.5 - len(leaves), 0.5))
     for text, (x, y) in places.items():
         name = text[-1] if text else root
         ax.text(x + 0.08, y, name, ha="left" if text else "right", va="center")
@@ -211,8 +205,7 @@ def padded_prompts(lengths: Sequence[int]) -> Axes:
     """
     longest = max(lengths)
     ax = new_figure(0.46 * len(lengths) + 0.1)[1][0]
-    ax.set(xlim=(-2.2, longest - 0.4), ylim=(0.45 - len(lengths), 0.5))
-    ax.axis("off")
+    sheet(ax, (-2.2, longest - 0.4), (0.45 - len(lengths), 0.5))
     for i, length in enumerate(lengths):
         ax.text(-0.7, -i, f"prompt {i + 1}", ha="right", va="center")
         for j in range(longest):
@@ -222,7 +215,7 @@ def padded_prompts(lengths: Sequence[int]) -> Axes:
                 box.set(fill=False, edgecolor=COLORS["gray"], linestyle=":")
             else:
                 box.set(facecolor=COLORS["gray"], alpha=0.25)
-                ax.text(j, -i, str(position), ha="center", va="center")
+                write(ax, j, -i, str(position))
             ax.add_patch(box)
     return ax
 
@@ -245,9 +238,8 @@ def kept_vectors(tokens: Sequence[str], n_blocks: int) -> Axes:
                 box = Rectangle((j - 0.44, b + y - 0.18), 0.88, 0.36)
                 box.set(facecolor=COLORS[ROLES[role]], alpha=0.4)
                 ax.add_patch(box)
-                ax.text(j, b + y, name, ha="center", va="center", size=11)
+                write(ax, j, b + y, name, size=11)
     for j, token in enumerate(tokens):
-        ax.text(j, -0.75, token, ha="center", va="center")
-    ax.set(xlim=(-1.7, len(tokens) - 0.4), ylim=(-1.05, n_blocks - 0.5))
-    ax.axis("off")
+        write(ax, j, -0.75, token)
+    sheet(ax, (-1.7, len(tokens) - 0.4), (-1.05, n_blocks - 0.5))
     return ax

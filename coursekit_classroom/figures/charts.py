@@ -7,14 +7,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from torch import Tensor
 
-from coursekit_classroom.figures.shapes import (
-    as_array,
-)
-from coursekit_classroom.figures.style import (
-    COLORS,
-    Number,
-    new_figure,
-)
+from coursekit_classroom.figures.shapes import as_array
+from coursekit_classroom.figures.style import COLORS, Number, new_figure
 
 __all__ = [
     "bars",

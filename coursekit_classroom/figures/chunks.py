@@ -5,12 +5,8 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
-from coursekit_classroom.figures.style import (
-    COLORS,
-    ROLES,
-    Number,
-    new_figure,
-)
+from coursekit_classroom.figures.shapes import write
+from coursekit_classroom.figures.style import COLORS, ROLES, Number, new_figure
 
 __all__ = ["running_softmax", "tiles"]
 
@@ -47,7 +43,7 @@ def running_softmax(
         come = list(zip(scores, values, strict=True))[:shown]
         for i, pair in enumerate(come):
             for y, number in zip((-0.09, -0.21), pair, strict=True):
-                ax.text(i, y, f"{number}", ha="center", va="center")
+                write(ax, i, y, f"{number}")
         for i, power in enumerate(powers):
             bar = Rectangle((i - 0.4, 0), 0.8, power, facecolor=WEIGHT)
             bar.set_alpha(0.6)
@@ -94,14 +90,7 @@ def tiles(n_tokens: int, size: int, now: tuple[int, int]) -> list[Axes]:
             _cell(right, size * i, size * j, size - 0.15, "blue", alpha)
             _outline(right, size * i, size * j, size - 0.15, j > i)
             middle = (size - 0.15) / 2
-            right.text(
-                size * j + middle,
-                size * i + middle,
-                text,
-                ha="center",
-                va="center",
-                size=11,
-            )
+            write(right, size * j + middle, size * i + middle, text, size=11)
     row = size * now[0]
     for x, width, name in (
         (n_tokens + 0.5, 0.7, "$m$"),

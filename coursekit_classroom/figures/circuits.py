@@ -6,7 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from coursekit_classroom.figures.shapes import decimal
+from coursekit_classroom.figures.shapes import decimal, sheet, write
 from coursekit_classroom.figures.style import COLORS, ROLES, Number, new_figure
 
 __all__ = [
@@ -27,7 +27,7 @@ def _box(
     box = Rectangle(corner, 0.84, 0.72, facecolor=COLORS[color])
     box.set_alpha(0.55 * strength)
     ax.add_patch(box)
-    ax.text(x, y, text, ha="center", va="center")
+    write(ax, x, y, text)
 
 
 def _look(
@@ -54,12 +54,11 @@ def induction_path(tokens: Sequence[str], before: bool = True) -> Axes:
     match = last + 1
     ax = new_figure(2.9 if before else 1.9)[1][0]
     low = -3.1 if before else -1.2
-    ax.set(xlim=(-2.4, end + 1.5), ylim=(low, 2.1))
-    ax.axis("off")
+    sheet(ax, (-2.4, end + 1.5), (low, 2.1))
     for t, token in enumerate(tokens):
         _box(ax, t, 0, ROLES["token"], token, 0.6)
         bold = "bold" if t in (match, end) else "normal"
-        ax.text(t, -0.75, str(t), ha="center", va="center", weight=bold)
+        write(ax, t, -0.75, str(t), weight=bold)
     ax.text(-0.7, -0.75, "position", ha="right", va="center", size=11)
     _look(ax, 0.45, end, match, ROLES["weight"], 0.35)
     middle = (end + match) / 2
@@ -133,8 +132,7 @@ def patched_stream(
         The axes; the vector of token t at depth d stands at height d.
     """
     width, ax = len(clean) + 2.4, new_figure(0.46 * n_blocks + 1.5)[1][0]
-    ax.set(xlim=(-1.7, 2 * width - 2.4), ylim=(-1.6, n_blocks + 1.2))
-    ax.axis("off")
+    sheet(ax, (-1.7, 2 * width - 2.4), (-1.6, n_blocks + 1.2))
     for left, tokens, title in (
         (0, clean, "clean run"),
         (width, corrupt, "corrupt run"),
@@ -171,8 +169,7 @@ def lens_rows(tokens: Sequence[Sequence[str]], probabilities: Tensor) -> Axes:
     """
     depths, columns = probabilities.shape
     ax = new_figure(0.46 * depths + 0.5)[1][0]
-    ax.set(xlim=(-1.9, columns), ylim=(-0.5, depths - 0.4))
-    ax.axis("off")
+    sheet(ax, (-1.9, columns), (-0.5, depths - 0.4))
     for d, (row, values) in enumerate(
         zip(tokens, probabilities.tolist(), strict=True)
     ):
@@ -184,5 +181,5 @@ def lens_rows(tokens: Sequence[Sequence[str]], probabilities: Tensor) -> Axes:
             ax.add_patch(box)
             percent = f"{100 * p:.0f} %" if p >= 0.005 else "< 1 %"
             text = f"{token.strip()} {percent}"
-            ax.text(k + 0.475, d, text, ha="center", va="center", size=11)
+            write(ax, k + 0.475, d, text, size=11)
     return ax

@@ -7,13 +7,8 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from coursekit_classroom.figures.shapes import as_array
-from coursekit_classroom.figures.style import (
-    COLORS,
-    ROLES,
-    Number,
-    new_figure,
-)
+from coursekit_classroom.figures.shapes import as_array, write
+from coursekit_classroom.figures.style import COLORS, ROLES, Number, new_figure
 
 __all__ = ["slices", "weights_both_ways"]
 
@@ -98,4 +93,4 @@ def _weight(ax: Axes, x: Number, y: Number, text: str) -> None:
         tint = Rectangle((x - 0.5, y - 0.5), 1, 1, linewidth=0)
         tint.set(facecolor=COLORS[ROLES["weight"]], alpha=0.25)
         ax.add_patch(tint)
-    ax.text(x, y, text, ha="center", va="center", size=11)
+    write(ax, x, y, text, size=11)

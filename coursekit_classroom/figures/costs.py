@@ -4,14 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from matplotlib.axes import Axes
-from matplotlib.patches import Rectangle
 
-from coursekit_classroom.figures.shapes import box
-from coursekit_classroom.figures.style import (
-    COLORS,
-    Number,
-    new_figure,
-)
+from coursekit_classroom.figures.shapes import box, rectangle, sheet, write
+from coursekit_classroom.figures.style import COLORS, Number, new_figure
 
 __all__ = [
     "CostRow",
@@ -45,21 +40,20 @@ def cost_columns(rows: Sequence[CostRow], titles: tuple[str, str]) -> Axes:
         The axes; x runs from 0 to 100, and row i stands at height −i.
     """
     ax = new_figure(0.52 * len(rows) + 0.5)[1][0]
-    ax.set(xlim=(0, 100), ylim=(0.55 - len(rows), 1))
-    ax.axis("off")
+    sheet(ax, (0, 100), (0.55 - len(rows), 1))
     for column, left in enumerate((27, 65)):
         ax.text(left, 0.75, titles[column], va="center", weight="bold")
         largest = max(row.values[column] for row in rows)
         for i, row in enumerate(rows):
             width = BAR * row.values[column] / largest
-            ax.add_patch(
-                Rectangle(
-                    (left, -i - 0.02),
-                    width,
-                    0.34,
-                    facecolor=COLORS[row.color],
-                    alpha=0.6,
-                )
+            rectangle(
+                ax,
+                left,
+                -i - 0.02,
+                width,
+                0.34,
+                facecolor=COLORS[row.color],
+                alpha=0.6,
             )
             ax.text(left, -i - 0.24, row.texts[column], va="center", size=11)
     for i, row in enumerate(rows):
@@ -103,7 +97,7 @@ def stacks(
             )
             if row[part] > 0.08 * whole:
                 text, middle = f"{row[part]:.{digits}f}", start + row[part] / 2
-                ax.text(middle, i, text, ha="center", va="center", size=11)
+                write(ax, middle, i, text, size=11)
             start += row[part]
     ax.set_yticks(range(len(rows)), list(rows))
     ax.tick_params(axis="y", length=0)
@@ -133,14 +127,13 @@ def matrix_products(
         x = 4.7
         for j, (name, height, width, role) in enumerate(parts):
             box(ax, x, y - height / 2, width, height, role)
-            ax.text(x + width / 2, y, name, ha="center", va="center")
+            write(ax, x + width / 2, y, name)
             x += width
             if j < 2:
-                ax.text(x + 0.5, y, "=·"[j], ha="center", va="center")
+                write(ax, x + 0.5, y, "=·"[j])
                 x += 1
         y -= tall / 2
-    ax.set(xlim=(0, 5.4 / 0.3), ylim=(y, 0))
-    ax.axis("off")
+    sheet(ax, (0, 5.4 / 0.3), (y, 0))
     return ax
 
 

@@ -5,12 +5,8 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.patches import Polygon, Rectangle
 
-from coursekit_classroom.figures.style import (
-    COLORS,
-    ROLES,
-    Number,
-    new_figure,
-)
+from coursekit_classroom.figures.shapes import sheet, write
+from coursekit_classroom.figures.style import COLORS, ROLES, Number, new_figure
 
 __all__ = ["kept_and_redrawn", "stored_row"]
 
@@ -72,8 +68,7 @@ def kept_and_redrawn(
         COLUMNS, ("drafted: $q$", "accepted", "generated: $p$"), strict=True
     ):
         ax.text(x + WIDE / 2, 1.05, title, ha="center", weight="bold")
-    ax.set(xlim=(-0.5, right + WIDE + 0.5), ylim=(-0.02, 1.15))
-    ax.axis("off")
+    sheet(ax, (-0.5, right + WIDE + 0.5), (-0.02, 1.15))
     return ax
 
 
@@ -128,8 +123,13 @@ def stored_row(weights: Sequence[Number], step: Number, most: int) -> Axes:
             (-most - 1.6, f"{n}"),
             (-most - 3.4, f"{n * step:.1f}"),
         ):
-            ax.text(j, y, text.replace("-", "−"), ha="center", va="center",
-                    weight="bold" if text == f"{n}" else "normal")  # fmt: skip
+            write(
+                ax,
+                j,
+                y,
+                text.replace("-", "−"),
+                weight="bold" if text == f"{n}" else "normal",
+            )
     for y, name in (
         (most + 1.5, "weight"),
         (-most - 1.6, "stored"),
@@ -139,6 +139,5 @@ def stored_row(weights: Sequence[Number], step: Number, most: int) -> Axes:
     for n in (-most, 0, most):
         ax.text(-0.4, n, f"{n}".replace("-", "−"), ha="right", va="center",
                 size=11)  # fmt: skip
-    ax.set(xlim=(-1.5, len(weights) - 0.5), ylim=(-most - 4.2, most + 2.3))
-    ax.axis("off")
+    sheet(ax, (-1.5, len(weights) - 0.5), (-most - 4.2, most + 2.3))
     return ax

@@ -6,13 +6,14 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from coursekit_classroom.figures.shapes import name_column, short, strip
-from coursekit_classroom.figures.style import (
-    COLORS,
-    ROLES,
-    Number,
-    new_figure,
+from coursekit_classroom.figures.shapes import (
+    name_column,
+    sheet,
+    short,
+    strip,
+    write,
 )
+from coursekit_classroom.figures.style import COLORS, ROLES, Number, new_figure
 
 __all__ = ["id_neighbors", "lookup", "one_hot_product", "unembedding"]
 
@@ -30,8 +31,7 @@ def id_neighbors(strips: Sequence[tuple[int, Sequence[str]]]) -> Axes:
         The axes; strip i stands at height −i.
     """
     ax = new_figure(0.62 * len(strips) + 0.35)[1][0]
-    ax.set(xlim=(-1.35, 3.75), ylim=(-len(strips) + 0.35, 0.6))
-    ax.axis("off")
+    sheet(ax, (-1.35, 3.75), (-len(strips) + 0.35, 0.6))
     for row, (first, tokens) in enumerate(strips):
         for i, token in enumerate(tokens):
             marked = i == len(tokens) // 2
@@ -45,17 +45,16 @@ def id_neighbors(strips: Sequence[tuple[int, Sequence[str]]]) -> Axes:
                 edgecolor=COLORS["blue"] if marked else COLORS["gray"],
             )
             ax.add_patch(box)
-            ax.text(
+            write(
+                ax,
                 i,
                 -row - 0.08,
                 token.replace(" ", "␣"),
-                ha="center",
-                va="center",
                 family="monospace",
                 weight="bold" if marked else "normal",
             )
         for x in (-0.9, len(tokens) - 0.1):
-            ax.text(x, -row - 0.08, "…", ha="center", va="center")
+            write(ax, x, -row - 0.08, "…")
     return ax
 
 
@@ -83,8 +82,7 @@ def lookup(ids: Sequence[int], names: Sequence[str], table: Tensor) -> Axes:
     rows, size = max(len(ids), len(names)), table.size(1)
     matrix, vectors = 6.4, 8.4 + size
     ax = new_figure(0.42 * rows + 0.75)[1][0]
-    ax.set(xlim=(-0.2, vectors + size + 0.1), ylim=(-rows + 0.4, 1.3))
-    ax.axis("off")
+    sheet(ax, (-0.2, vectors + size + 0.1), (-rows + 0.4, 1.3))
     for x, text in (
         (1.0, "token, id"),
         (matrix + size / 2, "embedding matrix $E$"),
@@ -100,7 +98,7 @@ def lookup(ids: Sequence[int], names: Sequence[str], table: Tensor) -> Axes:
         strip(ax, table[v], matrix, -float(v), 1.0, STREAM, strength)
     for t, v in enumerate(ids):
         ax.text(0, -t, names[v], va="center", weight="bold")
-        ax.text(2.0, -t, str(v), ha="center", va="center")
+        write(ax, 2.0, -t, str(v))
         strip(ax, table[v], vectors, -float(t), 1.0, STREAM)
         link(ax, (2.45, -t), (4.3, -v))
         link(ax, (matrix + size + 0.1, -v), (vectors - 0.1, -t))
@@ -122,8 +120,7 @@ def one_hot_product(v: int, names: Sequence[str], table: Tensor) -> Axes:
     n, size, left = len(names), table.size(1), 3.1
     middle = left + size / 2
     ax = new_figure(0.42 * n + 1.35)[1][0]
-    ax.set(xlim=(-3.6, left + size + 3.4), ylim=(-n - 1.5, 1.35))
-    ax.axis("off")
+    sheet(ax, (-3.6, left + size + 3.4), (-n - 1.5, 1.35))
     name_column(ax, "one-hot", 0.5, "stream")
     name_column(ax, "$E$", middle, "stream")
     one = table.new_zeros(n)
@@ -132,7 +129,7 @@ def one_hot_product(v: int, names: Sequence[str], table: Tensor) -> Axes:
         strength = 1.0 if i == v else 0.25
         ax.text(-0.3, -i, f"{i}  {name}", ha="right", va="center")
         strip(ax, one[i : i + 1], 0.0, -float(i), 1.0, STREAM, strength)
-        ax.text((1 + left) / 2, -i, "·", ha="center", va="center")
+        write(ax, (1 + left) / 2, -i, "·")
         strip(ax, table[i], left, -float(i), 1.0, STREAM, strength)
     ax.annotate(
         "",
@@ -163,8 +160,7 @@ def unembedding(
     logits = output @ x
     size, bar, longest = len(x), 8.6, 4.2
     ax = new_figure(0.42 * len(names) + 1.25)[1][0]
-    ax.set(xlim=(-2.0, bar + longest + 1.6), ylim=(-len(names) + 0.4, 2.7))
-    ax.axis("off")
+    sheet(ax, (-2.0, bar + longest + 1.6), (-len(names) + 0.4, 2.7))
     strip(ax, x, 0.0, 2.0, 1.0, STREAM)
     ax.text(-0.3, 2.0, token, ha="right", va="center", weight="bold")
     ax.text(size + 0.4, 2.0, "is compared with each row", va="center")
@@ -180,7 +176,7 @@ def unembedding(
         ax.text(-0.3, -v, name, ha="right", va="center")
         strip(ax, output[v], 0.0, -float(v), 1.0, OUTPUT)
         logit = short(logits[v].item())
-        ax.text(size + 2.2, -v, logit, ha="center", va="center")
+        write(ax, size + 2.2, -v, logit)
         ax.barh(
             -v,
             longest * p,

@@ -7,6 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
+from coursekit_classroom.figures.shapes import rectangle, sheet
 from coursekit_classroom.figures.style import (
     COLORS,
     ROLES,
@@ -38,8 +39,7 @@ def between_and_within(tokens: Sequence[str], source: int) -> Axes:
         The axes; the stream of token i stands at x = 12 i.
     """
     ax = new_figure(2.7)[1][0]
-    ax.set(xlim=(-5, 12 * len(tokens) + 23), ylim=(-0.9, 4.2))
-    ax.axis("off")
+    sheet(ax, (-5, 12 * len(tokens) + 23), (-0.9, 4.2))
     last = len(tokens) - 1
     for i, token in enumerate(tokens):
         low, high = (12 * i, -0.4), (12 * i, 4.2)
@@ -89,8 +89,7 @@ def hidden_units(
     hidden, rows = products.relu(), w_1.size(1)
     low = rows + (1.0 if stream is None else 3.1)
     ax = new_figure(0.36 * (low + 3.3))[1][0]
-    ax.set(xlim=(0, 100), ylim=(-low, 3.3))
-    ax.axis("off")
+    sheet(ax, (0, 100), (-low, 3.3))
     middle = CELL * len(x) / 2
     _cells(ax, x, left, 2.4, ROLES["stream"])
     _say(ax, left - 1.5, 2.4, token, "right", weight="bold")
@@ -183,9 +182,7 @@ def matrix_areas() -> Axes:
         (0.0, 0.1, 4, 1, "$W_1$", FFN),
         (4.25, 0.1, 1, 4, "$W_2$", FFN),
     ):
-        ax.add_patch(
-            Rectangle((x, y), wide, high, facecolor=COLORS[color], alpha=0.5)
-        )
+        rectangle(ax, x, y, wide, high, facecolor=COLORS[color], alpha=0.5)
         size = f"{_times(high)} × {_times(wide)}"
         _say(ax, x + wide / 2, y + high / 2, f"{name}\n{size}", "center")
     _say(ax, 2.25, 3.05, "attention:\nfour matrices,\n$4D^2$")
@@ -210,8 +207,7 @@ def unit_memory(
         The axes; unit i stands at height −i.
     """
     ax = new_figure(0.42 * len(rows) + 0.6)[1][0]
-    ax.set(xlim=(0, 100), ylim=(-len(rows) + 0.4, 1.2))
-    ax.axis("off")
+    sheet(ax, (0, 100), (-len(rows) + 0.4, 1.2))
     unit, key, value = widths
     for x, text in (
         (unit, "unit"),
@@ -266,14 +262,14 @@ def _cells(
 ) -> None:
     """A vector as a row of boxes, two digits in each."""
     for i, value in enumerate(values.tolist()):
-        ax.add_patch(
-            Rectangle(
-                (left + i * CELL, y - 0.4),
-                0.94 * CELL,
-                0.8,
-                facecolor=COLORS[color],
-                alpha=0.5 * strength,
-            )
+        rectangle(
+            ax,
+            left + i * CELL,
+            y - 0.4,
+            0.94 * CELL,
+            0.8,
+            facecolor=COLORS[color],
+            alpha=0.5 * strength,
         )
         _say(
             ax,

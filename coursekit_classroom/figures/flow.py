@@ -8,7 +8,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.patches import Polygon, Rectangle
 
-from coursekit_classroom.figures.shapes import box
+from coursekit_classroom.figures.shapes import box, sheet, write
 from coursekit_classroom.figures.style import (
     COLORS,
     ROLES,
@@ -132,8 +132,7 @@ def shape_flow(
         for tensor in named.values()
     )
     ax = new_figure(bottom + 0.1)[1][0]
-    ax.set(xlim=(-0.18, WIDTH - 0.18), ylim=(bottom + 0.05, -0.05))
-    ax.axis("off")
+    sheet(ax, (-0.18, WIDTH - 0.18), (bottom + 0.05, -0.05))
     streams = [first[0] for first, last, _ in arrows if _adds(first, last)]
     for first, last, operation in arrows:
         if _adds(first, last):
@@ -242,7 +241,7 @@ def _draw(ax: Axes, tensor: Drawn) -> None:
 
 def _side(ax: Axes, x: float, y: float, width: float, name: str) -> None:
     """Label a side with its size, between two arrows if they fit."""
-    ax.text(x, y, name, ha="center", va="center", size=11)
+    write(ax, x, y, name, size=11)
     inner, outer = 0.04 + 0.05 * len(name), width / 2 - 0.02
     for sign in (-1, 1) if outer - inner > 0.09 else ():
         start, end = (x + sign * inner, y), (x + sign * outer, y)
@@ -263,7 +262,7 @@ def _sum(ax: Axes, stream: Drawn, branch: Drawn, result: Drawn) -> float:
         _line(ax, [end, end, x], [branch.bottom, turn, turn])
     ring = {"boxstyle": "circle,pad=0.1", "facecolor": "white"}
     ring |= {"edgecolor": color}
-    ax.text(x, turn, "+", ha="center", va="center", size=12, bbox=ring)
+    write(ax, x, turn, "+", size=12, bbox=ring)
     return ends[-1]
 
 
@@ -317,8 +316,7 @@ def nested(boxes: Boxes) -> Axes:
     """
     width, height = WIDTH - 0.1, _size(boxes, True)[1]
     ax = new_figure(height + 0.1)[1][0]
-    ax.set(xlim=(-0.05, WIDTH - 0.05), ylim=(height + 0.05, -0.05))
-    ax.axis("off")
+    sheet(ax, (-0.05, WIDTH - 0.05), (height + 0.05, -0.05))
     _nest(ax, boxes, True, (0, 0), (width, height))
     return ax
 

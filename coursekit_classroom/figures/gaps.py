@@ -6,13 +6,8 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from coursekit_classroom.figures.shapes import arrow, token_grid
-from coursekit_classroom.figures.style import (
-    COLORS,
-    ROLES,
-    Number,
-    new_figure,
-)
+from coursekit_classroom.figures.shapes import arrow, sheet, token_grid, write
+from coursekit_classroom.figures.style import COLORS, ROLES, Number, new_figure
 
 __all__ = [
     "both_directions",
@@ -42,7 +37,7 @@ def _box(
     frame = Rectangle(corner, 0.92, height, fill=False, linewidth=1)
     frame.set(edgecolor=COLORS["gray"], linestyle=":" if role is None else "-")
     ax.add_patch(frame)
-    ax.text(x, y, text, ha="center", va="center")
+    write(ax, x, y, text)
 
 
 def _outline(ax: Axes, x: Number, y: Number, width: Number, role: str) -> None:
@@ -153,8 +148,7 @@ def objectives(words: Sequence[str], gap: int) -> list[Axes]:
         ax.set_title(f"Objective: the {name}", weight="bold")
         for y, text in ((0, "input"), (-1.6, "target")):
             ax.text(-0.65, y, text, ha="right", va="center")
-        ax.set(xlim=(-1.5, size - 0.4), ylim=(-2.05, 0.45))
-        ax.axis("off")
+        sheet(ax, (-1.5, size - 0.4), (-2.05, 0.45))
     return axes
 
 
@@ -186,8 +180,7 @@ def seen_at_gap(
             elif not seen:
                 ax.texts[-1].set_color(COLORS["gray"])
         ax.set_title(name, weight="bold")
-        ax.set(xlim=(-0.55, size - 0.45), ylim=(-1.55, 0.5))
-        ax.axis("off")
+        sheet(ax, (-0.55, size - 0.45), (-1.55, 0.5))
     return axes
 
 

@@ -7,6 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
+from coursekit_classroom.figures.shapes import sheet, write
 from coursekit_classroom.figures.style import (
     COLORS,
     ROLES,
@@ -47,8 +48,7 @@ def choices_made(
     n, most = len(start), max(i + len(row) for i, row in enumerate(steps))
     ax = new_figure(0.66 * len(steps) + 0.85)[1][0]
     right = n + most + AHEAD + 1.75
-    ax.set(xlim=(-0.08, right), ylim=(-len(steps) - 0.4, 0.95))
-    ax.axis("off")
+    sheet(ax, (-0.08, right), (-len(steps) - 0.4, 0.95))
     gray, text = COLORS["gray"], list(start)
     best_of = "next token, in %: take the most probable"
     ax.text(0, 0.62, "text so far", va="center", color=gray)
@@ -162,8 +162,7 @@ def kept_mass(words: Sequence[str], p: Tensor, top_p: Number) -> Axes:
         The axes; the upper bar at height 0, what is left at −2.
     """
     ax = new_figure(2.5)[1][0]
-    ax.set(xlim=(-0.02, 1.02), ylim=(-2.75, 1.25))
-    ax.axis("off")
+    sheet(ax, (-0.02, 1.02), (-2.75, 1.25))
     nucleus = p * (p.cumsum(0) - p < top_p)
     for y, masses in ((0, p), (-2, nucleus / nucleus.sum())):
         left = 0.0
@@ -181,7 +180,7 @@ def kept_mass(words: Sequence[str], p: Tensor, top_p: Number) -> Axes:
                 ax.add_patch(box)
             if stays:
                 text = f"{word}  {mass:.3f}"
-                ax.text(left + mass / 2, y, text, ha="center", va="center")
+                write(ax, left + mass / 2, y, text)
             left += mass
     dropped = ", ".join(words[int((nucleus > 0).sum()) :])
     ax.text(1, -0.5, dropped, ha="right", va="top")
@@ -251,8 +250,7 @@ def sampled_words(
     }
     n_lines = sum(len(lines) + 1.1 for lines in wrapped.values())
     ax = new_figure(0.29 * n_lines + 0.1)[1][0]
-    ax.set(xlim=(0, CHARS), ylim=(-n_lines + 0.5, 0.6))
-    ax.axis("off")
+    sheet(ax, (0, CHARS), (-n_lines + 0.5, 0.6))
     y = 0.0
     for label, lines in wrapped.items():
         ax.text(0, y, label, va="center", weight="bold")

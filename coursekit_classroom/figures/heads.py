@@ -3,15 +3,10 @@
 from collections.abc import Mapping, Sequence
 
 from matplotlib.axes import Axes
-from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from coursekit_classroom.figures.style import (
-    COLORS,
-    ROLES,
-    Number,
-    new_figure,
-)
+from coursekit_classroom.figures.shapes import rectangle, sheet, write
+from coursekit_classroom.figures.style import COLORS, ROLES, Number, new_figure
 
 __all__ = [
     "heads_added",
@@ -36,29 +31,20 @@ def _box(  # noqa: PLR0913 (where it is, and how it looks)
     size: Number = 11,
 ) -> None:
     """One box with its lower left corner at (x, y)."""
-    ax.add_patch(
-        Rectangle(
-            (x, y),
-            width,
-            height,
-            facecolor=COLORS[ROLES[role]],
-            alpha=0.55 * strength,
-            edgecolor="none",
-        )
+    rectangle(
+        ax,
+        x,
+        y,
+        width,
+        height,
+        facecolor=COLORS[ROLES[role]],
+        alpha=0.55 * strength,
+        edgecolor="none",
     )
-    ax.add_patch(
-        Rectangle(
-            (x, y), width, height, fill=False, edgecolor="white", linewidth=1.2
-        )
+    rectangle(
+        ax, x, y, width, height, fill=False, edgecolor="white", linewidth=1.2
     )
-    ax.text(
-        x + width / 2,
-        y + height / 2,
-        text,
-        ha="center",
-        va="center",
-        size=size,
-    )
+    write(ax, x + width / 2, y + height / 2, text, size=size)
 
 
 def _grid(
@@ -86,8 +72,7 @@ def mixtures(
     """
     order = list(next(iter(rows.values()))[0][0])
     ax = new_figure(0.62 * len(rows) + 0.7)[1][0]
-    ax.set(xlim=(-6.7, 11 * len(titles) - 0.9), ylim=(0.4 - len(rows), 1.4))
-    ax.axis("off")
+    sheet(ax, (-6.7, 11 * len(titles) - 0.9), (0.4 - len(rows), 1.4))
     for c, title in enumerate(titles):
         ax.text(11 * c + 5, 0.6, title, ha="center", va="bottom", size=11)
     for i, (sentence, columns) in enumerate(rows.items()):
@@ -122,8 +107,7 @@ def heads_added(
     """
     ax = new_figure(0.44 * (len(heads) + 3) + 0.25)[1][0]
     cell, bottom = 1.6, -len(heads) - 2
-    ax.set(xlim=(-4.9, len(x) * cell + 4.2), ylim=(bottom - 0.6, 0.6))
-    ax.axis("off")
+    sheet(ax, (-4.9, len(x) * cell + 4.2), (bottom - 0.6, 0.6))
     weights, start, lines = [], 0, []
     for name, head in zip(names, heads, strict=True):
         lines.append((name, start, head, "value"))
@@ -160,8 +144,7 @@ def split_and_merge(weights: Sequence[Tensor]) -> Axes:
         The axes; head 1 is above height 0, head 2 below it.
     """
     ax = new_figure(3.0)[1][0]
-    ax.set(xlim=(-0.4, 35.6), ylim=(-9.6, 6.9))
-    ax.axis("off")
+    sheet(ax, (-0.4, 35.6), (-9.6, 6.9))
     roles = ("query", "key", "value")
     for role, top in zip(roles, (5.9, 1.5, -2.9), strict=True):
         _grid(ax, 0, top, role, "1122")
@@ -201,8 +184,7 @@ def sum_over_heads() -> Axes:
         The axes.
     """
     ax = new_figure(1.5)[1][0]
-    ax.set(xlim=(-1.2, 30.2), ylim=(-3.4, 2.3))
-    ax.axis("off")
+    sheet(ax, (-1.2, 30.2), (-3.4, 2.3))
     _grid(ax, 0, 0.5, "value", "1122", 1)
     _grid(ax, 5.6, 2, "stream", "1111", 2)
     _grid(ax, 5.6, 0, "stream", "2222", 2)
@@ -211,7 +193,7 @@ def sum_over_heads() -> Axes:
         _grid(ax, left + 3.6, 1, "stream", 4 * mark, 2)
     signs = {4.8: "·", 10.8: "=", 14.8: "·", 20.8: "+", 24.8: "·"}
     for x, text in signs.items():
-        ax.text(x, 0, text, ha="center", va="center", size=15)
+        write(ax, x, 0, text, size=15)
     for x, text in (
         (2, "side by side"),
         (7.6, "$W_O$"),

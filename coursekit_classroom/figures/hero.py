@@ -11,12 +11,13 @@ from typing import Any
 import matplotlib.pyplot as plt
 import torch
 from matplotlib.axes import Axes
-from matplotlib.patches import FancyBboxPatch, PathPatch, Rectangle
+from matplotlib.patches import FancyBboxPatch, PathPatch
 from matplotlib.path import Path
 from torch import Tensor
 
 from coursekit.interpret import watch
 from coursekit.tokenizer import Tokenizer
+from coursekit_classroom.figures.shapes import rectangle, sheet
 from coursekit_classroom.figures.style import COLORS, ROLES, Number
 
 BARS = 5
@@ -68,9 +69,8 @@ def page() -> Axes:
     width, height = WIDTH - 2 * MARGIN, HEIGHT - 2 * MARGIN
     figure = plt.figure(figsize=(width / PIXEL / 72, height / PIXEL / 72))
     ax = figure.add_axes((0.0, 0.0, 1.0, 1.0))
-    ax.set(xlim=(MARGIN, WIDTH - MARGIN), ylim=(HEIGHT - MARGIN, MARGIN))
-    ax.axis("off")
-    ax.add_patch(Rectangle((MARGIN, MARGIN), width, height, alpha=0))
+    sheet(ax, (MARGIN, WIDTH - MARGIN), (HEIGHT - MARGIN, MARGIN))
+    rectangle(ax, MARGIN, MARGIN, width, height, alpha=0)
     return ax
 
 

@@ -6,12 +6,8 @@ from typing import NamedTuple
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
-from coursekit_classroom.figures.style import (
-    COLORS,
-    ROLES,
-    Number,
-    new_figure,
-)
+from coursekit_classroom.figures.shapes import sheet, write
+from coursekit_classroom.figures.style import COLORS, ROLES, Number, new_figure
 
 __all__ = [
     "Rounding",
@@ -95,7 +91,7 @@ def accepted_mass(
         both = min(wanted, offered)
         for ax, top in ((left, offered), (right, wanted)):
             ax.bar(i, both, 0.7, color=WEIGHT, alpha=0.6)
-            ax.text(i, both / 2, f"{both:g}", ha="center", va="center")
+            write(ax, i, both / 2, f"{both:g}")
             if top > both:
                 ax.bar(
                     i,
@@ -152,12 +148,11 @@ def drafted_rounds(
             box.set(facecolor=color if is_kept else "none", alpha=0.35)
             box.set(edgecolor=color if is_kept else GRAY)
             ax.add_patch(box)
-            ax.text(
+            write(
+                ax,
                 x + width / 2,
                 -i,
                 word,
-                ha="center",
-                va="center",
                 size=11,
                 color=COLORS["black"] if is_kept else GRAY,
                 weight="bold" if is_own else "normal",
@@ -172,8 +167,7 @@ def drafted_rounds(
                 )
             x += width + 0.12
         widest = max(widest, x)
-    ax.set(xlim=(-1.2, widest), ylim=(-len(rounds) + 0.4, 0.6))
-    ax.axis("off")
+    sheet(ax, (-1.2, widest), (-len(rounds) + 0.4, 0.6))
     return ax
 
 

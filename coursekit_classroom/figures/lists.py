@@ -3,7 +3,7 @@
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
-from coursekit_classroom.figures.shapes import arrow
+from coursekit_classroom.figures.shapes import arrow, write
 from coursekit_classroom.figures.style import COLORS, ROLES, new_figure
 
 __all__ = ["block_lists"]
@@ -29,7 +29,7 @@ def block_lists() -> list[Axes]:
         axes, LISTS.items(), strict=True
     ):
         for entry, block in enumerate(blocks):
-            ax.text(0, entry, f"[{entry}]", ha="center", va="center")
+            write(ax, 0, entry, f"[{entry}]")
             arrow(ax, (0.35, entry), (1, block), "-")
         for block in sorted(set(blocks)):
             box = Rectangle(
@@ -41,7 +41,7 @@ def block_lists() -> list[Axes]:
                 linestyle="-" if entries else ":",
             )
             ax.add_patch(box)
-            ax.text(1.85, block, "Block", ha="center", va="center")
+            write(ax, 1.85, block, "Block")
         ax.set(xlim=(-0.4, 2.8), ylim=(2.5, -0.5))
         ax.set_title(title)
         ax.axis("off")

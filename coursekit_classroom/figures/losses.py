@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from coursekit_classroom.figures.shapes import arrow, decimal
+from coursekit_classroom.figures.shapes import arrow, decimal, sheet, write
 from coursekit_classroom.figures.style import (
     COLORS,
     GROUND,
@@ -47,8 +47,7 @@ def logit_pushes(words: Sequence[str], logits: Tensor, target: int) -> Axes:
     push[target] += 1
     n, gray = len(words), COLORS["gray"]
     ax = new_figure(0.37 * n + 1.5)[1][0]
-    ax.set(xlim=(0, 100), ylim=(-n - 1.5, 2.0))
-    ax.axis("off")
+    sheet(ax, (0, 100), (-n - 1.5, 2.0))
     band = Rectangle((0, -target - 0.44), 100, 0.88, linewidth=0)
     band.set(facecolor=COLORS[LOSS], alpha=0.12)
     ax.add_patch(band)
@@ -87,7 +86,7 @@ def _numbers(
         if not text.strip("+-0."):
             text = text.strip("+-")
         text = text.replace("-", "−")
-        ax.text(x, -i, text, ha="center", va="center", size=11)
+        write(ax, x, -i, text, size=11)
 
 
 def _bar(ax: Axes, x: Number, y: Number, wide: float, color: str) -> None:
@@ -112,10 +111,9 @@ def stable_rows(
         The axes; row i stands at height −i, column j at x = j.
     """
     ax = new_figure(0.42 * len(rows) + 0.5)[1][0]
-    ax.set(xlim=(-2.6, len(words) - 0.45), ylim=(-len(rows) + 0.4, 1.1))
-    ax.axis("off")
+    sheet(ax, (-2.6, len(words) - 0.45), (-len(rows) + 0.4, 1.1))
     for j, word in enumerate(words):
-        ax.text(j, 0.8, word, ha="center", va="center", weight="bold")
+        write(ax, j, 0.8, word, weight="bold")
     for i, (label, texts, broken) in enumerate(rows):
         ax.text(-0.6, -i, label, ha="right", va="center")
         for j, text in enumerate(texts):
@@ -127,7 +125,7 @@ def stable_rows(
             )
             ax.add_patch(box)
             weight = "bold" if bad else "normal"
-            ax.text(j, -i, text, ha="center", va="center", weight=weight)
+            write(ax, j, -i, text, weight=weight)
     return ax
 
 

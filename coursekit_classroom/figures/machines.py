@@ -3,12 +3,8 @@
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
-from coursekit_classroom.figures.style import (
-    COLORS,
-    ROLES,
-    Number,
-    new_figure,
-)
+from coursekit_classroom.figures.shapes import write
+from coursekit_classroom.figures.style import COLORS, ROLES, Number, new_figure
 
 __all__ = ["model_cuts", "pipeline_turns"]
 
@@ -91,7 +87,7 @@ def pipeline_turns(n_machines: int, n_batches: int) -> Axes:
             ax.add_patch(box)
             if works:
                 text = str(batch + 1)
-                ax.text(turn + 0.5, machine, text, ha="center", va="center")
+                write(ax, turn + 0.5, machine, text)
     ax.set(xlim=(0, turns), ylim=(n_machines - 0.4, -0.6), xlabel="turn")
     names = [f"machine {i + 1}" for i in range(n_machines)]
     ax.set_yticks(range(n_machines), names)

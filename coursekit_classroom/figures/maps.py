@@ -11,12 +11,9 @@ from coursekit_classroom.figures.shapes import (
     as_array,
     decimal,
     names_or_numbers,
+    write,
 )
-from coursekit_classroom.figures.style import (
-    COLORS,
-    Number,
-    new_figure,
-)
+from coursekit_classroom.figures.style import COLORS, Number, new_figure
 from coursekit_classroom.figures.vector import CELLS
 
 __all__ = [
@@ -91,7 +88,7 @@ def heatmap(
         digits = 2 if (grid % 1).any() else 0
         for (i, j), value in np.ndenumerate(grid):
             text = decimal(value, digits)
-            ax.text(j, i, text, ha="center", va="center")
+            write(ax, j, i, text)
     return ax
 
 

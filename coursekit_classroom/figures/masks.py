@@ -7,13 +7,15 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from coursekit_classroom.figures.shapes import arrow, decimal, token_grid
-from coursekit_classroom.figures.style import (
-    COLORS,
-    ROLES,
-    Number,
-    new_figure,
+from coursekit_classroom.figures.shapes import (
+    arrow,
+    decimal,
+    rectangle,
+    sheet,
+    token_grid,
+    write,
 )
+from coursekit_classroom.figures.style import COLORS, ROLES, Number, new_figure
 
 __all__ = [
     "causal_rows",
@@ -21,6 +23,7 @@ __all__ = [
     "padded_batch",
     "prefixes",
     "verdicts",
+    "window_and_prefix",
 ]
 
 
@@ -49,15 +52,15 @@ def mask_effect(
                 hidden = mask is not None and not mask[i, j]
                 _cell(ax, j, i, number, share, hidden)
         token_grid(ax, title, tokens)
-        ax.add_patch(
-            Rectangle(
-                (-0.5, row - 0.5),
-                len(tokens),
-                1,
-                fill=False,
-                edgecolor=COLORS["orange"],
-                linewidth=2.5,
-            )
+        rectangle(
+            ax,
+            -0.5,
+            row - 0.5,
+            len(tokens),
+            1,
+            fill=False,
+            edgecolor=COLORS["orange"],
+            linewidth=2.5,
         )
     axes[0].set_ylabel("query (row)")
     axes[1].annotate(
@@ -76,33 +79,32 @@ def _cell(
     """One number in its box: shaded by its share, hatched if hidden."""
     text = "−∞" if number == -math.inf else decimal(number)
     if share:
-        ax.add_patch(
-            Rectangle(
-                (x - 0.46, y - 0.46),
-                0.92,
-                0.92,
-                facecolor=COLORS[ROLES["weight"]],
-                alpha=0.6 * share,
-                edgecolor="none",
-            )
-        )
-    ax.add_patch(
-        Rectangle(
-            (x - 0.46, y - 0.46),
+        rectangle(
+            ax,
+            x - 0.46,
+            y - 0.46,
             0.92,
             0.92,
-            fill=False,
-            edgecolor=COLORS["gray"],
-            linestyle=":" if hidden else "-",
-            linewidth=1,
+            facecolor=COLORS[ROLES["weight"]],
+            alpha=0.6 * share,
+            edgecolor="none",
         )
+    rectangle(
+        ax,
+        x - 0.46,
+        y - 0.46,
+        0.92,
+        0.92,
+        fill=False,
+        edgecolor=COLORS["gray"],
+        linestyle=":" if hidden else "-",
+        linewidth=1,
     )
-    ax.text(
+    write(
+        ax,
         x,
         y,
         text.replace("-", "−"),
-        ha="center",
-        va="center",
         color=COLORS["gray" if hidden else "black"],
     )
 
@@ -130,12 +132,11 @@ def causal_rows(tokens: Sequence[str]) -> list[Axes]:
             own.set(edgecolor=COLORS[ROLES["query"]], linewidth=2.5)
             ax.add_patch(own)
             if not causal:
-                ax.text(
+                write(
+                    ax,
                     -1.5,
                     -i,
                     query,
-                    ha="center",
-                    va="center",
                     weight="bold",
                     color=COLORS[ROLES["query"]],
                 )
@@ -178,8 +179,7 @@ def prefixes(tokens: Sequence[str], targets: Sequence[str]) -> Axes:
         ax.text(-0.75, -i, tokens[i], ha="right", va="center", weight="bold")
     for x, text in (((size - 1) / 2, "what it sees"), (size + 1, "target")):
         ax.text(x, 0.55, text, ha="center", va="bottom", weight="bold")
-    ax.set(xlim=(-1.5, size + 1.6), ylim=(0.45 - size, 1.0))
-    ax.axis("off")
+    sheet(ax, (-1.5, size + 1.6), (0.45 - size, 1.0))
     return ax
 
 
@@ -209,8 +209,7 @@ def window_and_prefix(tokens: Sequence[str], at: int) -> Axes:
         (size + 1, "target"),
     ):
         ax.text(x, 0.55, text, ha="center", va="bottom", weight="bold")
-    ax.set(xlim=(-1.9, size + 1.6), ylim=(-1.55, 1.0))
-    ax.axis("off")
+    sheet(ax, (-1.9, size + 1.6), (-1.55, 1.0))
     return ax
 
 
@@ -230,8 +229,7 @@ def padded_batch(rows: Sequence[Sequence[str]]) -> Axes:
             real = x < len(tokens)
             text = tokens[x] if real else "pad"
             _box(ax, x, -i, text, "sky" if real else None)
-    ax.set(xlim=(-0.55, size - 0.45), ylim=(0.6 - len(rows), 0.6))
-    ax.axis("off")
+    sheet(ax, (-0.55, size - 0.45), (0.6 - len(rows), 0.6))
     return ax
 
 
@@ -239,22 +237,19 @@ def _box(ax: Axes, x: Number, y: Number, text: str, color: str | None) -> None:
     """A token in its box; an empty dotted one without a color."""
     corner, width, height = (x - 0.46, y - 0.36), 0.92, 0.72
     if color is not None:
-        ax.add_patch(
-            Rectangle(
-                corner, width, height, facecolor=COLORS[color], alpha=0.4
-            )
+        rectangle(
+            ax, *corner, width, height, facecolor=COLORS[color], alpha=0.4
         )
-    ax.add_patch(
-        Rectangle(
-            corner,
-            width,
-            height,
-            fill=False,
-            edgecolor=COLORS["gray"],
-            linestyle=":" if color is None else "-",
-        )
+    rectangle(
+        ax,
+        *corner,
+        width,
+        height,
+        fill=False,
+        edgecolor=COLORS["gray"],
+        linestyle=":" if color is None else "-",
     )
-    ax.text(x, y, text, ha="center", va="center")
+    write(ax, x, y, text)
 
 
 def verdicts(
@@ -281,20 +276,19 @@ def verdicts(
         for j, one in enumerate(passed):
             sign, color = signs[one]
             if color:
-                ax.add_patch(
-                    Rectangle(
-                        (j - 0.46, -i - 0.42),
-                        0.92,
-                        0.84,
-                        facecolor=COLORS[color],
-                        alpha=0.25 if one else 0.6,
-                    )
+                rectangle(
+                    ax,
+                    j - 0.46,
+                    -i - 0.42,
+                    0.92,
+                    0.84,
+                    facecolor=COLORS[color],
+                    alpha=0.25 if one else 0.6,
                 )
             bold = "bold" if one is False else "normal"
-            ax.text(j, -i, sign, ha="center", va="center", weight=bold)
+            write(ax, j, -i, sign, weight=bold)
     for j, name in enumerate(columns):
         ax.text(j, 0.65, name, ha="center", va="bottom")
     room = 0.75 + 0.14 * max(map(len, rows))
-    ax.set(xlim=(-room, len(columns) - 0.5), ylim=(0.4 - len(rows), 1.9))
-    ax.axis("off")
+    sheet(ax, (-room, len(columns) - 0.5), (0.4 - len(rows), 1.9))
     return ax

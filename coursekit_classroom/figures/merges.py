@@ -5,13 +5,9 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from matplotlib.axes import Axes
-from matplotlib.patches import Rectangle
 
-from coursekit_classroom.figures.style import (
-    COLORS,
-    Number,
-    new_figure,
-)
+from coursekit_classroom.figures.shapes import rectangle, sheet, write
+from coursekit_classroom.figures.style import COLORS, Number, new_figure
 
 __all__ = ["learned_merges", "learned_vocabulary", "replayed_merges"]
 
@@ -35,15 +31,15 @@ def boxes(
     """Draw tokens as boxes, the new one filled; return where they end."""
     for token in tokens:
         here = token == new
-        ax.add_patch(
-            Rectangle(
-                (x + 0.05, y - 0.4),
-                len(token) - 0.1,
-                0.8,
-                facecolor=COLORS[NEW] if here else "none",
-                alpha=0.25 if here else 1.0,
-                edgecolor=COLORS[NEW if here else OLD],
-            )
+        rectangle(
+            ax,
+            x + 0.05,
+            y - 0.4,
+            len(token) - 0.1,
+            0.8,
+            facecolor=COLORS[NEW] if here else "none",
+            alpha=0.25 if here else 1.0,
+            edgecolor=COLORS[NEW if here else OLD],
         )
         for i, char in enumerate(token):
             ax.text(
@@ -121,8 +117,7 @@ def learned_merges(words: Mapping[str, int], merges: Sequence[Pair]) -> Axes:
             x += 2.1
         if step < len(merges):
             pair_counts(ax, ranked(split), y + 2)
-    ax.set(xlim=(-0.1, 21.5), ylim=(3.4 * len(merges) + 1.6, -0.6))
-    ax.axis("off")
+    sheet(ax, (-0.1, 21.5), (3.4 * len(merges) + 1.6, -0.6))
     return ax
 
 
@@ -142,12 +137,11 @@ def learned_vocabulary(merges: Sequence[Pair]) -> Axes:
         ax.text(0, y, f"{255 + y}", va="center")
         new = left + right
         end = boxes(ax, [new], 5, y, new)
-        ax.text(end + 0.7, y, "=", ha="center", va="center")
+        write(ax, end + 0.7, y, "=")
         end = boxes(ax, [left], end + 1.4, y, "")
-        ax.text(end + 0.7, y, "+", ha="center", va="center")
+        write(ax, end + 0.7, y, "+")
         boxes(ax, [right], end + 1.4, y, "")
-    ax.set(xlim=(-0.1, 19), ylim=(len(merges) + 0.6, -0.6))
-    ax.axis("off")
+    sheet(ax, (-0.1, 19), (len(merges) + 0.6, -0.6))
     return ax
 
 
@@ -172,6 +166,5 @@ def replayed_merges(word: str, merges: Sequence[Pair]) -> Axes:
         boxes(ax, tokens, 4.6, y, "" if tokens == before else new)
         if tokens == before:
             ax.text(5.1 + len(word), y, "no such pair is left", va="center")
-    ax.set(xlim=(-0.1, 19), ylim=(1.15 * len(merges) + 0.6, -0.6))
-    ax.axis("off")
+    sheet(ax, (-0.1, 19), (1.15 * len(merges) + 0.6, -0.6))
     return ax

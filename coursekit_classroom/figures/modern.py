@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Circle, Rectangle
 from torch import Tensor
 
-from coursekit_classroom.figures.shapes import box, decimal
+from coursekit_classroom.figures.shapes import box, decimal, sheet, write
 from coursekit_classroom.figures.style import (
     COLORS,
     ROLES,
@@ -76,8 +76,7 @@ def two_designs(
                 ax.text(x + 0.2, y, "+", size=13, weight="bold", **MIDDLE)
         top = len(rows) - 0.1
         ax.text(x + 2.8, top, title, weight="bold", **MIDDLE)
-    ax.set(xlim=(-0.15, 10.4), ylim=(-0.45, len(rows) + 0.2))
-    ax.axis("off")
+    sheet(ax, (-0.15, 10.4), (-0.45, len(rows) + 0.2))
     return ax
 
 
@@ -109,8 +108,7 @@ def norms_compared(x: Tensor) -> list[Axes]:
         ax.vlines(0, -0.5, len(x) - 0.5, INK, linewidth=1)
         ax.vlines(float(mean), -0.5, len(x) - 0.5, INK, "--", linewidth=1.4)
         below = f"mean {decimal(float(mean))}"
-        ax.text(float(mean), len(x) - 0.1, below, ha="center", size=11,
-                va="center")  # fmt: skip
+        write(ax, float(mean), len(x) - 0.1, below, size=11)  # fmt: skip
         ax.set(ylim=(len(x) + 0.2, -0.6), title=title, xticks=[], yticks=[])
         ax.spines[:].set_visible(False)
     axes[0].set_xlim(-1.1 * reach, 1.5 * reach)
@@ -154,8 +152,7 @@ def gated_units(gates: Sequence[Number], values: Sequence[Number]) -> Axes:
     for x, sign in ((4.15, "×"), (7.85, "=")):
         for row in range(len(gates)):
             ax.text(x, -row, sign, size=12, **MIDDLE)
-    ax.set(xlim=(-1.6, 12.3), ylim=(-len(gates) + 0.3, 1.15))
-    ax.axis("off")
+    sheet(ax, (-1.6, 12.3), (-len(gates) + 0.3, 1.15))
     return ax
 
 
@@ -269,8 +266,7 @@ def chain_of_designs(
             full = 0.0 if choice == first[j] else 0.35
             box(ax, j - 0.47, -i - 0.41, 0.94, 0.82, roles[j], full)
             ax.text(j, -i, choice, size=11, **MIDDLE)
-    ax.set(xlim=(-2.35, len(parts) - 0.5), ylim=(0.45 - len(designs), 1.6))
-    ax.axis("off")
+    sheet(ax, (-2.35, len(parts) - 0.5), (0.45 - len(designs), 1.6))
     return ax
 
 

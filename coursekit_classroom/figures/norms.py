@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Circle, FancyBboxPatch, Polygon, Rectangle
 from torch import Tensor
 
-from coursekit_classroom.figures.shapes import decimal
+from coursekit_classroom.figures.shapes import decimal, write
 from coursekit_classroom.figures.style import (
     COLORS,
     ROLES,
@@ -53,7 +53,7 @@ def row(
         box.set(facecolor=color, alpha=0.3)
         ax.add_patch(box)
         at, text = left + (i + 0.5) * CELL - 0.03, decimal(value, digits)
-        ax.text(at, y, text, ha="center", va="center", size=11, zorder=3)
+        write(ax, at, y, text, size=11, zorder=3)
 
 
 def sum_so_far(ax: Axes, x: Tensor | str, y: Number, name: str) -> None:
@@ -68,7 +68,7 @@ def sum_so_far(ax: Axes, x: Tensor | str, y: Number, name: str) -> None:
         tint = Rectangle(ground.get_xy(), wide - 0.06, HEIGHT, linewidth=0)
         tint.set(facecolor=STREAM, alpha=0.3, zorder=2)
         ax.add_patch(tint)
-        ax.text(0, y, x, ha="center", va="center", size=11, zorder=3)
+        write(ax, 0, y, x, size=11, zorder=3)
     ax.text(-wide / 2 - 0.25, y, name, ha="right", va="center", size=11)
 
 
@@ -82,7 +82,7 @@ def box(
     if is_norm:
         frame.set_facecolor(NORM + "22")
     ax.add_patch(frame)
-    ax.text(x, y, text, ha="center", va="center", size=11)
+    write(ax, x, y, text, size=11)
 
 
 def line(
@@ -100,7 +100,7 @@ def plus(ax: Axes, y: Number, before: Number) -> None:
     line(ax, (0, before), (0, y - 0.42), width=5)
     ring = Circle((0, y), 0.42, fill=False, edgecolor=INK, linewidth=1.6)
     ax.add_patch(ring)
-    ax.text(0, y, "+", ha="center", va="center", size=14, weight="bold")
+    write(ax, 0, y, "+", size=14, weight="bold")
 
 
 def branch(ax: Axes, part: Part, low: Number) -> float:

@@ -5,10 +5,18 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import torch
 from matplotlib.axes import Axes
-from matplotlib.patches import Circle, Rectangle
+from matplotlib.patches import Circle
 from torch import Tensor
 
-from coursekit_classroom.figures.shapes import arrow, as_array, short, strip
+from coursekit_classroom.figures.shapes import (
+    arrow,
+    as_array,
+    rectangle,
+    sheet,
+    short,
+    strip,
+    write,
+)
 from coursekit_classroom.figures.style import COLORS, ROLES, Number, new_figure
 
 __all__ = [
@@ -39,27 +47,25 @@ def bag_of_vectors(
     """
     rows, size = len(vectors), len(next(iter(vectors.values())))
     ax = new_figure(0.5 * rows + 1.0)[1][0]
-    ax.set(xlim=(0, 100), ylim=(-rows - 0.1, 1.3))
-    ax.axis("off")
+    sheet(ax, (0, 100), (-rows - 0.1, 1.3))
     cell, first = 6.0, 50 - 3.0 * size
     place = {word: -i for i, word in enumerate(vectors)}
     sides = ((left, 9, 17, first - 2), (right, 91, 83, 101 - first))
     for words, x, start, end in sides:
         ax.text(x, 0.85, "read downward", ha="center", color=COLORS["gray"])
         for i, word in enumerate(words):
-            ax.text(x, -i, word, ha="center", va="center", weight="bold")
+            write(ax, x, -i, word, weight="bold")
             arrow(ax, (start, -i), (end, place[word]), "-")
     ax.text(50, 0.85, "bag of vectors", ha="center", color=COLORS["gray"])
     frame = (first - 1.2, -rows + 0.4)
-    ax.add_patch(
-        Rectangle(
-            frame,
-            size * cell + 2.4,
-            rows + 0.2,
-            fill=False,
-            edgecolor=COLORS["gray"],
-            linewidth=1.5,
-        )
+    rectangle(
+        ax,
+        *frame,
+        size * cell + 2.4,
+        rows + 0.2,
+        fill=False,
+        edgecolor=COLORS["gray"],
+        linewidth=1.5,
     )
     for word, vector in vectors.items():
         row = torch.tensor(vector)
@@ -97,12 +103,11 @@ def added_positions(
         for t, row in enumerate(matrix):
             strip(ax, row, left, -float(t), cell, color, strength)
             after = left + size * cell + gap / 2
-            ax.text(after, -t, sign, ha="center", va="center", size=14)
+            write(ax, after, -t, sign, size=14)
         left += size * cell + gap
     for t, word in enumerate(words):
         ax.text(1.25, -t, word, ha="right", va="center", weight="bold")
-    ax.set(xlim=(-0.1, left - gap + 0.1), ylim=(-len(words) + 0.4, 1.3))
-    ax.axis("off")
+    sheet(ax, (-0.1, left - gap + 0.1), (-len(words) + 0.4, 1.3))
     return ax
 
 
@@ -153,8 +158,8 @@ def turned_back(position: int, n_positions: int) -> Axes:
         product = np.cos(position - 1 - t)
         text = f"{product:.2f}".replace("-", "−")
         weight = "bold" if matches else "normal"
-        ax.text(t, -0.62, str(t), ha="center", va="center", weight=weight)
-        ax.text(t, -0.98, text, ha="center", va="center", weight=weight)
+        write(ax, t, -0.62, str(t), weight=weight)
+        write(ax, t, -0.98, text, weight=weight)
         if matches:
             arrow(ax, (middle + 1.1, 1.3), (t, 0.45), "-")
             best = Circle(
@@ -187,13 +192,11 @@ def read_map(
         ax = new_figure(3.0)[1][0]
     size, gray = len(tokens), COLORS["gray"]
     whole = (-0.5, -0.5)
-    ax.add_patch(Rectangle(whole, size, size, fill=False, edgecolor=gray))
+    rectangle(ax, *whole, size, size, fill=False, edgecolor=gray)
     ax.plot([-0.5, size - 0.5], [-0.5, size - 0.5], ":", color=gray, lw=1)
     for t, s in enumerate(found.tolist()):
-        ax.add_patch(
-            Rectangle(
-                (s - 0.5, t - 0.5), 1, 1, facecolor=COLORS[ROLES["weight"]]
-            )
+        rectangle(
+            ax, s - 0.5, t - 0.5, 1, 1, facecolor=COLORS[ROLES["weight"]]
         )
         ax.text(
             size - 0.2,
@@ -227,17 +230,16 @@ def position_rows(grids: Mapping[str, Tensor | np.ndarray]) -> list[Axes]:
     axes = new_figure(0.4 * rows + 0.75, columns=len(arrays))[1]
     for ax, (title, grid) in zip(axes, arrays.items(), strict=True):
         for (b, t), row in np.ndenumerate(grid):
-            ax.add_patch(
-                Rectangle(
-                    (t - 0.46, b - 0.46),
-                    0.92,
-                    0.92,
-                    facecolor=COLORS[POSITION],
-                    alpha=0.08 + 0.5 * row / top,
-                )
+            rectangle(
+                ax,
+                t - 0.46,
+                b - 0.46,
+                0.92,
+                0.92,
+                facecolor=COLORS[POSITION],
+                alpha=0.08 + 0.5 * row / top,
             )
-            ax.text(t, b, short(row.item()), ha="center", va="center")
+            write(ax, t, b, short(row.item()))
         ax.set_title(title, loc="left")
-        ax.set(xlim=(-0.6, grid.shape[1] - 0.4), ylim=(len(grid) - 0.4, -0.6))
-        ax.axis("off")
+        sheet(ax, (-0.6, grid.shape[1] - 0.4), (len(grid) - 0.4, -0.6))
     return axes

@@ -7,14 +7,8 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Circle, Wedge
 from torch import Tensor
 
-from coursekit_classroom.figures.shapes import (
-    as_array,
-)
-from coursekit_classroom.figures.style import (
-    COLORS,
-    ROLES,
-    new_figure,
-)
+from coursekit_classroom.figures.shapes import as_array, write
+from coursekit_classroom.figures.style import COLORS, ROLES, new_figure
 
 __all__ = [
     "clocks",
@@ -80,7 +74,7 @@ def _gap(ax: Axes, column: int, rows: int, longer: int) -> None:
     gray = COLORS["gray"]
     ax.vlines(column + 0.5, 0.5 - rows, 0.5, gray, ":", linewidth=1)
     x = column + 0.5 - 0.04 * longer  # in the middle between two labels
-    ax.text(x, 0.25 - rows, "…", ha="center", va="center", size=10)
+    write(ax, x, 0.25 - rows, "…", size=10)
 
 
 def _spell_out(ax: Axes, row: int, column: int, angle: float) -> None:

@@ -5,13 +5,8 @@ from collections.abc import Mapping, Sequence
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
-from coursekit_classroom.figures.shapes import decimal
-from coursekit_classroom.figures.style import (
-    COLORS,
-    ROLES,
-    Number,
-    new_figure,
-)
+from coursekit_classroom.figures.shapes import decimal, sheet, write
+from coursekit_classroom.figures.style import COLORS, ROLES, Number, new_figure
 
 __all__ = ["drawn_answers", "group_of_answers", "policies"]
 
@@ -47,8 +42,7 @@ def drawn_answers(
         ax.text(x, 1, title, va="center", size=11, weight="bold")
         ax.text(x + 0.81, -size, f"mean {mean:.3g}", ha="right", va="center",
                 size=11)  # fmt: skip
-    ax.set(xlim=(-0.02, len(columns) - 0.1), ylim=(-size - 0.5, 1.5))
-    ax.axis("off")
+    sheet(ax, (-0.02, len(columns) - 0.1), (-size - 0.5, 1.5))
     return ax
 
 
@@ -75,7 +69,7 @@ def group_of_answers(
         box.set(facecolor=COLORS[ROLES["token"]], alpha=0.35)
         ax.add_patch(box)
         ax.text(0.15, -i, answer, va="center", size=11)
-        ax.text(4.3, -i, f"{reward:g}", ha="center", va="center", size=11)
+        write(ax, 4.3, -i, f"{reward:g}", size=11)
         color = COLORS["blue" if gain > 0 else "orange"]
         ax.barh(-i, gain / widest * 1.6, 0.5, left=7.2, color=color)
         ax.text(9.1, -i, decimal(gain, sign="+"), va="center", size=11)
@@ -83,8 +77,7 @@ def group_of_answers(
         ax.text(x, 0.75, title, va="center", size=11, weight="bold")
     bottom = -len(answers) + 0.4
     ax.plot([7.2, 7.2], [bottom, 0.45], "-", color=COLORS["gray"], linewidth=1)
-    ax.set(xlim=(-0.1, 10), ylim=(bottom, 1.1))
-    ax.axis("off")
+    sheet(ax, (-0.1, 10), (bottom, 1.1))
     return ax
 
 
@@ -106,8 +99,7 @@ def policies(
         ax.set(ylim=(0, 1), yticks=[0, 1], xticks=[])
         ax.set_xlim(-0.6, len(names) - 0.4)
         if not values:
-            ax.text((len(names) - 1) / 2, 0.5, "?", ha="center", va="center",
-                    size=20)  # fmt: skip
+            write(ax, (len(names) - 1) / 2, 0.5, "?", size=20)  # fmt: skip
         ax.text(
             0.99,
             0.92,

@@ -6,6 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
+from coursekit_classroom.figures.shapes import sheet, write
 from coursekit_classroom.figures.style import COLORS, ROLES, Number, new_figure
 
 __all__ = [
@@ -66,7 +67,7 @@ def _cell(
     box = Rectangle((x - 0.42, y - 0.36), 0.84, 0.72, facecolor=COLORS[color])
     box.set_alpha(alpha)
     ax.add_patch(box)
-    ax.text(x, y, text, ha="center", va="center")
+    write(ax, x, y, text)
 
 
 def changed_token(
@@ -102,7 +103,7 @@ def changed_token(
         for x, (before, after) in enumerate(rows):
             word = "stays" if before == after else "moves"
             word += " ×" if before != after and x < at else ""
-            ax.text(x, -1.35, word, ha="center", va="center", size=11)
+            write(ax, x, -1.35, word, size=11)
     return axes
 
 
@@ -193,8 +194,7 @@ def checklist(groups: Mapping[str, Sequence[tuple[str, str]]]) -> Axes:
     """
     n_rows = sum(len(rows) + 1 for rows in groups.values())
     ax = new_figure(0.34 * n_rows + 0.2)[1][0]
-    ax.set(xlim=(0, 10), ylim=(0.6 - n_rows, 0.6))
-    ax.axis("off")
+    sheet(ax, (0, 10), (0.6 - n_rows, 0.6))
     y = 0
     for heading, rows in groups.items():
         ax.text(0, y, heading, va="center", weight="bold", size=11)
@@ -233,7 +233,7 @@ def module_gaps(gaps: Mapping[str, Sequence[Number]]) -> Axes:
             box.set_alpha(0.45 if gap else 0.2)
             ax.add_patch(box)
             text = f"{gap:.2g}" if gap else "equal"
-            ax.text(x, y, text, ha="center", va="center", size=11)
+            write(ax, x, y, text, size=11)
             if (x, y) == first:
                 box = Rectangle((x - 0.46, y - 0.4), 0.92, 0.8, fill=False)
                 box.set(edgecolor=COLORS["black"], linewidth=2)
@@ -281,6 +281,5 @@ def probe_questions() -> list[Axes]:
         ax.annotate("", (1.5, -1.1), (1.5, -0.4),
                     arrowprops={"arrowstyle": "->",
                                 "color": COLORS["gray"]})  # fmt: skip
-        ax.set(xlim=(-2.1, 3.5), ylim=(-2, 2.4))
-        ax.axis("off")
+        sheet(ax, (-2.1, 3.5), (-2, 2.4))
     return axes

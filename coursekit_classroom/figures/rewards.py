@@ -5,13 +5,8 @@ from collections.abc import Mapping, Sequence
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
-from coursekit_classroom.figures.shapes import arrow, box
-from coursekit_classroom.figures.style import (
-    COLORS,
-    ROLES,
-    Number,
-    new_figure,
-)
+from coursekit_classroom.figures.shapes import arrow, box, sheet, write
+from coursekit_classroom.figures.style import COLORS, ROLES, Number, new_figure
 
 __all__ = ["checked_answers", "preference_curve", "training_chains"]
 
@@ -57,12 +52,10 @@ def training_chains(
         ax.text(0, y, title, va="center", weight="bold")
         for x, (text, role) in enumerate(boxes):
             box(ax, x, y - 1.6, 0.78, 1.15, role)
-            ax.text(x + 0.39, y - 1.02, text, ha="center", va="center",
-                    size=11)  # fmt: skip
+            write(ax, x + 0.39, y - 1.02, text, size=11)
             if x:
                 arrow(ax, (x - 0.21, y - 1.02), (x - 0.01, y - 1.02), "-")
-    ax.set(xlim=(-0.02, longest - 0.2), ylim=(0.5 - 2.3 * len(chains), 0.4))
-    ax.axis("off")
+    sheet(ax, (-0.02, longest - 0.2), (0.5 - 2.3 * len(chains), 0.4))
     return ax
 
 
@@ -86,14 +79,14 @@ def checked_answers(
         ax.text(0.12, -i, answer, va="center", size=11)
     for j, (name, rewards) in enumerate(programs.items()):
         x = 6.1 + 2.3 * j
-        ax.text(x, 1, name, ha="center", va="center", weight="bold", size=11)
+        write(ax, x, 1, name, weight="bold", size=11)
         for i, reward in enumerate(rewards):
             mark = Rectangle((x - 0.95, -i - 0.36), 1.9, 0.72)
             mark.set(facecolor=COLORS["blue"], alpha=0.5 if reward else 0.0)
             ax.add_patch(mark)
-            ax.text(x, -i, f"{reward:g}", ha="center", va="center",
-                    weight="bold" if reward else "normal")  # fmt: skip
+            write(
+                ax, x, -i, f"{reward:g}", weight="bold" if reward else "normal"
+            )
     ax.text(0.12, 1, "answer", va="center", weight="bold", size=11)
-    ax.set(xlim=(-0.1, 9.5), ylim=(0.5 - len(answers), 1.5))
-    ax.axis("off")
+    sheet(ax, (-0.1, 9.5), (0.5 - len(answers), 1.5))
     return ax

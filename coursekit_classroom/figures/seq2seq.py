@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from coursekit_classroom.figures.shapes import box, short
+from coursekit_classroom.figures.shapes import box, sheet, short, write
 from coursekit_classroom.figures.style import (
     COLORS,
     ROLES,
@@ -60,7 +60,7 @@ def two_stacks(
         for y, name, role in parts:
             _arrow(ax, (x, below), (x, y - 0.36))
             box(ax, x - 1.9, y - 0.36, 3.8, 0.72, role)
-            ax.text(x, y, name, ha="center", va="center")
+            write(ax, x, y, name)
             below = y + 0.36
         frame = Rectangle((x - 2.15, 2.1), 4.3, top - 2.1, fill=False)
         frame.set(edgecolor=COLORS["gray"], linestyle="--", linewidth=1.4)
@@ -71,14 +71,13 @@ def two_stacks(
         (6, 0, "  ".join(inputs)),
         (6, 7.7, "  ".join(answers)),
     ):
-        ax.text(x, y, text, ha="center", va="center", family="monospace")
+        write(ax, x, y, text, family="monospace")
     for x, y, text in ((-2.4, 3.2, "N blocks"), (8.4, 3.8, "N blocks")):
-        ax.text(x, y, text, rotation=90, ha="center", va="center")
+        write(ax, x, y, text, rotation=90)
     for x, y, text in ((0, 8.5, "encoder"), (6, 8.5, "decoder")):
-        ax.text(x, y, text, ha="center", va="center", weight="bold")
+        write(ax, x, y, text, weight="bold")
     _keys_and_values(ax)
-    ax.set(xlim=(-2.8, 8.8), ylim=(-0.4, 8.9))
-    ax.axis("off")
+    sheet(ax, (-2.8, 8.8), (-0.4, 8.9))
     return ax
 
 
@@ -97,12 +96,12 @@ def one_memory(n_blocks: int) -> Axes:
         for i in range(1, n_blocks + 1):
             _arrow(ax, (x, i - 0.68), (x, i - 0.32))
             box(ax, x - 1.4, i - 0.32, 2.8, 0.64, "token", 0.1)
-            ax.text(x, i, f"block {i}", ha="center", va="center")
-        ax.text(x, 0.05, side, ha="center", va="center", weight="bold")
+            write(ax, x, i, f"block {i}")
+        write(ax, x, 0.05, side, weight="bold")
     top = n_blocks + 1
     _arrow(ax, (0, top - 0.68), (0, top - 0.32))
     box(ax, -1.4, top - 0.32, 2.8, 0.64, "stream")
-    ax.text(0, top, "memory", ha="center", va="center")
+    write(ax, 0, top, "memory")
     _arrow(ax, (7, top - 0.68), (7, top - 0.1))
     for role, shift in (("key", 0.1), ("value", -0.1)):
         color, turn = ROLES[role], 3.0 + 2 * shift
@@ -112,9 +111,8 @@ def one_memory(n_blocks: int) -> Axes:
             _arrow(
                 ax, (turn, i + shift), (5.6, i + shift), color=COLORS[color]
             )
-    ax.text(4.4, n_blocks + 0.45, "keys, values", ha="center", va="center")
-    ax.set(xlim=(-1.6, 8.6), ylim=(-0.3, top + 0.45))
-    ax.axis("off")
+    write(ax, 4.4, n_blocks + 0.45, "keys, values")
+    sheet(ax, (-1.6, 8.6), (-0.3, top + 0.45))
     return ax
 
 
@@ -132,21 +130,20 @@ def generated_steps(source: str, tokens: Sequence[str]) -> Axes:
     ax = new_figure(0.6 * steps + 0.6)[1][0]
     box(ax, -2.1, 0.6 - steps, 1.3, steps - 0.2, "stream")
     text = f"memory\nof\n{source}"
-    ax.text(-1.45, (1 - steps) / 2, text, ha="center", va="center")
+    write(ax, -1.45, (1 - steps) / 2, text)
     for i in range(steps):
         _arrow(ax, (-0.75, -i), (-0.5, -i), color=COLORS[ROLES["key"]])
         for j, token in enumerate(tokens[: i + 1]):
             box(ax, j - 0.45, -i - 0.34, 0.9, 0.68, "token")
-            ax.text(j, -i, token, ha="center", va="center")
+            write(ax, j, -i, token)
         _arrow(ax, (i + 0.5, -i), (steps + 0.5, -i))
         box(ax, steps + 0.55, -i - 0.34, 0.9, 0.68, "loss")
-        ax.text(steps + 1, -i, tokens[i + 1], ha="center", va="center")
+        write(ax, steps + 1, -i, tokens[i + 1])
         if i + 1 < steps:  # it is read in the next step
             ax.plot([steps + 0.55, i + 1.46], [-i - 0.36, -i - 0.9], ":",
                     color=COLORS["gray"], linewidth=1.6)  # fmt: skip
     _names(ax, 0.5, (-0.5, steps, "reads"), (steps + 0.5, 1, "predicts"))
-    ax.set(xlim=(-2.15, steps + 1.55), ylim=(0.5 - steps, 1.0))
-    ax.axis("off")
+    sheet(ax, (-2.15, steps + 1.55), (0.5 - steps, 1.0))
     return ax
 
 
@@ -163,7 +160,7 @@ def _keys_and_values(ax: Axes) -> None:
             linewidth=1.8,
         )
         _arrow(ax, (corner, y), (4.1, y), color=COLORS[color])
-    ax.text(3.0, 7.1, "keys, values", ha="center", va="center")
+    write(ax, 3.0, 7.1, "keys, values")
 
 
 def attention_to_memory(
@@ -229,8 +226,7 @@ def attention_to_memory(
         _arrow(
             ax, (x + d_head / 2, 0.35 - n_keys), (x + d_head / 2, low + 1.25)
         )
-    ax.set(xlim=(-2.4, at[2] + d_head + 0.1), ylim=(low - len(y) + 0.5, 1.3))
-    ax.axis("off")
+    sheet(ax, (-2.4, at[2] + d_head + 0.1), (low - len(y) + 0.5, 1.3))
     return ax
 
 
@@ -254,11 +250,10 @@ def _numbers(
         box(ax, x + i, y - 0.4, 1, 0.8, role, full)
         whole = abs(number - round(number)) < 1e-6
         text = short(round(number)) if whole else f"{number:.2f}"
-        ax.text(
+        write(
+            ax,
             x + i + 0.5,
             y,
             text.replace("-", "−"),
-            ha="center",
-            va="center",
             size=12 if whole else 10,
         )

@@ -1,17 +1,14 @@
 """Primitives of figures: rows of boxes, arrows, hatched cells."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from coursekit_classroom.figures.style import (
-    COLORS,
-    ROLES,
-    Number,
-)
+from coursekit_classroom.figures.style import COLORS, ROLES, Number
 
 __all__ = [
     "arrow",
@@ -21,9 +18,12 @@ __all__ = [
     "hide_cells",
     "name_column",
     "names_or_numbers",
+    "rectangle",
+    "sheet",
     "short",
     "strip",
     "token_grid",
+    "write",
 ]
 
 
@@ -47,6 +47,26 @@ def short(number: Number, digits: int = 1) -> str:
     """A whole number without a point, others with a few digits behind it."""
     digits = 0 if number == round(number) else digits
     return f"{number:.{digits}f}".replace("-", "−")
+
+
+def write(ax: Axes, x: Number, y: Number, text: str, **look: Any) -> None:
+    """Write a text whose middle is at a point."""
+    ax.text(x, y, text, ha="center", va="center", **look)
+
+
+def rectangle(
+    ax: Axes, x: Number, y: Number, width: Number, height: Number, **look: Any
+) -> None:
+    """Add a rectangle; its first corner is at a point."""
+    ax.add_patch(Rectangle((x, y), width, height, **look))
+
+
+def sheet(
+    ax: Axes, xlim: tuple[Number, Number], ylim: tuple[Number, Number]
+) -> None:
+    """Make axes an empty sheet to draw on, with these limits."""
+    ax.set(xlim=xlim, ylim=ylim)
+    ax.axis("off")
 
 
 def name_column(ax: Axes, name: str, x: Number, role: str) -> None:
@@ -74,27 +94,19 @@ def strip(
     """A vector as a row of boxes with its numbers in them."""
     for i, number in enumerate(numbers.tolist()):
         corner = (x + i * cell, y - 0.36)
-        ax.add_patch(
-            Rectangle(
-                corner,
-                cell,
-                0.72,
-                facecolor=COLORS[color],
-                alpha=0.55 * strength,
-                edgecolor="none",
-            )
+        rectangle(
+            ax,
+            *corner,
+            cell,
+            0.72,
+            facecolor=COLORS[color],
+            alpha=0.55 * strength,
+            edgecolor="none",
         )
-        ax.add_patch(
-            Rectangle(corner, cell, 0.72, fill=False, edgecolor="white")
-        )
+        rectangle(ax, *corner, cell, 0.72, fill=False, edgecolor="white")
         text = short(number, digits)
-        ax.text(
-            x + (i + 0.5) * cell,
-            y,
-            text,
-            ha="center",
-            va="center",
-            size=10 if "." in text else 12,
+        write(
+            ax, x + (i + 0.5) * cell, y, text, size=10 if "." in text else 12
         )
 
 
@@ -124,16 +136,16 @@ def hide_cells(ax: Axes, mask: Tensor | None) -> None:
     if mask is None:
         return
     for i, j in (~mask).nonzero().tolist():
-        ax.add_patch(
-            Rectangle(
-                (j - 0.5, i - 0.5),
-                1,
-                1,
-                facecolor="white",
-                edgecolor=COLORS["gray"],
-                hatch="///",
-                linewidth=0,
-            )
+        rectangle(
+            ax,
+            j - 0.5,
+            i - 0.5,
+            1,
+            1,
+            facecolor="white",
+            edgecolor=COLORS["gray"],
+            hatch="///",
+            linewidth=0,
         )
         for text in ax.texts:
             if text.get_position() == (j, i):
@@ -151,12 +163,10 @@ def box(
 ) -> None:
     """A rectangle in the color of a role, with a line around it."""
     color = COLORS[ROLES[role]]
-    ax.add_patch(
-        Rectangle(
-            (x, y), width, height, facecolor=color, alpha=full, linewidth=0
-        )
+    rectangle(
+        ax, x, y, width, height, facecolor=color, alpha=full, linewidth=0
     )
-    ax.add_patch(Rectangle((x, y), width, height, fill=False, edgecolor=color))
+    rectangle(ax, x, y, width, height, fill=False, edgecolor=color)
 
 
 def token_grid(ax: Axes, title: str, tokens: Sequence[str]) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 
-from coursekit_classroom.figures.shapes import arrow, box
+from coursekit_classroom.figures.shapes import arrow, box, sheet
 from coursekit_classroom.figures.style import new_figure
 
 __all__ = ["vectors_read"]
@@ -34,6 +34,5 @@ def vectors_read(tokens: Sequence[str], depths: Sequence[str]) -> Axes:
     for t, token in enumerate(tokens):
         label = ax.text(t + 0.15, -0.45, token, ha="right", va="top")
         label.set(rotation=35, rotation_mode="anchor")
-    ax.set(xlim=(-3.1, len(tokens) - 0.2), ylim=(-1.5, top + 1.2))
-    ax.axis("off")
+    sheet(ax, (-3.1, len(tokens) - 0.2), (-1.5, top + 1.2))
     return ax

@@ -10,12 +10,11 @@ from torch import Tensor
 from coursekit_classroom.figures.shapes import (
     arrow,
     as_array,
+    rectangle,
+    sheet,
+    write,
 )
-from coursekit_classroom.figures.style import (
-    COLORS,
-    ROLES,
-    new_figure,
-)
+from coursekit_classroom.figures.style import COLORS, ROLES, new_figure
 
 __all__ = [
     "next_tokens",
@@ -52,12 +51,11 @@ def token_rows(
         y, last = -1.5 * r, r == len(rows) - 1
         ax.text(-0.7, y, label, ha="right", va="center")
         for i, token in enumerate(tokens):
-            ax.text(
+            write(
+                ax,
                 i,
                 y,
                 token,
-                ha="center",
-                va="center",
                 family="monospace",
                 size=15,
                 bbox={
@@ -109,8 +107,7 @@ def next_tokens(tokens: Sequence[str], n: int) -> Axes:
         (8.6, "not yet read", gray, "normal"),
     ):
         ax.text(x, 0.62, name, va="bottom", color=color, weight=weight)
-    ax.set(xlim=(-0.6, len(tokens) - 0.4), ylim=(0.5 - n, 1.3))
-    ax.axis("off")
+    sheet(ax, (-0.6, len(tokens) - 0.4), (0.5 - n, 1.3))
     return ax
 
 
@@ -152,10 +149,9 @@ def token_bytes(
             )
             ax.add_patch(patch)
             shown = text.replace(" ", "␣")
-            ax.text(x + size / 2, y, shown, ha="center", va="center")
+            write(ax, x + size / 2, y, shown)
             x += size
-    ax.set(xlim=(-2.7, len(data) + 0.1), ylim=(-0.5, len(rows) - 0.5))
-    ax.axis("off")
+    sheet(ax, (-2.7, len(data) + 0.1), (-0.5, len(rows) - 0.5))
     return ax
 
 
@@ -189,15 +185,15 @@ def token_cuts(rows: Mapping[str, Sequence[str]], width: int = 32) -> Axes:
             continue
         x = 0
         for i, token in enumerate(line_or_heading):
-            ax.add_patch(
-                Rectangle(
-                    (x + 0.06, y - 0.41),
-                    len(token) - 0.12,
-                    0.82,
-                    facecolor=COLORS["sky" if i % 2 else "yellow"] + "55",
-                    edgecolor=COLORS["gray"],
-                    linewidth=1,
-                )
+            rectangle(
+                ax,
+                x + 0.06,
+                y - 0.41,
+                len(token) - 0.12,
+                0.82,
+                facecolor=COLORS["sky" if i % 2 else "yellow"] + "55",
+                edgecolor=COLORS["gray"],
+                linewidth=1,
             )
             for j, char in enumerate(token.replace(" ", "␣")):
                 faint = COLORS["gray" if char == "␣" else "black"]
@@ -212,8 +208,7 @@ def token_cuts(rows: Mapping[str, Sequence[str]], width: int = 32) -> Axes:
                     color=faint,
                 )
             x += len(token)
-    ax.set(xlim=(-0.1, width + 0.1), ylim=(lines[-1][0] + 0.6, -0.6))
-    ax.axis("off")
+    sheet(ax, (-0.1, width + 0.1), (lines[-1][0] + 0.6, -0.6))
     return ax
 
 
@@ -230,17 +225,17 @@ def pipeline(stages: Mapping[str, str], loop: str = "") -> Axes:
     """
     ax = new_figure(height=0.55 * len(stages) + 0.2)[1][0]
     for i, (name, note) in enumerate(stages.items()):
-        ax.add_patch(
-            Rectangle(
-                (0, i - 0.32),
-                2.5,
-                0.64,
-                facecolor="white",
-                edgecolor=COLORS["blue"],
-                linewidth=1.5,
-            )
+        rectangle(
+            ax,
+            0,
+            i - 0.32,
+            2.5,
+            0.64,
+            facecolor="white",
+            edgecolor=COLORS["blue"],
+            linewidth=1.5,
         )
-        ax.text(1.25, i, name, ha="center", va="center")
+        write(ax, 1.25, i, name)
         ax.text(2.75, i, note, va="center")
         if i:
             arrow(ax, (1.25, i - 0.72), (1.25, i - 0.28), "-")
@@ -253,7 +248,7 @@ def pipeline(stages: Mapping[str, str], loop: str = "") -> Axes:
             linewidth=1,
         )
         arrow(ax, (-0.25, 0), (0.05, 0), "-")
-        ax.text(-0.6, last / 2, loop, rotation=90, ha="center", va="center")
+        write(ax, -0.6, last / 2, loop, rotation=90)
     ax.set_xlim(-0.8 if loop else -0.1, 8)
     ax.set_ylim(len(stages) - 0.6, -0.4)
     ax.axis("off")
@@ -287,20 +282,18 @@ def who_sees_whom(
     for (i, j), seen in np.ndenumerate(grid):
         future = j > i + n_keys - n_queries
         color = COLORS["orange" if future else "blue"] if seen else "white"
-        ax.add_patch(
-            Rectangle(
-                (j - 0.44, i - 0.44),
-                0.88,
-                0.88,
-                facecolor=color,
-                edgecolor=COLORS["gray"],
-                linewidth=0.6,
-            )
+        rectangle(
+            ax,
+            j - 0.44,
+            i - 0.44,
+            0.88,
+            0.88,
+            facecolor=color,
+            edgecolor=COLORS["gray"],
+            linewidth=0.6,
         )
         if seen and future:
-            ax.text(
-                j, i, "×", ha="center", va="center", color="white", size=13
-            )
+            write(ax, j, i, "×", color="white", size=13)
     ax.set(xlim=(-0.6, n_keys - 0.4), ylim=(n_queries - 0.4, -0.6))
     ax.set_title(title)
     for axis, names in ((ax.xaxis, columns), (ax.yaxis, rows)):

@@ -7,13 +7,8 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
 from coursekit_classroom.figures.charts import intervals
-from coursekit_classroom.figures.shapes import arrow, box
-from coursekit_classroom.figures.style import (
-    COLORS,
-    ROLES,
-    Number,
-    new_figure,
-)
+from coursekit_classroom.figures.shapes import arrow, box, sheet
+from coursekit_classroom.figures.style import COLORS, ROLES, Number, new_figure
 
 __all__ = [
     "learning_rates",
@@ -54,8 +49,7 @@ def update_sizes(
             _signed_bar(ax, zero, -i, values[j], 0.8 / limits[j], color)
     for i, name in enumerate(rows):
         ax.text(-0.56, -i, name, ha="right", va="center")
-    ax.set(xlim=(-0.72, 3 * COLUMN - 0.1), ylim=(-len(rows) + 0.5, 1.25))
-    ax.axis("off")
+    sheet(ax, (-0.72, 3 * COLUMN - 0.1), (-len(rows) + 0.5, 1.25))
     return ax
 
 
@@ -134,8 +128,7 @@ def split_text(training: int, held_out: int, first: int) -> Axes:
         (total, -1.1, "held out: tests both", "right"),
     ):  # fmt: skip
         ax.text(x, y, text, ha=side, va="center")
-    ax.set(xlim=(-0.01 * total, 1.01 * total), ylim=(-1.4, 1.4))
-    ax.axis("off")
+    sheet(ax, (-0.01 * total, 1.01 * total), (-1.4, 1.4))
     return ax
 
 

@@ -6,13 +6,8 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from coursekit_classroom.figures.shapes import short
-from coursekit_classroom.figures.style import (
-    COLORS,
-    ROLES,
-    Number,
-    new_figure,
-)
+from coursekit_classroom.figures.shapes import rectangle, sheet, short, write
+from coursekit_classroom.figures.style import COLORS, ROLES, Number, new_figure
 
 __all__ = [
     "batches_compared",
@@ -28,17 +23,17 @@ def _cell(
     ax: Axes, x: Number, y: Number, text: str, wide: Number, color: str
 ) -> None:
     """A box with a word or a number in it."""
-    ax.add_patch(
-        Rectangle(
-            (x, y - 0.36),
-            wide,
-            0.72,
-            facecolor=COLORS[color],
-            alpha=0.35,
-            edgecolor=COLORS["gray"],
-        )
+    rectangle(
+        ax,
+        x,
+        y - 0.36,
+        wide,
+        0.72,
+        facecolor=COLORS[color],
+        alpha=0.35,
+        edgecolor=COLORS["gray"],
     )
-    ax.text(x + wide / 2, y, text, ha="center", va="center", size=11)
+    write(ax, x + wide / 2, y, text, size=11)
 
 
 def counted_targets(tokens: Sequence[str], n_prompt: int) -> Axes:
@@ -82,10 +77,9 @@ def read_and_targets(
             if target is not None:
                 _cell(ax, i, y - 0.9, target, 0.96, ROLES["loss"])
             else:
-                ax.text(i + 0.48, y - 0.9, "−", ha="center", va="center")
+                write(ax, i + 0.48, y - 0.9, "−")
     bottom = -2.6 * (len(lines) - 1) - 1.4
-    ax.set(xlim=(-1.1, per_line), ylim=(bottom, 0.5))
-    ax.axis("off")
+    sheet(ax, (-1.1, per_line), (bottom, 0.5))
     return ax
 
 
@@ -99,7 +93,7 @@ def _matrix(
         for j in range(columns):
             text = short(numbers[i, j].item())
             _cell(ax, x + 0.9 * j, top - 0.8 * i, text, 0.86, color)
-    ax.text(x + 0.45 * columns, 1.5, name, ha="center", va="center", size=12)
+    write(ax, x + 0.45 * columns, 1.5, name, size=12)
 
 
 def low_rank_update(weight: Tensor, a: Tensor, b: Tensor) -> Axes:
@@ -124,9 +118,9 @@ def low_rank_update(weight: Tensor, a: Tensor, b: Tensor) -> Axes:
     for numbers, name, state, color, sign in parts:
         _matrix(ax, numbers, x, name, color)
         middle = x + 0.45 * numbers.size(1)
-        ax.text(middle, -1.5, state, ha="center", va="center", size=11)
+        write(ax, middle, -1.5, state, size=11)
         x += 0.9 * numbers.size(1)
-        ax.text(x + 0.35, 0, sign, ha="center", va="center", size=15)
+        write(ax, x + 0.35, 0, sign, size=15)
         x += 0.75
     ax.set(xlim=(-0.2, x - 0.5), ylim=(-1.8, 1.9), aspect="equal")
     ax.axis("off")
@@ -223,8 +217,7 @@ def updates_to_scale(
         for part in (frozen, a, b):
             ax.add_patch(part)
         text = f"{name}\n{rows} × {columns}"
-        ax.text(x + columns / 2, y + rows / 2, text, ha="center", va="center",
-                size=11)  # fmt: skip
+        write(ax, x + columns / 2, y + rows / 2, text, size=11)  # fmt: skip
         right, bottom = max(right, x + columns), max(bottom, y + rows)
     note = f"to scale, rank {rank}\n$A$ above its matrix\n$B$ to its left"
     ax.text(0, bottom, note, va="bottom", size=11)

@@ -6,6 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
+from coursekit_classroom.figures.shapes import sheet, write
 from coursekit_classroom.figures.style import (
     COLORS,
     GROUND,
@@ -45,9 +46,9 @@ def low_rank(vocab_size: int, d_model: int) -> Axes:
     ):
         box = Rectangle((x, y), width, height, color=COLORS[color], alpha=0.4)
         ax.add_patch(box)
-        ax.text(x + width / 2, y + height / 2, text, ha="center", va="center")
+        write(ax, x + width / 2, y + height / 2, text)
     count = f"{2 * vocab_size * d_model:,}\nparameters"
-    ax.text(right + 0.5, 0.4, count, ha="center", va="center")
+    write(ax, right + 0.5, 0.4, count)
     for x, y, text in (
         (0.5, 1.06, f"next token: {vocab_size}"),
         (0.5, -0.16, "table of logits"),
@@ -60,14 +61,7 @@ def low_rank(vocab_size: int, d_model: int) -> Axes:
     ):
         ax.text(x, y, text, ha="center", va="center_baseline")
     for x in (-0.1, left - 0.1):
-        ax.text(
-            x,
-            0.5,
-            f"token: {vocab_size}",
-            rotation=90,
-            ha="center",
-            va="center",
-        )
+        write(ax, x, 0.5, f"token: {vocab_size}", rotation=90)
     return ax
 
 
@@ -174,8 +168,7 @@ def neighbor_lists(
         The axes; token i stands at height −i.
     """
     ax = new_figure(0.36 * len(lists) + 0.6)[1][0]
-    ax.set(xlim=(0, 10), ylim=(-len(lists) + 0.3, 1.5))
-    ax.axis("off")
+    sheet(ax, (0, 10), (-len(lists) + 0.3, 1.5))
     columns = (1.7, 6.3)
     for x, title, color in zip(
         columns, titles, ("blue", "orange"), strict=True
@@ -220,7 +213,7 @@ def vector_rows(
                 box.set_alpha(min(0.1 + 0.25 * abs(value), 0.5))
                 ax.add_patch(box)
                 text = f"{value:.{digits}f}".replace("-", "−")
-                ax.text(j, -i, text, ha="center", va="center", size=11)
+                write(ax, j, -i, text, size=11)
         ax.set_title(title, loc="center", size=11)
         ax.set(xlim=(-0.6, len(vector) - 0.4), xticks=[])
         ax.set(ylim=(0.5 - height, 0.5), yticks=[])

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from coursekit_classroom.figures.shapes import strip
+from coursekit_classroom.figures.shapes import sheet, strip, write
 from coursekit_classroom.figures.style import COLORS, ROLES, Number, new_figure
 
 __all__ = [
@@ -106,9 +106,7 @@ def patch_sequence(image: Tensor, size: int) -> Axes:
             tint.set_facecolor(COLORS[ROLES["query"]])
             ax.add_patch(tint)
             _frame(ax, x, y, 1, ROLES["query"], 2)
-            ax.text(
-                x + 0.5, y + 0.5, "class", ha="center", va="center", size=11
-            )
+            write(ax, x + 0.5, y + 0.5, "class", size=11)
         ax.text(x + 0.5, y - 0.06, str(i), size=11, ha="center", va="top")
     ax.set(
         xlim=(-0.1, row_length * step + 0.1), ylim=(-4.85, grid * high - 0.4)
@@ -143,7 +141,7 @@ def pixel_cuts(cuts: Mapping[str, Tensor]) -> list[Axes]:
             )
             cell.set(alpha=0.45, linewidth=0.5)
             ax.add_patch(cell)
-            ax.text(x + 0.5, y + 0.5, str(p), ha="center", va="center")
+            write(ax, x + 0.5, y + 0.5, str(p))
             if x == 0 or owner[p - 1] != i:
                 ax.plot([x, x], [y, y + 1], **THICK)
             if y == 0 or owner[p - side] != i:
@@ -188,11 +186,10 @@ def patch_vectors(
     """
     n, d = len(patches), matrix.size(1)
     ax = new_figure(0.75 * n + 1.6)[1][0]
-    ax.set(xlim=(-0.2, 7.4 + 1.3 * d), ylim=(-1.5 * n + 0.6, 2.6))
-    ax.axis("off")
+    sheet(ax, (-0.2, 7.4 + 1.3 * d), (-1.5 * n + 0.6, 2.6))
     for x, text in ((0.55, "patch"), (4.0, "its pixels $p$")):
         ax.text(x, 0.8, text, ha="center", va="bottom", size=11)
-    ax.text(6.7, 1.6, "$W$", ha="center", va="center", size=12)
+    write(ax, 6.7, 1.6, "$W$", size=12)
     for j, name in enumerate(names):
         middle = 7.4 + 1.3 * (j + 0.5)
         _small(ax, matrix[:, j], middle - 0.45, 2.0, 0.45, True)
@@ -203,7 +200,7 @@ def patch_vectors(
         strip(ax, pixels, 2.0, y, 1.0, ROLES["token"])
         strip(ax, pixels @ matrix, 7.4, y, 1.3, ROLES["stream"])
         for x, text in ((1.55, "→"), (6.7, "→")):
-            ax.text(x, y, text, ha="center", va="center")
+            write(ax, x, y, text)
     return ax
 
 

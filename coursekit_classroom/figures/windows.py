@@ -6,11 +6,8 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from coursekit_classroom.figures.style import (
-    COLORS,
-    ROLES,
-    new_figure,
-)
+from coursekit_classroom.figures.shapes import sheet, write
+from coursekit_classroom.figures.style import COLORS, ROLES, new_figure
 
 __all__ = [
     "expert_routes",
@@ -60,8 +57,7 @@ def window_reach(window: int, n_tokens: int, n_blocks: int) -> Axes:
         name = f"block {block}" if block else "tokens"
         ax.text(-0.7, block, name, ha="right", va="center", size=12)
         reached = below
-    ax.set(xlim=(-2.6, n_tokens - 0.4), ylim=(-0.4, n_blocks + 0.4))
-    ax.axis("off")
+    sheet(ax, (-2.6, n_tokens - 0.4), (-0.4, n_blocks + 0.4))
     return ax
 
 
@@ -88,7 +84,7 @@ def shares(parts: Tensor, names: Sequence[str], ax: Axes) -> Axes:
             if part > 0.12:
                 at = left + part / 2
                 text = f"{100 * part:.0f}"
-                ax.text(at, -row, text, ha="center", va="center", size=11)
+                write(ax, at, -row, text, size=11)
             left += part
     ax.set_yticks([-r for r in range(len(names))], list(names))
     ax.set(xlim=(-0.01, 1.01), ylim=(-len(names) + 0.4, 0.6), xticks=[])
@@ -146,14 +142,13 @@ def expert_routes(weights: Tensor, tokens: Sequence[str]) -> Axes:
                 box.set(facecolor=COLORS[ROLES["ffn"]])
                 box.set_alpha(0.1 + 0.45 * weight)
                 text = f"{weight:.2f}"
-                ax.text(e, -i, text, ha="center", va="center")
+                write(ax, e, -i, text)
             else:
                 box.set(fill=False, edgecolor=GRAY, linestyle=":")
             ax.add_patch(box)
     for e in range(experts):
-        ax.text(e, 0.75, f"expert {e}", ha="center", va="center", size=11)
-    ax.set(xlim=(-1.9, experts - 0.4), ylim=(0.45 - n, 1.1))
-    ax.axis("off")
+        write(ax, e, 0.75, f"expert {e}", size=11)
+    sheet(ax, (-1.9, experts - 0.4), (0.45 - n, 1.1))
     return ax
 
 
@@ -176,11 +171,10 @@ def paired_entries(order: Sequence[int]) -> Axes:
             box.set(facecolor=COLORS[colors[pair % len(colors)]], alpha=0.4)
             ax.add_patch(box)
             text = f"{entry} {chr(97 + pair)}"
-            ax.text(x, y, text, ha="center", va="center")
+            write(ax, x, y, text)
     for x, entry in enumerate(order):
         ax.plot([entry, x], [-0.4, -1.6], "-", color=GRAY, linewidth=1)
     for y, name in ((0, "halves"), (-2, "neighbors")):
         ax.text(-0.6, y, name, ha="right", va="center")
-    ax.set(xlim=(-2.1, len(order) - 0.5), ylim=(-2.5, 0.5))
-    ax.axis("off")
+    sheet(ax, (-2.1, len(order) - 0.5), (-2.5, 0.5))
     return ax
