@@ -31,17 +31,20 @@ from coursekit_classroom.check import core
 from coursekit_classroom.check.call import Outcome
 from coursekit_classroom.check.compare import difference
 from coursekit_classroom.grading import steps
-from coursekit_classroom.grading.examiner import Examines, Task, grade_student
-from coursekit_classroom.grading.isolation import (
+from coursekit_classroom.grading.examiner import Task
+from coursekit_classroom.grading.key import Key
+from coursekit_classroom.grading.sandbox import (
     PACKAGE,
     Isolation,
     Limits,
+    Pool,
+    Sandbox,
+    SandboxError,
     best,
+    survivors,
     why_no_bubblewrap,
     why_no_landlock,
 )
-from coursekit_classroom.grading.key import Key
-from coursekit_classroom.grading.sandbox import Pool, Sandbox, SandboxError
 from coursekit_classroom.grading.standalone import standalone
 from coursekit_classroom.grading.worker import Worker
 from coursekit_classroom.yourfile import STEPS, text
@@ -278,7 +281,8 @@ def attempt(
     loot: list[str] = []
     endings = []
     try:
-        box.run(cells, fresh=True)
+        box.begin()
+        box.run(cells)
         for case in cases():
             outcome = box.call("share", case)
             endings.append(ending(outcome, case))
@@ -336,7 +340,7 @@ def examine(
         shared: Sandbox | None = None
         try:
             for attack in [a for a in tried if a.shares]:
-                if shared is None or shared.broken:
+                if shared is None or shared.failure:
                     shared = Sandbox(isolation, together(limits))
                 yield finding(attack, shared, bait)
         finally:
@@ -353,7 +357,7 @@ def examine(
             return
         with Pool(isolation, limits) as pool:
             for attack in alone:
-                with pool.take(last=attack is alone[-1]) as box:
+                with pool.take() as box:
                     yield finding(attack, box, bait)
 
 
@@ -373,7 +377,7 @@ def finding(attack: Attack, box: Sandbox, bait: Host) -> Finding:
     ended, loot = attempt(box, attack.name, attack.source, bait)
     if not attack.shares:
         box.close()
-        loot += [f"a process left behind: {p}" for p in box.survivors()]
+        loot += [f"a process left behind: {p}" for p in survivors(box.folder)]
     took = time.monotonic() - began
     if took > worst(box.limits):
         loot.append(f"{took:.0f} seconds of the grader's")
@@ -385,16 +389,16 @@ def finding(attack: Attack, box: Sandbox, bait: Host) -> Finding:
     return Finding(attack, HELD, ended)
 
 
-def examined(attack: Attack, examiner: Examines, limits: Limits) -> Finding:
+def examined(attack: Attack, worker: Worker, limits: Limits) -> Finding:
     """Grade an attack as a student's notebook, and a right one after it."""
     tasks, right = asked(attack.exercise)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "notebook.ipynb"
         path.write_text(notebook(attack.source, attack.exercise), "utf8")
-        theirs = grade_student("", [path], tasks, examiner, "", "")
+        theirs = worker.grade("", [path], tasks)
         path.write_text(notebook(right, attack.exercise), "utf8")
         for _ in range(2):  # a busy machine may be late once
-            after = grade_student("", [path], tasks, examiner, "", "")
+            after = worker.grade("", [path], tasks)
             if after.points == after.max_points:
                 break
     late = any(row.status == "timeout" for row in after.results)
@@ -405,10 +409,10 @@ def examined(attack: Attack, examiner: Examines, limits: Limits) -> Finding:
         return Finding(attack, UNTRIED, BUSY)
     if theirs.seconds > worst(limits):
         loot.append(f"{theirs.seconds:.0f} seconds of the grader's")
-    if theirs.cpu > SLACK * limits.cpu_s + 0.2:
-        loot.append("more than a submission's CPU time")
-    if theirs.waited > SLACK * limits.wall_s:
-        loot.append("more than a submission's time on the clock")
+    if theirs.cpu > len(tasks) * (SLACK * limits.cpu_s + 0.2):
+        loot.append("more than its CPU time")
+    if theirs.waited > len(tasks) * SLACK * limits.wall_s:
+        loot.append("more than its time on the clock")
     if after.points != after.max_points:
         loot.append("points of a right answer that was graded after it")
     if loot:

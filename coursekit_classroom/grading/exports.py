@@ -28,8 +28,8 @@ from coursekit_classroom.grading.handout import (
     write_start,
 )
 from coursekit_classroom.grading.install import NEEDS
-from coursekit_classroom.grading.isolation import COURSE, PACKAGE
 from coursekit_classroom.grading.key import Key
+from coursekit_classroom.grading.sandbox import COURSE, PACKAGE
 from coursekit_classroom.grading.standalone import (
     NotStandaloneError,
     standalone,
@@ -298,7 +298,7 @@ set -e
 here=${AUTOGRADER:-/autograder}
 apt-get update
 # bubblewrap shuts submissions in; without it `coursekit grade` says so.
-apt-get install -y python3 python3-venv bubblewrap || \\
+apt-get install -y python3 python3-venv bubblewrap libseccomp2 || \\
   apt-get install -y python3 python3-venv
 # The image's own Python may be too old (Ubuntu 22.04 has 3.10), so uv brings
 # the one for which requirements.txt was written.
@@ -364,7 +364,7 @@ def grade(name, handed_in):
     what is late by that.
     """
     from coursekit_classroom.grading.feedback import plain
-    from coursekit_classroom.grading.isolation import Isolation, best
+    from coursekit_classroom.grading.sandbox import Isolation, best
 
     if best() is Isolation.NONE:
         raise RuntimeError(

@@ -18,7 +18,6 @@ import tempfile
 import unicodedata
 from collections import Counter
 from collections.abc import (
-    Callable,
     Collection,
     Iterable,
     Iterator,
@@ -45,25 +44,16 @@ from coursekit_classroom.grading import (
 from coursekit_classroom.grading.cells import read_marked
 from coursekit_classroom.grading.deadline import Deadline
 from coursekit_classroom.grading.examiner import (
-    READ_MEMORY,
-    READ_S,
     STUMBLED,
-    Box,
-    Examiner,
-    Examines,
     Task,
-    grade_student,
     prove,
     right_given,
 )
-from coursekit_classroom.grading.isolation import Isolation, Limits, best
 from coursekit_classroom.grading.key import Key
 from coursekit_classroom.grading.notebooks import (
     bare_names,
-    declared_in,
     differ,
     hash_of,
-    small,
 )
 from coursekit_classroom.grading.overrides import (
     extension,
@@ -77,7 +67,7 @@ from coursekit_classroom.grading.records import (
     graded,
 )
 from coursekit_classroom.grading.roster import entered, mutant
-from coursekit_classroom.grading.served import guarded
+from coursekit_classroom.grading.sandbox import Isolation, Limits, best
 from coursekit_classroom.grading.students import (
     printable,
     read_roster,
@@ -178,8 +168,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=Limits.cpu_s,
         metavar="S",
-        help="CPU seconds that a submission may take, all its exercises "
-        f"together; 4 times as many on the clock, at least {Limits.wall_s:g} "
+        help="CPU seconds that an answer to one exercise may take; 4 times as "
+        f"many on the clock, at least {Limits.wall_s:g} "
         f"[default: {Limits.cpu_s:g}]",
     )
     parser.add_argument(
@@ -487,7 +477,7 @@ def handed_in_for(key: Key, folder: Path) -> str | None:
     counted = Counter[str]()
     for path in sorted([*folder.glob("*"), *folder.glob("*/*")]):
         if path.suffix.lower() == NOTEBOOK and not path.is_symlink():
-            with suppress(Exception), guarded(READ_S, READ_MEMORY):
+            with suppress(Exception):
                 counted[read_marked(path)[1]] += 1
     counted.pop("", None)
     if not counted:
@@ -496,31 +486,15 @@ def handed_in_for(key: Key, folder: Path) -> str | None:
     return names.get(mark) if 2 * n > counted.total() else None
 
 
-def declarations(
-    paths: Sequence[Path],
-) -> list[tuple[str, notebooks.Declared]]:
-    """What a student's notebooks declare, as far as they can be read.
-
-    Each with the mark of the assignment that its notebook was given out for.
-
-    They are read here, in the grader, before anything is examined: no longer,
-    and no larger ones, than a worker reads.
-    """
+def answered(paths: Sequence[Path]) -> list[tuple[str, str]]:
+    """The exercises that a student's notebooks name, as far as these can be
+    read: each with the mark of the assignment that it was given out for."""
     plain = [p for p in paths if p.is_file() and not p.is_symlink()]
-    found = list[tuple[str, notebooks.Declared]]()
-    if notebooks.too_many(plain):
-        return found
-    with (
-        suppress(TimeoutError),
-        guarded(READ_S, READ_MEMORY),
-    ):
-        for path in plain:
-            try:
-                cells, mark = read_marked(path)
-                said = declared_in(small(cells, path.name), path.stem)
-            except Exception:  # a damaged one: its rows say so
-                continue
-            found += [(mark, d) for d in said]
+    found = list[tuple[str, str]]()
+    for path in [] if notebooks.too_many(plain) else plain:
+        with suppress(Exception):  # a damaged one: its rows say so
+            cells, mark = read_marked(path)
+            found += [(mark, cell.exercise) for cell in cells if cell.exercise]
     return found
 
 
@@ -708,7 +682,7 @@ class Batch:
         assignment: str | None = None,
         isolation: Isolation = Isolation.NONE,
         limits: Limits | None = None,
-        take: Callable[[bool], Box] | None = None,
+        worker: Worker | None = None,
         roster: Fields | None = None,
         names: re.Pattern[str] | None = None,
         folder: Path | None = None,
@@ -722,8 +696,7 @@ class Batch:
             assignment: its name, if the key holds several.
             isolation: how submissions are shut in.
             limits: what each may use.
-            take: gives a sandbox, for tests: then no worker is started, and
-                this process computes with what students return.
+            worker: examines the students, if it isn't a process.
             roster: the class, if it isn't that of the assignment alone.
             names: how an LMS has named what was handed in.
             folder: where that lies; an LMS has named what is in it, and a
@@ -731,7 +704,8 @@ class Batch:
         """
         self.key, self.files = key, files
         self.isolation, self.limits = isolation, limits or Limits()
-        self.take, self.names, self.folder = take, names, folder
+        self.worker = worker or Worker(self.isolation, self.limits)
+        self.names, self.folder = names, folder
         self.plan = choose(key, assignment)
         self.roster = class_of(self.plan, None) if roster is None else roster
         late = self.plan.get("deadline")
@@ -796,11 +770,11 @@ class Batch:
         """
         found, right = dict[str, list[str]](), False
         for student, paths in self.students.items():
-            said = declarations(paths)
+            said = answered(paths)
             ids = sorted(
                 {
-                    f"{d.id} {ELSEWHERE}" if differ(mark, self.mark) else d.id
-                    for mark, d in said
+                    f"{id} {ELSEWHERE}" if differ(mark, self.mark) else id
+                    for mark, id in said
                 }
             )
             if any(not mark for mark, _ in said):
@@ -845,7 +819,7 @@ class Batch:
         done: list[Graded] = []
         try:
             with (
-                self.examiner() as examiner,
+                self.worker,
                 self.files.progress.open("w" if fresh else "a") as progress,
                 Bar(
                     self.students.items(),
@@ -859,7 +833,7 @@ class Batch:
                     stamp, sha256 = self.stamp(student, paths)
                     found = known.get(stamp)
                     if found is None:
-                        found = self.examine(student, paths, examiner, sha256)
+                        found = self.examine(student, paths, sha256)
                         # On a line of its own, also after half a line.
                         line = {"stamp": stamp, "graded": found.plain()}
                         progress.write("\n" + json.dumps(line))
@@ -909,12 +883,11 @@ class Batch:
         self,
         student: str,
         paths: Sequence[Path],
-        examiner: Examines,
         sha256: str,
     ) -> Graded:
         """Grade one student."""
-        kind, tasks = str(self.isolation), self.tasks[student]
-        found = grade_student(student, paths, tasks, examiner, kind, sha256)
+        tasks = self.tasks[student]
+        found = self.worker.grade(student, paths, tasks, sha256)
         if self.stranger(student):
             points = max(
                 debug["points"] + debug["test"]["points"]
@@ -927,23 +900,10 @@ class Batch:
                 float(points),
                 "not attempted",
                 message=STRANGER,
-                isolation=kind,
+                isolation=str(self.isolation),
             )
             found = replace(found, results=[*found.results, row])
         return found
-
-    @contextmanager
-    def examiner(self) -> Iterator[Examines]:
-        """Examines students: in a worker, unless sandboxes were given."""
-        if self.take is not None:
-            found = Examiner(self.take)
-            try:
-                yield found
-            finally:
-                found.finish()
-            return
-        with Worker(self.isolation, self.limits) as worker:
-            yield worker
 
     def stamp(self, student: str, paths: Sequence[Path]) -> tuple[str, str]:
         """What the marks of a student depend on, and the notebooks' hash."""

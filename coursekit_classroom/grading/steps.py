@@ -22,22 +22,18 @@ from coursekit_classroom.check.call import Raised, marks_a_stub
 from coursekit_classroom.check.core import Exercise
 from coursekit_classroom.grading.examiner import (
     BLANK,
-    MEMORY,
-    SECONDS,
-    Retry,
     Session,
     Task,
     Tried,
     absent,
     nothing,
 )
-from coursekit_classroom.grading.frames import FrameError
 from coursekit_classroom.grading.key import Key, derived
 from coursekit_classroom.grading.notebooks import Answer
 from coursekit_classroom.grading.program import needed, parse
 from coursekit_classroom.grading.records import Result
 from coursekit_classroom.grading.sandbox import SandboxError
-from coursekit_classroom.grading.served import guarded
+from coursekit_classroom.grading.wire import WireError
 from coursekit_classroom.yourfile import observe
 from coursekit_classroom.yourfile.contracts import (
     CONTRACTS,
@@ -163,8 +159,7 @@ class StepTask(Task):
             return nothing(self, "not attempted", BLANK), None
         examined = Examined(self, (*cells, CELL), session)
         try:
-            with guarded(SECONDS, MEMORY):
-                return Retry(session)(examined.result), None
+            return examined.result(), None
         except SandboxError as error:
             return examined.ended(error), None
 
@@ -231,11 +226,10 @@ class Examined:
         arguments = list(map(argument, given))
         bound = inspect.signature(observe.serve).bind(name, arguments)
         drawn = str(int(torch.randint(1 << 62, ())))
-        outcome = self.session.call(
+        seed = derived(self.task.secret, f"call {drawn}")
+        outcome = self.session.do(
             self.cells,
-            f"{MODULE}.serve",
-            bound,
-            derived(self.task.secret, f"call {drawn}"),
+            lambda box: box.call(f"{MODULE}.serve", bound, seed),
         )
         if outcome.error is not None:
             raise outcome.error
@@ -292,7 +286,7 @@ class Examined:
             if marks_a_stub(error):
                 return UNWRITTEN
             return f"it runs without an error: got {error.kind}: {error.text}"
-        except FrameError as error:
+        except WireError as error:
             return f"what it is given and returns can be sent: {error}."
         except Exception as error:  # what it returned is of no use
             kind = type(error).__name__

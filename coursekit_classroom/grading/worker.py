@@ -3,15 +3,12 @@
 What students return and ask for is computed with here: decoded, compared,
 given to the functions that they may call.  In C++ such a computation may
 never end, and Python cannot interrupt it.  So the grader does none of it: it
-asks a worker, with a limit on the clock.  A worker that is stuck is ended by
-the kernel (``served.guarded``), or killed here, and the next task goes to a
-new one.
+asks a worker, with a limit on the clock.  A worker that is stuck is killed,
+and the next task goes to a new one.
 
-A worker is no fork of the grader: torch's threads do not survive a fork.  On
-Linux it is one of a process that has loaded torch and computes nothing, so
-that the next one starts at once; macOS and Windows have no fork that is safe,
-and there it is a fresh Python.  What it is asked is pickled, since that is
-ours; what it answers is JSON.
+On Linux workers are forks of a process that has loaded torch and computes
+nothing, so that the next one starts at once.  What one is asked is pickled,
+since that is ours; what it answers is JSON.
 """
 
 import contextlib
@@ -23,82 +20,63 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import asdict, is_dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 from coursekit_classroom.check import core
-from coursekit_classroom.grading import confine, served
+from coursekit_classroom.grading import confine
 from coursekit_classroom.grading.examiner import (
     STUMBLED,
-    TOO_SLOW,
-    Examiner,
-    Lost,
+    TOO_MUCH,
     StartError,
     Task,
+    examined,
+    nothing,
 )
-from coursekit_classroom.grading.isolation import Isolation, Limits
-from coursekit_classroom.grading.records import Question, Result
-from coursekit_classroom.grading.sandbox import START_S, Pool, Sandbox
+from coursekit_classroom.grading.records import Graded, Question, Result
+from coursekit_classroom.grading.sandbox import (
+    START_S,
+    Isolation,
+    Limits,
+    Pool,
+)
 
-Work = Callable[
-    [Isolation, Limits, Sequence[Path]], AbstractContextManager[Examiner]
-]
-
-START = "forkserver" if sys.platform == "linux" else "spawn"
-PATIENCE = 5  # sandboxes that one task may start and wear out on the clock
+FORK = "forkserver" if sys.platform == "linux" else "spawn"
+JUDGE_S = 120.0  # on the clock, beyond what a student's code may take
+MEMORY = 6 << 30  # bytes that a worker may take
 
 
 # -- in the worker -----------------------------------------------------------
-@contextlib.contextmanager
-def examiner(
-    isolation: Isolation, limits: Limits, overlays: Sequence[Path]
-) -> Iterator[Examiner]:
-    """An examiner whose next sandbox starts while one is used."""
-    core.OVERLAYS[:] = overlays
-    with contextlib.ExitStack() as stack:
-        pool: Pool | None = None
-
-        def take(alone: bool) -> Sandbox:
-            nonlocal pool  # it starts a sandbox, which may not be needed
-            pool = pool or stack.enter_context(Pool(isolation, limits))
-            return pool.take(last=alone)
-
-        found = Examiner(take)
-        stack.callback(found.finish)
-        yield found
-
-
-def serve(connection: Connection, folder: str, work: Work, *args: Any) -> None:
-    """Call an examiner's methods as asked, until nobody asks anymore."""
+def serve(
+    connection: Connection,
+    folder: str,
+    isolation: Isolation,
+    limits: Limits,
+    overlays: Sequence[Path],
+) -> None:
+    """Examine one student after another, until nobody asks anymore."""
     if hasattr(signal, "SIGINT"):  # Ctrl-C is for the grader
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if START == "forkserver":  # the server ends when nobody holds this
+    if FORK == "forkserver":  # the server ends when nobody holds this
         os.close(forkserver._forkserver._forkserver_alive_fd)  # type: ignore[attr-defined]
     confine.die_with_parent()
-    served.EXPENDABLE = True
+    confine.limit({"RLIMIT_AS": MEMORY})
+    core.OVERLAYS[:] = overlays
     tempfile.tempdir = folder  # what a killed one leaves behind is removed
-    with work(*args) as found, contextlib.suppress(EOFError):
-        connection.send_bytes(b"null")  # ready
+    with Pool(isolation, limits) as pool, contextlib.suppress(EOFError):
         while True:
-            name, *args_of = connection.recv()
+            paths, tasks, first = connection.recv()
             try:
-                answer = {"value": getattr(found, name)(*args_of)}
+                for answer in examined(paths, tasks, first, pool.take, limits):
+                    text = json.dumps(answer, default=asdict)
+                    connection.send_bytes(text.encode())
             except StartError as error:
-                answer = {"error": str(error)}
-            text = json.dumps(answer, default=plain)
-            connection.send_bytes(text.encode())
-
-
-def plain(value: Any) -> Any:
-    """A record as JSON has it."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return asdict(value)
-    raise TypeError(f"a record is sent: got a {type(value).__name__}")
+                text = json.dumps({"start": str(error)})
+                connection.send_bytes(text.encode())
 
 
 # -- in the grader -----------------------------------------------------------
@@ -120,15 +98,21 @@ def nothing_from_here() -> Iterator[None]:
         os.environ.update(environment)
 
 
+class Lost(Exception):  # noqa: N818
+    """The worker was killed, or it died."""
+
+    def __init__(self, status: str, text: str) -> None:
+        super().__init__(text)
+        self.status, self.text = status, text
+
+
 class Worker:
-    """An examiner in a process that can be killed, as often as it must be.
+    """A process that examines students, as often started as it must be.
 
     Args:
         isolation: of the sandboxes.
-        limits: what a submission may use.
-        seconds: on the clock, for one request; by default enough for a task
-            that wears out every sandbox it may have.
-        work: gives the examiner, over there.
+        limits: what an answer may use.
+        seconds: on the clock, for one task.
     """
 
     def __init__(
@@ -136,131 +120,122 @@ class Worker:
         isolation: Isolation,
         limits: Limits,
         seconds: float | None = None,
-        work: Work = examiner,
     ) -> None:
-        self.args = work, isolation, limits, list(core.OVERLAYS)
-        worst = PATIENCE * (START_S + limits.wall_s + limits.cpu_s)
+        self.isolation, self.limits = isolation, limits
+        worst = 2 * START_S + limits.wall_s + limits.cpu_s + JUDGE_S
         self.seconds = worst if seconds is None else seconds
-        self.student: tuple[Sequence[Path], Sequence[Task]] = (), ()
-        self.lost: int | None = None  # the task with which it was killed
         self._process: multiprocessing.process.BaseProcess | None = None
 
     def __enter__(self) -> "Worker":
         return self
 
-    def __exit__(self, kind: object, *_: object) -> None:
-        self.close(kind is not None)
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
-    def read(
-        self, paths: Sequence[Path], tasks: Sequence[Task]
-    ) -> tuple[str, str] | None:
-        """As an :class:`Examiner` does; each of these may raise `Lost`."""
-        self.student, self.lost = (paths, tasks), None
-        self._start()
-        problem = self._ask("read", paths, tasks)
-        return None if problem is None else (problem[0], problem[1])
+    def grade(
+        self,
+        student: str,
+        paths: Sequence[Path],
+        tasks: Sequence[Task],
+        sha256: str = "",
+    ) -> Graded:
+        """Examine one student in every task; nothing they hand in raises.
 
-    def examine(self, number: int) -> Result:
-        """As an :class:`Examiner` does."""
-        self._resume()
-        try:
-            return Result(**self._ask("examine", number))
-        except Lost:
-            self.lost = number
-            raise
+        Args:
+            student: their id.
+            paths: their notebooks; there may be none.
+            tasks: what is asked.
+            sha256: of the notebooks.
 
-    def questions(self, number: int) -> list[Question]:
-        """As an :class:`Examiner` does."""
-        self._resume()
-        return [Question(**q) for q in self._ask("questions", number)]
+        Raises:
+            StartError: if no sandbox starts.
+        """
+        began = time.monotonic()
+        results = list[Result]()
+        questions = dict[str, list[Question]]()
+        used: dict[str, Any] = {"cpu_s": 0.0, "wall_s": 0.0, "memory": 0}
+        while len(results) < len(tasks):
+            is_read = False
+            try:
+                self._ask(paths, tasks, len(results))
+                while "used" not in (answer := self._answer()):
+                    if "start" in answer:
+                        raise StartError(answer["start"])
+                    is_read = True
+                    if "result" in answer:
+                        row = Result(**answer["result"])
+                        results.append(replace(row, isolation=self.isolation))
+                        if more := answer["questions"]:
+                            made = [Question(**one) for one in more]
+                            questions[row.exercise] = made
+                used = answer["used"]
+            except Lost as lost:
+                failed = tasks[len(results) :][: 1 if is_read else None]
+                said = lost.status, lost.text
+                if not is_read:
+                    said = "unreadable", TOO_MUCH
+                results += [
+                    replace(nothing(task, *said), isolation=self.isolation)
+                    for task in failed
+                ]
+        return Graded(
+            student,
+            sha256,
+            results,
+            questions,
+            round(time.monotonic() - began, 2),
+            round(used["cpu_s"], 2),
+            used["memory"],
+            round(used["wall_s"], 2),
+        )
 
-    def finish(self) -> tuple[float, int, float]:
-        """As an :class:`Examiner` does; 0 for what a killed one took."""
-        if self._process is None:
-            return 0.0, 0, 0.0
-        try:
-            cpu, memory, waited = self._ask("finish")
-        except Lost:
-            return 0.0, 0, 0.0
-        return float(cpu), int(memory), float(waited)
-
-    def close(self, at_once: bool = False) -> None:
+    def close(self) -> None:
         """End the process; its sandboxes end with it."""
         if self._process is None:
             return
-        self._connection.close()  # it sees that nobody asks anymore
-        if self._process.pid is not None:  # else its start was interrupted
-            if not at_once:
-                self._process.join(10.0)
-            self._process.kill()
-            self._process.join()
+        self._connection.close()
+        self._process.kill()
+        self._process.join()
         self._process = None
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _start(self) -> None:
-        """Have a process."""
-        if self._process is not None:
-            return
-        context: Any = multiprocessing.get_context(START)
-        context.set_forkserver_preload(["torch"])
-        self._connection, there = context.Pipe()
-        self._folder = tempfile.mkdtemp(prefix="coursekit-")
-        self._process = context.Process(
-            target=serve, args=(there, self._folder, *self.args), daemon=True
-        )
-        with nothing_from_here():
-            self._process.start()
-        there.close()
-        try:
-            self._answer(START_S)
-        except Lost as lost:
-            raise StartError(
-                f"the process that examines does not start: {lost.text}"
-            ) from None
-
-    def _resume(self) -> None:
-        """Have a process that has read the student's notebooks."""
+    def _ask(self, *asked: Any) -> None:
+        """Have a process, and send it what to examine."""
         if self._process is None:
-            lost = self.lost
-            self.read(*self.student)
-            if lost is not None:  # what it took was theirs
-                self._ask("forfeit", lost)
+            context: Any = multiprocessing.get_context(FORK)
+            context.set_forkserver_preload(["torch"])
+            self._connection, there = context.Pipe()
+            self._folder = tempfile.mkdtemp(prefix="coursekit-")
+            given = self.isolation, self.limits, list(core.OVERLAYS)
+            process = context.Process(
+                target=serve, args=(there, self._folder, *given), daemon=True
+            )
+            with nothing_from_here():
+                process.start()
+            self._process = process
+            there.close()
+        with contextlib.suppress(BrokenPipeError):  # the answer says why
+            self._connection.send(asked)
 
-    def _ask(self, *request: Any) -> Any:
-        """Call a method over there.
+    def _answer(self) -> Any:
+        """What it says next.
 
         Raises:
-            StartError: as it does there.
-            Lost: if there is no answer; the process is gone then.
+            Lost: if it says nothing; the process is gone then.
         """
-        with contextlib.suppress(BrokenPipeError):  # the answer says why
-            self._connection.send(request)
-        answer = self._answer(self.seconds)
-        if "error" in answer:
-            raise StartError(answer["error"])
-        return answer["value"]
-
-    def _answer(self, seconds: float) -> Any:
-        """What it says next."""
         assert self._process is not None
-        end = time.monotonic() + seconds
+        end = time.monotonic() + self.seconds
         while time.monotonic() < end:
             if not self._connection.poll(0.5):  # short: Ctrl-C gets its turn
                 continue
             try:
                 return json.loads(self._connection.recv_bytes())
             except (EOFError, ConnectionResetError):
-                raise self._lost() from None
-        self.close(at_once=True)
-        raise Lost("timeout", f"It took more than {seconds:g} s on the clock.")
-
-    def _lost(self) -> Lost:
-        """Why a process has ended that should not have."""
-        assert self._process is not None
-        self._process.join(10.0)
-        code = self._process.exitcode
-        self.close(at_once=True)
-        if code == -getattr(signal, "SIGPROF", 0) != 0:
-            return Lost("timeout", TOO_SLOW)
-        text = f"{STUMBLED}: the process that examined it ended ({code})."
-        return Lost("protocol", text)
+                self._process.join(10.0)
+                code = self._process.exitcode
+                self.close()
+                text = f"{STUMBLED}: the process that examined it ended"
+                raise Lost("protocol", f"{text} ({code}).") from None
+        self.close()
+        seconds = f"{self.seconds:g} s on the clock"
+        raise Lost("timeout", f"It took more than {seconds}.")

@@ -14,8 +14,7 @@ from coursekit_classroom.check import core
 from coursekit_classroom.check.call import Outcome, Raised, call
 from coursekit_classroom.check.checker import examine
 from coursekit_classroom.check.diagnose import drawn, same, trace
-from coursekit_classroom.grading.isolation import Limits
-from coursekit_classroom.grading.sandbox import Sandbox
+from coursekit_classroom.grading.sandbox import Limits, Sandbox
 from tests.answers import answers
 
 SEED = 2  # test_answers.py asks at home, with other cases
@@ -54,7 +53,7 @@ def filled(box, chapter):
     module = importlib.import_module(f"tests.answers.{chapter}")
     text = inspect.getsource(module)
     assert IMPORT in text
-    assert box.run(text.replace(IMPORT, IN_THE_CHILD)) == []
+    assert box.run([text.replace(IMPORT, IN_THE_CHILD)]) == {}
     return box
 
 

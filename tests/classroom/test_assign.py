@@ -29,9 +29,9 @@ from coursekit_classroom.grading import (
     assign,
     exports,
     handout,
-    isolation,
     plain,
     roster,
+    sandbox,
 )
 from coursekit_classroom.grading.checkfile import check_file
 from coursekit_classroom.grading.install import install_cell
@@ -1012,7 +1012,7 @@ def test_gradescope_grades_a_submission(made, debug, tmp_path):
         assert {t["visibility"] for t in said["tests"]} == {"after_due_date"}
         *found, last = said["tests"]
         tests = {t["name"]: t for t in found}
-        kind = str(isolation.best())
+        kind = str(sandbox.best())
         assert said["extra_data"] == {"isolation": [kind]}
         assert f"isolation: {kind}" in said["output"]
         assert all(f"isolation: {kind}" in t["output"] for t in tests.values())
@@ -1068,7 +1068,7 @@ def test_gradescope_knows_when_it_was_handed_in(tmp_path):
     assert said["score"] == round(0.7 * most, 2)  # two days and an hour
     assert "3 days late" in said["tests"][-1]["output"]
     assert {t["visibility"] for t in said["tests"]} == {"visible"}
-    place = "source/package/coursekit_classroom/grading/isolation.py"
+    place = "source/package/coursekit_classroom/grading/sandbox.py"
     with (tmp_path / place).open("a") as file:
         file.write("\n\ndef best():\n    return Isolation.NONE\n")
     said = results()

@@ -3,34 +3,30 @@
 import argparse
 import contextlib
 import dataclasses
-import functools
 import json
-import math
 import os
-import signal
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import forked
 import pytest
 import torch
-from patience import PATIENCE
+from in_process import InProcess
 
-from coursekit_classroom.grading import (
-    doctor,
-    frames,
-    isolation,
-    processes,
-    served,
-)
+from coursekit_classroom.grading import doctor, sandbox
 from coursekit_classroom.grading.doctor import BROKEN, HELD, UNTRIED, Finding
-from coursekit_classroom.grading.examiner import Examiner, Session, Task
-from coursekit_classroom.grading.isolation import Isolation
+from coursekit_classroom.grading.examiner import Task
 from coursekit_classroom.grading.key import derived
 from coursekit_classroom.grading.records import Graded, Result
-from coursekit_classroom.grading.sandbox import Pool, Sandbox
+from coursekit_classroom.grading.sandbox import (
+    Isolation,
+    Pool,
+    Sandbox,
+    survivors,
+)
 from coursekit_classroom.grading.worker import Worker
 
 ATTACKS = {a.name: a for a in doctor.read_attacks()}
@@ -51,13 +47,13 @@ HARMLESS += ["file_times", "limit_the_grader"]
 
 
 def bubblewrap():
-    if why := isolation.why_no_bubblewrap():
+    if why := sandbox.why_no_bubblewrap():
         pytest.skip(why)
     return Isolation.BUBBLEWRAP
 
 
 def landlock():
-    if why := isolation.why_no_landlock():
+    if why := sandbox.why_no_landlock():
         pytest.skip(why)
     return Isolation.LANDLOCK
 
@@ -74,7 +70,7 @@ def shared():
     boxes = {}
 
     def give(kind):
-        if kind not in boxes or boxes[kind].broken:
+        if kind not in boxes or boxes[kind].failure:
             boxes[kind] = Sandbox(kind, doctor.together(doctor.LIMITS))
         return boxes[kind]
 
@@ -106,10 +102,8 @@ def test_an_attack_gets_nothing_under_landlock(attack, bait, shared):
     attack = dataclasses.replace(attack, shares=True)
     found = doctor.finding(attack, shared(landlock()), bait)
     assert found.verdict == HELD, found.note
-    assert (
-        shared(Isolation.LANDLOCK).survivors()
-        == shared(Isolation.LANDLOCK).pids
-    )
+    box = shared(Isolation.LANDLOCK)
+    assert survivors(box.folder) == [box._popen.pid]
 
 
 @pytest.mark.parametrize(
@@ -127,7 +121,7 @@ ROOM = doctor.roomy(doctor.LIMITS)
 @pytest.fixture(scope="module")
 def grader():
     """What examines students here, all of it."""
-    with Worker(isolation.best(), ROOM) as found:
+    with Worker(sandbox.best(), ROOM) as found:
         yield found
 
 
@@ -148,21 +142,22 @@ WAYS = {  # what they come to if nothing of the package is hidden
 }
 READ = """
 import json, sys
-from coursekit_classroom.grading import doctor, isolation
+from coursekit_classroom.grading import doctor, sandbox
 from coursekit_classroom.grading.sandbox import Sandbox
 
 attacks = {a.name: a for a in doctor.read_attacks()}
-secret, found = isolation.SECRET, {"package": str(isolation.PACKAGE)}
-readable, course = isolation.readable_paths(), str(isolation.COURSE)
+secret, found = sandbox.SECRET, {"package": str(sandbox.PACKAGE)}
+readable, course = sandbox.readable_paths(), str(sandbox.COURSE)
 cell = "import coursekit, os\\nfrom coursekit import GPT\\n"
 cell += "print(os.path.realpath(coursekit.__file__), flush=True)"
 with doctor.host() as bait:
-    for name, isolation.SECRET in (("guarded", secret), ("open", ())):
+    for name, sandbox.SECRET in (("guarded", secret), ("open", ())):
         if name == "open":
-            isolation.readable_paths = lambda: (*readable, course)
+            sandbox.readable_paths = lambda: (*readable, course)
+        sandbox.hidden_paths.cache_clear()
         limits = doctor.together(doctor.LIMITS)
-        with Sandbox(isolation.Isolation(sys.argv[1]), limits) as box:
-            failed = [str(f.error) for f in box.run(cell)]
+        with Sandbox(sandbox.Isolation(sys.argv[1]), limits) as box:
+            failed = [str(e) for e in box.run([cell]).values()]
             ended = doctor.attempt(box, "right", doctor.RIGHT, bait)
             found[name] = {"failed": failed, "right": ended}
             for one in sys.argv[2:]:
@@ -182,13 +177,13 @@ def installed(tmp_path_factory):
             *(sys.executable, "-m", "hatchling", "build", "-t", "wheel"),
             *("-d", str(folder)),
         ],
-        cwd=isolation.PACKAGE.parent,
+        cwd=sandbox.PACKAGE.parent,
         check=True,
         capture_output=True,
     )
     packages = folder / "site-packages"
     packages.mkdir()
-    for path in isolation.library_paths():
+    for path in sandbox.library_paths():
         for entry in (
             Path(path).iterdir() if path.endswith("-packages") else ()
         ):
@@ -208,7 +203,7 @@ def test_reading_attacks_fail_for_what_is_hidden(place, kind, request):
     The package is there all the same, beside torch in one folder.
     """
     isolation_here = kind()
-    root = isolation.PACKAGE.parent
+    root = sandbox.PACKAGE.parent
     home = request.getfixturevalue("installed") if place == "wheel" else root
     done = subprocess.run(
         [sys.executable, "-c", READ, isolation_here.value, *READING],
@@ -242,11 +237,9 @@ def test_reading_attacks_fail_for_what_is_hidden(place, kind, request):
 
 @contextlib.contextmanager
 def examining(limits):
-    """An examiner in this process, for what needs no other."""
-    with Pool(isolation.best(), limits) as pool:
-        found = Examiner(lambda alone: pool.take(last=True))
-        yield found
-        found.finish()
+    """A worker in this process, for what needs no other."""
+    with Pool(sandbox.best(), limits) as pool:
+        yield InProcess(sandbox.best(), limits, pool.take)
 
 
 @pytest.fixture
@@ -270,8 +263,8 @@ def test_a_function_that_names_itself_would_give_full_marks(here, monkeypatch):
     """Without the neutral wrapper its errors say what it is called."""
     attack = ATTACKS["names_itself"]
     own = lambda error: [type(error).__name__, str(error)]  # noqa: E731
-    monkeypatch.setattr(served, "neutral", own)
-    monkeypatch.setattr(served, "bound", lambda *_: None)
+    monkeypatch.setattr(sandbox, "neutral", own)
+    monkeypatch.setattr(sandbox, "hold", lambda *_: None)
     found = doctor.examined(attack, here, ROOM)
     assert (found.verdict, found.note) == (BROKEN, "full marks")
 
@@ -294,8 +287,8 @@ def test_a_right_answer_that_is_late_breaks_no_promise(
         row = Result("", "", 1.0, status, right=int(status == "ok"), total=1)
         return Graded("", "", [row])
 
-    monkeypatch.setattr(doctor, "grade_student", graded)
-    found = doctor.examined(ATTACKS["names_itself"], None, doctor.LIMITS)
+    worker = SimpleNamespace(grade=graded)
+    found = doctor.examined(ATTACKS["names_itself"], worker, doctor.LIMITS)
     assert found.verdict == verdict
     said = doctor.report([found])
     assert (doctor.BUSY in said) == (verdict == UNTRIED)
@@ -307,79 +300,6 @@ def test_empty_files_would_be_made_if_nobody_counted(bait, monkeypatch):
         found = doctor.finding(ATTACKS["empty_files"], box, bait)
     assert found.verdict == BROKEN
     assert found.note.startswith("made 40000 files")
-
-
-def test_a_server_s_socket_left_open_would_take_requests(
-    bait, monkeypatch, tmp_path
-):
-    for name in isolation.FILES:
-        text = (isolation.HERE / name).read_text()
-        (tmp_path / name).write_text(text.replace("listener.close()", "pass"))
-    monkeypatch.setattr(processes, "HERE", tmp_path)
-    monkeypatch.setattr(processes, "server", functools.cache(processes.Server))
-    with Sandbox(bubblewrap(), doctor.together(doctor.LIMITS)) as box:
-        found = doctor.finding(ATTACKS["server"], box, bait)
-    assert found.verdict == BROKEN
-    assert found.note.startswith("sent a request")
-
-
-@pytest.mark.parametrize(
-    ("name", "what", "unlimited"),
-    [
-        ("many_sandboxes", "CPU time", "wall_s"),
-        ("stops_itself", "time on the clock", "cpu_s"),
-    ],
-)
-def test_a_budget_for_each_sandbox_would_be_used_three_times(
-    name, what, unlimited, monkeypatch
-):
-    monkeypatch.setattr(doctor, "DRAWS", 1)
-    monkeypatch.setattr(Session, "left", lambda self: (math.inf, math.inf))
-    limits = dataclasses.replace(doctor.LIMITS, **{unlimited: PATIENCE})
-    with examining(limits) as examiner:
-        found = doctor.examined(ATTACKS[name], examiner, limits)
-    assert found.verdict == BROKEN
-    assert f"more than a submission's {what}" in found.note
-
-
-def test_a_range_that_comes_in_would_never_end():
-    """Without the bound on the wire and the worker that can be killed.
-
-    With the one alone it ends as well: test_worker.py.
-    """
-    attack = "from test_doctor import endless; endless()"
-    here = Path(__file__).resolve().parent
-    paths = here.parents[1], here.parent, here
-    with subprocess.Popen(
-        [sys.executable, "-c", attack],
-        stdout=subprocess.PIPE,
-        env=os.environ | {"PYTHONPATH": ":".join(map(str, paths))},
-    ) as process:
-        assert process.stdout.readline() == b"called\n"
-        for wait in (4, 1):
-            with pytest.raises(subprocess.TimeoutExpired):
-                process.wait(wait)
-            process.send_signal(signal.SIGINT)  # Ctrl-C is of no use
-        process.kill()
-
-
-def endless():
-    """Grade `endless_range` in this process, unguarded."""
-    frames.RANGE = 1 << 60
-    asked = frames.unpack
-
-    def unpack(frame, function=None):
-        value = asked(frame, function)
-        if "ask" in value:
-            print("called", flush=True)
-        return value
-
-    frames.unpack = unpack
-    limits = dataclasses.replace(
-        doctor.LIMITS, cpu_s=PATIENCE, wall_s=PATIENCE
-    )
-    with examining(limits) as examiner:
-        doctor.examined(ATTACKS["endless_range"], examiner, limits)
 
 
 @pytest.mark.parametrize("name", HARMLESS)
@@ -399,7 +319,7 @@ def test_an_orphan_is_seen(bait):
         pytest.skip("processes are looked up in /proc")
     with Sandbox(Isolation.NONE, doctor.together(doctor.LIMITS)) as box:
         found = doctor.finding(ATTACKS["orphan"], box, bait)
-    left = box.survivors()
+    left = survivors(box.folder)
     for pid in left:
         subprocess.run(["kill", "-9", str(pid)], check=True)
     (bait.folder / "started-orphan").unlink()

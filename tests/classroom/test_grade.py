@@ -24,6 +24,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from in_process import InProcess
 from patience import cpu_seconds
 
 from coursekit_classroom.check import core
@@ -34,14 +35,12 @@ from coursekit_classroom.grading import (
     feedback,
     grade,
     library,
-    notebooks,
     roster,
     summary,
     viva,
 )
 from coursekit_classroom.grading.examiner import Task
 from coursekit_classroom.grading.grade import Batch, Files, collect
-from coursekit_classroom.grading.isolation import Isolation, Limits, best
 from coursekit_classroom.grading.key import Key, derived
 from coursekit_classroom.grading.program import LONGEST
 from coursekit_classroom.grading.records import (
@@ -50,7 +49,13 @@ from coursekit_classroom.grading.records import (
     Result,
     graded,
 )
-from coursekit_classroom.grading.sandbox import SandboxError
+from coursekit_classroom.grading.sandbox import (
+    Isolation,
+    Limits,
+    SandboxError,
+    Usage,
+    best,
+)
 from coursekit_classroom.grading.standalone import standalone
 from tests.submissions import corpus
 from tests.submissions.corpus import ATTEND, MENDED, RIGHT, RIGHT_MENDED
@@ -64,24 +69,19 @@ ASSIGNMENT = {"page": "04_attention", "exercises": corpus.EXERCISES}
 class Here:
     """Stands in for a sandbox: runs in this process."""
 
-    def __init__(self, limits=LIMITS):
-        self.limits = limits
-        self.usage = SimpleNamespace(cpu_s=0.0, wall_s=0.0, memory=0)
-        self.space = {}
+    usage = Usage(0.0, 0.0, 0)
+    left = 1.0, 1.0
 
-    def allow(self, cpu_s, wall_s):
-        assert min(cpu_s, wall_s) > 0
+    def begin(self, *_):
+        pass
 
-    def run(self, cells, fresh=False):
-        if fresh:
-            self.space = {}
-        failed = []
+    def run(self, cells):
+        self.space, failed = {}, {}
         for number, source in enumerate(cells):
             try:
                 exec(compile(source, "<cell>", "exec"), self.space)
             except Exception as error:
-                raised = Raised(type(error).__name__, str(error))
-                failed.append(SimpleNamespace(cell=number, error=raised))
+                failed[number] = Raised(type(error).__name__, str(error))
         return failed
 
     def call(self, function, arguments, seed=0, watched=False):
@@ -102,11 +102,7 @@ class Here:
         pass
 
 
-def here(alone):
-    return Here()
-
-
-def batch(tmp_path, entries, take=here, key=None, name="grades.csv"):
+def batch(tmp_path, entries, take=Here, key=None, name="grades.csv"):
     """Grade some submissions, and write everything."""
     folder = tmp_path / "submissions"
     if not folder.exists():
@@ -115,8 +111,9 @@ def batch(tmp_path, entries, take=here, key=None, name="grades.csv"):
     args = argparse.Namespace(feedback=None)
     key = key or Key(KEY, {"attention": ASSIGNMENT})
     isolation = best() if take is None else Isolation.NONE
+    worker = take and InProcess(Isolation.NONE, LIMITS, take)
     return Batch(
-        key, collect(folder, args), files, None, isolation, LIMITS, take
+        key, collect(folder, args), files, None, isolation, LIMITS, worker
     )
 
 
@@ -361,7 +358,7 @@ def test_whose_a_submission_is(tmp_path, names, path, student):
     nobody = argparse.Namespace(feedback=None)
     found = collect(tmp_path / "submissions", nobody, pattern)
     files = Files(tmp_path / "grades.csv", None)
-    made = Batch(key, found, files, take=here)
+    made = Batch(key, found, files)
     assert [s for s, paths in made.students.items() if paths] == [student]
     strangers = [] if student in CLASS else [student]
     assert made.strangers() == strangers
@@ -502,33 +499,6 @@ def test_no_file_has_a_time_that_ends_the_batch(tmp_path, seconds):
         **{"name": path.name, "parent": tmp_path},
     )
     assert (batch.days_late(odd) > 1e6) == (seconds > 0)
-
-
-def test_a_cell_that_takes_long_to_read_holds_up_nobody(tmp_path, monkeypatch):
-    """What notebooks declare is read before any worker is there."""
-    row = "def f(a, b=[x for x in y]):\n  return [lambda q: q for z in a]\n"
-    cells = [
-        {
-            "cell_type": "code",
-            "source": 1000 * row,
-            "metadata": {"exercise": i},
-        }
-        for i in (f"a/b{n}" for n in range(20))
-    ]
-    path = tmp_path / "eve.ipynb"
-    path.write_text(json.dumps({"cells": cells}), "utf8")
-
-    def read():
-        return grade.declarations([path])
-
-    assert read() == []
-    too_much_code = cpu_seconds(read)
-    monkeypatch.setattr(notebooks, "MOST", 1 << 30)
-    monkeypatch.setattr(grade, "READ_S", 0.1)
-    too_much_time = cpu_seconds(read)
-    monkeypatch.setattr(grade, "READ_S", 1e6)
-    control = cpu_seconds(read)
-    assert 3 * max(too_much_code, too_much_time) < control
 
 
 def test_nobody_is_called_as_a_twin_would_be(tmp_path):
@@ -862,7 +832,6 @@ def test_two_sheets_in_one_folder_do_not_meet(tmp_path, in_process):
 def test_where_nothing_can_be_written_nothing_is_graded(tmp_path, in_process):
     corpus.build(tmp_path / "submissions", [RIGHT_ONE])
     (tmp_path / "file").write_text("")
-    in_process.take = None  # no sandbox is asked for
     for out, said in (
         (tmp_path, "a sheet is a file"),
         (tmp_path / "file" / "grades.csv", "where nothing can be"),
@@ -926,82 +895,57 @@ def test_an_error_of_ours_costs_one_student_their_rows_alone(
 
 
 # -- time-outs ---------------------------------------------------------------
-class Slow(Here):
-    """Takes too long for a while."""
+class Late(Here):
+    """Takes too long, or ends, at its second call."""
 
-    left = 0
+    calls = 0
+    status = "timeout"
 
     def call(self, function, arguments, seed=0, watched=False):
-        if Slow.left:
-            Slow.left -= 1
-            raise SandboxError("timeout", "it took more than 1 s")
+        Late.calls += 1
+        if Late.calls in (2, 3):
+            raise SandboxError(Late.status, "it took more than 1 s")
         return super().call(function, arguments, seed, watched)
 
 
 @pytest.mark.parametrize(
-    ("slow", "status", "points", "sandboxes"),
-    [
-        (0, "ok", "6.00", 1),
-        (1, "ok", "6.00", 2),  # tried again
-        (2, "timeout", "4.80", 3),  # twice on one case; the others count
-        (3, "timeout", "0.00", 4),  # on two cases: it is not asked any more
-        (99, "timeout", "0.00", 4),
-    ],
+    ("status", "points"),
+    [("timeout", "1.20"), ("died", "1.20")],  # of 5 cases: one was right
 )
-def test_a_time_out_is_tried_again_once_alone(
-    tmp_path, monkeypatch, slow, status, points, sandboxes
+def test_after_a_time_out_and_two_deaths_it_is_not_called(
+    tmp_path, monkeypatch, status, points
 ):
-    monkeypatch.setattr(Slow, "left", slow)
-    taken = []
-
-    def take(alone):
-        taken.append(alone)
-        return Slow()
-
+    monkeypatch.setattr(Late, "calls", 0)
+    monkeypatch.setattr(Late, "status", status)
     key = Key(KEY, {"a": {"exercises": corpus.EXERCISES[:1]}})
-    _, by = finished(tmp_path, [RIGHT_ONE], take=take, key=key)
+    _, by = finished(tmp_path, [RIGHT_ONE], take=Late, key=key)
     assert by["ada", ATTEND]["status"] == status
     assert by["ada", ATTEND]["points"] == points
-    assert taken.count(True) == min(slow, 1)
-    assert len(taken) <= sandboxes
 
 
-def test_one_budget_for_all_sandboxes_and_a_part_for_each_task():
-    """By hand: 12 s, 3 tasks; half is kept, 2 s for each task to come."""
-    used = SimpleNamespace(cpu_s=0.0, wall_s=0.0, memory=0)
-    session = examiner.Session(lambda alone: Here(Limits(12.0, 120.0)))
+def test_sandboxes_of_one_exercise_share_its_limits():
+    box = Here()
+    session = examiner.Session(lambda: box, Limits(12.0, 120.0))
     session.open()
-    session.box.usage = used
-    session.begin(0, 3)
-    assert session.left() == pytest.approx(
-        (8.0, 40.0)
-    )  # of 80 s half, for a second try
-    used.cpu_s, used.wall_s = 3.0, 5.0
-    assert session.left() == pytest.approx((5.0, 35.0))
-    session.retried = True
-    assert session.left() == pytest.approx((5.0, 75.0))
+    box.left = 5.0, 75.0
+    given = []
+    box.begin = lambda *left: given.append(left)
     session.open()  # another sandbox has no more
-    assert session.left() == pytest.approx((5.0, 75.0))
-    session.box.usage = used = SimpleNamespace(cpu_s=6.0, wall_s=0, memory=0)
+    assert given == [(5.0, 75.0)]
+    box.left = -0.1, 75.0
     with pytest.raises(SandboxError, match="nothing was left"):
-        session.ready()
-    session.begin(1, 3)  # charged are 8 s: what was too much is nobody's
-    assert session.left() == pytest.approx((2.0, 47.5))
-    session.begin(2, 3)
-    assert session.left() == pytest.approx((4.0, 57.5))
-    lost = examiner.Session(session.take)
-    lost.forfeit(1, 3)
-    lost.open()
-    lost.begin(2, 3)
-    assert lost.left()[0] == pytest.approx(2.0)
+        session.open()
+    session.begin()  # the next exercise
+    session.open()
+    assert given[-1] == (12.0, 120.0)
 
 
 def test_a_sandbox_that_does_not_start_is_nobodys_fault(tmp_path):
     class Dead(Here):
-        def run(self, cells, fresh=False):
+        def run(self, cells):
             raise SandboxError("died", "no torch")
 
-    found = batch(tmp_path, [RIGHT_ONE], lambda alone: Dead())
+    found = batch(tmp_path, [RIGHT_ONE], Dead)
     with pytest.raises(OSError, match="does not start: no torch"):
         found.grade()
 
@@ -1067,21 +1011,8 @@ def command(tmp_path, *more, assignments=None):
 
 @pytest.fixture
 def in_process(monkeypatch):
-    class Worker(examiner.Examiner):
-        def __init__(self, isolation, limits):
-            super().__init__(self.box)
-
-        def box(self, alone):
-            return Here()
-
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *_):
-            self.finish()
-
-    monkeypatch.setattr(grade, "Worker", Worker)
-    return Worker
+    made = partial(InProcess, take=Here)
+    monkeypatch.setattr(grade, "Worker", made)
 
 
 def test_the_command_writes_everything(tmp_path, in_process, capsys):
@@ -1103,18 +1034,19 @@ def test_the_command_writes_everything(tmp_path, in_process, capsys):
 
 
 def test_an_interrupt_leaves_a_state_to_go_on_from(
-    tmp_path, in_process, capsys
+    tmp_path, monkeypatch, capsys
 ):
     corpus.build(tmp_path / "submissions", [RIGHT_ONE, WRONG_ONE])
-    box, taken = in_process.box, []
+    taken = []
 
-    def interrupted(self, alone):
-        taken.append(alone)
+    def interrupted():
+        taken.append(1)
         if len(taken) == 2:
             raise KeyboardInterrupt
-        return box(self, alone)
+        return Here()
 
-    in_process.box = interrupted
+    made = partial(InProcess, take=interrupted)
+    monkeypatch.setattr(grade, "Worker", made)
     assert grade.run(command(tmp_path)) == 130
     assert "1 of 2 students are graded" in capsys.readouterr().err
     assert not (tmp_path / "out" / "grades.csv").exists()
@@ -1418,7 +1350,7 @@ def test_what_the_sandbox_is_given_does_not_tell_the_order(tmp_path):
         "ada", "", {"ada.ipynb": corpus.notebook(*cells)}, corpus.OK, corpus.OK
     )
     key = Key(KEY, {"a": {"exercises": fields}})
-    found, _ = finished(tmp_path, [one], key=key, take=lambda alone: Seen())
+    found, _ = finished(tmp_path, [one], key=key, take=Seen)
     tasks = found.tasks["ada"]
     assert {task.call_seed for task in tasks} < seen
     assert tasks[1].seed in seen  # a case of norm/gradients holds it
@@ -1573,9 +1505,9 @@ def test_a_test_starts_where_no_cell_has_been(tmp_path):
             super().__init__()
             ran.append([])
 
-        def run(self, cells, fresh=False):
+        def run(self, cells):
             ran[-1] += [cell for cell in cells if "def " in cell]
-            return super().run(cells, fresh)
+            return super().run(cells)
 
     data = corpus.notebook(
         corpus.code(corpus.IMPORTS),
@@ -1583,9 +1515,7 @@ def test_a_test_starts_where_no_cell_has_been(tmp_path):
         corpus.code(TELLS, f"{ATTEND}:test"),
     )
     one = corpus.Entry("ada", "", {"ada.ipynb": data}, corpus.OK, corpus.OK)
-    _, by = finished(
-        tmp_path, [one], key=debug_key(), take=lambda alone: Noted()
-    )
+    _, by = finished(tmp_path, [one], key=debug_key(), take=Noted)
     assert by["ada", f"{ATTEND}:test"]["status"] == "ok"
     boxes = [cells for cells in ran if any("tells" in c for c in cells)]
     assert len(boxes) == 2  # the second for a test that compares
@@ -1891,16 +1821,6 @@ def test_a_look_that_fails_ends_no_batch(tmp_path, monkeypatch, trouble):
     assert by["ada", ATTEND]["status"] == "ok"
     assert by["ada", ATTEND]["used_library"] == ""
     assert "not found out" in (found.files.feedback / "ada.md").read_text()
-
-
-def test_a_look_is_bounded(monkeypatch):
-    def forever(*_):
-        while True:
-            pass
-
-    monkeypatch.setattr(examiner, "LOOK_S", 0.2)
-    monkeypatch.setattr(library, "used", forever)
-    assert examiner.names_in(["x"], FORBIDDEN) is None
 
 
 def test_what_a_task_depends_on_is_written_down():

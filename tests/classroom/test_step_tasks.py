@@ -19,9 +19,8 @@ from coursekit_classroom import yourfile
 from coursekit_classroom.check.call import Outcome
 from coursekit_classroom.grading import doctor, steps
 from coursekit_classroom.grading.examiner import Session, read
-from coursekit_classroom.grading.isolation import Isolation, Limits
 from coursekit_classroom.grading.key import Key
-from coursekit_classroom.grading.sandbox import Sandbox
+from coursekit_classroom.grading.sandbox import Isolation, Limits, Sandbox
 from coursekit_classroom.yourfile import contracts, loading
 from coursekit_classroom.yourfile.contracts.base import ContractError
 
@@ -32,7 +31,7 @@ LYING = {a.name: a for a in doctor.read_attacks()}["own_verdict"]
 @pytest.fixture(scope="module")
 def session():
     """Sandboxes without isolation: what is asked and answered is the same."""
-    made = Session(lambda alone: Sandbox(Isolation.NONE, LIMITS))
+    made = Session(lambda: Sandbox(Isolation.NONE, LIMITS), LIMITS)
     yield made
     made.close()
 
@@ -53,7 +52,7 @@ def row(tmp_path, session, source, asked):
     submission, problem = read([path], [asked])
     assert submission, problem
     answer = submission.answers[asked.id]
-    session.begin(0, 1)
+    session.begin()
     cells = (*answer.helpers, answer.source)
     return asked.examine(answer, cells, session)[0]
 
@@ -122,8 +121,7 @@ def test_what_is_given_out_gets_no_points(tmp_path, session, chapter):
 )
 def test_a_file_that_does_not_run_has_a_row(tmp_path, source, status, says):
     limits = Limits(cpu_s=2.0, wall_s=PATIENCE)
-    # In what isolation there is: a fork, where a new process loads torch.
-    session = Session(lambda alone: Sandbox(limits=limits))
+    session = Session(lambda: Sandbox(limits=limits), limits)
     result = row(tmp_path, session, source, task(4, ["attention"]))
     session.close()
     assert (result.status, result.points) == (status, 0), result
@@ -136,11 +134,13 @@ def test_calls_get_seeds_that_only_the_key_knows():
     for secret, told in seeds.items():
         asked = dataclasses.replace(task(0), secret=secret)
 
-        def call(cells, name, bound, seed, told=told):
+        def call(name, bound, seed, told=told):
             told.append(seed)
             return Outcome(("value", []))
 
-        examined = steps.Examined(asked, (), SimpleNamespace(call=call))
+        box = SimpleNamespace(call=call)
+        session = SimpleNamespace(do=lambda cells, ask, box=box: ask(box))
+        examined = steps.Examined(asked, (), session)
         torch.manual_seed(0)
         for _ in range(3):
             examined.call("names")

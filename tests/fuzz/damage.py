@@ -4,7 +4,6 @@ What is read is as it was written, or it is refused: a ``ValueError`` (an
 ``OSError`` where the file is not there), in one line.
 """
 
-import io
 import json
 import struct
 import wave
@@ -33,7 +32,7 @@ from coursekit.pretrained.speech import read_wav
 from coursekit.saved_models import load_model, save_model
 from coursekit.tokenizer import BPETokenizer, CharTokenizer, load_tokenizer
 from coursekit.training import new_state
-from coursekit_classroom.grading import frames
+from coursekit_classroom.grading import wire as sandbox_wire
 from coursekit_classroom.grading.key import Key
 from coursekit_classroom.grading.notebooks import declared, read_submission
 from coursekit_classroom.grading.students import read_roster
@@ -325,25 +324,23 @@ class Wanted:
 
 @target
 def wire(rng):
-    """A frame of the sandbox: what it holds, or one error."""
-    nonce = bytes(16)
+    """A message of the sandbox: what it holds, or one error."""
     value = {
         "x": torch.randn(3, 4).T,
-        "y": [1, 2.5, None, True, "é", b"b", (range(3), {1, 2})],
+        "y": [1, 2.5, None, True, "é", b"b", (2 + 3j, {1, 2})],
         3: np.float64(2.5).item(),
     }
-    data = frames.pack(value, nonce)
-    if rng.random() < 0.3:
-        stream = io.BytesIO(spoiled(rng, data))
-        with suppress(frames.FrameError):
-            frame = frames.receive(stream.read)
-            if frame is not None:
-                frames.unpack(frame)
-        return
-    frame = frames.receive(io.BytesIO(data).read)
-    tree = json_bytes(rng, frame.header)
-    with suppress(frames.FrameError):
-        frames.unpack(frames.Frame(nonce, tree, frame.body))
+    data = sandbox_wire.pack(value)
+    is_json = rng.random() < 0.7
+    if not is_json:
+        data = spoiled(rng, data)
+    with suppress(sandbox_wire.WireError, struct.error):
+        text, body = sandbox_wire.sizes(data[: sandbox_wire.HEAD.size])
+        rest = data[sandbox_wire.HEAD.size :]
+        tree, tensors = rest[:text], rest[text : text + body]
+        sandbox_wire.unpack(
+            json_bytes(rng, tree) if is_json else tree, tensors
+        )
 
 
 KEY = {

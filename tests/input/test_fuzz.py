@@ -138,8 +138,8 @@ PLANTED = {
         lambda path: read_json(path)["cells"],
     ),
     "wire": (
-        "coursekit_classroom.grading.frames.unpack",
-        lambda frame: json.loads(frame.header),
+        "coursekit_classroom.grading.wire.unpack",
+        lambda text, body: json.loads(text),
     ),
     "records": (
         "coursekit_classroom.grading.shape.misfit",

@@ -12,9 +12,8 @@ def share(x):
 
     parent = next(o for o in gc.get_objects() if type(o).__name__ == "Channel")
     step = 2**61 - 1  # what Python divides by to hash an int
-    keys = [[["int", hex(n * step)], 0] for n in range(1, 12_000)]
-    header = json.dumps(["dict", [["value", ["dict", keys]]]]).encode()
-    head = struct.pack("<4s16sIQ", b"CKF1", parent.nonce, len(header), 0)
-    data = memoryview(head + header)
+    keys = {"dict": [[n * step, 0] for n in range(1, 12_000)]}
+    text = json.dumps({"dict": [["value", keys]]}).encode()
+    data = memoryview(struct.pack("<IQ", len(text), 0) + text)
     while data:
         data = data[os.write(parent.answers, data) :]

@@ -1,4 +1,4 @@
-"""Write a frame that says "passed" to every open file descriptor."""
+"""Write a message that says "passed" to every open file descriptor."""
 
 import json
 import os
@@ -9,14 +9,12 @@ import torch
 PROMISE = "score"
 CONTAINED_BY = ("bubblewrap", "landlock", "none")
 
-header = json.dumps(
-    ["dict", [["value", ["list", []]], ["status", "passed"]]]
-).encode()
-frame = struct.pack("<4s16sIQ", b"CKF1", bytes(16), len(header), 0) + header
+text = json.dumps({"dict": [["value", []], ["status", "passed"]]}).encode()
+message = struct.pack("<IQ", len(text), 0) + text
 for fd in range(64):
     try:
         os.set_blocking(fd, False)
-        os.write(fd, frame * 3)
+        os.write(fd, message * 3)
     except OSError:
         pass
 

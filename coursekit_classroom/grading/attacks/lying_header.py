@@ -19,8 +19,11 @@ def channel():
 
 def share(x):
     parent = channel()
-    tensor = ["tensor", "float64", [2**30, 2**30], [0, 0], False]
-    tree = ["dict", [["value", tensor], ["args", ["tuple", []]]]]
-    header = json.dumps(tree).encode()
-    head = struct.pack("<4s16sIQ", b"CKF1", parent.nonce, len(header), 8)
-    os.write(parent.answers, head + header + bytes(8))
+    shape = [2**30, 2**30]
+    said = {"dtype": "F64", "shape": shape, "data_offsets": [0, 8]}
+    header = json.dumps({"0": said}).encode()
+    body = struct.pack("<Q", len(header)) + header + bytes(8)
+    tensor = {"tensor": [0, "plain", False, shape, [1, 1]]}
+    text = json.dumps({"dict": [["value", tensor]]}).encode()
+    os.write(parent.answers, struct.pack("<IQ", len(text), len(body)))
+    os.write(parent.answers, text + body)

@@ -1,4 +1,4 @@
-"""Announce a frame of an exabyte, and send no more of it."""
+"""Announce a message of an exabyte, and send no more of it."""
 
 import gc
 import os
@@ -19,6 +19,6 @@ def channel():
 
 def share(x):
     parent = channel()
-    head = struct.pack("<4s16sIQ", b"CKF1", parent.nonce, 2**32 - 1, 2**60)
+    head = struct.pack("<IQ", 2**32 - 1, 2**60)
     os.write(parent.answers, head)
     time.sleep(1000)

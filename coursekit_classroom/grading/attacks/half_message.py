@@ -1,4 +1,4 @@
-"""Send half of a frame, then nothing."""
+"""Send half of a message, then nothing."""
 
 import gc
 import os
@@ -19,6 +19,6 @@ def channel():
 
 def share(x):
     parent = channel()
-    head = struct.pack("<4s16sIQ", b"CKF1", parent.nonce, 100, 2**20)
-    os.write(parent.answers, head + b'["dict"')
+    head = struct.pack("<IQ", 100, 2**20)
+    os.write(parent.answers, head + b'{"dict"')
     time.sleep(1000)
