@@ -9,7 +9,6 @@ import types
 from dataclasses import replace
 from functools import partial
 
-import forked
 import pytest
 import torch
 from torch import nn
@@ -717,7 +716,7 @@ def test_memory_is_measured():
     added = []
     for size in (1, 10**7):
         out = subprocess.run(
-            [*forked.python(), "-c", code.format(size=size)],
+            [sys.executable, "-c", code.format(size=size)],
             cwd=ROOT,
             capture_output=True,
             text=True,
