@@ -320,8 +320,8 @@ def linked(paths: Sequence[str], folder: str) -> list[str]:
                     inner = made / Path(shown).relative_to(path)
                     if inner == made:  # nothing in it is hidden
                         made.rmdir()
-                    inner.parent.mkdir(parents=True, exist_ok=True)
-                    if not inner.is_symlink():
+                    if not inner.exists():  # nor in a folder that is a link
+                        inner.parent.mkdir(parents=True, exist_ok=True)
                         inner.symlink_to(shown)
         found.append(str(made))
     return found
