@@ -75,10 +75,6 @@ TOO_MUCH = (
 UNSEEN = "Which forbidden functions it names was not found out."
 SAME = "The cell is as it was given out."
 STUMBLED = "What it returned made the grader stumble"
-TOO_SLOW = (
-    "Judging what it returned, or answering what it asked of the functions "
-    "that it was given, took too long."
-)
 TRIES = 4  # of each: whoever guesses is right once in 70 times
 BLIND: tuple[Callable[..., Any], ...] = (
     lambda *_, **__: None,

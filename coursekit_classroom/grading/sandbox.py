@@ -459,9 +459,10 @@ class Sandbox:
                 return Outcome(None, named, raised(*answer["error"]))
             used = {str(k): int(n) for k, n in answer["used"].items()}
             return Outcome(answer["value"], named, None, used)
-        except (ArithmeticError, AttributeError, LookupError, TypeError):
-            raise self._other_form() from None
-        except ValueError:
+        except (
+            *(ArithmeticError, AttributeError, LookupError),
+            *(TypeError, ValueError),
+        ):
             raise self._other_form() from None
 
     def look(self, function: str) -> tuple[bool, bool] | None:

@@ -47,7 +47,7 @@ from coursekit_classroom.grading.sandbox import (
 
 FORK = "forkserver" if sys.platform == "linux" else "spawn"
 JUDGE_S = 120.0  # on the clock, beyond what a student's code may take
-MEMORY = 6 << 30  # bytes that a worker may take
+MEMORY = 6 << 30  # bytes that judging may take, beyond what torch takes
 
 
 # -- in the worker -----------------------------------------------------------
@@ -64,7 +64,14 @@ def serve(
     if FORK == "forkserver":  # the server ends when nobody holds this
         os.close(forkserver._forkserver._forkserver_alive_fd)  # type: ignore[attr-defined]
     confine.die_with_parent()
-    confine.limit({"RLIMIT_AS": MEMORY})
+    if sys.platform == "linux":
+        import resource
+
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        soft = pages * resource.getpagesize() + MEMORY
+        # Not the hard limit: a sandbox, which has its own, inherits it.
+        hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
     core.OVERLAYS[:] = overlays
     tempfile.tempdir = folder  # what a killed one leaves behind is removed
     with Pool(isolation, limits) as pool, contextlib.suppress(EOFError):
