@@ -54,7 +54,7 @@ check: $(ENV)  ## in 3 minutes: style, types, the library, changed chapters
 
 test: $(ENV) $(ASKED)  ## run every check
 	@rm -rf _build
-	@$(call in_order,lint+types+library classroom chapters html+compare pages)
+	@$(call in_order,lint+types+library chapters html+classroom pages)
 
 fuzz: $(ENV)  ## random cases: make fuzz SECONDS=600; a failure says its command
 	@$(PY) -m tests.fuzz $(if $(ONLY),--only $(ONLY)) $(if $(SEED),--seed $(SEED)) \
@@ -163,7 +163,7 @@ in_order = failed=; for part in $(1); do echo; echo "== $$part"; \
   $(MAKE) --no-print-directory -k -j3 $$(echo $$part | tr + ' ') || \
   failed="$$failed $$part"; done; \
   test -z "$$failed" || { echo "FAILED:$$failed"; exit 1; }; echo "all passed"
-# nbval, which only `compare` needs, would load Jupyter in every worker.
+# nbval, which runs the chapters, would load Jupyter in every worker.
 NO_NBVAL = -p no:nbval
 
 lint: $(ENV)
@@ -193,11 +193,11 @@ changed: $(ENV)
 html: $(ENV)
 	.venv/bin/jupyter-book build . -W -n --keep-going
 
-compare: $(ENV)
+compare: $(ENV)  ## run the built chapters again, and compare what they give
 	@# Three workers: each waits for a kernel that starts or ends.
-	$(PY) -m pytest $(or $(IN),_build/notebooks) --nbval \
+	PYTHONPATH=sphinx_ext $(PY) -m pytest $(or $(IN),_build/notebooks) --nbval \
 	  --nbval-kernel-name python3 --nbval-sanitize-with tests/nbval.cfg \
-	  -p tests.nbval_plugin -n 3 --dist loadfile
+	  -p nbval_plugin -n 3 --dist loadfile
 
 pages: $(ENV)
 	@# Three workers: each waits for its browser now and then.

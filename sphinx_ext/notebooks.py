@@ -6,12 +6,12 @@
 1. If anything that a chapter computes with has changed (the package, the
    results, the lock), the cache and Sphinx's doctrees are thrown away:
    neither notices by itself, and the text would quote old numbers.
-2. Every chapter that is not in the cache is run, three at a time, those that
-   take longest first, and the time it took is printed; after all, the ten
-   slowest cells. A chapter that fails does not hide the others.
+2. Every chapter that is not in the cache is run by nbval (`nbval_plugin.py`),
+   three at a time, those that take longest first; then the ten slowest cells
+   are printed. A chapter that fails does not hide the others.
 3. Every chapter is written, with its outputs, to ``_build/notebooks``
-   (nbval runs these again and compares), and as a reader should get it
-   (:mod:`coursekit_classroom.readers`) to ``_build/readers``.
+   (`make compare` runs these again and compares), and as a reader should get
+   it (:mod:`coursekit_classroom.readers`) to ``_build/readers``.
 4. The numbers that the pages quote are written to ``_build/numbers.json``. A
    test compares them with ``book/numbers.json``, which lets
    ``coursekit notebooks`` quote them without a run.
@@ -24,20 +24,15 @@ import os
 import re
 import shutil
 import sys
-from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime
 from pathlib import Path
 
 import nbformat
+import pytest
 import yaml
 from jupyter_cache import get_cache
 from jupyter_cache.base import CacheBundleIn
-from jupyter_cache.executors.utils import single_nb_execution
 from myst_nb.core.read import read_myst_markdown_notebook
 from myst_parser.config.main import MdParserConfig
-
-sys.path.insert(0, str(Path(__file__).parent))
-import kernels
 
 from coursekit_classroom.grading import plain
 from coursekit_classroom.readers import code_cells, for_reader
@@ -47,7 +42,6 @@ yaml.SafeLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 WORKERS = 3  # on two cores: a kernel that starts or ends waits
 NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
-SLOWEST = 10  # cells, of all chapters, that are listed with their time
 INPUTS = ("coursekit", "coursekit_classroom", "results", "requirements.txt")
 # Of these the pages quote nothing that a chapter computes.
 NO_INPUT = ("results/chapters.json", "results/chapters.py")
@@ -142,28 +136,6 @@ def join_streams(notebook):
         cell.outputs = joined
 
 
-def take_times(notebook):
-    """``(seconds, first line)`` of each cell that ran; forget when it did."""
-    times = []
-    for cell in code_cells(notebook):
-        when = cell.metadata.pop("execution", {})
-        ends = [when.get(f"iopub.status.{end}") for end in ("busy", "idle")]
-        if all(ends):
-            busy, idle = map(datetime.fromisoformat, ends)
-            lines = cell.source.strip().splitlines() or [""]
-            times.append(((idle - busy).total_seconds(), lines[0]))
-    return times
-
-
-def recorded_seconds(root):
-    """Recorded seconds of each page; 0 if never measured."""
-    path = Path(root, "results", "chapters.json")
-    pages = {}
-    if path.is_file():
-        pages = json.loads(path.read_text("utf8"))["metrics"]["pages"]
-    return lambda page: pages.get(page, {}).get("seconds", 0)
-
-
 def missing(root, only=None):
     """``(page, notebook)`` of the chapters that the cache does not have."""
     cache = get_cache(Path(root, "_build", ".jupyter_cache"))
@@ -180,56 +152,56 @@ def ask_for_svg():
 
 
 def execute(root, only=None):
-    """Run what the cache does not have; return the pages that failed."""
+    """Let nbval run what the cache does not have; the pages that failed."""
     ask_for_svg()
     invalidate(root)
     cache = get_cache(Path(root, "_build", ".jupyter_cache"))
-    timeout = config(root)["execute"]["timeout"]
-    seconds = recorded_seconds(root)
-    todo = sorted(missing(root, only), key=lambda job: -seconds(job[0]))
-
-    def start(page, notebook):
-        return single_nb_execution(
-            notebook,
-            cwd=str(Path(root, page).parent.resolve()),
-            timeout=timeout,
-            allow_errors=False,
-            record_timing=True,
+    todo = dict(missing(root, only))
+    folder = Path(root, "_build", "running")
+    shutil.rmtree(folder, ignore_errors=True)
+    for page, notebook in todo.items():
+        number_cells(notebook)
+        write(notebook, folder / f"{page}.ipynb")
+    if todo:
+        nbval(root, folder, workers=min(WORKERS, len(todo)))
+    failed = []
+    for page in todo:
+        ran = nbformat.read(folder / f"{page}.ipynb", as_version=4)
+        if not any(cell.execution_count for cell in code_cells(ran)):
+            failed.append(page)
+            continue
+        join_streams(ran)
+        source = str(Path(root, page + ".md").resolve())
+        cache.cache_notebook_bundle(
+            CacheBundleIn(ran, source), check_validity=False, overwrite=True
         )
-
-    def run(job):
-        try:
-            return start(*job)
-        except RuntimeError:  # somebody took the port that it had chosen
-            return start(*job)
-
-    if not todo:
-        return []
-    failed, spent = [], []
-    with kernels.ready(), ThreadPoolExecutor(WORKERS) as pool:
-        for (page, notebook), done in zip(
-            todo, pool.map(run, todo), strict=True
-        ):
-            # Taken out again, or each build would write other notebooks.
-            spent += [(s, page, line) for s, line in take_times(notebook)]
-            if done.err is not None:
-                failed.append(page)
-                print(f"{page}: failed\n{done.exc_string}", file=sys.stderr)
-                continue
-            print(f"{page}: ran in {done.time:.1f} s", flush=True)
-            join_streams(notebook)
-            cache.cache_notebook_bundle(
-                CacheBundleIn(
-                    notebook,
-                    str(Path(root, page + ".md").resolve()),
-                    data={"execution_seconds": done.time},
-                ),
-                check_validity=False,
-                overwrite=True,
-            )
-    for seconds, page, line in sorted(spent, reverse=True)[:SLOWEST]:
-        print(f"{seconds:7.1f} s  {page}: {line}", flush=True)
+    shutil.rmtree(folder, ignore_errors=True)
     return failed
+
+
+def nbval(root, folder, workers):
+    """Run every notebook of a folder, and print the slowest cells."""
+    pytest.main(
+        [
+            *(str(folder), "--nbval", "--nbval-kernel-name=python3"),
+            f"--nbval-cell-timeout={config(root)['execute']['timeout']}",
+            *("-p", "nbval_plugin", "-p", "no:cacheprovider"),
+            *("-c", os.devnull, f"--rootdir={root}", "--durations=10", "-q"),
+            *(f"-n{workers}", "--dist=loadfile") * (workers > 1),
+        ]
+    )
+
+
+def write(notebook, path):
+    """Write a notebook."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    nbformat.write(notebook, path)
+
+
+def number_cells(notebook):
+    """Name the cells by their number: else random, and never reproducible."""
+    for number, cell in enumerate(notebook.cells):
+        cell.id = f"cell-{number}"
 
 
 def drop_svg(notebook):
@@ -259,16 +231,13 @@ def export(root, only=None):
             continue
         _, ran = cache.merge_match_into_notebook(notebook)
         drop_svg(ran)
-        for number, cell in enumerate(ran.cells):
-            cell.id = f"cell-{number}"  # else random, and never reproducible
+        number_cells(ran)
         shown = plain.Page(book, page, ran)
         for kind, nb in (
             ("notebooks", ran),
             ("readers", for_reader(ran, shown)),
         ):
-            target = build / kind / f"{page}.ipynb"
-            target.parent.mkdir(parents=True, exist_ok=True)
-            nbformat.write(nb, target)
+            write(nb, build / kind / f"{page}.ipynb")
         numbers[page] = shown.quoted
     kept = {page: numbers[page] for page in sorted(numbers) if numbers[page]}
     text = json.dumps(kept, indent=1, ensure_ascii=False, sort_keys=True)

@@ -4,8 +4,8 @@
 
 A chapter has changed if its page, its module or its exercises have:
 ``book/04_attention.md``, ``coursekit/attention.py``,
-``coursekit_classroom/catalogue/attention.py``. It is run twice, by the build
-and by nbval, which compares. The HTML is built too where the cache holds the
+``coursekit_classroom/catalogue/attention.py``. It is run twice, and nbval
+compares both runs. The HTML is built too where the cache holds the
 rest of the book, as after `make book` as long as the package has not changed.
 Where git cannot say what differs, all chapters count.
 """

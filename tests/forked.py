@@ -32,7 +32,7 @@ SPHINX = [
     *("jupyter_book.cli.main", "jupyter_book.sphinx", "jupyter_cache"),
     *("sphinx.builders.html", "sphinx.ext.autodoc", "sphinx_book_theme"),
     *("sphinx_design", "sphinxcontrib.bibtex", "myst_nb.sphinx_ext"),
-    *("fontTools.subset", "matplotlib.pyplot", "torch"),
+    *("fontTools.subset", "matplotlib.pyplot", "torch", "nbval.plugin"),
 ]
 COURSEKIT = [
     *("coursekit.cli.train", "coursekit.cli.generate", "torch"),

@@ -1,4 +1,4 @@
-"""The book's pipeline: what is shown was run, and would be run again alike.
+"""The book's pipeline: what is shown was run, and a second run gives the same.
 
 Most of it is tried on a book of one page, with this book's configuration
 but another repository, because there something can be spoiled on purpose.
@@ -109,21 +109,6 @@ def test_a_line_stays_whole():
     assert [out.text for out in cell.outputs] == ["a: 7\n", "b\n"]
 
 
-def test_a_cells_time_is_taken_and_forgotten():
-    """From busy to idle; a cell that never ran has none."""
-    when = {"iopub.status.busy": "2026-01-02T03:04:59.500000Z"}
-    ran = nbformat.v4.new_code_cell("\nimport this\nthis.d")
-    ran.metadata["execution"] = when | {
-        "iopub.status.idle": "2026-01-02T03:05:01.250000Z"
-    }
-    half, never = nbformat.v4.new_code_cell("1"), nbformat.v4.new_code_cell()
-    half.metadata["execution"] = when
-    notebook = nbformat.v4.new_notebook(cells=[ran, half, never])
-    assert notebooks.take_times(notebook) == [(1.75, "import this")]
-    assert [cell.metadata for cell in notebook.cells] == [{}, {}, {}]
-    assert notebooks.take_times(notebook) == []
-
-
 def test_the_addresses_stand_once():
     """In pyproject.toml; everything else derives from them."""
     text = (ROOT / "pyproject.toml").read_text("utf8")
@@ -202,6 +187,12 @@ torch.ones(3);
 ```
 
 ```{{code-cell}} ipython3
+print("before")
+display("between")
+print("after")
+```
+
+```{{code-cell}} ipython3
 ---
 mystnb:
   image:
@@ -272,7 +263,7 @@ class Book:
         self.env = dict(
             os.environ,
             TINY=str(root),
-            PYTHONPATH=os.pathsep.join([str(ROOT), str(ROOT / "tests")]),
+            PYTHONPATH=os.pathsep.join([str(ROOT), str(root / "sphinx_ext")]),
         )
 
     def write(self, name, text):
@@ -326,6 +317,18 @@ def tiny(tmp_path_factory):
 def test_a_page_quotes_what_the_code_computed(tiny):
     assert re.search(r"The mean is\s+<[^>]+>3\.000<", tiny.page())
     assert "read 3.14" in tiny.page()
+
+
+def test_outputs_keep_their_order(tiny):
+    """nbval, which runs the cells, joins what one prints."""
+    [cell] = [
+        cell
+        for cell in notebooks.code_cells(tiny.notebook())
+        if "between" in cell.source
+    ]
+    assert [output.output_type for output in cell.outputs] == [
+        *("stream", "display_data", "stream"),
+    ]
 
 
 def test_the_build_ran_nothing_twice(tiny):
