@@ -19,8 +19,8 @@ from typing import Any
 import nbformat
 
 from coursekit_classroom.check.core import find
-from coursekit_classroom.grading.key import Key
-from coursekit_classroom.grading.standalone import standalone
+from coursekit_classroom.teach.key import Key
+from coursekit_classroom.teach.standalone import standalone
 from results.record import ROOT, options, record
 
 STUDENTS = {

@@ -24,7 +24,8 @@ from docutils.statemachine import StringList
 from page_count import count
 from sphinx.util.docutils import SphinxDirective
 
-from coursekit_classroom.grading.plain import (
+from coursekit_classroom.live.walk import PLACES
+from coursekit_classroom.notebooks.plain import (
     CAN,
     COSTS,
     read_json,
@@ -32,7 +33,6 @@ from coursekit_classroom.grading.plain import (
     step_end,
     step_title,
 )
-from coursekit_classroom.live.walk import PLACES
 
 READING = "<!-- reading time -->"
 

@@ -12,8 +12,8 @@ from sphinx.util.docutils import SphinxDirective
 from sphinx.util.nodes import make_refnode, split_explicit_title
 
 import coursekit
-from coursekit_classroom.grading.install import published
-from coursekit_classroom.grading.plain import bibtex
+from coursekit_classroom.notebooks.install import published
+from coursekit_classroom.notebooks.plain import bibtex
 
 TORCH_DOCS = "https://docs.pytorch.org/docs/stable/generated/{}.html"
 PYTHON_DOCS = "https://docs.python.org/3/library/{}.html#{}"

@@ -25,7 +25,7 @@ import coursekit_classroom
 PAPER = "vaswani2017attention"
 ROLE = re.compile(r":(\w+):`([^`]+)`")  # of reStructuredText
 # Modules that cite nothing and run when they are imported.
-UNLISTED = re.compile(r"\.(__main__|cli|grading|catalogue|yourfile)\b")
+UNLISTED = re.compile(r"\.(__main__|cli|teach|catalogue|yourfile)\b")
 # Where the paper's numbered things stand, so that all sort by section.
 SECTION_OF = {
     **{"equation 1": "3.2.1", "equation 2": "3.3", "equation 3": "5.3"},

@@ -21,7 +21,7 @@ from docutils.parsers.rst import directives
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
-from coursekit_classroom.grading.plain import (
+from coursekit_classroom.notebooks.plain import (
     FINISHED,
     chapter_of,
     lesson_text,

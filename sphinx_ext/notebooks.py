@@ -11,7 +11,7 @@
    are printed. A chapter that fails does not hide the others.
 3. Every chapter is written, with its outputs, to ``_build/notebooks``
    (`make compare` runs these again and compares), and as a reader should get
-   it (:mod:`coursekit_classroom.readers`) to ``_build/readers``.
+   it (:mod:`coursekit_classroom.notebooks.readers`) to ``_build/readers``.
 4. The numbers that the pages quote are written to ``_build/numbers.json``. A
    test compares them with ``book/numbers.json``, which lets
    ``coursekit notebooks`` quote them without a run.
@@ -34,8 +34,8 @@ from jupyter_cache.base import CacheBundleIn
 from myst_nb.core.read import read_myst_markdown_notebook
 from myst_parser.config.main import MdParserConfig
 
-from coursekit_classroom.grading import plain
-from coursekit_classroom.readers import code_cells, for_reader
+from coursekit_classroom.notebooks import plain
+from coursekit_classroom.notebooks.readers import code_cells, for_reader
 
 # Thousands of cells have options, which libyaml reads in a tenth of the time.
 yaml.SafeLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

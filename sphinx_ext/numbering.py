@@ -10,7 +10,7 @@ count their figures for themselves.
 from docutils import nodes
 from sphinx_external_toc.collectors import TocTreeCollectorWithStyles
 
-from coursekit_classroom.grading.plain import number_of
+from coursekit_classroom.notebooks.plain import number_of
 
 number_figures = TocTreeCollectorWithStyles.assign_figure_numbers
 

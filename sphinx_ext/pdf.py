@@ -27,7 +27,7 @@ import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
-from coursekit_classroom.grading.install import published  # noqa: E402
+from coursekit_classroom.notebooks.install import published  # noqa: E402
 from results import live  # noqa: E402
 
 START = "book/index.html"

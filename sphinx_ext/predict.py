@@ -17,7 +17,7 @@ Behind it stand the cells tagged ``predict`` (and ``hide-output`` or
 ``hide-cell``) and, in an ``{answer}``, what would give the answer away. All
 that is closed until a choice is made: ``book/_static/predict.js``. Without
 JavaScript it is a row of ``<details>`` elements. The choices are shown in the
-order that :func:`coursekit_classroom.grading.plain.shuffled` gives them.
+order that :func:`coursekit_classroom.notebooks.plain.shuffled` gives them.
 
     :::::{still-there}
     ::::{question} What does one row of the embedding matrix hold?
@@ -43,7 +43,7 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
-from coursekit_classroom.grading.plain import LETTERS, REMEMBER, shuffled
+from coursekit_classroom.notebooks.plain import LETTERS, REMEMBER, shuffled
 
 LOGGER = logging.getLogger(__name__)
 CHOICES = (3, 4)

@@ -36,8 +36,8 @@ SPHINX = [
 ]
 COURSEKIT = [
     *("coursekit.cli.train", "coursekit.cli.generate", "torch"),
-    *("coursekit.cli.translate", "coursekit_classroom.grading.grade"),
-    *("coursekit_classroom.grading.assign", "coursekit_classroom.yourfile"),
+    *("coursekit.cli.translate", "coursekit_classroom.teach.grade"),
+    *("coursekit_classroom.teach.assign", "coursekit_classroom.yourfile"),
     "torch._dynamo",  # the first optimizer imports it
 ]
 # What tests import that is not ours: pytest's workers are forks as well.

@@ -3,9 +3,9 @@
 import json
 from dataclasses import asdict
 
-from coursekit_classroom.grading import examiner
-from coursekit_classroom.grading.sandbox import Isolation, Limits
-from coursekit_classroom.grading.worker import Worker
+from coursekit_classroom.teach import judge
+from coursekit_classroom.teach.sandbox import Isolation, Limits
+from coursekit_classroom.teach.worker import Worker
 
 
 class InProcess(Worker):
@@ -16,7 +16,7 @@ class InProcess(Worker):
         self.take = take
 
     def _ask(self, *asked):
-        self.said = examiner.examined(*asked, self.take, self.limits)
+        self.said = judge.examined(*asked, self.take, self.limits)
 
     def _answer(self):
         return json.loads(json.dumps(next(self.said), default=asdict))

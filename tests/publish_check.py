@@ -11,7 +11,7 @@ from pathlib import Path
 
 import yaml
 
-from coursekit_classroom.grading.install import published
+from coursekit_classroom.notebooks.install import published
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -64,7 +64,7 @@ input, said in one line; 130 stopped by Ctrl-C, checkpoint kept
 """
 
 YOUR_FILE = "coursekit_classroom.yourfile"
-GRADING = "coursekit_classroom.grading"
+TEACH = "coursekit_classroom.teach"
 # Name: how it is called, and its module, in a newcomer's order.  Behind a
 # colon: which of the module's commands it is.
 COMMANDS = {
@@ -75,15 +75,15 @@ COMMANDS = {
     "info": ("[RUN] [--json]", "coursekit.cli.info"),
     "finetune": ("RUN PAIRS --out RUN [options]", "coursekit.cli.finetune"),
     "quantize": ("RUN [TEXT] [options]", "coursekit.cli.quantize"),
-    "notebooks": ("[FOLDER]", "coursekit_classroom.readers"),
+    "notebooks": ("[FOLDER]", "coursekit_classroom.notebooks.readers"),
     "start": ("[FILE] [--at K] [--force]", f"{YOUR_FILE}:start"),
     "step": ("[FILE] [--at K] [--seconds S]", f"{YOUR_FILE}:step"),
     "capstone": ("[FILE] [TEXT] [options]", f"{YOUR_FILE}.capstone:capstone"),
-    "check": ("FILE [--only ID]", f"{GRADING}.checkfile"),
-    "assign": ("PAGE ... | --roster CSV [options]", f"{GRADING}.assign"),
-    "grade": ("DIR --key FILE --out CSV [options]", f"{GRADING}.grade"),
-    "sheet": ("CSV [--format F] [--roster CSV]", f"{GRADING}.sheet"),
-    "doctor": ("[options]", f"{GRADING}.doctor"),
+    "check": ("FILE [--only ID]", "coursekit_classroom.notebooks.checkfile"),
+    "assign": ("PAGE ... | --roster CSV [options]", f"{TEACH}.assign"),
+    "grade": ("DIR --key FILE --out CSV [options]", f"{TEACH}.grade"),
+    "sheet": ("CSV [--format F] [--roster CSV]", f"{TEACH}.sheet"),
+    "doctor": ("[options]", f"{TEACH}.doctor"),
     "kit": ("PART [options]", "coursekit_classroom.kit.command"),
 }
 

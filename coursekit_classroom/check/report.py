@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from coursekit_classroom.check.core import NONE, Bug, Switches
-from coursekit_classroom.grading.install import book_root, published
+from coursekit_classroom.notebooks.install import book_root, published
 
 SIGN = {"passed": "✓", "wrong": "✗", "error": "✗", "not attempted": "–"}
 COLOR = {"passed": "#2a9d5c", "wrong": "#d1495b", "error": "#d1495b"}

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 from coursekit_classroom import kit
-from coursekit_classroom.grading.notebooks import declared
 from coursekit_classroom.kit import export, slides, wrong
+from coursekit_classroom.teach.read import declared
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -16,16 +16,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from coursekit_classroom.grading import plain
-from coursekit_classroom.grading.cells import Cell, myst_cells
-from coursekit_classroom.grading.handout import (
+from coursekit_classroom.live.walk import PLACES, TITLES
+from coursekit_classroom.notebooks import plain
+from coursekit_classroom.notebooks.cells import Cell, myst_cells
+from coursekit_classroom.notebooks.readers import library
+from coursekit_classroom.notebooks.sources import for_instructors
+from coursekit_classroom.teach.handout import (
     converter,
     read_text,
     root_of,
 )
-from coursekit_classroom.grading.sources import for_instructors
-from coursekit_classroom.live.walk import PLACES, TITLES
-from coursekit_classroom.readers import library
 
 __all__ = ["Deck", "Slide", "deck", "write"]
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from coursekit.data import load_text
 from coursekit_classroom.glue import result
-from coursekit_classroom.grading.shape import NUMBER, read_shaped
+from coursekit_classroom.shape import NUMBER, read_shaped
 from coursekit_classroom.yourfile import (
     add_file,
     chapter_of,

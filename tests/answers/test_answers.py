@@ -27,7 +27,7 @@ from coursekit_classroom.check.diagnose import (
     same,
     trace,
 )
-from coursekit_classroom.grading import examiner
+from coursekit_classroom.teach import judge
 from tests.answers import Answer, answers
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -399,25 +399,25 @@ def test_no_look_at_the_input_gets_no_points(chapter, name, monkeypatch):
     exercise = core.exercises(chapter)[name]
     played = Played(exercise)
     rights = dict(zip(map(id, played.cases), played.rights, strict=True))
-    monkeypatch.setattr(examiner.Task, "cases", played.cases)
-    monkeypatch.setattr(examiner.Task, "call_seed", 0)
+    monkeypatch.setattr(judge.Task, "cases", played.cases)
+    monkeypatch.setattr(judge.Task, "call_seed", 0)
     monkeypatch.setattr(core, "expected", lambda e, case, *_: rights[id(case)])
-    task = examiner.Task(f"{chapter}/{name}", "f", 9.0, exercise, 0, 0)
-    empty = examiner.nothing(task, "wrong", "")
-    for answer in (*examiner.BLIND, refuses, infinite):
+    task = judge.Task(f"{chapter}/{name}", "f", 9.0, exercise, 0, 0)
+    empty = judge.nothing(task, "wrong", "")
+    for answer in (*judge.BLIND, refuses, infinite):
         rejecting = set(played.rejecting(played.function(answer)))
         right = [i not in rejecting for i in range(len(played.cases))]
-        assert examiner.credited(task, empty, right).right == 0, answer
+        assert judge.credited(task, empty, right).right == 0, answer
 
 
 def test_one_case_that_takes_a_look_brings_the_others_points_too():
     """The control: None where nothing fits, and the shift of 1."""
-    task = examiner.Task("", "f", 9.0, core.find("first_model/shift"), 0, 0)
+    task = judge.Task("", "f", 9.0, core.find("first_model/shift"), 0, 0)
     rights = [core.expected(task.exercise, case, 0) for case in task.cases]
     for known, points in ({None}, 0), ({1}, 0), ({None, 1}, 5), ({3}, 1):
         right = [outcome.value in known for outcome in rights]
-        empty = examiner.nothing(task, "wrong", "")
-        found = examiner.credited(task, empty, right)
+        empty = judge.nothing(task, "wrong", "")
+        found = judge.credited(task, empty, right)
         assert 9 * found.right == points * found.total, known
 
 
@@ -425,9 +425,9 @@ def test_one_case_that_takes_a_look_brings_the_others_points_too():
 def test_always_none_is_nothing_in_any_order_of_the_cases(secret):
     """None is right on four of nine, and a shift has to be returned too."""
     exercise = core.find("first_model/shift")
-    task = examiner.Task("", "f", 9.0, exercise, 0, secret)
-    tried = examiner.Tried([Outcome() for _ in task.cases])
-    found = examiner.assess(task, task.cases, tried)
+    task = judge.Task("", "f", 9.0, exercise, 0, secret)
+    tried = judge.Tried([Outcome() for _ in task.cases])
+    found = judge.assess(task, task.cases, tried)
     assert found.status == "not attempted"
 
 
@@ -469,19 +469,19 @@ def test_a_variant_is_graded_and_explained_by_its_own_convention(
 ):
     label, exercise = f"{chapter}/{name}", core.exercises(chapter)[name]
     on, asks = frozenset({variant}), exercise.variants[variant].asks
-    task = examiner.Task(label, "f", 10.0, exercise, 3, 0, on)
+    task = judge.Task(label, "f", 10.0, exercise, 3, 0, on)
     cases, seed = task.cases, task.call_seed
     references = References(exercise, cases, seed)
     rights = {id(c): references.outcome(n, on) for n, c in enumerate(cases)}
     # Computed once for all answers.
-    monkeypatch.setattr(examiner, "References", lambda *_: references)
-    monkeypatch.setattr(examiner.Task, "cases", cases)
+    monkeypatch.setattr(judge, "References", lambda *_: references)
+    monkeypatch.setattr(judge.Task, "cases", cases)
     monkeypatch.setattr(core, "expected", lambda e, case, *_: rights[id(case)])
 
     def graded(function):
         bound = [core.bind(exercise, case) for case in cases]
-        tried = examiner.Tried([call(function, b, seed) for b in bound])
-        return examiner.assess(task, cases, tried)
+        tried = judge.Tried([call(function, b, seed) for b in bound])
+        return judge.assess(task, cases, tried)
 
     # A page's solution is right, too: see test_exercises.py.
     others = [a.function for a in answers(label) if a.right][:3]

@@ -14,7 +14,7 @@ from coursekit_classroom.check import core
 from coursekit_classroom.check.call import Outcome, Raised, call
 from coursekit_classroom.check.checker import examine
 from coursekit_classroom.check.diagnose import drawn, same, trace
-from coursekit_classroom.grading.sandbox import Limits, Sandbox
+from coursekit_classroom.teach.sandbox import Limits, Sandbox
 from tests.answers import answers
 
 SEED = 2  # test_answers.py asks at home, with other cases

@@ -29,8 +29,8 @@ sys.path.insert(0, str(ROOT / "sphinx_ext"))
 import notebooks  # noqa: E402
 import page_head  # noqa: E402
 
-from coursekit_classroom import readers  # noqa: E402
-from coursekit_classroom.grading.install import (  # noqa: E402
+from coursekit_classroom.notebooks import readers  # noqa: E402
+from coursekit_classroom.notebooks.install import (  # noqa: E402
     Published,
     install_cell,
     published,

@@ -17,7 +17,7 @@ from test_pages import Visit, axe
 
 from coursekit_classroom.check import core
 from coursekit_classroom.check.report import Report
-from coursekit_classroom.grading.plain import number_of
+from coursekit_classroom.notebooks.plain import number_of
 
 # Of the workers, one starts the two servers that small books are built with.
 pytestmark = pytest.mark.xdist_group("small books")

@@ -22,7 +22,7 @@ from lxml import etree, html
 from patience import PATIENCE
 
 from coursekit_classroom.check import core
-from coursekit_classroom.grading.install import published
+from coursekit_classroom.notebooks.install import published
 from results import live
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -25,24 +25,24 @@ import coursekit
 from coursekit_classroom.check import core
 from coursekit_classroom.check.checker import verdict
 from coursekit_classroom.check.core import NONE
-from coursekit_classroom.grading import (
+from coursekit_classroom.notebooks import plain
+from coursekit_classroom.notebooks.checkfile import check_file
+from coursekit_classroom.notebooks.install import install_cell
+from coursekit_classroom.notebooks.program import parse
+from coursekit_classroom.teach import (
     assign,
     exports,
     handout,
-    plain,
-    roster,
+    programs,
     sandbox,
 )
-from coursekit_classroom.grading.checkfile import check_file
-from coursekit_classroom.grading.install import install_cell
-from coursekit_classroom.grading.key import Key
-from coursekit_classroom.grading.notebooks import declared, read_submission
-from coursekit_classroom.grading.program import parse
-from coursekit_classroom.grading.standalone import (
+from coursekit_classroom.teach.key import Key
+from coursekit_classroom.teach.read import declared, read_submission
+from coursekit_classroom.teach.roster import read_roster, safe_name
+from coursekit_classroom.teach.standalone import (
     NotStandaloneError,
     standalone,
 )
-from coursekit_classroom.grading.students import read_roster, safe_name
 from tests.submissions.corpus import RIGHT, RIGHT_MENDED
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -646,7 +646,7 @@ SAFE = {
 # -- everyone debugs a different program -------------------------------------
 @pytest.fixture(scope="module")
 def pool(key):
-    found, without = roster.programs([*IDS, "attention/loud"], key)
+    found, without = programs.programs([*IDS, "attention/loud"], key)
     assert without == {"attention/loud": "it has no bugs"}
     return found
 
@@ -656,7 +656,7 @@ def measured(program, key):
     exercise = core.find(program.id)
     seed = key.seed("debug", program.id)
     space = {}
-    exec(str(roster.mutant(program, "theirs")), space)
+    exec(str(programs.mutant(program, "theirs")), space)
     rejected = []
     for case in core.draw(exercise, seed):
         bound = core.bind(exercise, case)
@@ -668,7 +668,7 @@ def measured(program, key):
 
 def test_the_programs_are_equally_hard(pool, key):
     """The source that is given out is wrong on as many cases as is said."""
-    hard = roster.equally_hard(pool)
+    hard = programs.equally_hard(pool)
     assert len(hard) >= 20
     rates = [program.rejection_rate for program in hard]
     assert max(rates) - min(rates) <= 0.20 + 1e-9
@@ -684,18 +684,18 @@ def test_the_programs_are_equally_hard(pool, key):
 def rated(*rates):
     """Programs that so many cases reject."""
     return [
-        roster.Program("a/b", frozenset({str(n)}), NONE, rate)
+        programs.Program("a/b", frozenset({str(n)}), NONE, rate)
         for n, rate in enumerate(rates)
     ]
 
 
 def test_where_few_are_wrong_in_part_the_median_decides():
     many = rated(*[0.5] * 9, *[0.7] * 10, *[1.0] * 30)
-    assert {p.rejection_rate for p in roster.equally_hard(many)} == {0.7}
+    assert {p.rejection_rate for p in programs.equally_hard(many)} == {0.7}
     both = rated(*[0.5] * 9, *[0.6] * 2, *[0.7] * 8, *[1.0] * 30)
-    assert len(roster.equally_hard(both)) == 19
+    assert len(programs.equally_hard(both)) == 19
     few = rated(*[0.5] * 9, *[1.0] * 30)
-    assert {p.rejection_rate for p in roster.equally_hard(few)} == {1.0}
+    assert {p.rejection_rate for p in programs.equally_hard(few)} == {1.0}
 
 
 def unchanged(x):
@@ -717,7 +717,7 @@ def test_no_program_is_right(pool):
         bugs=bugs,
         variants={"unsigned": core.Variant(*absolute, asks="No sign.")},
     )
-    found = roster.rejected("a/b", exercise, 0)
+    found = programs.rejected("a/b", exercise, 0)
     named = {("+".join(sorted(p.bugs)), *p.variants) for p in found}
     assert named == {
         ("one_more",),
@@ -729,26 +729,26 @@ def test_no_program_is_right(pool):
 
 
 def test_two_students_rarely_share_a_program(pool, key):
-    hard = roster.equally_hard(pool)
+    hard = programs.equally_hard(pool)
     names = [f"s{number}" for number in range(60)]
-    given = roster.distribute(names, hard, key, {})
+    given = programs.distribute(names, hard, key, {})
     assert set(given) == set(names)
     used = Counter(given.values())
     fewest = len(names) // len(hard)
     assert set(used.values()) <= {fewest, fewest + 1}
-    few = roster.distribute(names[: len(hard)], hard, key, {})
+    few = programs.distribute(names[: len(hard)], hard, key, {})
     assert len(set(few.values())) == len(hard)
 
 
 def test_a_program_depends_on_key_and_student_alone(pool, key):
-    hard = roster.equally_hard(pool)
+    hard = programs.equally_hard(pool)
     names = [f"s{number}" for number in range(13)]
-    one = roster.distribute(names, hard, key, {})
-    assert one == roster.distribute(names[::-1], hard, key, {})
-    other = roster.distribute(names, hard, Key("a7" * 32), {})
+    one = programs.distribute(names, hard, key, {})
+    assert one == programs.distribute(names[::-1], hard, key, {})
+    other = programs.distribute(names, hard, Key("a7" * 32), {})
     assert sum(one[n] == other[n] for n in names) < 5
     # Who comes later takes nothing from anybody.
-    more = roster.distribute([*names, "a0"], hard, key, one)
+    more = programs.distribute([*names, "a0"], hard, key, one)
     assert {n: more[n] for n in names} == one
     assert more["a0"] not in one.values()
 
@@ -1068,7 +1068,7 @@ def test_gradescope_knows_when_it_was_handed_in(tmp_path):
     assert said["score"] == round(0.7 * most, 2)  # two days and an hour
     assert "3 days late" in said["tests"][-1]["output"]
     assert {t["visibility"] for t in said["tests"]} == {"visible"}
-    place = "source/package/coursekit_classroom/grading/sandbox.py"
+    place = "source/package/coursekit_classroom/teach/sandbox.py"
     with (tmp_path / place).open("a") as file:
         file.write("\n\ndef best():\n    return Isolation.NONE\n")
     said = results()

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from coursekit_classroom.check.report import Report
-from coursekit_classroom.grading import checkfile
-from coursekit_classroom.grading.checkfile import check_file
-from coursekit_classroom.grading.notebooks import NotebookError, declared
+from coursekit_classroom.notebooks import checkfile
+from coursekit_classroom.notebooks.checkfile import check_file
+from coursekit_classroom.teach.read import NotebookError, declared
 
 ROOT = Path(__file__).resolve().parents[2]
 CHAPTER = ROOT / "book" / "04_attention.md"

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from coursekit_classroom.grading.deadline import Deadline, read_due
+from coursekit_classroom.teach.deadline import Deadline, read_due
 
 DUE = datetime(2026, 10, 5, 18, 0, tzinfo=timezone(timedelta(hours=2)))
 

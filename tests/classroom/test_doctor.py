@@ -16,18 +16,18 @@ import pytest
 import torch
 from in_process import InProcess
 
-from coursekit_classroom.grading import doctor, sandbox
-from coursekit_classroom.grading.doctor import BROKEN, HELD, UNTRIED, Finding
-from coursekit_classroom.grading.examiner import Task
-from coursekit_classroom.grading.key import derived
-from coursekit_classroom.grading.records import Graded, Result
-from coursekit_classroom.grading.sandbox import (
+from coursekit_classroom.teach import doctor, sandbox
+from coursekit_classroom.teach.doctor import BROKEN, HELD, UNTRIED, Finding
+from coursekit_classroom.teach.judge import Task
+from coursekit_classroom.teach.key import derived
+from coursekit_classroom.teach.records import Graded, Result
+from coursekit_classroom.teach.sandbox import (
     Isolation,
     Pool,
     Sandbox,
     survivors,
 )
-from coursekit_classroom.grading.worker import Worker
+from coursekit_classroom.teach.worker import Worker
 
 ATTACKS = {a.name: a for a in doctor.read_attacks()}
 SHARING = [a for a in ATTACKS.values() if a.shares]
@@ -138,12 +138,12 @@ WAYS = {  # what they come to if nothing of the package is hidden
         *("imported a module", "loaded a file"),
         *("read a file", "listed a folder"),
     },
-    "search_files": {"coursekit_classroom", "check", "catalogue", "grading"},
+    "search_files": {"coursekit_classroom", "check", "catalogue", "teach"},
 }
 READ = """
 import json, sys
-from coursekit_classroom.grading import doctor, sandbox
-from coursekit_classroom.grading.sandbox import Sandbox
+from coursekit_classroom.teach import doctor, sandbox
+from coursekit_classroom.teach.sandbox import Sandbox
 
 attacks = {a.name: a for a in doctor.read_attacks()}
 secret, found = sandbox.SECRET, {"package": str(sandbox.PACKAGE)}

@@ -23,7 +23,7 @@ from coursekit_classroom.check.forbid import (
     forbidden,
     locate,
 )
-from coursekit_classroom.grading import library
+from coursekit_classroom.teach import library
 
 
 def by_module(x):

@@ -30,33 +30,33 @@ from patience import cpu_seconds
 from coursekit_classroom.check import core
 from coursekit_classroom.check.call import Outcome, Raised, call
 from coursekit_classroom.check.checker import check
-from coursekit_classroom.grading import (
-    examiner,
+from coursekit_classroom.notebooks.program import LONGEST
+from coursekit_classroom.teach import (
     feedback,
     grade,
+    judge,
     library,
-    roster,
+    programs,
     summary,
     viva,
 )
-from coursekit_classroom.grading.examiner import Task
-from coursekit_classroom.grading.grade import Batch, Files, collect
-from coursekit_classroom.grading.key import Key, derived
-from coursekit_classroom.grading.program import LONGEST
-from coursekit_classroom.grading.records import (
+from coursekit_classroom.teach.grade import Batch, Files, collect
+from coursekit_classroom.teach.judge import Task
+from coursekit_classroom.teach.key import Key, derived
+from coursekit_classroom.teach.records import (
     STATUSES,
     Graded,
     Result,
     graded,
 )
-from coursekit_classroom.grading.sandbox import (
+from coursekit_classroom.teach.sandbox import (
     Isolation,
     Limits,
     SandboxError,
     Usage,
     best,
 )
-from coursekit_classroom.grading.standalone import standalone
+from coursekit_classroom.teach.standalone import standalone
 from tests.submissions import corpus
 from tests.submissions.corpus import ATTEND, MENDED, RIGHT, RIGHT_MENDED
 
@@ -885,10 +885,10 @@ def test_an_error_of_ours_costs_one_student_their_rows_alone(
             raise ZeroDivisionError
         return read(paths, wanted)
 
-    from coursekit_classroom.grading import examiner
+    from coursekit_classroom.teach import judge
 
-    read = examiner.read_submission
-    monkeypatch.setattr(examiner, "read_submission", stumble)
+    read = judge.read_submission
+    monkeypatch.setattr(judge, "read_submission", stumble)
     _, by = finished(tmp_path, [RIGHT_ONE, WRONG_ONE])
     assert by["bob", ATTEND]["status"] == "unreadable"
     assert by["ada", ATTEND]["status"] == "ok"
@@ -925,7 +925,7 @@ def test_after_a_time_out_and_two_deaths_it_is_not_called(
 
 def test_sandboxes_of_one_exercise_share_its_limits():
     box = Here()
-    session = examiner.Session(lambda: box, Limits(12.0, 120.0))
+    session = judge.Session(lambda: box, Limits(12.0, 120.0))
     session.open()
     box.left = 5.0, 75.0
     given = []
@@ -1550,12 +1550,12 @@ def test_questions_are_for_the_instructor_alone(tmp_path):
 def test_the_graded_cases_are_as_hard_as_was_promised(tmp_path):
     """What `assign` has measured holds for each student's own cases."""
     key = Key(KEY)
-    pool, _ = roster.programs([ATTEND, "masks/visible"], key)
-    hard = roster.equally_hard(pool)
-    given = roster.distribute([f"s{i}" for i in range(11)], hard, key, {})
+    pool, _ = programs.programs([ATTEND, "masks/visible"], key)
+    hard = programs.equally_hard(pool)
+    given = programs.distribute([f"s{i}" for i in range(11)], hard, key, {})
     seeds = set()
     for student, program in given.items():
-        debug = roster.entry(program, "f")["debug"]
+        debug = programs.entry(program, "f")["debug"]
         mend, _test = grade.to_fix(key, student, debug)
         assert grade.rejection_rate(mend) == pytest.approx(
             program.rejection_rate, abs=0.1

@@ -13,7 +13,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from coursekit_classroom.grading.key import Key
+from coursekit_classroom.teach.key import Key
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "04_attention"

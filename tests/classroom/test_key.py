@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from coursekit_classroom.grading.key import Key, KeyFileError, derived
+from coursekit_classroom.teach.key import Key, KeyFileError, derived
 
 
 @pytest.fixture

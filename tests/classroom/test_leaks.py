@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from coursekit_classroom.check import core
-from coursekit_classroom.grading import assign
-from coursekit_classroom.grading.sources import SourceError, for_students
+from coursekit_classroom.notebooks.sources import SourceError, for_students
+from coursekit_classroom.teach import assign
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -16,7 +16,7 @@ import torch
 from coursekit import minimal
 from coursekit_classroom import lesson, stages
 from coursekit_classroom.edits import EDITS
-from coursekit_classroom.grading import plain
+from coursekit_classroom.notebooks import plain
 from results.ladder import CONTROLS, RUNGS, build
 from results.take_away import MODELS
 

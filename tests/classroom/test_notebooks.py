@@ -10,14 +10,15 @@ from types import SimpleNamespace
 import pytest
 from patience import cpu_seconds
 
-from coursekit_classroom.grading import examiner
-from coursekit_classroom.grading.cells import (
+from coursekit_classroom.notebooks.cells import (
     CELLS,
     LARGEST,
     myst_cells,
     read_cells,
 )
-from coursekit_classroom.grading.notebooks import (
+from coursekit_classroom.notebooks.program import LONGEST, parse
+from coursekit_classroom.teach import judge
+from coursekit_classroom.teach.read import (
     NotebookError,
     bare_names,
     declared,
@@ -25,7 +26,6 @@ from coursekit_classroom.grading.notebooks import (
     hash_of,
     read_submission,
 )
-from coursekit_classroom.grading.program import LONGEST, parse
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(ROOT.glob("book/**/[0-9][0-9]_*.md"))
@@ -448,9 +448,9 @@ def test_what_takes_too_much_memory_to_read_has_a_reason(
 
     path = tmp_path / "a.ipynb"
     path.write_text('{"cells": []}')
-    monkeypatch.setattr(examiner, "read_submission", large)
-    reason = "unreadable", examiner.TOO_MUCH
-    assert examiner.read([path], []) == (None, reason)
+    monkeypatch.setattr(judge, "read_submission", large)
+    reason = "unreadable", judge.TOO_MUCH
+    assert judge.read([path], []) == (None, reason)
 
 
 def test_the_graders_clock_is_not_taken_for_a_files_fault(

@@ -12,11 +12,10 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from coursekit_classroom import readers
-from coursekit_classroom.grading import plain
-from coursekit_classroom.grading.cells import myst_cells
-from coursekit_classroom.grading.program import parse
 from coursekit_classroom.live import widget
+from coursekit_classroom.notebooks import plain, readers
+from coursekit_classroom.notebooks.cells import myst_cells
+from coursekit_classroom.notebooks.program import parse
 
 ROOT = Path(__file__).resolve().parents[2]
 # Pages that have code, found without a run.

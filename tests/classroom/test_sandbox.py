@@ -15,8 +15,8 @@ import torch
 from patience import PATIENCE, comes
 
 from coursekit_classroom.check.call import SAID, Raised, call
-from coursekit_classroom.grading import confine, sandbox
-from coursekit_classroom.grading.sandbox import (
+from coursekit_classroom.teach import confine, sandbox
+from coursekit_classroom.teach.sandbox import (
     Isolation,
     Limits,
     Pool,
@@ -24,7 +24,7 @@ from coursekit_classroom.grading.sandbox import (
     SandboxError,
     survivors,
 )
-from coursekit_classroom.grading.wire import Opaque, WireError
+from coursekit_classroom.teach.wire import Opaque, WireError
 
 CELLS = [
     "import random\nimport warnings\nimport numpy\nimport torch\n"
@@ -453,9 +453,7 @@ def test_bubblewrap_holds_without_the_filter_of_system_calls(monkeypatch):
 def test_the_filter_alone_denies_what_it_names():
     """The other wall, in a process that has nothing else."""
     usable(Isolation.LANDLOCK)
-    tries = (
-        "import os, socket\nfrom coursekit_classroom.grading import confine"
-    )
+    tries = "import os, socket\nfrom coursekit_classroom.teach import confine"
     tries += "\nlibrary = confine.library()\n{}\nfor f in (socket.socket,"
     tries += " os.fork, lambda: os.kill(1, 0), lambda: os.chmod('/tmp', 0)):\n"
     tries += (
@@ -505,7 +503,7 @@ def test_the_grader_imports_where_unix_modules_are_missing():
         "import sys\n"
         "for name in ('fcntl', 'resource', 'pwd', 'grp', 'termios'):\n"
         "    sys.modules[name] = None\n"
-        "from coursekit_classroom.grading import confine, doctor, sandbox\n"
+        "from coursekit_classroom.teach import confine, doctor, sandbox\n"
         "confine.limit({'RLIMIT_AS': 1})\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True)

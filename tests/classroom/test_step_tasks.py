@@ -17,10 +17,10 @@ from test_yourfile import WRONG, contract, found
 from coursekit import cli
 from coursekit_classroom import yourfile
 from coursekit_classroom.check.call import Outcome
-from coursekit_classroom.grading import doctor, steps
-from coursekit_classroom.grading.examiner import Session, read
-from coursekit_classroom.grading.key import Key
-from coursekit_classroom.grading.sandbox import Isolation, Limits, Sandbox
+from coursekit_classroom.teach import doctor, steps
+from coursekit_classroom.teach.judge import Session, read
+from coursekit_classroom.teach.key import Key
+from coursekit_classroom.teach.sandbox import Isolation, Limits, Sandbox
 from coursekit_classroom.yourfile import contracts, loading
 from coursekit_classroom.yourfile.contracts.base import ContractError
 

@@ -9,7 +9,7 @@ import forked
 import pytest
 
 from coursekit_classroom.glue import result
-from coursekit_classroom.grading.sandbox import Isolation, best
+from coursekit_classroom.teach.sandbox import Isolation, best
 from results.grading import Desk, play
 
 MACHINE = {"doctor"}  # what a machine can be trusted with differs

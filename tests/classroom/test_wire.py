@@ -11,8 +11,8 @@ import pytest
 import torch
 from safetensors.torch import save
 
-from coursekit_classroom.grading import wire
-from coursekit_classroom.grading.wire import HEAD, Opaque, WireError
+from coursekit_classroom.teach import wire
+from coursekit_classroom.teach.wire import HEAD, Opaque, WireError
 
 
 def opened(data, function=None):

@@ -14,16 +14,16 @@ import pytest
 from patience import PATIENCE, alive, comes
 
 from coursekit_classroom.check import core
-from coursekit_classroom.grading import doctor, sandbox, worker
-from coursekit_classroom.grading.examiner import (
+from coursekit_classroom.teach import doctor, sandbox, worker
+from coursekit_classroom.teach.judge import (
     STUMBLED,
     TOO_MUCH,
     StartError,
     Task,
 )
-from coursekit_classroom.grading.key import Key
-from coursekit_classroom.grading.sandbox import Isolation, Limits, best
-from coursekit_classroom.grading.worker import Worker
+from coursekit_classroom.teach.key import Key
+from coursekit_classroom.teach.sandbox import Isolation, Limits, best
+from coursekit_classroom.teach.worker import Worker
 
 ROOT = Path(__file__).resolve().parents[2]
 ID = "masks/is_causal"

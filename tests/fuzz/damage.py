@@ -32,10 +32,10 @@ from coursekit.pretrained.speech import read_wav
 from coursekit.saved_models import load_model, save_model
 from coursekit.tokenizer import BPETokenizer, CharTokenizer, load_tokenizer
 from coursekit.training import new_state
-from coursekit_classroom.grading import wire as sandbox_wire
-from coursekit_classroom.grading.key import Key
-from coursekit_classroom.grading.notebooks import declared, read_submission
-from coursekit_classroom.grading.students import read_roster
+from coursekit_classroom.teach import wire as sandbox_wire
+from coursekit_classroom.teach.key import Key
+from coursekit_classroom.teach.read import declared, read_submission
+from coursekit_classroom.teach.roster import read_roster
 from coursekit_classroom.yourfile.capstone import predicted
 from tests.fuzz import folder, target
 from tests.references import write_model_bin

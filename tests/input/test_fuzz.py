@@ -134,15 +134,15 @@ PLANTED = {
     ),
     "published": ("tests.fuzz.damage.load_gpt2", None),
     "submission": (
-        "coursekit_classroom.grading.notebooks.read_cells",
+        "coursekit_classroom.teach.read.read_cells",
         lambda path: read_json(path)["cells"],
     ),
     "wire": (
-        "coursekit_classroom.grading.wire.unpack",
+        "coursekit_classroom.teach.wire.unpack",
         lambda text, body: json.loads(text),
     ),
     "records": (
-        "coursekit_classroom.grading.shape.misfit",
+        "coursekit_classroom.shape.misfit",
         lambda *parts: "",
     ),
     "roster": (

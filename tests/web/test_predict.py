@@ -20,7 +20,7 @@ from patience import comes
 from test_book import ROOT, notebooks
 from test_pages import Visit, axe
 
-from coursekit_classroom.grading import install
+from coursekit_classroom.notebooks import install
 
 # Of the workers, one starts the two servers that small books are built with.
 pytestmark = pytest.mark.xdist_group("small books")

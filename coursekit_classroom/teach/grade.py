@@ -34,46 +34,46 @@ from typing import Any, TextIO
 from coursekit.files import parse_json
 from coursekit.progress import Bar
 from coursekit_classroom.check import core
-from coursekit_classroom.grading import (
+from coursekit_classroom.notebooks.cells import read_marked
+from coursekit_classroom.teach import (
     feedback,
-    notebooks,
     overrides,
+    read,
     steps,
     summary,
 )
-from coursekit_classroom.grading.cells import read_marked
-from coursekit_classroom.grading.deadline import Deadline
-from coursekit_classroom.grading.examiner import (
+from coursekit_classroom.teach.deadline import Deadline
+from coursekit_classroom.teach.judge import (
     STUMBLED,
     Task,
     prove,
     right_given,
 )
-from coursekit_classroom.grading.key import Key
-from coursekit_classroom.grading.notebooks import (
-    bare_names,
-    differ,
-    hash_of,
-)
-from coursekit_classroom.grading.overrides import (
+from coursekit_classroom.teach.key import Key
+from coursekit_classroom.teach.overrides import (
     extension,
     overridden,
     read_overrides,
 )
-from coursekit_classroom.grading.records import (
+from coursekit_classroom.teach.programs import entered, mutant
+from coursekit_classroom.teach.read import (
+    bare_names,
+    differ,
+    hash_of,
+)
+from coursekit_classroom.teach.records import (
     STATUSES,
     Graded,
     Result,
     graded,
 )
-from coursekit_classroom.grading.roster import entered, mutant
-from coursekit_classroom.grading.sandbox import Isolation, Limits, best
-from coursekit_classroom.grading.students import (
+from coursekit_classroom.teach.roster import (
     printable,
     read_roster,
     recognize,
 )
-from coursekit_classroom.grading.worker import Worker
+from coursekit_classroom.teach.sandbox import Isolation, Limits, best
+from coursekit_classroom.teach.worker import Worker
 
 COLUMNS = (
     *("student", "exercise", "points", "max_points", "status", "diagnosis"),
@@ -491,7 +491,7 @@ def answered(paths: Sequence[Path]) -> list[tuple[str, str]]:
     read: each with the mark of the assignment that it was given out for."""
     plain = [p for p in paths if p.is_file() and not p.is_symlink()]
     found = list[tuple[str, str]]()
-    for path in [] if notebooks.too_many(plain) else plain:
+    for path in [] if read.too_many(plain) else plain:
         with suppress(Exception):  # a damaged one: its rows say so
             cells, mark = read_marked(path)
             found += [(mark, cell.exercise) for cell in cells if cell.exercise]
@@ -719,7 +719,7 @@ class Batch:
                 spelled = bare_names(name, sure=True)[-1]
                 self.one_student.setdefault(known, set()).add(spelled)
         self.students = {
-            name: notebooks.oldest_first(handed_in[name])
+            name: read.oldest_first(handed_in[name])
             for name in sorted(handed_in)
         }
         self.common = [task_of(key, f) for f in self.plan["exercises"]]
@@ -908,7 +908,7 @@ class Batch:
     def stamp(self, student: str, paths: Sequence[Path]) -> tuple[str, str]:
         """What the marks of a student depend on, and the notebooks' hash."""
         plain = [p for p in paths if p.is_file() and not p.is_symlink()]
-        sha256 = notebooks.hash_of(plain) if plain else ""
+        sha256 = read.hash_of(plain) if plain else ""
         depends = [
             *(student, [p.name for p in paths], sha256),
             *(self.key.id, self.version, self.code),
@@ -1161,7 +1161,7 @@ def code_hash() -> str:
     digest = hashlib.sha256()
     folders = [*core.OVERLAYS]
     for name in (
-        *("check", "catalogue", "grading"),
+        *("check", "catalogue", "notebooks", "teach"),
         *("yourfile", "yourfile.contracts"),
     ):
         module = importlib.import_module(f"coursekit_classroom.{name}")

@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from coursekit_classroom.grading.notebooks import bare_names
-from coursekit_classroom.grading.tables import Table, read_table
+from coursekit_classroom.teach.read import bare_names
+from coursekit_classroom.teach.tables import Table, read_table
 
 RESERVED = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?")
 IDS = {  # the columns that can be an id, the best first

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from coursekit_classroom.grading.cells import decode
+from coursekit_classroom.notebooks.cells import decode
 
 
 @dataclass(frozen=True)

@@ -14,14 +14,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from coursekit_classroom.grading.cells import (
+from coursekit_classroom.notebooks.cells import (
     LARGEST,
     Cell,
     NotebookError,
     read_cells,
     read_marked,
 )
-from coursekit_classroom.grading.program import Program, defines, needed, parse
+from coursekit_classroom.notebooks.program import (
+    Program,
+    defines,
+    needed,
+    parse,
+)
 
 MOST = 400_000  # characters of code
 FILES = 40  # of a student: a chapter each, and some twice

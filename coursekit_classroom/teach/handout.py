@@ -15,32 +15,32 @@ from typing import Any
 
 from coursekit_classroom.check import core
 from coursekit_classroom.check.core import Exercise
-from coursekit_classroom.grading import plain
-from coursekit_classroom.grading.cells import (
+from coursekit_classroom.notebooks import plain
+from coursekit_classroom.notebooks.cells import (
     Cell,
     NotebookError,
     myst_cells,
     with_mark,
 )
-from coursekit_classroom.grading.notebooks import Declared, declared_in
-from coursekit_classroom.grading.program import (
+from coursekit_classroom.notebooks.program import (
     Program,
     call_name,
     is_empty,
     needed,
     parse,
 )
-from coursekit_classroom.grading.sources import (
+from coursekit_classroom.notebooks.readers import library, pages_of
+from coursekit_classroom.notebooks.sources import (
     HIDDEN,
     fenced,
     for_instructors,
     for_students,
 )
-from coursekit_classroom.grading.standalone import (
+from coursekit_classroom.teach.read import Declared, declared_in
+from coursekit_classroom.teach.standalone import (
     NotStandaloneError,
     standalone,
 )
-from coursekit_classroom.readers import library, pages_of
 
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 HOW = """\

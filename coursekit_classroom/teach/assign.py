@@ -15,16 +15,17 @@ import torch
 from coursekit_classroom import yourfile
 from coursekit_classroom.check import core
 from coursekit_classroom.check.report import title
-from coursekit_classroom.grading import steps
-from coursekit_classroom.grading.deadline import Deadline, read_due
-from coursekit_classroom.grading.exports import (
+from coursekit_classroom.notebooks.install import address_near, install_cell
+from coursekit_classroom.teach import steps
+from coursekit_classroom.teach.deadline import Deadline, read_due
+from coursekit_classroom.teach.exports import (
     VISIBILITIES,
     write_gradescope,
     write_nbgrader,
     write_otter,
 )
-from coursekit_classroom.grading.grade import overlay
-from coursekit_classroom.grading.handout import (
+from coursekit_classroom.teach.grade import overlay
+from coursekit_classroom.teach.handout import (
     Handout,
     Item,
     Writer,
@@ -35,10 +36,8 @@ from coursekit_classroom.grading.handout import (
     student_notebook,
     write,
 )
-from coursekit_classroom.grading.install import address_near, install_cell
-from coursekit_classroom.grading.key import Key
-from coursekit_classroom.grading.notebooks import Declared, declared
-from coursekit_classroom.grading.roster import (
+from coursekit_classroom.teach.key import Key
+from coursekit_classroom.teach.programs import (
     Program,
     distribute,
     entered,
@@ -47,7 +46,8 @@ from coursekit_classroom.grading.roster import (
     mutant,
     programs,
 )
-from coursekit_classroom.grading.students import (
+from coursekit_classroom.teach.read import Declared, declared
+from coursekit_classroom.teach.roster import (
     Member,
     read_roster,
     safe_name,

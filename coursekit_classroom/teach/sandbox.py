@@ -32,7 +32,7 @@ import torch
 
 import coursekit
 from coursekit_classroom.check.call import SAID, Outcome, Raised
-from coursekit_classroom.grading import confine, wire
+from coursekit_classroom.teach import confine, wire
 
 Function = Callable[..., Any]
 HERE = Path(__file__).resolve().parent

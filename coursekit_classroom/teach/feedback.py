@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from urllib.parse import urljoin
 
-from coursekit_classroom.grading.records import (
+from coursekit_classroom.teach.records import (
     STATUSES,
     Graded,
     Question,

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from coursekit_classroom.grading.records import Graded, Result
-from coursekit_classroom.grading.tables import number_in, read_table
+from coursekit_classroom.teach.records import Graded, Result
+from coursekit_classroom.teach.tables import number_in, read_table
 
 COLUMNS = ("student", "exercise", "points", "comment", "extension")
 

@@ -18,8 +18,8 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coursekit_classroom.grading.install import published
-from coursekit_classroom.grading.program import parse
+from coursekit_classroom.notebooks.install import published
+from coursekit_classroom.notebooks.program import parse
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt

@@ -30,10 +30,10 @@ import torch
 from coursekit_classroom.check import core
 from coursekit_classroom.check.call import Outcome
 from coursekit_classroom.check.compare import difference
-from coursekit_classroom.grading import steps
-from coursekit_classroom.grading.examiner import Task
-from coursekit_classroom.grading.key import Key
-from coursekit_classroom.grading.sandbox import (
+from coursekit_classroom.teach import steps
+from coursekit_classroom.teach.judge import Task
+from coursekit_classroom.teach.key import Key
+from coursekit_classroom.teach.sandbox import (
     PACKAGE,
     Isolation,
     Limits,
@@ -45,8 +45,8 @@ from coursekit_classroom.grading.sandbox import (
     why_no_bubblewrap,
     why_no_landlock,
 )
-from coursekit_classroom.grading.standalone import standalone
-from coursekit_classroom.grading.worker import Worker
+from coursekit_classroom.teach.standalone import standalone
+from coursekit_classroom.teach.worker import Worker
 from coursekit_classroom.yourfile import STEPS, text
 
 FOLDER = Path(__file__).parent / "attacks"

@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # loaded by main()
     import numpy
     import torch
 
-    from coursekit_classroom.grading import watch, wire
+    from coursekit_classroom.teach import watch, wire
 
 LONG = 2000  # characters of a message
 NOTHING = {"RESUME", "NOP", "LOAD_CONST", "RETURN_CONST", "RETURN_VALUE"}

@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from coursekit_classroom.check.forbid import locate
-from coursekit_classroom.grading.program import parse
+from coursekit_classroom.notebooks.program import parse
 
 ROOTS = ("torch", "numpy", "coursekit")  # where names are followed
 ATEN = "torch.ops.aten."  # holds functions under the names they have in C++

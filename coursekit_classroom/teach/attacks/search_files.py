@@ -11,7 +11,7 @@ SHARES = True
 PLACES = ("/etc/passwd", "/etc/hostname", "/etc/shadow", "/var/log")
 PLACES += ("/proc/1/cwd/etc/passwd",)
 CHECKOUT = ("tests", "book", "results", ".git")
-FOLDERS = ("coursekit_classroom", "check", "catalogue", "grading", "results")
+FOLDERS = ("coursekit_classroom", "check", "catalogue", "teach", "results")
 FOLDERS += ("exercises",)  # of an older release
 
 

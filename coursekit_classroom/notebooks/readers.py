@@ -15,14 +15,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from coursekit_classroom.grading import plain
-from coursekit_classroom.grading.cells import INSTALL, NotebookError
-from coursekit_classroom.grading.install import (
+from coursekit_classroom.notebooks import plain
+from coursekit_classroom.notebooks.cells import INSTALL, NotebookError
+from coursekit_classroom.notebooks.install import (
     book_root,
     install_cell,
     published,
 )
-from coursekit_classroom.grading.program import (
+from coursekit_classroom.notebooks.program import (
     Program,
     only_imported,
     parse,

@@ -17,7 +17,7 @@ from coursekit_classroom.check.core import (
     Switches,
     source_of,
 )
-from coursekit_classroom.grading.program import parse
+from coursekit_classroom.notebooks.program import parse
 
 CATALOGUE = (
     *("coursekit_classroom.catalogue.", "coursekit_classroom.check."),

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from coursekit_classroom.check import core
-from coursekit_classroom.grading.handout import (
+from coursekit_classroom.notebooks.install import NEEDS
+from coursekit_classroom.teach.handout import (
     Handout,
     Item,
     Writer,
@@ -27,10 +28,9 @@ from coursekit_classroom.grading.handout import (
     write,
     write_start,
 )
-from coursekit_classroom.grading.install import NEEDS
-from coursekit_classroom.grading.key import Key
-from coursekit_classroom.grading.sandbox import COURSE, PACKAGE
-from coursekit_classroom.grading.standalone import (
+from coursekit_classroom.teach.key import Key
+from coursekit_classroom.teach.sandbox import COURSE, PACKAGE
+from coursekit_classroom.teach.standalone import (
     NotStandaloneError,
     standalone,
 )
@@ -363,8 +363,8 @@ def grade(name, handed_in):
     Each file gets the time at which it was handed in: `grade` takes off for
     what is late by that.
     """
-    from coursekit_classroom.grading.feedback import plain
-    from coursekit_classroom.grading.sandbox import Isolation, best
+    from coursekit_classroom.teach.feedback import plain
+    from coursekit_classroom.teach.sandbox import Isolation, best
 
     if best() is Isolation.NONE:
         raise RuntimeError(

@@ -17,8 +17,8 @@ from coursekit_classroom.check import core
 from coursekit_classroom.check.checker import verdict
 from coursekit_classroom.check.core import NONE, Exercise, Switches
 from coursekit_classroom.check.diagnose import mutants
-from coursekit_classroom.grading.key import Key
-from coursekit_classroom.grading.standalone import (
+from coursekit_classroom.teach.key import Key
+from coursekit_classroom.teach.standalone import (
     NotStandaloneError,
     Standalone,
     standalone,

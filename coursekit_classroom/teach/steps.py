@@ -20,7 +20,8 @@ from torch import nn
 from coursekit_classroom import yourfile
 from coursekit_classroom.check.call import Raised, marks_a_stub
 from coursekit_classroom.check.core import Exercise
-from coursekit_classroom.grading.examiner import (
+from coursekit_classroom.notebooks.program import needed, parse
+from coursekit_classroom.teach.judge import (
     BLANK,
     Session,
     Task,
@@ -28,12 +29,11 @@ from coursekit_classroom.grading.examiner import (
     absent,
     nothing,
 )
-from coursekit_classroom.grading.key import Key, derived
-from coursekit_classroom.grading.notebooks import Answer
-from coursekit_classroom.grading.program import needed, parse
-from coursekit_classroom.grading.records import Result
-from coursekit_classroom.grading.sandbox import SandboxError
-from coursekit_classroom.grading.wire import WireError
+from coursekit_classroom.teach.key import Key, derived
+from coursekit_classroom.teach.read import Answer
+from coursekit_classroom.teach.records import Result
+from coursekit_classroom.teach.sandbox import SandboxError
+from coursekit_classroom.teach.wire import WireError
 from coursekit_classroom.yourfile import observe
 from coursekit_classroom.yourfile.contracts import (
     CONTRACTS,

@@ -15,19 +15,19 @@ from typing import Any
 from coursekit_classroom.check import check
 from coursekit_classroom.check.call import explain
 from coursekit_classroom.check.report import Report
-from coursekit_classroom.grading.cells import Cell, read_cells
-from coursekit_classroom.grading.notebooks import (
-    Notebook,
-    NotebookError,
-    place,
-)
-from coursekit_classroom.grading.program import (
+from coursekit_classroom.neighbors import check_names
+from coursekit_classroom.notebooks.cells import Cell, read_cells
+from coursekit_classroom.notebooks.program import (
     call_name,
     defines,
     needed,
     parse,
 )
-from coursekit_classroom.neighbors import check_names
+from coursekit_classroom.teach.read import (
+    Notebook,
+    NotebookError,
+    place,
+)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

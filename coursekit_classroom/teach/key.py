@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from coursekit.files import parse_json
-from coursekit_classroom.grading.shape import NUMBER, misfit
+from coursekit_classroom.shape import NUMBER, misfit
 
 VERSION = 1
 BYTES = 32  # of the secret

@@ -28,8 +28,8 @@ from pathlib import Path
 from typing import Any
 
 from coursekit_classroom.check import core
-from coursekit_classroom.grading import confine
-from coursekit_classroom.grading.examiner import (
+from coursekit_classroom.teach import confine
+from coursekit_classroom.teach.judge import (
     STUMBLED,
     TOO_MUCH,
     StartError,
@@ -37,8 +37,8 @@ from coursekit_classroom.grading.examiner import (
     examined,
     nothing,
 )
-from coursekit_classroom.grading.records import Graded, Question, Result
-from coursekit_classroom.grading.sandbox import (
+from coursekit_classroom.teach.records import Graded, Question, Result
+from coursekit_classroom.teach.sandbox import (
     START_S,
     Isolation,
     Limits,

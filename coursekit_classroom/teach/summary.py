@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from coursekit_classroom.grading.feedback import page, plain, table
-from coursekit_classroom.grading.records import STATUSES, Graded, Result
+from coursekit_classroom.teach.feedback import page, plain, table
+from coursekit_classroom.teach.records import STATUSES, Graded, Result
 
 UNNAMED = "wrong in a way that the catalogue does not know"
 NOT_RECOGNIZED = "Wrong; cause not recognized."  # as a report says it

@@ -29,18 +29,18 @@ from coursekit_classroom.check.core import NONE, Case, Exercise, Switches
 from coursekit_classroom.check.diagnose import References, go_together
 from coursekit_classroom.check.forbid import LESSON
 from coursekit_classroom.check.report import Report
-from coursekit_classroom.grading import library, refusal, viva, wire
-from coursekit_classroom.grading.feedback import LONG
-from coursekit_classroom.grading.key import derived
-from coursekit_classroom.grading.notebooks import (
+from coursekit_classroom.notebooks.program import skeleton
+from coursekit_classroom.teach import library, refusal, viva, wire
+from coursekit_classroom.teach.feedback import LONG
+from coursekit_classroom.teach.key import derived
+from coursekit_classroom.teach.read import (
     Answer,
     NotebookError,
     Submission,
     read_submission,
 )
-from coursekit_classroom.grading.program import skeleton
-from coursekit_classroom.grading.records import Question, Result
-from coursekit_classroom.grading.sandbox import (
+from coursekit_classroom.teach.records import Question, Result
+from coursekit_classroom.teach.sandbox import (
     Limits,
     Sandbox,
     SandboxError,

@@ -19,7 +19,7 @@ from coursekit_classroom.check.compare import describe
 from coursekit_classroom.check.core import NONE, Case, Exercise, Switches
 from coursekit_classroom.check.diagnose import same, trace
 from coursekit_classroom.check.report import says
-from coursekit_classroom.grading.records import Question
+from coursekit_classroom.teach.records import Question
 
 N_QUESTIONS = 3
 

@@ -1,0 +1,1 @@
+"""Pages and notebooks: read, cut into cells and programs, and written."""
