@@ -9,7 +9,7 @@ from pathlib import Path
 
 from coursekit_classroom import kit
 from coursekit_classroom.kit import export, slides, wrong
-from coursekit_classroom.teach.read import declared
+from coursekit_classroom.notebooks.declared import declared
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

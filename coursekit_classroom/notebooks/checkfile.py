@@ -16,17 +16,13 @@ from coursekit_classroom.check import check
 from coursekit_classroom.check.call import explain
 from coursekit_classroom.check.report import Report
 from coursekit_classroom.neighbors import check_names
-from coursekit_classroom.notebooks.cells import Cell, read_cells
+from coursekit_classroom.notebooks.answers import Notebook, place
+from coursekit_classroom.notebooks.cells import Cell, NotebookError, read_cells
 from coursekit_classroom.notebooks.program import (
     call_name,
     defines,
     needed,
     parse,
-)
-from coursekit_classroom.teach.read import (
-    Notebook,
-    NotebookError,
-    place,
 )
 
 

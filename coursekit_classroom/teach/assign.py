@@ -15,6 +15,7 @@ import torch
 from coursekit_classroom import yourfile
 from coursekit_classroom.check import core
 from coursekit_classroom.check.report import title
+from coursekit_classroom.notebooks.declared import Declared, declared
 from coursekit_classroom.notebooks.install import address_near, install_cell
 from coursekit_classroom.teach import steps
 from coursekit_classroom.teach.deadline import Deadline, read_due
@@ -46,7 +47,6 @@ from coursekit_classroom.teach.programs import (
     mutant,
     programs,
 )
-from coursekit_classroom.teach.read import Declared, declared
 from coursekit_classroom.teach.roster import (
     Member,
     read_roster,

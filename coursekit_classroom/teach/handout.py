@@ -22,6 +22,7 @@ from coursekit_classroom.notebooks.cells import (
     myst_cells,
     with_mark,
 )
+from coursekit_classroom.notebooks.declared import Declared, declared_in
 from coursekit_classroom.notebooks.program import (
     Program,
     call_name,
@@ -36,7 +37,6 @@ from coursekit_classroom.notebooks.sources import (
     for_instructors,
     for_students,
 )
-from coursekit_classroom.teach.read import Declared, declared_in
 from coursekit_classroom.teach.standalone import (
     NotStandaloneError,
     standalone,

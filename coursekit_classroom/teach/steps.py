@@ -20,6 +20,7 @@ from torch import nn
 from coursekit_classroom import yourfile
 from coursekit_classroom.check.call import Raised, marks_a_stub
 from coursekit_classroom.check.core import Exercise
+from coursekit_classroom.notebooks.answers import Answer
 from coursekit_classroom.notebooks.program import needed, parse
 from coursekit_classroom.teach.judge import (
     BLANK,
@@ -30,7 +31,6 @@ from coursekit_classroom.teach.judge import (
     nothing,
 )
 from coursekit_classroom.teach.key import Key, derived
-from coursekit_classroom.teach.read import Answer
 from coursekit_classroom.teach.records import Result
 from coursekit_classroom.teach.sandbox import SandboxError
 from coursekit_classroom.teach.wire import WireError

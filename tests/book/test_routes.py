@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from coursekit_classroom.teach.read import declared
+from coursekit_classroom.notebooks.declared import declared
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "sphinx_ext"))

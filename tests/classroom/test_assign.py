@@ -27,6 +27,7 @@ from coursekit_classroom.check.checker import verdict
 from coursekit_classroom.check.core import NONE
 from coursekit_classroom.notebooks import plain
 from coursekit_classroom.notebooks.checkfile import check_file
+from coursekit_classroom.notebooks.declared import declared
 from coursekit_classroom.notebooks.install import install_cell
 from coursekit_classroom.notebooks.program import parse
 from coursekit_classroom.teach import (
@@ -37,7 +38,7 @@ from coursekit_classroom.teach import (
     sandbox,
 )
 from coursekit_classroom.teach.key import Key
-from coursekit_classroom.teach.read import declared, read_submission
+from coursekit_classroom.teach.read import read_submission
 from coursekit_classroom.teach.roster import read_roster, safe_name
 from coursekit_classroom.teach.standalone import (
     NotStandaloneError,
@@ -793,7 +794,7 @@ def test_each_student_gets_a_notebook(debug):
         for variant in one["variants"]:
             asked = core.find(one["exercise"]).variants[variant]
             assert asked.asks in "".join(c.source for c in cells(path))
-        got = read_submission(path, [first, second])
+        got = read_submission([path], [first, second])
         assert {a.problem for a in got.answers.values()} == {""}
         space = {}
         for source in (*got.helpers, got.answers[first.id].source):

@@ -11,8 +11,9 @@ import pytest
 
 from coursekit_classroom.check.report import Report
 from coursekit_classroom.notebooks import checkfile
+from coursekit_classroom.notebooks.cells import NotebookError
 from coursekit_classroom.notebooks.checkfile import check_file
-from coursekit_classroom.teach.read import NotebookError, declared
+from coursekit_classroom.notebooks.declared import declared
 
 ROOT = Path(__file__).resolve().parents[2]
 CHAPTER = ROOT / "book" / "04_attention.md"

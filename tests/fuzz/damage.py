@@ -32,9 +32,10 @@ from coursekit.pretrained.speech import read_wav
 from coursekit.saved_models import load_model, save_model
 from coursekit.tokenizer import BPETokenizer, CharTokenizer, load_tokenizer
 from coursekit.training import new_state
+from coursekit_classroom.notebooks.declared import declared
 from coursekit_classroom.teach import wire as sandbox_wire
 from coursekit_classroom.teach.key import Key
-from coursekit_classroom.teach.read import declared, read_submission
+from coursekit_classroom.teach.read import read_submission
 from coursekit_classroom.teach.roster import read_roster
 from coursekit_classroom.yourfile.capstone import predicted
 from tests.fuzz import folder, target
@@ -310,7 +311,7 @@ def submission(rng):
         file = path / "ada.ipynb"
         file.write_bytes(data)
         refuses(lambda: declared(file))
-        found = refuses(lambda: read_submission(file, wanted))
+        found = refuses(lambda: read_submission([file], wanted))
     if found is not None:
         assert found.answers.keys() == {want.id for want in wanted}
 

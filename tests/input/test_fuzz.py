@@ -134,7 +134,7 @@ PLANTED = {
     ),
     "published": ("tests.fuzz.damage.load_gpt2", None),
     "submission": (
-        "coursekit_classroom.teach.read.read_cells",
+        "coursekit_classroom.notebooks.declared.read_cells",
         lambda path: read_json(path)["cells"],
     ),
     "wire": (
