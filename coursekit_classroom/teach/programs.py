@@ -6,10 +6,11 @@ fraction of the cases that reject one lies within 10 points of one number,
 where possible between 40 and 75 %.
 """
 
+import math
 import random
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
@@ -17,6 +18,7 @@ from coursekit_classroom.check import core
 from coursekit_classroom.check.checker import verdict
 from coursekit_classroom.check.core import NONE, Exercise, Switches
 from coursekit_classroom.check.diagnose import mutants
+from coursekit_classroom.teach.judge import Task, right_given
 from coursekit_classroom.teach.key import Key
 from coursekit_classroom.teach.standalone import (
     NotStandaloneError,
@@ -24,7 +26,9 @@ from coursekit_classroom.teach.standalone import (
     standalone,
 )
 
-NEAR = 0.10
+NEAR = 0.10  # of two rejection rates, for programs that are equally hard
+SAME = 0.001  # of two rejection rates, for the cases of one program
+DRAWS = 20  # of hidden cases, until they are as hard as was promised
 BAND = (0.40, 0.75)  # of the cases: wrong, and not at first sight
 ENOUGH = 10  # programs, so that neighbors rarely share one
 FIX, TEST = 6, 4  # points for the program, and for the test
@@ -180,3 +184,48 @@ def mutant(program: Program, function: str) -> Standalone:
     exercise = core.find(program.id)
     on = program.variants | program.bugs
     return standalone(exercise, on, function)
+
+
+# -- grading ------------------------------------------------------------------
+def to_fix(key: Key, student: str, debug: Mapping[str, Any]) -> list[Task]:
+    """The program that one student has to fix, and the test for it."""
+    own = mutant(entered({"debug": debug}), debug["function"])
+    fix = Task(
+        debug["exercise"],
+        debug["function"],
+        float(debug["points"]),
+        core.find(debug["exercise"]),
+        0,
+        key.seed("secret", debug["exercise"], student),
+        frozenset(debug["variants"]),
+        debug["stub"],
+        frozenset(debug["bugs"]),
+        questions=True,
+        setup=(own.prelude,),
+    )
+    drawn = dict[float, Task]()
+    for number in range(DRAWS):  # as many cases reject it as was promised
+        seed = key.seed("grade", fix.id, student, number)
+        task = replace(fix, seed=seed)
+        drawn.setdefault(abs(rejection_rate(task) - debug["share"]), task)
+        if min(drawn) < SAME:
+            break
+    fix, test = drawn[min(drawn)], debug["test"]
+    return [
+        fix,
+        replace(
+            fix,
+            id=test["id"],
+            function=test["function"],
+            points=float(test["points"]),
+            stub="",
+            tells=True,
+            questions=False,
+        ),
+    ]
+
+
+def rejection_rate(task: Task) -> float:
+    """The fraction of hidden cases that reject it; infinite if none does."""
+    right = right_given(task)
+    return right.count(False) / len(right) or math.inf

@@ -16,12 +16,11 @@ and https://docs.moodle.org/en/Grade_export
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from coursekit_classroom.teach.read import bare_names
 from coursekit_classroom.teach.tables import Table, read_table
 
 RESERVED = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?")
@@ -185,56 +184,6 @@ def safe_name(id: str) -> str:
     name = re.sub(r"[^\w.@+-]", "_", composed)
     name = name.lstrip("._-+@").rstrip(".")[:100]
     return f"id_{name}" if RESERVED.fullmatch(name) else name
-
-
-def recognize(
-    name: str, students: Mapping[str, Mapping[str, Any]], others: Iterable[str]
-) -> str:
-    """The id of the student whom a file or folder names.
-
-    An id counts without regard to case.  So does a full name, in which the
-    last name may come first, and what marks a copy of either: ``BOB``, ``bob
-    (1)``, ``Copy of Ana Right`` and ``rightana`` name students.
-
-    Args:
-        name: what the file or folder says.
-        students: the roster; each has a ``name``.
-        others: who else has handed in.
-
-    Returns:
-        the id; for nobody on the roster the name itself, or the way in which
-        one of the others spells it.
-    """
-    if name in students:
-        return name
-    spelled = bare_names(name)
-    by_id = {id.casefold(): id for id in students}
-    full = dict[str, list[str]]()
-    for id, fields in students.items():
-        for spelling in spellings(fields.get("name", "")):
-            full.setdefault(spelling, []).append(id)
-    for said in spelled:
-        for id in (said, safe_name(said)):
-            if found := by_id.get(id.casefold()):
-                return found
-    for said in spelled:
-        if len(named := full.get(letters(said), [])) == 1:
-            return named[0]
-    own = bare_names(name, sure=True)[-1]  # -1 may be part of an id
-    return next((o for o in others if o.casefold() == own.casefold()), own)
-
-
-def spellings(name: str) -> set[str]:
-    """The letters of a full name, with any number of its words put last."""
-    words = [letters(word) for word in name.split()]
-    turned = {"".join(words[n:] + words[:n]) for n in range(len(words))}
-    return turned - {""}
-
-
-def letters(text: str) -> str:
-    """Letters and digits alone: no case, accents, blanks or punctuation."""
-    apart = unicodedata.normalize("NFKD", text.casefold())
-    return "".join(c for c in apart if c.isalnum())
 
 
 def printable(text: str) -> str:

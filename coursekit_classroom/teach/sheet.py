@@ -21,19 +21,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from coursekit_classroom.teach.grade import (
-    cell,
-    out_of_cell,
-    table,
-    write,
-)
+from coursekit_classroom.teach.collect import recognize
 from coursekit_classroom.teach.roster import (
     Member,
     Roster,
     read_roster,
-    recognize,
 )
 from coursekit_classroom.teach.tables import number_in, read_table
+from coursekit_classroom.teach.write import cell, out_of_cell, table, write
 
 FORMATS = ("wide", "canvas", "moodle")
 CANVAS = ("Student", "ID", "SIS User ID", "SIS Login ID", "Section")

@@ -40,9 +40,11 @@ from coursekit_classroom.teach import (
     summary,
     viva,
 )
-from coursekit_classroom.teach.grade import Batch, Files, collect
+from coursekit_classroom.teach.collect import TWIN, apart, collect, naming
+from coursekit_classroom.teach.grade import Batch
 from coursekit_classroom.teach.judge import Task
 from coursekit_classroom.teach.key import Key, derived
+from coursekit_classroom.teach.plan import plan
 from coursekit_classroom.teach.records import (
     STATUSES,
     Graded,
@@ -57,6 +59,14 @@ from coursekit_classroom.teach.sandbox import (
     best,
 )
 from coursekit_classroom.teach.standalone import standalone
+from coursekit_classroom.teach.worker import Worker
+from coursekit_classroom.teach.write import (
+    COLUMNS,
+    Files,
+    cell,
+    out_of_cell,
+    write_all,
+)
 from tests.submissions import corpus
 from tests.submissions.corpus import ATTEND, MENDED, RIGHT, RIGHT_MENDED
 
@@ -108,13 +118,12 @@ def batch(tmp_path, entries, take=Here, key=None, name="grades.csv"):
     if not folder.exists():
         corpus.build(folder, entries)
     files = Files(tmp_path / name, tmp_path / "feedback")
-    args = argparse.Namespace(feedback=None)
-    key = key or Key(KEY, {"attention": ASSIGNMENT})
+    asked = plan(key or Key(KEY, {"attention": ASSIGNMENT}), folder)
     isolation = best() if take is None else Isolation.NONE
-    worker = take and InProcess(Isolation.NONE, LIMITS, take)
-    return Batch(
-        key, collect(folder, args), files, None, isolation, LIMITS, worker
-    )
+    worker = Worker(isolation, LIMITS)
+    if take:
+        worker = InProcess(isolation, LIMITS, take)
+    return Batch(asked, collect(folder, None, asked.class_), files, worker)
 
 
 def finished(tmp_path, entries, **options):
@@ -122,8 +131,13 @@ def finished(tmp_path, entries, **options):
     found = batch(tmp_path, entries, **options)
     done, whole = found.grade()
     assert whole
-    found.write(done)
+    written(found, done)
     return found, {(r["student"], r["exercise"]): r for r in rows(found)}
+
+
+def written(found, done):
+    """Write everything."""
+    write_all(done, found.files, found.plan.key.id, found.version)
 
 
 def rows(found):
@@ -183,7 +197,7 @@ def corpus_batch(tmp_path_factory):
     kept = {student.student for student in done}
     assert kept.isdisjoint(asked_again)
     assert len(kept) + len(asked_again) == len(class_) == len(entries)
-    second.write(class_)
+    written(second, class_)
     return second, entries, class_
 
 
@@ -259,7 +273,7 @@ def test_grading_again_gives_the_same_bytes(corpus_batch, tmp_path):
     some = entries[::6]
     again = batch(tmp_path, some, None)
     class_, _ = again.grade()
-    again.write(class_)
+    written(again, class_)
     names = {one.name for one in some}
     lines = before.files.sheet.read_bytes().splitlines(keepends=True)
     same = [
@@ -291,12 +305,12 @@ def test_the_summary_of_the_corpus(corpus_batch):
 def test_a_row_has_the_columns_of_the_contract(tmp_path):
     found, by = finished(tmp_path, [RIGHT_ONE, WRONG_ONE])
     row = by["bob", ATTEND]
-    assert tuple(row) == grade.COLUMNS
+    assert tuple(row) == COLUMNS
     assert row["points"] == "1.20"
     assert row["max_points"] == "6"
     assert row["diagnosis"] == "no_scale"
     assert row["isolation"] == "none"
-    assert row["key_id"] == found.key.id
+    assert row["key_id"] == found.plan.key.id
     assert re.fullmatch("[0-9a-f]{64}", row["notebook_sha256"])
 
 
@@ -353,24 +367,19 @@ HANDED_IN = [  # --names, what lies in the folder, and whose it is
 def test_whose_a_submission_is(tmp_path, names, path, student):
     one = replace(RIGHT_ONE, files={path: RIGHT_ONE.files["ada.ipynb"]})
     corpus.build(tmp_path / "submissions", [one])
-    key = Key(KEY, {"a": ASSIGNMENT | {"students": CLASS}})
-    pattern = grade.naming(names) if names else None
-    nobody = argparse.Namespace(feedback=None)
-    found = collect(tmp_path / "submissions", nobody, pattern)
-    files = Files(tmp_path / "grades.csv", None)
-    made = Batch(key, found, files)
-    assert [s for s, paths in made.students.items() if paths] == [student]
-    strangers = [] if student in CLASS else [student]
-    assert made.strangers() == strangers
+    pattern = naming(names) if names else None
+    found = collect(tmp_path / "submissions", pattern, CLASS)
+    assert [s for s, paths in found.students.items() if paths] == [student]
+    assert set(found.students) == {*CLASS, student}
 
 
 def test_without_a_roster_a_case_is_no_other_student(tmp_path):
     """And a number at the end is part of an id, a copy's is not."""
     names = ["kim-1", "kim-2", "Bob", "bob (2)", "BOB"]
     found = batch(tmp_path, [entry(name, RIGHT) for name in names])
-    assert set(found.students) == {"kim-1", "kim-2", "BOB"}
-    assert len(found.students["BOB"]) == 3
-    assert found.strangers() == []
+    students = found.collected.students
+    assert set(students) == {"kim-1", "kim-2", "BOB"}
+    assert len(students["BOB"]) == 3
 
 
 def test_who_is_on_no_roster_is_named(tmp_path, in_process, capsys):
@@ -483,30 +492,30 @@ def test_what_is_late_costs_points(
 
 
 @pytest.mark.parametrize("seconds", [2**40, -(2**40)])
-def test_no_file_has_a_time_that_ends_the_batch(tmp_path, seconds):
+def test_no_file_has_a_time_that_ends_the_batch(
+    tmp_path, seconds, monkeypatch
+):
     """As an archive may give it; not every file system keeps it."""
     path = tmp_path / "ada.ipynb"
     path.write_bytes(corpus.answered(RIGHT))
     os.utime(path, (0, 0))
-    plan = {"a": ASSIGNMENT | {"deadline": LATE}}
-    files = Files(tmp_path / "g.csv", None)
-    batch = Batch(Key("0" * 64, plan), {"ada": [path]}, files)
-    assert batch.days_late(path) == 0
+    key = Key("0" * 64, {"a": ASSIGNMENT | {"deadline": LATE}})
+    found = batch(tmp_path, [RIGHT_ONE], key=key)
+    assert found.days_late(path) == 0
     with pytest.raises((ValueError, OverflowError)):  # the control
         datetime.fromtimestamp(seconds, UTC)
-    odd = SimpleNamespace(
-        stat=lambda: SimpleNamespace(st_mtime=float(seconds)),
-        **{"name": path.name, "parent": tmp_path},
+    monkeypatch.setattr(
+        Path, "stat", lambda _: SimpleNamespace(st_mtime=float(seconds))
     )
-    assert (batch.days_late(odd) > 1e6) == (seconds > 0)
+    assert (found.days_late(path) > 1e6) == (seconds > 0)
 
 
 def test_nobody_is_called_as_a_twin_would_be(tmp_path):
     """Three names, three students, though one foresees another's digits."""
     one, two = "zo\u00e9", "zoe\u0301"
     digits = hashlib.sha256(two.encode()).hexdigest()[:8]
-    names = [one, two, f"{one}{grade.TWIN}{digits}"]
-    found = grade.apart({name: [Path(name)] for name in names})
+    names = [one, two, f"{one}{TWIN}{digits}"]
+    found = apart({name: [Path(name)] for name in names})
     assert sorted(p.name for (p,) in found.values()) == sorted(names)
 
 
@@ -524,8 +533,8 @@ def test_nobody_is_called_as_a_twin_would_be(tmp_path):
     ],
 )
 def test_no_id_is_a_formula_and_each_comes_back(id, shown):
-    assert grade.cell(id) == shown
-    assert grade.out_of_cell(shown) == id
+    assert cell(id) == shown
+    assert out_of_cell(shown) == id
 
 
 @pytest.mark.parametrize(
@@ -630,7 +639,7 @@ def test_what_was_made_for_another_assignment_gets_no_points(
     assert by["ada", ATTEND]["status"] == status
     text = (found.files.feedback / "ada.md").read_text("utf8")
     assert ("for another assignment" in text) == (status != "ok")
-    assert ("ada" in found.others) == (status != "ok")
+    assert ("ada" in found.elsewhere.others) == (status != "ok")
 
 
 def test_nothing_is_graded_if_all_was_made_for_another(tmp_path):
@@ -804,7 +813,7 @@ def test_names_that_look_alike_are_graded_apart(tmp_path, in_process, capsys):
     assert f"note      {twin}: a name like another's" in out
     # Alone, either is the same student.
     (folder / f"{one}.ipynb").unlink()
-    assert list(collect(folder, argparse.Namespace(feedback=None))) == [one]
+    assert list(collect(folder).students) == [one]
 
 
 def test_a_long_message_is_cut_before_it_is_kept(tmp_path):
@@ -873,7 +882,7 @@ def test_another_key_draws_other_cases(tmp_path):
         folder = tmp_path / str(n)
         key = Key(secret, {"a": ASSIGNMENT})
         found, _ = finished(folder, [RIGHT_ONE], key=key)
-        seeds.add(found.common[0].seed)
+        seeds.add(found.plan.common[0].seed)
     assert len(seeds) == 2
 
 
@@ -972,9 +981,9 @@ def test_who_is_graded_stays_graded(tmp_path):
     other = Key("77" * 32, {"a": ASSIGNMENT})
     assert counting(tmp_path, entries, key=other) == ["ada", "bob"]
     found = batch(tmp_path, entries)
-    assert len(found.load()) == 2 + 1 + 2
+    assert len(found.files.graded()) == 2 + 1 + 2
     found.grade(fresh=True)
-    assert len(found.load()) == 2
+    assert len(found.files.graded()) == 2
 
 
 def test_half_a_line_of_progress_is_no_student(tmp_path):
@@ -991,7 +1000,7 @@ def test_half_a_line_of_progress_is_no_student(tmp_path):
 
 def test_a_record_survives_json(tmp_path):
     found, _ = finished(tmp_path, [WRONG_ONE])
-    (one,) = found.load().values()
+    (one,) = found.files.graded().values()
     assert graded(json.loads(json.dumps(one.plain()))) == one
 
 
@@ -1556,8 +1565,8 @@ def test_the_graded_cases_are_as_hard_as_was_promised(tmp_path):
     seeds = set()
     for student, program in given.items():
         debug = programs.entry(program, "f")["debug"]
-        mend, _test = grade.to_fix(key, student, debug)
-        assert grade.rejection_rate(mend) == pytest.approx(
+        mend, _test = programs.to_fix(key, student, debug)
+        assert programs.rejection_rate(mend) == pytest.approx(
             program.rejection_rate, abs=0.1
         )
         seeds.add(mend.seed)

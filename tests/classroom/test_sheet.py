@@ -11,8 +11,9 @@ import re
 import pytest
 
 from coursekit_classroom.teach import sheet
-from coursekit_classroom.teach.grade import COLUMNS, recognize, table
+from coursekit_classroom.teach.collect import recognize
 from coursekit_classroom.teach.roster import read_roster
+from coursekit_classroom.teach.write import COLUMNS, table
 
 # As Canvas's gradebook exports them: a row of points, perhaps one on manual
 # posting, the test student at the end, read-only columns on the right.

@@ -1,0 +1,267 @@
+"""Which files belong to whom: a folder, an LMS's names for them, a roster."""
+
+import argparse
+import hashlib
+import os
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from coursekit_classroom.teach.read import bare_names, oldest_first
+from coursekit_classroom.teach.roster import safe_name
+
+NO_STUDENTS = (".", "_")  # what a name begins with that is no student's
+NOTEBOOK = ".ipynb"
+PACKED = (".zip", ".7z", ".rar", ".tar", ".gz", ".tgz", ".bz2", ".xz")
+TWIN = "-u"  # in the id of a name that looks like another's
+LONGEST = 200  # bytes of an id: files that are named by it have endings too
+NAMES = {
+    "moodle": r"^(.+?)_(?P<number>\d+)_assignsubmission_",
+    "canvas": r"^(.+?)(?P<late>_LATE)?_(?P<number>\d+)_\d+_",
+}
+"""Where the names that an LMS gives to files name the student.
+
+Moodle puts the participant's number behind the name, Canvas the user's id,
+and before it a mark if the submission came after Canvas's own due date:
+https://docs.moodle.org/en/Assignment_activity, "Download all submissions", and
+https://community.canvaslms.com/t5/Instructor-Guide/How-do-I-download-all-student-submissions-for-an-assignment/ta-p/695
+"""
+Class = Mapping[str, Mapping[str, Any]]
+"""The roster: by id a ``name``, perhaps the LMS's ``number``, a program."""
+
+
+@dataclass
+class Collected:
+    """What was handed in."""
+
+    students: dict[str, list[Path]] = field(default_factory=dict)
+    """The files of everybody who is on the roster or has handed in, the
+    oldest first, by id."""
+
+    late: dict[Path, bool] = field(default_factory=dict)
+    """Whether the LMS has marked a file as late, where it would."""
+
+    spellings: dict[str, set[str]] = field(default_factory=dict)
+    """The names that were taken for one student who is on no roster."""
+
+    twins: list[str] = field(default_factory=list)
+    """Students whose name looks like another's."""
+
+    ignored: list[str] = field(default_factory=list)
+    """What lies among the submissions and is none, and what to do."""
+
+
+def naming(text: str) -> re.Pattern[str]:
+    """The pattern of ``--names``, whose first group is a student.
+
+    Raises:
+        argparse.ArgumentTypeError: if it is no such pattern.
+    """
+    try:
+        pattern = re.compile(NAMES.get(text, text))
+    except re.error as error:
+        raise argparse.ArgumentTypeError(
+            f"names are moodle, canvas or a regular expression: got {text!r} "
+            f"({error})."
+        ) from error
+    if not pattern.groups:
+        raise argparse.ArgumentTypeError(
+            "the first group of a regular expression names the student: got "
+            f"{text!r}, which has none. Put parentheses around that part."
+        )
+    return pattern
+
+
+def collect(
+    folder: Path,
+    names: re.Pattern[str] | None = None,
+    class_: Class | None = None,
+    endings: Collection[str] = (NOTEBOOK,),
+) -> Collected:
+    """Find the files of each student.
+
+    Args:
+        folder: what was handed in.
+        names: its first group is the student in the name of a file or folder;
+            by default, and where it does not match, the whole name is. Its
+            group ``number``, if it has one, is the LMS's own for them.
+        class_: the roster.
+        endings: of the files that are handed in.
+
+    Raises:
+        ValueError: if there are none.
+    """
+    if not folder.is_dir():
+        raise ValueError(
+            f"submissions are a folder: got {folder}, which is none."
+        )
+    class_, made = class_ or {}, Collected()
+    found: dict[tuple[str, str], list[Path]] = {}
+    for path in sorted(folder.iterdir()):
+        is_folder = path.is_dir() and not path.is_symlink()
+        files, hidden = list[Path](), path.name.startswith(NO_STUDENTS)
+        for inner in sorted(path.iterdir()) if is_folder else [path]:
+            is_answer = inner.suffix.lower() in endings
+            if is_answer and not (
+                hidden or inner.name.startswith(NO_STUDENTS)
+            ):
+                files.append(inner)
+            elif is_answer or not inner.name.startswith("."):
+                name = student_id(inner.relative_to(folder).as_posix())
+                made.ignored.append(f"{name}: {advice(inner, is_folder)}.")
+        if hidden or not (files or is_folder):
+            continue
+        name, number = path.name if is_folder else path.stem, ""
+        if (match := names and names.search(name)) and match[1]:
+            said = match.groupdict()
+            name, number = match[1], said.get("number") or ""
+            if "late" in said:
+                made.late |= dict.fromkeys(files, bool(said["late"]))
+        found.setdefault((name, number), []).extend(files)
+    if not found:
+        raise ValueError(
+            "submissions are <id>.ipynb or <id>/*.ipynb: got none of either "
+            f"in {folder}. {' '.join(made.ignored[:5])}"
+        )
+    students: dict[str, list[Path]] = {id: [] for id in class_}
+    by_name = apart(numbered(found, class_))
+    for name, files in by_name.items():
+        id = recognize(name, class_, students)
+        students.setdefault(id, []).extend(files)
+        if id not in class_:  # only its letters say who it is
+            spelled = bare_names(name, sure=True)[-1]
+            made.spellings.setdefault(id, set()).add(spelled)
+    made.students = {id: oldest_first(students[id]) for id in sorted(students)}
+    made.twins = [
+        id
+        for id in made.students
+        if TWIN in id and id.rpartition(TWIN)[0] in made.students
+    ]
+    return made
+
+
+def advice(path: Path, inside: bool) -> str:
+    """What something is that is no submission, and what to do with it.
+
+    Args:
+        path: a file or a folder.
+        inside: whether it lies in a student's folder.
+    """
+    name = path.name.lower()
+    names = (path.parent.name, path.name) if inside else (path.name,)
+    if any(n.startswith(NO_STUDENTS) for n in names):
+        return "a name that begins with . or _ is passed over; rename it"
+    if path.is_dir():
+        return "a folder in a student's; move the notebook out of it"
+    if name.endswith(PACKED):
+        where = "here" if inside else f"into a folder {student_id(path.stem)}"
+        return f"an archive; unpack it {where}"
+    if NOTEBOOK in name or name.endswith(".json"):
+        return f"perhaps a notebook; rename it so that it ends in {NOTEBOOK}"
+    if name.endswith(".py"):
+        return "a program; ask for the notebook"
+    return "no notebook; ask for the notebook if it is an answer"
+
+
+def numbered(
+    found: Mapping[tuple[str, str], list[Path]], class_: Class
+) -> dict[str, list[Path]]:
+    """The files by name; by id where the roster knows the LMS's number.
+
+    Of several people with one name, each has their number behind it.
+    """
+    known = {f["number"]: id for id, f in class_.items() if f.get("number")}
+    people = Counter(name for name, number in found if number not in known)
+    students: dict[str, list[Path]] = {}
+    for (name, number), paths in found.items():
+        apart = f"{name}_{number}" if people[name] > 1 and number else name
+        students.setdefault(known.get(number, apart), []).extend(paths)
+    return students
+
+
+def apart(found: Mapping[str, list[Path]]) -> dict[str, list[Path]]:
+    """The files by an id that can stand in sheets and names of files.
+
+    Two names that look alike, since only one is composed (é as one sign, or
+    as two), stay two students: the composed one has the id as it is.
+    """
+    ids: dict[str, list[Path]] = {}
+    for name in sorted(found, key=lambda n: (n != composed(n), n)):
+        id = student_id(name)
+        digits = hashlib.sha256(os.fsencode(name)).hexdigest()[:8]
+        while id in ids:  # again, if somebody is called as a twin would be
+            id = f"{id[:LONGEST]}{TWIN}{digits}"
+            digits = hashlib.sha256(digits.encode()).hexdigest()[:8]
+        ids[id] = found[name]
+    return ids
+
+
+def composed(name: str) -> str:
+    """A name with each accent in one sign with its letter."""
+    return unicodedata.normalize("NFC", name)
+
+
+def student_id(name: str) -> str:
+    """A name that files may have, as it can stand in sheets and on pages.
+
+    What cannot be printed becomes ``_``, and what is too long for a file of
+    ours is cut; a few digits then keep it apart from others.
+    """
+    whole = composed(name)
+    plain = "".join(c if c.isprintable() else "_" for c in whole)
+    short = plain.encode()[:LONGEST].decode(errors="ignore")
+    if short == whole:
+        return short
+    return f"{short}-{hashlib.sha256(os.fsencode(name)).hexdigest()[:8]}"
+
+
+def recognize(name: str, students: Class, others: Iterable[str]) -> str:
+    """The id of the student whom a file or folder names.
+
+    An id counts without regard to case.  So does a full name, in which the
+    last name may come first, and what marks a copy of either: ``BOB``, ``bob
+    (1)``, ``Copy of Ana Right`` and ``rightana`` name students.
+
+    Args:
+        name: what the file or folder says.
+        students: the roster; each has a ``name``.
+        others: who else has handed in.
+
+    Returns:
+        the id; for nobody on the roster the name itself, or the way in which
+        one of the others spells it.
+    """
+    if name in students:
+        return name
+    spelled = bare_names(name)
+    by_id = {id.casefold(): id for id in students}
+    full = dict[str, list[str]]()
+    for id, fields in students.items():
+        for spelling in spellings(fields.get("name", "")):
+            full.setdefault(spelling, []).append(id)
+    for said in spelled:
+        for id in (said, safe_name(said)):
+            if found := by_id.get(id.casefold()):
+                return found
+    for said in spelled:
+        if len(named := full.get(letters(said), [])) == 1:
+            return named[0]
+    own = bare_names(name, sure=True)[-1]  # -1 may be part of an id
+    return next((o for o in others if o.casefold() == own.casefold()), own)
+
+
+def spellings(name: str) -> set[str]:
+    """The letters of a full name, with any number of its words put last."""
+    words = [letters(word) for word in name.split()]
+    turned = {"".join(words[n:] + words[:n]) for n in range(len(words))}
+    return turned - {""}
+
+
+def letters(text: str) -> str:
+    """Letters and digits alone: no case, accents, blanks or punctuation."""
+    apart = unicodedata.normalize("NFKD", text.casefold())
+    return "".join(c for c in apart if c.isalnum())

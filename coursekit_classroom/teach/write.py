@@ -1,0 +1,384 @@
+"""What grading writes: the sheet, feedback, a summary, and what it prints."""
+
+import csv
+import hashlib
+import io
+import json
+import os
+import re
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from coursekit.files import parse_json
+from coursekit_classroom.teach import feedback, summary
+from coursekit_classroom.teach.collect import Collected, student_id
+from coursekit_classroom.teach.judge import STUMBLED
+from coursekit_classroom.teach.overrides import COLUMNS as OWN_COLUMNS
+from coursekit_classroom.teach.plan import Elsewhere, Plan
+from coursekit_classroom.teach.read import hash_of
+from coursekit_classroom.teach.records import STATUSES, Graded, graded
+from coursekit_classroom.teach.roster import printable
+from coursekit_classroom.teach.sandbox import Isolation
+
+COLUMNS = (
+    *("student", "exercise", "points", "max_points", "status", "diagnosis"),
+    *("used_library", "notebook_sha256", "isolation", "key_id", "version"),
+    *("notebook", "days_late", "late_penalty", "automatic"),
+)
+TIMES = ("student", "seconds", "cpu_seconds", "memory_bytes")
+FORMULA = re.compile(r"(^|;)(?=\s*[=+\-@'＝＋－＠])")  # ; separates, too
+
+
+# -- files -------------------------------------------------------------------
+@dataclass(frozen=True)
+class Files:
+    """Where results go."""
+
+    sheet: Path
+    feedback: Path | None
+
+    def beside(self, name: str) -> Path:
+        """A file that belongs to the sheet.
+
+        That of ``grades.csv`` has a plain name; others begin with the
+        sheet's, so that two sheets may lie in one folder.
+        """
+        first = "" if self.sheet.stem == "grades" else f"{self.sheet.stem}-"
+        return self.sheet.with_name(first + name)
+
+    @property
+    def timing(self) -> Path:
+        """Seconds and memory."""
+        return self.beside("timing.csv")
+
+    @property
+    def overrides(self) -> Path:
+        """The instructor's own decisions, which are only read."""
+        return self.beside("overrides.csv")
+
+    @property
+    def progress(self) -> Path:
+        """Who is graded already, and which sheets were written."""
+        return self.sheet.with_name(self.sheet.name + ".progress")
+
+    @property
+    def viva(self) -> Path:
+        """Questions, apart from what students get."""
+        return (self.feedback or self.sheet).parent / "viva"
+
+    def try_out(self, students: Iterable[str], submissions: Path) -> None:
+        """Fail before hours of grading, not after.
+
+        Raises:
+            ValueError: if something cannot be written, or one file would be
+                written over another, on a file system to which upper and
+                lower case are the same.
+        """
+        if self.feedback and self.feedback.resolve().is_relative_to(
+            submissions.resolve()
+        ):
+            raise ValueError(
+                "feedback may not lie among the submissions: got "
+                f"{self.feedback}. Give a folder next to {submissions}."
+            )
+        for path in (self.sheet, self.timing, self.progress):
+            if path.is_dir():
+                raise ValueError(f"a sheet is a file: got {path}, a folder.")
+        names = ("summary.svg", "summary.md", "summary.html")
+        ours = self.sheet, self.timing, self.progress, *map(self.beside, names)
+        taken = {str(path.resolve()).lower() for path in ours}
+        for student in students:
+            pages = [with_ending(self.viva / student, ".md")]
+            if self.feedback is not None:
+                base = self.feedback / student
+                pages += [with_ending(base, e) for e in (".md", ".html")]
+            for page in pages:
+                name = str(page.resolve()).lower()
+                if name in taken:
+                    raise ValueError(
+                        "each result is a file of its own: got --feedback "
+                        f"{self.feedback}, in which the page of {student}, "
+                        f"{page.name}, would be written over another. Give "
+                        "--feedback a folder of its own."
+                    )
+                taken.add(name)
+        try:
+            self.sheet.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self.sheet.parent):
+                pass
+        except OSError as error:
+            raise ValueError(
+                f"results must be written somewhere: got {self.sheet}, where "
+                f"nothing can be ({error.strerror}). Choose another place "
+                "for --out."
+            ) from error
+        self.refuse_edits()
+
+    def refuse_edits(self) -> None:
+        """Refuse to write over a sheet that is not as ``grade`` left it.
+
+        Raises:
+            ValueError: if it was changed, or is another file.
+        """
+        written = [said.get("sheet") for said in self.noted()]
+        if self.sheet.exists() and hash_of([self.sheet]) not in written:
+            raise ValueError(
+                "a sheet is written over only as `grade` left it: got "
+                f"{self.sheet}, which was changed since, or is another file. "
+                f"Put points, comments and extensions into {self.overrides} "
+                f"(columns {', '.join(OWN_COLUMNS)}), which `grade` "
+                f"reads and never writes, and move {self.sheet.name} away."
+            )
+
+    # -- what an interrupted run goes on from --------------------------------
+    def note(self, said: dict[str, Any]) -> None:
+        """Note something on a line of its own, also after half a line."""
+        with self.progress.open("a", encoding="utf8") as progress:
+            progress.write(f"\n{json.dumps(said)}\n")
+
+    def noted(self) -> Iterator[dict[str, Any]]:
+        """What earlier runs have noted, but for damaged lines."""
+        try:
+            text = self.progress.read_text("utf8")
+        except (OSError, UnicodeDecodeError):
+            return
+        for line in text.splitlines():
+            try:
+                said = parse_json(line)
+            except ValueError:
+                continue  # the run ended in the middle of a line
+            if isinstance(said, dict):
+                yield said
+
+    def graded(self) -> dict[str, Graded]:
+        """Who was graded in an earlier run, by stamp."""
+        found: dict[str, Graded] = {}
+        for said in self.noted():
+            try:
+                found[said["stamp"]] = graded(said["graded"])
+            except (TypeError, KeyError):
+                continue
+        return found
+
+    def forget(self) -> None:
+        """Forget who was graded; what the sheet was stays known."""
+        sheets = [said for said in self.noted() if "sheet" in said]
+        self.progress.unlink(missing_ok=True)
+        for said in sheets:
+            self.note(said)
+
+
+def with_ending(base: Path, ending: str) -> Path:
+    """A file's name; ids may have dots."""
+    return base.with_name(base.name + ending)
+
+
+def write(path: Path, text: str) -> None:
+    """Write a file, all or nothing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = with_ending(path, ".new")
+    beside.write_text(text, "utf8", newline="\n")
+    os.replace(beside, path)
+
+
+def write_all(
+    class_: Sequence[Graded],
+    files: Files,
+    key_id: str,
+    version: str,
+    book: str = "",
+) -> None:
+    """Write the sheet, the times, the summary, feedback and questions."""
+    files.refuse_edits()
+    text = sheet(class_, key_id, version)
+    files.note({"sheet": hashlib.sha256(text.encode()).hexdigest()})
+    write(files.sheet, text)
+    times = [
+        (cell(s.student), f"{s.seconds:.2f}", f"{s.cpu:.2f}", s.memory)
+        for s in class_
+    ]
+    write(files.timing, table(TIMES, times))
+    write_summary(class_, files)
+    for student in class_:
+        if files.feedback is not None:
+            base = files.feedback / student.student
+            write(with_ending(base, ".md"), feedback.markdown(student, book))
+            write(with_ending(base, ".html"), feedback.html(student, book))
+        if student.viva:
+            base = files.viva / student.student
+            write(with_ending(base, ".md"), feedback.viva_markdown(student))
+
+
+def sheet(class_: Sequence[Graded], key_id: str, version: str) -> str:
+    """A row for each student and exercise."""
+    rows = [
+        (
+            cell(student.student),
+            r.exercise,
+            f"{r.points:.2f}",
+            f"{r.max_points:g}",
+            r.status,
+            "+".join(r.diagnosis),
+            " ".join(r.used_library),
+            student.sha256,
+            r.isolation,
+            key_id,
+            version,
+            cell(student_id(r.notebook)),
+            r.days_late,
+            f"{r.earned - r.automatic:.2f}",
+            "" if r.by_hand is None else f"{r.automatic:.2f}",
+        )
+        for student in class_
+        for r in student.results
+    ]
+    return table(COLUMNS, rows)
+
+
+def write_summary(class_: Sequence[Graded], files: Files) -> None:
+    """Write the class on a page, with a picture if matplotlib is there."""
+    title, picture = f"Summary of {files.sheet.name}", ""
+    plot = files.beside("summary.svg")
+    try:
+        picture = summary.draw(class_)
+        write(plot, picture)
+    except ModuleNotFoundError as error:
+        print(f"no plot in the summary: {error}", file=sys.stderr)
+    text = summary.markdown(class_, title, plot.name if picture else "")
+    write(files.beside("summary.md"), text)
+    page = summary.html(class_, title, picture)
+    write(files.beside("summary.html"), page)
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """CSV, with the same line ends on every system."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(head)
+    writer.writerows(rows)
+    return out.getvalue()
+
+
+def cell(text: str) -> str:
+    """A student's id, which no spreadsheet takes for a formula."""
+    return FORMULA.sub(r"\1'", text)
+
+
+def out_of_cell(text: str) -> str:
+    """What :func:`cell` was given."""
+    return re.sub("(^|;)'", r"\1", text)
+
+
+# -- the terminal ------------------------------------------------------------
+def last_words(
+    class_: Sequence[Graded],
+    files: Files,
+    collected: Collected,
+    plan: Plan,
+    found: Elsewhere,
+    isolation: Isolation,
+) -> Iterator[str]:
+    """What was done, and what the instructor should look at."""
+    rows = [(s.student, r) for s in class_ for r in s.results]
+    counts = Counter(r.status for _, r in rows)
+    counted = ", ".join(f"{counts[s]} {s}" for s in STATUSES if counts[s])
+    yield f"{len(class_)} students, {len(rows)} rows: {counted}"
+    yield f"sheet     {files.sheet}"
+    if files.feedback is not None:
+        yield f"feedback  {files.feedback}"
+    if any(s.viva for s in class_):
+        yield f"questions {files.viva} (not for students)"
+    yield f"summary   {files.beside('summary.html')}"
+    yield from look_at(class_, collected, plan, found)
+    if isolation is Isolation.NONE:
+        yield (
+            "isolation none: nothing is promised about these scores, since a "
+            "submission can rewrite the sheet. Grade only people whom you "
+            "trust, or install bubblewrap (`coursekit doctor`)."
+        )
+    elif isolation is not Isolation.BUBBLEWRAP:
+        yield (
+            f"isolation {isolation}: see `coursekit doctor` for what "
+            "it does not promise"
+        )
+    for line in collected.ignored:
+        yield f"ignored   {line}"
+
+
+def look_at(
+    class_: Sequence[Graded],
+    collected: Collected,
+    plan: Plan,
+    found: Elsewhere,
+) -> Iterator[str]:
+    """What the instructor should know of."""
+    rows = [(s.student, r) for s in class_ for r in s.results]
+    stumbled = [
+        f"{student} ({r.exercise})"
+        for student, r in rows
+        if r.message.startswith(STUMBLED)
+    ]
+    if stumbled:
+        yield (
+            "look at   " + ", ".join(stumbled) + ": the grader stumbled over "
+            "these answers, and gave them no points. The feedback says how."
+        )
+    if collected.twins:
+        yield (
+            f"note      {', '.join(collected.twins)}: a name like another's, "
+            "spelled with other signs of Unicode. They are graded "
+            "apart. If it is one student, give both files the same name."
+        )
+    if late := dict.fromkeys(student for student, r in rows if r.days_late):
+        yield (
+            f"late      {', '.join(late)}: by the time of "
+            "the file, or as the LMS has marked it"
+        )
+    for student, r in rows:
+        if r.look_at:
+            yield f"look at   {student}: {r.exercise}: {printable(r.look_at)}"
+    for names in collected.spellings.values():
+        if len(names) > 1:
+            yield (
+                f"look at   {', '.join(sorted(names))}: taken for one "
+                "student, since no --roster tells them apart. If they are "
+                "two, give one, or rename a file."
+            )
+    for group in alike(class_):
+        yield (
+            f"look at   {', '.join(group)}: the same code, names and layout "
+            "aside, in every answer of more than three lines"
+        )
+    if found.unmarked:
+        yield (
+            f"look at   {', '.join(found.unmarked)}: a notebook without the "
+            "mark of an assignment, such as the book's own"
+        )
+    for student, ids in found.others.items():
+        yield (
+            f"look at   {student}: handed in {', '.join(ids)}, of another "
+            "assignment"
+        )
+    strangers = [s for s in collected.students if s not in plan.class_]
+    if plan.class_ and strangers:
+        n = len(strangers)
+        belong = "submissions belong" if n > 1 else "submission belongs"
+        yield (
+            f"warning   {n} {belong} to nobody on the roster: "
+            f"{', '.join(strangers)}. If an LMS named the files, say so with "
+            "--names."
+        )
+
+
+def alike(class_: Iterable[Graded]) -> list[list[str]]:
+    """The students whose answers are the same code, by groups."""
+    groups = dict[tuple[tuple[str, str], ...], list[str]]()
+    for s in class_:
+        code = tuple((r.exercise, r.code) for r in s.results if r.code)
+        groups.setdefault(code, []).append(s.student)
+    return [names for code, names in groups.items() if code and names[1:]]
